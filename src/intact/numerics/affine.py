@@ -1,0 +1,178 @@
+"""Quantize, dequantize, fake-quantize and its gradient: the four functions that everything else equals."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intact.errors import QuantValueError
+from intact.numerics.granularity import expand
+from intact.numerics.minifloat import round_to_format
+from intact.spec import QuantSpec
+
+REAL_DTYPES = ("float32", "float16", "bfloat16", "float64")
+
+
+def to_float32(x: ArrayLike) -> NDArray[np.float32]:
+    """`x` rounded to float32, the dtype in which every formula of INTact is evaluated."""
+    with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite, and saturates
+        return np.asarray(x).astype(np.float32, copy=False)
+
+
+def quantize(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray:
+    """``q = clamp(rne(x / scale) + zero_point, qmin, qmax)``. NORMATIVE.
+
+    Args:
+        x: Reals of any shape; float16, bfloat16 and float64 are rounded to float32 first.
+        scale: Real size of one step, float32, > 0, granule shape of `spec` (or one number).
+        zero_point: The code that means 0.0, integer, shape of `scale` (or one number).
+        spec: The target grid and granularity.
+    Returns:
+        int32 in [qmin, qmax], shape of `x`; for a float format, float32 values of that grid. `store`
+        narrows them to the storage dtype.
+    Raises:
+        QuantValueError: `x` holds a NaN, `scale` is not positive, or the shapes do not fit.
+    Numerics: a true float32 division, ties to even, the zero point added after rounding; infinities saturate.
+        Float formats clamp to the largest finite value before the cast.
+    Source: ONNX QuantizeLinear (opset 21).
+    """
+    x = to_float32(x)
+    _refuse_nan(x)
+    return _codes(x, scale, zero_point, spec)
+
+
+def quantize_reciprocal(
+    x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec
+) -> NDArray:
+    """``q = clamp(rne(x * fl32(1 / scale)) + zero_point, qmin, qmax)``: TensorRT's variant of `quantize`.
+
+    Differs from `quantize` by one code, and only within a few ulp of a tie: x = 30, scale = 60/127 gives
+    63 here and 64 there. Arguments, result and errors as for `quantize`.
+
+    Source: TensorRT documentation, quantization schemes ("uses the reciprocal scale").
+    """
+    x = to_float32(x)
+    _refuse_nan(x)
+    with np.errstate(divide="ignore", over="ignore"):
+        inv_scale = np.float32(1) / np.asarray(scale, np.float32)
+    inv_scale = expand(inv_scale, x.shape, spec)
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = x * inv_scale
+    return _clamp(steps, expand(np.asarray(zero_point, np.int32), x.shape, spec), spec)
+
+
+def dequantize(q: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray[np.float32]:
+    """``x = (q - zero_point) * scale`` in float32. NORMATIVE.
+
+    Args:
+        q: Codes, any shape: integers, or values of a float grid.
+        scale, zero_point: As for `quantize`.
+        spec: The grid and granularity of `q`.
+    Returns:
+        float32, shape of `q`.
+    Raises:
+        QuantValueError: `scale` is not positive, or the shapes do not fit.
+    Source: ONNX DequantizeLinear (opset 21).
+    """
+    q = np.asarray(q)
+    scale = expand(_positive(scale), q.shape, spec)
+    if spec.format.is_float:
+        return q.astype(np.float32) * scale
+    zero_point = expand(np.asarray(zero_point, np.int32), q.shape, spec)
+    return (q.astype(np.int32) - zero_point).astype(np.float32) * scale
+
+
+def fake_quantize(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray:
+    """``dequantize(quantize(x))``, in the dtype of `x`; a NaN stays a NaN. NORMATIVE.
+
+    Args:
+        x: Reals of any shape and any of `REAL_DTYPES`.
+        scale, zero_point, spec: As for `quantize`.
+    Returns:
+        Shape and dtype of `x`.
+    Raises:
+        QuantValueError: `scale` is not positive, or the shapes do not fit.
+    Numerics: computed in float32, rounded once to the dtype of `x`.
+    """
+    original = np.asarray(x)
+    x = to_float32(original)
+    missing = np.isnan(x)
+    q = _codes(np.where(missing, np.float32(0), x), scale, zero_point, spec)
+    y = np.where(missing, x, dequantize(q, scale, zero_point, spec))
+    with np.errstate(over="ignore"):
+        return y.astype(original.dtype)
+
+
+def fake_quantize_grad(
+    grad: ArrayLike, x: ArrayLike, low: ArrayLike, high: ArrayLike, spec: QuantSpec
+) -> NDArray:
+    """``grad where low <= x <= high, else 0``: the straight-through estimator. NORMATIVE.
+
+    Args:
+        grad: Gradient of the loss by the fake-quantized tensor, shape of `x`.
+        x: The tensor before fake-quantization.
+        low, high: Ends of the range in which the gradient passes, float32, granule shape (or one
+            number): -amax and amax for a symmetric grid (an unsigned one too), `representable_range`
+            for an asymmetric one.
+        spec: Granularity of `low` and `high`.
+    Returns:
+        Shape and dtype of `grad`; 0 where `x` is NaN.
+    Source: Bengio et al. 2013, straight-through estimator; pytorch_quantization's mask |x| <= amax.
+    """
+    grad, x = np.asarray(grad), to_float32(x)
+    low = expand(np.asarray(low, np.float32), x.shape, spec)
+    high = expand(np.asarray(high, np.float32), x.shape, spec)
+    return np.where((x >= low) & (x <= high), grad, np.zeros((), grad.dtype))
+
+
+def representable_range(
+    scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """``((qmin - zp) * scale, (qmax - zp) * scale)`` in float32: the reals that the grid reaches."""
+    scale, zero_point = np.asarray(scale, np.float32), np.asarray(zero_point, np.int32)
+    low, high = np.int32(spec.qmin) - zero_point, np.int32(spec.qmax) - zero_point
+    return low.astype(np.float32) * scale, high.astype(np.float32) * scale
+
+
+def store(q: ArrayLike, spec: QuantSpec) -> NDArray:
+    """Narrow codes that `quantize` returned to the format's storage dtype (int8, uint4, float8_e4m3fn, ...)."""
+    return np.asarray(q).astype(spec.format.storage_dtype)
+
+
+def _codes(x: NDArray[np.float32], scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray:
+    scale = expand(_positive(scale), x.shape, spec)
+    with np.errstate(over="ignore", under="ignore"):
+        steps = x / scale
+    return _clamp(steps, expand(np.asarray(zero_point, np.int32), x.shape, spec), spec)
+
+
+def _clamp(steps: NDArray[np.float32], zero_point: NDArray[np.int32], spec: QuantSpec) -> NDArray:
+    if spec.format.is_float:
+        return round_to_format(steps, spec.format)
+    # Clamp before the cast, or +-inf and large reals would wrap. The bounds are small integers, so the
+    # float32 comparison is exact, and clamping rne(x) to qmin - zp equals clamping the sum to qmin.
+    low = (np.int32(spec.qmin) - zero_point).astype(np.float32)
+    high = (np.int32(spec.qmax) - zero_point).astype(np.float32)
+    return np.clip(np.rint(steps), low, high).astype(np.int32) + zero_point
+
+
+def _positive(scale: ArrayLike) -> NDArray[np.float32]:
+    scale = np.asarray(scale, np.float32)
+    if not (scale > 0).all() or not np.isfinite(scale).all():
+        raise QuantValueError(
+            "scale",
+            f"{scale.min() if scale.size else 'nothing'}",
+            "positive finite float32 values",
+            "compute it with scale_from_amax, which maps a range of zero to scale 1",
+        )
+    return scale
+
+
+def _refuse_nan(x: NDArray[np.float32]) -> None:
+    if count := int(np.isnan(x).sum()):
+        raise QuantValueError(
+            "x",
+            f"{count} NaN in {x.size} values of shape {x.shape}",
+            "numbers (infinities saturate)",
+            "find the layer that produces NaN in the float model first",
+        )

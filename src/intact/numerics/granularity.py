@@ -1,0 +1,75 @@
+"""Which elements share a scale: granule shapes, and parameters spread over a tensor."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intact.errors import QuantValueError
+from intact.spec import QuantSpec
+
+Shape = tuple[int, ...]
+
+
+def normalized_axes(shape: Shape, spec: QuantSpec) -> tuple[int, ...]:
+    """The axes of `spec` as ascending indices into `shape`; negative ones count from the end.
+
+    Raises:
+        QuantValueError: An axis is out of range or given twice.
+    """
+    rank = len(shape)
+    axes = tuple(sorted(a + rank if a < 0 else a for a in spec.axes))
+    if any(not 0 <= a < rank for a in axes) or len(set(axes)) != len(axes):
+        raise QuantValueError(
+            "axis",
+            f"{spec.axis} for a tensor of shape {shape}",
+            f"distinct axes in [{-rank}, {rank})",
+            "choose an axis that the tensor has, or None for one scale per tensor",
+        )
+    return axes
+
+
+def granule_shape(shape: Shape, spec: QuantSpec) -> Shape:
+    """Shape of the scales of a tensor of `shape`: (), [channels...] or [..., blocks, ...].
+
+    Example:
+        >>> granule_shape((64, 3, 7, 7), QuantSpec(axis=0))
+        (64,)
+        >>> granule_shape((4, 100), QuantSpec(axis=-1, block_size=32))
+        (4, 4)
+    """
+    axes = normalized_axes(shape, spec)
+    if spec.block_size is None:
+        return tuple(shape[a] for a in axes)
+    blocks = -(-shape[axes[0]] // spec.block_size)
+    return shape[: axes[0]] + (blocks,) + shape[axes[0] + 1 :]
+
+
+def expand(params: ArrayLike, shape: Shape, spec: QuantSpec) -> NDArray:
+    """Spread scales (or zero points) of granule shape so that they broadcast against `shape`.
+
+    Args:
+        params: Scales or zero points, granule shape of `spec`; a single number always fits.
+        shape: Shape of the tensor.
+        spec: Says which axes keep a scale of their own.
+    Returns:
+        An array that broadcasts to `shape`, dtype of `params`.
+    Raises:
+        QuantValueError: `params` has another shape than the granules of the tensor.
+    """
+    params = np.asarray(params)
+    if params.size == 1:
+        return params.reshape((1,) * len(shape))
+    want = granule_shape(shape, spec)
+    if params.shape != want:
+        raise QuantValueError(
+            "scale",
+            f"shape {params.shape} for a tensor of shape {shape}, {spec}",
+            f"shape {want}",
+            "calibrate with the same axis and block size as the tensor is quantized with",
+        )
+    axes = normalized_axes(shape, spec)
+    if spec.block_size is not None:
+        repeated = np.repeat(params, spec.block_size, axis=axes[0])
+        return np.take(repeated, np.arange(shape[axes[0]]), axis=axes[0])
+    return params.reshape([n if a in axes else 1 for a, n in enumerate(shape)])
