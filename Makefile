@@ -1,0 +1,90 @@
+# INTact's development loop. Every target does its own set-up: a virtual environment, the dependencies
+# and the native extension, built from source. A second run starts at once.
+#
+#   make quickstart   the main job, on real images: one table, model.onnx, model.calib, report.html
+#   make test         every test
+#   make quick        lint, types, layering, size budgets and a smoke test, in about ten seconds
+#   make bench        the scripts of benchmarks/, each in its own process
+#   make fmt          format and sort imports
+#   make dev          work in place: src/ on the path, the extension built with CMake beside its sources
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+TORCH ?= torch==2.13.0
+JOBS ?= auto
+ARGS ?=
+
+SOURCES := pyproject.toml CMakeLists.txt $(shell find src csrc -type f ! -name '*.so' ! -path '*/__pycache__/*')
+NATIVE := CMakeLists.txt $(shell find csrc -type f)
+
+# `make dev` leaves this file, which puts src/ on the path. Where it is, nothing is installed from a wheel.
+DEV_MARK := $(wildcard $(VENV)/lib/python3*/site-packages/intact-dev.pth)
+ifeq ($(DEV_MARK),)
+READY_TO_RUN := $(VENV)/.ready-quickstart
+READY_TO_TEST := $(VENV)/.ready-test
+else
+READY_TO_RUN := build/dev/.built
+READY_TO_TEST := build/dev/.built
+endif
+
+.PHONY: quickstart test quick bench fmt dev clean
+.DELETE_ON_ERROR:
+
+quickstart: $(READY_TO_RUN)
+	$(BIN)/python -m intact quickstart $(ARGS)
+
+test: $(READY_TO_TEST)
+	$(BIN)/python -m pytest -n $(JOBS) --maxprocesses=8 --dist=worksteal $(ARGS)
+
+quick: $(READY_TO_TEST)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -p no:xdist tests/test_budgets.py tests/test_smoke.py
+
+bench: $(READY_TO_TEST)
+	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done
+
+fmt: $(READY_TO_TEST)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+dev: build/dev/.built
+	@echo "src/ is on the path of $(BIN)/python; run 'make dev' again after a change under csrc/"
+
+clean:
+	rm -rf build dist quickstart-out src/intact/kernels/_native*.so
+
+# torch comes first and alone, so that its build is the one that this index offers for this machine.
+$(VENV)/.ready-torch:
+	$(PYTHON) -c 'import sys; sys.exit("INTact needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet '$(TORCH)'
+	touch $@
+
+$(VENV)/.ready-quickstart: $(VENV)/.ready-torch $(SOURCES)
+	$(BIN)/python -m pip install --quiet '.[quickstart]'
+	touch $@
+
+$(VENV)/.ready-test: $(VENV)/.ready-torch $(SOURCES)
+	$(BIN)/python -m pip install --quiet '.[dev]'
+	touch $@ $(VENV)/.ready-quickstart
+
+# The wheel's dependencies without the wheel: then src/ goes on the path, and CMake builds beside it.
+$(VENV)/.ready-dev:
+	test -n '$(DEV_MARK)' || $(MAKE) $(VENV)/.ready-test
+	$(BIN)/python -m pip install --quiet scikit-build-core nanobind cmake ninja
+	$(BIN)/python -m pip uninstall --quiet --yes intact
+	$(BIN)/python -c 'import sysconfig, pathlib; \
+	  pathlib.Path(sysconfig.get_path("purelib"), "intact-dev.pth").write_text("$(CURDIR)/src\n")'
+	touch $@
+
+build/dev/.built: $(VENV)/.ready-dev $(NATIVE)
+	$(BIN)/cmake -S . -B build/dev -G Ninja -DCMAKE_BUILD_TYPE=Release \
+	  -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
+	  -Dnanobind_DIR=$$($(BIN)/python -m nanobind --cmake_dir)
+	$(BIN)/cmake --build build/dev
+	$(BIN)/cmake --install build/dev --prefix src
+	touch $@
