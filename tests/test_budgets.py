@@ -1,0 +1,65 @@
+"""Files that are read without scrolling twice, functions without scrolling."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILE_LINES, FUNCTION_LINES, WIDTH = 500, 60, 110
+PYTHON = ("src", "tests", "benchmarks", "examples")
+CPP_SUFFIXES = {".cc", ".h", ".inc"}
+
+
+def source_files() -> Iterator[Path]:
+    for room in PYTHON:
+        yield from sorted((ROOT / room).rglob("*.py"))
+    yield from sorted(p for p in (ROOT / "csrc").rglob("*") if p.suffix in CPP_SUFFIXES)
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    """Name and number of lines of code of every function, its docstring not counted."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0]
+            prose = first.end_lineno - first.lineno + 1 if ast.get_docstring(node) else 0
+            yield node.name, node.end_lineno - node.lineno + 1 - prose
+
+
+def test_no_file_is_longer_than_the_budget() -> None:
+    lengths = {p: len(p.read_text(encoding="utf-8").splitlines()) for p in source_files()}
+    assert len(lengths) > 10, "the walk finds the sources"
+    assert {str(p.relative_to(ROOT)): n for p, n in lengths.items() if n > FILE_LINES} == {}
+
+
+def test_no_function_is_longer_than_the_budget() -> None:
+    long = {
+        f"{path.relative_to(ROOT)}:{name}": lines
+        for path in source_files()
+        if path.suffix == ".py"
+        for name, lines in functions(path)
+        if lines > FUNCTION_LINES
+    }
+    assert long == {}
+
+
+def test_no_line_of_the_native_code_is_too_wide() -> None:
+    """ruff holds the width of Python; nothing else holds it for C++."""
+    wide = {
+        f"{path.relative_to(ROOT)}:{number}": len(line)
+        for path in source_files()
+        if path.suffix in CPP_SUFFIXES
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > WIDTH
+    }
+    assert wide == {}
+
+
+@pytest.mark.parametrize("room", ["csrc"])
+def test_native_sources_are_ascii(room: str) -> None:
+    bad = [str(p.relative_to(ROOT)) for p in source_files() if p.is_relative_to(ROOT / room)
+           if not p.read_bytes().isascii()]
+    assert bad == []
