@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import index
 
 import ml_dtypes
 import numpy as np
@@ -24,7 +25,7 @@ _FLOAT_FORMATS: dict[str, tuple[int, float, type]] = {
     "fp4e2m1": (4, 6.0, ml_dtypes.float4_e2m1fn),
 }
 _ALIASES = {"fp8": "fp8e4m3", "fp4": "fp4e2m1"}
-_INT_NAME = re.compile(r"(u?)int(\d+)")
+_INT_NAME = re.compile(r"(u?)int([1-9][0-9]?)")
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Format:
         """
         if isinstance(name, Format):
             return name
-        key = _ALIASES.get(name, name)
+        key = _ALIASES.get(name, name) if isinstance(name, str) else ""
         if key in _FLOAT_FORMATS:
             bits, largest, _ = _FLOAT_FORMATS[key]
             return cls(key, bits, True, -largest, largest, is_float=True)
@@ -83,14 +84,16 @@ class Format:
         return cls(f"{'' if signed else 'u'}int{bits}", bits, signed, low, high)
 
     @property
-    def storage_dtype(self) -> np.dtype:
+    def storage_dtype(self) -> np.dtype[np.generic]:
         """The smallest NumPy (or ml_dtypes) dtype that holds one code."""
+        stored: np.dtype[np.generic]
         if self.is_float:
-            return np.dtype(_FLOAT_FORMATS[self.name][2])
-        if self.bits == 4:
-            return np.dtype(ml_dtypes.int4 if self.signed else ml_dtypes.uint4)
-        width = 8 if self.bits <= 8 else 16
-        return np.dtype(f"{'int' if self.signed else 'uint'}{width}")
+            stored = np.dtype(_FLOAT_FORMATS[self.name][2])
+        elif self.bits == 4:
+            stored = np.dtype(ml_dtypes.int4 if self.signed else ml_dtypes.uint4)
+        else:
+            stored = np.dtype(f"{'int' if self.signed else 'uint'}{8 if self.bits <= 8 else 16}")
+        return stored
 
     def __str__(self) -> str:
         return self.name
@@ -133,10 +136,7 @@ class QuantSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "format", Format.parse(self.format))
-        if isinstance(self.axis, (tuple, list)):
-            axes = tuple(int(a) for a in self.axis)
-            axis = None if not axes else axes[0] if len(axes) == 1 else axes
-            object.__setattr__(self, "axis", axis)
+        object.__setattr__(self, "axis", _canonical_axis(self.axis))
         if self.block_size is not None and (self.block_size < 1 or not isinstance(self.axis, int)):
             raise QuantValueError(
                 "block_size",
@@ -185,3 +185,19 @@ class QuantSpec:
         if not self.symmetric:
             words.append("asymmetric")
         return " ".join(words)
+
+
+def _canonical_axis(axis: object) -> int | tuple[int, ...] | None:
+    """One spelling per meaning, so that equal specs are equal: (1, 0) is (0, 1), (2,) is 2, () is None."""
+    if axis is None:
+        return None
+    try:
+        axes = sorted(map(index, axis if isinstance(axis, (tuple, list)) else (axis,)))
+    except TypeError as error:
+        raise QuantValueError(
+            "axis",
+            repr(axis),
+            "None, an integer or a tuple of integers",
+            "count axes from 0, or from -1 at the end",
+        ) from error
+    return None if not axes else axes[0] if len(axes) == 1 else tuple(axes)

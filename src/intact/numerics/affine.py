@@ -25,13 +25,15 @@ def quantize(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantS
     Args:
         x: Reals of any shape; float16, bfloat16 and float64 are rounded to float32 first.
         scale: Real size of one step, float32, > 0, granule shape of `spec` (or one number).
-        zero_point: The code that means 0.0, integer, shape of `scale` (or one number).
+        zero_point: The code that means 0.0, integer in [qmin, qmax], granule shape (or one number); 0 for a
+            float format.
         spec: The target grid and granularity.
     Returns:
         int32 in [qmin, qmax], shape of `x`; for a float format, float32 values of that grid. `store`
         narrows them to the storage dtype.
     Raises:
-        QuantValueError: `x` holds a NaN, `scale` is not positive, or the shapes do not fit.
+        QuantValueError: `x` holds a NaN, `scale` is not positive and finite, `zero_point` is no code, or the
+            shapes do not fit.
     Numerics: a true float32 division, ties to even, the zero point added after rounding; infinities saturate.
         Float formats clamp to the largest finite value before the cast.
     Source: ONNX QuantizeLinear (opset 21).
@@ -41,24 +43,26 @@ def quantize(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantS
     return _codes(x, scale, zero_point, spec)
 
 
-def quantize_reciprocal(
-    x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec
-) -> NDArray:
+def quantize_reciprocal(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray:
     """``q = clamp(rne(x * fl32(1 / scale)) + zero_point, qmin, qmax)``: TensorRT's variant of `quantize`.
 
     Differs from `quantize` by one code, and only within a few ulp of a tie: x = 30, scale = 60/127 gives
-    63 here and 64 there. Arguments, result and errors as for `quantize`.
+    63 here and 64 there. Arguments, result and errors as for `quantize`; a scale of 2**-128 or less, whose
+    reciprocal is beyond float32, is an error too.
 
     Source: TensorRT documentation, quantization schemes ("uses the reciprocal scale").
     """
     x = to_float32(x)
     _refuse_nan(x)
-    with np.errstate(divide="ignore", over="ignore"):
-        inv_scale = np.float32(1) / np.asarray(scale, np.float32)
-    inv_scale = expand(inv_scale, x.shape, spec)
-    with np.errstate(over="ignore", invalid="ignore"):
-        steps = x * inv_scale
-    return _clamp(steps, expand(np.asarray(zero_point, np.int32), x.shape, spec), spec)
+    scale = _positive(scale)
+    with np.errstate(over="ignore"):
+        inv_scale = np.float32(1) / scale
+        if not np.isfinite(inv_scale).all():
+            raise QuantValueError(
+                "scale", str(scale.min()), "more than 2**-128, so that 1 / scale is finite", "use quantize"
+            )
+        steps = x * expand(inv_scale, x.shape, spec)
+    return _clamp(steps, expand(_code(zero_point, spec), x.shape, spec), spec)
 
 
 def dequantize(q: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray[np.float32]:
@@ -71,15 +75,15 @@ def dequantize(q: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: Quan
     Returns:
         float32, shape of `q`.
     Raises:
-        QuantValueError: `scale` is not positive, or the shapes do not fit.
+        QuantValueError: `scale` is not positive and finite, `zero_point` is no code, or shapes do not fit.
     Source: ONNX DequantizeLinear (opset 21).
     """
     q = np.asarray(q)
     scale = expand(_positive(scale), q.shape, spec)
-    if spec.format.is_float:
-        return q.astype(np.float32) * scale
-    zero_point = expand(np.asarray(zero_point, np.int32), q.shape, spec)
-    return (q.astype(np.int32) - zero_point).astype(np.float32) * scale
+    zero_point = expand(_code(zero_point, spec), q.shape, spec)
+    steps = q if spec.format.is_float else q.astype(np.int32) - zero_point
+    with np.errstate(over="ignore"):  # at the end of float32, qmax * fl32(amax / qmax) may round to infinity
+        return np.asarray(steps.astype(np.float32) * scale)
 
 
 def fake_quantize(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray:
@@ -91,7 +95,7 @@ def fake_quantize(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: Q
     Returns:
         Shape and dtype of `x`.
     Raises:
-        QuantValueError: `scale` is not positive, or the shapes do not fit.
+        QuantValueError: `scale` is not positive and finite, `zero_point` is no code, or shapes do not fit.
     Numerics: computed in float32, rounded once to the dtype of `x`.
     """
     original = np.asarray(x)
@@ -120,8 +124,7 @@ def fake_quantize_grad(
     Source: Bengio et al. 2013, straight-through estimator; pytorch_quantization's mask |x| <= amax.
     """
     grad, x = np.asarray(grad), to_float32(x)
-    low = expand(np.asarray(low, np.float32), x.shape, spec)
-    high = expand(np.asarray(high, np.float32), x.shape, spec)
+    low, high = expand(to_float32(low), x.shape, spec), expand(to_float32(high), x.shape, spec)
     return np.where((x >= low) & (x <= high), grad, np.zeros((), grad.dtype))
 
 
@@ -129,13 +132,14 @@ def representable_range(
     scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """``((qmin - zp) * scale, (qmax - zp) * scale)`` in float32: the reals that the grid reaches."""
-    scale, zero_point = np.asarray(scale, np.float32), np.asarray(zero_point, np.int32)
+    scale, zero_point = to_float32(scale), _code(zero_point, spec)
     low, high = np.int32(spec.qmin) - zero_point, np.int32(spec.qmax) - zero_point
-    return low.astype(np.float32) * scale, high.astype(np.float32) * scale
+    with np.errstate(over="ignore"):
+        return np.asarray(low.astype(np.float32) * scale), np.asarray(high.astype(np.float32) * scale)
 
 
 def store(q: ArrayLike, spec: QuantSpec) -> NDArray:
-    """Narrow codes that `quantize` returned to the format's storage dtype (int8, uint4, float8_e4m3fn, ...)."""
+    """Codes that `quantize` returned, in the format's storage dtype (int8, uint4, float8_e4m3fn, ...)."""
     return np.asarray(q).astype(spec.format.storage_dtype)
 
 
@@ -143,7 +147,7 @@ def _codes(x: NDArray[np.float32], scale: ArrayLike, zero_point: ArrayLike, spec
     scale = expand(_positive(scale), x.shape, spec)
     with np.errstate(over="ignore", under="ignore"):
         steps = x / scale
-    return _clamp(steps, expand(np.asarray(zero_point, np.int32), x.shape, spec), spec)
+    return _clamp(steps, expand(_code(zero_point, spec), x.shape, spec), spec)
 
 
 def _clamp(steps: NDArray[np.float32], zero_point: NDArray[np.int32], spec: QuantSpec) -> NDArray:
@@ -153,19 +157,34 @@ def _clamp(steps: NDArray[np.float32], zero_point: NDArray[np.int32], spec: Quan
     # float32 comparison is exact, and clamping rne(x) to qmin - zp equals clamping the sum to qmin.
     low = (np.int32(spec.qmin) - zero_point).astype(np.float32)
     high = (np.int32(spec.qmax) - zero_point).astype(np.float32)
-    return np.clip(np.rint(steps), low, high).astype(np.int32) + zero_point
+    return np.asarray(np.clip(np.rint(steps), low, high).astype(np.int32) + zero_point)
 
 
 def _positive(scale: ArrayLike) -> NDArray[np.float32]:
-    scale = np.asarray(scale, np.float32)
-    if not (scale > 0).all() or not np.isfinite(scale).all():
+    scale = to_float32(scale)
+    good = (scale > 0) & np.isfinite(scale)
+    if not good.all():
         raise QuantValueError(
             "scale",
-            f"{scale.min() if scale.size else 'nothing'}",
+            str(scale[~good].flat[0]),
             "positive finite float32 values",
             "compute it with scale_from_amax, which maps a range of zero to scale 1",
         )
     return scale
+
+
+def _code(zero_point: ArrayLike, spec: QuantSpec) -> NDArray[np.int32]:
+    given = np.asarray(zero_point).astype(np.float64)  # exact for every integer that could be a code
+    low, high = (0, 0) if spec.format.is_float else (int(spec.qmin), int(spec.qmax))
+    codes = np.asarray(np.clip(np.nan_to_num(given), low, high).astype(np.int32))
+    if (codes != given).any():
+        raise QuantValueError(
+            "zero_point",
+            f"{given[codes != given].flat[0]:g}",
+            f"integers in [{low}, {high}] for {spec}",
+            "compute it with affine_from_range, or use 0 for a symmetric grid",
+        )
+    return codes
 
 
 def _refuse_nan(x: NDArray[np.float32]) -> None:

@@ -42,7 +42,7 @@ def granule_shape(shape: Shape, spec: QuantSpec) -> Shape:
     if spec.block_size is None:
         return tuple(shape[a] for a in axes)
     blocks = -(-shape[axes[0]] // spec.block_size)
-    return shape[: axes[0]] + (blocks,) + shape[axes[0] + 1 :]
+    return (*shape[: axes[0]], blocks, *shape[axes[0] + 1 :])
 
 
 def expand(params: ArrayLike, shape: Shape, spec: QuantSpec) -> NDArray:
@@ -63,7 +63,7 @@ def expand(params: ArrayLike, shape: Shape, spec: QuantSpec) -> NDArray:
     want = granule_shape(shape, spec)
     if params.shape != want:
         raise QuantValueError(
-            "scale",
+            "scale or zero_point",
             f"shape {params.shape} for a tensor of shape {shape}, {spec}",
             f"shape {want}",
             "calibrate with the same axis and block size as the tensor is quantized with",

@@ -22,4 +22,4 @@ def round_to_format(x: NDArray[np.float32], fmt: Format) -> NDArray[np.float32]:
     clamped = np.clip(x, np.float32(fmt.qmin), np.float32(fmt.qmax))
     if fmt.name == "fp4e2m1":
         clamped = np.nan_to_num(clamped, nan=0.0)
-    return clamped.astype(fmt.storage_dtype).astype(np.float32)
+    return np.asarray(clamped.astype(fmt.storage_dtype).astype(np.float32))

@@ -47,10 +47,18 @@ def affine_from_range(
     Returns:
         scale, float32, > 0, and zero_point, int32 in [qmin, qmax], both of the shape of `rmin`.
     Raises:
-        QuantValueError: A bound is NaN or infinite, or rmin > rmax.
+        QuantValueError: A bound is NaN or infinite, rmin > rmax, rmax - rmin is beyond float32, or the
+            format is a float format.
     Numerics: float32 throughout, ties to even. A width at or below 2**-24 gives scale 1, zero point 0.
     Source: ONNX QuantizeLinear; Jacob et al. 2018, section 2.1.
     """
+    if spec.format.is_float:
+        raise QuantValueError(
+            "format",
+            spec.format.name,
+            "an integer format: a float grid has no zero point",
+            "use scale_from_amax",
+        )
     low, high = _finite(rmin, "rmin"), _finite(rmax, "rmax")
     if (low > high).any():
         raise QuantValueError("rmin", "a value above rmax", "rmin <= rmax", "swap the two bounds")
@@ -80,7 +88,8 @@ def inverse_scale_view(amax: ArrayLike, spec: QuantSpec) -> NDArray[np.float32]:
 
 
 def _finite(values: ArrayLike, name: str) -> NDArray[np.float32]:
-    array = np.asarray(values, np.float32)
+    with np.errstate(over="ignore"):  # a float64 beyond float32 is infinite, and refused below
+        array = np.asarray(values).astype(np.float32)
     if not np.isfinite(array).all():
         raise QuantValueError(
             name,

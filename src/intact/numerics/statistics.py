@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from intact.errors import QuantValueError
 from intact.numerics.affine import to_float32
 from intact.numerics.granularity import normalized_axes
 from intact.spec import QuantSpec
@@ -21,7 +22,7 @@ def absmax(x: ArrayLike, axis: int | tuple[int, ...] | None = None) -> NDArray[n
         it is empty.
     """
     x = np.abs(to_float32(x))
-    return np.max(x, axis=_reduced(x.shape, axis), initial=np.float32(0))
+    return np.asarray(np.max(x, axis=_reduced(x.shape, axis), initial=np.float32(0)))
 
 
 def minmax(
@@ -34,7 +35,7 @@ def minmax(
     x = to_float32(x)
     axes = _reduced(x.shape, axis)
     low = np.min(x, axis=axes, initial=np.float32(np.inf))
-    return low, np.max(x, axis=axes, initial=np.float32(-np.inf))
+    return np.asarray(low), np.asarray(np.max(x, axis=axes, initial=np.float32(-np.inf)))
 
 
 def count_pow2(x: ArrayLike, exponent: int, bins: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -71,7 +72,13 @@ def count_fixed(x: ArrayLike, width: float, bins: int) -> NDArray[np.int64]:
         bins: Number of bins.
     Returns:
         int64 [bins].
+    Raises:
+        QuantValueError: `width` is not a positive finite float32.
     """
+    if not 0 < np.float32(width) < np.inf:
+        raise QuantValueError(
+            "width", str(width), "a positive finite float32", "give the histogram a range that is not zero"
+        )
     x = np.abs(to_float32(x).reshape(-1))
     x = x[~np.isnan(x)]
     with np.errstate(over="ignore"):
