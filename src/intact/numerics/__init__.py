@@ -14,31 +14,57 @@ from intact.numerics.affine import (
     store,
     to_float32,
 )
+from intact.numerics.convolution import conv
+from intact.numerics.elementwise import Affine, add, rescale
 from intact.numerics.granularity import expand, granule_shape, normalized_axes
 from intact.numerics.minifloat import round_to_format
+from intact.numerics.multipliers import fold_batchnorm, multipliers, ratio, scaled_bias
+from intact.numerics.pooling import avg_pool, max_pool
 from intact.numerics.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
+from intact.numerics.requantize import Bounds, Residual, activation_bounds, requantize, to_codes, to_real
 from intact.numerics.statistics import absmax, count_fixed, count_pow2, minmax
+from intact.numerics.sums import accumulator_bound, linear, matmul, prove_accumulator
 
 __all__ = [
+    "Affine",
+    "Bounds",
     "REAL_DTYPES",
+    "Residual",
     "ZERO_RANGE",
     "absmax",
+    "accumulator_bound",
+    "activation_bounds",
+    "add",
     "affine_from_range",
+    "avg_pool",
+    "conv",
     "count_fixed",
     "count_pow2",
     "dequantize",
     "expand",
     "fake_quantize",
     "fake_quantize_grad",
+    "fold_batchnorm",
     "granule_shape",
     "inverse_scale_view",
+    "linear",
+    "matmul",
+    "max_pool",
     "minmax",
+    "multipliers",
     "normalized_axes",
+    "prove_accumulator",
     "quantize",
     "quantize_reciprocal",
+    "ratio",
     "representable_range",
+    "requantize",
+    "rescale",
     "round_to_format",
     "scale_from_amax",
+    "scaled_bias",
     "store",
+    "to_codes",
     "to_float32",
+    "to_real",
 ]

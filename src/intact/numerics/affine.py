@@ -54,7 +54,7 @@ def quantize_reciprocal(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, s
     """
     x = to_float32(x)
     _refuse_nan(x)
-    scale = _positive(scale)
+    scale = positive_scale(scale)
     with np.errstate(over="ignore"):
         inv_scale = np.float32(1) / scale
         if not np.isfinite(inv_scale).all():
@@ -62,7 +62,7 @@ def quantize_reciprocal(x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, s
                 "scale", str(scale.min()), "more than 2**-128, so that 1 / scale is finite", "use quantize"
             )
         steps = x * expand(inv_scale, x.shape, spec)
-    return _clamp(steps, expand(_code(zero_point, spec), x.shape, spec), spec)
+    return round_and_clamp(steps, expand(code_zero_point(zero_point, spec), x.shape, spec), spec)
 
 
 def dequantize(q: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray[np.float32]:
@@ -79,8 +79,8 @@ def dequantize(q: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: Quan
     Source: ONNX DequantizeLinear (opset 21).
     """
     q = np.asarray(q)
-    scale = expand(_positive(scale), q.shape, spec)
-    zero_point = expand(_code(zero_point, spec), q.shape, spec)
+    scale = expand(positive_scale(scale), q.shape, spec)
+    zero_point = expand(code_zero_point(zero_point, spec), q.shape, spec)
     steps = q if spec.format.is_float else q.astype(np.int32) - zero_point
     with np.errstate(over="ignore"):  # at the end of float32, qmax * fl32(amax / qmax) may round to infinity
         return np.asarray(steps.astype(np.float32) * scale)
@@ -132,7 +132,7 @@ def representable_range(
     scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """``((qmin - zp) * scale, (qmax - zp) * scale)`` in float32: the reals that the grid reaches."""
-    scale, zero_point = to_float32(scale), _code(zero_point, spec)
+    scale, zero_point = to_float32(scale), code_zero_point(zero_point, spec)
     low, high = np.int32(spec.qmin) - zero_point, np.int32(spec.qmax) - zero_point
     with np.errstate(over="ignore"):
         return np.asarray(low.astype(np.float32) * scale), np.asarray(high.astype(np.float32) * scale)
@@ -144,13 +144,13 @@ def store(q: ArrayLike, spec: QuantSpec) -> NDArray:
 
 
 def _codes(x: NDArray[np.float32], scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec) -> NDArray:
-    scale = expand(_positive(scale), x.shape, spec)
+    scale = expand(positive_scale(scale), x.shape, spec)
     with np.errstate(over="ignore", under="ignore"):
         steps = x / scale
-    return _clamp(steps, expand(_code(zero_point, spec), x.shape, spec), spec)
+    return round_and_clamp(steps, expand(code_zero_point(zero_point, spec), x.shape, spec), spec)
 
 
-def _clamp(steps: NDArray[np.float32], zero_point: NDArray[np.int32], spec: QuantSpec) -> NDArray:
+def round_and_clamp(steps: NDArray[np.float32], zero_point: NDArray[np.int32], spec: QuantSpec) -> NDArray:
     if spec.format.is_float:
         return round_to_format(steps, spec.format)
     # Clamp before the cast, or +-inf and large reals would wrap. The bounds are small integers, so the
@@ -160,7 +160,7 @@ def _clamp(steps: NDArray[np.float32], zero_point: NDArray[np.int32], spec: Quan
     return np.asarray(np.clip(np.rint(steps), low, high).astype(np.int32) + zero_point)
 
 
-def _positive(scale: ArrayLike) -> NDArray[np.float32]:
+def positive_scale(scale: ArrayLike) -> NDArray[np.float32]:
     scale = to_float32(scale)
     good = (scale > 0) & np.isfinite(scale)
     if not good.all():
@@ -173,7 +173,7 @@ def _positive(scale: ArrayLike) -> NDArray[np.float32]:
     return scale
 
 
-def _code(zero_point: ArrayLike, spec: QuantSpec) -> NDArray[np.int32]:
+def code_zero_point(zero_point: ArrayLike, spec: QuantSpec) -> NDArray[np.int32]:
     given = np.asarray(zero_point).astype(np.float64)  # exact for every integer that could be a code
     low, high = (0, 0) if spec.format.is_float else (int(spec.qmin), int(spec.qmax))
     codes = np.asarray(np.clip(np.nan_to_num(given), low, high).astype(np.int32))

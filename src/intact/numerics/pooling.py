@@ -1,0 +1,108 @@
+"""Average and maximum pooling of codes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intact.errors import QuantValueError
+from intact.numerics.elementwise import Affine
+from intact.numerics.multipliers import ratio
+from intact.numerics.requantize import to_codes
+from intact.numerics.sums import centred
+from intact.numerics.windows import Padding, Size, Window
+from intact.spec import QuantSpec
+
+
+def avg_pool(
+    x: ArrayLike,
+    kernel: Size,
+    x_affine: Affine,
+    y_affine: Affine,
+    spec: QuantSpec,
+    *,
+    stride: Size | None = None,
+    padding: Padding = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+) -> NDArray[np.int32]:
+    """``y = clamp(rne(fl32(sum(q - z_x)) * fl32(s_x / (n * s_y))) + z_y)``, n per position. NORMATIVE.
+
+    Args:
+        x: Codes [n, channels, *sizes].
+        kernel: Taps per spatial axis; all sizes for a global pool.
+        x_affine, y_affine: (scale, zero_point) of input and output.
+        spec: The output grid, an integer format.
+        stride: `kernel` when None.
+        padding: One integer, one per spatial axis, or (before, after) per spatial axis; reads real 0.
+        dilation: Distance between taps.
+        ceil_mode: Round the number of positions up; what overhangs the padding is never counted in n.
+        count_include_pad: Whether n counts padding.
+    Returns:
+        int32 codes [n, channels, *positions].
+    Raises:
+        QuantValueError: The shapes do not fit, or a window holds nothing to count.
+    Source: ONNX AveragePool, GlobalAveragePool.
+    """
+    q = centred(x, x_affine[1], "x")
+    window = _window(q, kernel, stride, padding, dilation, ceil_mode)
+    taps = tuple(range(-len(window.kernel), 0))
+    count = _count(window, q, int(count_include_pad)).sum(axis=taps)
+    sums = window.view(q, fill=0, beyond=0).sum(axis=taps)
+    steps = sums.astype(np.float32) * ratio(x_affine[0], y_affine[0], count)
+    return to_codes(steps, y_affine[1], spec)
+
+
+def max_pool(
+    x: ArrayLike,
+    kernel: Size,
+    *,
+    stride: Size | None = None,
+    padding: Padding = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+) -> NDArray[np.int32]:
+    """``y = max(q)`` over each window, in the input's own scale and zero point. NORMATIVE.
+
+    Exact, because dequantization keeps order. Padding never wins.
+
+    Args:
+        x: Codes [n, channels, *sizes].
+        kernel, stride, padding, dilation, ceil_mode: As for `avg_pool`.
+    Returns:
+        int32 codes [n, channels, *positions].
+    Raises:
+        QuantValueError: The shapes do not fit, or a window holds nothing but padding.
+    Source: ONNX MaxPool.
+    """
+    q = centred(x, 0, "x")
+    window = _window(q, kernel, stride, padding, dilation, ceil_mode)
+    _count(window, q, padding_counts=0)
+    lowest = np.iinfo(np.int32).min
+    view = window.view(q, fill=lowest, beyond=lowest)
+    return np.asarray(view.max(axis=tuple(range(-len(window.kernel), 0))).astype(np.int32))
+
+
+def _window(
+    q: NDArray[np.int64], kernel: Size, stride: Size | None, padding: Padding, dilation: Size, ceil_mode: bool
+) -> Window:
+    if q.ndim < 3:
+        raise QuantValueError(
+            "x", f"shape {q.shape}", "[n, channels, *sizes]", "add the batch and channel axes"
+        )
+    return Window.of(kernel, q.ndim - 2, kernel if stride is None else stride, padding, dilation, ceil_mode)
+
+
+def _count(window: Window, q: NDArray[np.int64], padding_counts: int) -> NDArray[np.int64]:
+    """A view of ones where a window reads something that counts, [1, 1, *positions, *kernel]."""
+    ones = np.ones((1, 1, *q.shape[2:]), np.int64)
+    counted = window.view(ones, fill=padding_counts, beyond=0)
+    if not counted.any(axis=tuple(range(-len(window.kernel), 0))).all():
+        raise QuantValueError(
+            "padding",
+            f"{window.padding} with kernel {window.kernel}",
+            "at least one value in every window",
+            "pad by less than the kernel",
+        )
+    return counted

@@ -1,0 +1,135 @@
+"""The two ways an integer layer ends: codes of the next grid, or reals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intact.errors import QuantValueError
+from intact.numerics.affine import code_zero_point, quantize, round_and_clamp
+from intact.numerics.sums import centred
+from intact.spec import QuantSpec
+
+Bounds = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Residual:
+    """The other branch of an Add that is fused behind a layer.
+
+    Attributes:
+        codes: Integers, shape of the accumulator (or one that broadcasts to it).
+        multiplier: R, from ``ratio(s_r, s_y)``.
+        zero_point: The code that means 0.0.
+    """
+
+    codes: ArrayLike
+    multiplier: ArrayLike
+    zero_point: int = 0
+
+
+def requantize(
+    acc: ArrayLike,
+    multiplier: ArrayLike,
+    bias: ArrayLike,
+    zero_point: int,
+    spec: QuantSpec,
+    *,
+    residual: Residual | None = None,
+    bounds: Bounds | None = None,
+    axis: int = 1,
+) -> NDArray[np.int32]:
+    """``y = clamp(rne(fl32(fl32(acc) * M) + B [+ fl32((r - z_r) * R)]) + z_y, low, high)``. NORMATIVE.
+
+    Args:
+        acc: int32 sums from `linear`, `conv` or `matmul`, any shape.
+        multiplier: M, float32 from `multipliers`, one number or [channels] along `axis`.
+        bias: B, float32 from `scaled_bias`, one number or [channels] along `axis`.
+        zero_point: Output zero point, a code of `spec`.
+        spec: The output grid, an integer format, per-tensor.
+        residual: A branch that is added after B.
+        bounds: (low, high) codes from `activation_bounds`, for Relu and Clip; the grid's ends otherwise.
+        axis: The channel axis of `acc`.
+    Returns:
+        int32 codes, shape of `acc`.
+    Raises:
+        QuantValueError: The channels do not fit, or `zero_point` is no code.
+    Numerics: separate float32 operations, from left to right, never fused; ties to even; clamp before cast.
+    """
+    steps = to_real(acc, multiplier, bias, axis=axis)
+    if residual is not None:
+        branch = centred(residual.codes, residual.zero_point, "residual").astype(np.float32)
+        steps = steps + branch * np.asarray(residual.multiplier, np.float32)
+    return to_codes(steps, zero_point, spec, bounds)
+
+
+def to_real(acc: ArrayLike, multiplier: ArrayLike, bias: ArrayLike, *, axis: int = 1) -> NDArray[np.float32]:
+    """``fl32(fl32(acc) * M) + B``: a float output such as logits when M = fl32(s_x * s_w). NORMATIVE.
+
+    Args:
+        acc: int32 sums, any shape.
+        multiplier: float32 from `multipliers` (without `y_scale` for reals), one number or [channels].
+        bias: float32, one number or [channels] along `axis`.
+        axis: The channel axis of `acc`.
+    Returns:
+        float32, shape of `acc`.
+    Raises:
+        QuantValueError: The channels do not fit.
+    """
+    acc = np.asarray(acc)
+    product = acc.astype(np.float32) * _along(multiplier, acc.shape, axis, "multiplier")
+    return np.asarray(product + _along(bias, acc.shape, axis, "bias"))
+
+
+def to_codes(
+    steps: ArrayLike, zero_point: int, spec: QuantSpec, bounds: Bounds | None = None
+) -> NDArray[np.int32]:
+    """``clamp(rne(steps) + z, low, high)``: the last line of every integer layer. NORMATIVE.
+
+    Args:
+        steps: float32 multiples of the output scale, any shape, no NaN.
+        zero_point, spec, bounds: As for `requantize`.
+    Returns:
+        int32 codes, shape of `steps`.
+    """
+    if spec.format.is_float:
+        raise QuantValueError(
+            "format",
+            spec.format.name,
+            "an integer format behind an integer layer",
+            "keep the output in float",
+        )
+    codes = round_and_clamp(np.asarray(steps, np.float32), code_zero_point(zero_point, spec), spec)
+    return codes if bounds is None else np.asarray(np.clip(codes, *bounds))
+
+
+def activation_bounds(
+    lower: float, upper: float, scale: ArrayLike, zero_point: int, spec: QuantSpec
+) -> Bounds:
+    """``(quantize(lower), quantize(upper))``: Relu is (0, inf), Clip(0, 6) is (0, 6). NORMATIVE.
+
+    Rounding keeps order, so clamping codes to these equals quantizing the clamped reals.
+
+    Args:
+        lower, upper: Bounds of the activation in real units; infinities leave the grid's end.
+        scale, zero_point, spec: Output scale (float32), zero point and grid, per-tensor.
+    Returns:
+        (low, high), codes of `spec`.
+    """
+    return int(quantize(lower, scale, zero_point, spec)), int(quantize(upper, scale, zero_point, spec))
+
+
+def _along(values: ArrayLike, shape: tuple[int, ...], axis: int, name: str) -> NDArray[np.float32]:
+    values = np.asarray(values, np.float32)
+    if values.ndim == 0:
+        return values
+    if not -len(shape) <= axis < len(shape) or values.shape != (shape[axis],):
+        raise QuantValueError(
+            name,
+            f"shape {values.shape} for accumulators of shape {shape}",
+            f"one number, or one for each channel of axis {axis}",
+            "pass the channel axis: 1 behind conv, -1 behind linear",
+        )
+    return values.reshape([-1 if a == axis % len(shape) else 1 for a in range(len(shape))])
