@@ -1,0 +1,27 @@
+"""`pytorch_quantization.calib`: calibrators, which find the range of a tensor from the data that passes."""
+
+from __future__ import annotations
+
+from intact.errors import QuantValueError
+from intact.torch.calib.calibrator import _Calibrator
+from intact.torch.calib.histogram import HistogramCalibrator, calibrate_weights
+from intact.torch.calib.max import MaxCalibrator
+
+__all__ = ["HistogramCalibrator", "MaxCalibrator", "_Calibrator", "calibrate_weights", "create"]
+
+
+def create(
+    method: str, num_bits: int | tuple[int, int], axis: int | tuple[int, ...] | None, unsigned: bool
+) -> _Calibrator:
+    """The calibrator that a descriptor's `calib_method` names."""
+    if method == "max":
+        return MaxCalibrator(num_bits, axis, unsigned)
+    if method == "histogram":
+        return HistogramCalibrator(num_bits, axis, unsigned)
+    if method == "mergeable":
+        from intact.torch.calib.mergeable import MergeableCalibrator
+
+        return MergeableCalibrator(num_bits, axis, unsigned)
+    raise QuantValueError(
+        "calib_method", repr(method), "'max', 'histogram' or 'mergeable'", "choose one of these"
+    )

@@ -1,0 +1,227 @@
+"""`HistogramCalibrator`: the old library's histogram of |x|; `calibrate_weights`: ranges for all weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from intact.errors import CalibrationError, UnsupportedError
+from intact.torch import ops
+from intact.torch._errors import NotOfferedError
+from intact.torch.calib.calibrator import _Calibrator
+
+_METHODS = ("entropy", "mse", "percentile")
+
+
+class HistogramCalibrator(_Calibrator):
+    """Counts |x| in bins whose width the first batch sets; larger values later on append bins.
+
+    Args:
+        num_bits, axis, unsigned: As for `_Calibrator`; only ``axis=None``.
+        num_bins: Number of bins of the first batch.
+        grow_method: Accepted and ignored, as in the old library: bins are always appended.
+        skip_zeros: Do not count zeros.
+        torch_hist: Accepted and ignored: both of the old library's ways of counting are one here.
+
+    Counts are int64 and exact. An all-zero batch sets no width; its zeros are kept and counted once one is
+    known. `intact.torch.calibrate` uses histograms that do not depend on the order of batches.
+    """
+
+    def __init__(
+        self,
+        num_bits: int | tuple[int, int] = 8,
+        axis: int | tuple[int, ...] | None = None,
+        unsigned: bool = False,
+        num_bins: int = 2048,
+        grow_method: str | None = None,
+        skip_zeros: bool = False,
+        torch_hist: bool = True,
+    ) -> None:
+        super().__init__(num_bits, axis, unsigned)
+        if axis is not None:
+            raise NotOfferedError(
+                "HistogramCalibrator",
+                f"axis={axis}",
+                "axis=None: Calibrator histogram collection only supports per tensor scaling",
+                "use calib_method='max' or 'mergeable' for per-channel ranges",
+            )
+        self._initial_bins = num_bins
+        self._grow_method = grow_method
+        self._skip_zeros = skip_zeros
+        self._torch_hist = torch_hist
+        self.reset()
+
+    def reset(self) -> None:
+        self._counts = np.zeros(0, np.int64)
+        self._width = 0.0
+        self._zeros = 0
+        self._peak = 0.0
+
+    @property
+    def _num_bins(self) -> int:
+        return len(self._counts) or self._initial_bins
+
+    @property
+    def _calib_hist(self) -> NDArray[np.int64] | None:
+        return self._counts if len(self._counts) else None
+
+    @property
+    def _calib_bin_edges(self) -> NDArray[np.float64] | None:
+        return np.arange(len(self._counts) + 1) * self._width if len(self._counts) else None
+
+    def collect(self, x: Tensor) -> None:
+        """Count all of `x`.
+
+        Raises:
+            CalibrationError: `x` holds NaN or infinity.
+        """
+        if not x.numel():
+            return
+        peak = _finite_peak(x)
+        if self._width == 0.0 and peak == 0.0:
+            self._zeros += 0 if self._skip_zeros else x.numel()
+            return
+        self._make_bins(peak)
+        if self._skip_zeros:
+            x = x[x != 0]
+        ops.count_fixed(x, self._width, self._counts)
+
+    def _make_bins(self, peak: float) -> None:
+        self._peak = max(self._peak, peak)
+        if self._width == 0.0:
+            self._width = float(np.float32(peak) / np.float32(self._initial_bins))
+            self._counts = np.zeros(self._initial_bins, np.int64)
+            self._counts[0] = self._zeros
+        needed = int(np.ceil(peak / self._width))
+        if needed > len(self._counts) and peak > self._width * len(self._counts) * (1 + 1e-6):
+            self._counts = np.concatenate([self._counts, np.zeros(needed - len(self._counts), np.int64)])
+
+    def compute_amax(  # type: ignore[override]
+        self, method: str, *, stride: int = 1, start_bin: int = 128, percentile: float = 99.99
+    ) -> Tensor | None:
+        """The range that `method` chooses from the counts, which stay as they are.
+
+        Args:
+            method: "entropy", "mse" or "percentile".
+            stride, start_bin: Candidates of entropy and mse: every `stride`-th edge from `start_bin`.
+            percentile: Share of |x|, in percent, that the range covers.
+        Returns:
+            0-D float32; None before anything was collected.
+        Raises:
+            UnsupportedError: (a TypeError) Unknown calibration method.
+        """
+        if method not in _METHODS:
+            raise UnsupportedError(
+                "HistogramCalibrator.compute_amax",
+                f"Unknown calibration method {method!r}",
+                f"one of {_METHODS}",
+                "choose one of these",
+            )
+        if not len(self._counts):
+            return torch.tensor(0.0) if self._zeros else None
+        return _from_counts(
+            self._counts, self._width, self._num_bits, self._unsigned, method, stride, start_bin, percentile
+        )
+
+    def __str__(self) -> str:
+        edges = self._calib_bin_edges
+        shown = "None" if edges is None else f"[{edges[0]:.3f}, ..., {edges[-1]:.3f}]({len(edges)})"
+        return f"HistogramCalibrator(calib_bin_edges={shown})"
+
+    def __repr__(self) -> str:
+        return (
+            f"HistogramCalibrator({super().__repr__()} calib_bin_edges={self._calib_bin_edges} "
+            f"calib_hist={self._calib_hist})"
+        )
+
+
+def calibrate_weights(
+    model: nn.Module,
+    method: str = "percentile",
+    perchannel: bool = True,
+    percentile: float = 99.99,
+    num_bins: int = 2048,
+) -> None:
+    """Set the amax of every weight quantizer of `model` from its weights.
+
+    Args:
+        model: Holds modules with a `weight` and a `weight_quantizer`.
+        method: "max", "mse" or "percentile".
+        perchannel: One amax per output channel (axis 1 of ConvTranspose weights, else 0), or one in all.
+        percentile: Share of |w|, in percent, that the range covers.
+        num_bins: Bins of the histogram of each channel.
+    Raises:
+        UnsupportedError: (a TypeError) Unknown calibration method.
+    """
+    if method not in ("max", "mse", "percentile"):
+        raise UnsupportedError(
+            "calibrate_weights",
+            f"Unsupported calibration method {method!r}",
+            "'max', 'mse' or 'percentile'",
+            "choose one of these",
+        )
+    for module in model.modules():
+        quantizer, weight = getattr(module, "weight_quantizer", None), getattr(module, "weight", None)
+        if quantizer is None or not isinstance(weight, Tensor):
+            continue
+        axis = None
+        if perchannel:
+            axis = 1 if isinstance(module, nn.modules.conv._ConvTransposeNd) else 0
+        quantizer.amax = _weight_amax(weight.detach(), axis, quantizer, method, percentile, num_bins)
+
+
+def _weight_amax(
+    weight: Tensor, axis: int | None, quantizer: Any, method: str, percentile: float, num_bins: int
+) -> Tensor:
+    low, high = ops.min_max(weight, () if axis is None else (axis,))
+    peaks = torch.maximum(low.abs(), high.abs())
+    if method == "max":
+        return peaks
+    channels = [weight] if axis is None else weight.unbind(axis)
+    found = []
+    for channel, peak in zip(channels, peaks.flatten().tolist(), strict=True):
+        width = float(np.float32(peak) / np.float32(num_bins))
+        if width == 0.0:
+            found.append(torch.tensor(0.0))
+            continue
+        counts = np.zeros(num_bins, np.int64)
+        ops.count_fixed(channel, width, counts)
+        found.append(
+            _from_counts(counts, width, quantizer.num_bits, quantizer.unsigned, method, 1, 128, percentile)
+        )
+    return torch.stack(found).reshape(peaks.shape)
+
+
+def _from_counts(
+    counts: NDArray[np.int64],
+    width: float,
+    num_bits: int | tuple[int, int],
+    unsigned: bool,
+    method: str,
+    stride: int,
+    start_bin: int,
+    percentile: float,
+) -> Tensor:
+    if method == "percentile":
+        options: dict[str, Any] = {"percentile": percentile}
+    else:
+        options = {"stride": stride, "start_bin": start_bin}
+    bits = 8 if isinstance(num_bits, tuple) else num_bits
+    return torch.tensor(float(amax_from_counts(counts, width, bits, unsigned, method, **options)))
+
+
+def _finite_peak(x: Tensor) -> float:
+    low, high = ops.min_max(x)
+    peak = max(abs(float(low)), abs(float(high)))
+    if not np.isfinite(peak):
+        raise CalibrationError(
+            "calibration",
+            f"NaN or infinity in a tensor of shape {tuple(x.shape)}",
+            "finite values",
+            "find the layer that produces them in the float model first",
+        )
+    return peak

@@ -1,0 +1,102 @@
+"""`MaxCalibrator`: the largest magnitude ever seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from intact.errors import CalibrationError
+from intact.torch import ops
+from intact.torch.calib.calibrator import _Calibrator
+
+
+class MaxCalibrator(_Calibrator):
+    """Keeps the exact ends of the range of everything it saw.
+
+    Args:
+        num_bits, axis, unsigned: As for `_Calibrator`.
+        track_amax: Keep the amax after each batch as well, in `amaxs`.
+    """
+
+    def __init__(
+        self,
+        num_bits: int | tuple[int, int] = 8,
+        axis: int | tuple[int, ...] | None = None,
+        unsigned: bool = False,
+        track_amax: bool = False,
+    ) -> None:
+        super().__init__(num_bits, axis, unsigned)
+        self._track_amax = track_amax
+        self._amaxs: list[np.ndarray] = []
+        self._low: Tensor | None = None
+        self._high: Tensor | None = None
+
+    @property
+    def amaxs(self) -> list[np.ndarray]:
+        """The running amax after each batch, with ``track_amax=True``."""
+        return self._amaxs
+
+    @property
+    def _calib_amax(self) -> Tensor | None:
+        return self.compute_amax()
+
+    def collect(self, x: Tensor) -> None:
+        """Widen the range to all of `x`; an empty tensor changes nothing.
+
+        Raises:
+            CalibrationError: (a RuntimeError) amax shape changed, or `x` holds NaN or infinity.
+        """
+        if not x.numel():
+            return
+        axes = () if self._axis is None else (self._axis,) if isinstance(self._axis, int) else self._axis
+        low, high = ops.min_max(x, axes)
+        _refuse_nonfinite(low, high, x)
+        if self._low is not None and self._high is not None:
+            if self._low.shape != low.shape:
+                raise CalibrationError(
+                    "MaxCalibrator",
+                    f"amax shape changed! shape {tuple(low.shape)}",
+                    f"shape {tuple(self._low.shape)} as in the batches before",
+                    "calibrate with axis=None, or with batches whose kept axes have one size",
+                )
+            low, high = torch.minimum(self._low, low), torch.maximum(self._high, high)
+        self._low, self._high = low, high
+        if self._track_amax:
+            self._amaxs.append(torch.maximum(-low, high).cpu().numpy())
+
+    def reset(self) -> None:
+        self._low = self._high = None
+        self._amaxs = []
+
+    def compute_amax(self) -> Tensor | None:  # type: ignore[override]
+        """The largest magnitude: 0-D per-tensor, reduced axes kept with size 1 otherwise; None without data."""
+        if self._low is None or self._high is None:
+            return None
+        return torch.maximum(self._low.abs(), self._high.abs())
+
+    def compute_range(self) -> tuple[Tensor, Tensor] | None:  # type: ignore[override]
+        if self._low is None or self._high is None:
+            return None
+        return self._low, self._high
+
+    def __str__(self) -> str:
+        return f"MaxCalibrator(track_amax={self._track_amax})"
+
+    def __repr__(self) -> str:
+        tracked = f" amaxs={self._amaxs}" if self._track_amax else ""
+        return (
+            f"MaxCalibrator({super().__repr__()} calib_amax={self._calib_amax} "
+            f"track_amax={self._track_amax}{tracked})"
+        )
+
+
+def _refuse_nonfinite(low: Tensor, high: Tensor, x: Tensor) -> None:
+    if bool((torch.isfinite(low) & torch.isfinite(high)).all()):
+        return
+    raise CalibrationError(
+        "calibration",
+        f"NaN or infinity in a tensor of shape {tuple(x.shape)}",
+        "finite values",
+        "find the layer that produces them in the float model first",
+    )

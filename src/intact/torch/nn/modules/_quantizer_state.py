@@ -1,0 +1,61 @@
+"""How a `TensorQuantizer` prints itself, and what it keeps beside its tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from intact.torch.utils.quant_logging import LOGGER
+
+if TYPE_CHECKING:
+    from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+
+_BUFFERS = ("_amax", "_amin", "_pre_quant_scale")
+
+
+def describe(quantizer: TensorQuantizer) -> str:
+    """The old library's one-line description, digit for digit."""
+    if quantizer._disabled:
+        return "disabled"
+    words = ["unsigned " if quantizer._unsigned else "", f"{quantizer._num_bits}bit"]
+    words.append(" narrow" if quantizer._narrow_range else "")
+    words.append(" fake" if quantizer._fake_quant else "")
+    words.append("" if quantizer._symmetric else " asymmetric")
+    axis = quantizer._axis
+    words.append(" per-tensor" if axis is None else f" axis=({axis})" if isinstance(axis, int) else f" axis={axis}")
+    words.append(f" amax={_short(quantizer, '_amax')}")
+    words.append(f" amin={_short(quantizer, '_amin')}" if hasattr(quantizer, "_amin") else "")
+    words.append(f" *{quantizer._scale_amax}" if quantizer._scale_amax else "")
+    if hasattr(quantizer, "_pre_quant_scale"):
+        words.append(f" pre_quant_scale={_short(quantizer, '_pre_quant_scale')}")
+    words.append(" learned" if quantizer._learn_amax else "")
+    words.append(f" calibrator={quantizer._calibrator!s}" if quantizer._calibrator is not None else "")
+    words.append(" quant" if quantizer._if_quant else "")
+    words.append(" clip" if quantizer._if_clip else "")
+    words.append(" calib" if quantizer._if_calib else "")
+    return "".join(words)
+
+
+def _short(quantizer: TensorQuantizer, name: str) -> str:
+    if not hasattr(quantizer, name):
+        return "dynamic"
+    values = getattr(quantizer, name)
+    if values.numel() == 1:
+        return f"{values.item():.4f}"
+    return f"[{values.min().item():.4f}, {values.max().item():.4f}]({values.numel()})"
+
+
+def make_room(quantizer: TensorQuantizer, state_dict: dict[str, Any], prefix: str) -> None:
+    """Register the buffers that `state_dict` has and `quantizer` lacks, on the device of what it has.
+
+    The reverse, a quantizer with a range and a state without one, is left to PyTorch's own strict check.
+    """
+    tensors = [*quantizer.buffers(), *quantizer.parameters()]
+    for name in _BUFFERS:
+        stored = state_dict.get(prefix + name)
+        if isinstance(stored, torch.Tensor) and not hasattr(quantizer, name):
+            device = tensors[0].device if tensors else stored.device
+            quantizer.register_buffer(name, torch.empty_like(stored, device=device))
+        elif stored is None and hasattr(quantizer, name):
+            LOGGER.error("%s: there is no %s in the state that is being loaded.", prefix[:-1], name)

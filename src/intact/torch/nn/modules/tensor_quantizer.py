@@ -1,0 +1,399 @@
+"""`TensorQuantizer`: the module that quantizes one tensor, with its calibrator and its switches."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from intact.errors import CalibrationError, IntactError, QuantValueError, UnsupportedError
+from intact.spec import Format
+from intact.torch import calib, ops
+from intact.torch.descriptor import QuantDescriptor, format_name
+from intact.torch.nn.modules import _quantizer_state
+from intact.torch.nn.modules._export_switch import ExportSwitch
+from intact.torch.nn.modules.clip import Clip
+from intact.torch.tensor_quant import refuse_negative, tensor_quant
+from intact.torch.utils.quant_logging import LOGGER
+
+__all__ = ["TensorQuantizer", "name_quantizers"]
+
+class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
+    """Quantizes the tensor that passes through it.
+
+    Args:
+        quant_desc: Grid, granularity and range; see `QuantDescriptor`.
+        disabled: True: pass everything through (but `pre_quant_scale`, which always applies).
+        if_quant: Quantize.
+        if_clip: Clip to the learned range first; needs ``learn_amax=True``.
+        if_calib: Show the tensor to the calibrator.
+
+    The order of `forward`: times `pre_quant_scale`; disabled: return; collect; clip; quantize. Without an
+    amax the range is that of each batch (dynamic quantization).
+
+    `state_dict` holds ``_amax`` (``_amin`` besides for an asymmetric range), ``_pre_quant_scale`` and
+    ``clip.*``, as the old library's did; configuration and switches travel in `intact.torch.save_checkpoint`.
+    """
+
+    _amax: Tensor
+    _amin: Tensor
+    _pre_quant_scale: Tensor
+
+    def __init__(
+        self,
+        quant_desc: QuantDescriptor | None = None,
+        disabled: bool = False,
+        if_quant: bool = True,
+        if_clip: bool = False,
+        if_calib: bool = False,
+    ) -> None:
+        super().__init__()
+        desc = quant_desc if quant_desc is not None else QuantDescriptor()
+        self._name: str | None = desc.name
+        self._num_bits = desc.num_bits
+        self._fake_quant = desc.fake_quant
+        self._axis = desc.axis
+        self._scale_amax = desc.scale_amax
+        self._learn_amax = desc.learn_amax
+        self._unsigned = desc.unsigned
+        self._narrow_range = desc.narrow_range
+        self._symmetric = desc.symmetric
+        self._calib_method = desc.calib_method
+        self._scale: Tensor | None = None
+        self._disabled = disabled
+        self._if_quant = if_quant
+        self._if_clip = False
+        self._if_calib = if_calib
+        if desc.amax is not None:
+            self.register_buffer("_amax", torch.tensor(desc.amax, dtype=torch.float32))
+        if self._learn_amax:
+            bound = 1.0 if desc.amax is None else float(np.max(desc.amax))
+            self.clip = Clip(-bound, bound, learn_min=True, learn_max=True)
+        if if_clip or self._learn_amax:
+            self.enable_clip()
+        self._calibrator = calib.create(desc.calib_method, self._num_bits, self._axis, self._unsigned)
+
+    # ---- what it is ----
+
+    @property
+    def num_bits(self) -> int | tuple[int, int]:
+        return self._num_bits
+
+    @num_bits.setter
+    def num_bits(self, value: int | tuple[int, int]) -> None:
+        self._num_bits = QuantDescriptor(num_bits=value).num_bits
+
+    @property
+    def unsigned(self) -> bool:
+        return self._unsigned
+
+    @unsigned.setter
+    def unsigned(self, value: bool) -> None:
+        self._unsigned = bool(value)
+
+    @property
+    def narrow_range(self) -> bool:
+        return self._narrow_range
+
+    @narrow_range.setter
+    def narrow_range(self, value: bool) -> None:
+        self._narrow_range = bool(value)
+
+    @property
+    def axis(self) -> int | tuple[int, ...] | None:
+        return self._axis
+
+    @property
+    def fake_quant(self) -> bool:
+        return self._fake_quant
+
+    @property
+    def symmetric(self) -> bool:
+        """False: the range has two ends, and codes have a zero point."""
+        return self._symmetric
+
+    @property
+    def format(self) -> str:
+        """Name of the grid in `intact.spec`: "int8", "uint4", "fp8e4m3", ..."""
+        return format_name(self._num_bits, self._unsigned)
+
+    @property
+    def maxbound(self) -> float:
+        """Largest code: 127 for int8, 255 for uint8, 448 for E4M3."""
+        return Format.parse(self.format).qmax
+
+    @property
+    def scale(self) -> Tensor | None:
+        """The ``qmax / amax`` of the last call in non-fake mode (the old library's "scale")."""
+        if self._fake_quant:
+            LOGGER.error("%s: fake quantize mode doesn't use scale explicitly!", self._where())
+        if self._scale is None:
+            LOGGER.critical("%s: accessing scale before quantizing any tensor!", self._where())
+        return self._scale
+
+    @property
+    def step_size(self) -> Tensor | None:
+        """``amax / maxbound``: the real size of one code; None without an amax."""
+        if not hasattr(self, "_amax"):
+            LOGGER.error("%s: step_size is undefined under dynamic amax mode!", self._where())
+            return None
+        return self._amax / self.maxbound
+
+    # ---- its range ----
+
+    @property
+    def amax(self) -> Tensor | None:
+        """Largest magnitude, shape () or that of the input with reduced axes of size 1; None when dynamic."""
+        if not hasattr(self, "_amax"):
+            LOGGER.warning("%s: amax is not registered: the range of each batch is used.", self._where())
+            return None
+        return self._amax
+
+    @amax.setter
+    def amax(self, value: Any) -> None:
+        if value is None:
+            LOGGER.error("%s: setting amax to None is meaningless.", self._where())
+        else:
+            self._set_buffer("_amax", value)
+
+    @property
+    def pre_quant_scale(self) -> Tensor | None:
+        """Factor on the input, before everything else and even when disabled (SmoothQuant); None: no factor."""
+        return getattr(self, "_pre_quant_scale", None)
+
+    @pre_quant_scale.setter
+    def pre_quant_scale(self, value: Any) -> None:
+        if value is None:
+            LOGGER.error("%s: setting pre_quant_scale to None is meaningless.", self._where())
+        else:
+            self._set_buffer("_pre_quant_scale", value)
+
+    def set_range(self, rmin: Any, rmax: Any) -> None:
+        """Set both ends of an asymmetric range, each a number or a tensor of the amax's shape."""
+        if self._symmetric:
+            raise UnsupportedError(
+                self._where(), "a range with two ends", "amax, as the quantizer is symmetric", "set amax"
+            )
+        self._set_buffer("_amin", rmin)
+        self._set_buffer("_amax", rmax)
+
+    def _set_buffer(self, name: str, value: Any) -> None:
+        value = torch.as_tensor(value, dtype=torch.float32).detach()
+        if not hasattr(self, name):
+            self.register_buffer(name, value.clone())
+            return
+        buffer = getattr(self, name)
+        if buffer.shape != value.shape:
+            raise CalibrationError(
+                f"{self._where()}.{name[1:]}",
+                f"shape {tuple(value.shape)}; Changing shape when setting amax is not allowed.",
+                f"shape {tuple(buffer.shape)}",
+                "create a new quantizer for another granularity",
+            )
+        with torch.no_grad():
+            buffer.copy_(value)
+
+    # ---- its switches ----
+
+    def enable(self) -> None:
+        """Let the quantizer act again."""
+        self._disabled = False
+
+    def disable(self) -> None:
+        """Pass every tensor through."""
+        self._disabled = True
+
+    def enable_quant(self) -> None:
+        """Quantize."""
+        self._if_quant = True
+
+    def disable_quant(self) -> None:
+        """Do not quantize."""
+        self._if_quant = False
+
+    def enable_calib(self) -> None:
+        """Show tensors to the calibrator."""
+        if self._calibrator is None:
+            raise QuantValueError(
+                self._where(), "no calibrator", "a calibrator for enable_calib", "choose a calib_method"
+            )
+        self._if_calib = True
+
+    def disable_calib(self) -> None:
+        """Stop showing tensors to the calibrator."""
+        self._if_calib = False
+
+    def enable_clip(self) -> None:
+        """Clip to the learned range, and learn it."""
+        self._need_clip("enable_clip")
+        self._if_clip = True
+        self.clip.clip_value_min.requires_grad_(True)
+        self.clip.clip_value_max.requires_grad_(True)
+
+    def disable_clip(self) -> None:
+        """Stop learning the range."""
+        self._need_clip("disable_clip")
+        self._if_clip = False
+        self.clip.clip_value_min.requires_grad_(False)
+        self.clip.clip_value_max.requires_grad_(False)
+
+    def _need_clip(self, action: str) -> None:
+        if not self._learn_amax:
+            raise QuantValueError(
+                self._where(),
+                f"{action} with learn_amax=False",
+                "a quantizer with a learned range",
+                "build it from QuantDescriptor(learn_amax=True)",
+            )
+
+    # ---- calibration ----
+
+    def load_calib_amax(self, *args: Any, strict: bool = True, **kwargs: Any) -> None:
+        """Take the range that the calibrator computes; arguments go to its `compute_amax`.
+
+        A max calibrator has no choice of method and ignores them, so that one call serves a model that mixes
+        calibrators.
+
+        Raises:
+            CalibrationError: (a RuntimeError) The calibrator has seen no tensor; with ``strict=False`` the
+                range becomes NaN and a warning is logged instead.
+        """
+        if self._calibrator is None:
+            raise CalibrationError(
+                self._where(), "Calibrator not created.", "a calibrator", "choose a calib_method"
+            )
+        if isinstance(self._calibrator, calib.MaxCalibrator):
+            args, kwargs = (), {}
+        compute = self._calibrator.compute_amax if self._symmetric else self._calibrator.compute_range
+        try:
+            found = compute(*args, **kwargs)
+        except IntactError as error:
+            raise error.at(self._where()) from None
+        if found is None:
+            if strict:
+                raise CalibrationError(
+                    self._where(),
+                    "no statistics: the calibrator returned None",
+                    "a calibrator that has seen a tensor",
+                    "run data through the model between enable_calib and load_calib_amax, or pass strict=False",
+                )
+            LOGGER.warning("%s: no statistics were collected; set amax to NaN!", self._where())
+            found = torch.tensor(math.nan)
+        low, high = (None, found) if isinstance(found, Tensor) else found
+        self._load_range(low, high)
+
+    def _load_range(self, low: Tensor | None, high: Tensor) -> None:
+        for name, value in (("_amin", low), ("_amax", high)):
+            if value is None:
+                continue
+            if bool((value.abs() <= ops.TINY).all()):
+                LOGGER.warning("%s: every value seen was zero; the scale is 1.", self._where())
+            self._set_buffer(name, value)
+        LOGGER.info("%s: load calibrated amax, shape=%s.", self._where(), tuple(high.shape))
+
+    def init_learn_amax(self) -> None:
+        """Start the learned range at the calibrated amax (its maximum over channels)."""
+        if not self._learn_amax:
+            raise CalibrationError(
+                self._where(),
+                "init_learn_amax with learn_amax=False",
+                "a quantizer with a learned range",
+                "build it from QuantDescriptor(learn_amax=True)",
+            )
+        if not hasattr(self, "_amax"):
+            raise CalibrationError(
+                self._where(), "no amax", "a calibrated amax to start from", "call load_calib_amax first"
+            )
+        start = self._amax.max()
+        with torch.no_grad():
+            self.clip.clip_value_min.copy_(-start)
+            self.clip.clip_value_max.copy_(start)
+
+    # ---- forward ----
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if hasattr(self, "_pre_quant_scale"):
+            inputs = inputs * self._pre_quant_scale.to(inputs.dtype)
+        if self._disabled:
+            return inputs
+        if torch.compiler.is_compiling():
+            return self._steps(inputs)
+        try:
+            return self._steps(inputs)
+        except IntactError as error:
+            raise error.at(self._where()) from None
+
+    def _steps(self, inputs: Tensor) -> Tensor:
+        if self._if_calib:
+            self._calibrator.collect(inputs.detach())
+        # A learned range clips exactly once, also where it is not being learned at the moment.
+        if self._if_clip or (self._learn_amax and self._if_quant):
+            inputs = self.clip(inputs)
+        return self._quantize(inputs) if self._if_quant else inputs
+
+    def _quantize(self, inputs: Tensor) -> Tensor:
+        low, high = (None, self._get_amax(inputs)) if self._symmetric else self._get_range(inputs)
+        if self._unsigned and self._symmetric:
+            refuse_negative(inputs)
+        if not self._fake_quant:
+            codes, self._scale = tensor_quant(
+                inputs, high, self._num_bits, self._unsigned, self._narrow_range
+            )
+            return codes
+        return ops.fake_quantize(
+            inputs, high, low, format=self.format, axis=self._axes_for(inputs, high), narrow=self._narrow_range
+        )
+
+    def _get_amax(self, inputs: Tensor) -> Tensor:
+        """The amax to quantize `inputs` with: learned, stored, or that of `inputs`."""
+        if self._learn_amax:
+            amax = torch.maximum(-self.clip.clip_value_min, self.clip.clip_value_max).detach()
+        elif hasattr(self, "_amax"):
+            amax = self._amax
+        else:
+            low, high = ops.min_max(inputs, self._kept_axes(inputs))
+            amax = torch.maximum(low.abs(), high.abs())
+        return amax if self._scale_amax is None else amax * self._scale_amax
+
+    def _get_range(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Both ends of the range to quantize `inputs` with: stored, or those of `inputs`."""
+        if hasattr(self, "_amax"):
+            low, high = self._amin, self._amax
+        else:
+            low, high = ops.min_max(inputs, self._kept_axes(inputs))
+        if self._scale_amax is not None:
+            low, high = low * self._scale_amax, high * self._scale_amax
+        return low, high
+
+    def _kept_axes(self, inputs: Tensor) -> list[int]:
+        axes = [] if self._axis is None else [self._axis] if isinstance(self._axis, int) else self._axis
+        return [a % inputs.dim() for a in axes]
+
+    def _axes_for(self, inputs: Tensor, amax: Tensor) -> list[int] | None:
+        """The kept axes: the quantizer's own, unless the user gave an amax that broadcasts along others."""
+        own, seen = self._kept_axes(inputs), ops.broadcast_axes(amax.shape, inputs.dim())
+        if amax.dim() == 0:
+            return None
+        return own if set(seen) <= set(own) or amax.dim() == len(own) else seen
+
+    # ---- printing and loading ----
+
+    def _where(self) -> str:
+        return self._name or "TensorQuantizer"
+
+    def extra_repr(self) -> str:
+        return _quantizer_state.describe(self)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        _quantizer_state.make_room(self, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *args)  # type: ignore[no-untyped-call]
+
+
+def name_quantizers(model: nn.Module) -> None:
+    """Give every quantizer of `model` its module path, for messages."""
+    for name, module in model.named_modules():
+        if isinstance(module, TensorQuantizer):
+            module._name = name

@@ -1,0 +1,325 @@
+"""`intact::fake_quantize`: the one operator that PyTorch sees, with its gradient.
+
+On CPU it runs the native kernels on the tensors' own memory. On every other device the same formula is
+composed of torch operators, bit for bit (IEEE division, round half to even). Autocast does not touch it:
+it runs in the dtype of its input, computing in float32 inside.
+
+The layers above call `fake_quantize`; `torch.compile` and `torch.export` see one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from intact import numerics
+from intact.errors import QuantValueError, UnsupportedError
+from intact.spec import Format, QuantSpec
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+TINY = float(numerics.ZERO_RANGE)
+_TORCH_FLOAT_FORMATS = {"fp8e4m3": torch.float8_e4m3fn, "fp8e5m2": torch.float8_e5m2}
+_ARGUMENTS = "Tensor amax, Tensor? amin, str format, int[]? axis, bool narrow) -> Tensor"
+
+_LIB = torch.library.Library("intact", "DEF")
+_LIB.define(f"fake_quantize(Tensor x, {_ARGUMENTS}")
+_LIB.define(f"fake_quantize_backward(Tensor grad, Tensor x, {_ARGUMENTS}")
+
+
+def fake_quantize(
+    x: Tensor,
+    amax: Tensor | float,
+    amin: Tensor | float | None = None,
+    *,
+    format: str = "int8",
+    axis: int | Sequence[int] | None = None,
+    narrow: bool = False,
+) -> Tensor:
+    """Quantize and dequantize `x`: ``(clamp(rne(x / scale) + zp, qmin, qmax) - zp) * scale``.
+
+    Args:
+        x: float32, float16, bfloat16 or float64, any shape and layout.
+        amax: Largest magnitude per granule (the range is [-amax, amax], or [0, amax] for an unsigned
+            format); with `amin`, the upper end of the range. A number, or a tensor of the granule shape or
+            of a shape that broadcasts to `x`, such as [C, 1, 1, 1].
+        amin: Lower end of an asymmetric range, shape of `amax`; None for a symmetric one.
+        format: Name of the grid: "int8", "uint8", "int4", "fp8e4m3", ...
+        axis: The axes that keep a range of their own; None: read from the shape of `amax`.
+        narrow: Drop the extra negative code.
+    Returns:
+        Shape, dtype and layout of `x`. NaN stays NaN, infinities saturate.
+    Raises:
+        QuantValueError: `amax` does not fit `x`, or is negative, NaN or infinite.
+    Gradient: to `x`, where it lies in the range (|x| <= amax, or the reals that an asymmetric grid reaches);
+        none to `amax` and `amin`.
+    """
+    amax = amax if isinstance(amax, Tensor) else torch.tensor(float(amax))
+    if amin is not None and not isinstance(amin, Tensor):
+        amin = torch.tensor(float(amin))
+    if axis is None:
+        axes = broadcast_axes(amax.shape, x.dim())
+    else:
+        axes = [axis] if isinstance(axis, int) else list(axis)
+    return torch.ops.intact.fake_quantize(x, amax, amin, format, axes or None, narrow)
+
+
+def quantize(x: Tensor, amax: Tensor, *, format: str = "int8", narrow: bool = False) -> Tensor:
+    """The codes of `x` over [-amax, amax] (or [0, amax]), in the dtype of `x`; a NaN gets the smallest code.
+
+    Arguments as for `fake_quantize`, for a symmetric integer grid. No gradient.
+    """
+    _check_dtype(x)
+    call = (format, broadcast_axes(amax.shape, x.dim()) or None, narrow)
+    grid = _Grid(x.shape, range(x.dim()), amax, None, call)
+    codes = _codes(x, grid)
+    return torch.where(codes.isnan(), float(grid.spec.qmin), codes).to(x.dtype)
+
+
+def min_max(x: Tensor, axes: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
+    """Smallest and largest value of each granule, float32, with `axes` kept and the rest of size 1.
+
+    With no axes both are 0-D. An empty tensor gives (inf, -inf).
+    """
+    kept = sorted(a % x.dim() for a in axes)
+    if x.device.type == "cpu" and not torch.compiler.is_compiling():
+        order = _memory_order(x)
+        array = _as_numpy(x, order)
+        placed = tuple(i for i, a in enumerate(order) if a in kept)
+        low, high = (torch.from_numpy(np.asarray(m)) for m in numerics.minmax(array, placed or None))
+        swap = np.argsort([order[i] for i in placed]).tolist()
+        low, high = low.permute(swap), high.permute(swap)
+    else:
+        reduced = [a for a in range(x.dim()) if a not in kept]
+        x32 = x.detach().to(torch.float32)
+        low, high = x32.amin(reduced), x32.amax(reduced)
+    shape = [x.shape[a] if a in kept else 1 for a in range(x.dim())] if kept else []
+    return low.reshape(shape), high.reshape(shape)
+
+
+def count_fixed(x: Tensor, width: float, counts: NDArray[np.int64]) -> None:
+    """Add the counts of |x| in bins of `width` to `counts`; beyond the last edge counts in the last bin."""
+    x = x.detach().to("cpu")
+    counts += numerics.count_fixed(_as_numpy(x, _memory_order(x)), width, len(counts))
+
+
+def broadcast_axes(shape: Sequence[int], rank: int) -> list[int]:
+    """The axes of a tensor of `rank` that parameters of `shape`, broadcast from the right, keep apart."""
+    return [rank - len(shape) + i for i, size in enumerate(shape) if size != 1]
+
+
+# ---- from amax to scale: numerics decides, once per content ----
+
+
+@lru_cache(maxsize=1024)
+def _spec(format: str, axes: tuple[int, ...], symmetric: bool, narrow: bool) -> QuantSpec:
+    return QuantSpec(Format.parse(format), axis=axes or None, symmetric=symmetric, narrow=narrow)
+
+
+@lru_cache(maxsize=4096)
+def _scales(high: bytes, low: bytes | None, spec: QuantSpec) -> tuple[NDArray, NDArray]:
+    """Scale and zero point for ranges given as float32 bytes.
+
+    Keyed by content: a tensor's version counter misses writes through `.data` and through NumPy.
+    """
+    amax = np.frombuffer(high, np.float32)
+    if low is None:
+        return numerics.scale_from_amax(amax, spec), np.zeros(amax.shape, np.int32)
+    return numerics.affine_from_range(np.frombuffer(low, np.float32), amax, spec)
+
+
+class _Grid:
+    """Scale, zero point and gradient bounds of one call, with the layout of the tensor they are for."""
+
+    def __init__(
+        self, shape: Sequence[int], order: Sequence[int], amax: Tensor, amin: Tensor | None, call: tuple[Any, ...]
+    ) -> None:
+        format, axis, narrow = call
+        rank = len(shape)
+        axes = tuple(sorted(a + rank if a < 0 else a for a in axis or ())) if amax.numel() != 1 else ()
+        self.keepdims = tuple(shape[a] if a in axes else 1 for a in range(rank))
+        # Positions of the kept axes in memory order, in which the kernels see the tensor.
+        placed = [i for i, a in enumerate(order) if a in axes]
+        self.spec = _spec(format, tuple(placed), amin is None, narrow)
+        self._granule = tuple(shape[order[i]] for i in placed)
+        self._swap = tuple(axes.index(order[i]) for i in placed)
+        self._logical = tuple(shape[a] for a in axes)
+        self.amax = self._granules(amax)
+        self.amin = None if amin is None else self._granules(amin)
+
+    def _granules(self, values: Tensor) -> NDArray[np.float32]:
+        array = values.detach().to("cpu", torch.float32).numpy()
+        if array.size != prod(self._logical) or (
+            array.size != 1 and array.shape not in (self._logical, self.keepdims[-array.ndim :])
+        ):
+            raise QuantValueError(
+                "amax",
+                f"shape {tuple(values.shape)}",
+                f"one number, or shape {self._logical} or {self.keepdims}",
+                "calibrate with the axis that the tensor is quantized with",
+            )
+        array = array.reshape(self._logical)
+        return array if len(self._logical) < 2 else np.ascontiguousarray(array.transpose(self._swap))
+
+    def scales(self) -> tuple[NDArray, NDArray]:
+        low = None if self.amin is None else self.amin.tobytes()
+        scale, zero_point = _scales(self.amax.tobytes(), low, self.spec)
+        return scale.reshape(self._granule), zero_point.reshape(self._granule)
+
+    def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """`scales` as tensors that broadcast to the tensor."""
+        scale, zero_point = self.scales()
+        return (
+            torch.tensor(scale.reshape(self.keepdims), device=device),
+            torch.tensor(zero_point.reshape(self.keepdims), device=device),
+        )
+
+    def bounds(self) -> tuple[NDArray, NDArray]:
+        """Ends of the range in which the gradient passes."""
+        if self.amin is None:
+            return -self.amax, self.amax
+        return numerics.representable_range(*self.scales(), self.spec)
+
+
+# ---- CPU: the kernels, on the tensors' own memory ----
+
+
+def _memory_order(x: Tensor) -> list[int]:
+    """Axes from the slowest to the fastest in memory; a stable sort keeps size-1 axes in place."""
+    if x.is_contiguous():
+        return list(range(x.dim()))
+    return sorted(range(x.dim()), key=lambda a: (-x.stride(a), a))
+
+
+def _as_numpy(x: Tensor, order: Sequence[int]) -> NDArray:
+    """A view of `x`, its axes in memory order."""
+    x = x.detach().permute(*order) if x.dim() > 1 else x.detach()
+    if x.dtype == torch.bfloat16:
+        return x.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return x.numpy()
+
+
+def _laid_out_like(x: Tensor, like: Tensor) -> Tensor:
+    return x if x.stride() == like.stride() else torch.empty_like(like, dtype=x.dtype).copy_(x)
+
+
+def _forward_cpu(
+    x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: list[int] | None, narrow: bool
+) -> Tensor:
+    _check_dtype(x)
+    out = torch.empty_like(x)  # dense; keeps the strides of a dense x
+    order = _memory_order(out)
+    grid = _Grid(x.shape, order, amax, amin, (format, axis, narrow))
+    source = _as_numpy(_laid_out_like(x, out), order)
+    _as_numpy(out, order)[...] = numerics.fake_quantize(source, *grid.scales(), grid.spec)
+    return out
+
+
+def _backward_cpu(
+    grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: list[int] | None, narrow: bool
+) -> Tensor:
+    out = torch.empty_like(x, dtype=grad.dtype)
+    order = _memory_order(out)
+    grid = _Grid(x.shape, order, amax, amin, (format, axis, narrow))
+    arrays = [_as_numpy(_laid_out_like(t, out), order) for t in (grad, x)]
+    _as_numpy(out, order)[...] = numerics.fake_quantize_grad(*arrays, *grid.bounds(), grid.spec)
+    return out
+
+
+# ---- every other device: the same formula, composed ----
+
+
+def _composed(
+    x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: list[int] | None, narrow: bool
+) -> Tensor:
+    _check_dtype(x)
+    grid = _Grid(x.shape, range(x.dim()), amax, amin, (format, axis, narrow))
+    return torch.empty_like(x).copy_(_codes(x, grid) * grid.on(x.device)[0])
+
+
+def _codes(x: Tensor, grid: _Grid) -> Tensor:
+    """Codes less their zero point, float32; a NaN stays."""
+    scale, zero_point = grid.on(x.device)
+    steps = x.to(torch.float32) / scale  # tensors on one device: a scalar divisor would become a reciprocal
+    if grid.spec.format.is_float:
+        return _round_to_format(steps, grid.spec)
+    low, high = int(grid.spec.qmin) - zero_point, int(grid.spec.qmax) - zero_point
+    # + 0.0 turns -0.0 into the 0.0 that an integer code gives.
+    return torch.minimum(torch.maximum(torch.round(steps), low.float()), high.float()) + 0.0
+
+
+def _round_to_format(steps: Tensor, spec: QuantSpec) -> Tensor:
+    dtype = _TORCH_FLOAT_FORMATS.get(spec.format.name)
+    if dtype is None:
+        raise UnsupportedError(
+            "fake_quantize",
+            f"format {spec.format} on {steps.device}",
+            f"an integer format or one of {sorted(_TORCH_FLOAT_FORMATS)}",
+            "move the tensor to the CPU",
+        )
+    return steps.clamp(spec.qmin, spec.qmax).to(dtype).to(torch.float32)
+
+
+def _composed_backward(
+    grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: list[int] | None, narrow: bool
+) -> Tensor:
+    grid = _Grid(x.shape, range(x.dim()), amax, amin, (format, axis, narrow))
+    low, high = (torch.tensor(b.reshape(grid.keepdims), device=x.device) for b in grid.bounds())
+    x32 = x.to(torch.float32)
+    inside = (x32 >= low) & (x32 <= high)
+    return torch.empty_like(x, dtype=grad.dtype).copy_(torch.where(inside, grad, torch.zeros_like(grad)))
+
+
+def _check_dtype(x: Tensor) -> None:
+    if x.dtype not in DTYPES:
+        raise QuantValueError(
+            "x", f"dtype {x.dtype}", f"one of {[str(d) for d in DTYPES]}", "convert it, for example x.float()"
+        )
+
+
+# ---- registration ----
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, amax, amin, *ctx.call = inputs
+    ctx.save_for_backward(x, amax, amin)
+
+
+def _gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    grad_x = torch.ops.intact.fake_quantize_backward(grad, *ctx.saved_tensors, *ctx.call)
+    return grad_x, None, None, None, None, None
+
+
+def _save_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _save(ctx, inputs[1:], output)
+
+
+def _second_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    # The mask does not depend on the first gradient: differentiating by it applies the mask again.
+    return _gradient(ctx, grad)[0], None, None, None, None, None, None
+
+
+for _name, _cpu, _other in (
+    ("fake_quantize", _forward_cpu, _composed),
+    ("fake_quantize_backward", _backward_cpu, _composed_backward),
+):
+    _LIB.impl(_name, _cpu, "CPU")
+    _LIB.impl(_name, _other, "CompositeExplicitAutograd")
+
+torch.library.register_fake("intact::fake_quantize", lambda x, *args: torch.empty_like(x), lib=_LIB)
+torch.library.register_fake(
+    "intact::fake_quantize_backward",
+    lambda grad, x, *args: torch.empty_like(x, dtype=grad.dtype),
+    lib=_LIB,
+)
+torch.library.register_autograd("intact::fake_quantize", _gradient, setup_context=_save, lib=_LIB)
+torch.library.register_autograd(
+    "intact::fake_quantize_backward", _second_gradient, setup_context=_save_backward, lib=_LIB
+)

@@ -1,0 +1,267 @@
+"""The bare quantization functions of `pytorch_quantization.tensor_quant`, and the predefined descriptors.
+
+Codes and reals follow docs/numerics.md: true division by ``scale = amax / qmax``. The old library multiplied
+by ``qmax / amax``: its codes differ within a few ulp of a tie, its reals by 1 ulp. What it calls "scale" is
+that inverse, and `tensor_quant` returns it.
+
+Where amax is at or below 2**-24 these functions return zeros, as the library did (`TensorQuantizer`, the
+exported file and the engine use scale 1 there instead).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from intact import numerics
+from intact.errors import QuantValueError, UnsupportedError
+from intact.spec import Format, QuantSpec
+from intact.torch import ops
+from intact.torch._errors import NotOfferedError
+from intact.torch.descriptor import (
+    FLOAT_FORMATS,
+    QuantDescriptor,
+    ScaledQuantDescriptor,
+    format_name,
+)
+
+__all__ = [
+    "FakeAffineTensorQuantFunction",
+    "FakeTensorQuantFunction",
+    "LegacyFakeTensorQuantFunction",
+    "QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL",
+    "QUANT_DESC_8BIT_CONV2D_WEIGHT_PER_CHANNEL",
+    "QUANT_DESC_8BIT_CONV3D_WEIGHT_PER_CHANNEL",
+    "QUANT_DESC_8BIT_CONVTRANSPOSE1D_WEIGHT_PER_CHANNEL",
+    "QUANT_DESC_8BIT_CONVTRANSPOSE2D_WEIGHT_PER_CHANNEL",
+    "QUANT_DESC_8BIT_CONVTRANSPOSE3D_WEIGHT_PER_CHANNEL",
+    "QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW",
+    "QUANT_DESC_8BIT_PER_TENSOR",
+    "QUANT_DESC_UNSIGNED_8BIT_PER_TENSOR",
+    "QuantDescriptor",
+    "ScaledE4M3Function",
+    "ScaledQuantDescriptor",
+    "TensorQuantFunction",
+    "fake_affine_tensor_quant",
+    "fake_tensor_quant",
+    "legacy_fake_tensor_quant",
+    "scaled_e4m3",
+    "tensor_quant",
+]
+
+QUANT_DESC_8BIT_PER_TENSOR = QuantDescriptor(num_bits=8)
+QUANT_DESC_UNSIGNED_8BIT_PER_TENSOR = QuantDescriptor(num_bits=8, unsigned=True)
+QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL = QuantDescriptor(num_bits=8, axis=0)
+QUANT_DESC_8BIT_CONV2D_WEIGHT_PER_CHANNEL = QuantDescriptor(num_bits=8, axis=0)
+QUANT_DESC_8BIT_CONV3D_WEIGHT_PER_CHANNEL = QuantDescriptor(num_bits=8, axis=0)
+QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW = QuantDescriptor(num_bits=8, axis=0)
+QUANT_DESC_8BIT_CONVTRANSPOSE1D_WEIGHT_PER_CHANNEL = QuantDescriptor(num_bits=8, axis=1)
+QUANT_DESC_8BIT_CONVTRANSPOSE2D_WEIGHT_PER_CHANNEL = QuantDescriptor(num_bits=8, axis=1)
+QUANT_DESC_8BIT_CONVTRANSPOSE3D_WEIGHT_PER_CHANNEL = QuantDescriptor(num_bits=8, axis=1)
+
+_HALF_MAX = torch.finfo(torch.float16).max
+
+
+class TensorQuantFunction(Function):
+    """Quantize to codes; see `tensor_quant`."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        inputs: Tensor,
+        amax: Tensor,
+        num_bits: int = 8,
+        unsigned: bool = False,
+        narrow_range: bool = True,
+    ) -> tuple[Tensor, Tensor]:
+        amax = _tensor(amax)
+        if unsigned:
+            refuse_negative(inputs)
+        format = format_name(num_bits, unsigned)
+        spec = QuantSpec(Format.parse(format), narrow=narrow_range)
+        _save(ctx, inputs, amax, format, narrow_range)
+        view = numerics.inverse_scale_view(amax.detach().to("cpu", torch.float32).numpy(), spec)
+        scale = torch.from_numpy(view).to(amax.device)
+        if inputs.dtype == torch.float16 and float(scale.max()) > _HALF_MAX:
+            raise QuantValueError(
+                "tensor_quant",
+                f"scale is too large for FP16 with amax={float(amax.min()):.4g}",
+                f"qmax / amax at most {_HALF_MAX:.0f}",
+                "quantize in float32, inputs.float()",
+            )
+        codes = ops.quantize(inputs, amax, format=format, narrow=narrow_range)
+        return _zero_where_tiny(codes, amax), scale.to(inputs.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        return _masked(ctx, grad), None, None, None, None
+
+
+class FakeTensorQuantFunction(Function):
+    """Quantize and dequantize; see `fake_tensor_quant`."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        inputs: Tensor,
+        amax: Tensor,
+        num_bits: int = 8,
+        unsigned: bool = False,
+        narrow_range: bool = True,
+    ) -> Tensor:
+        amax = _tensor(amax)
+        if unsigned:
+            refuse_negative(inputs)
+        format = format_name(num_bits, unsigned)
+        _save(ctx, inputs, amax, format, narrow_range)
+        return _zero_where_tiny(ops.fake_quantize(inputs, amax, format=format, narrow=narrow_range), amax)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        return _masked(ctx, grad), None, None, None, None
+
+
+class LegacyFakeTensorQuantFunction(FakeTensorQuantFunction):
+    """The same function under the name of the old library's Python reference."""
+
+
+class FakeAffineTensorQuantFunction(Function):
+    """Quantize and dequantize with a zero point; see `fake_affine_tensor_quant`."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, inputs: Tensor, min_range: Tensor, max_range: Tensor, num_bits: int = 8
+    ) -> Tensor:
+        low, high = _tensor(min_range), _tensor(max_range)
+        format = format_name(num_bits, False)
+        _save(ctx, inputs, high, format, False, low)
+        return ops.fake_quantize(inputs, high, low, format=format)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        return _masked(ctx, grad), None, None, None
+
+
+class ScaledE4M3Function(Function):
+    """FP8 quantize and dequantize; see `scaled_e4m3`."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, inputs: Tensor, amax: Tensor | None = None, E: int = 4, M: int = 3
+    ) -> Tensor:
+        if (E, M) not in FLOAT_FORMATS:
+            raise NotOfferedError(
+                "scaled_e4m3", f"E={E}, M={M}", "E=4, M=3 or E=5, M=2", "choose one of these two formats"
+            )
+        format = FLOAT_FORMATS[E, M]
+        # Without amax the values are cast as they are: the range whose scale is 1.
+        high = _tensor(Format.parse(format).qmax if amax is None else amax)
+        ctx.cast_only = amax is None
+        _save(ctx, inputs, high, format, False)
+        return _zero_where_tiny(ops.fake_quantize(inputs, high, format=format), high)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        return grad if ctx.cast_only else _masked(ctx, grad), None, None, None
+
+
+def tensor_quant(
+    inputs: Tensor, amax: Tensor, num_bits: int = 8, unsigned: bool = False, narrow_range: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Quantize `inputs` to codes, kept in the dtype of `inputs`.
+
+    Args:
+        inputs: Reals of any shape.
+        amax: Largest magnitude, any shape that broadcasts to `inputs`.
+        num_bits: Width of a code.
+        unsigned: True: codes 0 .. 2**num_bits - 1.
+        narrow_range: True: signed codes start at -(2**(num_bits - 1) - 1).
+    Returns:
+        The codes, and ``qmax / amax`` in the shape of `amax`: the old library's "scale", its inverse here.
+    Raises:
+        UnsupportedError: (a TypeError) Negative values in unsigned quantization.
+        QuantValueError: (a ValueError) A negative amax, or a scale beyond float16 for float16 inputs.
+    """
+    return TensorQuantFunction.apply(inputs, amax, num_bits, unsigned, narrow_range)  # type: ignore[no-any-return]
+
+
+def fake_tensor_quant(
+    inputs: Tensor, amax: Tensor, num_bits: int = 8, unsigned: bool = False, narrow_range: bool = True
+) -> Tensor:
+    """Quantize and dequantize `inputs`. Arguments and errors as for `tensor_quant`; shape and dtype of `inputs`."""
+    return FakeTensorQuantFunction.apply(inputs, amax, num_bits, unsigned, narrow_range)  # type: ignore[no-any-return]
+
+
+def legacy_fake_tensor_quant(
+    inputs: Tensor, amax: Tensor, num_bits: int = 8, unsigned: bool = False, narrow_range: bool = True
+) -> Tensor:
+    """`fake_tensor_quant` under its older name."""
+    return LegacyFakeTensorQuantFunction.apply(  # type: ignore[no-any-return]
+        inputs, amax, num_bits, unsigned, narrow_range
+    )
+
+
+def fake_affine_tensor_quant(
+    inputs: Tensor, min_range: Tensor, max_range: Tensor, num_bits: int = 8
+) -> Tensor:
+    """Quantize and dequantize over [min_range, max_range], widened to contain 0, with a zero point.
+
+    Args:
+        inputs: Reals of any shape.
+        min_range, max_range: Ends of the range, numbers or tensors that broadcast to `inputs`.
+        num_bits: Width of a code.
+    Returns:
+        Shape and dtype of `inputs`. The gradient passes where the grid reaches the value.
+    """
+    return FakeAffineTensorQuantFunction.apply(inputs, min_range, max_range, num_bits)  # type: ignore[no-any-return]
+
+
+def scaled_e4m3(inputs: Tensor, amax: Tensor | None = None, E: int = 4, M: int = 3) -> Tensor:
+    """Quantize and dequantize to FP8: E4M3, or E5M2 with ``E=5, M=2``.
+
+    Args:
+        inputs: Reals of any shape.
+        amax: Largest magnitude, laid onto the format's largest number (448 or 57344); None: cast as they are.
+        E, M: Bits of exponent and mantissa.
+    Raises:
+        NotOfferedError: (a NotImplementedError and TypeError) Any other E and M.
+    """
+    return ScaledE4M3Function.apply(inputs, amax, E, M)  # type: ignore[no-any-return]
+
+
+def refuse_negative(inputs: Tensor) -> None:
+    """Raise where an unsigned grid would clip negative values; nothing to look at while tracing a graph."""
+    if torch.compiler.is_compiling() or not inputs.numel():
+        return
+    smallest = float(ops.min_max(inputs)[0])
+    if smallest < 0:
+        raise UnsupportedError(
+            "inputs",
+            f"Negative values encountered in unsigned quantization: {smallest:.6g}",
+            "values >= 0",
+            "quantize with unsigned=False, or put the quantizer behind the ReLU",
+        )
+
+
+def _tensor(value: Any) -> Tensor:
+    return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float32)
+
+
+def _zero_where_tiny(result: Tensor, amax: Tensor) -> Tensor:
+    tiny = amax <= ops.TINY
+    if not torch.compiler.is_compiling() and not bool(tiny.any()):
+        return result
+    return torch.where(tiny, torch.zeros_like(result), result)
+
+
+def _save(ctx: Any, inputs: Tensor, high: Tensor, format: str, narrow: bool, low: Tensor | None = None) -> None:
+    ctx.save_for_backward(inputs, high, low)
+    ctx.call = (format, ops.broadcast_axes(high.shape, inputs.dim()) or None, narrow)
+
+
+def _masked(ctx: Any, grad: Tensor) -> Tensor:
+    inputs, high, low = ctx.saved_tensors
+    return torch.ops.intact.fake_quantize_backward(grad, inputs, high, low, *ctx.call)  # type: ignore[no-any-return]
