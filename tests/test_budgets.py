@@ -60,6 +60,10 @@ def test_no_line_of_the_native_code_is_too_wide() -> None:
 
 @pytest.mark.parametrize("room", ["csrc"])
 def test_native_sources_are_ascii(room: str) -> None:
-    bad = [str(p.relative_to(ROOT)) for p in source_files() if p.is_relative_to(ROOT / room)
-           if not p.read_bytes().isascii()]
+    bad = [
+        str(p.relative_to(ROOT))
+        for p in source_files()
+        if p.is_relative_to(ROOT / room)
+        if not p.read_bytes().isascii()
+    ]
     assert bad == []

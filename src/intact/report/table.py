@@ -1,0 +1,39 @@
+"""One table, shown in a terminal and in a page from the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import rich.table
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under headings.
+
+    Attributes:
+        title: What the table shows.
+        columns: Headings; the first column is text, the others are figures and stand on the right.
+        rows: One tuple per row, as long as `columns`.
+        note: A sentence below the table: what was measured, and on what.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+def to_rich(table: Table) -> rich.table.Table:
+    """`table` for a rich console."""
+    from rich.table import Table as RichTable
+
+    shown = RichTable(title=table.title, caption=table.note or None, caption_justify="left")
+    for index, column in enumerate(table.columns):
+        shown.add_column(column, justify="right" if index else "left", no_wrap=not index)
+    for row in table.rows:
+        shown.add_row(*row)
+    return shown
