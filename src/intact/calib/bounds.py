@@ -1,0 +1,182 @@
+"""Exact ends of what was collected, and the checks that every collected tensor passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intact import kernels
+from intact.errors import CalibrationError
+from intact.numerics import REAL_DTYPES, to_float32
+
+NonFinite = Literal["raise", "count"]
+Axis = int | tuple[int, ...] | None
+
+
+@dataclass
+class Bounds:
+    """Smallest and largest value, and how many, of each granule; all four arrays share a shape.
+
+    Attributes:
+        low, high: float32; (inf, -inf) where nothing was collected.
+        count, nonfinite: int64, number of finite and of other values.
+    """
+
+    low: NDArray[np.float32]
+    high: NDArray[np.float32]
+    count: NDArray[np.int64]
+    nonfinite: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...]) -> Self:
+        """The bounds of no values: the identity of `merge`."""
+        inf = np.full(shape, np.inf, np.float32)
+        return cls(inf, -inf, np.zeros(shape, np.int64), np.zeros(shape, np.int64))
+
+    @property
+    def amax(self) -> NDArray[np.float32]:
+        """Largest magnitude, float32; 0 where nothing was collected."""
+        return np.where(self.count > 0, np.maximum(-self.low, self.high), np.float32(0))
+
+    def merge(self, other: Bounds) -> None:
+        """Widen to hold what `other` holds."""
+        self.low = np.minimum(self.low, other.low)
+        self.high = np.maximum(self.high, other.high)
+        self.count = self.count + other.count
+        self.nonfinite = self.nonfinite + other.nonfinite
+
+    def reshape(self, shape: tuple[int, ...]) -> Bounds:
+        """The same granules in another layout."""
+        low, high = self.low.reshape(shape), self.high.reshape(shape)
+        return Bounds(low, high, self.count.reshape(shape), self.nonfinite.reshape(shape))
+
+    def __getitem__(self, index: slice) -> Bounds:
+        return Bounds(self.low[index], self.high[index], self.count[index], self.nonfinite[index])
+
+    def to_arrays(self) -> dict[str, NDArray]:
+        return {"min": self.low, "max": self.high, "count": self.count, "nonfinite": self.nonfinite}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray], shape: tuple[int, ...]) -> Self:
+        """The bounds that `to_arrays` took apart.
+
+        Raises:
+            CalibrationError: An array has another dtype or shape, or they contradict each other.
+        """
+        low, high = (take(arrays, name, np.float32, shape) for name in ("min", "max"))
+        count, nonfinite = (take(arrays, name, np.int64, shape) for name in ("count", "nonfinite"))
+        require(bool((count >= 0).all() and (nonfinite >= 0).all()), "count", "a negative number", ">= 0")
+        empty = count == 0
+        require(bool(np.isfinite(low[~empty]).all() and np.isfinite(high[~empty]).all()),
+                "min, max", "NaN or infinity", "finite values where something was collected")  # fmt: skip
+        require(bool((low <= high)[~empty].all()), "min", "a value above max", "min <= max")
+        idle = bool((low[empty] == np.inf).all() and (high[empty] == -np.inf).all())
+        require(idle, "min, max", "values without a count", "inf, -inf where nothing was collected")
+        return cls(low, high, count, nonfinite)
+
+
+def measure(x: NDArray, axes: Axis, policy: NonFinite, threads: int) -> Bounds:
+    """The bounds of `x` for every index of `axes`, by two reads at most and no copy where all is finite.
+
+    Raises:
+        CalibrationError: `x` holds NaN or infinities and `policy` is "raise".
+    """
+    low, high = kernels.minmax(x, axes, threads=threads)
+    count = np.full(low.shape, x.size // max(low.size, 1), np.int64)
+    nonfinite = np.zeros(low.shape, np.int64)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        x = to_float32(x)
+        finite = np.isfinite(x)
+        if policy == "raise":
+            _refuse_nonfinite(x, finite)
+        kept = () if axes is None else (axes,) if isinstance(axes, int) else axes
+        others = tuple(a for a in range(x.ndim) if a not in kept)
+        low = np.min(x, axis=others, initial=np.float32(np.inf), where=finite)
+        high = np.max(x, axis=others, initial=np.float32(-np.inf), where=finite)
+        nonfinite = np.asarray(np.sum(~finite, axis=others, dtype=np.int64))
+        count = count - nonfinite
+    # min and max may return a zero of either sign, depending on the order: + 0 makes it positive.
+    return Bounds(np.asarray(low + np.float32(0)), np.asarray(high + np.float32(0)), count, nonfinite)
+
+
+def _refuse_nonfinite(x: NDArray[np.float32], finite: NDArray[np.bool_]) -> None:
+    missing = int(np.isnan(x).sum())
+    infinite = int(x.size - finite.sum()) - missing
+    raise CalibrationError(
+        "x",
+        f"{missing} NaN and {infinite} infinities among {x.size} values of shape {x.shape}",
+        "finite values",
+        "find the layer that produces them in the float model (or the sample in the data) and repair it",
+    )
+
+
+def as_real(x: ArrayLike) -> NDArray:
+    """`x` as an array of a dtype that calibration reads.
+
+    Raises:
+        CalibrationError: The dtype is none of `REAL_DTYPES`.
+    """
+    array = np.asarray(x)
+    if array.dtype.name not in REAL_DTYPES:
+        raise CalibrationError(
+            "x",
+            f"dtype {array.dtype}",
+            f"one of {', '.join(REAL_DTYPES)}",
+            "collect the real tensor, before it is quantized or cast to integers",
+        )
+    return array
+
+
+def resolve_axes(axis: Axis, rank: int) -> Axis:
+    """`axis` with negative entries counted from the end, in ascending order.
+
+    Raises:
+        CalibrationError: A tensor of that rank lacks an axis, or it is named twice.
+    """
+    if axis is None:
+        return None
+    wanted = (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = tuple(sorted(a + rank if a < 0 else a for a in wanted))
+    if any(not 0 <= a < rank for a in axes) or len(set(axes)) != len(axes):
+        raise CalibrationError(
+            "axis",
+            f"a tensor of {rank} dimensions for axis {axis}",
+            "distinct axes that the tensor has",
+            "collect tensors of one layout, or use axis=None for one range per tensor",
+        )
+    return axes[0] if isinstance(axis, int) else axes
+
+
+def require_same_axis(mine: Axis, other: Axis) -> None:
+    """Refuse to merge statistics of different granularity.
+
+    A negative axis belongs to a statistic that has seen no tensor yet, and fits any of its kind.
+    """
+    pair = (mine, other)
+    fresh = any(a is not None and np.min(a) < 0 for a in pair) and None not in pair
+    if mine != other and not fresh:
+        raise CalibrationError(
+            "axis",
+            f"statistics with axis {other}",
+            f"axis {mine}, as in those that they are merged into",
+            "collect the tensor with the same axis in every process and run",
+        )
+
+
+def take(arrays: Mapping[str, NDArray], name: str, dtype: type, shape: tuple[int, ...]) -> NDArray:
+    """The array called `name`, a copy in native byte order, after its dtype and shape were checked."""
+    require(name in arrays, name, "nothing", f"{np.dtype(dtype)} of shape {shape}")
+    array = arrays[name]
+    found = f"{array.dtype} of shape {array.shape}"
+    require(array.dtype == dtype and array.shape == shape, name, found, f"{np.dtype(dtype)} of shape {shape}")
+    return array.astype(dtype, copy=True)
+
+
+def require(condition: bool, where: str, got: str, want: str) -> None:
+    """Raise the CalibrationError of a damaged statistic unless `condition` holds."""
+    if not condition:
+        raise CalibrationError(where, got, want, "collect the tensor again, or restore the undamaged file")

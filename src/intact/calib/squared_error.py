@@ -1,0 +1,167 @@
+"""The mse method and the expected error: what quantization costs, computed from counts alone."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.numerics import affine_from_range
+from intact.spec import Format, QuantSpec
+
+_ROWS = 64  # candidates at a time: their decision points stay in the second-level cache
+_TIE = 1e-12  # of the sum of squares: the rounding error of the prefix sums
+_SWEEPS = 8
+
+
+def magnitudes(fmt: Format) -> NDArray[np.float64]:
+    """The positive numbers of a grid, ascending: 1..127 for int8, 2**-9..448 for fp8e4m3."""
+    if not fmt.is_float:
+        return np.arange(1, int(fmt.qmax) + 1, dtype=np.float64)
+    codes = np.arange(2 ** (fmt.bits - 1), dtype=np.uint8).view(fmt.storage_dtype).astype(np.float64)
+    return np.unique(codes[np.isfinite(codes) & (codes > 0)])
+
+
+def symmetric_errors(
+    positive: NDArray[np.int64],
+    negative: NDArray[np.int64],
+    spec: QuantSpec,
+    scales: NDArray[np.float64],
+    zero_bin: float = 0.0,
+) -> NDArray[np.float64]:
+    """Summed squared error of every scale, in bin widths squared.
+
+    A bin counts with its middle x, the first one with `zero_bin`. With v_k the numbers of the grid, s the
+    scale and N_k, X_k the number and the sum of the x beyond the point half-way between s v_(k-1) and
+    s v_k, the error sum (x - s v)^2 is
+    sum x^2 - 2 s sum_k (v_k - v_(k-1)) X_k + s^2 sum_k (v_k^2 - v_(k-1)^2) N_k:
+    two look-ups per scale and number instead of one quantization per scale and bin. At a half-way point
+    both neighbours are equally far, so that the rounding of ties does not matter.
+
+    Args:
+        positive, negative: Counts of magnitudes on either side of 0, int64 [bins].
+        spec: A symmetric grid. Its extra negative code (-128 of int8) counts, unless it is narrow; an
+            unsigned grid has no negative numbers.
+        scales: Candidates, in bin widths, float64 [candidates], > 0.
+        zero_bin: What stands for the first bin, in bin widths: 0 (zeros stay exact) or 0.5.
+    Returns:
+        float64 [candidates].
+    """
+    grid = magnitudes(spec.format)
+    middles = _middles(len(positive), zero_bin)
+    shared = positive if spec.qmin >= 0 else positive + negative
+    errors = np.full(len(scales), float(((positive + negative) * middles**2).sum()))
+    errors += _gain(shared, middles, np.concatenate([[0.0], grid]), scales)
+    if not spec.format.is_float and negative.any():
+        extra = np.arange(spec.qmax, -spec.qmin + 1)  # 127, 128 for int8; 127 alone where narrow
+        errors += _gain(negative, middles, extra, scales)
+    return errors
+
+
+def _middles(bins: int, zero_bin: float) -> NDArray[np.float64]:
+    middles: NDArray[np.float64] = np.arange(bins, dtype=np.float64) + 0.5
+    middles[0] = zero_bin
+    return middles
+
+
+def _gain(
+    counts: NDArray[np.int64],
+    middles: NDArray[np.float64],
+    numbers: NDArray[np.float64],
+    scales: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """What the numbers after the first change in the summed squared error, beside that first one alone."""
+    halfway, steps, squares = (numbers[1:] + numbers[:-1]) / 2, np.diff(numbers), np.diff(numbers**2)
+    number, value = _beyond(counts), _beyond(counts * middles)
+    result = np.empty(len(scales))
+    for rows in _chunks(len(scales)):
+        s = scales[rows]
+        # Bin i lies beyond the points up to i + 0.5; the first one lies beyond none where it stands at 0.
+        index = np.ceil(np.multiply.outer(s, halfway) - 0.5)
+        index = np.clip(index, int(middles[0] == 0), len(counts)).astype(np.intp)
+        result[rows] = s * (s * (number.take(index) @ squares) - 2 * (value.take(index) @ steps))
+    return result
+
+
+def affine_errors(
+    positive: NDArray[np.int64],
+    negative: NDArray[np.int64],
+    spec: QuantSpec,
+    scales: NDArray[np.float64],
+    zero_points: NDArray[np.int32],
+) -> NDArray[np.float64]:
+    """As `symmetric_errors`, for grids with a zero point; `zero_points` is int32 [candidates]."""
+    bins = len(positive)
+    middles = _middles(bins, 0.0)
+    x, counts = np.concatenate([-middles[::-1], middles]), np.concatenate([negative[::-1], positive])
+    number, value = _beyond(counts), _beyond(counts * x)
+    codes = np.arange(spec.qmin, spec.qmax)
+    result = np.empty(len(scales))
+    for rows in _chunks(len(scales)):
+        s, z = scales[rows], zero_points[rows].astype(np.float64)
+        points = s[:, None] * (codes + 0.5 - z[:, None])
+        index = np.ceil(points - 0.5) + bins
+        # Both first bins stand at 0: a point above 0 has both of them before it, another one neither.
+        index = np.where(points > 0, np.maximum(index, bins + 1), np.minimum(index, bins - 1))
+        index = np.clip(index, 0, 2 * bins).astype(np.intp)
+        beyond = number.take(index)
+        first = s * (spec.qmin - z)
+        linear = first * value[0] + s * value.take(index).sum(axis=1)
+        square = first**2 * number[0] + s**2 * (beyond @ (2 * codes + 1.0) - 2 * z * beyond.sum(axis=1))
+        result[rows] = square - 2 * linear
+    return result + float((counts * x**2).sum())
+
+
+def best_affine(
+    positive: NDArray[np.int64],
+    negative: NDArray[np.int64],
+    spec: QuantSpec,
+    width: float,
+    ends: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """The asymmetric range of the smallest error: -rmin and rmax, both >= 0, in the unit of the tensor.
+
+    The best of 128 ranges that shrink both ends alike; from there each end in turn moves to its best
+    place among 256, then among 128 close by, for as long as the error falls.
+
+    Args:
+        positive, negative: As for `affine_errors`.
+        spec: An asymmetric grid.
+        width: Width of a bin.
+        ends: -min and max of the tensor, not below 0, float64 [2].
+    """
+
+    def choose(candidates: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        real = candidates.astype(np.float32)
+        scale, zero_point = affine_from_range(-real[:, 0], real[:, 1], spec)
+        errors = affine_errors(positive, negative, spec, scale / np.float64(width), zero_point)
+        index = widest_best(errors, float(errors.max()))
+        return candidates[index], float(errors[index])
+
+    best, error = choose(np.multiply.outer(np.arange(1, 129) / 128, ends))
+    for reach, places in ((1.0, 128), (1 / 64, 64)):
+        offsets = reach * np.arange(-places, places + 1) / places
+        for _ in range(_SWEEPS):
+            before = error
+            for side in (0, 1):
+                moved = np.tile(best, (len(offsets), 1))
+                moved[:, side] = np.clip(best[side] + offsets * ends[side], 0, ends[side])
+                best, error = choose(np.unique(moved, axis=0))
+            if error >= before:
+                break
+    return best
+
+
+def _chunks(candidates: int) -> list[slice]:
+    return [slice(first, first + _ROWS) for first in range(0, candidates, _ROWS)]
+
+
+def _beyond(values: NDArray) -> NDArray[np.float64]:
+    """Sums of values[i:], for i = 0..len(values)."""
+    sums = np.zeros(len(values) + 1)
+    sums[:-1] = np.cumsum(values[::-1].astype(np.float64))[::-1]
+    return sums
+
+
+def widest_best(errors: NDArray[np.float64], total: float) -> int:
+    """The last index whose error is the smallest, the rounding errors of a sum of `total` aside."""
+    return int(np.flatnonzero(errors <= errors.min() + _TIE * total)[-1])
