@@ -1,0 +1,75 @@
+#include "base/cpu.h"
+
+#if INTACT_ARCH_X86
+#if defined(_MSC_VER)
+#include <intrin.h>
+#else
+#include <cpuid.h>
+#endif
+#endif
+
+namespace intact {
+namespace {
+
+#if INTACT_ARCH_X86
+struct Registers {
+  uint32_t a, b, c, d;
+};
+
+Registers cpuid(uint32_t leaf, uint32_t subleaf) {
+  Registers r = {0, 0, 0, 0};
+#if defined(_MSC_VER)
+  int values[4];
+  __cpuidex(values, static_cast<int>(leaf), static_cast<int>(subleaf));
+  r = {static_cast<uint32_t>(values[0]), static_cast<uint32_t>(values[1]),
+       static_cast<uint32_t>(values[2]), static_cast<uint32_t>(values[3])};
+#else
+  __cpuid_count(leaf, subleaf, r.a, r.b, r.c, r.d);
+#endif
+  return r;
+}
+
+uint64_t saved_register_files() {
+#if defined(_MSC_VER)
+  return _xgetbv(0);
+#else
+  uint32_t low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (static_cast<uint64_t>(high) << 32) | low;
+#endif
+}
+
+bool bit(uint32_t word, int position) { return (word >> position) & 1u; }
+
+uint64_t detect() {
+  if (cpuid(0, 0).a < 7) return isa::none;
+  const Registers basic = cpuid(1, 0);
+  const Registers extended = cpuid(7, 0);
+  const bool osxsave = bit(basic.c, 27);
+  const uint64_t saved = osxsave ? saved_register_files() : 0;
+  const bool ymm = bit(basic.c, 28) && (saved & 0x06) == 0x06;
+  const bool zmm = ymm && (saved & 0xe0) == 0xe0;
+  const bool foundation = bit(extended.b, 16) && bit(extended.b, 17) && bit(extended.b, 30) &&
+                          bit(extended.b, 31);
+  uint64_t found = isa::none;
+  if (ymm && bit(extended.b, 5)) found |= isa::avx2;
+  if (ymm && bit(basic.c, 29)) found |= isa::f16c;
+  if (ymm && bit(basic.c, 12)) found |= isa::fma;
+  if (zmm && foundation) found |= isa::avx512;
+  if (zmm && foundation && bit(extended.c, 11)) found |= isa::vnni;
+  return found;
+}
+#elif defined(__aarch64__) || defined(_M_ARM64)
+uint64_t detect() { return isa::neon; }  // part of the base architecture
+#else
+uint64_t detect() { return isa::none; }
+#endif
+
+}  // namespace
+
+uint64_t cpu_features() {
+  static const uint64_t found = detect();
+  return found;
+}
+
+}  // namespace intact

@@ -1,0 +1,241 @@
+// The Python module intact.kernels._native, the only place that knows nanobind. Arrays are dense and in the
+// right dtype already (the Python face sees to it, hence noconvert everywhere); outputs are given, never
+// made here. float16 and bfloat16 arrive as their bits in uint16, with the dtype's name beside them.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <cmath>
+#include <string>
+#include <tuple>
+
+#include "base/cpu.h"
+#include "kernels/registry.h"
+#include "runtime/elementwise.h"
+#include "runtime/histogram.h"
+#include "runtime/reduce.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace intact {
+namespace {
+
+template <class... Kind>
+using Dense = nb::ndarray<Kind..., nb::c_contig, nb::device::cpu>;
+using AnyIn = Dense<nb::ro>;
+using AnyOut = Dense<>;
+using FloatsIn = Dense<const float>;
+using FloatsOut = Dense<float>;
+using Counts = Dense<int64_t>;
+using LayoutTuple = std::tuple<size_t, size_t, size_t, size_t>;
+
+void require(bool holds, const char* what) {
+  if (!holds) throw nb::value_error(what);
+}
+
+template <class Ops>
+const Ops& kernel(const std::string& name) {
+  const Ops* found = find_kernel<Ops>(name.c_str());
+  require(found != nullptr, "no such kernel in this family on this machine");
+  return *found;
+}
+
+struct RealType {
+  const char* name;
+  Real value;
+  size_t bytes;
+};
+constexpr RealType kRealTypes[] = {{"float32", Real::f32, 4},
+                                   {"float16", Real::f16, 2},
+                                   {"bfloat16", Real::bf16, 2},
+                                   {"float64", Real::f64, 8}};
+
+// `convert` names the conversion kernel; float32 does not use it.
+template <class Array>
+Real real_of(const Array& array, const std::string& dtype) {
+  for (const RealType& t : kRealTypes) {
+    if (dtype != t.name) continue;
+    require(array.itemsize() == t.bytes, "the array does not have the dtype named");
+    return t.value;
+  }
+  throw nb::value_error("not a real dtype");
+}
+
+Source source(const AnyIn& x, const std::string& dtype, const std::string& convert) {
+  return {x.data(), real_of(x, dtype), &kernel<ConvertOps>(convert)};
+}
+
+Sink sink(const AnyOut& y, const std::string& dtype, const std::string& convert) {
+  return {y.data(), real_of(y, dtype), &kernel<ConvertOps>(convert)};
+}
+
+Layout layout_of(const LayoutTuple& l, size_t size) {
+  const Layout layout = {std::get<0>(l), std::get<1>(l), std::get<2>(l), std::get<3>(l)};
+  require(size > 0 && layout.size() == size, "the layout does not have the size of x");
+  return layout;
+}
+
+Tensors tensors(const LayoutTuple& l, size_t size, const float* scale, const FloatsIn& low,
+                const FloatsIn& high, int threads) {
+  const Layout layout = layout_of(l, size);
+  require(low.size() == layout.granules() && high.size() == low.size(), "one bound per granule");
+  return {layout, {scale, low.data(), high.data(), false}, threads};
+}
+
+void bind_fake_quantize(nb::module_& m) {
+  m.def("fake_quantize",
+        [](const std::string& name, const std::string& convert, const std::string& dtype, LayoutTuple l,
+           AnyIn x, FloatsIn scale, FloatsIn low, FloatsIn high, AnyOut y, int threads) {
+          const auto& ops = kernel<FakeQuantizeOps>(name);
+          const Tensors t = tensors(l, x.size(), scale.data(), low, high, threads);
+          require(scale.size() == low.size() && y.size() == x.size(), "sizes differ");
+          const Source from = source(x, dtype, convert);
+          const Sink to = sink(y, dtype, convert);
+          nb::gil_scoped_release release;
+          fake_quantize(ops, t, from, to);
+        },
+        "kernel"_a, "convert"_a, "dtype"_a, "layout"_a, "x"_a.noconvert(), "scale"_a.noconvert(),
+        "low"_a.noconvert(), "high"_a.noconvert(), "y"_a.noconvert(), "threads"_a);
+  m.def("fake_quantize_grad",
+        [](const std::string& name, const std::string& convert, const std::string& grad_dtype,
+           const std::string& dtype, LayoutTuple l, AnyIn grad, AnyIn x, FloatsIn low, FloatsIn high,
+           AnyOut y, int threads) {
+          const auto& ops = kernel<FakeQuantizeGradOps>(name);
+          const Tensors t = tensors(l, x.size(), nullptr, low, high, threads);
+          require(grad.size() == x.size() && y.size() == x.size(), "sizes differ");
+          const Source grad_from = source(grad, grad_dtype, convert), from = source(x, dtype, convert);
+          const Sink to = sink(y, grad_dtype, convert);
+          nb::gil_scoped_release release;
+          fake_quantize_grad(ops, t, grad_from, from, to);
+        },
+        "kernel"_a, "convert"_a, "grad_dtype"_a, "dtype"_a, "layout"_a, "grad"_a.noconvert(),
+        "x"_a.noconvert(), "low"_a.noconvert(), "high"_a.noconvert(), "y"_a.noconvert(), "threads"_a);
+}
+
+void bind_quantize(nb::module_& m) {
+  m.def("quantize",
+        [](const std::string& name, const std::string& convert, const std::string& dtype, LayoutTuple l,
+           AnyIn x, FloatsIn scale, FloatsIn low, FloatsIn high, int qmin, bool is_signed,
+           Dense<uint8_t> q, int threads) {
+          const auto& ops = kernel<QuantizeOps>(name);
+          const Tensors t = tensors(l, x.size(), scale.data(), low, high, threads);
+          require(scale.size() == low.size() && q.size() == x.size(), "sizes differ");
+          const Source from = source(x, dtype, convert);
+          nb::gil_scoped_release release;
+          quantize(ops, t, from, Codes{qmin, is_signed}, q.data());
+        },
+        "kernel"_a, "convert"_a, "dtype"_a, "layout"_a, "x"_a.noconvert(), "scale"_a.noconvert(),
+        "low"_a.noconvert(), "high"_a.noconvert(), "qmin"_a, "is_signed"_a, "q"_a.noconvert(),
+        "threads"_a);
+  m.def("dequantize",
+        [](const std::string& name, LayoutTuple l, Dense<const uint8_t> q, FloatsIn scale, FloatsIn low,
+           int qmin, bool is_signed, FloatsOut y, int threads) {
+          const auto& ops = kernel<QuantizeOps>(name);
+          const Tensors t = tensors(l, q.size(), scale.data(), low, low, threads);
+          require(scale.size() == low.size() && q.size() == y.size(), "sizes differ");
+          nb::gil_scoped_release release;
+          dequantize(ops, t, q.data(), Codes{qmin, is_signed}, y.data());
+        },
+        "kernel"_a, "layout"_a, "q"_a.noconvert(), "scale"_a.noconvert(), "low"_a.noconvert(), "qmin"_a,
+        "is_signed"_a, "y"_a.noconvert(), "threads"_a);
+}
+
+void bind_statistics(nb::module_& m) {
+  m.def("absmax",
+        [](const std::string& name, const std::string& convert, const std::string& dtype, LayoutTuple l,
+           AnyIn x, FloatsOut amax, int threads) {
+          const auto& ops = kernel<ReduceOps>(name);
+          const Layout layout = layout_of(l, x.size());
+          require(amax.size() == layout.granules(), "one result per granule");
+          const Source from = source(x, dtype, convert);
+          nb::gil_scoped_release release;
+          absmax(ops, layout, from, threads, amax.data());
+        },
+        "kernel"_a, "convert"_a, "dtype"_a, "layout"_a, "x"_a.noconvert(), "amax"_a.noconvert(),
+        "threads"_a);
+  m.def("minmax",
+        [](const std::string& name, const std::string& convert, const std::string& dtype, LayoutTuple l,
+           AnyIn x, FloatsOut min, FloatsOut max, int threads) {
+          const auto& ops = kernel<ReduceOps>(name);
+          const Layout layout = layout_of(l, x.size());
+          require(min.size() == layout.granules() && max.size() == min.size(), "one result per granule");
+          const Source from = source(x, dtype, convert);
+          nb::gil_scoped_release release;
+          minmax(ops, layout, from, threads, min.data(), max.data());
+        },
+        "kernel"_a, "convert"_a, "dtype"_a, "layout"_a, "x"_a.noconvert(), "min"_a.noconvert(),
+        "max"_a.noconvert(), "threads"_a);
+}
+
+void bind_histogram(nb::module_& m) {
+  m.def("count_pow2",
+        [](const std::string& name, const std::string& convert, const std::string& dtype, AnyIn x,
+           int exponent, Counts negative, Counts positive, int threads) {
+          const auto& ops = kernel<HistogramOps>(name);
+          const size_t bins = negative.size();
+          require(bins > 0 && bins <= kMaxBins && positive.size() == bins, "1 to 2^20 bins, twice");
+          const Source from = source(x, dtype, convert);
+          Extent found;
+          {
+            nb::gil_scoped_release release;
+            found = count_pow2(ops, from, x.size(), exponent, static_cast<uint32_t>(bins), threads,
+                               negative.data(), positive.data());
+          }
+          return std::make_tuple(found.min, found.max, found.nonfinite);
+        },
+        "kernel"_a, "convert"_a, "dtype"_a, "x"_a.noconvert(), "exponent"_a, "negative"_a.noconvert(),
+        "positive"_a.noconvert(), "threads"_a);
+  m.def("count_fixed",
+        [](const std::string& name, const std::string& convert, const std::string& dtype, AnyIn x,
+           float width, Counts counts, int threads) {
+          const auto& ops = kernel<HistogramOps>(name);
+          const size_t bins = counts.size();
+          require(bins > 0 && bins <= kMaxBins && width > 0, "1 to 2^20 bins of positive width");
+          const Source from = source(x, dtype, convert);
+          nb::gil_scoped_release release;
+          count_fixed(ops, from, x.size(), FixedBins{width, static_cast<uint32_t>(bins)}, threads,
+                      counts.data());
+        },
+        "kernel"_a, "convert"_a, "dtype"_a, "x"_a.noconvert(), "width"_a, "counts"_a.noconvert(),
+        "threads"_a);
+}
+
+// What the names of a set of flags are.
+nb::list names_of(uint64_t flags) {
+  nb::list names;
+  for (const Feature& f : kFeatures) {
+    if (flags & f.flag) names.append(f.name);
+  }
+  return names;
+}
+
+void bind_registry(nb::module_& m) {
+  m.def("cpu_features", [] {
+    nb::dict found;
+    for (const Feature& f : kFeatures) found[f.name] = (cpu_features() & f.flag) != 0;
+    return found;
+  });
+  m.def("kernels", [] {
+    nb::list rows;
+    size_t count = 0;
+    const KernelInfo* all = all_kernels(&count);
+    for (size_t i = 0; i < count; ++i) {
+      const bool runs = (all[i].needs & cpu_features()) == all[i].needs;
+      rows.append(nb::make_tuple(all[i].family, all[i].name, names_of(all[i].needs), runs));
+    }
+    return rows;
+  });
+}
+
+NB_MODULE(_native, m) {
+  bind_registry(m);
+  bind_fake_quantize(m);
+  bind_quantize(m);
+  bind_statistics(m);
+  bind_histogram(m);
+}
+
+}  // namespace
+}  // namespace intact

@@ -1,0 +1,63 @@
+#include "kernels/registry.h"
+
+#include <cstring>
+
+namespace intact {
+namespace {
+
+template <class Ops>
+constexpr const char* kFamily = nullptr;
+template <>
+constexpr const char* kFamily<ReduceOps> = "reduce";
+template <>
+constexpr const char* kFamily<FakeQuantizeOps> = "fake_quantize";
+template <>
+constexpr const char* kFamily<FakeQuantizeGradOps> = "fake_quantize_grad";
+template <>
+constexpr const char* kFamily<QuantizeOps> = "quantize";
+template <>
+constexpr const char* kFamily<HistogramOps> = "histogram";
+template <>
+constexpr const char* kFamily<ConvertOps> = "convert";
+
+template <class Ops>
+KernelInfo entry(const char* name, uint64_t needs, const Ops& ops) {
+  return {kFamily<Ops>, name, needs, &ops};
+}
+
+const KernelInfo kKernels[] = {
+#define INTACT_KERNEL(name, needs) entry(#name, needs, name),
+#include "kernels/convert/kernels.inc"
+#include "kernels/fake_quantize/kernels.inc"
+#include "kernels/fake_quantize_grad/kernels.inc"
+#include "kernels/histogram/kernels.inc"
+#include "kernels/quantize/kernels.inc"
+#include "kernels/reduce/kernels.inc"
+#undef INTACT_KERNEL
+};
+
+}  // namespace
+
+const KernelInfo* all_kernels(size_t* count) {
+  *count = sizeof kKernels / sizeof kKernels[0];
+  return kKernels;
+}
+
+template <class Ops>
+const Ops* find_kernel(const char* name) {
+  for (const KernelInfo& k : kKernels) {
+    const bool runs = (k.needs & cpu_features()) == k.needs;
+    const bool wanted = std::strcmp(k.family, kFamily<Ops>) == 0 && std::strcmp(k.name, name) == 0;
+    if (wanted && runs) return static_cast<const Ops*>(k.ops);
+  }
+  return nullptr;
+}
+
+template const ConvertOps* find_kernel<ConvertOps>(const char*);
+template const FakeQuantizeOps* find_kernel<FakeQuantizeOps>(const char*);
+template const FakeQuantizeGradOps* find_kernel<FakeQuantizeGradOps>(const char*);
+template const HistogramOps* find_kernel<HistogramOps>(const char*);
+template const QuantizeOps* find_kernel<QuantizeOps>(const char*);
+template const ReduceOps* find_kernel<ReduceOps>(const char*);
+
+}  // namespace intact

@@ -1,0 +1,31 @@
+// Every kernel of the build, family by family, best first. Python chooses by index (INTACT_MAX_ISA,
+// INTACT_FORCE_KERNEL); the choice is made once, never in a loop.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/convert/convert.h"
+#include "kernels/fake_quantize/fake_quantize.h"
+#include "kernels/fake_quantize_grad/fake_quantize_grad.h"
+#include "kernels/histogram/histogram.h"
+#include "kernels/quantize/quantize.h"
+#include "kernels/reduce/reduce.h"
+
+namespace intact {
+
+struct KernelInfo {
+  const char* family;
+  const char* name;
+  uint64_t needs;  // isa:: flags; 0 runs everywhere
+  const void* ops;
+};
+
+// All kernels; `*count` receives their number. Kernels of a family are neighbours.
+const KernelInfo* all_kernels(size_t* count);
+
+// The ops of the kernel called `name`, or nullptr when this build or this machine has no such kernel.
+template <class Ops>
+const Ops* find_kernel(const char* name);
+
+}  // namespace intact

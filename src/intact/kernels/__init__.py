@@ -1,0 +1,25 @@
+"""The native kernels: `intact.numerics`, bit for bit, at the speed of memory.
+
+NumPy in, NumPy out. Kernels are chosen at run time (`kernel_list`, INTACT_MAX_ISA,
+INTACT_FORCE_KERNEL); all kernels of a family give the same bits.
+"""
+
+from intact.kernels.elementwise import dequantize, fake_quantize, fake_quantize_grad, quantize
+from intact.kernels.registry import Kernel, cpu_features, kernel_list
+from intact.kernels.statistics import Extent, absmax, collect_pow2, count_fixed, count_pow2, minmax
+
+__all__ = [
+    "Extent",
+    "Kernel",
+    "absmax",
+    "collect_pow2",
+    "count_fixed",
+    "count_pow2",
+    "cpu_features",
+    "dequantize",
+    "fake_quantize",
+    "fake_quantize_grad",
+    "kernel_list",
+    "minmax",
+    "quantize",
+]

@@ -1,0 +1,109 @@
+"""From shapes and axes to the one view that the native loops know: [groups, outer, channels, inner]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.numerics import expand, normalized_axes
+from intact.spec import QuantSpec
+
+Layout = tuple[int, int, int, int]
+Shape = tuple[int, ...]
+
+
+def layout_of(shape: Shape, kept: tuple[bool, ...]) -> Layout | None:
+    """The view of a dense tensor in which granule (g, c) is one entry of the parameters.
+
+    Neighbouring axes of one kind become one; the last four runs must then read kept, reduced, kept,
+    reduced. None when there are more, as for kept axes 0, 2 and 4 of six.
+
+    Example:
+        >>> layout_of((8, 3, 5, 5), (False, True, False, False))
+        (1, 8, 3, 25)
+    """
+    axes = [(size, keep) for size, keep in zip(shape, kept, strict=True) if size != 1]
+    runs = [(keep, prod(size for size, _ in run)) for keep, run in groupby(axes, key=lambda axis: axis[1])]
+    slots, slot = [1, 1, 1, 1], 4
+    for keep, size in reversed(runs):
+        slot -= 1 if keep == (slot - 1 in (0, 2)) else 2
+        if slot < 0:
+            return None
+        slots[slot] = size
+    return slots[0], slots[1], slots[2], slots[3]
+
+
+def memory_order(x: NDArray[Any]) -> tuple[int, ...] | None:
+    """The order of axes in which `x` lies dense in memory, None when it does not (a slice, a broadcast)."""
+    if x.flags.c_contiguous:
+        return tuple(range(x.ndim))
+    order = tuple(sorted(range(x.ndim), key=lambda axis: -x.strides[axis]))
+    return order if x.transpose(order).flags.c_contiguous else None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one tensor meets its parameters.
+
+    Attributes:
+        order: Transpose of the tensor that makes it dense.
+        layout: View of the transposed tensor.
+        shape, spec: Of the tensor as the caller sees it.
+        spread: The granules do not fit any layout: parameters are spread over all elements.
+    """
+
+    order: tuple[int, ...]
+    layout: Layout
+    shape: Shape
+    spec: QuantSpec
+    spread: bool
+
+    def params(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Scales or bounds of granule shape (or one number), flat in the order that the layout wants.
+
+        Raises:
+            QuantValueError: `values` does not have granule shape.
+        """
+        count = self.layout[0] * self.layout[2]
+        if values.size == 1:
+            return np.full(count, values.reshape(()), np.float32)
+        full = expand(values, self.shape, self.spec)
+        if self.spec.block_size is not None and not self.spread:
+            return np.ascontiguousarray(values).reshape(-1)
+        if self.spread:
+            full = np.broadcast_to(full, self.shape)
+        return np.ascontiguousarray(full.transpose(self.order)).reshape(-1)
+
+
+def plan(x: NDArray[Any], spec: QuantSpec, *, shared: bool) -> Plan:
+    """The cheapest way to walk `x` (`shared`: all its parameters are one number).
+
+    Raises:
+        QuantValueError: An axis of `spec` is out of range.
+    """
+    axes = normalized_axes(x.shape, spec)
+    order = memory_order(x) or tuple(range(x.ndim))
+    if shared:
+        return Plan(order, (1, 1, 1, x.size), x.shape, spec, False)
+    if spec.block_size is None:
+        kept = tuple(axis in axes for axis in order)
+        layout = layout_of(tuple(x.shape[axis] for axis in order), kept)
+    else:
+        order = tuple(range(x.ndim))
+        layout = _block_layout(x.shape, axes[0], spec.block_size)
+    if layout is None:
+        return Plan(order, (1, 1, x.size, 1), x.shape, spec, True)
+    return Plan(order, layout, x.shape, spec, False)
+
+
+def _block_layout(shape: Shape, axis: int, block_size: int) -> Layout | None:
+    size = min(block_size, shape[axis])
+    if shape[axis] % size:
+        return None  # a shorter last block
+    cut = (*shape[:axis], shape[axis] // size, size, *shape[axis + 1 :])
+    return layout_of(cut, tuple(a != axis + 1 for a in range(len(cut))))

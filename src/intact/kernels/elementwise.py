@@ -1,0 +1,195 @@
+"""Fake-quantize and its gradient, quantize and dequantize: `intact.numerics` at the speed of memory.
+
+Each function equals its namesake in `intact.numerics` bit for bit. What the native code does not cover
+(float grids, codes wider than a byte in `quantize`, zero points beyond a million) is computed there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intact import numerics
+from intact.errors import QuantValueError
+from intact.kernels import _native
+from intact.kernels._arrays import dense, real_array, target
+from intact.kernels._layout import Plan, plan
+from intact.kernels.registry import chosen_kernel
+from intact.spec import QuantSpec
+
+_LARGEST_ZERO_POINT = 1 << 20  # qmin - zero_point stays exact in float32
+
+Floats = NDArray[np.float32]
+
+
+def fake_quantize(
+    x: ArrayLike,
+    scale: ArrayLike,
+    zero_point: ArrayLike,
+    spec: QuantSpec,
+    *,
+    out: NDArray[Any] | None = None,
+    threads: int = 1,
+) -> NDArray[Any]:
+    """``dequantize(quantize(x))`` in the dtype of `x`; a NaN stays a NaN. As `numerics.fake_quantize`.
+
+    Args:
+        x: Reals of any shape and memory layout: float32, float16, bfloat16 or float64.
+        scale: Real size of one step, float32, > 0, granule shape of `spec` (or one number).
+        zero_point: The code that means 0.0, shape of `scale` (or one number).
+        spec: The target grid and granularity.
+        out: Where to put the result: shape and dtype of `x`; may be `x` itself.
+        threads: At most so many threads work.
+    Returns:
+        Shape, dtype and memory layout of `x`; `out` when it is given.
+    Raises:
+        QuantValueError: `scale` is not positive, shapes do not fit, or `out` is not like `x`.
+    """
+    x = real_array(x)
+    grid = _grid(x, scale, zero_point, spec)
+    if grid is None:
+        return _give(numerics.fake_quantize(x, scale, zero_point, spec), out, x)
+    way, scales, low, high = grid
+    y = target(out, x, way.order, x)
+    _native.fake_quantize(
+        chosen_kernel("fake_quantize"), chosen_kernel("convert"), x.dtype.name, way.layout,
+        dense(x, way.order), scales, low, high, dense(y, way.order), max(1, int(threads)),
+    )  # fmt: skip
+    return _give(y, out, x)
+
+
+def fake_quantize_grad(
+    grad: ArrayLike,
+    x: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+    spec: QuantSpec,
+    *,
+    out: NDArray[Any] | None = None,
+    threads: int = 1,
+) -> NDArray[Any]:
+    """``grad where low <= x <= high, else 0``. As `numerics.fake_quantize_grad`.
+
+    Args:
+        grad: Gradient by the fake-quantized tensor, shape of `x`, any real dtype.
+        x: The tensor before fake-quantization.
+        low, high: Ends of the range in which the gradient passes, float32, granule shape (or one number).
+        spec: Granularity of `low` and `high`.
+        out, threads: As for `fake_quantize`; `out` may be `grad`.
+    Returns:
+        Shape and dtype of `grad`; `out` when it is given.
+    Raises:
+        QuantValueError: Shapes do not fit, or `out` is not like `grad`.
+    """
+    grad, x = real_array(grad), real_array(x)
+    bounds = np.asarray(low, np.float32), np.asarray(high, np.float32)
+    # Gradients of 64 bits must pass unrounded; the native loop holds 32.
+    if grad.dtype == np.float64 or grad.shape != x.shape or x.size == 0:
+        return _give(numerics.fake_quantize_grad(grad, x, *bounds, spec), out, grad)
+    way = plan(x, spec, shared=all(b.size == 1 for b in bounds))
+    low_flat, high_flat = (way.params(b) for b in bounds)
+    y = target(out, grad, way.order, grad, x)
+    _native.fake_quantize_grad(
+        chosen_kernel("fake_quantize_grad"), chosen_kernel("convert"), grad.dtype.name, x.dtype.name,
+        way.layout, dense(grad, way.order), dense(x, way.order), low_flat, high_flat, dense(y, way.order),
+        max(1, int(threads)),
+    )  # fmt: skip
+    return _give(y, out, grad)
+
+
+def quantize(
+    x: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec, *, threads: int = 1
+) -> NDArray[Any]:
+    """``q = clamp(rne(x / scale) + zero_point, qmin, qmax)``, narrow; a NaN gives qmin.
+
+    Arguments as for `fake_quantize`.
+
+    Returns:
+        Shape of `x`; int8 or uint8 for integer grids of at most 8 bits, else the format's storage dtype.
+    Raises:
+        QuantValueError: `scale` is not positive, or shapes do not fit.
+    """
+    x = real_array(x)
+    grid = _grid(x, scale, zero_point, spec) if spec.format.bits <= 8 else None
+    if grid is None:
+        real = numerics.to_float32(x)
+        codes = numerics.quantize(np.where(np.isnan(real), -np.inf, real), scale, zero_point, spec)
+        return codes.astype(_byte(spec)) if _fits_byte(spec) else numerics.store(codes, spec)
+    way, scales, low, high = grid
+    q = np.empty(tuple(x.shape[axis] for axis in way.order), np.uint8)
+    _native.quantize(
+        chosen_kernel("quantize"), chosen_kernel("convert"), x.dtype.name, way.layout, dense(x, way.order),
+        scales, low, high, int(spec.qmin), spec.format.signed, q, max(1, int(threads)),
+    )  # fmt: skip
+    return _back(q.view(_byte(spec)), way)
+
+
+def dequantize(
+    q: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec, *, threads: int = 1
+) -> Floats:
+    """``x = (q - zero_point) * scale`` in float32. As `numerics.dequantize`.
+
+    Args:
+        q: Codes of any shape; int8 and uint8 are taken natively.
+        scale, zero_point, spec, threads: As for `fake_quantize`.
+    Returns:
+        float32, shape of `q`.
+    Raises:
+        QuantValueError: `scale` is not positive, or shapes do not fit.
+    """
+    q = np.asarray(q)
+    native = q.dtype in (np.int8, np.uint8) and (q.dtype == np.int8) == spec.format.signed
+    grid = _grid(q, scale, zero_point, spec) if native else None
+    if grid is None:
+        return numerics.dequantize(q, scale, zero_point, spec)
+    way, scales, low, _ = grid
+    codes = np.ascontiguousarray(q.transpose(way.order)).view(np.uint8)
+    y = np.empty(codes.shape, np.float32)
+    _native.dequantize(
+        chosen_kernel("quantize"), way.layout, codes, scales, low, int(spec.qmin), spec.format.signed, y,
+        max(1, int(threads)),
+    )  # fmt: skip
+    return _back(y, way)
+
+
+def _grid(
+    x: NDArray[Any], scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec
+) -> tuple[Plan, Floats, Floats, Floats] | None:
+    """Plan and flat scale, low, high; None for what numerics computes, or refuses with the right words."""
+    scale, zero_point = np.asarray(scale, np.float32), np.asarray(zero_point, np.int32)
+    if spec.format.is_float or x.size == 0 or scale.size == 0 or zero_point.size == 0:
+        return None
+    if not (scale.min() > 0 and scale.max() < np.inf):
+        return None
+    if max(zero_point.max(), -zero_point.min()) > _LARGEST_ZERO_POINT:
+        return None
+    way = plan(x, spec, shared=scale.size == 1 and zero_point.size == 1)
+    low = (np.int32(spec.qmin) - zero_point).astype(np.float32)
+    high = (np.int32(spec.qmax) - zero_point).astype(np.float32)
+    return way, way.params(scale), way.params(low), way.params(high)
+
+
+def _give(y: NDArray[Any], out: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]:
+    if out is None or out is y:
+        return y
+    if out.shape != like.shape or out.dtype != like.dtype:
+        raise QuantValueError(
+            "out", f"{out.dtype} of shape {out.shape}", f"{like.dtype} of shape {like.shape}",
+            "pass an array like the result, or leave `out` away",
+        )  # fmt: skip
+    out[...] = y
+    return out
+
+
+def _back(y: NDArray[Any], way: Plan) -> NDArray[Any]:
+    return y.transpose(tuple(int(axis) for axis in np.argsort(way.order)))
+
+
+def _fits_byte(spec: QuantSpec) -> bool:
+    return spec.format.bits <= 8 and not spec.format.is_float
+
+
+def _byte(spec: QuantSpec) -> type[np.int8] | type[np.uint8]:
+    return np.int8 if spec.format.signed else np.uint8

@@ -1,0 +1,103 @@
+"""Which kernels this build has, which of them this machine runs, and which one is chosen.
+
+The best available kernel of each family is taken, unless the environment says otherwise:
+
+    INTACT_MAX_ISA=none|avx2|avx512|neon   use nothing above this instruction set
+    INTACT_FORCE_KERNEL=<name>[,<name>]    use these kernels in their families
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+
+from intact.errors import QuantValueError
+from intact.kernels import _native
+
+ISA_LEVELS: dict[str, frozenset[str]] = {
+    "none": frozenset(),
+    "avx2": frozenset({"avx2", "f16c", "fma"}),
+    "avx512": frozenset({"avx2", "f16c", "fma", "avx512", "vnni"}),
+    "neon": frozenset({"neon"}),
+}
+"""Values of INTACT_MAX_ISA and the CPU features that each one permits."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One native kernel.
+
+    Attributes:
+        family: What it computes; all kernels of a family give the same bits.
+        name: Unique in the build; what INTACT_FORCE_KERNEL takes.
+        needs: CPU features that it uses, names of `cpu_features`.
+        available: This machine has them, and INTACT_MAX_ISA permits them.
+        chosen: Calls use it.
+    """
+
+    family: str
+    name: str
+    needs: tuple[str, ...]
+    available: bool
+    chosen: bool
+
+
+def cpu_features() -> dict[str, bool]:
+    """What this machine's processor and operating system offer, by name."""
+    return _native.cpu_features()
+
+
+def kernel_list() -> list[Kernel]:
+    """Every kernel of the build, family by family, best first.
+
+    Raises:
+        QuantValueError: INTACT_MAX_ISA or INTACT_FORCE_KERNEL has a value that cannot be met.
+    """
+    max_isa, forced = _environment()
+    chosen = _choices(max_isa, forced)
+    return [
+        Kernel(family, name, tuple(needs), runs, chosen[family] == name)
+        for family, name, needs, runs in _available(max_isa)
+    ]
+
+
+def chosen_kernel(family: str) -> str:
+    """Name of the kernel that calls of `family` use now."""
+    return _choices(*_environment())[family]
+
+
+def _environment() -> tuple[str, str]:
+    return os.environ.get("INTACT_MAX_ISA", ""), os.environ.get("INTACT_FORCE_KERNEL", "")
+
+
+@lru_cache
+def _available(max_isa: str) -> list[tuple[str, str, list[str], bool]]:
+    if max_isa and max_isa not in ISA_LEVELS:
+        raise QuantValueError(
+            "INTACT_MAX_ISA",
+            repr(max_isa),
+            f"one of {', '.join(ISA_LEVELS)}",
+            "set it to one of these, or unset it to use all that the machine has",
+        )
+    return [
+        (family, name, needs, runs and (not max_isa or ISA_LEVELS[max_isa].issuperset(needs)))
+        for family, name, needs, runs in _native.kernels()
+    ]
+
+
+@lru_cache
+def _choices(max_isa: str, forced: str) -> dict[str, str]:
+    runnable = [(family, name) for family, name, _, runs in _available(max_isa) if runs]
+    best = {family: name for family, name in reversed(runnable)}
+    for wanted in filter(None, (part.strip() for part in forced.split(","))):
+        family_of = {name: family for family, name in runnable}
+        if wanted not in family_of:
+            raise QuantValueError(
+                "INTACT_FORCE_KERNEL",
+                repr(wanted),
+                f"one of {', '.join(family_of)}",
+                "name a kernel that this machine has; `intact kernels` lists them",
+            )
+        best[family_of[wanted]] = wanted
+    return best

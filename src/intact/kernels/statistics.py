@@ -1,0 +1,189 @@
+"""What calibration counts, in one pass over memory and without a second copy of the tensor.
+
+Each function equals its namesake in `intact.numerics`; zeros that it returns are +0.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intact.errors import QuantValueError
+from intact.kernels import _native
+from intact.kernels._arrays import dense, real_array
+from intact.kernels._layout import Layout, layout_of, memory_order
+from intact.kernels.registry import chosen_kernel
+from intact.numerics import normalized_axes
+from intact.spec import QuantSpec
+
+Axis = int | tuple[int, ...] | None
+Floats = NDArray[np.float32]
+
+MAX_BINS = 1 << 20
+"""Most bins of one native histogram."""
+
+
+class Extent(NamedTuple):
+    """What one pass of `collect_pow2` saw besides the bins.
+
+    Attributes:
+        min, max: Ends of the finite values; (inf, -inf) when there are none.
+        nonfinite: Number of NaN and infinities.
+    """
+
+    min: float
+    max: float
+    nonfinite: int
+
+
+def absmax(x: ArrayLike, axis: Axis = None, *, threads: int = 1) -> Floats:
+    """Largest magnitude of each granule. As `numerics.absmax`.
+
+    Args:
+        x: Reals of any shape, dtype and memory layout.
+        axis: The axes that keep an index of their own; None for one number.
+        threads: At most so many threads work.
+    Returns:
+        float32, the sizes of the kept axes in ascending order. NaN where a granule holds a NaN, 0 where
+        it is empty.
+    Raises:
+        QuantValueError: An axis is out of range.
+    """
+    x = real_array(x)
+    view = _View(x, axis)
+    amax = np.zeros(view.flat, np.float32)
+    if x.size:
+        _native.absmax(
+            chosen_kernel("reduce"), chosen_kernel("convert"), x.dtype.name, view.layout, view.dense, amax,
+            max(1, int(threads)),
+        )  # fmt: skip
+    return view.result(amax)
+
+
+def minmax(x: ArrayLike, axis: Axis = None, *, threads: int = 1) -> tuple[Floats, Floats]:
+    """Smallest and largest value of each granule. As `numerics.minmax`; arguments as for `absmax`.
+
+    Returns:
+        Two arrays, float32; (inf, -inf) where a granule is empty, NaN where it holds a NaN.
+    """
+    x = real_array(x)
+    view = _View(x, axis)
+    low, high = np.full(view.flat, np.inf, np.float32), np.full(view.flat, -np.inf, np.float32)
+    if x.size:
+        _native.minmax(
+            chosen_kernel("reduce"), chosen_kernel("convert"), x.dtype.name, view.layout, view.dense, low,
+            high, max(1, int(threads)),
+        )  # fmt: skip
+    return view.result(low), view.result(high)
+
+
+def collect_pow2(
+    x: ArrayLike,
+    exponent: int,
+    negative: NDArray[np.int64],
+    positive: NDArray[np.int64],
+    *,
+    threads: int = 1,
+) -> Extent:
+    """`count_pow2`, and what the same pass can tell about the ends: everything a calibrator needs.
+
+    Args:
+        x: Reals of any shape, dtype and memory layout. Values that are not finite, or at or beyond
+            bins * 2**exponent, are not counted: compare the extent with the last edge.
+        exponent: Width of a bin, as a power of two.
+        negative, positive: int64 [bins] each, dense; counts are ADDED to them.
+        threads: At most so many threads work.
+    Returns:
+        Ends of the finite values (also of those not counted) and the number of values not finite.
+    Raises:
+        QuantValueError: The counters are not two dense int64 arrays of one size.
+    """
+    _check_counters(negative, positive)
+    x = real_array(x)
+    found = _native.count_pow2(
+        chosen_kernel("histogram"), chosen_kernel("convert"), x.dtype.name, _flat(x),
+        max(-1000, min(1000, int(exponent))), negative, positive, max(1, int(threads)),
+    )  # fmt: skip
+    return Extent(*found)
+
+
+def count_pow2(
+    x: ArrayLike,
+    exponent: int,
+    negative: NDArray[np.int64],
+    positive: NDArray[np.int64],
+    *,
+    threads: int = 1,
+) -> None:
+    """ADD counts of negative and of other values in bins of |x|, 2**exponent wide, to two arrays.
+
+    As `numerics.count_pow2`; arguments and errors as for `collect_pow2`.
+    """
+    collect_pow2(x, exponent, negative, positive, threads=threads)
+
+
+def count_fixed(x: ArrayLike, width: float, counts: NDArray[np.int64], *, threads: int = 1) -> None:
+    """ADD counts of |x| in bins of any width to `counts`; values beyond the last edge land in the last bin.
+
+    Args:
+        x: Reals of any shape, dtype and memory layout. NaN is not counted.
+        width: Width of a bin, rounded to float32, > 0.
+        counts: int64 [bins], dense.
+        threads: At most so many threads work.
+    Raises:
+        QuantValueError: `width` is not positive, or `counts` is not a dense int64 array.
+    """
+    _check_counters(counts)
+    if not np.float32(width) > 0:
+        raise QuantValueError("width", f"{width}", "a positive width", "divide the range by the bins")
+    x = real_array(x)
+    _native.count_fixed(
+        chosen_kernel("histogram"), chosen_kernel("convert"), x.dtype.name, _flat(x), float(width), counts,
+        max(1, int(threads)),
+    )  # fmt: skip
+
+
+class _View:
+    """A tensor as the native reductions read it, and the way back to the shape of the kept axes."""
+
+    def __init__(self, x: NDArray[Any], axis: Axis) -> None:
+        kept = normalized_axes(x.shape, QuantSpec(axis=axis))
+        order = memory_order(x) or tuple(range(x.ndim))
+        layout = self._layout(x, order, kept)
+        if layout is None:  # bring the kept axes to the front: the one case that copies
+            order = kept + tuple(a for a in range(x.ndim) if a not in kept)
+            layout = self._layout(x, order, kept)
+        assert layout is not None
+        self.layout: Layout = layout
+        self.dense = dense(x, order)
+        stored = [a for a in order if a in kept]
+        self._stored_shape = tuple(x.shape[a] for a in stored)
+        self._back = tuple(int(i) for i in np.argsort(stored))
+        self.flat = int(np.prod(self._stored_shape, dtype=np.int64))
+
+    @staticmethod
+    def _layout(x: NDArray[Any], order: tuple[int, ...], kept: tuple[int, ...]) -> Layout | None:
+        return layout_of(tuple(x.shape[a] for a in order), tuple(a in kept for a in order))
+
+    def result(self, flat: Floats) -> Floats:
+        return np.ascontiguousarray(flat.reshape(self._stored_shape).transpose(self._back))
+
+
+def _flat(x: NDArray[Any]) -> NDArray[Any]:
+    """Order does not matter to a histogram: any dense tensor is one row."""
+    return dense(x, memory_order(x) or tuple(range(x.ndim))).reshape(-1)
+
+
+def _check_counters(*counters: NDArray[np.int64]) -> None:
+    bins = counters[0].size
+    for c in counters:
+        fits = c.dtype == np.int64 and c.shape == (bins,) and c.flags.c_contiguous and c.flags.writeable
+        if not fits or not 0 < bins <= MAX_BINS:
+            raise QuantValueError(
+                "counts",
+                f"{c.dtype} of shape {c.shape}",
+                f"a dense, writable int64 array of 1 to {MAX_BINS} bins, the same for both halves",
+                "make it with np.zeros(bins, np.int64)",
+            )
