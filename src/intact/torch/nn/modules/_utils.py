@@ -1,0 +1,181 @@
+"""Mix-ins that give a module its quantizers, for the classes of this package and for a user's own.
+
+Two public mix-ins, `QuantInputMixin` and `QuantMixin`, only hold quantizers: the user writes `__init__` and
+`forward`. `QuantizedInput` and `QuantizedLayer` add a constructor that takes the float module's arguments and
+descriptors, so that a family of nearly equal classes is ``class QuantX(QuantizedInput, nn.X)``, one line each.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+from torch import Tensor, nn
+
+from intact.errors import QuantValueError, UnsupportedError
+from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+from intact.torch.tensor_quant import QUANT_DESC_8BIT_PER_TENSOR, QuantDescriptor
+
+__all__ = ["QuantInputMixin", "QuantMixin", "pop_quant_desc_in_kwargs"]
+
+
+class QuantInputMixin:
+    """For a module that quantizes its input: ``_input_quantizer``, and a default descriptor of its class.
+
+    A class that inherits a default shares it until it sets its own: set the default of a class, and its
+    siblings keep theirs.
+    """
+
+    default_quant_desc_input: QuantDescriptor = QUANT_DESC_8BIT_PER_TENSOR
+    _input_quantizer: TensorQuantizer
+
+    @classmethod
+    def set_default_quant_desc_input(cls, value: QuantDescriptor) -> None:
+        """Quantize the inputs of modules of this class, built from now on, as `value` says."""
+        cls.default_quant_desc_input = _checked(value, f"{cls.__name__}.set_default_quant_desc_input")
+
+    def init_quantizer(self, quant_desc_input: QuantDescriptor) -> None:
+        """Create ``_input_quantizer``; call it after `__init__` of the float module.
+
+        Raises:
+            QuantValueError: (a ValueError) The descriptor is none, or not one of fake quantization.
+        """
+        self._input_quantizer = _quantizer(self, quant_desc_input)
+
+    @property
+    def input_quantizer(self) -> TensorQuantizer:
+        """The quantizer of the input."""
+        return self._input_quantizer
+
+
+class QuantMixin(QuantInputMixin):
+    """For a module that quantizes its input and its weight: ``_weight_quantizer`` besides."""
+
+    default_quant_desc_weight: QuantDescriptor = QUANT_DESC_8BIT_PER_TENSOR
+    _weight_quantizer: TensorQuantizer
+    _input_quantizers: nn.ModuleList
+    _weight_quantizers: nn.ModuleList
+
+    @classmethod
+    def set_default_quant_desc_weight(cls, value: QuantDescriptor) -> None:
+        """Quantize the weights of modules of this class, built from now on, as `value` says."""
+        cls.default_quant_desc_weight = _checked(value, f"{cls.__name__}.set_default_quant_desc_weight")
+
+    def init_quantizer(  # type: ignore[override]
+        self,
+        quant_desc_input: QuantDescriptor,
+        quant_desc_weight: QuantDescriptor,
+        num_layers: int | None = None,
+    ) -> None:
+        """Create both quantizers, or with `num_layers` that many in ``_input_quantizers``, ``_weight_quantizers``.
+
+        Raises:
+            QuantValueError: (a ValueError) A descriptor is none, or not one of fake quantization.
+        """
+        if num_layers is None:
+            self._input_quantizer = _quantizer(self, quant_desc_input)
+            self._weight_quantizer = _quantizer(self, quant_desc_weight)
+            return
+        for name, desc in (
+            ("_input_quantizers", quant_desc_input),
+            ("_weight_quantizers", quant_desc_weight),
+        ):
+            setattr(self, name, nn.ModuleList(_quantizer(self, desc) for _ in range(num_layers)))
+
+    @property
+    def weight_quantizer(self) -> TensorQuantizer:
+        """The quantizer of the weight."""
+        return self._weight_quantizer
+
+    def quantized_weights(self) -> dict[str, Tensor]:
+        """Fake-quantized values of the weights, by name of the parameter."""
+        return {"weight": self._weight_quantizer(self.weight)}  # type: ignore[attr-defined]
+
+
+def pop_quant_desc_in_kwargs(
+    quant_cls: type[QuantInputMixin], input_only: bool = False, **kwargs: Any
+) -> QuantDescriptor | tuple[QuantDescriptor, QuantDescriptor]:
+    """The descriptors in `kwargs`, or else the defaults of `quant_cls`.
+
+    Args:
+        quant_cls: The quantized class.
+        input_only: Only `quant_desc_input` may be given and is returned.
+        **kwargs: `quant_desc_input` and `quant_desc_weight`.
+    Returns:
+        The descriptor of the input; without `input_only` the pair of input and weight.
+    Raises:
+        UnsupportedError: (a TypeError) Another key is left.
+    """
+    desc_input = kwargs.pop("quant_desc_input", quant_cls.default_quant_desc_input)
+    found = desc_input
+    if not input_only:
+        assert issubclass(quant_cls, QuantMixin)
+        found = desc_input, kwargs.pop("quant_desc_weight", quant_cls.default_quant_desc_weight)
+    if kwargs:
+        known = "quant_desc_input" if input_only else "quant_desc_input, quant_desc_weight"
+        raise UnsupportedError(
+            quant_cls.__name__,
+            f"Unused keys: {sorted(kwargs)}",
+            f"the float module's arguments, {known}",
+            "correct the spelling, or drop them",
+        )
+    return found
+
+
+class QuantizedInput(QuantInputMixin):
+    """``class QuantX(QuantizedInput, nn.X)``: takes X's arguments and `quant_desc_input`, quantizes the input."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        float_kwargs = _pop_float_kwargs(type(self), QuantizedInput, kwargs)
+        desc_input = pop_quant_desc_in_kwargs(type(self), input_only=True, **kwargs)
+        super().__init__(*args, **float_kwargs)
+        self.init_quantizer(desc_input)  # type: ignore[arg-type]
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(self._input_quantizer(input))  # type: ignore[misc, no-any-return]
+
+
+class QuantizedLayer(QuantMixin):
+    """``class QuantX(QuantizedLayer, nn.X)``: takes X's arguments and both descriptors; X defines `forward`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        float_kwargs = _pop_float_kwargs(type(self), QuantizedLayer, kwargs)
+        desc_input, desc_weight = pop_quant_desc_in_kwargs(type(self), **kwargs)  # type: ignore[misc]
+        super().__init__(*args, **float_kwargs)
+        self.init_quantizer(desc_input, desc_weight)
+
+
+def _pop_float_kwargs(cls: type, mixin: type, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Take out of `kwargs` what the float class behind `mixin` in the bases of `cls` accepts."""
+    accepted = _float_parameters(cls, mixin)
+    return {key: kwargs.pop(key) for key in list(kwargs) if key in accepted}
+
+
+@functools.cache
+def _float_parameters(cls: type, mixin: type) -> frozenset[str]:
+    behind = cls.__mro__[cls.__mro__.index(mixin) + 1 :]
+    for base in behind:
+        parameters = inspect.signature(base.__init__).parameters  # type: ignore[misc]
+        if issubclass(base, nn.Module) and all(p.kind != p.VAR_KEYWORD for p in parameters.values()):
+            return frozenset(parameters)
+    return frozenset()
+
+
+def _quantizer(owner: object, desc: QuantDescriptor) -> TensorQuantizer:
+    if not _checked(desc, type(owner).__name__).fake_quant:
+        raise QuantValueError(
+            type(owner).__name__,
+            f"{desc} in a quantized module. Only fake quantization is supported!",
+            "a descriptor with fake_quant=True",
+            "use a TensorQuantizer of its own where you need the codes",
+        )
+    return TensorQuantizer(desc)
+
+
+def _checked(value: object, where: str) -> QuantDescriptor:
+    if not isinstance(value, QuantDescriptor):
+        raise QuantValueError(
+            where, f"{value!r} is not an instance of QuantDescriptor", "a QuantDescriptor", "build one"
+        )
+    return value

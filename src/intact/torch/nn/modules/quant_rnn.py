@@ -1,0 +1,287 @@
+"""LSTM and GRU, whole and as cells, with quantized matrix products.
+
+Each layer and direction has one input quantizer over ``cat(x, h)`` and one weight quantizer over
+``cat(w_ih, w_hh)``, the old library's structure, in the ModuleLists ``_input_quantizers`` and
+``_weight_quantizers``: entry ``layer * directions + direction``. The element-wise part (gates, states) and the
+biases stay float. Time is a Python loop; without quantization the result is torch's up to float rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from intact.errors import QuantValueError, UnsupportedError
+from intact.torch.nn.modules._utils import QuantizedLayer
+from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+from intact.torch.tensor_quant import QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW, QuantDescriptor
+
+__all__ = [
+    "GRU",
+    "GRUCell",
+    "LSTM",
+    "LSTMCell",
+    "QuantGRU",
+    "QuantGRUCell",
+    "QuantLSTM",
+    "QuantLSTMCell",
+]
+
+State = tuple[Tensor, ...]
+
+
+class _Gates:
+    """One layer in one direction: its quantizer, its quantized weight [gates, inputs + hidden], its biases."""
+
+    def __init__(self, quantizer: TensorQuantizer, weight: Tensor, b_ih: Tensor | None, b_hh: Tensor | None):
+        self.quantizer, self.weight, self.b_ih, self.b_hh = quantizer, weight, b_ih, b_hh
+
+    def lstm(self, x: Tensor, state: State) -> State:
+        """One step. x [N, inputs], state (h, c) [N, hidden] each; returns the next state."""
+        h, c = state
+        gates = F.linear(self.quantizer(torch.cat((x, h), 1)), self.weight, self.b_ih)
+        if self.b_hh is not None:
+            gates = gates + self.b_hh
+        i, f, g, o = gates.chunk(4, 1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        return torch.sigmoid(o) * torch.tanh(c), c
+
+    def gru(self, x: Tensor, state: State) -> State:
+        """One step. x [N, inputs], state (h,) [N, hidden]; returns the next state.
+
+        The reset gate multiplies the hidden half of the new gate alone, hence two products.
+        """
+        (h,) = state
+        sizes = [x.shape[1], h.shape[1]]
+        quant_x, quant_h = self.quantizer(torch.cat((x, h), 1)).split(sizes, 1)
+        w_ih, w_hh = self.weight.split(sizes, 1)
+        r_x, z_x, n_x = F.linear(quant_x, w_ih, self.b_ih).chunk(3, 1)
+        r_h, z_h, n_h = F.linear(quant_h, w_hh, self.b_hh).chunk(3, 1)
+        z = torch.sigmoid(z_x + z_h)
+        n = torch.tanh(n_x + torch.sigmoid(r_x + r_h) * n_h)
+        return ((1 - z) * n + z * h,)
+
+
+class _QuantizedRecurrent(QuantizedLayer):
+    """The part that LSTM and GRU share. A state is a tuple, (h, c) or (h,), of [layers, N, hidden] each."""
+
+    default_quant_desc_weight = QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW
+
+    def init_quantizer(
+        self,
+        quant_desc_input: QuantDescriptor,
+        quant_desc_weight: QuantDescriptor,
+        num_layers: int | None = None,
+    ) -> None:
+        """One pair of quantizers per layer and direction, unless `num_layers` says otherwise."""
+        if reason := self.unsupported():
+            raise UnsupportedError(
+                type(self).__name__, reason, "proj_size=0", "project with a Linear behind it"
+            )
+        super().init_quantizer(quant_desc_input, quant_desc_weight, num_layers or len(self._suffixes()))
+
+    def unsupported(self: Any) -> str:
+        """Why this module cannot be quantized; empty where it can."""
+        return f"proj_size={self.proj_size}" if self.proj_size else ""
+
+    def quantized_weights(self: Any) -> dict[str, Tensor]:
+        found = {}
+        for suffix, quantizer in zip(self._suffixes(), self._weight_quantizers, strict=True):
+            found |= _split_quantized(self, quantizer, suffix)
+        return found
+
+    def _suffixes(self: Any) -> list[str]:
+        ends = ("", "_reverse") if self.bidirectional else ("",)
+        return [f"_l{layer}{end}" for layer in range(self.num_layers) for end in ends]
+
+    def _gates(self: Any) -> list[_Gates]:
+        pairs = zip(self._suffixes(), self._input_quantizers, self._weight_quantizers, strict=True)
+        return [_gates_of(self, quant_x, quant_w, suffix) for suffix, quant_x, quant_w in pairs]
+
+    def _run(self: Any, steps: list[Tensor], state: State) -> tuple[list[Tensor], State]:
+        """All layers over `steps`, one [N_t, inputs] per time, N_t descending; `state` stacks the layers."""
+        gates, directions, last = self._gates(), 2 if self.bidirectional else 1, []
+        for layer in range(self.num_layers):
+            outputs = []
+            for direction in range(directions):
+                index = layer * directions + direction
+                step = getattr(gates[index], self.mode.lower())
+                run = _run_backward if direction else _run_forward
+                found, final = run(step, steps, tuple(part[index] for part in state))
+                outputs.append(found)
+                last.append(final)
+            steps = [torch.cat(parts, 1) for parts in zip(*outputs, strict=True)]
+            if layer < self.num_layers - 1 and self.dropout:
+                steps = [F.dropout(step, self.dropout, self.training) for step in steps]
+        return steps, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
+
+    def _forward_packed(self: Any, packed: PackedSequence, hx: State | None) -> tuple[PackedSequence, State]:
+        data, batch_sizes, sorted_indices, unsorted_indices = packed
+        state = self._start(data, int(batch_sizes[0]), hx, sorted_indices)
+        self._check(data, state, batch_sizes)
+        steps, state = self._run(list(data.split(batch_sizes.tolist())), state)
+        out = PackedSequence(torch.cat(steps), batch_sizes, sorted_indices, unsorted_indices)
+        return out, _permuted(state, unsorted_indices)
+
+    def _forward_dense(self: Any, input: Tensor, hx: State | None) -> tuple[Tensor, State]:
+        rank = input.dim()
+        if rank not in (2, 3) or any(part.dim() != rank for part in hx or ()):
+            raise QuantValueError(
+                type(self).__name__,
+                f"input of shape {tuple(input.shape)}, states {[tuple(part.shape) for part in hx or ()]}",
+                "3-D input and states, or 2-D ones without a batch",
+                "add or drop the batch dimension in all of them",
+            )
+        if rank == 2:
+            input, hx = input.unsqueeze(1), None if hx is None else tuple(part.unsqueeze(1) for part in hx)
+        elif self.batch_first:
+            input = input.transpose(0, 1)
+        if not len(input):
+            raise QuantValueError(
+                type(self).__name__, "no time steps", "at least one", "drop empty sequences"
+            )
+        state = self._start(input, input.shape[1], hx, None)
+        self._check(input, state, None)
+        steps, state = self._run(list(input.unbind(0)), state)
+        output = torch.stack(steps)
+        if rank == 2:
+            return output.squeeze(1), tuple(part.squeeze(1) for part in state)
+        return output.transpose(0, 1) if self.batch_first else output, state
+
+    def _start(self: Any, input: Tensor, batch: int, hx: State | None, order: Tensor | None) -> State:
+        if hx is not None:
+            return _permuted(hx, order)
+        zeros = input.new_zeros(len(self._suffixes()), batch, self.hidden_size)
+        return (zeros, zeros) if self.mode == "LSTM" else (zeros,)
+
+    def _check(self: Any, input: Tensor, state: State, batch_sizes: Tensor | None) -> None:
+        """Sizes of the time-first `input` and of each state, with torch's own messages."""
+        self.check_input(input, batch_sizes)
+        want = (len(self._suffixes()), int(batch_sizes[0]) if batch_sizes is not None else input.shape[1])
+        for part in state:
+            self.check_hidden_size(part, (*want, self.hidden_size))
+
+
+class QuantLSTM(_QuantizedRecurrent, nn.LSTM):
+    """`torch.nn.LSTM`, quantized: its arguments (but `proj_size`), `quant_desc_input`, `quant_desc_weight`.
+
+    Batched and unbatched, batch-first, bidirectional and packed input, as torch has them.
+    """
+
+    def forward(  # type: ignore[override]
+        self, input: Tensor | PackedSequence, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor | PackedSequence, State]:
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx)
+        return self._forward_dense(input, hx)
+
+
+class QuantGRU(_QuantizedRecurrent, nn.GRU):
+    """`torch.nn.GRU`, quantized: its arguments, `quant_desc_input` and `quant_desc_weight`.
+
+    Batched and unbatched, batch-first, bidirectional and packed input, as torch has them.
+    """
+
+    def forward(  # type: ignore[override]
+        self, input: Tensor | PackedSequence, hx: Tensor | None = None
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        run = self._forward_packed if isinstance(input, PackedSequence) else self._forward_dense
+        output, (h,) = run(input, None if hx is None else (hx,))  # type: ignore[operator]
+        return output, h
+
+
+class _QuantizedCell(QuantizedLayer):
+    """The part that both cells share."""
+
+    default_quant_desc_weight = QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW
+
+    def quantized_weights(self) -> dict[str, Tensor]:
+        return _split_quantized(self, self._weight_quantizer, "")
+
+    def _step(self: Any, kind: str, input: Tensor, state: Sequence[Tensor] | None, parts: int) -> State:
+        rank = input.dim()
+        if rank not in (1, 2) or any(part.dim() != rank for part in state or ()):
+            raise QuantValueError(
+                type(self).__name__,
+                f"input of shape {tuple(input.shape)}, states {[tuple(part.shape) for part in state or ()]}",
+                "2-D input and states, or 1-D ones without a batch",
+                "add or drop the batch dimension in all of them",
+            )
+        x = input.unsqueeze(0) if rank == 1 else input
+        if state is None:
+            h = (x.new_zeros(len(x), self.hidden_size),) * parts
+        else:
+            h = tuple(part.unsqueeze(0) if rank == 1 else part for part in state)
+        gates = _gates_of(self, self._input_quantizer, self._weight_quantizer, "")
+        new: State = getattr(gates, kind)(x, h)
+        return tuple(part.squeeze(0) for part in new) if rank == 1 else new
+
+
+class QuantLSTMCell(_QuantizedCell, nn.LSTMCell):
+    """`torch.nn.LSTMCell`, quantized: its arguments, `quant_desc_input` and `quant_desc_weight`."""
+
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        return self._step("lstm", input, hx, 2)  # type: ignore[return-value]
+
+
+class QuantGRUCell(_QuantizedCell, nn.GRUCell):
+    """`torch.nn.GRUCell`, quantized: its arguments, `quant_desc_input` and `quant_desc_weight`."""
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        return self._step("gru", input, None if hx is None else (hx,), 1)[0]
+
+
+def _gates_of(owner: nn.Module, quant_x: TensorQuantizer, quant_w: TensorQuantizer, suffix: str) -> _Gates:
+    weight = quant_w(_joined_weight(owner, suffix))
+    b_ih, b_hh = (getattr(owner, f"bias_{part}{suffix}", None) for part in ("ih", "hh"))
+    return _Gates(quant_x, weight, b_ih, b_hh)
+
+
+def _joined_weight(owner: nn.Module, suffix: str) -> Tensor:
+    return torch.cat([getattr(owner, f"weight_{part}{suffix}") for part in ("ih", "hh")], 1)
+
+
+def _split_quantized(owner: nn.Module, quantizer: TensorQuantizer, suffix: str) -> dict[str, Tensor]:
+    names = [f"weight_{part}{suffix}" for part in ("ih", "hh")]
+    widths = [getattr(owner, name).shape[1] for name in names]
+    return dict(zip(names, quantizer(_joined_weight(owner, suffix)).split(widths, 1), strict=True))
+
+
+def _run_forward(step: Any, inputs: list[Tensor], state: State) -> tuple[list[Tensor], State]:
+    """Over time; a sequence that ends leaves the batch with its last state, as N_t falls."""
+    outputs, ended = [], []
+    for x in inputs:
+        if len(x) < len(state[0]):
+            ended.append(tuple(part[len(x) :] for part in state))
+            state = tuple(part[: len(x)] for part in state)
+        state = step(x, state)
+        outputs.append(state[0])
+    ended.append(state)
+    return outputs, tuple(torch.cat(parts[::-1]) for parts in zip(*ended, strict=True))
+
+
+def _run_backward(step: Any, inputs: list[Tensor], start: State) -> tuple[list[Tensor], State]:
+    """Back in time; a shorter sequence joins the batch at its own end, with its start state."""
+    outputs, state = [], tuple(part[: len(inputs[-1])] for part in start)
+    for x in reversed(inputs):
+        if len(x) > len(state[0]):
+            joined = slice(len(state[0]), len(x))
+            state = tuple(torch.cat((part, new[joined])) for part, new in zip(state, start, strict=True))
+        state = step(x, state)
+        outputs.append(state[0])
+    return outputs[::-1], state
+
+
+def _permuted(state: State, order: Tensor | None) -> State:
+    return state if order is None else tuple(part.index_select(1, order) for part in state)
+
+
+LSTM = QuantLSTM
+LSTMCell = QuantLSTMCell
+GRU = QuantGRU
+GRUCell = QuantGRUCell
