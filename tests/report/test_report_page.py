@@ -23,7 +23,8 @@ PANEL = Panel(
     left=np.array([-1.0, 0.0]),
     width=1.0,
     counts=np.array([0, 7]),
-    thresholds={"max": 0.875, "mse": 0.5},
+    ranges={"max": (-0.875, 0.875), "mse": (-0.5, 0.5)},
+    sqnr={"max": 40.0, "mse": 41.25},
     chosen="mse",
     facts={"values": "7"},
 )
@@ -64,10 +65,14 @@ def test_the_plotted_data_is_json_with_the_chosen_method_marked() -> None:
     (figure,) = json.loads(found[1])
     assert figure["left"] == [-1.0, 0.0]
     assert figure["counts"] == [None, 7], "an empty bin has no logarithm"
-    assert [(t["method"], t["amax"], t["chosen"]) for t in figure["thresholds"]] == [
-        ("max", 0.875, False),
-        ("mse", 0.5, True),
+    assert figure["ranges"] == [
+        {"method": "max", "low": -0.875, "high": 0.875, "chosen": False},
+        {"method": "mse", "low": -0.5, "high": 0.5, "chosen": True},
     ]
+
+
+def test_the_thresholds_table_shows_range_and_expected_noise() -> None:
+    assert re.search(r'<td class="chosen">0\.5 <small>41\.2</small></td>', render(PAGE))
 
 
 def test_a_page_without_histograms_carries_no_script() -> None:

@@ -1,7 +1,7 @@
 """Tables and HTML pages from plain data: results, histograms and thresholds. Imports no framework."""
 
-from intact.report.histogram import Panel, curve
+from intact.report.histogram import Panel, curve, panel
 from intact.report.page import Page, write_page
 from intact.report.table import Table, to_rich
 
-__all__ = ["Page", "Panel", "Table", "curve", "to_rich", "write_page"]
+__all__ = ["Page", "Panel", "Table", "curve", "panel", "to_rich", "write_page"]

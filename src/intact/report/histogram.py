@@ -1,35 +1,30 @@
-"""Histograms of quantized tensors as curves small enough to plot: counts over signed values."""
+"""One quantizer of a report: its histogram, small enough to plot, and what each method makes of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
+
+from intact.calib import Histogram, expected_sqnr, range_of
+from intact.spec import QuantSpec
 
 PLOTTED_BINS = 240
 
 
-class Counts(Protocol):
-    """What is read of an `intact.calib.Histogram`."""
-
-    negative: np.ndarray
-    positive: np.ndarray
-    bin_width: float | np.ndarray
-
-
 @dataclass(frozen=True)
 class Panel:
-    """One quantizer of the page.
+    """What a page shows of one quantizer.
 
     Attributes:
         name: The quantizer's name in the model.
         left: Left edges of the plotted bins, float64 [bins], ascending, in the tensor's unit.
         width: Width of one plotted bin, in the tensor's unit.
         counts: Values in each bin, int64 [bins].
-        thresholds: amax by method. Per-channel quantizers show their largest channel.
-        chosen: The method in use, a key of `thresholds`; "" where none is.
+        ranges: (rmin, rmax) by method; a per-channel quantizer shows the widest of its channels.
+        sqnr: Expected signal to quantization noise ratio by method, in dB.
+        chosen: The method in use, a key of `ranges`; "" where none is.
         facts: Short name-value pairs shown beside the plot: count, range, format.
     """
 
@@ -37,49 +32,60 @@ class Panel:
     left: np.ndarray
     width: float
     counts: np.ndarray
-    thresholds: Mapping[str, float]
+    ranges: Mapping[str, tuple[float, float]]
+    sqnr: Mapping[str, float]
     chosen: str = ""
     facts: Mapping[str, str] | None = None
 
 
-def curve(stats: Counts) -> tuple[np.ndarray, float, np.ndarray]:
+def panel(
+    name: str,
+    stats: Histogram,
+    spec: QuantSpec,
+    methods: Mapping[str, Mapping[str, float]],
+    chosen: str = "",
+) -> Panel:
+    """The panel of one quantizer, the thresholds of each of `methods` computed from `stats` on the way.
+
+    Args:
+        name: The quantizer's name in the model.
+        stats: What was collected there.
+        spec: The grid that the thresholds are for.
+        methods: Options by method, for example ``{"max": {}, "percentile": {"percentile": 99.9}}``.
+        chosen: The one of `methods` that the model uses.
+    """
+    ranges, sqnr = {}, {}
+    for method, options in methods.items():
+        low, high = range_of(stats, spec, method, **options)
+        ranges[method] = (float(np.min(low)), float(np.max(high)))
+        sqnr[method] = expected_sqnr(stats, spec, (low, high))
+    left, width, counts = curve(stats)
+    facts = {
+        "format": str(spec),
+        "values": f"{int(np.sum(stats.count)):,}",
+        "min": f"{float(np.min(stats.min)):.4g}",
+        "max": f"{float(np.max(stats.max)):.4g}",
+    }
+    return Panel(name, left, width, counts, ranges, sqnr, chosen, facts)
+
+
+def curve(stats: Histogram) -> tuple[np.ndarray, float, np.ndarray]:
     """Left edges, bin width and counts of `stats` over signed values, in at most 2 * PLOTTED_BINS bins.
 
     Neighbouring bins are added, never resampled: every value that was counted is in the curve once.
+    Channels are added together.
     """
-    width, negative, positive = _one_channel(stats)
-    used = max(_last_used(negative), _last_used(positive), 1)
+    whole = stats if stats.axis is None else stats.per_tensor()
+    used = max(_last_used(whole.counts), 1)
     group = 1 << max(0, int(np.ceil(np.log2(used / PLOTTED_BINS))))
     bins = -(-used // group)
-    below = _grouped(negative, group, bins)[::-1] if negative.any() else negative[:0]
-    above = _grouped(positive, group, bins) if positive.any() else positive[:0]
-    left = np.arange(-len(below), len(above), dtype=np.float64) * (width * group)
-    return left, width * group, np.concatenate([below, above])
-
-
-def _one_channel(stats: Counts) -> tuple[float, np.ndarray, np.ndarray]:
-    """Bin width and both halves of `stats`, channels added at the widest channel's bins."""
-    if stats.negative.ndim == 1:
-        return float(np.asarray(stats.bin_width)), stats.negative, stats.positive
-    widths = np.asarray(stats.bin_width, np.float64)
-    widest = float(widths.max())
-    halves = []
-    for half in (stats.negative, stats.positive):
-        # Widths are powers of two and edges nest, so a channel's bins add up to the widest one's exactly.
-        rows = [
-            _grouped(row, round(widest / width), half.shape[1])
-            for row, width in zip(half, widths, strict=True)
-        ]
-        halves.append(np.sum(rows, axis=0))
-    return widest, halves[0], halves[1]
-
-
-def _grouped(counts: np.ndarray, group: int, bins: int) -> np.ndarray:
-    """Sums of `group` neighbours of `counts`, cut or padded with zeros to `bins`."""
-    padded = np.zeros(bins * group, np.int64)
-    padded[: min(len(counts), len(padded))] = counts[: len(padded)]
-    sums: np.ndarray = padded.reshape(bins, group).sum(axis=1)
-    return sums
+    below, above = (
+        half[: bins * group].reshape(bins, group).sum(axis=1) if half.any() else half[:0]
+        for half in (whole.negative, whole.positive)
+    )
+    width = float(whole.bin_width) * group
+    left = np.arange(-len(below), len(above), dtype=np.float64) * width
+    return left, width, np.concatenate([below[::-1], above])
 
 
 def _last_used(counts: np.ndarray) -> int:

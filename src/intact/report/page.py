@@ -7,7 +7,6 @@ scrolls into view, so that a hundred quantizers open as fast as one.
 from __future__ import annotations
 
 import json
-import math
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -74,7 +73,7 @@ def render(page: Page) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     template = resources.files("intact.report").joinpath("page.html.j2").read_text(encoding="utf-8")
-    methods = list(dict.fromkeys(method for panel in page.panels for method in panel.thresholds))
+    methods = list(dict.fromkeys(method for panel in page.panels for method in panel.ranges))
     return environment.from_string(template).render(
         page=page,
         methods=methods,
@@ -93,14 +92,12 @@ def short(value: float) -> str:
 
 def _figure(panel: Panel) -> dict[str, Any]:
     """What the page's script plots for one panel; empty bins are gaps on the logarithmic axis."""
-    signed = bool(len(panel.left) and panel.left[0] < 0)
     return {
         "left": [float(f"{edge:.6g}") for edge in panel.left],
         "width": panel.width,
         "counts": [int(count) or None for count in panel.counts],
-        "thresholds": [
-            {"method": method, "amax": float(amax), "signed": signed, "chosen": method == panel.chosen}
-            for method, amax in panel.thresholds.items()
-            if math.isfinite(amax)
+        "ranges": [
+            {"method": method, "low": low, "high": high, "chosen": method == panel.chosen}
+            for method, (low, high) in panel.ranges.items()
         ],
     }
