@@ -23,7 +23,7 @@ formats = pytest.mark.parametrize("name", LAYOUT)
 
 
 def magnitudes(name: str) -> list[Fraction]:
-    """The non-negative finite numbers of the format in the order of their codes: index % 2 is the last bit."""
+    """The non-negative finite numbers in the order of their codes: index % 2 is the last bit."""
     exponent_bits, mantissa_bits, bias, reserved = LAYOUT[name]
     top, parts = 2**exponent_bits - 1, 2**mantissa_bits
     return [
