@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from typing import Any, Self
 
 import numpy as np
@@ -224,8 +223,8 @@ def format_name(num_bits: int | tuple[int, int], unsigned: bool) -> str:
 
 def _checked_bits(num_bits: Any) -> int | tuple[int, int]:
     if isinstance(num_bits, tuple) and num_bits in FLOAT_FORMATS:
-        return num_bits  # type: ignore[return-value]
-    if isinstance(num_bits, bool) or not isinstance(num_bits, numbers.Integral):
+        return num_bits
+    if isinstance(num_bits, bool) or not isinstance(num_bits, (int, np.integer)):
         raise UnsupportedError(
             "QuantDescriptor num_bits",
             repr(num_bits),
@@ -246,9 +245,12 @@ def _checked_axis(axis: Any) -> int | tuple[int, ...] | None:
     if axis is None:
         return None
     many = axis if isinstance(axis, (tuple, list)) else (axis,)
-    if not all(isinstance(a, numbers.Integral) and not isinstance(a, bool) for a in many):
+    if not all(isinstance(a, (int, np.integer)) and not isinstance(a, bool) for a in many):
         raise UnsupportedError(
-            "QuantDescriptor axis", repr(axis), "axis must be None, int or tuple of ints", "pass for example axis=0"
+            "QuantDescriptor axis",
+            repr(axis),
+            "axis must be None, int or tuple of ints",
+            "pass for example axis=0",
         )
     return tuple(int(a) for a in axis) if isinstance(axis, (tuple, list)) else int(axis)
 
@@ -256,7 +258,7 @@ def _checked_axis(axis: Any) -> int | tuple[int, ...] | None:
 def _checked_amax(amax: Any) -> float | np.ndarray | None:
     if amax is None:
         return None
-    if isinstance(amax, numbers.Real) and not isinstance(amax, bool):
+    if isinstance(amax, (int, float, np.integer, np.floating)) and not isinstance(amax, bool):
         return float(amax)
     if isinstance(amax, (list, tuple, np.ndarray)):
         try:

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from intact import numerics
+from intact import kernels, numerics
 from intact.errors import QuantValueError, UnsupportedError
 from intact.spec import Format, QuantSpec
 
@@ -29,9 +29,9 @@ TINY = float(numerics.ZERO_RANGE)
 _TORCH_FLOAT_FORMATS = {"fp8e4m3": torch.float8_e4m3fn, "fp8e5m2": torch.float8_e5m2}
 _ARGUMENTS = "Tensor amax, Tensor? amin, str format, int[]? axis, bool narrow) -> Tensor"
 
-_LIB = torch.library.Library("intact", "DEF")
-_LIB.define(f"fake_quantize(Tensor x, {_ARGUMENTS}")
-_LIB.define(f"fake_quantize_backward(Tensor grad, Tensor x, {_ARGUMENTS}")
+_LIB = torch.library.Library("intact", "DEF")  # type: ignore[no-untyped-call]
+_LIB.define(f"fake_quantize(Tensor x, {_ARGUMENTS}")  # type: ignore[no-untyped-call]
+_LIB.define(f"fake_quantize_backward(Tensor grad, Tensor x, {_ARGUMENTS}")  # type: ignore[no-untyped-call]
 
 
 def fake_quantize(
@@ -68,7 +68,8 @@ def fake_quantize(
         axes = broadcast_axes(amax.shape, x.dim())
     else:
         axes = [axis] if isinstance(axis, int) else list(axis)
-    return torch.ops.intact.fake_quantize(x, amax, amin, format, axes or None, narrow)
+    call = torch.ops.intact.fake_quantize.default
+    return call(x, amax, amin, format, axes or None, narrow)  # type: ignore[no-any-return]
 
 
 def quantize(x: Tensor, amax: Tensor, *, format: str = "int8", narrow: bool = False) -> Tensor:
@@ -77,8 +78,8 @@ def quantize(x: Tensor, amax: Tensor, *, format: str = "int8", narrow: bool = Fa
     Arguments as for `fake_quantize`, for a symmetric integer grid. No gradient.
     """
     _check_dtype(x)
-    call = (format, broadcast_axes(amax.shape, x.dim()) or None, narrow)
-    grid = _Grid(x.shape, range(x.dim()), amax, None, call)
+    axes = broadcast_axes(amax.shape, x.dim())
+    grid = _Grid(x.shape, amax, None, format, axes, narrow)
     codes = _codes(x, grid)
     return torch.where(codes.isnan(), float(grid.spec.qmin), codes).to(x.dtype)
 
@@ -90,12 +91,9 @@ def min_max(x: Tensor, axes: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
     """
     kept = sorted(a % x.dim() for a in axes)
     if x.device.type == "cpu" and not torch.compiler.is_compiling():
-        order = _memory_order(x)
-        array = _as_numpy(x, order)
-        placed = tuple(i for i, a in enumerate(order) if a in kept)
-        low, high = (torch.from_numpy(np.asarray(m)) for m in numerics.minmax(array, placed or None))
-        swap = np.argsort([order[i] for i in placed]).tolist()
-        low, high = low.permute(swap), high.permute(swap)
+        _check_dtype(x)
+        ends = kernels.minmax(_as_numpy(x), tuple(kept) or None, threads=torch.get_num_threads())
+        low, high = (torch.from_numpy(np.asarray(end)) for end in ends)
     else:
         reduced = [a for a in range(x.dim()) if a not in kept]
         x32 = x.detach().to(torch.float32)
@@ -106,8 +104,7 @@ def min_max(x: Tensor, axes: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
 
 def count_fixed(x: Tensor, width: float, counts: NDArray[np.int64]) -> None:
     """Add the counts of |x| in bins of `width` to `counts`; beyond the last edge counts in the last bin."""
-    x = x.detach().to("cpu")
-    counts += numerics.count_fixed(_as_numpy(x, _memory_order(x)), width, len(counts))
+    kernels.count_fixed(_as_numpy(x.to("cpu")), width, counts, threads=torch.get_num_threads())
 
 
 def broadcast_axes(shape: Sequence[int], rank: int) -> list[int]:
@@ -123,6 +120,11 @@ def _spec(format: str, axes: tuple[int, ...], symmetric: bool, narrow: bool) -> 
     return QuantSpec(Format.parse(format), axis=axes or None, symmetric=symmetric, narrow=narrow)
 
 
+@lru_cache(maxsize=1024)
+def _kept_axes(shape: tuple[int, ...], axis: tuple[int, ...]) -> tuple[int, ...]:
+    return numerics.normalized_axes(shape, QuantSpec(axis=axis))
+
+
 @lru_cache(maxsize=4096)
 def _scales(high: bytes, low: bytes | None, spec: QuantSpec) -> tuple[NDArray, NDArray]:
     """Scale and zero point for ranges given as float32 bytes.
@@ -136,37 +138,28 @@ def _scales(high: bytes, low: bytes | None, spec: QuantSpec) -> tuple[NDArray, N
 
 
 class _Grid:
-    """Scale, zero point and gradient bounds of one call, with the layout of the tensor they are for."""
+    """The grid of one call: spec, and ranges in granule shape."""
 
-    def __init__(
-        self, shape: Sequence[int], order: Sequence[int], amax: Tensor, amin: Tensor | None, call: tuple[Any, ...]
-    ) -> None:
+    def __init__(self, shape: Sequence[int], amax: Tensor, amin: Tensor | None, *call: Any) -> None:
         format, axis, narrow = call
-        rank = len(shape)
-        axes = tuple(sorted(a + rank if a < 0 else a for a in axis or ())) if amax.numel() != 1 else ()
-        self.keepdims = tuple(shape[a] if a in axes else 1 for a in range(rank))
-        # Positions of the kept axes in memory order, in which the kernels see the tensor.
-        placed = [i for i, a in enumerate(order) if a in axes]
-        self.spec = _spec(format, tuple(placed), amin is None, narrow)
-        self._granule = tuple(shape[order[i]] for i in placed)
-        self._swap = tuple(axes.index(order[i]) for i in placed)
-        self._logical = tuple(shape[a] for a in axes)
+        axes = () if amax.numel() == 1 else _kept_axes(tuple(shape), tuple(axis or ()))
+        self.spec = _spec(format, axes, amin is None, narrow)
+        self.keepdims = tuple(n if a in axes else 1 for a, n in enumerate(shape))
+        self._granule = tuple(shape[a] for a in axes)
         self.amax = self._granules(amax)
         self.amin = None if amin is None else self._granules(amin)
 
     def _granules(self, values: Tensor) -> NDArray[np.float32]:
         array = values.detach().to("cpu", torch.float32).numpy()
-        if array.size != prod(self._logical) or (
-            array.size != 1 and array.shape not in (self._logical, self.keepdims[-array.ndim :])
-        ):
+        fits = array.size == 1 or array.shape in (self._granule, self.keepdims[-array.ndim :])
+        if array.size != prod(self._granule) or not fits:
             raise QuantValueError(
                 "amax",
                 f"shape {tuple(values.shape)}",
-                f"one number, or shape {self._logical} or {self.keepdims}",
+                f"one number, or shape {self._granule} or {self.keepdims}",
                 "calibrate with the axis that the tensor is quantized with",
             )
-        array = array.reshape(self._logical)
-        return array if len(self._logical) < 2 else np.ascontiguousarray(array.transpose(self._swap))
+        return array.reshape(self._granule)
 
     def scales(self) -> tuple[NDArray, NDArray]:
         low = None if self.amin is None else self.amin.tobytes()
@@ -191,16 +184,9 @@ class _Grid:
 # ---- CPU: the kernels, on the tensors' own memory ----
 
 
-def _memory_order(x: Tensor) -> list[int]:
-    """Axes from the slowest to the fastest in memory; a stable sort keeps size-1 axes in place."""
-    if x.is_contiguous():
-        return list(range(x.dim()))
-    return sorted(range(x.dim()), key=lambda a: (-x.stride(a), a))
-
-
-def _as_numpy(x: Tensor, order: Sequence[int]) -> NDArray:
-    """A view of `x`, its axes in memory order."""
-    x = x.detach().permute(*order) if x.dim() > 1 else x.detach()
+def _as_numpy(x: Tensor) -> NDArray:
+    """`x` as an array on the same memory."""
+    x = x.detach()
     if x.dtype == torch.bfloat16:
         return x.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     return x.numpy()
@@ -210,37 +196,40 @@ def _laid_out_like(x: Tensor, like: Tensor) -> Tensor:
     return x if x.stride() == like.stride() else torch.empty_like(like, dtype=x.dtype).copy_(x)
 
 
-def _forward_cpu(
-    x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: list[int] | None, narrow: bool
-) -> Tensor:
+def _forward_cpu(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
     _check_dtype(x)
-    out = torch.empty_like(x)  # dense; keeps the strides of a dense x
-    order = _memory_order(out)
-    grid = _Grid(x.shape, order, amax, amin, (format, axis, narrow))
-    source = _as_numpy(_laid_out_like(x, out), order)
-    _as_numpy(out, order)[...] = numerics.fake_quantize(source, *grid.scales(), grid.spec)
+    grid = _Grid(x.shape, amax, amin, *call)
+    out = torch.empty_like(x)  # dense; keeps the strides of a dense x, as the fake function promises
+    kernels.fake_quantize(
+        _as_numpy(_laid_out_like(x, out)),
+        *grid.scales(),
+        grid.spec,
+        out=_as_numpy(out),
+        threads=torch.get_num_threads(),
+    )
     return out
 
 
-def _backward_cpu(
-    grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: list[int] | None, narrow: bool
-) -> Tensor:
+def _backward_cpu(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
+    grid = _Grid(x.shape, amax, amin, *call)
     out = torch.empty_like(x, dtype=grad.dtype)
-    order = _memory_order(out)
-    grid = _Grid(x.shape, order, amax, amin, (format, axis, narrow))
-    arrays = [_as_numpy(_laid_out_like(t, out), order) for t in (grad, x)]
-    _as_numpy(out, order)[...] = numerics.fake_quantize_grad(*arrays, *grid.bounds(), grid.spec)
+    kernels.fake_quantize_grad(
+        _as_numpy(_laid_out_like(grad, out)),
+        _as_numpy(_laid_out_like(x, out)),
+        *grid.bounds(),
+        grid.spec,
+        out=_as_numpy(out),
+        threads=torch.get_num_threads(),
+    )
     return out
 
 
 # ---- every other device: the same formula, composed ----
 
 
-def _composed(
-    x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: list[int] | None, narrow: bool
-) -> Tensor:
+def _composed(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
     _check_dtype(x)
-    grid = _Grid(x.shape, range(x.dim()), amax, amin, (format, axis, narrow))
+    grid = _Grid(x.shape, amax, amin, *call)
     return torch.empty_like(x).copy_(_codes(x, grid) * grid.on(x.device)[0])
 
 
@@ -267,10 +256,8 @@ def _round_to_format(steps: Tensor, spec: QuantSpec) -> Tensor:
     return steps.clamp(spec.qmin, spec.qmax).to(dtype).to(torch.float32)
 
 
-def _composed_backward(
-    grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, format: str, axis: list[int] | None, narrow: bool
-) -> Tensor:
-    grid = _Grid(x.shape, range(x.dim()), amax, amin, (format, axis, narrow))
+def _composed_backward(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
+    grid = _Grid(x.shape, amax, amin, *call)
     low, high = (torch.tensor(b.reshape(grid.keepdims), device=x.device) for b in grid.bounds())
     x32 = x.to(torch.float32)
     inside = (x32 >= low) & (x32 <= high)
@@ -293,7 +280,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    grad_x = torch.ops.intact.fake_quantize_backward(grad, *ctx.saved_tensors, *ctx.call)
+    grad_x = torch.ops.intact.fake_quantize_backward.default(grad, *ctx.saved_tensors, *ctx.call)
     return grad_x, None, None, None, None, None
 
 
@@ -310,8 +297,8 @@ for _name, _cpu, _other in (
     ("fake_quantize", _forward_cpu, _composed),
     ("fake_quantize_backward", _backward_cpu, _composed_backward),
 ):
-    _LIB.impl(_name, _cpu, "CPU")
-    _LIB.impl(_name, _other, "CompositeExplicitAutograd")
+    _LIB.impl(_name, _cpu, "CPU")  # type: ignore[no-untyped-call]
+    _LIB.impl(_name, _other, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
 
 torch.library.register_fake("intact::fake_quantize", lambda x, *args: torch.empty_like(x), lib=_LIB)
 torch.library.register_fake(

@@ -69,7 +69,7 @@ class TensorQuantFunction(Function):
     """Quantize to codes; see `tensor_quant`."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         inputs: Tensor,
         amax: Tensor,
@@ -96,7 +96,7 @@ class TensorQuantFunction(Function):
         return _zero_where_tiny(codes, amax), scale.to(inputs.dtype)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         return _masked(ctx, grad), None, None, None, None
 
 
@@ -104,7 +104,7 @@ class FakeTensorQuantFunction(Function):
     """Quantize and dequantize; see `fake_tensor_quant`."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         inputs: Tensor,
         amax: Tensor,
@@ -120,7 +120,7 @@ class FakeTensorQuantFunction(Function):
         return _zero_where_tiny(ops.fake_quantize(inputs, amax, format=format, narrow=narrow_range), amax)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         return _masked(ctx, grad), None, None, None, None
 
 
@@ -132,16 +132,14 @@ class FakeAffineTensorQuantFunction(Function):
     """Quantize and dequantize with a zero point; see `fake_affine_tensor_quant`."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, inputs: Tensor, min_range: Tensor, max_range: Tensor, num_bits: int = 8
-    ) -> Tensor:
+    def forward(ctx: Any, inputs: Tensor, min_range: Tensor, max_range: Tensor, num_bits: int = 8) -> Tensor:
         low, high = _tensor(min_range), _tensor(max_range)
         format = format_name(num_bits, False)
         _save(ctx, inputs, high, format, False, low)
         return ops.fake_quantize(inputs, high, low, format=format)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         return _masked(ctx, grad), None, None, None
 
 
@@ -149,9 +147,7 @@ class ScaledE4M3Function(Function):
     """FP8 quantize and dequantize; see `scaled_e4m3`."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, inputs: Tensor, amax: Tensor | None = None, E: int = 4, M: int = 3
-    ) -> Tensor:
+    def forward(ctx: Any, inputs: Tensor, amax: Tensor | None = None, E: int = 4, M: int = 3) -> Tensor:
         if (E, M) not in FLOAT_FORMATS:
             raise NotOfferedError(
                 "scaled_e4m3", f"E={E}, M={M}", "E=4, M=3 or E=5, M=2", "choose one of these two formats"
@@ -164,7 +160,7 @@ class ScaledE4M3Function(Function):
         return _zero_where_tiny(ops.fake_quantize(inputs, high, format=format), high)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         return grad if ctx.cast_only else _masked(ctx, grad), None, None, None
 
 
@@ -185,21 +181,25 @@ def tensor_quant(
         UnsupportedError: (a TypeError) Negative values in unsigned quantization.
         QuantValueError: (a ValueError) A negative amax, or a scale beyond float16 for float16 inputs.
     """
-    return TensorQuantFunction.apply(inputs, amax, num_bits, unsigned, narrow_range)  # type: ignore[no-any-return]
+    return TensorQuantFunction.apply(  # type: ignore[no-any-return,no-untyped-call]
+        inputs, amax, num_bits, unsigned, narrow_range
+    )
 
 
 def fake_tensor_quant(
     inputs: Tensor, amax: Tensor, num_bits: int = 8, unsigned: bool = False, narrow_range: bool = True
 ) -> Tensor:
-    """Quantize and dequantize `inputs`. Arguments and errors as for `tensor_quant`; shape and dtype of `inputs`."""
-    return FakeTensorQuantFunction.apply(inputs, amax, num_bits, unsigned, narrow_range)  # type: ignore[no-any-return]
+    """Quantize and dequantize `inputs`, in their dtype; arguments and errors as for `tensor_quant`."""
+    return FakeTensorQuantFunction.apply(  # type: ignore[no-any-return,no-untyped-call]
+        inputs, amax, num_bits, unsigned, narrow_range
+    )
 
 
 def legacy_fake_tensor_quant(
     inputs: Tensor, amax: Tensor, num_bits: int = 8, unsigned: bool = False, narrow_range: bool = True
 ) -> Tensor:
     """`fake_tensor_quant` under its older name."""
-    return LegacyFakeTensorQuantFunction.apply(  # type: ignore[no-any-return]
+    return LegacyFakeTensorQuantFunction.apply(  # type: ignore[no-any-return,no-untyped-call]
         inputs, amax, num_bits, unsigned, narrow_range
     )
 
@@ -216,7 +216,9 @@ def fake_affine_tensor_quant(
     Returns:
         Shape and dtype of `inputs`. The gradient passes where the grid reaches the value.
     """
-    return FakeAffineTensorQuantFunction.apply(inputs, min_range, max_range, num_bits)  # type: ignore[no-any-return]
+    return FakeAffineTensorQuantFunction.apply(  # type: ignore[no-any-return,no-untyped-call]
+        inputs, min_range, max_range, num_bits
+    )
 
 
 def scaled_e4m3(inputs: Tensor, amax: Tensor | None = None, E: int = 4, M: int = 3) -> Tensor:
@@ -229,7 +231,7 @@ def scaled_e4m3(inputs: Tensor, amax: Tensor | None = None, E: int = 4, M: int =
     Raises:
         NotOfferedError: (a NotImplementedError and TypeError) Any other E and M.
     """
-    return ScaledE4M3Function.apply(inputs, amax, E, M)  # type: ignore[no-any-return]
+    return ScaledE4M3Function.apply(inputs, amax, E, M)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def refuse_negative(inputs: Tensor) -> None:
@@ -257,11 +259,14 @@ def _zero_where_tiny(result: Tensor, amax: Tensor) -> Tensor:
     return torch.where(tiny, torch.zeros_like(result), result)
 
 
-def _save(ctx: Any, inputs: Tensor, high: Tensor, format: str, narrow: bool, low: Tensor | None = None) -> None:
+def _save(
+    ctx: Any, inputs: Tensor, high: Tensor, format: str, narrow: bool, low: Tensor | None = None
+) -> None:
     ctx.save_for_backward(inputs, high, low)
     ctx.call = (format, ops.broadcast_axes(high.shape, inputs.dim()) or None, narrow)
 
 
 def _masked(ctx: Any, grad: Tensor) -> Tensor:
     inputs, high, low = ctx.saved_tensors
-    return torch.ops.intact.fake_quantize_backward(grad, inputs, high, low, *ctx.call)  # type: ignore[no-any-return]
+    backward = torch.ops.intact.fake_quantize_backward.default
+    return backward(grad, inputs, high, low, *ctx.call)  # type: ignore[no-any-return]

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from intact.calib import amax_from_counts
 from intact.errors import CalibrationError, UnsupportedError
 from intact.torch import ops
 from intact.torch._errors import NotOfferedError
@@ -70,7 +71,7 @@ class HistogramCalibrator(_Calibrator):
         return self._counts if len(self._counts) else None
 
     @property
-    def _calib_bin_edges(self) -> NDArray[np.float64] | None:
+    def _calib_bin_edges(self) -> NDArray[Any] | None:
         return np.arange(len(self._counts) + 1) * self._width if len(self._counts) else None
 
     def collect(self, x: Tensor) -> None:
@@ -100,7 +101,7 @@ class HistogramCalibrator(_Calibrator):
         if needed > len(self._counts) and peak > self._width * len(self._counts) * (1 + 1e-6):
             self._counts = np.concatenate([self._counts, np.zeros(needed - len(self._counts), np.int64)])
 
-    def compute_amax(  # type: ignore[override]
+    def compute_amax(
         self, method: str, *, stride: int = 1, start_bin: int = 128, percentile: float = 99.99
     ) -> Tensor | None:
         """The range that `method` chooses from the counts, which stay as they are.
@@ -210,8 +211,7 @@ def _from_counts(
         options: dict[str, Any] = {"percentile": percentile}
     else:
         options = {"stride": stride, "start_bin": start_bin}
-    bits = 8 if isinstance(num_bits, tuple) else num_bits
-    return torch.tensor(float(amax_from_counts(counts, width, bits, unsigned, method, **options)))
+    return torch.tensor(float(amax_from_counts(counts, width, num_bits, unsigned, method, **options)))
 
 
 def _finite_peak(x: Tensor) -> float:

@@ -69,13 +69,13 @@ class MaxCalibrator(_Calibrator):
         self._low = self._high = None
         self._amaxs = []
 
-    def compute_amax(self) -> Tensor | None:  # type: ignore[override]
-        """The largest magnitude: 0-D per-tensor, reduced axes kept with size 1 otherwise; None without data."""
+    def compute_amax(self) -> Tensor | None:
+        """The largest magnitude: 0-D, or with reduced axes of size 1 per-channel; None without data."""
         if self._low is None or self._high is None:
             return None
         return torch.maximum(self._low.abs(), self._high.abs())
 
-    def compute_range(self) -> tuple[Tensor, Tensor] | None:  # type: ignore[override]
+    def compute_range(self) -> tuple[Tensor, Tensor] | None:
         if self._low is None or self._high is None:
             return None
         return self._low, self._high

@@ -15,12 +15,12 @@ class ClipFunction(Function):
     """Clamp with the gradient of PACT; see `clip`."""
 
     @staticmethod
-    def forward(ctx: Any, input: Tensor, clip_value_min: Tensor, clip_value_max: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, input: Tensor, clip_value_min: Tensor, clip_value_max: Tensor) -> Tensor:
         ctx.save_for_backward(input, clip_value_min, clip_value_max)
         return torch.minimum(torch.maximum(input, clip_value_min), clip_value_max).to(input.dtype)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         input, low, high = ctx.saved_tensors
         below, above = input <= low, input >= high
         zero = torch.zeros_like(grad)
@@ -50,4 +50,4 @@ def clip(input: Tensor, clip_value_min: Tensor | float, clip_value_max: Tensor |
         b if isinstance(b, Tensor) else torch.tensor(b, dtype=input.dtype, device=input.device)
         for b in (clip_value_min, clip_value_max)
     )
-    return ClipFunction.apply(input, low, high)  # type: ignore[no-any-return]
+    return ClipFunction.apply(input, low, high)  # type: ignore[no-any-return,no-untyped-call]

@@ -10,7 +10,8 @@ _state = {"on": False}
 class ExportSwitch(type(nn.Module)):  # type: ignore[misc]
     """Metaclass whose `use_fb_fake_quant` and `_enable_onnx_export` read and write one switch.
 
-    While it is on, `torch.onnx.export` writes QuantizeLinear/DequantizeLinear pairs (`intact.torch.onnx_ops`).
+    While it is on, `torch.onnx.export` writes QuantizeLinear/DequantizeLinear pairs, see
+    `intact.torch.onnx_ops`.
     """
 
     @property

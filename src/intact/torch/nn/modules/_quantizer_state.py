@@ -6,12 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from intact.torch.descriptor import QuantDescriptor
 from intact.torch.utils.quant_logging import LOGGER
 
 if TYPE_CHECKING:
     from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
 _BUFFERS = ("_amax", "_amin", "_pre_quant_scale")
+_CONFIGURATION = (
+    "num_bits",
+    "axis",
+    "unsigned",
+    "narrow_range",
+    "symmetric",
+    "fake_quant",
+    "learn_amax",
+    "scale_amax",
+    "calib_method",
+)
+_SWITCHES = ("disabled", "if_quant", "if_clip", "if_calib")
 
 
 def describe(quantizer: TensorQuantizer) -> str:
@@ -23,7 +36,8 @@ def describe(quantizer: TensorQuantizer) -> str:
     words.append(" fake" if quantizer._fake_quant else "")
     words.append("" if quantizer._symmetric else " asymmetric")
     axis = quantizer._axis
-    words.append(" per-tensor" if axis is None else f" axis=({axis})" if isinstance(axis, int) else f" axis={axis}")
+    shown = f"({axis})" if isinstance(axis, int) else axis
+    words.append(" per-tensor" if axis is None else f" axis={shown}")
     words.append(f" amax={_short(quantizer, '_amax')}")
     words.append(f" amin={_short(quantizer, '_amin')}" if hasattr(quantizer, "_amin") else "")
     words.append(f" *{quantizer._scale_amax}" if quantizer._scale_amax else "")
@@ -59,3 +73,36 @@ def make_room(quantizer: TensorQuantizer, state_dict: dict[str, Any], prefix: st
             quantizer.register_buffer(name, torch.empty_like(stored, device=device))
         elif stored is None and hasattr(quantizer, name):
             LOGGER.error("%s: there is no %s in the state that is being loaded.", prefix[:-1], name)
+
+
+def config_of(quantizer: TensorQuantizer) -> dict[str, Any]:
+    """Everything about `quantizer` that is not a tensor, as JSON values; `configure` takes it."""
+    config = {key: getattr(quantizer, f"_{key}") for key in (*_CONFIGURATION, *_SWITCHES)}
+    config["axis"] = list(config["axis"]) if isinstance(config["axis"], tuple) else config["axis"]
+    config["num_bits"] = (
+        list(config["num_bits"]) if isinstance(config["num_bits"], tuple) else config["num_bits"]
+    )
+    return config
+
+
+def configure(quantizer: TensorQuantizer, config: dict[str, Any], keys: list[str]) -> None:
+    """Make `quantizer` what `config_of` described, without the buffers that are not among `keys`."""
+    values = dict(config)
+    switches = {key: bool(values.pop(key)) for key in _SWITCHES}
+    for key in ("num_bits", "axis"):
+        values[key] = tuple(values[key]) if isinstance(values[key], list) else values[key]
+    fresh = type(quantizer)(QuantDescriptor(name=quantizer._name, **values))
+    for key in (*_CONFIGURATION, "calibrator"):
+        setattr(quantizer, f"_{key}", getattr(fresh, f"_{key}"))
+    for key, value in switches.items():
+        setattr(quantizer, f"_{key}", value)
+    stored = {key.rpartition(".")[2] for key in keys}
+    for name in _BUFFERS:
+        if hasattr(quantizer, name) and name not in stored:
+            delattr(quantizer, name)
+    if hasattr(quantizer, "clip") and not quantizer._learn_amax:
+        del quantizer.clip
+    if quantizer._learn_amax:
+        if not hasattr(quantizer, "clip"):
+            quantizer.clip = fresh.clip
+        quantizer.clip.requires_grad_(quantizer._if_clip)

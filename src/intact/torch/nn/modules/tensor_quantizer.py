@@ -21,6 +21,7 @@ from intact.torch.utils.quant_logging import LOGGER
 
 __all__ = ["TensorQuantizer", "name_quantizers"]
 
+
 class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
     """Quantizes the tensor that passes through it.
 
@@ -161,7 +162,7 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
 
     @property
     def pre_quant_scale(self) -> Tensor | None:
-        """Factor on the input, before everything else and even when disabled (SmoothQuant); None: no factor."""
+        """Factor on the input, before everything else and even when disabled (SmoothQuant), or None."""
         return getattr(self, "_pre_quant_scale", None)
 
     @pre_quant_scale.setter
@@ -278,7 +279,7 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
                     self._where(),
                     "no statistics: the calibrator returned None",
                     "a calibrator that has seen a tensor",
-                    "run data through the model between enable_calib and load_calib_amax, or pass strict=False",
+                    "run data through the model after enable_calib, or pass strict=False",
                 )
             LOGGER.warning("%s: no statistics were collected; set amax to NaN!", self._where())
             found = torch.tensor(math.nan)
@@ -339,12 +340,23 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
         if self._unsigned and self._symmetric:
             refuse_negative(inputs)
         if not self._fake_quant:
-            codes, self._scale = tensor_quant(
-                inputs, high, self._num_bits, self._unsigned, self._narrow_range
-            )
+            bits = self._num_bits
+            if isinstance(bits, tuple):
+                raise UnsupportedError(
+                    "fake_quant",
+                    "False with a float format",
+                    "fake_quant=True: a float format has no integer codes",
+                    "use fake_quant=True",
+                )
+            codes, self._scale = tensor_quant(inputs, high, bits, self._unsigned, self._narrow_range)
             return codes
         return ops.fake_quantize(
-            inputs, high, low, format=self.format, axis=self._axes_for(inputs, high), narrow=self._narrow_range
+            inputs,
+            high,
+            low,
+            format=self.format,
+            axis=self._axes_for(inputs, high),
+            narrow=self._narrow_range,
         )
 
     def _get_amax(self, inputs: Tensor) -> Tensor:
@@ -389,7 +401,7 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         _quantizer_state.make_room(self, state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *args)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 def name_quantizers(model: nn.Module) -> None:

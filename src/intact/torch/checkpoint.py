@@ -1,0 +1,141 @@
+"""Checkpoints that hold everything: weights, scales, the quantizers' configuration and their switches.
+
+One safetensors file: the tensors of `state_dict` under their own names, and one JSON document as metadata.
+No code is stored and none is run on loading. Plain ``model.state_dict()`` keeps the old library's keys and
+carries tensors alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
+from intact.torch.nn.modules._quantizer_state import config_of, configure
+from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
+
+_KEY, _VERSION = "intact.checkpoint", 1
+
+
+def save_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> None:
+    """Write `model`'s tensors, and the configuration and switches of its quantizers, to `path`.
+
+    Args:
+        model: Any module; its quantizers may be calibrated or not.
+        path: Replaced in one step once the file is complete.
+    Raises:
+        UnsupportedError: The state holds something that is not a tensor.
+    """
+    tensors: dict[str, Tensor] = {}
+    for key, value in model.state_dict().items():
+        if not isinstance(value, Tensor):
+            raise UnsupportedError(
+                f"state_dict[{key!r}]",
+                type(value).__name__,
+                "a tensor",
+                "keep other state in a file of its own",
+            )
+        # A copy of its own for each: the format stores neither strides nor shared memory.
+        tensors[key] = value.detach().to("cpu").clone(memory_format=torch.contiguous_format)
+    quantizers = {n: config_of(m) for n, m in model.named_modules() if isinstance(m, TensorQuantizer)}
+    owners = {name.rpartition(".")[0] for name in quantizers}
+    classes = {n: type(m).__name__ for n, m in model.named_modules() if n in owners}
+    document = {"version": _VERSION, "quantizers": quantizers, "modules": classes}
+    path = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    os.close(handle)
+    try:
+        save_file(tensors, temporary, metadata={_KEY: json.dumps(document)})
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
+    """Bring `model` to the state that `save_checkpoint` wrote, bit for bit, on the devices `model` is on.
+
+    Args:
+        model: The float model, whose modules are replaced as they were, or an already quantized one. A
+            quantizer that the model's own code places (such as a residual quantizer) must be there.
+        path: The file.
+    Returns:
+        `model`, changed in place. Calibrators start empty: statistics live in ``.calib`` files.
+    Raises:
+        FileFormatError: The file is damaged or not a checkpoint of this version.
+        QuantValueError: The model lacks a module or quantizer of the file, or has one more.
+    """
+    document, tensors = _read(path)
+    _replace_modules(model, document["modules"], document["quantizers"])
+    quantizers = {n: m for n, m in model.named_modules() if isinstance(m, TensorQuantizer)}
+    if strangers := sorted(quantizers.keys() ^ document["quantizers"].keys()):
+        here = strangers[0] in quantizers
+        raise QuantValueError(
+            strangers[0],
+            "a quantizer that the checkpoint lacks" if here else "a quantizer that the model lacks",
+            "the same quantizers in model and checkpoint",
+            "build the model with the code that the checkpoint was saved from",
+        )
+    for name, quantizer in quantizers.items():
+        try:
+            configure(
+                quantizer, document["quantizers"][name], [k for k in tensors if k.startswith(f"{name}.")]
+            )
+        except (IntactError, KeyError, TypeError) as error:
+            raise _damaged(path, f"configuration of {name}: {error}") from error
+    name_quantizers(model)
+    try:
+        model.load_state_dict(tensors, strict=True)
+    except RuntimeError as error:
+        raise QuantValueError(
+            str(path),
+            str(error).replace("\n", " "),
+            "the tensors of this model",
+            "load it into the model it is of",
+        ) from error
+    return model
+
+
+def _replace_modules(model: nn.Module, classes: dict[str, str], quantizers: dict[str, Any]) -> None:
+    """Turn the float modules that the file names into their quantized classes."""
+    from intact.torch.replace import replace_named  # the replacer knows every quantized module
+
+    modules = dict(model.named_modules())
+    for name, class_name in classes.items():
+        if name not in modules:
+            raise QuantValueError(
+                name, "no such module in the model", f"a {class_name}", "load it into the model it is of"
+            )
+    pending = {n: c for n, c in classes.items() if type(modules[n]).__name__ != c}
+    replace_named(model, pending)
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            metadata = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        document = json.loads(metadata[_KEY])
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise _damaged(path, f"{type(error).__name__}: {error}") from error
+    shaped = isinstance(document, dict) and all(
+        isinstance(document.get(part), dict) for part in ("quantizers", "modules")
+    )
+    if not shaped or document.get("version") != _VERSION:
+        version = document.get("version") if isinstance(document, dict) else None
+        raise _damaged(path, f"version {version!r}")
+    return document, tensors
+
+
+def _damaged(path: str | os.PathLike[str], got: str) -> FileFormatError:
+    return FileFormatError(
+        str(path), got, f"a checkpoint of version {_VERSION} by save_checkpoint", "save the model again"
+    )
