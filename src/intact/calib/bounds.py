@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,10 +49,10 @@ class Bounds:
         self.count = self.count + other.count
         self.nonfinite = self.nonfinite + other.nonfinite
 
-    def reshape(self, shape: tuple[int, ...]) -> Bounds:
-        """The same granules in another layout."""
-        low, high = self.low.reshape(shape), self.high.reshape(shape)
-        return Bounds(low, high, self.count.reshape(shape), self.nonfinite.reshape(shape))
+    def set(self, index: int, low: float, high: float, size: int, nonfinite: int) -> None:
+        """Fill one entry of a one-dimensional set of bounds; `size` counts all its values."""
+        self.low[index], self.high[index] = _plain(np.array([low, high], np.float32))
+        self.count[index], self.nonfinite[index] = size - nonfinite, nonfinite
 
     def __getitem__(self, index: slice) -> Bounds:
         return Bounds(self.low[index], self.high[index], self.count[index], self.nonfinite[index])
@@ -80,7 +80,7 @@ class Bounds:
 
 
 def measure(x: NDArray, axes: Axis, policy: NonFinite, threads: int) -> Bounds:
-    """The bounds of `x` for every index of `axes`, by two reads at most and no copy where all is finite.
+    """The bounds of `x` for every index of `axes`, by one read and no copy where all is finite.
 
     Raises:
         CalibrationError: `x` holds NaN or infinities and `policy` is "raise".
@@ -89,23 +89,27 @@ def measure(x: NDArray, axes: Axis, policy: NonFinite, threads: int) -> Bounds:
     count = np.full(low.shape, x.size // max(low.size, 1), np.int64)
     nonfinite = np.zeros(low.shape, np.int64)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        if policy == "raise":
+            refuse_nonfinite(x)
         x = to_float32(x)
         finite = np.isfinite(x)
-        if policy == "raise":
-            _refuse_nonfinite(x, finite)
         kept = () if axes is None else (axes,) if isinstance(axes, int) else axes
         others = tuple(a for a in range(x.ndim) if a not in kept)
         low = np.min(x, axis=others, initial=np.float32(np.inf), where=finite)
         high = np.max(x, axis=others, initial=np.float32(-np.inf), where=finite)
         nonfinite = np.asarray(np.sum(~finite, axis=others, dtype=np.int64))
-        count = count - nonfinite
-    # min and max may return a zero of either sign, depending on the order: + 0 makes it positive.
-    return Bounds(np.asarray(low + np.float32(0)), np.asarray(high + np.float32(0)), count, nonfinite)
+    return Bounds(_plain(low), _plain(high), count - nonfinite, nonfinite)
 
 
-def _refuse_nonfinite(x: NDArray[np.float32], finite: NDArray[np.bool_]) -> None:
-    missing = int(np.isnan(x).sum())
-    infinite = int(x.size - finite.sum()) - missing
+def _plain(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    # Which zero wins, -0 or +0, depends on the order of the values: adding 0 makes it +0.
+    return np.asarray(values + np.float32(0))
+
+
+def refuse_nonfinite(x: NDArray) -> NoReturn:
+    """Raise the CalibrationError of a tensor that holds NaN or infinities."""
+    x = to_float32(x)
+    missing, infinite = int(np.isnan(x).sum()), int(np.isinf(x).sum())
     raise CalibrationError(
         "x",
         f"{missing} NaN and {infinite} infinities among {x.size} values of shape {x.shape}",

@@ -13,7 +13,7 @@ from intact.calib.bounds import (
     Bounds,
     NonFinite,
     as_real,
-    measure,
+    refuse_nonfinite,
     require,
     require_same_axis,
     resolve_axes,
@@ -66,21 +66,33 @@ class Histogram:
                 not a real one, or its number of channels changed. Nothing of `x` is counted then.
         """
         array = as_real(x)
-        if not array.size:
-            return
-        axis: Any = resolve_axes(self.axis, array.ndim)
-        channels = 1 if axis is None else array.shape[axis]
-        self._require_channels(channels, f"shape {array.shape}")
-        batch = measure(array, axis, self._policy, threads).reshape((channels,))
-        if not self.channels:
-            self._allocate(channels)
-        self.axis = axis
-        self._bounds.merge(batch)
-        self._widen(_exponent_of(self._bounds.amax))
-        slices = [array] if axis is None else np.moveaxis(array, axis, 0)
-        rows = zip(slices, self._exponent.tolist(), self._negative, self._positive, strict=True)
-        for values, exponent, negative, positive in rows:
-            kernels.count_pow2(values, exponent, negative, positive, threads=threads)
+        if array.size:
+            axis: Any = resolve_axes(self.axis, array.ndim)
+            channels = 1 if axis is None else array.shape[axis]
+            self._require_channels(channels, f"shape {array.shape}")
+            self.merge(self._counted(array, axis, channels, threads))
+
+    def _counted(self, x: NDArray, axis: int | None, channels: int, threads: int) -> Histogram:
+        """A histogram of `x` alone, in one read of it where the bin width of `self` already fits."""
+        batch = Histogram(axis)
+        batch._allocate(channels)
+        if self.channels:
+            batch._exponent = self._exponent.copy()
+        bounds = batch._bounds
+        for channel, values in enumerate([x] if axis is None else np.moveaxis(x, axis, 0)):
+            bins = batch._negative[channel], batch._positive[channel]
+            exponent = int(batch._exponent[channel])
+            extent = kernels.collect_pow2(values, exponent, *bins, threads=threads)
+            needed = int(_exponent_of(np.float32(max(-extent.min, extent.max, 0))))
+            if needed > exponent:
+                for row in bins:
+                    row[:] = 0
+                kernels.count_pow2(values, needed, *bins, threads=threads)
+                batch._exponent[channel] = needed
+            bounds.set(channel, extent.min, extent.max, values.size, extent.nonfinite)
+        if self._policy == "raise" and bounds.nonfinite.any():
+            refuse_nonfinite(x)
+        return batch
 
     def merge(self, other: Histogram) -> Self:
         """Add the counts of `other`, which stays as it is. In place; returns self.
@@ -252,7 +264,7 @@ class Histogram:
         return f"Histogram(axis={self.axis}, count={self._bounds.count.sum()}, min={low}, max={high})"
 
 
-def _exponent_of(amax: NDArray[np.float32]) -> NDArray[np.int64]:
+def _exponent_of(amax: NDArray[np.float32] | np.float32) -> NDArray[np.int64]:
     """The bin width, as a power of two, that puts `amax` into the upper half of the bins."""
     _, exponent = np.frexp(amax)  # amax < 2**exponent <= 2 * amax
     return np.maximum(exponent.astype(np.int64) - (BINS.bit_length() - 1), MIN_EXPONENT)

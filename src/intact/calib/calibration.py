@@ -1,0 +1,189 @@
+"""Calibration: the statistics of a model's tensors by name, where they came from, and their files."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+import intact
+from intact.calib import files
+from intact.calib.extent import Range
+from intact.calib.histogram import Histogram
+from intact.calib.methods import Stats, range_of
+from intact.errors import CalibrationError, IntactError
+from intact.numerics import ZERO_RANGE
+from intact.spec import QuantSpec
+
+
+class ZeroRangeWarning(UserWarning):
+    """A tensor holds nothing but zeros, or values so small that its scale will be 1."""
+
+
+class Calibration(MutableMapping[str, Stats]):
+    """Statistics by tensor name, in the order in which they were added, with their provenance.
+
+    Args:
+        stats: What to start with; not copied.
+        provenance: Where the statistics come from: records of JSON values, see `record`.
+
+    Example:
+        >>> calibration = Calibration()
+        >>> calibration.collect("conv1.input", np.float32([[0.5, -1.0]]))
+        >>> calibration.record(source="two numbers", batches=1, samples=1)
+        >>> print(calibration.amax(QuantSpec("int8"))["conv1.input"])
+        1.0
+    """
+
+    def __init__(
+        self, stats: Mapping[str, Stats] | None = None, provenance: list[dict[str, Any]] | None = None
+    ) -> None:
+        self._stats: dict[str, Stats] = {}
+        self.provenance: list[dict[str, Any]] = list(provenance or [])
+        self.update(stats or {})
+
+    def record(self, *, source: str = "", batches: int = 0, samples: int = 0, **info: Any) -> None:
+        """Add one record of provenance: this tool and its version, and what the caller says.
+
+        Args:
+            source: The data, in words, or its path or hash.
+            batches, samples: How much of it was collected.
+            info: Anything else to keep, as JSON values. No time is added: equal work gives equal files.
+        """
+        tool = f"intact {intact.__version__}"
+        self.provenance.append(
+            {"tool": tool, "source": source, "batches": batches, "samples": samples, **info}
+        )
+
+    def collect(self, name: str, x: ArrayLike, *, axis: int | None = None, threads: int = 1) -> None:
+        """Count `x` in the histogram called `name`, which is made with `axis` if it is new.
+
+        Raises:
+            CalibrationError: As for `Histogram.collect`; names the tensor.
+        """
+        stats = self._stats.get(name)
+        stats = Histogram(axis) if stats is None else stats
+        try:
+            stats.collect(x, threads=threads)
+        except IntactError as error:
+            raise error.at(f"tensor '{name}'") from error
+        self._stats[name] = stats
+
+    def merge(self, *others: Calibration) -> Self:
+        """Add the statistics of `others`, which stay as they are. In place; returns self.
+
+        Neither the order nor the grouping of merges changes the statistics; the records of provenance
+        are sorted, so that it does not change them either.
+
+        Raises:
+            CalibrationError: The names differ, or two statistics of one name do not fit; names the tensor.
+        """
+        for other in others:
+            self._require_names(other)
+            for name, stats in other.items():
+                try:
+                    self._stats[name].merge(stats)  # type: ignore[arg-type]  # merge checks the kind
+                except IntactError as error:
+                    raise error.at(f"tensor '{name}'") from error
+            joined = self.provenance + other.provenance
+            self.provenance = sorted(joined, key=lambda r: json.dumps(r, sort_keys=True))
+        return self
+
+    def _require_names(self, other: Calibration) -> None:
+        if missing := sorted(self.keys() ^ other.keys()):
+            shown = ", ".join(repr(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
+            raise CalibrationError(
+                "merge",
+                f"{len(missing)} tensors that only one of the two has: {shown}",
+                "the same tensors in both",
+                "collect the same model with the same quantizers enabled in every run",
+            )
+
+    def ranges(
+        self, spec: QuantSpec | Mapping[str, QuantSpec], method: str = "max", **options: Any
+    ) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """(rmin, rmax) of every tensor by `range_of`.
+
+        Args:
+            spec: One for all, or by name; with a mapping the tensors that it lacks are left out.
+            method, options: As for `range_of`.
+        Raises:
+            IntactError: As for `range_of`; names the tensor.
+        Warns:
+            ZeroRangeWarning: A tensor is zero throughout.
+        """
+        result = {}
+        for name, stats in self.items():
+            one = spec if isinstance(spec, QuantSpec) else spec.get(name)
+            if one is None:
+                continue
+            try:
+                low, high = range_of(stats, one, method, **options)
+            except IntactError as error:
+                raise error.at(f"tensor '{name}'") from error
+            self._warn_if_zero(name, low, high)
+            result[name] = low, high
+        return result
+
+    def amax(
+        self, spec: QuantSpec | Mapping[str, QuantSpec], method: str = "max", **options: Any
+    ) -> dict[str, NDArray[np.float32]]:
+        """amax of every tensor; arguments, errors and warnings as for `ranges`, symmetric grids only."""
+        specs = dict.fromkeys(self, spec) if isinstance(spec, QuantSpec) else spec
+        for name, one in specs.items():
+            if not one.symmetric:
+                raise CalibrationError(
+                    f"tensor '{name}'", f"an asymmetric grid, {one}", "a symmetric one", "use ranges()"
+                )
+        return {name: high for name, (_, high) in self.ranges(specs, method, **options).items()}
+
+    def _warn_if_zero(self, name: str, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
+        idle = int((np.maximum(-low, high) <= ZERO_RANGE).sum())
+        if idle:
+            where = "it is" if np.ndim(high) == 0 else f"{idle} of its {np.size(high)} channels are"
+            warnings.warn(
+                f"tensor '{name}': {where} zero throughout; the scale there is 1",
+                ZeroRangeWarning,
+                stacklevel=3,
+            )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a `.calib` file; an older one of that name is replaced only by a whole one."""
+        files.write(path, self._stats, self.provenance)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a `.calib` file.
+
+        Raises:
+            FileFormatError: The file is damaged, of another kind or version.
+            OSError: The file cannot be opened.
+        """
+        return cls(*files.read(path))
+
+    def __getitem__(self, name: str) -> Stats:
+        return self._stats[name]
+
+    def __setitem__(self, name: str, stats: Stats) -> None:
+        if not isinstance(stats, (Histogram, Range)):
+            raise CalibrationError(
+                f"tensor '{name}'", f"a {type(stats).__name__}", "a Histogram or a Range", "collect into one"
+            )
+        self._stats[name] = stats
+
+    def __delitem__(self, name: str) -> None:
+        del self._stats[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stats)
+
+    def __len__(self) -> int:
+        return len(self._stats)
+
+    def __repr__(self) -> str:
+        return f"Calibration({len(self)} tensors, provenance of {len(self.provenance)} runs)"
