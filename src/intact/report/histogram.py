@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from intact.calib import Histogram, expected_sqnr, range_of
+from intact.errors import IntactError
 from intact.spec import QuantSpec
 
 PLOTTED_BINS = 240
@@ -53,12 +54,17 @@ def panel(
         spec: The grid that the thresholds are for.
         methods: Options by method, for example ``{"max": {}, "percentile": {"percentile": 99.9}}``.
         chosen: The one of `methods` that the model uses.
+    Raises:
+        IntactError: As for `intact.calib.range_of`; names the quantizer.
     """
     ranges, sqnr = {}, {}
-    for method, options in methods.items():
-        low, high = range_of(stats, spec, method, **options)
-        ranges[method] = (float(np.min(low)), float(np.max(high)))
-        sqnr[method] = expected_sqnr(stats, spec, (low, high))
+    try:
+        for method, options in methods.items():
+            low, high = range_of(stats, spec, method, **options)
+            ranges[method] = (float(np.min(low)), float(np.max(high)))
+            sqnr[method] = expected_sqnr(stats, spec, (low, high))
+    except IntactError as error:
+        raise error.at(f"tensor '{name}'") from error
     left, width, counts = curve(stats)
     facts = {
         "format": str(spec),

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
+from intact.atomic import replacing
 from intact.errors import MissingExtraError
 from intact.report.histogram import Panel
 from intact.report.table import Table
@@ -47,15 +46,8 @@ def write_page(page: Page, path: str | os.PathLike[str]) -> None:
         MissingExtraError: jinja2 or plotly is not installed.
     """
     text = render(page)
-    target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def render(page: Page) -> str:
