@@ -1,0 +1,58 @@
+"""``intact report``: an HTML page of a calibration file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import track
+
+from intact.calib import METHODS, Calibration, Histogram
+from intact.report import Page, panel, write_page
+from intact.spec import QuantSpec
+
+
+def provenance(calibration: Calibration) -> dict[str, str]:
+    """One name-value pair per run that collected."""
+    return {
+        f"collected, run {number}": ", ".join(f"{key}: {value}" for key, value in record.items() if value)
+        for number, record in enumerate(calibration.provenance, 1)
+    }
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="A .calib file.", exists=True, dir_okay=False)],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    format: Annotated[str, typer.Option(help="The grid of the thresholds: int8, uint8, int4, ...")] = "int8",
+    asymmetric: Annotated[bool, typer.Option("--asymmetric", help="Ranges with a zero point.")] = False,
+    percentile: Annotated[float, typer.Option(help="For the method percentile, in percent.")] = 99.99,
+) -> None:
+    """Show what was collected: each tensor's histogram and the threshold that every method chooses.
+
+    The thresholds are computed from the file alone, for any format, without the model or the data.
+
+    Examples:
+
+    - `intact report model.calib`
+    - `intact report model.calib --format int4 --out int4.html`
+    """
+    calibration = Calibration.load(file)
+    spec = QuantSpec(format, symmetric=not asymmetric)
+    methods = {m: {"percentile": percentile} if m == "percentile" else {} for m in METHODS}
+    console = Console()
+    histograms = {name: stats for name, stats in calibration.items() if isinstance(stats, Histogram)}
+    panels = [
+        panel(name, stats, spec.with_(axis=stats.axis), methods)
+        for name, stats in track(histograms.items(), "choosing thresholds", console=console, transient=True)
+    ]
+    page = Page(
+        title=f"Calibration of {file.stem}",
+        summary=f"{len(histograms)} histograms; thresholds for {spec}.",
+        panels=panels,
+        configuration={"format": str(spec), "percentile": f"{percentile:g}"},
+        provenance=provenance(calibration),
+    )
+    write_page(page, out)
+    console.print(f"wrote {out}", highlight=False)
