@@ -28,11 +28,4 @@ class ScopedFpEnv {
   ScopedFpEnv& operator=(const ScopedFpEnv&) = delete;
 };
 
-// Makes streaming stores of this thread visible before another thread is told about them.
-inline void finish_streaming_stores() {
-#if INTACT_ARCH_X86
-  _mm_sfence();
-#endif
-}
-
 }  // namespace intact

@@ -7,12 +7,7 @@
 namespace intact {
 namespace {
 
-constexpr size_t kGrain = 1 << 16;           // elements per thread below which waking one costs more
-constexpr size_t kStreamFrom = 1 << 20;      // outputs beyond this would only push others from the cache
-
-bool pays_to_stream(const Layout& l, Real dtype) {
-  return dtype == Real::f32 && l.size() >= kStreamFrom;
-}
+constexpr size_t kGrain = 1 << 16;  // elements per thread below which waking one costs more
 
 // emit(first, n, grid) on every run, cut into pieces when a dtype needs conversion.
 template <class Emit>
@@ -31,24 +26,22 @@ void for_each_run(const Tensors& t, bool in_pieces, Emit emit) {
 }  // namespace
 
 void fake_quantize(const FakeQuantizeOps& ops, const Tensors& t, const Source& x, const Sink& y) {
-  const bool stream = pays_to_stream(t.layout, y.dtype);
   const bool in_pieces = x.dtype != Real::f32 || y.dtype != Real::f32;
   for_each_run(t, in_pieces, [&](size_t first, size_t n, const Grid& grid) {
     float from[kPiece], to[kPiece];
     float* out = y.place(first, to);
-    ops.run(x.read(first, n, from), n, grid, stream, out);
+    ops.run(x.read(first, n, from), n, grid, out);
     y.write(first, n, out);
   });
 }
 
 void fake_quantize_grad(const FakeQuantizeGradOps& ops, const Tensors& t, const Source& grad,
                         const Source& x, const Sink& y) {
-  const bool stream = pays_to_stream(t.layout, y.dtype);
   const bool in_pieces = x.dtype != Real::f32 || grad.dtype != Real::f32;
   for_each_run(t, in_pieces, [&](size_t first, size_t n, const Grid& grid) {
     float from[kPiece], grad_from[kPiece], to[kPiece];
     float* out = y.place(first, to);
-    ops.run(grad.read(first, n, grad_from), x.read(first, n, from), n, grid, stream, out);
+    ops.run(grad.read(first, n, grad_from), x.read(first, n, from), n, grid, out);
     y.write(first, n, out);
   });
 }

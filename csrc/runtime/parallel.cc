@@ -12,8 +12,6 @@
 #include <unistd.h>
 #endif
 
-#include "base/fp_env.h"
-
 namespace intact {
 namespace {
 
@@ -48,7 +46,6 @@ struct Job {
     } catch (...) {  // only memory can run out here
       if (!failed.exchange(true)) error = std::current_exception();
     }
-    finish_streaming_stores();
   }
 };
 

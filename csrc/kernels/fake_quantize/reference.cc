@@ -6,7 +6,7 @@
 namespace intact {
 namespace {
 
-void run(const float* x, size_t n, const Grid& grid, bool, float* y) {
+void run(const float* x, size_t n, const Grid& grid, float* y) {
   for (size_t i = 0; i < n; ++i) {
     const size_t p = grid.shared ? 0 : i;
     float steps = std::nearbyint(x[i] / grid.scale[p]);

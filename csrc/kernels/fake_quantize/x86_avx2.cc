@@ -41,41 +41,24 @@ inline void masked(const float* x, __m256i mask, const Lanes& p, float* y) {
   _mm256_maskstore_ps(y, mask, step(_mm256_maskload_ps(x, mask), p));
 }
 
-// One parameter set. With `stream`, y is first brought to a 32-byte boundary.
-void run_shared(const float* x, size_t n, const Grid& grid, bool stream, float* y) {
+void run_shared(const float* x, size_t n, const Grid& grid, float* y) {
   const Lanes p = shared_lanes(grid);
   size_t i = 0;
-  if (stream && n >= 16) {
-    i = (32 - (reinterpret_cast<uintptr_t>(y) & 31)) % 32 / 4;
-    masked(x, first_lanes(i), p, y);
-    for (; i + 8 <= n; i += 8) _mm256_stream_ps(y + i, step(_mm256_loadu_ps(x + i), p));
-  } else {
-    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(y + i, step(_mm256_loadu_ps(x + i), p));
-  }
+  for (; i + 8 <= n; i += 8) _mm256_storeu_ps(y + i, step(_mm256_loadu_ps(x + i), p));
   if (i < n) masked(x + i, first_lanes(n - i), p, y + i);
 }
 
-void run_each(const float* x, size_t n, const Grid& grid, bool stream, float* y) {
+void run_each(const float* x, size_t n, const Grid& grid, float* y) {
   size_t i = 0;
-  if (stream && n >= 16) {
-    i = (32 - (reinterpret_cast<uintptr_t>(y) & 31)) % 32 / 4;
-    const __m256i head = first_lanes(i);
-    masked(x, head, masked_lanes_at(grid, 0, head), y);
-    for (; i + 8 <= n; i += 8) {
-      _mm256_stream_ps(y + i, step(_mm256_loadu_ps(x + i), lanes_at(grid, i)));
-    }
-  } else {
-    for (; i + 8 <= n; i += 8) {
-      _mm256_storeu_ps(y + i, step(_mm256_loadu_ps(x + i), lanes_at(grid, i)));
-    }
+  for (; i + 8 <= n; i += 8) {
+    _mm256_storeu_ps(y + i, step(_mm256_loadu_ps(x + i), lanes_at(grid, i)));
   }
   const __m256i tail = first_lanes(n - i);
   if (i < n) masked(x + i, tail, masked_lanes_at(grid, i, tail), y + i);
 }
 
-void run(const float* x, size_t n, const Grid& grid, bool stream, float* y) {
-  const bool aligned = (reinterpret_cast<uintptr_t>(y) & 3) == 0;
-  (grid.shared ? run_shared : run_each)(x, n, grid, stream && aligned, y);
+void run(const float* x, size_t n, const Grid& grid, float* y) {
+  (grid.shared ? run_shared : run_each)(x, n, grid, y);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // y[i] = low <= x[i] <= high ? grad[i] : 0, see numerics.fake_quantize_grad, which is normative.
 // 0 where x is NaN; the bits of grad pass unchanged. grid.scale is not read. Dense, n >= 0, no
-// alignment needed; y may be grad or x, no other overlap. stream as in fake_quantize.
+// alignment needed; y may be grad or x, no other overlap.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 namespace intact {
 
 struct FakeQuantizeGradOps {
-  void (*run)(const float* grad, const float* x, size_t n, const Grid& grid, bool stream, float* y);
+  void (*run)(const float* grad, const float* x, size_t n, const Grid& grid, float* y);
 };
 
 #define INTACT_KERNEL(name, needs) extern const FakeQuantizeGradOps name;

@@ -37,22 +37,11 @@ inline void masked(const float* grad, const float* x, __m256i mask, const Bounds
   _mm256_maskstore_ps(y, mask, v);
 }
 
-void run(const float* grad, const float* x, size_t n, const Grid& grid, bool stream, float* y) {
+void run(const float* grad, const float* x, size_t n, const Grid& grid, float* y) {
   size_t i = 0;
-  const bool bypass = stream && n >= 16 && (reinterpret_cast<uintptr_t>(y) & 3) == 0;
-  if (bypass) {  // bring y to a 32-byte boundary first
-    i = (32 - (reinterpret_cast<uintptr_t>(y) & 31)) % 32 / 4;
-    const __m256i head = first_lanes(i);
-    masked(grad, x, head, masked_bounds_at(grid, 0, head), y);
-  }
   for (; i + 8 <= n; i += 8) {
     const Bounds b = bounds_at(grid, i);
-    const __m256 v = step(_mm256_loadu_ps(grad + i), _mm256_loadu_ps(x + i), b.low, b.high);
-    if (bypass) {
-      _mm256_stream_ps(y + i, v);
-    } else {
-      _mm256_storeu_ps(y + i, v);
-    }
+    _mm256_storeu_ps(y + i, step(_mm256_loadu_ps(grad + i), _mm256_loadu_ps(x + i), b.low, b.high));
   }
   const __m256i tail = first_lanes(n - i);
   if (i < n) masked(grad + i, x + i, tail, masked_bounds_at(grid, i, tail), y + i);

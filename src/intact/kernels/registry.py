@@ -89,7 +89,7 @@ def _available(max_isa: str) -> list[tuple[str, str, list[str], bool]]:
 @lru_cache
 def _choices(max_isa: str, forced: str) -> dict[str, str]:
     runnable = [(family, name) for family, name, _, runs in _available(max_isa) if runs]
-    best = {family: name for family, name in reversed(runnable)}
+    best = dict(reversed(runnable))
     for wanted in filter(None, (part.strip() for part in forced.split(","))):
         family_of = {name: family for family, name in runnable}
         if wanted not in family_of:
