@@ -12,7 +12,7 @@ namespace intact {
 namespace {
 
 constexpr size_t kGrain = 1 << 17;
-constexpr size_t kWays = 4;            // sub-histograms: neighbouring values rarely wait for each other's store
+constexpr size_t kWays = 4;            // sub-histograms: neighbours rarely wait for each other's store
 constexpr size_t kMostAtOnce = 1u << 31;  // a 32-bit counter cannot overflow in between
 
 // Counters of one thread, 32 bits wide and interleaved by hand.
