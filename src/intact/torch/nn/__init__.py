@@ -10,7 +10,7 @@ from intact.torch.nn.modules import (
     quant_pooling,
     quant_rnn,
 )
-from intact.torch.nn.modules.clip import *  # noqa: F403
+from intact.torch.nn.modules.clip import Clip
 from intact.torch.nn.modules.quant_conv import *  # noqa: F403
 from intact.torch.nn.modules.quant_instancenorm import *  # noqa: F403
 from intact.torch.nn.modules.quant_linear import *  # noqa: F403

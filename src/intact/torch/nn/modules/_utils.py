@@ -1,8 +1,8 @@
 """Mix-ins that give a module its quantizers, for the classes of this package and for a user's own.
 
 Two public mix-ins, `QuantInputMixin` and `QuantMixin`, only hold quantizers: the user writes `__init__` and
-`forward`. `QuantizedInput` and `QuantizedLayer` add a constructor that takes the float module's arguments and
-descriptors, so that a family of nearly equal classes is ``class QuantX(QuantizedInput, nn.X)``, one line each.
+`forward`. `QuantizedInput` and `QuantizedLayer` add a constructor that takes the float module's arguments
+and descriptors: a family of nearly equal classes is ``class QuantX(QuantizedInput, nn.X)``, one line each.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class QuantMixin(QuantInputMixin):
         quant_desc_weight: QuantDescriptor,
         num_layers: int | None = None,
     ) -> None:
-        """Create both quantizers, or with `num_layers` that many in ``_input_quantizers``, ``_weight_quantizers``.
+        """Create both quantizers; with `num_layers` that many of each, in ``_input_quantizers`` and its like.
 
         Raises:
             QuantValueError: (a ValueError) A descriptor is none, or not one of fake quantization.
@@ -107,11 +107,10 @@ def pop_quant_desc_in_kwargs(
     Raises:
         UnsupportedError: (a TypeError) Another key is left.
     """
-    desc_input = kwargs.pop("quant_desc_input", quant_cls.default_quant_desc_input)
-    found = desc_input
+    found: Any = kwargs.pop("quant_desc_input", quant_cls.default_quant_desc_input)
     if not input_only:
         assert issubclass(quant_cls, QuantMixin)
-        found = desc_input, kwargs.pop("quant_desc_weight", quant_cls.default_quant_desc_weight)
+        found = found, kwargs.pop("quant_desc_weight", quant_cls.default_quant_desc_weight)
     if kwargs:
         known = "quant_desc_input" if input_only else "quant_desc_input, quant_desc_weight"
         raise UnsupportedError(
@@ -120,11 +119,11 @@ def pop_quant_desc_in_kwargs(
             f"the float module's arguments, {known}",
             "correct the spelling, or drop them",
         )
-    return found
+    return found  # type: ignore[no-any-return]
 
 
 class QuantizedInput(QuantInputMixin):
-    """``class QuantX(QuantizedInput, nn.X)``: takes X's arguments and `quant_desc_input`, quantizes the input."""
+    """``class QuantX(QuantizedInput, nn.X)``: X's arguments and `quant_desc_input`; quantizes the input."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         float_kwargs = _pop_float_kwargs(type(self), QuantizedInput, kwargs)
@@ -137,7 +136,7 @@ class QuantizedInput(QuantInputMixin):
 
 
 class QuantizedLayer(QuantMixin):
-    """``class QuantX(QuantizedLayer, nn.X)``: takes X's arguments and both descriptors; X defines `forward`."""
+    """``class QuantX(QuantizedLayer, nn.X)``: X's arguments and both descriptors; QuantX has a `forward`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         float_kwargs = _pop_float_kwargs(type(self), QuantizedLayer, kwargs)

@@ -2,8 +2,8 @@
 
 Each layer and direction has one input quantizer over ``cat(x, h)`` and one weight quantizer over
 ``cat(w_ih, w_hh)``, the old library's structure, in the ModuleLists ``_input_quantizers`` and
-``_weight_quantizers``: entry ``layer * directions + direction``. The element-wise part (gates, states) and the
-biases stay float. Time is a Python loop; without quantization the result is torch's up to float rounding.
+``_weight_quantizers``: entry ``layer * directions + direction``. The element-wise part (gates, states) and
+the biases stay float. Time is a Python loop; without quantization the result is torch's up to float rounding.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ State = tuple[Tensor, ...]
 
 
 class _Gates:
-    """One layer in one direction: its quantizer, its quantized weight [gates, inputs + hidden], its biases."""
+    """One layer in one direction: quantizer, quantized weight [gates, inputs + hidden], biases."""
 
     def __init__(self, quantizer: TensorQuantizer, weight: Tensor, b_ih: Tensor | None, b_hh: Tensor | None):
         self.quantizer, self.weight, self.b_ih, self.b_hh = quantizer, weight, b_ih, b_hh
@@ -58,8 +58,8 @@ class _Gates:
         """
         (h,) = state
         sizes = [x.shape[1], h.shape[1]]
-        quant_x, quant_h = self.quantizer(torch.cat((x, h), 1)).split(sizes, 1)
-        w_ih, w_hh = self.weight.split(sizes, 1)
+        quant_x, quant_h = torch.split(self.quantizer(torch.cat((x, h), 1)), sizes, 1)
+        w_ih, w_hh = torch.split(self.weight, sizes, 1)
         r_x, z_x, n_x = F.linear(quant_x, w_ih, self.b_ih).chunk(3, 1)
         r_h, z_h, n_h = F.linear(quant_h, w_hh, self.b_hh).chunk(3, 1)
         z = torch.sigmoid(z_x + z_h)
@@ -72,7 +72,7 @@ class _QuantizedRecurrent(QuantizedLayer):
 
     default_quant_desc_weight = QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW
 
-    def init_quantizer(
+    def init_quantizer(  # type: ignore[override]
         self,
         quant_desc_input: QuantDescriptor,
         quant_desc_weight: QuantDescriptor,
@@ -90,7 +90,7 @@ class _QuantizedRecurrent(QuantizedLayer):
         return f"proj_size={self.proj_size}" if self.proj_size else ""
 
     def quantized_weights(self: Any) -> dict[str, Tensor]:
-        found = {}
+        found: dict[str, Tensor] = {}
         for suffix, quantizer in zip(self._suffixes(), self._weight_quantizers, strict=True):
             found |= _split_quantized(self, quantizer, suffix)
         return found
@@ -124,7 +124,7 @@ class _QuantizedRecurrent(QuantizedLayer):
         data, batch_sizes, sorted_indices, unsorted_indices = packed
         state = self._start(data, int(batch_sizes[0]), hx, sorted_indices)
         self._check(data, state, batch_sizes)
-        steps, state = self._run(list(data.split(batch_sizes.tolist())), state)
+        steps, state = self._run(list(torch.split(data, batch_sizes.tolist())), state)
         out = PackedSequence(torch.cat(steps), batch_sizes, sorted_indices, unsorted_indices)
         return out, _permuted(state, unsorted_indices)
 
@@ -190,8 +190,11 @@ class QuantGRU(_QuantizedRecurrent, nn.GRU):
     def forward(  # type: ignore[override]
         self, input: Tensor | PackedSequence, hx: Tensor | None = None
     ) -> tuple[Tensor | PackedSequence, Tensor]:
-        run = self._forward_packed if isinstance(input, PackedSequence) else self._forward_dense
-        output, (h,) = run(input, None if hx is None else (hx,))  # type: ignore[operator]
+        state = None if hx is None else (hx,)
+        if isinstance(input, PackedSequence):
+            packed, (h,) = self._forward_packed(input, state)
+            return packed, h
+        output, (h,) = self._forward_dense(input, state)
         return output, h
 
 
@@ -246,7 +249,7 @@ def _joined_weight(owner: nn.Module, suffix: str) -> Tensor:
     return torch.cat([getattr(owner, f"weight_{part}{suffix}") for part in ("ih", "hh")], 1)
 
 
-def _split_quantized(owner: nn.Module, quantizer: TensorQuantizer, suffix: str) -> dict[str, Tensor]:
+def _split_quantized(owner: Any, quantizer: TensorQuantizer, suffix: str) -> dict[str, Tensor]:
     names = [f"weight_{part}{suffix}" for part in ("ih", "hh")]
     widths = [getattr(owner, name).shape[1] for name in names]
     return dict(zip(names, quantizer(_joined_weight(owner, suffix)).split(widths, 1), strict=True))

@@ -1,0 +1,300 @@
+"""Quantize a model that is built already: its modules become quantized ones, in place and by name.
+
+A module keeps its identity and changes its class: parameters (shared ones too), buffers, hooks, training
+mode, device, dtype and every reference to it stay; its quantizers come on top.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import chain
+
+from torch import nn
+from torch.nn.utils import parametrize
+
+from intact.errors import FileFormatError, QuantValueError, UnsupportedError
+from intact.torch import nn as quant_nn
+from intact.torch.nn.modules._utils import QuantInputMixin, QuantMixin
+from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
+from intact.torch.quant_modules import _DEFAULT_QUANT_MAP
+from intact.torch.tensor_quant import QuantDescriptor
+
+__all__ = ["ReplaceReport", "apply_conversion", "conversion_record", "replace_modules"]
+
+Patterns = str | Sequence[str] | None
+
+# From the bases, not from torch.nn's names: `initialize` may have put quantized classes there.
+_DEFAULTS: dict[type, type[QuantInputMixin]] = {
+    next(base for base in quant_class.__bases__ if issubclass(base, nn.Module)): quant_class
+    for quant_class in (
+        *(entry.replace_mod for entry in _DEFAULT_QUANT_MAP),
+        quant_nn.QuantGRU,
+        quant_nn.QuantGRUCell,
+    )
+}
+_OURS: dict[str, type[QuantInputMixin]] = {
+    name: value
+    for name, value in vars(quant_nn).items()
+    if isinstance(value, type) and issubclass(value, QuantInputMixin) and name == value.__name__
+}
+
+
+@dataclass
+class ReplaceReport:
+    """What `replace_modules` did.
+
+    Attributes:
+        model: The converted model.
+        replaced: Name of each replaced module -> name of its quantized class.
+        left: Name of each module that could matter and stayed float -> why.
+    """
+
+    model: nn.Module
+    replaced: dict[str, str] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.replaced)} modules replaced, {len(self.left)} left"]
+        lines += [f"  {_shown(name)}: {quant_class}" for name, quant_class in self.replaced.items()]
+        lines += [f"  {_shown(name)}: left, {reason}" for name, reason in self.left.items()]
+        return "\n".join(lines)
+
+
+def replace_modules(
+    model: nn.Module,
+    include: Patterns = None,
+    exclude: Patterns = None,
+    *,
+    quant_desc_input: QuantDescriptor | None = None,
+    quant_desc_weight: QuantDescriptor | None = None,
+    custom: Mapping[type, type[QuantInputMixin]] | None = None,
+    inplace: bool = True,
+) -> ReplaceReport:
+    """Quantize the modules of a model that is built already.
+
+    The classes that `quant_modules.initialize` replaces, and GRU and GRUCell, become their quantized
+    counterparts. Additions and other calls of functions are no modules: a `TensorQuantizer` by hand.
+
+    Args:
+        model: Any module; itself replaced if it is, say, an `nn.Linear`.
+        include: Shell patterns (``*``, ``?``, ``[...]``, case-sensitive) of module paths; only what one of
+            them matches is replaced. A pattern that matches a module covers everything inside it:
+            ``"layer4"``, ``"layer*.0"``, ``"*.conv1"``. None: everything.
+        exclude: Patterns of what stays float; wins over `include`.
+        quant_desc_input, quant_desc_weight: Descriptors for every replaced module; None: the default of its
+            class, which knows that the channels of a transposed convolution's weight are on axis 1.
+        custom: Further pairs float class -> quantized class, for example
+            ``{nn.MaxPool2d: quant_nn.QuantMaxPool2d}``. The quantized class must derive from the float class
+            and from `QuantMixin` or `QuantInputMixin`.
+        inplace: False: convert a deep copy and leave `model` alone.
+    Returns:
+        The model, what was replaced, and what was left and why: subclasses (their `forward` is their own),
+        what the patterns keep out, layers with weights that have no quantized class.
+    Raises:
+        QuantValueError: (a ValueError) A pattern matches nothing, or a descriptor is unfit.
+        UnsupportedError: (a TypeError) A module to be replaced is parametrized, or a pair of `custom` is
+            unfit. Nothing has been changed.
+    """
+    table = {**_DEFAULTS, **_checked_pairs(custom or {})}
+    for desc in (quant_desc_input, quant_desc_weight):
+        if desc is not None and not (isinstance(desc, QuantDescriptor) and desc.fake_quant):
+            raise QuantValueError(
+                "replace_modules",
+                repr(desc),
+                "a QuantDescriptor with fake_quant=True",
+                "pass such a descriptor",
+            )
+    if not inplace:
+        model = copy.deepcopy(model)
+    keep = _filter(model, include, exclude)
+    report = ReplaceReport(model)
+    plan: list[tuple[nn.Module, type[QuantInputMixin]]] = []
+    for names, module in _modules(model):
+        quant_class, reason = _decide(names[0], module, table, keep(names))
+        if quant_class is not None:
+            report.replaced[names[0]] = quant_class.__name__
+            plan.append((module, quant_class))
+        elif reason:
+            report.left[names[0]] = reason
+    for module, quant_class in plan:
+        _convert(model, module, quant_class, quant_desc_input, quant_desc_weight)
+    _finish(model)
+    return report
+
+
+def conversion_record(model: nn.Module) -> dict[str, str]:
+    """Name of each quantized module in `model` -> its class, for `apply_conversion`; plain data.
+
+    The quantizers' configuration is not in it: `intact.torch.save_checkpoint` stores both.
+    """
+    return {name: _key(type(m)) for name, m in model.named_modules() if isinstance(m, QuantInputMixin)}
+
+
+def apply_conversion(
+    model: nn.Module, record: Mapping[str, str], *, custom: Mapping[type, type[QuantInputMixin]] | None = None
+) -> nn.Module:
+    """Replace modules as `conversion_record` says, with the default descriptors of their classes.
+
+    Args:
+        model: The float model, or one that is quantized already, in part or whole.
+        record: What `conversion_record` returned.
+        custom: As for `replace_modules`; needed where the record names classes that are not INTact's.
+    Returns:
+        `model`, changed in place.
+    Raises:
+        FileFormatError: (a ValueError) The record names a class that is unknown, or a module that the model
+            lacks or has of another class. Nothing has been changed.
+    """
+    known = {**_OURS, **{_key(q): q for q in _checked_pairs(custom or {}).values()}}
+    modules = dict(model.named_modules())
+    plan = []
+    for name, key in record.items():
+        module, quant_class = modules.get(name), known.get(key)
+        if module is not None and _key(type(module)) == key:
+            continue
+        if module is None or quant_class is None or not issubclass(quant_class, type(module)):
+            raise FileFormatError(
+                f"conversion record of '{name}'",
+                f"{key!r} for {'no module' if module is None else type(module).__name__}",
+                "a quantized class of INTact or of custom=, for a module of its float class",
+                "build the model with the code that the record was made from, and pass its custom classes",
+            )
+        plan.append((module, quant_class))
+    for module, quant_class in plan:
+        _convert(model, module, quant_class, None, None)
+    _finish(model)
+    return model
+
+
+def _decide(
+    name: str, module: nn.Module, table: Mapping[type, type[QuantInputMixin]], unwanted: str
+) -> tuple[type[QuantInputMixin] | None, str]:
+    """The class that `module` is to become, or None and the reason ("" where there is nothing to say)."""
+    if isinstance(module, QuantInputMixin):
+        return None, "is quantized already"
+    kind = type(module)
+    base = next((c for c in kind.__mro__ if c in table), None)
+    if base is None:
+        has_weight = any(p.dim() > 1 for p in module.parameters(recurse=False))
+        return None, f"{kind.__name__} has no quantized class" if has_weight else ""
+    if unwanted:
+        return None, unwanted
+    if parametrize.is_parametrized(module):
+        raise UnsupportedError(
+            f"module '{name}'",
+            f"a parametrized {base.__name__} ({', '.join(module.parametrizations)})",  # type: ignore[arg-type]
+            "a module without parametrizations",
+            "call torch.nn.utils.parametrize.remove_parametrizations first, or name it in exclude",
+        )
+    if kind is not base:
+        return None, f"{kind.__name__} is a subclass of {base.__name__}; name its quantized class in custom"
+    if "forward" in vars(module):
+        return None, "its forward was replaced on the instance"
+    why: Callable[[nn.Module], str] = getattr(table[base], "unsupported", lambda _: "")
+    reason = why(module)
+    return (None, reason) if reason else (table[base], "")
+
+
+def _convert(
+    model: nn.Module,
+    module: nn.Module,
+    quant_class: type[QuantInputMixin],
+    desc_input: QuantDescriptor | None,
+    desc_weight: QuantDescriptor | None,
+) -> None:
+    # The float class is a base of the quantized one: the same layout, a few methods more.
+    module.__class__ = quant_class  # type: ignore[assignment]
+    before = set(module.modules())
+    descs = [desc_input or quant_class.default_quant_desc_input]
+    if issubclass(quant_class, QuantMixin):
+        descs.append(desc_weight or quant_class.default_quant_desc_weight)
+    module.init_quantizer(*descs)  # type: ignore[operator]
+    device = next((t.device for t in chain(module.parameters(), module.buffers(), model.parameters())), None)
+    for added in set(module.modules()) - before:
+        added.train(module.training)
+        added.to(device)
+
+
+def _finish(model: nn.Module) -> None:
+    for module in model.modules():
+        quantized = any(isinstance(child, QuantInputMixin) for child in module.modules())
+        if quantized and isinstance(module, nn.TransformerEncoderLayer):
+            # Its fused inference path reads the weights of its Linears past their forward.
+            module.activation_relu_or_gelu = 0
+    name_quantizers(model)
+
+
+def _modules(model: nn.Module) -> Iterator[tuple[list[str], nn.Module]]:
+    """Every module once, with all its names; quantizers and what is in them left out."""
+    names: dict[nn.Module, list[str]] = {}
+    inside: set[nn.Module] = set()
+    for name, module in model.named_modules(remove_duplicate=False):
+        names.setdefault(module, []).append(name)
+        if isinstance(module, TensorQuantizer):
+            inside |= set(module.modules())
+    return ((found, module) for module, found in names.items() if module not in inside)
+
+
+def _filter(model: nn.Module, include: Patterns, exclude: Patterns) -> Callable[[list[str]], str]:
+    """A function that says why the module of these names stays float; "" where it does not."""
+    wanted, unwanted = _patterns("include", include), _patterns("exclude", exclude)
+    every = [name for name, _ in model.named_modules(remove_duplicate=False)]
+    for argument, patterns in (("include", wanted), ("exclude", unwanted)):
+        for pattern in patterns or ():
+            if not any(fnmatchcase(name, pattern) for name in every):
+                raise QuantValueError(
+                    f"replace_modules {argument}",
+                    f"pattern {pattern!r}, which matches no module",
+                    "a shell pattern of a module path, such as 'layer1.*'",
+                    "print the names with model.named_modules()",
+                )
+
+    def keep(names: list[str]) -> str:
+        if (hit := _first_match(names, unwanted or [])) is not None:
+            return f"excluded by '{hit}'"
+        return "" if wanted is None or _first_match(names, wanted) is not None else "not in include"
+
+    return keep
+
+
+def _patterns(argument: str, patterns: Patterns) -> list[str] | None:
+    if patterns is None:
+        return None
+    found = [patterns] if isinstance(patterns, str) else list(patterns)
+    if not all(isinstance(pattern, str) for pattern in found):
+        raise QuantValueError(
+            f"replace_modules {argument}", repr(patterns), "strings", "pass names or patterns, not modules"
+        )
+    return found
+
+
+def _first_match(names: list[str], patterns: list[str]) -> str | None:
+    """The first pattern that matches one of `names` or something around it."""
+    places = [
+        ".".join(parts[:n]) for parts in (name.split(".") for name in names) for n in range(len(parts) + 1)
+    ]
+    return next((p for p in patterns if any(fnmatchcase(place, p) for place in places)), None)
+
+
+def _checked_pairs(custom: Mapping[type, type[QuantInputMixin]]) -> dict[type, type[QuantInputMixin]]:
+    for float_class, quant_class in custom.items():
+        if not issubclass(quant_class, QuantInputMixin) or not issubclass(quant_class, float_class):
+            raise UnsupportedError(
+                f"custom[{float_class.__name__}]",
+                f"{quant_class.__name__} with bases {[c.__name__ for c in quant_class.__mro__[1:-1]]}",
+                f"a subclass of {float_class.__name__} and of QuantMixin or QuantInputMixin",
+                "derive it from both, as the guide's custom modules are",
+            )
+    return dict(custom)
+
+
+def _key(cls: type) -> str:
+    """What files call a quantized class: its name, with its Python module where it is not INTact's."""
+    return cls.__name__ if _OURS.get(cls.__name__) is cls else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _shown(name: str) -> str:
+    return name or "(the model itself)"
