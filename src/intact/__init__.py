@@ -15,10 +15,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from intact._version import __version__
 from intact.errors import IntactError, UnsupportedError
 from intact.spec import Format, QuantSpec
 
-__version__ = "0.1.0"
 __all__ = ["Format", "IntactError", "QuantSpec", "__version__", "calibrate"]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-import intact
+from intact._version import __version__
 from intact.calib import files
 from intact.calib.extent import Range
 from intact.calib.histogram import Histogram
@@ -55,7 +55,7 @@ class Calibration(MutableMapping[str, Stats]):
             batches, samples: How much of it was collected.
             info: Anything else to keep, as JSON values. No time is added: equal work gives equal files.
         """
-        tool = f"intact {intact.__version__}"
+        tool = f"intact {__version__}"
         self.provenance.append(
             {"tool": tool, "source": source, "batches": batches, "samples": samples, **info}
         )

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from intact.atomic import replacing
 from intact.calib.extent import Range
 from intact.calib.histogram import Histogram
 from intact.errors import CalibrationError, FileFormatError
@@ -41,7 +42,7 @@ Records = list[dict[str, Any]]
 
 
 def write(path: str | os.PathLike[str], stats: Mapping[str, Stats], provenance: Records) -> None:
-    """Write a `.calib` file: to a temporary neighbour first, which then takes the name."""
+    """Write a `.calib` file, whole or not at all."""
     body: dict[str, Any] = {"tensors": [], "provenance": provenance}
     arrays: dict[str, NDArray] = {}
     for name, one in stats.items():
@@ -49,13 +50,8 @@ def write(path: str | os.PathLike[str], stats: Mapping[str, Stats], provenance: 
         body["tensors"].append({"name": name, "kind": kind, "axis": one.axis})
         arrays |= {f"{name}/{field}": np.ascontiguousarray(a) for field, a in one.to_arrays().items()}
     head = {"version": VERSION, "sha256": _checksum(body, arrays), "body": body}
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
+    with replacing(path) as temporary:
         temporary.write_bytes(save(arrays, {_KEY: json.dumps(head, sort_keys=True)}))
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Stats], Records]:

@@ -267,7 +267,8 @@ class Histogram:
 def _exponent_of(amax: NDArray[np.float32] | np.float32) -> NDArray[np.int64]:
     """The bin width, as a power of two, that puts `amax` into the upper half of the bins."""
     _, exponent = np.frexp(amax)  # amax < 2**exponent <= 2 * amax
-    return np.maximum(exponent.astype(np.int64) - (BINS.bit_length() - 1), MIN_EXPONENT)
+    fitting = np.maximum(exponent.astype(np.int64) - (BINS.bit_length() - 1), MIN_EXPONENT)
+    return np.where(amax > 0, fitting, MIN_EXPONENT)
 
 
 def _coarsened(rows: NDArray[np.int64], shift: NDArray[np.int64]) -> NDArray[np.int64]:
