@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.torch.nn.modules._quantizer_state import config_of, configure
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
+from intact.torch.replace import apply_conversion, conversion_record
 
 _KEY, _VERSION = "intact.checkpoint", 1
 
@@ -46,9 +48,7 @@ def save_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> None:
         # A copy of its own for each: the format stores neither strides nor shared memory.
         tensors[key] = value.detach().to("cpu").clone(memory_format=torch.contiguous_format)
     quantizers = {n: config_of(m) for n, m in model.named_modules() if isinstance(m, TensorQuantizer)}
-    owners = {name.rpartition(".")[0] for name in quantizers}
-    classes = {n: type(m).__name__ for n, m in model.named_modules() if n in owners}
-    document = {"version": _VERSION, "quantizers": quantizers, "modules": classes}
+    document = {"version": _VERSION, "quantizers": quantizers, "modules": conversion_record(model)}
     path = Path(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
     os.close(handle)
@@ -60,13 +60,16 @@ def save_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> None:
         raise
 
 
-def load_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
+def load_checkpoint(
+    model: nn.Module, path: str | os.PathLike[str], *, custom: Mapping[type, type] | None = None
+) -> nn.Module:
     """Bring `model` to the state that `save_checkpoint` wrote, bit for bit, on the devices `model` is on.
 
     Args:
         model: The float model, whose modules are replaced as they were, or an already quantized one. A
             quantizer that the model's own code places (such as a residual quantizer) must be there.
         path: The file.
+        custom: Pairs float class -> quantized class, as for `replace_modules`, where the model has some.
     Returns:
         `model`, changed in place. Calibrators start empty: statistics live in ``.calib`` files.
     Raises:
@@ -74,7 +77,7 @@ def load_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module
         QuantValueError: The model lacks a module or quantizer of the file, or has one more.
     """
     document, tensors = _read(path)
-    _replace_modules(model, document["modules"], document["quantizers"])
+    apply_conversion(model, document["modules"], custom=custom)
     quantizers = {n: m for n, m in model.named_modules() if isinstance(m, TensorQuantizer)}
     if strangers := sorted(quantizers.keys() ^ document["quantizers"].keys()):
         here = strangers[0] in quantizers
@@ -102,20 +105,6 @@ def load_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module
             "load it into the model it is of",
         ) from error
     return model
-
-
-def _replace_modules(model: nn.Module, classes: dict[str, str], quantizers: dict[str, Any]) -> None:
-    """Turn the float modules that the file names into their quantized classes."""
-    from intact.torch.replace import replace_named  # the replacer knows every quantized module
-
-    modules = dict(model.named_modules())
-    for name, class_name in classes.items():
-        if name not in modules:
-            raise QuantValueError(
-                name, "no such module in the model", f"a {class_name}", "load it into the model it is of"
-            )
-    pending = {n: c for n, c in classes.items() if type(modules[n]).__name__ != c}
-    replace_named(model, pending)
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -15,7 +15,7 @@ from itertools import chain
 from torch import nn
 from torch.nn.utils import parametrize
 
-from intact.errors import FileFormatError, QuantValueError, UnsupportedError
+from intact.errors import QuantValueError, UnsupportedError
 from intact.torch import nn as quant_nn
 from intact.torch.nn.modules._utils import QuantInputMixin, QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
@@ -145,18 +145,18 @@ def apply_conversion(
     Returns:
         `model`, changed in place.
     Raises:
-        FileFormatError: (a ValueError) The record names a class that is unknown, or a module that the model
+        QuantValueError: (a ValueError) The record names a class that is unknown, or a module that the model
             lacks or has of another class. Nothing has been changed.
     """
     known = {**_OURS, **{_key(q): q for q in _checked_pairs(custom or {}).values()}}
     modules = dict(model.named_modules())
     plan = []
     for name, key in record.items():
-        module, quant_class = modules.get(name), known.get(key)
+        module, quant_class = modules.get(name), known.get(str(key))
         if module is not None and _key(type(module)) == key:
             continue
         if module is None or quant_class is None or not issubclass(quant_class, type(module)):
-            raise FileFormatError(
+            raise QuantValueError(
                 f"conversion record of '{name}'",
                 f"{key!r} for {'no module' if module is None else type(module).__name__}",
                 "a quantized class of INTact or of custom=, for a module of its float class",
