@@ -16,20 +16,33 @@ except ModuleNotFoundError as error:
     raise MissingExtraError.of("torch", "torch", "intact.torch") from None
 
 from intact import __version__ as _intact_version
-from intact.torch import calib, nn, ops, tensor_quant, utils
+from intact.torch import calib, nn, ops, quant_modules, tensor_quant, utils
 from intact.torch.alias import alias
+from intact.torch.checkpoint import load_checkpoint, save_checkpoint
+from intact.torch.export import ExportReport, export
 from intact.torch.ops import fake_quantize
+from intact.torch.quant_modules import deactivate, enable_onnx_export, initialize
+from intact.torch.replace import replace_modules
 
 # The surface that scripts may ask for, then who really answers.
 __version__ = f"2.2.1+intact.{_intact_version}"
 
 __all__ = [
+    "ExportReport",
     "__version__",
     "alias",
     "calib",
+    "deactivate",
+    "enable_onnx_export",
+    "export",
     "fake_quantize",
+    "initialize",
+    "load_checkpoint",
     "nn",
     "ops",
+    "quant_modules",
+    "replace_modules",
+    "save_checkpoint",
     "tensor_quant",
     "utils",
 ]
