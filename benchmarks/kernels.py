@@ -46,9 +46,7 @@ class Bench:
 
     def forward(self, axis: int | None) -> Callable[[], object]:
         spec, _, scale = self.spec(axis)
-        return lambda: kernels.fake_quantize(
-            self.x_np, scale, 0, spec, out=self.y_np, threads=self.threads
-        )
+        return lambda: kernels.fake_quantize(self.x_np, scale, 0, spec, out=self.y_np, threads=self.threads)
 
     def backward(self, axis: int | None) -> Callable[[], object]:
         spec, amax, _ = self.spec(axis)

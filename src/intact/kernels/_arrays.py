@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
-from intact.numerics import REAL_DTYPES, to_float32
+from intact.numerics import to_float32
+
+DTYPE_NAMES = {
+    np.dtype(t): np.dtype(t).name for t in (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)
+}
+"""The dtypes that the native code reads, with the names it knows them by (dtype.name is slow)."""
 
 
 def real_array(x: ArrayLike) -> NDArray[Any]:
     """`x` as an array of one of `REAL_DTYPES` in native byte order; any other dtype becomes float32."""
     array = np.asarray(x)
-    if array.dtype.name in REAL_DTYPES:
-        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-    return to_float32(array)
+    if array.dtype in DTYPE_NAMES:
+        return array
+    native = array.dtype.newbyteorder("=")
+    return array.astype(native) if native in DTYPE_NAMES else to_float32(array)
 
 
 def dense(x: NDArray[Any], order: tuple[int, ...]) -> NDArray[Any]:
@@ -35,32 +42,48 @@ def empty_like(x: NDArray[Any], order: tuple[int, ...], dtype: Any = None) -> ND
     return np.empty(shape, dtype or x.dtype).transpose(tuple(int(axis) for axis in back))
 
 
-def target(out: NDArray[Any] | None, like: NDArray[Any], order: tuple[int, ...], *reads: NDArray[Any]
-           ) -> NDArray[Any]:
-    """Where the native code writes: `out` itself when it lies like `like` and overlaps no input by half.
+def target(
+    out: NDArray[Any] | None, like: NDArray[Any], order: tuple[int, ...], *reads: NDArray[Any]
+) -> NDArray[Any]:
+    """Where the native code writes: `out` itself when it is dense in `order` and apart from the inputs.
 
     Args:
         out: The caller's array, or None.
         like: Gives shape and dtype of the result.
         order: Memory order of the result.
-        reads: Inputs; `out` may be one of them.
+        reads: Inputs. `out` may be one of them, because elements are read before they are written.
     Raises:
         QuantValueError: `out` has another shape or dtype, or is read-only.
     """
     if out is None:
         return empty_like(like, order)
-    if out.shape != like.shape or out.dtype != like.dtype or not out.flags.writeable:
-        raise QuantValueError(
-            "out",
-            f"{'' if out.flags.writeable else 'read-only '}{out.dtype} of shape {out.shape}",
-            f"a writable array of {like.dtype}, shape {like.shape}",
-            "pass an array like the result, or leave `out` away",
-        )
+    check_out(out, like)
+    apart = all(out is x or not np.may_share_memory(out, x) or _same(out, x) for x in reads)
     fits = out.transpose(order).flags.c_contiguous
-    apart = all(_same(out, x) or not np.may_share_memory(out, x) for x in reads)
     return out if fits and apart else empty_like(like, order)
 
 
+def give(y: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
+    """The result `y`, in `out` where the caller gave one."""
+    if out is None or out is y:
+        return y
+    check_out(out, y)
+    out[...] = y
+    return out
+
+
+def check_out(out: NDArray[Any], like: NDArray[Any]) -> None:
+    """Refuse an `out` that cannot take a result like `like`."""
+    if out.shape == like.shape and out.dtype == like.dtype and out.flags.writeable:
+        return
+    raise QuantValueError(
+        "out",
+        f"{'' if out.flags.writeable else 'read-only '}{out.dtype} of shape {out.shape}",
+        f"a writable array of {like.dtype}, shape {like.shape}",
+        "pass an array like the result, or leave `out` away",
+    )
+
+
 def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    same_place = a.__array_interface__["data"] == b.__array_interface__["data"]
-    return same_place and a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype
+    place_a, place_b = a.__array_interface__["data"][0], b.__array_interface__["data"][0]
+    return bool(place_a == place_b and a.strides == b.strides and a.dtype == b.dtype)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import groupby
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +45,7 @@ def memory_order(x: NDArray[Any]) -> tuple[int, ...] | None:
     return order if x.transpose(order).flags.c_contiguous else None
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """How one tensor meets its parameters.
 
     Attributes:
@@ -86,7 +84,7 @@ def plan(x: NDArray[Any], spec: QuantSpec, *, shared: bool) -> Plan:
     Raises:
         QuantValueError: An axis of `spec` is out of range.
     """
-    axes = normalized_axes(x.shape, spec)
+    axes = normalized_axes(x.shape, spec) if spec.axis is not None else ()
     order = memory_order(x) or tuple(range(x.ndim))
     if shared:
         return Plan(order, (1, 1, 1, x.size), x.shape, spec, False)

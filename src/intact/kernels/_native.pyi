@@ -10,20 +10,54 @@ _Layout = tuple[int, int, int, int]
 def cpu_features() -> dict[str, bool]: ...
 def kernels() -> list[tuple[str, str, list[str], bool]]: ...
 def fake_quantize(
-    kernel: str, convert: str, dtype: str, layout: _Layout, x: _Array, scale: _Array, low: _Array,
-    high: _Array, y: _Array, threads: int,
+    kernel: str,
+    convert: str,
+    dtype: str,
+    layout: _Layout,
+    x: _Array,
+    scale: _Array,
+    low: _Array,
+    high: _Array,
+    y: _Array,
+    threads: int,
 ) -> None: ...
 def fake_quantize_grad(
-    kernel: str, convert: str, grad_dtype: str, dtype: str, layout: _Layout, grad: _Array, x: _Array,
-    low: _Array, high: _Array, y: _Array, threads: int,
+    kernel: str,
+    convert: str,
+    grad_dtype: str,
+    dtype: str,
+    layout: _Layout,
+    grad: _Array,
+    x: _Array,
+    low: _Array,
+    high: _Array,
+    y: _Array,
+    threads: int,
 ) -> None: ...
 def quantize(
-    kernel: str, convert: str, dtype: str, layout: _Layout, x: _Array, scale: _Array, low: _Array,
-    high: _Array, qmin: int, is_signed: bool, q: _Array, threads: int,
+    kernel: str,
+    convert: str,
+    dtype: str,
+    layout: _Layout,
+    x: _Array,
+    scale: _Array,
+    low: _Array,
+    high: _Array,
+    qmin: int,
+    is_signed: bool,
+    q: _Array,
+    threads: int,
 ) -> None: ...
 def dequantize(
-    kernel: str, layout: _Layout, q: _Array, scale: _Array, low: _Array, qmin: int, is_signed: bool,
-    y: _Array, threads: int,
+    kernel: str,
+    layout: _Layout,
+    q: _Array,
+    scale: _Array,
+    low: _Array,
+    qmin: int,
+    is_signed: bool,
+    y: _Array,
+    threads: int,
 ) -> None: ...
 def absmax(
     kernel: str, convert: str, dtype: str, layout: _Layout, x: _Array, amax: _Array, threads: int
@@ -32,7 +66,13 @@ def minmax(
     kernel: str, convert: str, dtype: str, layout: _Layout, x: _Array, min: _Array, max: _Array, threads: int
 ) -> None: ...
 def count_pow2(
-    kernel: str, convert: str, dtype: str, x: _Array, exponent: int, negative: _Array, positive: _Array,
+    kernel: str,
+    convert: str,
+    dtype: str,
+    x: _Array,
+    exponent: int,
+    negative: _Array,
+    positive: _Array,
     threads: int,
 ) -> tuple[float, float, int]: ...
 def count_fixed(

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact import numerics
-from intact.errors import QuantValueError
 from intact.kernels import _native
-from intact.kernels._arrays import dense, real_array, target
+from intact.kernels._arrays import DTYPE_NAMES, dense, give, real_array, target
 from intact.kernels._layout import Plan, plan
-from intact.kernels.registry import chosen_kernel
+from intact.kernels.registry import chosen_kernels
 from intact.spec import QuantSpec
 
 _LARGEST_ZERO_POINT = 1 << 20  # qmin - zero_point stays exact in float32
@@ -50,14 +49,14 @@ def fake_quantize(
     x = real_array(x)
     grid = _grid(x, scale, zero_point, spec)
     if grid is None:
-        return _give(numerics.fake_quantize(x, scale, zero_point, spec), out, x)
+        return give(numerics.fake_quantize(x, scale, zero_point, spec), out)
     way, scales, low, high = grid
-    y = target(out, x, way.order, x)
+    y, use = target(out, x, way.order, x), chosen_kernels()
     _native.fake_quantize(
-        chosen_kernel("fake_quantize"), chosen_kernel("convert"), x.dtype.name, way.layout,
+        use["fake_quantize"], use["convert"], DTYPE_NAMES[x.dtype], way.layout,
         dense(x, way.order), scales, low, high, dense(y, way.order), max(1, int(threads)),
     )  # fmt: skip
-    return _give(y, out, x)
+    return give(y, out)
 
 
 def fake_quantize_grad(
@@ -87,16 +86,16 @@ def fake_quantize_grad(
     bounds = np.asarray(low, np.float32), np.asarray(high, np.float32)
     # Gradients of 64 bits must pass unrounded; the native loop holds 32.
     if grad.dtype == np.float64 or grad.shape != x.shape or x.size == 0:
-        return _give(numerics.fake_quantize_grad(grad, x, *bounds, spec), out, grad)
+        return give(numerics.fake_quantize_grad(grad, x, *bounds, spec), out)
     way = plan(x, spec, shared=all(b.size == 1 for b in bounds))
     low_flat, high_flat = (way.params(b) for b in bounds)
-    y = target(out, grad, way.order, grad, x)
+    y, use = target(out, grad, way.order, grad, x), chosen_kernels()
     _native.fake_quantize_grad(
-        chosen_kernel("fake_quantize_grad"), chosen_kernel("convert"), grad.dtype.name, x.dtype.name,
+        use["fake_quantize_grad"], use["convert"], DTYPE_NAMES[grad.dtype], DTYPE_NAMES[x.dtype],
         way.layout, dense(grad, way.order), dense(x, way.order), low_flat, high_flat, dense(y, way.order),
         max(1, int(threads)),
     )  # fmt: skip
-    return _give(y, out, grad)
+    return give(y, out)
 
 
 def quantize(
@@ -118,9 +117,9 @@ def quantize(
         codes = numerics.quantize(np.where(np.isnan(real), -np.inf, real), scale, zero_point, spec)
         return codes.astype(_byte(spec)) if _fits_byte(spec) else numerics.store(codes, spec)
     way, scales, low, high = grid
-    q = np.empty(tuple(x.shape[axis] for axis in way.order), np.uint8)
+    q, use = np.empty(tuple(x.shape[axis] for axis in way.order), np.uint8), chosen_kernels()
     _native.quantize(
-        chosen_kernel("quantize"), chosen_kernel("convert"), x.dtype.name, way.layout, dense(x, way.order),
+        use["quantize"], use["convert"], DTYPE_NAMES[x.dtype], way.layout, dense(x, way.order),
         scales, low, high, int(spec.qmin), spec.format.signed, q, max(1, int(threads)),
     )  # fmt: skip
     return _back(q.view(_byte(spec)), way)
@@ -148,7 +147,7 @@ def dequantize(
     codes = np.ascontiguousarray(q.transpose(way.order)).view(np.uint8)
     y = np.empty(codes.shape, np.float32)
     _native.dequantize(
-        chosen_kernel("quantize"), way.layout, codes, scales, low, int(spec.qmin), spec.format.signed, y,
+        chosen_kernels()["quantize"], way.layout, codes, scales, low, int(spec.qmin), spec.format.signed, y,
         max(1, int(threads)),
     )  # fmt: skip
     return _back(y, way)
@@ -161,26 +160,26 @@ def _grid(
     scale, zero_point = np.asarray(scale, np.float32), np.asarray(zero_point, np.int32)
     if spec.format.is_float or x.size == 0 or scale.size == 0 or zero_point.size == 0:
         return None
+    if scale.size == 1 and zero_point.size == 1:
+        return _shared_grid(x, scale.item(), zero_point.item(), spec)
     if not (scale.min() > 0 and scale.max() < np.inf):
         return None
-    if max(zero_point.max(), -zero_point.min()) > _LARGEST_ZERO_POINT:
+    if max(int(zero_point.max()), -int(zero_point.min())) > _LARGEST_ZERO_POINT:
         return None
-    way = plan(x, spec, shared=scale.size == 1 and zero_point.size == 1)
+    way = plan(x, spec, shared=False)
     low = (np.int32(spec.qmin) - zero_point).astype(np.float32)
     high = (np.int32(spec.qmax) - zero_point).astype(np.float32)
     return way, way.params(scale), way.params(low), way.params(high)
 
 
-def _give(y: NDArray[Any], out: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]:
-    if out is None or out is y:
-        return y
-    if out.shape != like.shape or out.dtype != like.dtype:
-        raise QuantValueError(
-            "out", f"{out.dtype} of shape {out.shape}", f"{like.dtype} of shape {like.shape}",
-            "pass an array like the result, or leave `out` away",
-        )  # fmt: skip
-    out[...] = y
-    return out
+def _shared_grid(
+    x: NDArray[Any], scale: float, zero_point: int, spec: QuantSpec
+) -> tuple[Plan, Floats, Floats, Floats] | None:
+    """`_grid` for one scale, in Python numbers: small tensors should not wait for NumPy."""
+    if not 0 < scale < np.inf or abs(zero_point) > _LARGEST_ZERO_POINT:
+        return None
+    values = np.array((scale, spec.qmin - zero_point, spec.qmax - zero_point), np.float32)
+    return plan(x, spec, shared=True), values[0:1], values[1:2], values[2:3]
 
 
 def _back(y: NDArray[Any], way: Plan) -> NDArray[Any]:

@@ -62,9 +62,9 @@ def kernel_list() -> list[Kernel]:
     ]
 
 
-def chosen_kernel(family: str) -> str:
-    """Name of the kernel that calls of `family` use now."""
-    return _choices(*_environment())[family]
+def chosen_kernels() -> dict[str, str]:
+    """The kernel that calls of each family use now. The environment is read at every call."""
+    return _choices(*_environment())
 
 
 def _environment() -> tuple[str, str]:

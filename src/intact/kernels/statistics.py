@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
 from intact.kernels import _native
-from intact.kernels._arrays import dense, real_array
+from intact.kernels._arrays import DTYPE_NAMES, dense, real_array
 from intact.kernels._layout import Layout, layout_of, memory_order
-from intact.kernels.registry import chosen_kernel
+from intact.kernels.registry import chosen_kernels
 from intact.numerics import normalized_axes
 from intact.spec import QuantSpec
 
@@ -55,8 +55,9 @@ def absmax(x: ArrayLike, axis: Axis = None, *, threads: int = 1) -> Floats:
     view = _View(x, axis)
     amax = np.zeros(view.flat, np.float32)
     if x.size:
+        use = chosen_kernels()
         _native.absmax(
-            chosen_kernel("reduce"), chosen_kernel("convert"), x.dtype.name, view.layout, view.dense, amax,
+            use["reduce"], use["convert"], DTYPE_NAMES[x.dtype], view.layout, view.dense, amax,
             max(1, int(threads)),
         )  # fmt: skip
     return view.result(amax)
@@ -72,8 +73,9 @@ def minmax(x: ArrayLike, axis: Axis = None, *, threads: int = 1) -> tuple[Floats
     view = _View(x, axis)
     low, high = np.full(view.flat, np.inf, np.float32), np.full(view.flat, -np.inf, np.float32)
     if x.size:
+        use = chosen_kernels()
         _native.minmax(
-            chosen_kernel("reduce"), chosen_kernel("convert"), x.dtype.name, view.layout, view.dense, low,
+            use["reduce"], use["convert"], DTYPE_NAMES[x.dtype], view.layout, view.dense, low,
             high, max(1, int(threads)),
         )  # fmt: skip
     return view.result(low), view.result(high)
@@ -101,9 +103,9 @@ def collect_pow2(
         QuantValueError: The counters are not two dense int64 arrays of one size.
     """
     _check_counters(negative, positive)
-    x = real_array(x)
+    x, use = real_array(x), chosen_kernels()
     found = _native.count_pow2(
-        chosen_kernel("histogram"), chosen_kernel("convert"), x.dtype.name, _flat(x),
+        use["histogram"], use["convert"], DTYPE_NAMES[x.dtype], _flat(x),
         max(-1000, min(1000, int(exponent))), negative, positive, max(1, int(threads)),
     )  # fmt: skip
     return Extent(*found)
@@ -138,9 +140,9 @@ def count_fixed(x: ArrayLike, width: float, counts: NDArray[np.int64], *, thread
     _check_counters(counts)
     if not np.float32(width) > 0:
         raise QuantValueError("width", f"{width}", "a positive width", "divide the range by the bins")
-    x = real_array(x)
+    x, use = real_array(x), chosen_kernels()
     _native.count_fixed(
-        chosen_kernel("histogram"), chosen_kernel("convert"), x.dtype.name, _flat(x), float(width), counts,
+        use["histogram"], use["convert"], DTYPE_NAMES[x.dtype], _flat(x), float(width), counts,
         max(1, int(threads)),
     )  # fmt: skip
 
@@ -168,7 +170,8 @@ class _View:
         return layout_of(tuple(x.shape[a] for a in order), tuple(a in kept for a in order))
 
     def result(self, flat: Floats) -> Floats:
-        return np.ascontiguousarray(flat.reshape(self._stored_shape).transpose(self._back))
+        # Not ascontiguousarray, which makes a vector of a 0-dimensional result.
+        return np.array(flat.reshape(self._stored_shape).transpose(self._back), order="C")
 
 
 def _flat(x: NDArray[Any]) -> NDArray[Any]:
