@@ -1,0 +1,80 @@
+"""Small helpers to put nodes and initializers into a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import ArrayLike
+
+
+class Namer:
+    """Gives out names that no value of the graph has: ``w.scale``, then ``w.scale_1``, ..."""
+
+    def __init__(self, graph: ir.Graph) -> None:
+        self._taken = {v.name for v in (*graph.inputs, *graph.initializers.values())}
+        self._taken |= {v.name for node in graph.all_nodes() for v in node.outputs}
+        self._taken |= {node.name for node in graph.all_nodes()}
+
+    def __call__(self, wanted: str) -> str:
+        name, count = wanted, 0
+        while name in self._taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        self._taken.add(name)
+        return name
+
+
+class Inserter:
+    """Adds nodes in front of one node, in the order of the calls."""
+
+    def __init__(self, graph: ir.Graph, before: ir.Node, names: Namer) -> None:
+        self.graph, self.names, self._before = graph, names, before
+
+    def constant(self, name: str, array: ArrayLike, dtype: ir.DataType | None = None) -> ir.Value:
+        """An initializer that holds `array`."""
+        array = np.asarray(array)
+        name = self.names(name)
+        tensor = ir.Tensor(array, dtype=dtype, name=name)
+        value = ir.Value(
+            name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor
+        )
+        self.graph.register_initializer(value)
+        return value
+
+    def node(
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        name: str,
+        *,
+        dtype: ir.DataType | None,
+        shape: ir.Shape | None,
+        **attributes: Any,
+    ) -> ir.Value:
+        """The first output of a new node called `name`, as its output is."""
+        name = self.names(name)
+        type_ = None if dtype is None else ir.TensorType(dtype)
+        output = ir.Value(name=name, type=type_, shape=shape)
+        node = ir.node(op_type, inputs, attributes, outputs=[output], name=name)
+        self.graph.insert_before(self._before, node)
+        return output
+
+
+def replace(node: ir.Node, value: ir.Value, names: Namer) -> None:
+    """Let every reader of `node`'s only output read `value`, and remove `node`.
+
+    A graph output keeps its name: `value` takes it over, through an Identity where `value` is an output,
+    an input or an initializer itself.
+    """
+    graph, output = node.graph, node.outputs[0]
+    assert isinstance(graph, ir.Graph)
+    if output.is_graph_output():
+        if value.is_graph_output() or value.producer() is None:
+            insert = Inserter(graph, node, names)
+            value = insert.node("Identity", [value], "output", dtype=value.dtype, shape=value.shape)
+        value.name, output.name = output.name, None
+    output.replace_all_uses_with(value, replace_graph_outputs=True)
+    graph.remove(node, safe=True)

@@ -1,0 +1,287 @@
+"""Markers become QuantizeLinear/DequantizeLinear pairs, as the chosen opset can write them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.errors import IntactError, UnsupportedError
+from intact.graph.build import Inserter, Namer, replace
+from intact.graph.constants import Constants
+from intact.graph.markers import Marker, find_markers
+from intact.graph.opset import MAX_OPSET
+from intact.spec import Format, QuantSpec
+
+QUANTIZER_KEY = "intact.quantizer"
+"""Metadata of a pair's nodes: the quantizer that asked for it."""
+
+FORMAT_OPSETS = {
+    "int8": 10, "uint8": 10, "fp8e4m3": 19, "fp8e5m2": 19, "int16": 21, "uint16": 21, "int4": 21,
+    "uint4": 21, "fp4e2m1": 23,
+}  # fmt: skip
+"""The first opset whose QuantizeLinear writes a format (10 per tensor; an axis needs 13, our smallest)."""
+
+_TYPES = {
+    "int8": ir.DataType.INT8, "uint8": ir.DataType.UINT8, "int16": ir.DataType.INT16,
+    "uint16": ir.DataType.UINT16, "int4": ir.DataType.INT4, "uint4": ir.DataType.UINT4,
+    "fp8e4m3": ir.DataType.FLOAT8E4M3FN, "fp8e5m2": ir.DataType.FLOAT8E5M2,
+    "fp4e2m1": ir.DataType.FLOAT4E2M1,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What became of one marker.
+
+    Attributes:
+        quantizer: Module path of the quantizer.
+        spec: Grid and granularity of the quantized tensor, as the module has it.
+        scale, zero_point: Granule shape.
+        real: Name of the float32 value behind the DequantizeLinear.
+        perm: How `real` is transposed against the module's tensor; None where it is not.
+        constant: The tensor is a constant of the graph: a weight.
+        folded: Its codes are stored in the file: there is no QuantizeLinear.
+    """
+
+    quantizer: str
+    spec: QuantSpec
+    scale: NDArray[np.float32]
+    zero_point: NDArray[np.int32]
+    real: str
+    perm: tuple[int, ...] | None
+    constant: bool
+    folded: bool
+
+
+@dataclass(frozen=True)
+class _Emitted:
+    real: ir.Value  # float32, behind the DequantizeLinear
+    output: ir.Value  # the same in the dtype that the readers had
+    perm: tuple[int, ...] | None
+    constant: bool
+
+
+def emit_qdq(model: ir.Model, opset: int, *, fold_weights: bool = True) -> list[Pair]:
+    """Replace every marker by a pair, in place.
+
+    Before: ``y = FakeQuantize(x, amax)``.  After: ``y = DequantizeLinear(QuantizeLinear(x, s, zp), s, zp)``;
+    where `x` is constant and `fold_weights`: ``y = DequantizeLinear(codes, s, zp)``.
+
+    Readers of one tensor with one scale share one pair. A narrow grid clips in front of the QuantizeLinear,
+    so that the code which it drops cannot appear. float16, bfloat16 and float64 are cast to float32 first
+    and back behind: an int8 grid has no exact float16 scale, and the module computes in float32.
+
+    Args:
+        model: Holds markers; changed.
+        opset: What the pairs may use; the rest of the graph is `set_opset`'s matter.
+        fold_weights: Store the codes of constant tensors instead of their reals.
+    Returns:
+        One record per marker, in the graph's order.
+    Raises:
+        UnsupportedError: The opset has no type for a quantizer's format, or no opset has.
+        CalibrationError: A quantizer has no constant range.
+    """
+    emitter = _Emitter(model.graph, opset, fold_weights)
+    done = [(marker, *emitter.emit(marker)) for marker in find_markers(model)]
+    model.opset_imports.pop("intact", None)
+    return [
+        Pair(m.quantizer, m.spec, scale, zero_point, e.real.name or "", e.perm, e.constant, e.constant and fold_weights)
+        for m, scale, zero_point, e in done
+    ]
+
+
+class _Emitter:
+    def __init__(self, graph: ir.Graph, opset: int, fold_weights: bool) -> None:
+        self._graph, self._opset, self._fold = graph, opset, fold_weights
+        self._names = Namer(graph)
+        self._constants = Constants(graph)
+        self._shared: dict[tuple[object, ...], _Emitted] = {}
+
+    def emit(self, marker: Marker) -> tuple[NDArray[np.float32], NDArray[np.int32], _Emitted]:
+        try:
+            check_format(marker.spec.format, self._opset)
+            scale, zero_point = _parameters(marker)
+            return scale, zero_point, self._emit(marker, scale, zero_point)
+        except IntactError as error:
+            named = error.where.startswith(marker.quantizer)
+            raise error if named else error.at(marker.quantizer) from None
+
+    def _emit(self, marker: Marker, scale: NDArray, zero_point: NDArray) -> _Emitted:
+        x = marker.node.inputs[0]
+        assert x is not None
+        constant = self._constants(x)
+        perm = _sink_transposes(marker.node, self._names) if constant is not None else None
+        content = x if constant is None else (constant.shape, str(constant.dtype), _digest(constant))
+        key = (content, marker.spec, perm, scale.tobytes(), zero_point.tobytes())
+        if key not in self._shared:
+            self._shared[key] = self._build(marker, constant, perm, scale, zero_point)
+        emitted = self._shared[key]
+        replace(marker.node, emitted.output, self._names)
+        return emitted
+
+    def _build(
+        self, marker: Marker, constant: NDArray | None, perm: tuple[int, ...] | None,
+        scale: NDArray, zero_point: NDArray,
+    ) -> _Emitted:  # fmt: skip
+        x = marker.node.inputs[0]
+        assert x is not None
+        insert = _PairInserter(Inserter(self._graph, marker.node, self._names), marker, scale, zero_point)
+        if constant is None:
+            codes = insert.quantize(insert.clip(insert.to_float32(x), x))
+        else:
+            base = x.name if x.is_initializer() else marker.quantizer
+            codes = insert.weight(constant, perm, base or marker.quantizer, self._fold)
+        real = insert.dequantize(codes)
+        output = insert.cast(real, marker.node.outputs[0].dtype)
+        return _Emitted(real, output, perm, constant is not None)
+
+
+class _PairInserter:
+    """The nodes of one pair, in front of its marker."""
+
+    def __init__(self, insert: Inserter, marker: Marker, scale: NDArray, zero_point: NDArray) -> None:
+        self._insert, self._marker, self._spec = insert, marker, marker.spec
+        self._scale, self._zero_point = scale, zero_point
+        self._base = marker.quantizer
+        self._type = _TYPES[marker.spec.format.name]
+        self._axis = marker.spec.axis
+
+    def to_float32(self, x: ir.Value) -> ir.Value:
+        return self._cast(x, ir.DataType.FLOAT, f"{self._base}.float32")
+
+    def cast(self, x: ir.Value, dtype: ir.DataType | None) -> ir.Value:
+        """`x` in `dtype`: what the marker's readers expect."""
+        return self._cast(x, dtype or ir.DataType.FLOAT, f"{self._base}.{str(dtype).lower()}")
+
+    def _cast(self, x: ir.Value, dtype: ir.DataType, name: str) -> ir.Value:
+        if x.dtype in (dtype, None):
+            return x
+        return self._insert.node("Cast", [x], name, dtype=dtype, shape=x.shape, to=int(dtype))
+
+    def clip(self, x: ir.Value, original: ir.Value) -> ir.Value:
+        """`x` within the reals of a narrow grid; QuantizeLinear would use the code that it drops."""
+        if self._spec.qmin == self._spec.format.qmin:
+            return x
+        bounds = numerics.representable_range(self._scale, self._zero_point, self._spec)
+        common = {"dtype": ir.DataType.FLOAT, "shape": x.shape}
+        if self._axis is None:
+            low, high = (self._bound(n, b) for n, b in zip(("low", "high"), bounds, strict=True))
+            return self._insert.node("Clip", [x, low, high], f"{self._base}.clipped", **common)
+        if original.shape is None:
+            raise UnsupportedError(
+                "shape", "an unknown rank", "a known rank, to clip each channel", "export without narrow_range"
+            )
+        spread = [1] * len(original.shape)
+        spread[self._axis] = -1
+        low, high = (self._bound(n, b.reshape(spread)) for n, b in zip(("low", "high"), bounds, strict=True))
+        above = self._insert.node("Max", [x, low], f"{self._base}.above", **common)
+        return self._insert.node("Min", [above, high], f"{self._base}.clipped", **common)
+
+    def _bound(self, name: str, values: NDArray) -> ir.Value:
+        return self._insert.constant(f"{self._base}.{name}", np.asarray(values, np.float32))
+
+    def quantize(self, x: ir.Value) -> ir.Value:
+        self._make_parameters()
+        return self._pair_node("QuantizeLinear", x, f"{self._base}.codes", self._type)
+
+    def dequantize(self, codes: ir.Value) -> ir.Value:
+        return self._pair_node("DequantizeLinear", codes, f"{self._base}.output", ir.DataType.FLOAT)
+
+    def weight(
+        self, constant: NDArray, perm: tuple[int, ...] | None, base: str, fold: bool
+    ) -> ir.Value:
+        """The codes of a constant: stored, or computed by a QuantizeLinear from the stored reals."""
+        x = numerics.to_float32(constant)
+        q = numerics.quantize(x, self._scale, self._zero_point, self._spec)
+        self._base = base
+        if perm is not None:
+            self._axis = None if self._axis is None else perm.index(self._axis % x.ndim)
+            x, q = x.transpose(perm), q.transpose(perm)
+        if fold:
+            self._make_parameters()
+            codes = numerics.store(q, self._spec)
+            return self._insert.constant(f"{base}.codes", codes, self._type)
+        # Reals beyond a narrow grid are clipped in the stored tensor: nodes between a weight and its pair
+        # would keep compilers from folding it, and the codes are the same.
+        if self._spec.qmin != self._spec.format.qmin:
+            x = self._clipped(x)
+        stored = self._insert.constant(f"{base}.real", x)
+        return self.quantize(stored)
+
+    def _clipped(self, x: NDArray) -> NDArray:
+        spec = self._spec.with_(axis=self._axis)
+        low, high = numerics.representable_range(self._scale, self._zero_point, spec)
+        return np.clip(x, numerics.expand(low, x.shape, spec), numerics.expand(high, x.shape, spec))
+
+    def _make_parameters(self) -> None:
+        zero_point = numerics.store(self._zero_point, self._spec)
+        self._scale_value = self._insert.constant(f"{self._base}.scale", self._scale)
+        self._zero_value = self._insert.constant(f"{self._base}.zero_point", zero_point, self._type)
+
+    def _pair_node(self, op_type: str, x: ir.Value, name: str, dtype: ir.DataType) -> ir.Value:
+        attributes = {} if self._axis is None else {"axis": self._axis}
+        inputs = [x, self._scale_value, self._zero_value]
+        output = self._insert.node(op_type, inputs, name, dtype=dtype, shape=x.shape, **attributes)
+        node = output.producer()
+        assert node is not None
+        node.metadata_props[QUANTIZER_KEY] = self._marker.quantizer
+        return output
+
+
+def check_format(format: Format, opset: int) -> None:
+    """Refuse a format that `opset` cannot write.
+
+    Raises:
+        UnsupportedError: Names the opset that can, or says that none can.
+    """
+    first = FORMAT_OPSETS.get(format.name)
+    if first is None:
+        raise UnsupportedError(
+            "format",
+            str(format),
+            f"a format with an ONNX type: {', '.join(FORMAT_OPSETS)}",
+            "quantize with one of these widths, or disable this quantizer for the export",
+        )
+    if opset < first:
+        raise UnsupportedError(
+            "format",
+            f"{format} at opset {opset}",
+            f"opset {first} or newer: the first whose QuantizeLinear has {format}",
+            f"export with opset={first} (up to {MAX_OPSET}), or quantize to int8",
+        )
+
+
+def _parameters(marker: Marker) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    if marker.amin is None:
+        scale = numerics.scale_from_amax(marker.amax, marker.spec)
+        return scale, np.zeros(scale.shape, np.int32)
+    return numerics.affine_from_range(marker.amin, marker.amax, marker.spec)
+
+
+def _sink_transposes(node: ir.Node, names: Namer) -> tuple[int, ...] | None:
+    """Take a Transpose behind a constant's marker away; the caller transposes the constant instead.
+
+    MatMul wants the (in, out) weight of a Linear whose module keeps (out, in). Behind the DequantizeLinear
+    the Transpose would run at every inference, and hide the weight from the builders of int8 kernels.
+    """
+    readers = list(node.outputs[0].consumers())
+    if not readers or node.outputs[0].is_graph_output() or any(r.op_type != "Transpose" for r in readers):
+        return None
+    perms = {tuple(r.attributes["perm"].as_ints()) if "perm" in r.attributes else None for r in readers}
+    perm = perms.pop()
+    if perms or perm is None:
+        return None
+    if node.outputs[0].shape is not None:
+        node.outputs[0].shape = ir.Shape([node.outputs[0].shape[a] for a in perm])
+    for reader in readers:
+        replace(reader, node.outputs[0], names)
+    return perm
+
+
+def _digest(array: NDArray) -> bytes:
+    return sha256(np.ascontiguousarray(array).tobytes()).digest()
