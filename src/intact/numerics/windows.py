@@ -69,7 +69,7 @@ class Window:
             count = (room + (stride - 1 if self.ceil_mode else 0)) // stride + 1
             if self.ceil_mode and (count - 1) * stride >= size + before:
                 count -= 1
-            if room < 0:
+            if count < 1:
                 raise QuantValueError(
                     "window",
                     f"{extent} taps for a padded size of {size + before + after}",
