@@ -92,7 +92,7 @@ def load_checkpoint(
             configure(
                 quantizer, document["quantizers"][name], [k for k in tensors if k.startswith(f"{name}.")]
             )
-        except (IntactError, KeyError, TypeError) as error:
+        except (IntactError, KeyError, TypeError, ValueError) as error:
             raise _damaged(path, f"configuration of {name}: {error}") from error
     name_quantizers(model)
     try:

@@ -61,15 +61,20 @@ def fake_quantize(
     Gradient: to `x`, where it lies in the range (|x| <= amax, or the reals that an asymmetric grid reaches);
         none to `amax` and `amin`.
     """
-    amax = amax if isinstance(amax, Tensor) else torch.tensor(float(amax))
-    if amin is not None and not isinstance(amin, Tensor):
-        amin = torch.tensor(float(amin))
+    amax = _range_end(amax)
+    amin = None if amin is None else _range_end(amin)
     if axis is None:
         axes = broadcast_axes(amax.shape, x.dim())
     else:
         axes = [axis] if isinstance(axis, int) else list(axis)
     call = torch.ops.intact.fake_quantize.default
     return call(x, amax, amin, format, axes or None, narrow)  # type: ignore[no-any-return]
+
+
+def _range_end(value: Tensor | float) -> Tensor:
+    if not isinstance(value, Tensor):
+        return torch.tensor(float(value))
+    return value.detach() if value.requires_grad else value
 
 
 def quantize(x: Tensor, amax: Tensor, *, format: str = "int8", narrow: bool = False) -> Tensor:
@@ -92,7 +97,7 @@ def min_max(x: Tensor, axes: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
     kept = sorted(a % x.dim() for a in axes)
     if x.device.type == "cpu" and not torch.compiler.is_compiling():
         _check_dtype(x)
-        ends = kernels.minmax(_as_numpy(x), tuple(kept) or None, threads=torch.get_num_threads())
+        ends = kernels.minmax(as_numpy(x), tuple(kept) or None, threads=torch.get_num_threads())
         low, high = (torch.from_numpy(np.asarray(end)) for end in ends)
     else:
         reduced = [a for a in range(x.dim()) if a not in kept]
@@ -104,7 +109,7 @@ def min_max(x: Tensor, axes: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
 
 def count_fixed(x: Tensor, width: float, counts: NDArray[np.int64]) -> None:
     """Add the counts of |x| in bins of `width` to `counts`; beyond the last edge counts in the last bin."""
-    kernels.count_fixed(_as_numpy(x.to("cpu")), width, counts, threads=torch.get_num_threads())
+    kernels.count_fixed(as_numpy(x.to("cpu")), width, counts, threads=torch.get_num_threads())
 
 
 def broadcast_axes(shape: Sequence[int], rank: int) -> list[int]:
@@ -184,7 +189,7 @@ class _Grid:
 # ---- CPU: the kernels, on the tensors' own memory ----
 
 
-def _as_numpy(x: Tensor) -> NDArray:
+def as_numpy(x: Tensor) -> NDArray:
     """`x` as an array on the same memory."""
     x = x.detach()
     if x.dtype == torch.bfloat16:
@@ -201,10 +206,10 @@ def _forward_cpu(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Te
     grid = _Grid(x.shape, amax, amin, *call)
     out = torch.empty_like(x)  # dense; keeps the strides of a dense x, as the fake function promises
     kernels.fake_quantize(
-        _as_numpy(_laid_out_like(x, out)),
+        as_numpy(_laid_out_like(x, out)),
         *grid.scales(),
         grid.spec,
-        out=_as_numpy(out),
+        out=as_numpy(out),
         threads=torch.get_num_threads(),
     )
     return out
@@ -214,11 +219,11 @@ def _backward_cpu(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *c
     grid = _Grid(x.shape, amax, amin, *call)
     out = torch.empty_like(x, dtype=grad.dtype)
     kernels.fake_quantize_grad(
-        _as_numpy(_laid_out_like(grad, out)),
-        _as_numpy(_laid_out_like(x, out)),
+        as_numpy(_laid_out_like(grad, out)),
+        as_numpy(_laid_out_like(x, out)),
         *grid.bounds(),
         grid.spec,
-        out=_as_numpy(out),
+        out=as_numpy(out),
         threads=torch.get_num_threads(),
     )
     return out
