@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import doctest
+
 import numpy as np
 import pytest
 
 from intact import numerics as nx
 from intact.errors import QuantValueError
+from intact.numerics import granularity
 from intact.spec import QuantSpec
 
 
@@ -74,3 +77,7 @@ def test_shape_errors():
         "scale or zero_point: got shape (2,) for a tensor of shape (2, 3), int8 per-channel(axis=1), "
         "want shape (3,). Fix: calibrate with the same axis and block size as the tensor is quantized with"
     )
+
+
+def test_examples_in_docstrings():
+    assert doctest.testmod(granularity) == (0, 2)
