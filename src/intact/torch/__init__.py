@@ -18,6 +18,7 @@ except ModuleNotFoundError as error:
 from intact import __version__ as _intact_version
 from intact.torch import calib, nn, ops, quant_modules, tensor_quant, utils
 from intact.torch.alias import alias
+from intact.torch.calibration import CalibrationResult, calibrate
 from intact.torch.checkpoint import load_checkpoint, save_checkpoint
 from intact.torch.export import ExportReport, export
 from intact.torch.ops import fake_quantize
@@ -28,10 +29,12 @@ from intact.torch.replace import replace_modules
 __version__ = f"2.2.1+intact.{_intact_version}"
 
 __all__ = [
+    "CalibrationResult",
     "ExportReport",
     "__version__",
     "alias",
     "calib",
+    "calibrate",
     "deactivate",
     "enable_onnx_export",
     "export",

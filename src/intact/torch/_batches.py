@@ -1,0 +1,108 @@
+"""Batches of any common shape, put through a model; and the progress bar that counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from intact.errors import QuantValueError
+
+Forward = Callable[[nn.Module, Any], Any]
+
+
+def forward_batch(model: nn.Module, batch: Any) -> Any:
+    """``model(inputs)`` for a batch as data loaders give it, moved to the model's device.
+
+    A tensor is the input. Of a tuple or list the first element is: a tensor; a tuple of positional
+    arguments; or a dict of keyword arguments. A dict holds keyword arguments.
+    """
+    if isinstance(batch, (tuple, list)) and batch:
+        batch = batch[0]
+    batch = moved(batch, device_of(model))
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    if isinstance(batch, (tuple, list)) and batch:
+        return model(*batch)
+    if isinstance(batch, Tensor):
+        return model(batch)
+    raise QuantValueError(
+        "batch",
+        f"a {type(batch).__name__}",
+        "a tensor, a tuple or list that begins with the inputs, or a dict of keyword arguments",
+        "pass forward=lambda model, batch: ... to say how the model takes it",
+    )
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the model's first parameter lies; the CPU for a model without."""
+    first = next(model.parameters(), None)
+    return torch.device("cpu") if first is None else first.device
+
+
+def moved(value: Any, device: torch.device) -> Any:
+    """`value` with every tensor in its tuples, lists and dicts on `device`."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, Mapping):
+        return {key: moved(item, device) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [moved(item, device) for item in value]
+    return value
+
+
+def real_tensors(value: Any) -> list[Tensor]:
+    """The floating-point tensors in a model's output, in order."""
+    if isinstance(value, Tensor):
+        return [value] if value.is_floating_point() else []
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        return [tensor for item in value for tensor in real_tensors(item)]
+    return []
+
+
+def length_of(data: Iterable[Any]) -> int | None:
+    """Number of batches in one pass, where `data` says it."""
+    try:
+        return len(data)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+class Progress:
+    """A progress bar on standard error, or none.
+
+    Args:
+        title: What is being done.
+        total: Number of steps; None where it is not known.
+        shown: False: draw nothing.
+    """
+
+    def __init__(self, title: str, total: int | None, shown: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bar = Bar(*columns, console=Console(stderr=True), transient=True, disable=not shown)
+        self._task = self._bar.add_task(title, total=total)
+
+    def __enter__(self) -> Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def advance(self, title: str | None = None, done: int | None = None) -> None:
+        """One step more, or `done` in all."""
+        self._bar.update(self._task, description=title, completed=done, advance=1 if done is None else None)
+
+    def over(self, items: Iterable[Any]) -> Iterator[Any]:
+        """`items`, one step each."""
+        for item in items:
+            yield item
+            self.advance()

@@ -1,0 +1,165 @@
+"""From statistics to the ranges of a model's quantizers: one method, a method per name, or "auto"."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from intact.calib import METHODS, Histogram, Range, ZeroRangeWarning, expected_error, range_of
+from intact.errors import IntactError, QuantValueError
+from intact.numerics import ZERO_RANGE
+from intact.spec import QuantSpec
+from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+
+Stats = Histogram | Range
+Ends = tuple[NDArray[np.float32], NDArray[np.float32]]
+Method = str | Mapping[str, str]
+_CHANNELS = 256  # a histogram is 64 KiB per channel: this many weights' histograms exist at a time
+
+
+@dataclass(frozen=True)
+class Ranged:
+    """The range of one quantizer, and the method that chose it."""
+
+    ends: Ends
+    method: str
+
+
+@dataclass
+class Candidates:
+    """What each method would choose for one quantizer, computed when it is asked for, once."""
+
+    name: str
+    stats: Stats
+    spec: QuantSpec
+    options: dict[str, Any]
+    _known: dict[str, Ranged] = field(default_factory=dict)
+
+    def by(self, method: str) -> Ranged:
+        """The range by `method`, or by "max" where the statistic or the grid offers no other."""
+        method = method if method in self.methods else "max"
+        if method not in self._known:
+            try:
+                self._known[method] = Ranged(range_of(self.stats, self.spec, method, **self.options), method)
+            except IntactError as error:
+                raise error.at(f"quantizer '{self.name}'") from None
+        return self._known[method]
+
+    def least_error(self) -> Ranged:
+        """The range of the smallest expected squared error among all methods."""
+        if not isinstance(self.stats, Histogram):
+            return self.by("max")
+        ranged = [self.by(method) for method in self.methods]
+        errors = [expected_error(self.stats, self.spec, self._argument(r.ends)) for r in ranged]
+        return ranged[int(np.argmin(errors))]
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        if not isinstance(self.stats, Histogram):
+            return ("max",)
+        return tuple(m for m in METHODS if not (m == "entropy" and self.spec.format.is_float))
+
+    def _argument(self, ends: Ends) -> Any:
+        return ends[1] if self.spec.symmetric else ends
+
+
+def method_by_name(method: Method, names: Iterable[str]) -> dict[str, str]:
+    """The method for each name.
+
+    Args:
+        method: One for all, or by name pattern: ``*`` and ``?`` as in file names; a pattern that fits a
+            module covers the quantizers inside it; the first that fits decides; "auto" for the rest.
+        names: The quantizers' paths.
+    Raises:
+        QuantValueError: There is no such method, or a pattern fits no name.
+    """
+    names = list(names)
+    patterns = {"*": method} if isinstance(method, str) else dict(method)
+    for pattern, one in patterns.items():
+        require_method(one, "auto")
+        if not any(_fits(name, pattern) for name in names):
+            raise QuantValueError(
+                "method",
+                f"pattern {pattern!r}, which fits no quantizer of data",
+                f"patterns that fit names such as {names[:3]}",
+                "correct the pattern; weights have the argument weight_method",
+            )
+    return {n: next((m for p, m in patterns.items() if _fits(n, p)), "auto") for n in names}
+
+
+def require_method(method: str, *others: str) -> None:
+    """
+    Raises:
+        QuantValueError: `method` is neither one of `METHODS` nor among `others`.
+    """
+    allowed = (*METHODS, *others)
+    if method not in allowed:
+        raise QuantValueError("method", repr(method), f"one of {allowed}", "choose one of these")
+
+
+def keepdims(tensor: Tensor, spec: QuantSpec) -> tuple[int, ...]:
+    """The shape of the range of `tensor`: its kept axes, the others of size 1; () per-tensor."""
+    kept = {a % tensor.dim() for a in spec.axes}
+    return tuple(n if a in kept else 1 for a, n in enumerate(tensor.shape)) if kept else ()
+
+
+def _fits(name: str, pattern: str) -> bool:
+    parts = name.split(".")
+    return any(fnmatchcase(".".join(parts[: i + 1]), pattern) for i in range(len(parts)))
+
+
+def weight_range(name: str, weight: Tensor, spec: QuantSpec, method: str, options: dict[str, Any]) -> Ends:
+    """The range of a weight by `method`, in the granule shape; several axes always have "max"."""
+    try:
+        if spec.axis is None or method == "max" or not isinstance(spec.axis, int):
+            return _range_of_part(weight, spec, method)
+        parts = [_range_of_part(p, spec, method, **options) for p in weight.split(_CHANNELS, spec.axis)]
+    except IntactError as error:
+        raise error.at(f"quantizer '{name}'") from None
+    lows, highs = zip(*parts, strict=True)
+    return np.concatenate(lows), np.concatenate(highs)
+
+
+def _range_of_part(part: Tensor, spec: QuantSpec, method: str, **options: Any) -> Ends:
+    simple = method == "max" or isinstance(spec.axis, tuple)
+    axis: Any = spec.axis
+    stats: Stats = Range(axis) if simple else Histogram(axis)
+    # float32 is what the kernels compute in; a NumPy view of bfloat16 would need ml_dtypes here.
+    stats.collect(part.detach().to("cpu", torch.float32).numpy(), threads=torch.get_num_threads())
+    return range_of(stats, spec, "max" if simple else method, **options)
+
+
+def set_range(quantizer: TensorQuantizer, ends: Ends, shape: tuple[int, ...] | None) -> None:
+    """Give `quantizer` its range: in the shape of the range it has, or else in `shape`, or as it comes."""
+    low, high = (torch.tensor(end, dtype=torch.float32) for end in ends)
+    before = getattr(quantizer, "_amax", None)
+    if before is not None and before.numel() == high.numel():
+        shape = tuple(before.shape)
+    if shape is not None:
+        low, high = low.reshape(shape), high.reshape(shape)
+    if quantizer.symmetric:
+        quantizer.amax = high
+    else:
+        quantizer.set_range(low, high)
+    if quantizer._learn_amax:
+        quantizer.init_learn_amax()
+
+
+def warn_if_zero(name: str, quantizer: TensorQuantizer) -> None:
+    """Warn where the range has no information, so that the scale is 1."""
+    peak = quantizer._amax if quantizer.symmetric else torch.maximum(-quantizer._amin, quantizer._amax)
+    idle = int((peak <= float(ZERO_RANGE)).sum())
+    if idle:
+        size = peak.numel()
+        what = "its tensor is" if size == 1 else f"{idle} of {size} channels of its tensor are"
+        warnings.warn(
+            f"quantizer '{name}': {what} zero throughout; the scale there is 1", ZeroRangeWarning, 4
+        )

@@ -1,0 +1,91 @@
+"""`MergeableCalibrator`: the calibrator over `intact.calib`, whose statistics merge exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from intact.calib import Histogram, Range, amax_of, range_of
+from intact.spec import Format, QuantSpec
+from intact.torch import ops
+from intact.torch.calib.calibrator import _Calibrator
+from intact.torch.descriptor import format_name
+
+
+class MergeableCalibrator(_Calibrator):
+    """Collects into an `intact.calib` statistic, from which every method can choose a range.
+
+    The result does not depend on batch size or order, and calibrators of several processes merge exactly
+    (``calibrator.stats.merge(other.stats)``). NaN and infinity are refused. One axis, or none, has a
+    `Histogram` and with it every method; several axes have a `Range`, which offers "max" alone.
+
+    Args:
+        num_bits, axis, unsigned: As for `_Calibrator`.
+
+    Attributes:
+        stats: The statistic.
+        shape: Shape of the range: kept axes, the others of size 1; () per-tensor or before the first tensor.
+    """
+
+    stats: Histogram | Range
+
+    def __init__(
+        self,
+        num_bits: int | tuple[int, int] = 8,
+        axis: int | tuple[int, ...] | None = None,
+        unsigned: bool = False,
+    ) -> None:
+        super().__init__(num_bits, axis, unsigned)
+        self.reset()
+
+    def reset(self) -> None:
+        axis = QuantSpec(axis=self._axis).axis  # a tuple of one axis is that axis
+        self.stats = Range(axis) if isinstance(axis, tuple) else Histogram(axis)
+        self.shape: tuple[int, ...] = ()
+
+    def collect(self, x: Tensor) -> None:
+        """Count `x`, of any real dtype and layout.
+
+        Raises:
+            CalibrationError: (a RuntimeError) `x` holds NaN or infinities, or its kept axes changed size.
+        """
+        if not x.numel():
+            return
+        self.stats.collect(ops.as_numpy(x.to("cpu")), threads=torch.get_num_threads())
+        kept = {a % x.dim() for a in QuantSpec(axis=self._axis).axes}
+        self.shape = tuple(n if a in kept else 1 for a, n in enumerate(x.shape)) if kept else ()
+
+    def compute_amax(self, method: str = "max", **options: Any) -> Tensor | None:  # type: ignore[override]
+        """The largest magnitude to keep, by "max", "percentile", "mse" or "entropy" (`intact.calib.amax_of`).
+
+        Returns:
+            float32, 0-D per-tensor, reduced axes kept with size 1 otherwise; None without data.
+        """
+        if not self.stats.count.any():
+            return None
+        return self.shaped(amax_of(self.stats, self._spec(symmetric=True), method, **options))
+
+    def compute_range(  # type: ignore[override]
+        self, method: str = "max", **options: Any
+    ) -> tuple[Tensor, Tensor] | None:
+        """Both ends of the range to keep (`intact.calib.range_of`), shaped as `compute_amax`."""
+        if not self.stats.count.any():
+            return None
+        low, high = range_of(self.stats, self._spec(symmetric=False), method, **options)
+        return self.shaped(low), self.shaped(high)
+
+    def _spec(self, symmetric: bool) -> QuantSpec:
+        grid = Format.parse(format_name(self._num_bits, self._unsigned))
+        return QuantSpec(grid, axis=self._axis, symmetric=symmetric)
+
+    def _shaped(self, values: NDArray) -> Tensor:
+        return torch.tensor(values, dtype=torch.float32).reshape(self.shape)
+
+    def __str__(self) -> str:
+        return f"MergeableCalibrator({self.stats!r})"
+
+    def __repr__(self) -> str:
+        return f"MergeableCalibrator({super().__repr__()} stats={self.stats!r})"

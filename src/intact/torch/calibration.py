@@ -1,0 +1,267 @@
+"""`calibrate`: ranges for every quantizer of a model from one pass over data, chosen again at will."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from torch import Tensor, nn
+
+from intact.calib import METHODS, Calibration, Histogram, Range
+from intact.errors import CalibrationError
+from intact.torch import distributed
+from intact.torch._batches import Forward, Progress, forward_batch, length_of, real_tensors
+from intact.torch._choice import (
+    Candidates,
+    Method,
+    Ranged,
+    keepdims,
+    method_by_name,
+    require_method,
+    set_range,
+    warn_if_zero,
+    weight_range,
+)
+from intact.torch._collection import (
+    calibrator_for,
+    enabled_quantizers,
+    evaluating,
+    quantizing,
+    require_reached,
+    spec_of,
+    watching,
+    weights_of,
+)
+from intact.torch.distributed import Group
+from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+
+HELD_BATCHES = 4
+"""How many batches "auto" keeps to measure configurations on: its cost is that of 6 times as many."""
+
+
+@dataclass
+class _Held:
+    """One batch that "auto" measures on, with what the float model says to it."""
+
+    number: int
+    batch: Any
+    outputs: list[Tensor]
+
+
+@dataclass
+class CalibrationResult:
+    """What `calibrate` found. The model's quantizers have their ranges already.
+
+    Attributes:
+        model: The calibrated model.
+        calibration: The statistics of the activations, by quantizer path. Weights are not in it: their
+            ranges come from the parameters.
+        methods: By quantizer path, the method that chose its range.
+        errors: For "auto": mean squared error of the outputs on the held batches, relative to their mean
+            square, of every configuration that was compared; the first smallest was taken.
+    """
+
+    model: nn.Module
+    calibration: Calibration
+    methods: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
+    _held: list[_Held] = field(default_factory=list, repr=False)
+    _shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
+    _forward: Forward = field(default=forward_batch, repr=False)
+    _group: Group = field(default_factory=Group, repr=False)
+
+    def apply(
+        self, method: Method = "auto", *, weight_method: str = "max", unsigned: bool = False, **options: Any
+    ) -> Self:
+        """Choose all ranges again, by another method, without new data; arguments as for `calibrate`.
+
+        Returns:
+            This result.
+        Raises:
+            QuantValueError: Unknown method, a pattern that fits nothing, or a bad option.
+            CalibrationError: There are no statistics for an enabled quantizer; names it.
+        """
+        quantizers, weights = enabled_quantizers(self.model), weights_of(self.model)
+        active = {n: q for n, q in quantizers.items() if n not in weights}
+        self._require_statistics(active)
+        asked = method_by_name(method, active)
+        require_method(weight_method)
+        if unsigned:
+            self._use_unsigned(active)
+        # Everything that can fail comes before the first range is set.
+        for_weights = {
+            n: Ranged(weight_range(n, w, spec_of(quantizers[n]), weight_method, options), weight_method)
+            for n, w in weights.items()
+        }
+        self._shapes.update({n: keepdims(w, spec_of(quantizers[n])) for n, w in weights.items()})
+        candidates = {n: Candidates(n, self.calibration[n], spec_of(q), options) for n, q in active.items()}
+        configurations = self._configurations(candidates, asked)
+        self._set(quantizers, for_weights)
+        self._set(quantizers, self._best(quantizers, configurations))
+        for name, quantizer in quantizers.items():
+            warn_if_zero(name, quantizer)
+            quantizer.enable_quant()
+            quantizer.disable_calib()
+        return self
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the statistics to a `.calib` file; under torchrun the first process alone does."""
+        if self._group.first:
+            self.calibration.save(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], model: nn.Module) -> Self:
+        """The statistics in a `.calib` file, for `model`, whose ranges stay as they are until `apply`.
+
+        There are no held batches then: "auto" takes the smallest expected error of each tensor.
+
+        Raises:
+            FileFormatError: The file is damaged, of another kind or version.
+        """
+        return cls(model, Calibration.load(path))
+
+    def _require_statistics(self, active: dict[str, TensorQuantizer]) -> None:
+        missing = [name for name in active if name not in self.calibration]
+        if missing:
+            raise CalibrationError(
+                f"quantizer '{missing[0]}'",
+                f"no statistics ({len(missing)} of {len(active)} quantizers have none)",
+                "statistics of a model with the same enabled quantizers",
+                "calibrate this model with data, or disable() the quantizers",
+            )
+
+    def _use_unsigned(self, active: dict[str, TensorQuantizer]) -> None:
+        for name, quantizer in active.items():
+            plain = quantizer.symmetric and isinstance(quantizer.num_bits, int)
+            if plain and bool((self.calibration[name].min >= 0).all()):
+                quantizer.unsigned = True
+
+    def _set(self, quantizers: dict[str, TensorQuantizer], ranges: dict[str, Ranged]) -> None:
+        for name, ranged in ranges.items():
+            set_range(quantizers[name], ranged.ends, self._shapes.get(name))
+            self.methods[name] = ranged.method
+
+    def _configurations(
+        self, candidates: dict[str, Candidates], asked: dict[str, str]
+    ) -> dict[str, dict[str, Ranged]]:
+        """The ranges to compare for all activations, by name; one if nothing is to compare."""
+        fixed = {n: candidates[n].by(m) for n, m in asked.items() if m != "auto"}
+        free = {n: c for n, c in candidates.items() if n not in fixed}
+        found = {"least expected error": fixed | {n: c.least_error() for n, c in free.items()}}
+        held = distributed.sum_over(np.array([float(len(self._held))]), self._group)[0]
+        for method in METHODS if free and held else ():
+            found[method] = fixed | {n: c.by(method) for n, c in free.items()}
+        return found
+
+    def _best(
+        self, quantizers: dict[str, TensorQuantizer], configurations: dict[str, dict[str, Ranged]]
+    ) -> dict[str, Ranged]:
+        """The configuration under which the outputs on the held batches change least."""
+        self.errors = {}
+        if len(configurations) == 1:
+            return next(iter(configurations.values()))
+        for label, ranges in configurations.items():
+            self._set(quantizers, ranges)
+            self.errors[label] = self._output_error(quantizers)
+        return configurations[min(self.errors, key=self.errors.__getitem__)]
+
+    def _output_error(self, quantizers: dict[str, TensorQuantizer]) -> float:
+        """Squared error of the quantized model's outputs on the held batches, relative to their square."""
+        sums = np.zeros((HELD_BATCHES, 2))
+        with evaluating(self.model), quantizing(quantizers):
+            for held in self._held:
+                outputs = real_tensors(self._forward(self.model, held.batch))
+                for got, want in zip(outputs, held.outputs, strict=True):
+                    error = (got.double() - want.double()).square().sum()
+                    sums[held.number] += float(error), float(want.double().square().sum())
+        # One process has each row: the sums over rows are in one order, however many processes there are.
+        error, square = distributed.sum_over(sums, self._group).sum(axis=0)
+        return float(error / square) if square else float(error)
+
+
+def calibrate(
+    model: nn.Module,
+    data: Iterable[Any],
+    *,
+    method: Method = "auto",
+    num_batches: int | None = None,
+    weight_method: str = "max",
+    unsigned: bool = False,
+    forward: Forward | None = None,
+    progress: bool = True,
+    **options: Any,
+) -> CalibrationResult:
+    """Find the range of every quantizer of `model` that is not disabled, from one pass over `data`.
+
+    Statistics are collected in eval mode with nothing quantized, in memory that does not grow with the
+    number of batches; afterwards each module is in the mode it was in, and the quantizers quantize.
+
+    "auto" takes for each tensor the range of the smallest expected squared error among the four methods;
+    then it compares that configuration with the four plain ones by the error of the model's outputs
+    on the first `HELD_BATCHES` batches, without labels, and takes the best. A statistic or grid that has
+    no such method gets "max" (docs/decisions/0006-auto-compares-outputs.md has the measurements).
+
+    Args:
+        model: Holds `TensorQuantizer` modules, as `intact.torch.replace_modules` makes them.
+        data: Batches: a tensor; a tuple or list that begins with the inputs (a tensor, a tuple of them, or
+            a dict); or a dict of keyword arguments.
+        method: "max", "percentile", "mse", "entropy" or "auto"; or a dict of name pattern -> method.
+        num_batches: Use at most this many; None: all.
+        weight_method: The method for weights, whose ranges come from the parameters: per channel, "max".
+        unsigned: Give tensors in which no value was negative the unsigned grid, which has twice the codes
+            for them. TensorRT has none; a negative value later on is an error.
+        forward: ``forward(model, batch)`` runs one batch, where the forms above do not fit.
+        progress: Show a progress bar on standard error.
+        options: `percentile` (99.99), `variant` ("pytorch_quantization"), `start_bin` (128), `stride` (1).
+    Returns:
+        The statistics, from which another method can be chosen without data.
+    Raises:
+        CalibrationError: (a RuntimeError) NaN or infinity, a quantizer that no batch reached, no batch; the
+            message names the quantizer, and all switches and ranges are as before.
+        QuantValueError: (a ValueError) No quantizer, unknown method, a batch of another form.
+    Warns:
+        ZeroRangeWarning: A tensor is zero throughout; names the quantizer.
+    Distributed: under torchrun the batches are dealt over the processes (a loader with a
+        `DistributedSampler` has dealt them already; `num_batches` counts those of all). Statistics
+        merge exactly: the scales are, bit for bit, those of one process.
+    """
+    group = distributed.join()
+    quantizers = enabled_quantizers(model)
+    weights = weights_of(model)
+    active = {n: q for n, q in quantizers.items() if n not in weights}
+    method_by_name(method, active)
+    calibrators = {name: calibrator_for(quantizer) for name, quantizer in active.items()}
+    run = forward or forward_batch
+    total = num_batches if num_batches is not None else length_of(data)
+    held: list[_Held] = []
+    batches = 0
+    failure: Exception | None = None
+    try:
+        with (
+            Progress("calibrating", total, progress and group.first) as bar,
+            evaluating(model),
+            watching(quantizers, dict(calibrators)),
+        ):
+            for number, batch in distributed.deal(data, group, num_batches):
+                outputs = run(model, batch)
+                if number < HELD_BATCHES:
+                    held.append(_Held(number, batch, real_tensors(outputs)))
+                bar.advance(done=number + 1)
+                batches += 1
+    except Exception as error:
+        failure = error
+    distributed.share_failure(failure, group)
+    stats: dict[str, Histogram | Range] = {name: c.stats for name, c in calibrators.items()}
+    distributed.merge_statistics(stats, group)
+    for name, merged in stats.items():
+        calibrators[name].stats = merged
+    require_reached(calibrators)
+    shapes = {name: c.shape for name, c in calibrators.items() if c.shape or c.stats.axis is None}
+    calibration = Calibration(stats)
+    seen = distributed.sum_over(np.array([float(batches)]), group)[0]
+    calibration.record(source=type(model).__name__, batches=int(seen))
+    result = CalibrationResult(model, calibration, _held=held, _shapes=shapes, _forward=run, _group=group)
+    return result.apply(method, weight_method=weight_method, unsigned=unsigned, **options)

@@ -1,0 +1,185 @@
+"""Data-parallel work: which process this is, which batches it takes, and statistics that merge exactly.
+
+`intact.torch.calibrate` and `intact.torch.finetune` call these; a script started by ``torchrun`` needs
+nothing else. Histograms are integers and ends are exact, so the merged statistics, and with them the
+scales, equal those of one process that saw all batches, bit for bit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import load as read_bytes
+from safetensors.numpy import save as to_bytes
+from torch import Tensor
+from torch import distributed as dist
+
+from intact.calib import Histogram, Range
+from intact.errors import CalibrationError, IntactError
+
+Stats = Histogram | Range
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes that work together: this one's `rank` among `size`."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def first(self) -> bool:
+        """True in the one process that prints and writes files."""
+        return self.rank == 0
+
+
+def join() -> Group:
+    """The group this process belongs to; under ``torchrun`` it is joined first if nobody did.
+
+    The backend is NCCL where every process has a GPU, else Gloo.
+    """
+    if not dist.is_available():
+        return Group()
+    if not dist.is_initialized():
+        if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "RANK" not in os.environ:
+            return Group()
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        atexit.register(_leave)
+    return Group(dist.get_rank(), dist.get_world_size())
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def deal(data: Iterable[Any], group: Group, limit: int | None = None) -> Iterator[tuple[int, Any]]:
+    """This process's batches of `data`, each with its number among those of all processes.
+
+    Batch i belongs to process ``i % size``. A loader whose sampler is a `DistributedSampler` has been
+    dealt already, and is taken whole.
+
+    Args:
+        data: The same batches in every process, in the same order; or a loader with this one's share.
+        group: The processes.
+        limit: Stop after this many batches of all processes together.
+    """
+    sampler = getattr(data, "sampler", None)
+    mine = isinstance(sampler, torch.utils.data.distributed.DistributedSampler)
+    for position, batch in enumerate(data):
+        number = position * group.size + group.rank if mine else position
+        if limit is not None and number >= limit:
+            return
+        if mine or number % group.size == group.rank:
+            yield number, batch
+        if limit is not None and not mine and number + 1 >= limit:
+            return
+
+
+def share_failure(error: Exception | None, group: Group) -> None:
+    """Raise `error`; in the other processes, an error that says which one failed.
+
+    Every process calls this at the end of a stretch in which each worked alone: nobody may wait for one
+    that has given up.
+    """
+    if group.size > 1:
+        failed = sum_over(np.eye(group.size)[group.rank] * (error is not None), group)
+        ranks = np.flatnonzero(failed).tolist()
+        if ranks and error is None:
+            raise CalibrationError(
+                f"process {group.rank} of {group.size}",
+                f"an error in processes {ranks}",
+                "all processes to finish",
+                "see the message of the first of them",
+            )
+    if error is not None:
+        raise error
+
+
+def sum_over(values: NDArray[np.float64], group: Group) -> NDArray[np.float64]:
+    """Sum over the processes; exact where all but one of them have a 0."""
+    if group.size == 1:
+        return values
+    tensor = torch.from_numpy(np.array(values, np.float64)).to(_device())
+    dist.all_reduce(tensor)
+    return tensor.cpu().numpy()
+
+
+def mean_over(tensors: Iterable[Tensor], group: Group) -> None:
+    """Replace each tensor by its mean over the processes, in place."""
+    if group.size == 1:
+        return
+    for tensor in tensors:
+        total = tensor.detach().to(_device(), torch.float64)
+        dist.all_reduce(total)
+        tensor.copy_(total / group.size)
+
+
+def merge_statistics(stats: dict[str, Stats], group: Group) -> None:
+    """Merge the statistics of all processes into those of each, in place.
+
+    Args:
+        stats: By tensor name; the same names and kinds in every process. One that saw no batch of a
+            tensor contributes nothing to it.
+        group: The processes.
+    Raises:
+        CalibrationError: Two statistics of one tensor do not fit.
+    """
+    if group.size == 1:
+        return
+    arrays = {
+        f"{index}.{key}": np.ascontiguousarray(np.atleast_1d(array))
+        for index, one in enumerate(stats.values())
+        for key, array in _described(one).items()
+    }
+    parts = [read_bytes(blob) for blob in _gather(to_bytes(arrays))]
+    for index, (name, mine) in enumerate(stats.items()):
+        merged = type(mine)(mine.axis)
+        for part in parts:
+            prefix = f"{index}."
+            found = {k[len(prefix) :]: v for k, v in part.items() if k.startswith(prefix)}
+            try:
+                merged.merge(_restored(type(mine), found))  # type: ignore[arg-type]
+            except IntactError as error:
+                raise error.at(name) from None
+        stats[name] = merged
+
+
+def _described(stats: Stats) -> dict[str, NDArray]:
+    axis = () if stats.axis is None else np.atleast_1d(stats.axis)
+    shape = np.shape(stats.amax)
+    return {**stats.to_arrays(), "_axis": np.int64([*axis]), "_shape": np.int64([*shape])}
+
+
+def _restored(kind: type[Stats], arrays: dict[str, NDArray]) -> Stats:
+    axes, shape = tuple(arrays.pop("_axis").tolist()), tuple(arrays.pop("_shape").tolist())
+    axis: Any = None if not axes else axes[0] if len(axes) == 1 else axes
+    if not arrays["count"].any():
+        return kind(axis)
+    if kind is Range:
+        arrays = {key: array.reshape(shape) for key, array in arrays.items()}
+    return kind.from_arrays(arrays, axis)
+
+
+def _gather(blob: bytes) -> list[bytes]:
+    """The bytes of every process, by rank."""
+    mine = torch.frombuffer(bytearray(blob), dtype=torch.uint8)
+    sizes = [torch.zeros(1, dtype=torch.int64, device=_device()) for _ in range(dist.get_world_size())]
+    dist.all_gather(sizes, torch.tensor([len(blob)], device=_device()))
+    longest = max(int(size) for size in sizes)
+    padded = torch.zeros(longest, dtype=torch.uint8, device=_device())
+    padded[: len(blob)] = mine
+    found = [torch.empty_like(padded) for _ in sizes]
+    dist.all_gather(found, padded)
+    return [part[: int(size)].cpu().numpy().tobytes() for part, size in zip(found, sizes, strict=True)]
+
+
+def _device() -> torch.device:
+    return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
