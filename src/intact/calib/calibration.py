@@ -6,6 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping, MutableMapping
+from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
@@ -75,7 +76,7 @@ class Calibration(MutableMapping[str, Stats]):
         self._stats[name] = stats
 
     def merge(self, *others: Calibration) -> Self:
-        """Add the statistics of `others`, which stay as they are. In place; returns self.
+        """Add the statistics of `others`, which stay as they are; returns self.
 
         Neither the order nor the grouping of merges changes the statistics; the records of provenance
         are sorted, so that it does not change them either.
@@ -85,11 +86,13 @@ class Calibration(MutableMapping[str, Stats]):
         """
         for other in others:
             self._require_names(other)
-            for name, stats in other.items():
-                try:
-                    self._stats[name].merge(stats)  # type: ignore[arg-type]  # merge checks the kind
+            merged = {}
+            for name, stats in self.items():
+                try:  # on copies: an error half-way must not leave some tensors merged
+                    merged[name] = deepcopy(stats).merge(other[name])  # type: ignore[arg-type]
                 except IntactError as error:
                     raise error.at(f"tensor '{name}'") from error
+            self._stats = merged
             joined = self.provenance + other.provenance
             self.provenance = sorted(joined, key=lambda r: json.dumps(r, sort_keys=True))
         return self
@@ -117,6 +120,24 @@ class Calibration(MutableMapping[str, Stats]):
         Warns:
             ZeroRangeWarning: A tensor is zero throughout.
         """
+        return self._ranges(spec, method, options)
+
+    def amax(
+        self, spec: QuantSpec | Mapping[str, QuantSpec], method: str = "max", **options: Any
+    ) -> dict[str, NDArray[np.float32]]:
+        """amax of every tensor; arguments, errors and warnings as for `ranges`, symmetric grids only."""
+        specs = dict.fromkeys(self, spec) if isinstance(spec, QuantSpec) else spec
+        for name, one in specs.items():
+            if not one.symmetric:
+                where = f"tensor '{name}': spec"
+                raise CalibrationError(
+                    where, str(one), "a symmetric grid", "use ranges for an asymmetric one"
+                )
+        return {name: high for name, (_, high) in self._ranges(specs, method, options).items()}
+
+    def _ranges(
+        self, spec: QuantSpec | Mapping[str, QuantSpec], method: str, options: dict[str, Any]
+    ) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
         result = {}
         for name, stats in self.items():
             one = spec if isinstance(spec, QuantSpec) else spec.get(name)
@@ -126,31 +147,13 @@ class Calibration(MutableMapping[str, Stats]):
                 low, high = range_of(stats, one, method, **options)
             except IntactError as error:
                 raise error.at(f"tensor '{name}'") from error
-            self._warn_if_zero(name, low, high)
+            idle = int((np.maximum(-low, high) <= ZERO_RANGE).sum())
+            if idle:
+                part = "; its" if np.ndim(high) == 0 else f" in {idle} of {np.size(high)} channels; their"
+                text = f"tensor '{name}': every value is zero or almost{part} scale is 1"
+                warnings.warn(text, ZeroRangeWarning, stacklevel=3)
             result[name] = low, high
         return result
-
-    def amax(
-        self, spec: QuantSpec | Mapping[str, QuantSpec], method: str = "max", **options: Any
-    ) -> dict[str, NDArray[np.float32]]:
-        """amax of every tensor; arguments, errors and warnings as for `ranges`, symmetric grids only."""
-        specs = dict.fromkeys(self, spec) if isinstance(spec, QuantSpec) else spec
-        for name, one in specs.items():
-            if not one.symmetric:
-                raise CalibrationError(
-                    f"tensor '{name}'", f"an asymmetric grid, {one}", "a symmetric one", "use ranges()"
-                )
-        return {name: high for name, (_, high) in self.ranges(specs, method, **options).items()}
-
-    def _warn_if_zero(self, name: str, low: NDArray[np.float32], high: NDArray[np.float32]) -> None:
-        idle = int((np.maximum(-low, high) <= ZERO_RANGE).sum())
-        if idle:
-            where = "it is" if np.ndim(high) == 0 else f"{idle} of its {np.size(high)} channels are"
-            warnings.warn(
-                f"tensor '{name}': {where} zero throughout; the scale there is 1",
-                ZeroRangeWarning,
-                stacklevel=3,
-            )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a `.calib` file; an older one of that name is replaced only by a whole one."""
@@ -172,7 +175,10 @@ class Calibration(MutableMapping[str, Stats]):
     def __setitem__(self, name: str, stats: Stats) -> None:
         if not isinstance(stats, (Histogram, Range)):
             raise CalibrationError(
-                f"tensor '{name}'", f"a {type(stats).__name__}", "a Histogram or a Range", "collect into one"
+                f"tensor '{name}'",
+                f"a {type(stats).__name__}",
+                "a Histogram or a Range",
+                "collect into one of the two",
             )
         self._stats[name] = stats
 

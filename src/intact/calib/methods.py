@@ -167,7 +167,7 @@ def amax_from_counts(
         unsigned: Whether the grid is [0, 2^bits - 1].
         method, options: As for `amax_of`; `start_bin` and `stride` also choose the candidates of "mse".
     Returns:
-        amax in the unit of the tensor; 0 where every value is in no bin but one of width 0.
+        amax in the unit of the tensor; 0 where the width is 0, as it is when every value is 0.
     Raises:
         CalibrationError: There are no counts, or they are no counts.
         QuantValueError, UnsupportedError: As for `amax_of`.
@@ -177,9 +177,11 @@ def amax_from_counts(
     _require_method(method, spec)
     tuned = Options(**options)
     bins = len(row.positive)
+    if width == 0:
+        return 0.0
     if method == "percentile":
         return width * _percentile_bin(row.positive, tuned.percentile)
-    if method == "max" or not row.positive.any():
+    if method == "max":
         return width * (int(np.flatnonzero(row.positive)[-1]) + 1)
     if method == "entropy":
         edge = _entropy_amax(row.positive, width, _levels(spec), tuned)
