@@ -208,11 +208,11 @@ def _convert(
     # The float class is a base of the quantized one: the same layout, a few methods more.
     module.__class__ = quant_class  # type: ignore[assignment]
     before = set(module.modules())
+    device = next((t.device for t in chain(module.parameters(), module.buffers(), model.parameters())), None)
     descs = [desc_input or quant_class.default_quant_desc_input]
     if issubclass(quant_class, QuantMixin):
         descs.append(desc_weight or quant_class.default_quant_desc_weight)
     module.init_quantizer(*descs)  # type: ignore[operator]
-    device = next((t.device for t in chain(module.parameters(), module.buffers(), model.parameters())), None)
     for added in set(module.modules()) - before:
         added.train(module.training)
         added.to(device)
