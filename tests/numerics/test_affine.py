@@ -81,6 +81,7 @@ class TestQuantize:
     def test_float64_is_rounded_to_float32_first(self):
         above_tie = 0.5 + 2.0**-40  # exactly 0.5 in float32
         assert nx.quantize(np.float64(above_tie), 1.0, 0, S8) == 0
+        assert nx.fake_quantize(np.float64(above_tie), 1.0, 0, S8) == 0
         assert nx.quantize(1e300, 1.0, 0, S8) == 127
 
     @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int32])

@@ -297,6 +297,7 @@ def test_max_pool_ceil_mode_drops_a_window_that_starts_in_the_padding_behind():
     assert nx.max_pool(x, 3, stride=2, ceil_mode=True).tolist() == [[[2, 3]]]
     assert nx.max_pool(x, 2, stride=2, padding=1, ceil_mode=True).tolist() == [[[0, 2, 3]]]
     assert nx.max_pool(x[..., :3], 1, stride=2, padding=0, ceil_mode=True).tolist() == [[[0, 2]]]
+    assert nx.max_pool(x[..., :2], 1, stride=2, ceil_mode=True).tolist() == [[[0]]]
     assert nx.max_pool(x[..., :2], 3, stride=2, ceil_mode=True).tolist() == [
         [[1]]
     ]  # it overhangs, as in ONNX
