@@ -249,7 +249,9 @@ def test_min_max_equals_numerics(axes: tuple[int, ...], layout: str) -> None:
     low, high = ops.min_max(x, axes)
     want = numerics.minmax(array(x), axes or None)
     assert low.shape == (tuple(n if a in axes else 1 for a, n in enumerate(x.shape)) if axes else ())
-    assert np.array_equal(low.flatten(), want[0].flatten()) and np.array_equal(high.flatten(), want[1].flatten())
+    assert np.array_equal(low.flatten(), want[0].flatten()) and np.array_equal(
+        high.flatten(), want[1].flatten()
+    )
 
 
 @pytest.mark.parametrize(
@@ -257,7 +259,10 @@ def test_min_max_equals_numerics(axes: tuple[int, ...], layout: str) -> None:
     [
         (lambda x: ops.fake_quantize(x, -1.0), "amax: got -1.0, want a value >= 0"),
         (lambda x: ops.fake_quantize(x, float("nan")), "amax: got NaN or infinity"),
-        (lambda x: ops.fake_quantize(x, torch.ones(4), axis=1), "amax: got shape (4,), want one number, or shape"),
+        (
+            lambda x: ops.fake_quantize(x, torch.ones(4), axis=1),
+            "amax: got shape (4,), want one number, or shape",
+        ),
         (lambda x: ops.fake_quantize(x, torch.ones(2), axis=7), "axis: got 7 for a tensor of shape (2, 3)"),
         (lambda x: ops.fake_quantize(x, 1.0, format="int99"), "format: got 'int99'"),
         (lambda x: ops.fake_quantize(x, 1.0, 2.0), "rmin: got a value above rmax"),

@@ -94,7 +94,9 @@ def test_function_classes_apply() -> None:
     x, amax = torch.randn(8), torch.tensor(1.0)
     for cls in (tq.FakeTensorQuantFunction, tq.LegacyFakeTensorQuantFunction):
         assert torch.equal(cls.apply(x, amax), tq.fake_tensor_quant(x, amax))
-        assert torch.equal(cls.apply(x, amax, 4, False, False), tq.fake_tensor_quant(x, amax, 4, False, False))
+        assert torch.equal(
+            cls.apply(x, amax, 4, False, False), tq.fake_tensor_quant(x, amax, 4, False, False)
+        )
     assert torch.equal(tq.TensorQuantFunction.apply(x, amax)[0], tq.tensor_quant(x, amax)[0])
     assert torch.equal(
         tq.FakeAffineTensorQuantFunction.apply(x, -amax, amax, 8), tq.fake_affine_tensor_quant(x, -1.0, 1.0)
@@ -142,12 +144,28 @@ def test_fake_quantization_compiles_whole() -> None:
 @pytest.mark.parametrize(
     ("call", "kind", "words"),
     [
-        (lambda: tq.fake_tensor_quant(-torch.ones(2), 1.0, 8, True), TypeError, "Negative values encountered"),
-        (lambda: tq.tensor_quant(-torch.ones(2), 1.0, unsigned=True), TypeError, "Negative values encountered"),
+        (
+            lambda: tq.fake_tensor_quant(-torch.ones(2), 1.0, 8, True),
+            TypeError,
+            "Negative values encountered",
+        ),
+        (
+            lambda: tq.tensor_quant(-torch.ones(2), 1.0, unsigned=True),
+            TypeError,
+            "Negative values encountered",
+        ),
         (lambda: tq.fake_tensor_quant(torch.ones(2), -1.0), ValueError, "amax: got -1.0"),
-        (lambda: tq.tensor_quant(torch.ones(2).half(), 1e-3), ValueError, "scale is too large for FP16 with amax="),
+        (
+            lambda: tq.tensor_quant(torch.ones(2).half(), 1e-3),
+            ValueError,
+            "scale is too large for FP16 with amax=",
+        ),
         (lambda: tq.scaled_e4m3(torch.ones(2), E=3, M=4), NotImplementedError, "got E=3, M=4"),
-        (lambda: QuantDescriptor(num_bits="8"), TypeError, "num_bits must be a positive integer or tuple (4,3)"),
+        (
+            lambda: QuantDescriptor(num_bits="8"),
+            TypeError,
+            "num_bits must be a positive integer or tuple (4,3)",
+        ),
         (lambda: QuantDescriptor(num_bits=(3, 4)), TypeError, "num_bits must be a positive integer"),
         (lambda: QuantDescriptor(num_bits=8.0), TypeError, "num_bits must be"),
         (lambda: QuantDescriptor(num_bits=-1), ValueError, "got -1, want num_bits must be in 2..16"),
@@ -216,8 +234,8 @@ def test_properties_are_read_only() -> None:
 
 
 def test_predefined_descriptors() -> None:
-    assert tq.QUANT_DESC_8BIT_PER_TENSOR == QuantDescriptor()
-    assert tq.QUANT_DESC_UNSIGNED_8BIT_PER_TENSOR == QuantDescriptor(unsigned=True)
+    assert QuantDescriptor() == tq.QUANT_DESC_8BIT_PER_TENSOR
+    assert QuantDescriptor(unsigned=True) == tq.QUANT_DESC_UNSIGNED_8BIT_PER_TENSOR
     assert tq.QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW.axis == 0
     for n in "123":
         assert getattr(tq, f"QUANT_DESC_8BIT_CONV{n}D_WEIGHT_PER_CHANNEL").axis == 0

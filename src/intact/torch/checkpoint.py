@@ -11,6 +11,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +89,12 @@ def load_checkpoint(
             "build the model with the code that the checkpoint was saved from",
         )
     for name, quantizer in quantizers.items():
+        owner = model.get_submodule(name.rpartition(".")[0])
+        device = next((p.device for p in chain(owner.parameters(), model.parameters())), None)
+        prefix = f"{name}."
+        stored = {k.removeprefix(prefix): t.to(device) for k, t in tensors.items() if k.startswith(prefix)}
         try:
-            configure(
-                quantizer, document["quantizers"][name], [k for k in tensors if k.startswith(f"{name}.")]
-            )
+            configure(quantizer, document["quantizers"][name], stored)
         except (IntactError, KeyError, TypeError, ValueError) as error:
             raise _damaged(path, f"configuration of {name}: {error}") from error
     name_quantizers(model)

@@ -60,7 +60,7 @@ class HistogramCalibrator(_Calibrator):
         self._counts = np.zeros(0, np.int64)
         self._width = 0.0
         self._zeros = 0
-        self._peak = 0.0
+        self._top = 0.0  # the last edge: that of the first bins is their peak, free of rounding
 
     @property
     def _num_bins(self) -> int:
@@ -92,14 +92,15 @@ class HistogramCalibrator(_Calibrator):
         ops.count_fixed(x, self._width, self._counts)
 
     def _make_bins(self, peak: float) -> None:
-        self._peak = max(self._peak, peak)
         if self._width == 0.0:
             self._width = float(np.float32(peak) / np.float32(self._initial_bins))
+            self._top = peak
             self._counts = np.zeros(self._initial_bins, np.int64)
             self._counts[0] = self._zeros
-        needed = int(np.ceil(peak / self._width))
-        if needed > len(self._counts) and peak > self._width * len(self._counts) * (1 + 1e-6):
-            self._counts = np.concatenate([self._counts, np.zeros(needed - len(self._counts), np.int64)])
+        elif peak > self._top:
+            bins = max(int(np.ceil(peak / self._width)), len(self._counts))
+            self._counts = np.concatenate([self._counts, np.zeros(bins - len(self._counts), np.int64)])
+            self._top = bins * self._width
 
     def compute_amax(
         self, method: str, *, stride: int = 1, start_bin: int = 128, percentile: float = 99.99

@@ -85,8 +85,8 @@ def config_of(quantizer: TensorQuantizer) -> dict[str, Any]:
     return config
 
 
-def configure(quantizer: TensorQuantizer, config: dict[str, Any], keys: list[str]) -> None:
-    """Make `quantizer` what `config_of` described, without the buffers that are not among `keys`."""
+def configure(quantizer: TensorQuantizer, config: dict[str, Any], stored: dict[str, torch.Tensor]) -> None:
+    """Make `quantizer` what `config_of` described, with the buffers that are in `stored` and no others."""
     values = dict(config)
     switches = {key: bool(values.pop(key)) for key in _SWITCHES}
     for key in ("num_bits", "axis"):
@@ -96,10 +96,11 @@ def configure(quantizer: TensorQuantizer, config: dict[str, Any], keys: list[str
         setattr(quantizer, f"_{key}", getattr(fresh, f"_{key}"))
     for key, value in switches.items():
         setattr(quantizer, f"_{key}", value)
-    stored = {key.rpartition(".")[2] for key in keys}
     for name in _BUFFERS:
-        if hasattr(quantizer, name) and name not in stored:
+        if hasattr(quantizer, name):
             delattr(quantizer, name)
+        if name in stored:
+            quantizer.register_buffer(name, stored[name])
     if hasattr(quantizer, "clip") and not quantizer._learn_amax:
         del quantizer.clip
     if quantizer._learn_amax:
