@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/cpu.h"
+#include "base/fp_env.h"
 #include "kernels/registry.h"
 #include "runtime/elementwise.h"
 #include "runtime/histogram.h"
@@ -183,7 +184,9 @@ void bind_histogram(nb::module_& m) {
             found = count_pow2(ops, from, x.size(), exponent, static_cast<uint32_t>(bins), threads,
                                negative.data(), positive.data());
           }
-          return std::make_tuple(found.min, found.max, found.nonfinite);
+          ScopedFpEnv env;  // widening a denormal float must not flush it
+          return std::make_tuple(static_cast<double>(found.min), static_cast<double>(found.max),
+                                 found.nonfinite);
         },
         "kernel"_a, "convert"_a, "dtype"_a, "x"_a.noconvert(), "exponent"_a, "negative"_a.noconvert(),
         "positive"_a.noconvert(), "threads"_a);

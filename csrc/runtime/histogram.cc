@@ -108,6 +108,7 @@ Extent count_pow2(const HistogramOps& ops, const Source& x, size_t n, int expone
     positive[b] += counts[b];
     negative[b] += counts[bins + b];
   }
+  ScopedFpEnv env;
   Extent all = extents[0];
   for (const Extent& e : extents) {
     all.min = e.min < all.min ? e.min : all.min;

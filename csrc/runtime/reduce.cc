@@ -96,6 +96,7 @@ State reduce(const ReduceOps& ops, const Layout& l, const Source& x, int threads
       reduce_columns(l, x, begin, end, state);
     }
   });
+  ScopedFpEnv env;
   for (size_t part = 1; part < partial.size(); ++part) {
     for (size_t p = 0; p < l.granules(); ++p) partial[0].merge(partial[part], p, p);
   }
@@ -112,6 +113,7 @@ void absmax(const ReduceOps& ops, const Layout& layout, const Source& x, int thr
 void minmax(const ReduceOps& ops, const Layout& layout, const Source& x, int threads, float* min,
             float* max) {
   const Ends found = reduce<Ends>(ops, layout, x, threads);
+  ScopedFpEnv env;
   for (size_t p = 0; p < layout.granules(); ++p) {
     min[p] = found.min[p] + 0.0f;
     max[p] = found.max[p] + 0.0f;

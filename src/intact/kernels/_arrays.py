@@ -29,10 +29,11 @@ def real_array(x: ArrayLike) -> NDArray[Any]:
 def dense(x: NDArray[Any], order: tuple[int, ...]) -> NDArray[Any]:
     """`x` as the native module takes it: transposed to `order`, copied only if that is not dense yet.
 
-    NumPy cannot hand bfloat16 to other code, so both 16-bit dtypes travel as their bits.
+    NumPy cannot hand bfloat16 to other code, so both 16-bit dtypes travel as their bits, and so do codes.
     """
     array = np.ascontiguousarray(x.transpose(order))
-    return array.view(np.uint16) if array.dtype.itemsize == 2 else array
+    bits = {1: np.uint8, 2: np.uint16}.get(array.dtype.itemsize)
+    return array if bits is None else array.view(bits)
 
 
 def empty_like(x: NDArray[Any], order: tuple[int, ...], dtype: Any = None) -> NDArray[Any]:

@@ -1,7 +1,7 @@
 """Fake-quantize and its gradient, quantize and dequantize: `intact.numerics` at the speed of memory.
 
 Each function equals its namesake in `intact.numerics` bit for bit. What the native code does not cover
-(float grids, codes wider than a byte in `quantize`, zero points beyond a million) is computed there.
+(float grids, codes wider than a byte in `quantize`, 64-bit gradients) is computed there.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from intact import numerics
 from intact.kernels import _native
-from intact.kernels._arrays import DTYPE_NAMES, dense, give, real_array, target
+from intact.kernels._arrays import DTYPE_NAMES, dense, empty_like, give, real_array, target
 from intact.kernels._layout import Plan, plan
 from intact.kernels.registry import chosen_kernels
+from intact.numerics.affine import code_zero_point, positive_scale
 from intact.spec import QuantSpec
-
-_LARGEST_ZERO_POINT = 1 << 20  # qmin - zero_point stays exact in float32
 
 Floats = NDArray[np.float32]
 
@@ -117,12 +116,12 @@ def quantize(
         codes = numerics.quantize(np.where(np.isnan(real), -np.inf, real), scale, zero_point, spec)
         return codes.astype(_byte(spec)) if _fits_byte(spec) else numerics.store(codes, spec)
     way, scales, low, high = grid
-    q, use = np.empty(tuple(x.shape[axis] for axis in way.order), np.uint8), chosen_kernels()
+    q, use = empty_like(x, way.order, _byte(spec)), chosen_kernels()
     _native.quantize(
         use["quantize"], use["convert"], DTYPE_NAMES[x.dtype], way.layout, dense(x, way.order),
-        scales, low, high, int(spec.qmin), spec.format.signed, q, max(1, int(threads)),
+        scales, low, high, int(spec.qmin), spec.format.signed, dense(q, way.order), max(1, int(threads)),
     )  # fmt: skip
-    return _back(q.view(_byte(spec)), way)
+    return q
 
 
 def dequantize(
@@ -144,28 +143,24 @@ def dequantize(
     if grid is None:
         return numerics.dequantize(q, scale, zero_point, spec)
     way, scales, low, _ = grid
-    codes = np.ascontiguousarray(q.transpose(way.order)).view(np.uint8)
-    y = np.empty(codes.shape, np.float32)
+    y = empty_like(q, way.order, np.float32)
     _native.dequantize(
-        chosen_kernels()["quantize"], way.layout, codes, scales, low, int(spec.qmin), spec.format.signed, y,
-        max(1, int(threads)),
+        chosen_kernels()["quantize"], way.layout, dense(q, way.order), scales, low, int(spec.qmin),
+        spec.format.signed, dense(y, way.order), max(1, int(threads)),
     )  # fmt: skip
-    return _back(y, way)
+    return y
 
 
 def _grid(
     x: NDArray[Any], scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec
 ) -> tuple[Plan, Floats, Floats, Floats] | None:
     """Plan and flat scale, low, high; None for what numerics computes, or refuses with the right words."""
-    scale, zero_point = np.asarray(scale, np.float32), np.asarray(zero_point, np.int32)
+    scale, zero_point = np.asarray(scale), np.asarray(zero_point)
     if spec.format.is_float or x.size == 0 or scale.size == 0 or zero_point.size == 0:
         return None
     if scale.size == 1 and zero_point.size == 1:
         return _shared_grid(x, scale.item(), zero_point.item(), spec)
-    if not (scale.min() > 0 and scale.max() < np.inf):
-        return None
-    if max(int(zero_point.max()), -int(zero_point.min())) > _LARGEST_ZERO_POINT:
-        return None
+    scale, zero_point = positive_scale(scale), code_zero_point(zero_point, spec)
     way = plan(x, spec, shared=False)
     low = (np.int32(spec.qmin) - zero_point).astype(np.float32)
     high = (np.int32(spec.qmax) - zero_point).astype(np.float32)
@@ -176,14 +171,13 @@ def _shared_grid(
     x: NDArray[Any], scale: float, zero_point: int, spec: QuantSpec
 ) -> tuple[Plan, Floats, Floats, Floats] | None:
     """`_grid` for one scale, in Python numbers: small tensors should not wait for NumPy."""
-    if not 0 < scale < np.inf or abs(zero_point) > _LARGEST_ZERO_POINT:
+    if not spec.qmin <= zero_point <= spec.qmax or zero_point != int(zero_point):
         return None
-    values = np.array((scale, spec.qmin - zero_point, spec.qmax - zero_point), np.float32)
+    with np.errstate(over="ignore"):
+        values = np.array((scale, spec.qmin - zero_point, spec.qmax - zero_point), np.float32)
+    if not 0 < values[0] < np.inf:
+        return None
     return plan(x, spec, shared=True), values[0:1], values[1:2], values[2:3]
-
-
-def _back(y: NDArray[Any], way: Plan) -> NDArray[Any]:
-    return y.transpose(tuple(int(axis) for axis in np.argsort(way.order)))
 
 
 def _fits_byte(spec: QuantSpec) -> bool:

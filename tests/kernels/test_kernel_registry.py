@@ -1,0 +1,137 @@
+"""The registry, its environment variables, and what the compiled objects show to the linker."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from intact import kernels
+from intact.errors import IntactError
+from intact.kernels import _native
+from intact.spec import QuantSpec
+
+FAMILIES = {"convert", "fake_quantize", "fake_quantize_grad", "histogram", "quantize", "reduce"}
+ROOT = Path(__file__).parents[2]
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("INTACT_")}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=kept | environment, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_every_family_has_a_reference_that_runs_anywhere_and_one_choice():
+    listed = kernels.kernel_list()
+    assert {k.family for k in listed} == FAMILIES
+    for family in FAMILIES:
+        members = [k for k in listed if k.family == family]
+        assert members[-1].name == f"{family}_ref" and members[-1].needs == () and members[-1].available
+        assert sum(k.chosen for k in members) == 1
+        assert next(k for k in members if k.available).chosen
+
+
+def test_features_are_booleans_and_cover_what_kernels_need():
+    features = kernels.cpu_features()
+    assert {type(value) for value in features.values()} == {bool}
+    assert {need for k in kernels.kernel_list() for need in k.needs} <= set(features)
+
+
+def test_max_isa_none_leaves_the_references():
+    code = "from intact import kernels; print([k.name for k in kernels.kernel_list() if k.chosen])"
+    done = run(code, INTACT_MAX_ISA="none")
+    assert done.stdout.strip() == str([f"{family}_ref" for family in sorted(FAMILIES)]), done.stderr
+
+
+def test_a_forced_kernel_is_chosen_in_its_family_alone():
+    code = "from intact import kernels; print([k.name for k in kernels.kernel_list() if k.chosen])"
+    free = eval(run(code).stdout)
+    forced = eval(run(code, INTACT_FORCE_KERNEL="reduce_ref").stdout)
+    assert forced == ["reduce_ref" if name.startswith("reduce") else name for name in free]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        (
+            "INTACT_FORCE_KERNEL",
+            "absmax_sse9",
+            r"INTACT_FORCE_KERNEL: got 'absmax_sse9', want one of .*reduce_ref\. Fix: name a kernel that "
+            r"this machine has; `intact kernels` lists them",
+        ),
+        (
+            "INTACT_MAX_ISA",
+            "sse9",
+            r"INTACT_MAX_ISA: got 'sse9', want one of none, avx2, avx512, neon\. Fix: set it to one of "
+            r"these, or unset it to use all that the machine has",
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_met_is_refused_with_the_choices(monkeypatch, variable, value, message):
+    monkeypatch.setenv(variable, value)
+    for call in (kernels.kernel_list, lambda: kernels.absmax(np.ones(3))):
+        with pytest.raises(IntactError) as raised:
+            call()
+        assert re.fullmatch(message, str(raised.value))
+
+
+def test_forcing_what_the_permitted_isa_lacks_is_refused(monkeypatch):
+    monkeypatch.setenv("INTACT_MAX_ISA", "none")
+    monkeypatch.setenv("INTACT_FORCE_KERNEL", "reduce_avx2")
+    with pytest.raises(IntactError, match="got 'reduce_avx2'"):
+        kernels.kernel_list()
+
+
+def test_the_native_module_refuses_what_the_face_would_not_send():
+    x, one = np.ones(4, np.float32), np.ones(1, np.float32)
+    bad = [
+        ("no_such_kernel", "convert_ref", "float32", (1, 1, 1, 4), x, one),
+        ("reduce_ref", "convert_ref", "float32", (1, 1, 1, 5), x, one),
+        ("reduce_ref", "convert_ref", "float64", (1, 1, 1, 4), x, one),
+        ("reduce_ref", "convert_ref", "int8", (1, 1, 1, 4), x, one),
+        ("reduce_ref", "convert_ref", "float32", (1, 1, 4, 1), x, one),
+    ]
+    for arguments in bad:
+        with pytest.raises(ValueError, match=r"."):
+            _native.absmax(*arguments, 1)
+    with pytest.raises(TypeError):
+        _native.absmax("reduce_ref", "convert_ref", "float32", (1, 1, 1, 2), x[::2], one, 1)
+
+
+def test_the_module_exports_its_entry_point_alone():
+    if shutil.which("nm") is None or sys.platform != "linux":
+        pytest.skip("needs nm and ELF")
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", _native.__file__], capture_output=True, text=True, check=True
+    )
+    symbols = {line.split()[-1] for line in listed.stdout.splitlines()}
+    assert {name for name in symbols if not name.startswith("_Z")} == {"PyInit__native"}
+    assert not [name for name in symbols if "intact" in name]
+
+
+def test_objects_of_an_instruction_set_share_no_code_with_others():
+    """A weak function compiled for AVX2 could be the one the linker keeps for every machine."""
+    objects = sorted(ROOT.glob("build/*/CMakeFiles/**/x86_avx2.cc.o"))
+    if not objects or shutil.which("nm") is None:
+        pytest.skip("needs nm and the objects of an in-tree build")
+    for path in objects:
+        listed = subprocess.run(["nm", "-C", str(path)], capture_output=True, text=True, check=True).stdout
+        rows = [line.split(maxsplit=2) if line[0] != " " else ["", *line.split(maxsplit=1)]
+                for line in listed.splitlines()]  # fmt: skip
+        strong = {name for _, kind, name in rows if kind in "TDRBG"}
+        weak = {name for _, kind, name in rows if kind in "WVu"}
+        assert not weak, path
+        assert strong == {f"intact::{path.parent.name}_avx2"}, path
+
+
+def test_small_outputs_need_no_native_knowledge():
+    """An empty tensor never reaches the native code."""
+    y = kernels.fake_quantize(np.empty((3, 0), np.float32), np.ones(3), 0, QuantSpec(axis=0))
+    assert y.shape == (3, 0)
