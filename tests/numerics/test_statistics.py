@@ -38,6 +38,11 @@ def test_nothing_is_the_identity_of_a_merge():
     assert all(isinstance(v, np.ndarray) for v in (nx.absmax(3.0), *nx.minmax(3.0)))
 
 
+@pytest.mark.parametrize("zeros", [[0.0, -0.0], [-0.0, 0.0], [-0.0]], ids=str)
+def test_zeros_come_out_positive_whatever_the_order(zeros):
+    assert not np.signbit([*nx.minmax(zeros), nx.absmax(zeros)]).any()
+
+
 def test_nan_is_seen():
     x = np.float32([[1, np.nan], [2, 3]])
     assert np.isnan(nx.absmax(x))

@@ -30,12 +30,14 @@ def minmax(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Smallest and largest value of each granule. NORMATIVE.
 
-    Arguments and shape as for `absmax`. An empty granule gives (inf, -inf), the identity of a merge.
+    Arguments and shape as for `absmax`. An empty granule gives (inf, -inf), the identity of a merge. A
+    zero comes out positive, because which of two zeros is the smaller depends on their order.
     """
     x = to_float32(x)
     axes = _reduced(x.shape, axis)
     low = np.min(x, axis=axes, initial=np.float32(np.inf))
-    return np.asarray(low), np.asarray(np.max(x, axis=axes, initial=np.float32(-np.inf)))
+    high = np.max(x, axis=axes, initial=np.float32(-np.inf))
+    return np.asarray(low + np.float32(0)), np.asarray(high + np.float32(0))
 
 
 def count_pow2(x: ArrayLike, exponent: int, bins: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
