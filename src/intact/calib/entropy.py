@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 VARIANTS = ("pytorch_quantization", "gtc2017")
-_ROWS = 64  # candidates at a time: their level edges and sums stay in the second-level cache
+_BLOCK = 1 << 14  # candidates times levels at a time: what they need stays in the second-level cache
 _TIE = 1e-12  # nats; prefix sums carry rounding errors of about 1e-14
 
 
@@ -47,7 +48,7 @@ def entropy_edge(
 
 
 def _divergences(bins: NDArray[np.float64], levels: int, start: int, stride: int) -> Iterator[NDArray]:
-    """KL(P || Q) of the candidates, a few rows at a time.
+    """KL(P || Q) of the candidates, some rows at a time.
 
     With p the share of a bin, m and n the mass and the number of non-empty bins of a part, s the mass of
     all parts and o what lies beyond them (s + o = 1), Q is m / n / s in the non-empty bins of a part, and
@@ -59,26 +60,50 @@ def _divergences(bins: NDArray[np.float64], levels: int, start: int, stride: int
     total = mass[-1]
     p = bins / total
     own = _prefix(_xlogx(p))
-    for first in range(start, len(bins) + 1, stride * _ROWS):
-        edges = _level_edges(levels, first, stride)[: (len(bins) - first) // stride + 1]
-        last = edges[:, -1]
-        m, n = np.diff(mass.take(edges)), np.diff(filled.take(edges))
-        log_density = np.log(np.maximum(m, 1) / np.maximum(n, 1)) - np.log(total)
-        spread = (m * log_density).sum(axis=1) / total
-        inside, tail, end = mass[last] / total, (total - mass[last]) / total, p[last - 1]
-        kl = own[last] - _xlogx(end) + _xlogx(end + tail) - spread - tail * log_density[:, -1]
+
+    def density(first: NDArray[np.intp], end: NDArray[np.intp]) -> tuple[NDArray, NDArray]:
+        m, n = mass.take(end) - mass.take(first), filled.take(end) - filled.take(first)
+        return m / total, np.log(np.maximum(m, 1) / np.maximum(n, 1)) - np.log(total)
+
+    rows = max(8, _BLOCK // levels)
+    for first in range(start, len(bins) + 1, stride * rows):
+        parts = _parts(levels, first, stride, rows)
+        within = (len(bins) - first) // stride + 1
+        edge, last = parts.edge[:within], parts.last[:within]
+        m, log_density = density(np.minimum(parts.first, len(bins)), np.minimum(parts.end, len(bins)))
+        spread = (m * log_density).take(parts.chosen[:within]).sum(axis=1)
+        _, last_density = density(last, edge)
+        inside, tail, end = mass[edge] / total, (total - mass[edge]) / total, p[edge - 1]
+        kl = own[edge] - _xlogx(end) + _xlogx(end + tail) - spread - tail * last_density
         kl += np.log(np.where(inside > 0, inside, 1.0))
         # What is clipped lands in the last bin: where that one is empty, Q is 0 and P is not.
         yield np.where((inside > 0) & ((end > 0) | (tail == 0)), kl, np.inf)
 
 
-@lru_cache(maxsize=256)
-def _level_edges(levels: int, first: int, stride: int) -> NDArray[np.intp]:
-    """First bin of each part, and the end, for the candidates from `first` on; [_ROWS, levels + 1]."""
-    candidates = first + stride * np.arange(_ROWS, dtype=np.intp)[:, None]
-    edges = -(-(np.arange(levels + 1, dtype=np.intp) * candidates) // levels)
-    edges.setflags(write=False)
-    return edges
+class _Parts(NamedTuple):
+    """The parts of some candidates. Neighbouring candidates share many: each is kept once.
+
+    Attributes:
+        first, end: Bounds of the distinct parts.
+        chosen: Which of them each candidate has, [candidates, levels].
+        last, edge: First bin of the last part of each candidate, and the candidate itself.
+    """
+
+    first: NDArray[np.intp]
+    end: NDArray[np.intp]
+    chosen: NDArray[np.intp]
+    last: NDArray[np.intp]
+    edge: NDArray[np.intp]
+
+
+@lru_cache(maxsize=128)
+def _parts(levels: int, first: int, stride: int, rows: int) -> _Parts:
+    """The parts of the candidates first, first + stride, ...; the same for every histogram."""
+    candidates = first + stride * np.arange(rows, dtype=np.intp)
+    edges = -(-(np.arange(levels + 1, dtype=np.intp) * candidates[:, None]) // levels)
+    key = int(edges.max()) + 1
+    keys, chosen = np.unique(edges[:, :-1] * key + edges[:, 1:], return_inverse=True)
+    return _Parts(keys // key, keys % key, chosen.reshape(rows, levels), edges[:, -2].copy(), candidates)
 
 
 def _prefix(values: NDArray[np.float64]) -> NDArray[np.float64]:

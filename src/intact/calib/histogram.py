@@ -117,8 +117,8 @@ class Histogram:
         self._bounds.merge(other._bounds)
         self._widen(np.maximum(self._exponent, other._exponent))
         shift = self._exponent - other._exponent
-        self._negative += _coarsened(other._negative, shift)
-        self._positive += _coarsened(other._positive, shift)
+        self._negative += _coarsened(other._negative, shift) if shift.any() else other._negative
+        self._positive += _coarsened(other._positive, shift) if shift.any() else other._positive
         return self
 
     def per_tensor(self) -> Histogram:

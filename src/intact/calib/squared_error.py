@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from intact.numerics import affine_from_range
 from intact.spec import Format, QuantSpec
 
-_ROWS = 64  # candidates at a time: their decision points stay in the second-level cache
+_BLOCK = 1 << 13  # candidates times numbers at a time: their points stay in the second-level cache
 _TIE = 1e-12  # of the sum of squares: the rounding error of the prefix sums
 _SWEEPS = 8
 
@@ -51,8 +51,8 @@ def symmetric_errors(
     shared = positive if spec.qmin >= 0 else positive + negative
     errors = np.full(len(scales), float(((positive + negative) * middles**2).sum()))
     errors += _gain(shared, middles, np.concatenate([[0.0], grid]), scales)
-    if not spec.format.is_float and negative.any():
-        extra = np.arange(spec.qmax, -spec.qmin + 1)  # 127, 128 for int8; 127 alone where narrow
+    if -spec.qmin > spec.qmax and negative.any():
+        extra = np.arange(spec.qmax, -spec.qmin + 1)  # 127, 128 for int8
         errors += _gain(negative, middles, extra, scales)
     return errors
 
@@ -73,7 +73,7 @@ def _gain(
     halfway, steps, squares = (numbers[1:] + numbers[:-1]) / 2, np.diff(numbers), np.diff(numbers**2)
     number, value = _beyond(counts), _beyond(counts * middles)
     result = np.empty(len(scales))
-    for rows in _chunks(len(scales)):
+    for rows in _chunks(len(scales), len(halfway)):
         s = scales[rows]
         # Bin i lies beyond the points up to i + 0.5; the first one lies beyond none where it stands at 0.
         index = np.ceil(np.multiply.outer(s, halfway) - 0.5)
@@ -96,7 +96,7 @@ def affine_errors(
     number, value = _beyond(counts), _beyond(counts * x)
     codes = np.arange(spec.qmin, spec.qmax)
     result = np.empty(len(scales))
-    for rows in _chunks(len(scales)):
+    for rows in _chunks(len(scales), len(codes)):
         s, z = scales[rows], zero_points[rows].astype(np.float64)
         points = s[:, None] * (codes + 0.5 - z[:, None])
         index = np.ceil(points - 0.5) + bins
@@ -151,8 +151,9 @@ def best_affine(
     return best
 
 
-def _chunks(candidates: int) -> list[slice]:
-    return [slice(first, first + _ROWS) for first in range(0, candidates, _ROWS)]
+def _chunks(candidates: int, numbers: int) -> list[slice]:
+    rows = max(8, _BLOCK // numbers)
+    return [slice(first, first + rows) for first in range(0, candidates, rows)]
 
 
 def _beyond(values: NDArray) -> NDArray[np.float64]:
