@@ -92,6 +92,19 @@ def test_zeros_first() -> None:
     assert calibrator._counts[0] == 6 and calibrator._counts.sum() == 7
 
 
+def test_denormal_values_count_as_zero() -> None:
+    calibrator = HistogramCalibrator()
+    calibrator.collect(torch.tensor([1e-44, 0.0]))
+    assert calibrator.compute_amax("mse") == 0
+
+
+def test_bins_do_not_eat_the_memory() -> None:
+    calibrator = HistogramCalibrator()
+    calibrator.collect(torch.tensor([1e-6]))
+    with pytest.raises(RuntimeError, match="got a value of 1e\\+06 where the first batch set bins of"):
+        calibrator.collect(torch.tensor([1e6]))
+
+
 def test_skip_zeros() -> None:
     calibrator = HistogramCalibrator(skip_zeros=True)
     calibrator.collect(torch.zeros(5))

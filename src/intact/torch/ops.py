@@ -25,7 +25,10 @@ from intact.errors import QuantValueError, UnsupportedError
 from intact.spec import Format, QuantSpec
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+Shape = tuple[int, ...]
+
 TINY = float(numerics.ZERO_RANGE)
+_LARGEST_CACHED = 4096  # ranges in one cache entry
 _TORCH_FLOAT_FORMATS = {"fp8e4m3": torch.float8_e4m3fn, "fp8e5m2": torch.float8_e5m2}
 _ARGUMENTS = "Tensor amax, Tensor? amin, str format, int[]? axis, bool narrow) -> Tensor"
 
@@ -84,7 +87,7 @@ def quantize(x: Tensor, amax: Tensor, *, format: str = "int8", narrow: bool = Fa
     """
     _check_dtype(x)
     axes = broadcast_axes(amax.shape, x.dim())
-    grid = _Grid(x.shape, amax, None, format, axes, narrow)
+    grid = _grid(x, amax, None, format, axes, narrow)
     codes = _codes(x, grid)
     return torch.where(codes.isnan(), float(grid.spec.qmin), codes).to(x.dtype)
 
@@ -120,70 +123,64 @@ def broadcast_axes(shape: Sequence[int], rank: int) -> list[int]:
 # ---- from amax to scale: numerics decides, once per content ----
 
 
-@lru_cache(maxsize=1024)
-def _spec(format: str, axes: tuple[int, ...], symmetric: bool, narrow: bool) -> QuantSpec:
-    return QuantSpec(Format.parse(format), axis=axes or None, symmetric=symmetric, narrow=narrow)
-
-
-@lru_cache(maxsize=1024)
-def _kept_axes(shape: tuple[int, ...], axis: tuple[int, ...]) -> tuple[int, ...]:
-    return numerics.normalized_axes(shape, QuantSpec(axis=axis))
-
-
-@lru_cache(maxsize=4096)
-def _scales(high: bytes, low: bytes | None, spec: QuantSpec) -> tuple[NDArray, NDArray]:
-    """Scale and zero point for ranges given as float32 bytes.
-
-    Keyed by content: a tensor's version counter misses writes through `.data` and through NumPy.
-    """
-    amax = np.frombuffer(high, np.float32)
-    if low is None:
-        return numerics.scale_from_amax(amax, spec), np.zeros(amax.shape, np.int32)
-    return numerics.affine_from_range(np.frombuffer(low, np.float32), amax, spec)
-
-
 class _Grid:
-    """The grid of one call: spec, and ranges in granule shape."""
+    """Scale, zero point and gradient bounds of one call, in the granule shape of the tensor."""
 
-    def __init__(self, shape: Sequence[int], amax: Tensor, amin: Tensor | None, *call: Any) -> None:
-        format, axis, narrow = call
-        axes = () if amax.numel() == 1 else _kept_axes(tuple(shape), tuple(axis or ()))
-        self.spec = _spec(format, axes, amin is None, narrow)
+    def __init__(
+        self, shape: Shape, high: NDArray, low: NDArray | None, format: str, axis: Shape, narrow: bool
+    ) -> None:
+        plain = QuantSpec(Format.parse(format), axis=axis, symmetric=low is None, narrow=narrow)
+        axes = () if high.size == 1 else numerics.normalized_axes(shape, plain)
+        self.spec = plain.with_(axis=axes)
         self.keepdims = tuple(n if a in axes else 1 for a, n in enumerate(shape))
         self._granule = tuple(shape[a] for a in axes)
-        self.amax = self._granules(amax)
-        self.amin = None if amin is None else self._granules(amin)
+        high = self._granules(high)
+        if low is None:
+            self.scale = numerics.scale_from_amax(high, self.spec)
+            self.zero_point = np.zeros(self._granule, np.int32)
+            self.bounds = -high, high
+        else:
+            self.scale, self.zero_point = numerics.affine_from_range(self._granules(low), high, self.spec)
+            self.bounds = numerics.representable_range(self.scale, self.zero_point, self.spec)
 
-    def _granules(self, values: Tensor) -> NDArray[np.float32]:
-        array = values.detach().to("cpu", torch.float32).numpy()
-        fits = array.size == 1 or array.shape in (self._granule, self.keepdims[-array.ndim :])
-        if array.size != prod(self._granule) or not fits:
+    def _granules(self, values: NDArray) -> NDArray:
+        fits = values.size == 1 or values.shape in (self._granule, self.keepdims[-values.ndim :])
+        if values.size != prod(self._granule) or not fits:
             raise QuantValueError(
                 "amax",
-                f"shape {tuple(values.shape)}",
+                f"shape {values.shape}",
                 f"one number, or shape {self._granule} or {self.keepdims}",
                 "calibrate with the axis that the tensor is quantized with",
             )
-        return array.reshape(self._granule)
+        return values.reshape(self._granule)
 
-    def scales(self) -> tuple[NDArray, NDArray]:
-        low = None if self.amin is None else self.amin.tobytes()
-        scale, zero_point = _scales(self.amax.tobytes(), low, self.spec)
-        return scale.reshape(self._granule), zero_point.reshape(self._granule)
+    def on(self, device: torch.device, *params: NDArray) -> list[Tensor]:
+        """`params` as tensors that broadcast to the tensor."""
+        return [torch.tensor(p.reshape(self.keepdims), device=device) for p in params]
 
-    def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """`scales` as tensors that broadcast to the tensor."""
-        scale, zero_point = self.scales()
-        return (
-            torch.tensor(scale.reshape(self.keepdims), device=device),
-            torch.tensor(zero_point.reshape(self.keepdims), device=device),
-        )
 
-    def bounds(self) -> tuple[NDArray, NDArray]:
-        """Ends of the range in which the gradient passes."""
-        if self.amin is None:
-            return -self.amax, self.amax
-        return numerics.representable_range(*self.scales(), self.spec)
+@lru_cache(maxsize=2048)
+def _cached_grid(high: bytes, low: bytes | None, sizes: tuple[Shape, Shape], *call: Any) -> _Grid:
+    ends = [None if end is None else np.frombuffer(end, np.float32).reshape(sizes[1]) for end in (high, low)]
+    return _Grid(sizes[0], ends[0], ends[1], *call)  # type: ignore[arg-type]
+
+
+def _grid(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> _Grid:
+    """The grid of one call, from a cache keyed by content.
+
+    A key of tensors and their version counters would miss writes through `.data` and through NumPy.
+    """
+    format, axis, narrow = call
+    call = (format, tuple(axis or ()), narrow)
+    high, low = _values(amax), None if amin is None else _values(amin)
+    if high.size > _LARGEST_CACHED or (low is not None and low.shape != high.shape):
+        return _Grid(tuple(x.shape), high, low, *call)
+    sizes = (tuple(x.shape), high.shape)
+    return _cached_grid(high.tobytes(), None if low is None else low.tobytes(), sizes, *call)
+
+
+def _values(param: Tensor) -> NDArray[np.float32]:
+    return param.detach().to("cpu", torch.float32).numpy()
 
 
 # ---- CPU: the kernels, on the tensors' own memory ----
@@ -203,11 +200,12 @@ def _laid_out_like(x: Tensor, like: Tensor) -> Tensor:
 
 def _forward_cpu(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
     _check_dtype(x)
-    grid = _Grid(x.shape, amax, amin, *call)
+    grid = _grid(x, amax, amin, *call)
     out = torch.empty_like(x)  # dense; keeps the strides of a dense x, as the fake function promises
     kernels.fake_quantize(
         as_numpy(_laid_out_like(x, out)),
-        *grid.scales(),
+        grid.scale,
+        grid.zero_point,
         grid.spec,
         out=as_numpy(out),
         threads=torch.get_num_threads(),
@@ -216,12 +214,12 @@ def _forward_cpu(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Te
 
 
 def _backward_cpu(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
-    grid = _Grid(x.shape, amax, amin, *call)
+    grid = _grid(x, amax, amin, *call)
     out = torch.empty_like(x, dtype=grad.dtype)
     kernels.fake_quantize_grad(
         as_numpy(_laid_out_like(grad, out)),
         as_numpy(_laid_out_like(x, out)),
-        *grid.bounds(),
+        *grid.bounds,
         grid.spec,
         out=as_numpy(out),
         threads=torch.get_num_threads(),
@@ -234,13 +232,13 @@ def _backward_cpu(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *c
 
 def _composed(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
     _check_dtype(x)
-    grid = _Grid(x.shape, amax, amin, *call)
-    return torch.empty_like(x).copy_(_codes(x, grid) * grid.on(x.device)[0])
+    grid = _grid(x, amax, amin, *call)
+    return torch.empty_like(x).copy_(_codes(x, grid) * grid.on(x.device, grid.scale)[0])
 
 
 def _codes(x: Tensor, grid: _Grid) -> Tensor:
     """Codes less their zero point, float32; a NaN stays."""
-    scale, zero_point = grid.on(x.device)
+    scale, zero_point = grid.on(x.device, grid.scale, grid.zero_point)
     steps = x.to(torch.float32) / scale  # tensors on one device: a scalar divisor would become a reciprocal
     if grid.spec.format.is_float:
         return _round_to_format(steps, grid.spec)
@@ -262,8 +260,8 @@ def _round_to_format(steps: Tensor, spec: QuantSpec) -> Tensor:
 
 
 def _composed_backward(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
-    grid = _Grid(x.shape, amax, amin, *call)
-    low, high = (torch.tensor(b.reshape(grid.keepdims), device=x.device) for b in grid.bounds())
+    grid = _grid(x, amax, amin, *call)
+    low, high = grid.on(x.device, *grid.bounds)
     x32 = x.to(torch.float32)
     inside = (x32 >= low) & (x32 <= high)
     return torch.empty_like(x, dtype=grad.dtype).copy_(torch.where(inside, grad, torch.zeros_like(grad)))

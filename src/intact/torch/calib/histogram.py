@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from intact.calib import amax_from_counts
 from intact.errors import CalibrationError, UnsupportedError
+from intact.kernels.statistics import MAX_BINS
 from intact.torch import ops
 from intact.torch._errors import NotOfferedError
 from intact.torch.calib.calibrator import _Calibrator
@@ -78,12 +79,12 @@ class HistogramCalibrator(_Calibrator):
         """Count all of `x`.
 
         Raises:
-            CalibrationError: `x` holds NaN or infinity.
+            CalibrationError: `x` holds NaN or infinity, or values too large for the first batch's bins.
         """
         if not x.numel():
             return
         peak = _finite_peak(x)
-        if self._width == 0.0 and peak == 0.0:
+        if self._width == 0.0 and np.float32(peak) / np.float32(self._initial_bins) == 0:
             self._zeros += 0 if self._skip_zeros else x.numel()
             return
         self._make_bins(peak)
@@ -99,6 +100,13 @@ class HistogramCalibrator(_Calibrator):
             self._counts[0] = self._zeros
         elif peak > self._top:
             bins = max(int(np.ceil(peak / self._width)), len(self._counts))
+            if bins > MAX_BINS:
+                raise CalibrationError(
+                    "HistogramCalibrator",
+                    f"a value of {peak:.4g} where the first batch set bins of {self._width:.4g}",
+                    f"at most {MAX_BINS} bins",
+                    "start with a typical batch, or use calib_method='mergeable', which widens its bins",
+                )
             self._counts = np.concatenate([self._counts, np.zeros(bins - len(self._counts), np.int64)])
             self._top = bins * self._width
 
