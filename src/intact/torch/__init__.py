@@ -21,6 +21,7 @@ from intact.torch.alias import alias
 from intact.torch.calibration import CalibrationResult, calibrate
 from intact.torch.checkpoint import load_checkpoint, save_checkpoint
 from intact.torch.export import ExportReport, export
+from intact.torch.finetuning import FinetuneResult, finetune
 from intact.torch.ops import fake_quantize
 from intact.torch.quant_modules import deactivate, enable_onnx_export, initialize
 from intact.torch.replace import replace_modules
@@ -31,6 +32,7 @@ __version__ = f"2.2.1+intact.{_intact_version}"
 __all__ = [
     "CalibrationResult",
     "ExportReport",
+    "FinetuneResult",
     "__version__",
     "alias",
     "calib",
@@ -39,6 +41,7 @@ __all__ = [
     "enable_onnx_export",
     "export",
     "fake_quantize",
+    "finetune",
     "initialize",
     "load_checkpoint",
     "nn",

@@ -14,6 +14,8 @@ from intact.calib import METHODS, Calibration, Histogram, Range
 from intact.errors import CalibrationError
 from intact.torch import distributed
 from intact.torch._batches import Forward, Progress, forward_batch, length_of, real_tensors
+from intact.torch._bias import correct_bias as subtract_mean_error
+from intact.torch._bias import undo_bias_correction
 from intact.torch._choice import (
     Candidates,
     Method,
@@ -74,7 +76,13 @@ class CalibrationResult:
     _group: Group = field(default_factory=Group, repr=False)
 
     def apply(
-        self, method: Method = "auto", *, weight_method: str = "max", unsigned: bool = False, **options: Any
+        self,
+        method: Method = "auto",
+        *,
+        weight_method: str = "max",
+        unsigned: bool = False,
+        correct_bias: bool = False,
+        **options: Any,
     ) -> Self:
         """Choose all ranges again, by another method, without new data; arguments as for `calibrate`.
 
@@ -82,13 +90,17 @@ class CalibrationResult:
             This result.
         Raises:
             QuantValueError: Unknown method, a pattern that fits nothing, or a bad option.
-            CalibrationError: There are no statistics for an enabled quantizer; names it.
+            CalibrationError: There are no statistics for an enabled quantizer; names it. Or there are no
+                held batches to correct biases on.
         """
         quantizers, weights = enabled_quantizers(self.model), weights_of(self.model)
         active = {n: q for n, q in quantizers.items() if n not in weights}
         self._require_statistics(active)
         asked = method_by_name(method, active)
         require_method(weight_method)
+        if correct_bias:
+            self._require_held()
+        undo_bias_correction(self.model)
         if unsigned:
             self._use_unsigned(active)
         # Everything that can fail comes before the first range is set.
@@ -105,6 +117,9 @@ class CalibrationResult:
             warn_if_zero(name, quantizer)
             quantizer.enable_quant()
             quantizer.disable_calib()
+        if correct_bias:
+            batches = [(held.number, held.batch) for held in self._held]
+            subtract_mean_error(self.model, batches, self._forward, HELD_BATCHES, self._group)
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -133,6 +148,18 @@ class CalibrationResult:
                 "calibrate this model with data, or disable() the quantizers",
             )
 
+    def _held_anywhere(self) -> bool:
+        return bool(distributed.sum_over(np.array([float(len(self._held))]), self._group)[0])
+
+    def _require_held(self) -> None:
+        if not self._held_anywhere():
+            raise CalibrationError(
+                "correct_bias",
+                "statistics without batches, as they come from a file",
+                "batches to measure the error of each layer's output on",
+                "calibrate the model with data, or leave the biases as they are",
+            )
+
     def _use_unsigned(self, active: dict[str, TensorQuantizer]) -> None:
         for name, quantizer in active.items():
             plain = quantizer.symmetric and isinstance(quantizer.num_bits, int)
@@ -151,8 +178,7 @@ class CalibrationResult:
         fixed = {n: candidates[n].by(m) for n, m in asked.items() if m != "auto"}
         free = {n: c for n, c in candidates.items() if n not in fixed}
         found = {"least expected error": fixed | {n: c.least_error() for n, c in free.items()}}
-        held = distributed.sum_over(np.array([float(len(self._held))]), self._group)[0]
-        for method in METHODS if free and held else ():
+        for method in METHODS if free and self._held_anywhere() else ():
             found[method] = fixed | {n: c.by(method) for n, c in free.items()}
         return found
 
@@ -190,6 +216,7 @@ def calibrate(
     num_batches: int | None = None,
     weight_method: str = "max",
     unsigned: bool = False,
+    correct_bias: bool = False,
     forward: Forward | None = None,
     progress: bool = True,
     **options: Any,
@@ -213,6 +240,8 @@ def calibrate(
         weight_method: The method for weights, whose ranges come from the parameters: per channel, "max".
         unsigned: Give tensors in which no value was negative the unsigned grid, which has twice the codes
             for them. TensorRT has none; a negative value later on is an error.
+        correct_bias: Take the mean error of each quantized convolution's and linear layer's output, measured
+            on the first `HELD_BATCHES` batches, out of its bias; a layer without a bias gets one.
         forward: ``forward(model, batch)`` runs one batch, where the forms above do not fit.
         progress: Show a progress bar on standard error.
         options: `percentile` (99.99), `variant` ("pytorch_quantization"), `start_bin` (128), `stride` (1).
@@ -230,6 +259,7 @@ def calibrate(
     """
     group = distributed.join()
     quantizers = enabled_quantizers(model)
+    undo_bias_correction(model)
     weights = weights_of(model)
     active = {n: q for n, q in quantizers.items() if n not in weights}
     method_by_name(method, active)
@@ -264,4 +294,6 @@ def calibrate(
     seen = distributed.sum_over(np.array([float(batches)]), group)[0]
     calibration.record(source=type(model).__name__, batches=int(seen))
     result = CalibrationResult(model, calibration, _held=held, _shapes=shapes, _forward=run, _group=group)
-    return result.apply(method, weight_method=weight_method, unsigned=unsigned, **options)
+    return result.apply(
+        method, weight_method=weight_method, unsigned=unsigned, correct_bias=correct_bias, **options
+    )

@@ -20,6 +20,7 @@ from safetensors.numpy import load as read_bytes
 from safetensors.numpy import save as to_bytes
 from torch import Tensor
 from torch import distributed as dist
+from torch.utils.data.distributed import DistributedSampler
 
 from intact.calib import Histogram, Range
 from intact.errors import CalibrationError, IntactError
@@ -71,8 +72,7 @@ def deal(data: Iterable[Any], group: Group, limit: int | None = None) -> Iterato
         group: The processes.
         limit: Stop after this many batches of all processes together.
     """
-    sampler = getattr(data, "sampler", None)
-    mine = isinstance(sampler, torch.utils.data.distributed.DistributedSampler)
+    mine = is_dealt(data)
     for position, batch in enumerate(data):
         number = position * group.size + group.rank if mine else position
         if limit is not None and number >= limit:
@@ -81,6 +81,11 @@ def deal(data: Iterable[Any], group: Group, limit: int | None = None) -> Iterato
             yield number, batch
         if limit is not None and not mine and number + 1 >= limit:
             return
+
+
+def is_dealt(data: Iterable[Any]) -> bool:
+    """Whether `data` is a loader that gives each process its own share already."""
+    return isinstance(getattr(data, "sampler", None), DistributedSampler)
 
 
 def share_failure(error: Exception | None, group: Group) -> None:

@@ -1,0 +1,83 @@
+"""The file from which an interrupted fine-tuning goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from intact.errors import FileFormatError
+
+_KIND, _VERSION = "intact.finetune", 1
+
+
+def write_state(
+    path: Path, model: nn.Module, optimizer: Optimizer, position: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    """Replace `path`, in one step, by the whole state: weights, optimizer, random numbers, position.
+
+    Args:
+        path: The file.
+        model, optimizer: What is being trained.
+        position: Plain values: epoch, step, history.
+        settings: Plain values that a run which goes on must share.
+    """
+    state = {
+        "kind": _KIND,
+        "version": _VERSION,
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "random": torch.get_rng_state(),
+        "position": position,
+        "settings": settings,
+    }
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    os.close(handle)
+    try:
+        torch.save(state, temporary)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_state(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """What `write_state` wrote; nothing in the file is executed.
+
+    Raises:
+        FileFormatError: The file is damaged, of another kind or version, or of a run with other settings.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError, TypeError) as error:
+        raise _refused(path, f"no readable checkpoint ({type(error).__name__})") from None
+    fits = isinstance(state, dict) and state.get("kind") == _KIND and state.get("version") == _VERSION
+    if not fits:
+        raise _refused(path, "a file of another kind or version")
+    found = state.get("settings", {})
+    if differing := sorted(key for key in settings if found.get(key) != settings[key]):
+        shown = ", ".join(f"{key} {found.get(key)!r} (now {settings[key]!r})" for key in differing)
+        raise _refused(path, f"a run with {shown}")
+    return dict(state)
+
+
+def restore(state: dict[str, Any], model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+    """Put `state` into `model` and `optimizer`; returns the position."""
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return dict(state["position"])
+
+
+def _refused(path: Path, got: str) -> FileFormatError:
+    return FileFormatError(
+        f"checkpoint '{path.name}'",
+        got,
+        "the checkpoint of this run of intact.torch.finetune",
+        "repeat the call with the settings of that run, pass resume=False, or name another file",
+    )
