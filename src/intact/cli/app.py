@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -9,7 +10,7 @@ import typer
 import intact
 from intact.cli import kernels, quickstart, report
 
-VERBS = {"quickstart": quickstart.run, "report": report.run, "kernels": kernels.run}
+VERBS: dict[str, Callable[..., None]] = {"quickstart": quickstart.run, "report": report.run, "kernels": kernels.run}
 
 
 def build() -> typer.Typer:

@@ -11,7 +11,7 @@ from rich.progress import track
 
 from intact.calib import METHODS, Calibration, Histogram
 from intact.report import Page, panel, write_page
-from intact.spec import QuantSpec
+from intact.spec import Format, QuantSpec
 
 
 def provenance(calibration: Calibration) -> dict[str, str]:
@@ -39,7 +39,7 @@ def run(
     - `intact report model.calib --format int4 --out int4.html`
     """
     calibration = Calibration.load(file)
-    spec = QuantSpec(format, symmetric=not asymmetric)
+    spec = QuantSpec(Format.parse(format), symmetric=not asymmetric)
     methods = {m: {"percentile": percentile} if m == "percentile" else {} for m in METHODS}
     console = Console()
     histograms = {name: stats for name, stats in calibration.items() if isinstance(stats, Histogram)}
