@@ -24,6 +24,8 @@ def example():
     calibration["range"].collect(x)
     calibration["one axis"] = Range(2)
     calibration["one axis"].collect(x)
+    calibration["whole range"] = Range()
+    calibration["whole range"].collect(x)
     calibration["nothing"] = Histogram(-1)
     calibration.record(source="digits", batches=1, samples=2, sha256="00ff")
     return calibration

@@ -173,7 +173,8 @@ def test_asymmetric_entropy_gives_each_side_its_share_of_the_codes(rng):
 class TestDegenerate:
     def test_all_zeros(self, method, spec):
         low, high = range_of(collected(np.zeros(10)), spec, method)
-        assert low == 0 and high == 0
+        assert low == 0 and high == 0 and not np.signbit(low)
+        assert all(type(end) is np.ndarray and end.dtype == np.float32 for end in (low, high))
         assert expected_error(collected(np.zeros(10)), spec, (low, high)) == 0
 
     def test_one_constant_value(self, method, spec):

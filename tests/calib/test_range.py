@@ -33,6 +33,7 @@ def test_ends_are_exact_and_merge(axis, x, cut):
     low, high = numerics.minmax(x, axis)
     assert (whole.min == low).all() and (whole.max == high).all()
     assert (whole.amax == numerics.absmax(x, axis)).all()
+    assert all(type(a) is np.ndarray for a in whole.to_arrays().values())
     assert (whole.count * whole.min.size == x.size).all()
     head, tail = x[:cut], x[cut:]
     assert collected(tail, head, axis=axis) == whole

@@ -44,10 +44,11 @@ class Bounds:
 
     def merge(self, other: Bounds) -> None:
         """Widen to hold what `other` holds."""
-        self.low = np.minimum(self.low, other.low)
-        self.high = np.maximum(self.high, other.high)
-        self.count = self.count + other.count
-        self.nonfinite = self.nonfinite + other.nonfinite
+        # asarray: NumPy returns scalars where both operands are 0-dimensional.
+        self.low = np.asarray(np.minimum(self.low, other.low))
+        self.high = np.asarray(np.maximum(self.high, other.high))
+        self.count = np.asarray(self.count + other.count)
+        self.nonfinite = np.asarray(self.nonfinite + other.nonfinite)
 
     def set(self, index: int, low: float, high: float, size: int, nonfinite: int) -> None:
         """Fill one entry of a one-dimensional set of bounds; `size` counts all its values."""

@@ -48,7 +48,7 @@ def write(path: str | os.PathLike[str], stats: Mapping[str, Stats], provenance: 
     for name, one in stats.items():
         kind = "histogram" if isinstance(one, Histogram) else "range"
         body["tensors"].append({"name": name, "kind": kind, "axis": one.axis})
-        arrays |= {f"{name}/{field}": np.ascontiguousarray(a) for field, a in one.to_arrays().items()}
+        arrays |= {f"{name}/{field}": np.asarray(a, order="C") for field, a in one.to_arrays().items()}
     head = {"version": VERSION, "sha256": _checksum(body, arrays), "body": body}
     with replacing(path) as temporary:
         temporary.write_bytes(save(arrays, {_KEY: json.dumps(head, sort_keys=True)}))
@@ -140,7 +140,7 @@ def _is_int(value: Any) -> bool:
 def _checksum(body: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> str:
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode())
     for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
+        array = arrays[name]
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()

@@ -87,7 +87,7 @@ def amax_of(stats: Stats, spec: QuantSpec, method: str = "max", **options: Any) 
     tuned = _checked(stats, spec, method, options)
     stats = _fitted(stats, spec)
     if method == "max":
-        return np.maximum(stats.max, np.float32(0)) if spec.qmin >= 0 else stats.amax
+        return np.asarray(np.maximum(stats.max, np.float32(0))) if spec.qmin >= 0 else stats.amax
     values = [_amax(row, spec, method, tuned) for row in _rows(stats)]
     return np.array(values, np.float32).reshape(stats.amax.shape)
 
@@ -108,12 +108,13 @@ def range_of(
     """
     if spec.symmetric:
         amax = amax_of(stats, spec, method, **options)
-        return (np.zeros_like(amax) if spec.qmin >= 0 else -amax), amax
+        return np.zeros_like(amax) if spec.qmin >= 0 else np.asarray(0 - amax), amax
     tuned = _checked(stats, spec, method, options)
     stats = _fitted(stats, spec)
     if method == "max":
         return stats.min, stats.max
-    ends = np.array([_ends(row, spec, method, tuned) for row in _rows(stats)], np.float32)
+    # + 0 makes a plain zero of the -0 that an empty negative side gives.
+    ends = np.array([_ends(row, spec, method, tuned) for row in _rows(stats)], np.float32) + np.float32(0)
     shape = stats.amax.shape
     return ends[:, 0].reshape(shape), ends[:, 1].reshape(shape)
 
