@@ -19,28 +19,35 @@ from intact import __version__ as _intact_version
 from intact.torch import calib, nn, ops, quant_modules, tensor_quant, utils
 from intact.torch.alias import alias
 from intact.torch.calibration import CalibrationResult, calibrate
+from intact.torch.calibration import CalibrationResult, calibrate
 from intact.torch.checkpoint import load_checkpoint, save_checkpoint
 from intact.torch.export import ExportReport, export
 from intact.torch.finetuning import FinetuneResult, finetune
+from intact.torch.finetuning import FinetuneResult, finetune
 from intact.torch.ops import fake_quantize
 from intact.torch.quant_modules import deactivate, enable_onnx_export, initialize
-from intact.torch.replace import replace_modules
+from intact.torch.replace import ReplaceReport, replace_modules
 
 # The surface that scripts may ask for, then who really answers.
 __version__ = f"2.2.1+intact.{_intact_version}"
 
 __all__ = [
     "CalibrationResult",
+    "CalibrationResult",
     "ExportReport",
+    "FinetuneResult",
+    "ReplaceReport",
     "FinetuneResult",
     "__version__",
     "alias",
     "calib",
     "calibrate",
+    "calibrate",
     "deactivate",
     "enable_onnx_export",
     "export",
     "fake_quantize",
+    "finetune",
     "finetune",
     "initialize",
     "load_checkpoint",

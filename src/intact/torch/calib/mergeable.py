@@ -66,7 +66,7 @@ class MergeableCalibrator(_Calibrator):
         """
         if not self.stats.count.any():
             return None
-        return self.shaped(amax_of(self.stats, self._spec(symmetric=True), method, **options))
+        return self._shaped(amax_of(self.stats, self._spec(symmetric=True), method, **options))
 
     def compute_range(  # type: ignore[override]
         self, method: str = "max", **options: Any
@@ -75,7 +75,7 @@ class MergeableCalibrator(_Calibrator):
         if not self.stats.count.any():
             return None
         low, high = range_of(self.stats, self._spec(symmetric=False), method, **options)
-        return self.shaped(low), self.shaped(high)
+        return self._shaped(low), self.shaped(high)
 
     def _spec(self, symmetric: bool) -> QuantSpec:
         grid = Format.parse(format_name(self._num_bits, self._unsigned))
