@@ -19,10 +19,8 @@ from intact import __version__ as _intact_version
 from intact.torch import calib, nn, ops, quant_modules, tensor_quant, utils
 from intact.torch.alias import alias
 from intact.torch.calibration import CalibrationResult, calibrate
-from intact.torch.calibration import CalibrationResult, calibrate
 from intact.torch.checkpoint import load_checkpoint, save_checkpoint
 from intact.torch.export import ExportReport, export
-from intact.torch.finetuning import FinetuneResult, finetune
 from intact.torch.finetuning import FinetuneResult, finetune
 from intact.torch.ops import fake_quantize
 from intact.torch.quant_modules import deactivate, enable_onnx_export, initialize
@@ -33,21 +31,17 @@ __version__ = f"2.2.1+intact.{_intact_version}"
 
 __all__ = [
     "CalibrationResult",
-    "CalibrationResult",
     "ExportReport",
     "FinetuneResult",
     "ReplaceReport",
-    "FinetuneResult",
     "__version__",
     "alias",
     "calib",
-    "calibrate",
     "calibrate",
     "deactivate",
     "enable_onnx_export",
     "export",
     "fake_quantize",
-    "finetune",
     "finetune",
     "initialize",
     "load_checkpoint",

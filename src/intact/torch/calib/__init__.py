@@ -6,8 +6,16 @@ from intact.errors import QuantValueError
 from intact.torch.calib.calibrator import _Calibrator
 from intact.torch.calib.histogram import HistogramCalibrator, calibrate_weights
 from intact.torch.calib.max import MaxCalibrator
+from intact.torch.calib.mergeable import MergeableCalibrator
 
-__all__ = ["HistogramCalibrator", "MaxCalibrator", "_Calibrator", "calibrate_weights", "create"]
+__all__ = [
+    "HistogramCalibrator",
+    "MaxCalibrator",
+    "MergeableCalibrator",
+    "_Calibrator",
+    "calibrate_weights",
+    "create",
+]
 
 
 def create(
@@ -19,8 +27,6 @@ def create(
     if method == "histogram":
         return HistogramCalibrator(num_bits, axis, unsigned)
     if method == "mergeable":
-        from intact.torch.calib.mergeable import MergeableCalibrator
-
         return MergeableCalibrator(num_bits, axis, unsigned)
     raise QuantValueError(
         "calib_method", repr(method), "'max', 'histogram' or 'mergeable'", "choose one of these"

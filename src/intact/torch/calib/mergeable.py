@@ -75,7 +75,7 @@ class MergeableCalibrator(_Calibrator):
         if not self.stats.count.any():
             return None
         low, high = range_of(self.stats, self._spec(symmetric=False), method, **options)
-        return self._shaped(low), self.shaped(high)
+        return self._shaped(low), self._shaped(high)
 
     def _spec(self, symmetric: bool) -> QuantSpec:
         grid = Format.parse(format_name(self._num_bits, self._unsigned))
