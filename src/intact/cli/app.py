@@ -10,7 +10,11 @@ import typer
 import intact
 from intact.cli import kernels, quickstart, report
 
-VERBS: dict[str, Callable[..., None]] = {"quickstart": quickstart.run, "report": report.run, "kernels": kernels.run}
+VERBS: dict[str, Callable[..., None]] = {
+    "quickstart": quickstart.run,
+    "report": report.run,
+    "kernels": kernels.run,
+}
 
 
 def build() -> typer.Typer:

@@ -25,10 +25,11 @@ IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pg
 CIFAR10_CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 
 Track = Callable[[Iterable[Any], str, int], Iterable[Any]]
+"""Called as ``track(items, label, total)``: gives `items`, and shows how many have passed."""
 
 
 def untracked(items: Iterable[Any], label: str, total: int) -> Iterable[Any]:
-    """`items`, without a progress bar."""
+    """`items`, with nothing shown."""
     return items
 
 
@@ -57,7 +58,7 @@ def load(source: Path | None, track: Track = untracked) -> Images:
     Args:
         source: The file or folder. Of a packed data set either the train file, whose test file lies
             beside it, or the folder of both.
-        track: Called as ``track(items, label, total)``, to show progress.
+        track: Shows progress.
 
     Raises:
         FileFormatError: A file is damaged, or is no image.

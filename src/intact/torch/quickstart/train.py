@@ -13,8 +13,10 @@ from intact.torch.quickstart.net import ResidualNet
 
 BATCH = 50
 LEARNING_RATE = 0.1
-PASSES = 24_000  # images seen while training: what takes the 8x8 digits to a plateau
-MAX_EPOCHS = 20
+PASSES = 48_000  # images seen while training: what takes the 8x8 digits to a plateau
+MAX_EPOCHS = 40
+SMALL_IMAGE = 16 * 16
+"""Pixels up to which a second thread costs more than it brings; on a busy machine, many times more."""
 
 
 class Normalized:
@@ -56,6 +58,11 @@ class Batches:
 def default_epochs(images: Images) -> int:
     """Passes over the train images that a quickstart spends: many over a small set, one over a large."""
     return max(1, min(MAX_EPOCHS, round(PASSES / len(images.train_y))))
+
+
+def default_threads(images: Images) -> int:
+    """Threads for convolutions over `images`: one for small ones, else as many as torch takes."""
+    return 1 if images.train_x[0, 0].size <= SMALL_IMAGE else torch.get_num_threads()
 
 
 def train(

@@ -1,0 +1,202 @@
+"""The main job, step by step: train, calibrate once, compare methods, fine-tune, export, verify."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from intact.calib import METHODS, Calibration
+from intact.spec import QuantSpec
+from intact.torch._batches import Progress
+from intact.torch._collection import enabled_quantizers, spec_of
+from intact.torch.calibration import CalibrationResult, calibrate
+from intact.torch.export import ExportReport, export
+from intact.torch.finetuning import finetune
+from intact.torch.quickstart.data import Images, load
+from intact.torch.quickstart.net import ResidualNet, quantized
+from intact.torch.quickstart.train import (
+    LEARNING_RATE,
+    Batches,
+    Normalized,
+    answers,
+    default_epochs,
+    default_threads,
+    train,
+)
+
+CALIBRATION_IMAGES = 512
+CALIBRATION_BATCH = 64
+VERIFIED_BATCH = 100
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user may choose; None takes the default for the data."""
+
+    data: Path | None = None
+    out: Path = Path("quickstart-out")
+    epochs: int | None = None
+    seed: int = 0
+    threads: int | None = None
+    progress: bool = True
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model of the comparison, on all test images.
+
+    Attributes:
+        name: "float", a calibration method, or "QAT".
+        top1: Share of right answers.
+        agreement: Share of answers that are the float model's.
+        sqnr: Logits of the float model over the difference from them, in dB; None for the float model.
+        size: Bytes of its ONNX file.
+    """
+
+    name: str
+    top1: float
+    agreement: float
+    sqnr: float | None
+    size: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that a quickstart found; plain values, for tables and pages.
+
+    Attributes:
+        settings: With the defaults filled in.
+        images: The data.
+        rows: The comparison, in the order in which it ran.
+        calibration: The statistics of the activations.
+        specs: Grid of each quantizer of an activation.
+        methods: Method by which "auto" chose each quantizer's range.
+        export: What was written, and how far ONNX Runtime agrees with the module.
+    """
+
+    settings: Settings
+    images: Images
+    rows: tuple[Row, ...]
+    calibration: Calibration
+    specs: dict[str, QuantSpec]
+    methods: dict[str, str]
+    export: ExportReport
+
+
+def quickstart(settings: Settings) -> Outcome:
+    """Run the main job and write model.onnx and model.calib into `settings.out`.
+
+    Deterministic: the same settings, machine and number of threads give the same files.
+
+    Raises:
+        IntactError: The data is missing, damaged or too small; the message names it.
+    """
+    show = _tracker(settings.progress)
+    images = load(settings.data, show)
+    threads = settings.threads or default_threads(images)
+    settings = replace(settings, epochs=settings.epochs or default_epochs(images), threads=threads)
+    threads_before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        return _Job(settings, images).run()
+    finally:
+        torch.set_num_threads(threads_before)
+
+
+class _Job:
+    """One run: what its steps share."""
+
+    def __init__(self, settings: Settings, images: Images) -> None:
+        assert settings.epochs is not None
+        self.settings, self.images, self.epochs = settings, images, settings.epochs
+        self.show = _tracker(settings.progress)
+        self.prepare = Normalized(images)
+        self.example = self.prepare(images.test_x[:1])
+        self.expected = Tensor()
+
+    def run(self) -> Outcome:
+        net = train(self.images, self.prepare, self.epochs, self.settings.seed, self.show)
+        self.expected = answers(net, self.images.test_x, self.prepare)
+        rows = [self._row("float", net, self._size(net))]
+        model = quantized(net)
+        found = calibrate(model, self._calibration_batches(), method="max", progress=self.settings.progress)
+        size = self._size(model)  # of every method: their files differ in the values of the scales alone
+        for method in self.show((*METHODS, "auto"), "comparing methods", len(METHODS) + 1):
+            found.apply(method)
+            rows.append(self._row(method, model, size))
+        self._finetune(model, teacher=net)
+        written = self._write(model, found)
+        rows.append(self._row("QAT", model, written.size))
+        names = list(found.calibration)
+        specs = {name: spec_of(q) for name, q in enabled_quantizers(model).items() if name in names}
+        methods = {name: found.methods[name] for name in names}
+        return Outcome(self.settings, self.images, tuple(rows), found.calibration, specs, methods, written)
+
+    def _calibration_batches(self) -> tuple[Tensor, ...]:
+        return torch.split(self.prepare(self.images.train_x[:CALIBRATION_IMAGES]), CALIBRATION_BATCH)
+
+    def _row(self, name: str, net: nn.Module, size: int) -> Row:
+        logits = answers(net, self.images.test_x, self.prepare)
+        chosen, expected = logits.argmax(1), self.expected.argmax(1)
+        return Row(
+            name,
+            top1=float((chosen == torch.from_numpy(self.images.test_y)).double().mean()),
+            agreement=float((chosen == expected).double().mean()),
+            sqnr=None if name == "float" else _sqnr(self.expected, logits),
+            size=size,
+        )
+
+    def _size(self, net: nn.Module) -> int:
+        """Bytes of the ONNX file of `net`."""
+        with tempfile.TemporaryDirectory() as folder:
+            return export(net, self.example, Path(folder, "model.onnx"), verify=False).size
+
+    def _finetune(self, model: ResidualNet, teacher: ResidualNet) -> None:
+        """The guide's recipe: a tenth of the schedule, a hundredth of the learning rate, scales frozen."""
+        finetune(
+            model,
+            Batches(self.images, self.prepare, self.settings.seed + 1),
+            epochs=max(1, round(self.epochs / 10)),
+            base_lr=LEARNING_RATE,
+            teacher=teacher,
+            seed=self.settings.seed,
+            progress=self.settings.progress,
+        )
+
+    def _write(self, model: nn.Module, found: CalibrationResult) -> ExportReport:
+        """model.onnx, verified on every test image, and model.calib."""
+        out = self.settings.out
+        out.mkdir(parents=True, exist_ok=True)
+        found.calibration.provenance[-1] |= {
+            "source": self.images.name,
+            "samples": min(CALIBRATION_IMAGES, len(self.images.train_x)),
+            "seed": self.settings.seed,
+        }
+        found.save(out / "model.calib")
+        total = -(-len(self.images.test_x) // VERIFIED_BATCH)
+        batches = (
+            self.prepare(self.images.test_x[i * VERIFIED_BATCH : (i + 1) * VERIFIED_BATCH])
+            for i in self.show(range(total), "verifying in ONNX Runtime", total)
+        )
+        return export(model, self.example, out / "model.onnx", verify=batches)
+
+
+def _tracker(shown: bool) -> Any:
+    """A `Track` that draws a progress bar on standard error, or nothing."""
+
+    def track(items: Iterable[Any], label: str, total: int) -> Iterator[Any]:
+        with Progress(label, total, shown) as bar:
+            yield from bar.over(items)
+
+    return track
+
+
+def _sqnr(expected: Tensor, got: Tensor) -> float:
+    error = (got.double() - expected.double()).square().sum()
+    return float(10 * torch.log10(expected.double().square().sum() / error))
