@@ -42,7 +42,9 @@ class Constants:
 
 
 def _foldable(node: ir.Node) -> bool:
-    has_graph = any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values())
+    has_graph = any(
+        a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()
+    )
     return node.domain == "" and node.op_type not in _NEVER_CONSTANT and not has_graph
 
 

@@ -90,7 +90,16 @@ def emit_qdq(model: ir.Model, opset: int, *, fold_weights: bool = True) -> list[
     done = [(marker, *emitter.emit(marker)) for marker in find_markers(model)]
     model.opset_imports.pop("intact", None)
     return [
-        Pair(m.quantizer, m.spec, scale, zero_point, e.real.name or "", e.perm, e.constant, e.constant and fold_weights)
+        Pair(
+            m.quantizer,
+            m.spec,
+            scale,
+            zero_point,
+            e.real.name or "",
+            e.perm,
+            e.constant,
+            e.constant and fold_weights,
+        )
         for m, scale, zero_point, e in done
     ]
 
@@ -132,7 +141,7 @@ class _Emitter:
         assert x is not None
         insert = _PairInserter(Inserter(self._graph, marker.node, self._names), marker, scale, zero_point)
         if constant is None:
-            codes = insert.quantize(insert.clip(insert.to_float32(x), x))
+            codes = insert.quantize(insert.clip(insert.to_float32(x)))
         else:
             base = x.name if x.is_initializer() else marker.quantizer
             codes = insert.weight(constant, perm, base or marker.quantizer, self._fold)
@@ -149,6 +158,7 @@ class _PairInserter:
         self._scale, self._zero_point = scale, zero_point
         self._base = marker.quantizer
         self._type = _TYPES[marker.spec.format.name]
+        assert not isinstance(marker.spec.axis, tuple), "find_markers refuses several axes"
         self._axis = marker.spec.axis
 
     def to_float32(self, x: ir.Value) -> ir.Value:
@@ -163,24 +173,29 @@ class _PairInserter:
             return x
         return self._insert.node("Cast", [x], name, dtype=dtype, shape=x.shape, to=int(dtype))
 
-    def clip(self, x: ir.Value, original: ir.Value) -> ir.Value:
+    def clip(self, x: ir.Value) -> ir.Value:
         """`x` within the reals of a narrow grid; QuantizeLinear would use the code that it drops."""
         if self._spec.qmin == self._spec.format.qmin:
             return x
         bounds = numerics.representable_range(self._scale, self._zero_point, self._spec)
-        common = {"dtype": ir.DataType.FLOAT, "shape": x.shape}
         if self._axis is None:
             low, high = (self._bound(n, b) for n, b in zip(("low", "high"), bounds, strict=True))
-            return self._insert.node("Clip", [x, low, high], f"{self._base}.clipped", **common)
-        if original.shape is None:
+            return self._real("Clip", [x, low, high], "clipped")
+        if x.shape is None:
             raise UnsupportedError(
-                "shape", "an unknown rank", "a known rank, to clip each channel", "export without narrow_range"
+                "shape",
+                "an unknown rank",
+                "a known rank, to clip each channel",
+                "export without narrow_range",
             )
-        spread = [1] * len(original.shape)
+        spread = [1] * len(x.shape)
         spread[self._axis] = -1
         low, high = (self._bound(n, b.reshape(spread)) for n, b in zip(("low", "high"), bounds, strict=True))
-        above = self._insert.node("Max", [x, low], f"{self._base}.above", **common)
-        return self._insert.node("Min", [above, high], f"{self._base}.clipped", **common)
+        return self._real("Min", [self._real("Max", [x, low], "above"), high], "clipped")
+
+    def _real(self, op_type: str, inputs: list[ir.Value], suffix: str) -> ir.Value:
+        x = inputs[0]
+        return self._insert.node(op_type, inputs, f"{self._base}.{suffix}", dtype=x.dtype, shape=x.shape)
 
     def _bound(self, name: str, values: NDArray) -> ir.Value:
         return self._insert.constant(f"{self._base}.{name}", np.asarray(values, np.float32))
@@ -192,11 +207,9 @@ class _PairInserter:
     def dequantize(self, codes: ir.Value) -> ir.Value:
         return self._pair_node("DequantizeLinear", codes, f"{self._base}.output", ir.DataType.FLOAT)
 
-    def weight(
-        self, constant: NDArray, perm: tuple[int, ...] | None, base: str, fold: bool
-    ) -> ir.Value:
+    def weight(self, constant: NDArray, perm: tuple[int, ...] | None, base: str, fold: bool) -> ir.Value:
         """The codes of a constant: stored, or computed by a QuantizeLinear from the stored reals."""
-        x = numerics.to_float32(constant)
+        x: NDArray = numerics.to_float32(constant)
         q = numerics.quantize(x, self._scale, self._zero_point, self._spec)
         self._base = base
         if perm is not None:
@@ -216,7 +229,10 @@ class _PairInserter:
     def _clipped(self, x: NDArray) -> NDArray:
         spec = self._spec.with_(axis=self._axis)
         low, high = numerics.representable_range(self._scale, self._zero_point, spec)
-        return np.clip(x, numerics.expand(low, x.shape, spec), numerics.expand(high, x.shape, spec))
+        clipped: NDArray = np.minimum(
+            np.maximum(x, numerics.expand(low, x.shape, spec)), numerics.expand(high, x.shape, spec)
+        )
+        return clipped
 
     def _make_parameters(self) -> None:
         zero_point = numerics.store(self._zero_point, self._spec)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx_ir.passes import common as passes
 
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
@@ -25,7 +25,7 @@ def tidy(model: ir.Model) -> None:
     The exporter's metadata holds stack traces: file paths, and other bytes on every machine.
     """
     passes.RemoveUnusedNodesPass()(model)
-    passes.RemoveUnusedFunctionsPass()(model)
+    passes.RemoveUnusedFunctionsPass()(model)  # type: ignore[no-untyped-call]
     passes.RemoveUnusedOpsetsPass()(model)
     for node in model.graph.all_nodes():
         _keep_own(node.metadata_props)
@@ -55,7 +55,10 @@ def to_bytes(model: ir.Model) -> bytes:
     proto = ir.to_proto(model)
     if proto.ByteSize() > MAX_BYTES:
         raise UnsupportedError(
-            "model", f"{proto.ByteSize()} bytes", f"at most {MAX_BYTES}", "fold the weights (fold_weights=True)"
+            "model",
+            f"{proto.ByteSize()} bytes",
+            f"at most {MAX_BYTES}",
+            "fold the weights (fold_weights=True)",
         )
     try:
         onnx.checker.check_model(proto, full_check=True)
@@ -66,7 +69,7 @@ def to_bytes(model: ir.Model) -> bytes:
             "a valid graph",
             "export with another opset, and report this model",
         ) from error
-    return proto.SerializeToString(deterministic=True)
+    return bytes(proto.SerializeToString(deterministic=True))
 
 
 def write_model(data: bytes, path: str | os.PathLike[str]) -> None:
@@ -96,7 +99,10 @@ def write_model(data: bytes, path: str | os.PathLike[str]) -> None:
 def _unwritable(path: Path, error: OSError) -> IntactError:
     reason = error.strerror or str(error)
     return FileFormatError(
-        str(path), f"'{reason}' when writing", "a folder that exists and can be written", "choose another path"
+        str(path),
+        f"'{reason}' when writing",
+        "a folder that exists and can be written",
+        "choose another path",
     )
 
 
@@ -123,9 +129,10 @@ def parse_model(data: bytes, where: str) -> ir.Model:
         proto = onnx.ModelProto.FromString(data)
         if not proto.graph.node and not proto.graph.output:
             raise DecodeError("no graph in it")
-        return ir.from_proto(proto)
+        model: ir.Model = ir.from_proto(proto)
     except (DecodeError, ValueError) as error:
         raise _unreadable(where, error) from error
+    return model
 
 
 def _unreadable(where: str, error: Exception) -> FileFormatError:

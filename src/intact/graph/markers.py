@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from intact.errors import CalibrationError, IntactError, UnsupportedError
 from intact.graph.constants import Constants
-from intact.spec import QuantSpec
+from intact.spec import Format, QuantSpec
 
 DOMAIN, OP_TYPE = "intact", "FakeQuantize"
 
@@ -55,7 +55,7 @@ class Marker:
     Attributes:
         node: The node.
         quantizer: Who asked for it: the module path of the quantizer, or the best name that is known.
-        spec: Grid and granularity.
+        spec: Grid and granularity; at most one axis.
         amax: Largest magnitude, or upper end, of each granule; float32, granule shape.
         amin: Lower end of an asymmetric range; None for a symmetric one.
     """
@@ -99,7 +99,7 @@ def _parse(node: ir.Node, quantizer: str, constants: Constants) -> Marker:
             "quantize per tensor or along one axis, or leave this quantizer out of the export",
         )
     spec = QuantSpec(
-        node.attributes["format"].as_string(),
+        Format.parse(node.attributes["format"].as_string()),
         axis=axes[0] if axes and amax.size > 1 else None,
         symmetric=amin is None,
         narrow=bool(node.attributes["narrow"].as_int()),

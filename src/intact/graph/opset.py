@@ -235,9 +235,11 @@ def _hard_swish(low: _Lowering, node: ir.Node) -> None:
     """x * HardSigmoid(x; 1/6, 1/2): its definition."""
     x, insert = node.inputs[0], low.inserter(node)
     assert x is not None
-    common = {"dtype": x.dtype, "shape": x.shape}
-    gate = insert.node("HardSigmoid", [x], f"{node.name}.gate", alpha=1 / 6, beta=0.5, **common)
-    replace(node, insert.node("Mul", [x, gate], f"{node.name}.product", **common), low.names)
+    gate = insert.node(
+        "HardSigmoid", [x], f"{node.name}.gate", dtype=x.dtype, shape=x.shape, alpha=1 / 6, beta=0.5
+    )
+    product = insert.node("Mul", [x, gate], f"{node.name}.product", dtype=x.dtype, shape=x.shape)
+    replace(node, product, low.names)
 
 
 def _layer_norm(low: _Lowering, node: ir.Node) -> None:

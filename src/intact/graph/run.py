@@ -60,5 +60,4 @@ def _with_outputs(data: bytes, extra: Sequence[str]) -> bytes:
         if name not in present:
             model.graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
             present.add(name)
-    return model.SerializeToString()
-
+    return bytes(model.SerializeToString())

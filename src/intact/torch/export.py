@@ -1,10 +1,10 @@
-"""`intact.torch.export`: a module with quantizers becomes an ONNX file with Q/DQ pairs, checked against it."""
+"""`intact.torch.export`: a module with quantizers becomes an ONNX file with Q/DQ pairs, and is checked."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,12 @@ def export(
     with torch.no_grad(), evaluating(model):
         trace, shapes = _dynamic(args, kwargs) if dynamic_batch else ((args, kwargs), None)
         program = translate(
-            model, *trace, opset=opset, dynamic_shapes=shapes, input_names=input_names, output_names=output_names
+            model,
+            *trace,
+            opset=opset,
+            dynamic_shapes=shapes,
+            input_names=input_names,
+            output_names=output_names,
         )
         pairs = graph.emit_qdq(program.model, opset, fold_weights=fold_weights)
         graph.set_opset(program.model, opset)
@@ -139,28 +144,28 @@ def export(
         data = graph.to_bytes(program.model)
         graph.write_model(data, path)
         distinct = {pair.real: pair.folded for pair in pairs}
-        written = (Path(path), opset, len(data), len(distinct), sum(distinct.values()))
+        report = ExportReport(Path(path), opset, len(data), len(distinct), sum(distinct.values()))
         if verify is False:
-            return ExportReport(*written, skipped="verify=False")
+            return replace(report, skipped="verify=False")
         batches = [(args, kwargs)] if verify is True else _batches(verify, example)
-        return _verified(model, data, pairs, batches, written)
+        return _verified(model, data, pairs, batches, report)
 
 
 def _verified(
-    model: nn.Module, data: bytes, pairs: Sequence[graph.Pair], batches: Iterable[Batch], written: tuple[Any, ...]
+    model: nn.Module, data: bytes, pairs: Sequence[graph.Pair], batches: Iterable[Batch], report: ExportReport
 ) -> ExportReport:
     stream = iter(batches)
     first = next(stream, None)
     if first is None:
         raise QuantValueError("verify", "no batches", "at least one", "pass True to verify on the example")
     if any(t.dtype == torch.bfloat16 for t in pytree.tree_leaves(first) if isinstance(t, Tensor)):
-        return ExportReport(*written, skipped="ONNX Runtime takes no bfloat16 inputs from Python")
+        return replace(report, skipped="ONNX Runtime takes no bfloat16 inputs from Python")
     try:
         checks, unknown = compare_codes(model, data, pairs, first)
     except UnsupportedError as error:
-        return ExportReport(*written, skipped=str(error))
+        return replace(report, skipped=str(error))
     end = compare_outputs(model, data, _chain(first, stream))
-    return ExportReport(*written, tuple(checks), end, tuple(unknown))
+    return replace(report, quantizers=tuple(checks), end_to_end=end, not_compared=tuple(unknown))
 
 
 def _chain(first: Batch, rest: Iterator[Batch]) -> Iterator[Batch]:
@@ -209,7 +214,9 @@ def _dynamic(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Batch, dict
     """
     leaves = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor) and t.dim()]
     if not leaves:
-        raise QuantValueError("example", "no tensor with a dimension", "a batch of inputs", "use dynamic_batch=False")
+        raise QuantValueError(
+            "example", "no tensor with a dimension", "a batch of inputs", "use dynamic_batch=False"
+        )
     size, batch = leaves[0].shape[0], torch.export.Dim("batch")
 
     def is_batched(x: Any) -> bool:

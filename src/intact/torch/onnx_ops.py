@@ -1,4 +1,4 @@
-"""How `intact::fake_quantize` leaves PyTorch for ONNX, and what the export switch does to `torch.onnx.export`.
+"""How `intact::fake_quantize` leaves PyTorch for ONNX, and the switch that changes `torch.onnx.export`.
 
 Both of torch's exporters write the operator as one marker node, which `intact.graph` turns into a
 QuantizeLinear/DequantizeLinear pair. Nothing in a quantizer's forward knows of an export.
@@ -7,13 +7,13 @@ QuantizeLinear/DequantizeLinear pair. Nothing in a quantizer's forward knows of 
 from __future__ import annotations
 
 import io
+import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import onnxscript
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +25,12 @@ __all__ = ["export_pairs", "set_export_switch", "translate"]
 
 _OPERATOR = torch.ops.intact.fake_quantize.default
 _TORCHSCRIPT_NAME = "intact::fake_quantize"
+_EXPORTER_TALK = (
+    r"`isinstance\(treespec, LeafSpec\)` is deprecated",
+    "You are using the legacy TorchScript-based ONNX export",
+    "The feature will be removed",
+    "# The axis name: batch will not be used",
+)
 _switch: dict[str, Callable[..., Any]] = {}  # holds torch's own export while ours stands in for it
 
 
@@ -48,7 +54,7 @@ def translate(
     table = {_OPERATOR: _marker_function(), **(options.pop("custom_translation_table", None) or {})}
     options.setdefault("verbose", False)
     try:
-        with _exporter_warnings():
+        with _quiet_exporter():
             return _torch_export()(
                 model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
                 opset_version=max(opset, graph.NATIVE_OPSET), **options,
@@ -153,8 +159,9 @@ def take_missing_ranges(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping
         else:
             missing[name].set_range(low, high)
     if taken:
+        more = f" and {len(taken) - 3} more" if len(taken) > 3 else ""
         warnings.warn(
-            f"{', '.join(taken)}: no amax, so it is taken from the example input of the export. "
+            f"{', '.join(taken[:3])}{more}: no amax, so it is taken from the example input of the export. "
             "Fix: calibrate the model on real data first",
             stacklevel=3,
         )
@@ -194,6 +201,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def _marker_function() -> Callable[..., Any]:
+    import onnxscript  # a second of import time, that training does not pay
+
     opset = onnxscript.values.Opset("intact", 1)
     marker = onnxscript.values.Op(opset, "FakeQuantize", graph.marker_schema())
 
@@ -208,15 +217,15 @@ def _trace_torchscript(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, opset: int, options: dict[str, Any]
 ) -> Any:
     buffer = io.BytesIO()
-    torch.onnx.register_custom_op_symbolic(_TORCHSCRIPT_NAME, _symbolic, graph.MIN_OPSET)
+    torch.onnx.utils.register_custom_op_symbolic(_TORCHSCRIPT_NAME, _symbolic, graph.MIN_OPSET)
     try:
-        with _exporter_warnings():
+        with _quiet_exporter():
             _torch_export()(
                 model, args, buffer, kwargs=dict(kwargs or {}), dynamo=False, opset_version=opset,
                 custom_opsets={"intact": 1}, **options,
             )  # fmt: skip
     finally:
-        torch.onnx.unregister_custom_op_symbolic(_TORCHSCRIPT_NAME, graph.MIN_OPSET)
+        torch.onnx.utils.unregister_custom_op_symbolic(_TORCHSCRIPT_NAME, graph.MIN_OPSET)
     return graph.parse_model(buffer.getvalue(), "torch.onnx.export(dynamo=False)")
 
 
@@ -230,12 +239,21 @@ def _symbolic(g: Any, x: Any, amax: Any, amin: Any, format: str, axis: list[int]
 
 
 @contextmanager
-def _exporter_warnings() -> Iterator[None]:
-    """Silence what torch 2.13's exporters say about their own code."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"`isinstance\(treespec, LeafSpec\)` is deprecated")
-        warnings.filterwarnings("ignore", message="You are using the legacy TorchScript-based ONNX export")
-        yield
+def _quiet_exporter() -> Iterator[None]:
+    """Silence what torch 2.13's exporters say about their own code, not what they say about the model."""
+    log = logging.getLogger("torch.onnx._internal.exporter._registration")  # "torchvision is not installed"
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            for message in _EXPORTER_TALK:
+                warnings.filterwarnings("ignore", message=message)
+            warnings.filterwarnings(
+                "ignore", category=torch.jit._trace.TracerWarning, module=r"intact\."
+            )  # our operator's face looks at sizes, which do not change within a file
+            yield
+    finally:
+        log.setLevel(level)
 
 
 def _own_error(error: BaseException) -> IntactError:

@@ -1,0 +1,147 @@
+"""The guide's own way: `torch.onnx.export` under the export switch."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import numpy_helper
+from torch import Tensor, nn
+
+from intact import numerics
+from intact.errors import UnsupportedError
+from intact.graph import Session
+from intact.spec import QuantSpec
+from intact.torch import nn as quant_nn
+from intact.torch import quant_modules
+from intact.torch.nn import TensorQuantizer
+from intact.torch.onnx_ops import set_export_switch
+
+TORCH_EXPORT = torch.onnx.export
+
+
+@pytest.fixture(autouse=True)
+def _switch_off_again() -> Iterator[None]:
+    yield
+    TensorQuantizer.use_fb_fake_quant = False
+    assert torch.onnx.export is TORCH_EXPORT
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = quant_nn.QuantConv2d(3, 4, 3, padding=1, bias=False)
+        self.bn = nn.BatchNorm2d(4)
+        self.fc = quant_nn.QuantLinear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(torch.relu(self.bn(self.conv(x))).mean((2, 3)))
+
+
+def calibrated() -> Net:
+    model = Net().eval()
+    for name, amax in {"conv": 3.0, "fc": 1.0}.items():
+        layer = model.get_submodule(name)
+        layer.input_quantizer.amax = amax
+        layer.weight_quantizer.amax = (
+            layer.weight.detach().abs().amax(tuple(range(1, layer.weight.dim())), keepdim=True)
+        )
+    return model
+
+
+def check(data: bytes, model: nn.Module, x: Tensor, *, opset: int) -> onnx.ModelProto:
+    file = onnx.load_from_string(data)
+    onnx.checker.check_model(file, full_check=True)
+    assert [(i.domain, i.version) for i in file.opset_import] == [("", opset)]
+    ops = [n.op_type for n in file.graph.node]
+    assert ops.count("QuantizeLinear") == ops.count("DequantizeLinear") == 4
+    session = Session(data)
+    got = session.run({session.inputs[0]: x.numpy()})[session.outputs[0]]
+    with torch.no_grad():
+        np.testing.assert_allclose(got, model(x).numpy(), atol=1e-5)
+    return file
+
+
+@pytest.mark.parametrize("dynamo", [True, False], ids=["dynamo", "torchscript"])
+@pytest.mark.parametrize("opset", [13, 17])
+def test_the_context_writes_pairs(opset: int, dynamo: bool, tmp_path: Path) -> None:
+    model, x, path = calibrated(), torch.randn(2, 3, 8, 8), tmp_path / "net.onnx"
+    with quant_modules.enable_onnx_export():
+        torch.onnx.export(
+            model, x, path, opset_version=opset, dynamo=dynamo, input_names=["actual_input_1"],
+            output_names=["output1"],
+        )  # fmt: skip
+    file = check(path.read_bytes(), model, x, opset=opset)
+    assert (file.graph.input[0].name, file.graph.output[0].name) == ("actual_input_1", "output1")
+    stored = {t.name: numpy_helper.to_array(t) for t in file.graph.initializer}
+    np.testing.assert_array_equal(stored["conv.weight.real"], model.conv.weight.detach().numpy())
+    want = numerics.scale_from_amax(model.conv.weight_quantizer.amax.numpy().reshape(-1), QuantSpec("int8"))
+    np.testing.assert_array_equal(stored["conv.weight.scale"], want)
+
+
+def test_the_class_attribute_writes_pairs(tmp_path: Path) -> None:
+    model, x, path = calibrated(), torch.randn(2, 3, 8, 8), tmp_path / "net.onnx"
+    TensorQuantizer.use_fb_fake_quant = True
+    program = torch.onnx.export(model, (x,), str(path), opset_version=13)
+    check(path.read_bytes(), model, x, opset=13)
+    assert program.model.opset_imports[""] == 13
+
+
+def test_a_buffer_can_be_written_and_no_opset_asked() -> None:
+    model, x, buffer = calibrated(), torch.randn(2, 3, 8, 8), io.BytesIO()
+    with quant_modules.enable_onnx_export():
+        torch.onnx.export(model, x, buffer)
+    check(buffer.getvalue(), model, x, opset=18)
+
+
+@pytest.mark.parametrize("dynamo", [True, False], ids=["dynamo", "torchscript"])
+def test_missing_ranges_come_from_the_example_with_a_warning(dynamo: bool, tmp_path: Path) -> None:
+    model, x, path = Net().eval(), torch.randn(2, 3, 8, 8), tmp_path / "net.onnx"
+    with (
+        quant_modules.enable_onnx_export(),
+        pytest.warns(UserWarning, match=r"conv\._input_quantizer, .* and 1 more: no amax, so it is taken"),
+    ):
+        torch.onnx.export(model, x, path, opset_version=13, dynamo=dynamo)
+    assert model.conv.input_quantizer.amax == x.abs().max()
+    np.testing.assert_array_equal(
+        model.conv.weight_quantizer.amax.reshape(-1), model.conv.weight.detach().abs().amax((1, 2, 3))
+    )
+    check(path.read_bytes(), model, x, opset=13)
+
+
+def test_a_disabled_quantizer_takes_no_range(tmp_path: Path) -> None:
+    model = calibrated()
+    model.fc = quant_nn.QuantLinear(4, 2)
+    model.fc.input_quantizer.disable()
+    model.fc.weight_quantizer.disable()
+    with quant_modules.enable_onnx_export():
+        torch.onnx.export(model, torch.randn(2, 3, 8, 8), tmp_path / "net.onnx", opset_version=13)
+    assert not hasattr(model.fc.input_quantizer, "_amax")
+
+
+def test_an_opset_below_13_is_refused(tmp_path: Path) -> None:
+    with (
+        quant_modules.enable_onnx_export(),
+        pytest.raises(UnsupportedError, match=r"opset: got 10, want 13\.\.25: per-channel scales need 13"),
+    ):
+        torch.onnx.export(calibrated(), torch.randn(2, 3, 8, 8), tmp_path / "net.onnx", opset_version=10)
+
+
+def test_an_error_leaves_the_switch_off_and_no_file(tmp_path: Path) -> None:
+    model = calibrated()
+    model.fc.input_quantizer._amax.fill_(float("nan"))
+    with pytest.raises(ValueError, match=r"fc\._input_quantizer: amax"), quant_modules.enable_onnx_export():
+        torch.onnx.export(model, torch.randn(2, 3, 8, 8), tmp_path / "net.onnx", opset_version=13)
+    assert torch.onnx.export is TORCH_EXPORT
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_switch_is_idempotent() -> None:
+    for on in (True, True, False, False):
+        set_export_switch(on)
+        assert (torch.onnx.export is not TORCH_EXPORT) == on
