@@ -66,7 +66,8 @@ def amax_of(stats: Stats, spec: QuantSpec, method: str = "max", **options: Any) 
     - "entropy": the edge whose quantized distribution has the smallest divergence from the real one.
 
     An edge beyond the largest magnitude counts as that magnitude. With as many codes as bins, "mse" and
-    "entropy" are "max": clipping cannot help there. An unsigned grid looks at the values above 0 alone.
+    "entropy" are "max": clipping cannot help there. An unsigned grid looks at the values from 0 on
+    alone.
 
     Args:
         stats: A Histogram, or for "max" a Range, collected with the axis of `spec`. Per-channel
@@ -174,24 +175,23 @@ def amax_from_counts(
         QuantValueError, UnsupportedError: As for `amax_of`.
     Source: pytorch_quantization 2.2.1, calib/histogram.py (behaviour).
     """
-    row, spec = _bare_row(counts, width), _bare_spec(bits, unsigned)
+    bins, spec = _checked_counts(counts, width), _bare_spec(bits, unsigned)
     _require_method(method, spec)
     tuned = Options(**options)
-    bins = len(row.positive)
     if width == 0:
         return 0.0
     if method == "percentile":
-        return width * _percentile_bin(row.positive, tuned.percentile)
+        return width * _percentile_bin(bins, tuned.percentile)
     if method == "max":
-        return width * (int(np.flatnonzero(row.positive)[-1]) + 1)
+        return width * (int(np.flatnonzero(bins)[-1]) + 1)
     if method == "entropy":
-        edge = _entropy_amax(row.positive, width, _levels(spec), tuned)
-        return width * bins if edge is None else edge
-    middles = width * (np.arange(tuned.start_bin, bins, tuned.stride) + 0.5)
+        edge = _entropy_amax(bins, width, _levels(spec), tuned)
+        return width * len(bins) if edge is None else edge
+    middles = width * (np.arange(tuned.start_bin, len(bins), tuned.stride) + 0.5)
     if not len(middles):
-        return width * bins
+        return width * len(bins)
     scales = scale_from_amax(middles, spec) / np.float64(width)
-    return float(middles[np.argmin(symmetric_errors(row.positive, row.negative, spec, scales, 0.5))])
+    return float(middles[np.argmin(symmetric_errors(bins, np.zeros_like(bins), spec, scales, 0.5))])
 
 
 def _amax(row: _Row, spec: QuantSpec, method: str, tuned: Options) -> float:
@@ -250,8 +250,7 @@ def _side_entropy(counts: NDArray[np.int64], width: float, end: float, levels: i
 
 def _percentile_bin(counts: NDArray[np.int64], percentile: float) -> int:
     """The first bin at whose upper edge the share of the counts reaches `percentile`."""
-    total = counts.sum()
-    return int(np.searchsorted(np.cumsum(counts) / total, percentile / 100)) if total else 0
+    return int(np.searchsorted(np.cumsum(counts) / counts.sum(), percentile / 100))
 
 
 def _entropy_amax(counts: NDArray[np.int64], width: float, levels: int, tuned: Options) -> float | None:
@@ -303,10 +302,10 @@ def _rows(stats: Stats) -> list[_Row]:
     return rows
 
 
-def _bare_row(counts: ArrayLike, width: float) -> _Row:
+def _checked_counts(counts: ArrayLike, width: float) -> NDArray[np.int64]:
     array = np.asarray(counts)
-    whole = array.ndim == 1 and array.size > 0 and bool((np.isfinite(array) & (array >= 0)).all())
-    if not whole or not np.array_equal(array, np.floor(array)) or not array.any():
+    whole = array.ndim == 1 and bool((np.isfinite(array) & (array >= 0)).all())
+    if not whole or not array.any() or not np.array_equal(array, np.floor(array)):
         raise CalibrationError(
             "counts",
             "no counts" if whole and not array.any() else f"{array.dtype} of shape {array.shape}",
@@ -314,8 +313,7 @@ def _bare_row(counts: ArrayLike, width: float) -> _Row:
             "collect at least one batch before asking for amax",
         )
     _require(np.isfinite(width) and width >= 0, "width", width, "a finite width >= 0")
-    whole_counts = array.astype(np.int64)
-    return _Row(whole_counts, np.zeros_like(whole_counts), float(width), 0.0, width * array.size)
+    return array.astype(np.int64)
 
 
 def _bare_spec(bits: int | tuple[int, int], unsigned: bool) -> QuantSpec:
