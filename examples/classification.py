@@ -1,4 +1,4 @@
-"""Train and evaluate an image classifier: the three functions that the guide takes from torchvision's scripts."""
+"""Train and evaluate an image classifier: what the guide takes from torchvision's reference scripts."""
 
 from __future__ import annotations
 

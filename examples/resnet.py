@@ -1,8 +1,8 @@
 """ResNet for ImageNet with a `quantize` flag, parameter names as torchvision has them.
 
 The flag is the edit of the pytorch-quantization guide ("Further optimization"): every convolution, the pool
-and the classifier are quantized modules, and each block quantizes the identity branch of its addition, so that
-an int8 runtime can fuse convolution, addition and ReLU into one kernel.
+and the classifier are quantized modules, and each block quantizes the identity branch of its addition, so
+that an int8 runtime can fuse convolution, addition and ReLU into one kernel.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class _Block(nn.Module):
 
     expansion = 1
 
-    def __init__(self, downsample: nn.Module | None, quantize: bool) -> None:
-        super().__init__()
+    def _add_identity(self, downsample: nn.Module | None, quantize: bool) -> None:
+        """What follows the branch: last in `__init__`, so that modules are listed in the order they run."""
         self.relu = nn.ReLU(inplace=True)
         self.downsample = downsample
         self._quantize = quantize
@@ -88,7 +88,7 @@ class BasicBlock(_Block):
         norm_layer: NormLayer | None = None,
         quantize: bool = False,
     ) -> None:
-        super().__init__(downsample, quantize)
+        super().__init__()
         norm = norm_layer or nn.BatchNorm2d
         if groups != 1 or base_width != 64 or dilation > 1:
             raise ValueError(f"BasicBlock has no {groups=}, {base_width=}, {dilation=}: use Bottleneck")
@@ -96,6 +96,7 @@ class BasicBlock(_Block):
         self.bn1 = norm(planes)
         self.conv2 = conv3x3(planes, planes, quantize=quantize)
         self.bn2 = norm(planes)
+        self._add_identity(downsample, quantize)
 
     def branch(self, x: Tensor) -> Tensor:
         return self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
@@ -118,7 +119,7 @@ class Bottleneck(_Block):
         norm_layer: NormLayer | None = None,
         quantize: bool = False,
     ) -> None:
-        super().__init__(downsample, quantize)
+        super().__init__()
         norm = norm_layer or nn.BatchNorm2d
         width = planes * base_width // 64 * groups
         self.conv1 = conv1x1(inplanes, width, quantize=quantize)
@@ -127,6 +128,7 @@ class Bottleneck(_Block):
         self.bn2 = norm(width)
         self.conv3 = conv1x1(width, planes * self.expansion, quantize=quantize)
         self.bn3 = norm(planes * self.expansion)
+        self._add_identity(downsample, quantize)
 
     def branch(self, x: Tensor) -> Tensor:
         out = self.relu(self.bn1(self.conv1(x)))
