@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -39,8 +40,12 @@ def dense(x: NDArray[Any], order: tuple[int, ...]) -> NDArray[Any]:
 def empty_like(x: NDArray[Any], order: tuple[int, ...], dtype: Any = None) -> NDArray[Any]:
     """A new array of the shape of `x`, dense in `order`."""
     shape = tuple(x.shape[axis] for axis in order)
-    back = np.argsort(order) if order else ()
-    return np.empty(shape, dtype or x.dtype).transpose(tuple(int(axis) for axis in back))
+    return np.empty(shape, dtype or x.dtype).transpose(inverse(order))
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """The transpose that undoes `order`."""
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 def target(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.numerics import expand, normalized_axes
+from intact.numerics import expand, granule_shape, normalized_axes
 from intact.spec import QuantSpec
 
 Layout = tuple[int, int, int, int]
@@ -52,6 +52,7 @@ class Plan(NamedTuple):
         order: Transpose of the tensor that makes it dense.
         layout: View of the transposed tensor.
         shape, spec: Of the tensor as the caller sees it.
+        granules: Shape that parameters have, when they lie as the layout wants them; else None.
         spread: The granules do not fit any layout: parameters are spread over all elements.
     """
 
@@ -59,7 +60,8 @@ class Plan(NamedTuple):
     layout: Layout
     shape: Shape
     spec: QuantSpec
-    spread: bool
+    granules: Shape | None = None
+    spread: bool = False
 
     def params(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """Scales or bounds of granule shape (or one number), flat in the order that the layout wants.
@@ -67,12 +69,12 @@ class Plan(NamedTuple):
         Raises:
             QuantValueError: `values` does not have granule shape.
         """
-        count = self.layout[0] * self.layout[2]
-        if values.size == 1:
-            return np.full(count, values.reshape(()), np.float32)
-        full = expand(values, self.shape, self.spec)
-        if self.spec.block_size is not None and not self.spread:
+        if values.shape == self.granules:
             return np.ascontiguousarray(values).reshape(-1)
+        if values.size == 1:
+            # Copied bit by bit: a Python float would lose a denormal where the process flushes them.
+            return np.repeat(values.reshape(1), self.layout[0] * self.layout[2])
+        full = expand(values, self.shape, self.spec)
         if self.spread:
             full = np.broadcast_to(full, self.shape)
         return np.ascontiguousarray(full.transpose(self.order)).reshape(-1)
@@ -85,18 +87,21 @@ def plan(x: NDArray[Any], spec: QuantSpec, *, shared: bool) -> Plan:
         QuantValueError: An axis of `spec` is out of range.
     """
     axes = normalized_axes(x.shape, spec) if spec.axis is not None else ()
-    order = memory_order(x) or tuple(range(x.ndim))
+    natural = tuple(range(x.ndim))
+    order = memory_order(x) or natural
     if shared:
-        return Plan(order, (1, 1, 1, x.size), x.shape, spec, False)
+        return Plan(order, (1, 1, 1, x.size), x.shape, spec)
     if spec.block_size is None:
         kept = tuple(axis in axes for axis in order)
         layout = layout_of(tuple(x.shape[axis] for axis in order), kept)
+        granules = tuple(x.shape[axis] for axis in axes) if order == natural else None
     else:
-        order = tuple(range(x.ndim))
+        order = natural
         layout = _block_layout(x.shape, axes[0], spec.block_size)
+        granules = granule_shape(x.shape, spec)
     if layout is None:
-        return Plan(order, (1, 1, x.size, 1), x.shape, spec, True)
-    return Plan(order, layout, x.shape, spec, False)
+        return Plan(order, (1, 1, x.size, 1), x.shape, spec, spread=True)
+    return Plan(order, layout, x.shape, spec, granules)
 
 
 def _block_layout(shape: Shape, axis: int, block_size: int) -> Layout | None:

@@ -160,7 +160,11 @@ def _grid(
         return None
     if scale.size == 1 and zero_point.size == 1:
         return _shared_grid(x, scale.item(), zero_point.item(), spec)
-    scale, zero_point = positive_scale(scale), code_zero_point(zero_point, spec)
+    in_range = (
+        zero_point.dtype.kind in "iu" and zero_point.min() >= spec.qmin and zero_point.max() <= spec.qmax
+    )
+    zero_point = zero_point.astype(np.int32) if in_range else code_zero_point(zero_point, spec)
+    scale = positive_scale(scale)
     way = plan(x, spec, shared=False)
     low = (np.int32(spec.qmin) - zero_point).astype(np.float32)
     high = (np.int32(spec.qmax) - zero_point).astype(np.float32)

@@ -5,6 +5,7 @@ Each function equals its namesake in `intact.numerics`; zeros that it returns ar
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
 from intact.kernels import _native
-from intact.kernels._arrays import DTYPE_NAMES, dense, real_array
+from intact.kernels._arrays import DTYPE_NAMES, dense, inverse, real_array
 from intact.kernels._layout import Layout, layout_of, memory_order
 from intact.kernels.registry import chosen_kernels
 from intact.numerics import normalized_axes
@@ -151,7 +152,7 @@ class _View:
     """A tensor as the native reductions read it, and the way back to the shape of the kept axes."""
 
     def __init__(self, x: NDArray[Any], axis: Axis) -> None:
-        kept = normalized_axes(x.shape, QuantSpec(axis=axis))
+        kept = normalized_axes(x.shape, QuantSpec(axis=axis)) if axis is not None else ()
         order = memory_order(x) or tuple(range(x.ndim))
         layout = self._layout(x, order, kept)
         if layout is None:  # bring the kept axes to the front: the one case that copies
@@ -162,8 +163,8 @@ class _View:
         self.dense = dense(x, order)
         stored = [a for a in order if a in kept]
         self._stored_shape = tuple(x.shape[a] for a in stored)
-        self._back = tuple(int(i) for i in np.argsort(stored))
-        self.flat = int(np.prod(self._stored_shape, dtype=np.int64))
+        self._back = inverse(stored)
+        self.flat = prod(self._stored_shape)
 
     @staticmethod
     def _layout(x: NDArray[Any], order: tuple[int, ...], kept: tuple[int, ...]) -> Layout | None:
