@@ -264,11 +264,12 @@ def test_min_max_equals_numerics(axes: tuple[int, ...], layout: str) -> None:
             "amax: got shape (4,), want one number, or shape",
         ),
         (lambda x: ops.fake_quantize(x, torch.ones(2), axis=7), "axis: got 7 for a tensor of shape (2, 3)"),
+        (lambda x: ops.min_max(x, [2]), "axis: got [2] for a tensor with 2 axes"),
         (lambda x: ops.fake_quantize(x, 1.0, format="int99"), "format: got 'int99'"),
         (lambda x: ops.fake_quantize(x, 1.0, 2.0), "rmin: got a value above rmax"),
         (lambda x: ops.fake_quantize(x.int(), 1.0), "x: got dtype torch.int32"),
     ],
-    ids=["negative", "nan", "shape", "axis", "format", "swapped", "dtype"],
+    ids=["negative", "nan", "shape", "axis", "reduced axis", "format", "swapped", "dtype"],
 )
 def test_bad_input(call: object, words: str) -> None:
     with pytest.raises(QuantValueError) as caught:

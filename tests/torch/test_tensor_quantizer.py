@@ -13,8 +13,7 @@ from intact import numerics
 from intact.errors import IntactError
 from intact.spec import Format, QuantSpec
 from intact.torch import calib, ops
-from intact.torch.nn import Clip, TensorQuantizer
-from intact.torch.nn.functional import ClipFunction, clip
+from intact.torch.nn import TensorQuantizer
 from intact.torch.nn.modules.tensor_quantizer import name_quantizers
 from intact.torch.tensor_quant import QuantDescriptor, fake_tensor_quant, tensor_quant
 
@@ -97,6 +96,13 @@ def test_an_amax_given_as_an_array_wins_over_axis() -> None:
     assert torch.equal(one_for_all(x), fake_tensor_quant(x, 1.0, 8, False, False))
 
 
+def test_an_amax_in_granule_shape_follows_the_axis() -> None:
+    x = torch.randn(3, 3)
+    for fake in (True, False):
+        flat, kept = (make(axis=0, amax=a, fake_quant=fake) for a in ([1.0, 2.0, 3.0], [[1.0], [2.0], [3.0]]))
+        assert torch.equal(flat(x), kept(x))
+
+
 def test_scale_amax_multiplies() -> None:
     x = torch.randn(10)
     assert torch.equal(make(amax=2.0, scale_amax=0.5)(x), make(amax=1.0)(x))
@@ -168,30 +174,6 @@ def test_a_learned_range_starts_at_the_calibrated_one() -> None:
     assert quantizer.clip.clip_value_max == 3.5 and quantizer.clip.clip_value_min == -3.5
     assert {n for n, _ in quantizer.named_parameters()} == {"clip.clip_value_min", "clip.clip_value_max"}
     assert set(quantizer.state_dict()) == {"_amax", "clip.clip_value_min", "clip.clip_value_max"}
-
-
-def test_clip_module_holds_parameters_or_buffers() -> None:
-    module = Clip(-1.0, 2.0, learn_max=True)
-    assert [n for n, _ in module.named_parameters()] == ["clip_value_max"]
-    assert [n for n, _ in module.named_buffers()] == ["clip_value_min"]
-    assert module(torch.tensor([-5.0, 5.0])).tolist() == [-1, 2]
-
-
-def test_clip_with_bounds_per_channel() -> None:
-    x = torch.tensor([[-3.0, 0.5], [4.0, 1.0]], requires_grad=True)
-    low, high = (
-        torch.tensor([[-1.0], [-2.0]], requires_grad=True),
-        torch.tensor([[1.0], [2.0]], requires_grad=True),
-    )
-    y = ClipFunction.apply(x, low, high)
-    assert y.tolist() == [[-1.0, 0.5], [2.0, 1.0]]
-    y.backward(torch.tensor([[1.0, 10.0], [100.0, 1000.0]]))
-    assert x.grad.tolist() == [[0, 10], [0, 1000]]
-    assert low.grad.tolist() == [[1], [0]] and high.grad.tolist() == [[0], [100]]
-    fixed = torch.ones(2, 2, requires_grad=True)
-    clip(fixed, torch.zeros(2, 1), torch.full((2, 1), 3.0)).sum().backward()
-    assert fixed.grad.tolist() == [[1, 1], [1, 1]]
-    assert clip(torch.ones(2).half(), -0.5, 0.5).dtype == torch.float16
 
 
 # ---- what it prints ----
@@ -379,6 +361,11 @@ def test_negative_axes_work_everywhere(axis: int | tuple[int, ...]) -> None:
             "w: amax: got shape",
         ),
         (lambda: make(name="w")(torch.ones(2, dtype=torch.int64)), ValueError, "w: x: got dtype torch.int64"),
+        (
+            lambda: make(name="w", axis=4)(torch.ones(2, 3)),
+            ValueError,
+            "w: axis: got 4 for a tensor with 2 axes",
+        ),
         (
             lambda: make(num_bits=(4, 3), fake_quant=False)(torch.ones(2)),
             TypeError,

@@ -97,8 +97,8 @@ def min_max(x: Tensor, axes: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
 
     With no axes both are 0-D. An empty tensor gives (inf, -inf).
     """
-    kept = sorted(a % x.dim() for a in axes)
-    if x.device.type == "cpu" and not torch.compiler.is_compiling():
+    kept = kept_axes(axes, x.dim())
+    if x.device.type == "cpu" and not is_tracing():
         _check_dtype(x)
         ends = kernels.minmax(as_numpy(x), tuple(kept) or None, threads=torch.get_num_threads())
         low, high = (torch.from_numpy(np.asarray(end)) for end in ends)
@@ -113,6 +113,28 @@ def min_max(x: Tensor, axes: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
 def count_fixed(x: Tensor, width: float, counts: NDArray[np.int64]) -> None:
     """Add the counts of |x| in bins of `width` to `counts`; beyond the last edge counts in the last bin."""
     kernels.count_fixed(as_numpy(x.to("cpu")), width, counts, threads=torch.get_num_threads())
+
+
+def is_tracing() -> bool:
+    """True where a graph is being recorded, so that values of tensors cannot be looked at."""
+    return torch.compiler.is_compiling() or bool(torch._C._get_tracing_state())
+
+
+def kept_axes(axis: int | Sequence[int] | None, rank: int) -> list[int]:
+    """The axes of `axis` in a tensor of `rank`, ascending and counted from the front.
+
+    Raises:
+        QuantValueError: There is no such axis.
+    """
+    axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
+    if any(not -rank <= a < rank for a in axes):
+        raise QuantValueError(
+            "axis",
+            f"{axis} for a tensor with {rank} axes",
+            f"axes in [{-rank}, {rank})",
+            "choose an axis that the tensor has, or None for one range per tensor",
+        )
+    return sorted(a % rank for a in axes)
 
 
 def broadcast_axes(shape: Sequence[int], rank: int) -> list[int]:

@@ -236,7 +236,7 @@ def scaled_e4m3(inputs: Tensor, amax: Tensor | None = None, E: int = 4, M: int =
 
 def refuse_negative(inputs: Tensor) -> None:
     """Raise where an unsigned grid would clip negative values; nothing to look at while tracing a graph."""
-    if torch.compiler.is_compiling() or not inputs.numel():
+    if ops.is_tracing() or not inputs.numel():
         return
     smallest = float(ops.min_max(inputs)[0])
     if smallest < 0:
@@ -254,7 +254,7 @@ def _tensor(value: Any) -> Tensor:
 
 def _zero_where_tiny(result: Tensor, amax: Tensor) -> Tensor:
     tiny = amax <= ops.TINY
-    if not torch.compiler.is_compiling() and not bool(tiny.any()):
+    if not ops.is_tracing() and not bool(tiny.any()):
         return result
     return torch.where(tiny, torch.zeros_like(result), result)
 

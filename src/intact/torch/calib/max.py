@@ -49,8 +49,7 @@ class MaxCalibrator(_Calibrator):
         """
         if not x.numel():
             return
-        axes = () if self._axis is None else (self._axis,) if isinstance(self._axis, int) else self._axis
-        low, high = ops.min_max(x, axes)
+        low, high = ops.min_max(x, ops.kept_axes(self._axis, x.dim()))
         _refuse_nonfinite(low, high, x)
         if self._low is not None and self._high is not None:
             if self._low.shape != low.shape:

@@ -339,6 +339,7 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
         low, high = (None, self._get_amax(inputs)) if self._symmetric else self._get_range(inputs)
         if self._unsigned and self._symmetric:
             refuse_negative(inputs)
+        axes = self._axes_for(inputs, high)
         if not self._fake_quant:
             bits = self._num_bits
             if isinstance(bits, tuple):
@@ -348,6 +349,8 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
                     "fake_quant=True: a float format has no integer codes",
                     "use fake_quant=True",
                 )
+            if axes and high.numel() != 1:
+                high = high.reshape([n if a in axes else 1 for a, n in enumerate(inputs.shape)])
             codes, self._scale = tensor_quant(inputs, high, bits, self._unsigned, self._narrow_range)
             return codes
         return ops.fake_quantize(
@@ -355,7 +358,7 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
             high,
             low,
             format=self.format,
-            axis=self._axes_for(inputs, high),
+            axis=axes,
             narrow=self._narrow_range,
         )
 
@@ -366,7 +369,7 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
         elif hasattr(self, "_amax"):
             amax = self._amax
         else:
-            low, high = ops.min_max(inputs, self._kept_axes(inputs))
+            low, high = ops.min_max(inputs, ops.kept_axes(self._axis, inputs.dim()))
             amax = torch.maximum(low.abs(), high.abs())
         return amax if self._scale_amax is None else amax * self._scale_amax
 
@@ -375,18 +378,14 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
         if hasattr(self, "_amax"):
             low, high = self._amin, self._amax
         else:
-            low, high = ops.min_max(inputs, self._kept_axes(inputs))
+            low, high = ops.min_max(inputs, ops.kept_axes(self._axis, inputs.dim()))
         if self._scale_amax is not None:
             low, high = low * self._scale_amax, high * self._scale_amax
         return low, high
 
-    def _kept_axes(self, inputs: Tensor) -> list[int]:
-        axes = [] if self._axis is None else [self._axis] if isinstance(self._axis, int) else self._axis
-        return [a % inputs.dim() for a in axes]
-
     def _axes_for(self, inputs: Tensor, amax: Tensor) -> list[int] | None:
         """The kept axes: the quantizer's own, unless the user gave an amax that broadcasts along others."""
-        own, seen = self._kept_axes(inputs), ops.broadcast_axes(amax.shape, inputs.dim())
+        own, seen = ops.kept_axes(self._axis, inputs.dim()), ops.broadcast_axes(amax.shape, inputs.dim())
         if amax.dim() == 0:
             return None
         return own if set(seen) <= set(own) or amax.dim() == len(own) else seen
