@@ -72,12 +72,14 @@ def _gain(
     """What the numbers after the first change in the summed squared error, beside that first one alone."""
     halfway, steps, squares = (numbers[1:] + numbers[:-1]) / 2, np.diff(numbers), np.diff(numbers**2)
     number, value = _beyond(counts), _beyond(counts * middles)
+    if middles[0] == 0:
+        number[0] = number[1]  # a first bin that stands at 0 lies beyond no point
     result = np.empty(len(scales))
     for rows in _chunks(len(scales), len(halfway)):
         s = scales[rows]
-        # Bin i lies beyond the points up to i + 0.5; the first one lies beyond none where it stands at 0.
-        index = np.ceil(np.multiply.outer(s, halfway) - 0.5)
-        index = np.clip(index, int(middles[0] == 0), len(counts)).astype(np.intp)
+        points = np.multiply.outer(s, halfway)
+        points += 0.5  # bin i, whose middle is i + 0.5, lies beyond the points before it
+        index = np.minimum(points, len(counts), out=points).astype(np.intp)
         result[rows] = s * (s * (number.take(index) @ squares) - 2 * (value.take(index) @ steps))
     return result
 
