@@ -4,7 +4,7 @@
 #   make quickstart   the main job, on real images: one table, model.onnx, model.calib, report.html
 #   make test         every test
 #   make quick        lint, types, layering, size budgets and a smoke test, in about ten seconds
-#   make bench        the scripts of benchmarks/, each in its own process
+#   make bench        the scripts of benchmarks/, each in its own process; one: BENCH=benchmarks/kernels.py ARGS=...
 #   make fmt          format and sort imports
 #   make dev          work in place: src/ on the path, the extension built with CMake beside its sources
 
@@ -14,6 +14,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 JOBS ?= auto
 ARGS ?=
+BENCH ?= $(sort $(wildcard benchmarks/*.py))
 
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src csrc -type f ! -name '*.so' ! -path '*/__pycache__/*')
 NATIVE := CMakeLists.txt $(shell find csrc -type f)
@@ -45,7 +46,7 @@ quick: $(READY_TO_TEST)
 	$(BIN)/python -m pytest -q -p no:xdist tests/test_budgets.py tests/test_smoke.py
 
 bench: $(READY_TO_TEST)
-	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done
+	for script in $(BENCH); do echo "== $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done
 
 fmt: $(READY_TO_TEST)
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,40 @@
+"""Time of ``import intact`` in a fresh interpreter, beside NumPy's alone, and what it loads.
+
+    python benchmarks/import_time.py [--repeats 15]
+
+Contenders take turns; printed are medians, the interpreter's own start taken off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+
+HEAVY = ("torch", "onnx", "onnx_ir", "onnxruntime")
+CONTENDERS = {"nothing": "pass", "numpy": "import numpy", "intact": "import intact"}
+
+
+def seconds(code: str) -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=15)
+    repeats = parser.parse_args().repeats
+    rounds = [{name: seconds(code) for name, code in CONTENDERS.items()} for _ in range(repeats + 1)][1:]
+    medians = {name: statistics.median(r[name] for r in rounds) for name in CONTENDERS}
+    for name in ("numpy", "intact"):
+        print(f"import {name:7} {medians[name] - medians['nothing']:.3f} s")
+    code = f"import sys, intact; print(*[name for name in {HEAVY} if name in sys.modules] or ['nothing'])"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    print(f"of {', '.join(HEAVY)} it loads: {loaded.strip()}")
+
+
+if __name__ == "__main__":
+    main()
