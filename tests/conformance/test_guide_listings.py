@@ -2,7 +2,7 @@
 
 Each listing is run as it stands. Names that it uses and does not define are given to it. One line differs:
 descriptors of transposed convolutions have axis 1 (the library's own constants have; the guide prints 0).
-The walk through ResNet-50 and export are in test_guide_resnet50.py, its source in test_guide_resnet_source.py.
+The walk through ResNet-50 and export: test_guide_resnet50.py; its source: test_guide_resnet_source.py.
 """
 
 from __future__ import annotations

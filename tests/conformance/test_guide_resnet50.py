@@ -271,6 +271,7 @@ def quantizers(model: nn.Module) -> dict[str, nn.Module]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true")
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")
 def test_calibrate_evaluate_and_fine_tune_resnet50(tmp_path, capsys):
     images(tmp_path / "imagenet")
     names = {"sys": sys, "os": os, "tqdm": lambda steps, total: steps}
@@ -296,9 +297,11 @@ def test_calibrate_evaluate_and_fine_tune_resnet50(tmp_path, capsys):
     run(EVALUATE, names)
     run(OTHER_METHODS, names)
     assert "mse calibration\n" in capsys.readouterr().out
-    assert model.conv1._input_quantizer.amax <= amax  # entropy clips, the 99.99th percentile hardly
     calibrated = torch.load("quant_resnet50-calibrated.pth")
     assert torch.equal(calibrated["conv1._input_quantizer._amax"], amax)
+    changed = {n for n, q in quantizers(model).items() if not torch.equal(q.amax, calibrated[f"{n}._amax"])}
+    assert len(changed) > 40  # another method, the same histograms
+    assert all(name.endswith("_input_quantizer") for name in changed)
     weights, ranges = model.fc.weight.clone(), model.fc._input_quantizer.amax.clone()
     run(FINE_TUNE, names)
     finetuned = torch.load("quant_resnet50-finetuned.pth")
@@ -337,6 +340,7 @@ def node_counts(path: str) -> dict[str, int]:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Exporting a model while it is in training mode")
 def test_export_resnet18():
     names = run(EXPORT_RESNET18, {})
     assert len(quantizers(names["model"])) == 2 * 21 + 1
@@ -346,6 +350,7 @@ def test_export_resnet18():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Exporting a model while it is in training mode")
 def test_export_resnet50():
     names = {"torchvision": sys.modules["torchvision"], "torch": torch}
     run(INITIALIZE, names)
