@@ -273,7 +273,7 @@ def test_amax_is_set_in_place_and_keeps_its_shape() -> None:
 def test_questionable_uses_are_logged_with_the_quantizers_name(caplog: pytest.LogCaptureFixture) -> None:
     model = nn.Sequential(make(), make(fake_quant=False))
     name_quantizers(model)
-    with caplog.at_level(logging.WARNING, "intact.torch"):
+    with caplog.at_level(logging.INFO, "intact.torch"):
         assert model[0].amax is None and model[0].step_size is None and model[0].pre_quant_scale is None
         assert model[0].scale is None and model[1].scale is None
         model[0].amax = None
@@ -282,6 +282,14 @@ def test_questionable_uses_are_logged_with_the_quantizers_name(caplog: pytest.Lo
     assert all(s.startswith(("0:", "1:")) for s in said) and len(said) == 7
     assert "0: amax is not registered: the range of each batch is used." in said
     assert "1: accessing scale before quantizing any tensor!" in said
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
+def test_tracing_is_quiet(caplog: pytest.LogCaptureFixture) -> None:
+    x, quantizer = torch.rand(3), make(unsigned=True)
+    with caplog.at_level(logging.WARNING, "intact.torch"):
+        traced = torch.jit.trace(quantizer, (x,))
+    assert torch.equal(traced(x), quantizer(x)) and not caplog.records
 
 
 def test_the_export_switch_has_two_names() -> None:

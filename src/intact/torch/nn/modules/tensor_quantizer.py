@@ -78,6 +78,7 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
         self._calibrator = calib.create(desc.calib_method, self._num_bits, self._axis, self._unsigned)
 
     # ---- what it is ----
+    # Reading what is not there gives None and an INFO record: torch.jit.trace reads every property.
 
     @property
     def num_bits(self) -> int | tuple[int, int]:
@@ -130,16 +131,16 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
     def scale(self) -> Tensor | None:
         """The ``qmax / amax`` of the last call in non-fake mode (the old library's "scale")."""
         if self._fake_quant:
-            LOGGER.error("%s: fake quantize mode doesn't use scale explicitly!", self._where())
+            LOGGER.info("%s: fake quantize mode doesn't use scale explicitly!", self._where())
         if self._scale is None:
-            LOGGER.critical("%s: accessing scale before quantizing any tensor!", self._where())
+            LOGGER.info("%s: accessing scale before quantizing any tensor!", self._where())
         return self._scale
 
     @property
     def step_size(self) -> Tensor | None:
         """``amax / maxbound``: the real size of one code; None without an amax."""
         if not hasattr(self, "_amax"):
-            LOGGER.error("%s: step_size is undefined under dynamic amax mode!", self._where())
+            LOGGER.info("%s: step_size is undefined under dynamic amax mode!", self._where())
             return None
         return self._amax / self.maxbound
 
@@ -149,7 +150,7 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
     def amax(self) -> Tensor | None:
         """Largest magnitude, shape () or that of the input with reduced axes of size 1; None when dynamic."""
         if not hasattr(self, "_amax"):
-            LOGGER.warning("%s: amax is not registered: the range of each batch is used.", self._where())
+            LOGGER.info("%s: amax is not registered: the range of each batch is used.", self._where())
             return None
         return self._amax
 
