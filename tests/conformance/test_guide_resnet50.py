@@ -335,6 +335,7 @@ def test_calibration_loop(example):
 
 
 def node_counts(path: str) -> dict[str, int]:
+    """One pair per quantizer, but that a block's first convolution and its shortcut share the pair of x."""
     kinds = [node.op_type for node in onnx.load(path).graph.node]
     return {kind: kinds.count(kind) for kind in ("Conv", "QuantizeLinear", "DequantizeLinear")}
 
@@ -342,11 +343,12 @@ def node_counts(path: str) -> dict[str, int]:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Exporting a model while it is in training mode")
 def test_export_resnet18():
-    names = run(EXPORT_RESNET18, {})
-    assert len(quantizers(names["model"])) == 2 * 21 + 1
+    with pytest.warns(UserWarning, match=r"conv1\._input_quantizer, .* no amax"):  # an uncalibrated model
+        names = run(EXPORT_RESNET18, {})
+    assert len(quantizers(names["model"])) == 43
     onnx.checker.check_model("quant_resnet18.onnx")
     assert {op.domain: op.version for op in onnx.load("quant_resnet18.onnx").opset_import}[""] == 13
-    assert node_counts("quant_resnet18.onnx") == {"Conv": 20, "QuantizeLinear": 43, "DequantizeLinear": 43}
+    assert node_counts("quant_resnet18.onnx") == {"Conv": 20, "QuantizeLinear": 40, "DequantizeLinear": 40}
 
 
 @pytest.mark.slow
@@ -356,7 +358,8 @@ def test_export_resnet50():
     run(INITIALIZE, names)
     model = names["torchvision"].models.resnet50()
     run(CALIBRATION, {"model": model, "x": torch.randn(1, 3, 64, 64)})
+    assert len(quantizers(model)) == 109
     torch.save(model.state_dict(), "quant_resnet50-entropy-1024.pth")
     run(EXPORT_RESNET50, names, ONNX_TODAY)
     onnx.checker.check_model("quant_resnet50.onnx")
-    assert node_counts("quant_resnet50.onnx") == {"Conv": 53, "QuantizeLinear": 109, "DequantizeLinear": 109}
+    assert node_counts("quant_resnet50.onnx") == {"Conv": 53, "QuantizeLinear": 105, "DequantizeLinear": 105}
