@@ -16,16 +16,17 @@ class ScopedFpEnv {
 #if INTACT_ARCH_X86
   ScopedFpEnv() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
   ~ScopedFpEnv() { _mm_setcsr(saved_); }
-
- private:
-  unsigned saved_;
-
- public:
 #else
-  ScopedFpEnv() = default;
+  ScopedFpEnv() {}
+  ~ScopedFpEnv() {}
 #endif
   ScopedFpEnv(const ScopedFpEnv&) = delete;
   ScopedFpEnv& operator=(const ScopedFpEnv&) = delete;
+
+#if INTACT_ARCH_X86
+ private:
+  unsigned saved_;
+#endif
 };
 
 }  // namespace intact
