@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from pathlib import Path
 
 import onnx
@@ -12,6 +11,7 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx_ir.passes import common as passes
 
+from intact.atomic import replacing
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.graph.emit_qdq import QUANTIZER_KEY
 
@@ -78,22 +78,11 @@ def write_model(data: bytes, path: str | os.PathLike[str]) -> None:
     Raises:
         FileFormatError: The folder is missing or not writable; nothing is left behind.
     """
-    path = Path(path)
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with replacing(path) as temporary:
+            temporary.write_bytes(data)
     except OSError as error:
-        raise _unwritable(path, error) from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        # mkstemp makes the file private; a model is as readable as any file that its owner writes.
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise _unwritable(path, error) from error
+        raise _unwritable(Path(path), error) from error
 
 
 def _unwritable(path: Path, error: OSError) -> IntactError:

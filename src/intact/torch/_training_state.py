@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from intact.atomic import replacing
 from intact.errors import FileFormatError
 
 _KIND, _VERSION = "intact.finetune", 1
@@ -37,14 +36,8 @@ def write_state(
         "position": position,
         "settings": settings,
     }
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    os.close(handle)
-    try:
+    with replacing(path) as temporary:
         torch.save(state, temporary)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def read_state(path: Path, settings: dict[str, Any]) -> dict[str, Any]:

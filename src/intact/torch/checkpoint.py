@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from intact.atomic import replacing
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.torch.nn.modules._quantizer_state import config_of, configure
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
@@ -50,15 +49,8 @@ def save_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> None:
         tensors[key] = value.detach().to("cpu").clone(memory_format=torch.contiguous_format)
     quantizers = {n: config_of(m) for n, m in model.named_modules() if isinstance(m, TensorQuantizer)}
     document = {"version": _VERSION, "quantizers": quantizers, "modules": conversion_record(model)}
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    os.close(handle)
-    try:
+    with replacing(path) as temporary:
         save_file(tensors, temporary, metadata={_KEY: json.dumps(document)})
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def load_checkpoint(
