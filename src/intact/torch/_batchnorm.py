@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -41,7 +42,7 @@ def reestimate_batchnorm(
     """
     norms = _tracked(model)
     momenta = [norm.momentum for norm in norms]
-    run = forward or forward_batch
+    run, batches = forward or forward_batch, 0
     with evaluating(model):
         for norm in norms:
             norm.reset_running_stats()
@@ -50,12 +51,17 @@ def reestimate_batchnorm(
         try:
             for batch in data:
                 run(model, batch)
+                batches += 1
         finally:
             for norm, momentum in zip(norms, momenta, strict=True):
                 norm.momentum = momentum
     statistics: list[Tensor] = [t for n in norms for t in (n.running_mean, n.running_var) if t is not None]
+    group = group or Group()
+    seen = int(distributed.sum_over(np.array([float(batches)]), group)[0])
     with torch.no_grad():
-        distributed.mean_over(statistics, group or Group())
+        distributed.mean_over(statistics, batches, group)
+        for norm in norms:
+            norm.num_batches_tracked.fill_(seen)
 
 
 def _tracked(model: nn.Module) -> list[Any]:

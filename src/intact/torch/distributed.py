@@ -117,14 +117,15 @@ def sum_over(values: NDArray[np.float64], group: Group) -> NDArray[np.float64]:
     return tensor.cpu().numpy()
 
 
-def mean_over(tensors: Iterable[Tensor], group: Group) -> None:
-    """Replace each tensor by its mean over the processes, in place."""
+def mean_over(tensors: Iterable[Tensor], weight: float, group: Group) -> None:
+    """Replace each tensor, in place, by its mean over the processes, each of which counts with its weight."""
     if group.size == 1:
         return
+    total = sum_over(np.array([weight]), group)[0]
     for tensor in tensors:
-        total = tensor.detach().to(_device(), torch.float64)
-        dist.all_reduce(total)
-        tensor.copy_(total / group.size)
+        weighted = tensor.detach().to(_device(), torch.float64) * (weight / total)
+        dist.all_reduce(weighted)
+        tensor.copy_(weighted)
 
 
 def merge_statistics(stats: dict[str, Stats], group: Group) -> None:

@@ -1,0 +1,159 @@
+"""Two processes: the scales of one, bit for bit, and one set of weights."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from intact.torch.distributed import Group, deal, is_dealt
+
+# What each process runs; the test's own process runs it too, for the reference. What a scenario leaves behind
+# are tensors in a safetensors file, or the text of an error.
+PROGRAM = """
+import sys
+import torch
+from safetensors.torch import save_file
+from torch import nn
+import intact.torch
+from intact.errors import IntactError
+from intact.torch import distributed
+
+
+def scenario(name, folder, rank):
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+    intact.torch.replace_modules(model)
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randn(40, 2, 6, 6, generator=generator) ** 3
+    y = torch.randint(0, 3, (40,), generator=generator)
+    data = list(zip(x.split(8), y.split(8)))  # five batches: two processes have unequal shares
+    method = {"auto": "auto", "finetune": "max"}.get(name, "entropy")
+    if name == "sampler":
+        images = torch.utils.data.TensorDataset(x, y)
+        sampler = torch.utils.data.distributed.DistributedSampler(images) if rank is not None else None
+        data = torch.utils.data.DataLoader(images, batch_size=5, sampler=sampler)
+    if name == "nan":
+        data[1][0][0, 0, 0, 0] = float("nan")
+    options = {"method": method, "correct_bias": name == "bias", "progress": False}
+    try:
+        result = intact.torch.calibrate(model, data, **options)
+    except IntactError as error:
+        (folder / f"{name}.{rank}.txt").write_text(str(error))
+        return
+    if name == "finetune":
+        intact.torch.finetune(model, data, epochs=2, lr=0.05, batchnorm="reestimate", progress=False)
+    state = {k: v.contiguous().clone() for k, v in model.state_dict().items()}
+    for tensor, stats in result.calibration.items():
+        state[f"counts {tensor}"] = torch.from_numpy(stats.counts)
+    save_file(state, folder / f"{name}.{rank}.safetensors")
+"""
+MAIN = """
+from pathlib import Path
+torch.set_num_threads(1)
+folder = Path(sys.argv[1])
+for name in sys.argv[2].split(","):
+    scenario(name, folder, distributed.join().rank)
+"""
+SCENARIOS = ("auto", "entropy", "bias", "sampler", "finetune", "nan")
+
+
+def _launch(folder: Path, scenarios: str) -> None:
+    """Two processes under torchrun, which sets the environment that `distributed.join` reads."""
+    program = folder / "program.py"
+    program.write_text(PROGRAM + MAIN)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, str(program), str(folder), scenarios],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what every scenario left behind: ranks 0 and 1 of two, and None, one process alone."""
+    folder = tmp_path_factory.mktemp("ranks")
+    _launch(folder, ",".join(SCENARIOS))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    here: dict[str, Any] = {}
+    exec(PROGRAM, here)
+    for name in SCENARIOS:
+        here["scenario"](name, folder, None)
+    torch.set_num_threads(threads)
+    return folder
+
+
+def left_behind(folder: Path, name: str) -> tuple[dict[str, torch.Tensor], ...]:
+    """(of one process alone, of rank 0, of rank 1)."""
+    alone, first, second = (load_file(folder / f"{name}.{rank}.safetensors") for rank in (None, 0, 1))
+    return alone, first, second
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["auto", "entropy", "bias", "sampler"])
+def test_two_processes_find_the_scales_of_one_bit_for_bit(name: str, outcome: Path) -> None:
+    alone, *together = left_behind(outcome, name)
+    assert sum(key.endswith("_amax") for key in alone) == 4
+    for state in together:
+        assert state.keys() == alone.keys()
+        for key, value in alone.items():
+            assert torch.equal(state[key], value), key
+
+
+@pytest.mark.slow
+def test_finetuning_keeps_the_processes_equal_and_trains(outcome: Path) -> None:
+    _, first, second = left_behind(outcome, "finetune")
+    calibrated, _, _ = left_behind(outcome, "auto")
+    for key, value in first.items():
+        assert torch.equal(second[key], value), key
+    assert not torch.equal(first["0.weight"], calibrated["0.weight"])
+    weight_range = "0._weight_quantizer._amax"
+    assert torch.equal(first[weight_range], calibrated[weight_range])
+    assert first["1.num_batches_tracked"] == 5
+
+
+@pytest.mark.slow
+def test_a_failure_in_one_process_ends_the_others(outcome: Path) -> None:
+    first, second = ((outcome / f"nan.{rank}.txt").read_text() for rank in (0, 1))
+    assert second.startswith("0._input_quantizer: x: got 1 NaN and 0 infinities")
+    assert first.startswith("process 0 of 2: got an error in processes [1], want all processes to finish")
+
+
+# ---- dealing, without processes ----
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+@pytest.mark.parametrize("limit", [None, 0, 1, 4, 99])
+def test_every_batch_goes_to_one_process(size: int, limit: int | None) -> None:
+    dealt = [pair for rank in range(size) for pair in deal("abcde", Group(rank, size), limit)]
+    want = list(enumerate("abcde"))[:limit]
+    assert sorted(dealt) == want
+
+
+def test_dealing_stops_drawing_batches_at_the_limit() -> None:
+    drawn: list[int] = []
+    data = (drawn.append(i) or i for i in range(10))
+    assert list(deal(data, Group(), 3)) == [(0, 0), (1, 1), (2, 2)]
+    assert drawn == [0, 1, 2]
+
+
+def test_a_distributed_sampler_is_recognized() -> None:
+    images = torch.utils.data.TensorDataset(torch.arange(8))
+    sampler = torch.utils.data.distributed.DistributedSampler(images, num_replicas=2, rank=1, shuffle=False)
+    loader = torch.utils.data.DataLoader(images, batch_size=2, sampler=sampler)
+    assert is_dealt(loader)
+    assert not is_dealt(torch.utils.data.DataLoader(images))
+    dealt = [(number, batch[0].tolist()) for number, batch in deal(loader, Group(1, 2))]
+    assert dealt == [(1, [1, 3]), (3, [5, 7])]
