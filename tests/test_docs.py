@@ -62,6 +62,13 @@ def test_the_readme_draws_the_tree_that_is_there() -> None:
     assert rooms == {p.parent.name for p in (ROOT / "src" / "intact").glob("*/__init__.py")}
 
 
+def test_the_readme_names_scripts_that_exist() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\b((?:benchmarks|examples)/\w[\w./-]*)", text))
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+    assert len(named) >= 5
+
+
 def test_the_readme_names_make_targets_that_exist() -> None:
     asked = set(re.findall(r"\bmake (\w+)", (ROOT / "README.md").read_text(encoding="utf-8")))
     known = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
