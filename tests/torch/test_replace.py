@@ -13,6 +13,7 @@ from torch.nn.utils import parametrizations
 from intact.errors import QuantValueError, UnsupportedError
 from intact.torch import nn as quant_nn
 from intact.torch import quant_modules
+from intact.torch.checkpoint import load_checkpoint, save_checkpoint
 from intact.torch.nn.modules import _utils
 from intact.torch.replace import apply_conversion, conversion_record, replace_modules
 from intact.torch.tensor_quant import QuantDescriptor
@@ -197,7 +198,9 @@ def test_parametrized_modules_are_refused_before_anything_changes():
         replace_modules(module)
     assert "remove_parametrizations" in caught.value.fix
     assert type(module[0]) is nn.Linear
-    assert replace_modules(module, exclude="1").replaced == {"0": "QuantLinear"}
+    report = replace_modules(module, exclude="1")
+    assert report.replaced == {"0": "QuantLinear"}
+    assert report.left == {"1": "excluded by '1'"}
 
 
 def test_what_cannot_be_quantized_is_left_with_its_reason():
@@ -270,6 +273,20 @@ def test_record_is_plain_data_and_round_trips(net):
     kept = fresh.conv.input_quantizer
     apply_conversion(fresh, record)
     assert fresh.conv.input_quantizer is kept
+
+
+def test_checkpoint_converts_recurrent_and_custom_modules(net, tmp_path):
+    custom = {MyConv: QuantMyConv}
+    model = nn.ModuleDict({"net": net, "lstm": nn.LSTM(3, 4, bidirectional=True)})
+    replace_modules(model, custom=custom)
+    model["lstm"]._input_quantizers[1].amax = 2.0
+    save_checkpoint(model, tmp_path / "model.safetensors")
+    fresh = nn.ModuleDict({"net": Net(), "lstm": nn.LSTM(3, 4, bidirectional=True)}).eval()
+    load_checkpoint(fresh, tmp_path / "model.safetensors", custom=custom)
+    assert repr(fresh) == repr(model)
+    x, sequence = torch.randn(1, 3, 12, 12), torch.randn(2, 1, 3)
+    assert torch.equal(fresh["net"](x), model["net"](x))
+    assert torch.equal(fresh["lstm"](sequence)[0], model["lstm"](sequence)[0])
 
 
 @pytest.mark.parametrize(

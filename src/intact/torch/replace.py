@@ -228,12 +228,12 @@ def _finish(model: nn.Module) -> None:
 
 
 def _modules(model: nn.Module) -> Iterator[tuple[list[str], nn.Module]]:
-    """Every module once, with all its names; quantizers and what is in them left out."""
+    """Every module once, with all its names; without quantizers, parametrizations and what is in them."""
     names: dict[nn.Module, list[str]] = {}
     inside: set[nn.Module] = set()
     for name, module in model.named_modules(remove_duplicate=False):
         names.setdefault(module, []).append(name)
-        if isinstance(module, TensorQuantizer):
+        if isinstance(module, TensorQuantizer | parametrize.ParametrizationList):
             inside |= set(module.modules())
     return ((found, module) for module, found in names.items() if module not in inside)
 

@@ -109,8 +109,8 @@ def pop_quant_desc_in_kwargs(
     """
     found: Any = kwargs.pop("quant_desc_input", quant_cls.default_quant_desc_input)
     if not input_only:
-        assert issubclass(quant_cls, QuantMixin)
-        found = found, kwargs.pop("quant_desc_weight", quant_cls.default_quant_desc_weight)
+        default = quant_cls.default_quant_desc_weight  # type: ignore[attr-defined]
+        found = found, kwargs.pop("quant_desc_weight", default)
     if kwargs:
         known = "quant_desc_input" if input_only else "quant_desc_input, quant_desc_weight"
         raise UnsupportedError(
