@@ -256,6 +256,7 @@ def test_properties() -> None:
     assert quantizer.maxbound == 127 and quantizer.step_size.item() == pytest.approx(0.02)
     quantizer.num_bits, quantizer.unsigned, quantizer.narrow_range = 4, True, True
     assert (quantizer.format, quantizer.maxbound, quantizer.narrow_range) == ("uint4", 15, True)
+    assert repr(quantizer._calibrator).startswith("MaxCalibrator(num_bits=4 axis=None unsigned=True")
     assert make(num_bits=(4, 3), amax=448.0).step_size == 1 and make(num_bits=(5, 2)).maxbound == 57344
     assert quantizer.axis is None and quantizer.fake_quant is True
     with pytest.raises(AttributeError):

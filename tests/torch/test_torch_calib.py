@@ -133,6 +133,8 @@ def test_bad_use() -> None:
         HistogramCalibrator(axis=0)
     with pytest.raises(TypeError, match="Unknown calibration method 'max'"):
         HistogramCalibrator().compute_amax("max")
+    with pytest.raises(TypeError, match="Unknown calibration method None"):
+        HistogramCalibrator().compute_amax()
     assert HistogramCalibrator().compute_amax("mse") is None
 
 

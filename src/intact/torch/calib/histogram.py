@@ -111,7 +111,7 @@ class HistogramCalibrator(_Calibrator):
             self._top = bins * self._width
 
     def compute_amax(
-        self, method: str, *, stride: int = 1, start_bin: int = 128, percentile: float = 99.99
+        self, method: str | None = None, *, stride: int = 1, start_bin: int = 128, percentile: float = 99.99
     ) -> Tensor | None:
         """The range that `method` chooses from the counts, which stay as they are.
 
@@ -124,7 +124,7 @@ class HistogramCalibrator(_Calibrator):
         Raises:
             UnsupportedError: (a TypeError) Unknown calibration method.
         """
-        if method not in _METHODS:
+        if method is None or method not in _METHODS:
             raise UnsupportedError(
                 "HistogramCalibrator.compute_amax",
                 f"Unknown calibration method {method!r}",

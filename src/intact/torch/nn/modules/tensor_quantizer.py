@@ -87,6 +87,8 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
     @num_bits.setter
     def num_bits(self, value: int | tuple[int, int]) -> None:
         self._num_bits = QuantDescriptor(num_bits=value).num_bits
+        if self._calibrator is not None:
+            self._calibrator._num_bits = self._num_bits
 
     @property
     def unsigned(self) -> bool:
@@ -95,6 +97,8 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
     @unsigned.setter
     def unsigned(self, value: bool) -> None:
         self._unsigned = bool(value)
+        if self._calibrator is not None:
+            self._calibrator._unsigned = self._unsigned
 
     @property
     def narrow_range(self) -> bool:
