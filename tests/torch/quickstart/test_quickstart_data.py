@@ -61,6 +61,7 @@ def test_a_folder_per_class_keeps_every_fifth_image_for_testing(tmp_path: Path) 
 def test_a_packed_file_and_its_neighbour(tmp_path: Path, as_folder: bool) -> None:
     file = write_packed(tmp_path)
     images = data.load(tmp_path if as_folder else file)
+    assert images.name == "set" and images.classes == ("0", "1")
     assert images.train_x.shape == (6, 3, 5, 5) and images.test_x.shape == (4, 3, 5, 5)
     np.testing.assert_allclose(images.train_x[:, 0, 2, 2], 20 * np.arange(6), atol=2)  # JPEG is lossy
     np.testing.assert_array_equal(images.train_y, [0, 1, 0, 1, 0, 1])

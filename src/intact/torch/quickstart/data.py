@@ -124,7 +124,8 @@ def packed_images(train_file: Path, track: Track = untracked) -> Images:
     count = int(max(train_y.max(), test_y.max())) + 1
     ten = count == len(CIFAR10_CLASSES) and "cifar10" in train_file.name
     names = tuple(CIFAR10_CLASSES) if ten else tuple(str(label) for label in range(count))
-    return Images(train_file.stem, names, train_x, train_y, test_x, test_y)
+    name = train_file.stem.replace("train", "").strip("-_. ") or train_file.stem
+    return Images(name, names, train_x, train_y, test_x, test_y)
 
 
 def _image_files(folder: Path) -> list[Path]:
