@@ -81,8 +81,16 @@ class Bench:
         yield "minmax", None, lambda: kernels.minmax(self.x_np, threads=self.threads)
         spec, _, scale = self.spec(None)
         q = kernels.quantize(self.x_np, scale, 0, spec)
-        yield "quantize to int8", None, lambda: kernels.quantize(self.x_np, scale, 0, spec)
-        yield "dequantize from int8", None, lambda: kernels.dequantize(q, scale, 0, spec)
+        yield (
+            "quantize to int8",
+            None,
+            lambda: kernels.quantize(self.x_np, scale, 0, spec, threads=self.threads),
+        )
+        yield (
+            "dequantize from int8",
+            None,
+            lambda: kernels.dequantize(q, scale, 0, spec, threads=self.threads),
+        )
 
     def peers(self) -> Iterator[Contender]:
         scale = self.amax / 127

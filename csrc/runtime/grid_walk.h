@@ -3,14 +3,16 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "base/grid.h"
 
 namespace intact {
 
-constexpr size_t kLongRow = 16;     // from here on a row is worth a call of its own
-constexpr size_t kTile = 1024;      // parameters spread out at once
-constexpr size_t kLongPeriod = 64;  // from here on stored parameters are used where they lie
+constexpr size_t kLongRow = 16;      // from here on a row is worth a call of its own
+constexpr size_t kTile = 1024;       // parameters spread out at once
+constexpr size_t kRepeated = 16384;  // a period up to here is spread out whole, to be used again
+constexpr size_t kLongPeriod = 64;   // from here on stored parameters are used where they lie
 
 inline Grid shifted(const Grid& g, size_t by) {
   if (g.shared) return g;
@@ -26,21 +28,34 @@ inline Grid granule(const Grid& all, size_t p) {
 // Parameters of granules spread over elements: for short rows, and for few channels on the last axis.
 class SpreadGrid {
  public:
+  explicit SpreadGrid(size_t most) : scale_(most), low_(most), high_(most) {}
+
   Grid fill(const Layout& l, const Grid& all, size_t first, size_t n) {
-    size_t row = first / l.inner, left = l.inner - first % l.inner;
-    for (size_t i = 0; i < n; ++row, left = l.inner) {
-      const size_t p = l.granule_of_row(row), end = i + left < n ? i + left : n;
-      for (; i < end; ++i) {
-        if (all.scale) scale_[i] = all.scale[p];
-        if (all.low) low_[i] = all.low[p];
-        if (all.high) high_[i] = all.high[p];
-      }
-    }
-    return {all.scale ? scale_ : nullptr, all.low ? low_ : nullptr, all.high ? high_ : nullptr, false};
+    if (all.scale) spread(l, all.scale, first, n, scale_.data());
+    if (all.low) spread(l, all.low, first, n, low_.data());
+    if (all.high) spread(l, all.high, first, n, high_.data());
+    return {all.scale ? scale_.data() : nullptr, all.low ? low_.data() : nullptr,
+            all.high ? high_.data() : nullptr, false};
   }
 
  private:
-  float scale_[kTile], low_[kTile], high_[kTile];
+  static void spread(const Layout& l, const float* from, size_t first, size_t n, float* to) {
+    size_t row = first / l.inner, left = l.inner - first % l.inner;
+    size_t channel = row % l.channels, p = l.granule_of_row(row);
+    for (size_t i = 0; i < n; left = l.inner) {
+      const size_t end = i + left < n ? i + left : n;
+      for (const float value = from[p]; i < end; ++i) to[i] = value;
+      ++row;  // divisions only where a period ends: rows here are a few elements long
+      if (++channel == l.channels) {
+        channel = 0;
+        p = i < n ? l.granule_of_row(row) : p;
+      } else {
+        ++p;
+      }
+    }
+  }
+
+  std::vector<float> scale_, low_, high_;
 };
 
 template <class Emit>
@@ -61,26 +76,31 @@ void walk_channels(const Layout& l, const Grid& all, size_t begin, size_t end, E
   }
 }
 
-// A tile starts at a multiple of the period where whole periods fit, and is then used again.
+// Repeating parameters: spread once per group over whole periods, and used again.
+template <class Emit>
+void walk_repeated(const Layout& l, const Grid& all, size_t begin, size_t end, Emit emit) {
+  const size_t period = l.period(), group = l.outer * period;
+  const size_t periods = period < kTile ? kTile / period : 1;
+  const size_t whole = periods < l.outer ? periods * period : group;
+  SpreadGrid tile(whole);
+  for (size_t i = begin; i < end;) {
+    const size_t g = i / group, stop = (g + 1) * group < end ? (g + 1) * group : end;
+    const Grid kept = tile.fill(l, all, g * group, whole);
+    while (i < stop) {
+      const size_t phase = i % group % period, room = whole - phase;
+      const size_t n = room < stop - i ? room : stop - i;
+      emit(i, n, shifted(kept, phase));
+      i += n;
+    }
+  }
+}
+
 template <class Emit>
 void walk_tiles(const Layout& l, const Grid& all, size_t begin, size_t end, Emit emit) {
-  SpreadGrid tile;
-  const size_t group = l.outer * l.period(), whole = kTile / l.period() * l.period();
-  Grid kept = {nullptr, nullptr, nullptr, false};
-  size_t kept_group = static_cast<size_t>(-1);
-  for (size_t i = begin; i < end;) {
-    const size_t g = i / group, phase = whole ? i % group % l.period() : 0;
-    const size_t room = (whole ? whole : kTile) - phase, left = (g + 1) * group - i;
-    const size_t fits = room < left ? room : left, n = fits < end - i ? fits : end - i;
-    if (!whole) {
-      kept = tile.fill(l, all, i, n);
-    } else if (g != kept_group) {
-      // Beyond the last element of a short last group the tile is not read; fill stays inside.
-      kept = tile.fill(l, all, g * group, whole < group ? whole : group);
-      kept_group = g;
-    }
-    emit(i, n, shifted(kept, phase));
-    i += n;
+  SpreadGrid tile(kTile);
+  for (size_t i = begin; i < end; i += kTile) {
+    const size_t n = kTile < end - i ? kTile : end - i;
+    emit(i, n, tile.fill(l, all, i, n));
   }
 }
 
@@ -93,6 +113,8 @@ void walk_grid(const Layout& l, const Grid& all, size_t begin, size_t end, Emit 
     walk_rows(l, all, begin, end, emit);
   } else if (l.inner == 1 && l.channels >= kLongPeriod) {
     walk_channels(l, all, begin, end, emit);
+  } else if (l.outer > 1 && l.period() <= kRepeated) {
+    walk_repeated(l, all, begin, end, emit);
   } else {
     walk_tiles(l, all, begin, end, emit);
   }

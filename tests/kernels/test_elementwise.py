@@ -67,7 +67,7 @@ def cases(draw):
     return rng, x, spec
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(case=cases(), threads=st.integers(1, 4))
 def test_fake_quantize(fake_quantize_kernel, convert_kernel, forced, assert_same_bits, case, threads):
     rng, x, spec = case
@@ -77,7 +77,7 @@ def test_fake_quantize(fake_quantize_kernel, convert_kernel, forced, assert_same
         assert_same_bits(kernels.fake_quantize(x, scale, zero_point, spec, threads=threads), want)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(case=cases(), grad_dtype=st.sampled_from(DTYPES))
 def test_fake_quantize_grad(
     fake_quantize_grad_kernel, convert_kernel, forced, assert_same_bits, case, grad_dtype
@@ -91,7 +91,7 @@ def test_fake_quantize_grad(
         assert_same_bits(kernels.fake_quantize_grad(grad, x, low, high, spec), want)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(case=cases())
 def test_quantize_and_back(quantize_kernel, convert_kernel, forced, assert_same_bits, case):
     rng, x, spec = case

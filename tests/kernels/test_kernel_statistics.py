@@ -35,7 +35,7 @@ def cases(draw):
     return x.transpose(order), tuple(axes)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(case=cases(), threads=st.integers(1, 4))
 def test_absmax_and_minmax(reduce_kernel, convert_kernel, forced, case, threads):
     x, axis = case
@@ -83,7 +83,7 @@ def test_an_axis_out_of_range_is_refused():
         kernels.absmax(np.zeros((2, 3)), axis=2)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.sampled_from([*EDGE_SIZES, 5000]),
@@ -112,7 +112,7 @@ def test_count_pow2(histogram_kernel, convert_kernel, forced, seed, n, dtype, bi
     assert extent == (*(float(end) for end in numerics.minmax(finite)), n - finite.size)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.sampled_from([*EDGE_SIZES, 5000]),
