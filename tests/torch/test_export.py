@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from intact import graph, numerics
-from intact.errors import CalibrationError, FileFormatError, IntactError, QuantValueError, UnsupportedError
+from intact.errors import QuantValueError, UnsupportedError
 from intact.graph import Session
 from intact.spec import QuantSpec
 from intact.torch import ExportReport, export
@@ -442,61 +442,3 @@ def test_verification_sees_a_file_that_differs(
 def test_no_batches_to_verify_is_an_error(resnet: nn.Module, tmp_path: Path) -> None:
     with pytest.raises(QuantValueError, match="verify: got no batches, want at least one"):
         export(resnet, torch.randn(2, 3, 16, 16), tmp_path / "m.onnx", verify=[])
-
-
-# ---- refusals ----
-
-
-def refused(model: nn.Module, error: type[IntactError], match: str, tmp_path: Path, **options: Any) -> None:
-    with pytest.raises(error, match=match):
-        export(model, torch.randn(2, 4), tmp_path / "m.onnx", **options)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_quantizer_without_a_range_is_named(tmp_path: Path) -> None:
-    model = nn.Sequential(quant_nn.QuantLinear(4, 3))
-    refused(model, CalibrationError, r"^0\._input_quantizer: got no amax", tmp_path)
-
-
-def test_a_quantizer_that_still_collects_is_named(tmp_path: Path) -> None:
-    model = calibrated(nn.Sequential(quant_nn.QuantLinear(4, 3)), torch.randn(8, 4))
-    model[0].weight_quantizer.enable_calib()
-    refused(model, CalibrationError, r"^0\._weight_quantizer: got a quantizer that is still", tmp_path)
-
-
-def test_a_width_without_a_type_is_named(tmp_path: Path) -> None:
-    desc = QuantDescriptor(num_bits=5)
-    model = calibrated(nn.Sequential(quant_nn.QuantLinear(4, 3, quant_desc_input=desc)), torch.randn(8, 4))
-    refused(model, UnsupportedError, r"^0\._input_quantizer: format: got int5, want a format with", tmp_path)
-
-
-def test_several_axes_are_named(tmp_path: Path) -> None:
-    desc = QuantDescriptor(axis=(0, 1))
-    model = calibrated(nn.Sequential(quant_nn.QuantLinear(4, 3, quant_desc_weight=desc)), torch.randn(8, 4))
-    refused(model, UnsupportedError, r"^0\._weight_quantizer: axis: got \(0, 1\)", tmp_path)
-
-
-def test_codes_as_output_are_refused(tmp_path: Path) -> None:
-    model = calibrated(nn.Sequential(TensorQuantizer(QuantDescriptor(fake_quant=False))), torch.randn(8, 4))
-    refused(model, QuantValueError, "^0: got fake_quant=False", tmp_path)
-
-
-@pytest.mark.parametrize("opset", [12, 26])
-def test_an_opset_outside_the_range_is_refused(opset: int, tmp_path: Path) -> None:
-    refused(nn.Linear(4, 3), UnsupportedError, rf"opset: got {opset}, want 13\.\.25", tmp_path, opset=opset)
-
-
-def test_a_model_that_cannot_be_traced_is_explained(tmp_path: Path) -> None:
-    class Branches(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x if x.sum() > 0 else -x
-
-    refused(Branches(), UnsupportedError, "model: got '.*' from torch's exporter", tmp_path)
-
-
-def test_an_unwritable_place_leaves_nothing(tmp_path: Path) -> None:
-    model = calibrated(nn.Sequential(quant_nn.QuantLinear(4, 3)), torch.randn(8, 4))
-    path = tmp_path / "missing" / "m.onnx"
-    with pytest.raises(FileFormatError, match=r"missing/m\.onnx: got 'No such file or directory'"):
-        export(model, torch.randn(2, 4), path)
-    assert list(tmp_path.iterdir()) == []
