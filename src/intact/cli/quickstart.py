@@ -125,4 +125,3 @@ def _configuration(outcome: Outcome) -> Mapping[str, str]:
         "seed": str(settings.seed),
         "threads": str(settings.threads),
     }
-

@@ -30,7 +30,7 @@ def undo_bias_correction(model: nn.Module) -> None:
         correction = getattr(module, _NAME, None)
         if isinstance(correction, Tensor):
             with torch.no_grad():
-                module.bias.add_(correction)  # type: ignore[operator, union-attr]
+                module.bias.add_(correction)  # type: ignore[operator]
                 correction.zero_()
 
 
@@ -91,7 +91,7 @@ def _channels(layer: nn.Module) -> int:
 def _subtract(layer: nn.Module, mean: Tensor) -> None:
     weight: Any = layer.weight
     mean = mean.to(weight.device, weight.dtype)
-    if layer.bias is None:
+    if getattr(layer, "bias", None) is None:
         layer.bias = nn.Parameter(torch.zeros_like(mean))
     with torch.no_grad():
         layer.bias.sub_(mean)  # type: ignore[operator]

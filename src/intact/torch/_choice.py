@@ -121,7 +121,8 @@ def weight_range(name: str, weight: Tensor, spec: QuantSpec, method: str, option
     try:
         if spec.axis is None or method == "max" or not isinstance(spec.axis, int):
             return _range_of_part(weight, spec, method)
-        parts = [_range_of_part(p, spec, method, **options) for p in weight.split(_CHANNELS, spec.axis)]
+        pieces = torch.split(weight, _CHANNELS, spec.axis)
+        parts = [_range_of_part(piece, spec, method, **options) for piece in pieces]
     except IntactError as error:
         raise error.at(f"quantizer '{name}'") from None
     lows, highs = zip(*parts, strict=True)

@@ -147,7 +147,7 @@ def merge_statistics(stats: dict[str, Stats], group: Group) -> None:
     }
     parts = [read_bytes(blob) for blob in _gather(to_bytes(arrays))]
     for index, (name, mine) in enumerate(stats.items()):
-        merged = type(mine)(mine.axis)
+        merged = type(mine)(mine.axis)  # type: ignore[arg-type]  # of its own kind
         for part in parts:
             prefix = f"{index}."
             found = {k[len(prefix) :]: v for k, v in part.items() if k.startswith(prefix)}
@@ -161,7 +161,7 @@ def merge_statistics(stats: dict[str, Stats], group: Group) -> None:
 def _described(stats: Stats) -> dict[str, NDArray]:
     axis = () if stats.axis is None else np.atleast_1d(stats.axis)
     shape = np.shape(stats.amax)
-    return {**stats.to_arrays(), "_axis": np.int64([*axis]), "_shape": np.int64([*shape])}
+    return {**stats.to_arrays(), "_axis": np.array([*axis], np.int64), "_shape": np.array([*shape], np.int64)}
 
 
 def _restored(kind: type[Stats], arrays: dict[str, NDArray]) -> Stats:

@@ -58,7 +58,7 @@ class MergeableCalibrator(_Calibrator):
         kept = {a % x.dim() for a in QuantSpec(axis=self._axis).axes}
         self.shape = tuple(n if a in kept else 1 for a, n in enumerate(x.shape)) if kept else ()
 
-    def compute_amax(self, method: str = "max", **options: Any) -> Tensor | None:  # type: ignore[override]
+    def compute_amax(self, method: str = "max", **options: Any) -> Tensor | None:
         """The largest magnitude to keep, by "max", "percentile", "mse" or "entropy" (`intact.calib.amax_of`).
 
         Returns:
@@ -68,9 +68,7 @@ class MergeableCalibrator(_Calibrator):
             return None
         return self._shaped(amax_of(self.stats, self._spec(symmetric=True), method, **options))
 
-    def compute_range(  # type: ignore[override]
-        self, method: str = "max", **options: Any
-    ) -> tuple[Tensor, Tensor] | None:
+    def compute_range(self, method: str = "max", **options: Any) -> tuple[Tensor, Tensor] | None:
         """Both ends of the range to keep (`intact.calib.range_of`), shaped as `compute_amax`."""
         if not self.stats.count.any():
             return None
