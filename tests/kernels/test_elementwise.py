@@ -186,6 +186,15 @@ def test_channels_last_keeps_its_memory_layout():
     assert y.strides == x.strides
 
 
+def test_memory_that_is_not_aligned_is_read_and_written(assert_same_bits):
+    x, y = (np.zeros(4 * 33 + 1, np.uint8)[1:].view(np.float32) for _ in range(2))
+    x[:] = np.linspace(-2, 2, 33)
+    assert not x.flags.aligned
+    assert kernels.fake_quantize(x, 0.1, 0, QuantSpec(), out=y) is y
+    assert_same_bits(y, numerics.fake_quantize(x.copy(), 0.1, 0, QuantSpec()))
+    np.testing.assert_array_equal(kernels.absmax(x), np.float32(2))
+
+
 def test_foreign_byte_order_is_read(assert_same_bits):
     x = np.linspace(-2, 2, 21, dtype=np.float32)
     got = kernels.fake_quantize(x.astype(">f4"), 0.1, 0, QuantSpec())

@@ -28,11 +28,12 @@ def real_array(x: ArrayLike) -> NDArray[Any]:
 
 
 def dense(x: NDArray[Any], order: tuple[int, ...]) -> NDArray[Any]:
-    """`x` as the native module takes it: transposed to `order`, copied only if that is not dense yet.
+    """`x` as the native module takes it: transposed to `order`, copied only if not dense and aligned.
 
     NumPy cannot hand bfloat16 to other code, so both 16-bit dtypes travel as their bits, and so do codes.
     """
     array = np.ascontiguousarray(x.transpose(order))
+    array = array if array.flags.aligned else array.copy()
     bits = {1: np.uint8, 2: np.uint16}.get(array.dtype.itemsize)
     return array if bits is None else array.view(bits)
 
@@ -65,7 +66,7 @@ def target(
         return empty_like(like, order)
     check_out(out, like)
     apart = all(out is x or not np.may_share_memory(out, x) or _same(out, x) for x in reads)
-    fits = out.transpose(order).flags.c_contiguous
+    fits = out.flags.aligned and out.transpose(order).flags.c_contiguous
     return out if fits and apart else empty_like(like, order)
 
 
