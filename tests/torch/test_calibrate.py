@@ -86,6 +86,18 @@ def test_weights_may_have_another_method(net: Net) -> None:
     np.testing.assert_array_equal(net.conv.weight_quantizer.amax.numpy().reshape(-1), want)
 
 
+@pytest.mark.parametrize("axis", [None, 0])
+def test_options_reach_the_method_of_the_weights(axis: int | None) -> None:
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(64, 300))
+    intact.torch.replace_modules(model, quant_desc_weight=QuantDescriptor(axis=axis))
+    calibrate(model, [torch.randn(4, 64)], weight_method="percentile", percentile=50)
+    stats = Histogram(axis)
+    stats.collect(model[0].weight.detach().numpy())
+    want = amax_of(stats, QuantSpec("int8", axis=axis), "percentile", percentile=50)
+    np.testing.assert_array_equal(model[0].weight_quantizer.amax.numpy().reshape(-1), want.reshape(-1))
+
+
 @pytest.mark.parametrize("size", [1, 5, 48])
 def test_the_batch_size_does_not_matter(net: Net, size: int) -> None:
     images = torch.cat(batches())

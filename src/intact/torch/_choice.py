@@ -119,8 +119,8 @@ def _fits(name: str, pattern: str) -> bool:
 def weight_range(name: str, weight: Tensor, spec: QuantSpec, method: str, options: dict[str, Any]) -> Ends:
     """The range of a weight by `method`, in the granule shape; several axes always have "max"."""
     try:
-        if spec.axis is None or method == "max" or not isinstance(spec.axis, int):
-            return _range_of_part(weight, spec, method)
+        if method == "max" or not isinstance(spec.axis, int):
+            return _range_of_part(weight, spec, method, **options)
         pieces = torch.split(weight, _CHANNELS, spec.axis)
         parts = [_range_of_part(piece, spec, method, **options) for piece in pieces]
     except IntactError as error:
