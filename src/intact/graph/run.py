@@ -1,34 +1,56 @@
-"""Running a model in ONNX Runtime as written: graph optimizations off, so that nothing saturates or fuses."""
+"""Running a model in ONNX Runtime, as written or nearly so: nothing saturates, no kernel becomes int8."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import onnx
+import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
+
+_SHARED = {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.INT8, ir.DataType.UINT8}
+_LARGE = 4096  # bytes from which an initializer is worth handing over in place
 
 
 class Session:
     """A model in ONNX Runtime on the CPU, graph optimizations disabled.
 
     Args:
-        data: The file's bytes.
+        model: The file's bytes; or a model, whose weights ONNX Runtime then reads where they lie: it must
+            stay alive and unchanged as long as the session.
         extra: Names of inner values that become outputs too.
+        overridable: Names of initializers that `run` may be fed, instead of what the model has.
+        folded: Let ONNX Runtime compute constants once, the reals of stored codes among them, and fuse
+            float operators: the same numbers but for the order of float32 sums. Q/DQ pairs stay as they are.
         threads: Threads within one operator; 0: ONNX Runtime's choice.
     """
 
-    def __init__(self, data: bytes, *, extra: Sequence[str] = (), threads: int = 0) -> None:
+    def __init__(
+        self,
+        model: bytes | ir.Model,
+        *,
+        extra: Sequence[str] = (),
+        overridable: Sequence[str] = (),
+        folded: bool = False,
+        threads: int = 0,
+    ) -> None:
         import onnxruntime as ort  # slow to import, and a writer of files does not need it
 
         options = ort.SessionOptions()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        level = ort.GraphOptimizationLevel
+        options.graph_optimization_level = level.ORT_ENABLE_EXTENDED if folded else level.ORT_DISABLE_ALL
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
+        self._kept: list[Any] = []  # what ONNX Runtime reads in place
+        data = model if isinstance(model, bytes) else self._share(model, options, set(overridable))
         try:
             self._session = ort.InferenceSession(
-                _with_outputs(data, extra) if extra else data, options, providers=["CPUExecutionProvider"]
+                _with_names(data, extra, overridable), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # ONNX Runtime's exceptions have no common public base
             raise UnsupportedError(
@@ -37,27 +59,81 @@ class Session:
                 "a model that this build of ONNX Runtime can run on the CPU",
                 "export with verify=False, or choose another opset or format",
             ) from error
+        self._inputs = [i.name for i in self._session.get_inputs()]
+        self._outputs = [o.name for o in self._session.get_outputs()]
+
+    def _share(self, model: ir.Model, options: Any, copied: set[str]) -> bytes:
+        """The model without its large weights, which `options` gets in place."""
+        import onnxruntime as ort
+
+        tensors = {
+            value: tensor
+            for name, value in model.graph.initializers.items()
+            if (tensor := value.const_value) is not None and tensor.dtype in _SHARED
+            and tensor.nbytes >= _LARGE and name not in copied
+        }  # fmt: skip
+        arrays = {value.name: np.ascontiguousarray(tensor.numpy()) for value, tensor in tensors.items()}
+        try:
+            for value, tensor in tensors.items():
+                value.const_value = ir.ExternalTensor(
+                    "memory",
+                    0,
+                    tensor.nbytes,
+                    tensor.dtype,
+                    shape=ir.Shape(tensor.shape),
+                    name=value.name or "",
+                )
+            proto = ir.to_proto(model)
+        finally:
+            for value, tensor in tensors.items():
+                value.const_value = tensor
+        values = [ort.OrtValue.ortvalue_from_numpy(array) for array in arrays.values()]
+        if values:
+            options.add_external_initializers(list(arrays), values)
+        self._kept = [arrays, values]
+        return bytes(proto.SerializeToString())
 
     @property
     def inputs(self) -> list[str]:
         """Names of the inputs."""
-        return [i.name for i in self._session.get_inputs()]
+        return list(self._inputs)
 
     @property
     def outputs(self) -> list[str]:
         """Names of the outputs, the extra ones last."""
-        return [o.name for o in self._session.get_outputs()]
+        return list(self._outputs)
 
     def run(self, feeds: Mapping[str, NDArray]) -> dict[str, NDArray]:
         """The value of every output, by name."""
-        return dict(zip(self.outputs, self._session.run(None, dict(feeds)), strict=True))
+        return dict(self.stream(feeds))
+
+    def stream(self, feeds: Mapping[str, NDArray]) -> Iterator[tuple[str, NDArray]]:
+        """Every output by name, one after the other; each is released when the next one is asked for."""
+        import onnxruntime as ort
+
+        given = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()}
+        values = self._session.run_with_ort_values(self._outputs, given)
+        values.reverse()
+        for name in self._outputs:
+            value = values.pop()
+            if value.has_value():
+                yield name, value.numpy()
 
 
-def _with_outputs(data: bytes, extra: Sequence[str]) -> bytes:
+def _with_names(data: bytes, extra: Sequence[str], overridable: Sequence[str]) -> bytes:
+    """The model with more outputs, and with initializers that are inputs as well."""
+    if not extra and not overridable:
+        return data
     model = onnx.ModelProto.FromString(data)
     present = {o.name for o in model.graph.output}
     for name in extra:
         if name not in present:
-            model.graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
+            model.graph.output.append(onnx.ValueInfoProto(name=name))  # ONNX Runtime infers the type
             present.add(name)
+    wanted, inputs = set(overridable), {i.name for i in model.graph.input}
+    for tensor in model.graph.initializer:
+        if tensor.name in wanted - inputs:
+            model.graph.input.append(
+                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+            )
     return bytes(model.SerializeToString())

@@ -4,71 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from intact.calib import METHODS, Histogram, Range, ZeroRangeWarning, expected_error, range_of
+from intact.calib import METHODS, Histogram, Range, ZeroRangeWarning, range_of
+from intact.calib.choice import Ends
 from intact.errors import IntactError, QuantValueError
 from intact.numerics import ZERO_RANGE
 from intact.spec import QuantSpec
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
 Stats = Histogram | Range
-Ends = tuple[NDArray[np.float32], NDArray[np.float32]]
 Method = str | Mapping[str, str]
 _CHANNELS = 256  # a histogram is 64 KiB per channel: this many weights' histograms exist at a time
-
-
-@dataclass(frozen=True)
-class Ranged:
-    """The range of one quantizer, and the method that chose it."""
-
-    ends: Ends
-    method: str
-
-
-@dataclass
-class Candidates:
-    """What each method would choose for one quantizer, computed when it is asked for, once."""
-
-    name: str
-    stats: Stats
-    spec: QuantSpec
-    options: dict[str, Any]
-    _known: dict[str, Ranged] = field(default_factory=dict)
-
-    def by(self, method: str) -> Ranged:
-        """The range by `method`, or by "max" where the statistic or the grid offers no other."""
-        method = method if method in self.methods else "max"
-        if method not in self._known:
-            try:
-                self._known[method] = Ranged(range_of(self.stats, self.spec, method, **self.options), method)
-            except IntactError as error:
-                raise error.at(f"quantizer '{self.name}'") from None
-        return self._known[method]
-
-    def least_error(self) -> Ranged:
-        """The range of the smallest expected squared error among all methods."""
-        if not isinstance(self.stats, Histogram):
-            return self.by("max")
-        ranged = [self.by(method) for method in self.methods]
-        errors = [expected_error(self.stats, self.spec, self._argument(r.ends)) for r in ranged]
-        return ranged[int(np.argmin(errors))]
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        if not isinstance(self.stats, Histogram):
-            return ("max",)
-        return tuple(m for m in METHODS if not (m == "entropy" and self.spec.format.is_float))
-
-    def _argument(self, ends: Ends) -> Any:
-        return ends[1] if self.spec.symmetric else ends
 
 
 def method_by_name(method: Method, names: Iterable[str]) -> dict[str, str]:

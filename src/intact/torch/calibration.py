@@ -11,15 +11,15 @@ import numpy as np
 from torch import Tensor, nn
 
 from intact.calib import METHODS, Calibration, Histogram, Range
+from intact.calib.choice import Candidates, Ranged
 from intact.errors import CalibrationError
+from intact.progress import Progress
 from intact.torch import distributed
-from intact.torch._batches import Forward, Progress, forward_batch, length_of, real_tensors
+from intact.torch._batches import Forward, forward_batch, length_of, real_tensors
 from intact.torch._bias import correct_bias as subtract_mean_error
 from intact.torch._bias import undo_bias_correction
 from intact.torch._choice import (
-    Candidates,
     Method,
-    Ranged,
     keepdims,
     method_by_name,
     require_method,
@@ -109,7 +109,10 @@ class CalibrationResult:
             for n, w in weights.items()
         }
         self._shapes.update({n: keepdims(w, spec_of(quantizers[n])) for n, w in weights.items()})
-        candidates = {n: Candidates(n, self.calibration[n], spec_of(q), options) for n, q in active.items()}
+        candidates = {
+            n: Candidates(f"quantizer '{n}'", self.calibration[n], spec_of(q), options)
+            for n, q in active.items()
+        }
         configurations = self._configurations(candidates, asked)
         self._set(quantizers, for_weights)
         self._set(quantizers, self._best(quantizers, configurations))

@@ -17,8 +17,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from intact.errors import QuantValueError
+from intact.progress import Progress
 from intact.torch import distributed
-from intact.torch._batches import Progress, device_of, forward_batch, length_of, moved
+from intact.torch._batches import device_of, forward_batch, length_of, moved
 from intact.torch._batchnorm import freeze, reestimate_batchnorm
 from intact.torch._choice import set_range, weight_range
 from intact.torch._collection import enabled_quantizers, evaluating, spec_of, weights_of

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from intact.calib import METHODS, Calibration
+from intact.progress import Progress
 from intact.spec import QuantSpec
-from intact.torch._batches import Progress
 from intact.torch._collection import enabled_quantizers, spec_of
 from intact.torch.calibration import CalibrationResult, calibrate
 from intact.torch.export import ExportReport, export

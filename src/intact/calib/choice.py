@@ -1,0 +1,79 @@
+"""What each method would choose for one tensor, and the one whose expected error is the smallest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.calib.histogram import Histogram
+from intact.calib.methods import METHODS, Stats, expected_error, range_of
+from intact.errors import IntactError
+from intact.spec import QuantSpec
+
+Ends = tuple[NDArray[np.float32], NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Ranged:
+    """The range of one tensor, and the method that chose it.
+
+    Attributes:
+        ends: (rmin, rmax), float32, granule shape.
+        method: One of `METHODS`.
+    """
+
+    ends: Ends
+    method: str
+
+
+@dataclass
+class Candidates:
+    """What each method would choose for one tensor, computed when it is asked for, once.
+
+    Attributes:
+        name: The tensor or quantizer in words, for errors: "quantizer 'conv1._input_quantizer'".
+        stats: What was collected of it.
+        spec: Its grid and granularity.
+        options: Of the methods, see `intact.calib.amax_of`.
+    """
+
+    name: str
+    stats: Stats
+    spec: QuantSpec
+    options: dict[str, Any] = field(default_factory=dict)
+    _known: dict[str, Ranged] = field(default_factory=dict, repr=False)
+
+    def by(self, method: str) -> Ranged:
+        """The range by `method`, or by "max" where the statistic or the grid offers no other.
+
+        Raises:
+            IntactError: As for `range_of`; names the tensor.
+        """
+        method = method if method in self.methods else "max"
+        if method not in self._known:
+            try:
+                self._known[method] = Ranged(range_of(self.stats, self.spec, method, **self.options), method)
+            except IntactError as error:
+                raise error.at(self.name) from None
+        return self._known[method]
+
+    def least_error(self) -> Ranged:
+        """The range of the smallest expected squared error among all methods."""
+        if not isinstance(self.stats, Histogram):
+            return self.by("max")
+        ranged = [self.by(method) for method in self.methods]
+        errors = [expected_error(self.stats, self.spec, self._argument(r.ends)) for r in ranged]
+        return ranged[int(np.argmin(errors))]
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that the statistic and the grid offer."""
+        if not isinstance(self.stats, Histogram):
+            return ("max",)
+        return tuple(m for m in METHODS if not (m == "entropy" and self.spec.format.is_float))
+
+    def _argument(self, ends: Ends) -> Any:
+        return ends[1] if self.spec.symmetric else ends

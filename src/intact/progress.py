@@ -1,0 +1,42 @@
+"""The progress bar of everything that takes a while, on standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
+
+
+class Progress:
+    """A progress bar on standard error, or none.
+
+    Args:
+        title: What is being done.
+        total: Number of steps; None where it is not known.
+        shown: False: draw nothing.
+    """
+
+    def __init__(self, title: str, total: int | None, shown: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bar = Bar(*columns, console=Console(stderr=True), transient=True, disable=not shown)
+        self._task = self._bar.add_task(title, total=total)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def advance(self, title: str | None = None, done: int | None = None) -> None:
+        """One step more, or `done` in all."""
+        self._bar.update(self._task, description=title, completed=done, advance=1 if done is None else None)
+
+    def over(self, items: Iterable[Any]) -> Iterator[Any]:
+        """`items`, one step each."""
+        for item in items:
+            yield item
+            self.advance()
