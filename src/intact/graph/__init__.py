@@ -1,29 +1,62 @@
-"""What INTact adds to onnx-ir: markers, Q/DQ emission for a chosen opset, safe writing, running.
+"""What INTact adds to onnx-ir: safe reading and writing, rewrites with reasons, Q/DQ emission, running.
 
 The graph in memory is onnx-ir's Model. This is the only room that imports onnx and onnx_ir.
 """
 
+from onnx_ir import Graph, Model, Node, Value
+
+from intact.graph.batchnorm import fold_batchnorm
+from intact.graph.build import Inserter, Namer, replace
+from intact.graph.constants import Constants
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, emit_qdq
-from intact.graph.io import parse_model, read_model, tidy, to_bytes, write_model
+from intact.graph.io import parse_model, prune, read_model, tidy, to_bytes, write_model
+from intact.graph.load import Source, load
+from intact.graph.mark import Mark, mark
 from intact.graph.markers import marker_schema
+from intact.graph.notes import Note
 from intact.graph.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, set_opset
+from intact.graph.proto import to_proto
 from intact.graph.run import Session
+from intact.graph.save import save
+from intact.graph.view import Quantized, QuantizedBias, is_op, quantization_of, quantized_bias_of
 
 __all__ = [
+    "Constants",
     "FORMAT_OPSETS",
+    "Graph",
+    "Inserter",
     "MAX_OPSET",
     "MIN_OPSET",
+    "Mark",
+    "Model",
     "NATIVE_OPSET",
+    "Namer",
+    "Node",
+    "Note",
     "Pair",
     "QUANTIZER_KEY",
+    "Quantized",
+    "QuantizedBias",
     "Session",
+    "Source",
+    "Value",
     "check_opset",
     "emit_qdq",
+    "fold_batchnorm",
+    "is_op",
+    "load",
+    "mark",
     "marker_schema",
     "parse_model",
+    "prune",
+    "quantization_of",
+    "quantized_bias_of",
     "read_model",
+    "replace",
+    "save",
     "set_opset",
     "tidy",
     "to_bytes",
+    "to_proto",
     "write_model",
 ]

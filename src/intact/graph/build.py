@@ -28,10 +28,17 @@ class Namer:
 
 
 class Inserter:
-    """Adds nodes in front of one node, in the order of the calls."""
+    """Adds nodes beside one node of the graph, in the order of the calls.
 
-    def __init__(self, graph: ir.Graph, before: ir.Node, names: Namer) -> None:
-        self.graph, self.names, self._before = graph, names, before
+    Args:
+        graph: The graph that gets them.
+        place: The node in front of which they go.
+        names: Gives out their names.
+        after: They go behind `place` instead.
+    """
+
+    def __init__(self, graph: ir.Graph, place: ir.Node, names: Namer, *, after: bool = False) -> None:
+        self.graph, self.names, self._place, self._after = graph, names, place, after
 
     def constant(self, name: str, array: ArrayLike, dtype: ir.DataType | None = None) -> ir.Value:
         """An initializer that holds `array`."""
@@ -52,14 +59,19 @@ class Inserter:
         *,
         dtype: ir.DataType | None,
         shape: ir.Shape | None,
+        domain: str = "",
         **attributes: Any,
     ) -> ir.Value:
         """The first output of a new node called `name`, as its output is."""
         name = self.names(name)
         type_ = None if dtype is None else ir.TensorType(dtype)
         output = ir.Value(name=name, type=type_, shape=shape)
-        node = ir.node(op_type, inputs, attributes, outputs=[output], name=name)
-        self.graph.insert_before(self._before, node)
+        node = ir.node(op_type, inputs, attributes, domain=domain, outputs=[output], name=name)
+        if self._after:
+            self.graph.insert_after(self._place, node)
+            self._place = node
+        else:
+            self.graph.insert_before(self._place, node)
         return output
 
 

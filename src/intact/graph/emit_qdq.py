@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -240,7 +241,7 @@ class _PairInserter:
         self._zero_value = self._insert.constant(f"{self._base}.zero_point", zero_point, self._type)
 
     def _pair_node(self, op_type: str, x: ir.Value, name: str, dtype: ir.DataType) -> ir.Value:
-        attributes = {} if self._axis is None else {"axis": self._axis}
+        attributes: dict[str, Any] = {} if self._axis is None else {"axis": self._axis}
         inputs = [x, self._scale_value, self._zero_value]
         output = self._insert.node(op_type, inputs, name, dtype=dtype, shape=x.shape, **attributes)
         node = output.producer()

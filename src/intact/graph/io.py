@@ -14,17 +14,23 @@ from onnx_ir.passes import common as passes
 from intact.atomic import replacing
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.graph.emit_qdq import QUANTIZER_KEY
+from intact.graph.proto import to_proto
 
 MAX_BYTES = 2**31 - 1
 """The most that one protobuf message can hold."""
 
 
+def prune(model: ir.Model) -> None:
+    """Drop the nodes and initializers that nobody reads, in place: what rewrites leave behind."""
+    passes.RemoveUnusedNodesPass()(model)
+
+
 def tidy(model: ir.Model) -> None:
-    """Drop what a reader does not need, in place: unused nodes and weights, the exporter's notes.
+    """Drop what a reader of our exporter's files does not need, in place: what is unused, and its notes.
 
     The exporter's metadata holds stack traces: file paths, and other bytes on every machine.
     """
-    passes.RemoveUnusedNodesPass()(model)
+    prune(model)
     passes.RemoveUnusedFunctionsPass()(model)  # type: ignore[no-untyped-call]
     passes.RemoveUnusedOpsetsPass()(model)
     for node in model.graph.all_nodes():
@@ -52,24 +58,33 @@ def to_bytes(model: ir.Model) -> bytes:
         UnsupportedError: The model does not fit into one file of 2 GiB.
         QuantValueError: The checker refuses it.
     """
-    proto = ir.to_proto(model)
+    proto = to_proto(model)
     if proto.ByteSize() > MAX_BYTES:
         raise UnsupportedError(
             "model",
             f"{proto.ByteSize()} bytes",
             f"at most {MAX_BYTES}",
-            "fold the weights (fold_weights=True)",
+            "fold the weights (fold_weights=True), or save with external data",
         )
+    check(proto)
+    return bytes(proto.SerializeToString(deterministic=True))
+
+
+def check(proto: onnx.ModelProto) -> None:
+    """Let ONNX's checker pass `proto`.
+
+    Raises:
+        QuantValueError: The checker refuses it.
+    """
     try:
         onnx.checker.check_model(proto, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise QuantValueError(
             "model",
-            f"what ONNX's checker refuses: {_first_line(error)}",
+            f"what ONNX's checker refuses: {first_line(error)}",
             "a valid graph",
             "export with another opset, and report this model",
         ) from error
-    return bytes(proto.SerializeToString(deterministic=True))
 
 
 def write_model(data: bytes, path: str | os.PathLike[str]) -> None:
@@ -82,10 +97,11 @@ def write_model(data: bytes, path: str | os.PathLike[str]) -> None:
         with replacing(path) as temporary:
             temporary.write_bytes(data)
     except OSError as error:
-        raise _unwritable(Path(path), error) from error
+        raise unwritable(Path(path), error) from error
 
 
-def _unwritable(path: Path, error: OSError) -> IntactError:
+def unwritable(path: Path, error: OSError) -> IntactError:
+    """That `path` cannot be written, and why."""
     reason = error.strerror or str(error)
     return FileFormatError(
         str(path),
@@ -104,7 +120,7 @@ def read_model(path: str | os.PathLike[str]) -> ir.Model:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise _unreadable(str(path), error) from error
+        raise unreadable(str(path), error) from error
     return parse_model(data, str(path))
 
 
@@ -120,15 +136,17 @@ def parse_model(data: bytes, where: str) -> ir.Model:
             raise DecodeError("no graph in it")
         model: ir.Model = ir.from_proto(proto)
     except (DecodeError, ValueError) as error:
-        raise _unreadable(where, error) from error
+        raise unreadable(where, error) from error
     return model
 
 
-def _unreadable(where: str, error: Exception) -> FileFormatError:
+def unreadable(where: str, error: Exception) -> FileFormatError:
+    """That `where` cannot be read as a model, and why."""
     return FileFormatError(
-        where, _first_line(error), "an ONNX model", "check the path, or export the model again"
+        where, first_line(error), "an ONNX model", "check the path, or export the model again"
     )
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
+    """The message of `error` in one line."""
     return re.sub(r"\s+", " ", str(error).strip())[:300]

@@ -1,0 +1,148 @@
+"""BatchNormalization folded into the weights in front of it, before anything is quantized."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from intact.graph.build import Inserter, Namer, replace
+from intact.graph.constants import Constants
+from intact.graph.notes import Note
+from intact.graph.view import is_op
+
+_WEIGHTED = ("Conv", "ConvTranspose", "Gemm")
+
+
+def fold_batchnorm(model: ir.Model) -> list[Note]:
+    """Fold every BatchNormalization behind a Conv, ConvTranspose or Gemm into weight and bias, in place.
+
+    Before: ``y = BatchNormalization(Conv(x, w, b), gamma, beta, mean, var)``.
+    After:  ``y = Conv(x, w * g, (b - mean) * g + beta)`` with ``g = gamma / sqrt(var + epsilon)`` per output
+    channel, formed in float64 and rounded once to the weight's dtype.
+
+    Guards: inference mode; constant float parameters; nobody else reads what the layer puts out; the weight
+    is not quantized already.
+
+    Returns:
+        One note per BatchNormalization: what it was folded into, or why it was not.
+    """
+    constants, names = Constants(model.graph), Namer(model.graph)
+    nodes = [node for node in model.graph if is_op(node, "BatchNormalization")]
+    return [_fold(node, constants, names) for node in nodes]
+
+
+def _fold(norm: ir.Node, constants: Constants, names: Namer) -> Note:
+    name = norm.name or ""
+    reason = _obstacle(norm, constants)
+    if reason:
+        return Note(name, f"not folded: {reason}", changed=False)
+    x = norm.inputs[0]
+    assert x is not None
+    layer = x.producer()
+    assert layer is not None
+    weight = constants(layer.inputs[1])
+    assert weight is not None
+    gain, shift = _affine(norm, constants)
+    old = constants(layer.inputs[2]) if len(layer.inputs) > 2 and layer.inputs[2] is not None else None
+    bias = _bias(layer, old, gain.size) * gain + shift
+    assert isinstance(norm.graph, ir.Graph)
+    insert = Inserter(norm.graph, layer, names)
+    folded = (weight.astype(np.float64) * _spread(layer, weight.shape, gain)).astype(weight.dtype)
+    base = layer.inputs[1].name if layer.inputs[1] is not None else None
+    layer.replace_input_with(1, insert.constant(f"{base or layer.name}.folded", folded))
+    stored = insert.constant(f"{layer.name}.bias.folded", bias.astype(weight.dtype))
+    layer.resize_inputs(max(3, len(layer.inputs)))
+    layer.replace_input_with(2, stored)
+    norm.resize_outputs(1)
+    replace(norm, x, names)
+    return Note(name, f"folded into {layer.op_type} '{layer.name}'")
+
+
+def _obstacle(norm: ir.Node, constants: Constants) -> str:
+    """Why `norm` cannot be folded; empty where it can."""
+    layer = norm.inputs[0].producer() if norm.inputs[0] is not None else None
+    training = norm.attributes.get("training_mode")
+    if layer is None or not is_op(layer, *_WEIGHTED):
+        before = "the model's input" if layer is None else f"the output of {layer.op_type} '{layer.name}'"
+        return f"it normalizes {before}, and only {', '.join(_WEIGHTED)} have weights to fold into"
+    if (training is not None and training.as_int()) or any(_is_read(v) for v in norm.outputs[1:]):
+        return "it is in training mode"
+    if any(constants(v) is None for v in norm.inputs[1:]):
+        return "its parameters are not constant"
+    output = layer.outputs[0]
+    if output.is_graph_output() or len(output.uses()) > 1:
+        return f"the output of '{layer.name}' has other readers"
+    weight = layer.inputs[1]
+    if is_op(weight.producer() if weight is not None else None, "DequantizeLinear"):
+        return f"the weight of '{layer.name}' is quantized already"
+    array = constants(weight)
+    if array is None:
+        return f"the weight of '{layer.name}' is not constant"
+    if len(layer.inputs) > 2 and layer.inputs[2] is not None and constants(layer.inputs[2]) is None:
+        return f"the bias of '{layer.name}' is not constant"
+    return _mismatch(layer, array, norm, constants)
+
+
+def _mismatch(layer: ir.Node, weight: NDArray, norm: ir.Node, constants: Constants) -> str:
+    gamma = constants(norm.inputs[1])
+    assert gamma is not None
+    channels = _channels(layer, weight)
+    if gamma.size != channels:
+        return f"it has {gamma.size} channels, and '{layer.name}' {channels}"
+    if is_op(layer, "Gemm"):
+        bias = constants(layer.inputs[2]) if len(layer.inputs) > 2 else None
+        if _number(layer, "alpha", 1.0) != 1 or (bias is not None and _number(layer, "beta", 1.0) != 1):
+            return f"'{layer.name}' scales its product or its bias"
+        if bias is not None and bias.size not in (1, channels):
+            return f"the bias of '{layer.name}' is a matrix"
+    return ""
+
+
+def _is_read(value: ir.Value) -> bool:
+    return bool(value.uses()) or value.is_graph_output()
+
+
+def _number(node: ir.Node, name: str, default: float) -> float:
+    return node.attributes[name].as_float() if name in node.attributes else default
+
+
+def _affine(norm: ir.Node, constants: Constants) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(gain, shift) with ``y = x * gain + shift``."""
+    gamma, beta, mean, var = (np.asarray(constants(v), np.float64).reshape(-1) for v in norm.inputs[1:5])
+    gain = gamma / np.sqrt(var + np.float64(np.float32(_number(norm, "epsilon", 1e-5))))
+    return gain, beta - mean * gain
+
+
+def _bias(layer: ir.Node, bias: NDArray | None, channels: int) -> NDArray[np.float64]:
+    if bias is None:
+        return np.zeros(channels)
+    return np.broadcast_to(bias.astype(np.float64).reshape(-1), (channels,))
+
+
+def _channels(layer: ir.Node, weight: NDArray) -> int:
+    if is_op(layer, "Conv"):
+        return int(weight.shape[0])
+    if is_op(layer, "ConvTranspose"):
+        return int(weight.shape[1]) * _groups(layer)
+    return int(weight.shape[0 if _transposed(layer) else 1])
+
+
+def _groups(layer: ir.Node) -> int:
+    return layer.attributes["group"].as_int() if "group" in layer.attributes else 1
+
+
+def _transposed(layer: ir.Node) -> bool:
+    return "transB" in layer.attributes and bool(layer.attributes["transB"].as_int())
+
+
+def _spread(layer: ir.Node, shape: tuple[int, ...], gain: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`gain`, one per output channel, in a shape that multiplies the weight."""
+    if is_op(layer, "ConvTranspose"):
+        # Weight (C, M/group, ...): input channel c feeds the outputs of group c // (C/group) alone.
+        groups = _groups(layer)
+        rows = np.repeat(gain.reshape(groups, -1), shape[0] // groups, axis=0)
+        return rows.reshape(*rows.shape, *[1] * (len(shape) - 2))
+    if is_op(layer, "Gemm") and not _transposed(layer):
+        return gain
+    return gain.reshape(-1, *[1] * (len(shape) - 1))

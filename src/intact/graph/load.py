@@ -1,0 +1,110 @@
+"""`load`: any valid model as onnx-ir's Model, read so that a damaged or hostile file can do no harm."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+import onnx
+import onnx_ir as ir
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from intact.errors import FileFormatError, IntactError, QuantValueError
+from intact.graph.build import Namer
+from intact.graph.external import check_stored, set_folder
+from intact.graph.inference import infer_shapes, to_skeleton
+from intact.graph.io import first_line, unreadable
+from intact.graph.proto import from_proto
+from intact.graph.validate import check_structure
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model"
+"""What `load` takes: a path, a file's bytes, or a model in memory."""
+
+
+def load(
+    source: Source, *, folder: str | os.PathLike[str] | None = None, any_opset: bool = False
+) -> ir.Model:
+    """The model in `source`, as an own copy that the caller may change.
+
+    Every node has a name of its own, nodes stand in topological order, and values have shapes and types
+    where the operators tell them; what was not in the file is not written by `save`. Nothing is executed,
+    nothing outside the model's folder is opened, and no size is believed before it is compared with the
+    bytes that are there.
+
+    Args:
+        source: A path, the bytes of a file, a ModelProto, or an onnx-ir Model.
+        folder: Where external data must lie; None: the folder of the file.
+        any_opset: Accept every opset that the onnx package knows, to read and print it; False: 9..25.
+    Raises:
+        FileFormatError: Damaged: names the file and the node, tensor or value.
+        UnsupportedError: An IR version, an opset or a tensor kind that we do not read.
+    """
+    where = str(source) if isinstance(source, (str, os.PathLike)) else "model"
+    if folder is None and isinstance(source, (str, os.PathLike)):
+        folder = Path(source).parent
+    place = None if folder is None else Path(folder)
+    try:
+        if isinstance(source, ir.Model):
+            model = source.clone()
+            check_structure(to_skeleton(model), lambda tensor, where: None, any_opset=any_opset)
+        else:
+            proto = _parse(source)
+            check_structure(proto, partial(check_stored, folder=place), any_opset=any_opset)
+            model = _convert(proto)
+            if place is not None:
+                set_folder(model, place)
+        infer_shapes(model)
+    except IntactError as error:
+        raise error if error.where.startswith(where) else error.at(where) from error
+    _name_nodes(model)
+    return model
+
+
+def _parse(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto:
+    if isinstance(source, onnx.ModelProto):
+        copy = onnx.ModelProto()
+        copy.CopyFrom(source)
+        return copy
+    if not isinstance(source, (str, os.PathLike, bytes)):
+        raise QuantValueError(
+            "source", f"a {type(source).__name__}", "a path, bytes, a ModelProto or an onnx-ir Model",
+            "give the path of an ONNX file",
+        )  # fmt: skip
+    try:
+        data = source if isinstance(source, bytes) else Path(source).read_bytes()
+        proto: onnx.ModelProto = onnx.ModelProto.FromString(data)
+    except (DecodeError, OSError, ValueError) as error:
+        where = "model" if isinstance(source, bytes) else str(source)
+        raise unreadable(where, error) from error
+    return proto
+
+
+def _convert(proto: onnx.ModelProto) -> ir.Model:
+    try:
+        return from_proto(proto)
+    except IntactError:
+        raise
+    except (ValueError, TypeError, NotImplementedError, RuntimeError) as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise FileFormatError(
+            "graph", first_line(cause), "a graph that onnx-ir can hold", "export the model again"
+        ) from error
+
+
+def _name_nodes(model: ir.Model) -> None:
+    """A name for every node that has none, or another node's."""
+    seen: set[str] = set()
+    unnamed = []
+    for graph in (model.graph, *(f.graph for f in model.functions.values())):
+        for node in graph.all_nodes():
+            if not node.name or node.name in seen:
+                unnamed.append(node)
+            else:
+                seen.add(node.name)
+    names = Namer(model.graph)
+    for node in unnamed:
+        node.name = names(node.name or f"{node.op_type}_{next((v.name for v in node.outputs if v.name), '')}")

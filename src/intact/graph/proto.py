@@ -1,0 +1,160 @@
+"""Between ModelProto and onnx-ir's Model, without the losses: what onnx-ir cannot hold waits in `meta`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from intact.errors import FileFormatError, UnsupportedError
+
+INFERRED = "intact.inferred"
+"""In a value's meta: its shape and type were not in the file, and are not written."""
+
+_TYPE = "intact.type"  # in a value's meta: the bytes of a TypeProto that onnx-ir has no class for
+_TRAINING = "intact.training_info"  # in the model's meta
+MAX_DENSE = 2**26
+"""Elements up to which a sparse tensor is made dense."""
+
+
+def from_proto(proto: onnx.ModelProto) -> ir.Model:
+    """The model of `proto`, which is changed and kept; sparse tensors become dense ones.
+
+    Raises:
+        FileFormatError: onnx-ir cannot read it.
+    """
+    for entry in proto.opset_import:
+        entry.domain = _domain(entry.domain)
+    for graph in proto_graphs(proto):
+        _densify(graph)
+    opaque = {info.name: info.type.SerializeToString() for info in _opaque_infos(proto)}
+    for info in list(_opaque_infos(proto)):
+        info.ClearField("type")
+    model: ir.Model = ir.from_proto(proto)
+    if proto.training_info:
+        model.meta[_TRAINING] = [info.SerializeToString() for info in proto.training_info]
+    declared = {info.name for graph in proto_graphs(proto) for info in _infos(graph)}
+    declared |= {info.name for function in proto.functions for info in function.value_info}
+    for value in _values(model):
+        if value.name in opaque:
+            value.meta[_TYPE] = opaque[value.name]
+        if value.name not in declared:
+            value.meta[INFERRED] = True
+    return model
+
+
+def to_proto(model: ir.Model) -> onnx.ModelProto:
+    """`model` as a ModelProto: `from_proto`'s inverse. Inferred shapes are left out."""
+    proto: onnx.ModelProto = ir.to_proto(model)
+    values = list(_values(model))
+    shown = {v.name for v in values if INFERRED not in v.meta}
+    hidden = {v.name for v in values} - shown
+    opaque = {v.name: v.meta[_TYPE] for v in values if _TYPE in v.meta}
+    for graph in proto_graphs(proto):
+        kept = [info for info in graph.value_info if info.name not in hidden]
+        if len(kept) < len(graph.value_info):
+            del graph.value_info[:]
+            graph.value_info.extend(kept)
+        for info in _infos(graph):
+            if info.name in opaque:
+                info.type.ParseFromString(opaque[info.name])
+    for data in model.meta.get(_TRAINING, ()):
+        proto.training_info.add().ParseFromString(data)
+    return proto
+
+
+def proto_graphs(proto: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    """The graph, and every subgraph in it and in the functions."""
+    yield from _with_subgraphs(proto.graph)
+    for function in proto.functions:
+        for node in function.node:
+            yield from _subgraphs(node)
+
+
+def _with_subgraphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    yield graph
+    for node in graph.node:
+        yield from _subgraphs(node)
+
+
+def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for inner in node_graphs(node):
+        yield from _with_subgraphs(inner)
+
+
+def node_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs that are attributes of `node` itself."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _infos(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
+    yield from graph.input
+    yield from graph.output
+    yield from graph.value_info
+
+
+def _opaque_infos(proto: onnx.ModelProto) -> Iterator[onnx.ValueInfoProto]:
+    for graph in proto_graphs(proto):
+        yield from (info for info in _infos(graph) if _is_opaque(info.type))
+
+
+def _is_opaque(type_: onnx.TypeProto) -> bool:
+    kind = type_.WhichOneof("value")
+    if kind in ("sequence_type", "optional_type"):
+        return _is_opaque(getattr(type_, kind).elem_type)
+    return kind is not None and kind not in ("tensor_type", "sparse_tensor_type")
+
+
+def _values(model: ir.Model) -> Iterator[ir.Value]:
+    """Every value of the graph, its subgraphs and the functions; some more than once."""
+    for graph in (model.graph, *(f.graph for f in model.functions.values())):
+        for inner in (graph, *graph.subgraphs()):
+            yield from inner.inputs
+            yield from inner.outputs
+            yield from inner.initializers.values()
+            for node in inner:
+                yield from node.outputs
+
+
+def _domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+def _densify(graph: onnx.GraphProto) -> None:
+    """Sparse initializers and constants as dense ones: what every runtime makes of them when it loads."""
+    for sparse in graph.sparse_initializer:
+        graph.initializer.append(_dense(sparse, sparse.values.name or "a sparse initializer"))
+    del graph.sparse_initializer[:]
+    for node in graph.node:
+        if node.op_type == "Constant" and _domain(node.domain) == "":
+            for attribute in node.attribute:
+                if attribute.type == onnx.AttributeProto.SPARSE_TENSOR:
+                    dense = _dense(attribute.sparse_tensor, node.name or node.output[0])
+                    attribute.CopyFrom(onnx.helper.make_attribute("value", dense))
+
+
+def _dense(sparse: onnx.SparseTensorProto, where: str) -> onnx.TensorProto:
+    dims = list(sparse.dims)
+    size = int(np.prod(dims, dtype=object)) if dims else 1
+    if min(dims, default=0) < 0 or size > MAX_DENSE:
+        raise UnsupportedError(
+            where,
+            f"a sparse tensor of shape {dims}",
+            f"at most {MAX_DENSE} elements",
+            "store this tensor as a dense one",
+        )
+    try:
+        values, indices = map(onnx.numpy_helper.to_array, (sparse.values, sparse.indices))
+        dense = np.zeros(size, values.dtype)
+        flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), dims)
+        dense[flat] = values
+    except (ValueError, IndexError, TypeError) as error:
+        raise FileFormatError(
+            where, f"a damaged sparse tensor: {error}", "values and their indices", "export the model again"
+        ) from error
+    return onnx.numpy_helper.from_array(dense.reshape(dims), sparse.values.name)

@@ -1,0 +1,245 @@
+"""The structure of a model, before anything reads it: names, order, versions, sizes. Errors name the node."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, MutableSequence
+from typing import TypeAlias
+
+import onnx
+
+from intact.errors import FileFormatError, UnsupportedError
+from intact.graph.proto import node_graphs
+from intact.graph.tensors import element_count
+
+TensorCheck: TypeAlias = Callable[[onnx.TensorProto, str], None]
+
+MIN_READ_OPSET, MAX_READ_OPSET = 9, 25
+MIN_IR_VERSION = 3
+"""The first IR version that says which opset a model uses."""
+
+_ATTRIBUTE_TYPES = frozenset(onnx.AttributeProto.AttributeType.values())
+_FIX = "export the model again; this file is damaged or was edited"
+
+
+def check_structure(proto: onnx.ModelProto, check: TensorCheck, *, any_opset: bool) -> None:
+    """Refuse a model that cannot be understood; sort its nodes where they are out of order.
+
+    Args:
+        proto: Nodes may be reordered, and nothing else is changed.
+        check: What refuses a tensor; gets it and its place in words.
+        any_opset: Accept every opset that the onnx package knows, not only 9..25.
+    Raises:
+        FileFormatError: Damaged: names the node, tensor or value.
+        UnsupportedError: An IR version or opset that we do not read.
+    """
+    _check_versions(proto, any_opset)
+    _check_functions(proto, check)
+    if proto.graph.HasField("name") or proto.graph.node or proto.graph.output:
+        _Graph(proto.graph, frozenset(), check).check()
+    else:
+        raise FileFormatError("graph", "no graph in it", "an ONNX model", _FIX)
+
+
+def _check_versions(proto: onnx.ModelProto, any_opset: bool) -> None:
+    if not MIN_IR_VERSION <= proto.ir_version <= onnx.IR_VERSION:
+        raise UnsupportedError(
+            "ir_version",
+            str(proto.ir_version),
+            f"{MIN_IR_VERSION}..{onnx.IR_VERSION}",
+            "export the model with a current exporter, or update the onnx package",
+        )
+    low, high = (1, onnx.defs.onnx_opset_version()) if any_opset else (MIN_READ_OPSET, MAX_READ_OPSET)
+    for entry in proto.opset_import:
+        if entry.domain in ("", "ai.onnx") and not low <= entry.version <= high:
+            raise UnsupportedError(
+                "opset",
+                str(entry.version),
+                f"{low}..{high}",
+                f"convert the model with onnx.version_converter, for example to opset {min(high, 17)}",
+            )
+    seen = Counter(("" if e.domain == "ai.onnx" else e.domain) for e in proto.opset_import)
+    if not seen or max(seen.values()) > 1:
+        got = "no opset" if not seen else f"domain '{seen.most_common(1)[0][0]}' twice"
+        raise FileFormatError("opset_import", got, "one opset of each domain", _FIX)
+
+
+def _check_functions(proto: onnx.ModelProto, check: TensorCheck) -> None:
+    calls: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    known = {(f.domain, f.name, f.overload) for f in proto.functions}
+    if len(known) < len(proto.functions):
+        raise FileFormatError("functions", "the same function twice", "each function once", _FIX)
+    for function in proto.functions:
+        where = f"function '{function.name}'"
+        body = _Body(where, list(function.input), [], list(function.output))
+        _reorder(function.node, _check_nodes(function.node, body, frozenset(), check))
+        used = {(n.domain, n.op_type) for n in _all_nodes(function.node)}
+        calls.setdefault((function.domain, function.name), set()).update(used)
+    calls = {name: used & calls.keys() for name, used in calls.items()}
+    while ready := [name for name, used in calls.items() if not used]:
+        for name in ready:
+            del calls[name]
+        calls = {name: used - set(ready) for name, used in calls.items()}
+    if calls:
+        where = f"function '{min(calls)[1]}'"
+        raise FileFormatError(where, "a call of itself", "functions without cycles", _FIX)
+
+
+def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for graph in node_graphs(node):
+            yield from _all_nodes(graph.node)
+
+
+class _Body:
+    """The names of one graph or function."""
+
+    def __init__(self, where: str, inputs: list[str], constants: list[str], outputs: list[str]) -> None:
+        self.where, self.inputs, self.constants, self.outputs = where, inputs, constants, outputs
+
+
+class _Graph:
+    def __init__(
+        self, graph: onnx.GraphProto, outer: frozenset[str], check: TensorCheck, at: str = ""
+    ) -> None:
+        self._graph, self._outer, self._check, self._at = graph, outer, check, at
+
+    def check(self) -> None:
+        graph = self._graph
+        for tensor in graph.initializer:
+            self._check(tensor, f"{self._at}initializer '{tensor.name}'")
+        for info in (*graph.input, *graph.output, *graph.value_info):
+            _check_shape(info, self._at)
+        body = _Body(
+            f"{self._at}graph",
+            [info.name for info in graph.input],
+            [t.name for t in graph.initializer] + [s.values.name for s in graph.sparse_initializer],
+            [info.name for info in graph.output],
+        )
+        _reorder(graph.node, _check_nodes(graph.node, body, self._outer, self._check, self._at))
+
+
+def _check_shape(info: onnx.ValueInfoProto, at: str) -> None:
+    if info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape"):
+        known = [d.dim_value for d in info.type.tensor_type.shape.dim if d.HasField("dim_value")]
+        element_count(known, f"{at}value '{info.name}'")
+
+
+def _check_nodes(
+    nodes: Iterable[onnx.NodeProto], body: _Body, outer: frozenset[str], check: TensorCheck, at: str = ""
+) -> list[int]:
+    """Indices of the nodes in an order in which every value exists before it is read."""
+    nodes = list(nodes)
+    _refuse_twice(body.inputs, f"{at}input")
+    _refuse_twice(body.constants, f"{at}initializer")
+    given = {*body.inputs, *body.constants}
+    makers: dict[str, int] = {}
+    for index, node in enumerate(nodes):
+        where = node_label(node, index, at)
+        if not node.op_type:
+            raise FileFormatError(where, "no operator type", "a node with one", _FIX)
+        for name in filter(None, node.output):
+            if name in makers or name in given:
+                got = f"an output '{name}' that exists already"
+                raise FileFormatError(where, got, "a name of its own", _FIX)
+            makers[name] = index
+    visible = frozenset(outer | given | makers.keys())
+    uses = [_check_node(node, visible, node_label(node, i, at), check) for i, node in enumerate(nodes)]
+    for name in body.outputs:
+        if name not in makers and name not in given:
+            raise FileFormatError(
+                body.where, f"an output '{name}' that nothing computes", "a value of this graph", _FIX
+            )
+    return _order(nodes, uses, makers, at)
+
+
+def _check_node(node: onnx.NodeProto, visible: frozenset[str], where: str, check: TensorCheck) -> set[str]:
+    """The names of `visible` that the node and its subgraphs read."""
+    used = set(filter(None, node.input))
+    for name in node.input:
+        if name and name not in visible:
+            raise FileFormatError(
+                where,
+                f"an input '{name}' that nothing defines",
+                "an input, an initializer or an output",
+                _FIX,
+            )
+    for attribute in node.attribute:
+        _check_attribute(attribute, where, check)
+    for graph in node_graphs(node):
+        _Graph(graph, visible, check, f"{where}: ").check()
+        used |= _free_names(graph)
+    return used
+
+
+def _check_attribute(attribute: onnx.AttributeProto, where: str, check: TensorCheck) -> None:
+    at = f"{where}: attribute '{attribute.name}'"
+    if not attribute.name or attribute.type not in _ATTRIBUTE_TYPES:
+        raise FileFormatError(at, f"type {attribute.type}", "a named attribute of a known type", _FIX)
+    if attribute.type == onnx.AttributeProto.UNDEFINED and not attribute.ref_attr_name:
+        raise FileFormatError(at, "no type", "an attribute with its type", _FIX)
+    tensors = [attribute.t] if attribute.type == onnx.AttributeProto.TENSOR else []
+    if not attribute.ref_attr_name:
+        for tensor in (*tensors, *attribute.tensors):
+            check(tensor, at)
+
+
+def _free_names(graph: onnx.GraphProto) -> set[str]:
+    """The names that `graph` reads from outside."""
+    used = {name for node in graph.node for name in node.input if name}
+    for node in graph.node:
+        for inner in node_graphs(node):
+            used |= _free_names(inner)
+    made = {name for node in graph.node for name in node.output}
+    made |= {i.name for i in graph.input} | {t.name for t in graph.initializer}
+    return used - made
+
+
+def _order(nodes: list[onnx.NodeProto], uses: list[set[str]], makers: dict[str, int], at: str) -> list[int]:
+    """Kahn's algorithm, the earliest ready node first, so that a graph in order keeps its order."""
+    needs = [{makers[name] for name in used if name in makers} for used in uses]
+    readers: list[list[int]] = [[] for _ in nodes]
+    for index, needed in enumerate(needs):
+        for maker in needed:
+            readers[maker].append(index)
+    missing = [len(needed) for needed in needs]
+    ready = [index for index, count in enumerate(missing) if not count]
+    order: list[int] = []
+    while ready:
+        index = heapq.heappop(ready)
+        order.append(index)
+        for reader in readers[index]:
+            missing[reader] -= 1
+            if not missing[reader]:
+                heapq.heappush(ready, reader)
+    if len(order) < len(nodes):
+        index = next(i for i, count in enumerate(missing) if count)
+        where = node_label(nodes[index], index, at)
+        raise FileFormatError(where, "an input that is its own output", "a graph without cycles", _FIX)
+    return order
+
+
+def _reorder(stored: MutableSequence[onnx.NodeProto], order: list[int]) -> None:
+    if order == sorted(order):
+        return
+    copies = [onnx.NodeProto() for _ in order]
+    for copy, index in zip(copies, order, strict=True):
+        copy.CopyFrom(stored[index])
+    del stored[:]
+    stored.extend(copies)
+
+
+def _refuse_twice(names: list[str], what: str) -> None:
+    for name, count in Counter(names).items():
+        if not name or count > 1:
+            got = f"the name '{name}' {count} times" if name else "no name"
+            raise FileFormatError(what, got, "a name of its own", _FIX)
+
+
+def node_label(node: onnx.NodeProto, index: int, at: str = "") -> str:
+    """How errors call a node: by its name, or by its operator, first output and place."""
+    if node.name:
+        return f"{at}node '{node.name}' ({node.op_type})"
+    return f"{at}node {index} ({node.op_type or '?'}) of output '{next(iter(node.output), '')}'"
