@@ -11,6 +11,7 @@ from intact.calib.methods import (
     expected_sqnr,
     range_of,
 )
+from intact.calib.trt_cache import TrtCache
 
 __all__ = [
     "BINS",
@@ -18,6 +19,7 @@ __all__ = [
     "Calibration",
     "Histogram",
     "Range",
+    "TrtCache",
     "ZeroRangeWarning",
     "amax_from_counts",
     "amax_of",
