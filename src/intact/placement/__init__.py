@@ -1,0 +1,20 @@
+"""Where Q/DQ pairs belong, what fuses with what, and why: rules as data over the graph."""
+
+from intact.placement.explain import explain
+from intact.placement.place import place
+from intact.placement.profiles import PROFILES, Profile
+from intact.placement.read import read_placement
+from intact.placement.records import Finding, Kept, Layer, Placement, Site
+
+__all__ = [
+    "Finding",
+    "Kept",
+    "Layer",
+    "PROFILES",
+    "Placement",
+    "Profile",
+    "Site",
+    "explain",
+    "place",
+    "read_placement",
+]

@@ -1,0 +1,156 @@
+"""Activations as exporters write them: one node, or several that compute one known function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.graph import Value
+from intact.placement.profiles import Profile
+from intact.placement.view import Op, View
+
+MOST_NODES = 9
+"""A tanh GELU with its cube written as two Mul has nine; longer stretches are no activation."""
+
+
+@dataclass(frozen=True)
+class Activation:
+    """Ops that together are a function of one tensor, its name, and the value that they make."""
+
+    ops: tuple[Op, ...]
+    label: str
+    output: Value
+
+
+def activation_behind(view: View, profile: Profile, value: Value) -> Activation | None:
+    """The activation that is all that happens to `value`, where `profile` fuses it."""
+    if view.is_output(value) or value in view.captured or not (readers := view.readers(value)):
+        return None
+    op = readers[0][0]
+    composed = _composed(view, value)
+    if composed is not None and composed.label in profile.activations:
+        return composed
+    if len(readers) == 1 and is_function(view, op) and op.op_type in profile.activations:
+        return Activation((op,), op.op_type, op.outputs[0])
+    return None
+
+
+def is_function(view: View, op: Op) -> bool:
+    """Whether `op` maps each element of its first input alone: every other input is constant."""
+    return (
+        op.domain == ""
+        and not view.is_constant(op.inputs[0])
+        and all(v is None or view.is_constant(v) for v in op.inputs[1:])
+    )
+
+
+def _composed(view: View, value: Value) -> Activation | None:
+    """Grow from `value` through pointwise nodes until one value leads out; name it by what it computes.
+
+    Silu: ``x -> Sigmoid -> Mul(x, .)``; Gelu: ``x -> Div -> Erf -> Add -> Mul(x, .) -> Mul``; and their kind,
+    in whatever order of operands and constants an exporter writes them.
+    """
+    inside, ops = {value}, list[Op]()
+    best: Activation | None = None
+    while len(ops) < MOST_NODES and (op := _next(view, inside, ops)) is not None:
+        ops.append(op)
+        inside.add(op.outputs[0])
+        exits = _exits(view, inside, ops)
+        if len(ops) > 1 and exits == {op.outputs[0]} and (label := _name(view, value, ops)) is not None:
+            best = Activation(tuple(ops), label, op.outputs[0])
+    return best
+
+
+def _next(view: View, inside: set[Value], ops: list[Op]) -> Op | None:
+    candidates = {
+        op: None for value in inside for op, _ in view.readers(value)
+        if op not in ops and op.domain == "" and op.op_type in _POINTWISE and len(op.outputs) == 1
+        and all(v is None or v in inside or _scalar(view, v) is not None for v in op.inputs)
+    }  # fmt: skip
+    return min(candidates, key=view.position, default=None)
+
+
+def _exits(view: View, inside: set[Value], ops: list[Op]) -> set[Value]:
+    return {
+        value for value in inside
+        if view.is_output(value) or value in view.captured or not view.readers(value)
+        or any(op not in ops for op, _ in view.readers(value))
+    }  # fmt: skip
+
+
+def _scalar(view: View, value: Value) -> float | None:
+    array = view.constants(value) if view.is_constant(value) else None
+    return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _sigmoid(x: NDArray) -> NDArray:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _hard_sigmoid(op: Op, x: NDArray) -> NDArray:
+    alpha, beta = op.float("alpha", 0.2), op.float("beta", 0.5)
+    return np.clip(alpha * x + beta, 0, 1)
+
+
+_POINTWISE: dict[str, Callable[..., NDArray]] = {
+    "Add": lambda op, a, b: a + b,
+    "Clip": lambda op, x, low=-np.inf, high=np.inf: np.clip(x, op.float("min", low), op.float("max", high)),
+    "Div": lambda op, a, b: a / b,
+    "Erf": lambda op, x: _erf(x),
+    "Exp": lambda op, x: np.exp(x),
+    "HardSigmoid": _hard_sigmoid,
+    "Log": lambda op, x: np.log(x),
+    "Mul": lambda op, a, b: a * b,
+    "Neg": lambda op, x: -x,
+    "Pow": lambda op, a, b: a**b,
+    "Relu": lambda op, x: np.maximum(x, 0),
+    "Sigmoid": lambda op, x: _sigmoid(x),
+    "Softplus": lambda op, x: np.logaddexp(x, 0),
+    "Sub": lambda op, a, b: a - b,
+    "Tanh": lambda op, x: np.tanh(x),
+}
+"""The operators that an activation is written with, in float64; good enough to recognize it."""
+
+_SAMPLES = np.linspace(-8.0, 8.0, 161)
+
+_KNOWN: dict[str, NDArray] = {
+    "Silu": _SAMPLES * _sigmoid(_SAMPLES),
+    "QuickGelu": _SAMPLES * _sigmoid(1.702 * _SAMPLES),
+    "HardSwish": _SAMPLES * np.clip(_SAMPLES / 6 + 0.5, 0, 1),
+    "HardSigmoid": np.clip(_SAMPLES / 6 + 0.5, 0, 1),
+    "Gelu": _SAMPLES * 0.5 * (1 + _erf(_SAMPLES / math.sqrt(2))),
+    "Gelu(tanh)": _SAMPLES
+    * 0.5
+    * (1 + np.tanh(math.sqrt(2 / math.pi) * (_SAMPLES + 0.044715 * _SAMPLES**3))),
+    "Mish": _SAMPLES * np.tanh(np.logaddexp(_SAMPLES, 0)),
+    "Softplus": np.logaddexp(_SAMPLES, 0),
+}
+
+
+def _name(view: View, value: Value, ops: list[Op]) -> str | None:
+    """The known function that `ops` compute, to float32's last digits; None where it is another."""
+    known: dict[Value, NDArray | float] = {value: _SAMPLES}
+    with np.errstate(all="ignore"):
+        for op in ops:
+            inputs = [_operand(view, known, v) for v in op.inputs if v is not None]
+            known[op.outputs[0]] = _POINTWISE[op.op_type](op, *inputs)
+    got = known[ops[-1].outputs[0]]
+    for name, want in _KNOWN.items():
+        if np.allclose(got, want, rtol=1e-5, atol=2e-6):
+            return name
+    return None
+
+
+def _operand(view: View, known: dict[Value, NDArray | float], value: Value) -> NDArray | float:
+    if value in known:
+        return known[value]
+    scalar = _scalar(view, value)
+    assert scalar is not None, "_next takes only ops whose other inputs are one number"
+    return scalar

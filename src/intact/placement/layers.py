@@ -1,0 +1,197 @@
+"""Which nodes run as one layer, and which layers in int8: one reading for plans and for files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+from intact.graph import Value
+from intact.placement.chains import CONVOLUTIONS, PRODUCTS, Chain, extend, linear_tail, with_activation
+from intact.placement.profiles import Profile
+from intact.placement.records import Kept, Layer
+from intact.placement.rules import Rule, rules_of
+from intact.placement.rules.floats import float_reason
+from intact.placement.view import Op, Reader, View, shape_of
+
+_ACTIVATED = frozenset({"Add", "Mul"})
+
+
+class Fuser:
+    """Groups the ops of a view into layers.
+
+    Args:
+        view: The graph.
+        profile: What fuses.
+        quantized: Whether a pair stands on an edge.
+        reasons: Why ops stay in float, where it is known.
+        barred: Ops that the user keeps apart.
+    """
+
+    def __init__(
+        self, view: View, profile: Profile, quantized: Callable[[Reader], bool],
+        reasons: Mapping[Op, str] | None = None, barred: Callable[[Op], bool] = lambda op: False,
+    ) -> None:  # fmt: skip
+        self._view, self._profile = view, profile
+        self._quantized, self._reasons, self._barred = quantized, reasons or {}, barred
+        self.in_int8, self.carries, self.hands_on = (
+            cache(self._in_int8),
+            cache(self._carries),
+            cache(self._hands_on),
+        )
+
+    def layers(self) -> tuple[Layer, ...]:
+        """Every op in exactly one layer, in the order of their first ops."""
+        taken: set[Op] = set()
+        done: list[tuple[Op, Layer]] = []
+        for heads in (self._is_root, lambda op: True):
+            for op in self._view.ops:
+                if op in taken or not heads(op):
+                    continue
+                chain = self._chain(op, taken)
+                taken.update(chain.ops)
+                done.append((op, self._layer(chain)))
+        return tuple(layer for _, layer in sorted(done, key=lambda pair: self._view.position(pair[0])))
+
+    @staticmethod
+    def _is_root(op: Op) -> bool:
+        return op.domain == "" and op.op_type in CONVOLUTIONS | PRODUCTS
+
+    def _chain(self, op: Op, taken: set[Op]) -> Chain:
+        """The layer that starts at `op`."""
+        if self._is_root(op):
+            chain = linear_tail(self._view, op, self._barred, self._quantized)
+            if self.in_int8(op):
+                chain = self._with_residual(chain)
+        else:
+            chain = Chain((op,), op.op_type, op.outputs[0])
+        if self._is_root(op) or (op.domain == "" and op.op_type in _ACTIVATED and not self._has_constant(op)):
+            longer = with_activation(self._view, self._profile, chain, self._barred, self._quantized)
+            return chain if taken.intersection(longer.ops) else longer
+        return chain
+
+    def _has_constant(self, op: Op) -> bool:
+        return any(map(self._view.is_constant, op.inputs))
+
+    def _with_residual(self, chain: Chain) -> Chain:
+        """Before: ``Conv -> Add <- Q/DQ(x)``.  After: Conv+Add, which reads the codes of x.
+
+        Guards: nobody else reads the Conv; no pair between it and the Add; x comes in int8, in one shape.
+        """
+        reader = self._view.only_reader(chain.output)
+        if reader is None or reader[0].op_type != "Add" or reader[0].domain or self._quantized(reader):
+            return chain
+        add, index = reader
+        other = add, 1 - index
+        if self._barred(add) or self._has_constant(add) or not self.carries(other) or not _same_shape(add):
+            return chain
+        return extend(chain, (add,), "Add", add.outputs[0], other)
+
+    def _in_int8(self, op: Op) -> bool:
+        return self._float_reason(op) is None
+
+    def _float_reason(self, op: Op) -> str | None:
+        """Why `op` runs in float; None where it runs in int8."""
+        if op in self._reasons:
+            return self._reasons[op]
+        why: list[str] = []
+        for rule in rules_of(op.op_type, op.domain):
+            if rule.kind == "joins":
+                continue
+            inputs = rule.reads(self._view, op)
+            missing = self._missing(rule, op, inputs) if not isinstance(inputs, Kept) else inputs.reason
+            if missing is None:
+                return None
+            why.append(missing)
+        return why[0] if why else float_reason(op.op_type, op.domain)
+
+    def _missing(self, rule: Rule, op: Op, inputs: tuple[int, ...]) -> str | None:
+        if rule.kind == "moves":
+            if self._moves_down(op, inputs) or self._moves_up(op):
+                return None
+            return "no int8 comes in, and none is asked for"
+        for index in inputs:
+            if not self.carries((op, index)):
+                value = op.inputs[index]
+                name = value.name if value is not None else ""
+                return f"its input {index} ('{name}') does not come through DequantizeLinear"
+        if rule.kind == "computes":
+            chain = self._chain_of(op)
+            if not self.hands_on(chain):
+                return f"its output ('{chain.name}') goes on in float: a QuantizeLinear is missing behind it"
+        return None
+
+    def _chain_of(self, op: Op) -> Value:
+        """What `op` and its activation make."""
+        if op.op_type in _ACTIVATED:
+            chain = Chain((op,), op.op_type, op.outputs[0])
+            return with_activation(self._view, self._profile, chain, self._barred, self._quantized).output
+        return op.outputs[0]
+
+    def _moves_down(self, op: Op, inputs: tuple[int, ...]) -> bool:
+        return all(self.carries((op, i)) for i in inputs)
+
+    def _moves_up(self, op: Op) -> bool:
+        used = [v for v in op.outputs if self._view.readers(v) or self._view.is_output(v)]
+        return bool(used) and all(map(self.hands_on, used))
+
+    def _moving_inputs(self, op: Op | None) -> tuple[int, ...] | None:
+        """The data inputs of an op that only moves data; None for others."""
+        for rule in rules_of(op.op_type, op.domain) if op is not None else ():
+            if rule.kind == "moves" and op is not None and op not in self._reasons:
+                inputs = rule.reads(self._view, op)
+                return None if isinstance(inputs, Kept) else inputs
+        return None
+
+    def _carries(self, reader: Reader) -> bool:
+        """Whether an edge brings codes: a pair stands on it, or further up where only data is moved."""
+        if self._quantized(reader):
+            return True
+        producer = self._view.producer(reader[0].inputs[reader[1]])
+        inputs = self._moving_inputs(producer)
+        return producer is not None and inputs is not None and self._moves_down(producer, inputs)
+
+    def _hands_on(self, value: Value) -> bool:
+        """Whether all readers of `value` take codes: through a pair, or further down where data is moved."""
+        view = self._view
+        if value in view.captured or (view.is_output(value) and view.output_marks[value] is None):
+            return False
+        readers = view.readers(value)
+        return bool(readers or view.is_output(value)) and all(
+            self._quantized(reader)
+            or (self._moving_inputs(reader[0]) is not None and self._moves_up(reader[0]))
+            for reader in readers
+        )
+
+    def _layer(self, chain: Chain) -> Layer:
+        head = chain.ops[0]
+        why = self._float_reason(head)
+        nodes = sorted(chain.ops, key=self._view.position)
+        return Layer(
+            name=head.name,
+            op_type=head.op_type,
+            nodes=tuple(op.name for op in nodes),
+            precision="int8" if why is None else "float",
+            fused=chain.label,
+            reason=self._int8_reason(chain) if why is None else why,
+        )
+
+    def _int8_reason(self, chain: Chain) -> str:
+        head = chain.ops[0]
+        kinds = {rule.kind for rule in rules_of(head.op_type, head.domain)}
+        if "moves" in kinds:
+            return "it only moves data: codes pass"
+        if "multiplies" not in kinds:
+            return "codes come in and go out"
+        residual = f"; the Add reads '{_name(chain.residual)}' in int8" if chain.residual is not None else ""
+        out = "int8" if self.hands_on(chain.output) else "float"
+        return f"all its inputs come in int8{residual}; it writes {out}"
+
+
+def _name(reader: Reader) -> str:
+    value = reader[0].inputs[reader[1]]
+    return (value.name if value is not None else None) or ""
+
+
+def _same_shape(add: Op) -> bool:
+    a, b = map(shape_of, add.inputs)
+    return a is None or b is None or a == b

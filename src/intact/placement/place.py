@@ -1,0 +1,131 @@
+"""Where the pairs of a float graph go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from intact.errors import QuantValueError
+from intact.graph import Model, Value
+from intact.placement.activations import activation_behind
+from intact.placement.chains import linear_tail
+from intact.placement.choice import Choice
+from intact.placement.layers import Fuser
+from intact.placement.profiles import Profile, profile_of
+from intact.placement.records import Kept, Placement
+from intact.placement.rules import Context, Int8, rules_of
+from intact.placement.rules.base import not_float
+from intact.placement.rules.floats import float_reason
+from intact.placement.sites import Decisions, make_sites
+from intact.placement.view import Op, View
+
+
+def place(
+    model: Model, profile: str | Profile = "intact", *, include: Sequence[str] = (),
+    exclude: Sequence[str] = (), keep_float: Sequence[str] = (),
+) -> Placement:  # fmt: skip
+    """Decide which tensors of a float graph are quantized, and what runs as one layer.
+
+    Args:
+        model: A float graph; not changed. Shapes help where sizes decide, and are not needed.
+        profile: The engine that will run it: a name of `PROFILES`.
+        include: Patterns over node names or operator types: only these nodes ask for int8.
+        exclude: Patterns of nodes that stay in float.
+        keep_float: Operator types that stay in float.
+    Raises:
+        QuantValueError: The graph has Q/DQ already, or there is no such profile.
+    """
+    view = View(model)
+    if view.has_quantizers():
+        raise QuantValueError(
+            "model",
+            "a graph that has Q/DQ pairs",
+            "a float graph",
+            "read it with read_placement, or strip its pairs",
+        )
+    choice = Choice(tuple(include), tuple(exclude), tuple(keep_float))
+    walk = _Walk(view, profile_of(profile), choice)
+    decisions = walk.run()
+    sites = make_sites(view, walk.ctx.profile, decisions)
+    marked = {reader for site in sites for reader in site.readers}
+    fuser = Fuser(
+        view,
+        walk.ctx.profile,
+        quantized=lambda reader: (reader[0].name, reader[1]) in marked,
+        reasons={op: got.reason for op, got in decisions.items() if isinstance(got, Kept)},
+        barred=lambda op: choice.barred(op) is not None,
+    )
+    return Placement(tuple(sites), fuser.layers(), walk.ctx.profile)
+
+
+class _Walk:
+    """Asks the rules: first about what multiplies, then about the rest from the outputs to the inputs.
+
+    A node that computes between int8 layers, or only moves data, runs in int8 where its readers do: they are
+    asked before it. A layer that multiplies pays in int8 whoever reads it.
+    """
+
+    def __init__(self, view: View, profile: Profile, choice: Choice) -> None:
+        self.ctx = Context(view, profile)
+        self._choice = choice
+        self._decisions: Decisions = {}
+
+    def run(self) -> Decisions:
+        """What was decided about each op that no other layer takes in."""
+        for op in self.ctx.view.ops:
+            self._ask_root(op)
+        self._claim_activations()
+        for op in reversed(self.ctx.view.ops):
+            if op not in self.ctx.roots and op not in self.ctx.fused:
+                self._decide(op, self._ask(op, ("joins", "computes", "moves")))
+        return self._decisions
+
+    def _ask_root(self, op: Op) -> None:
+        got = self._ask(op, ("multiplies",))
+        if isinstance(got, Int8):
+            self._decide(op, got)
+            self.ctx.roots.add(op)
+            tail = linear_tail(self.ctx.view, op, self._is_barred, lambda reader: False)
+            self.ctx.fused.update(tail.ops[1:])
+            self.ctx.stems[tail.output] = op
+        elif any(rule.kind == "multiplies" for rule in rules_of(op.op_type, op.domain)):
+            self._decisions[op] = got
+
+    def _is_barred(self, op: Op) -> bool:
+        return self._choice.barred(op) is not None
+
+    def _claim_activations(self) -> None:
+        sums = [
+            v
+            for op in self.ctx.view.ops
+            if op.domain == "" and op.op_type in ("Add", "Mul")
+            for v in op.outputs
+        ]
+        for value in (*self.ctx.stems, *sums):
+            found = activation_behind(self.ctx.view, self.ctx.profile, value)
+            if found is not None and not any(map(self._is_barred, found.ops)):
+                self.ctx.fused.update(found.ops)
+
+    def _ask(self, op: Op, kinds: tuple[str, ...]) -> Int8 | Kept:
+        rules = [rule for rule in rules_of(op.op_type, op.domain) if rule.kind in kinds]
+        if (
+            why := self._choice.barred(op)
+            if rules and rules[0].kind == "moves"
+            else self._choice.left_out(op)
+        ):
+            return Kept(why)
+        kept = list[Kept]()
+        for rule in rules:
+            inputs = rule.reads(self.ctx.view, op)
+            if isinstance(inputs, tuple):
+                got = not_float(op, inputs) or rule.wants(self.ctx, op, inputs)
+                if isinstance(got, Int8):
+                    return got
+                kept.append(got)
+            else:
+                kept.append(inputs)
+        return kept[-1] if kept else Kept(float_reason(op.op_type, op.domain))
+
+    def _decide(self, op: Op, got: Int8 | Kept) -> None:
+        self._decisions[op] = got
+        if isinstance(got, Int8):
+            self.ctx.wanted.update((op, i) for i in got.inputs if isinstance(op.inputs[i], Value))

@@ -1,0 +1,80 @@
+"""The small differences between the engines that a placement is made for, in one table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from intact.errors import QuantValueError
+
+_CLAMPS = frozenset({"Relu", "Clip"})
+_CURVES = frozenset({
+    "Elu", "Gelu", "Gelu(tanh)", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "QuickGelu", "Selu",
+    "Sigmoid", "Silu", "Softplus", "Softsign", "Swish", "Tanh",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What one engine fuses and where it wants its pairs.
+
+    Attributes:
+        name: How users choose it.
+        activations: What fuses behind a weighted layer. Silu, Mish, Gelu and their kind, which exporters also
+            write as several nodes, are recognized by their values.
+        tables: Functions of one tensor that run in int8 between a DequantizeLinear and a QuantizeLinear.
+        multiply: Mul of two tensors runs in int8.
+        moved_pairs: Operators that only move data keep a pair behind them too, with the same scale; otherwise
+            Q moves up through them and they hand the codes on.
+        min_inner, min_outer: Smallest reduced size K and output size N at which a product pays in int8.
+        min_channels: Smallest number of input and output channels of a dense convolution; 1: any.
+        max_attention: Longest sequence at which products of two activations run in int8; None: any.
+    """
+
+    name: str
+    activations: frozenset[str]
+    tables: frozenset[str] = frozenset()
+    multiply: bool = True
+    moved_pairs: bool = False
+    min_inner: int = 16
+    min_outer: int = 2
+    min_channels: int = 1
+    max_attention: int | None = None
+    norm_after_conv: bool = False
+
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        # Any activation is evaluated on the accumulator; between pairs it is a table of 256 codes.
+        Profile("intact", _CLAMPS | _CURVES, tables=_CLAMPS | _CURVES),
+        # The thresholds are those of ModelOpt's ONNX quantizer, the best public account of the builder.
+        Profile(
+            "tensorrt", _CLAMPS | _CURVES - {"PRelu", "Mish"}, multiply=False, min_outer=16,
+            min_channels=16, max_attention=512,
+        ),
+        # Its int8 convolutions take clamps only; what moves data wants a pair on both sides.
+        Profile(
+            "onnxruntime", _CLAMPS, tables=frozenset({"Sigmoid", "LeakyRelu"}), moved_pairs=True, min_outer=1
+        ),
+        Profile("openvino", _CLAMPS | _CURVES, min_inner=1, min_outer=1),
+    )
+}  # fmt: skip
+"""name -> Profile; "intact" is the default."""
+
+
+def profile_of(profile: str | Profile) -> Profile:
+    """The profile called `profile`; a `Profile` is returned as it is.
+
+    Raises:
+        QuantValueError: There is no such profile.
+    """
+    if isinstance(profile, Profile):
+        return profile
+    if profile not in PROFILES:
+        raise QuantValueError(
+            "profile",
+            repr(profile),
+            " or ".join(map(repr, PROFILES)),
+            "choose the engine that will run the file",
+        )
+    return PROFILES[profile]

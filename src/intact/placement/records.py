@@ -1,0 +1,98 @@
+"""What placement hands on: frozen records, in the graph's order, with a reason on each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from intact.placement.profiles import Profile
+
+Role = Literal["activation", "weight"]
+Precision = Literal["int8", "float"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """One tensor to be quantized.
+
+    Attributes:
+        value: Name of the tensor.
+        readers: (node name, input index) of every reader that gets it quantized; other readers keep float.
+        role: "weight" where the tensor is a constant of the graph.
+        axis: The axis that keeps a scale per index; None: one scale per tensor.
+        group: Sites of one number share one scale: the inputs of a Concat, for example.
+        reason: Why the tensor is quantized.
+    """
+
+    value: str
+    readers: tuple[tuple[str, int], ...]
+    role: Role
+    axis: int | None
+    group: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One fused layer, as an int8 engine runs it.
+
+    Attributes:
+        name: Name of its first node.
+        op_type: Operator of that node.
+        nodes: Names of all its nodes, in the graph's order.
+        precision: What its arithmetic is done in; operators that only move data are "int8" where int8 passes.
+        fused: What it does in one kernel, for example "Conv+Add+Relu".
+        reason: Why it runs so.
+    """
+
+    name: str
+    op_type: str
+    nodes: tuple[str, ...]
+    precision: Precision
+    fused: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where Q/DQ pairs stand, and what runs as one layer.
+
+    Attributes:
+        sites: In the order in which the graph makes their tensors; weights with their reader.
+        layers: In the graph's order; every node is in exactly one, constants and Q/DQ aside.
+        profile: Whose engine it was decided for.
+    """
+
+    sites: tuple[Site, ...]
+    layers: tuple[Layer, ...]
+    profile: Profile
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A rule does not apply: the node stays in float.
+
+    Attributes:
+        reason: Why; a clause that names the node or tensor which is in the way.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that an engine's parser or builder will not take as it stands.
+
+    Attributes:
+        severity: "error": it refuses the file; "warning": it runs slower, or not in int8.
+        node: Name of the node.
+        rule: Name of the check.
+        message: The parser's own words where it has some.
+        fix: What to do about it.
+    """
+
+    severity: Literal["error", "warning"]
+    node: str
+    rule: str
+    message: str
+    fix: str

@@ -1,0 +1,28 @@
+"""Where pairs belong: one rule per file, all of them in one table.
+
+A new rule is a file with a `RULE`, and one line here.
+"""
+
+from __future__ import annotations
+
+from intact.placement.rules import elementwise, moves, pools, products, residual, tables, weighted
+from intact.placement.rules.base import Context, Int8, Kind, Rule
+
+RULES: tuple[Rule, ...] = (
+    weighted.RULE,
+    products.RULE,
+    residual.RULE,
+    elementwise.RULE,
+    pools.RULE,
+    moves.RULE,
+    tables.RULE,
+)
+"""Asked in this order; the first that applies decides."""
+
+
+def rules_of(op_type: str, domain: str) -> list[Rule]:
+    """The rules that are asked about an operator."""
+    return [rule for rule in RULES if domain == "" and op_type in rule.op_types]
+
+
+__all__ = ["Context", "Int8", "Kind", "RULES", "Rule", "rules_of"]

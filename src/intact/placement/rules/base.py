@@ -1,0 +1,104 @@
+"""What a rule is, and what it may ask while pairs are being placed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from intact.graph import Value
+from intact.placement.activations import activation_behind
+from intact.placement.profiles import Profile
+from intact.placement.records import Kept
+from intact.placement.view import Op, Reader, View, may_be_float
+
+Kind = Literal["multiplies", "joins", "computes", "moves"]
+
+
+@dataclass(frozen=True)
+class Int8:
+    """A rule applies: these inputs are to come quantized, for this reason."""
+
+    inputs: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one kind of node takes part in int8.
+
+    Attributes:
+        name: Short, for tables and documents.
+        op_types: The ONNX operators that it is asked about.
+        kind: "multiplies": int8 in is enough, the output may stay float.
+            "computes": int8 in and out, or float.
+            "moves": hands codes on as they are, so that Q moves up through it and DQ down.
+            "joins": is fused into the layer of one of its inputs.
+        reads: The inputs that come quantized when it runs in int8; or what rules the node out in any file.
+        wants: Whether a float graph gets pairs there; asked after every reader of its outputs was.
+    """
+
+    name: str
+    op_types: frozenset[str]
+    kind: Kind
+    reads: Callable[[View, Op], tuple[int, ...] | Kept]
+    wants: Callable[[Context, Op, tuple[int, ...]], Int8 | Kept]
+
+
+@dataclass
+class Context:
+    """What is known while the graph is walked from its outputs to its inputs.
+
+    Attributes:
+        view, profile: The graph, and whose engine it is for.
+        wanted: Edges that were decided to come quantized.
+        roots: Layers with a weight, or with two activations multiplied, that will run in int8.
+        stems: The end of each root's linear tail, before a residual Add or an activation -> that root.
+        fused: Operators that another one's layer takes in: biases, BatchNorms, activations.
+    """
+
+    view: View
+    profile: Profile
+    wanted: set[Reader] = field(default_factory=set)
+    roots: set[Op] = field(default_factory=set)
+    stems: dict[Value, Op] = field(default_factory=dict)
+    fused: set[Op] = field(default_factory=set)
+
+    def float_reader(self, value: Value) -> str | None:
+        """Who reads `value` in float; None where all its readers read it quantized and there is one."""
+        if self.view.is_output(value):
+            return "a graph output"
+        if value in self.view.captured:
+            return f"'{self.view.captured[value]}' in a subgraph"
+        readers = self.view.readers(value)
+        if not readers:
+            return "nobody"
+        return next((str(reader[0]) for reader in readers if reader not in self.wanted), None)
+
+    def has_int8_reader(self, value: Value) -> bool:
+        """Whether some reader of `value` reads it quantized."""
+        return any(reader in self.wanted for reader in self.view.readers(value))
+
+    def behind_activation(self, value: Value) -> Value:
+        """`value`, or what the activation that fuses behind it makes."""
+        found = activation_behind(self.view, self.profile, value)
+        return value if found is None else found.output
+
+    def float_outputs(self, op: Op) -> Kept | None:
+        """Why the outputs of `op`, its activation included, cannot all be written in int8."""
+        for output in op.outputs:
+            if len(op.outputs) > 1 and not self.view.readers(output) and not self.view.is_output(output):
+                continue
+            if (reader := self.float_reader(self.behind_activation(output))) is not None:
+                return Kept(f"its output is read in float, by {reader}: int8 inside would only add error")
+        return None
+
+
+def not_float(op: Op, inputs: tuple[int, ...]) -> Kept | None:
+    """Why integers are not quantized."""
+    for index in inputs:
+        value = op.inputs[index]
+        if not may_be_float(value):
+            kind = value.dtype.name.lower() if value is not None and value.dtype is not None else "nothing"
+            return Kept(f"input {index} holds {kind}, not reals")
+    return None

@@ -1,0 +1,32 @@
+"""Add and Mul of two tensors, where no layer takes them in."""
+
+from __future__ import annotations
+
+from intact.placement.records import Kept
+from intact.placement.rules.base import Context, Int8, Rule
+from intact.placement.rules.sources import float_source
+from intact.placement.view import Op, View
+
+
+def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
+    """Both operands, and the result.
+
+    Before: ``a, b -> Add -> Conv``.  After: ``Q/DQ(a), Q/DQ(b) -> Add -> Q/DQ -> Conv``.
+    """
+    if any(map(view.is_constant, op.inputs)):
+        return Kept("one operand is a constant")
+    return 0, 1
+
+
+def _wants(ctx: Context, op: Op, inputs: tuple[int, ...]) -> Int8 | Kept:
+    if op.op_type == "Mul" and not ctx.profile.multiply:
+        return Kept(f"{ctx.profile.name} has no int8 Mul")
+    if (kept := ctx.float_outputs(op)) is not None:
+        return kept
+    sources = [float_source(ctx, op.inputs[i]) for i in inputs]
+    if all(sources):
+        return Kept(f"both operands come in float, from {' and '.join(map(str, sources))}")
+    return Int8(inputs, f"{op} runs in int8 between int8 layers")
+
+
+RULE = Rule("elementwise", frozenset({"Add", "Mul"}), "computes", _reads, _wants)

@@ -1,0 +1,37 @@
+"""Average pooling: its input is quantized, its output too."""
+
+from __future__ import annotations
+
+from intact.placement.records import Kept
+from intact.placement.rules.base import Context, Int8, Rule
+from intact.placement.view import Op, View, shape_of
+
+
+def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
+    """The data.
+
+    Before: ``x -> GlobalAveragePool -> Gemm``.  After: ``Q/DQ(x) -> GlobalAveragePool -> Q/DQ -> Gemm``.
+
+    Guards: a ReduceMean is a pool where it covers all the axes behind the channels of an image.
+    """
+    if op.op_type == "ReduceMean" and not _is_pool(view, op):
+        return Kept("a mean over other axes than an image's height and width")
+    return (0,)
+
+
+def _is_pool(view: View, op: Op) -> bool:
+    shape, axes = shape_of(op.inputs[0]), op.ints("axes")
+    if axes is None and len(op.inputs) > 1 and (array := view.constants(op.inputs[1])) is not None:
+        axes = [int(i) for i in array.reshape(-1)]
+    if not axes or shape is None or len(shape) not in (4, 5):
+        return False
+    return sorted(axis % len(shape) for axis in axes) == list(range(2, len(shape)))
+
+
+def _wants(ctx: Context, op: Op, inputs: tuple[int, ...]) -> Int8 | Kept:
+    return ctx.float_outputs(op) or Int8(inputs, f"{op} averages codes between int8 layers")
+
+
+RULE = Rule(
+    "pools", frozenset({"AveragePool", "GlobalAveragePool", "ReduceMean"}), "computes", _reads, _wants
+)

@@ -1,0 +1,30 @@
+"""Which nodes can write int8: a function of what comes in float gains nothing by running in int8."""
+
+from __future__ import annotations
+
+from intact.graph import Value
+from intact.placement.rules.base import Context
+
+_WRITES_INT8 = frozenset({"Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "ReduceMean"})
+
+
+def float_source(ctx: Context, value: Value | None) -> str | None:
+    """Who makes `value` in float; None where its maker can write int8.
+
+    Looks up through the operators that only move data. The makers are not decided yet, for the graph is
+    walked upwards: this asks what they could do.
+    """
+    from intact.placement.rules.moves import MOVING  # the tables of both refer to each other
+
+    while value is not None:
+        if value in ctx.stems:
+            return None
+        op = ctx.view.producer(value)
+        if op is None:
+            return "a graph input"
+        if op in ctx.fused or (op.domain == "" and op.op_type in _WRITES_INT8 | ctx.profile.tables):
+            return None
+        if op.domain or op.op_type not in MOVING:
+            return str(op)
+        value = op.inputs[0]
+    return "nothing"

@@ -1,0 +1,35 @@
+"""Functions of one tensor between a DequantizeLinear and a QuantizeLinear: a table of codes."""
+
+from __future__ import annotations
+
+from intact.placement.activations import is_function
+from intact.placement.profiles import PROFILES
+from intact.placement.records import Kept
+from intact.placement.rules.base import Context, Int8, Rule
+from intact.placement.rules.sources import float_source
+from intact.placement.view import Op, View
+
+_FUNCTIONS = frozenset().union(*(profile.tables | profile.activations for profile in PROFILES.values()))
+
+
+def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
+    """The data.
+
+    Before: ``Concat -> Sigmoid -> Conv``.  After: ``Concat -> Q/DQ -> Sigmoid -> Q/DQ -> Conv``.
+
+    Guards: parameters are constants.
+    """
+    return (0,) if is_function(view, op) else Kept("its parameters are not constants")
+
+
+def _wants(ctx: Context, op: Op, inputs: tuple[int, ...]) -> Int8 | Kept:
+    if op.op_type not in ctx.profile.tables:
+        return Kept(f"{ctx.profile.name} has no int8 {op.op_type} of its own")
+    if (kept := ctx.float_outputs(op)) is not None:
+        return kept
+    if (source := float_source(ctx, op.inputs[0])) is not None:
+        return Kept(f"its input comes in float, from {source}")
+    return Int8(inputs, f"{op} is a table of codes between int8 layers")
+
+
+RULE = Rule("tables", _FUNCTIONS, "computes", _reads, _wants)

@@ -1,0 +1,99 @@
+"""Small float graphs written by hand, and a short way to write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from intact.graph import parse_model
+
+FLOAT = TensorProto.FLOAT
+
+
+class Net:
+    """Writes nodes one after the other; every method returns the name of what its node makes."""
+
+    def __init__(self, opset: int = 17) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.inputs: list[onnx.ValueInfoProto] = []
+        self.weights: list[onnx.TensorProto] = []
+        self.domains = {"": opset}
+        self._rng = np.random.default_rng(0)
+        self._channels: dict[str, int] = {}
+
+    def input(self, name: str, shape: list[Any], dtype: int = FLOAT) -> str:
+        self.inputs.append(helper.make_tensor_value_info(name, dtype, shape))
+        self._channels[name] = shape[1] if len(shape) > 1 else 0
+        return name
+
+    def weight(self, name: str, array: Any) -> str:
+        self.weights.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def random(self, name: str, *shape: int) -> str:
+        return self.weight(name, self._rng.standard_normal(shape).astype(np.float32) * 0.2)
+
+    def node(self, op_type: str, *inputs: str, name: str = "", outputs: int = 1, **attributes: Any) -> Any:
+        name = name or f"{op_type.lower()}{len(self.nodes)}"
+        made = [name] if outputs == 1 else [f"{name}.{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(op_type, list(inputs), made, name=name, **attributes))
+        for output in made:
+            self._channels[output] = self._channels.get(inputs[0], 0) if inputs else 0
+        return made[0] if outputs == 1 else made
+
+    def conv(self, x: str, channels: int, kernel: int = 3, *, name: str, act: str = "", bn: bool = False,
+             stride: int = 1, group: int = 1) -> str:  # fmt: skip
+        w = self.random(f"{name}.w", channels, self._channels[x] // group, kernel, kernel)
+        inputs = [x, w] if bn else [x, w, self.random(f"{name}.b", channels)]
+        y = self.node("Conv", *inputs, name=name, kernel_shape=[kernel] * 2, pads=[kernel // 2] * 4,
+                      strides=[stride] * 2, group=group)  # fmt: skip
+        self._channels[y] = channels
+        if bn:
+            ones, zeros = np.ones(channels, np.float32), np.zeros(channels, np.float32)
+            parts = [self.weight(f"{name}.bn{i}", v) for i, v in enumerate((ones, zeros, zeros, ones))]
+            y = self.node("BatchNormalization", y, *parts, name=f"{name}.bn")
+        return self.act(y, act, f"{name}.act") if act else y
+
+    def act(self, x: str, act: str, name: str) -> str:
+        if act == "Relu6":
+            zero, six = (self.weight(f"{name}.{v}", np.array(v, np.float32)) for v in (0, 6))
+            return str(self.node("Clip", x, zero, six, name=name))
+        if act == "Silu":
+            return str(self.node("Mul", x, self.node("Sigmoid", x, name=f"{name}.gate"), name=name))
+        return str(self.node(act, x, name=name))
+
+    def linear(self, x: str, inner: int, outer: int, *, name: str, gemm: bool = False) -> str:
+        """As older exporters write it: MatMul and Add for three axes, Gemm with transB for two."""
+        bias = self.random(f"{name}.b", outer)
+        if gemm:
+            return str(
+                self.node("Gemm", x, self.random(f"{name}.w", outer, inner), bias, name=name, transB=1)
+            )
+        y = self.node("MatMul", x, self.random(f"{name}.w", inner, outer), name=name)
+        return str(self.node("Add", y, bias, name=f"{name}.bias"))
+
+    def shape(self, name: str, *sizes: int) -> str:
+        return self.weight(name, np.array(sizes, np.int64))
+
+    def proto(self, *outputs: str) -> onnx.ModelProto:
+        graph = helper.make_graph(
+            self.nodes, "net", self.inputs,
+            [helper.make_tensor_value_info(name, FLOAT, None) for name in outputs], self.weights,
+        )  # fmt: skip
+        opsets = [helper.make_opsetid(domain, version) for domain, version in self.domains.items()]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+        return onnx.shape_inference.infer_shapes(model, strict_mode=False)
+
+    def model(self, *outputs: str) -> ir.Model:
+        return parse_model(self.proto(*outputs).SerializeToString(), "net")
+
+
+@pytest.fixture
+def net() -> Callable[..., Net]:
+    return Net
