@@ -7,7 +7,8 @@ addition and the input of the global average pool per tensor; every weight per o
 calibrated on 512 images of the train file (disjoint sets: the first 512, the next 512, ...), without
 labels. Variants: "int8" has signed activations and leaves biases alone, as TensorRT needs them;
 "uint8" gives tensors without negative values the unsigned grid and takes the mean error of each
-layer out of its bias. The QAT run starts from the first set's "auto".
+layer out of its bias. The QAT run starts from the first set's "auto" and follows
+the float model's answers to augmented train images.
 
 Targets: the best PTQ method within 0.1 point of float, "auto" within 0.15, both as a mean over five sets;
 QAT at or above float; the file's answers equal to the module's on 99.9% of the images.
@@ -128,7 +129,7 @@ def qat(
             Augmented(train, options.steps),
             epochs=1,
             lr=options.lr,
-            teacher=teacher if options.distill else None,
+            teacher=None if options.labels else teacher,
             seed=seed,
             progress=sys.stderr.isatty(),
         )
@@ -173,7 +174,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=300, help="QAT steps of 128 images")
     parser.add_argument("--lr", type=float, default=0.01, help="learning rate that QAT starts at")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--distill", action="store_true", help="QAT follows the float model, not labels")
+    parser.add_argument("--labels", action="store_true", help="QAT follows labels, not the float model")
     parser.add_argument(
         "--train-images", type=int, default=50_000, help="how many of the train file QAT sees"
     )
