@@ -16,6 +16,7 @@ from intact.graph.markers import marker_schema
 from intact.graph.notes import Note
 from intact.graph.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, set_opset
 from intact.graph.proto import to_proto
+from intact.graph.raising import raise_opset
 from intact.graph.run import Session
 from intact.graph.save import save
 from intact.graph.view import Quantized, QuantizedBias, is_op, quantization_of, quantized_bias_of
@@ -51,6 +52,7 @@ __all__ = [
     "prune",
     "quantization_of",
     "quantized_bias_of",
+    "raise_opset",
     "read_model",
     "replace",
     "save",

@@ -14,7 +14,8 @@ class Namer:
     """Gives out names that no value of the graph has: ``w.scale``, then ``w.scale_1``, ..."""
 
     def __init__(self, graph: ir.Graph) -> None:
-        self._taken = {v.name for v in (*graph.inputs, *graph.initializers.values())}
+        graphs = (graph, *graph.subgraphs())
+        self._taken = {v.name for g in graphs for v in (*g.inputs, *g.initializers.values())}
         self._taken |= {v.name for node in graph.all_nodes() for v in node.outputs}
         self._taken |= {node.name for node in graph.all_nodes()}
 

@@ -17,6 +17,7 @@ import onnx_ir as ir
 from intact.errors import UnsupportedError
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
+from intact.graph.raising import ir_version_of, raise_opset
 
 MIN_OPSET, MAX_OPSET = 13, 25
 NATIVE_OPSET = 18
@@ -64,16 +65,11 @@ def set_opset(model: ir.Model, target: int) -> None:
                 f"export the model again with opset={target}",
             )  # fmt: skip
         _Lowering(model.graph, target).run()
+    raise_opset(model, target)
     model.opset_imports[""] = target
     for node in model.graph.all_nodes():
         node.version = None
-    model.ir_version = _ir_version(target)
-
-
-@cache
-def _ir_version(opset: int) -> int:
-    """The IR of the first ONNX release with `opset`: old runtimes refuse a newer one."""
-    return int(onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]))
+    model.ir_version = ir_version_of(target)
 
 
 @cache
