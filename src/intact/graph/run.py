@@ -11,6 +11,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
+from intact.graph.inference import placeholder
 
 _SHARED = {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.INT8, ir.DataType.UINT8}
 _LARGE = 4096  # bytes from which an initializer is worth handing over in place
@@ -75,14 +76,7 @@ class Session:
         arrays = {value.name: np.ascontiguousarray(tensor.numpy()) for value, tensor in tensors.items()}
         try:
             for value, tensor in tensors.items():
-                value.const_value = ir.ExternalTensor(
-                    "memory",
-                    0,
-                    tensor.nbytes,
-                    tensor.dtype,
-                    shape=ir.Shape(tensor.shape),
-                    name=value.name or "",
-                )
+                value.const_value = placeholder(value, tensor, "memory", 0)
             proto = ir.to_proto(model)
         finally:
             for value, tensor in tensors.items():
@@ -107,14 +101,32 @@ class Session:
         """The value of every output, by name."""
         return dict(self.stream(feeds))
 
-    def stream(self, feeds: Mapping[str, NDArray]) -> Iterator[tuple[str, NDArray]]:
-        """Every output by name, one after the other; each is released when the next one is asked for."""
+    def stream(
+        self, feeds: Mapping[str, NDArray], names: Sequence[str] | None = None
+    ) -> Iterator[tuple[str, NDArray]]:
+        """Outputs by name, one after the other; each is released when the next one is asked for.
+
+        Args:
+            feeds: The inputs by name.
+            names: Which outputs; None: all.
+        Raises:
+            UnsupportedError: ONNX Runtime cannot run the model on them; has its words.
+        """
         import onnxruntime as ort
 
+        wanted = self._outputs if names is None else list(names)
         given = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()}
-        values = self._session.run_with_ort_values(self._outputs, given)
+        try:
+            values = self._session.run_with_ort_values(wanted, given)
+        except Exception as error:  # ONNX Runtime's exceptions have no common public base
+            raise UnsupportedError(
+                "onnxruntime",
+                f"'{str(error).strip()[:300]}'",
+                "inputs that the model runs on",
+                "bring the data to the shapes that the model was made for",
+            ) from error
         values.reverse()
-        for name in self._outputs:
+        for name in wanted:
             value = values.pop()
             if value.has_value():
                 yield name, value.numpy()
