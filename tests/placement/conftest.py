@@ -82,10 +82,12 @@ class Net:
         return self.weight(name, np.array(sizes, np.int64))
 
     def proto(self, *outputs: str) -> onnx.ModelProto:
-        graph = helper.make_graph(
-            self.nodes, "net", self.inputs,
-            [helper.make_tensor_value_info(name, FLOAT, None) for name in outputs], self.weights,
-        )  # fmt: skip
+        """A name that ends in "#" is an output of int64."""
+        infos = [
+            helper.make_tensor_value_info(name.rstrip("#"), TensorProto.INT64 if "#" in name else FLOAT, None)
+            for name in outputs
+        ]
+        graph = helper.make_graph(self.nodes, "net", self.inputs, infos, self.weights)
         opsets = [helper.make_opsetid(domain, version) for domain, version in self.domains.items()]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
         return onnx.shape_inference.infer_shapes(model, strict_mode=False)

@@ -25,6 +25,10 @@ class Constants:
             if _foldable(node) and all(v is None or v in self._constant for v in node.inputs):
                 self._constant.update(node.outputs)
 
+    def __contains__(self, value: object) -> bool:
+        """Whether `value` is constant; computes nothing."""
+        return value in self._constant
+
     def __call__(self, value: ir.Value | None) -> NDArray | None:
         """What `value` always is, in its shape and dtype, or None where it depends on a graph input."""
         if value is None or value not in self._constant:

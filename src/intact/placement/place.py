@@ -75,7 +75,7 @@ class _Walk:
             self._ask_root(op)
         self._claim_activations()
         for op in reversed(self.ctx.view.ops):
-            if op not in self.ctx.roots and op not in self.ctx.fused:
+            if op not in self._decisions and op not in self.ctx.fused:
                 self._decide(op, self._ask(op, ("joins", "computes", "moves")))
         return self._decisions
 
@@ -113,17 +113,18 @@ class _Walk:
             else self._choice.left_out(op)
         ):
             return Kept(why)
-        kept = list[Kept]()
+        kept = Kept(float_reason(op.op_type, op.domain))
+        asked = False
         for rule in rules:
             inputs = rule.reads(self.ctx.view, op)
             if isinstance(inputs, tuple):
                 got = not_float(op, inputs) or rule.wants(self.ctx, op, inputs)
                 if isinstance(got, Int8):
                     return got
-                kept.append(got)
-            else:
-                kept.append(inputs)
-        return kept[-1] if kept else Kept(float_reason(op.op_type, op.domain))
+                kept, asked = got, True
+            elif not asked:  # a rule that could apply says more than one that cannot
+                kept = inputs
+        return kept
 
     def _decide(self, op: Op, got: Int8 | Kept) -> None:
         self._decisions[op] = got

@@ -8,9 +8,10 @@ from intact.errors import QuantValueError
 
 _CLAMPS = frozenset({"Relu", "Clip"})
 _CURVES = frozenset({
-    "Elu", "Gelu", "Gelu(tanh)", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "QuickGelu", "Selu",
-    "Sigmoid", "Silu", "Softplus", "Softsign", "Swish", "Tanh",
+    "Elu", "Gelu", "Gelu(tanh)", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "QuickGelu",
+    "Selu", "Sigmoid", "Silu", "Softplus", "Softsign", "Swish", "Tanh",
 })  # fmt: skip
+_SCALINGS = frozenset({"Mul", "Div"})  # by one number
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ PROFILES = {
     profile.name: profile
     for profile in (
         # Any activation is evaluated on the accumulator; between pairs it is a table of 256 codes.
-        Profile("intact", _CLAMPS | _CURVES, tables=_CLAMPS | _CURVES),
+        Profile("intact", _CLAMPS | _CURVES, tables=_CLAMPS | _CURVES | _SCALINGS),
         # The thresholds are those of ModelOpt's ONNX quantizer, the best public account of the builder.
         Profile(
             "tensorrt", _CLAMPS | _CURVES - {"PRelu", "Mish"}, multiply=False, min_outer=16,

@@ -14,7 +14,7 @@ def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
     Before: ``a, b -> Add -> Conv``.  After: ``Q/DQ(a), Q/DQ(b) -> Add -> Q/DQ -> Conv``.
     """
     if any(map(view.is_constant, op.inputs)):
-        return Kept("one operand is a constant")
+        return Kept("one operand is a constant, and no int8 layer in front takes it in")
     return 0, 1
 
 

@@ -17,9 +17,22 @@ def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
 
     Before: ``Concat -> Sigmoid -> Conv``.  After: ``Concat -> Q/DQ -> Sigmoid -> Q/DQ -> Conv``.
 
-    Guards: parameters are constants.
+    Guards: parameters are constants; of Mul and Div, one number. The scores of attention are scaled that way
+    between the projection and the product.
     """
+    if op.op_type in ("Mul", "Div"):
+        return _scaled(view, op)
     return (0,) if is_function(view, op) else Kept("its parameters are not constants")
+
+
+def _scaled(view: View, op: Op) -> tuple[int, ...] | Kept:
+    for index in (0, 1) if op.op_type == "Mul" else (0,):
+        other = op.inputs[1 - index]
+        if other is not None and view.is_constant(other) and not view.is_constant(op.inputs[index]):
+            array = view.constants(other)
+            if array is not None and array.size == 1:
+                return (index,)
+    return Kept("it does not scale by one number")
 
 
 def _wants(ctx: Context, op: Op, inputs: tuple[int, ...]) -> Int8 | Kept:
