@@ -8,7 +8,8 @@ from onnx_ir import Graph, Model, Node, Value
 from intact.graph.batchnorm import fold_batchnorm
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
-from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, emit_qdq
+from intact.graph.edit import set_initializer
+from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq
 from intact.graph.io import parse_model, prune, read_model, tidy, to_bytes, write_model
 from intact.graph.load import Source, load
 from intact.graph.mark import Mark, mark
@@ -16,6 +17,7 @@ from intact.graph.markers import marker_schema
 from intact.graph.notes import Note
 from intact.graph.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, set_opset
 from intact.graph.proto import to_proto
+from intact.graph.qoperator import normalize
 from intact.graph.raising import raise_opset
 from intact.graph.run import Session
 from intact.graph.save import save
@@ -41,6 +43,7 @@ __all__ = [
     "Session",
     "Source",
     "Value",
+    "check_format",
     "check_opset",
     "emit_qdq",
     "fold_batchnorm",
@@ -48,6 +51,7 @@ __all__ = [
     "load",
     "mark",
     "marker_schema",
+    "normalize",
     "parse_model",
     "prune",
     "quantization_of",
@@ -56,6 +60,7 @@ __all__ = [
     "read_model",
     "replace",
     "save",
+    "set_initializer",
     "set_opset",
     "tidy",
     "to_bytes",

@@ -9,44 +9,86 @@ import onnx_ir as ir
 
 from intact.errors import FileFormatError
 from intact.graph.proto import node_graphs, to_proto
+from intact.graph.wording import first_line
 
 SMALL = 1024
 """Elements up to which an initializer may steer shapes (the target of a Reshape, the pads of a Pad)."""
 
-_NODE = re.compile(r"\(op_type:\s*(?P<op>[^,)]*)(?:, node name: (?P<name>[^)]*))?\)\s*:?\s*(?P<what>.*)")
+_NODE = re.compile(r"\(op_type:\s*([^,)]*)(?:, node name: ([^)]*))?\)\s*:?\s*")
 
 
 def infer_shapes(model: ir.Model) -> None:
     """Give shape and type to the values that have none, in place; what cannot be told stays open.
 
     Raises:
-        FileFormatError: The operators contradict the declared shapes; names the node.
+        FileFormatError: The operators contradict each other or the declared shapes; names the node.
     """
-    skeleton = to_skeleton(model)
+    _merge(model.graph, inferred(to_skeleton(model)).graph)
+
+
+def inferred(skeleton: onnx.ModelProto) -> onnx.ModelProto:
+    """`skeleton` with the shapes and types that its operators tell.
+
+    Raises:
+        FileFormatError: As for `infer_shapes`.
+    """
     try:
-        inferred = onnx.shape_inference.infer_shapes(
-            skeleton, check_type=True, strict_mode=True, data_prop=True
-        )
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
-        raise _wrong(error) from error
-    _merge(model.graph, inferred.graph)
+        return _infer(skeleton, strict=True)
+    except _ERRORS as error:
+        problem = error
+    text = first_line(problem, 1000)
+    if _within_operator(text):
+        try:
+            return _infer(skeleton, strict=False)
+        except _ERRORS as error:
+            text = first_line(error, 1000)
+    raise _wrong(text) from problem
+
+
+_ERRORS = (onnx.shape_inference.InferenceError, RuntimeError, ValueError)
+
+
+def _infer(skeleton: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
+    return onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=strict, data_prop=True)
+
+
+def _within_operator(text: str) -> bool:
+    """Whether ONNX stumbles over its own definition of an operator (MeanVarianceNormalization's axes)."""
+    found = _NODE.findall(text)
+    if len(found) < 2:
+        return False
+    try:
+        schema = onnx.defs.get_schema(found[0][0])
+    except onnx.defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def to_skeleton(model: ir.Model) -> onnx.ModelProto:
-    """`model` without the data of its large initializers: small enough for ONNX's C++."""
-    large = {
-        value: value.const_value
-        for graph in (model.graph, *model.graph.subgraphs())
-        for value in graph.initializers.values()
-        if value.const_value is not None and value.const_value.size > SMALL
-    }
+    """`model` with its large initializers as inputs: small enough for ONNX's C++, whatever they weigh."""
+    held = {v: v.const_value for v in model.graph.initializers.values() if v.const_value is not None}
+    large = {v: t for v, t in held.items() if t.size > SMALL}
+    outside = {v: t for v, t in held.items() if t.size <= SMALL and isinstance(t, ir.ExternalTensor)}
     try:
         for value, tensor in large.items():
             value.const_value = placeholder(value, tensor, "absent", 0)
-        return to_proto(model)
+        for value, tensor in outside.items():
+            value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=value.name)
+        proto = to_proto(model)
     finally:
-        for value, tensor in large.items():
+        for value, tensor in held.items():
             value.const_value = tensor
+    inputs = {info.name for info in proto.graph.input}
+    names = {value.name for value in large}
+    kept = [tensor for tensor in proto.graph.initializer if tensor.name not in names]
+    proto.graph.input.extend(
+        onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+        for tensor in proto.graph.initializer
+        if tensor.name in names - inputs
+    )
+    del proto.graph.initializer[:]
+    proto.graph.initializer.extend(kept)
+    return proto
 
 
 def placeholder(value: ir.Value, tensor: ir.TensorProtocol, file: str, offset: int) -> ir.ExternalTensor:
@@ -83,13 +125,11 @@ def _node_graphs(node: ir.Node) -> list[ir.Graph]:
     return graphs
 
 
-def _wrong(error: Exception) -> FileFormatError:
-    text = re.sub(r"\s+", " ", str(error)).strip()
-    found = _NODE.search(text)
+def _wrong(text: str) -> FileFormatError:
     where = "model"
-    if found:
-        where = f"node '{found['name']}' ({found['op']})" if found["name"] else f"a node ({found['op']})"
-        text = found["what"]
+    if found := _NODE.search(text):
+        where = f"node '{found[2]}' ({found[1]})" if found[2] else f"a node ({found[1]})"
+        text = text[found.end() :]
     return FileFormatError(
         where, f"shapes or types that do not fit: {text[:300]}", "a valid graph", "export the model again"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import onnx
@@ -14,7 +13,9 @@ from onnx_ir.passes import common as passes
 from intact.atomic import replacing
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.graph.emit_qdq import QUANTIZER_KEY
+from intact.graph.inference import inferred, to_skeleton
 from intact.graph.proto import to_proto
+from intact.graph.wording import first_line, unreadable
 
 MAX_BYTES = 2**31 - 1
 """The most that one protobuf message can hold."""
@@ -66,19 +67,24 @@ def to_bytes(model: ir.Model) -> bytes:
             f"at most {MAX_BYTES}",
             "fold the weights (fold_weights=True), or save with external data",
         )
-    check(proto)
+    check(model)
     return bytes(proto.SerializeToString(deterministic=True))
 
 
-def check(proto: onnx.ModelProto) -> None:
-    """Let ONNX's checker pass `proto`.
+def check(model: ir.Model) -> None:
+    """Let ONNX's checker pass `model`.
 
     Raises:
         QuantValueError: The checker refuses it.
     """
+    skeleton = to_skeleton(model)
     try:
-        onnx.checker.check_model(proto, full_check=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        inferred(skeleton)
+        for output in skeleton.graph.output:
+            if output.type.HasField("tensor_type"):  # the checker demands a shape, and runtimes do without
+                output.type.tensor_type.shape.SetInParent()
+        onnx.checker.check_model(skeleton)
+    except (onnx.checker.ValidationError, FileFormatError) as error:
         raise QuantValueError(
             "model",
             f"what ONNX's checker refuses: {first_line(error)}",
@@ -138,15 +144,3 @@ def parse_model(data: bytes, where: str) -> ir.Model:
     except (DecodeError, ValueError) as error:
         raise unreadable(where, error) from error
     return model
-
-
-def unreadable(where: str, error: Exception) -> FileFormatError:
-    """That `where` cannot be read as a model, and why."""
-    return FileFormatError(
-        where, first_line(error), "an ONNX model", "check the path, or export the model again"
-    )
-
-
-def first_line(error: BaseException) -> str:
-    """The message of `error` in one line."""
-    return re.sub(r"\s+", " ", str(error).strip())[:300]

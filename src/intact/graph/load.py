@@ -15,9 +15,11 @@ from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph.build import Namer
 from intact.graph.external import check_stored, set_folder
 from intact.graph.inference import infer_shapes, to_skeleton
-from intact.graph.io import first_line, unreadable
 from intact.graph.proto import from_proto
 from intact.graph.validate import check_structure
+from intact.graph.wording import first_line, unreadable
+
+_FIRST_FREE_IR = 4
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model"
 """What `load` takes: a path, a file's bytes, or a model in memory."""
@@ -29,7 +31,8 @@ def load(
     """The model in `source`, as an own copy that the caller may change.
 
     Every node has a name of its own, nodes stand in topological order, and values have shapes and types
-    where the operators tell them; what was not in the file is not written by `save`. Nothing is executed,
+    where the operators tell them; what was not in the file is not written by `save`. Files of IR version 3,
+    whose weights had to be inputs, become IR version 4. Nothing is executed,
     nothing outside the model's folder is opened, and no size is believed before it is compared with the
     bytes that are there.
 
@@ -55,6 +58,7 @@ def load(
             model = _convert(proto)
             if place is not None:
                 set_folder(model, place)
+        _free_weights(model)
         infer_shapes(model)
     except IntactError as error:
         raise error if error.where.startswith(where) else error.at(where) from error
@@ -93,6 +97,15 @@ def _convert(proto: onnx.ModelProto) -> ir.Model:
         raise FileFormatError(
             "graph", first_line(cause), "a graph that onnx-ir can hold", "export the model again"
         ) from error
+
+
+def _free_weights(model: ir.Model) -> None:
+    """IR version 3 wanted weights to be inputs too, and runtimes take them for constants: say so in IR 4."""
+    if model.ir_version < _FIRST_FREE_IR:
+        model.ir_version = _FIRST_FREE_IR
+        inputs = [v for v in model.graph.inputs if not v.is_initializer()]
+        model.graph.inputs.clear()
+        model.graph.inputs.extend(inputs)
 
 
 def _name_nodes(model: ir.Model) -> None:

@@ -30,7 +30,7 @@ def raise_opset(model: ir.Model, opset: int) -> None:
         model: Of opset 9 or newer.
         opset: Up to 25.
     Raises:
-        UnsupportedError: An operator has no form in `opset`, or `opset` is newer than we know; names the node.
+        UnsupportedError: An operator has no form in `opset` (names the node), or we do not know `opset`.
     """
     if opset > MAX_RAISED_OPSET:
         raise UnsupportedError(
@@ -89,7 +89,7 @@ class _Raising:
             return self.inserter(node).constant(name, array)
         tensor = ir.tensor(np.asarray(array))
         return self.inserter(node).node(
-            "Constant", [], name, dtype=tensor.dtype, shape=ir.Shape(tensor.shape), value=tensor
+            "Constant", [], name, dtype=tensor.dtype, shape=ir.Shape(tensor.shape.numpy()), value=tensor
         )
 
     def inserter(self, node: ir.Node) -> Inserter:

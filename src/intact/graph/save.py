@@ -27,6 +27,7 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external: bool | None
         QuantValueError: ONNX's checker refuses the model.
         FileFormatError: The path cannot be written; nothing is left behind.
     """
+    check(model)
     path = Path(path)
     held = _stored(model)
     if external is None:
@@ -36,7 +37,6 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external: bool | None
             _save_external(model, path, held)
         else:
             proto = to_proto(model)
-            check(proto)
             with replacing(path) as temporary:
                 temporary.write_bytes(proto.SerializeToString(deterministic=True))
     except OSError as error:
@@ -61,7 +61,6 @@ def _save_external(model: ir.Model, path: Path, held: dict[ir.Value, ir.TensorPr
                     file.write(tensor.tobytes())
                     value.const_value = placeholder(value, tensor, beside.name, offset)
             proto = to_proto(model)
-            check(proto)
         with replacing(path) as temporary:
             temporary.write_bytes(proto.SerializeToString(deterministic=True))
     finally:

@@ -89,7 +89,7 @@ def quantization_of(value: ir.Value | None, constants: Constants | None = None) 
     shape = scale.shape if spec.axis is not None else ()
     return Quantized(
         node.outputs[0], codes, spec, scale.reshape(shape),
-        np.broadcast_to(zero_point, scale.shape).reshape(shape), constants(codes) is not None,
+        np.broadcast_to(zero_point, scale.shape).reshape(shape), codes in constants,
     )  # fmt: skip
 
 
