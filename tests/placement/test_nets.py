@@ -13,6 +13,8 @@ from onnx import TensorProto, helper
 
 from intact.graph import Mark, emit_qdq, load, mark
 from intact.placement import PROFILES, Placement, place, read_placement
+from intact.placement.remarks import remarks_on
+from intact.placement.view import View
 from intact.spec import QuantSpec
 
 
@@ -228,13 +230,14 @@ def proto(request: pytest.FixtureRequest, net: Callable[..., Any]) -> onnx.Model
 
 
 def emitted(proto: onnx.ModelProto, placement: Placement) -> ir.Model:
-    """The graph with a pair on every site, the ranges all one."""
+    """The graph with a pair on every site; a range for each group."""
     model = load(proto)
     shapes = {v.name: v.shape for v in model.graph.initializers.values()}
     marks = []
     for site in placement.sites:
         shape = shapes.get(site.value) if site.axis is not None else None
-        amax = np.ones(() if shape is None or site.axis is None else int(shape[site.axis]), np.float32)
+        size = () if shape is None or site.axis is None else int(shape[site.axis])
+        amax = np.full(size, 1.0 + site.group, np.float32)
         marks.append(Mark(site.value, site.readers, QuantSpec(axis=site.axis if amax.ndim else None), amax))
     mark(model, marks)
     emit_qdq(model, 21)
@@ -249,3 +252,37 @@ def essence(placement: Placement) -> list[tuple[object, ...]]:
 def test_what_is_emitted_reads_back_as_it_was_placed(proto: onnx.ModelProto, profile: str) -> None:
     placed = place(load(proto), profile)
     assert essence(read_placement(emitted(proto, placed), profile)) == essence(placed)
+
+
+def activation_sites(placement: Placement) -> list[tuple[object, ...]]:
+    """Sites without weights, whose stored codes have names of their own; groups counted anew."""
+    numbers: dict[int, int] = {}
+    return [
+        (s.value, s.readers, s.axis, numbers.setdefault(s.group, len(numbers)))
+        for s in placement.sites
+        if s.role == "activation"
+    ]
+
+
+@pytest.mark.parametrize("profile", list(PROFILES))
+def test_pairs_read_back_as_the_sites_that_asked_for_them(proto: onnx.ModelProto, profile: str) -> None:
+    placed = place(load(proto), profile)
+    read = read_placement(emitted(proto, placed), profile)
+    assert activation_sites(read) == activation_sites(placed)
+    assert sum(s.role == "weight" for s in read.sites) == sum(s.role == "weight" for s in placed.sites)
+
+
+def test_what_is_placed_gives_no_cause_for_remarks(proto: onnx.ModelProto) -> None:
+    view = View(emitted(proto, place(load(proto))))
+    assert remarks_on(view, PROFILES["intact"]) == []
+
+
+def test_every_node_is_in_exactly_one_layer(proto: onnx.ModelProto) -> None:
+    model = load(proto)
+    placed = [name for layer in place(model).layers for name in layer.nodes]
+    assert sorted(placed) == sorted(node.name or "" for node in model.graph)
+    assert all(layer.reason for layer in place(model).layers)
+
+
+def test_the_same_graph_is_placed_the_same(proto: onnx.ModelProto) -> None:
+    assert place(load(proto)) == place(load(proto))

@@ -2,25 +2,67 @@
 
 from __future__ import annotations
 
-from intact.graph import Model
+from dataclasses import replace
+
+from intact.graph import Model, Quantized, Value
 from intact.placement.layers import Fuser
+from intact.placement.pairs import Pairs, scale_key
 from intact.placement.profiles import Profile, profile_of
-from intact.placement.records import Placement
-from intact.placement.view import View
+from intact.placement.records import Layer, Placement, Site
+from intact.placement.remarks import remarks_on
+from intact.placement.view import Reader, View
 
 
 def read_placement(model: Model, profile: str | Profile = "intact") -> Placement:
     """What runs in int8 in a graph that has Q/DQ pairs, fused into what, and why not.
 
     A layer runs in int8 when all its quantizable inputs come through DequantizeLinear: precision is what the
-    file says.
+    file says. The reason of a layer ends with what is wrong with its pairs, for example pairs on both
+    inputs of a residual Add.
 
     Args:
         model: Not changed.
         profile: What fuses: a name of `PROFILES`.
+    Returns:
+        Its sites are the pairs of the file whose scales are constants; those with equal scales are one group.
     Raises:
         QuantValueError: There is no such profile.
     """
     view, chosen = View(model), profile_of(profile)
-    fuser = Fuser(view, chosen, quantized=view.marks.__contains__)
-    return Placement((), fuser.layers(), chosen)
+    layers = Fuser(view, chosen, quantized=view.marks.__contains__).layers()
+    remarks: dict[str, list[str]] = {}
+    for remark in remarks_on(view, chosen):
+        remarks.setdefault(remark.op.name, []).append(remark.message)
+    return Placement(_sites(view), tuple(_with(layer, remarks) for layer in layers), chosen)
+
+
+def _with(layer: Layer, remarks: dict[str, list[str]]) -> Layer:
+    said = dict.fromkeys(message for node in layer.nodes for message in remarks.get(node, ()))
+    return replace(layer, reason="; ".join([layer.reason, *said])) if said else layer
+
+
+def _sites(view: View) -> tuple[Site, ...]:
+    pairs = Pairs(view)
+    groups: dict[object, int] = {}
+    sites = list[Site]()
+    for value in pairs.tensors():
+        constant = view.is_constant(value)
+        split: dict[tuple[object, ...], list[tuple[Reader, Quantized]]] = {}
+        for reader, one in pairs.readers(value):
+            split.setdefault(scale_key(one), []).append((reader, one))
+        for key, found in split.items():
+            number = groups.setdefault((value, key) if constant else key, len(groups))
+            sites.append(_site(value, found, constant, number))
+    return tuple(sites)
+
+
+def _site(value: Value, found: list[tuple[Reader, Quantized]], constant: bool, group: int) -> Site:
+    axis = found[0][1].spec.axis
+    return Site(
+        value=value.name or "",
+        readers=tuple((op.name, index) for (op, index), _ in found),
+        role="weight" if constant else "activation",
+        axis=axis if isinstance(axis, int) else None,
+        group=group,
+        reason="the file has a pair there",
+    )

@@ -7,9 +7,9 @@ from intact.placement.rules.base import Context, Int8, Rule
 from intact.placement.view import Op, View
 
 MOVING = frozenset({
-    "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Identity", 
-    "MaxPool", "Pad", "Resize", "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
-    "Upsample",
+    "Concat", "DepthToSpace", "Dropout", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Identity",
+    "MaxPool", "Pad", "Reshape", "Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose",
+    "Unsqueeze", "Upsample",
 })  # fmt: skip
 """``Op(DQ(q)) == DQ(Op(q))`` for each, code by code: the largest code stands for the largest real."""
 

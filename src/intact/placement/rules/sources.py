@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from intact.graph import Value
 from intact.placement.rules.base import Context
+from intact.placement.rules.moves import MOVING
 
 _WRITES_INT8 = frozenset({"Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "ReduceMean"})
 
@@ -14,8 +15,6 @@ def float_source(ctx: Context, value: Value | None) -> str | None:
     Looks up through the operators that only move data. The makers are not decided yet, for the graph is
     walked upwards: this asks what they could do.
     """
-    from intact.placement.rules.moves import MOVING  # the tables of both refer to each other
-
     while value is not None:
         if value in ctx.stems:
             return None

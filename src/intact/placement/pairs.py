@@ -1,0 +1,57 @@
+"""The pairs of a Q/DQ graph as values that can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from intact.graph import Node, Quantized, Value, quantization_of
+from intact.placement.rules.moves import MOVING
+from intact.placement.view import Reader, View
+
+
+class Pairs:
+    """How each edge and tensor of a view is quantized, as far as its parameters are constants."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._known: dict[Node, Quantized | None] = {}
+
+    def on(self, reader: Reader) -> Quantized | None:
+        """The pair on an edge; None where there is none, or its scale is computed."""
+        mark = self._view.marks.get(reader)
+        if mark is None or mark.dq is None:
+            return None
+        if mark.dq not in self._known:
+            self._known[mark.dq] = quantization_of(mark.dq.outputs[0], self._view.constants)
+        return self._known[mark.dq]
+
+    def above(self, reader: Reader) -> Quantized | None:
+        """The pair whose codes an edge brings: on it, or further up where data is only moved."""
+        while (found := self.on(reader)) is None:
+            producer = self._view.producer(reader[0].inputs[reader[1]])
+            if producer is None or producer.domain or producer.op_type not in MOVING:
+                return None
+            reader = producer, 0
+        return found
+
+    def readers(self, value: Value) -> Iterator[tuple[Reader, Quantized]]:
+        """The readers of a tensor that read it through a pair."""
+        for reader in self._view.readers(value):
+            if (found := self.on(reader)) is not None:
+                yield reader, found
+
+    def tensors(self) -> Iterator[Value]:
+        """Every tensor that some reader reads through a pair, in the graph's order."""
+        seen = dict.fromkeys(self._view.model.graph.inputs)
+        seen |= dict.fromkeys(value for op in self._view.ops for value in (*op.inputs, *op.outputs) if value)
+        return (value for value in seen if any(True for _ in self.readers(value)))
+
+
+def same_scale(one: Quantized, other: Quantized) -> bool:
+    """Whether two pairs have the same grid, scale and zero point."""
+    return scale_key(one) == scale_key(other)
+
+
+def scale_key(one: Quantized) -> tuple[object, ...]:
+    """What two pairs have in common when their codes mean the same."""
+    return one.spec, one.scale.tobytes(), one.zero_point.tobytes()

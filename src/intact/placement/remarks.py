@@ -1,0 +1,197 @@
+"""What about the pairs of a file costs speed or accuracy: one function for each thing, all in one table.
+
+`read_placement` puts them into the reasons of layers, `check` reports them as warnings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from intact.graph import Value, is_op
+from intact.placement.activations import activation_behind
+from intact.placement.chains import CONVOLUTIONS, PRODUCTS, linear_tail
+from intact.placement.pairs import Pairs, same_scale
+from intact.placement.profiles import Profile
+from intact.placement.view import Op, View
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something about the pairs around one node.
+
+    Attributes:
+        op: The node.
+        rule: Name of the remark's kind.
+        message: What is so.
+        fix: What to do about it.
+    """
+
+    op: Op
+    rule: str
+    message: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Read:
+    """A Q/DQ graph, as the remarks ask about it."""
+
+    view: View
+    pairs: Pairs
+    profile: Profile
+
+    def stem(self, value: Value | None) -> Op | None:
+        """The weighted layer that ends in `value` and nothing else does, no pair in between."""
+        op, seen = self.view.producer(value), 0
+        while op is not None and value is not None and seen < 8:
+            if self.view.only_reader(value) is None:
+                return None
+            if op.domain == "" and op.op_type in CONVOLUTIONS | PRODUCTS:
+                tail = linear_tail(self.view, op, lambda op: False, self.view.marks.__contains__)
+                return op if value is not None and self._in(tail.ops, value) else None
+            data = [v for v in op.inputs if v is not None and not self.view.is_constant(v)]
+            if len(data) != 1 or any(
+                (op, i) in self.view.marks for i, v in enumerate(op.inputs) if v is data[0]
+            ):
+                return None
+            op, seen = self.view.producer(data[0]), seen + 1
+        return None
+
+    @staticmethod
+    def _in(ops: tuple[Op, ...], value: Value) -> bool:
+        return any(value in op.outputs for op in ops)
+
+
+def pair_before_activation(read: Read) -> Iterator[Remark]:
+    """Before: ``Conv -> Q/DQ -> Relu``.  Better: ``Conv -> Relu -> Q/DQ``: one kernel, and half the range."""
+    for op in read.view.ops:
+        if op.domain or op.op_type not in CONVOLUTIONS | PRODUCTS:
+            continue
+        tail = linear_tail(read.view, op, lambda op: False, read.view.marks.__contains__)
+        found = activation_behind(read.view, read.profile, tail.output)
+        if found is not None and any(
+            (behind, i) in read.view.marks for behind in found.ops for i, v in enumerate(behind.inputs)
+            if v is tail.output
+        ):  # fmt: skip
+            yield Remark(
+                op, "pair-before-activation",
+                f"a pair stands between {op} and its {found.label}, which keeps them from being one kernel",
+                f"remove the pair behind {op.op_type} and let it stand behind {found.label}",
+            )  # fmt: skip
+
+
+def pairs_on_both_branches(read: Read) -> Iterator[Remark]:
+    """Before: ``Conv -> Q/DQ -> Add <- Q/DQ(x)``.  Better: ``Conv -> Add <- Q/DQ(x)``: one kernel."""
+    for op in _adds(read.view):
+        if not all((op, i) in read.view.marks for i in (0, 1)):
+            continue
+        roots = [read.view.only_reader(v) and read.stem(v) for v in op.inputs if v is not None]
+        root = next((r for r in roots if isinstance(r, Op)), None)
+        if root is not None:
+            yield Remark(
+                op, "pairs-on-both-branches",
+                f"Q/DQ on both inputs of {op} keep {root} from taking it in",
+                f"remove the pair between {root.name} and {op.name}",
+            )  # fmt: skip
+
+
+def no_pair_on_identity(read: Read) -> Iterator[Remark]:
+    """Before: ``Conv -> Add <- x``.  Better: ``Conv -> Add <- Q/DQ(x)``: one kernel, else both leave int8."""
+    for op in _adds(read.view):
+        if any((op, i) in read.view.marks for i in (0, 1)):
+            continue
+        output = _behind_activation(read, op)
+        roots = [read.stem(v) for v in op.inputs]
+        main = next((i for i, root in enumerate(roots) if root is not None), None)
+        if main is None or not any(True for _ in read.pairs.readers(output)):
+            continue
+        root = roots[main]
+        if root is not None and (root, 0) in read.view.marks and read.pairs.above((op, 1 - main)) is None:
+            yield Remark(
+                op, "no-pair-on-identity",
+                f"the identity branch of {op} has no Q/DQ: {root} and it run in float",
+                f"put a pair on input {1 - main} of {op.name}",
+            )  # fmt: skip
+
+
+def different_scales_at_concat(read: Read) -> Iterator[Remark]:
+    """Before: ``Q/DQ(a, s1), Q/DQ(b, s2) -> Concat``.  Better: one scale for both: codes are copied."""
+    for op in read.view.ops:
+        if op.domain or op.op_type != "Concat":
+            continue
+        found = [read.pairs.above((op, i)) for i in range(len(op.inputs))]
+        known = [one for one in found if one is not None]
+        if len(known) == len(found) and any(not same_scale(one, known[0]) for one in known):
+            yield Remark(
+                op, "different-scales-at-concat",
+                f"the inputs of {op} have different scales: each is rescaled before it is copied",
+                "give all its inputs one scale",
+            )  # fmt: skip
+
+
+def different_scales_of_one_tensor(read: Read) -> Iterator[Remark]:
+    """Before: ``x -> Q/DQ(s1) -> a``, ``x -> Q/DQ(s2) -> b``.  Better: one pair that both read."""
+    for value in read.pairs.tensors():
+        found = list(read.pairs.readers(value))
+        other = next((r for r, one in found if not same_scale(one, found[0][1])), None)
+        if other is not None and not read.view.is_constant(value):
+            yield Remark(
+                other[0], "different-scales-of-one-tensor",
+                f"'{value.name}' is quantized with other scales for {found[0][0][0]} than for {other[0]}",
+                "quantize the tensor once and let all its readers read that",
+            )  # fmt: skip
+
+
+def redundant_pairs(read: Read) -> Iterator[Remark]:
+    """Before: ``Q -> DQ -> Q -> DQ``.  Better: one pair; with other scales it rounds twice."""
+    for (op, index), mark in read.view.marks.items():
+        source = mark.q.inputs[0] if mark.q is not None else None
+        above = source.producer() if source is not None else None
+        if is_op(above, "DequantizeLinear") and not read.view.is_constant(source):
+            yield Remark(
+                op, "redundant-pairs",
+                f"two pairs stand one behind the other on input {index} of {op}",
+                "remove one of them",
+            )  # fmt: skip
+
+
+def pair_behind_pad(read: Read) -> Iterator[Remark]:
+    """Before: ``x -> Pad -> Q/DQ -> Conv``.  Better: ``x -> Q/DQ -> Pad -> Conv``: codes are padded."""
+    for op in read.view.ops:
+        is_pad = op.domain == "" and op.op_type == "Pad" and read.pairs.above((op, 0)) is None
+        if is_pad and any(True for _ in read.pairs.readers(op.outputs[0])):
+            yield Remark(
+                    op, "pair-behind-pad",
+                    f"{op} pads reals that are quantized behind it",
+                    f"put the pair in front of {op.name}",
+                )  # fmt: skip
+
+
+REMARKS: tuple[Callable[[Read], Iterator[Remark]], ...] = (
+    pair_before_activation,
+    pairs_on_both_branches,
+    no_pair_on_identity,
+    different_scales_at_concat,
+    different_scales_of_one_tensor,
+    redundant_pairs,
+    pair_behind_pad,
+)
+"""Each says one thing; a new one is a function and a line here."""
+
+
+def remarks_on(view: View, profile: Profile) -> list[Remark]:
+    """All remarks on a graph, in the order of the table and of the graph."""
+    read = Read(view, Pairs(view), profile)
+    return [remark for say in REMARKS for remark in say(read)]
+
+
+def _adds(view: View) -> Iterator[Op]:
+    for op in view.ops:
+        if op.domain == "" and op.op_type == "Add" and not any(map(view.is_constant, op.inputs)):
+            yield op
+
+
+def _behind_activation(read: Read, op: Op) -> Value:
+    found = activation_behind(read.view, read.profile, op.outputs[0])
+    return op.outputs[0] if found is None else found.output
