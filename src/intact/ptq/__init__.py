@@ -1,0 +1,7 @@
+"""Quantization after training: an ONNX model and calibration data in, a Q/DQ model out."""
+
+from intact.ptq.data import open_data
+from intact.ptq.images import Images
+from intact.ptq.quantize import QuantizedModel, calibrate, quantize
+
+__all__ = ["Images", "QuantizedModel", "calibrate", "open_data", "quantize"]

@@ -1,0 +1,160 @@
+"""Calibration: the model runs in ONNX Runtime as written, and every wanted tensor is counted and let go."""
+
+from __future__ import annotations
+
+import os
+from bisect import insort
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from numpy.typing import NDArray
+
+from intact.calib import Calibration
+from intact.errors import CalibrationError, IntactError
+from intact.graph import Model, Session
+from intact.progress import Progress
+from intact.ptq.data import Source
+from intact.ptq.inputs import Feeds, Input
+from intact.ptq.runs import Cutter
+
+HELD_BYTES, HELD_LEAST, HELD_MOST = 2**23, 8, 64
+
+
+@dataclass(order=True)
+class Held:
+    """One run that is kept: to measure what a choice does to the model's outputs.
+
+    Attributes:
+        digest: Of the inputs; runs are kept and summed in its order, so that no choice depends on the
+            order of the data.
+        feeds: The inputs.
+        outputs: What the float model says to them.
+    """
+
+    digest: bytes
+    feeds: Feeds = field(compare=False)
+    outputs: dict[str, NDArray] = field(compare=False)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in (*self.feeds.values(), *self.outputs.values()))
+
+
+class Sample:
+    """A few of the runs, chosen by the hash of their content: the same ones in whatever order they come.
+
+    At most 64, and at most 8 MiB of them if that is more than 8.
+    """
+
+    def __init__(self) -> None:
+        self.runs: list[Held] = []
+
+    def offer(self, feeds: Feeds, outputs: dict[str, NDArray]) -> None:
+        """Keep a copy of this run, if it is one of the chosen; another one may have to go."""
+        digest = _digest(feeds)
+        if len(self.runs) == HELD_MOST and digest >= self.runs[-1].digest:
+            return
+        copies = ({name: a.copy() for name, a in arrays.items()} for arrays in (feeds, outputs))
+        insort(self.runs, Held(digest, *copies))
+        while len(self.runs) > HELD_LEAST and (
+            len(self.runs) > HELD_MOST or sum(held.nbytes for held in self.runs) > HELD_BYTES
+        ):
+            self.runs.pop()
+
+
+@dataclass
+class Collected:
+    """What one pass over the data gave.
+
+    Attributes:
+        calibration: The statistics of every wanted tensor.
+        sample: Runs to measure choices on.
+        session: The float model, with the wanted tensors as outputs.
+    """
+
+    calibration: Calibration
+    sample: Sample
+    session: Session
+
+
+def collect(
+    model: Model, wanted: Sequence[str], source: Source, inputs: Sequence[Input], *, progress: bool = True
+) -> Collected:
+    """Statistics of the tensors `wanted`, from one pass over `source`.
+
+    Memory: the activations of one run, which is one sample wherever the model allows it.
+
+    Args:
+        model: Float; neither changed nor copied.
+        wanted: Names of float tensors of the main graph.
+        source: The data.
+        inputs: The model's.
+        progress: Draw a progress bar on standard error.
+    Raises:
+        CalibrationError: A tensor holds NaN or infinities, or never had a value; names it and the batch.
+        QuantValueError: The data do not fit the model.
+    """
+    outputs = [value.name for value in model.graph.outputs if value.name]
+    fed = {one.name for one in inputs}
+    session = Session(model, extra=[name for name in wanted if name not in fed])
+    collected = Collected(Calibration(), Sample(), session)
+    cutter = Cutter(session, outputs, inputs)
+    seen = set(wanted)
+    batches = runs = 0
+    with Progress("calibrating", source.total, progress) as bar:
+        for number, feeds in cutter.runs(_counted(source.batches, bar)):
+            try:
+                said = _collect_run(session, collected.calibration, feeds, seen, set(outputs))
+            except IntactError as error:
+                raise error.at(f"batch {number} of data") from error
+            collected.sample.offer(feeds, said)
+            batches, runs = number + 1, runs + 1
+    _require_all(collected.calibration, wanted)
+    ordered = {name: collected.calibration[name] for name in wanted}
+    collected.calibration = Calibration(ordered)
+    collected.calibration.record(source=source.name, batches=batches, samples=runs)
+    return collected
+
+
+def _collect_run(
+    session: Session, calibration: Calibration, feeds: Feeds, wanted: set[str], outputs: set[str]
+) -> dict[str, NDArray]:
+    """Count one run's tensors; returns what the model puts out."""
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for name, array in feeds.items():
+        if name in wanted:
+            calibration.collect(name, array, threads=threads)
+    kept = {}
+    for name, array in session.stream(feeds):
+        if name in wanted:
+            calibration.collect(name, array, threads=threads)
+        if name in outputs:
+            kept[name] = array
+    return kept
+
+
+def _counted(batches: Iterable[Feeds], bar: Progress) -> Iterator[Feeds]:
+    for done, feeds in enumerate(batches):
+        bar.advance(done=done)
+        yield feeds
+
+
+def _require_all(calibration: Calibration, wanted: Sequence[str]) -> None:
+    missing = [name for name in wanted if name not in calibration or not calibration[name].count.any()]
+    if missing:
+        shown = ", ".join(f"'{name}'" for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
+        raise CalibrationError(
+            f"tensor {shown}",
+            f"no value in any batch ({len(missing)} of {len(wanted)} tensors)",
+            "data that reach every tensor which is to be quantized",
+            "give data that run through these parts of the model, or exclude their layers",
+        )
+
+
+def _digest(feeds: Feeds) -> bytes:
+    digest = blake2b(digest_size=16)
+    for name in sorted(feeds):
+        digest.update(f"{name} {feeds[name].dtype} {feeds[name].shape}".encode())
+        digest.update(feeds[name].tobytes())
+    return digest.digest()

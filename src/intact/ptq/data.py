@@ -1,0 +1,178 @@
+"""Calibration data as a user has it, turned into a stream of checked batches; nothing is kept in memory."""
+
+from __future__ import annotations
+
+import os
+import runpy
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.errors import CalibrationError, FileFormatError, QuantValueError
+from intact.ptq.images import Images
+from intact.ptq.inputs import Feeds, Input, feeds_of
+
+BATCH_SIZE = 8
+"""Samples per batch where the data have none of their own: images, and arrays of samples."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Batches for a model.
+
+    Attributes:
+        batches: Checked feeds, one dict per batch; read once.
+        total: How many, where that is known.
+        name: The data in words, for provenance and errors.
+    """
+
+    batches: Iterator[Feeds]
+    total: int | None
+    name: str
+
+
+def open_data(
+    data: Any, inputs: Sequence[Input], *, batch_size: int | None = None, num_batches: int | None = None
+) -> Source:
+    """Batches of `data` for a model with `inputs`.
+
+    Args:
+        data: One of
+
+            - the path of a folder of images, or `Images`, which also says how they are prepared;
+            - the path of an .npy file (samples along the first axis, for a model with one input) or an .npz
+              file (one array per input, by its name);
+            - the path of a .py file with a function ``load_data()`` that returns any of the other kinds. The
+              file is EXECUTED: it is the user's own code, never one from elsewhere;
+            - an array of samples, or a dict of them by input name;
+            - an iterable of batches: arrays, tuples or lists that begin with the inputs, or dicts by name.
+        inputs: The model's.
+        batch_size: Samples per batch, for images and arrays; None: 8.
+        num_batches: Use at most this many.
+    Raises:
+        QuantValueError: `data` is of no such kind, or does not fit the model; names file and input.
+        CalibrationError: A file or folder holds nothing.
+        FileFormatError: A file is damaged; names it.
+    """
+    size = BATCH_SIZE if batch_size is None else batch_size
+    for name, number in (("batch_size", size), ("num_batches", 1 if num_batches is None else num_batches)):
+        if number < 1:
+            raise QuantValueError(name, str(number), "at least 1", "leave it out, or give a positive number")
+    source = _opened(data, inputs, size)
+    if num_batches is not None:
+        total = num_batches if source.total is None else min(num_batches, source.total)
+        source = Source(islice(source.batches, num_batches), total, source.name)
+    return Source(_not_empty(source), source.total, source.name)
+
+
+def _opened(data: Any, inputs: Sequence[Input], size: int) -> Source:
+    if isinstance(data, Images):
+        count = len(data.paths())
+        return Source(data.batches(inputs, size), -(-count // size), f"images in {Path(data.folder).name}")
+    if isinstance(data, (str, os.PathLike)):
+        return _from_path(Path(data), inputs, size)
+    if isinstance(data, np.ndarray):
+        return _samples({inputs[0].name: data}, inputs, size, "data")
+    if isinstance(data, Mapping):
+        return _samples(data, inputs, size, "data")
+    if not isinstance(data, Iterable):
+        raise QuantValueError(
+            "data",
+            f"a {type(data).__name__}",
+            "a folder of images, an .npy, .npz or .py file, an array, or an iterable of batches",
+            "give one of these",
+        )
+    batches = (feeds_of(item, inputs, f"batch {number} of data") for number, item in enumerate(data))
+    return Source(batches, len(data) if isinstance(data, Sized) else None, type(data).__name__)
+
+
+def _from_path(path: Path, inputs: Sequence[Input], size: int) -> Source:
+    if path.is_dir():
+        return _opened(Images(path), inputs, size)
+    if not path.is_file():
+        raise FileFormatError(f"data '{path}'", "nothing there", "a file or a folder", "check the path")
+    if path.suffix == ".py":
+        return _from_script(path, inputs, size)
+    if path.suffix in (".npy", ".npz"):
+        return _samples(_read_arrays(path, inputs), inputs, size, f"file '{path}'", path.name)
+    raise QuantValueError(
+        f"data '{path}'",
+        f"a file that ends in '{path.suffix}'",
+        "a folder of images, or an .npy, .npz or .py file",
+        "convert the data, or give a .py file whose load_data() returns batches",
+    )
+
+
+def _from_script(path: Path, inputs: Sequence[Input], size: int) -> Source:
+    load = runpy.run_path(str(path)).get("load_data")
+    if not callable(load):
+        raise QuantValueError(
+            f"file '{path}'", "no function load_data", "load_data() that returns the data", "define it there"
+        )
+    return _opened(load(), inputs, size)
+
+
+def _read_arrays(path: Path, inputs: Sequence[Input]) -> dict[str, NDArray]:
+    """The arrays of the file by input name; those of an .npy file stay on disk until they are used."""
+    try:
+        if path.suffix == ".npy":
+            return {inputs[0].name: np.load(path, mmap_mode="r", allow_pickle=False)}
+        with np.load(path, allow_pickle=False) as packed:
+            arrays = {name: packed[name] for name in packed.files}
+    except (OSError, ValueError, EOFError, KeyError) as error:
+        raise FileFormatError(
+            f"file '{path}'",
+            f"'{error}'",
+            f"NumPy's {path.suffix} format without objects",
+            "write the file again",
+        ) from error
+    if len(arrays) == len(inputs) == 1:
+        return {inputs[0].name: next(iter(arrays.values()))}
+    return arrays
+
+
+def _samples(
+    arrays: Mapping[str, Any], inputs: Sequence[Input], size: int, where: str, name: str = ""
+) -> Source:
+    """Batches of arrays whose first axis counts samples."""
+    if missing := [one.name for one in inputs if one.name not in arrays]:
+        raise QuantValueError(
+            f"{where}: input '{missing[0]}'",
+            f"no array for it among {sorted(map(str, arrays))}",
+            f"an array for each of {[one.name for one in inputs]}",
+            "name the arrays as the model's inputs are named",
+        )
+    chosen = {one.name: np.asarray(arrays[one.name]) for one in inputs}
+    counts = {n: a.shape[0] if a.ndim else 0 for n, a in chosen.items()}
+    if len(set(counts.values())) != 1:
+        raise QuantValueError(
+            where,
+            f"{counts} samples",
+            "as many for every input",
+            "let the first axis of every array count samples",
+        )
+    count = next(iter(counts.values()))
+    batches = (
+        feeds_of({n: a[start : start + size] for n, a in chosen.items()}, inputs, where)
+        for start in range(0, count, size)
+    )
+    return Source(batches, -(-count // size), name or "arrays")
+
+
+def _not_empty(source: Source) -> Iterator[Feeds]:
+    empty = True
+    for feeds in source.batches:
+        empty = False
+        yield feeds
+    if empty:
+        raise CalibrationError(
+            f"data ({source.name})",
+            "no batch",
+            "at least one",
+            "check that the data are read, and not used up",
+        )

@@ -1,0 +1,317 @@
+"""`quantize`: a float ONNX model and data in, a model with Q/DQ pairs out; `calibrate`: its first half."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from intact import graph, placement
+from intact.calib import Calibration, ZeroRangeWarning
+from intact.errors import IntactError, QuantValueError
+from intact.graph import Constants, Model, Pair
+from intact.numerics import ZERO_RANGE, store
+from intact.placement import Placement
+from intact.ptq.collect import Collected, collect
+from intact.ptq.data import open_data
+from intact.ptq.inputs import inputs_of
+from intact.ptq.judge import Judge, relative, sqnr
+from intact.ptq.ranges import Activations, Ranges, grid_of, make_mark, weight_ends, weight_spec
+from intact.ptq.targets import Overrides, Rules, Settings, Target
+
+Switch = bool | str
+
+
+@dataclass
+class QuantizedModel:
+    """What `quantize` made.
+
+    Attributes:
+        model: The graph with its Q/DQ pairs.
+        placement: Where they stand, what fuses with what, and why.
+        calibration: The statistics, from which other ranges can be chosen without data.
+        methods: By tensor, the method that chose its range.
+        errors: Squared error of the outputs relative to their square, on the held runs, of everything that
+            was compared; the smallest was taken. Empty where there was nothing to measure on.
+        sqnr: Signal to quantization noise ratio of every output on the held runs, in dB.
+        corrected: Whether biases were corrected.
+        equalized: Whether channels were equalized.
+        warnings: What should be looked at.
+        notes: What was rewritten before placement.
+    """
+
+    model: Model
+    placement: Placement
+    calibration: Calibration
+    methods: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
+    sqnr: dict[str, float] = field(default_factory=dict)
+    corrected: bool = False
+    equalized: bool = False
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def proto(self) -> Any:
+        """The model as an `onnx.ModelProto`."""
+        return graph.to_proto(self.model)
+
+    def save(self, path: str | os.PathLike[str], *, external: bool | None = None) -> None:
+        """Write the file: whole or not at all, the same bytes for the same work; see `intact.graph.save`."""
+        graph.save(self.model, path, external=external)
+
+    def explain(self) -> list[dict[str, Any]]:
+        """Layer by layer: int8 or float, fused into what, and why."""
+        return placement.explain(self.placement)
+
+
+@dataclass
+class _Prepared:
+    """A float model, ready to be calibrated."""
+
+    model: Model
+    rules: Rules
+    placement: Placement
+    targets: list[Target]
+    notes: list[str]
+    opset: int
+
+    @property
+    def activations(self) -> list[Target]:
+        return [target for target in self.targets if target.site.role == "activation"]
+
+    @property
+    def weights(self) -> list[Target]:
+        return [target for target in self.targets if target.site.role == "weight"]
+
+    @property
+    def wanted(self) -> list[str]:
+        """The tensors to calibrate."""
+        return list(dict.fromkeys(target.site.value for target in self.activations))
+
+
+def quantize(
+    source: graph.Source,
+    data: Any,
+    *,
+    method: str = "auto",
+    profile: str | placement.Profile = "intact",
+    activations: str = "int8",
+    weights: str = "int8",
+    symmetric: bool = True,
+    per_channel: bool = True,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    overrides: Overrides | None = None,
+    opset: int | None = None,
+    num_batches: int | None = None,
+    batch_size: int | None = None,
+    bias_correction: Switch = "auto",
+    equalization: Switch = "auto",
+    progress: bool = True,
+    **options: Any,
+) -> QuantizedModel:
+    """Quantize a float ONNX model after training: fold, place, calibrate, choose, emit.
+
+    Equal inputs give a byte-identical file. Where the model allows it samples run one at a time: ranges then
+    do not depend on how the data were cut into batches, nor on their order.
+
+    Args:
+        source: A path, the bytes of a file, an `onnx.ModelProto` or an onnx-ir model; never changed.
+        data: Calibration data, see `intact.ptq.open_data`; or what `calibrate` collected, or its file: then
+            ranges are chosen without data.
+        method: "max", "percentile", "mse", "entropy", or "auto": for each tensor the least expected error,
+            and then the best of that and the four methods by the error of the outputs on a few held runs.
+        profile: The engine to place for: a name of `intact.placement.PROFILES`.
+        activations, weights: Formats; "float" leaves them. An unsigned grid gets a zero point for tensors
+            with negative values.
+        symmetric: False: activations have a zero point and a range with two ends.
+        per_channel: One scale per output channel of each weight; False: one per weight.
+        include, exclude: Patterns over node names and operator types, see `intact.placement.place`.
+        overrides: Settings by pattern over node names, operator types and tensor names; the first that fits
+            decides. Keys: "format" (one word for a layer: "float", "int8", "int16": activations, "int4":
+            weights alone, in blocks of 32, "fp8e4m3": both), "activations", "weights", "method",
+            "symmetric", "axis" (of the weight; None: one scale) and "block_size".
+        opset: Of the file; None: the model's, or what its formats need (13; fp8 19; int16 and int4 21).
+        num_batches: Use at most this many batches.
+        batch_size: Samples per batch, where the data have none of their own.
+        bias_correction: Take the mean error of each layer's output out of its bias. "auto": where that lowers
+            the error of the outputs on the held runs.
+        equalization: Balance the channels of consecutive layers first. "auto": as above.
+        progress: Draw a progress bar on standard error.
+        options: Of the methods: `percentile` (99.99), `variant`, `start_bin`, `stride`.
+    Returns:
+        The quantized model and everything that was found on the way.
+    Raises:
+        FileFormatError: The model or data file is damaged; names it.
+        QuantValueError: The data do not fit the model, or an option is wrong.
+        CalibrationError: NaN, infinities, or no value in a tensor; names it.
+        UnsupportedError: The opset cannot write a format, or ONNX Runtime cannot run the model.
+    Warns:
+        ZeroRangeWarning: A tensor is zero throughout; its scale is 1.
+    """
+    settings = Settings(
+        activations=activations, weights=weights, method=method, symmetric=symmetric,
+        axis="channel" if per_channel else None,
+    )  # fmt: skip
+    _require_switches(bias_correction=bias_correction, equalization=equalization)
+    ready = _prepare(source, settings, profile, include, exclude, overrides, opset)
+    stored = _stored_calibration(data)
+    collected = None
+    if stored is None:
+        inputs = inputs_of(ready.model)
+        opened = open_data(data, inputs, batch_size=batch_size, num_batches=num_batches)
+        collected = collect(ready.model, ready.wanted, opened, inputs, progress=progress)
+        stored = collected.calibration
+    return _finish(ready, stored, collected, options)
+
+
+def calibrate(
+    source: graph.Source,
+    data: Any,
+    *,
+    profile: str | placement.Profile = "intact",
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    num_batches: int | None = None,
+    batch_size: int | None = None,
+    progress: bool = True,
+) -> Calibration:
+    """Collect the statistics of every tensor that `quantize` would quantize; it takes them instead of data.
+
+    Arguments and errors as for `quantize`. Statistics of several runs merge exactly (`Calibration.merge`).
+    """
+    ready = _prepare(source, Settings(), profile, include, exclude, None, None)
+    inputs = inputs_of(ready.model)
+    opened = open_data(data, inputs, batch_size=batch_size, num_batches=num_batches)
+    return collect(ready.model, ready.wanted, opened, inputs, progress=progress).calibration
+
+
+def _require_switches(**switches: Switch) -> None:
+    for name, value in switches.items():
+        if value not in (True, False, "auto"):
+            raise QuantValueError(name, repr(value), "True, False or 'auto'", "choose one of these")
+
+
+def _stored_calibration(data: Any) -> Calibration | None:
+    """Statistics given instead of data."""
+    if isinstance(data, Calibration):
+        return data
+    if isinstance(data, (str, os.PathLike)) and Path(data).suffix == ".calib":
+        return Calibration.load(data)
+    return None
+
+
+def _prepare(
+    source: graph.Source, settings: Settings, profile: str | placement.Profile, include: Sequence[str],
+    exclude: Sequence[str], overrides: Overrides | None, opset: int | None,
+) -> _Prepared:  # fmt: skip
+    model = graph.load(source)
+    notes = [*graph.fold_batchnorm(model)]
+    rules = Rules(model, settings, overrides)
+    chosen = rules.opset(model.opset_imports.get("", 13), opset)
+    graph.raise_opset(model, chosen)
+    placed = placement.place(model, profile, include=include, exclude=[*exclude, *rules.float_nodes()])
+    targets = rules.targets(placed)
+    if not targets:
+        raise QuantValueError(
+            "model", "no layer that can be quantized", "at least one",
+            "see the reasons that `intact explain` gives, or widen include and exclude",
+        )  # fmt: skip
+    return _Prepared(model, rules, placed, targets, [str(note) for note in notes if note.changed], chosen)
+
+
+def _finish(
+    ready: _Prepared, calibration: Calibration, collected: Collected | None, options: dict[str, Any]
+) -> QuantizedModel:
+    chooser = Activations(ready.activations, calibration, options)
+    runs = collected.sample.runs if collected else []
+    configurations = chooser.configurations(several=bool(runs))
+    result = QuantizedModel(ready.model, ready.placement, calibration, notes=ready.notes)
+    label, best = next(iter(configurations.items()))
+    grids = _emit(ready, chooser, best)
+    if runs:
+        feeds = {label: _feeds(chooser, grids, ranges) for label, ranges in configurations.items()}
+        judge = Judge(ready.model, runs, list(feeds[label]))
+        errors = {label: judge.errors(changed) for label, changed in feeds.items()}
+        result.errors = {label: relative(error) for label, error in errors.items()}
+        label = min(result.errors, key=result.errors.__getitem__)
+        best, result.sqnr = configurations[label], sqnr(errors[label])
+    for name, array in _feeds(chooser, grids, best).items():
+        graph.set_initializer(ready.model, name, array)
+    result.methods = {target.site.value: best[target.key].method for target in ready.activations}
+    result.warnings += _zero_ranges(ready.activations, best)
+    return result
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Where the file keeps the scale and zero point of an activation."""
+
+    target: Target
+    scale: str
+    zero_point: str
+
+
+def _emit(ready: _Prepared, chooser: Activations, ranges: Ranges) -> list[_Grid]:
+    """Put the pairs into the model; returns where the activations' scales are, to be chosen anew."""
+    constants = Constants(ready.model.graph)
+    values = {v.name: v for v in ready.model.graph.initializers.values()}
+    values |= {v.name: v for node in ready.model.graph for v in node.outputs}
+    marks, owners = [], {}
+    for target in ready.targets:
+        name = target.site.value
+        while name in owners:
+            name = f"{name}.{target.format}"
+        owners[name] = target
+        if target.site.role == "activation":
+            marks.append(make_mark(target, chooser.spec(target), ranges[target.key].ends, name))
+            continue
+        weight, spec = constants(values[target.site.value]), weight_spec(target)
+        assert weight is not None, "placement calls constants weights"
+        try:
+            marks.append(make_mark(target, spec, weight_ends(weight, spec), name))
+        except IntactError as error:
+            raise error.at(f"weight '{target.site.value}'") from None
+    graph.mark(ready.model, marks)
+    pairs = graph.emit_qdq(ready.model, ready.opset)
+    graph.prune(ready.model)
+    return _grids(ready.model, pairs, owners)
+
+
+def _grids(model: Model, pairs: Iterable[Pair], owners: dict[str, Target]) -> list[_Grid]:
+    values = {v.name: v for node in model.graph for v in node.outputs}
+    found = []
+    for pair in pairs:
+        target = owners[pair.quantizer]
+        node = values[pair.real].producer()
+        if target.site.role == "activation" and node is not None:
+            scale, zero_point = (v.name if v is not None else None for v in node.inputs[1:3])
+            found.append(_Grid(target, scale or "", zero_point or ""))
+    return found
+
+
+def _feeds(chooser: Activations, grids: Sequence[_Grid], ranges: Ranges) -> dict[str, NDArray]:
+    """Scales and zero points of the activations by the initializer that holds them."""
+    found: dict[str, NDArray] = {}
+    for grid in grids:
+        spec = chooser.spec(grid.target)
+        scale, zero_point = grid_of(spec, ranges[grid.target.key].ends)
+        found[grid.scale] = scale
+        if not spec.symmetric:  # a symmetric grid has the zero point 0, whatever the range
+            found[grid.zero_point] = store(zero_point, spec)
+    return found
+
+
+def _zero_ranges(targets: Iterable[Target], ranges: Ranges) -> list[str]:
+    found = []
+    for name, ends in {t.site.value: ranges[t.key].ends for t in targets}.items():
+        if max(-float(ends[0]), float(ends[1])) <= ZERO_RANGE:
+            found.append(f"tensor '{name}': every value is zero or almost; its scale is 1")
+            warnings.warn(found[-1], ZeroRangeWarning, stacklevel=4)
+    return found

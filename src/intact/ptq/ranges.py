@@ -1,0 +1,132 @@
+"""From statistics and weights to the ranges of every target, and from ranges to marks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import kernels, numerics
+from intact.calib import METHODS, Calibration, Histogram, Range
+from intact.calib.choice import Candidates, Ends, Ranged
+from intact.errors import CalibrationError, IntactError, QuantValueError
+from intact.graph import Mark
+from intact.ptq.targets import Target
+from intact.spec import Format, QuantSpec
+
+Key = tuple[int, str, bool]
+Ranges = dict[Key, Ranged]
+
+
+class Activations:
+    """What each method would choose for the activations; targets of one group have one range.
+
+    Args:
+        targets: Those of activations.
+        calibration: Statistics by tensor name.
+        options: Of the methods.
+    Raises:
+        CalibrationError: A tensor has no statistics; names it.
+    """
+
+    def __init__(
+        self, targets: Sequence[Target], calibration: Calibration, options: Mapping[str, Any]
+    ) -> None:
+        members: dict[Key, list[Target]] = {}
+        for target in targets:
+            members.setdefault(target.key, []).append(target)
+        self._methods = {key: group[0].settings.method for key, group in members.items()}
+        self._candidates = {
+            key: _candidates(group, calibration, dict(options)) for key, group in members.items()
+        }
+
+    def spec(self, target: Target) -> QuantSpec:
+        """Grid and granularity of `target`."""
+        return self._candidates[target.key].spec
+
+    def configurations(self, several: bool) -> dict[str, Ranges]:
+        """Ranges for all keys, by the configuration's name; one configuration if nothing is to compare.
+
+        Args:
+            several: Whether they can be compared.
+        """
+        fixed = {key: self._candidates[key].by(m) for key, m in self._methods.items() if m != "auto"}
+        free = {key: c for key, c in self._candidates.items() if key not in fixed}
+        found = {"least expected error": fixed | {key: c.least_error() for key, c in free.items()}}
+        for method in METHODS if free and several else ():
+            found[method] = fixed | {key: c.by(method) for key, c in free.items()}
+        return found
+
+
+def _candidates(group: Sequence[Target], calibration: Calibration, options: dict[str, Any]) -> Candidates:
+    names = list(dict.fromkeys(target.site.value for target in group))
+    if missing := [name for name in names if name not in calibration]:
+        raise CalibrationError(
+            f"tensor '{missing[0]}'",
+            "no statistics",
+            "statistics of every tensor that is quantized",
+            "calibrate this model, with the same options, or exclude its layers",
+        )
+    stats = calibration[names[0]]
+    if len(names) > 1:
+        stats = deepcopy(stats)
+        for name in names[1:]:
+            try:
+                stats.merge(calibration[name])  # type: ignore[arg-type]
+            except IntactError as error:
+                raise error.at(f"tensor '{name}'") from error
+    spec = _activation_spec(group[0], stats)
+    return Candidates(f"tensor '{names[0]}'", stats, spec, options)
+
+
+def _activation_spec(target: Target, stats: Histogram | Range) -> QuantSpec:
+    """An unsigned grid needs a zero point where there are negative values, and only there."""
+    format = Format.parse(target.format)
+    symmetric = target.settings.symmetric or format.is_float
+    if not format.signed and symmetric:
+        symmetric = bool((stats.min >= 0).all())
+    return QuantSpec(format, symmetric=symmetric)
+
+
+def weight_spec(target: Target) -> QuantSpec:
+    """Grid and granularity of a weight."""
+    axis = target.settings.axis
+    return QuantSpec(
+        Format.parse(target.format),
+        axis=target.site.axis if axis == "channel" else axis,
+        block_size=target.settings.block_size,
+    )
+
+
+def weight_ends(weight: NDArray, spec: QuantSpec) -> Ends:
+    """The whole range of each granule of `weight`: (-amax, amax), float32, granule shape of `spec`.
+
+    Raises:
+        QuantValueError: The weight lacks the axis, or holds NaN or infinities.
+    """
+    if spec.block_size is None:
+        amax = kernels.absmax(weight, spec.axis)
+    else:
+        (axis,) = numerics.normalized_axes(weight.shape, spec)
+        starts = np.arange(0, weight.shape[axis], spec.block_size)
+        amax = np.asarray(np.maximum.reduceat(np.abs(numerics.to_float32(weight)), starts, axis=axis))
+    if not np.isfinite(amax).all():
+        raise QuantValueError("weight", "NaN or infinity", "finite values", "repair the float model")
+    return -amax, amax
+
+
+def make_mark(target: Target, spec: QuantSpec, ends: Ends, name: str) -> Mark:
+    """The mark that puts `target` on its grid, with range `ends`."""
+    low = None if spec.symmetric else ends[0]
+    return Mark(target.site.value, target.readers, spec, ends[1], low, name)
+
+
+def grid_of(spec: QuantSpec, ends: Ends) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Scale and zero point of a range."""
+    if spec.symmetric:
+        scale = numerics.scale_from_amax(ends[1], spec)
+        return scale, np.zeros(scale.shape, np.int32)
+    return numerics.affine_from_range(ends[0], ends[1], spec)
