@@ -21,6 +21,7 @@ from intact.graph.qoperator import normalize
 from intact.graph.raising import raise_opset
 from intact.graph.run import Session
 from intact.graph.save import save
+from intact.graph.strip import Stripped, strip_qdq
 from intact.graph.view import Quantized, QuantizedBias, is_op, quantization_of, quantized_bias_of
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "QuantizedBias",
     "Session",
     "Source",
+    "Stripped",
     "Value",
     "check_format",
     "check_opset",
@@ -62,6 +64,7 @@ __all__ = [
     "save",
     "set_initializer",
     "set_opset",
+    "strip_qdq",
     "tidy",
     "to_bytes",
     "to_proto",

@@ -172,7 +172,7 @@ class _PairInserter:
     def _cast(self, x: ir.Value, dtype: ir.DataType, name: str) -> ir.Value:
         if x.dtype in (dtype, None):
             return x
-        return self._insert.node("Cast", [x], name, dtype=dtype, shape=x.shape, to=int(dtype))
+        return self._tag(self._insert.node("Cast", [x], name, dtype=dtype, shape=x.shape, to=int(dtype)))
 
     def clip(self, x: ir.Value) -> ir.Value:
         """`x` within the reals of a narrow grid; QuantizeLinear would use the code that it drops."""
@@ -196,7 +196,16 @@ class _PairInserter:
 
     def _real(self, op_type: str, inputs: list[ir.Value], suffix: str) -> ir.Value:
         x = inputs[0]
-        return self._insert.node(op_type, inputs, f"{self._base}.{suffix}", dtype=x.dtype, shape=x.shape)
+        return self._tag(
+            self._insert.node(op_type, inputs, f"{self._base}.{suffix}", dtype=x.dtype, shape=x.shape)
+        )
+
+    def _tag(self, output: ir.Value) -> ir.Value:
+        """`output`, its node marked as this quantizer's."""
+        node = output.producer()
+        assert node is not None
+        node.metadata_props[QUANTIZER_KEY] = self._marker.quantizer
+        return output
 
     def _bound(self, name: str, values: NDArray) -> ir.Value:
         return self._insert.constant(f"{self._base}.{name}", np.asarray(values, np.float32))
@@ -243,11 +252,7 @@ class _PairInserter:
     def _pair_node(self, op_type: str, x: ir.Value, name: str, dtype: ir.DataType) -> ir.Value:
         attributes: dict[str, Any] = {} if self._axis is None else {"axis": self._axis}
         inputs = [x, self._scale_value, self._zero_value]
-        output = self._insert.node(op_type, inputs, name, dtype=dtype, shape=x.shape, **attributes)
-        node = output.producer()
-        assert node is not None
-        node.metadata_props[QUANTIZER_KEY] = self._marker.quantizer
-        return output
+        return self._tag(self._insert.node(op_type, inputs, name, dtype=dtype, shape=x.shape, **attributes))
 
 
 def check_format(format: Format, opset: int) -> None:

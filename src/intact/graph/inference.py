@@ -61,7 +61,7 @@ def _within_operator(text: str) -> bool:
         schema = onnx.defs.get_schema(found[0][0])
     except onnx.defs.SchemaError:
         return False
-    return bool(schema.has_function or schema.has_context_dependent_function)
+    return any(getattr(schema, name) for name in ("has_function", "has_context_dependent_function"))
 
 
 def to_skeleton(model: ir.Model) -> onnx.ModelProto:

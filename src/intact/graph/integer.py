@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
@@ -10,6 +12,8 @@ from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
 from intact.graph.notes import Note
 from intact.graph.view import is_op
+
+_FLOAT = ir.DataType.FLOAT
 
 INTEGER = ("MatMulInteger", "ConvInteger")
 _MIDDLE = 128  # what uint8 codes are above the int8 codes of the same reals
@@ -35,27 +39,30 @@ def rewrite_integer(node: ir.Node, constants: Constants, names: Namer) -> Note:
     assert quantize is not None
     insert, output = Inserter(_graph(node), node, names), last.outputs[0]
     scale = insert.constant(f"{weight.name}.scale", weight_scale)
-    axis = {"axis": 0 if op_type == "ConvInteger" else len(weight.shape or (0, 0)) - 1} if weight_scale.ndim else {}
+    axis: dict[str, Any] = {}
+    if weight_scale.ndim:
+        axis["axis"] = 0 if op_type == "ConvInteger" else len(weight.shape or (0, 0)) - 1
     zero = node.inputs[3] if len(node.inputs) > 3 else None
-    if weight_scale.ndim and zero is not None:
-        zero = insert.constant(f"{weight.name}.zero_points", np.broadcast_to(constants(zero), weight_scale.shape))  # type: ignore[arg-type]
+    zeros = constants(zero)
+    if weight_scale.ndim and zeros is not None:
+        zero = insert.constant(f"{weight.name}.zero_points", np.broadcast_to(zeros, weight_scale.shape))
     reals = [
-        insert.node("DequantizeLinear", quantize_inputs, f"{value.name}.real", dtype=ir.DataType.FLOAT,
-                    shape=value.shape, **attributes)
-        for value, quantize_inputs, attributes in (
+        insert.node(
+            "DequantizeLinear", inputs, f"{value.name}.real", dtype=_FLOAT, shape=value.shape, **attributes
+        )
+        for value, inputs, attributes in (
             (codes, [codes, *quantize.inputs[1:]], {}),
             (weight, [weight, scale] if zero is None else [weight, scale, zero], axis),
         )
-    ]  # fmt: skip
-    y = insert.node(
-        op_type.removesuffix("Integer"), reals, f"{name}.real", dtype=ir.DataType.FLOAT, shape=output.shape,
-        **node.attributes,
-    )  # fmt: skip
+    ]
+    attributes: dict[str, Any] = dict(node.attributes)
+    real_type = op_type.removesuffix("Integer")
+    y = insert.node(real_type, reals, f"{name}.real", dtype=_FLOAT, shape=output.shape, **attributes)
     cast = next(iter(node.outputs[0].consumers()))
     replace(last, y, names)
     for spent in (cast, node):
         _graph(spent).remove(spent, safe=True)
-    return Note(name, f"{op_type} became Q/DQ around {op_type.removesuffix('Integer')}")
+    return Note(name, f"{op_type} became Q/DQ around {real_type}")
 
 
 def _graph(node: ir.Node) -> ir.Graph:
@@ -82,7 +89,9 @@ def _scaled(node: ir.Node, constants: Constants) -> tuple[ir.Node, NDArray[np.fl
     if weight_scale.size == 1:
         return product, weight_scale.reshape(())
     per_column = is_op(node, "MatMulInteger") and weight_scale.shape[-1] == weight_scale.size
-    per_channel = is_op(node, "ConvInteger") and weight_scale.ndim > 1 and weight_scale.shape[1] == weight_scale.size
+    per_channel = (
+        is_op(node, "ConvInteger") and weight_scale.ndim > 1 and weight_scale.shape[1] == weight_scale.size
+    )
     if not (per_column or per_channel):
         return "the factors of its sum do not belong to its output channels"
     return product, weight_scale.reshape(-1)
@@ -102,7 +111,12 @@ def shift_weights(graph: ir.Graph, names: Namer) -> list[Note]:
     shifted: dict[ir.Value, ir.Value] = {}
     for node in list(graph):
         codes = node.inputs[0] if is_op(node, "DequantizeLinear") else None
-        if codes is None or codes.const_value is None or codes.dtype != ir.DataType.UINT8 or codes.is_graph_input():
+        if (
+            codes is None
+            or codes.const_value is None
+            or codes.dtype != ir.DataType.UINT8
+            or codes.is_graph_input()
+        ):
             continue
         zero = node.inputs[2] if len(node.inputs) > 2 else None
         if zero is not None and zero.const_value is None:
@@ -114,7 +128,9 @@ def shift_weights(graph: ir.Graph, names: Namer) -> list[Note]:
         if zero is None:
             assert node.inputs[1] is not None
             shape = node.inputs[1].shape
-            new_zero = insert.constant(f"{codes.name}.zero_point", np.full(shape.numpy() if shape else (), -_MIDDLE, np.int8))
+            new_zero = insert.constant(
+                f"{codes.name}.zero_point", np.full(shape.numpy() if shape else (), -_MIDDLE, np.int8)
+            )
         else:
             new_zero = shifted[zero]
         node.resize_inputs(3)
@@ -122,8 +138,8 @@ def shift_weights(graph: ir.Graph, names: Namer) -> list[Note]:
         node.replace_input_with(2, new_zero)
         notes.append(Note(node.name or "", f"the uint8 weight '{codes.name}' became int8"))
     for value in shifted:
-        if not value.uses() and not value.is_graph_output() and value.name in graph.initializers:
-            del graph.initializers[value.name]
+        if not value.uses() and not value.is_graph_output() and value.name:
+            graph.initializers.pop(value.name, None)
     return notes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -102,7 +103,7 @@ class _Rewriter:
         if form.bias is not None and _input(node, form.bias) is not None:
             reals.append(self._bias(node, form, insert))
         output = node.outputs[0]
-        attributes = {k: a for k, a in node.attributes.items() if k not in _DROPPED}
+        attributes: dict[str, Any] = {k: a for k, a in node.attributes.items() if k not in _DROPPED}
         base = node.name or op_type
         y = insert.node(
             form.op_type, reals, f"{base}.real", dtype=ir.DataType.FLOAT, shape=output.shape, **attributes
@@ -129,14 +130,16 @@ class _Rewriter:
             )  # fmt: skip
         return self._real[codes, scale, zero]
 
-    def _axis(self, node: ir.Node, codes: ir.Value, scale: ir.Value | None) -> dict[str, int]:
+    def _axis(self, node: ir.Node, codes: ir.Value, scale: ir.Value | None) -> dict[str, Any]:
         """A vector of scales belongs to the output channels of a weight."""
         array = self.constants(scale)
         if array is None or array.size == 1:
             return {}
         if node.op_type == "QLinearConv":
             return {"axis": 0}
-        transposed = node.op_type == "QGemm" and "transB" in node.attributes and node.attributes["transB"].as_int()
+        transposed = (
+            node.op_type == "QGemm" and "transB" in node.attributes and node.attributes["transB"].as_int()
+        )
         rank = 2 if codes.shape is None else len(codes.shape)
         return {"axis": 0 if transposed else rank - 1}
 
@@ -149,7 +152,9 @@ class _Rewriter:
         alpha = node.attributes["alpha"].as_float() if "alpha" in node.attributes else 1.0
         product = np.float32(alpha) * x_scale.reshape(()).astype(np.float32) * w_scale.astype(np.float32)
         scale = insert.constant(f"{codes.name}.scale", product if product.size > 1 else product.reshape(()))
-        axis = {"axis": 0 if codes.shape is None else len(codes.shape) - 1} if product.size > 1 else {}
+        axis: dict[str, Any] = (
+            {"axis": 0 if codes.shape is None else len(codes.shape) - 1} if product.size > 1 else {}
+        )
         return insert.node(
             "DequantizeLinear", [codes, scale], f"{codes.name}.real", dtype=ir.DataType.FLOAT,
             shape=codes.shape, **axis,

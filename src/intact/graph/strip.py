@@ -1,0 +1,133 @@
+"""Q/DQ pairs away: the float model back, and what the pairs said about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.graph.build import Inserter, Namer, replace
+from intact.graph.constants import Constants
+from intact.graph.emit_qdq import QUANTIZER_KEY
+from intact.graph.io import prune
+from intact.graph.view import Quantized, is_op, quantization_of, quantized_bias_of
+from intact.spec import QuantSpec
+
+_CODES_SUFFIXES = (".codes", "_quantized", ".int8")
+"""How tools call the codes of a tensor: ours, ONNX Runtime's, and `normalize`'s."""
+
+
+@dataclass(frozen=True)
+class Stripped:
+    """How a tensor was quantized before `strip_qdq`.
+
+    Attributes:
+        spec: Grid and granularity.
+        scale: float32, granule shape.
+        zero_point: int32, granule shape.
+    """
+
+    spec: QuantSpec
+    scale: NDArray[np.float32]
+    zero_point: NDArray[np.int32]
+
+    @property
+    def range(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(rmin, rmax): the reals that the grid reached."""
+        return numerics.representable_range(self.scale, self.zero_point, self.spec)
+
+
+def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
+    """Remove Q/DQ pairs, in place, and say how each tensor was quantized.
+
+    Before: ``y = Conv(DQ(Q(x)), DQ(w_codes), DQ(b_codes))``.  After: ``y = Conv(x, w, b)``, w and b the
+    reals of their codes; casts and clips that our emitter put around a pair go with it. A DequantizeLinear
+    stays where its scale is computed, or where its codes come from anything but a QuantizeLinear.
+
+    Returns:
+        By the name of the float tensor: the input of the QuantizeLinear, or the stored weight.
+    """
+    stripper = _Stripper(model.graph)
+    for node in list(model.graph):
+        if is_op(node, "DequantizeLinear"):
+            stripper.strip(node)
+    prune(model)
+    return stripper.found
+
+
+class _Stripper:
+    def __init__(self, graph: ir.Graph) -> None:
+        self.found: dict[str, Stripped] = {}
+        self._graph, self._constants, self._names = graph, Constants(graph), Namer(graph)
+        self._stored: dict[tuple[ir.Value | None, ...], ir.Value] = {}
+
+    def strip(self, node: ir.Node) -> None:
+        """Take one DequantizeLinear away, where that can be done."""
+        view = quantization_of(node.outputs[0], self._constants)
+        if view is not None and (view.source is not None or view.constant):
+            value = (
+                self._bypass(node, view.source) if view.source is not None else self._dequantized(node, view)
+            )
+            self.found.setdefault(value.name or "", Stripped(view.spec, view.scale, view.zero_point))
+        elif view is None and (bias := quantized_bias_of(node.outputs[0], self._constants)) is not None:
+            scale = bias.scale if bias.scale.size > 1 else bias.scale.reshape(())
+            self._store(node, bias.codes.astype(np.float32) * scale)
+
+    def _bypass(self, node: ir.Node, source: ir.Value) -> ir.Value:
+        """Let the readers of a pair read what the pair read."""
+        origin, output = _origin(source), node.outputs[0]
+        if origin.dtype == output.dtype or origin.dtype is None or output.dtype is None:
+            replace(node, origin, self._names)
+            return origin
+        for reader in list(output.consumers()):
+            if is_op(reader, "Cast") and reader.attributes["to"].as_int() == origin.dtype:
+                replace(reader, origin, self._names)
+        if output.uses() or output.is_graph_output():
+            insert = Inserter(self._graph, node, self._names)
+            cast = insert.node(
+                "Cast",
+                [origin],
+                f"{origin.name}.cast",
+                dtype=output.dtype,
+                shape=output.shape,
+                to=int(output.dtype),
+            )
+            replace(node, cast, self._names)
+        else:
+            self._graph.remove(node, safe=True)
+        return origin
+
+    def _dequantized(self, node: ir.Node, view: Quantized) -> ir.Value:
+        codes = self._constants(view.codes)
+        assert codes is not None
+        q = codes.astype(np.float32) if view.spec.format.is_float else codes.astype(np.int32)
+        return self._store(node, numerics.dequantize(q, view.scale, view.zero_point, view.spec))
+
+    def _store(self, node: ir.Node, reals: NDArray[np.float32]) -> ir.Value:
+        """The reals of stored codes as an initializer, called as the tensor was before it was quantized."""
+        key, output = tuple(node.inputs), node.outputs[0]
+        if key not in self._stored:
+            name = (key[0].name if key[0] is not None else "") or "weight"
+            suffix = next((s for s in _CODES_SUFFIXES if name.endswith(s) and name != s), "")
+            dtype = ir.DataType.FLOAT if output.dtype is None else output.dtype
+            insert = Inserter(self._graph, node, self._names)
+            self._stored[key] = insert.constant(name.removesuffix(suffix), reals.astype(dtype.numpy()))
+        replace(node, self._stored[key], self._names)
+        return self._stored[key]
+
+
+def _origin(value: ir.Value) -> ir.Value:
+    """`value` as it was before our emitter clipped or cast it for its pair."""
+    node = value.producer()
+    while (
+        node is not None
+        and QUANTIZER_KEY in node.metadata_props
+        and is_op(node, "Cast", "Clip", "Max", "Min")
+    ):
+        assert node.inputs[0] is not None
+        value = node.inputs[0]
+        node = value.producer()
+    return value
