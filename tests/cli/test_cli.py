@@ -10,22 +10,7 @@ import pytest
 import intact
 from intact import kernels
 from intact.calib import Calibration
-from intact.cli import main
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
-    """Runs ``intact <words>`` and gives its exit status, stdout and stderr."""
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("TERM", "dumb")
-
-    def intact_command(*words: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stopped:
-            main([str(word) for word in words])
-        out, err = capfd.readouterr()
-        return int(stopped.value.code or 0), out, err
-
-    return intact_command
+from intact.cli import app
 
 
 @pytest.fixture
@@ -42,12 +27,16 @@ def test_version(run) -> None:
     assert run("--version") == (0, f"intact {intact.__version__}\n", "")
 
 
-@pytest.mark.parametrize("verb", ["quickstart", "report", "kernels"])
+VERBS = [*app.VERBS, *(f"{group} {verb}" for group, (_, verbs) in app.GROUPS.items() for verb in verbs)]
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_explains_itself_with_examples(run, verb: str) -> None:
-    status, out, _ = run(verb, "--help")
+    *group, name = verb.split()
+    status, out, _ = run(*group, name, "--help")
     assert status == 0
     assert "Examples" in out and f"intact {verb}" in out
-    assert verb in run("--help")[1]
+    assert name in run(*group, "--help")[1]
 
 
 def test_kernels_lists_every_kernel_of_the_build(run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,28 +8,43 @@ from typing import Annotated
 import typer
 
 import intact
-from intact.cli import kernels, quickstart, report
+from intact.cli import cache, calibrate, check, explain, kernels, quantize, quickstart, report, strip
 
 VERBS: dict[str, Callable[..., None]] = {
     "quickstart": quickstart.run,
+    "quantize": quantize.run,
+    "calibrate": calibrate.run,
+    "explain": explain.run,
+    "check": check.run,
+    "strip": strip.run,
     "report": report.run,
     "kernels": kernels.run,
+}
+GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
+    "cache": ("Translate between TensorRT's calibration caches and explicit Q/DQ files.", cache.VERBS),
 }
 
 
 def build() -> typer.Typer:
     """The whole command line, to be called with the list of arguments."""
-    app = typer.Typer(
+    app = _table(VERBS)
+    app.callback()(_common)
+    for name, (says, verbs) in GROUPS.items():
+        app.add_typer(_table(verbs), name=name, help=says)
+    return app
+
+
+def _table(verbs: dict[str, Callable[..., None]]) -> typer.Typer:
+    table = typer.Typer(
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="markdown",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_common)
-    for name, run in VERBS.items():
-        app.command(name)(run)
-    return app
+    for name, run in verbs.items():
+        table.command(name)(run)
+    return table
 
 
 def _print_version(asked: bool) -> None:

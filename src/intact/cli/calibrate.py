@@ -1,0 +1,146 @@
+"""``intact calibrate``: collect what scales are chosen from; look at it, and merge it, later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from intact.calib import METHODS, Calibration, Histogram, Range, range_of
+from intact.cli import options
+from intact.cli.output import say, show_json, show_table
+from intact.errors import IntactError, QuantValueError
+from intact.spec import Format, QuantSpec
+
+Methods = Mapping[str, Mapping[str, float]]
+"""Options by method."""
+
+
+def run(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="An ONNX file; with --from: .calib files.", exists=True, dir_okay=False),
+    ],
+    data: options.Data = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The .calib file to write.")] = None,
+    stored: Annotated[
+        bool, typer.Option("--from", help="FILES are .calib files: no model, no data.")
+    ] = False,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Add the statistics of several .calib files.")
+    ] = False,
+    method: Annotated[
+        str | None, typer.Option(help=f"Show the ranges of one method only: {', '.join(METHODS)}.")
+    ] = None,
+    format: Annotated[str, typer.Option(help="The grid that ranges are chosen for.")] = "int8",
+    asymmetric: Annotated[bool, typer.Option("--asymmetric", help="Ranges with a zero point.")] = False,
+    percentile: options.Percentile = None,
+    profile: options.ProfileName = "intact",
+    include: options.Include = None,
+    exclude: options.Exclude = None,
+    num_batches: options.NumBatches = None,
+    batch_size: options.BatchSize = None,
+    size: options.Size = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
+    fit: options.Fit = None,
+    layout: options.Layout = None,
+    colour: options.Colour = None,
+    progress: options.Progress = True,
+    as_json: options.AsJson = False,
+) -> None:
+    """Collect the statistics of every tensor that a model would have quantized, and show its ranges.
+
+    Every method's ranges come from the one .calib file, without the model or the data: choose later, by
+    `intact quantize model.onnx --calib model.calib --method entropy`. Files of several runs of one model
+    merge: what was counted on many machines is what one would have counted.
+
+    Examples:
+
+    - `intact calibrate model.onnx --data photos -o model.calib`
+    - `intact calibrate --from model.calib --method mse`
+    - `intact calibrate --from a.calib b.calib --merge -o both.calib`
+    """
+    _require_method(method)
+    spec = QuantSpec(Format.parse(format), symmetric=not asymmetric)
+    if stored:
+        calibration = _stored(files, merge, data)
+    else:
+        from intact.ptq import calibrate
+
+        calibration = calibrate(
+            _only_model(files, merge),
+            options.data_of(data, size, mean, std, fit, layout, colour),
+            profile=profile, include=tuple(include or ()), exclude=tuple(exclude or ()),
+            num_batches=num_batches, batch_size=batch_size, progress=progress,
+        )  # fmt: skip
+    if out is not None:
+        calibration.save(out)
+    methods: dict[str, dict[str, float]] = {m: {} for m in (METHODS if method is None else (method,))}
+    if percentile is not None and "percentile" in methods:
+        methods["percentile"] = {"percentile": percentile}
+    _show(calibration, spec, methods, out, as_json)
+
+
+def _stored(files: Sequence[Path], merge: bool, data: Path | None) -> Calibration:
+    if data is not None:
+        raise QuantValueError("--data", str(data), "no data with --from", "leave one of the two out")
+    if len(files) > 1 and not merge:
+        raise QuantValueError(
+            "--from", f"{len(files)} files", "one, or --merge", "say --merge to add their statistics"
+        )
+    first, *others = (Calibration.load(file) for file in files)
+    return first.merge(*others)
+
+
+def _only_model(files: Sequence[Path], merge: bool) -> Path:
+    if len(files) != 1 or merge:
+        raise QuantValueError(
+            "files", ", ".join(map(str, files)), "one ONNX file", "say --from where they are .calib files"
+        )
+    return files[0]
+
+
+def _require_method(method: str | None) -> None:
+    if method is not None and method not in METHODS:
+        raise QuantValueError("--method", repr(method), f"one of {', '.join(METHODS)}", "choose one of these")
+
+
+def _show(
+    calibration: Calibration, spec: QuantSpec, methods: Methods, out: Path | None, as_json: bool
+) -> None:
+    ranges = {name: _ranges(name, stats, spec, methods) for name, stats in calibration.items()}
+    if as_json:
+        show_json({"out": None if out is None else str(out), "format": str(spec), "ranges": ranges,
+                   "provenance": calibration.provenance})  # fmt: skip
+        return
+    rows = [(name, *(_cell(found.get(m), spec) for m in methods)) for name, found in ranges.items()]
+    show_table(f"ranges for {spec}", ("tensor", *methods), rows, figures=list(methods))
+    if out is not None:
+        say(f"wrote {out}: {len(calibration)} tensors")
+
+
+def _ranges(
+    name: str, stats: Histogram | Range, spec: QuantSpec, methods: Methods
+) -> dict[str, tuple[float, float]]:
+    """(low, high) by method, the widest over channels; a Range knows "max" alone."""
+    spec = spec.with_(axis=stats.axis)
+    found = {}
+    for method, chosen in methods.items():
+        if method == "max" or isinstance(stats, Histogram):
+            try:
+                low, high = range_of(stats, spec, method, **chosen)
+            except IntactError as error:
+                raise error.at(f"tensor '{name}'") from error
+            found[method] = (float(np.min(low)), float(np.max(high)))
+    return found
+
+
+def _cell(found: tuple[float, float] | None, spec: QuantSpec) -> str:
+    if found is None:
+        return "-"
+    low, high = found
+    return f"{high:.6g}" if spec.symmetric else f"{low:.6g} .. {high:.6g}"

@@ -1,0 +1,79 @@
+"""``intact explain``: what runs in int8, fused into what, and why not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from intact.cli.options import AsJson, Exclude, Include, ModelFile, ProfileName
+from intact.cli.output import say, show_json, show_table
+from intact.errors import QuantValueError
+
+if TYPE_CHECKING:
+    from intact.placement import Placement
+
+
+def run(
+    model: ModelFile,
+    profile: ProfileName = "intact",
+    include: Include = None,
+    exclude: Exclude = None,
+    precision: Annotated[
+        str | None, typer.Option(help="Show only the layers that run in this: int8 or float.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show layer by layer what runs in int8, fused into what, and why.
+
+    For a file with Q/DQ pairs: what they make of it. For a float file: what `intact quantize` would do.
+
+    Examples:
+
+    - `intact explain model.onnx`
+    - `intact explain float.onnx --profile tensorrt --exclude 'head/*'`
+    - `intact explain model.onnx --precision float` shows what did not make it, and why
+    """
+    from intact.placement import explain
+
+    quantized, placement = read(model, profile, include or (), exclude or ())
+    rows = explain(placement)
+    counts = Counter(str(row["precision"]) for row in rows)
+    if precision is not None:
+        rows = [row for row in rows if row["precision"] == precision]
+    if as_json:
+        show_json(
+            {"file": str(model), "quantized": quantized, "profile": placement.profile.name, "layers": rows}
+        )
+        return
+    title = f"{model.name}: {'as its pairs say' if quantized else 'as it would be quantized'}"
+    columns = ("layer", "runs in", "as", "why")
+    cells = [(row["layer"], row["precision"], row["fused"], row["reason"]) for row in rows]
+    show_table(title, columns, cells)
+    say(f"{counts['int8']} layers in int8, {counts['float']} in float, for {placement.profile.name}")
+
+
+def read(model: Path, profile: str, include: Sequence[str], exclude: Sequence[str]) -> tuple[bool, Placement]:
+    """Whether the file has Q/DQ pairs, and what runs where.
+
+    Raises:
+        QuantValueError: Patterns are given for a file whose pairs have decided already, or as for `place`.
+    """
+    from intact.graph import is_op, load, normalize
+    from intact.placement import place, read_placement
+
+    graph = load(model)
+    normalize(graph)
+    if not any(is_op(node, "QuantizeLinear", "DequantizeLinear") for node in graph.graph):
+        return False, place(graph, profile, include=include, exclude=exclude)
+    if include or exclude:
+        raise QuantValueError(
+            "include, exclude",
+            "patterns for a file that has Q/DQ pairs",
+            "a float file",
+            "leave them out, or take the pairs away first: intact strip",
+        )
+    return True, read_placement(graph, profile)

@@ -1,0 +1,117 @@
+"""Arguments and options that several verbs share, and how their text is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from intact.errors import QuantValueError
+
+if TYPE_CHECKING:
+    from intact.ptq import Images
+
+ModelFile = Annotated[Path, typer.Argument(help="An ONNX file.", exists=True, dir_okay=False)]
+Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+ProfileName = Annotated[
+    str, typer.Option("--profile", help="The engine to place for: intact, tensorrt, onnxruntime or openvino.")
+]
+Include = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--include", help="Pattern of node names or operator types: quantize these only. Repeatable."
+    ),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", help="Pattern of node names or operator types to keep in float. Repeatable."),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        help="A folder of images, an .npy or .npz file, or a .py file with load_data(), which is run.",
+        exists=True,
+    ),
+]
+BatchSize = Annotated[int | None, typer.Option(min=1, help="Samples in one run of the model. Default: 8.")]
+NumBatches = Annotated[int | None, typer.Option(min=1, help="Use no more batches than this.")]
+Size = Annotated[
+    str | None, typer.Option(help="Of images: 224, or height x width as 224x320. Default: the model's.")
+]
+Mean = Annotated[
+    str | None, typer.Option(help="Subtracted from images in [0, 1]: 0.5 or r,g,b. Default: ImageNet's.")
+]
+Std = Annotated[str | None, typer.Option(help="Divides images after that. Default: ImageNet's.")]
+Fit = Annotated[str | None, typer.Option(help="Of images: crop (the centre) or stretch. Default: crop.")]
+Layout = Annotated[str | None, typer.Option(help="Of images: NCHW or NHWC. Default: by the model's shape.")]
+Colour = Annotated[str | None, typer.Option(help="Of images: rgb, bgr or grey. Default: by the channels.")]
+Percentile = Annotated[
+    float | None, typer.Option(help="For the method percentile, in percent. Default: 99.99.")
+]
+Opset = Annotated[
+    int | None, typer.Option(help="Of the file. Default: the model's, or what its formats need.")
+]
+Progress = Annotated[bool, typer.Option(help="Show progress bars.")]
+
+
+def data_of(
+    data: Path | None, size: str | None, mean: str | None, std: str | None, fit: str | None,
+    layout: str | None, colour: str | None,
+) -> Images | Path:  # fmt: skip
+    """The calibration data that the options name, as `intact.ptq` takes it.
+
+    Raises:
+        QuantValueError: There is no --data, an option cannot be read, or images are described and are none.
+    """
+    from intact.ptq import Images
+
+    if data is None:
+        raise QuantValueError(
+            "--data", "nothing", "a folder of images, or an .npy, .npz or .py file",
+            "say where the calibration data are",
+        )  # fmt: skip
+    options: dict[str, Any] = {
+        "size": height_width("--size", size), "mean": numbers("--mean", mean), "std": numbers("--std", std),
+        "fit": fit, "layout": layout, "colour": colour,
+    }  # fmt: skip
+    given = {name: value for name, value in options.items() if value is not None}
+    if data.is_dir():
+        return Images(data, **given)
+    if given:
+        raise QuantValueError(
+            f"--{next(iter(given))}", f"the option for '{data}'", "a folder of images",
+            "prepare arrays before they are written, or in load_data()",
+        )  # fmt: skip
+    return data
+
+
+def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
+    """The numbers of "0.485,0.456,0.406"; None for None.
+
+    Raises:
+        QuantValueError: The text is no such list; names the option.
+    """
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise QuantValueError(
+            option, repr(text), "numbers between commas", "write it as 0.5 or as 0.485,0.456,0.406"
+        ) from None
+
+
+def height_width(option: str, text: str | None) -> tuple[int, int] | None:
+    """(height, width) of "224" or "224x320"; None for None.
+
+    Raises:
+        QuantValueError: The text is no size; names the option.
+    """
+    if text is None:
+        return None
+    parts = text.lower().split("x")
+    if len(parts) > 2 or not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+        raise QuantValueError(option, repr(text), "one size or two", "write it as 224 or as 224x320")
+    return int(parts[0]), int(parts[-1])

@@ -1,0 +1,167 @@
+"""``intact quantize``: an ONNX file in, an int8 file with Q/DQ pairs out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from warnings import catch_warnings, simplefilter
+
+import typer
+
+from intact.calib import METHODS, Calibration, ZeroRangeWarning
+from intact.cli import options
+from intact.cli.output import say, show_json, show_table
+from intact.errors import FileFormatError, QuantValueError
+
+if TYPE_CHECKING:
+    from intact.ptq import QuantizedModel
+
+
+class Switch(StrEnum):
+    """A step that can be measured: "auto" keeps it only where it helps on the calibration data."""
+
+    auto = "auto"
+    on = "on"
+    off = "off"
+
+    @property
+    def for_ptq(self) -> str | bool:
+        return self.value if self is Switch.auto else self is Switch.on
+
+
+def run(
+    model: options.ModelFile,
+    out: options.Out,
+    data: options.Data = None,
+    calib: Annotated[
+        Path | None,
+        typer.Option(help="A .calib file of this model, instead of --data.", exists=True, dir_okay=False),
+    ] = None,
+    method: Annotated[str, typer.Option(help=f"How ranges are chosen: auto, {', '.join(METHODS)}.")] = "auto",
+    percentile: options.Percentile = None,
+    profile: options.ProfileName = "intact",
+    activations: Annotated[str, typer.Option(help="Format: int8, uint8, int16, fp8, float, ...")] = "int8",
+    weights: Annotated[str, typer.Option(help="Format: int8, int4, fp8, float, ...")] = "int8",
+    asymmetric: Annotated[bool, typer.Option("--asymmetric", help="Activations with a zero point.")] = False,
+    per_tensor: Annotated[
+        bool, typer.Option("--per-tensor", help="One scale per weight, not per channel.")
+    ] = False,
+    include: options.Include = None,
+    exclude: options.Exclude = None,
+    overrides: Annotated[
+        Path | None,
+        typer.Option(
+            help="A YAML file: pattern -> settings, for single layers.", exists=True, dir_okay=False
+        ),
+    ] = None,
+    opset: options.Opset = None,
+    num_batches: options.NumBatches = None,
+    batch_size: options.BatchSize = None,
+    size: options.Size = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
+    fit: options.Fit = None,
+    layout: options.Layout = None,
+    colour: options.Colour = None,
+    bias_correction: Annotated[
+        Switch, typer.Option(help="Make up for the mean error of each channel.")
+    ] = Switch.auto,
+    equalization: Annotated[
+        Switch, typer.Option(help="Bring the channels of neighbouring layers to one range.")
+    ] = Switch.auto,
+    progress: options.Progress = True,
+    as_json: options.AsJson = False,
+) -> None:
+    """Quantize an ONNX file: fold, place Q/DQ pairs by rules, calibrate, write.
+
+    An overrides file says for patterns of node names, operator types or tensors what they get, for example
+    `"head/*": {activations: int16}` or `MatMul: {weights: int4}` or `"/conv1": {format: float}`.
+
+    Examples:
+
+    - `intact quantize model.onnx --data photos -o model.int8.onnx`
+    - `intact quantize model.onnx --data photos --mean 0.5 --std 0.5 --size 224 -o out.onnx`
+    - `intact quantize model.onnx --calib model.calib --method entropy -o out.onnx`
+    """
+    from intact.ptq import quantize
+
+    _require_one(data, calib)
+    if calib is not None:
+        source: Any = Calibration.load(calib)
+    else:
+        source = options.data_of(data, size, mean, std, fit, layout, colour)
+    settings = _overrides(overrides)
+    with catch_warnings():
+        simplefilter("ignore", ZeroRangeWarning)  # the result names these tensors, and `_show` prints them
+        result = quantize(
+            model, source, method=method, profile=profile, activations=activations, weights=weights,
+            symmetric=not asymmetric, per_channel=not per_tensor, include=tuple(include or ()),
+            exclude=tuple(exclude or ()), overrides=settings, opset=opset, num_batches=num_batches,
+            batch_size=batch_size, bias_correction=bias_correction.for_ptq,
+            equalization=equalization.for_ptq, progress=progress,
+            **({} if percentile is None else {"percentile": percentile}),
+        )  # fmt: skip
+    result.save(out)
+    _show(result, model, out, as_json)
+
+
+def _require_one(data: Path | None, calib: Path | None) -> None:
+    if (data is None) == (calib is None):
+        raise QuantValueError(
+            "--data, --calib", "neither" if data is None else "both", "one of the two",
+            "give data to calibrate with, or the .calib file of an earlier run",
+        )  # fmt: skip
+
+
+def _overrides(file: Path | None) -> dict[str, dict[str, Any]] | None:
+    if file is None:
+        return None
+    import yaml
+
+    try:
+        content: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise FileFormatError(f"file '{file}'", reason, "YAML", "correct the file") from error
+    named = isinstance(content, dict) and all(isinstance(v, dict) for v in content.values())
+    if not named or not all(isinstance(key, str) for key in content):
+        raise FileFormatError(
+            f"file '{file}'", f"{content!r:.60}", "a mapping from patterns to mappings of settings",
+            "write lines such as \"head/*\": {activations: int16}",
+        )  # fmt: skip
+    return dict(content)
+
+
+def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None:
+    layers = Counter(layer.precision for layer in result.placement.layers)
+    before, after = _size(model), _size(out)
+    if as_json:
+        show_json({
+            "out": str(out), "layers": {"int8": layers["int8"], "float": layers["float"]},
+            "bytes": {"before": before, "after": after},
+            "sqnr_db": {name: db if isfinite(db) else None for name, db in result.sqnr.items()},
+            "methods": result.methods, "warnings": result.warnings,
+        })  # fmt: skip
+        return
+    for line in result.warnings:
+        say(f"warning: {line}")
+    rows = [
+        ("layers in int8", f"{layers['int8']:,}"),
+        ("layers in float", f"{layers['float']:,}"),
+        ("bytes before", f"{before:,}"),
+        ("bytes after", f"{after:,}"),
+        *((f"SQNR of {name}", f"{db:.1f} dB") for name, db in result.sqnr.items()),
+    ]
+    show_table(f"{model.name} -> {out}", ("", "quantized"), rows, figures=("quantized",))
+    if layers["float"]:
+        say(f"why layers stay in float: intact explain {out} --precision float")
+
+
+def _size(model: Path) -> int:
+    """Bytes of a file and of its weights beside it."""
+    beside = model.with_name(f"{model.name}.data")
+    named = beside.is_file() and beside.name.encode() in model.read_bytes()
+    return model.stat().st_size + (beside.stat().st_size if named else 0)
