@@ -16,37 +16,56 @@ import sys
 from typing import Any
 
 from intact._version import __version__
-from intact.errors import IntactError, UnsupportedError
+from intact.errors import IntactError
 from intact.spec import Format, QuantSpec
 
-__all__ = ["Format", "IntactError", "QuantSpec", "__version__", "calibrate"]
+__all__ = ["Format", "IntactError", "QuantSpec", "__version__", "calibrate", "quantize"]
+
+
+def quantize(model: Any, data: Any, **options: Any) -> Any:
+    """Quantize `model` after training, with calibration data.
+
+    Args:
+        model: An ONNX model (a path, the file's bytes, a ModelProto, an onnx-ir model), or a
+            `torch.nn.Module`.
+        data: Calibration data: see `intact.ptq.open_data` for ONNX, `intact.torch.quantize` for modules.
+        **options: Passed on: see `intact.ptq.quantize` and `intact.torch.quantize`.
+
+    Returns:
+        For ONNX an `intact.ptq.QuantizedModel` with `save`, `explain` and `proto`; for a module what
+        `intact.torch.quantize` returns.
+    """
+    if _is_module(model):
+        from intact.torch import quantize as quantize_module
+
+        return quantize_module(model, data, **options)
+    from intact.ptq import quantize as quantize_onnx
+
+    return quantize_onnx(model, data, **options)
 
 
 def calibrate(model: Any, data: Any, **options: Any) -> Any:
-    """Collect statistics of `model` over `data` and set the scales of its quantizers.
+    """Collect the statistics of `model` over `data` that ranges are chosen from, now and later.
 
     Args:
-        model: A `torch.nn.Module` that holds quantizers; `intact.torch.calibrate` takes it from there.
-        data: An iterable of batches.
-        **options: Passed on: see `intact.torch.calibrate`.
+        model: An ONNX model (a path, the file's bytes, a ModelProto, an onnx-ir model), or a
+            `torch.nn.Module` that holds quantizers, whose ranges are then set.
+        data: Calibration data, as for `quantize`; an iterable of batches for a module.
+        **options: Passed on: see `intact.ptq.calibrate` and `intact.torch.calibrate`.
 
     Returns:
-        What that function returns: an `intact.calib.Calibration`, from which another method or bit
-        width can be chosen without new data.
-
-    Raises:
-        UnsupportedError: `model` is of no kind that this version calibrates.
+        An `intact.calib.Calibration`; for a module an `intact.torch.CalibrationResult`, which has one.
     """
-    # A module object exists only where torch was imported, so asking sys.modules loads nothing.
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(model, torch.nn.Module):
+    if _is_module(model):
         from intact.torch import calibrate as calibrate_module
 
         return calibrate_module(model, data, **options)
-    raise UnsupportedError(
-        "calibrate: model",
-        f"a {type(model).__module__}.{type(model).__qualname__}",
-        "a torch.nn.Module that holds quantizers",
-        "build the model under intact.torch.quant_modules.initialize(), or pass it through "
-        "intact.torch.replace_modules first",
-    )
+    from intact.ptq import calibrate as calibrate_onnx
+
+    return calibrate_onnx(model, data, **options)
+
+
+def _is_module(model: Any) -> bool:
+    # A module object exists only where torch was imported, so asking sys.modules loads nothing.
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)

@@ -71,7 +71,7 @@ class Session:
             value: tensor
             for name, value in model.graph.initializers.items()
             if (tensor := value.const_value) is not None and tensor.dtype in _SHARED
-            and tensor.nbytes >= _LARGE and name not in copied
+            and tensor.nbytes >= _LARGE and name not in copied and value.uses()
         }  # fmt: skip
         arrays = {value.name: np.ascontiguousarray(tensor.numpy()) for value, tensor in tensors.items()}
         try:

@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 
 from intact import graph, placement
 from intact.calib import Calibration, ZeroRangeWarning
-from intact.errors import IntactError, QuantValueError
+from intact.errors import QuantValueError
 from intact.graph import Constants, Model, Pair
 from intact.numerics import ZERO_RANGE, store
 from intact.placement import Placement
+from intact.ptq.bias_correction import corrected, drop_added, mean_errors
 from intact.ptq.collect import Collected, collect
 from intact.ptq.data import open_data
 from intact.ptq.inputs import inputs_of
 from intact.ptq.judge import Judge, relative, sqnr
-from intact.ptq.ranges import Activations, Ranges, grid_of, make_mark, weight_ends, weight_spec
+from intact.ptq.ranges import Activations, Ranges, Weight, grid_of, make_mark, weight_of
 from intact.ptq.targets import Overrides, Rules, Settings, Target
 
 Switch = bool | str
@@ -85,9 +86,13 @@ class _Prepared:
     def activations(self) -> list[Target]:
         return [target for target in self.targets if target.site.role == "activation"]
 
-    @property
-    def weights(self) -> list[Target]:
-        return [target for target in self.targets if target.site.role == "weight"]
+    def quantized_weights(self) -> list[Weight]:
+        """Every weight that is to be quantized, in the order of its targets."""
+        constants = Constants(self.model.graph)
+        values = {v.name: v for v in self.model.graph.initializers.values()}
+        values |= {v.name: v for node in self.model.graph for v in node.outputs}
+        chosen = [target for target in self.targets if target.site.role == "weight"]
+        return [weight_of(target, constants, values[target.site.value]) for target in chosen]
 
     @property
     def wanted(self) -> list[str]:
@@ -168,7 +173,7 @@ def quantize(
         opened = open_data(data, inputs, batch_size=batch_size, num_batches=num_batches)
         collected = collect(ready.model, ready.wanted, opened, inputs, progress=progress)
         stored = collected.calibration
-    return _finish(ready, stored, collected, options)
+    return _finish(ready, stored, collected, bias_correction, options)
 
 
 def calibrate(
@@ -212,7 +217,7 @@ def _prepare(
     exclude: Sequence[str], overrides: Overrides | None, opset: int | None,
 ) -> _Prepared:  # fmt: skip
     model = graph.load(source)
-    notes = [*graph.fold_batchnorm(model)]
+    notes = [*graph.normalize(model), *graph.fold_batchnorm(model)]
     rules = Rules(model, settings, overrides)
     chosen = rules.opset(model.opset_imports.get("", 13), opset)
     graph.raise_opset(model, chosen)
@@ -227,26 +232,61 @@ def _prepare(
 
 
 def _finish(
-    ready: _Prepared, calibration: Calibration, collected: Collected | None, options: dict[str, Any]
-) -> QuantizedModel:
+    ready: _Prepared, calibration: Calibration, collected: Collected | None, correct: Switch,
+    options: dict[str, Any],
+) -> QuantizedModel:  # fmt: skip
     chooser = Activations(ready.activations, calibration, options)
     runs = collected.sample.runs if collected else []
     configurations = chooser.configurations(several=bool(runs))
     result = QuantizedModel(ready.model, ready.placement, calibration, notes=ready.notes)
-    label, best = next(iter(configurations.items()))
-    grids = _emit(ready, chooser, best)
+    weights = ready.quantized_weights()
+    layers = mean_errors(ready.model, weights, runs) if runs and correct else []
+    best = next(iter(configurations.values()))
+    grids = _emit(ready, chooser, weights, best)
+    biases = corrected(ready.model, layers)
     if runs:
-        feeds = {label: _feeds(chooser, grids, ranges) for label, ranges in configurations.items()}
-        judge = Judge(ready.model, runs, list(feeds[label]))
-        errors = {label: judge.errors(changed) for label, changed in feeds.items()}
-        result.errors = {label: relative(error) for label, error in errors.items()}
-        label = min(result.errors, key=result.errors.__getitem__)
-        best, result.sqnr = configurations[label], sqnr(errors[label])
-    for name, array in _feeds(chooser, grids, best).items():
+        judge = Judge(ready.model, runs, [*_feeds(chooser, grids, best), *biases])
+        best = _choose_ranges(judge, chooser, grids, configurations, result)
+        biases = _choose_biases(judge, _feeds(chooser, grids, best), biases, correct, result)
+    for name, array in (_feeds(chooser, grids, best) | biases).items():
         graph.set_initializer(ready.model, name, array)
+    if not result.corrected:
+        drop_added(ready.model, layers)
+    graph.prune(ready.model)
     result.methods = {target.site.value: best[target.key].method for target in ready.activations}
     result.warnings += _zero_ranges(ready.activations, best)
     return result
+
+
+def _choose_ranges(
+    judge: Judge, chooser: Activations, grids: Sequence[_Grid], configurations: dict[str, Ranges],
+    result: QuantizedModel,
+) -> Ranges:  # fmt: skip
+    """The configuration under which the outputs change least; the first of equals."""
+    errors = {label: judge.errors(_feeds(chooser, grids, r)) for label, r in configurations.items()}
+    result.errors = {label: relative(error) for label, error in errors.items()}
+    label = min(result.errors, key=result.errors.__getitem__)
+    result.sqnr = sqnr(errors[label])
+    return configurations[label]
+
+
+def _choose_biases(
+    judge: Judge,
+    ranges: dict[str, NDArray],
+    biases: dict[str, NDArray],
+    correct: Switch,
+    result: QuantizedModel,
+) -> dict[str, NDArray]:
+    """The corrected biases if they are asked for, or better; {} for those that are there."""
+    if not biases:
+        return {}
+    errors = judge.errors(ranges | biases)
+    after, before = relative(errors), min(result.errors.values())
+    result.errors["with corrected biases"] = after
+    if correct == "auto" and after >= before:
+        return {}
+    result.corrected, result.sqnr = True, sqnr(errors)
+    return biases
 
 
 @dataclass(frozen=True)
@@ -258,12 +298,11 @@ class _Grid:
     zero_point: str
 
 
-def _emit(ready: _Prepared, chooser: Activations, ranges: Ranges) -> list[_Grid]:
+def _emit(ready: _Prepared, chooser: Activations, weights: Sequence[Weight], ranges: Ranges) -> list[_Grid]:
     """Put the pairs into the model; returns where the activations' scales are, to be chosen anew."""
-    constants = Constants(ready.model.graph)
-    values = {v.name: v for v in ready.model.graph.initializers.values()}
-    values |= {v.name: v for node in ready.model.graph for v in node.outputs}
-    marks, owners = [], {}
+    owners: dict[str, Target] = {}
+    stored = iter(weights)
+    marks = []
     for target in ready.targets:
         name = target.site.value
         while name in owners:
@@ -271,16 +310,11 @@ def _emit(ready: _Prepared, chooser: Activations, ranges: Ranges) -> list[_Grid]
         owners[name] = target
         if target.site.role == "activation":
             marks.append(make_mark(target, chooser.spec(target), ranges[target.key].ends, name))
-            continue
-        weight, spec = constants(values[target.site.value]), weight_spec(target)
-        assert weight is not None, "placement calls constants weights"
-        try:
-            marks.append(make_mark(target, spec, weight_ends(weight, spec), name))
-        except IntactError as error:
-            raise error.at(f"weight '{target.site.value}'") from None
+        else:
+            weight = next(stored)
+            marks.append(make_mark(target, weight.spec, weight.ends, name))
     graph.mark(ready.model, marks)
     pairs = graph.emit_qdq(ready.model, ready.opset)
-    graph.prune(ready.model)
     return _grids(ready.model, pairs, owners)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from intact import kernels, numerics
 from intact.calib import METHODS, Calibration, Histogram, Range
 from intact.calib.choice import Candidates, Ends, Ranged
 from intact.errors import CalibrationError, IntactError, QuantValueError
-from intact.graph import Mark
+from intact.graph import Constants, Mark, Value
 from intact.ptq.targets import Target
 from intact.spec import Format, QuantSpec
 
@@ -116,6 +117,42 @@ def weight_ends(weight: NDArray, spec: QuantSpec) -> Ends:
     if not np.isfinite(amax).all():
         raise QuantValueError("weight", "NaN or infinity", "finite values", "repair the float model")
     return -amax, amax
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A constant of the graph and the grid that it will be stored on.
+
+    Attributes:
+        readers: (node name, input index) of those who read it quantized.
+        array: Its values.
+        spec: Grid and granularity.
+        ends: Its range.
+    """
+
+    readers: tuple[tuple[str, int], ...]
+    array: NDArray
+    spec: QuantSpec
+    ends: Ends
+
+    @property
+    def grid(self) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+        """Scale and zero point."""
+        return grid_of(self.spec, self.ends)
+
+
+def weight_of(target: Target, constants: Constants, value: Value) -> Weight:
+    """The weight that `target` names.
+
+    Raises:
+        IntactError: It does not fit its grid; names it.
+    """
+    array, spec = constants(value), weight_spec(target)
+    assert array is not None, "placement calls constants weights"
+    try:
+        return Weight(target.readers, array, spec, weight_ends(array, spec))
+    except IntactError as error:
+        raise error.at(f"weight '{value.name}'") from None
 
 
 def make_mark(target: Target, spec: QuantSpec, ends: Ends, name: str) -> Mark:

@@ -1,0 +1,216 @@
+"""Bias correction: the mean error that rounding a weight adds to its layer's output, taken out of the bias.
+
+It is the same for every sample, so it does not average out as the rest of the rounding error does:
+``E[y_q - y] = sum (w_q - w) E[x]``, with E[x] over the positions that each tap of the kernel reads, padding
+included, measured on the float model (Nagel et al. 2019, section 4.2, with data). Rounding activations has
+no mean to speak of (docs/decisions/0006-auto-compares-outputs.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import kernels, numerics
+from intact.graph import Constants, Inserter, Model, Namer, Node, Session, Value
+from intact.ptq.collect import Held
+from intact.ptq.ranges import Weight
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer whose bias can be corrected.
+
+    Attributes:
+        node: Conv, Gemm or MatMul.
+        bias: Name of the initializer that only this layer adds.
+        added: It was put there for the correction, as zeros.
+        error: Mean error of the output, one entry per output channel.
+    """
+
+    node: str
+    bias: str
+    added: bool
+    error: NDArray[np.float64]
+
+
+def mean_errors(model: Model, weights: Sequence[Weight], runs: Sequence[Held]) -> list[Layer]:
+    """The layers of a float model that quantized weights move the mean of, and by how much.
+
+    Every layer gets a bias of its own, in place; `drop_added` takes unneeded ones away.
+
+    Args:
+        model: Float, not marked yet.
+        weights: How each weight will be quantized.
+        runs: What to measure on.
+    """
+    nodes = {node.name or "": node for node in model.graph}
+    found = []
+    for weight in weights:
+        for name, index in weight.readers:
+            node = nodes[name]
+            x = node.inputs[0]
+            if index == 1 and x is not None and x.name and _supported(node):
+                found.append((node, x.name, weight))
+    means = _means(model, [(node, x) for node, x, _ in found], runs)
+    editor = _Biases(model)
+    layers = []
+    for node, _, weight in found:
+        if (mean := means.get(node.name or "")) is None:
+            continue
+        scale, zero_point = weight.grid
+        exact = numerics.to_float32(weight.array)
+        lost = kernels.fake_quantize(exact, scale, zero_point, weight.spec).astype(np.float64) - exact
+        if (bias := editor.own_bias(node, weight.array)) is not None:
+            layers.append(Layer(node.name or "", *bias, _applied(node, lost, mean)))
+    return layers
+
+
+def corrected(model: Model, layers: Sequence[Layer]) -> dict[str, NDArray]:
+    """The corrected bias of every layer, by initializer."""
+    found = {}
+    for layer in layers:
+        old = model.graph.initializers[layer.bias].const_value
+        assert old is not None
+        bias = old.numpy()
+        found[layer.bias] = (bias.astype(np.float64).reshape(-1) - layer.error).astype(bias.dtype)
+        found[layer.bias] = found[layer.bias].reshape(bias.shape)
+    return found
+
+
+def drop_added(model: Model, layers: Sequence[Layer]) -> None:
+    """Take the zero biases away that `mean_errors` added."""
+    added = {layer.node for layer in layers if layer.added}
+    for node in model.graph:
+        if node.name in added:
+            node.resize_inputs(2)
+
+
+def _supported(node: Node) -> bool:
+    if node.domain or node.op_type not in ("Conv", "Gemm", "MatMul"):
+        return False
+    plain = all(_number(node, name, 1.0) == 1 for name in ("alpha", "beta"))
+    return plain and not ("transA" in node.attributes and node.attributes["transA"].as_int())
+
+
+def _number(node: Node, name: str, default: float) -> float:
+    return node.attributes[name].as_float() if name in node.attributes else default
+
+
+def _means(
+    model: Model, layers: Sequence[tuple[Node, str]], runs: Sequence[Held]
+) -> dict[str, NDArray[np.float64]]:
+    """E[x] for every weight element of one output channel: [C, *kernel] for a Conv, [K] for a product."""
+    wanted = list(dict.fromkeys(x for _, x in layers))
+    readers: dict[str, list[Node]] = {x: [node for node, other in layers if other == x] for x in wanted}
+    constants = Constants(model.graph)
+    fed = set(runs[0].feeds)
+    session = Session(model, extra=[x for x in wanted if x not in fed])
+    names = [x for x in wanted if x not in fed]
+    sums: dict[str, NDArray[np.float64]] = {}
+    for held in runs:
+        given = ((x, held.feeds[x]) for x in wanted if x in fed)
+        for part in (given, session.stream(held.feeds, names)):
+            for x, array in part:
+                for node in readers[x]:
+                    kernel = constants(node.inputs[1])
+                    assert kernel is not None
+                    mean = _mean(node, array, kernel.shape)
+                    sums[node.name or ""] = sums.get(node.name or "", 0.0) + mean / len(runs)
+    return sums
+
+
+def _mean(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray[np.float64]:
+    if node.op_type != "Conv":
+        return np.asarray(x.reshape(-1, x.shape[-1]).mean(axis=0, dtype=np.float64))
+    kernel, spatial = weight[2:], x.shape[2:]
+    strides, dilations = (_ints(node, name, [1] * len(kernel)) for name in ("strides", "dilations"))
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    begin, end = _pads(node, spatial, reach, strides)
+    padded = np.pad(x, [(0, 0), (0, 0), *zip(begin, end, strict=True)])
+    counts = [(n - r) // s + 1 for n, r, s in zip(padded.shape[2:], reach, strides, strict=True)]
+    result = np.empty((x.shape[1], *kernel))
+    for tap in product(*map(range, kernel)):
+        window: tuple[slice, ...] = tuple(
+            slice(t * d, t * d + (count - 1) * s + 1, s)
+            for t, d, s, count in zip(tap, dilations, strides, counts, strict=True)
+        )
+        here: tuple[slice | int, ...] = (slice(None), *tap)
+        result[here] = padded[:, :, *window].mean(axis=(0, *range(2, x.ndim)), dtype=np.float64)
+    return result
+
+
+def _pads(
+    node: Node, spatial: Sequence[int], reach: Sequence[int], strides: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    mode = node.attributes["auto_pad"].as_string() if "auto_pad" in node.attributes else "NOTSET"
+    if mode.startswith("SAME"):
+        total = [
+            max((-(-n // s) - 1) * s + r - n, 0) for n, r, s in zip(spatial, reach, strides, strict=True)
+        ]
+        less, more = [t // 2 for t in total], [t - t // 2 for t in total]
+        return (less, more) if mode == "SAME_UPPER" else (more, less)
+    pads = _ints(node, "pads", [0] * 2 * len(reach)) if mode == "NOTSET" else [0] * 2 * len(reach)
+    return pads[: len(reach)], pads[len(reach) :]
+
+
+def _ints(node: Node, name: str, default: list[int]) -> list[int]:
+    return list(node.attributes[name].as_ints()) if name in node.attributes else default
+
+
+def _applied(node: Node, weight: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What the layer makes of `mean`, per output channel."""
+    if node.op_type == "Conv":
+        groups = node.attributes["group"].as_int() if "group" in node.attributes else 1
+        by_group = weight.reshape(groups, weight.shape[0] // groups, -1)
+        return np.asarray(np.einsum("gok,gk->go", by_group, mean.reshape(groups, -1)).reshape(-1))
+    transposed = "transB" in node.attributes and node.attributes["transB"].as_int()
+    return np.asarray(weight @ mean if transposed else mean @ weight)
+
+
+class _Biases:
+    """Gives layers biases that nobody else reads."""
+
+    def __init__(self, model: Model) -> None:
+        self._graph, self._names = model.graph, Namer(model.graph)
+        self._constants = Constants(model.graph)
+
+    def own_bias(self, node: Node, weight: NDArray) -> tuple[str, bool] | None:
+        """(initializer, whether it was added); None where there is no place for one."""
+        if node.op_type == "MatMul":
+            return self._behind(node, weight.shape[-1])
+        transposed = "transB" in node.attributes and node.attributes["transB"].as_int()
+        channels = weight.shape[0 if node.op_type == "Conv" or transposed else 1]
+        old = node.inputs[2] if len(node.inputs) > 2 else None
+        if old is None:
+            array = np.zeros(channels, weight.dtype)
+            node.resize_inputs(3)
+            return self._put(node, 2, array), True
+        return self._own(node, 2, old, channels)
+
+    def _behind(self, node: Node, channels: int) -> tuple[str, bool] | None:
+        """The constant of the Add behind a MatMul."""
+        uses = list(node.outputs[0].uses())
+        if len(uses) != 1 or node.outputs[0].is_graph_output() or uses[0].node.op_type != "Add":
+            return None
+        add, index = uses[0].node, 1 - uses[0].idx
+        other = add.inputs[index]
+        return None if other is None else self._own(add, index, other, channels)
+
+    def _own(self, node: Node, index: int, value: Value, channels: int) -> tuple[str, bool] | None:
+        array = self._constants(value)
+        if array is None or array.size != channels or array.shape[-1:] != (channels,):
+            return None
+        if value.is_initializer() and len(value.uses()) == 1 and not value.is_graph_output() and value.name:
+            return value.name, False
+        return self._put(node, index, array), False
+
+    def _put(self, node: Node, index: int, array: NDArray) -> str:
+        value = Inserter(self._graph, node, self._names).constant(f"{node.name}.bias", array)
+        node.replace_input_with(index, value)
+        assert value.name is not None
+        return value.name
