@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from intact.graph import Mark, emit_qdq, load, mark
-from intact.placement import PROFILES, Placement, place, read_placement
+from intact.placement import PROFILES, Placement, check, place, read_placement
 from intact.placement.remarks import remarks_on
 from intact.placement.view import View
 from intact.spec import QuantSpec
@@ -286,3 +286,7 @@ def test_every_node_is_in_exactly_one_layer(proto: onnx.ModelProto) -> None:
 
 def test_the_same_graph_is_placed_the_same(proto: onnx.ModelProto) -> None:
     assert place(load(proto)) == place(load(proto))
+
+
+def test_what_is_placed_passes_the_check(proto: onnx.ModelProto) -> None:
+    assert check(emitted(proto, place(load(proto), "tensorrt")), "tensorrt") == []

@@ -1,5 +1,6 @@
 """Where Q/DQ pairs belong, what fuses with what, and why: rules as data over the graph."""
 
+from intact.placement.checks import check
 from intact.placement.explain import explain
 from intact.placement.place import place
 from intact.placement.profiles import PROFILES, Profile
@@ -14,6 +15,7 @@ __all__ = [
     "Placement",
     "Profile",
     "Site",
+    "check",
     "explain",
     "place",
     "read_placement",

@@ -1,0 +1,57 @@
+"""What an engine's parser will refuse or run slowly, told without the engine and without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from intact.errors import QuantValueError
+from intact.graph import Model
+from intact.placement.checks.parser import DIALECT, PARSER
+from intact.placement.checks.records import Half, halves
+from intact.placement.checks.structure import STRUCTURE, Checked
+from intact.placement.layers import Fuser
+from intact.placement.profiles import PROFILES
+from intact.placement.records import Finding
+from intact.placement.remarks import remarks_on
+from intact.placement.view import View
+
+TARGETS = ("tensorrt",)
+"""Engines whose rules are known."""
+
+
+def check(model: Model, target: str = "tensorrt") -> list[Finding]:
+    """Everything that `target` will not take in `model` as it stands.
+
+    Args:
+        model: Usually with Q/DQ pairs; not changed.
+        target: One of `TARGETS`.
+    Returns:
+        Errors first: what the parser or builder refuses, in its own words where it has some. Then warnings:
+        what runs slower than it could, or not in int8. In the graph's order within each; empty: all is well.
+    Raises:
+        QuantValueError: There is no such target.
+    """
+    if target not in TARGETS:
+        raise QuantValueError("target", repr(target), " or ".join(map(repr, TARGETS)), "choose one of them")
+    view = View(model)
+    fuser = Fuser(view, PROFILES[target], quantized=view.marks.__contains__)
+    checked = Checked(model, view, halves(model, view.constants), fuser.carries)
+    found = [*_of_nodes(checked.halves)]
+    for ask in STRUCTURE:
+        found.extend(ask(checked))
+    for remark in remarks_on(view, PROFILES[target]):
+        found.append(Finding("warning", remark.op.name, remark.rule, remark.message, remark.fix))
+    return sorted(dict.fromkeys(found), key=lambda finding: finding.severity)  # "error" < "warning"
+
+
+def _of_nodes(nodes: list[Half]) -> Iterator[Finding]:
+    for half in nodes:
+        for rule, ask in PARSER.items():
+            if (said := ask(half)) is not None:
+                yield Finding("error", half.name, rule, *said)
+        for rule, ask in DIALECT.items():
+            if (said := ask(half)) is not None:
+                yield Finding("warning", half.name, rule, *said)
+
+
+__all__ = ["TARGETS", "check"]
