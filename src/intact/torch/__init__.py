@@ -1,7 +1,7 @@
 """The PyTorch face of INTact, in the vocabulary of `pytorch_quantization` 2.2.1.
 
 Code written for that library runs unchanged after ``intact.torch.alias()``, or under
-``python -m intact.torch script.py``. New code calls `replace_modules`, `calibrate`, `finetune` and `export`.
+``python -m intact.torch script.py``. New code calls `quantize`, `calibrate`, `finetune` and `export`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from intact.torch.calibration import CalibrationResult, calibrate
 from intact.torch.checkpoint import load_checkpoint, save_checkpoint
 from intact.torch.export import ExportReport, export
 from intact.torch.finetuning import FinetuneResult, finetune
+from intact.torch.graph_mode import GraphModeReport, GraphModeResult, quantize
 from intact.torch.ops import fake_quantize
 from intact.torch.quant_modules import deactivate, enable_onnx_export, initialize
 from intact.torch.replace import ReplaceReport, replace_modules
@@ -33,6 +34,8 @@ __all__ = [
     "CalibrationResult",
     "ExportReport",
     "FinetuneResult",
+    "GraphModeReport",
+    "GraphModeResult",
     "ReplaceReport",
     "__version__",
     "alias",
@@ -48,6 +51,7 @@ __all__ = [
     "nn",
     "ops",
     "quant_modules",
+    "quantize",
     "replace_modules",
     "save_checkpoint",
     "tensor_quant",

@@ -19,15 +19,21 @@ def forward_batch(model: nn.Module, batch: Any) -> Any:
     A tensor is the input. Of a tuple or list the first element is: a tensor; a tuple of positional
     arguments; or a dict of keyword arguments. A dict holds keyword arguments.
     """
+    args, kwargs = arguments_of(batch, device_of(model))
+    return model(*args, **kwargs)
+
+
+def arguments_of(batch: Any, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A batch, in a form that `forward_batch` takes, as positional and named arguments on `device`."""
     if isinstance(batch, (tuple, list)) and batch:
         batch = batch[0]
-    batch = moved(batch, device_of(model))
+    batch = moved(batch, device)
     if isinstance(batch, Mapping):
-        return model(**batch)
+        return (), dict(batch)
     if isinstance(batch, (tuple, list)) and batch:
-        return model(*batch)
+        return tuple(batch), {}
     if isinstance(batch, Tensor):
-        return model(batch)
+        return (batch,), {}
     raise QuantValueError(
         "batch",
         f"a {type(batch).__name__}",

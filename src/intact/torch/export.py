@@ -126,7 +126,7 @@ def export(
         FileFormatError: `path` cannot be written.
     """
     graph.check_opset(opset)
-    args, kwargs = _arguments(example)
+    args, kwargs = example_arguments(example)
     _refuse_unready(model)
     with torch.no_grad(), evaluating(model):
         trace, shapes = _dynamic(args, kwargs) if dynamic_batch else ((args, kwargs), None)
@@ -173,7 +173,8 @@ def _chain(first: Batch, rest: Iterator[Batch]) -> Iterator[Batch]:
     yield from rest
 
 
-def _arguments(example: Any) -> Batch:
+def example_arguments(example: Any) -> Batch:
+    """`example` as positional and named arguments: a tensor, a tuple of them, or a dict of named ones."""
     if isinstance(example, Mapping):
         return (), dict(example)
     return (tuple(example) if isinstance(example, (tuple, list)) else (example,)), {}
@@ -183,7 +184,7 @@ def _batches(data: Iterable[Any], example: Any) -> Iterator[Batch]:
     """Batches as calls; where the example is one tensor, what follows the first item is labels."""
     for batch in data:
         labelled = isinstance(example, Tensor) and isinstance(batch, (tuple, list))
-        yield _arguments(batch[0] if labelled else batch)
+        yield example_arguments(batch[0] if labelled else batch)
 
 
 def _refuse_unready(model: nn.Module) -> None:

@@ -27,7 +27,7 @@ __all__ = ["ReplaceReport", "apply_conversion", "conversion_record", "replace_mo
 Patterns = str | Sequence[str] | None
 
 # From the bases, not from torch.nn's names: `initialize` may have put quantized classes there.
-_DEFAULTS: dict[type, type[QuantInputMixin]] = {
+DEFAULT_CLASSES: dict[type, type[QuantInputMixin]] = {
     next(base for base in quant_class.__bases__ if issubclass(base, nn.Module)): quant_class
     for quant_class in (
         *(entry.replace_mod for entry in _DEFAULT_QUANT_MAP),
@@ -98,7 +98,7 @@ def replace_modules(
         UnsupportedError: (a TypeError) A module to be replaced is parametrized, or a pair of `custom` is
             unfit. Nothing has been changed.
     """
-    table = {**_DEFAULTS, **_checked_pairs(custom or {})}
+    table = {**DEFAULT_CLASSES, **_checked_pairs(custom or {})}
     for desc in (quant_desc_input, quant_desc_weight):
         if desc is not None and not (isinstance(desc, QuantDescriptor) and desc.fake_quant):
             raise QuantValueError(
@@ -120,8 +120,8 @@ def replace_modules(
         elif reason:
             report.left[names[0]] = reason
     for module, quant_class in plan:
-        _convert(model, module, quant_class, quant_desc_input, quant_desc_weight)
-    _finish(model)
+        convert(model, module, quant_class, quant_desc_input, quant_desc_weight)
+    finish(model)
     return report
 
 
@@ -164,8 +164,8 @@ def apply_conversion(
             )
         plan.append((module, quant_class))
     for module, quant_class in plan:
-        _convert(model, module, quant_class, None, None)
-    _finish(model)
+        convert(model, module, quant_class, None, None)
+    finish(model)
     return model
 
 
@@ -189,6 +189,26 @@ def _decide(
             "a module without parametrizations",
             "call torch.nn.utils.parametrize.remove_parametrizations first, or name it in exclude",
         )
+    return _fitting(module, base, table)
+
+
+def convertible(
+    module: nn.Module, table: Mapping[type, type[QuantInputMixin]]
+) -> tuple[type[QuantInputMixin] | None, str]:
+    """The class of `table` that `module` can become, or None and why not ("" where it is of another kind)."""
+    base = next((c for c in type(module).__mro__ if c in table), None)
+    if base is None:
+        has_weight = any(p.dim() > 1 for p in module.parameters(recurse=False))
+        return None, f"{type(module).__name__} has no quantized class" if has_weight else ""
+    if parametrize.is_parametrized(module):
+        return None, f"a parametrized {base.__name__}"
+    return _fitting(module, base, table)
+
+
+def _fitting(
+    module: nn.Module, base: type, table: Mapping[type, type[QuantInputMixin]]
+) -> tuple[type[QuantInputMixin] | None, str]:
+    kind = type(module)
     if kind is not base:
         return None, f"{kind.__name__} is a subclass of {base.__name__}; name its quantized class in custom"
     if "forward" in vars(module):
@@ -198,13 +218,14 @@ def _decide(
     return (None, reason) if reason else (table[base], "")
 
 
-def _convert(
+def convert(
     model: nn.Module,
     module: nn.Module,
     quant_class: type[QuantInputMixin],
     desc_input: QuantDescriptor | None,
     desc_weight: QuantDescriptor | None,
 ) -> None:
+    """Make `module`, inside `model`, one of `quant_class`; None: the class's default descriptor."""
     # The float class is a base of the quantized one: the same layout, a few methods more.
     module.__class__ = quant_class  # type: ignore[assignment]
     before = set(module.modules())
@@ -218,7 +239,8 @@ def _convert(
         added.to(device)
 
 
-def _finish(model: nn.Module) -> None:
+def finish(model: nn.Module) -> None:
+    """What is left to do once every module of `model` is converted."""
     for module in model.modules():
         quantized = any(isinstance(child, QuantInputMixin) for child in module.modules())
         if quantized and isinstance(module, nn.TransformerEncoderLayer):

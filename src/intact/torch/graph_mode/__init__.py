@@ -1,0 +1,6 @@
+"""Graph mode: quantizers in a float module, placed by the rules of `intact.placement`."""
+
+from intact.torch.graph_mode.quantizing import quantize
+from intact.torch.graph_mode.report import GraphModeReport, GraphModeResult
+
+__all__ = ["GraphModeReport", "GraphModeResult", "quantize"]

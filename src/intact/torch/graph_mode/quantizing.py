@@ -1,0 +1,258 @@
+"""`intact.torch.quantize`: a float module gets its quantizers where the rules of placement want them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from intact.errors import IntactError, QuantValueError, UnsupportedError
+from intact.spec import Format
+from intact.torch import nn as quant_nn
+from intact.torch._batches import arguments_of, device_of, moved
+from intact.torch._choice import Method
+from intact.torch._collection import evaluating
+from intact.torch.calibration import calibrate
+from intact.torch.descriptor import FLOAT_FORMATS, QuantDescriptor
+from intact.torch.export import example_arguments
+from intact.torch.graph_mode.analysis import Analysis, analyse
+from intact.torch.graph_mode.forward import install, is_graph_mode
+from intact.torch.graph_mode.plan import make_plan
+from intact.torch.graph_mode.record import Inserted, Record
+from intact.torch.graph_mode.report import GraphModeReport, GraphModeResult
+from intact.torch.graph_mode.tracing import Traced, Untraceable, fixed_arguments, tensors_in, trace
+from intact.torch.nn.modules._utils import QuantInputMixin, QuantMixin
+from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
+from intact.torch.replace import DEFAULT_CLASSES, convert, convertible, finish
+
+_POOLS: dict[type, type[QuantInputMixin]] = {
+    nn.MaxPool1d: quant_nn.QuantMaxPool1d,
+    nn.MaxPool2d: quant_nn.QuantMaxPool2d,
+    nn.MaxPool3d: quant_nn.QuantMaxPool3d,
+}
+_CLASSES = {**DEFAULT_CLASSES, **_POOLS}
+_AGREEMENT = 1e-3
+
+
+def quantize(
+    model: nn.Module,
+    data: Iterable[Any] | None = None,
+    *,
+    example: Any = None,
+    method: Method = "auto",
+    profile: str = "intact",
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    activations: str = "int8",
+    weights: str = "int8",
+    symmetric: bool = True,
+    inplace: bool = False,
+    **options: Any,
+) -> GraphModeResult:
+    """Place quantizers in a float module by the rules that place Q/DQ pairs in an ONNX file.
+
+    The forward is traced with torch.fx and exported once; `intact.placement` decides on the exported graph,
+    and its tensors are found again in the trace: weighted layers, residual additions, concatenations, pools
+    and products of functions included. The returned module has the class's other methods, its submodules,
+    parameters and their names; its own forward is the trace with quantizers. A submodule that cannot be
+    traced stays one call, and the modules inside are exchanged as `replace_modules` does.
+
+    Args:
+        model: A float module; in any mode, on any device.
+        data: Batches for `calibrate`; None: place only.
+        example: One input: a tensor, a tuple of positional or a dict of named arguments. None: the first
+            batch of `data`.
+        method: As for `calibrate`.
+        profile: The engine that will run the model: "intact", "tensorrt", "onnxruntime", "openvino".
+        include, exclude: Shell patterns of modules' paths and of functions' names ("layer1.0.add"), or of
+            ONNX operators ("Add"); a pattern that matches a module covers everything inside it.
+        activations, weights: Formats: "int8", "uint8" (with a zero point), "int16", "fp8e4m3", ...
+        symmetric: False: activations have a zero point.
+        inplace: False: leave `model` alone and quantize a deep copy.
+        **options: Passed on to `calibrate`.
+    Returns:
+        The module, a report, the placement and the calibration.
+    Raises:
+        QuantValueError: (a ValueError) Neither `data` nor `example`, a model that has quantizers, or an
+            unknown format or profile.
+        CalibrationError: As `calibrate`.
+    """
+    _refuse_quantized(model)
+    descriptors = _descriptor(activations, symmetric), _format_of(weights, "weights")
+    args, kwargs, data = _first(model, data, example)
+    if not inplace:
+        model = copy.deepcopy(model)
+    job = _Job(model, descriptors, include, exclude)
+    try:
+        traced = trace(model, fixed_arguments(model, args, kwargs))
+        found = analyse(model, traced, args, kwargs, profile=profile, include=include, exclude=exclude)
+        _require_agreement(model, args, kwargs, found.outputs)
+    except (Untraceable, UnsupportedError) as error:
+        reason = error.reason if isinstance(error, Untraceable) else f"it cannot be exported: {error}"
+        report, placement = job.replace_all(reason), None
+    else:
+        report, placement = job.place(traced, found), found.placement
+    name_quantizers(model)
+    calibration = None if data is None else calibrate(model, data, method=method, **options)
+    return GraphModeResult(model, report, placement, calibration)
+
+
+def _refuse_quantized(model: nn.Module) -> None:
+    present = next((n for n, m in model.named_modules() if isinstance(m, TensorQuantizer)), None)
+    if present is not None or is_graph_mode(model):
+        raise QuantValueError(
+            "quantize: model", f"a model with quantizers ('{present}')", "a float model",
+            "pass the model before replace_modules, or go on with calibrate",
+        )  # fmt: skip
+
+
+def _first(
+    model: nn.Module, data: Iterable[Any] | None, example: Any
+) -> tuple[tuple[Any, ...], dict[str, Any], Iterable[Any] | None]:
+    """One call of the model, and the data with nothing taken from it."""
+    device = device_of(model)
+    if example is not None:
+        args, kwargs = example_arguments(example)
+        return tuple(moved(list(args), device)), moved(kwargs, device), data
+    if data is None:
+        raise QuantValueError(
+            "quantize", "neither data nor example", "an input to trace the model with",
+            "pass batches as data, or one input as example",
+        )  # fmt: skip
+    stream = iter(data)
+    first = next(stream, None)
+    if first is None:
+        raise QuantValueError("quantize: data", "no batches", "at least one", "pass batches of inputs")
+    args, kwargs = arguments_of(first, device)
+    return args, kwargs, chain([first], stream) if stream is data else data
+
+
+def _require_agreement(model: nn.Module, args: Any, kwargs: Mapping[str, Any], traced: Any) -> None:
+    with evaluating(model):
+        own = list(tensors_in(model(*args, **kwargs)))
+    theirs = list(tensors_in(traced))
+    if len(own) != len(theirs) or not all(map(_agree, own, theirs)):
+        raise Untraceable("", "its trace answers something else than it does: it has state or randomness")
+
+
+def _agree(a: Tensor, b: Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    a, b = a.double(), b.double()
+    return bool(torch.allclose(a, b, _AGREEMENT, _AGREEMENT * float(a.abs().max()) if a.numel() else 0, True))
+
+
+def _format_of(name: str, where: str) -> dict[str, Any]:
+    """A format's name as arguments of QuantDescriptor."""
+    try:
+        form = Format.parse(name)
+    except IntactError as error:
+        raise error.at(f"quantize: {where}") from None
+    bits = {v: k for k, v in FLOAT_FORMATS.items()}.get(form.name, form.bits)
+    return {"num_bits": bits, "unsigned": not form.signed}
+
+
+def _descriptor(name: str, symmetric: bool) -> QuantDescriptor:
+    known = _format_of(name, "activations")
+    return QuantDescriptor(**known, symmetric=symmetric and not known["unsigned"])
+
+
+class _Job:
+    """Quantizes one model."""
+
+    def __init__(
+        self, model: nn.Module, descriptors: tuple[QuantDescriptor, dict[str, Any]],
+        include: Sequence[str], exclude: Sequence[str],
+    ) -> None:  # fmt: skip
+        self._model, (self._activation, self._weight) = model, descriptors
+        self._include, self._exclude = tuple(include), tuple(exclude)
+        self._modules: dict[str, str] = {}
+
+    def replace_all(self, reason: str) -> GraphModeReport:
+        """Exchange modules, and nothing else."""
+        left = self._replace_inside("")
+        finish(self._model)
+        return GraphModeReport(self._modules, {}, {"": reason}, left)
+
+    def place(self, traced: Traced, found: Analysis) -> GraphModeReport:
+        """Do as the placement says."""
+        plan = make_plan(self._model, traced, found, self._why_not)
+        left = dict(plan.left)
+        for path in traced.leaves:
+            left |= self._replace_inside(path)
+        for path in plan.modules:
+            self._convert(path)
+            if path not in plan.own_input:
+                self._model.get_submodule(path)._input_quantizer.disable()  # type: ignore[operator, union-attr]
+        for item in plan.inserted:
+            add_quantizer(
+                self._model, item, self._activation if not item.weight else self._weight_of(item.axis)
+            )
+        install(self._model, Record(traced.fixed, traced.leaves, tuple(plan.inserted)), traced)
+        finish(self._model)
+        return GraphModeReport(self._modules, plan.reasons, traced.leaves, left | self._float_layers(found))
+
+    def _why_not(self, path: str) -> str | None:
+        quant_class, reason = convertible(self._model.get_submodule(path), _CLASSES)
+        return None if quant_class is not None else reason or "it has no quantized class"
+
+    def _convert(self, path: str) -> None:
+        module = self._model.get_submodule(path)
+        quant_class, _ = convertible(module, _CLASSES)
+        assert quant_class is not None, path
+        weight = None
+        if issubclass(quant_class, QuantMixin):
+            weight = self._weight_of(quant_class.default_quant_desc_weight.axis)
+        convert(self._model, module, quant_class, self._activation, weight)
+        self._modules[path] = quant_class.__name__
+
+    def _weight_of(self, axis: int | tuple[int, ...] | None) -> QuantDescriptor:
+        return QuantDescriptor(**self._weight, axis=axis)
+
+    def _replace_inside(self, path: str) -> dict[str, str]:
+        """Exchange the module at `path` and those inside; what stayed and why."""
+        left = {}
+        for name, module in list(self._model.get_submodule(path).named_modules(prefix=path)):
+            quant_class, reason = convertible(module, DEFAULT_CLASSES)
+            if quant_class is None:
+                if reason and not isinstance(module, QuantInputMixin):
+                    left[name] = reason
+            elif why := self._unwanted(name, type(module).__name__):
+                left[name] = why
+            else:
+                self._convert(name)
+        return left
+
+    def _unwanted(self, path: str, kind: str) -> str:
+        places = [path[:i] for i, c in enumerate(path + ".") if c == "."]
+
+        def hit(patterns: Iterable[str]) -> str | None:
+            return next((p for p in patterns if any(fnmatchcase(x, p) for x in (*places, kind))), None)
+
+        if (pattern := hit(self._exclude)) is not None:
+            return f"it matches '{pattern}' of exclude"
+        return "it matches nothing of include" if self._include and hit(self._include) is None else ""
+
+    def _float_layers(self, found: Analysis) -> dict[str, str]:
+        """Layers with a weight or a product that the placement left in float, by the name of their call."""
+        return {
+            found.labels.get(found.owners.get(layer.name, ""), layer.name): layer.reason
+            for layer in found.placement.layers
+            if layer.precision == "float"
+            and layer.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Concat")
+        }
+
+
+def add_quantizer(model: nn.Module, item: Inserted, descriptor: QuantDescriptor | None = None) -> None:
+    """Create the quantizer of `item` in `model`, on the device of what is around it."""
+    path, _, name = item.name.rpartition(".")
+    owner = model.get_submodule(path)
+    quantizer = TensorQuantizer(descriptor)
+    quantizer.train(owner.training)
+    device = next((t.device for t in chain(owner.parameters(), model.parameters())), None)
+    owner.add_module(name, quantizer.to(device))

@@ -1,0 +1,86 @@
+"""What graph mode decided about a model, as plain data: enough to build its forward again without data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from intact.errors import FileFormatError
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a quantizer: it stands on the tensor `source`, in front of some of its readers.
+
+    Attributes:
+        source: The call of the trace that makes the tensor.
+        readers: (call, place among the tensors and values that it reads).
+    """
+
+    source: str
+    readers: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Inserted:
+    """A quantizer that is no part of a quantized module.
+
+    Attributes:
+        name: Its path in the model.
+        calls: Where it stands; several where tensors share one scale.
+        weight: Path of the parameter that it quantizes; "" for an activation.
+        axis: The axis that keeps a scale per index; None: per tensor.
+    """
+
+    name: str
+    calls: tuple[Call, ...]
+    weight: str = ""
+    axis: int | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """How a model's forward was traced, and the quantizers that were put into it.
+
+    Attributes:
+        fixed: Arguments of forward that are constants of the graph.
+        leaves: Path of each module that was not traced into -> why.
+        inserted: The quantizers.
+    """
+
+    fixed: dict[str, Any] = field(default_factory=dict)
+    leaves: dict[str, str] = field(default_factory=dict)
+    inserted: tuple[Inserted, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Any) -> Record:
+        """The record that `to_json` wrote.
+
+        Raises:
+            FileFormatError: It is none.
+        """
+        try:
+            return cls(dict(data["fixed"]), _texts(data["leaves"]), tuple(map(_inserted, data["inserted"])))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FileFormatError(
+                "graph mode record", f"{type(error).__name__}: {error}", "what graph mode recorded",
+                "save the model again",
+            ) from error  # fmt: skip
+
+
+def _inserted(data: Mapping[str, Any]) -> Inserted:
+    axis: Literal[None] | int = None if data["axis"] is None else int(data["axis"])
+    return Inserted(str(data["name"]), tuple(map(_call, data["calls"])), str(data["weight"]), axis)
+
+
+def _call(data: Mapping[str, Any]) -> Call:
+    return Call(str(data["source"]), tuple((str(name), int(place)) for name, place in data["readers"]))
+
+
+def _texts(data: Mapping[str, Any]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in data.items()}

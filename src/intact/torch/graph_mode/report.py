@@ -1,0 +1,65 @@
+"""What graph mode did, and what it left and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from intact.placement import Placement
+from intact.torch.calibration import CalibrationResult
+
+
+@dataclass(frozen=True)
+class GraphModeReport:
+    """What became of a model; `print` it.
+
+    Attributes:
+        modules: Path of each quantized module -> its class.
+        quantizers: Path of each active quantizer that the graph asked for -> why its tensor is quantized.
+        replaced: Path of each module that could not be traced into -> why; the modules inside were exchanged
+            for quantized ones, as `replace_modules` does. "" is the model itself.
+        left: Path of a module, or name of a call, that stays in float although it could matter -> why.
+    """
+
+    modules: Mapping[str, str] = field(default_factory=dict)
+    quantizers: Mapping[str, str] = field(default_factory=dict)
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    left: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        between = [name for name in self.quantizers if name.rpartition(".")[0] not in self.modules]
+        lines = [f"{len(self.modules)} modules quantized, {len(between)} quantizers between them"]
+        lines += [f"  {name}: {self.quantizers[name]}" for name in between]
+        lines += [f"  {_shown(path)}: modules replaced inside, {why}" for path, why in self.replaced.items()]
+        lines += [f"  {_shown(path)}: left, {why}" for path, why in self.left.items()]
+        return "\n".join(lines)
+
+
+def _shown(path: str) -> str:
+    return path or "(the model itself)"
+
+
+@dataclass(frozen=True)
+class GraphModeResult:
+    """What `quantize` returns.
+
+    Attributes:
+        model: The module with quantizers: ready for `finetune`, `export` and, without data, `calibrate`.
+        report: What was done.
+        placement: The placement on the exported graph; nodes are called like modules and calls. None where
+            the model could not be traced at all.
+        calibration: What `calibrate` returned; None without data.
+    """
+
+    model: nn.Module
+    report: GraphModeReport
+    placement: Placement | None = None
+    calibration: CalibrationResult | None = None
+
+    def explain(self) -> list[dict[str, object]]:
+        """One row per layer, as `intact explain` shows them; empty without a placement."""
+        from intact.placement import explain
+
+        return [] if self.placement is None else list(explain(self.placement))
