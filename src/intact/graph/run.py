@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
 from intact.graph.inference import placeholder
+from intact.graph.proto import to_proto
 
 _SHARED = {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.INT8, ir.DataType.UINT8}
 _LARGE = 4096  # bytes from which an initializer is worth handing over in place
@@ -77,7 +78,7 @@ class Session:
         try:
             for value, tensor in tensors.items():
                 value.const_value = placeholder(value, tensor, "memory", 0)
-            proto = ir.to_proto(model)
+            proto = to_proto(model)  # with the small tensors of other files: ONNX Runtime finds none
         finally:
             for value, tensor in tensors.items():
                 value.const_value = tensor
