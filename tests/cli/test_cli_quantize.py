@@ -1,0 +1,181 @@
+"""``intact quantize``: files in and out, what is printed, and what a user can get wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from PIL import Image
+
+from intact.graph import Session, load, quantization_of
+
+CHEAP = ("--method", "max", "--bias-correction", "off", "--equalization", "off", "--no-progress")
+
+
+def outputs(file: Path, data: np.ndarray) -> np.ndarray:
+    return Session(file.read_bytes()).run({"x": data})["prob"]
+
+
+def test_an_int8_file_and_a_table(run, net: Path, samples: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.onnx"
+    status, shown, err = run("quantize", net, "--data", samples, "-o", out, "--no-progress")
+    assert (status, err) == (0, "")
+    cells = {
+        c[1].strip(): c[2].strip() for c in (line.split("│") for line in shown.splitlines()) if len(c) > 2
+    }
+    assert cells["layers in int8"] == "6" and cells["layers in float"] == "1"
+    assert (
+        cells["bytes before"] == f"{net.stat().st_size:,}"
+        and cells["bytes after"] == f"{out.stat().st_size:,}"
+    )
+    assert float(cells["SQNR of prob"].removesuffix(" dB")) > 30
+    assert f"intact explain {out} --precision float" in shown
+    data = np.load(samples)
+    assert (outputs(net, data).argmax(1) == outputs(out, data).argmax(1)).mean() >= 0.9
+
+
+def test_json_and_nothing_else(run, net: Path, samples: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.onnx"
+    status, shown, err = run("quantize", net, "--data", samples, "-o", out, *CHEAP, "--json")
+    said = json.loads(shown)
+    assert (status, err) == (0, "")
+    assert said["out"] == str(out) and said["layers"] == {"int8": 6, "float": 1}
+    assert said["bytes"] == {"before": net.stat().st_size, "after": out.stat().st_size}
+    assert said["sqnr_db"].keys() == {"prob"} and said["warnings"] == []
+    assert said["methods"] == dict.fromkeys(["x", "r1", "r2", "pooled"], "max")
+
+
+def test_equal_commands_give_equal_files(run, net: Path, samples: Path, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.onnx", "b.onnx")]
+    for file in files:
+        assert run("quantize", net, "--data", samples, "-o", file, "--no-progress")[0] == 0
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_statistics_instead_of_data(run, net: Path, samples: Path, tmp_path: Path) -> None:
+    direct, later = tmp_path / "direct.onnx", tmp_path / "later.onnx"
+    run("calibrate", net, "--data", samples, "-o", tmp_path / "net.calib", "--no-progress")
+    run("quantize", net, "--data", samples, "-o", direct, *CHEAP[2:], "--method", "mse")
+    status, *_ = run("quantize", net, "--calib", tmp_path / "net.calib", "-o", later, "--method", "mse")
+    assert status == 0
+    assert later.read_bytes() == direct.read_bytes()
+
+
+def test_options_reach_the_file(run, net: Path, samples: Path, tmp_path: Path) -> None:
+    overrides, out = tmp_path / "overrides.yaml", tmp_path / "out.onnx"
+    overrides.write_text('"/conv1": {activations: int16}\n')
+    words = ("--asymmetric", "--per-tensor", "--opset", 21, "--profile", "tensorrt", "--overrides", overrides)
+    assert run("quantize", net, "--data", samples, "-o", out, *CHEAP, *words)[0] == 0
+    model = load(out)
+    assert model.opset_imports[""] == 21
+    quantized = [q for node in model.graph for value in node.outputs if (q := quantization_of(value))]
+    specs = {str(q.spec) for q in quantized if not q.constant}
+    assert specs == {"int8 per-tensor asymmetric", "int16 per-tensor asymmetric"}
+    assert {q.spec.axis for q in quantized if q.constant} == {None}
+
+
+def test_excluded_layers_stay_in_float(run, net: Path, samples: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.onnx"
+    words = ("--exclude", "/fc", "--exclude", "Global*")
+    assert run("quantize", net, "--data", samples, "-o", out, *CHEAP, *words)[0] == 0
+    said = json.loads(run("explain", out, "--json")[1])
+    in_float = {row["layer"] for row in said["layers"] if row["precision"] == "float"}
+    assert {"/fc", "/gap"} <= in_float and "/conv1" not in in_float
+
+
+def test_a_folder_of_images_as_the_options_describe_it(run, net: Path, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    (tmp_path / "photos").mkdir()
+    for index in range(3):
+        pixels = rng.integers(0, 256, (20, 24, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "photos" / f"{index}.png")
+    calib = tmp_path / "photos.calib"
+    words = ("--size", "16x16", "--mean", "0", "--std", "2,2,2", "--fit", "stretch", "--batch-size", 2)
+    status, shown, _ = run(
+        "calibrate", net, "--data", tmp_path / "photos", *words, "-o", calib, "--no-progress", "--json"
+    )
+    assert status == 0
+    low, high = json.loads(shown)["ranges"]["x"]["max"]
+    assert high <= 0.5 and -low == high, "[0, 255] / 255, less mean 0, by std 2"
+
+
+def test_a_script_that_loads_data(run, net: Path, tmp_path: Path) -> None:
+    script, out = tmp_path / "load.py", tmp_path / "out.onnx"
+    script.write_text(
+        "import numpy as np\ndef load_data():\n    return np.ones((4, 3, 16, 16), np.float32)\n"
+    )
+    assert run("quantize", net, "--data", script, "-o", out, *CHEAP)[0] == 0
+    assert out.exists()
+
+
+def test_a_tensor_of_zeros_is_named_once(run, net: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "zeros.npy", np.zeros((2, 3, 16, 16), np.float32))
+    status, shown, err = run(
+        "quantize", net, "--data", tmp_path / "zeros.npy", "-o", tmp_path / "out.onnx", *CHEAP
+    )
+    assert (status, err) == (0, "")
+    assert shown.count("warning: tensor 'x': every value is zero or almost; its scale is 1") == 1
+
+
+def test_the_weights_beside_a_file_count(run, net: Path, samples: Path, tmp_path: Path) -> None:
+    model = onnx.load(net)
+    beside = tmp_path / "big.onnx"
+    onnx.save(model, beside, save_as_external_data=True, location="big.onnx.data", size_threshold=0)
+    words = ("--data", samples, "-o", tmp_path / "out.onnx", *CHEAP, "--json")
+    status, shown, err = run("quantize", beside, *words)
+    assert (status, err) == (0, "")
+    said = json.loads(shown)
+    assert said["bytes"]["before"] == beside.stat().st_size + (tmp_path / "big.onnx.data").stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "intact: --data, --calib: got neither, want one of the two"),
+        (("--data", "{samples}", "--calib", "{calib}"), "intact: --data, --calib: got both"),
+        (("--data", "{samples}", "--method", "best"), "intact: method: got 'best'"),
+        (("--data", "{samples}", "--profile", "tpu"), "intact: profile: got 'tpu'"),
+        (("--data", "{samples}", "--activations", "int99"), "intact: format: got 'int99'"),
+        (("--data", "{samples}", "--size", "16"), "intact: --size: got the option for"),
+        (("--data", "{folder}", "--size", "16by9"), "intact: --size: got '16by9', want one size or two"),
+        (("--data", "{folder}", "--mean", "a,b"), "intact: --mean: got 'a,b', want numbers between commas"),
+        (("--data", "{samples}", "--overrides", "{text}"), "intact: file '{text}': got"),
+        (("--data", "{samples}", "--overrides", "{list}"), "intact: file '{list}': got [1, 2]"),
+        (("--data", "{samples}", "--overrides", "{nowhere}"), "intact: overrides['nowhere/*']: got no node"),
+        (("--data", "{text}"), "intact: data '{text}': got a file that ends in '.yaml'"),
+        (("--calib", "{samples}"), "intact: file '{samples}': got"),
+        (("--calib", "{calib}"), "intact: tensor 'x': got"),
+    ],
+    ids=[
+        "no-data", "both", "method", "profile", "format", "size-of-arrays", "size", "mean", "no-yaml",
+        "yaml-list", "pattern", "data", "no-calib", "other-calib",
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line_status_2_and_no_file(
+    run, net: Path, samples: Path, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    from intact.calib import Calibration
+
+    files = {
+        "samples": samples, "folder": tmp_path, "calib": tmp_path / "other.calib",
+        "text": tmp_path / "text.yaml", "list": tmp_path / "list.yaml", "nowhere": tmp_path / "nowhere.yaml",
+    }  # fmt: skip
+    Calibration().save(files["calib"])
+    files["text"].write_text("{a: [}")
+    files["list"].write_text("[1, 2]")
+    files["nowhere"].write_text("nowhere/*: {format: float}")
+    out = tmp_path / "out.onnx"
+    status, _, err = run("quantize", net, "-o", out, "--no-progress", *(w.format(**files) for w in words))
+    assert status == 2
+    assert err.startswith(message.format(**files)) and err.count("\n") == 1
+    assert not out.exists()
+
+
+def test_a_damaged_model_is_one_line_and_status_2(run, net: Path, samples: Path, tmp_path: Path) -> None:
+    net.write_bytes(net.read_bytes()[:-100])
+    status, _, err = run("quantize", net, "--data", samples, "-o", tmp_path / "out.onnx")
+    assert status == 2
+    assert err.startswith(f"intact: {net}: got ") and err.count("\n") == 1
