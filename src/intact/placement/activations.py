@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from intact.graph import Value
 from intact.placement.profiles import Profile
-from intact.placement.view import Op, View
+from intact.placement.view import Op, View, shape_of
 
 MOST_NODES = 9
 """A tanh GELU with its cube written as two Mul has nine; longer stretches are no activation."""
@@ -83,6 +83,8 @@ def _exits(view: View, inside: set[Value], ops: list[Op]) -> set[Value]:
 
 
 def _scalar(view: View, value: Value) -> float | None:
+    if any(size not in (None, 1) for size in shape_of(value) or ()):
+        return None  # before a large constant is computed
     array = view.constants(value) if view.is_constant(value) else None
     return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
 

@@ -201,24 +201,21 @@ def conv_transpose(c: Checked) -> Iterator[Finding]:
 
 def between_pair_and_layer(c: Checked) -> Iterator[Finding]:
     """Identity and Cast break the fusion of a pair with its layer."""
-    for op in c.view.ops:
-        for index, value in enumerate(op.node.inputs):
-            node = value.producer() if value is not None else None
-            if node is not None and (op, index) in c.view.marks and is_op(node, "Cast", "Identity"):
-                yield Finding(
-                    "warning", _name(node), "between",
-                    f"{node.op_type} stands between a pair and {op}: they are not fused",
-                    "remove it; the pair may work in the type of the data",
-                )  # fmt: skip
-    for half in c.halves:
-        value = half.input(0)
-        node = value.producer() if value is not None and half.quantizes else None
-        if node is not None and is_op(node, "Cast", "Identity") and not half.is_weight:
-            yield Finding(
-                "warning", _name(node), "between",
-                f"{node.op_type} stands in front of QuantizeLinear '{half.name}': they are not fused",
-                "remove it; the pair may work in the type of the data",
-            )  # fmt: skip
+    for node in c.model.graph:
+        value = node.inputs[0] if is_op(node, "Cast", "Identity") else None
+        if value is None or c.view.is_constant(value):
+            continue
+        above, below = value.producer(), [use.node for use in node.outputs[0].uses()]
+        if above is not None and is_dequantize(above) and below:
+            where = f"between a pair and {below[0].op_type} '{_name(below[0])}'"
+        elif below and is_quantize(below[0]):
+            where = f"in front of {below[0].op_type} '{_name(below[0])}'"
+        else:
+            continue
+        yield Finding(
+            "warning", _name(node), "between", f"{node.op_type} stands {where}: they are not fused",
+            "remove it; the pair may work in the type of the data",
+        )  # fmt: skip
 
 
 STRUCTURE: tuple[Callable[[Checked], Iterator[Finding]], ...] = (
