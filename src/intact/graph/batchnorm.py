@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from intact.graph.build import Inserter, Namer, replace
+from intact.graph.build import Inserter, Namer, drop_unused, replace
 from intact.graph.constants import Constants
 from intact.graph.notes import Note
 from intact.graph.view import is_op
@@ -27,9 +27,9 @@ def fold_batchnorm(model: ir.Model) -> list[Note]:
     Returns:
         One note per BatchNormalization: what it was folded into, or why it was not.
     """
-    constants, names = Constants(model.graph), Namer(model.graph)
+    names = Namer(model.graph)
     nodes = [node for node in model.graph if is_op(node, "BatchNormalization")]
-    return [_fold(node, constants, names) for node in nodes]
+    return [_fold(node, Constants(model.graph), names) for node in nodes]
 
 
 def _fold(norm: ir.Node, constants: Constants, names: Namer) -> Note:
@@ -46,17 +46,29 @@ def _fold(norm: ir.Node, constants: Constants, names: Namer) -> Note:
     gain, shift = _affine(norm, constants)
     old = constants(layer.inputs[2]) if len(layer.inputs) > 2 and layer.inputs[2] is not None else None
     bias = _bias(layer, old, gain.size) * gain + shift
-    assert isinstance(norm.graph, ir.Graph)
-    insert = Inserter(norm.graph, layer, names)
+    norm_graph = norm.graph
+    assert isinstance(norm_graph, ir.Graph)
+    insert = Inserter(norm_graph, layer, names)
     folded = (weight.astype(np.float64) * _spread(layer, weight.shape, gain)).astype(weight.dtype)
-    base = layer.inputs[1].name if layer.inputs[1] is not None else None
-    layer.replace_input_with(1, insert.constant(f"{base or layer.name}.folded", folded))
-    stored = insert.constant(f"{layer.name}.bias.folded", bias.astype(weight.dtype))
-    layer.resize_inputs(max(3, len(layer.inputs)))
-    layer.replace_input_with(2, stored)
+    layer.resize_inputs(3)
+    _store(layer, 1, folded, insert)
+    _store(layer, 2, bias.astype(weight.dtype), insert)
+    parameters = norm.inputs[1:]
     norm.resize_outputs(1)
     replace(norm, x, names)
+    drop_unused(norm_graph, *parameters)
     return Note(name, f"folded into {layer.op_type} '{layer.name}'")
+
+
+def _store(layer: ir.Node, index: int, array: NDArray, insert: Inserter) -> None:
+    """Let `layer` read `array`, which takes the name of what it replaces where nobody else reads that."""
+    old = layer.inputs[index]
+    new = insert.constant(f"{layer.name}.{('x', 'weight', 'bias')[index]}.folded", array)
+    layer.replace_input_with(index, new)
+    if old is not None and old.is_initializer():
+        drop_unused(insert.graph, old)
+        if not old.is_initializer():
+            new.name = old.name
 
 
 def _obstacle(norm: ir.Node, constants: Constants) -> str:

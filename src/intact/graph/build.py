@@ -76,6 +76,15 @@ class Inserter:
         return output
 
 
+def drop_unused(graph: ir.Graph, *values: ir.Value | None) -> None:
+    """Remove those of `values` that are initializers of `graph` and that nobody reads any more."""
+    for value in values:
+        if value is None or not value.name or not value.is_initializer():
+            continue
+        if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
+            graph.initializers.pop(value.name, None)
+
+
 def replace(node: ir.Node, value: ir.Value, names: Namer) -> None:
     """Let every reader of `node`'s only output read `value`, and remove `node`.
 

@@ -27,6 +27,8 @@ FORMAT_OPSETS = {
 }  # fmt: skip
 """The first opset whose QuantizeLinear writes a format (10 per tensor; an axis needs 13, our smallest)."""
 
+_BLOCK_OPSET = 21
+
 _TYPES = {
     "int8": ir.DataType.INT8, "uint8": ir.DataType.UINT8, "int16": ir.DataType.INT16,
     "uint16": ir.DataType.UINT16, "int4": ir.DataType.INT4, "uint4": ir.DataType.UINT4,
@@ -115,6 +117,11 @@ class _Emitter:
     def emit(self, marker: Marker) -> tuple[NDArray[np.float32], NDArray[np.int32], _Emitted]:
         try:
             check_format(marker.spec.format, self._opset)
+            if marker.spec.block_size is not None and self._opset < _BLOCK_OPSET:
+                raise UnsupportedError(
+                    "block_size", f"{marker.spec.block_size} at opset {self._opset}",
+                    f"opset {_BLOCK_OPSET} or newer", "choose such an opset, or a scale per channel",
+                )  # fmt: skip
             scale, zero_point = _parameters(marker)
             return scale, zero_point, self._emit(marker, scale, zero_point)
         except IntactError as error:
@@ -225,6 +232,8 @@ class _PairInserter:
         if perm is not None:
             self._axis = None if self._axis is None else perm.index(self._axis % x.ndim)
             x, q = x.transpose(perm), q.transpose(perm)
+            if self._spec.block_size is not None:
+                self._scale, self._zero_point = self._scale.transpose(perm), self._zero_point.transpose(perm)
         if fold:
             self._make_parameters()
             codes = numerics.store(q, self._spec)
@@ -251,6 +260,8 @@ class _PairInserter:
 
     def _pair_node(self, op_type: str, x: ir.Value, name: str, dtype: ir.DataType) -> ir.Value:
         attributes: dict[str, Any] = {} if self._axis is None else {"axis": self._axis}
+        if self._spec.block_size is not None:
+            attributes["block_size"] = self._spec.block_size
         inputs = [x, self._scale_value, self._zero_value]
         return self._tag(self._insert.node(op_type, inputs, name, dtype=dtype, shape=x.shape, **attributes))
 

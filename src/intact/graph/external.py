@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import onnx
@@ -53,7 +52,12 @@ def check_external(tensor: onnx.TensorProto, where: str, folder: Path | None) ->
         raise FileFormatError(
             where, f"external data of {length} bytes", f"{needed}, for its shape and type", _FIX
         )
-    held = path.stat().st_size
+    status = path.stat()
+    if status.st_nlink > 1:
+        raise FileFormatError(
+            where, f"external data in '{location}', a file with other hard links", "a file of its own", _FIX
+        )
+    held = status.st_size
     if (offset or 0) + needed > held:
         raise FileFormatError(
             where,
@@ -103,19 +107,21 @@ def _number(entries: dict[str, str], key: str, where: str) -> int | None:
 
 
 def set_folder(model: ir.Model, folder: Path) -> None:
-    """Let the external tensors of `model` be found in `folder`."""
-    for tensor in _tensors(model):
-        if isinstance(tensor, ir.ExternalTensor):
-            tensor.base_dir = os.fspath(folder)
-
-
-def _tensors(model: ir.Model) -> Iterator[object]:
+    """Let the external initializers of `model` be found in `folder`; those of attributes are read at once."""
     for graph in (model.graph, *(f.graph for f in model.functions.values())):
         for inner in (graph, *graph.subgraphs()):
-            yield from (value.const_value for value in inner.initializers.values())
+            for value in inner.initializers.values():
+                if isinstance(value.const_value, ir.ExternalTensor):
+                    value.const_value.base_dir = os.fspath(folder)
             for node in inner:
-                for attribute in node.attributes.values():
-                    if attribute.type == ir.AttributeType.TENSOR:
-                        yield attribute.value
-                    elif attribute.type == ir.AttributeType.TENSORS:
-                        yield from attribute.value
+                for name, attribute in list(node.attributes.items()):
+                    if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+                        node.attributes[name] = _inside(attribute, folder)
+
+
+def _inside(attribute: ir.Attr, folder: Path) -> ir.Attr:
+    tensor = attribute.as_tensor()
+    if not isinstance(tensor, ir.ExternalTensor):
+        return attribute
+    tensor.base_dir = os.fspath(folder)
+    return ir.AttrTensor(attribute.name, ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name))

@@ -68,12 +68,9 @@ def to_skeleton(model: ir.Model) -> onnx.ModelProto:
     """`model` with its large initializers as inputs: small enough for ONNX's C++, whatever they weigh."""
     held = {v: v.const_value for v in model.graph.initializers.values() if v.const_value is not None}
     large = {v: t for v, t in held.items() if t.size > SMALL}
-    outside = {v: t for v, t in held.items() if t.size <= SMALL and isinstance(t, ir.ExternalTensor)}
     try:
         for value, tensor in large.items():
             value.const_value = placeholder(value, tensor, "absent", 0)
-        for value, tensor in outside.items():
-            value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=value.name)
         proto = to_proto(model)
     finally:
         for value, tensor in held.items():
@@ -129,7 +126,7 @@ def _wrong(text: str) -> FileFormatError:
     where = "model"
     if found := _NODE.search(text):
         where = f"node '{found[2]}' ({found[1]})" if found[2] else f"a node ({found[1]})"
-        text = text[found.end() :]
+        text = _NODE.split(text[found.end() :])[0].strip()  # the first error; the others follow from it
     return FileFormatError(
         where, f"shapes or types that do not fit: {text[:300]}", "a valid graph", "export the model again"
     )

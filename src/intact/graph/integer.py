@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from intact.graph.build import Inserter, Namer, replace
+from intact.graph.build import Inserter, Namer, drop_unused, replace
 from intact.graph.constants import Constants
 from intact.graph.notes import Note
 from intact.graph.view import is_op
@@ -137,9 +137,7 @@ def shift_weights(graph: ir.Graph, names: Namer) -> list[Note]:
         node.replace_input_with(0, shifted[codes])
         node.replace_input_with(2, new_zero)
         notes.append(Note(node.name or "", f"the uint8 weight '{codes.name}' became int8"))
-    for value in shifted:
-        if not value.uses() and not value.is_graph_output() and value.name:
-            graph.initializers.pop(value.name, None)
+    drop_unused(graph, *shifted)
     return notes
 
 

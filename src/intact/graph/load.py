@@ -17,7 +17,7 @@ from intact.graph.external import check_stored, set_folder
 from intact.graph.inference import infer_shapes, to_skeleton
 from intact.graph.proto import from_proto
 from intact.graph.validate import check_structure
-from intact.graph.wording import first_line, unreadable
+from intact.graph.wording import first_line, root, unreadable
 
 _FIRST_FREE_IR = 4
 
@@ -91,11 +91,8 @@ def _convert(proto: onnx.ModelProto) -> ir.Model:
     except IntactError:
         raise
     except (ValueError, TypeError, NotImplementedError, RuntimeError) as error:
-        cause: BaseException = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
         raise FileFormatError(
-            "graph", first_line(cause), "a graph that onnx-ir can hold", "export the model again"
+            "graph", first_line(root(error)), "a graph that onnx-ir can hold", "export the model again"
         ) from error
 
 

@@ -25,7 +25,7 @@ _AMAX_SUFFIXES = ("._amax", ".amax")
 
 
 def marker_schema() -> onnx.defs.OpSchema:
-    """The marker's signature: FakeQuantize(x, amax, amin?) with attributes format, axis and narrow."""
+    """The marker's signature: FakeQuantize(x, amax, amin?) with format, axis, narrow and block_size."""
     schema = onnx.defs.OpSchema
     optional = schema.FormalParameterOption.Optional
     reals = ["tensor(float)", "tensor(float16)", "tensor(bfloat16)", "tensor(double)"]
@@ -44,6 +44,7 @@ def marker_schema() -> onnx.defs.OpSchema:
             schema.Attribute("format", schema.AttrType.STRING, required=True),
             schema.Attribute("axis", schema.AttrType.INTS, required=False),
             schema.Attribute("narrow", schema.AttrType.INT, required=True),
+            schema.Attribute("block_size", schema.AttrType.INT, required=False),
         ],
     )
 
@@ -98,12 +99,16 @@ def _parse(node: ir.Node, quantizer: str, constants: Constants) -> Marker:
             "one axis: QuantizeLinear has one scale per tensor, or per index of one axis",
             "quantize per tensor or along one axis, or leave this quantizer out of the export",
         )
+    block = node.attributes["block_size"].as_int() if "block_size" in node.attributes else None
     spec = QuantSpec(
         Format.parse(node.attributes["format"].as_string()),
-        axis=axes[0] if axes and amax.size > 1 else None,
+        axis=axes[0] if axes and (block or amax.size > 1) else None,
+        block_size=block,
         symmetric=amin is None,
         narrow=bool(node.attributes["narrow"].as_int()),
     )
+    if block is not None:
+        return Marker(node, quantizer, spec, amax, amin)
     shape = () if spec.axis is None else (-1,)
     return Marker(node, quantizer, spec, amax.reshape(shape), None if amin is None else amin.reshape(shape))
 

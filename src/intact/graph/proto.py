@@ -9,6 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import FileFormatError, UnsupportedError
+from intact.graph.wording import first_line, root
 
 INFERRED = "intact.inferred"
 """In a value's meta: its shape and type were not in the file, and are not written."""
@@ -46,8 +47,27 @@ def from_proto(proto: onnx.ModelProto) -> ir.Model:
 
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:
-    """`model` as a ModelProto: `from_proto`'s inverse. Inferred shapes are left out."""
-    proto: onnx.ModelProto = ir.to_proto(model)
+    """`model` as one ModelProto: `from_proto`'s inverse. Inferred shapes are left out.
+
+    Raises:
+        FileFormatError: It holds what ONNX cannot store, for example a name that is no text.
+    """
+    outside = {
+        value: value.const_value
+        for graph in (model.graph, *model.graph.subgraphs())
+        for value in graph.initializers.values()
+        if isinstance(value.const_value, ir.ExternalTensor) and value.const_value.base_dir
+    }
+    try:
+        for value, tensor in outside.items():
+            value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=value.name)
+        proto: onnx.ModelProto = ir.to_proto(model)
+    except ir.serde.SerdeError as error:
+        want = "text and numbers that ONNX can store"
+        raise FileFormatError("model", first_line(root(error)), want, "export the model again") from error
+    finally:
+        for value, tensor in outside.items():
+            value.const_value = tensor
     values = list(_values(model))
     shown = {v.name for v in values if INFERRED not in v.meta}
     hidden = {v.name for v in values} - shown

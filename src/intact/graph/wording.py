@@ -12,6 +12,13 @@ def first_line(error: BaseException, limit: int = 300) -> str:
     return re.sub(r"\s+", " ", str(error).strip())[:limit]
 
 
+def root(error: BaseException) -> BaseException:
+    """The first of the errors that led to `error`."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
 def unreadable(where: str, error: BaseException) -> FileFormatError:
     """That `where` cannot be read as a model, and why."""
     return FileFormatError(

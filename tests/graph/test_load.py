@@ -1,0 +1,351 @@
+"""`load` and `save`: any valid model in and out unchanged; a damaged one named, with its node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
+from intact.graph import Session, load, save, to_proto
+
+TEXT = """<ir_version: 8, opset_import: ["" : 17, "custom" : 3], producer_name: "me", doc_string: "about">
+g (float[N,4] x) => (float[N,3] y) <float[4,3] w = {1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,9.0,1.0,2.0,3.0}> {
+  h = MatMul(x, w)
+  y = Relu(h)
+}"""
+
+
+def parse(text: str = TEXT) -> onnx.ModelProto:
+    return onnx.parser.parse_model(text)
+
+
+def graph_model(*nodes: onnx.NodeProto, outputs: str = "y", **arguments: Any) -> onnx.ModelProto:
+    """A model of `nodes` with a float input x of shape (2, 4)."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])
+    y = helper.make_tensor_value_info(outputs, TensorProto.FLOAT, None)
+    graph = helper.make_graph(list(nodes), "g", [x], [y], **arguments)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("kind", ["path", "bytes", "proto", "ir"])
+def test_every_kind_of_source_reads_the_same(kind: str, tmp_path: Path) -> None:
+    proto = parse()
+    path = tmp_path / "model.onnx"
+    path.write_bytes(proto.SerializeToString())
+    sources = {"path": path, "bytes": path.read_bytes(), "proto": proto, "ir": load(proto)}
+    loaded = load(sources[kind])
+    assert [n.op_type for n in loaded.graph] == ["MatMul", "Relu"]
+    assert to_proto(loaded).graph.node[0].name == "MatMul_h"
+
+
+def test_the_callers_model_stays_as_it_is() -> None:
+    proto = parse()
+    before = proto.SerializeToString()
+    first = load(proto)
+    second = load(first)
+    second.graph[0].name = "changed"
+    assert proto.SerializeToString() == before
+    assert first.graph[0].name == "MatMul_h"
+
+
+def test_inferred_shapes_are_known_but_not_written(tmp_path: Path) -> None:
+    loaded = load(parse())
+    assert str(loaded.graph[0].outputs[0].shape) == "[N,3]"
+    save(loaded, tmp_path / "m.onnx")
+    assert not onnx.load(tmp_path / "m.onnx").graph.value_info
+
+
+def test_what_a_file_says_beside_its_graph_is_kept(tmp_path: Path) -> None:
+    proto = parse()
+    proto.metadata_props.add(key="author", value="someone")
+    proto.graph.node[0].doc_string = "a note"
+    proto.graph.node[0].metadata_props.add(key="k", value="v")
+    proto.graph.node.add(op_type="Mystery", domain="custom", input=["x"], output=["z"], name="m")
+    proto.graph.quantization_annotation.add(tensor_name="h")
+    proto.training_info.add().algorithm.name = "a"
+    save(load(proto), tmp_path / "m.onnx")
+    written = onnx.load(tmp_path / "m.onnx")
+    assert {e.domain: e.version for e in written.opset_import} == {"": 17, "custom": 3}
+    assert (written.producer_name, written.doc_string) == ("me", "about")
+    assert written.metadata_props == proto.metadata_props
+    assert written.graph.node[0].doc_string == "a note"
+    assert written.graph.node[0].metadata_props == proto.graph.node[0].metadata_props
+    assert written.graph.node[2].domain == "custom"
+    assert written.training_info == proto.training_info
+
+
+def test_types_that_onnx_ir_has_not_are_kept(tmp_path: Path) -> None:
+    labels = helper.make_node(
+        "ZipMap", ["x"], ["y"], domain="ai.onnx.ml", name="zip", classlabels_int64s=[0, 1, 2, 3]
+    )
+    proto = graph_model(labels)
+    proto.opset_import.add(domain="ai.onnx.ml", version=1)
+    record = proto.graph.output[0].type.sequence_type.elem_type.map_type
+    record.key_type, record.value_type.tensor_type.elem_type = TensorProto.INT64, TensorProto.FLOAT
+    save(load(proto), tmp_path / "m.onnx")
+    assert onnx.load(tmp_path / "m.onnx").graph.output[0].type == proto.graph.output[0].type
+
+
+def test_sparse_initializers_become_dense() -> None:
+    values = numpy_helper.from_array(np.float32([2, 3]), "w")
+    sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(np.int64([1, 7]), "w_i"), [2, 4])
+    proto = graph_model(helper.make_node("Add", ["x", "w"], ["y"]), sparse_initializer=[sparse])
+    dense = load(proto).graph.initializers["w"].const_value
+    assert dense is not None
+    np.testing.assert_array_equal(dense.numpy(), [[0, 2, 0, 0], [0, 0, 0, 3]])
+
+
+def test_a_huge_sparse_tensor_is_refused() -> None:
+    values = numpy_helper.from_array(np.float32([2]), "w")
+    sparse = helper.make_sparse_tensor(values, numpy_helper.from_array(np.int64([1]), "w_i"), [2**40])
+    proto = graph_model(helper.make_node("Add", ["x", "w"], ["y"]), sparse_initializer=[sparse])
+    with pytest.raises(UnsupportedError) as caught:
+        load(proto)
+    assert str(caught.value) == (
+        "model: w: got a sparse tensor of shape [1099511627776], want at most 67108864 elements. "
+        "Fix: store this tensor as a dense one"
+    )
+
+
+def test_weights_of_ir_version_3_are_no_inputs_any_more() -> None:
+    proto = parse(TEXT.replace("ir_version: 8", "ir_version: 3").replace("17", "9"))
+    proto.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [4, 3]))
+    loaded = load(proto)
+    assert loaded.ir_version == 4
+    assert [v.name for v in loaded.graph.inputs] == ["x"]
+
+
+def test_nodes_out_of_order_are_sorted_and_duplicate_node_names_told_apart() -> None:
+    proto = graph_model(
+        helper.make_node("Relu", ["h"], ["y"], name="a"), helper.make_node("Abs", ["x"], ["h"], name="a")
+    )
+    loaded = load(proto)
+    assert [(n.op_type, n.name) for n in loaded.graph] == [("Abs", "a"), ("Relu", "a_1")]
+
+
+def test_float16_models_read_and_run() -> None:
+    weight = numpy_helper.from_array(np.float16([[1, 2]] * 4), "w")
+    proto = graph_model(helper.make_node("MatMul", ["x", "w"], ["y"]), initializer=[weight])
+    for info in (*proto.graph.input, *proto.graph.output):
+        info.type.tensor_type.elem_type = TensorProto.FLOAT16
+    x = np.ones((2, 4), np.float16)
+    loaded = load(proto)
+    assert str(loaded.graph[0].outputs[0].dtype) == "FLOAT16"
+    got = Session(to_proto(loaded).SerializeToString()).run({"x": x})["y"]
+    np.testing.assert_array_equal(got, Session(proto.SerializeToString()).run({"x": x})["y"])
+
+
+def test_saving_is_deterministic_and_checked(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        save(load(parse()), tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    broken = load(parse())
+    broken.graph[1].op_type = "Reluu"
+    with pytest.raises(QuantValueError, match="No Op registered for Reluu"):
+        save(broken, tmp_path / "c")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_a_missing_folder_is_named_when_saving(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match=r"none/m\.onnx: got 'No such file or directory' when writing"):
+        save(load(parse()), tmp_path / "none" / "m.onnx")
+
+
+def _truncate(proto: onnx.ModelProto) -> bytes:
+    return proto.SerializeToString()[:-5]
+
+
+def _node(**changes: Any) -> Callable[[onnx.ModelProto], bytes]:
+    def edit(proto: onnx.ModelProto) -> bytes:
+        for name, value in changes.items():
+            field = getattr(proto.graph.node[1], name)
+            field[:] = value
+        return proto.SerializeToString()
+
+    return edit
+
+
+def _tensor(edit: Callable[[TensorProto], None]) -> Callable[[onnx.ModelProto], bytes]:
+    def apply(proto: onnx.ModelProto) -> bytes:
+        edit(proto.graph.initializer[0])
+        return proto.SerializeToString()
+
+    return apply
+
+
+def _set(path: str, value: Any) -> Callable[[onnx.ModelProto], bytes]:
+    def apply(proto: onnx.ModelProto) -> bytes:
+        target: Any = proto
+        *parents, last = path.split(".")
+        for part in parents:
+            target = target[int(part)] if part.isdigit() else getattr(target, part)
+        setattr(target, last, value)
+        return proto.SerializeToString()
+
+    return apply
+
+
+def _dims(*dims: int) -> Callable[[TensorProto], None]:
+    def edit(tensor: TensorProto) -> None:
+        tensor.dims[:] = dims
+
+    return edit
+
+
+def _external(proto: onnx.ModelProto) -> bytes:
+    tensor = proto.graph.initializer[0]
+    tensor.ClearField("float_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="data.bin")
+    return proto.SerializeToString()
+
+
+_AGAIN = "Fix: export the model again; this file is damaged or was edited"
+_DAMAGED = "Fix: export the model again; this file is damaged"
+BAD = {
+    "undefined-input": (
+        _node(input=["lost"]),
+        "node 1 (Relu) of output 'y': got an input 'lost' that nothing defines, "
+        f"want an input, an initializer or an output. {_AGAIN}",
+    ),
+    "missing-initializer": (
+        lambda p: (p.graph.ClearField("initializer"), p.SerializeToString())[1],
+        "node 0 (MatMul) of output 'h': got an input 'w' that nothing defines, "
+        f"want an input, an initializer or an output. {_AGAIN}",
+    ),
+    "cycle": (
+        lambda p: (p.graph.node[0].input.__setitem__(0, "y"), p.SerializeToString())[1],
+        "node 0 (MatMul) of output 'h': got an input that is its own output, want a graph without cycles. "
+        f"{_AGAIN}",
+    ),
+    "duplicate-value": (
+        _node(output=["h"]),
+        "node 1 (Relu) of output 'h': got an output 'h' that exists already, want a name of its own. "
+        f"{_AGAIN}",
+    ),
+    "output-over-initializer": (
+        _node(output=["w"]),
+        "node 1 (Relu) of output 'w': got an output 'w' that exists already, want a name of its own. "
+        f"{_AGAIN}",
+    ),
+    "duplicate-initializer": (
+        lambda p: (p.graph.initializer.append(p.graph.initializer[0]), p.SerializeToString())[1],
+        f"initializer: got the name 'w' 2 times, want a name of its own. {_AGAIN}",
+    ),
+    "unmade-output": (
+        _set("graph.output.0.name", "z"),
+        f"graph: got an output 'z' that nothing computes, want a value of this graph. {_AGAIN}",
+    ),
+    "no-operator": (
+        _set("graph.node.1.op_type", ""),
+        f"node 1 (?) of output 'y': got no operator type, want a node with one. {_AGAIN}",
+    ),
+    "wrong-shapes": (
+        _set("graph.input.0.type.tensor_type.shape.dim.1.dim_value", 5),
+        "a node (MatMul): got shapes or types that do not fit: [ShapeInferenceError] Incompatible dimensions "
+        "for matrix multiplication, want a valid graph. Fix: export the model again",
+    ),
+    "negative-dimension": (
+        _tensor(_dims(-4, 3)),
+        f"initializer 'w': got shape [-4, 3], want dimensions of 0 or more that fit in memory. {_DAMAGED}",
+    ),
+    "absurd-dimensions": (
+        _tensor(_dims(2**40, 2**40)),
+        "initializer 'w': got shape [1099511627776, 1099511627776], want dimensions of 0 or more that fit in "
+        f"memory. {_DAMAGED}",
+    ),
+    "dimensions-beyond-the-data": (
+        _tensor(_dims(4000, 3)),
+        f"initializer 'w': got 12 elements, want 12000, for float[4000, 3]. {_DAMAGED}",
+    ),
+    "unknown-type": (
+        _set("graph.initializer.0.data_type", 77),
+        f"initializer 'w': got data type 77, want a type that ONNX defines. {_DAMAGED}",
+    ),
+    "negative-input-dimension": (
+        _set("graph.input.0.type.tensor_type.shape.dim.1.dim_value", -1),
+        f"value 'x': got shape [-1], want dimensions of 0 or more that fit in memory. {_DAMAGED}",
+    ),
+    "future-ir": (
+        _set("ir_version", 99),
+        f"ir_version: got 99, want 3..{onnx.IR_VERSION}. Fix: export the model with a current exporter, or "
+        "update the onnx package",
+    ),
+    "old-opset": (
+        _set("opset_import.0.version", 8),
+        "opset: got 8, want 9..25. Fix: convert the model with onnx.version_converter, for example to "
+        "opset 17",
+    ),
+    "new-opset": (
+        _set("opset_import.0.version", 26),
+        "opset: got 26, want 9..25. Fix: convert the model with onnx.version_converter, for example to "
+        "opset 17",
+    ),
+    "no-opset": (
+        lambda p: (p.ClearField("opset_import"), p.SerializeToString())[1],
+        f"opset_import: got no opset, want one opset of each domain. {_AGAIN}",
+    ),
+    "two-opsets": (
+        lambda p: (p.opset_import.add(domain="ai.onnx", version=17), p.SerializeToString())[1],
+        f"opset_import: got domain '' twice, want one opset of each domain. {_AGAIN}",
+    ),
+    "external-without-a-folder": (
+        _external,
+        "initializer 'w': got external data in 'data.bin' of a model without a folder, want a model that was "
+        "read from a file. Fix: give the path of the model, or its folder",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("edit, message", BAD.values(), ids=BAD)
+def test_a_damaged_model_is_named_with_its_node(
+    edit: Callable[[onnx.ModelProto], bytes], message: str
+) -> None:
+    with pytest.raises(IntactError) as caught:
+        load(edit(parse()))
+    assert str(caught.value) == f"model: {message}"
+
+
+def test_a_truncated_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "cut.onnx"
+    path.write_bytes(_truncate(parse()))
+    with pytest.raises(FileFormatError, match=r"cut\.onnx: got .*want an ONNX model\. Fix: check the path"):
+        load(path)
+
+
+def test_a_missing_file_and_a_wrong_source_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match=r"none\.onnx: got .*No such file or directory"):
+        load(tmp_path / "none.onnx")
+    with pytest.raises(QuantValueError, match="source: got a int, want a path, bytes, a ModelProto"):
+        load(3)  # type: ignore[arg-type]
+
+
+def test_errors_in_subgraphs_name_the_way_to_them() -> None:
+    branch = helper.make_graph(
+        [helper.make_node("Relu", ["lost"], ["r"], name="inner")], "b", [],
+        [helper.make_tensor_value_info("r", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    condition = numpy_helper.from_array(np.array(True), "c")
+    node = helper.make_node("If", ["c"], ["y"], name="choose", then_branch=branch, else_branch=branch)
+    with pytest.raises(
+        FileFormatError, match=r"node 'choose' \(If\): node 'inner' \(Relu\): got an input 'lost'"
+    ):
+        load(graph_model(node, initializer=[condition]))
+
+
+def test_functions_that_call_themselves_are_refused() -> None:
+    proto = graph_model(helper.make_node("F", ["x"], ["y"], domain="own"))
+    opsets = [helper.make_opsetid("own", 1)]
+    proto.opset_import.extend(opsets)
+    body = [helper.make_node("F", ["a"], ["b"], domain="own")]
+    proto.functions.append(helper.make_function("own", "F", ["a"], ["b"], body, opsets))
+    with pytest.raises(
+        FileFormatError, match="function 'F': got a call of itself, want functions without cycles"
+    ):
+        load(proto)
