@@ -57,10 +57,30 @@ def ranges(model: nn.Module) -> dict[str, Tensor]:
 
 
 def calibrate(model: nn.Module, data: Any, **options: Any) -> CalibrationResult:
-    return intact.torch.calibrate(model, data, progress=False, **options)
+    """Ranges as the methods choose them; the tests of short scales ask for those."""
+    return intact.torch.calibrate(model, data, progress=False, **({"scale_bits": None} | options))
 
 
 # ---- what it sets ----
+
+
+def test_every_scale_is_short_by_default(net: Net) -> None:
+    intact.torch.calibrate(net, batches(), progress=False)
+    for quantizer in (q for q in net.modules() if isinstance(q, TensorQuantizer)):
+        scale = numerics.scale_from_amax(quantizer.amax.numpy(), QuantSpec("int8"))
+        sixteenths = np.frexp(scale.astype(np.float64))[0] * 16
+        assert (sixteenths == np.floor(sixteenths)).all()
+
+
+@pytest.mark.parametrize("weight_method", ["max", "mse"])
+def test_short_scales_widen_the_ranges_that_the_methods_chose(net: Net, weight_method: str) -> None:
+    options = {"method": "percentile", "weight_method": weight_method}
+    result = calibrate(net, batches(), **options)
+    exact = {n: q.amax.clone() for n, q in net.named_modules() if isinstance(q, TensorQuantizer)}
+    result.apply(**options, scale_bits=3)
+    for name, amax in exact.items():
+        want = numerics.short_amax(amax.numpy(), QuantSpec("int8"), bits=3)
+        np.testing.assert_array_equal(net.get_submodule(name).amax.numpy(), want)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -168,7 +188,7 @@ def test_recurrent_weights_are_calibrated_too() -> None:
 def test_apply_gives_what_calibrate_would_have_given(net: Net, method: str) -> None:
     calibrate(net, batches(), method=method)
     want = ranges(net)
-    calibrate(net, batches(), method="max").apply(method)
+    calibrate(net, batches(), method="max").apply(method, scale_bits=None)
     got = ranges(net)
     assert got.keys() == want.keys()
     assert all(torch.equal(got[name], want[name]) for name in want)
@@ -177,7 +197,7 @@ def test_apply_gives_what_calibrate_would_have_given(net: Net, method: str) -> N
 def test_options_of_a_method_are_passed_on(net: Net) -> None:
     result = calibrate(net, batches(), method="percentile", percentile=90)
     low = net.conv.input_quantizer.amax.clone()
-    result.apply("percentile", percentile=99.9)
+    result.apply("percentile", percentile=99.9, scale_bits=None)
     assert low < net.conv.input_quantizer.amax
 
 
@@ -207,7 +227,7 @@ def test_statistics_travel_in_a_file(net: Net, tmp_path: Any) -> None:
     torch.manual_seed(1)
     other = Net()
     intact.torch.replace_modules(other)
-    CalibrationResult.load(tmp_path / "net.calib", other).apply("entropy")
+    CalibrationResult.load(tmp_path / "net.calib", other).apply("entropy", scale_bits=None)
     assert all(torch.equal(ranges(other)[name], want[name]) for name in want)
     assert list(Calibration.load(tmp_path / "net.calib")) == [
         "conv._input_quantizer",
@@ -231,11 +251,11 @@ def test_auto_takes_the_configuration_that_changes_the_outputs_least(net: Net) -
     result = calibrate(net, data)
     measured = {}
     for method in METHODS:
-        result.apply(method)
+        result.apply(method, scale_bits=None)
         with torch.no_grad():
             got = torch.cat([net(x) for x in data[:4]])
         measured[method] = float((got - want).double().square().sum() / want.double().square().sum())
-    result.apply("auto")
+    result.apply("auto", scale_bits=None)
     assert set(result.errors) == {"least expected error", *METHODS}
     for method in METHODS:
         assert result.errors[method] == pytest.approx(measured[method], rel=1e-6)
@@ -259,7 +279,7 @@ def net_float(model: nn.Module, x: Tensor) -> Tensor:
 def test_auto_on_a_file_takes_the_least_expected_error(net: Net, tmp_path: Any) -> None:
     calibrate(net, batches(), method="mse").save(tmp_path / "net.calib")
     mse = ranges(net)
-    result = CalibrationResult.load(tmp_path / "net.calib", net).apply("auto")
+    result = CalibrationResult.load(tmp_path / "net.calib", net).apply("auto", scale_bits=None)
     assert result.errors == {}
     assert all(torch.equal(ranges(net)[name], mse[name]) for name in mse)
 
@@ -282,7 +302,7 @@ def test_bias_correction_takes_the_mean_error_out(net: Net) -> None:
     result = calibrate(net, data, method="max")
     before = mean_error(net, data).abs().max()
     assert net.conv.bias is None
-    result.apply("max", correct_bias=True)
+    result.apply("max", correct_bias=True, scale_bits=None)
     assert before > 1e-5
     assert mean_error(net, data).abs().max() < 1e-6
 
@@ -290,7 +310,7 @@ def test_bias_correction_takes_the_mean_error_out(net: Net) -> None:
 def test_bias_correction_is_not_applied_twice(net: Net) -> None:
     result = calibrate(net, batches(4), method="max", correct_bias=True)
     want = net.head.bias.detach().clone()
-    result.apply("max", correct_bias=True)
+    result.apply("max", correct_bias=True, scale_bits=None)
     torch.testing.assert_close(net.head.bias.detach(), want, rtol=0, atol=1e-7)
     calibrate(net, batches(4), method="max", correct_bias=True)
     torch.testing.assert_close(net.head.bias.detach(), want, rtol=0, atol=1e-7)

@@ -13,7 +13,7 @@ from intact.calib.extent import Range
 from intact.calib.histogram import Histogram
 from intact.calib.squared_error import best_affine, symmetric_errors, widest_best
 from intact.errors import CalibrationError, QuantValueError, UnsupportedError
-from intact.numerics import affine_from_range, fake_quantize, scale_from_amax
+from intact.numerics import affine_from_range, fake_quantize, scale_from_amax, short_amax, short_range
 from intact.spec import Format, QuantSpec
 
 Stats = Histogram | Range
@@ -28,12 +28,15 @@ class Options:
         percentile: Percentage of the values that the range keeps, at either end if it has two.
         variant: Form of "entropy": "pytorch_quantization" or "gtc2017".
         start_bin, stride: Which edges "entropy" tries.
+        scale_bits: Widen the chosen range until its scale has at most so many significant bits (see
+            `numerics.short_amax`); None keeps the range as it was chosen.
     """
 
     percentile: float = 99.99
     variant: str = VARIANTS[0]
     start_bin: int = 128
     stride: int = 1
+    scale_bits: int | None = None
 
     def __post_init__(self) -> None:
         _require(0 <= self.percentile <= 100, "percentile", self.percentile, "0 <= percentile <= 100")
@@ -74,7 +77,8 @@ def amax_of(stats: Stats, spec: QuantSpec, method: str = "max", **options: Any) 
             histograms also serve a per-tensor `spec`: their channels are added.
         spec: The target grid and granularity.
         method: One of `METHODS`.
-        options: `percentile` (99.99), `variant` ("pytorch_quantization"), `start_bin` (128), `stride` (1).
+        options: `percentile` (99.99), `variant` ("pytorch_quantization"), `start_bin` (128), `stride` (1),
+            `scale_bits` (None).
     Returns:
         float32, granule shape of `spec`, >= 0; 0 where every value is 0.
     Raises:
@@ -88,9 +92,11 @@ def amax_of(stats: Stats, spec: QuantSpec, method: str = "max", **options: Any) 
     tuned = _checked(stats, spec, method, options)
     stats = _fitted(stats, spec)
     if method == "max":
-        return np.asarray(np.maximum(stats.max, np.float32(0))) if spec.qmin >= 0 else stats.amax
-    values = [_amax(row, spec, method, tuned) for row in _rows(stats)]
-    return np.array(values, np.float32).reshape(stats.amax.shape)
+        amax = np.asarray(np.maximum(stats.max, np.float32(0))) if spec.qmin >= 0 else stats.amax
+    else:
+        values = [_amax(row, spec, method, tuned) for row in _rows(stats)]
+        amax = np.array(values, np.float32).reshape(stats.amax.shape)
+    return amax if tuned.scale_bits is None else short_amax(amax, spec, tuned.scale_bits)
 
 
 def range_of(
@@ -113,11 +119,12 @@ def range_of(
     tuned = _checked(stats, spec, method, options)
     stats = _fitted(stats, spec)
     if method == "max":
-        return stats.min, stats.max
-    # + 0 makes a plain zero of the -0 that an empty negative side gives.
-    ends = np.array([_ends(row, spec, method, tuned) for row in _rows(stats)], np.float32) + np.float32(0)
-    shape = stats.amax.shape
-    return ends[:, 0].reshape(shape), ends[:, 1].reshape(shape)
+        low, high = stats.min, stats.max
+    else:
+        # + 0 makes a plain zero of the -0 that an empty negative side gives.
+        ends = np.array([_ends(row, spec, method, tuned) for row in _rows(stats)], np.float32) + np.float32(0)
+        low, high = (column.reshape(stats.amax.shape) for column in ends.T)
+    return (low, high) if tuned.scale_bits is None else short_range(low, high, spec, tuned.scale_bits)
 
 
 def expected_error(stats: Histogram, spec: QuantSpec, amax: ArrayLike | tuple[ArrayLike, ArrayLike]) -> float:

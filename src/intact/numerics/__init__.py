@@ -22,6 +22,7 @@ from intact.numerics.multipliers import fold_batchnorm, multipliers, ratio, scal
 from intact.numerics.pooling import avg_pool, max_pool
 from intact.numerics.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
 from intact.numerics.requantize import Bounds, Residual, activation_bounds, requantize, to_codes, to_real
+from intact.numerics.short_scale import SHORT_BITS, short_amax, short_range
 from intact.numerics.statistics import absmax, count_fixed, count_pow2, minmax
 from intact.numerics.sums import accumulator_bound, linear, matmul, prove_accumulator
 
@@ -29,6 +30,7 @@ __all__ = [
     "Affine",
     "Bounds",
     "REAL_DTYPES",
+    "SHORT_BITS",
     "Residual",
     "ZERO_RANGE",
     "absmax",
@@ -63,6 +65,8 @@ __all__ = [
     "round_to_format",
     "scale_from_amax",
     "scaled_bias",
+    "short_amax",
+    "short_range",
     "store",
     "to_codes",
     "to_float32",

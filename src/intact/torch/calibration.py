@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from intact.calib import METHODS, Calibration, Histogram, Range
 from intact.calib.choice import Candidates, Ranged
 from intact.errors import CalibrationError
+from intact.numerics import SHORT_BITS
 from intact.progress import Progress
 from intact.torch import distributed
 from intact.torch._batches import Forward, forward_batch, length_of, real_tensors
@@ -82,6 +83,7 @@ class CalibrationResult:
         weight_method: str = "max",
         unsigned: bool = False,
         correct_bias: bool = False,
+        scale_bits: int | None = SHORT_BITS,
         **options: Any,
     ) -> Self:
         """Choose all ranges again, by another method, without new data; arguments as for `calibrate`.
@@ -93,6 +95,7 @@ class CalibrationResult:
             CalibrationError: There are no statistics for an enabled quantizer; names it. Or there are no
                 held batches to correct biases on.
         """
+        options["scale_bits"] = scale_bits
         quantizers, weights = enabled_quantizers(self.model), weights_of(self.model)
         active = {n: q for n, q in quantizers.items() if n not in weights}
         self._require_statistics(active)
@@ -220,6 +223,7 @@ def calibrate(
     weight_method: str = "max",
     unsigned: bool = False,
     correct_bias: bool = False,
+    scale_bits: int | None = SHORT_BITS,
     forward: Forward | None = None,
     progress: bool = True,
     **options: Any,
@@ -245,6 +249,9 @@ def calibrate(
             for them. TensorRT has none; a negative value later on is an error.
         correct_bias: Take the mean error of each quantized convolution's and linear layer's output, measured
             on the first `HELD_BATCHES` batches, out of its bias; a layer without a bias gets one.
+        scale_bits: Widen each range until its scale has at most so many significant bits: float sums then
+            hardly round, and the exported file computes the module's codes (docs/decisions/0007-short-scales.md).
+            None: every range as the method chose it.
         forward: ``forward(model, batch)`` runs one batch, where the forms above do not fit.
         progress: Show a progress bar on standard error.
         options: `percentile` (99.99), `variant` ("pytorch_quantization"), `start_bin` (128), `stride` (1).
@@ -298,5 +305,10 @@ def calibrate(
     calibration.record(source=type(model).__name__, batches=int(seen))
     result = CalibrationResult(model, calibration, _held=held, _shapes=shapes, _forward=run, _group=group)
     return result.apply(
-        method, weight_method=weight_method, unsigned=unsigned, correct_bias=correct_bias, **options
+        method,
+        weight_method=weight_method,
+        unsigned=unsigned,
+        correct_bias=correct_bias,
+        scale_bits=scale_bits,
+        **options,
     )

@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from intact.errors import QuantValueError
+from intact.numerics import SHORT_BITS
 from intact.progress import Progress
 from intact.torch import distributed
 from intact.torch._batches import device_of, forward_batch, length_of, moved
@@ -101,7 +102,7 @@ def finetune(
         teacher: A float model that the outputs should follow. Usually better than labels.
         optimizer: ``optimizer(parameters, lr=...)``; None: SGD with momentum 0.9.
         freeze_scales: True: neither ranges nor learned ranges change. False: learned ranges train, and the
-            weights' ranges follow the weights (their maximum) after every epoch.
+            weights' ranges follow the weights (their maximum, with short scales) after every epoch.
         batchnorm: Statistics of BatchNorm: "frozen"; "train": those of each batch, running averages updated;
             "reestimate": frozen, and measured anew over one pass over the data after the last step.
         validate: ``validate(model)`` after each epoch, in eval mode; its result goes to the history.
@@ -320,9 +321,8 @@ def _follow_weights(model: nn.Module) -> None:
     quantizers = enabled_quantizers(model)
     for name, weight in weights_of(model).items():
         if not quantizers[name]._learn_amax:
-            set_range(
-                quantizers[name], weight_range(name, weight, spec_of(quantizers[name]), "max", {}), None
-            )
+            ends = weight_range(name, weight, spec_of(quantizers[name]), "max", {"scale_bits": SHORT_BITS})
+            set_range(quantizers[name], ends, None)
 
 
 def _check(
