@@ -14,16 +14,19 @@ from numpy.typing import NDArray
 from intact import graph, placement
 from intact.calib import Calibration, ZeroRangeWarning
 from intact.errors import QuantValueError
-from intact.graph import Constants, Model, Pair
-from intact.numerics import ZERO_RANGE, store
+from intact.graph import Model
+from intact.numerics import ZERO_RANGE
 from intact.placement import Placement
 from intact.ptq.bias_correction import corrected, drop_added, mean_errors
 from intact.ptq.collect import Collected, collect
 from intact.ptq.data import open_data
+from intact.ptq.equalization import equalize
 from intact.ptq.inputs import inputs_of
 from intact.ptq.judge import Judge, relative, sqnr
-from intact.ptq.ranges import Activations, Ranges, Weight, grid_of, make_mark, weight_of
-from intact.ptq.targets import Overrides, Rules, Settings, Target
+from intact.ptq.prepare import Grid, Prepared, emit, feeds_of_ranges, prepare
+from intact.ptq.ranges import Activations, Ranges
+from intact.ptq.targets import Overrides, Settings, Target
+from intact.ptq.trial import equalizing_helps
 
 Switch = bool | str
 
@@ -69,35 +72,6 @@ class QuantizedModel:
     def explain(self) -> list[dict[str, Any]]:
         """Layer by layer: int8 or float, fused into what, and why."""
         return placement.explain(self.placement)
-
-
-@dataclass
-class _Prepared:
-    """A float model, ready to be calibrated."""
-
-    model: Model
-    rules: Rules
-    placement: Placement
-    targets: list[Target]
-    notes: list[str]
-    opset: int
-
-    @property
-    def activations(self) -> list[Target]:
-        return [target for target in self.targets if target.site.role == "activation"]
-
-    def quantized_weights(self) -> list[Weight]:
-        """Every weight that is to be quantized, in the order of its targets."""
-        constants = Constants(self.model.graph)
-        values = {v.name: v for v in self.model.graph.initializers.values()}
-        values |= {v.name: v for node in self.model.graph for v in node.outputs}
-        chosen = [target for target in self.targets if target.site.role == "weight"]
-        return [weight_of(target, constants, values[target.site.value]) for target in chosen]
-
-    @property
-    def wanted(self) -> list[str]:
-        """The tensors to calibrate."""
-        return list(dict.fromkeys(target.site.value for target in self.activations))
 
 
 def quantize(
@@ -165,15 +139,24 @@ def quantize(
         axis="channel" if per_channel else None,
     )  # fmt: skip
     _require_switches(bias_correction=bias_correction, equalization=equalization)
-    ready = _prepare(source, settings, profile, include, exclude, overrides, opset)
-    stored = _stored_calibration(data)
-    collected = None
-    if stored is None:
+    ready = prepare(source, settings, profile, include, exclude, overrides, opset)
+    if (stored := _stored_calibration(data)) is not None:
+        _require_no_data(bias_correction=bias_correction, equalization=equalization)
+        return _finish(ready, stored, None, False, options)
+
+    def collected() -> Collected:
         inputs = inputs_of(ready.model)
         opened = open_data(data, inputs, batch_size=batch_size, num_batches=num_batches)
-        collected = collect(ready.model, ready.wanted, opened, inputs, progress=progress)
-        stored = collected.calibration
-    return _finish(ready, stored, collected, bias_correction, options)
+        return collect(ready.model, ready.wanted, opened, inputs, progress=progress)
+
+    equalized = equalization is True and equalize(ready.model) > 0
+    found = collected()
+    if equalization == "auto" and equalizing_helps(ready, found.sample.runs, data, per_channel):
+        equalized = equalize(ready.model) > 0
+        found = collected()
+    result = _finish(ready, found.calibration, found, bias_correction, options)
+    result.equalized = equalized
+    return result
 
 
 def calibrate(
@@ -191,7 +174,7 @@ def calibrate(
 
     Arguments and errors as for `quantize`. Statistics of several runs merge exactly (`Calibration.merge`).
     """
-    ready = _prepare(source, Settings(), profile, include, exclude, None, None)
+    ready = prepare(source, Settings(), profile, include, exclude, None, None)
     inputs = inputs_of(ready.model)
     opened = open_data(data, inputs, batch_size=batch_size, num_batches=num_batches)
     return collect(ready.model, ready.wanted, opened, inputs, progress=progress).calibration
@@ -203,6 +186,17 @@ def _require_switches(**switches: Switch) -> None:
             raise QuantValueError(name, repr(value), "True, False or 'auto'", "choose one of these")
 
 
+def _require_no_data(**switches: Switch) -> None:
+    for name, value in switches.items():
+        if value is True:
+            raise QuantValueError(
+                name,
+                "True with statistics instead of data",
+                "data to measure on",
+                "give data, or leave it out",
+            )
+
+
 def _stored_calibration(data: Any) -> Calibration | None:
     """Statistics given instead of data."""
     if isinstance(data, Calibration):
@@ -212,27 +206,8 @@ def _stored_calibration(data: Any) -> Calibration | None:
     return None
 
 
-def _prepare(
-    source: graph.Source, settings: Settings, profile: str | placement.Profile, include: Sequence[str],
-    exclude: Sequence[str], overrides: Overrides | None, opset: int | None,
-) -> _Prepared:  # fmt: skip
-    model = graph.load(source)
-    notes = [*graph.normalize(model), *graph.fold_batchnorm(model)]
-    rules = Rules(model, settings, overrides)
-    chosen = rules.opset(model.opset_imports.get("", 13), opset)
-    graph.raise_opset(model, chosen)
-    placed = placement.place(model, profile, include=include, exclude=[*exclude, *rules.float_nodes()])
-    targets = rules.targets(placed)
-    if not targets:
-        raise QuantValueError(
-            "model", "no layer that can be quantized", "at least one",
-            "see the reasons that `intact explain` gives, or widen include and exclude",
-        )  # fmt: skip
-    return _Prepared(model, rules, placed, targets, [str(note) for note in notes if note.changed], chosen)
-
-
 def _finish(
-    ready: _Prepared, calibration: Calibration, collected: Collected | None, correct: Switch,
+    ready: Prepared, calibration: Calibration, collected: Collected | None, correct: Switch,
     options: dict[str, Any],
 ) -> QuantizedModel:  # fmt: skip
     chooser = Activations(ready.activations, calibration, options)
@@ -242,13 +217,13 @@ def _finish(
     weights = ready.quantized_weights()
     layers = mean_errors(ready.model, weights, runs) if runs and correct else []
     best = next(iter(configurations.values()))
-    grids = _emit(ready, chooser, weights, best)
+    grids = emit(ready, chooser, weights, best)
     biases = corrected(ready.model, layers)
     if runs:
-        judge = Judge(ready.model, runs, [*_feeds(chooser, grids, best), *biases])
+        judge = Judge(ready.model, runs, [*feeds_of_ranges(chooser, grids, best), *biases])
         best = _choose_ranges(judge, chooser, grids, configurations, result)
-        biases = _choose_biases(judge, _feeds(chooser, grids, best), biases, correct, result)
-    for name, array in (_feeds(chooser, grids, best) | biases).items():
+        biases = _choose_biases(judge, feeds_of_ranges(chooser, grids, best), biases, correct, result)
+    for name, array in (feeds_of_ranges(chooser, grids, best) | biases).items():
         graph.set_initializer(ready.model, name, array)
     if not result.corrected:
         drop_added(ready.model, layers)
@@ -259,11 +234,11 @@ def _finish(
 
 
 def _choose_ranges(
-    judge: Judge, chooser: Activations, grids: Sequence[_Grid], configurations: dict[str, Ranges],
+    judge: Judge, chooser: Activations, grids: Sequence[Grid], configurations: dict[str, Ranges],
     result: QuantizedModel,
 ) -> Ranges:  # fmt: skip
     """The configuration under which the outputs change least; the first of equals."""
-    errors = {label: judge.errors(_feeds(chooser, grids, r)) for label, r in configurations.items()}
+    errors = {label: judge.errors(feeds_of_ranges(chooser, grids, r)) for label, r in configurations.items()}
     result.errors = {label: relative(error) for label, error in errors.items()}
     label = min(result.errors, key=result.errors.__getitem__)
     result.sqnr = sqnr(errors[label])
@@ -287,59 +262,6 @@ def _choose_biases(
         return {}
     result.corrected, result.sqnr = True, sqnr(errors)
     return biases
-
-
-@dataclass(frozen=True)
-class _Grid:
-    """Where the file keeps the scale and zero point of an activation."""
-
-    target: Target
-    scale: str
-    zero_point: str
-
-
-def _emit(ready: _Prepared, chooser: Activations, weights: Sequence[Weight], ranges: Ranges) -> list[_Grid]:
-    """Put the pairs into the model; returns where the activations' scales are, to be chosen anew."""
-    owners: dict[str, Target] = {}
-    stored = iter(weights)
-    marks = []
-    for target in ready.targets:
-        name = target.site.value
-        while name in owners:
-            name = f"{name}.{target.format}"
-        owners[name] = target
-        if target.site.role == "activation":
-            marks.append(make_mark(target, chooser.spec(target), ranges[target.key].ends, name))
-        else:
-            weight = next(stored)
-            marks.append(make_mark(target, weight.spec, weight.ends, name))
-    graph.mark(ready.model, marks)
-    pairs = graph.emit_qdq(ready.model, ready.opset)
-    return _grids(ready.model, pairs, owners)
-
-
-def _grids(model: Model, pairs: Iterable[Pair], owners: dict[str, Target]) -> list[_Grid]:
-    values = {v.name: v for node in model.graph for v in node.outputs}
-    found = []
-    for pair in pairs:
-        target = owners[pair.quantizer]
-        node = values[pair.real].producer()
-        if target.site.role == "activation" and node is not None:
-            scale, zero_point = (v.name if v is not None else None for v in node.inputs[1:3])
-            found.append(_Grid(target, scale or "", zero_point or ""))
-    return found
-
-
-def _feeds(chooser: Activations, grids: Sequence[_Grid], ranges: Ranges) -> dict[str, NDArray]:
-    """Scales and zero points of the activations by the initializer that holds them."""
-    found: dict[str, NDArray] = {}
-    for grid in grids:
-        spec = chooser.spec(grid.target)
-        scale, zero_point = grid_of(spec, ranges[grid.target.key].ends)
-        found[grid.scale] = scale
-        if not spec.symmetric:  # a symmetric grid has the zero point 0, whatever the range
-            found[grid.zero_point] = store(zero_point, spec)
-    return found
 
 
 def _zero_ranges(targets: Iterable[Target], ranges: Ranges) -> list[str]:

@@ -1,0 +1,142 @@
+"""Cross-layer equalization: channels of consecutive layers rescaled so that their weights span like ranges.
+
+A positive factor per channel passes through Relu and pooling: ``conv2(relu(conv1(x)))`` stays the same when
+channel i of conv1's output is divided by s[i] and conv2's weights for it are multiplied by s[i]. With
+``s = sqrt(r1 * r2) / r2``, r1 and r2 the largest weights of the channel on either side, both become
+sqrt(r1 * r2) (Nagel et al. 2019, section 4.1). It helps where one scale serves channels of unlike size: a
+weight with one scale, and the activations between depthwise convolutions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.graph import Constants, Model, Node, Value, set_initializer
+
+_PASSING = ("Relu", "LeakyRelu", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")
+_ROUNDS = 8
+"""Each round equalizes every pair once; chains of depthwise layers need several to settle."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two convolutions with nothing between them but what a positive factor per channel passes through."""
+
+    first: Node
+    second: Node
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether the second one keeps its channels apart."""
+        return _groups(self.second) > 1
+
+
+def find_pairs(model: Model) -> list[Pair]:
+    """The pairs whose weights can be balanced, in the graph's order."""
+    pairs = []
+    for node in model.graph:
+        if not _is_conv(node):
+            continue
+        reader = _only_reader(node.outputs[0])
+        while reader is not None and not reader.domain and reader.op_type in _PASSING:
+            reader = _only_reader(reader.outputs[0]) if len(reader.outputs) == 1 else None
+        if reader is not None and reader is not node and _is_conv(reader):
+            pairs.append(Pair(node, reader))
+    return pairs
+
+
+def equalize(model: Model) -> int:
+    """Balance every pair of a float model, in place; the outputs stay the same but for rounding.
+
+    Returns:
+        How many pairs there were.
+    """
+    pairs = find_pairs(model)
+    layers = list(dict.fromkeys(node for pair in pairs for node in (pair.first, pair.second)))
+    constants = Constants(model.graph)
+    spans = {node: _Span.of(node, constants) for node in layers}
+    for _ in range(_ROUNDS):
+        for pair in pairs:
+            first, second = spans[pair.first], spans[pair.second]
+            before, behind = first.by_output(), second.by_input()
+            usable = (before > 0) & (behind > 0)
+            factor = np.sqrt(np.where(usable, before, 1) / np.where(usable, behind, 1))
+            first.outputs /= factor
+            second.inputs *= factor
+    for node, span in spans.items():
+        _rescale(model, node, span, constants)
+    return len(pairs)
+
+
+@dataclass
+class _Span:
+    """Largest weight of every (output, input) channel of a layer, and the factors found so far.
+
+    Attributes:
+        largest: [groups, outputs of a group, inputs of a group].
+        outputs, inputs: One factor per channel.
+    """
+
+    largest: NDArray[np.float64]
+    outputs: NDArray[np.float64]
+    inputs: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, node: Node, constants: Constants) -> _Span:
+        weight = _weight(node, constants)
+        groups = _groups(node)
+        flat = weight.reshape(groups, weight.shape[0] // groups, weight.shape[1], -1)
+        largest = np.abs(flat).max(axis=3).astype(np.float64)
+        return cls(largest, np.ones(weight.shape[0]), np.ones(groups * weight.shape[1]))
+
+    def _scaled(self) -> NDArray[np.float64]:
+        groups, outputs, inputs = self.largest.shape
+        return (
+            self.largest * self.outputs.reshape(groups, outputs, 1) * self.inputs.reshape(groups, 1, inputs)
+        )
+
+    def by_output(self) -> NDArray[np.float64]:
+        return np.asarray(self._scaled().max(axis=2).reshape(-1))
+
+    def by_input(self) -> NDArray[np.float64]:
+        return np.asarray(self._scaled().max(axis=1).reshape(-1))
+
+
+def _rescale(model: Model, node: Node, span: _Span, constants: Constants) -> None:
+    weight = _weight(node, constants)
+    groups, outputs, inputs = span.largest.shape
+    factors = span.outputs.reshape(groups, outputs, 1) * span.inputs.reshape(groups, 1, inputs)
+    spread = factors.reshape(weight.shape[0], inputs, *[1] * (weight.ndim - 2))
+    name = node.inputs[1].name if node.inputs[1] is not None else None
+    set_initializer(model, name or "", weight * spread)
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    if bias is not None:
+        array = constants(bias)
+        assert array is not None
+        set_initializer(model, bias.name or "", array * span.outputs)
+
+
+def _is_conv(node: Node) -> bool:
+    """Whether `node` is a convolution with parameters that nobody else reads."""
+    if node.domain or node.op_type != "Conv":
+        return False
+    parameters = [value for value in node.inputs[1:] if value is not None]
+    return all(v.is_initializer() and not v.is_graph_input() and len(v.uses()) == 1 for v in parameters)
+
+
+def _only_reader(value: Value) -> Node | None:
+    uses = list(value.uses())
+    return uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
+
+
+def _weight(node: Node, constants: Constants) -> NDArray:
+    weight = constants(node.inputs[1])
+    assert weight is not None
+    return weight
+
+
+def _groups(node: Node) -> int:
+    return node.attributes["group"].as_int() if "group" in node.attributes else 1
