@@ -56,7 +56,7 @@ def test_a_folder_of_images_becomes_a_table_and_three_files(
 
     calibration = Calibration.load(out / "model.calib")
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert "blocks.0.residual_quantizer" in calibration
+    assert "blocks.0.add_quantizer" in calibration
     assert [name for name in calibration if name not in page] == []
     assert [record["samples"] for record in calibration.provenance] == [16]
 

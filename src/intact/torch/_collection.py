@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from intact.calib import Histogram, Range
 from intact.errors import CalibrationError, QuantValueError
 from intact.spec import Format, QuantSpec
 from intact.torch.calib.calibrator import _Calibrator
@@ -131,6 +132,20 @@ def calibrator_for(quantizer: TensorQuantizer) -> MergeableCalibrator:
         own.reset()
         return own
     return MergeableCalibrator(quantizer.num_bits, quantizer.axis, quantizer.unsigned)
+
+
+def disable_unreached(
+    quantizers: dict[str, TensorQuantizer], calibrators: dict[str, MergeableCalibrator]
+) -> dict[str, Histogram | Range]:
+    """Disable quantizers whose calibrator saw no value, and forget it; the statistics of the others.
+
+    Where nothing was reached, everything stays, for `require_reached` to say so.
+    """
+    missed = [name for name, calibrator in calibrators.items() if not calibrator.stats.count.any()]
+    for name in missed if len(missed) < len(calibrators) else ():
+        quantizers[name].disable()
+        del calibrators[name]
+    return {name: calibrator.stats for name, calibrator in calibrators.items()}
 
 
 def require_reached(calibrators: dict[str, MergeableCalibrator]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from torch import Tensor, nn
@@ -30,6 +30,7 @@ from intact.torch._choice import (
 )
 from intact.torch._collection import (
     calibrator_for,
+    disable_unreached,
     enabled_quantizers,
     evaluating,
     quantizing,
@@ -224,6 +225,7 @@ def calibrate(
     unsigned: bool = False,
     correct_bias: bool = False,
     scale_bits: int | None = SHORT_BITS,
+    unreached: Literal["raise", "disable"] = "raise",
     forward: Forward | None = None,
     progress: bool = True,
     **options: Any,
@@ -250,8 +252,9 @@ def calibrate(
         correct_bias: Take the mean error of each quantized convolution's and linear layer's output, measured
             on the first `HELD_BATCHES` batches, out of its bias; a layer without a bias gets one.
         scale_bits: Widen each range until its scale has at most so many significant bits: float sums then
-            hardly round, and the exported file computes the module's codes (docs/decisions/0007-short-scales.md).
-            None: every range as the method chose it.
+            hardly round, and the exported file computes the module's codes; None: do not
+            (docs/decisions/0007-short-scales.md).
+        unreached: What becomes of a quantizer that no batch reached: an error, or it is disabled.
         forward: ``forward(model, batch)`` runs one batch, where the forms above do not fit.
         progress: Show a progress bar on standard error.
         options: `percentile` (99.99), `variant` ("pytorch_quantization"), `start_bin` (128), `stride` (1).
@@ -298,6 +301,8 @@ def calibrate(
     distributed.merge_statistics(stats, group)
     for name, merged in stats.items():
         calibrators[name].stats = merged
+    if unreached == "disable":
+        stats = disable_unreached(quantizers, calibrators)
     require_reached(calibrators)
     shapes = {name: c.shape for name, c in calibrators.items() if c.shape or c.stats.axis is None}
     calibration = Calibration(stats)

@@ -20,6 +20,8 @@ from torch import Tensor, nn
 
 from intact.atomic import replacing
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
+from intact.torch.graph_mode.forward import record_of, restore
+from intact.torch.graph_mode.record import Record
 from intact.torch.nn.modules._quantizer_state import config_of, configure
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
 from intact.torch.replace import apply_conversion, conversion_record
@@ -29,6 +31,8 @@ _KEY, _VERSION = "intact.checkpoint", 1
 
 def save_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> None:
     """Write `model`'s tensors, and the configuration and switches of its quantizers, to `path`.
+
+    Where graph mode placed quantizers, their places are written too.
 
     Args:
         model: Any module; its quantizers may be calibrated or not.
@@ -49,6 +53,8 @@ def save_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> None:
         tensors[key] = value.detach().to("cpu").clone(memory_format=torch.contiguous_format)
     quantizers = {n: config_of(m) for n, m in model.named_modules() if isinstance(m, TensorQuantizer)}
     document = {"version": _VERSION, "quantizers": quantizers, "modules": conversion_record(model)}
+    if (record := record_of(model)) is not None:
+        document["graph"] = record.to_json()
     with replacing(path) as temporary:
         save_file(tensors, temporary, metadata={_KEY: json.dumps(document)})
 
@@ -59,8 +65,8 @@ def load_checkpoint(
     """Bring `model` to the state that `save_checkpoint` wrote, bit for bit, on the devices `model` is on.
 
     Args:
-        model: The float model, whose modules are replaced as they were, or an already quantized one. A
-            quantizer that the model's own code places (such as a residual quantizer) must be there.
+        model: The float model, whose modules are replaced and whose graph gets its quantizers as they were,
+            or an already quantized one. A quantizer that the model's own code places must be there.
         path: The file.
         custom: Pairs float class -> quantized class, as for `replace_modules`, where the model has some.
     Returns:
@@ -70,7 +76,9 @@ def load_checkpoint(
         QuantValueError: The model lacks a module or quantizer of the file, or has one more.
     """
     document, tensors = _read(path)
+    record = Record.from_json(document["graph"]) if "graph" in document else None
     apply_conversion(model, document["modules"], custom=custom)
+    restore(model, record)
     quantizers = {n: m for n, m in model.named_modules() if isinstance(m, TensorQuantizer)}
     if strangers := sorted(quantizers.keys() ^ document["quantizers"].keys()):
         here = strangers[0] in quantizers

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from intact.torch import nn as quant_nn
+from intact.torch import quantize
 from intact.torch.quickstart.data import Images
-from intact.torch.quickstart.net import ResidualNet, quantized
+from intact.torch.quickstart.net import ResidualNet
 from intact.torch.quickstart.train import (
     Batches,
     Normalized,
@@ -82,14 +83,15 @@ def test_small_images_take_one_thread(images: Images) -> None:
     )
 
 
-def test_the_quantized_net_is_a_copy_with_every_input_of_every_sum_behind_a_quantizer() -> None:
-    net = ResidualNet(channels=1, classes=10, width=4)
-    copied = quantized(net)
+def test_graph_mode_finds_the_shortcuts_and_the_pool() -> None:
+    net = ResidualNet(channels=1, classes=10, width=4).eval()
+    result = quantize(net, example=torch.zeros(1, 1, 8, 8))
     assert not any(isinstance(m, quant_nn.TensorQuantizer) for m in net.modules())
-    assert all(isinstance(block.residual_quantizer, quant_nn.TensorQuantizer) for block in copied.blocks)
-    layers = [m for m in copied.modules() if isinstance(m, torch.nn.Conv2d | torch.nn.Linear)]
+    assert not result.report.left
+    assert all(isinstance(block.add_quantizer, quant_nn.TensorQuantizer) for block in result.model.blocks)
+    layers = [m for m in result.model.modules() if isinstance(m, torch.nn.Conv2d | torch.nn.Linear)]
     assert len(layers) == 10
     assert all(hasattr(m, "_input_quantizer") and hasattr(m, "_weight_quantizer") for m in layers)
-    assert isinstance(copied.pool, quant_nn.QuantAdaptiveAvgPool2d)
+    assert isinstance(result.model.pool, quant_nn.QuantAdaptiveAvgPool2d)
     for name, parameter in net.named_parameters():
-        assert torch.equal(parameter, copied.get_parameter(name))
+        assert torch.equal(parameter, result.model.get_parameter(name))

@@ -5,15 +5,17 @@ from __future__ import annotations
 import copy
 import linecache
 from collections.abc import Callable, Mapping
-from itertools import count
+from itertools import chain, count
 from operator import attrgetter
 from typing import Any, Self
 
 from torch import Tensor, fx, nn
 
 from intact.errors import QuantValueError
-from intact.torch.graph_mode.record import Record
+from intact.torch.descriptor import QuantDescriptor
+from intact.torch.graph_mode.record import Inserted, Record
 from intact.torch.graph_mode.tracing import Traced, Untraceable, trace
+from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
 _serial = count()
 
@@ -53,11 +55,6 @@ def _restored(float_class: type[nn.Module], state: Mapping[str, Any]) -> nn.Modu
     return model
 
 
-def is_graph_mode(model: nn.Module) -> bool:
-    """Whether `install` was there."""
-    return isinstance(model, GraphMode)
-
-
 def record_of(model: nn.Module) -> Record | None:
     """What was installed in `model`; None for another model."""
     return model._graph_record if isinstance(model, GraphMode) else None
@@ -85,6 +82,38 @@ def install(model: nn.Module, record: Record, traced: Traced | None = None) -> N
     }  # fmt: skip
     model.__class__ = type(f"Quantized{float_class.__name__}", (GraphMode, float_class), members)
     model._graph_record = record  # type: ignore[assignment]
+
+
+def restore(model: nn.Module, record: Record | None) -> None:
+    """Give a float `model` the quantizers and the forward of `record`; None: it must have no such forward.
+
+    Raises:
+        QuantValueError: The record is of another model, or `model` has another one already.
+    """
+    present = record_of(model)
+    if present is not None or record is None:
+        if present != record:
+            raise QuantValueError(
+                "graph mode", "a model that was quantized in another way",
+                "the float model, or one quantized with the same arguments", "load it into the float model",
+            )  # fmt: skip
+        return
+    for item in record.inserted:
+        add_quantizer(model, item)
+    install(model, record)
+
+
+def add_quantizer(model: nn.Module, item: Inserted, descriptor: QuantDescriptor | None = None) -> None:
+    """Create the quantizer of `item` in `model`, on the device of what is around it."""
+    path, _, name = item.name.rpartition(".")
+    try:
+        owner = model.get_submodule(path)
+    except AttributeError as error:
+        raise _stranger(f"no module '{path}'") from error
+    quantizer = TensorQuantizer(descriptor)
+    quantizer.train(owner.training)
+    device = next((t.device for t in chain(owner.parameters(), model.parameters())), None)
+    owner.add_module(name, quantizer.to(device))
 
 
 def insert(graph: fx.Graph, record: Record) -> None:

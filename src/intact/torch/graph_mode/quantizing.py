@@ -16,14 +16,14 @@ from intact.spec import Format
 from intact.torch import nn as quant_nn
 from intact.torch._batches import arguments_of, device_of, moved
 from intact.torch._choice import Method
-from intact.torch._collection import evaluating
+from intact.torch._collection import enabled_quantizers, evaluating
 from intact.torch.calibration import calibrate
 from intact.torch.descriptor import FLOAT_FORMATS, QuantDescriptor
 from intact.torch.export import example_arguments
 from intact.torch.graph_mode.analysis import Analysis, analyse
-from intact.torch.graph_mode.forward import install, is_graph_mode
+from intact.torch.graph_mode.forward import add_quantizer, install, record_of
 from intact.torch.graph_mode.plan import make_plan
-from intact.torch.graph_mode.record import Inserted, Record
+from intact.torch.graph_mode.record import Record
 from intact.torch.graph_mode.report import GraphModeReport, GraphModeResult
 from intact.torch.graph_mode.tracing import Traced, Untraceable, fixed_arguments, tensors_in, trace
 from intact.torch.nn.modules._utils import QuantInputMixin, QuantMixin
@@ -98,13 +98,19 @@ def quantize(
     else:
         report, placement = job.place(traced, found), found.placement
     name_quantizers(model)
-    calibration = None if data is None else calibrate(model, data, method=method, **options)
+    if data is None:
+        return GraphModeResult(model, report, placement)
+    options = {"unreached": "disable"} | options
+    before = set(enabled_quantizers(model))
+    calibration = calibrate(model, data, method=method, **options)
+    for name in before - set(enabled_quantizers(model)):
+        report.left[name] = "no batch reached it"
     return GraphModeResult(model, report, placement, calibration)
 
 
 def _refuse_quantized(model: nn.Module) -> None:
     present = next((n for n, m in model.named_modules() if isinstance(m, TensorQuantizer)), None)
-    if present is not None or is_graph_mode(model):
+    if present is not None or record_of(model) is not None:
         raise QuantValueError(
             "quantize: model", f"a model with quantizers ('{present}')", "a float model",
             "pass the model before replace_modules, or go on with calibrate",
@@ -246,13 +252,3 @@ class _Job:
             if layer.precision == "float"
             and layer.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Concat")
         }
-
-
-def add_quantizer(model: nn.Module, item: Inserted, descriptor: QuantDescriptor | None = None) -> None:
-    """Create the quantizer of `item` in `model`, on the device of what is around it."""
-    path, _, name = item.name.rpartition(".")
-    owner = model.get_submodule(path)
-    quantizer = TensorQuantizer(descriptor)
-    quantizer.train(owner.training)
-    device = next((t.device for t in chain(owner.parameters(), model.parameters())), None)
-    owner.add_module(name, quantizer.to(device))

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from intact.errors import FileFormatError
+from intact.errors import FileFormatError, UnsupportedError
+
+_PLAIN = (bool, int, float, str, type(None))
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,18 @@ class Record:
     inserted: tuple[Inserted, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """As JSON values.
+
+        Raises:
+            UnsupportedError: A fixed argument is none.
+        """
+        for name, value in self.fixed.items():
+            if not isinstance(value, _PLAIN):
+                raise UnsupportedError(
+                    f"argument '{name}' of forward", f"a {type(value).__name__}",
+                    "a number, text or None, which a file can hold",
+                    "let the model take it in its constructor",
+                )  # fmt: skip
         return asdict(self)
 
     @classmethod

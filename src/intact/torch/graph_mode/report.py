@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torch import nn
@@ -23,10 +22,10 @@ class GraphModeReport:
         left: Path of a module, or name of a call, that stays in float although it could matter -> why.
     """
 
-    modules: Mapping[str, str] = field(default_factory=dict)
-    quantizers: Mapping[str, str] = field(default_factory=dict)
-    replaced: Mapping[str, str] = field(default_factory=dict)
-    left: Mapping[str, str] = field(default_factory=dict)
+    modules: dict[str, str] = field(default_factory=dict)
+    quantizers: dict[str, str] = field(default_factory=dict)
+    replaced: dict[str, str] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         between = [name for name in self.quantizers if name.rpartition(".")[0] not in self.modules]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
+from intact.errors import QuantValueError
 from intact.torch.nn.modules._utils import QuantInputMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
@@ -100,10 +101,36 @@ def _trace_mode(model: nn.Module, fixed: Fixed, leaves: Mapping[str, str], train
     finally:
         for module, mode in before:
             module.training = mode
-    for node in graph.nodes:
+    for node in list(graph.nodes):
         if node.op == "placeholder" and (name := str(node.target).rpartition("_")[0]) in fixed:
-            node.target = name  # torch.fx numbers the arguments that it holds constant
+            _hold(graph, node, name, fixed[name])
     return graph
+
+
+def _hold(graph: fx.Graph, node: fx.Node, name: str, value: Any) -> None:
+    """Give an argument that is constant in `graph` its own name, which torch.fx numbered, and our check."""
+    node.target = name
+    checks = list(node.users)
+    for check in checks:
+        for last in list(check.users):
+            graph.erase_node(last)
+        graph.erase_node(check)
+    if checks:
+        with graph.inserting_after(node):
+            graph.call_function(require_fixed, (node, name, value))
+
+
+def require_fixed(given: Any, name: str, value: Any) -> None:
+    """
+    Raises:
+        QuantValueError: An argument that graph mode holds constant has another value.
+    """
+    if given is not value and not (type(given) is type(value) and given == value):
+        raise QuantValueError(
+            f"argument '{name}' of forward", f"a {type(given).__name__}" if value is None else repr(given),
+            f"{value!r}, as when the model was quantized",
+            "pass an example that has this argument to intact.torch.quantize",
+        )  # fmt: skip
 
 
 class _Tracer(fx.Tracer):

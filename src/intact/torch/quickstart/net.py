@@ -1,8 +1,6 @@
-"""A small residual CNN, and the same net with quantizers: modules exchanged, residual ones by hand."""
+"""A small residual CNN, as people write it: graph mode finds its additions and its pool by itself."""
 
 from __future__ import annotations
-
-import copy
 
 import torch
 from torch import Tensor, nn
@@ -22,14 +20,11 @@ class Block(nn.Module):
             self.shortcut = nn.Sequential(
                 nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
             )
-        # An addition is no module, so exchanging modules does not reach its inputs: `quantized` puts a
-        # quantizer here. Without it the sum, and with it every layer's output, stays in float.
-        self.residual_quantizer: nn.Module = nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.relu(self.bn1(self.conv1(x)))
         y = self.bn2(self.conv2(y))
-        return torch.relu(y + self.residual_quantizer(self.shortcut(x)))
+        return torch.relu(y + self.shortcut(x))
 
 
 class ResidualNet(nn.Module):
@@ -55,15 +50,3 @@ class ResidualNet(nn.Module):
         y = self.blocks(torch.relu(self.bn(self.conv(x))))
         logits: Tensor = self.classifier(torch.flatten(self.pool(y), 1))
         return logits
-
-
-def quantized(net: ResidualNet) -> ResidualNet:
-    """A copy of `net` with its layers exchanged for quantized ones and a quantizer on every shortcut."""
-    from intact.torch import nn as quant_nn
-    from intact.torch import replace_modules
-
-    copied = copy.deepcopy(net)
-    replace_modules(copied)
-    for block in copied.blocks:
-        block.residual_quantizer = quant_nn.TensorQuantizer(quant_nn.QuantConv2d.default_quant_desc_input)
-    return copied

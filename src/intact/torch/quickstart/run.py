@@ -18,8 +18,9 @@ from intact.torch._collection import enabled_quantizers, spec_of
 from intact.torch.calibration import CalibrationResult, calibrate
 from intact.torch.export import ExportReport, export
 from intact.torch.finetuning import finetune
+from intact.torch.graph_mode import quantize
 from intact.torch.quickstart.data import Images, load
-from intact.torch.quickstart.net import ResidualNet, quantized
+from intact.torch.quickstart.net import ResidualNet
 from intact.torch.quickstart.train import (
     LEARNING_RATE,
     Batches,
@@ -124,7 +125,7 @@ class _Job:
         net = train(self.images, self.prepare, self.epochs, self.settings.seed, self.show)
         self.expected = answers(net, self.images.test_x, self.prepare)
         rows = [self._row("float", net, self._size(net))]
-        model = quantized(net)
+        model = quantize(net, example=self.example).model
         found = calibrate(model, self._calibration_batches(), method="max", progress=self.settings.progress)
         size = self._size(model)  # of every method: their files differ in the values of the scales alone
         for method in self.show((*METHODS, "auto"), "comparing methods", len(METHODS) + 1):
@@ -157,7 +158,7 @@ class _Job:
         with tempfile.TemporaryDirectory() as folder:
             return export(net, self.example, Path(folder, "model.onnx"), verify=False).size
 
-    def _finetune(self, model: ResidualNet, teacher: ResidualNet) -> None:
+    def _finetune(self, model: nn.Module, teacher: ResidualNet) -> None:
         """The guide's recipe: a tenth of the schedule, a hundredth of the learning rate, scales frozen."""
         finetune(
             model,
