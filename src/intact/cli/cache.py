@@ -20,6 +20,7 @@ from intact.spec import INT8, QuantSpec
 
 if TYPE_CHECKING:
     from intact.graph import Model
+    from intact.ptq import QuantizedModel
 
 DIFFERENT = 1
 
@@ -55,13 +56,19 @@ def to_onnx(
 
     table = TrtCache.load(cache)
     plan = _Plan(model, profile, include or (), exclude or (), table)
+    if not plan.used:
+        raise CalibrationError(
+            f"file '{cache}'", f"no scale of a tensor that '{model}' would have quantized",
+            f"scales of {', '.join(plan.missing[:3]) or 'its tensors'}",
+            "check that the cache is of this model: intact cache diff lists the names",
+        )  # fmt: skip
     with catch_warnings():
         simplefilter("ignore", ZeroRangeWarning)  # listed below
         result = quantize(
             model, table.to_calibration(), method="max", profile=profile, include=tuple(include or ()),
             exclude=plan.exclude, opset=opset, bias_correction=False, equalization=False, progress=False,
         )  # fmt: skip
-    pinned = _pin(result.model, table.scales)
+    pinned = _pin(result, table.scales)
     save(result.model, out)
     report: dict[str, Any] = {
         "out": str(out), "pairs": pinned, "not_in_model": plan.strangers, "not_in_cache": plan.missing,
@@ -190,31 +197,25 @@ class _Plan:
         self.used = [site.value for site in sites]
 
 
-def _pin(graph: Model, scales: Mapping[str, np.float32]) -> int:
+def _pin(result: QuantizedModel, scales: Mapping[str, np.float32]) -> int:
     """Give every pair the cache's own scale; how many there are.
 
     Dividing a range by 127 does not reach every float32, so that some scales are one step off. Tensors that
-    share a scale keep the widest, and those of scale 0 keep 1.
+    share a scale get the widest of theirs, and those of scale 0 keep 1.
     """
     from intact.graph import set_initializer
     from intact.placement.scales import tensor_scales
 
-    pairs = 0
-    for name, found in tensor_scales(graph).items():
-        for one in found:
-            node = one.value.producer()
-            if one.source is None or one.source.name != name or node is None:
-                continue  # its codes were moved there from another tensor
-            pairs += 1
-            stored = node.inputs[1]
-            if stored is not None and stored.name and _neighbours(one.scale, scales[name]):
-                set_initializer(graph, stored.name, np.asarray(scales[name]))
-    return pairs
-
-
-def _neighbours(one: Any, other: np.float32) -> bool:
-    steps = int(np.float32(one).view(np.int32)) - int(other.view(np.int32))
-    return bool(other > 0) and abs(steps) <= 1
+    sites = [site for site in result.placement.sites if site.role == "activation"]
+    widest: dict[int, np.float32] = {}
+    for site in sites:
+        widest[site.group] = max(widest.get(site.group, np.float32(0)), scales[site.value])
+    wanted = {site.value: widest[site.group] for site in sites}
+    for name, found in tensor_scales(result.model).items():
+        node = found[0].value.producer()
+        if wanted.get(name) and node is not None and node.inputs[1] is not None:
+            set_initializer(result.model, node.inputs[1].name or "", np.asarray(wanted[name]))
+    return len(wanted)
 
 
 def _graph(model: Path) -> Model:

@@ -87,7 +87,7 @@ def run(
 
 def _stored(files: Sequence[Path], merge: bool, data: Path | None) -> Calibration:
     if data is not None:
-        raise QuantValueError("--data", str(data), "no data with --from", "leave one of the two out")
+        raise QuantValueError("--data", f"'{data}'", "no data with --from", "leave one of the two out")
     if len(files) > 1 and not merge:
         raise QuantValueError(
             "--from", f"{len(files)} files", "one, or --merge", "say --merge to add their statistics"

@@ -39,6 +39,8 @@ def run(
     """
     from intact.placement import explain
 
+    if precision not in (None, "int8", "float"):
+        raise QuantValueError("--precision", repr(precision), "int8 or float", "choose one of these")
     quantized, placement = read(model, profile, include or (), exclude or ())
     rows = explain(placement)
     counts = Counter(str(row["precision"]) for row in rows)

@@ -48,7 +48,8 @@ Fit = Annotated[str | None, typer.Option(help="Of images: crop (the centre) or s
 Layout = Annotated[str | None, typer.Option(help="Of images: NCHW or NHWC. Default: by the model's shape.")]
 Colour = Annotated[str | None, typer.Option(help="Of images: rgb, bgr or grey. Default: by the channels.")]
 Percentile = Annotated[
-    float | None, typer.Option(help="For the method percentile, in percent. Default: 99.99.")
+    float | None,
+    typer.Option(min=0, max=100, help="For the method percentile, in percent. Default: 99.99."),
 ]
 Opset = Annotated[
     int | None, typer.Option(help="Of the file. Default: the model's, or what its formats need.")
