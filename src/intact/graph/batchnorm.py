@@ -21,8 +21,8 @@ def fold_batchnorm(model: ir.Model) -> list[Note]:
     After:  ``y = Conv(x, w * g, (b - mean) * g + beta)`` with ``g = gamma / sqrt(var + epsilon)`` per output
     channel, formed in float64 and rounded once to the weight's dtype.
 
-    Guards: inference mode; constant float parameters; nobody else reads what the layer puts out; the weight
-    is not quantized already.
+    Guards: inference mode; constant parameters; finite results; nobody else reads what the layer puts out;
+    the weight is not quantized already.
 
     Returns:
         One note per BatchNormalization: what it was folded into, or why it was not.
@@ -41,23 +41,32 @@ def _fold(norm: ir.Node, constants: Constants, names: Namer) -> Note:
     assert x is not None
     layer = x.producer()
     assert layer is not None
-    weight = constants(layer.inputs[1])
-    assert weight is not None
-    gain, shift = _affine(norm, constants)
-    old = constants(layer.inputs[2]) if len(layer.inputs) > 2 and layer.inputs[2] is not None else None
-    bias = _bias(layer, old, gain.size) * gain + shift
-    norm_graph = norm.graph
-    assert isinstance(norm_graph, ir.Graph)
-    insert = Inserter(norm_graph, layer, names)
-    folded = (weight.astype(np.float64) * _spread(layer, weight.shape, gain)).astype(weight.dtype)
+    weight, bias = _folded(layer, norm, constants)
+    if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+        return Note(name, "not folded: its parameters give numbers that are not finite", changed=False)
+    graph = norm.graph
+    assert isinstance(graph, ir.Graph)
+    insert = Inserter(graph, layer, names)
     layer.resize_inputs(3)
-    _store(layer, 1, folded, insert)
-    _store(layer, 2, bias.astype(weight.dtype), insert)
+    _store(layer, 1, weight, insert)
+    _store(layer, 2, bias, insert)
     parameters = norm.inputs[1:]
     norm.resize_outputs(1)
     replace(norm, x, names)
-    drop_unused(norm_graph, *parameters)
+    drop_unused(graph, *parameters)
     return Note(name, f"folded into {layer.op_type} '{layer.name}'")
+
+
+def _folded(layer: ir.Node, norm: ir.Node, constants: Constants) -> tuple[NDArray, NDArray]:
+    """Weight and bias of `layer` with `norm` in them, in the weight's dtype."""
+    weight = constants(layer.inputs[1])
+    assert weight is not None
+    with np.errstate(all="ignore"):  # the caller looks at what is not finite
+        gain, shift = _affine(norm, constants)
+        old = constants(layer.inputs[2]) if len(layer.inputs) > 2 else None
+        bias = _bias(old, gain.size) * gain + shift
+        folded = weight.astype(np.float64) * _spread(layer, weight.shape, gain)
+        return folded.astype(weight.dtype), bias.astype(weight.dtype)
 
 
 def _store(layer: ir.Node, index: int, array: NDArray, insert: Inserter) -> None:
@@ -126,7 +135,7 @@ def _affine(norm: ir.Node, constants: Constants) -> tuple[NDArray[np.float64], N
     return gain, beta - mean * gain
 
 
-def _bias(layer: ir.Node, bias: NDArray | None, channels: int) -> NDArray[np.float64]:
+def _bias(bias: NDArray | None, channels: int) -> NDArray[np.float64]:
     if bias is None:
         return np.zeros(channels)
     return np.broadcast_to(bias.astype(np.float64).reshape(-1), (channels,))

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from intact.errors import FileFormatError
 from intact.graph.proto import node_graphs, to_proto
+from intact.graph.tensors import check_shape
 from intact.graph.wording import first_line
 
 SMALL = 1024
@@ -107,6 +108,7 @@ def _merge(graph: ir.Graph, inferred: onnx.GraphProto) -> None:
 def _fill(value: ir.Value, info: onnx.ValueInfoProto) -> None:
     if not info.type.HasField("tensor_type"):
         return
+    check_shape(info, "")
     known = ir.serde.deserialize_value_info_proto(info, None)
     value.type = value.type or known.type
     value.shape = value.shape or known.shape

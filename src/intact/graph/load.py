@@ -15,7 +15,7 @@ from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph.build import Namer
 from intact.graph.external import check_stored, set_folder
 from intact.graph.inference import infer_shapes, to_skeleton
-from intact.graph.proto import from_proto
+from intact.graph.proto import INFERRED, from_proto
 from intact.graph.validate import check_structure
 from intact.graph.wording import first_line, root, unreadable
 
@@ -101,6 +101,8 @@ def _free_weights(model: ir.Model) -> None:
     if model.ir_version < _FIRST_FREE_IR:
         model.ir_version = _FIRST_FREE_IR
         inputs = [v for v in model.graph.inputs if not v.is_initializer()]
+        for weight in model.graph.initializers.values():
+            weight.meta[INFERRED] = True  # said by the tensor itself
         model.graph.inputs.clear()
         model.graph.inputs.extend(inputs)
 

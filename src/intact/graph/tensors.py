@@ -39,6 +39,17 @@ def element_count(dims: list[int], where: str) -> int:
     return count
 
 
+def check_shape(info: onnx.ValueInfoProto, at: str) -> None:
+    """Refuse a declared or inferred shape with sizes that no tensor has; `at` goes before its name in errors.
+
+    Raises:
+        FileFormatError: As for `element_count`.
+    """
+    if info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape"):
+        known = [d.dim_value for d in info.type.tensor_type.shape.dim if d.HasField("dim_value")]
+        element_count(known, f"{at}value '{info.name}'")
+
+
 def byte_size(tensor: onnx.TensorProto) -> int:
     """Bytes of the raw data of `tensor`, by its shape and dtype."""
     bits: int = math.prod(tensor.dims) * _BITS[tensor.data_type]

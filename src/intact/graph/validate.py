@@ -11,7 +11,7 @@ import onnx
 
 from intact.errors import FileFormatError, UnsupportedError
 from intact.graph.proto import node_graphs
-from intact.graph.tensors import element_count
+from intact.graph.tensors import check_shape
 
 TensorCheck: TypeAlias = Callable[[onnx.TensorProto, str], None]
 
@@ -111,7 +111,7 @@ class _Graph:
         for tensor in graph.initializer:
             self._check(tensor, f"{self._at}initializer '{tensor.name}'")
         for info in (*graph.input, *graph.output, *graph.value_info):
-            _check_shape(info, self._at)
+            check_shape(info, self._at)
         body = _Body(
             f"{self._at}graph",
             [info.name for info in graph.input],
@@ -119,12 +119,6 @@ class _Graph:
             [info.name for info in graph.output],
         )
         _reorder(graph.node, _check_nodes(graph.node, body, self._outer, self._check, self._at))
-
-
-def _check_shape(info: onnx.ValueInfoProto, at: str) -> None:
-    if info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape"):
-        known = [d.dim_value for d in info.type.tensor_type.shape.dim if d.HasField("dim_value")]
-        element_count(known, f"{at}value '{info.name}'")
 
 
 def _check_nodes(
