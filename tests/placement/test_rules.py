@@ -428,6 +428,18 @@ def test_a_function_of_a_float_tensor_stays_float(net: Callable[..., Any]) -> No
     assert ("norm", 0) not in edges(p) and ("b", 0) in edges(p)
 
 
+# normalizations
+
+
+def test_tensorrt_wants_a_convolution_to_write_int8_for_a_normalization(net: Callable[..., Any]) -> None:
+    n = net()
+    y = n.node("LayerNormalization", n.conv(image(n), 16, name="a"), n.random("g", 8), name="norm")
+    p = placed(n, y, profile="tensorrt")
+    assert ("norm", 0) in edges(p) and layer(p, "norm") == ("float", "LayerNormalization")
+    assert reason(p, "a").endswith("it writes int8")
+    assert edges(placed(n, y)) == {("a", 0)}
+
+
 # float
 
 

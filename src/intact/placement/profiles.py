@@ -29,6 +29,7 @@ class Profile:
         min_inner, min_outer: Smallest reduced size K and output size N at which a product pays in int8.
         min_channels: Smallest number of input and output channels of a dense convolution; 1: any.
         max_attention: Longest sequence at which products of two activations run in int8; None: any.
+        norm_after_conv: A convolution writes int8 for a LayerNormalization right behind it.
     """
 
     name: str
@@ -51,7 +52,7 @@ PROFILES = {
         # The thresholds are those of ModelOpt's ONNX quantizer, the best public account of the builder.
         Profile(
             "tensorrt", _CLAMPS | _CURVES - {"PRelu", "Mish"}, multiply=False, min_outer=16,
-            min_channels=16, max_attention=512,
+            min_channels=16, max_attention=512, norm_after_conv=True,
         ),
         # Its int8 convolutions take clamps only; what moves data wants a pair on both sides.
         Profile(

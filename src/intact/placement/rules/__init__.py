@@ -5,7 +5,7 @@ A new rule is a file with a `RULE`, and one line here.
 
 from __future__ import annotations
 
-from intact.placement.rules import elementwise, moves, pools, products, residual, tables, weighted
+from intact.placement.rules import elementwise, moves, norms, pools, products, residual, tables, weighted
 from intact.placement.rules.base import Context, Int8, Kind, Rule
 
 RULES: tuple[Rule, ...] = (
@@ -16,6 +16,7 @@ RULES: tuple[Rule, ...] = (
     pools.RULE,
     moves.RULE,
     tables.RULE,
+    norms.RULE,
 )
 """Asked in this order; the first that applies decides."""
 

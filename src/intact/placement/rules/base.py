@@ -33,7 +33,7 @@ class Rule:
         kind: "multiplies": int8 in is enough, the output may stay float.
             "computes": int8 in and out, or float.
             "moves": hands codes on as they are, so that Q moves up through it and DQ down.
-            "joins": is fused into the layer of one of its inputs.
+            "joins": belongs to the layer of one of its inputs, or reads the codes of it.
         reads: The inputs that come quantized when it runs in int8; or what rules the node out in any file.
         wants: Whether a float graph gets pairs there; asked after every reader of its outputs was.
     """

@@ -32,7 +32,7 @@ def _scaled(view: View, op: Op) -> tuple[int, ...] | Kept:
             array = view.constants(other)
             if array is not None and array.size == 1:
                 return (index,)
-    return Kept("it does not scale by one number")
+    return Kept("it would run in int8 only where it scales by one number")
 
 
 def _wants(ctx: Context, op: Op, inputs: tuple[int, ...]) -> Int8 | Kept:
