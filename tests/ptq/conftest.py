@@ -89,5 +89,5 @@ def make_cnn(
 
 @pytest.fixture
 def images() -> np.ndarray:
-    """64 samples of [3, 8, 8]."""
-    return np.random.default_rng(1).standard_normal((64, 3, 8, 8)).astype(np.float32)
+    """24 samples of [3, 8, 8]."""
+    return np.random.default_rng(1).standard_normal((24, 3, 8, 8)).astype(np.float32)

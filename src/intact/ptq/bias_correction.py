@@ -112,16 +112,17 @@ def _means(
     session = Session(model, extra=[x for x in wanted if x not in fed])
     names = [x for x in wanted if x not in fed]
     sums: dict[str, NDArray[np.float64]] = {}
+    counts: dict[str, int] = {}
     for held in runs:
         given = ((x, held.feeds[x]) for x in wanted if x in fed)
         for part in (given, session.stream(held.feeds, names)):
             for x, array in part:
-                for node in readers[x]:
-                    kernel = constants(node.inputs[1])
+                for node in readers[x] if array.size else ():
+                    kernel, name, rows = constants(node.inputs[1]), node.name or "", len(array)
                     assert kernel is not None
-                    mean = _mean(node, array, kernel.shape)
-                    sums[node.name or ""] = sums.get(node.name or "", 0.0) + mean / len(runs)
-    return sums
+                    sums[name] = sums.get(name, 0.0) + rows * _mean(node, array, kernel.shape)
+                    counts[name] = counts.get(name, 0) + rows
+    return {name: total / counts[name] for name, total in sums.items()}
 
 
 def _mean(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray[np.float64]:

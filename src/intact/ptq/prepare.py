@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from glob import escape
 
 from numpy.typing import NDArray
 
@@ -13,7 +14,8 @@ from intact.graph import Constants, Model, Pair
 from intact.numerics import store
 from intact.placement import Placement
 from intact.ptq.ranges import Activations, Ranges, Weight, grid_of, make_mark, weight_of
-from intact.ptq.targets import Overrides, Rules, Settings, Target
+from intact.ptq.settings import Overrides, Settings
+from intact.ptq.targets import Rules, Target
 
 
 @dataclass
@@ -54,8 +56,9 @@ def prepare(
     rules = Rules(model, settings, overrides)
     chosen = rules.opset(model.opset_imports.get("", 13), opset)
     graph.raise_opset(model, chosen)
-    placed = placement.place(model, profile, include=include, exclude=[*exclude, *rules.float_nodes()])
-    targets = rules.targets(placed)
+    left = [escape(name) for name in rules.float_nodes()]
+    placed = placement.place(model, profile, include=include, exclude=[*exclude, *left])
+    targets = rules.targets(placed, rules.weight_only(include, exclude))
     if not targets:
         raise QuantValueError(
             "model", "no layer that can be quantized", "at least one",

@@ -25,7 +25,8 @@ from intact.ptq.inputs import inputs_of
 from intact.ptq.judge import Judge, relative, sqnr
 from intact.ptq.prepare import Grid, Prepared, emit, feeds_of_ranges, prepare
 from intact.ptq.ranges import Activations, Ranges
-from intact.ptq.targets import Overrides, Settings, Target
+from intact.ptq.settings import Overrides, Settings
+from intact.ptq.targets import Target
 from intact.ptq.trial import equalizing_helps
 
 Switch = bool | str

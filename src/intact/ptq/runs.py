@@ -37,6 +37,8 @@ class Cutter:
         self._session, self._outputs = session, outputs
         self._kind, self._size = _first_axis(inputs)
         self._rest: list[Feeds] = []
+        self.stacks = False
+        """Whether samples that run alone may also run together, along the first axis of every output."""
 
     def runs(self, batches: Iterable[Feeds]) -> Iterator[tuple[int, Feeds]]:
         """(number of the batch, feeds of one run), in order.
@@ -97,11 +99,10 @@ class Cutter:
             together, *alone = (dict(self._session.stream(f, self._outputs)) for f in (pair, first, second))
         except TypeError:  # a sample alone, or two of more, do not run
             return False
-        return all(
-            name in one and name in two and _joins(both, one[name], two[name])
-            for one, two in [alone]
-            for name, both in together.items()
-        )
+        one, two = alone
+        axes = [_joined_axis(both, one.get(name), two.get(name)) for name, both in together.items()]
+        self.stacks = all(axis == 0 for axis in axes)
+        return None not in axes
 
 
 def _first_axis(inputs: Sequence[Input]) -> tuple[Kind, int]:
@@ -115,22 +116,24 @@ def _first_axis(inputs: Sequence[Input]) -> tuple[Kind, int]:
     return ("rows", size) if isinstance(size, int) else ("probe", 1)
 
 
-def _joins(both: NDArray, one: NDArray, two: NDArray) -> bool:
-    """Whether `both` is `one` and `two` in a row, along some axis, but for rounding."""
-    if both.ndim == 0 or one.ndim != both.ndim or two.ndim != both.ndim:
-        return False
+def _joined_axis(both: NDArray, one: NDArray | None, two: NDArray | None) -> int | None:
+    """The axis along which `both` is `one` and `two` in a row, but for rounding; None where it is not."""
+    if one is None or two is None or not both.ndim == one.ndim == two.ndim:
+        return None
     for axis in range(both.ndim):
-        shape = list(both.shape)
-        if one.shape[axis] + two.shape[axis] != shape[axis]:
+        shapes = [a.shape[:axis] + a.shape[axis + 1 :] for a in (both, one, two)]
+        if one.shape[axis] + two.shape[axis] != both.shape[axis] or len(set(shapes)) != 1:
             continue
-        if one.shape[:axis] + one.shape[axis + 1 :] != both.shape[:axis] + both.shape[axis + 1 :]:
-            continue
-        joined = np.concatenate([one, two], axis)
-        if both.dtype.kind != "f":
-            return bool(np.array_equal(joined, both))
-        close = _TOLERANCE * float(np.max(np.abs(both), initial=0))
-        return bool(np.allclose(joined, both, rtol=0, atol=close, equal_nan=True))
-    return False
+        if _close(both, np.concatenate([one, two], axis)):
+            return axis
+    return None
+
+
+def _close(a: NDArray, b: NDArray) -> bool:
+    if a.dtype.kind != "f":
+        return bool(np.array_equal(a, b))
+    bound = _TOLERANCE * float(np.max(np.abs(a), initial=0))
+    return bool(np.allclose(a, b, rtol=0, atol=bound, equal_nan=True))
 
 
 def _rows(feeds: Feeds, name: str | None = None) -> int:

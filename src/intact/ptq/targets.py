@@ -1,85 +1,22 @@
-"""What the user asked for, site by site: the grid of each tensor, by defaults and overrides."""
+"""Site by site: the grid of each tensor that is quantized, and who reads it so."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any, Literal
 
-from intact.calib import METHODS
 from intact.errors import QuantValueError, UnsupportedError
-from intact.graph import FORMAT_OPSETS, MIN_OPSET, Model, Node, check_format, check_opset
+from intact.graph import FORMAT_OPSETS, MIN_OPSET, Constants, Model, Node, check_format, check_opset
 from intact.placement import Placement, Site
+from intact.ptq.settings import BLOCK, WEIGHT_ONLY, Overrides, Settings, with_override
 from intact.spec import Format
 
-BLOCK = 32
-"""Elements of a 4-bit weight that share a scale, along the axis that a MatMul or Gemm sums over."""
-
-_KEYS = ("format", "activations", "weights", "method", "axis", "block_size", "symmetric")
-_WEIGHT_ONLY = ("int4", "uint4")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How the inputs of one node are quantized.
-
-    Attributes:
-        activations, weights: Format names; "float": not at all.
-        method: For activations: one of `METHODS` or "auto".
-        symmetric: For activations.
-        axis: Of weights: "channel", where placement says; None: one scale; or a number.
-        block_size: Of weights; None: no blocks but for 4-bit formats.
-    """
-
-    activations: str = "int8"
-    weights: str = "int8"
-    method: str = "auto"
-    symmetric: bool = True
-    axis: Literal["channel"] | int | None = "channel"
-    block_size: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("activations", "weights"):
-            one = getattr(self, name)
-            if one != "float":
-                one = Format.parse(one).name
-                object.__setattr__(self, name, one)
-                _one_of(name, one, FORMAT_OPSETS)
-        _one_of("method", self.method, (*METHODS, "auto"))
-
-
-Overrides = Mapping[str, Mapping[str, Any]]
-
-
-def with_override(base: Settings, pattern: str, wanted: Mapping[str, Any]) -> Settings:
-    """`base`, changed as one entry of overrides says.
-
-    Raises:
-        QuantValueError: An unknown key or value; names the pattern.
-    """
-    where = f"overrides[{pattern!r}]"
-    if unknown := sorted(set(wanted) - set(_KEYS)):
-        raise QuantValueError(where, f"{unknown[0]!r}", f"keys among {', '.join(_KEYS)}", "correct the key")
-    changes = {key: value for key, value in wanted.items() if key != "format"}
-    if (both := wanted.get("format")) is not None:
-        changes = _of_format(both, base) | changes
-    try:
-        return replace(base, **changes)
-    except QuantValueError as error:
-        raise error.at(where) from None
-
-
-def _of_format(name: str, base: Settings) -> dict[str, str]:
-    """What one word for a layer means: 4-bit formats are for weights alone, 16-bit ones for activations."""
-    if name == "float":
-        return {"activations": "float", "weights": "float"}
-    format = Format.parse(name)
-    if format.name in _WEIGHT_ONLY:
-        return {"activations": "float", "weights": format.name}
-    if format.is_float:
-        return {"activations": format.name, "weights": format.name}
-    return {"activations": format.name, "weights": "int8"}
+_MOVING = {
+    "DepthToSpace", "Dropout", "Expand", "Flatten", "Identity", "MaxPool", "Pad", "Reshape", "Slice",
+    "SpaceToDepth", "Squeeze", "Transpose", "Unsqueeze",
+}  # fmt: skip
+"""Operators that a pair may stand in front of for the sake of the layer behind."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +53,7 @@ class Rules:
     """
 
     def __init__(self, model: Model, base: Settings, overrides: Overrides | None) -> None:
-        self._base = base
+        self._model, self._base = model, base
         self._nodes: dict[str, Node] = {node.name or "": node for node in model.graph}
         self._rules = [(p, with_override(base, p, wanted)) for p, wanted in (overrides or {}).items()]
         tensors = {v.name for node in model.graph for v in (*node.inputs, *node.outputs) if v is not None}
@@ -153,14 +90,18 @@ class Rules:
         return wanted
 
     def float_nodes(self) -> list[str]:
-        """Names of the nodes that overrides keep in float altogether."""
-        return [name for name in self._nodes if self._of(name, "").activations == "float"
-                and self._of(name, "").weights == "float"]  # fmt: skip
+        """Names of the nodes whose activations stay in float: placement leaves them alone."""
+        return [name for name in self._nodes if self._of(name, "").activations == "float"]
 
-    def targets(self, placement: Placement) -> list[Target]:
-        """What is quantized, and how, in the placement's order; tensors left in float are not in it."""
+    def targets(self, placement: Placement, weight_only: Sequence[Site]) -> list[Target]:
+        """What is quantized, and how, in the placement's order; tensors left in float are not in it.
+
+        Args:
+            placement: Of the nodes that `float_nodes` does not name.
+            weight_only: What `weight_only` found.
+        """
         found = []
-        for site in placement.sites:
+        for site in (*placement.sites, *weight_only):
             by_grid: dict[Settings, tuple[Settings, list[tuple[str, int]]]] = {}
             for reader in site.readers:
                 settings = self._relevant(site, reader, self._of(reader[0], site.value))
@@ -171,17 +112,39 @@ class Rules:
                     found.append(Target(site, tuple(readers), format, settings))
         return found
 
+    def weight_only(self, include: Sequence[str], exclude: Sequence[str]) -> list[Site]:
+        """The weights of the nodes that have quantized weights and float activations."""
+        constants = Constants(self._model.graph)
+        sites: list[Site] = []
+        for name, node in self._nodes.items():
+            settings, axis = self._of(name, ""), channel_axis(node)
+            if settings.activations != "float" or settings.weights == "float" or axis is None:
+                continue
+            barred = any(_fits(node, p) for p in exclude) or (
+                include and not any(_fits(node, p) for p in include)
+            )
+            value = node.inputs[1]
+            if not barred and value is not None and value.name and constants(value) is not None:
+                reason = f"{settings.weights} weights, float activations"
+                sites.append(Site(value.name, ((name, 1),), "weight", axis, -1 - len(sites), reason))
+        return sites
+
     def _of(self, node: str, tensor: str) -> Settings:
+        """The first override that fits the tensor or the node; or what the node only moves data for."""
+        here = self._nodes[node]
         for pattern, settings in self._rules:
-            if _fits(self._nodes[node], pattern) or (tensor and fnmatchcase(tensor, pattern)):
+            if _fits(here, pattern) or (tensor and fnmatchcase(tensor, pattern)):
                 return settings
+        if here.op_type in _MOVING and not here.domain and len(uses := [*here.outputs[0].uses()]) == 1:
+            behind = uses[0].node.name or ""
+            return self._of(behind, "") if behind in self._nodes else self._base
         return self._base
 
     def _relevant(self, site: Site, reader: tuple[str, int], settings: Settings) -> Settings:
         """`settings` without what does not matter for the site, so that equal grids are one target."""
         if site.role == "activation":
             return replace(settings, weights="int8", axis="channel", block_size=None)
-        if settings.weights in _WEIGHT_ONLY and settings.block_size is None:
+        if settings.weights in WEIGHT_ONLY and settings.block_size is None:
             summed = summed_axis(self._nodes[reader[0]], reader[1])
             if summed is not None:
                 settings = replace(settings, axis=summed, block_size=BLOCK)
@@ -197,10 +160,14 @@ def summed_axis(node: Node, index: int) -> int | None:
     return -1 if bool(transposed) == bool(index) else -2
 
 
+def channel_axis(node: Node) -> int | None:
+    """The axis of a layer's second input that counts output channels; None for any other node."""
+    if node.domain or len(node.inputs) < 2:
+        return None
+    transposed = "transB" in node.attributes and node.attributes["transB"].as_int()
+    axes = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0 if transposed else 1, "MatMul": -1}
+    return axes.get(node.op_type)
+
+
 def _fits(node: Node, pattern: str) -> bool:
     return fnmatchcase(node.name or "", pattern) or fnmatchcase(node.op_type, pattern)
-
-
-def _one_of(name: str, value: str, allowed: Any) -> None:
-    if value not in allowed:
-        raise QuantValueError(name, repr(value), f"one of {', '.join(allowed)}", "choose one of these")
