@@ -38,6 +38,12 @@ def scales(file: Path) -> dict[str, np.float32]:
     return {q.source.name: np.float32(q.scale) for q in found if q.source is not None and q.source.name}
 
 
+def save(proto: onnx.ModelProto, weights: dict[str, np.ndarray], file: Path) -> None:
+    for name, array in weights.items():
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array.astype(np.float32), name))
+    onnx.save(proto, file)
+
+
 def test_a_cache_becomes_an_explicit_file_with_its_very_scales(
     run, cache: Path, table: TrtCache, net: Path, tmp_path: Path
 ) -> None:
@@ -90,11 +96,9 @@ def test_tensors_that_share_a_scale_get_the_widest_of_the_cache(run, tmp_path: P
             y = Conv <kernel_shape = [1, 1]> (joined, wy)
         }"""
     )
+    shapes = {"wa": (16, 3, 1, 1), "wb": (16, 3, 1, 1), "wy": (16, 32, 1, 1)}
+    save(proto, {name: np.ones(shape) for name, shape in shapes.items()}, tmp_path / "net.onnx")
     rng = np.random.default_rng(seed)
-    for name, shape in (("wa", (16, 3, 1, 1)), ("wb", (16, 3, 1, 1)), ("wy", (16, 32, 1, 1))):
-        weight = rng.standard_normal(shape).astype(np.float32)
-        proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
-    onnx.save(proto, tmp_path / "net.onnx")
     drawn = dict(zip(["x", "a", "b", "joined"], rng.uniform(0.01, 1, 4).astype(np.float32), strict=True))
     TrtCache(drawn).save(tmp_path / "a.cache")
     out = tmp_path / "out.onnx"
@@ -199,3 +203,22 @@ def test_a_mistake_is_one_line_status_2_and_no_file(
     assert status == 2
     assert err.startswith(message.format(**files)) and err.count("\n") == 1
     assert not files["out"].exists()
+
+
+def test_behind_a_folded_batchnorm_the_scale_of_its_output_counts(run, tmp_path: Path) -> None:
+    proto = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 17]>
+        net (float[n, 3, 8, 8] x) => (float[n, 16, 8, 8] y)
+        {
+            raw = Conv <kernel_shape = [1, 1]> (x, wa)
+            normalized = BatchNormalization (raw, ones, zeros, zeros, ones)
+            y = Conv <kernel_shape = [1, 1]> (normalized, wy)
+        }"""
+    )
+    weights = {"wa": np.ones((16, 3, 1, 1)), "wy": np.ones((16, 16, 1, 1))}
+    save(proto, weights | {"ones": np.ones(16), "zeros": np.zeros(16)}, tmp_path / "net.onnx")
+    drawn = {"x": np.float32(0.1), "raw": np.float32(0.2), "normalized": np.float32(0.3)}
+    TrtCache(drawn).save(tmp_path / "a.cache")
+    out = tmp_path / "out.onnx"
+    assert run("cache", "to-onnx", tmp_path / "a.cache", tmp_path / "net.onnx", "-o", out)[0] == 0
+    assert scales(out) == {"x": drawn["x"], "normalized": drawn["normalized"]}

@@ -52,6 +52,10 @@ def _fold(norm: ir.Node, constants: Constants, names: Namer) -> Note:
     _store(layer, 2, bias, insert)
     parameters = norm.inputs[1:]
     norm.resize_outputs(1)
+    result = norm.outputs[0]
+    if not result.is_graph_output():  # else `replace` does the same
+        # The layer puts out the normalized tensor now: statistics and caches know that by this name.
+        x.name, result.name = result.name, None
     replace(norm, x, names)
     drop_unused(graph, *parameters)
     return Note(name, f"folded into {layer.op_type} '{layer.name}'")
