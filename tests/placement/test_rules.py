@@ -531,3 +531,12 @@ def test_explain_has_a_row_for_each_layer(net: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_every_rule_is_drawn(rule: Any) -> None:
     assert "Before: " in rule.reads.__doc__ and "After: " in rule.reads.__doc__
+
+
+def test_a_long_row_of_operators_is_no_deep_recursion(net: Callable[..., Any]) -> None:
+    n = net()
+    x = n.conv(image(n), 16, name="a", act="Relu")
+    for _ in range(1500):
+        x = n.node("Identity", x)
+    p = placed(n, n.conv(x, 16, name="b"))
+    assert {x.precision for x in p.layers} == {"int8"} and len(p.layers) == 1502

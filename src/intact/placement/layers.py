@@ -33,11 +33,17 @@ class Fuser:
     ) -> None:  # fmt: skip
         self._view, self._profile = view, profile
         self._quantized, self._reasons, self._barred = quantized, reasons or {}, barred
-        self.in_int8, self.carries, self.hands_on = (
-            cache(self._in_int8),
-            cache(self._carries),
-            cache(self._hands_on),
-        )
+        self.carries, self.hands_on = cache(self._carries), cache(self._hands_on)
+        self._answer_in_order()
+
+    def _answer_in_order(self) -> None:
+        """Fill both caches along the graph, so that a long row of moving operators is no deep recursion."""
+        for op in self._view.ops:
+            for index in range(len(op.inputs)):
+                self.carries((op, index))
+        for op in reversed(self._view.ops):
+            for value in op.outputs:
+                self.hands_on(value)
 
     def layers(self) -> tuple[Layer, ...]:
         """Every op in exactly one layer, in the order of their first ops."""
@@ -60,7 +66,7 @@ class Fuser:
         """The layer that starts at `op`."""
         if self._is_root(op):
             chain = linear_tail(self._view, op, self._barred, self._quantized)
-            if self.in_int8(op):
+            if self._float_reason(op) is None:
                 chain = self._with_residual(chain)
         else:
             chain = Chain((op,), op.op_type, op.outputs[0])
@@ -85,9 +91,6 @@ class Fuser:
         if self._barred(add) or self._has_constant(add) or not self.carries(other) or not _same_shape(add):
             return chain
         return extend(chain, (add,), "Add", add.outputs[0], other)
-
-    def _in_int8(self, op: Op) -> bool:
-        return self._float_reason(op) is None
 
     def _float_reason(self, op: Op) -> str | None:
         """Why `op` runs in float; None where it runs in int8."""

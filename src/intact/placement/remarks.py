@@ -35,45 +35,31 @@ class Remark:
 
 @dataclass(frozen=True)
 class Read:
-    """A Q/DQ graph, as the remarks ask about it."""
+    """A Q/DQ graph, as the remarks ask about it.
+
+    Attributes:
+        view, pairs, profile: The graph, its pairs, and what fuses.
+        stems: The end of each weighted layer's linear tail -> that layer.
+    """
 
     view: View
     pairs: Pairs
     profile: Profile
+    stems: dict[Value, Op]
 
-    def stem(self, value: Value | None) -> Op | None:
-        """The weighted layer that ends in `value` and nothing else does, no pair in between."""
-        op, seen = self.view.producer(value), 0
-        while op is not None and value is not None and seen < 8:
-            if self.view.only_reader(value) is None:
-                return None
-            if op.domain == "" and op.op_type in CONVOLUTIONS | PRODUCTS:
-                tail = linear_tail(self.view, op, lambda op: False, self.view.marks.__contains__)
-                return op if value is not None and self._in(tail.ops, value) else None
-            data = [v for v in op.inputs if v is not None and not self.view.is_constant(v)]
-            if len(data) != 1 or any(
-                (op, i) in self.view.marks for i, v in enumerate(op.inputs) if v is data[0]
-            ):
-                return None
-            op, seen = self.view.producer(data[0]), seen + 1
-        return None
-
-    @staticmethod
-    def _in(ops: tuple[Op, ...], value: Value) -> bool:
-        return any(value in op.outputs for op in ops)
+    def stem(self, add: Op, index: int) -> Op | None:
+        """The weighted layer that ends in an input of `add` and is read by nobody else."""
+        value = add.inputs[index]
+        if value is None or self.view.only_reader(value) != (add, index):
+            return None
+        return self.stems.get(value)
 
 
 def pair_before_activation(read: Read) -> Iterator[Remark]:
     """Before: ``Conv -> Q/DQ -> Relu``.  Better: ``Conv -> Relu -> Q/DQ``: one kernel, and half the range."""
-    for op in read.view.ops:
-        if op.domain or op.op_type not in CONVOLUTIONS | PRODUCTS:
-            continue
-        tail = linear_tail(read.view, op, lambda op: False, read.view.marks.__contains__)
-        found = activation_behind(read.view, read.profile, tail.output)
-        if found is not None and any(
-            (behind, i) in read.view.marks for behind in found.ops for i, v in enumerate(behind.inputs)
-            if v is tail.output
-        ):  # fmt: skip
+    for value, op in read.stems.items():
+        found = activation_behind(read.view, read.profile, value)
+        if found is not None and any(reader[0] in found.ops for reader, _ in read.pairs.readers(value)):
             yield Remark(
                 op, "pair-before-activation",
                 f"a pair stands between {op} and its {found.label}, which keeps them from being one kernel",
@@ -84,11 +70,8 @@ def pair_before_activation(read: Read) -> Iterator[Remark]:
 def pairs_on_both_branches(read: Read) -> Iterator[Remark]:
     """Before: ``Conv -> Q/DQ -> Add <- Q/DQ(x)``.  Better: ``Conv -> Add <- Q/DQ(x)``: one kernel."""
     for op in _adds(read.view):
-        if not all((op, i) in read.view.marks for i in (0, 1)):
-            continue
-        roots = [read.view.only_reader(v) and read.stem(v) for v in op.inputs if v is not None]
-        root = next((r for r in roots if isinstance(r, Op)), None)
-        if root is not None:
+        root = read.stem(op, 0) or read.stem(op, 1)
+        if root is not None and all((op, i) in read.view.marks for i in (0, 1)):
             yield Remark(
                 op, "pairs-on-both-branches",
                 f"Q/DQ on both inputs of {op} keep {root} from taking it in",
@@ -99,20 +82,28 @@ def pairs_on_both_branches(read: Read) -> Iterator[Remark]:
 def no_pair_on_identity(read: Read) -> Iterator[Remark]:
     """Before: ``Conv -> Add <- x``.  Better: ``Conv -> Add <- Q/DQ(x)``: one kernel, else both leave int8."""
     for op in _adds(read.view):
-        if any((op, i) in read.view.marks for i in (0, 1)):
+        main = 0 if read.stem(op, 0) is not None else 1
+        root = read.stem(op, main)
+        if root is None or (root, 0) not in read.view.marks or not _is_quantized(read, op):
             continue
-        output = _behind_activation(read, op)
-        roots = [read.stem(v) for v in op.inputs]
-        main = next((i for i, root in enumerate(roots) if root is not None), None)
-        if main is None or not any(True for _ in read.pairs.readers(output)):
-            continue
-        root = roots[main]
-        if root is not None and (root, 0) in read.view.marks and read.pairs.above((op, 1 - main)) is None:
+        if (op, main) not in read.view.marks and read.pairs.above((op, 1 - main)) is None:
             yield Remark(
                 op, "no-pair-on-identity",
                 f"the identity branch of {op} has no Q/DQ: {root} and it run in float",
                 f"put a pair on input {1 - main} of {op.name}",
             )  # fmt: skip
+
+
+def _adds(view: View) -> Iterator[Op]:
+    for op in view.ops:
+        if op.domain == "" and op.op_type == "Add" and not any(map(view.is_constant, op.inputs)):
+            yield op
+
+
+def _is_quantized(read: Read, op: Op) -> bool:
+    """Whether a pair stands behind `op` or its activation."""
+    found = activation_behind(read.view, read.profile, op.outputs[0])
+    return any(True for _ in read.pairs.readers(op.outputs[0] if found is None else found.output))
 
 
 def different_scales_at_concat(read: Read) -> Iterator[Remark]:
@@ -182,16 +173,10 @@ REMARKS: tuple[Callable[[Read], Iterator[Remark]], ...] = (
 
 def remarks_on(view: View, profile: Profile) -> list[Remark]:
     """All remarks on a graph, in the order of the table and of the graph."""
-    read = Read(view, Pairs(view), profile)
+    stems = {
+        linear_tail(view, op, lambda op: False, view.marks.__contains__).output: op
+        for op in view.ops
+        if op.domain == "" and op.op_type in CONVOLUTIONS | PRODUCTS
+    }
+    read = Read(view, Pairs(view), profile, stems)
     return [remark for say in REMARKS for remark in say(read)]
-
-
-def _adds(view: View) -> Iterator[Op]:
-    for op in view.ops:
-        if op.domain == "" and op.op_type == "Add" and not any(map(view.is_constant, op.inputs)):
-            yield op
-
-
-def _behind_activation(read: Read, op: Op) -> Value:
-    found = activation_behind(read.view, read.profile, op.outputs[0])
-    return op.outputs[0] if found is None else found.output
