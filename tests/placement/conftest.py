@@ -11,7 +11,8 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from intact.graph import parse_model
+from intact.graph import load, parse_model
+from intact.placement import Placement, place
 
 FLOAT = TensorProto.FLOAT
 
@@ -94,6 +95,29 @@ class Net:
 
     def model(self, *outputs: str) -> ir.Model:
         return parse_model(self.proto(*outputs).SerializeToString(), "net")
+
+    def placed(self, *outputs: str, profile: str = "intact", **choice: Any) -> Seen:
+        """The network that ends in `outputs`, placed."""
+        return Seen(**vars(place(load(self.proto(*outputs)), profile, **choice)))
+
+
+class Seen(Placement):
+    """A placement, asked by the names of nodes."""
+
+    def edges(self, role: str = "activation") -> set[tuple[str, int]]:
+        """Every edge that comes quantized."""
+        return {reader for site in self.sites if site.role == role for reader in site.readers}
+
+    def layer(self, name: str) -> tuple[str, str]:
+        """precision and fused of the layer that `name` is in."""
+        found = next(x for x in self.layers if name in x.nodes)
+        return found.precision, found.fused
+
+    def reason(self, name: str) -> str:
+        return next(x.reason for x in self.layers if name in x.nodes)
+
+    def axis(self, weight: str) -> int | None:
+        return next(s.axis for s in self.sites if s.value == weight)
 
 
 @pytest.fixture
