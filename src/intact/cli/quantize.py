@@ -32,31 +32,38 @@ class Switch(StrEnum):
         return self.value if self is Switch.auto else self is Switch.on
 
 
+CalibFile = Annotated[
+    Path | None,
+    typer.Option(help="A .calib file of this model, instead of --data.", exists=True, dir_okay=False),
+]
+Method = Annotated[str, typer.Option(help=f"How ranges are chosen: auto, {', '.join(METHODS)}.")]
+Activations = Annotated[str, typer.Option(help="Format: int8, uint8, int16, fp8, float, ...")]
+Weights = Annotated[str, typer.Option(help="Format: int8, int4, fp8, float, ...")]
+Asymmetric = Annotated[bool, typer.Option("--asymmetric", help="Activations with a zero point.")]
+PerTensor = Annotated[bool, typer.Option("--per-tensor", help="One scale per weight, not per channel.")]
+Overrides = Annotated[
+    Path | None,
+    typer.Option(help="A YAML file: settings by pattern, see above.", exists=True, dir_okay=False),
+]
+BiasCorrection = Annotated[Switch, typer.Option(help="Make up for the mean error of each channel.")]
+Equalization = Annotated[Switch, typer.Option(help="Bring the channels of neighbouring layers to one range.")]
+
+
 def run(
     model: options.ModelFile,
     out: options.Out,
     data: options.Data = None,
-    calib: Annotated[
-        Path | None,
-        typer.Option(help="A .calib file of this model, instead of --data.", exists=True, dir_okay=False),
-    ] = None,
-    method: Annotated[str, typer.Option(help=f"How ranges are chosen: auto, {', '.join(METHODS)}.")] = "auto",
+    calib: CalibFile = None,
+    method: Method = "auto",
     percentile: options.Percentile = None,
     profile: options.ProfileName = "intact",
-    activations: Annotated[str, typer.Option(help="Format: int8, uint8, int16, fp8, float, ...")] = "int8",
-    weights: Annotated[str, typer.Option(help="Format: int8, int4, fp8, float, ...")] = "int8",
-    asymmetric: Annotated[bool, typer.Option("--asymmetric", help="Activations with a zero point.")] = False,
-    per_tensor: Annotated[
-        bool, typer.Option("--per-tensor", help="One scale per weight, not per channel.")
-    ] = False,
+    activations: Activations = "int8",
+    weights: Weights = "int8",
+    asymmetric: Asymmetric = False,
+    per_tensor: PerTensor = False,
     include: options.Include = None,
     exclude: options.Exclude = None,
-    overrides: Annotated[
-        Path | None,
-        typer.Option(
-            help="A YAML file: pattern -> settings, for single layers.", exists=True, dir_okay=False
-        ),
-    ] = None,
+    overrides: Overrides = None,
     opset: options.Opset = None,
     num_batches: options.NumBatches = None,
     batch_size: options.BatchSize = None,
@@ -66,12 +73,8 @@ def run(
     fit: options.Fit = None,
     layout: options.Layout = None,
     colour: options.Colour = None,
-    bias_correction: Annotated[
-        Switch, typer.Option(help="Make up for the mean error of each channel.")
-    ] = Switch.auto,
-    equalization: Annotated[
-        Switch, typer.Option(help="Bring the channels of neighbouring layers to one range.")
-    ] = Switch.auto,
+    bias_correction: BiasCorrection = Switch.auto,
+    equalization: Equalization = Switch.auto,
     progress: options.Progress = True,
     as_json: options.AsJson = False,
 ) -> None:
