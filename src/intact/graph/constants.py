@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -10,6 +12,11 @@ from onnx.reference import ReferenceEvaluator
 
 # Random operators have constant inputs and no constant output.
 _NEVER_CONSTANT = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"}
+
+# Operators that make much of little: one number in a file may ask for all memory.
+_GROWING = {"ConstantOfShape", "EyeLike", "Expand", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample"}
+MAX_GROWN = 2**26
+"""Elements up to which the output of such an operator is computed."""
 
 
 class Constants:
@@ -33,23 +40,40 @@ class Constants:
         """What `value` always is, in its shape and dtype, or None where it depends on a graph input."""
         if value is None or value not in self._constant:
             return None
-        if value not in self._known:
-            self._known[value] = self._compute(value)
+        waiting = [value]  # a stack of our own: a chain of constants may be deeper than Python's
+        while waiting:
+            node = waiting[-1].producer()
+            missing = [
+                v for v in (node.inputs if node is not None else ()) if v is not None and v not in self._known
+            ]
+            if missing and waiting[-1].const_value is None:
+                waiting.extend(missing)
+            else:
+                self._compute(waiting.pop())
         return self._known[value]
 
-    def _compute(self, value: ir.Value) -> NDArray:
+    def _compute(self, value: ir.Value) -> None:
         if value.const_value is not None:
-            return value.const_value.numpy()
-        node, index = value.producer(), value.index()
-        assert node is not None and index is not None
-        return _evaluate(node, [self(v) for v in node.inputs])[index]
+            self._known[value] = value.const_value.numpy()
+        elif value not in self._known:
+            node = value.producer()
+            assert node is not None
+            arrays = _evaluate(node, [None if v is None else self._known[v] for v in node.inputs])
+            self._known.update(
+                zip(node.outputs, arrays, strict=False)
+            )  # outputs left out at the end have none
 
 
 def _foldable(node: ir.Node) -> bool:
     has_graph = any(
         a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()
     )
-    return node.domain == "" and node.op_type not in _NEVER_CONSTANT and not has_graph
+    known = node.domain == "" and node.op_type not in _NEVER_CONSTANT and not has_graph
+    return known and not (node.op_type in _GROWING and _is_large(node.outputs[0].shape))
+
+
+def _is_large(shape: ir.Shape | None) -> bool:
+    return shape is not None and math.prod(n for n in shape if isinstance(n, int)) > MAX_GROWN
 
 
 def _evaluate(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:

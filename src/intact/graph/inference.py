@@ -8,14 +8,17 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import FileFormatError
-from intact.graph.proto import node_graphs, to_proto
-from intact.graph.tensors import check_shape
+from intact.graph.proto import node_graphs, proto_graphs, to_proto
 from intact.graph.wording import first_line
 
 SMALL = 1024
 """Elements up to which an initializer may steer shapes (the target of a Reshape, the pads of a Pad)."""
 
 _NODE = re.compile(r"\(op_type:\s*([^,)]*)(?:, node name: ([^)]*))?\)\s*:?\s*")
+
+
+MAX_VECTOR = 2**20
+"""Numbers up to which shape arithmetic is followed."""
 
 
 def infer_shapes(model: ir.Model) -> None:
@@ -50,7 +53,39 @@ _ERRORS = (onnx.shape_inference.InferenceError, RuntimeError, ValueError)
 
 
 def _infer(skeleton: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
+    """ONNX's inference; it follows the numbers of shape arithmetic only where they stay small.
+
+    It keeps an entry for every element of a vector that it follows, and a vector of 2**40 elements takes one
+    number in a hostile file to ask for.
+    """
+    first = onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=strict)
+    if _is_large(first):
+        return first
     return onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=strict, data_prop=True)
+
+
+def _is_large(proto: onnx.ModelProto) -> bool:
+    vectors = (
+        info.type.tensor_type.shape.dim
+        for graph in proto_graphs(proto)
+        for info in (*graph.input, *graph.output, *graph.value_info)
+    )
+    if any(len(dims) == 1 and dims[0].dim_value > MAX_VECTOR for dims in vectors):
+        return True
+    ends = {
+        name
+        for graph in proto_graphs(proto)
+        for node in graph.node
+        if node.op_type == "Slice"
+        for name in node.input
+    }
+    return any(
+        tensor.data_type == onnx.TensorProto.INT64
+        and tensor.name not in ends  # where the largest number means the end
+        and abs(onnx.numpy_helper.to_array(tensor).astype(float)).max(initial=0) > MAX_VECTOR
+        for graph in proto_graphs(proto)
+        for tensor in graph.initializer
+    )
 
 
 def _within_operator(text: str) -> bool:
@@ -108,7 +143,9 @@ def _merge(graph: ir.Graph, inferred: onnx.GraphProto) -> None:
 def _fill(value: ir.Value, info: onnx.ValueInfoProto) -> None:
     if not info.type.HasField("tensor_type"):
         return
-    check_shape(info, "")
+    dims = info.type.tensor_type.shape.dim
+    if any(dim.dim_value < 0 for dim in dims):  # sums of sizes that ONNX's inference took too far
+        return
     known = ir.serde.deserialize_value_info_proto(info, None)
     value.type = value.type or known.type
     value.shape = value.shape or known.shape
