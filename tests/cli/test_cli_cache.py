@@ -222,3 +222,23 @@ def test_behind_a_folded_batchnorm_the_scale_of_its_output_counts(run, tmp_path:
     out = tmp_path / "out.onnx"
     assert run("cache", "to-onnx", tmp_path / "a.cache", tmp_path / "net.onnx", "-o", out)[0] == 0
     assert scales(out) == {"x": drawn["x"], "normalized": drawn["normalized"]}
+
+
+def test_a_tensor_with_two_scales_is_left_out(run, tmp_path: Path) -> None:
+    text = """<ir_version: 9, opset_import: ["" : 17]>
+    net (float[n, 4] x) => (float[n, 4] y)
+    <float half = {0.5}, float quarter = {0.25}, int8 zero = {0}>
+    {
+        xq = QuantizeLinear (x, half, zero)
+        xr = DequantizeLinear (xq, half, zero)
+        xq2 = QuantizeLinear (x, quarter, zero)
+        xr2 = DequantizeLinear (xq2, quarter, zero)
+        s = Add (xr, xr2)
+        sq = QuantizeLinear (s, half, zero)
+        y = DequantizeLinear (sq, half, zero)
+    }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "two.onnx")
+    status, shown, _ = run("cache", "from-onnx", tmp_path / "two.onnx", "-o", tmp_path / "out.cache")
+    assert status == 0
+    assert "1 left out:\n  x: its readers have 2 different scales; a cache has one per tensor\n" in shown
+    assert dict(TrtCache.load(tmp_path / "out.cache").scales) == {"s": np.float32(0.5)}

@@ -174,6 +174,15 @@ def test_a_mistake_is_one_line_status_2_and_no_file(
     assert not out.exists()
 
 
+def test_a_missing_folder_is_told_before_the_work(run, net: Path, tmp_path: Path) -> None:
+    script, out = tmp_path / "load.py", tmp_path / "nowhere" / "out.onnx"
+    script.write_text("def load_data():\n    raise AssertionError('the data were asked for')\n")
+    for verb in ("quantize", "calibrate"):
+        status, _, err = run(verb, net, "--data", script, "-o", out)
+        assert (status, err.count("\n")) == (2, 1)
+        assert err.startswith(f"intact: '{out}': got no folder '{out.parent}'")
+
+
 def test_a_damaged_model_is_one_line_and_status_2(run, net: Path, samples: Path, tmp_path: Path) -> None:
     net.write_bytes(net.read_bytes()[:-100])
     status, _, err = run("quantize", net, "--data", samples, "-o", tmp_path / "out.onnx")

@@ -25,7 +25,7 @@ def run(
         typer.Argument(help="An ONNX file; with --from: .calib files.", exists=True, dir_okay=False),
     ],
     data: options.Data = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The .calib file to write.")] = None,
+    out: options.CalibOut = None,
     stored: Annotated[
         bool, typer.Option("--from", help="FILES are .calib files: no model, no data.")
     ] = False,

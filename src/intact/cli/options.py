@@ -7,13 +7,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intact.errors import QuantValueError
+from intact.errors import FileFormatError, QuantValueError
 
 if TYPE_CHECKING:
     from intact.ptq import Images
 
+
+def into_a_folder(out: Path | None) -> Path | None:
+    """Refuse a path whose folder is missing before the work is done, not after it."""
+    if out is not None and not out.parent.is_dir():
+        raise FileFormatError(
+            f"'{out}'", f"no folder '{out.parent}'", "a folder that exists", "make it, or choose another path"
+        )
+    return out
+
+
 ModelFile = Annotated[Path, typer.Argument(help="An ONNX file.", exists=True, dir_okay=False)]
-Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.", callback=into_a_folder)]
+CalibOut = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="The .calib file to write.", callback=into_a_folder),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 ProfileName = Annotated[
     str, typer.Option("--profile", help="The engine to place for: intact, tensorrt, onnxruntime or openvino.")

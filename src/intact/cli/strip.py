@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from intact.calib import Calibration, Range
-from intact.cli.options import AsJson, ModelFile, Out
+from intact.cli.options import AsJson, ModelFile, Out, into_a_folder
 from intact.cli.output import say, show_json
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def run(
     model: ModelFile,
     out: Out,
-    calib: Annotated[Path | None, typer.Option(help="Keep the ranges in this .calib file.")] = None,
+    calib: Annotated[
+        Path | None, typer.Option(help="Keep the ranges in this .calib file.", callback=into_a_folder)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Take the Q/DQ pairs away; stored weights become the reals that their codes stood for.
