@@ -310,10 +310,6 @@ def calibrate(
     calibration.record(source=type(model).__name__, batches=int(seen))
     result = CalibrationResult(model, calibration, _held=held, _shapes=shapes, _forward=run, _group=group)
     return result.apply(
-        method,
-        weight_method=weight_method,
-        unsigned=unsigned,
-        correct_bias=correct_bias,
-        scale_bits=scale_bits,
-        **options,
-    )
+        method, weight_method=weight_method, unsigned=unsigned, correct_bias=correct_bias,
+        scale_bits=scale_bits, **options,
+    )  # fmt: skip

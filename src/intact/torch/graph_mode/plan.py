@@ -81,6 +81,11 @@ class _Planner:
         for site in found.placement.sites:
             if site.role == "activation" and (edges := tuple(self._edges(site))):
                 groups.setdefault(site.group, []).append(_Tensor(site, edges))
+        self._named = Counter(
+            edge.reader
+            for tensors in groups.values()
+            if (edge := self._first_function([e for t in tensors for e in t.edges])) is not None
+        )
         for tensors in groups.values():
             self._place_group(tensors)
 
@@ -166,25 +171,22 @@ class _Planner:
             return None
         return path if path in self.plan.modules or self._why_not(path) is None else None
 
+    def _first_function(self, edges: list[Edge]) -> Edge | None:
+        return next((e for e in edges if self._nodes[e.reader].op != "call_module"), None)
+
     def _name_of(self, edges: list[Edge]) -> str:
         """Called after the first function that reads the tensor, else after the first module."""
-        functions = [e for e in edges if self._nodes[e.reader].op != "call_module"]
-        if functions:
-            label = self._found.labels[functions[0].reader]
-            wanted = self._name(f"{label}_quantizer", taken=f"{label}_quantizer_{functions[0].operand}")
-        else:
-            wanted = self._name(f"{self._found.labels[edges[0].reader]}_input_quantizer")
-        return wanted
+        if (edge := self._first_function(edges)) is None:
+            return self._name(f"{self._found.labels[edges[0].reader]}_input_quantizer")
+        which = f"_{edge.operand}" if self._named[edge.reader] > 1 else ""
+        return self._name(f"{self._found.labels[edge.reader]}_quantizer{which}")
 
-    def _name(self, wanted: str, taken: str = "") -> str:
+    def _name(self, wanted: str) -> str:
         """A free name like `wanted` inside a module that has a forward of its own."""
-        for one in (wanted, *([taken] if taken else [])):
-            if (path := self._housed(one)) not in self._taken:
-                self._taken.add(path)
-                return path
-        number = 1
-        while (path := self._housed(f"{wanted}_{number}")) in self._taken:
+        number, path = 0, self._housed(wanted)
+        while path in self._taken:
             number += 1
+            path = self._housed(f"{wanted}_{number}")
         self._taken.add(path)
         return path
 

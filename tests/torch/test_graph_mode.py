@@ -1,0 +1,362 @@
+"""Graph mode on small nets: where quantizers stand, what they are called, and what stays as it was."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from intact.errors import QuantValueError
+from intact.torch import calibrate, export, load_checkpoint, quantize, save_checkpoint
+from intact.torch import nn as quant_nn
+
+
+class Block(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1)
+        self.bn = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.conv2(F.relu(self.bn(self.conv1(x)))) + x)
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, padding=1)
+        self.blocks = nn.Sequential(Block(16), Block(16))
+        self.head = nn.Linear(16, 20)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.blocks(F.relu(self.stem(x)))
+        return self.head(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
+
+
+class UNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(3, 16, 3, padding=1)
+        self.pool = nn.MaxPool2d(2)
+        self.up = nn.ConvTranspose2d(16, 16, 2, 2)
+        self.out = nn.Conv2d(32, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        a = F.relu(self.down(x))
+        return self.out(torch.cat([a, F.relu(self.up(self.pool(a)))], 1))
+
+
+class Functional(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.filters = nn.Parameter(torch.randn(32, 3, 3, 3))
+        self.weight = nn.Parameter(torch.randn(20, 32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(F.conv2d(x, self.filters, padding=1))
+        return F.linear(y.mean((2, 3)), self.weight)
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(32, 32) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.q(x), self.k(x), self.v(x)
+        return self.o(torch.softmax(q @ k.transpose(1, 2), -1) @ v)
+
+
+class Branch(nn.Module):
+    """Chooses by the data: torch.fx cannot follow it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positive, self.negative = nn.Linear(32, 32), nn.Linear(32, 32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.positive(x) if x.sum() > 0 else self.negative(x)
+
+
+class Mixed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.branch, self.last = nn.Linear(16, 32), Branch(), nn.Linear(32, 20)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, gain: float = 1.0) -> Tensor:
+        y = F.dropout(F.relu(self.first(x)), 0.5, self.training)
+        if mask is not None:
+            y = y * mask
+        return self.last(self.branch(y)) * gain
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.lstm, self.out = (
+            nn.Linear(16, 32),
+            nn.LSTM(32, 32, batch_first=True),
+            nn.Linear(32, 20),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.lstm(self.embed(x))[0][:, -1])
+
+
+class Looping(nn.Module):
+    """A model whose own forward cannot be traced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(32, 32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(1 + int(x.sum() > 0)):
+            x = self.layer(x)
+        return x
+
+
+class TwoFaced(nn.Module):
+    """Answers more in training mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(32, 32), nn.Linear(32, 32)
+
+    def forward(self, x: Tensor) -> Any:
+        return (self.a(x), self.b(x)) if self.training else self.a(x)
+
+
+IMAGE, ROWS, WORDS = (2, 3, 16, 16), (2, 16), (2, 32, 32)
+NETS: dict[str, tuple[type[nn.Module], tuple[int, ...]]] = {
+    "residual": (Residual, IMAGE), "unet": (UNet, IMAGE), "functional": (Functional, IMAGE),
+    "attention": (Attention, WORDS), "mixed": (Mixed, ROWS), "recurrent": (Recurrent, (2, 8, 16)),
+}  # fmt: skip
+
+
+def active(model: nn.Module) -> dict[str, quant_nn.TensorQuantizer]:
+    return {
+        n: m for n, m in model.named_modules() if isinstance(m, quant_nn.TensorQuantizer) and not m._disabled
+    }
+
+
+def made(net: str) -> tuple[nn.Module, Tensor]:
+    kind, shape = NETS[net]
+    return kind().eval(), torch.randn(shape)
+
+
+@functools.cache
+def _quantized(net: str, **options: Any) -> tuple[Any, Tensor]:
+    torch.manual_seed(0)
+    model, x = made(net)
+    return quantize(model, [x], method="max", progress=False, **options), x
+
+
+def quantized(net: str, **options: Any) -> tuple[Any, Tensor]:
+    """A result of its own for every test; an export takes a second, so each is made once."""
+    result, x = _quantized(net, **options)
+    return replace(result, model=copy.deepcopy(result.model)), x
+
+
+def weights(model: nn.Module) -> Iterator[str]:
+    return (n for n in active(model) if n.endswith("_weight_quantizer"))
+
+
+class TestPlacement:
+    def test_one_quantizer_serves_the_identity_branch_and_the_convolution_beside_it(self) -> None:
+        result, _ = quantized("residual")
+        assert {n for n in active(result.model) if not n.endswith("_weight_quantizer")} == {
+            "stem._input_quantizer",
+            "blocks.0.add_quantizer",
+            "blocks.0.conv2._input_quantizer",
+            "blocks.1.add_quantizer",
+            "blocks.1.conv2._input_quantizer",
+            "adaptive_avg_pool2d_quantizer",
+            "flatten_quantizer",
+        }
+        assert "identity branch of Add 'blocks.1.add'" in result.report.quantizers["blocks.1.add_quantizer"]
+
+    def test_inputs_of_a_concatenation_share_one_quantizer(self) -> None:
+        result, x = quantized("unet")
+        assert result.model.out._input_quantizer._disabled
+        calls = []
+        result.model.cat_quantizer.register_forward_hook(lambda *_: calls.append(1))
+        result.model(x)
+        assert len(calls) == 2
+
+    def test_functions_get_quantizers_on_data_and_weights(self) -> None:
+        result, _ = quantized("functional")
+        assert set(active(result.model)) == {
+            "conv2d_quantizer", "filters_quantizer", "mean_quantizer", "linear_quantizer", "weight_quantizer",
+        }  # fmt: skip
+        assert result.model.filters_quantizer.amax.shape == (32, 1, 1, 1)
+        assert torch.equal(result.model.weight_quantizer.amax.flatten() > 0, torch.ones(20, dtype=torch.bool))
+        assert not {"filters_quantizer", "weight_quantizer"} & set(result.calibration.calibration)
+
+    def test_products_of_activations_are_quantized_on_both_sides(self) -> None:
+        result, _ = quantized("attention")
+        assert {n for n in active(result.model) if not n.endswith("_weight_quantizer")} == {
+            "q_input_quantizer", "matmul_quantizer", "transpose_quantizer",
+            "matmul_1_quantizer_0", "matmul_1_quantizer_1", "o._input_quantizer",
+        }  # fmt: skip
+
+    def test_patterns_keep_modules_and_functions_in_float(self) -> None:
+        result, _ = quantized("residual", exclude=("blocks.0", "head"))
+        assert list(weights(result.model)) == [
+            "stem._weight_quantizer", "blocks.1.conv1._weight_quantizer", "blocks.1.conv2._weight_quantizer",
+        ]  # fmt: skip
+        assert result.report.left["head"] == "kept in float: it matches 'head' of exclude"
+        only, _ = quantized("residual", include=("blocks.1.*",))
+        assert all(name.startswith("blocks.1.") for name in weights(only.model))
+
+    def test_formats_reach_the_quantizers(self) -> None:
+        result, _ = quantized("residual", activations="uint8", weights="int4")
+        assert result.model.stem._input_quantizer.format == "uint8"
+        assert not result.model.stem._input_quantizer.symmetric
+        assert result.model.stem._weight_quantizer.num_bits == 4
+
+
+class TestModel:
+    @pytest.mark.parametrize("net", [net for net in NETS if net != "mixed"])
+    def test_exported_file_computes_the_modules_codes(self, net: str, tmp_path: Path) -> None:
+        result, x = quantized(net)
+        report = export(result.model, x, tmp_path / "m.onnx")
+        assert report.codes_differing == 0
+        assert report.codes > 0
+        assert not report.not_compared
+
+    @pytest.mark.parametrize("net", NETS)
+    def test_names_copies_and_gradients(self, net: str) -> None:
+        result, x = quantized(net)
+        assert isinstance(result.model, NETS[net][0])
+        assert set(NETS[net][0]().state_dict()) <= set(result.model.state_dict())
+        expected = result.model(x)
+        assert torch.equal(copy.deepcopy(result.model)(x), expected)
+        assert torch.equal(pickle.loads(pickle.dumps(result.model))(x), expected)
+        result.model.train()
+        result.model(x).sum().backward()
+        reached = [n for n, p in result.model.named_parameters() if p.grad is not None]
+        missed = {n for n, _ in result.model.named_parameters()} - set(reached)
+        assert all(n.startswith("branch.") for n in missed)
+
+    @pytest.mark.parametrize("net", NETS)
+    def test_checkpoint_restores_a_float_model_without_data(self, net: str, tmp_path: Path) -> None:
+        result, x = quantized(net)
+        save_checkpoint(result.model, tmp_path / "m.safetensors")
+        restored = load_checkpoint(NETS[net][0](), tmp_path / "m.safetensors").eval()
+        assert torch.equal(restored(x), result.model(x))
+        load_checkpoint(restored, tmp_path / "m.safetensors")
+        assert torch.equal(restored(x), result.model(x))
+
+    def test_batch_norm_and_dropout_follow_the_mode(self) -> None:
+        result, x = quantized("residual")
+        before = result.model.blocks[0].bn.running_mean.clone()
+        result.model(x)
+        assert torch.equal(result.model.blocks[0].bn.running_mean, before)
+        result.model.train()
+        result.model(x)
+        assert not torch.equal(result.model.blocks[0].bn.running_mean, before)
+        mixed, x = quantized("mixed")
+        assert torch.equal(mixed.model(x), mixed.model(x))
+        mixed.model.train()
+        assert not torch.equal(mixed.model(x), mixed.model(x))
+
+    def test_placing_and_calibrating_apart_give_the_same(self) -> None:
+        model, x = made("residual")
+        placed = quantize(model, example=x)
+        assert type(model) is Residual, "the model that was given is left alone"
+        assert placed.calibration is None
+        calibrate(placed.model, [x], method="max", progress=False)
+        at_once = quantize(model, [x], method="max", progress=False)
+        assert torch.equal(placed.model(x), at_once.model(x))
+
+    def test_inplace_keeps_the_object(self) -> None:
+        model, x = made("unet")
+        assert quantize(model, iter([x]), inplace=True, progress=False).model is model
+        assert type(model).__name__ == "QuantizedUNet"
+
+
+class TestWhatCannotBeTraced:
+    def test_a_submodule_is_replaced_inside_and_named_with_the_reason(self) -> None:
+        result, _ = quantized("mixed")
+        assert list(result.report.replaced) == ["branch"]
+        assert "TraceError: symbolically traced variables" in result.report.replaced["branch"]
+        assert isinstance(result.model.branch.positive, quant_nn.QuantLinear)
+        unreached = [n for n, why in result.report.left.items() if why == "no batch reached it"]
+        assert len(unreached) == 1 and unreached[0].startswith("branch.")
+        assert "branch: modules replaced inside, it cannot be traced" in str(result.report)
+
+    def test_recurrent_layers_are_modules(self) -> None:
+        result, _ = quantized("recurrent")
+        assert result.report.replaced == {"lstm": "LSTM is one call of PyTorch"}
+        assert isinstance(result.model.lstm, quant_nn.QuantLSTM)
+
+    @pytest.mark.parametrize("kind, reason", [
+        (Looping, "it cannot be traced: TypeError: int()"),
+        (TwoFaced, "it does something else in training mode"),
+    ])  # fmt: skip
+    def test_a_whole_model_falls_back(self, kind: type[nn.Module], reason: str) -> None:
+        x = torch.randn(2, 32)
+        result = quantize(kind().eval(), [x], progress=False)
+        assert result.report.replaced[""].startswith(reason)
+        assert result.placement is None and result.explain() == []
+        assert all(isinstance(m, quant_nn.QuantLinear) for m in result.model.children())
+
+    def test_an_argument_held_constant_is_checked(self) -> None:
+        result, x = quantized("mixed")
+        assert list(inspect.signature(result.model.forward).parameters) == ["x", "mask", "gain"]
+        result.model(x, None, 1.0)
+        with pytest.raises(QuantValueError) as caught:
+            result.model(x, mask=torch.ones(2, 32))
+        assert str(caught.value) == (
+            "argument 'mask' of forward: got a Tensor, want None, as when the model was quantized. "
+            "Fix: pass an example that has this argument to intact.torch.quantize"
+        )
+        masked = quantize(made("mixed")[0], example={"x": x, "mask": torch.ones(2, 32)}).model
+        assert masked(x, torch.zeros(2, 32)).shape == (2, 20)
+
+
+class TestErrors:
+    def test_a_model_with_quantizers(self) -> None:
+        result, x = quantized("unet")
+        with pytest.raises(QuantValueError, match="quantize: model: got a model with quantizers"):
+            quantize(result.model, [x])
+
+    def test_no_input(self) -> None:
+        with pytest.raises(QuantValueError, match="quantize: got neither data nor example, want an input"):
+            quantize(Residual())
+        with pytest.raises(QuantValueError, match="quantize: data: got no batches"):
+            quantize(Residual(), [])
+
+    def test_unknown_format(self) -> None:
+        with pytest.raises(QuantValueError, match="quantize: weights: "):
+            quantize(Residual(), example=torch.zeros(IMAGE), weights="int99")
+
+    def test_a_checkpoint_of_other_code(self, tmp_path: Path) -> None:
+        result, _ = quantized("functional")
+        save_checkpoint(result.model, tmp_path / "m.safetensors")
+        with pytest.raises(QuantValueError, match="graph mode record: got no call 'conv2d'"):
+            load_checkpoint(OtherCode(), tmp_path / "m.safetensors")
+
+
+class OtherCode(nn.Module):
+    """Has the parameters of `Functional` and does something else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filters = nn.Parameter(torch.randn(32, 3, 3, 3))
+        self.weight = nn.Parameter(torch.randn(20, 32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean((1, 2, 3)) @ self.weight
