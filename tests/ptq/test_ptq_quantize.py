@@ -98,6 +98,7 @@ def test_auto_takes_the_smallest_error(cnn: onnx.ModelProto, images: np.ndarray)
     result = quiet(cnn, images, bias_correction=False)
     assert set(result.errors) == {"least expected error", "max", "percentile", "mse", "entropy"}
     assert 10 ** (-result.sqnr["y"] / 10) == pytest.approx(min(result.errors.values()))
+    assert result.errors[result.chosen] == min(result.errors.values())
 
 
 def test_statistics_serve_every_method_without_data(

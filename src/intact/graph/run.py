@@ -84,7 +84,10 @@ class Session:
                 value.const_value = tensor
         values = [ort.OrtValue.ortvalue_from_numpy(array) for array in arrays.values()]
         if values:
+            # The first lets the file be read without them, the second keeps them from being copied.
             options.add_external_initializers(list(arrays), values)
+            for name, held in zip(arrays, values, strict=True):
+                options.add_initializer(name, held)
         self._kept = [arrays, values]
         return bytes(proto.SerializeToString())
 

@@ -19,7 +19,7 @@ from intact.ptq.data import Source
 from intact.ptq.inputs import Feeds, Input
 from intact.ptq.runs import Cutter
 
-HELD_BYTES, HELD_LEAST, HELD_MOST = 2**23, 8, 64
+HELD_BYTES, HELD_LEAST, HELD_MOST = 2**22, 8, 64
 STACKED_BYTES = 2**18
 
 
@@ -46,7 +46,7 @@ class Held:
 class Sample:
     """A few of the runs, chosen by the hash of their content: the same ones in whatever order they come.
 
-    At most 64, and at most 8 MiB of them if that is more than 8.
+    At most 64, and at most 4 MiB of them if that is more than 8.
     """
 
     def __init__(self) -> None:
@@ -96,12 +96,10 @@ class Collected:
     Attributes:
         calibration: The statistics of every wanted tensor.
         sample: Runs to measure choices on.
-        session: The float model, with the wanted tensors as outputs.
     """
 
     calibration: Calibration
     sample: Sample
-    session: Session
 
 
 def collect(
@@ -124,7 +122,7 @@ def collect(
     outputs = [value.name for value in model.graph.outputs if value.name]
     fed = {one.name for one in inputs}
     session = Session(model, extra=[name for name in wanted if name not in fed])
-    collected = Collected(Calibration(), Sample(), session)
+    collected = Collected(Calibration(), Sample())
     cutter = Cutter(session, outputs, inputs)
     seen = set(wanted)
     batches = runs = 0

@@ -52,6 +52,7 @@ def prepare(
     exclude: Sequence[str], overrides: Overrides | None, opset: int | None,
 ) -> Prepared:  # fmt: skip
     model = graph.load(source)
+    graph.settle(model)
     notes = [*graph.normalize(model), *graph.fold_batchnorm(model)]
     rules = Rules(model, settings, overrides)
     chosen = rules.opset(model.opset_imports.get("", 13), opset)

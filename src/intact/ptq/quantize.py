@@ -42,7 +42,8 @@ class QuantizedModel:
         calibration: The statistics, from which other ranges can be chosen without data.
         methods: By tensor, the method that chose its range.
         errors: Squared error of the outputs relative to their square, on the held runs, of everything that
-            was compared; the smallest was taken. Empty where there was nothing to measure on.
+            was compared (of what was clearly worse, on some of them); empty where nothing was measured.
+        chosen: The configuration of ranges that was taken.
         sqnr: Signal to quantization noise ratio of every output on the held runs, in dB.
         corrected: Whether biases were corrected.
         equalized: Whether channels were equalized.
@@ -55,6 +56,7 @@ class QuantizedModel:
     calibration: Calibration
     methods: dict[str, str] = field(default_factory=dict)
     errors: dict[str, float] = field(default_factory=dict)
+    chosen: str = ""
     sqnr: dict[str, float] = field(default_factory=dict)
     corrected: bool = False
     equalized: bool = False
@@ -215,10 +217,12 @@ def _finish(
     runs = collected.sample.runs if collected else []
     configurations = chooser.configurations(several=bool(runs))
     result = QuantizedModel(ready.model, ready.placement, calibration, notes=ready.notes)
+    best = next(iter(configurations.values()))
     weights = ready.quantized_weights()
     layers = mean_errors(ready.model, weights, runs) if runs and correct else []
-    best = next(iter(configurations.values()))
     grids = emit(ready, chooser, weights, best)
+    graph.prune(ready.model)
+    del weights  # the float weights, which nothing reads any more
     biases = corrected(ready.model, layers)
     if runs:
         judge = Judge(ready.model, runs, [*feeds_of_ranges(chooser, grids, best), *biases])
@@ -228,7 +232,7 @@ def _finish(
         graph.set_initializer(ready.model, name, array)
     if not result.corrected:
         drop_added(ready.model, layers)
-    graph.prune(ready.model)
+        graph.prune(ready.model)
     result.methods = {target.site.value: best[target.key].method for target in ready.activations}
     result.warnings += _zero_ranges(ready.activations, best)
     return result
@@ -239,10 +243,9 @@ def _choose_ranges(
     result: QuantizedModel,
 ) -> Ranges:  # fmt: skip
     """The configuration under which the outputs change least; the first of equals."""
-    errors = {label: judge.errors(feeds_of_ranges(chooser, grids, r)) for label, r in configurations.items()}
-    result.errors = {label: relative(error) for label, error in errors.items()}
-    label = min(result.errors, key=result.errors.__getitem__)
-    result.sqnr = sqnr(errors[label])
+    label, errors = judge.best({c: feeds_of_ranges(chooser, grids, r) for c, r in configurations.items()})
+    result.errors = {c: relative(error) for c, error in errors.items()}
+    result.chosen, result.sqnr = label, sqnr(errors[label])
     return configurations[label]
 
 
@@ -257,7 +260,7 @@ def _choose_biases(
     if not biases:
         return {}
     errors = judge.errors(ranges | biases)
-    after, before = relative(errors), min(result.errors.values())
+    after, before = relative(errors), result.errors[result.chosen]
     result.errors["with corrected biases"] = after
     if correct == "auto" and after >= before:
         return {}

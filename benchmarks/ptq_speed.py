@@ -1,0 +1,163 @@
+"""Quantizing ResNet-50 with 16 batches of 8: INTact, ONNX Runtime's quantize_static and NNCF, by default.
+
+    INTACT_SHARED=<the shared data> python benchmarks/ptq_speed.py --peer-python <an interpreter with nncf>
+
+Each tool runs in its own process, on the same file and the same batches (noise: the net has random weights).
+Time is from the loaded float model to the saved quantized file; memory is the peak of the resident set less
+the resident set after imports and loading. Targets: at most the time of the faster peer, and at most half
+the memory of the leaner one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+TOOLS = ("intact", "onnxruntime", "nncf")
+SIDE, BATCH = 224, 8
+
+
+class Noise:
+    """`count` batches, the same ones in every process."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[object]:
+        import numpy as np
+
+        rng = np.random.default_rng(0)
+        for _ in range(self.count):
+            yield rng.standard_normal((BATCH, 3, SIDE, SIDE), dtype=np.float32)
+
+
+def resident(field: str) -> float:
+    """VmRSS or VmHWM of this process, in MB."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) / 1e3
+    raise SystemExit("this benchmark reads /proc/self/status: Linux only")
+
+
+def measure(tool: str, model: Path, batches: int, folder: Path) -> dict[str, float]:
+    """Time and memory of one tool, in this process."""
+    import onnx
+    import onnxruntime  # noqa: F401  # every tool imports it before the clock starts
+
+    prepare, out = PREPARE[tool], folder / f"{tool}.onnx"
+    work = prepare(model, Noise(batches), out)
+    loaded = onnx.load(model)
+    before, start = resident("VmRSS"), time.perf_counter()
+    work(loaded)
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "mb": resident("VmHWM") - before, "file_mb": out.stat().st_size / 1e6}
+
+
+def prepare_intact(model, batches, out):
+    from intact.ptq import quantize
+
+    return lambda _: quantize(model, batches, progress=False).save(out)
+
+
+def prepare_onnxruntime(model, batches, out):
+    from onnxruntime.quantization import CalibrationDataReader, quantize_static
+
+    class Reader(CalibrationDataReader):
+        def __init__(self):
+            self.rest = iter(batches)
+
+        def get_next(self):
+            batch = next(self.rest, None)
+            return None if batch is None else {"input": batch}
+
+    return lambda _: quantize_static(str(model), str(out), Reader())
+
+
+def prepare_nncf(model, batches, out):
+    import nncf
+    import onnx
+
+    data = nncf.Dataset(batches, lambda batch: {"input": batch})
+    return lambda loaded: onnx.save(nncf.quantize(loaded, data, subset_size=len(batches)), out)
+
+
+PREPARE = {"intact": prepare_intact, "onnxruntime": prepare_onnxruntime, "nncf": prepare_nncf}
+
+
+def export(path: Path) -> None:
+    """ResNet-50 of the shared nets, float, as ONNX."""
+    import torch
+
+    sys.path.insert(0, os.environ["INTACT_SHARED"])
+    import nets
+
+    model = nets.make("resnet50")
+    batch = torch.export.Dim("batch")
+    torch.onnx.export(
+        model, (torch.zeros(2, 3, SIDE, SIDE),), path, dynamo=True, external_data=False, verbose=False,
+        input_names=["input"], output_names=["output"], dynamic_shapes=({0: batch},),
+    )  # fmt: skip
+
+
+def in_own_process(
+    python: str, tool: str, model: Path, args: argparse.Namespace, folder: Path
+) -> dict | None:
+    """What `measure` says in a process of its own; None where the tool is not installed or fails."""
+    code = [python, __file__, "--tool", tool, "--model", str(model), "--batches", str(args.batches),
+            "--folder", str(folder)]  # fmt: skip
+    done = subprocess.run(code, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"{tool}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+        return None
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--peer-python", default=sys.executable, help="an interpreter that has the peers")
+    parser.add_argument("--batches", type=int, default=16)
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each tool, in turn; the best counts")
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=TOOLS)
+    parser.add_argument("--tool", choices=TOOLS, help=argparse.SUPPRESS)
+    parser.add_argument("--model", type=Path, help="measure on this ONNX file, whose input is called 'input'")
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.tool:
+        print(json.dumps(measure(args.tool, args.model, args.batches, args.folder)))
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        model = args.model or folder / "resnet50.onnx"
+        if args.model is None:
+            export(model)
+        runs: dict[str, list[dict[str, float]]] = {tool: [] for tool in args.tools}
+        for _ in range(args.repeat):
+            for tool in args.tools:
+                python = sys.executable if tool == "intact" else args.peer_python
+                if (found := in_own_process(python, tool, model, args, folder)) is not None:
+                    runs[tool].append(found)
+        report({tool: found for tool, found in runs.items() if found})
+
+
+def report(runs: dict[str, list[dict[str, float]]]) -> None:
+    best = {tool: {key: min(run[key] for run in found) for key in found[0]} for tool, found in runs.items()}
+    print(f"{'tool':<12} {'seconds':>8} {'peak MB':>8} {'file MB':>8}")
+    for tool, figures in best.items():
+        print(f"{tool:<12} {figures['seconds']:>8.1f} {figures['mb']:>8.0f} {figures['file_mb']:>8.1f}")
+    for peer in best.keys() - {"intact"} if "intact" in best else ():
+        time_ratio, memory_ratio = (best["intact"][key] / best[peer][key] for key in ("seconds", "mb"))
+        print(f"intact / {peer}: time {time_ratio:.2f} (at most 1), memory {memory_ratio:.2f} (at most 0.5)")
+
+
+if __name__ == "__main__":
+    main()
