@@ -31,7 +31,9 @@ def qlinear_model() -> onnx.ModelProto:
     }  # fmt: skip
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]),
-        helper.make_node("QLinearConv", ["xq", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"], ["yq"], name="conv"),
+        helper.make_node(
+            "QLinearConv", ["xq", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"], ["yq"], name="conv"
+        ),
         helper.make_node("QLinearAdd", ["yq", "ys", "yz", "yq", "ys", "yz", "ys", "yz"], ["zq"], name="add",
                          domain="com.microsoft"),
         helper.make_node("DequantizeLinear", ["zq", "ys", "yz"], ["y"]),

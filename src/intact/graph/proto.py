@@ -33,6 +33,11 @@ def from_proto(proto: onnx.ModelProto) -> ir.Model:
     opaque = {info.name: info.type.SerializeToString() for info in _opaque_infos(proto)}
     for info in list(_opaque_infos(proto)):
         info.ClearField("type")
+    # The outputs of a branch may have no type; what inference finds is not written there either.
+    _, *graphs = proto_graphs(proto)
+    opaque.update(
+        (o.name, b"") for g in graphs for o in g.output if not o.HasField("type") and o.name not in opaque
+    )
     model: ir.Model = ir.from_proto(proto)
     if proto.training_info:
         model.meta[_TRAINING] = [info.SerializeToString() for info in proto.training_info]
@@ -79,7 +84,9 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
             graph.value_info.extend(kept)
         for info in _infos(graph):
             if info.name in opaque:
-                info.type.ParseFromString(opaque[info.name])
+                info.ClearField("type")
+                if opaque[info.name]:
+                    info.type.ParseFromString(opaque[info.name])
     for data in model.meta.get(_TRAINING, ()):
         proto.training_info.add().ParseFromString(data)
     return proto
