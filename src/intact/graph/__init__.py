@@ -8,7 +8,7 @@ from onnx_ir import Graph, Model, Node, Value
 from intact.graph.batchnorm import fold_batchnorm
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
-from intact.graph.edit import set_initializer
+from intact.graph.edit import set_initializer, settle
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq
 from intact.graph.io import parse_model, prune, read_model, tidy, to_bytes, write_model
 from intact.graph.load import Source, load
@@ -64,6 +64,7 @@ __all__ = [
     "save",
     "set_initializer",
     "set_opset",
+    "settle",
     "strip_qdq",
     "tidy",
     "to_bytes",
