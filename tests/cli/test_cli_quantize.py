@@ -32,7 +32,7 @@ def test_an_int8_file_and_a_table(run, net: Path, samples: Path, tmp_path: Path)
         and cells["bytes after"] == f"{out.stat().st_size:,}"
     )
     assert float(cells["SQNR of prob"].removesuffix(" dB")) > 30
-    assert f"intact explain {out} --precision float" in shown
+    assert f"intact explain {out} --profile intact --precision float" in shown
     data = np.load(samples)
     assert (outputs(net, data).argmax(1) == outputs(out, data).argmax(1)).mean() >= 0.9
 

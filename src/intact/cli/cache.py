@@ -183,17 +183,19 @@ class _Plan:
         names = _tensor_names(graph)
         self.strangers = [name for name in cache.scales if name not in names]
         self.exclude = list(exclude)
-        self.missing: list[str] = []
         fold_batchnorm(graph)
+        missing: dict[str, None] = {}
+        # Leaving readers in float moves pairs: the placement is asked again until all pairs have scales.
         while True:
             placement = place(graph, profile, include=include, exclude=self.exclude)
             sites = [site for site in placement.sites if site.role == "activation"]
             lacking = [site for site in sites if site.value not in cache.scales]
-            if not lacking:
+            readers = {escape(name) for site in lacking for name, _ in site.readers}
+            missing |= dict.fromkeys(site.value for site in lacking)
+            if readers <= set(self.exclude):
                 break
-            # Leaving these readers in float moves pairs: the placement is asked again until all have scales.
-            self.missing += [site.value for site in lacking]
-            self.exclude += sorted({escape(reader) for site in lacking for reader, _ in site.readers})
+            self.exclude += sorted(readers.difference(self.exclude))
+        self.missing = list(missing)
         self.used = [site.value for site in sites]
 
 

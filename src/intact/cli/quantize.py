@@ -160,7 +160,8 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None
     ]
     show_table(f"{model.name} -> {out}", ("", "quantized"), rows, figures=("quantized",))
     if layers["float"]:
-        say(f"why layers stay in float: intact explain {out} --precision float")
+        profile = result.placement.profile.name
+        say(f"why layers stay in float: intact explain {out} --profile {profile} --precision float")
 
 
 def _size(model: Path) -> int:
