@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -154,11 +154,16 @@ def quantize(
 
     equalized = equalization is True and equalize(ready.model) > 0
     found = collected()
-    if equalization == "auto" and equalizing_helps(ready, found.sample.runs, data, per_channel):
+    helps = equalization == "auto" and equalizing_helps(ready, found.sample.runs, per_channel)
+    if helps and not isinstance(data, Iterator):
         equalized = equalize(ready.model) > 0
         found = collected()
     result = _finish(ready, found.calibration, found, bias_correction, options)
     result.equalized = equalized
+    if helps and not equalized:
+        result.warnings.append(
+            "equalization would help, but the data can be read only once: give a list, or equalization=True"
+        )
     return result
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from intact.ptq.collect import Held, collect
 from intact.ptq.data import Source
@@ -18,15 +17,14 @@ _TRIED = 8
 _CLEARLY = 0.95  # of the error without it: what equalization must get below to be worth a second pass
 
 
-def equalizing_helps(ready: Prepared, held: Sequence[Held], data: Any, per_channel: bool) -> bool:
+def equalizing_helps(ready: Prepared, held: Sequence[Held], per_channel: bool) -> bool:
     """Whether the outputs on a few held runs change less when channels are equalized first.
 
-    It is tried where it can matter: weights with one scale, or depthwise layers; and only with data that can
-    be read a second time.
+    It is tried where it can matter: weights with one scale, or depthwise layers.
     """
     pairs = find_pairs(ready.model)
     matters = bool(pairs) and (not per_channel or any(pair.depthwise for pair in pairs))
-    if not matters or isinstance(data, Iterator):
+    if not matters:
         return False
     runs = held[:_TRIED]
     before, after = (_error_with(ready, runs, equalized) for equalized in (False, True))

@@ -1,0 +1,132 @@
+"""Bias correction and equalization: exact where they must be, on only where they help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from intact import graph
+from intact.numerics import fake_quantize
+from intact.ptq import quantize
+from intact.ptq.bias_correction import mean_errors
+from intact.ptq.collect import Held
+from intact.ptq.equalization import equalize, find_pairs
+from intact.ptq.ranges import Weight, weight_ends
+from intact.spec import QuantSpec
+
+PADS: dict[str, Any] = {"pads": [1, 1, 1, 1]}
+
+
+def uneven(build: Any, activation: str = "Relu") -> onnx.ModelProto:
+    """Conv, depthwise Conv, Conv, with channels of very unlike size between the first and the last."""
+    rng = np.random.default_rng(0)
+    sizes = np.exp(1.5 * rng.standard_normal(16))
+
+    def normal(*shape: int) -> np.ndarray:
+        return (0.3 * rng.standard_normal(shape)).astype(np.float32)
+
+    return build(
+        [("Conv", "x w1 b1", "c1", PADS), (activation, "c1", "r1"),
+         ("Conv", "r1 w2", "c2", {**PADS, "group": 16}), ("Relu", "c2", "r2"), ("Conv", "r2 w3", "c3"),
+         ("GlobalAveragePool", "c3", "p"), ("Flatten", "p", "y")],
+        {"x": ["N", 3, 8, 8]}, {"y": ["N", 8]},
+        w1=normal(16, 3, 3, 3) * sizes[:, None, None, None].astype(np.float32), b1=normal(16),
+        w2=normal(16, 1, 3, 3), w3=normal(8, 16, 1, 1) / sizes[None, :, None, None].astype(np.float32),
+    )  # fmt: skip
+
+
+def test_equalization_balances_channels_and_leaves_the_outputs(build: Any, images: np.ndarray) -> None:
+    model = graph.load(uneven(build))
+    before = graph.Session(model).run({"x": images})["y"]
+    assert equalize(model) == 2
+    after = graph.Session(model).run({"x": images})["y"]
+    assert np.abs(after - before).max() < 1e-5 * np.abs(before).max() + 1e-6
+    first, second = (model.graph.initializers[n].const_value.numpy() for n in ("w1", "w2"))
+    spans = np.abs(first).max(axis=(1, 2, 3)), np.abs(second).max(axis=(1, 2, 3))
+    assert spans[0] == pytest.approx(spans[1], rel=0.05)
+
+
+@pytest.mark.parametrize("activation, pairs", [("Relu", 2), ("LeakyRelu", 2), ("Sigmoid", 1)])
+def test_only_what_a_factor_passes_through_makes_a_pair(build: Any, activation: str, pairs: int) -> None:
+    assert len(find_pairs(graph.load(uneven(build, activation)))) == pairs
+
+
+def test_a_second_reader_or_a_shared_weight_makes_no_pair(build: Any) -> None:
+    w = np.ones((3, 3, 1, 1), np.float32)
+    ends = {"x": ["N", 3, 4, 4]}, {"y": ["N", 3, 4, 4]}
+    shared = build([("Conv", "x w", "c"), ("Conv", "c w", "y")], *ends, w=w)
+    branch = build([("Conv", "x w", "c"), ("Conv", "c v", "d"), ("Add", "c d", "y")], *ends, w=w, v=w)
+    assert find_pairs(graph.load(shared)) == find_pairs(graph.load(branch)) == []
+
+
+def test_equalization_stays_on_where_it_helps(build: Any, cnn: onnx.ModelProto, images: np.ndarray) -> None:
+    helped = quantize(uneven(build), images, progress=False)
+    without = quantize(uneven(build), images, progress=False, equalization=False)
+    assert helped.equalized and not without.equalized
+    assert helped.sqnr["y"] > without.sqnr["y"] + 6
+    assert not quantize(cnn, images, progress=False, per_channel=False).equalized
+    assert quantize(cnn, images, progress=False, equalization=True).equalized
+
+
+def test_data_that_are_read_once_are_not_read_twice(build: Any, images: np.ndarray) -> None:
+    result = quantize(uneven(build), iter([images]), progress=False)
+    assert not result.equalized
+    assert any("read" in line and "equalization" in line for line in result.warnings)
+
+
+LAYERS = {
+    "conv": (("Conv", "x w", "y", {"pads": [1, 0, 2, 1], "strides": [2, 1]}), (6, 4, 3, 3)),
+    "dilated groups": (("Conv", "x w b", "y", {"group": 2, "dilations": [2, 2]}), (6, 2, 3, 3)),
+    "same": (("Conv", "x w b", "y", {"auto_pad": "SAME_LOWER", "strides": [2, 2]}), (6, 4, 2, 3)),
+    "gemm": (("Gemm", "x w b", "y", {"transB": 1}), (6, 4)),
+    "gemm as stored": (("Gemm", "x w", "y"), (4, 6)),
+}
+
+
+@pytest.mark.parametrize("node, shape", LAYERS.values(), ids=LAYERS)
+def test_the_mean_error_is_that_of_the_layer(build: Any, node: Any, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    w, b = rng.standard_normal(shape).astype(np.float32), rng.standard_normal(6).astype(np.float32)
+    x = (rng.standard_normal((5, 4, 8, 7)[: len(shape)]) + 1).astype(np.float32)
+    opens = ["N", 4, 8, 7][: len(shape)]
+    model = build(
+        [node], {"x": opens}, {"y": ["N", 6, "H", "W"][: len(shape)]},
+        **({"w": w, "b": b} if "b" in node[1] else {"w": w}),
+    )  # fmt: skip
+    spec = QuantSpec("int4")
+    ends = weight_ends(w, spec)
+    loaded = graph.load(model)
+    before = graph.Session(loaded).run({"x": x})["y"]
+    weight = Weight((("n_y", 1),), w, spec, ends)
+    (layer,) = mean_errors(loaded, [weight], [Held(b"", {"x": x}, {})])
+    scale, zero_point = weight.grid
+    graph.set_initializer(loaded, "w", fake_quantize(w, scale, zero_point, spec))
+    lost = graph.Session(loaded).run({"x": x})["y"] - before
+    want = lost.mean(axis=tuple(a for a in range(lost.ndim) if a != 1), dtype=np.float64)
+    assert layer.added == ("b" not in node[1])
+    assert layer.error == pytest.approx(want, abs=1e-5)
+
+
+def test_bias_correction_lowers_the_error_or_stays_off(cnn: onnx.ModelProto, images: np.ndarray) -> None:
+    result = quantize(cnn, images, progress=False)
+    before, after = result.errors[result.chosen], result.errors["with corrected biases"]
+    assert result.corrected == (after < before)
+    off = quantize(cnn, images, progress=False, bias_correction=False)
+    assert not off.corrected and "with corrected biases" not in off.errors
+    assert quantize(cnn, images, progress=False, bias_correction=True).corrected
+
+
+def test_a_layer_without_bias_gets_one_only_for_a_correction(build: Any) -> None:
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((8, 4, 3, 3)).astype(np.float32)
+    x = (rng.standard_normal((16, 4, 8, 8)) + 2).astype(np.float32)
+    model = build([("Conv", "x w", "y")], {"x": ["N", 4, 8, 8]}, {"y": ["N", 8, 6, 6]}, w=w)
+    inputs = {}
+    for correct in (True, False):
+        proto = quantize(model, x, progress=False, bias_correction=correct).proto
+        (conv,) = [node for node in proto.graph.node if node.op_type == "Conv"]
+        inputs[correct] = len(conv.input)
+    assert inputs == {True: 3, False: 2}
