@@ -68,4 +68,5 @@ def _rounded_up(scale: NDArray[np.float32], bits: int) -> NDArray[np.float64]:
     if not 1 <= bits <= 8:
         raise QuantValueError("scale_bits", str(bits), "1..8, or None", "use 4, or None for exact ranges")
     mantissa, exponent = np.frexp(scale.astype(np.float64))
-    return np.ldexp(np.ceil(mantissa * 2**bits), exponent - bits)
+    rounded: NDArray[np.float64] = np.ldexp(np.ceil(mantissa * 2**bits), exponent - bits)
+    return rounded
