@@ -32,7 +32,7 @@ def run() -> None:
 def _table() -> Table:
     table = Table(title="native kernels, best first in each family")
     for heading in ("family", "kernel", "needs", "available", "chosen"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     for kernel in kernels.kernel_list():
         table.add_row(
             kernel.family,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -78,7 +79,7 @@ class Record:
             FileFormatError: It is none.
         """
         try:
-            return cls(dict(data["fixed"]), _texts(data["leaves"]), tuple(map(_inserted, data["inserted"])))
+            return cls(_fixed(data["fixed"]), _texts(data["leaves"]), tuple(map(_inserted, data["inserted"])))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FileFormatError(
                 "graph mode record", f"{type(error).__name__}: {error}", "what graph mode recorded",
@@ -86,9 +87,28 @@ class Record:
             ) from error  # fmt: skip
 
 
+def _fixed(data: Mapping[str, Any]) -> dict[str, Any]:
+    for name, value in data.items():
+        if not _is_name(name) or not isinstance(value, _PLAIN):
+            raise ValueError(f"{name!r} = {value!r} is no argument with a plain value")
+    return dict(data)
+
+
+def _path(text: Any) -> str:
+    """`text`, if it is the path of a module. It becomes Python code: nothing else may pass."""
+    *owner, name = str(text).split(".")
+    if not _is_name(name) or not all(part.isdecimal() or _is_name(part) for part in owner):
+        raise ValueError(f"{text!r} is no path of a module")
+    return str(text)
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
 def _inserted(data: Mapping[str, Any]) -> Inserted:
     axis: Literal[None] | int = None if data["axis"] is None else int(data["axis"])
-    return Inserted(str(data["name"]), tuple(map(_call, data["calls"])), str(data["weight"]), axis)
+    return Inserted(_path(data["name"]), tuple(map(_call, data["calls"])), str(data["weight"]), axis)
 
 
 def _call(data: Mapping[str, Any]) -> Call:
