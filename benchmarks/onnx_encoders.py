@@ -19,6 +19,7 @@ import argparse
 import importlib
 import importlib.util
 import inspect
+import json
 import os
 import re
 import sys
@@ -156,7 +157,7 @@ def minilm(package: Path, texts: Sequence[str], path: Path) -> list[Feeds]:
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens", max=512)}
     torch.onnx.export(
         model, (example, example), path, dynamo=True, external_data=False, verbose=False,
-        input_names=["input_ids", "attention_mask"], output_names=["embedding"], dynamic_shapes=(axes, axes),
+        input_names=["input_ids", "attention_mask"], output_names=["sentence"], dynamic_shapes=(axes, axes),
     )  # fmt: skip
     batches = []
     for start in range(0, len(texts), BATCH):
@@ -188,7 +189,7 @@ def bert(layers: int, length: int, texts: Sequence[str], path: Path) -> list[Fee
     axes = {0: torch.export.Dim("batch")}
     torch.onnx.export(
         Pooled(nets.Enc(d=size, n=layers)).eval(), (torch.zeros(2, length, size),), path, dynamo=True,
-        external_data=False, verbose=False, input_names=["x"], output_names=["embedding"],
+        external_data=False, verbose=False, input_names=["x"], output_names=["sentence"],
         dynamic_shapes=(axes,),
     )  # fmt: skip
     table = np.random.default_rng(0).standard_normal((4096, size), dtype=np.float32)
@@ -202,7 +203,7 @@ def bert(layers: int, length: int, texts: Sequence[str], path: Path) -> list[Fee
 def embeddings(path: Path, batches: Sequence[Feeds], threads: int) -> np.ndarray:
     """Embeddings of length 1, [N, D], in float64."""
     session = Session(path.read_bytes(), threads=threads)
-    found = np.concatenate([session.run(feeds)["embedding"] for feeds in batches]).astype(np.float64)
+    found = np.concatenate([session.run(feeds)["sentence"] for feeds in batches]).astype(np.float64)
     return found / np.linalg.norm(found, axis=1, keepdims=True)
 
 
@@ -214,7 +215,7 @@ def compare(name: str, plain: Path, batches: list[Feeds], options: argparse.Name
     start = time.perf_counter()
     result = intact.quantize(
         plain, batches[count:], profile=options.profile, method=options.method, exclude=options.exclude,
-        symmetric=not options.asymmetric, progress=False,
+        symmetric=not options.asymmetric, overrides=options.overrides, progress=False,
     )  # fmt: skip
     seconds = time.perf_counter() - start
     out = plain.with_suffix(".int8.onnx")
@@ -264,6 +265,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--method", default="auto")
     parser.add_argument("--exclude", nargs="*", default=[])
     parser.add_argument("--asymmetric", action="store_true")
+    parser.add_argument(
+        "--overrides", type=json.loads, help='JSON, as \'{"gelu*": {"activations": "int16"}}\''
+    )
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args(arguments)
     texts = sentences()[: options.sentences + options.calibration]
