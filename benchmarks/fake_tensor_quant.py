@@ -13,7 +13,7 @@ import argparse
 from collections.abc import Callable, Iterator
 
 import torch
-from kernels import CHANNELS, SIDE, Contender, medians
+from kernels import CHANNELS, SIDE, Contender, report
 from torch import Tensor
 
 from intact.torch import tensor_quant
@@ -66,8 +66,8 @@ def peers(x: Tensor, grad: Tensor) -> Iterator[Contender]:
         from modelopt.torch.quantization.tensor_quant import fake_tensor_quant
     except ImportError:
         return
-    bias, amax = None, x.abs().max()
-    yield "ModelOpt fake_tensor_quant", None, lambda: fake_tensor_quant(x, amax, bias, 8, False, False)
+    amax = x.abs().max()
+    yield "ModelOpt fake_tensor_quant", None, lambda: fake_tensor_quant(x, amax, None, 8, False, False)
 
 
 def main() -> None:
@@ -81,13 +81,7 @@ def main() -> None:
     x = torch.randn(batch, CHANNELS, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
     grad, y = torch.randn_like(x), torch.empty_like(x)
     copy: Contender = ("Tensor.copy_", None, lambda: y.copy_(x))
-    contenders = [copy, *ours(x, grad), *peers(x, grad)]
-    seconds = medians(contenders, args.repeats)
-    print(f"{x.numel() * 4 / 1e6:.1f} MB float32, {args.threads} thread(s), Tensor.copy_ = 1")
-    for name, allowed, _ in contenders:
-        ratio = seconds[name] / seconds[copy[0]]
-        verdict = "" if allowed is None else f"   at most {allowed} {'ok' if ratio <= allowed else 'MISSED'}"
-        print(f"{name:36s} {seconds[name] * 1e3:9.2f} ms {ratio:7.2f}x{verdict}")
+    report([copy, *ours(x, grad), *peers(x, grad)], x, args)
 
 
 if __name__ == "__main__":

@@ -127,6 +127,16 @@ def medians(contenders: list[Contender], repeats: int) -> dict[str, float]:
     return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
+def report(contenders: list[Contender], x: torch.Tensor, args: argparse.Namespace) -> None:
+    """Time the contenders and print each as a multiple of the first, with what it is allowed to be."""
+    found = medians(contenders, args.repeats)
+    print(f"{x.numel() * 4 / 1e6:.1f} MB float32, {args.threads} thread(s), copy_ = 1")
+    for name, allowed, _ in contenders:
+        ratio = found[name] / found[contenders[0][0]]
+        note = "" if allowed is None else f"   at most {allowed} {'ok' if ratio <= allowed else 'MISSED'}"
+        print(f"{name:42} {found[name] * 1e3:8.2f} ms {ratio:7.2f}x{note}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megabytes", type=float, default=25)
@@ -138,13 +148,8 @@ def main() -> None:
     bench = Bench(args.megabytes, args.threads)
     copy: Contender = ("torch.Tensor.copy_", None, lambda: bench.y.copy_(bench.x))
     contenders = [copy, *bench.ours(), *([] if args.no_peers else bench.peers())]
-    found = medians(contenders, args.repeats)
-    print(f"{bench.x.numel() * 4 / 1e6:.1f} MB float32, {args.threads} thread(s), copy_ = 1")
     print("kernels: " + ", ".join(k.name for k in kernels.kernel_list() if k.chosen))
-    for name, allowed, _ in contenders:
-        ratio = found[name] / found[copy[0]]
-        note = "" if allowed is None else f"   at most {allowed} {'ok' if ratio <= allowed else 'MISSED'}"
-        print(f"{name:42} {found[name] * 1e3:8.2f} ms {ratio:7.2f}x{note}")
+    report(contenders, bench.x, args)
 
 
 if __name__ == "__main__":

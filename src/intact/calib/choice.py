@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from intact.errors import IntactError
 from intact.spec import QuantSpec
 
 Ends = tuple[NDArray[np.float32], NDArray[np.float32]]
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -77,3 +79,21 @@ class Candidates:
 
     def _argument(self, ends: Ends) -> Any:
         return ends[1] if self.spec.symmetric else ends
+
+
+def configurations(
+    candidates: Mapping[Key, Candidates], asked: Mapping[Key, str], *, several: bool
+) -> dict[str, dict[Key, Ranged]]:
+    """Ranges for all tensors, by the configuration's name; one configuration if nothing is to compare.
+
+    Args:
+        candidates: By tensor.
+        asked: The method of each tensor; those with "auto" are free.
+        several: Whether configurations can be compared.
+    """
+    fixed = {key: candidates[key].by(m) for key, m in asked.items() if m != "auto"}
+    free = {key: c for key, c in candidates.items() if key not in fixed}
+    found = {"least expected error": fixed | {key: c.least_error() for key, c in free.items()}}
+    for method in METHODS if free and several else ():
+        found[method] = fixed | {key: c.by(method) for key, c in free.items()}
+    return found

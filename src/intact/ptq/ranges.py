@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import kernels, numerics
-from intact.calib import METHODS, Calibration, Histogram, Range
-from intact.calib.choice import Candidates, Ends, Ranged
+from intact.calib import Calibration, Histogram, Range
+from intact.calib.choice import Candidates, Ends, Ranged, configurations
 from intact.errors import CalibrationError, IntactError, QuantValueError
 from intact.graph import Constants, Mark, Value
 from intact.ptq.targets import Target
@@ -54,12 +54,7 @@ class Activations:
         Args:
             several: Whether they can be compared.
         """
-        fixed = {key: self._candidates[key].by(m) for key, m in self._methods.items() if m != "auto"}
-        free = {key: c for key, c in self._candidates.items() if key not in fixed}
-        found = {"least expected error": fixed | {key: c.least_error() for key, c in free.items()}}
-        for method in METHODS if free and several else ():
-            found[method] = fixed | {key: c.by(method) for key, c in free.items()}
-        return found
+        return configurations(self._candidates, self._methods, several=several)
 
 
 def _candidates(group: Sequence[Target], calibration: Calibration, options: dict[str, Any]) -> Candidates:

@@ -10,8 +10,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from torch import Tensor, nn
 
-from intact.calib import METHODS, Calibration, Histogram, Range
-from intact.calib.choice import Candidates, Ranged
+from intact.calib import Calibration, Histogram, Range
+from intact.calib.choice import Candidates, Ranged, configurations
 from intact.errors import CalibrationError
 from intact.numerics import SHORT_BITS
 from intact.progress import Progress
@@ -117,9 +117,9 @@ class CalibrationResult:
             n: Candidates(f"quantizer '{n}'", self.calibration[n], spec_of(q), options)
             for n, q in active.items()
         }
-        configurations = self._configurations(candidates, asked)
+        found = configurations(candidates, asked, several=self._held_anywhere())
         self._set(quantizers, for_weights)
-        self._set(quantizers, self._best(quantizers, configurations))
+        self._set(quantizers, self._best(quantizers, found))
         for name, quantizer in quantizers.items():
             warn_if_zero(name, quantizer)
             quantizer.enable_quant()
@@ -178,28 +178,17 @@ class CalibrationResult:
             set_range(quantizers[name], ranged.ends, self._shapes.get(name))
             self.methods[name] = ranged.method
 
-    def _configurations(
-        self, candidates: dict[str, Candidates], asked: dict[str, str]
-    ) -> dict[str, dict[str, Ranged]]:
-        """The ranges to compare for all activations, by name; one if nothing is to compare."""
-        fixed = {n: candidates[n].by(m) for n, m in asked.items() if m != "auto"}
-        free = {n: c for n, c in candidates.items() if n not in fixed}
-        found = {"least expected error": fixed | {n: c.least_error() for n, c in free.items()}}
-        for method in METHODS if free and self._held_anywhere() else ():
-            found[method] = fixed | {n: c.by(method) for n, c in free.items()}
-        return found
-
     def _best(
-        self, quantizers: dict[str, TensorQuantizer], configurations: dict[str, dict[str, Ranged]]
+        self, quantizers: dict[str, TensorQuantizer], found: dict[str, dict[str, Ranged]]
     ) -> dict[str, Ranged]:
         """The configuration under which the outputs on the held batches change least."""
         self.errors = {}
-        if len(configurations) == 1:
-            return next(iter(configurations.values()))
-        for label, ranges in configurations.items():
+        if len(found) == 1:
+            return next(iter(found.values()))
+        for label, ranges in found.items():
             self._set(quantizers, ranges)
             self.errors[label] = self._output_error(quantizers)
-        return configurations[min(self.errors, key=self.errors.__getitem__)]
+        return found[min(self.errors, key=self.errors.__getitem__)]
 
     def _output_error(self, quantizers: dict[str, TensorQuantizer]) -> float:
         """Squared error of the quantized model's outputs on the held batches, relative to their square."""
