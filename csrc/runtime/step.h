@@ -1,0 +1,64 @@
+// What the executor runs: steps over views of a few blocks of memory. Everything about a step is fixed when
+// it is made, shapes and addresses included; run() allocates nothing and throws nothing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace intact {
+
+enum class Type : uint8_t { u8, i32, f32, i64 };
+constexpr size_t bytes_of(Type t) { return t == Type::u8 ? 1 : t == Type::i64 ? 8 : 4; }
+
+// Blocks of memory, by number: 0 is the arena of this run, then the constants, inputs and outputs.
+class Memory {
+ public:
+  explicit Memory(uint8_t* const* blocks) : blocks_(blocks) {}
+  uint8_t* block(uint32_t number) const { return blocks_[number]; }
+
+ private:
+  uint8_t* const* blocks_;
+};
+
+constexpr int kMaxRank = 6;
+
+// A tensor as a step walks it: sizes and strides in bytes, outermost first, in the order in which the step
+// wants them (a 4-D image: n, h, w, c; whatever order the bytes lie in). `offset` is that of element 0.
+// Around the rows of an image there may be a halo of `halo` pixels (top, left, bottom, right), which belongs
+// to the same memory and holds the byte of real 0, so that a convolution reads padding as it reads pixels.
+// Every view is checked against its block before the first run; kSlack bytes behind it may be read.
+struct View {
+  uint32_t block = 0;
+  size_t offset = 0;
+  Type type = Type::u8;
+  int rank = 0;
+  std::array<int64_t, kMaxRank> sizes{};
+  std::array<int64_t, kMaxRank> strides{};
+  std::array<int64_t, 4> halo{};
+
+  template <class T>
+  T* at(const Memory& memory) const {
+    return reinterpret_cast<T*>(memory.block(block) + offset);
+  }
+  int64_t elements() const {
+    int64_t n = 1;
+    for (int i = 0; i < rank; ++i) n *= sizes[i];
+    return n;
+  }
+};
+
+// Bytes that every block has behind its last tensor: kernels may read (never write) so far.
+constexpr size_t kSlack = 64;
+
+class Step {
+ public:
+  virtual ~Step() = default;
+  // Number of independent pieces of work. The executor deals them out in ranges over the threads.
+  virtual size_t items() const = 0;
+  // Bytes of scratch that run() wants, aligned to 64; one piece for each thread.
+  virtual size_t scratch() const { return 0; }
+  virtual void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept = 0;
+};
+
+}  // namespace intact

@@ -1,0 +1,6 @@
+"""The engine: a Q/DQ model becomes a plan of lowered steps, and runs in int8 exactly as simulated."""
+
+from intact.engine.plan import Plan
+from intact.engine.steps import Codes, Ending, Step, Tensor
+
+__all__ = ["Codes", "Ending", "Plan", "Step", "Tensor"]

@@ -1,0 +1,33 @@
+"""The plan: steps in order, the tensors between them, and the constants that they name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.steps import Step, Tensor
+from intact.placement import Layer
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An integer model, lowered: what `engine.reference` evaluates and `engine.bind` makes native.
+
+    Attributes:
+        steps: In an order in which they can run.
+        tensors: Every tensor that a step reads or writes, by name.
+        constants: Every array that a step names.
+        inputs, outputs: Names of tensors, in the model's order and under the model's names.
+        layers: What `explain` prints: the same records as for a file.
+        notes: What the passes did, and what they could not do.
+    """
+
+    steps: tuple[Step, ...]
+    tensors: dict[str, Tensor]
+    constants: dict[str, NDArray[np.generic]]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    layers: tuple[Layer, ...] = ()
+    notes: tuple[str, ...] = field(default=())

@@ -1,0 +1,349 @@
+"""The lowered steps: what an integer model does, one record for each kernel call, with no shape fixed.
+
+A record names its tensors and constants; the numbers behind the names stand in the `Plan`. Three things
+read it: the integer reference (`engine.reference`, the meaning), the binder (native calls for one set of
+input shapes) and plan files. All axes, pads and shapes are in ONNX's order (N, C, H, W); where bytes lie is
+the binder's business.
+
+Codes are read and written as `Codes` says. A step that computes in reals takes codes or float32 on every
+input and makes either: codes in are dequantized (N12), codes out quantized (N11).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+Dim = int | str
+"""A size; or the name of one that the first run with it fixes, such as "batch"."""
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The grid of a tensor of codes, and which codes can occur.
+
+    Attributes:
+        scale: Real size of one step, a float32 number.
+        zero_point: The code that means 0.0.
+        signed: int8 codes; False: uint8.
+        low, high: Ends of what its producer can write, in codes of that format.
+    """
+
+    scale: float
+    zero_point: int
+    signed: bool
+    low: int
+    high: int
+
+    @property
+    def offset(self) -> int:
+        """Kernels read bytes: byte = code + offset. Codes that are never negative are bytes already."""
+        return 128 if self.low < 0 else 0
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value between steps.
+
+    Attributes:
+        name: Unique in the plan: the graph's name for the real tensor where there is one.
+        dtype: "codes", or a NumPy dtype's name ("float32", "int64", "bool", ...).
+        shape: ONNX's order.
+        codes: Its grid, where dtype is "codes".
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+    codes: Codes | None = None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a sum becomes an output: N22 to N25.
+
+    Attributes:
+        multiplier: Constant, float32 [channels] (or [1]): M.
+        bias: Constant, float32 [channels] (or [1]): B; "" for none.
+        integer_bias: Constant, int32 [channels], added to the sum: N30; "" for none.
+        residual: Tensor of codes that is added after B; "" for none.
+        residual_multiplier: R: float32; s_r / s_y, or s_r where the output is real.
+        activation: A function of `numerics` evaluated on the real sum before it is quantized ("gelu", ...);
+            then M and B are those of a real output. "" for none: Relu and Clip are `low` and `high`.
+        low, high: Bounds in codes of the output, or in reals where the output is real (None: unbounded).
+    """
+
+    multiplier: str
+    bias: str = ""
+    integer_bias: str = ""
+    residual: str = ""
+    residual_multiplier: float = 0.0
+    activation: str = ""
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """What every step has.
+
+    Attributes:
+        name: The layer's name: its first node.
+        nodes: Names of all nodes of the graph that it does.
+    """
+
+    kind: ClassVar[str]
+    name: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Quantize(Step):
+    """float32 -> codes (N11)."""
+
+    kind = "quantize"
+    x: str
+    y: str
+
+
+@dataclass(frozen=True)
+class Dequantize(Step):
+    """codes -> float32 (N12)."""
+
+    kind = "dequantize"
+    x: str
+    y: str
+
+
+@dataclass(frozen=True)
+class Conv(Step):
+    """Convolution of codes with constant int8 weights (N19 to N25).
+
+    Attributes:
+        weight: Constant, int8 [out, kernel_h, kernel_w, in / groups], zero points subtracted already.
+        pads: (top, left, bottom, right). Padding reads the zero point.
+    """
+
+    kind = "conv"
+    x: str
+    y: str
+    weight: str
+    ending: Ending
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    groups: int = 1
+
+
+@dataclass(frozen=True)
+class ConvTranspose(Step):
+    """Transposed convolution. `weight` is int8 [out, kernel_h, kernel_w, in / groups], not flipped."""
+
+    kind = "conv_transpose"
+    x: str
+    y: str
+    weight: str
+    ending: Ending
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    output_padding: tuple[int, int] = (0, 0)
+    groups: int = 1
+
+
+@dataclass(frozen=True)
+class Linear(Step):
+    """x [..., in] times constant weights int8 [out, in], transposed (Gemm, MatMul)."""
+
+    kind = "linear"
+    x: str
+    y: str
+    weight: str
+    ending: Ending
+
+
+@dataclass(frozen=True)
+class MatMul(Step):
+    """Product of two activations of codes, [..., i, k] by [..., k, j], leading axes broadcast.
+
+    `ending` has one multiplier; a factor that follows (1 / sqrt(d)) is part of it. No bias, no residual.
+    """
+
+    kind = "matmul"
+    a: str
+    b: str
+    y: str
+    ending: Ending
+
+
+@dataclass(frozen=True)
+class Pool(Step):
+    """AveragePool or MaxPool of codes (N27). `kernel` None: the whole plane (global)."""
+
+    kind = "pool"
+    x: str
+    y: str
+    mode: Literal["average", "max"]
+    kernel: tuple[int, int] | None = None
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+
+
+@dataclass(frozen=True)
+class Add(Step):
+    """Sum of two tensors of codes (N26), with broadcasting; bounds are codes of the output."""
+
+    kind = "add"
+    a: str
+    b: str
+    y: str
+    low: int | None = None
+    high: int | None = None
+
+
+@dataclass(frozen=True)
+class Table(Step):
+    """A function of one code: 256 entries, formed in float64 by the builder; entry i is for byte i of x.
+
+    Attributes:
+        table: Constant, uint8 [256]: bytes of y.
+    """
+
+    kind = "table"
+    x: str
+    y: str
+    table: str
+
+
+@dataclass(frozen=True)
+class Concat(Step):
+    """Concatenation. Inputs on another grid than y are rescaled (N28)."""
+
+    kind = "concat"
+    xs: tuple[str, ...]
+    y: str
+    axis: int
+
+
+@dataclass(frozen=True)
+class Rescale(Step):
+    """Codes of one grid to codes of another (N28)."""
+
+    kind = "rescale"
+    x: str
+    y: str
+
+
+@dataclass(frozen=True)
+class Reshape(Step):
+    """The same elements in ONNX's order under y's shape (Flatten, Squeeze, ... too)."""
+
+    kind = "reshape"
+    x: str
+    y: str
+
+
+@dataclass(frozen=True)
+class Transpose(Step):
+    kind = "transpose"
+    x: str
+    y: str
+    perm: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Slice(Step):
+    """One (start, step) for each axis; y's shape says how many. Split is several of these."""
+
+    kind = "slice"
+    x: str
+    y: str
+    starts: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Pad(Step):
+    """Constant padding with real 0 (codes: the zero point). (before, after) for each axis."""
+
+    kind = "pad"
+    x: str
+    y: str
+    pads: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Resize(Step):
+    """Nearest neighbour. `indices` name one constant int64 array for each axis that changes: what y reads."""
+
+    kind = "resize"
+    x: str
+    y: str
+    axes: tuple[int, ...]
+    indices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Softmax(Step):
+    """Over one axis, of ``x * gain`` (+ `mask`, a float tensor or constant that broadcasts)."""
+
+    kind = "softmax"
+    x: str
+    y: str
+    axis: int
+    gain: float = 1.0
+    mask: str = ""
+
+
+@dataclass(frozen=True)
+class LayerNorm(Step):
+    """Over the last axis, of x (+ `residual`, same shape). weight and bias: constants float32, "" for none."""
+
+    kind = "layer_norm"
+    x: str
+    y: str
+    weight: str
+    bias: str
+    epsilon: float
+    residual: str = ""
+
+
+@dataclass(frozen=True)
+class Function(Step):
+    """An element-wise function of `numerics` in reals: "gelu", "sigmoid", "tanh", "silu", "relu", ..."""
+
+    kind = "function"
+    x: str
+    y: str
+    function: str
+
+
+@dataclass(frozen=True)
+class Binary(Step):
+    """Element-wise in reals with broadcasting: "add", "sub", "mul", "div". a or b may name a constant."""
+
+    kind = "binary"
+    function: str
+    a: str
+    b: str
+    y: str
+
+
+@dataclass(frozen=True)
+class Stretch(Step):
+    """What no kernel covers, run by ONNX Runtime between native steps.
+
+    Attributes:
+        model: Constant, uint8: a serialized ONNX model whose inputs and outputs carry these names. It reads
+            reals: codes that come in or go out pass through Dequantize and Quantize steps.
+        reason: Why it is not native.
+    """
+
+    kind = "onnx"
+    xs: tuple[str, ...]
+    ys: tuple[str, ...]
+    model: str
+    reason: str = field(default="")
