@@ -1,8 +1,5 @@
-// The Python module intact.kernels._native, the only place that knows nanobind. Arrays are dense and in the
-// right dtype already (the Python face sees to it, hence noconvert everywhere); outputs are given, never
-// made here. float16 and bfloat16 arrive as their bits in uint16, with the dtype's name beside them.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
+// The Python module intact.kernels._native. float16 and bfloat16 arrive as their bits in uint16, with the
+// dtype's name beside them.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
@@ -12,36 +9,16 @@
 
 #include "base/cpu.h"
 #include "base/fp_env.h"
-#include "kernels/registry.h"
+#include "bindings/bindings.h"
 #include "runtime/elementwise.h"
 #include "runtime/histogram.h"
 #include "runtime/reduce.h"
 
-namespace nb = nanobind;
-using namespace nb::literals;
-
 namespace intact {
 namespace {
 
-template <class... Kind>
-using Dense = nb::ndarray<Kind..., nb::c_contig, nb::device::cpu>;
-using AnyIn = Dense<nb::ro>;
-using AnyOut = Dense<>;
-using FloatsIn = Dense<const float>;
-using FloatsOut = Dense<float>;
 using Counts = Dense<int64_t>;
 using LayoutTuple = std::tuple<size_t, size_t, size_t, size_t>;
-
-void require(bool holds, const char* what) {
-  if (!holds) throw nb::value_error(what);
-}
-
-template <class Ops>
-const Ops& kernel(const std::string& name) {
-  const Ops* found = find_kernel<Ops>(name.c_str());
-  require(found != nullptr, "no such kernel in this family on this machine");
-  return *found;
-}
 
 struct RealType {
   const char* name;
@@ -238,6 +215,7 @@ NB_MODULE(_native, m) {
   bind_quantize(m);
   bind_statistics(m);
   bind_histogram(m);
+  bind_program(m);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace intact {
 
@@ -48,17 +49,37 @@ struct View {
   }
 };
 
-// Bytes that every block has behind its last tensor: kernels may read (never write) so far.
+// Bytes that every tensor in the arena has behind it: kernels may read (never write) so far. Inputs and
+// constants are other people's memory and have none: what reads over an edge there is refused.
 constexpr size_t kSlack = 64;
+
+// That run() touches this view; a reader touches `slack` bytes behind it too.
+struct Access {
+  View view;
+  bool writes;
+  size_t slack;
+};
 
 class Step {
  public:
   virtual ~Step() = default;
-  // Number of independent pieces of work. The executor deals them out in ranges over the threads.
+  // Number of independent pieces of work. The executor deals them out in ranges over the threads; a step
+  // whose items() is 1 wakes nobody. Pieces of fewer than some 5 microseconds cost more than they save.
   virtual size_t items() const = 0;
   // Bytes of scratch that run() wants, aligned to 64; one piece for each thread.
   virtual size_t scratch() const { return 0; }
   virtual void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept = 0;
+
+  const std::vector<Access>& accesses() const { return accesses_; }
+
+ protected:
+  // A step declares every view that run() will touch when it is made; Program::add holds them, halos and
+  // slack included, against the blocks. What is not declared is not checked.
+  void reads(const View& view, size_t slack = 0) { accesses_.push_back({view, false, slack}); }
+  void writes(const View& view) { accesses_.push_back({view, true, 0}); }
+
+ private:
+  std::vector<Access> accesses_;
 };
 
 }  // namespace intact

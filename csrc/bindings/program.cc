@@ -1,0 +1,102 @@
+// View, Step, Program and Context for Python.
+#include "runtime/program.h"
+
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/bindings.h"
+#include "runtime/context.h"
+
+namespace intact {
+namespace {
+
+Type type_of(const std::string& dtype) {
+  constexpr std::pair<const char*, Type> kTypes[] = {
+      {"uint8", Type::u8},  {"int8", Type::u8},     {"bool", Type::u8},
+      {"int32", Type::i32}, {"float32", Type::f32}, {"int64", Type::i64}};
+  for (const auto& [name, type] : kTypes) {
+    if (dtype == name) return type;
+  }
+  throw nb::value_error("no step reads this dtype");
+}
+
+View make_view(uint32_t block, size_t offset, const std::string& dtype, const std::vector<int64_t>& sizes,
+               const std::vector<int64_t>& strides, const std::array<int64_t, 4>& halo) {
+  require(sizes.size() <= kMaxRank, "a view has more axes than steps walk");
+  require(sizes.size() == strides.size(), "one stride for each axis");
+  View v;
+  v.block = block;
+  v.offset = offset;
+  v.type = type_of(dtype);
+  v.rank = static_cast<int>(sizes.size());
+  v.halo = halo;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    v.sizes[i] = sizes[i];
+    v.strides[i] = strides[i];
+  }
+  return v;
+}
+
+nb::tuple tuple_of(const std::array<int64_t, kMaxRank>& values, int rank) {
+  nb::list found;
+  for (int i = 0; i < rank; ++i) found.append(values[static_cast<size_t>(i)]);
+  return nb::tuple(found);
+}
+
+uint32_t add_constant(Program& p, AnyIn array) { return p.constant(array.data(), array.nbytes()); }
+
+void run(Context& context, size_t begin, size_t end, std::optional<Dense<double>> seconds) {
+  const size_t steps = context.program().steps().size();
+  require(!seconds || seconds->size() == steps, "one time for each step");
+  double* const times = seconds ? seconds->data() : nullptr;
+  nb::gil_scoped_release release;
+  context.run(begin, end, times);
+}
+
+// The memory of the arena as an array that keeps the context alive.
+nb::ndarray<nb::numpy, uint8_t> arena(nb::handle self) {
+  const auto& context = nb::cast<const Context&>(self);
+  return {context.arena(), {context.program().blocks()[0].bytes}, self};
+}
+
+}  // namespace
+
+void bind_program(nb::module_& m) {
+  nb::class_<View>(m, "View")
+      .def(nb::new_(&make_view), "block"_a, "offset"_a, "dtype"_a, "sizes"_a, "strides"_a,
+           "halo"_a = std::array<int64_t, 4>{})
+      .def_ro("block", &View::block)
+      .def_ro("offset", &View::offset)
+      .def_ro("halo", &View::halo)
+      .def_prop_ro("itemsize", [](const View& v) { return bytes_of(v.type); })
+      .def_prop_ro("sizes", [](const View& v) { return tuple_of(v.sizes, v.rank); })
+      .def_prop_ro("strides", [](const View& v) { return tuple_of(v.strides, v.rank); });
+  nb::class_<NativeStep>(m, "Step")
+      .def_prop_ro("items", [](const NativeStep& s) { return s.step->items(); })
+      .def_prop_ro("scratch", [](const NativeStep& s) { return s.step->scratch(); });
+  nb::class_<Program>(m, "Program")
+      .def(nb::init<>())
+      .def("arena", &Program::arena, "nbytes"_a)
+      .def("constant", &add_constant, "array"_a.noconvert(), nb::keep_alive<1, 2>())
+      .def("input", &Program::input, "nbytes"_a)
+      .def("output", &Program::output, "nbytes"_a)
+      .def("add", [](Program& p, const NativeStep& s) { p.add(s.step); }, "step"_a)
+      .def("__len__", [](const Program& p) { return p.steps().size(); });
+  nb::class_<Context>(m, "Context")
+      .def(nb::init<const Program&, int>(), "program"_a, "threads"_a, nb::keep_alive<1, 2>())
+      .def("place", [](Context& c, uint32_t b, AnyIn x) { c.place(b, x.data(), x.nbytes()); }, "block"_a,
+           "array"_a.noconvert())
+      .def("run", &run, "begin"_a, "end"_a, "seconds"_a.none() = nb::none())
+      .def("arena", [](nb::handle_t<Context> self) { return arena(self); });
+}
+
+}  // namespace intact

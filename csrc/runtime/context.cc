@@ -1,0 +1,63 @@
+#include "runtime/context.h"
+
+#include <chrono>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include "base/fp_env.h"
+
+namespace intact {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+double now() {
+  using Clock = std::chrono::steady_clock;
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+void FreeAligned::operator()(uint8_t* p) const { ::operator delete(p, kAlignment); }
+
+Aligned make_aligned(size_t bytes) {
+  auto* p = static_cast<uint8_t*>(::operator new(bytes, kAlignment));
+  std::memset(p, 0, bytes);
+  return Aligned(p);
+}
+
+Context::Context(const Program& program, int threads) : program_(program) {
+  arena_ = make_aligned(program.blocks()[0].bytes + kSlack);
+  scratch_ = make_aligned(program.scratch() * static_cast<size_t>(threads));
+  for (const Block& b : program.blocks()) blocks_.push_back(const_cast<uint8_t*>(b.data));
+  blocks_[0] = arena_.get();
+}
+
+void Context::place(uint32_t block, const void* data, size_t bytes) {
+  const bool known = block < program_.blocks().size();
+  const BlockKind kind = known ? program_.blocks()[block].kind : BlockKind::arena;
+  if (kind != BlockKind::input && kind != BlockKind::output) {
+    throw std::invalid_argument("only inputs and outputs are placed");
+  }
+  const Block& b = program_.blocks()[block];
+  if (bytes != b.bytes) throw std::invalid_argument("an input or output has another size than its block");
+  if (reinterpret_cast<uintptr_t>(data) % b.alignment != 0) {
+    throw std::invalid_argument("an input or output does not lie at a multiple of its element");
+  }
+  blocks_[block] = static_cast<uint8_t*>(const_cast<void*>(data));
+}
+
+void Context::run(size_t begin, size_t end, double* seconds) {
+  const auto& steps = program_.steps();
+  if (begin > end || end > steps.size()) throw std::invalid_argument("there are fewer steps");
+  const ScopedFpEnv env;
+  const Memory memory(blocks_.data());
+  for (size_t i = begin; i < end; ++i) {
+    const double start = seconds == nullptr ? 0 : now();
+    steps[i]->run(memory, 0, steps[i]->items(), scratch_.get());
+    if (seconds != nullptr) seconds[i] = now() - start;
+  }
+}
+
+}  // namespace intact

@@ -1,0 +1,40 @@
+// What one run of a program needs for itself: an arena, scratch, and where inputs and outputs lie.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/program.h"
+
+namespace intact {
+
+struct FreeAligned {
+  void operator()(uint8_t* p) const;
+};
+using Aligned = std::unique_ptr<uint8_t, FreeAligned>;
+// `bytes` of zeros at a multiple of 64.
+Aligned make_aligned(size_t bytes);
+
+// Belongs to one run at a time; the program must be complete and outlive it.
+class Context {
+ public:
+  explicit Context(const Program& program, int threads = 1);
+
+  // Where an input or output lies from now on: as many bytes as the block has, at a multiple of what its
+  // views need. Throws std::invalid_argument where it does not.
+  void place(uint32_t block, const void* data, size_t bytes);
+  // Steps begin to end; `seconds` has one number for each step of the program, or is nullptr.
+  void run(size_t begin, size_t end, double* seconds);
+
+  uint8_t* arena() const { return arena_.get(); }
+  const Program& program() const { return program_; }
+
+ private:
+  const Program& program_;
+  Aligned arena_, scratch_;
+  std::vector<uint8_t*> blocks_;
+};
+
+}  // namespace intact

@@ -1,0 +1,114 @@
+#include "runtime/program.h"
+
+#include <stdexcept>
+#include <string>
+
+namespace intact {
+namespace {
+
+// No offset that these bound overflows 64 bits, and no machine has more.
+constexpr int64_t kMost = int64_t{1} << 46;
+
+[[noreturn]] void refuse(const char* what) { throw std::invalid_argument(what); }
+
+// Offsets, relative to element 0, of the first and one behind the last byte that a view covers.
+struct Range {
+  int64_t first = 0, last = 0;
+
+  // `from` and `to` are the first and last index along an axis.
+  void extend(int64_t from, int64_t to, int64_t stride) {
+    if (stride > kMost || stride < -kMost) refuse("a view's stride is too large");
+    const int64_t far = stride == 0 ? kMost : kMost / (stride < 0 ? -stride : stride);
+    if (from < -far || to > far) refuse("a view reaches too far");
+    const int64_t a = from * stride, b = to * stride;
+    first += a < b ? a : b;
+    last += a < b ? b : a;
+    if (first < -kMost || last > kMost) refuse("a view reaches too far");
+  }
+};
+
+bool is_empty(const View& v) {
+  for (int i = 0; i < v.rank; ++i) {
+    if (v.sizes[i] == 0) return true;
+  }
+  return false;
+}
+
+// Halos count pixels above, left of, below and right of an image whose axes 1 and 2 are rows and columns.
+Range range_of(const View& v) {
+  Range r;
+  for (int i = 0; i < v.rank; ++i) {
+    const bool image = v.rank == 4 && (i == 1 || i == 2);
+    const int64_t before = image ? v.halo[i - 1] : 0, after = image ? v.halo[i + 1] : 0;
+    if (v.sizes[i] > kMost || before > kMost || after > kMost) refuse("a view is too large");
+    r.extend(-before, v.sizes[i] - 1 + after, v.strides[i]);
+  }
+  r.last += static_cast<int64_t>(bytes_of(v.type));
+  return r;
+}
+
+void check_form(const View& v) {
+  if (v.rank < 0 || v.rank > kMaxRank) refuse("a view has more axes than kMaxRank");
+  const auto unit = static_cast<int64_t>(bytes_of(v.type));
+  for (int i = 0; i < v.rank; ++i) {
+    if (v.sizes[i] < 0) refuse("a view has a negative size");
+    if (v.strides[i] % unit != 0) refuse("a view's stride is no multiple of its element");
+  }
+  for (const int64_t h : v.halo) {
+    if (h < 0) refuse("a view has a negative halo");
+    if (h > 0 && v.rank != 4) refuse("only an image (n, h, w, c) has a halo");
+  }
+  if (v.offset % static_cast<size_t>(unit) != 0) refuse("a view's offset is no multiple of its element");
+}
+
+}  // namespace
+
+void Program::arena(size_t bytes) {
+  if (!steps_.empty()) refuse("the arena's size is given before the first step");
+  if (bytes > static_cast<size_t>(kMost)) refuse("the arena is too large");
+  blocks_[0].bytes = bytes;
+}
+
+uint32_t Program::constant(const void* data, size_t bytes) {
+  return block({BlockKind::constant, bytes, static_cast<const uint8_t*>(data), 1});
+}
+
+uint32_t Program::block(const Block& b) {
+  if (b.bytes > static_cast<size_t>(kMost)) refuse("a block is too large");
+  blocks_.push_back(b);
+  return static_cast<uint32_t>(blocks_.size() - 1);
+}
+
+void Program::add(std::shared_ptr<const Step> step) {
+  if (step == nullptr) refuse("no step");
+  if (step->accesses().empty()) refuse("a step that declares no view");
+  for (const Access& access : step->accesses()) check(access);
+  const size_t scratch = (step->scratch() + 63) / 64 * 64;
+  if (scratch > scratch_) scratch_ = scratch;
+  steps_.push_back(std::move(step));
+}
+
+void Program::check(const Access& access) {
+  const View& v = access.view;
+  check_form(v);
+  if (v.block >= blocks_.size()) refuse("a view names a block that does not exist");
+  Block& b = blocks_[v.block];
+  if (access.writes && (b.kind == BlockKind::constant || b.kind == BlockKind::input)) {
+    refuse("a step writes into an input or a constant");
+  }
+  if (is_empty(v)) return;
+  const Range r = range_of(v);
+  const size_t before = static_cast<size_t>(-r.first), behind = static_cast<size_t>(r.last);
+  const size_t room = b.bytes + (b.kind == BlockKind::arena ? kSlack : 0);
+  if (v.offset < before || v.offset > b.bytes || behind > b.bytes - v.offset) {
+    refuse("a view leaves its block");
+  }
+  if (access.slack > room - v.offset - behind) refuse("a step reads behind its block");
+  const size_t unit = bytes_of(v.type);
+  if (b.alignment < unit) b.alignment = unit;
+  if (b.data != nullptr && reinterpret_cast<uintptr_t>(b.data) % unit != 0) {
+    refuse("a constant does not lie at a multiple of its element");
+  }
+}
+
+}  // namespace intact
