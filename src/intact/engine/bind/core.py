@@ -1,0 +1,220 @@
+"""What a function that makes native steps sees, and the registry of those functions.
+
+One function for each kind of step, beside the family's others:
+
+    @binder("conv", halo=padding_of)
+    def bind_conv(step: Conv, binding: Binding) -> list[NativeStep]:
+        return [sums.conv(binding.image(step.x), binding.image(step.y), ...)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.plan import Plan
+from intact.engine.steps import Codes, Step, Tensor
+from intact.kernels.program import ARENA, SLACK, NativeStep, Program, View
+
+Shape = tuple[int, ...]
+Halo = tuple[int, int, int, int]
+"""Pixels above, left of, below and right of every image of a tensor."""
+NO_HALO: Halo = (0, 0, 0, 0)
+ALIGNMENT = 64
+
+Packed = MutableMapping[tuple[str, str], NDArray[Any]]
+"""Weights as a kernel wants them, by (constant, kernel): kept for all shapes, and in plan files."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lies.
+
+    Attributes:
+        block: Number of the block.
+        offset: Bytes from its start to element 0.
+        strides: Bytes, in ONNX's order of axes.
+        halo: Only images (channels last) have one. Its bytes hold the zero point.
+    """
+
+    block: int
+    offset: int
+    strides: tuple[int, ...]
+    halo: Halo = NO_HALO
+
+
+class Binding:
+    """A plan with shapes and places.
+
+    Attributes:
+        plan: What is bound.
+        shapes: Sizes of every tensor, in ONNX's order.
+        kernels: The chosen kernel of each family.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        shapes: dict[str, Shape],
+        places: dict[str, Place],
+        program: Program,
+        kernels: dict[str, str],
+        packed: Packed,
+    ) -> None:
+        self.plan, self.shapes, self.kernels = plan, shapes, kernels
+        self._places, self._program, self._packed = places, program, packed
+        self._constants: dict[str, View] = {}
+        self._arena = self._planned = max(
+            (_end(places[n], shapes[n], plan.tensors[n]) for n in places if places[n].block == ARENA),
+            default=0,
+        )
+
+    def tensor(self, name: str) -> Tensor:
+        """The plan's record of a tensor."""
+        return self.plan.tensors[name]
+
+    def codes(self, name: str) -> Codes:
+        """The grid of a tensor of codes."""
+        codes = self.plan.tensors[name].codes
+        assert codes is not None, f"{name} holds no codes"
+        return codes
+
+    def shape(self, name: str) -> Shape:
+        """Sizes of a tensor, in ONNX's order."""
+        return self.shapes[name]
+
+    def view(self, name: str) -> View:
+        """A tensor with its axes in ONNX's order, however its bytes lie; without its halo."""
+        place = self._places[name]
+        return View(place.block, place.offset, dtype_of(self.tensor(name)), self.shapes[name], place.strides)
+
+    def image(self, name: str) -> View:
+        """A tensor of rank 4 as (n, h, w, c), with its halo. Channels are neighbours where a step's
+        binder asked for images."""
+        place, shape = self._places[name], self.shapes[name]
+        return View(
+            place.block,
+            place.offset,
+            dtype_of(self.tensor(name)),
+            channels_last(shape),
+            channels_last(place.strides),
+            place.halo,
+        )
+
+    def array(self, name: str) -> NDArray[Any]:
+        """A constant of the plan."""
+        return self.plan.constants[name]
+
+    def constant(self, name: str) -> View:
+        """A constant of the plan, dense, as native steps read it."""
+        if name not in self._constants:
+            self._constants[name] = self.hold(self.plan.constants[name])
+        return self._constants[name]
+
+    def hold(self, array: NDArray[Any]) -> View:
+        """An array made now, dense, as native steps read it."""
+        array = np.ascontiguousarray(array)
+        return dense_view(self._program.constant(array), 0, array.dtype.name, array.shape)
+
+    def packed(self, constant: str, kernel: str, pack: Callable[[], NDArray[Any]]) -> View:
+        """A constant in the form that `kernel` wants; `pack` makes it when nobody has yet."""
+        key = (constant, kernel)
+        if key not in self._packed:
+            self._packed[key] = pack()
+        return self.hold(self._packed[key])
+
+    def temporary(self, dtype: str, sizes: Shape) -> View:
+        """Memory between the native steps of one step of the plan."""
+        offset = round_up(self._arena)
+        self._arena = offset + int(np.prod(sizes)) * np.dtype(dtype).itemsize + SLACK
+        return dense_view(ARENA, offset, dtype, sizes)
+
+    def native_steps(self, step: Step) -> list[NativeStep]:
+        """What runs for this step. Steps of one plan may use the same temporary memory."""
+        self._arena = self._planned
+        return BINDERS[step.kind].bind(step, self)
+
+
+StepT = TypeVar("StepT", bound=Step)
+Bind = Callable[[Any, Binding], list[NativeStep]]
+
+
+@dataclass(frozen=True)
+class Binder:
+    """How the steps of one kind become native.
+
+    Attributes:
+        bind: Makes the native steps.
+        halo: Which tensors it reads how far beyond their edges; None: none.
+        images: Tensors of rank 4 that it reads or writes lie channels last.
+        in_place: Names of the step's fields whose tensor y may overwrite, when nobody reads it later: the
+            step reads each of its elements before it writes that element of y, in the same piece of work.
+    """
+
+    bind: Bind
+    halo: Callable[[Any], dict[str, Halo]] | None = None
+    images: bool = False
+    in_place: tuple[str, ...] = ()
+
+
+BINDERS: dict[str, Binder] = {}
+
+
+def binder(
+    kind: str,
+    *,
+    halo: Callable[[Any], dict[str, Halo]] | None = None,
+    images: bool = False,
+    in_place: tuple[str, ...] = (),
+) -> Callable[[Callable[[StepT, Binding], list[NativeStep]]], Callable[[StepT, Binding], list[NativeStep]]]:
+    """Register a function as the one that makes the steps of `kind` native; `Binder` says what the rest is."""
+
+    def register(
+        bind: Callable[[StepT, Binding], list[NativeStep]],
+    ) -> Callable[[StepT, Binding], list[NativeStep]]:
+        BINDERS[kind] = Binder(bind, halo, images, in_place)
+        return bind
+
+    return register
+
+
+def channels_last(axes: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """(n, c, h, w) as (n, h, w, c)."""
+    n, c, h, w = axes
+    return n, h, w, c
+
+
+def dense_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:
+    """Strides of row-major memory without gaps, in bytes."""
+    strides, step = [], itemsize
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def dense_view(block: int, offset: int, dtype: str, shape: Shape) -> View:
+    """Row-major memory without gaps."""
+    return View(block, offset, dtype, shape, dense_strides(shape, np.dtype(dtype).itemsize))
+
+
+def dtype_of(tensor: Tensor) -> str:
+    """The dtype of a tensor's elements in memory: codes are bytes."""
+    return "uint8" if tensor.codes is not None else tensor.dtype
+
+
+def round_up(nbytes: int) -> int:
+    """The next place where a tensor may start."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def _end(place: Place, shape: Shape, tensor: Tensor) -> int:
+    """One behind the last byte of a tensor and its halo, slack included."""
+    last = sum((n - 1) * s for n, s in zip(shape, place.strides, strict=True)) if 0 not in shape else 0
+    if len(shape) == 4:
+        last += place.halo[2] * place.strides[2] + place.halo[3] * place.strides[3]
+    return place.offset + last + np.dtype(dtype_of(tensor)).itemsize + SLACK
