@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +19,7 @@ class Plan:
     Attributes:
         steps: In an order in which they can run.
         tensors: Every tensor that a step reads or writes, by name.
-        constants: Every array that a step names.
+        constants: Every array that a step names. Of a plan file: each is verified when it is first asked for.
         inputs, outputs: Names of tensors, in the model's order and under the model's names.
         layers: What `explain` prints: the same records as for a file.
         notes: What the passes did, and what they could not do.
@@ -26,7 +27,7 @@ class Plan:
 
     steps: tuple[Step, ...]
     tensors: dict[str, Tensor]
-    constants: dict[str, NDArray[np.generic]]
+    constants: Mapping[str, NDArray[np.generic]]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     layers: tuple[Layer, ...] = ()
