@@ -7,6 +7,7 @@ from onnx_ir import Graph, Model, Node, Value
 
 from intact.graph.batchnorm import fold_batchnorm
 from intact.graph.build import Inserter, Namer, replace
+from intact.graph.compose import DTYPES, Composer
 from intact.graph.constants import Constants
 from intact.graph.edit import set_initializer, settle
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq
@@ -16,6 +17,7 @@ from intact.graph.mark import Mark, mark
 from intact.graph.markers import marker_schema
 from intact.graph.notes import Note
 from intact.graph.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, set_opset
+from intact.graph.parts import Parts, parts_of
 from intact.graph.proto import to_proto
 from intact.graph.qoperator import normalize
 from intact.graph.raising import raise_opset
@@ -25,7 +27,9 @@ from intact.graph.strip import Stripped, strip_qdq
 from intact.graph.view import Quantized, QuantizedBias, is_op, quantization_of, quantized_bias_of
 
 __all__ = [
+    "Composer",
     "Constants",
+    "DTYPES",
     "FORMAT_OPSETS",
     "Graph",
     "Inserter",
@@ -38,6 +42,7 @@ __all__ = [
     "Node",
     "Note",
     "Pair",
+    "Parts",
     "QUANTIZER_KEY",
     "Quantized",
     "QuantizedBias",
@@ -55,6 +60,7 @@ __all__ = [
     "marker_schema",
     "normalize",
     "parse_model",
+    "parts_of",
     "prune",
     "quantization_of",
     "quantized_bias_of",

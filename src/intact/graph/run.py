@@ -29,6 +29,9 @@ class Session:
         folded: Let ONNX Runtime compute constants once, the reals of stored codes among them, and fuse
             float operators: the same numbers but for the order of float32 sums. Q/DQ pairs stay as they are.
         threads: Threads within one operator; 0: ONNX Runtime's choice.
+        fix: What the caller's user can do where ONNX Runtime cannot run the model.
+    Raises:
+        UnsupportedError: ONNX Runtime cannot run the model; has its words, and `fix`.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class Session:
         overridable: Sequence[str] = (),
         folded: bool = False,
         threads: int = 0,
+        fix: str = "choose another opset or format, or a newer ONNX Runtime",
     ) -> None:
         import onnxruntime as ort  # slow to import, and a writer of files does not need it
 
@@ -59,7 +63,7 @@ class Session:
                 "onnxruntime",
                 f"'{str(error).strip()[:300]}'",
                 "a model that this build of ONNX Runtime can run on the CPU",
-                "export with verify=False, or choose another opset or format",
+                fix,
             ) from error
         self._inputs = [i.name for i in self._session.get_inputs()]
         self._outputs = [o.name for o in self._session.get_outputs()]

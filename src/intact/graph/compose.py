@@ -1,0 +1,172 @@
+"""Writing an ONNX model node by node, by names, where no model is there to begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+from numpy.typing import ArrayLike, NDArray
+from onnx import TensorProto
+
+from intact.errors import FileFormatError
+from intact.graph.inference import SMALL, inferred
+from intact.graph.load import load
+from intact.graph.wording import first_line
+
+DTYPES: dict[str, int] = {
+    "float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16,
+    "float64": TensorProto.DOUBLE, "int8": TensorProto.INT8, "uint8": TensorProto.UINT8,
+    "int32": TensorProto.INT32, "int64": TensorProto.INT64, "bool": TensorProto.BOOL,
+    "int4": TensorProto.INT4, "float8_e4m3fn": TensorProto.FLOAT8E4M3FN,
+    "float4_e2m1fn": TensorProto.FLOAT4E2M1,
+}  # fmt: skip
+"""Element types by the names that NumPy and ml_dtypes give them."""
+
+_NAMES = {number: name for name, number in DTYPES.items()}
+
+Known = tuple[str | None, tuple[int | str | None, ...] | None]
+"""Element type (a name of `DTYPES`) and sizes of a value; None where they cannot be told."""
+
+
+class Composer:
+    """A model that grows by one node at a time; values are known by their names.
+
+    Args:
+        opset: Version of the ONNX operators.
+    """
+
+    def __init__(self, opset: int) -> None:
+        self.opset = opset
+        self._graph = onnx.GraphProto(name="network")
+        self._arrays: dict[str, NDArray[Any]] = {}
+        self._domains: dict[str, int] = {"": opset}
+        self._taken: set[str] = set()
+
+    def fresh(self, wanted: str) -> str:
+        """A name that no value has had from here yet."""
+        name, count = wanted, 0
+        while name in self._taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        self._taken.add(name)
+        return name
+
+    def input(self, name: str, dtype: str, shape: Sequence[int | str]) -> None:
+        """An input; sizes that are names are dynamic."""
+        self._taken.add(name)
+        self._graph.input.append(onnx.helper.make_tensor_value_info(name, DTYPES[dtype], list(shape)))
+
+    def output(
+        self, name: str, dtype: str | None = None, shape: Sequence[int | str | None] | None = None
+    ) -> None:
+        """`name` is an output of the model."""
+        if dtype is None:
+            self._graph.output.append(onnx.ValueInfoProto(name=name))
+        else:
+            self._graph.output.append(
+                onnx.helper.make_tensor_value_info(
+                    name, DTYPES[dtype], None if shape is None else list(shape)
+                )
+            )
+
+    def constant(self, wanted: str, array: ArrayLike) -> str:
+        """A constant that holds `array`; its name."""
+        name = self.fresh(wanted)
+        self._arrays[name] = np.asarray(array)
+        return name
+
+    def node(
+        self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], *,
+        name: str = "", domain: str = "", **attributes: Any,
+    ) -> None:  # fmt: skip
+        """A node that makes `outputs`; attributes that are None are left out."""
+        given = {key: value for key, value in attributes.items() if value is not None}
+        self._taken.update(outputs)
+        self._domains.setdefault(domain, 1)
+        self._graph.node.append(
+            onnx.helper.make_node(op_type, list(inputs), list(outputs), name=name, domain=domain, **given)
+        )
+
+    def copy(self, node: onnx.NodeProto, inputs: Sequence[str], outputs: Sequence[str], name: str) -> None:
+        """A node of another model, wired anew."""
+        copied = onnx.NodeProto()
+        copied.CopyFrom(node)
+        del copied.input[:], copied.output[:]
+        copied.input.extend(inputs)
+        copied.output.extend(outputs)
+        copied.name = name
+        self._taken.update(outputs)
+        self._domains.setdefault(node.domain, 1)
+        self._graph.node.append(copied)
+
+    def require(self, domains: Mapping[str, int]) -> None:
+        """The versions of other operator sets that copied nodes are written for."""
+        self._domains.update({domain: version for domain, version in domains.items() if domain})
+
+    def known(self, names: Collection[str]) -> dict[str, Known]:
+        """Type and shape of the values called `names`, as far as the operators tell them.
+
+        Raises:
+            FileFormatError: The operators contradict each other; names the node.
+        """
+        wanted = [name for name in names if name not in self._arrays]
+        if not wanted:
+            return {name: (str(self._arrays[name].dtype), self._arrays[name].shape) for name in names}
+        proto = self._proto(placeholders=True)
+        infos = {i.name: i for i in (*proto.graph.input, *inferred(proto).graph.value_info)}
+        found = {name: _known(infos[name]) if name in infos else (None, None) for name in names}
+        for name in found.keys() & self._arrays.keys():
+            array = self._arrays[name]
+            found[name] = str(array.dtype), array.shape
+        return found
+
+    def model(self) -> onnx.ModelProto:
+        """The model so far, checked.
+
+        Raises:
+            FileFormatError: It is not a valid model.
+        """
+        return self._proto(placeholders=False)
+
+    def load(self) -> Any:
+        """The model so far as `graph.load` reads it (an onnx-ir model)."""
+        return load(self.model())
+
+    def _proto(self, *, placeholders: bool) -> onnx.ModelProto:
+        graph = onnx.GraphProto()
+        graph.CopyFrom(self._graph)
+        for name, array in self._arrays.items():
+            if placeholders and array.size > SMALL:
+                dtype = DTYPES[str(array.dtype)]
+                graph.input.append(onnx.helper.make_tensor_value_info(name, dtype, array.shape))
+            else:
+                graph.initializer.append(_tensor(name, array))
+        opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in self._domains.items()]
+        return onnx.helper.make_model(graph, opset_imports=opsets, producer_name="intact", ir_version=10)
+
+
+def _tensor(name: str, array: NDArray[Any]) -> onnx.TensorProto:
+    try:
+        return onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise FileFormatError(
+            name, f"an array of {array.dtype} ({first_line(error, 100)})", "a dtype that ONNX has",
+            "convert the array",
+        ) from error  # fmt: skip
+
+
+def _known(info: onnx.ValueInfoProto) -> Known:
+    tensor = info.type.tensor_type
+    dtype = _NAMES.get(tensor.elem_type)
+    if not tensor.HasField("shape"):
+        return dtype, None
+    dims = tensor.shape.dim
+    return dtype, tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims)
+
+
+def dtype_named(name: str) -> np.dtype[Any]:
+    """The NumPy dtype of a name of `DTYPES`."""
+    return np.dtype(getattr(ml_dtypes, name, None) or name)

@@ -1,0 +1,154 @@
+"""Layers that compute each element by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.graph import DTYPES, Composer
+from intact.trt.enums import (
+    ActivationType,
+    DataType,
+    ElementWiseOperation,
+    LayerType,
+    ScaleMode,
+    UnaryOperation,
+)
+from intact.trt.layers.base import ILayer
+from intact.trt.tensors import Weights, array_of
+
+
+def onnx_type(dtype: DataType) -> int:
+    """The ONNX number of an element type."""
+    return DTYPES[dtype.numpy.name]
+
+
+class IActivationLayer(ILayer):
+    """An activation function; `alpha` and `beta` are its parameters, where it has some."""
+
+    TYPE = LayerType.ACTIVATION
+    activation_type = ActivationType.RELU
+    alpha: float = 0.0
+    beta: float = 0.0
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        op_type, *names = self.activation_type.value
+        if op_type in _COMPOSED:
+            return _COMPOSED[op_type](self, c, x[0], y[0])
+        if op_type == "Clip":
+            bounds = [c.constant(f"{self.name}.{n}", np.float32(v)) for n, v in self._parameters(names)]
+            return c.node("Clip", [x[0], *bounds], y, name=self.name)
+        return c.node(op_type, x[:1], y, name=self.name, **dict(self._parameters(names)))
+
+    def _parameters(self, names: list[str]) -> list[tuple[str, Any]]:
+        return list(zip(names, (float(self.alpha), float(self.beta)), strict=False))
+
+    def _times(self, c: Composer, x: str, factor: float, y: str, part: str) -> None:
+        c.node(
+            "Mul", [x, c.constant(f"{self.name}.{part}", np.float32(factor))], [y], name=f"{self.name}.{part}"
+        )
+
+    def _scaled(self, c: Composer, x: str, y: str, op_type: str) -> None:
+        """``alpha * op(beta * x)``."""
+        inner, outer = c.fresh(f"{self.name}.inner"), c.fresh(f"{self.name}.outer")
+        self._times(c, x, self.beta, inner, "beta")
+        c.node(op_type, [inner], [outer], name=self.name)
+        self._times(c, outer, self.alpha, y, "alpha")
+
+
+_COMPOSED: dict[str, Callable[[IActivationLayer, Composer, str, str], None]] = {
+    "ScaledTanh": lambda layer, c, x, y: layer._scaled(c, x, y, "Tanh"),
+    "Softplus": lambda layer, c, x, y: layer._scaled(c, x, y, "Softplus"),
+    "GeluTanh": lambda layer, c, x, y: c.node("Gelu", [x], [y], name=layer.name, approximate="tanh"),
+}
+
+
+class IElementWiseLayer(ILayer):
+    """A function of two tensors that broadcast."""
+
+    TYPE = LayerType.ELEMENTWISE
+    op = ElementWiseOperation.SUM
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        if self.op is not ElementWiseOperation.FLOOR_DIV:
+            return c.node(self.op.value, x[:2], y, name=self.name)
+        quotient = c.fresh(f"{self.name}.quotient")
+        c.node("Div", x[:2], [quotient], name=self.name)
+        return c.node("Floor", [quotient], y, name=f"{self.name}.floor")
+
+
+class IUnaryLayer(ILayer):
+    """A function of one tensor."""
+
+    TYPE = LayerType.UNARY
+    op = UnaryOperation.EXP
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        c.node(self.op.value, x[:1], y, name=self.name)
+
+
+class IScaleLayer(ILayer):
+    """``(x * scale + shift) ** power``, with one number, one for each channel, or one for each element."""
+
+    TYPE = LayerType.SCALE
+    mode = ScaleMode.UNIFORM
+    shift: Weights | NDArray | None = None
+    scale: Weights | NDArray | None = None
+    power: Weights | NDArray | None = None
+    channel_axis: int = 1
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        parts = [("Mul", "scale", self.scale), ("Add", "shift", self.shift), ("Pow", "power", self.power)]
+        given = [(op, n, array) for op, n, weights in parts if (array := array_of(weights)) is not None]
+        current = x[0]
+        for i, (op_type, name, array) in enumerate(given):
+            target = y[0] if i == len(given) - 1 else c.fresh(f"{self.name}.{name}")
+            values = c.constant(f"{self.name}.{name}.values", self._laid_out(array))
+            c.node(op_type, [current, values], [target], name=f"{self.name}.{name}" if i else self.name)
+            current = target
+        if not given:
+            c.node("Identity", x[:1], y, name=self.name)
+
+    def _laid_out(self, array: NDArray) -> NDArray:
+        if self.mode == ScaleMode.UNIFORM:
+            return array.reshape(())
+        tensor = self.get_input(0)
+        shape = tensor.shape if tensor is not None else ()
+        if self.mode == ScaleMode.CHANNEL:
+            return array.reshape(-1, *[1] * (len(shape) - 1 - self.channel_axis % max(len(shape), 1)))
+        return array.reshape(shape[1:] if array.size == np.prod(shape[1:]) else shape)
+
+
+class ISelectLayer(ILayer):
+    """Where the condition holds the one, else the other."""
+
+    TYPE = LayerType.SELECT
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        c.node("Where", x[:3], y, name=self.name)
+
+
+class ICastLayer(ILayer):
+    """The same values in another type."""
+
+    TYPE = LayerType.CAST
+    to_type = DataType.FLOAT
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        c.node("Cast", x[:1], y, name=self.name, to=onnx_type(self.to_type))
+
+
+class IIdentityLayer(ILayer):
+    """The same tensor; where a type is set on its output, converted to it."""
+
+    TYPE = LayerType.IDENTITY
+
+    def _cast_to(self, index: int) -> int | None:
+        asked = self._types.get(index) or self._outputs[index]._dtype
+        return None if asked is None else onnx_type(asked)
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        c.node("Identity", x[:1], y, name=self.name)

@@ -1,0 +1,198 @@
+"""Quantize and Dequantize layers: TensorRT's rules and its words when one is broken.
+
+Source of the rules: the operator pages of TensorRT 10 (IQuantizeLayer), the messages of its ONNX parser, and
+for the dialect 8.x the listings of its cookbook. Codes are those of `numerics`, but for one thing: data that
+come from outside the network are multiplied by the rounded reciprocal of the scale (N35), as TensorRT does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.graph import Composer
+from intact.trt.enums import DataType, LayerType
+from intact.trt.layers.base import ILayer
+from intact.trt.layers.moves import IConstantLayer
+from intact.trt.layers.pointwise import ICastLayer, IIdentityLayer
+from intact.trt.tensors import ITensor
+
+MAX_VOLUME = 2**31 - 1
+FORMATS = (DataType.INT8, DataType.FP8, DataType.INT4, DataType.FP4)
+HALF_BYTES = (DataType.INT4, DataType.FP4)
+
+
+def constant_behind(tensor: ITensor | None) -> NDArray | None:
+    """The constant that `tensor` is, at most behind one Identity or Cast; None where it is none."""
+    producer = tensor._producer if tensor is not None else None
+    if isinstance(producer, (ICastLayer, IIdentityLayer)):
+        inner = producer.get_input(0)
+        producer = inner._producer if inner is not None else None
+    return producer.array if isinstance(producer, IConstantLayer) else None
+
+
+class _Grid(ILayer):
+    """What the two layers share: data, scale and zero point as inputs 0 to 2, and an axis."""
+
+    axis: int = -1
+    to_type = DataType.INT8
+
+    @property
+    def _scale(self) -> NDArray | None:
+        return constant_behind(self.get_input(1))
+
+    @property
+    def _zero_point(self) -> NDArray | None:
+        return constant_behind(self.get_input(2))
+
+    def _codes_type(self) -> DataType:
+        return self.to_type
+
+    def check(self) -> list[str]:
+        """What TensorRT refuses, in its words where they are known."""
+        data, scale = self.get_input(0), self._scale
+        if data is None or scale is None:
+            return ["the scale must be a build-time constant"]
+        found = [*self._scale_errors(scale), *self._zero_point_errors(scale)]
+        shape = data.shape
+        return [*found, *self._shape_errors(shape, scale, data)]
+
+    def _scale_errors(self, scale: NDArray) -> list[str]:
+        if not scale.size:
+            return ["Cannot have scale with no coefficients."]
+        if not (np.isfinite(scale.astype(np.float32)).all() and (scale > 0).all()):
+            return ["Scale coefficients must all be positive"]
+        return []
+
+    def _zero_point_errors(self, scale: NDArray) -> list[str]:
+        if self.get_input(2) is None:
+            return []
+        points = self._zero_point
+        if points is None:
+            return ["the zero point must be a build-time constant"]
+        if points.shape != scale.shape and points.size != scale.size:
+            return ["The scale and zero point must have the same volume"]
+        if (points != 0).any() and self.network.dialect == "10.x":
+            return ["TensorRT only supports symmetric quantization. The zero point must be all zeros."]
+        return []
+
+    def _shape_errors(self, shape: tuple[int, ...], scale: NDArray, data: ITensor) -> list[str]:
+        if np.prod([abs(n) for n in shape], dtype=float) > MAX_VOLUME:
+            return [f"volume of the input exceeds {MAX_VOLUME}"]
+        if self._codes_type() not in FORMATS:
+            return ["TensorRT only allows FP8, INT8, and INT4 quantization"]
+        if self._codes_type() in HALF_BYTES and shape and shape[-1] % 2 == 1:
+            return ["Quantization to INT4 is not supported for tensors with an odd last dimension"]
+        if scale.ndim > 1 and scale.size > 1:
+            return self._block_errors(shape, scale)
+        if self.axis < 0 and (self.network.dialect == "8.x" or scale.size > 1):
+            return ["unexpected negative axis"]
+        return self._channel_errors(shape, scale, data) if scale.size > 1 else []
+
+    def _channel_errors(self, shape: tuple[int, ...], scale: NDArray, data: ITensor) -> list[str]:
+        if self.axis >= len(shape):
+            return [f"axis {self.axis} is out of range for a tensor of {len(shape)} dimensions"]
+        if shape[self.axis] not in (-1, scale.size):
+            return ["The number of scales is not equal to the number of output channels"]
+        if self.network.dialect == "10.x" and self._data_of(data) is None:
+            return [
+                "Activations cannot be quantized per-channel: per-channel quantization is supported only "
+                "for weight inputs, rooted at an IConstantLayer"
+            ]
+        return []
+
+    def _data_of(self, data: ITensor) -> NDArray | None:
+        producer = data._producer
+        if isinstance(producer, IQuantizeLayer):
+            return constant_behind(producer.get_input(0))
+        return constant_behind(data)
+
+    def _block_errors(self, shape: tuple[int, ...], scale: NDArray) -> list[str]:
+        if scale.ndim != len(shape):
+            return ["Invalid rank for the scale tensor"]
+        blocked = [i for i, (n, s) in enumerate(zip(shape, scale.shape, strict=True)) if n != s]
+        if len(blocked) > 1:
+            return ["Only a single blocking dimension is allowed"]
+        if any(shape[i] % scale.shape[i] for i in blocked):
+            return ["Inferred block size is not an integer"]
+        return []
+
+    def _parameters(self, c: Composer, scale: NDArray) -> tuple[list[str], dict[str, Any]]:
+        """Names of scale and zero point, and the attributes axis and block_size."""
+        data, given = self.get_input(0), dict[str, Any]()
+        assert data is not None  # checked before
+        if scale.size == 1:
+            scale = scale.reshape(())
+        elif scale.ndim == 1:
+            given["axis"] = self.axis
+        else:
+            shape = data.shape
+            blocked = [i for i, (n, s) in enumerate(zip(shape, scale.shape, strict=True)) if n != s]
+            axis = blocked[0] if blocked else len(shape) - 1
+            given = {"axis": axis, "block_size": shape[axis] // scale.shape[axis]}
+        points = np.zeros(scale.shape, self._codes_type().numpy)
+        names = [c.constant(f"{self.name}.scale", scale), c.constant(f"{self.name}.zero_point", points)]
+        return names, given
+
+
+class IQuantizeLayer(_Grid):
+    """Reals to codes: ``clamp(round(x * (1 / scale)))``, ties to even; input 2 is a zero point of zeros.
+
+    Attributes:
+        axis: The channel axis of a scale with several values; ignored for a single one.
+        to_type: Type of the codes.
+    """
+
+    TYPE = LayerType.QUANTIZE
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        scale, data = self._scale, self.get_input(0)
+        assert scale is not None and data is not None  # checked before
+        self._warn()
+        scale = scale.astype(np.float32)
+        outside = data.is_network_input and self.to_type is DataType.INT8 and scale.ndim < 2
+        if outside:
+            factors = np.float32(1) / scale
+            if scale.size > 1:
+                factors = factors.reshape(-1, *[1] * (len(data.shape) - 1 - self.axis))
+            reals = c.fresh(f"{self.name}.steps")
+            factor = c.constant(f"{self.name}.reciprocal", factors if scale.size > 1 else factors.reshape(()))
+            c.node("Mul", [x[0], factor], [reals], name=f"{self.name}.multiply")
+            x, scale = [reals], np.ones((), np.float32)
+        names, given = self._parameters(c, scale)
+        c.node("QuantizeLinear", [x[0], *names], y, name=self.name, **given)
+
+    def _warn(self) -> None:
+        points = self._zero_point
+        if points is not None and (points != 0).any():
+            self.network.warn(
+                f"{self.name}: the zero point has no effect, as in TensorRT 8; write a model with "
+                "QuantizeLinear nodes for asymmetric quantization"
+            )
+
+
+class IDequantizeLayer(_Grid):
+    """Codes to reals: ``(q - zero_point) * scale``; input 2 is a zero point of zeros.
+
+    Attributes:
+        axis: The channel axis of a scale with several values; ignored for a single one.
+        to_type: Type of the reals.
+    """
+
+    TYPE = LayerType.DEQUANTIZE
+    to_type = DataType.FLOAT
+
+    def _codes_type(self) -> DataType:
+        data = self.get_input(0)
+        producer = data._producer if data is not None else None
+        if isinstance(producer, IQuantizeLayer):
+            return producer.to_type
+        return data.dtype if data is not None else DataType.INT8
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        scale = self._scale
+        assert scale is not None  # checked before
+        names, given = self._parameters(c, scale.astype(np.float32))
+        c.node("DequantizeLinear", [x[0], *names], y, name=self.name, **given)

@@ -1,0 +1,141 @@
+"""OnnxParser: a network's layers read from an ONNX file, and what TensorRT's parser would refuse about it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from intact.errors import IntactError
+from intact.graph import Source, load, parts_of
+from intact.placement import check
+from intact.trt.enums import dtype_of
+from intact.trt.logger import ILogger, LogSeverity
+from intact.trt.network import INetworkDefinition
+from intact.trt.tensors import ITensor
+
+
+@dataclass(frozen=True)
+class ParserError:
+    """One thing that the parser refused.
+
+    Attributes:
+        message: What is wrong, in TensorRT's words where they are known.
+        where: Name of the node; "" where the file as a whole is at fault.
+    """
+
+    message: str
+    where: str = ""
+
+    def desc(self) -> str:
+        """The message."""
+        return self.message
+
+    def node_name(self) -> str:
+        """Name of the node."""
+        return self.where
+
+    def node(self) -> int:
+        """Index of the node, where TensorRT has one; -1 here: `node_name` says which."""
+        return -1
+
+    def code(self) -> int:
+        """TensorRT's number for an unsupported node."""
+        return 8
+
+    def __str__(self) -> str:
+        return f"In node {self.where}: {self.message}" if self.where else self.message
+
+
+class OnnxParser:
+    """Adds the nodes of an ONNX model to a network.
+
+    Args:
+        network: An empty network.
+        logger: Gets the errors too.
+    """
+
+    def __init__(self, network: INetworkDefinition, logger: ILogger) -> None:
+        self._network, self._logger = network, logger
+        self._errors: list[ParserError] = []
+        self.flags = 0
+
+    @property
+    def num_errors(self) -> int:
+        """Number of errors since the last `clear_errors`."""
+        return len(self._errors)
+
+    def get_error(self, index: int) -> ParserError:
+        """Error `index`."""
+        return self._errors[index]
+
+    def clear_errors(self) -> None:
+        """Forget all errors."""
+        self._errors.clear()
+
+    def parse(self, model: bytes, path: str | None = None) -> bool:
+        """Read the bytes of a model; `path` is where its external data lie.
+
+        Returns:
+            Whether the network has it now; if not, see `get_error`.
+        """
+        return self._parse(bytes(model), None if path is None else Path(path).parent)
+
+    def parse_from_file(self, path: str | os.PathLike[str]) -> bool:
+        """Read a file; otherwise as `parse`."""
+        return self._parse(path, None)
+
+    def supports_model(self, model: bytes, path: str | None = None) -> tuple[bool, list[Any]]:
+        """Whether `parse` would take the model; the list of subgraphs is empty, as nothing is split."""
+        scratch = OnnxParser(INetworkDefinition(self._logger), self._logger)
+        return scratch.parse(model, path), []
+
+    def set_flag(self, flag: int) -> None:
+        """Accepted; nothing here depends on it."""
+        self.flags |= 1 << int(flag)
+
+    def _parse(self, source: Source, folder: Path | None) -> bool:
+        try:
+            model = load(source, folder=folder)
+            findings = check(model, target="tensorrt")
+        except (IntactError, OSError) as problem:
+            return self._refuse(ParserError(str(problem)))
+        errors = [ParserError(f.message, f.node) for f in findings if f.severity == "error"]
+        for error in errors:
+            self._refuse(error)
+        if errors:
+            return False
+        self._adopt(model)
+        return True
+
+    def _refuse(self, error: ParserError) -> bool:
+        self._errors.append(error)
+        self._logger.log(LogSeverity.ERROR, str(error))
+        return False
+
+    def _adopt(self, model: Any) -> None:
+        parts, network = parts_of(model), self._network
+        tensors: dict[str, ITensor] = {}
+        for name, dtype, shape in parts.inputs:
+            sizes = tuple(n if isinstance(n, int) else -1 for n in shape)
+            tensor = network.add_input(name, dtype_of(dtype), sizes)
+            if tensor is not None:
+                tensors[name] = tensor
+        for name, array in parts.constants:
+            constant = network.add_constant(array.shape, array)
+            constant.name = name
+            self._name_output(constant.get_output(0), name, tensors)
+        for node in parts.nodes:
+            layer = network.add_node([tensors.get(name) for name in node.input], node, parts.domains)
+            layer.name = node.name
+            for index, name in enumerate(node.output):
+                if name:
+                    self._name_output(layer.get_output(index), name, tensors)
+        for name in parts.outputs:
+            network.mark_output(tensors[name])
+
+    def _name_output(self, tensor: ITensor | None, name: str, tensors: dict[str, ITensor]) -> None:
+        assert tensor is not None
+        tensor.name = name
+        tensors[name] = tensor

@@ -1,0 +1,161 @@
+"""ITensor and Weights: what layers hand to each other, and constant arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intact.errors import QuantValueError
+from intact.trt.enums import DataType, TensorLocation, dtype_of
+
+if TYPE_CHECKING:
+    from intact.trt.layers import ILayer
+    from intact.trt.network import INetworkDefinition
+
+Dims = tuple[int, ...]
+"""Sizes, or strides and the like; -1 is a size that is not known before the network runs."""
+
+
+class Weights:
+    """A constant array as TensorRT's calls take it; ``Weights()`` is none at all.
+
+    Args:
+        array: The values; or a `DataType`, for an empty array of this type.
+    """
+
+    def __init__(self, array: ArrayLike | DataType = DataType.FLOAT) -> None:
+        self._array = np.empty(0, array.numpy) if isinstance(array, DataType) else np.asarray(array)
+
+    def numpy(self) -> NDArray:
+        """The values."""
+        return self._array
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return int(self._array.size)
+
+    @property
+    def dtype(self) -> DataType:
+        """Element type."""
+        return dtype_of(self._array.dtype.name)
+
+    def __len__(self) -> int:
+        return self.size
+
+
+def array_of(weights: object) -> NDArray | None:
+    """The array that a call was given as weights; None for none."""
+    if weights is None:
+        return None
+    array = weights.numpy() if isinstance(weights, Weights) else np.asarray(weights)
+    return array if array.size else None
+
+
+class ITensor:
+    """A tensor of a network: made by ``add_input`` or by a layer, never by hand.
+
+    Attributes:
+        location: Accepted and kept; everything is host memory.
+        allowed_formats: Accepted and kept.
+    """
+
+    def __init__(
+        self, network: INetworkDefinition, name: str, *, producer: ILayer | None = None,
+        dtype: DataType | None = None, shape: Dims | None = None,
+    ) -> None:  # fmt: skip
+        self._network, self._name, self._producer = network, name, producer
+        self._dtype, self._shape = dtype, shape
+        self._range: tuple[float, float] | None = None
+        self.location = TensorLocation.DEVICE
+        self.allowed_formats = 0
+
+    @property
+    def name(self) -> str:
+        """Its name, which outputs of the engine keep."""
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._network.rename(self, name)
+
+    @property
+    def shape(self) -> Dims:
+        """Sizes; -1 where only a run fixes them."""
+        if self._shape is not None:
+            return self._shape
+        return self._network.shape_of(self)
+
+    @shape.setter
+    def shape(self, shape: Dims) -> None:
+        if not self.is_network_input:
+            raise QuantValueError(
+                f"tensor '{self.name}'", "a shape", "a shape for inputs of the network alone",
+                "shapes of other tensors follow from their layers",
+            )  # fmt: skip
+        self._shape = tuple(shape)
+        self._network.touch()
+
+    @property
+    def dtype(self) -> DataType:
+        """Element type."""
+        return self._dtype if self._dtype is not None else self._network.dtype_of(self)
+
+    @dtype.setter
+    def dtype(self, dtype: DataType) -> None:
+        self._dtype = DataType(dtype)
+        self._network.touch()
+
+    def reset_dtype(self) -> None:
+        """The type follows from the layer again."""
+        self._dtype = None
+        self._network.touch()
+
+    @property
+    def is_network_input(self) -> bool:
+        """Whether the caller of the engine gives it."""
+        return self._producer is None
+
+    @property
+    def is_network_output(self) -> bool:
+        """Whether the engine returns it."""
+        return self in self._network.outputs
+
+    @property
+    def is_shape_tensor(self) -> bool:
+        """Whether it holds sizes; here any tensor may."""
+        return False
+
+    @property
+    def is_execution_tensor(self) -> bool:
+        """Whether it holds data."""
+        return True
+
+    def set_dynamic_range(self, min: float, max: float) -> bool:
+        """Fix the range for implicit quantization: the larger magnitude counts, and no calibrator changes it.
+
+        Returns:
+            False, with an error in the log, where the bounds are not finite or `min` exceeds `max`.
+        """
+        if not (np.isfinite(min) and np.isfinite(max) and min <= max):
+            return self._network.complain(
+                f"ITensor::setDynamicRange: tensor '{self.name}': [{min}, {max}] is no range", False
+            )
+        self._range = float(min), float(max)
+        self._network.touch()
+        return True
+
+    @property
+    def dynamic_range(self) -> tuple[float, float] | None:
+        """What `set_dynamic_range` fixed; None where nothing was fixed."""
+        return self._range
+
+    def reset_dynamic_range(self) -> None:
+        """Forget `set_dynamic_range`."""
+        self._range = None
+        self._network.touch()
+
+    def __repr__(self) -> str:
+        return f"ITensor({self.name!r}, {self.dtype.name}, {self.shape})"
