@@ -105,3 +105,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_model_that_onnxruntime_cannot_run_is_refused() -> None:
     with pytest.raises(UnsupportedError, match=r"onnxruntime: got '.*INVALID_PROTOBUF"):
         Session(b"nonsense")
+
+
+def test_the_caller_says_what_to_do_about_it() -> None:
+    with pytest.raises(UnsupportedError, match=r"\. Fix: leave the verification out$"):
+        Session(b"nonsense", fix="leave the verification out")

@@ -65,7 +65,8 @@ def test_a_graph_with_pairs_is_not_placed_again(net: Callable[..., Any]) -> None
     n = net()
     s, z = n.weight("s", np.float32(1)), n.weight("z", np.int8(0))
     q = n.node("QuantizeLinear", image(n), s, z, name="q")
-    with pytest.raises(QuantValueError, match="a graph that has Q/DQ pairs, want a float graph"):
+    message = "a graph that has Q/DQ pairs, want a float graph. Fix: run `intact strip` first"
+    with pytest.raises(QuantValueError, match=message):
         n.placed(n.node("DequantizeLinear", q, s, z, name="dq"))
 
 

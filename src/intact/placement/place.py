@@ -40,7 +40,7 @@ def place(
             "model",
             "a graph that has Q/DQ pairs",
             "a float graph",
-            "read it with read_placement, or strip its pairs",
+            "run `intact strip` first, or `intact explain` to see what its pairs do",
         )
     choice = Choice(tuple(include), tuple(exclude), tuple(keep_float))
     walk = _Walk(view, profile_of(profile), choice)

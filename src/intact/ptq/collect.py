@@ -21,6 +21,7 @@ from intact.ptq.runs import Cutter
 
 HELD_BYTES, HELD_LEAST, HELD_MOST = 2**22, 4, 64
 STACKED_BYTES = 2**18
+_FIX = "calibration runs the float model: bring it to operators and an opset that ONNX Runtime has"
 
 
 @dataclass(order=True)
@@ -121,7 +122,7 @@ def collect(
     """
     outputs = [value.name for value in model.graph.outputs if value.name]
     fed = {one.name for one in inputs}
-    session = Session(model, extra=[name for name in wanted if name not in fed])
+    session = Session(model, extra=[name for name in wanted if name not in fed], fix=_FIX)
     collected = Collected(Calibration(), Sample())
     cutter = Cutter(session, outputs, inputs)
     seen = set(wanted)

@@ -13,6 +13,8 @@ from intact.ptq.collect import Held
 Errors = dict[str, tuple[float, float]]
 """(sum of squared errors, sum of squares) by output."""
 
+_FIX = "quantize for another opset or with other formats, or exclude the node that it names"
+
 
 class Judge:
     """Runs a quantized model on held runs, again and again with other ranges or biases.
@@ -26,7 +28,7 @@ class Judge:
     def __init__(self, model: Model, runs: Sequence[Held], overridable: Sequence[str] = ()) -> None:
         self._runs = runs
         # Constants are computed once, not in every run of every configuration; the pairs stay as they are.
-        self._session = Session(model, overridable=overridable, folded=True)
+        self._session = Session(model, overridable=overridable, folded=True, fix=_FIX)
 
     def best(self, candidates: Mapping[str, Mapping[str, NDArray]]) -> tuple[str, dict[str, Errors]]:
         """The candidate that changes the outputs least, the first of equals; and the errors of all.
