@@ -39,7 +39,7 @@ class Logger(ILogger):
         'ERROR'
     """
 
-    def __init__(self, min_severity: LogSeverity = Severity.WARNING) -> None:
+    def __init__(self, min_severity: LogSeverity = LogSeverity.WARNING) -> None:
         self.min_severity = LogSeverity(min_severity)
 
     def log(self, severity: LogSeverity, msg: str) -> None:
