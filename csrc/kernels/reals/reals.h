@@ -1,0 +1,48 @@
+// Functions, sums and norms of float32: numerics.functions and numerics.normalization, normative. Every
+// operation is rounded by itself, and sums run over 16 lanes whatever the register holds, so that all kernels
+// give the same bits (of a NaN: that it is one). Dense, n >= 0, no alignment needed; y may be an input.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/byte_grid.h"
+#include "base/cpu.h"
+
+namespace intact {
+
+// y[i] = f(x[i]).
+using RealFunction = void (*)(const float* x, float* y, size_t n);
+
+struct NamedFunction {
+  const char* name;  // of numerics; nullptr ends the table
+  RealFunction function;
+};
+
+enum class BinaryKind : uint8_t { add, sub, mul, div };
+constexpr size_t kBinaryKinds = 4;
+
+struct RealsOps {
+  const NamedFunction* functions;
+  // y = a op b; a or b of one element when its step (0 or 1) is 0.
+  void (*binary[kBinaryKinds])(const float* a, size_t a_step, const float* b, size_t b_step, size_t n,
+                               float* y);
+  // x = fl32((byte - zero) * scale): N12.
+  void (*dequantize)(const uint8_t* q, size_t n, int32_t zero, float scale, float* x);
+  // byte = clamp(rne(fl32(x / scale)) + zero, low, high), a NaN low: N11.
+  void (*quantize)(const float* x, size_t n, float scale, const ByteGrid& grid, uint8_t* q);
+  // One row, in place: softmax(x * gain [+ mask]).
+  void (*softmax)(float* x, size_t n, float gain, const float* mask);
+  // One row, in place: layer_norm(x [+ residual]) * weight + bias; each may be nullptr.
+  void (*layer_norm)(float* x, size_t n, const float* residual, const float* weight, const float* bias,
+                     float epsilon);
+};
+
+// The function called `name`, or nullptr.
+RealFunction find_function(const RealsOps& ops, const char* name);
+
+#define INTACT_KERNEL(name, needs) extern const RealsOps name;
+#include "kernels/reals/kernels.inc"
+#undef INTACT_KERNEL
+
+}  // namespace intact
