@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
@@ -53,6 +54,7 @@ class Binding:
     Attributes:
         plan: What is bound.
         shapes: Sizes of every tensor, in ONNX's order.
+        places: Where every tensor lies.
         kernels: The chosen kernel of each family.
     """
 
@@ -61,17 +63,15 @@ class Binding:
         plan: Plan,
         shapes: dict[str, Shape],
         places: dict[str, Place],
+        arena: int,
         program: Program,
         kernels: dict[str, str],
         packed: Packed,
     ) -> None:
-        self.plan, self.shapes, self.kernels = plan, shapes, kernels
-        self._places, self._program, self._packed = places, program, packed
+        self.plan, self.shapes, self.places, self.kernels = plan, shapes, places, kernels
+        self._program, self._packed = program, packed
         self._constants: dict[str, View] = {}
-        self._arena = self._planned = max(
-            (_end(places[n], shapes[n], plan.tensors[n]) for n in places if places[n].block == ARENA),
-            default=0,
-        )
+        self._planned = self._top = self._most = arena
 
     def tensor(self, name: str) -> Tensor:
         """The plan's record of a tensor."""
@@ -88,14 +88,17 @@ class Binding:
         return self.shapes[name]
 
     def view(self, name: str) -> View:
-        """A tensor with its axes in ONNX's order, however its bytes lie; without its halo."""
-        place = self._places[name]
+        """A tensor, or a constant that stands for one, with its axes in ONNX's order, however its bytes
+        lie; without its halo."""
+        if name not in self.places:
+            return self.constant(name)
+        place = self.places[name]
         return View(place.block, place.offset, dtype_of(self.tensor(name)), self.shapes[name], place.strides)
 
     def image(self, name: str) -> View:
         """A tensor of rank 4 as (n, h, w, c), with its halo. Channels are neighbours where a step's
         binder asked for images."""
-        place, shape = self._places[name], self.shapes[name]
+        place, shape = self.places[name], self.shapes[name]
         return View(
             place.block,
             place.offset,
@@ -127,20 +130,32 @@ class Binding:
             self._packed[key] = pack()
         return self.hold(self._packed[key])
 
+    def same_memory(self, x: View, y: View) -> bool:
+        """Whether two views of one shape and dtype are the same bytes: there is nothing to copy then."""
+        return (x.block, x.offset) == (y.block, y.offset) and all(
+            size == 1 or a == b for size, a, b in zip(x.sizes, x.strides, y.strides, strict=True)
+        )
+
     def temporary(self, dtype: str, sizes: Shape) -> View:
         """Memory between the native steps of one step of the plan."""
-        offset = round_up(self._arena)
-        self._arena = offset + int(np.prod(sizes)) * np.dtype(dtype).itemsize + SLACK
+        offset = self._top
+        self._top = round_up(offset + prod(sizes) * np.dtype(dtype).itemsize + SLACK)
+        self._most = max(self._most, self._top)
         return dense_view(ARENA, offset, dtype, sizes)
 
+    @property
+    def arena(self) -> int:
+        """Bytes of the arena, temporary memory so far included."""
+        return self._most
+
     def native_steps(self, step: Step) -> list[NativeStep]:
-        """What runs for this step. Steps of one plan may use the same temporary memory."""
-        self._arena = self._planned
+        """What runs for this step. Steps of one plan share their temporary memory."""
+        self._top = self._planned
         return BINDERS[step.kind].bind(step, self)
 
 
-StepT = TypeVar("StepT", bound=Step)
 Bind = Callable[[Any, Binding], list[NativeStep]]
+BindT = TypeVar("BindT", bound=Bind)
 
 
 @dataclass(frozen=True)
@@ -170,12 +185,10 @@ def binder(
     halo: Callable[[Any], dict[str, Halo]] | None = None,
     images: bool = False,
     in_place: tuple[str, ...] = (),
-) -> Callable[[Callable[[StepT, Binding], list[NativeStep]]], Callable[[StepT, Binding], list[NativeStep]]]:
-    """Register a function as the one that makes the steps of `kind` native; `Binder` says what the rest is."""
+) -> Callable[[BindT], BindT]:
+    """Register a function that makes the steps of `kind` native; `Binder` says what the rest is."""
 
-    def register(
-        bind: Callable[[StepT, Binding], list[NativeStep]],
-    ) -> Callable[[StepT, Binding], list[NativeStep]]:
+    def register(bind: BindT) -> BindT:
         BINDERS[kind] = Binder(bind, halo, images, in_place)
         return bind
 
@@ -210,11 +223,3 @@ def dtype_of(tensor: Tensor) -> str:
 def round_up(nbytes: int) -> int:
     """The next place where a tensor may start."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
-
-
-def _end(place: Place, shape: Shape, tensor: Tensor) -> int:
-    """One behind the last byte of a tensor and its halo, slack included."""
-    last = sum((n - 1) * s for n, s in zip(shape, place.strides, strict=True)) if 0 not in shape else 0
-    if len(shape) == 4:
-        last += place.halo[2] * place.strides[2] + place.halo[3] * place.strides[3]
-    return place.offset + last + np.dtype(dtype_of(tensor)).itemsize + SLACK

@@ -1,0 +1,166 @@
+"""The order in which a tensor's bytes lie, and its halo.
+
+Images, tensors of rank 4 that a convolution or a pool touches, lie channels last; what is computed from
+them element by element too, so that no step turns them round. Everything else is row-major. Inputs and
+outputs of the plan, and of ONNX Runtime's stretches, are row-major whatever touches them: where that
+contradicts, `staged` names them, and they are copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from intact.engine.bind.core import BINDERS, NO_HALO, Halo, Shape, dense_strides, dtype_of
+from intact.engine.plan import Plan
+from intact.engine.steps import Reshape, Step, Stretch, Transpose
+from intact.engine.wiring import reads, writes
+
+_FOLLOWERS = frozenset(
+    (
+        "add",
+        "table",
+        "rescale",
+        "concat",
+        "slice",
+        "pad",
+        "resize",
+        "function",
+        "binary",
+        "quantize",
+        "dequantize",
+    )
+)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How a tensor lies in memory of its own.
+
+    Attributes:
+        strides: Bytes, in ONNX's order of axes.
+        first: Bytes from the start to element 0: the halo before it.
+        nbytes: All of it.
+        halo: As in `Place`.
+    """
+
+    strides: tuple[int, ...]
+    first: int
+    nbytes: int
+    halo: Halo = NO_HALO
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The frames of all tensors.
+
+    Attributes:
+        frames: By name.
+        aliases: Tensors that are another's memory under another shape, and whose.
+        staged: Inputs and outputs of the plan that lie in the arena, in a frame of their own, besides.
+    """
+
+    frames: dict[str, Frame]
+    aliases: dict[str, str]
+    staged: frozenset[str]
+
+
+def lay_out(plan: Plan, shapes: dict[str, Shape]) -> Layout:
+    """Choose how every tensor lies."""
+    outer = frozenset((*plan.inputs, *plan.outputs))
+    images = _images(plan, outer)
+    halos = _halos(plan)
+    frames = {}
+    for name, shape in shapes.items():
+        itemsize = np.dtype(dtype_of(plan.tensors[name])).itemsize
+        if name in images:
+            frames[name] = image_frame(shape, itemsize, halos.get(name, NO_HALO))
+        else:
+            frames[name] = Frame(dense_strides(shape, itemsize), 0, prod(shape) * itemsize)
+    aliases = _aliases(plan, shapes, frames, outer)
+    both = set(plan.inputs) & set(plan.outputs)
+    staged = {n for n in outer if n in images or n in both or plan.tensors[n].codes is not None}
+    return Layout(frames, aliases, frozenset(staged))
+
+
+def image_frame(shape: Shape, itemsize: int, halo: Halo) -> Frame:
+    """Channels last. Neighbouring rows share the halo between them, and neighbouring images theirs."""
+    n, c, h, w = shape
+    top, left, bottom, right = halo
+    pixel = c * itemsize
+    row = (w + max(left, right)) * pixel
+    image = (h + max(top, bottom)) * row
+    first = top * row + left * pixel
+    last = first + (n - 1) * image + (h - 1 + bottom) * row + (w + right) * pixel
+    return Frame((image, itemsize, row, pixel), first, last if prod(shape) else 0, halo)
+
+
+def _images(plan: Plan, outer: frozenset[str]) -> set[str]:
+    """What lies channels last: what steps ask for, then what can follow without a contradiction."""
+    rank4 = {name for name, tensor in plan.tensors.items() if len(tensor.shape) == 4}
+    images: set[str] = set()
+    fixed = set(outer)
+    for step in plan.steps:
+        if isinstance(step, Stretch):
+            fixed.update(reads(step), writes(step))
+        elif BINDERS[step.kind].images:
+            images.update(rank4.intersection((*reads(step), *writes(step))))
+    followers = [set(_tensors(step)) & rank4 for step in plan.steps if step.kind in _FOLLOWERS]
+    grown = True
+    while grown:
+        grown = False
+        for names in followers:
+            new = names - images - fixed
+            if new and names & images:
+                images |= new
+                grown = True
+    return images
+
+
+def _tensors(step: Step) -> Iterable[str]:
+    return (*reads(step), *writes(step))
+
+
+def _halos(plan: Plan) -> dict[str, Halo]:
+    """The largest that any reader wants, side by side."""
+    halos: dict[str, Halo] = {}
+    for step in plan.steps:
+        wanted = BINDERS[step.kind].halo if step.kind in BINDERS else None
+        for name, halo in (wanted(step) if wanted else {}).items():
+            top, left, bottom, right = map(max, halo, halos.get(name, NO_HALO))
+            halos[name] = (top, left, bottom, right)
+    return halos
+
+
+def _aliases(
+    plan: Plan, shapes: dict[str, Shape], frames: dict[str, Frame], outer: frozenset[str]
+) -> dict[str, str]:
+    """Reshapes and transposes after which every element lies where it should already."""
+    aliases: dict[str, str] = {}
+    for step in plan.steps:
+        if not isinstance(step, Reshape | Transpose) or outer & {step.x, step.y}:
+            continue
+        x, y = frames[step.x], frames[step.y]
+        if x.halo != NO_HALO or y.halo != NO_HALO:
+            continue
+        itemsize = np.dtype(dtype_of(plan.tensors[step.y])).itemsize
+        if isinstance(step, Reshape):
+            same = _is_dense(shapes[step.x], x, itemsize) and _is_dense(shapes[step.y], y, itemsize)
+        else:
+            moved = tuple(x.strides[axis] for axis in step.perm)
+            same = _same_strides(shapes[step.y], moved, y.strides)
+        if same:
+            aliases[step.y] = aliases.get(step.x, step.x)
+    return aliases
+
+
+def _is_dense(shape: Shape, frame: Frame, itemsize: int) -> bool:
+    return _same_strides(shape, frame.strides, dense_strides(shape, itemsize))
+
+
+def _same_strides(shape: Shape, a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether two sets of strides lead to the same places: those of single positions lead nowhere."""
+    return all(size == 1 or m == n for size, m, n in zip(shape, a, b, strict=True))

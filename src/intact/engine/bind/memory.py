@@ -1,0 +1,113 @@
+"""A place in the arena for every tensor, for as long as somebody reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from intact.engine.bind.core import BINDERS, round_up
+from intact.engine.bind.layout import Frame, Layout
+from intact.engine.plan import Plan
+from intact.engine.steps import Ending, Step
+from intact.engine.wiring import reads, writes
+from intact.kernels.program import SLACK
+
+
+@dataclass
+class Span:
+    """Memory that is taken from one step to another, both included."""
+
+    nbytes: int
+    begin: int
+    end: int
+
+
+def plan_memory(plan: Plan, layout: Layout, *, reuse: bool = True) -> tuple[dict[str, int], int]:
+    """Offsets of all tensors that lie in the arena, and its size.
+
+    Args:
+        plan: The plan.
+        layout: How its tensors lie.
+        reuse: Let tensors that are never alive together have the same memory.
+    """
+    owners, spans = _spans(plan, layout, reuse)
+    offsets, size = place_spans(spans)
+    return {name: offsets[owner] for name, owner in owners.items()}, size
+
+
+def place_spans(spans: dict[str, Span]) -> tuple[dict[str, int], int]:
+    """The largest first, each as low as it fits; offsets are aligned and SLACK lies behind everything."""
+    offsets: dict[str, int] = {}
+    placed: list[tuple[int, int, Span]] = []
+    for name, span in sorted(spans.items(), key=lambda item: -item[1].nbytes):
+        size = round_up(span.nbytes + SLACK)
+        offset = 0
+        for begin, end, other in placed:  # by offset
+            if other.begin > span.end or other.end < span.begin:
+                continue
+            if begin - offset >= size:
+                break
+            offset = max(offset, end)
+        offsets[name] = offset
+        placed.append((offset, offset + size, span))
+        placed.sort(key=lambda entry: entry[0])
+    return offsets, max((end for _, end, _ in placed), default=0)
+
+
+def _spans(plan: Plan, layout: Layout, reuse: bool) -> tuple[dict[str, str], dict[str, Span]]:
+    """Which tensor's memory a tensor has, and when that memory is taken."""
+    last = len(plan.steps)
+    outside = {n for n in (*plan.inputs, *plan.outputs) if n not in layout.staged}
+    dies = _last_reads(plan, layout.aliases, last)
+    owners: dict[str, str] = {}
+    spans: dict[str, Span] = {}
+    for name in plan.inputs:
+        if name not in outside:
+            owners[name] = name
+            spans[name] = Span(layout.frames[name].nbytes, -1, dies.get(name, -1) if reuse else last)
+    for index, step in enumerate(plan.steps):
+        for name in writes(step):
+            root = layout.aliases.get(name, name)
+            if root in outside:
+                continue
+            if root == name:
+                end = dies.get(name, index) if reuse else last
+                owner = _overwritten(step, name, index, layout, spans, owners) if reuse else name
+                owners[name] = owner
+                if owner == name:
+                    spans[name] = Span(layout.frames[name].nbytes, index, end)
+                spans[owner].end = max(spans[owner].end, end)
+            else:
+                owners[name] = owners[root]
+    return owners, spans
+
+
+def _last_reads(plan: Plan, aliases: dict[str, str], last: int) -> dict[str, int]:
+    """The last step that reads a tensor's memory; outputs are read behind all steps."""
+    dies: dict[str, int] = {}
+    for index, step in enumerate(plan.steps):
+        for name in reads(step):
+            dies[aliases.get(name, name)] = index
+    for name in plan.outputs:
+        dies[aliases.get(name, name)] = last
+    return dies
+
+
+def _overwritten(
+    step: Step, y: str, index: int, layout: Layout, spans: dict[str, Span], owners: dict[str, str]
+) -> str:
+    """The owner of the memory that y can take over from what the step reads; y where there is none."""
+    used = [owners.get(name) for name in reads(step)]
+    for x in _overwritable(step):
+        owner = owners.get(x)
+        dead = owner is not None and spans[owner].end == index and used.count(owner) == 1
+        if owner is not None and dead and layout.frames[x] == layout.frames[y]:
+            return owner
+    return y
+
+
+def _overwritable(step: Step) -> Iterable[str]:
+    fields = BINDERS[step.kind].in_place if step.kind in BINDERS else ()
+    ending: Ending | None = getattr(step, "ending", None)
+    for field in fields:
+        yield ending.residual if field == "residual" and ending is not None else getattr(step, field)
