@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import typer
 
-from intact.calib import TrtCache, ZeroRangeWarning
+from intact.calib import TrtCache
 from intact.calib.trt_cache import ALGORITHMS, DEFAULT_VERSION
 from intact.cli.options import AsJson, Exclude, Include, ModelFile, Opset, Out, ProfileName
 from intact.cli.output import say, show_json, show_table
@@ -20,7 +18,6 @@ from intact.spec import INT8, QuantSpec
 
 if TYPE_CHECKING:
     from intact.graph import Model
-    from intact.ptq import QuantizedModel
 
 DIFFERENT = 1
 
@@ -52,35 +49,28 @@ def to_onnx(
     - `intact check model.qdq.onnx --target tensorrt` afterwards
     """
     from intact.graph import save
-    from intact.ptq import quantize
+    from intact.ptq import quantize_from_cache
 
     table = TrtCache.load(cache)
-    plan = _Plan(model, profile, include or (), exclude or (), table)
-    if not plan.used:
-        raise CalibrationError(
-            f"file '{cache}'", f"no scale of a tensor that '{model}' would have quantized",
-            f"scales of {', '.join(plan.missing[:3]) or 'its tensors'}",
-            "check that the cache is of this model: intact cache diff lists the names",
+    try:
+        done = quantize_from_cache(
+            model, table, profile=profile, include=tuple(include or ()), exclude=tuple(exclude or ()),
+            opset=opset,
         )  # fmt: skip
-    with catch_warnings():
-        simplefilter("ignore", ZeroRangeWarning)  # listed below
-        result = quantize(
-            model, table.to_calibration(), method="max", profile=profile, include=tuple(include or ()),
-            exclude=plan.exclude, opset=opset, bias_correction=False, equalization=False, progress=False,
-        )  # fmt: skip
-    pinned = _pin(result, table.scales)
-    save(result.model, out)
+    except CalibrationError as error:
+        raise CalibrationError(f"file '{cache}'", error.got, error.want, error.fix) from error
+    save(done.result.model, out)
     report: dict[str, Any] = {
-        "out": str(out), "pairs": pinned, "not_in_model": plan.strangers, "not_in_cache": plan.missing,
-        "zero": [name for name in plan.used if table.scales[name] == 0],
+        "out": str(out), "pairs": done.pairs, "not_in_model": done.strangers, "not_in_cache": done.missing,
+        "zero": done.zero,
     }  # fmt: skip
     if as_json:
         show_json(report)
         return
-    _list("in the cache, and no tensor of the model", plan.strangers)
-    _list("without a scale in the cache: not quantized", plan.missing)
-    _list("with scale 0 in the cache (zero throughout): their scale is 1", report["zero"])
-    say(f"wrote {out}: {pinned} tensors with their scales from {cache}")
+    _list("in the cache, and no tensor of the model", done.strangers)
+    _list("without a scale in the cache: not quantized", done.missing)
+    _list("with scale 0 in the cache (zero throughout): their scale is 1", done.zero)
+    say(f"wrote {out}: {done.pairs} tensors with their scales from {cache}")
 
 
 def from_onnx(
@@ -170,56 +160,6 @@ def scales_of(graph: Model) -> tuple[dict[str, np.float32], dict[str, str]]:
     return scales, left_out
 
 
-class _Plan:
-    """Which names of a cache and of a model find each other, and what stays in float for lack of a scale."""
-
-    def __init__(
-        self, model: Path, profile: str, include: Sequence[str], exclude: Sequence[str], cache: TrtCache
-    ) -> None:
-        from intact.graph import fold_batchnorm
-        from intact.placement import place
-
-        graph = _graph(model)
-        names = _tensor_names(graph)
-        self.strangers = [name for name in cache.scales if name not in names]
-        self.exclude = list(exclude)
-        fold_batchnorm(graph)
-        missing: dict[str, None] = {}
-        # Leaving readers in float moves pairs: the placement is asked again until all pairs have scales.
-        while True:
-            placement = place(graph, profile, include=include, exclude=self.exclude)
-            sites = [site for site in placement.sites if site.role == "activation"]
-            lacking = [site for site in sites if site.value not in cache.scales]
-            readers = {escape(name) for site in lacking for name, _ in site.readers}
-            missing |= dict.fromkeys(site.value for site in lacking)
-            if readers <= set(self.exclude):
-                break
-            self.exclude += sorted(readers.difference(self.exclude))
-        self.missing = list(missing)
-        self.used = [site.value for site in sites]
-
-
-def _pin(result: QuantizedModel, scales: Mapping[str, np.float32]) -> int:
-    """Give every pair the cache's own scale; how many there are.
-
-    Dividing a range by 127 does not reach every float32, so that some scales are one step off. Tensors that
-    share a scale get the widest of theirs, and those of scale 0 keep 1.
-    """
-    from intact.graph import set_initializer
-    from intact.placement.scales import tensor_scales
-
-    sites = [site for site in result.placement.sites if site.role == "activation"]
-    widest: dict[int, np.float32] = {}
-    for site in sites:
-        widest[site.group] = max(widest.get(site.group, np.float32(0)), scales[site.value])
-    wanted = {site.value: widest[site.group] for site in sites}
-    for name, found in tensor_scales(result.model).items():
-        node = found[0].value.producer()
-        if wanted.get(name) and node is not None and node.inputs[1] is not None:
-            set_initializer(result.model, node.inputs[1].name or "", np.asarray(wanted[name]))
-    return len(wanted)
-
-
 def _graph(model: Path) -> Model:
     from intact.graph import load, normalize
 
@@ -228,20 +168,16 @@ def _graph(model: Path) -> Model:
     return graph
 
 
-def _tensor_names(graph: Model) -> dict[str, None]:
-    """Every tensor that TensorRT would ask a scale for, in the graph's order."""
-    made = [value.name for node in graph.graph for value in node.outputs]
-    return dict.fromkeys(name for name in (*(value.name for value in graph.graph.inputs), *made) if name)
-
-
 def _entries(file: Path) -> Mapping[str, np.float32 | None]:
     """Scale by tensor name; None for each tensor of a float model."""
     with file.open("rb") as content:
         if content.read(4) == b"TRT-":
             return TrtCache.load(file).scales
+    from intact.ptq.from_cache import tensor_names
+
     graph = _graph(file)
     scales, _ = scales_of(graph)
-    return scales or dict.fromkeys(_tensor_names(graph))
+    return scales or dict.fromkeys(tensor_names(graph))
 
 
 def _list(heading: str, names: Sequence[str]) -> None:

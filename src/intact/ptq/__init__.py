@@ -1,7 +1,16 @@
 """Quantization after training: an ONNX model and calibration data in, a Q/DQ model out."""
 
 from intact.ptq.data import open_data
+from intact.ptq.from_cache import FromCache, quantize_from_cache
 from intact.ptq.images import Images
 from intact.ptq.quantize import QuantizedModel, calibrate, quantize
 
-__all__ = ["Images", "QuantizedModel", "calibrate", "open_data", "quantize"]
+__all__ = [
+    "FromCache",
+    "Images",
+    "QuantizedModel",
+    "calibrate",
+    "open_data",
+    "quantize",
+    "quantize_from_cache",
+]

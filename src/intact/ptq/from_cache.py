@@ -1,0 +1,126 @@
+"""A Q/DQ model whose scales are those of a TensorRT calibration cache, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from glob import escape
+from warnings import catch_warnings, simplefilter
+
+import numpy as np
+
+from intact import graph
+from intact.calib import TrtCache, ZeroRangeWarning
+from intact.errors import CalibrationError
+from intact.placement import Profile, place
+from intact.placement.scales import tensor_scales
+from intact.ptq.quantize import QuantizedModel, quantize
+
+
+@dataclass(frozen=True)
+class FromCache:
+    """What became of a cache.
+
+    Attributes:
+        result: The quantized model.
+        pairs: Number of tensors that have the cache's scale.
+        strangers: Names in the cache that are no tensor of the model.
+        missing: Tensors that would be quantized, and have no scale in the cache.
+        zero: Tensors that the cache says were zero throughout; their scale is 1.
+    """
+
+    result: QuantizedModel
+    pairs: int
+    strangers: list[str]
+    missing: list[str]
+    zero: list[str]
+
+
+def quantize_from_cache(
+    source: graph.Source,
+    table: TrtCache,
+    *,
+    profile: str | Profile = "tensorrt",
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    opset: int | None = None,
+) -> FromCache:
+    """Pairs where `profile` wants them, each with the cache's own scale; weights quantized per channel.
+
+    What reads a tensor that the cache lacks stays in float, as in TensorRT.
+
+    Args:
+        source: The float model.
+        table: The cache.
+        profile, include, exclude, opset: As for `quantize`.
+    Raises:
+        CalibrationError: The cache has no scale that the model needs.
+        FileFormatError, UnsupportedError: As for `quantize`.
+    """
+    plan = _Plan(source, profile, include, exclude, table)
+    if not plan.used:
+        raise CalibrationError(
+            "the cache", "no scale of a tensor that the model would have quantized",
+            f"scales of {', '.join(plan.missing[:3]) or 'its tensors'}",
+            "check that the cache is of this model: intact cache diff lists the names",
+        )  # fmt: skip
+    with catch_warnings():
+        simplefilter("ignore", ZeroRangeWarning)  # `zero` says it
+        result = quantize(
+            source, table.to_calibration(), method="max", profile=profile, include=include,
+            exclude=plan.exclude, opset=opset, bias_correction=False, equalization=False, progress=False,
+        )  # fmt: skip
+    zero = [name for name in plan.used if table.scales[name] == 0]
+    return FromCache(result, _pin(result, table.scales), plan.strangers, plan.missing, zero)
+
+
+class _Plan:
+    """Which names of a cache and of a model find each other, and what stays in float for lack of a scale."""
+
+    def __init__(
+        self, source: graph.Source, profile: str | Profile, include: Sequence[str], exclude: Sequence[str],
+        cache: TrtCache,
+    ) -> None:  # fmt: skip
+        model = graph.load(source)
+        graph.normalize(model)
+        names = tensor_names(model)
+        self.strangers = [name for name in cache.scales if name not in names]
+        self.exclude = list(exclude)
+        graph.fold_batchnorm(model)
+        missing: dict[str, None] = {}
+        # Leaving readers in float moves pairs: the placement is asked again until all pairs have scales.
+        while True:
+            placement = place(model, profile, include=include, exclude=self.exclude)
+            sites = [site for site in placement.sites if site.role == "activation"]
+            lacking = [site for site in sites if site.value not in cache.scales]
+            readers = {escape(name) for site in lacking for name, _ in site.readers}
+            missing |= dict.fromkeys(site.value for site in lacking)
+            if readers <= set(self.exclude):
+                break
+            self.exclude += sorted(readers.difference(self.exclude))
+        self.missing = list(missing)
+        self.used = [site.value for site in sites]
+
+
+def _pin(result: QuantizedModel, scales: Mapping[str, np.float32]) -> int:
+    """Give every pair the cache's own scale; how many there are.
+
+    Dividing a range by 127 does not reach every float32, so that some scales are one step off. Tensors that
+    share a scale get the widest of theirs, and those of scale 0 keep 1.
+    """
+    sites = [site for site in result.placement.sites if site.role == "activation"]
+    widest: dict[int, np.float32] = {}
+    for site in sites:
+        widest[site.group] = max(widest.get(site.group, np.float32(0)), scales[site.value])
+    wanted = {site.value: widest[site.group] for site in sites}
+    for name, found in tensor_scales(result.model).items():
+        node = found[0].value.producer()
+        if wanted.get(name) and node is not None and node.inputs[1] is not None:
+            graph.set_initializer(result.model, node.inputs[1].name or "", np.asarray(wanted[name]))
+    return len(wanted)
+
+
+def tensor_names(model: graph.Model) -> dict[str, None]:
+    """Every tensor that TensorRT would ask a scale for, in the graph's order."""
+    made = [value.name for node in model.graph for value in node.outputs]
+    return dict.fromkeys(name for name in (*(value.name for value in model.graph.inputs), *made) if name)
