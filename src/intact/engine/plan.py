@@ -32,3 +32,13 @@ class Plan:
     outputs: tuple[str, ...]
     layers: tuple[Layer, ...] = ()
     notes: tuple[str, ...] = field(default=())
+
+    def check(self) -> None:
+        """Refuse a plan that contradicts itself: every name is given once before it is used.
+
+        Raises:
+            FileFormatError: Names the step, the tensor or the constant.
+        """
+        from intact.engine.check import check  # which reads plans
+
+        check(self)

@@ -9,6 +9,7 @@ from intact.graph.batchnorm import fold_batchnorm
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.compose import DTYPES, Composer
 from intact.graph.constants import Constants
+from intact.graph.cut import cut
 from intact.graph.edit import set_initializer, settle
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq
 from intact.graph.io import parse_model, prune, read_model, tidy, to_bytes, write_model
@@ -52,6 +53,7 @@ __all__ = [
     "Value",
     "check_format",
     "check_opset",
+    "cut",
     "emit_qdq",
     "fold_batchnorm",
     "is_op",

@@ -1,0 +1,5 @@
+"""From a Q/DQ graph to a Plan, through named passes that say what they did and what they could not do."""
+
+from intact.engine.lower.pipeline import PASSES, lower
+
+__all__ = ["PASSES", "lower"]

@@ -1,0 +1,81 @@
+"""Attributes of nodes as steps want them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from intact.engine.lower.sheet import Cannot
+from intact.graph import Node
+
+
+def integer(node: Node, name: str, default: int) -> int:
+    """An attribute as an integer."""
+    found = node.attributes.get(name)
+    return default if found is None else int(found.as_int())
+
+
+def integers(node: Node, name: str, default: Sequence[int]) -> tuple[int, ...]:
+    """An attribute as integers."""
+    found = node.attributes.get(name)
+    return tuple(default if found is None else map(int, found.as_ints()))
+
+
+def floating(node: Node, name: str, default: float) -> float:
+    """An attribute as a real."""
+    found = node.attributes.get(name)
+    return default if found is None else float(found.as_float())
+
+
+def text(node: Node, name: str, default: str) -> str:
+    """An attribute as a word."""
+    found = node.attributes.get(name)
+    return default if found is None else str(found.as_string())
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a kernel is laid over an image: (height, width), pads as (top, left, bottom, right)."""
+
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    pads: tuple[int, int, int, int]
+
+
+def window(node: Node, kernel: Sequence[int]) -> Window:
+    """The window of a convolution or pool over images.
+
+    Raises:
+        Cannot: Its pads are negative, or depend on sizes that are not known.
+    """
+    h, w = integers(node, "strides", (1, 1))
+    dh, dw = integers(node, "dilations", (1, 1))
+    top, left, bottom, right = _pads(node, kernel, (h, w), (dh, dw))
+    if min(top, left, bottom, right) < 0:
+        raise Cannot("its pads are negative")
+    return Window((h, w), (dh, dw), (top, left, bottom, right))
+
+
+def _pads(
+    node: Node, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[int, ...]:
+    auto = text(node, "auto_pad", "NOTSET")
+    if auto == "VALID":
+        return 0, 0, 0, 0
+    if auto == "NOTSET":
+        return integers(node, "pads", (0, 0, 0, 0))
+    if node.op_type == "ConvTranspose":
+        raise Cannot("its pads follow from auto_pad")
+    shape = node.inputs[0].shape if node.inputs[0] is not None else None
+    before, after = [], []
+    for axis, (k, s, d) in enumerate(zip(kernel, strides, dilations, strict=True)):
+        size = shape[2 + axis] if shape is not None else None
+        if not isinstance(size, int):
+            if s != 1:
+                raise Cannot("its pads follow from a size that is not known")
+            size = 1
+        total = max(0, (-(-size // s) - 1) * s + (k - 1) * d + 1 - size)
+        less, more = total // 2, total - total // 2
+        before.append(more if auto == "SAME_LOWER" else less)
+        after.append(less if auto == "SAME_LOWER" else more)
+    return *before, *after

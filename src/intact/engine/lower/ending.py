@@ -1,0 +1,158 @@
+"""What happens behind a sum: BatchNorm, scaling, offsets, one residual Add and one activation as an `Ending`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.engine.lower.sheet import Cannot, Output, Sheet, dims_of
+from intact.engine.lower.weights import Bias
+from intact.engine.steps import Codes, Ending
+from intact.graph import Node, Value, is_op
+
+AFFINE = frozenset({"BatchNormalization", "Add", "Sub", "Mul", "Div"})
+
+
+@dataclass
+class Tail:
+    """``y = sum * gain + shift`` per output channel, in float64; then a residual and bounds or a function.
+
+    Attributes:
+        nodes: What has been taken in so far, the layer itself first.
+        output: What the last of them makes.
+        gain, shift: One number, or [channels].
+        residual: The tensor of codes that is added.
+        activation: A function of `numerics`; "" for none.
+        low, high: Bounds of the real output.
+    """
+
+    nodes: list[Node]
+    output: Value
+    gain: NDArray[np.float64] = field(default_factory=lambda: np.ones(()))
+    shift: NDArray[np.float64] = field(default_factory=lambda: np.zeros(()))
+    residual: tuple[str, Codes] | None = None
+    activation: str = ""
+    low: float | None = None
+    high: float | None = None
+
+    def take(self, node: Node, output: Value) -> None:
+        """`node` is part of the layer, which now makes `output`."""
+        self.nodes.append(node)
+        self.output = output
+
+
+def take_affine(sheet: Sheet, tail: Tail, node: Node) -> bool:
+    """Take in a BatchNormalization, or arithmetic with a constant per output channel; False for others."""
+    if is_op(node, "BatchNormalization"):
+        _take_batchnorm(sheet, tail, node)
+        return True
+    index = 0 if node.inputs[0] is tail.output else 1
+    other = node.inputs[1 - index] if len(node.inputs) > 1 else None
+    if not is_op(node, *AFFINE) or other not in sheet.constants:
+        return False
+    if index == 1 and is_op(node, "Sub", "Div"):
+        return False
+    factor = _per_channel(sheet.constant(other, "its operand"), tail)
+    if is_op(node, "Mul", "Div"):
+        factor = factor if node.op_type == "Mul" else 1 / factor
+        tail.gain, tail.shift = tail.gain * factor, tail.shift * factor
+    else:
+        tail.shift = tail.shift + (factor if node.op_type == "Add" else -factor)
+    tail.take(node, node.outputs[0])
+    return True
+
+
+def _take_batchnorm(sheet: Sheet, tail: Tail, node: Node) -> None:
+    parts = [sheet.constant(v, "a parameter of BatchNormalization") for v in node.inputs[1:5]]
+    epsilon = node.attributes["epsilon"].as_float() if "epsilon" in node.attributes else 1e-5
+    gain, tail.shift = numerics.fold_batchnorm(*parts, float(np.float32(epsilon)), tail.shift)
+    tail.gain = tail.gain * gain
+    tail.take(node, node.outputs[0])
+
+
+def _per_channel(array: NDArray[np.generic], tail: Tail) -> NDArray[np.float64]:
+    """A constant operand as one number, or one for each channel: axis 1 of images, else the last."""
+    numbers = array.astype(np.float64)
+    return numbers.reshape(()) if numbers.size == 1 else numbers.reshape(-1)
+
+
+def take_residual(sheet: Sheet, tail: Tail, node: Node) -> bool:
+    """Take in the Add of a tensor of codes of the same shape; False for anything else."""
+    if not is_op(node, "Add") or tail.residual is not None:
+        return False
+    other = node.inputs[1] if node.inputs[0] is tail.output else node.inputs[0]
+    found = sheet.codes(other)
+    if found is None or other is tail.output or sheet.tensors[found[0]].shape != dims_of(tail.output):
+        return False
+    tail.residual = found
+    tail.take(node, node.outputs[0])
+    return True
+
+
+def finish(
+    sheet: Sheet, tail: Tail, scales: Sequence[NDArray[np.float32] | float], bias: Bias, name: str
+) -> tuple[Ending, Output]:
+    """The ending of `tail`, and what it writes; the tensor is defined.
+
+    Args:
+        sheet: The plan.
+        tail: Its `shift` includes the real bias.
+        scales: Of the two factors of the products.
+        bias: Its integer part goes into the sum.
+        name: The constants are called after it.
+    """
+    output = sheet.output(tail.output)
+    reals = output.grid is None or bool(tail.activation)
+    y_scale = np.float32(1.0 if reals or output.grid is None else output.grid.scale)
+    first, second = (np.asarray(s, np.float32) for s in scales)
+    m = np.atleast_1d(numerics.multipliers(first, second, y_scale, gain=tail.gain))
+    multiplier = sheet.hold(f"{name}.multiplier", m)
+    b = ""
+    if np.any(tail.shift):
+        b = sheet.hold(f"{name}.bias", np.atleast_1d(numerics.scaled_bias(tail.shift, y_scale)))
+    integers = "" if bias.integer is None else sheet.hold(f"{name}.integer_bias", bias.integer)
+    residual, r = "", 0.0
+    if tail.residual is not None:
+        residual = tail.residual[0]
+        r = float(numerics.ratio(np.float32(tail.residual[1].scale), y_scale))
+    low, high = _bounds(tail, output)
+    if output.grid is None:
+        sheet.write(output, tail.output)
+    else:
+        sheet.write(output, tail.output, None if reals else int(low or 0), None if reals else int(high or 0))
+    ends = (None, None) if tail.activation else (low, high)
+    return Ending(multiplier, b, integers, residual, r, tail.activation, *ends), output
+
+
+def _bounds(tail: Tail, output: Output) -> tuple[float | None, float | None]:
+    if output.grid is None:
+        return tail.low, tail.high
+    lower, upper = (-np.inf if tail.low is None else tail.low), (np.inf if tail.high is None else tail.high)
+    return numerics.activation_bounds(lower, upper, *output.grid.affine, output.grid.spec)
+
+
+def take_bounds(sheet: Sheet, tail: Tail, node: Node) -> bool:
+    """Take in a Relu or a Clip with constant ends; False for anything else."""
+    if is_op(node, "Relu"):
+        low, high = 0.0, None
+    elif is_op(node, "Clip"):
+        low, high = (_end(sheet, node, i) for i in (1, 2))
+    else:
+        return False
+    tail.low, tail.high = low, high
+    tail.take(node, node.outputs[0])
+    return True
+
+
+def _end(sheet: Sheet, node: Node, index: int) -> float | None:
+    value = node.inputs[index] if index < len(node.inputs) else None
+    if value is None:
+        return None
+    end = float(sheet.constant(value, "an end of Clip").reshape(-1)[0])
+    if np.isnan(end):
+        raise Cannot("an end of Clip is NaN")
+    return end

@@ -1,0 +1,71 @@
+"""The list of passes, and `lower`, which runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from intact.engine.lower.finish import finish
+from intact.engine.lower.motion import cancel_pairs, lower_dequantizers, raise_quantizers, share_pairs
+from intact.engine.lower.select import select
+from intact.engine.plan import Plan
+from intact.graph import Model, Source, load, normalize, prune, raise_opset, settle
+from intact.placement import read_placement
+
+Pass = Callable[[Model], list[str]]
+_OPSET = 21  # the one form of each operator that the rules read
+
+
+def _normalize(model: Model) -> list[str]:
+    """QOperator forms and integer operators as Q/DQ; one opset, so that each operator has one form."""
+    notes = [str(note) for note in normalize(model)]
+    raise_opset(model, _OPSET)
+    return notes
+
+
+def _prune(model: Model) -> list[str]:
+    prune(model)
+    return []
+
+
+BEFORE: tuple[tuple[str, Pass], ...] = (("normalize", _normalize),)
+"""What is done before placement reads the graph."""
+
+AFTER: tuple[tuple[str, Pass], ...] = (
+    ("share pairs", share_pairs),
+    ("raise Q", raise_quantizers),
+    ("cancel pairs", cancel_pairs),
+    ("lower DQ", lower_dequantizers),
+    ("cancel pairs again", cancel_pairs),
+    ("share pairs again", share_pairs),
+    ("prune", _prune),
+)
+"""What is done between placement and the choice of steps: every pass leaves a model that means the same."""
+
+PASSES = (*BEFORE, *AFTER)
+
+
+def lower(source: Source) -> Plan:
+    """The plan of a model: integer steps where its Q/DQ pairs say so, float steps and stretches elsewhere.
+
+    Args:
+        source: A path, the bytes of a file, a ModelProto, or an onnx-ir Model; never changed.
+    Returns:
+        A plan that has passed `Plan.check`.
+    Raises:
+        FileFormatError: The file is damaged.
+        UnsupportedError: It is of a version that we do not read.
+    """
+    model, notes = load(source), list[str]()
+    settle(model)
+    run_passes(model, BEFORE, notes)
+    layers = read_placement(model).layers
+    run_passes(model, AFTER, notes)
+    plan = finish(select(model, layers), layers, notes)
+    plan.check()
+    return plan
+
+
+def run_passes(model: Model, passes: tuple[tuple[str, Pass], ...], notes: list[str]) -> None:
+    """Run passes in order, in place; what they say goes behind `notes`."""
+    for name, one in passes:
+        notes += [f"{name}: {note}" for note in one(model)]

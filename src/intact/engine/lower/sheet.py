@@ -1,0 +1,234 @@
+"""What the rules of selection read and write: values of the graph on one side, steps and tensors on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower.grids import Grid, Grids
+from intact.engine.steps import Codes, Dequantize, Dim, Step, Tensor
+from intact.graph import Constants, Model, Node, Value, is_op
+
+
+class Cannot(Exception):
+    """A rule does not apply; its text says why, as a clause."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a step is to write for a real value of the graph.
+
+    Attributes:
+        name: The tensor.
+        grid: Its grid where every reader wants the same codes; None: reals.
+    """
+
+    name: str
+    grid: Grid | None
+
+
+@dataclass
+class Sheet:
+    """The plan as far as it is written.
+
+    Attributes:
+        model: The graph after all rewrites.
+        constants: Its constant values.
+        steps, tensors, arrays: As in a Plan; steps in no particular order yet.
+        done: Nodes that the steps cover.
+        reasons: Why nodes are not covered.
+    """
+
+    model: Model
+    constants: Constants
+    grids: Grids
+    steps: list[Step] = field(default_factory=list)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    done: set[Node] = field(default_factory=set)
+    reasons: dict[Node, str] = field(default_factory=dict)
+
+    # -- reading
+
+    def codes(self, value: Value | None) -> tuple[str, Codes] | None:
+        """The tensor of codes behind `value`, which a DequantizeLinear makes; None where it has none."""
+        node = value.producer() if value is not None else None
+        if node is None or not is_op(node, "DequantizeLinear") or value in self.constants:
+            return None
+        tensor = self.tensors.get(_name(node.inputs[0]))
+        return (tensor.name, tensor.codes) if tensor is not None and tensor.codes is not None else None
+
+    def wanted_codes(self, value: Value | None) -> tuple[str, Codes]:
+        """As `codes`.
+
+        Raises:
+            Cannot: It has none.
+        """
+        found = self.codes(value)
+        if found is None:
+            raise Cannot(f"'{_name(value)}' does not come as int8 or uint8 codes with one constant scale")
+        return found
+
+    def real(self, value: Value | None) -> str:
+        """The tensor of reals, or of whatever else the graph has there; made of codes where need be.
+
+        Raises:
+            Cannot: No step makes it, or it is no float32.
+        """
+        name = _name(value)
+        if name in self.tensors and self.tensors[name].codes is None:
+            return name
+        found = self.codes(value)
+        if found is None or value is None:
+            raise Cannot(f"'{name}' is made by no native step")
+        if not is_float32(value):
+            raise Cannot(f"'{name}' is {_dtype(value)}: native steps know float32 alone")
+        self._define(Tensor(name, "float32", dims_of(value)))
+        producer = value.producer()
+        assert producer is not None
+        self.add(Dequantize(producer.name or name, (producer.name or name,), found[0], name))
+        return name
+
+    def either(self, value: Value | None) -> str:
+        """The tensor of codes where there is one, else of reals, else a float32 constant."""
+        found = self.codes(value)
+        if found is not None:
+            return found[0]
+        if value in self.constants:
+            array = self.constants(value)
+            assert array is not None
+            if array.dtype != np.float32:
+                raise Cannot(f"'{_name(value)}' is {array.dtype}: native steps know float32 alone")
+            return self.hold(_name(value), array)
+        return self.real(value)
+
+    def constant(self, value: Value | None, what: str) -> NDArray[np.generic]:
+        """The array that `value` always is.
+
+        Raises:
+            Cannot: It depends on an input of the graph.
+        """
+        array = self.constants(value)
+        if array is None:
+            raise Cannot(f"{what} is not a constant")
+        return array
+
+    # -- writing
+
+    def output(self, value: Value) -> Output:
+        """What to write for a real value: codes where all its readers quantize it alike.
+
+        Raises:
+            Cannot: Reals are needed, and in another dtype than float32.
+        """
+        if (quantize := self.asked(value)) is not None:
+            return Output(_name(quantize.outputs[0]), self.grids.of(quantize))
+        if not is_float32(value):
+            raise Cannot(f"'{_name(value)}' is {_dtype(value)}: native steps know float32 alone")
+        return Output(_name(value), None)
+
+    def asked(self, value: Value) -> Node | None:
+        """The one QuantizeLinear that reads `value`, where nobody else does and its grid is native."""
+        readers = list(value.uses())
+        if value.is_graph_output() or len(readers) != 1 or readers[0].idx != 0:
+            return None
+        node = readers[0].node
+        return node if is_op(node, "QuantizeLinear") and self.grids.of(node) is not None else None
+
+    def write(self, output: Output, value: Value, low: int | None = None, high: int | None = None) -> str:
+        """Define the tensor of `output`; of codes, no others than [low, high] occur."""
+        if output.grid is None:
+            self._define(Tensor(output.name, "float32", dims_of(value)))
+        else:
+            self._define(Tensor(output.name, "codes", dims_of(value), output.grid.codes(low, high)))
+            quantize = self.asked(value)
+            assert quantize is not None
+            self.done.add(quantize)
+        return output.name
+
+    def write_codes(self, value: Value, codes: Codes) -> str:
+        """Define the tensor of a value that holds codes in the graph too."""
+        self._define(Tensor(_name(value), "codes", dims_of(value), codes))
+        return _name(value)
+
+    def write_plain(self, value: Value, dtype: str) -> str:
+        """Define a tensor of anything but codes."""
+        self._define(Tensor(_name(value), dtype, dims_of(value)))
+        return _name(value)
+
+    def scratch(self, name: str, dtype: str, shape: tuple[Dim, ...], codes: Codes | None = None) -> str:
+        """Define a tensor that the graph does not have."""
+        unique = _free(name, self.tensors)
+        self._define(Tensor(unique, dtype, shape, codes))
+        return unique
+
+    def hold(self, name: str, array: NDArray[np.generic]) -> str:
+        """A constant of the plan; equal ones of one name are one."""
+        held = self.arrays.get(name)
+        if held is not None and held.dtype == array.dtype and np.array_equal(held, array):
+            return name
+        unique = _free(name, self.arrays)
+        self.arrays[unique] = np.ascontiguousarray(array)
+        return unique
+
+    def add(self, step: Step, *nodes: Node) -> None:
+        """Append a step, which covers `nodes`."""
+        self.steps.append(step)
+        self.done.update(nodes)
+
+    def _define(self, tensor: Tensor) -> None:
+        assert tensor.name not in self.tensors, tensor.name
+        self.tensors[tensor.name] = tensor
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Undo what was written when a rule gives up."""
+        steps, tensors, done = len(self.steps), len(self.tensors), set(self.done)
+        try:
+            yield
+        except Cannot:
+            del self.steps[steps:]
+            for name in list(self.tensors)[tensors:]:
+                del self.tensors[name]
+            self.done = done
+            raise
+
+
+def dims_of(value: Value) -> tuple[Dim, ...]:
+    """The sizes of a value; those that nobody knows get names of their own.
+
+    Raises:
+        Cannot: Its rank is not known.
+    """
+    if value.shape is None:
+        raise Cannot(f"the rank of '{_name(value)}' is not known")
+    return tuple(
+        dim if isinstance(dim, int) else str(dim.value) if dim.value is not None else f"{_name(value)}.{axis}"
+        for axis, dim in enumerate(value.shape)
+    )
+
+
+def is_float32(value: Value | None) -> bool:
+    """Whether a value holds float32; where nobody says what it holds it does."""
+    return value is not None and (value.dtype is None or value.dtype.name == "FLOAT")
+
+
+def _dtype(value: Value) -> str:
+    return value.dtype.name.lower() if value.dtype is not None else "of no known type"
+
+
+def _name(value: Value | None) -> str:
+    return (value.name if value is not None else None) or ""
+
+
+def _free(name: str, taken: object) -> str:
+    assert isinstance(taken, dict)
+    unique, count = name, 0
+    while unique in taken:
+        count += 1
+        unique = f"{name}_{count}"
+    return unique

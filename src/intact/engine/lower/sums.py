@@ -1,0 +1,186 @@
+"""Convolutions and products as steps: the layers that placement found, bias, residual and activation included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower.attributes import floating, integer, integers, window
+from intact.engine.lower.ending import Tail, finish, take_affine, take_bounds, take_residual
+from intact.engine.lower.functions import FUNCTIONS
+from intact.engine.lower.sheet import Cannot, Sheet
+from intact.engine.lower.weights import Bias, Weight, bias_of, prove, weight_of
+from intact.engine.steps import Conv, ConvTranspose, Ending, Linear, MatMul
+from intact.graph import Node
+
+
+def lower_sum(sheet: Sheet, nodes: list[Node], label: str) -> list[Node]:
+    """The layer of `nodes`, whose first is its root.
+
+    Returns:
+        The nodes that it could not take in.
+    Raises:
+        Cannot: The root itself.
+    """
+    return _ROOTS[nodes[0].op_type](sheet, nodes, label)
+
+
+ROOTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+
+def _tail(sheet: Sheet, nodes: list[Node], label: str, tail: Tail) -> list[Node]:
+    """Take in as many of `nodes` as the ending can say, in order; the others."""
+    left = nodes[1:]
+    while left and (len(left) == 1 or tail.output in left[0].inputs):
+        node = left[0]
+        taken = (
+            take_affine(sheet, tail, node) if tail.residual is None else False
+        ) or take_residual(sheet, tail, node) or take_bounds(sheet, tail, node)  # fmt: skip
+        if not taken:
+            break
+        left = left[1:]
+        if tail.low is not None or tail.high is not None:
+            return left
+    parts = label.split("+")
+    if left and len(tail.nodes) == len(parts) - 1 and (function := FUNCTIONS.get(parts[-1])) is not None:
+        tail.activation = function
+        tail.nodes += left
+        tail.output = left[-1].outputs[0]
+        return []
+    return left
+
+
+def _conv(sheet: Sheet, nodes: list[Node], label: str) -> list[Node]:
+    node = nodes[0]
+    x, codes = sheet.wanted_codes(node.inputs[0])
+    if node.inputs[1] is None or node.inputs[1].shape is None or len(node.inputs[1].shape) != 4:
+        raise Cannot("it is no convolution of images: kernels know two spatial axes")
+    weight = weight_of(sheet, node.inputs[1], 0)
+    shape, groups = window(node, weight.codes.shape[2:]), integer(node, "group", 1)
+    packed = np.moveaxis(weight.codes, 1, -1)
+
+    def step(name: str, y: str, w: str, ending: Ending, done: tuple[str, ...]) -> Conv:
+        return Conv(name, done, x, y, w, ending, shape.strides, shape.dilations, shape.pads, groups)
+
+    return _weighted(sheet, nodes, label, (codes.scale, codes.low, codes.high, codes.zero_point), weight,
+                     packed, step)  # fmt: skip
+
+
+def _conv_transpose(sheet: Sheet, nodes: list[Node], label: str) -> list[Node]:
+    node = nodes[0]
+    x, codes = sheet.wanted_codes(node.inputs[0])
+    value, groups = node.inputs[1], integer(node, "group", 1)
+    if value is None or value.shape is None or len(value.shape) != 4:
+        raise Cannot("it is no convolution of images: kernels know two spatial axes")
+    weight = weight_of(sheet, value, 1)
+    if groups > 1 and weight.scale.ndim:
+        raise Cannot("its groups share the scales of its weight")
+    if "output_shape" in node.attributes:
+        raise Cannot("its pads follow from an output_shape")
+    shape = window(node, weight.codes.shape[2:])
+    extra = integers(node, "output_padding", [0, 0])
+    weight = Weight(_grouped(weight.codes, groups), weight.scale)
+    packed = np.moveaxis(weight.codes, 1, -1)
+
+    def step(name: str, y: str, w: str, ending: Ending, done: tuple[str, ...]) -> ConvTranspose:
+        return ConvTranspose(
+            name, done, x, y, w, ending, shape.strides, shape.dilations, shape.pads, (extra[0], extra[1]), groups
+        )
+
+    return _weighted(sheet, nodes, label, (codes.scale, codes.low, codes.high, codes.zero_point), weight,
+                     packed, step)  # fmt: skip
+
+
+def _grouped(codes: NDArray[np.int8], groups: int) -> NDArray[np.int8]:
+    """[out / groups, in, ...] of ONNX's ConvTranspose as [out, in / groups, ...]."""
+    outputs, inputs, *kernel = codes.shape
+    split = codes.reshape(outputs, groups, inputs // groups, *kernel)
+    return np.ascontiguousarray(np.moveaxis(split, 1, 0)).reshape(outputs * groups, inputs // groups, *kernel)
+
+
+_Maker = Callable[[str, str, str, Ending, tuple[str, ...]], Conv | ConvTranspose | Linear]
+_X = tuple[float, int, int, int]
+
+
+def _weighted(
+    sheet: Sheet, nodes: list[Node], label: str, x: _X, weight: Weight, packed: NDArray[np.int8],
+    make: _Maker, *, alpha: float = 1.0, beta: float = 1.0,
+) -> list[Node]:  # fmt: skip
+    node = nodes[0]
+    scale, low, high, zero_point = x
+    bias = bias_of(sheet, node.inputs[2] if len(node.inputs) > 2 else None, scale, weight)
+    if bias.integer is not None and (alpha, beta) != (1.0, 1.0):
+        raise Cannot("it scales a bias that is part of its sum")
+    prove(weight, (low, high), zero_point, bias.integer)
+    tail = Tail([node], node.outputs[0], gain=np.float64(alpha) * np.ones(()), shift=bias.real * beta)
+    left = _tail(sheet, nodes, label, tail)
+    name = node.name or ""
+    ending, output = finish(sheet, tail, (scale, weight.scale), bias, name)
+    w = sheet.hold(f"{name}.weight", packed)
+    done = tuple(n.name or "" for n in tail.nodes)
+    sheet.add(make(name, output.name, w, ending, done), *tail.nodes)
+    return left
+
+
+def _gemm(sheet: Sheet, nodes: list[Node], label: str) -> list[Node]:
+    node = nodes[0]
+    if integer(node, "transA", 0):
+        raise Cannot("its first operand is transposed")
+    alpha, beta = floating(node, "alpha", 1.0), floating(node, "beta", 1.0)
+    return _linear(sheet, nodes, label, 0 if integer(node, "transB", 0) else 1, alpha, beta)
+
+
+def _linear(
+    sheet: Sheet, nodes: list[Node], label: str, out_axis: int, alpha: float = 1.0, beta: float = 1.0
+) -> list[Node]:
+    node = nodes[0]
+    x, codes = sheet.wanted_codes(node.inputs[0])
+    value = node.inputs[1]
+    if value is None or value.shape is None or len(value.shape) != 2:
+        raise Cannot("its weight is no matrix")
+    weight = weight_of(sheet, value, out_axis)
+
+    def step(name: str, y: str, w: str, ending: Ending, done: tuple[str, ...]) -> Linear:
+        return Linear(name, done, x, y, w, ending)
+
+    return _weighted(sheet, nodes, label, (codes.scale, codes.low, codes.high, codes.zero_point), weight,
+                     weight.codes, step, alpha=alpha, beta=beta)  # fmt: skip
+
+
+def _matmul(sheet: Sheet, nodes: list[Node], label: str) -> list[Node]:
+    node = nodes[0]
+    if node.inputs[1] in sheet.constants:
+        return _linear(sheet, nodes, label, 1)
+    if node.inputs[0] in sheet.constants:
+        raise Cannot("its first operand is a constant")
+    (a, first), (b, second) = (sheet.wanted_codes(v) for v in node.inputs[:2])
+    if min(len(sheet.tensors[a].shape), len(sheet.tensors[b].shape)) < 2:
+        raise Cannot("one of its operands is a vector")
+    _prove_product(sheet, a, first.low - first.zero_point, first.high - first.zero_point, b)
+    tail = Tail([node], node.outputs[0])
+    left = _tail(sheet, nodes, label, tail)
+    if np.any(tail.shift) or tail.residual is not None or tail.gain.size != 1:
+        tail, left = Tail([node], node.outputs[0]), nodes[1:]
+    ending, output = finish(sheet, tail, (first.scale, second.scale), Bias(np.zeros(())), node.name or "")
+    done = tuple(n.name or "" for n in tail.nodes)
+    sheet.add(MatMul(node.name or "", done, a, b, output.name, ending), *tail.nodes)
+    return left
+
+
+def _prove_product(sheet: Sheet, a: str, low: int, high: int, b: str) -> None:
+    inner = sheet.tensors[a].shape[-1]
+    grid = sheet.tensors[b].codes
+    assert grid is not None
+    largest = max(abs(low), abs(high)) * max(abs(grid.low - grid.zero_point), abs(grid.high - grid.zero_point))
+    size = inner if isinstance(inner, int) else sheet.tensors[b].shape[-2]
+    most = size if isinstance(size, int) else 32768  # no sequence is as long: 255 * 255 * 32768 < 2**31
+    if largest * most >= 2**31:
+        raise Cannot(f"sums of {most} products could leave int32")
+
+
+_Lower = Callable[[Sheet, list[Node], str], list[Node]]
+_ROOTS: dict[str, _Lower] = {
+    "Conv": _conv, "ConvTranspose": _conv_transpose, "Gemm": _gemm, "MatMul": _matmul,
+}  # fmt: skip

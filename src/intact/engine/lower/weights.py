@@ -1,0 +1,99 @@
+"""Constant weights and biases of integer layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.engine.lower.sheet import Cannot, Sheet
+from intact.graph import Value, is_op, quantization_of, quantized_bias_of
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Weights with the output channels first.
+
+    Attributes:
+        codes: int8 [out, ...], zero points subtracted.
+        scale: float32: one, or [out].
+    """
+
+    codes: NDArray[np.int8]
+    scale: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Bias:
+    """A bias: reals that are added to the result, or integers that are added to the sum.
+
+    Attributes:
+        real: float64: one, or [out]; zero where there is none.
+        integer: int32 [out], or None.
+    """
+
+    real: NDArray[np.float64]
+    integer: NDArray[np.int32] | None = None
+
+
+def weight_of(sheet: Sheet, value: Value | None, out_axis: int) -> Weight:
+    """The weight behind a DequantizeLinear, its axis of output channels moved to the front.
+
+    Raises:
+        Cannot: It is no constant in codes of 8 bits or less with a scale per tensor or output channel.
+    """
+    perm: tuple[int, ...] | None = None
+    node = value.producer() if value is not None else None
+    if node is not None and is_op(node, "Transpose") and "perm" in node.attributes:
+        perm, value = tuple(node.attributes["perm"].as_ints()), node.inputs[0]
+    found = quantization_of(value, sheet.constants)
+    if found is None or not found.constant:
+        raise Cannot("its weight is no constant behind a DequantizeLinear with a constant scale")
+    if found.spec.format.is_float or found.spec.format.bits > 8:
+        raise Cannot(f"its weight is {found.spec.format}: kernels multiply int8")
+    if found.spec.block_size is not None:
+        raise Cannot("its weight has a scale for each block, and sums run over blocks")
+    codes = np.asarray(sheet.constants(found.codes)).astype(np.int32)
+    axis, stored_axis = found.spec.axis, out_axis if perm is None else perm[out_axis]
+    if axis is not None and axis != stored_axis:
+        raise Cannot(f"its weight has a scale for each index of axis {axis}, which is summed over")
+    points = found.zero_point.reshape([-1 if a == axis else 1 for a in range(codes.ndim)])
+    centred = codes - points
+    if centred.size and (centred.min() < -128 or centred.max() > 127):
+        raise Cannot("its weight less its zero point does not fit into int8")
+    if perm is not None:
+        centred = np.transpose(centred, perm)
+    return Weight(np.moveaxis(centred, out_axis, 0).astype(np.int8), found.scale)
+
+
+def bias_of(sheet: Sheet, value: Value | None, x_scale: float, weight: Weight) -> Bias:
+    """The bias of a layer: exact integers where the file stores them in the scale of the sums.
+
+    Raises:
+        Cannot: It is no constant, or not one number per output channel.
+    """
+    channels = weight.codes.shape[0]
+    if value is None:
+        return Bias(np.zeros((), np.float64))
+    stored = quantized_bias_of(value, sheet.constants)
+    if stored is not None and stored.codes.size == channels:
+        product = numerics.multipliers(np.float32(x_scale), weight.scale)
+        if np.array_equal(np.broadcast_to(product, channels), np.broadcast_to(stored.scale, channels)):
+            return Bias(np.zeros((), np.float64), stored.codes.reshape(-1))
+    array = sheet.constant(value, "its bias").astype(np.float64)
+    if array.size not in (1, channels) or (array.size > 1 and array.shape[-1] != channels):
+        raise Cannot("its bias is not one number per output channel")
+    return Bias(array.reshape(()) if array.size == 1 else array.reshape(-1))
+
+
+def prove(weight: Weight, reach: tuple[int, int], zero_point: int, bias: NDArray[np.int32] | None) -> None:
+    """That no input makes a sum leave int32.
+
+    Raises:
+        Cannot: Some input could.
+    """
+    bound = numerics.accumulator_bound(weight.codes, reach, zero_point, bias=bias)
+    if bound.size and bound.max() >= 2**31:
+        raise Cannot(f"sums of output channel {bound.argmax()} could reach {bound.max()}, beyond int32")

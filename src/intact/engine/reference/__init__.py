@@ -1,0 +1,38 @@
+"""The meaning of a plan, in plain NumPy over `numerics`: what every native engine equals. NORMATIVE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.plan import Plan
+from intact.engine.reference.run import Run, Runner, check_input
+from intact.engine.reference.shape import RUNNERS as SHAPES
+from intact.engine.reference.stretch import RUNNERS as STRETCHES
+from intact.engine.reference.sums import RUNNERS as SUMS
+from intact.engine.reference.values import RUNNERS as VALUES
+
+RUNNERS: dict[str, Runner] = {**SUMS, **SHAPES, **VALUES, **STRETCHES}
+"""What each kind of step does."""
+
+
+def evaluate(plan: Plan, inputs: Mapping[str, NDArray]) -> dict[str, NDArray[np.generic]]:
+    """Every tensor of `plan` for some inputs: codes as int8 or uint8, everything else as it is.
+
+    Args:
+        plan: A checked plan.
+        inputs: The inputs by name; where one has codes, its codes.
+    Raises:
+        QuantValueError: An input is missing, or has another dtype or shape than the plan says.
+    """
+    run = Run(plan)
+    for name in plan.inputs:
+        run.bind(name, check_input(plan, name, inputs))
+    for step in plan.steps:
+        RUNNERS[step.kind](run, step)
+    return run.arrays
+
+
+__all__ = ["RUNNERS", "evaluate"]

@@ -1,0 +1,111 @@
+"""What the functions of the reference share: the tensors so far, and how codes and reals are read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.engine.plan import Plan
+from intact.engine.steps import Codes
+from intact.errors import QuantValueError
+from intact.numerics import Affine
+from intact.spec import INT8, UINT8, QuantSpec
+
+Runner = Callable[["Run", Any], None]
+
+
+class Run:
+    """One evaluation.
+
+    Attributes:
+        plan: What is evaluated.
+        arrays: The tensors so far, by name.
+        sizes: What the named dimensions turned out to be.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.arrays: dict[str, NDArray[np.generic]] = {}
+        self.sizes: dict[str, int] = {}
+
+    def bind(self, name: str, array: NDArray[np.generic]) -> None:
+        """Store a tensor, and learn the sizes of its named dimensions."""
+        shape = self.plan.tensors[name].shape
+        fits = len(shape) == array.ndim
+        for dim, size in zip(shape, array.shape, strict=False):
+            fits &= (self.sizes.setdefault(dim, size) if isinstance(dim, str) else dim) == size
+        if not fits:
+            raise QuantValueError(
+                f"tensor '{name}'", f"shape {array.shape} with {self.sizes}", f"shape {shape}",
+                "give inputs of the shapes that the model was made for",
+            )  # fmt: skip
+        self.arrays[name] = array
+
+    def shape_of(self, name: str, count: int) -> tuple[int, ...]:
+        """The sizes of a tensor of `count` elements; at most one of its dimensions may be new."""
+        known = [self.sizes.get(d, -1) if isinstance(d, str) else d for d in self.plan.tensors[name].shape]
+        return np.empty(count, np.bool_).reshape(known).shape
+
+    def grid(self, name: str) -> Codes | None:
+        """The grid of a tensor of codes; None for others and for constants."""
+        tensor = self.plan.tensors.get(name)
+        return None if tensor is None else tensor.codes
+
+    def codes(self, name: str) -> Codes:
+        """The grid of a tensor of codes."""
+        grid = self.grid(name)
+        assert grid is not None, f"the plan was checked: '{name}' has codes"
+        return grid
+
+    def array(self, name: str) -> NDArray[Any]:
+        """A tensor, or a constant."""
+        return self.arrays[name] if name in self.arrays else self.plan.constants[name]
+
+    def real(self, name: str) -> NDArray[Any]:
+        """A tensor or constant in reals: codes dequantized."""
+        array, grid = self.array(name), self.grid(name)
+        if grid is None:
+            return array
+        return numerics.dequantize(array, np.float32(grid.scale), grid.zero_point, spec_of(grid))
+
+    def write_codes(self, name: str, codes: NDArray[np.int32]) -> None:
+        """Store codes in the dtype of their grid."""
+        grid = self.codes(name)
+        assert codes.size == 0 or (codes.min() >= grid.low and codes.max() <= grid.high), name
+        self.bind(name, codes.astype(np.int8 if grid.signed else np.uint8))
+
+    def write_real(self, name: str, reals: NDArray[Any]) -> None:
+        """Store reals, quantized where the tensor has codes."""
+        grid = self.grid(name)
+        if grid is None:
+            self.bind(name, reals)
+        else:
+            scale = np.float32(grid.scale)
+            self.write_codes(name, numerics.quantize(reals, scale, grid.zero_point, spec_of(grid)))
+
+
+def spec_of(grid: Codes) -> QuantSpec:
+    """The spec of a tensor of codes."""
+    return QuantSpec(INT8 if grid.signed else UINT8, symmetric=grid.zero_point == 0)
+
+
+def affine_of(grid: Codes) -> Affine:
+    """(scale, zero_point) as `numerics` wants them."""
+    return np.float32(grid.scale), grid.zero_point
+
+
+def check_input(plan: Plan, name: str, inputs: Mapping[str, NDArray]) -> NDArray:
+    """The input called `name`, in the dtype that the plan says."""
+    tensor = plan.tensors[name]
+    wanted = tensor.dtype if tensor.codes is None else "int8" if tensor.codes.signed else "uint8"
+    got = inputs.get(name)
+    if got is None or np.asarray(got).dtype.name != wanted:
+        raise QuantValueError(
+            f"input '{name}'", "nothing" if got is None else f"dtype {np.asarray(got).dtype}", wanted,
+            f"give {', '.join(plan.inputs)}",
+        )  # fmt: skip
+    return np.asarray(got)

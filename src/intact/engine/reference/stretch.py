@@ -1,0 +1,17 @@
+"""Stretches: ONNX Runtime, with graph optimizations off."""
+
+from __future__ import annotations
+
+from intact.engine.reference.run import Run, Runner
+from intact.engine.steps import Stretch
+from intact.graph import Session
+
+
+def _stretch(run: Run, step: Stretch) -> None:
+    session = Session(run.array(step.model).tobytes())
+    made = session.run({name: run.array(name) for name in step.xs})
+    for name in step.ys:
+        run.bind(name, made[name])
+
+
+RUNNERS: dict[str, Runner] = {"onnx": _stretch}

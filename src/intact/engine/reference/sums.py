@@ -1,0 +1,127 @@
+"""Layers with integer sums: N19 to N25."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.engine.reference.functions import function
+from intact.engine.reference.run import Run, Runner, spec_of
+from intact.engine.steps import Conv, ConvTranspose, Ending, Linear, MatMul
+from intact.numerics import Residual
+
+
+def _conv(run: Run, step: Conv) -> None:
+    x, grid = run.array(step.x), run.codes(step.x)
+    acc = numerics.conv(
+        x, _filters(run, step.weight), grid.zero_point, bias=_integer_bias(run, step.ending),
+        stride=step.strides, padding=_pairs(step.pads), dilation=step.dilations, groups=step.groups,
+    )  # fmt: skip
+    _finish(run, step.y, step.ending, acc, axis=1)
+
+
+def _conv_transpose(run: Run, step: ConvTranspose) -> None:
+    """The convolution of x with zeros between its pixels, and around it, by the kernel turned round."""
+    grid, filters = run.codes(step.x), _filters(run, step.weight)
+    x = _spread(run.array(step.x), grid.zero_point, step.strides)
+    room = [d * (k - 1) for d, k in zip(step.dilations, filters.shape[2:], strict=True)]
+    top, left, bottom, right = step.pads
+    around = [
+        (room[0] - top, room[0] - bottom + step.output_padding[0]),
+        (room[1] - left, room[1] - right + step.output_padding[1]),
+    ]
+    x = _framed(x, around, grid.zero_point)
+    acc = numerics.conv(
+        x, filters[:, :, ::-1, ::-1], grid.zero_point, bias=_integer_bias(run, step.ending),
+        dilation=step.dilations, groups=step.groups,
+    )  # fmt: skip
+    _finish(run, step.y, step.ending, acc, axis=1)
+
+
+def _spread(x: NDArray[Any], fill: int, strides: tuple[int, int]) -> NDArray[Any]:
+    """`x` with strides - 1 codes of real 0 between its pixels."""
+    sizes = [(n - 1) * s + 1 for n, s in zip(x.shape[2:], strides, strict=True)]
+    wide = np.full((*x.shape[:2], *sizes), fill, x.dtype)
+    wide[:, :, :: strides[0], :: strides[1]] = x
+    return wide
+
+
+def _framed(x: NDArray[Any], around: list[tuple[int, int]], fill: int) -> NDArray[Any]:
+    """`x` with a frame of real 0; a negative width cuts."""
+    padded = np.pad(x, ((0, 0), (0, 0), *[(max(a, 0), max(b, 0)) for a, b in around]), constant_values=fill)
+    cut = [slice(max(-a, 0), -b if b < 0 else None) for a, b in around]
+    return padded[:, :, cut[0], cut[1]]
+
+
+def _linear(run: Run, step: Linear) -> None:
+    x, w, zero_point = run.array(step.x), run.array(step.weight), run.codes(step.x).zero_point
+    acc = numerics.linear(x, w, zero_point, bias=_integer_bias(run, step.ending))
+    _finish(run, step.y, step.ending, acc, axis=-1)
+
+
+def _matmul(run: Run, step: MatMul) -> None:
+    a, b = run.array(step.a), run.array(step.b)
+    acc = numerics.matmul(a, b, run.codes(step.a).zero_point, run.codes(step.b).zero_point)
+    _finish(run, step.y, step.ending, acc, axis=-1)
+
+
+def _filters(run: Run, name: str) -> NDArray[Any]:
+    return np.moveaxis(run.array(name), -1, 1)
+
+
+def _pairs(pads: tuple[int, int, int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    top, left, bottom, right = pads
+    return (top, bottom), (left, right)
+
+
+def _integer_bias(run: Run, ending: Ending) -> NDArray[Any] | None:
+    return run.array(ending.integer_bias) if ending.integer_bias else None
+
+
+def _finish(run: Run, y: str, ending: Ending, acc: NDArray[np.int32], axis: int) -> None:
+    """Codes of y's grid, or reals, from the sums."""
+    m = _channels(run.array(ending.multiplier))
+    bias = _channels(run.array(ending.bias)) if ending.bias else np.zeros((), np.float32)
+    residual = _residual(run, ending)
+    if (grid := run.grid(y)) is not None and not ending.activation:
+        bounds = _bounds(ending, grid.low, grid.high)
+        codes = numerics.requantize(
+            acc, m, bias, grid.zero_point, spec_of(grid), residual=residual, bounds=bounds, axis=axis
+        )
+        run.write_codes(y, codes)
+        return
+    real = numerics.to_real(acc, m, bias, axis=axis)
+    if residual is not None:
+        steps = (np.asarray(residual.codes, np.int32) - residual.zero_point).astype(np.float32)
+        real = real + steps * np.asarray(residual.multiplier, np.float32)
+    if ending.activation:
+        real = function(ending.activation)(real)
+    elif ending.low is not None or ending.high is not None:
+        real = np.clip(real, *(None if b is None else np.float32(b) for b in (ending.low, ending.high)))
+    run.write_real(y, real)
+
+
+def _channels(values: NDArray[Any]) -> NDArray[Any]:
+    return values.reshape(()) if values.size == 1 else values
+
+
+def _residual(run: Run, ending: Ending) -> Residual | None:
+    if not ending.residual:
+        return None
+    zero_point = run.codes(ending.residual).zero_point
+    return Residual(run.array(ending.residual), np.float32(ending.residual_multiplier), zero_point)
+
+
+def _bounds(ending: Ending, low: int, high: int) -> tuple[int, int]:
+    return (
+        low if ending.low is None else int(ending.low),
+        high if ending.high is None else int(ending.high),
+    )
+
+
+RUNNERS: dict[str, Runner] = {
+    "conv": _conv, "conv_transpose": _conv_transpose, "linear": _linear, "matmul": _matmul,
+}  # fmt: skip

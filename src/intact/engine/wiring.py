@@ -1,0 +1,36 @@
+"""Which tensors and constants a step names."""
+
+from __future__ import annotations
+
+from intact.engine.steps import Ending, Step
+
+_ONE = ("x", "a", "b", "residual", "mask")
+_CONSTANT = ("weight", "bias", "table", "model")
+
+
+def reads(step: Step) -> tuple[str, ...]:
+    """What `step` computes with: tensors, and constants where a tensor could stand (of Binary and a mask)."""
+    names = [getattr(step, field) for field in _ONE if hasattr(step, field)]
+    names += getattr(step, "xs", ())
+    if (ending := ending_of(step)) is not None:
+        names.append(ending.residual)
+    return tuple(name for name in names if name)
+
+
+def writes(step: Step) -> tuple[str, ...]:
+    """The tensors that `step` makes."""
+    return tuple(getattr(step, "ys", ())) or (getattr(step, "y"),)  # noqa: B009
+
+
+def constants(step: Step) -> tuple[str, ...]:
+    """The constants that `step` names as such."""
+    names = [getattr(step, field) for field in _CONSTANT if hasattr(step, field)]
+    names += getattr(step, "indices", ())
+    if (ending := ending_of(step)) is not None:
+        names += [ending.multiplier, ending.bias, ending.integer_bias]
+    return tuple(name for name in names if name)
+
+
+def ending_of(step: Step) -> Ending | None:
+    """How the sum of `step` ends; None where it has no sum."""
+    return getattr(step, "ending", None)

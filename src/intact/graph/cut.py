@@ -1,0 +1,21 @@
+"""A part of a graph as a model of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from intact.graph.proto import to_proto
+
+
+def cut(model: ir.Model, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]) -> bytes:
+    """The file of a model that makes `outputs` of `inputs`, with the constants that it needs.
+
+    Args:
+        model: Not changed.
+        inputs, outputs: Values of its main graph; the outputs depend on nothing but the inputs and constants.
+    """
+    graph = ir.convenience.extract(model.graph, list(inputs), list(outputs))
+    part = ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
+    return bytes(to_proto(part).SerializeToString(deterministic=True))
