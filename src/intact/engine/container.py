@@ -1,0 +1,102 @@
+"""Safetensors files of bytes, mapped into memory: every array on a cache line, with room behind it.
+
+The format is that of safetensors, and its library reads these files. Two things it does not promise are
+kept here: data start at multiples of `ALIGNMENT` in the file, and at least `SLACK` zero bytes follow each
+array, so that kernels may read mapped weights as they read their own memory.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.atomic import replacing
+from intact.engine.codec import unexpected
+
+ALIGNMENT = 64
+SLACK = 64  # kSlack of the native runtime
+_LARGEST_HEADER = 100_000_000  # safetensors' own bound
+
+Bytes = NDArray[np.uint8]
+
+
+def padded(size: int) -> int:
+    """Bytes that an array of `size` bytes takes in the file."""
+    return -(-size // ALIGNMENT) * ALIGNMENT + SLACK
+
+
+def write(path: str | os.PathLike[str], arrays: Mapping[str, NDArray], metadata: Mapping[str, str]) -> None:
+    """Write `arrays` in their order, and `metadata`, whole or not at all."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    end = 0
+    for name, array in arrays.items():
+        begin, end = end, end + padded(array.nbytes)
+        header[name] = {"dtype": "U8", "shape": [end - begin], "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % ALIGNMENT)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for array in arrays.values():
+            file.write(np.ascontiguousarray(array).data)
+            file.write(bytes(padded(array.nbytes) - array.nbytes))
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, Bytes]]:
+    """The metadata and the arrays of a file that `write` made, as views of the mapped file.
+
+    Nothing of the data is touched; each array includes its padding.
+
+    Raises:
+        FileFormatError: The file is no such file.
+        OSError: The file cannot be opened.
+    """
+    where = f"file '{os.fspath(path)}'"
+    with Path(path).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size < 8:
+            raise unexpected(where, f"{size} bytes", "a plan file")
+        length = struct.unpack("<Q", file.read(8))[0]
+        if length > min(size - 8, _LARGEST_HEADER) or (8 + length) % ALIGNMENT:
+            raise unexpected(where, f"a header of {length} bytes", "a plan file")
+        header = _json(where, file.read(length))
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    metadata = header.pop("__metadata__", None)
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+        raise unexpected(where, "a header without metadata", "a plan file")
+    return metadata, _views(where, header, np.frombuffer(mapped, np.uint8)[8 + length :])
+
+
+def _json(where: str, text: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise unexpected(where, f"a header that is no JSON ({error})", "a plan file") from error
+    if not isinstance(header, dict):
+        raise unexpected(where, header, "a plan file")
+    return header
+
+
+def _views(where: str, header: Mapping[str, Any], data: Bytes) -> dict[str, Bytes]:
+    views: dict[str, Bytes] = {}
+    end = 0
+    for name, entry in header.items():
+        begin, offsets = end, entry.get("data_offsets") if isinstance(entry, dict) else None
+        after = offsets[1] if isinstance(offsets, list) and len(offsets) == 2 else None
+        if type(after) is not int or not begin < after <= data.size:
+            raise unexpected(where, entry, f"an array from byte {begin} on within the file")
+        end = after
+        expected = {"dtype": "U8", "shape": [end - begin], "data_offsets": [begin, end]}
+        if entry != expected or end % ALIGNMENT:
+            raise unexpected(where, entry, f"{expected}")
+        views[name] = data[begin:end]
+    if end != data.size:
+        raise unexpected(where, f"{data.size - end} bytes of no array", "none")
+    return views

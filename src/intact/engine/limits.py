@@ -1,0 +1,238 @@
+"""What a file could say and no lowering would: arrays of the wrong kind, grids and numbers out of range.
+
+`check` has the names. Sizes that depend on the inputs are the binder's to check, memory the native steps'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any
+
+from intact.engine.plan import Plan
+from intact.engine.steps import (
+    Codes,
+    Concat,
+    Conv,
+    ConvTranspose,
+    Ending,
+    LayerNorm,
+    Linear,
+    MatMul,
+    Pad,
+    Pool,
+    Resize,
+    Slice,
+    Softmax,
+    Step,
+    Stretch,
+    Table,
+    Tensor,
+    Transpose,
+)
+from intact.engine.wiring import ending_of
+from intact.errors import FileFormatError
+
+DTYPES = ("codes", "float32", "float64", "float16", "int64", "int32", "uint8", "int8", "bool")
+_FAR = 2**24  # of a stride, a dilation or a pad: far above what any image has
+
+Arrays = Mapping[str, tuple[str, tuple[int, ...]]]
+"""dtype and shape of constants, by name."""
+
+
+def check_limits(plan: Plan, arrays: Arrays) -> None:
+    """Refuse a plan, whose names are known to be right, for what its numbers and arrays are.
+
+    Args:
+        plan: The plan.
+        arrays: Of its constants: to ask for the arrays themselves would read them.
+
+    Raises:
+        FileFormatError: Names the step or tensor.
+    """
+    for name, tensor in plan.tensors.items():
+        _check_tensor(name, tensor)
+    for step in plan.steps:
+        found = _Check(plan, step, arrays)
+        if (ending := ending_of(step)) is not None:
+            _check_ending(found, ending)
+        if step.kind in _RULES:
+            _RULES[step.kind](found, step)
+
+
+def _check_tensor(name: str, tensor: Tensor) -> None:
+    where = f"tensor '{name}'"
+    if tensor.dtype not in DTYPES:
+        raise _wrong(where, f"dtype {tensor.dtype}", f"one of {', '.join(DTYPES)}")
+    if any(dim == "" if isinstance(dim, str) else dim < 0 for dim in tensor.shape):
+        raise _wrong(where, f"shape {tensor.shape}", "sizes and names")
+    if tensor.codes is not None and not _sound(tensor.codes):
+        raise _wrong(where, str(tensor.codes), "a grid of one byte that holds its zero point")
+
+
+def _sound(codes: Codes) -> bool:
+    low, high = (-128, 127) if codes.signed else (0, 255)
+    within = low <= codes.low <= codes.high <= high and low <= codes.zero_point <= high
+    return within and codes.zero_point + codes.offset >= 0 and isfinite(codes.scale) and codes.scale > 0
+
+
+class _Check:
+    """What rules about one step ask for."""
+
+    def __init__(self, plan: Plan, step: Step, arrays: Arrays) -> None:
+        self.where = f"step '{step.name}'"
+        self.step, self._plan, self._arrays = step, plan, arrays
+
+    def that(self, holds: bool, got: object, want: str) -> None:
+        """Refuse the step unless this holds."""
+        if not holds:
+            raise _wrong(self.where, str(got), want)
+
+    def rank(self, name: str) -> int:
+        """Of a tensor, or of a constant in its place."""
+        tensors = self._plan.tensors
+        return len(tensors[name].shape if name in tensors else self._arrays[name][1])
+
+    def codes(self, *names: str) -> None:
+        """These tensors hold codes."""
+        for name in names:
+            self.that(self._plan.tensors[name].codes is not None, f"reals in '{name}'", "codes")
+
+    def constant(self, name: str, dtype: str, rank: int) -> tuple[int, ...]:
+        """Sizes of a constant of this dtype and rank."""
+        found, shape = self._arrays[name]
+        self.that(
+            found == dtype and len(shape) == rank, f"'{name}' {found} {shape}", f"{dtype} of rank {rank}"
+        )
+        return shape
+
+
+def _check_ending(check: _Check, ending: Ending) -> None:
+    weight = getattr(check.step, "weight", "")
+    channels = check.constant(weight, "int8", 2 if check.step.kind == "linear" else 4)[0] if weight else 1
+    check.that(bool(ending.multiplier), "no multiplier", "one")
+    for name, dtype in (
+        (ending.multiplier, "float32"), (ending.bias, "float32"), (ending.integer_bias, "int32"),
+    ):  # fmt: skip
+        if name:
+            (size,) = check.constant(name, dtype, 1)
+            check.that(size in (1, channels), f"{size} numbers in '{name}'", f"1 or {channels}")
+    if ending.residual:
+        check.codes(ending.residual)
+
+
+def _conv(check: _Check, step: Conv | ConvTranspose) -> None:
+    shape = check.constant(step.weight, "int8", 4)
+    check.that(min(shape) > 0, shape, "weights that are not empty")
+    check.that(
+        step.groups > 0 and shape[0] % step.groups == 0, f"{step.groups} groups", f"ones of {shape[0]}"
+    )
+    _window(check, step)
+    check.codes(step.x)
+
+
+def _window(check: _Check, step: Conv | ConvTranspose | Pool) -> None:
+    check.that(check.rank(step.x) == check.rank(step.y) == 4, f"'{step.x}', '{step.y}'", "images: rank 4")
+    hops = (*step.strides, *step.dilations)
+    check.that(all(0 < hop <= _FAR for hop in hops), hops, "strides and dilations above 0")
+    check.that(all(0 <= pad <= _FAR for pad in step.pads), step.pads, "pads of 0 or more")
+
+
+def _linear(check: _Check, step: Linear) -> None:
+    check.that(min(check.constant(step.weight, "int8", 2)) > 0, step.weight, "weights that are not empty")
+    _same_rank(check, step)
+    check.codes(step.x)
+
+
+def _same_rank(check: _Check, step: Linear | LayerNorm) -> None:
+    ranks = check.rank(step.x), check.rank(step.y)
+    check.that(ranks[0] == ranks[1] > 0, ranks, "one rank for both")
+
+
+def _matmul(check: _Check, step: MatMul) -> None:
+    ranks = check.rank(step.a), check.rank(step.b)
+    check.that(min(ranks) >= 2, ranks, "rank 2 or more")
+    check.codes(step.a, step.b)
+
+
+def _pool(check: _Check, step: Pool) -> None:
+    check.that(
+        step.kernel is None or all(0 < k <= _FAR for k in step.kernel), step.kernel, "a kernel above 0"
+    )
+    _window(check, step)
+    check.codes(step.x, step.y)
+
+
+def _table(check: _Check, step: Table) -> None:
+    check.that(check.constant(step.table, "uint8", 1) == (256,), step.table, "256 entries")
+    check.codes(step.x, step.y)
+
+
+def _axis(check: _Check, step: Concat | Softmax) -> None:
+    rank = check.rank(step.y)
+    check.that(-rank <= step.axis < rank, f"axis {step.axis}", f"one of {rank} axes")
+    names = step.xs if isinstance(step, Concat) else (step.x,)
+    check.that(bool(names) and all(check.rank(x) == rank for x in names), names, f"tensors of rank {rank}")
+
+
+def _layer_norm(check: _Check, step: LayerNorm) -> None:
+    for name in (step.weight, step.bias):
+        if name:
+            check.constant(name, "float32", 1)
+    _same_rank(check, step)
+
+
+def _transpose(check: _Check, step: Transpose) -> None:
+    _per_axis(check, step.x, step.y, step.perm)
+    check.that(sorted(step.perm) == list(range(len(step.perm))), step.perm, "a permutation")
+
+
+def _per_axis(check: _Check, x: str, y: str, *given: tuple[Any, ...]) -> None:
+    ranks = check.rank(x), check.rank(y), *(len(one) for one in given)
+    check.that(len(set(ranks)) == 1, ranks, "one rank for both, and an entry for each axis")
+
+
+def _slice(check: _Check, step: Slice) -> None:
+    _per_axis(check, step.x, step.y, step.starts, step.steps)
+    check.that(all(start >= 0 for start in step.starts), step.starts, "starts from the first element")
+
+
+def _pad(check: _Check, step: Pad) -> None:
+    _per_axis(check, step.x, step.y, step.pads)
+    check.that(all(0 <= n <= _FAR for pair in step.pads for n in pair), step.pads, "pads of 0 or more")
+
+
+def _resize(check: _Check, step: Resize) -> None:
+    _per_axis(check, step.x, step.y)
+    rank, axes = check.rank(step.x), step.axes
+    distinct = len(set(axes)) == len(axes) == len(step.indices)
+    check.that(distinct and all(0 <= axis < rank for axis in axes), axes, "axes of it, with indices for each")
+    for name in step.indices:
+        check.constant(name, "int64", 1)
+
+
+def _stretch(check: _Check, step: Stretch) -> None:
+    check.constant(step.model, "uint8", 1)
+    check.that(bool(step.ys), "no outputs", "some")
+
+
+_RULES: dict[str, Callable[[_Check, Any], None]] = {
+    "conv": _conv,
+    "conv_transpose": _conv,
+    "linear": _linear,
+    "matmul": _matmul,
+    "pool": _pool,
+    "table": _table,
+    "concat": _axis,
+    "softmax": _axis,
+    "layer_norm": _layer_norm,
+    "transpose": _transpose,
+    "slice": _slice,
+    "pad": _pad,
+    "resize": _resize,
+    "onnx": _stretch,
+}
+
+
+def _wrong(where: str, got: str, want: str) -> FileFormatError:
+    return FileFormatError(where, f"{got:.200}", want, "build the plan from the model again")
