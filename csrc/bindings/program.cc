@@ -91,8 +91,12 @@ void bind_program(nb::module_& m) {
       .def("output", &Program::output, "nbytes"_a)
       .def("add", [](Program& p, const NativeStep& s) { p.add(s.step); }, "step"_a)
       .def("__len__", [](const Program& p) { return p.steps().size(); });
+  nb::class_<Team>(m, "Team")
+      .def(nb::init<int, bool>(), "threads"_a, "spin"_a)
+      .def_prop_ro("threads", &Team::threads);
   nb::class_<Context>(m, "Context")
-      .def(nb::init<const Program&, int>(), "program"_a, "threads"_a, nb::keep_alive<1, 2>())
+      .def(nb::init<const Program&, Team&>(), "program"_a, "team"_a, nb::keep_alive<1, 2>(),
+           nb::keep_alive<1, 3>())
       .def("place", [](Context& c, uint32_t b, AnyIn x) { c.place(b, x.data(), x.nbytes()); }, "block"_a,
            "array"_a.noconvert())
       .def("run", &run, "begin"_a, "end"_a, "seconds"_a.none() = nb::none())

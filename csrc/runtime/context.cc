@@ -17,6 +17,16 @@ double now() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
+// Gives back what it holds, whatever happens.
+struct Held {
+  Crew* crew;
+  std::atomic<bool>& running;
+  ~Held() {
+    if (crew != nullptr) crew->leave();
+    running.store(false, std::memory_order_release);
+  }
+};
+
 }  // namespace
 
 void FreeAligned::operator()(uint8_t* p) const { ::operator delete(p, kAlignment); }
@@ -27,9 +37,9 @@ Aligned make_aligned(size_t bytes) {
   return Aligned(p);
 }
 
-Context::Context(const Program& program, int threads) : program_(program) {
+Context::Context(const Program& program, Team& team) : program_(program), team_(team) {
   arena_ = make_aligned(program.blocks()[0].bytes + kSlack);
-  scratch_ = make_aligned(program.scratch() * static_cast<size_t>(threads));
+  scratch_ = make_aligned(program.scratch() * static_cast<size_t>(team.threads()));
   for (const Block& b : program.blocks()) blocks_.push_back(const_cast<uint8_t*>(b.data));
   blocks_[0] = arena_.get();
 }
@@ -51,11 +61,22 @@ void Context::place(uint32_t block, const void* data, size_t bytes) {
 void Context::run(size_t begin, size_t end, double* seconds) {
   const auto& steps = program_.steps();
   if (begin > end || end > steps.size()) throw std::invalid_argument("there are fewer steps");
+  if (running_.exchange(true, std::memory_order_acquire)) {
+    throw std::invalid_argument("another run uses this context");
+  }
+  Held held{nullptr, running_};
+  held.crew = team_.try_take();
   const ScopedFpEnv env;
   const Memory memory(blocks_.data());
+  const Scratch scratch{scratch_.get(), program_.scratch()};
   for (size_t i = begin; i < end; ++i) {
     const double start = seconds == nullptr ? 0 : now();
-    steps[i]->run(memory, 0, steps[i]->items(), scratch_.get());
+    const size_t items = steps[i]->items();
+    if (held.crew != nullptr && items > 1) {
+      held.crew->deal(*steps[i], memory, items, scratch);
+    } else if (items > 0) {
+      steps[i]->run(memory, 0, items, scratch.data);
+    }
     if (seconds != nullptr) seconds[i] = now() - start;
   }
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/program.h"
+#include "runtime/team.h"
 
 namespace intact {
 
@@ -17,15 +18,16 @@ using Aligned = std::unique_ptr<uint8_t, FreeAligned>;
 // `bytes` of zeros at a multiple of 64.
 Aligned make_aligned(size_t bytes);
 
-// Belongs to one run at a time; the program must be complete and outlive it.
+// Belongs to one run at a time. The program must be complete; it and the team must outlive it.
 class Context {
  public:
-  explicit Context(const Program& program, int threads = 1);
+  Context(const Program& program, Team& team);
 
   // Where an input or output lies from now on: as many bytes as the block has, at a multiple of what its
   // views need. Throws std::invalid_argument where it does not.
   void place(uint32_t block, const void* data, size_t bytes);
-  // Steps begin to end; `seconds` has one number for each step of the program, or is nullptr.
+  // Steps begin to end, by the team, or by this thread alone where another run has the team. `seconds` has
+  // one number for each step of the program, or is nullptr.
   void run(size_t begin, size_t end, double* seconds);
 
   uint8_t* arena() const { return arena_.get(); }
@@ -33,7 +35,9 @@ class Context {
 
  private:
   const Program& program_;
+  Team& team_;
   Aligned arena_, scratch_;
+  std::atomic<bool> running_{false};
   std::vector<uint8_t*> blocks_;
 };
 

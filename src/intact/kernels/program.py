@@ -8,37 +8,63 @@ make a run touch other memory.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact.kernels import _native
+from intact.kernels._native import Context, View
 from intact.kernels._native import Step as NativeStep
-from intact.kernels._native import View
 
 ARENA = 0
 """The number of the arena's block."""
 SLACK = 64
 """Bytes behind every tensor in the arena that kernels may read."""
 
-__all__ = ["ARENA", "SLACK", "NativeStep", "Program", "View"]
+__all__ = ["ARENA", "SLACK", "Context", "NativeStep", "Program", "Team", "View", "available_cpus"]
+
+
+def available_cpus() -> int:
+    """Processors that this process may use: those that it may run on, and no more than its control group
+    is given time for."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        return min(cpus, max(1, int(quota) // int(period)))
+    except (OSError, ValueError):  # no such file, or "max"
+        return cpus
+
+
+class Team:
+    """Threads that any number of programs share; a run that finds them busy does without.
+
+    Args:
+        threads: Their number, the caller's own included; None: one for each processor.
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        cpus = available_cpus()
+        self.threads = cpus if threads is None else threads
+        self.native = _native.Team(self.threads, self.threads <= cpus)
 
 
 class Program:
-    """Blocks, then steps, then runs.
+    """Blocks, then steps, then runs. Any number of threads may run it at once.
 
     Args:
-        threads: Threads that a run may use, the caller's included.
+        team: The threads of a run; or their number.
     """
 
-    def __init__(self, threads: int = 1) -> None:
+    def __init__(self, team: Team | int = 1) -> None:
         self.native = _native.Program()
-        self.threads = threads
+        self.team = Team(team) if isinstance(team, int) else team
         self._inputs: list[int] = []
         self._outputs: list[int] = []
-        self._idle: list[_native.Context] = []
+        self._idle: list[Context] = []
 
     def arena(self, nbytes: int) -> None:
         """Give the arena its size; before the first step. `SLACK` more bytes are there behind it."""
@@ -88,19 +114,19 @@ class Program:
         finally:
             self.give_back(context)
 
-    def take(self) -> _native.Context:
+    def take(self) -> Context:
         """A context that no other run uses."""
         try:
             return self._idle.pop()
         except IndexError:
-            return _native.Context(self.native, self.threads)
+            return Context(self.native, self.team.native)
 
-    def give_back(self, context: _native.Context) -> None:
+    def give_back(self, context: Context) -> None:
         """Let another run have this context."""
         self._idle.append(context)
 
     def place(
-        self, context: _native.Context, inputs: Sequence[NDArray[Any]], outputs: Sequence[NDArray[Any]]
+        self, context: Context, inputs: Sequence[NDArray[Any]], outputs: Sequence[NDArray[Any]]
     ) -> None:
         """Say where inputs and outputs lie."""
         for block, array in zip(self._inputs, inputs, strict=True):
