@@ -16,9 +16,25 @@ from intact.numerics.affine import (
 )
 from intact.numerics.convolution import conv
 from intact.numerics.elementwise import Affine, add, rescale
+from intact.numerics.functions import (
+    FUNCTIONS,
+    elu,
+    erf,
+    exp,
+    gelu,
+    gelu_tanh,
+    hard_sigmoid,
+    hard_swish,
+    leaky_relu,
+    relu,
+    sigmoid,
+    silu,
+    tanh,
+)
 from intact.numerics.granularity import expand, granule_shape, normalized_axes
 from intact.numerics.minifloat import round_to_format
 from intact.numerics.multipliers import fold_batchnorm, multipliers, ratio, scaled_bias
+from intact.numerics.normalization import lane_sum, layer_norm, softmax
 from intact.numerics.pooling import avg_pool, max_pool
 from intact.numerics.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
 from intact.numerics.requantize import Bounds, Residual, activation_bounds, requantize, to_codes, to_real
@@ -29,9 +45,10 @@ from intact.numerics.sums import accumulator_bound, linear, matmul, prove_accumu
 __all__ = [
     "Affine",
     "Bounds",
+    "FUNCTIONS",
     "REAL_DTYPES",
-    "SHORT_BITS",
     "Residual",
+    "SHORT_BITS",
     "ZERO_RANGE",
     "absmax",
     "accumulator_bound",
@@ -43,12 +60,22 @@ __all__ = [
     "count_fixed",
     "count_pow2",
     "dequantize",
+    "elu",
+    "erf",
+    "exp",
     "expand",
     "fake_quantize",
     "fake_quantize_grad",
     "fold_batchnorm",
+    "gelu",
+    "gelu_tanh",
     "granule_shape",
+    "hard_sigmoid",
+    "hard_swish",
     "inverse_scale_view",
+    "lane_sum",
+    "layer_norm",
+    "leaky_relu",
     "linear",
     "matmul",
     "max_pool",
@@ -59,6 +86,7 @@ __all__ = [
     "quantize",
     "quantize_reciprocal",
     "ratio",
+    "relu",
     "representable_range",
     "requantize",
     "rescale",
@@ -67,7 +95,11 @@ __all__ = [
     "scaled_bias",
     "short_amax",
     "short_range",
+    "sigmoid",
+    "silu",
+    "softmax",
     "store",
+    "tanh",
     "to_codes",
     "to_float32",
     "to_real",

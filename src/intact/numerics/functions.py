@@ -1,0 +1,212 @@
+"""Functions of reals that give the same bits on every machine. NORMATIVE.
+
+Every operation is one float32 operation, rounded by itself, in the order written; no library function is
+called whose last bits depend on the machine. Polynomials are minimax fits whose coefficients were rounded to
+float32; Horner's scheme evaluates them. A NaN gives a NaN; no function raises for any float32 number.
+
+The errors stated are against the exact function of the float32 argument, and are held by tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intact.numerics.affine import to_float32
+
+Reals = NDArray[np.float32]
+Function = Callable[[ArrayLike], Reals]
+
+ONE, TWO, HALF = np.float32(1), np.float32(2), np.float32(0.5)
+
+# Adding this rounds a float32 below 2^22 in magnitude to an integer, ties to even, and leaves that integer in
+# the low bits of the sum.
+ROUNDER = np.float32(1.5 * 2**23)
+ROUNDER_BITS = np.int32(0x4B400000)
+
+LOG2_E = np.float32(1.44269504)
+# ln 2 = LN2_HIGH + LN2_LOW; an integer below 2^15 times LN2_HIGH, which has 9 bits, is exact.
+LN2_HIGH, LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
+EXP_LOW, EXP_HIGH = np.float32(-104), np.float32(89)  # beyond: 0 and infinity
+# (exp(r) - 1 - r) / r^2 on |r| <= 0.35, lowest power last.
+EXP = [np.float32(c) for c in (0.0013813059777021408, 0.008369430899620056, 0.04166845977306366,
+                               0.16666515171527863, 0.4999999403953552)]  # fmt: skip
+# (2^f - 1) / f on |f| <= 0.5.
+EXP2 = [np.float32(c) for c in (0.00015353165508713573, 0.0013399136951193213, 0.009618439711630344,
+                                0.05550331994891167, 0.24022647738456726, 0.6931471824645996)]  # fmt: skip
+# (-log2(Phi(-a)) - 1) / a on 0 <= a <= 6, weighted so that Phi is within 8e-9.
+TAIL_END = np.float32(6)
+TAIL = [np.float32(c) for c in (2.8349072636046913e-06, -3.9377628127112985e-05, 0.00018617995374370366,
+                                0.00013693701475858688, -0.007063420955091715, 0.052496179938316345,
+                                0.4592081904411316, 1.1511051654815674)]  # fmt: skip
+# erf(x) / x as a polynomial of x^2 on |x| <= 1; (tanh(x) / x - 1) / x^2 likewise on |x| <= 0.63.
+ERF_SMALL, SQRT_2 = np.float32(0.9), np.float32(1.41421356)
+ERF = [np.float32(c) for c in (7.853862189222127e-05, -0.0008010196615941823, 0.005188328213989735,
+                               -0.026853812858462334, 0.1128358542919159, -0.3761262595653534,
+                               1.1283791065216064)]  # fmt: skip
+TANH_SMALL = np.float32(0.625)
+TANH = [np.float32(c) for c in (-0.005648261401802301, 0.020589778199791908, -0.05372511222958565,
+                                0.13331274688243866, -0.33333274722099304)]  # fmt: skip
+GELU_LINEAR, GELU_CUBIC = np.float32(1.59576912), np.float32(0.044715)  # 2 sqrt(2 / pi)
+GELU_TANH_LOW, SILU_LOW, HARD_LOW = np.float32(-16), np.float32(-128), np.float32(-3)
+SIXTH, LEAK = np.float32(1 / 6), np.float32(0.01)
+
+
+def _function(formula: Callable[[Reals], Reals]) -> Function:
+    """Any real array in, float32 out, with no warning about what overflows on the way."""
+
+    @wraps(formula)
+    def evaluate(x: ArrayLike) -> Reals:
+        with np.errstate(all="ignore"):
+            return np.asarray(formula(to_float32(x)), np.float32)
+
+    return evaluate
+
+
+@_function
+def exp(x: Reals) -> Reals:
+    """e^x within 2 ulp, denormal results too; 0 below -104, infinity where float32 ends.
+
+    ``n = rne(x * log2(e))``, ``r = x - n * LN2_HIGH - n * LN2_LOW``, ``1 + r + r^2 EXP(r)``, times 2^n in two
+    exact factors, so that a denormal result is rounded once.
+    """
+    small = x < EXP_LOW
+    x = _at_most(np.where(small, np.float32(0), x), EXP_HIGH)
+    shifted = x * LOG2_E + ROUNDER
+    n = shifted - ROUNDER
+    r = x - n * LN2_HIGH - n * LN2_LOW
+    y = _horner(EXP, r) * (r * r) + r + ONE
+    bits = _integer(shifted)
+    half = bits >> 1
+    y = y * _power_of_two(half) * _power_of_two(bits - half)
+    return np.where(small, np.float32(0), y)
+
+
+@_function
+def erf(x: Reals) -> Reals:
+    """The error function, within 1.2e-7, and 3e-7 of its own size.
+
+    Of the magnitude, with the sign of x: below 0.9 ``ERF(x^2) |x|``; beyond, ``1 - 2 Phi(-sqrt(2) |x|)``.
+    """
+    magnitude = np.abs(x)
+    small = _horner(ERF, x * x) * magnitude
+    large = ONE - TWO * _normal_tail(magnitude * SQRT_2)
+    return np.copysign(np.where(magnitude < ERF_SMALL, small, large), x)
+
+
+@_function
+def tanh(x: Reals) -> Reals:
+    """Within 1.5e-7 of its own size.
+
+    Of the magnitude, with the sign of x: below 0.625 ``|x| + |x|^3 TANH(x^2)``; beyond,
+    ``1 - 2 / (exp(2 |x|) + 1)``.
+    """
+    magnitude, square = np.abs(x), x * x
+    small = _horner(TANH, square) * square * magnitude + magnitude
+    large = ONE - TWO / (exp(magnitude * TWO) + ONE)
+    return np.copysign(np.where(magnitude < TANH_SMALL, small, large), x)
+
+
+@_function
+def sigmoid(x: Reals) -> Reals:
+    """1 / (1 + e^-x), within 3e-7 of its own size: ``(x < 0 ? e : 1) / (1 + e)`` with ``e = exp(-|x|)``."""
+    e = exp(-np.abs(x))
+    return np.asarray(np.where(x < 0, e, ONE) / (ONE + e))
+
+
+@_function
+def gelu(x: Reals) -> Reals:
+    """x Phi(x), the form with erf, within 4e-8 max(1, 4 |x|).
+
+    ``t = Phi(-|x|)``, ``max(x, -6) * (x < 0 ? t : 1 - t)``: at minus infinity -6e-9.
+    """
+    tail = _normal_tail(np.abs(x))
+    return np.asarray(_at_least(x, -TAIL_END) * np.where(x < 0, tail, ONE - tail))
+
+
+@_function
+def gelu_tanh(x: Reals) -> Reals:
+    """The form with tanh: ``max(x, -16) * sigmoid(2 sqrt(2 / pi) * (x + 0.044715 x^3))``."""
+    inner = x * x * x * GELU_CUBIC + x
+    return np.asarray(_at_least(x, GELU_TANH_LOW) * sigmoid(inner * GELU_LINEAR))
+
+
+@_function
+def silu(x: Reals) -> Reals:
+    """x sigmoid(x), also called swish: ``max(x, -128) * sigmoid(x)``."""
+    return np.asarray(_at_least(x, SILU_LOW) * sigmoid(x))
+
+
+@_function
+def hard_sigmoid(x: Reals) -> Reals:
+    """``clamp(x * fl32(1 / 6) + 0.5, 0, 1)``, PyTorch's slope."""
+    return _at_most(_at_least(x * SIXTH + HALF, np.float32(0)), ONE)
+
+
+@_function
+def hard_swish(x: Reals) -> Reals:
+    """``max(x, -3) * hard_sigmoid(x)``."""
+    return np.asarray(_at_least(x, HARD_LOW) * hard_sigmoid(x))
+
+
+@_function
+def elu(x: Reals) -> Reals:
+    """x, or ``exp(x) - 1`` below 0 (alpha = 1), within 1.2e-7."""
+    return np.where(x < 0, exp(x) - ONE, x)
+
+
+@_function
+def leaky_relu(x: Reals) -> Reals:
+    """x, or ``x * fl32(0.01)`` below 0."""
+    return np.where(x < 0, x * LEAK, x)
+
+
+@_function
+def relu(x: Reals) -> Reals:
+    """x, or 0 below 0."""
+    return _at_least(x, np.float32(0))
+
+
+FUNCTIONS: dict[str, Function] = {
+    "elu": elu, "erf": erf, "exp": exp, "gelu": gelu, "gelu_tanh": gelu_tanh, "hard_sigmoid": hard_sigmoid,
+    "hard_swish": hard_swish, "leaky_relu": leaky_relu, "relu": relu, "sigmoid": sigmoid, "silu": silu,
+    "tanh": tanh,
+}  # fmt: skip
+"""The functions of one real that a step can name."""
+
+
+def _normal_tail(a: Reals) -> Reals:
+    """Phi(-a) of a >= 0, as ``2^-(1 + a TAIL(a))``; constant beyond 6, where it is 1e-9."""
+    a = _at_most(a, TAIL_END)
+    q = _horner(TAIL, a) * a + ONE
+    shifted = q + ROUNDER
+    f = shifted - ROUNDER - q
+    y = _horner(EXP2, f) * f + ONE
+    return np.asarray(y * _power_of_two(-_integer(shifted)))
+
+
+def _horner(coefficients: Sequence[np.float32], x: Reals) -> Reals:
+    y: Reals = np.full_like(x, coefficients[0])
+    for c in coefficients[1:]:
+        y = y * x + c
+    return y
+
+
+def _integer(shifted: Reals) -> NDArray[np.int32]:
+    return np.asarray(shifted).view(np.int32) - ROUNDER_BITS
+
+
+def _power_of_two(n: NDArray[np.int32]) -> Reals:
+    """2^n of -126 <= n <= 127, through its bits."""
+    return np.asarray((n + np.int32(127)) << 23).view(np.float32)
+
+
+def _at_least(x: Reals, low: np.float32) -> Reals:
+    return np.where(x < low, low, x)
+
+
+def _at_most(x: Reals, high: np.float32) -> Reals:
+    return np.where(x > high, high, x)

@@ -1,0 +1,126 @@
+"""Sums of reals in one fixed order, and what rests on them: softmax and layer_norm. NORMATIVE."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intact.errors import QuantValueError
+from intact.numerics.affine import to_float32
+from intact.numerics.functions import exp
+
+Reals = NDArray[np.float32]
+
+LANES = 16
+
+
+def lane_sum(x: ArrayLike) -> Reals:
+    """Sum over the last axis in an order that no register width changes. NORMATIVE.
+
+    Sixteen lanes begin at +0; lane i adds elements i, i + 16, i + 32, ... (+0 behind the end). Then lanes i
+    and i + 8 are added, i and i + 4, i and i + 2, and the last two.
+
+    Args:
+        x: Reals [..., n].
+    Returns:
+        float32 [...].
+    """
+    x = to_float32(x)
+    rest = -x.shape[-1] % LANES
+    padded = np.concatenate([x, np.zeros((*x.shape[:-1], rest), np.float32)], axis=-1)
+    lanes = np.zeros((*x.shape[:-1], LANES), np.float32)
+    with np.errstate(all="ignore"):
+        for start in range(0, padded.shape[-1], LANES):
+            lanes = lanes + padded[..., start : start + LANES]
+        for half in (8, 4, 2, 1):
+            lanes = lanes[..., :half] + lanes[..., half:]
+    return np.asarray(lanes[..., 0])
+
+
+def softmax(x: ArrayLike, axis: int = -1, gain: float = 1.0, mask: ArrayLike | None = None) -> Reals:
+    """``e * fl32(1 / lane_sum(e))`` with ``e = exp(v - max(v))``, ``v = x * gain (+ mask)``. NORMATIVE.
+
+    A row without a finite maximum, or with a NaN, is all NaN.
+
+    Args:
+        x: Reals.
+        axis: The axis along which the results add up to 1.
+        gain: Rounded to float32.
+        mask: Reals that broadcast to the shape of `x`, added behind the product.
+    Returns:
+        float32, shape of `x`.
+    Raises:
+        QuantValueError: `mask` does not broadcast to the shape of `x`, or there is no such axis.
+    """
+    x = to_float32(x)
+    if not -x.ndim <= axis < x.ndim:
+        raise QuantValueError(
+            "axis", str(axis), f"an axis of a tensor of rank {x.ndim}", "count from 0 or -1"
+        )
+    with np.errstate(all="ignore"):
+        v = x * np.float32(gain)
+        if mask is not None:
+            v = v + _broadcast(mask, x.shape)
+        v = np.moveaxis(v, axis, -1)
+        if v.shape[-1] == 0:
+            return np.asarray(x)
+        e = exp(v - v.max(axis=-1, keepdims=True))
+        y = e * (np.float32(1) / lane_sum(e))[..., None]
+    return np.ascontiguousarray(np.moveaxis(y, -1, axis))
+
+
+def layer_norm(
+    x: ArrayLike,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    epsilon: float = 1e-5,
+    residual: ArrayLike | None = None,
+) -> Reals:
+    """Normalization over the last axis, of x (+ residual). NORMATIVE.
+
+    ``v = x + residual``, ``mean = lane_sum(v) / n``, ``d = v - mean``, ``variance = lane_sum(d * d) / n``,
+    ``r = 1 / sqrt(variance + epsilon)``, ``y = d * r * weight + bias``; both divisions by n and the square
+    root are true ones.
+
+    Args:
+        x: Reals [..., n].
+        weight, bias: Reals [n].
+        epsilon: Rounded to float32.
+        residual: Reals, shape of `x`.
+    Returns:
+        float32, shape of `x`.
+    Raises:
+        QuantValueError: Shapes do not fit.
+    """
+    v = to_float32(x)
+    if v.ndim == 0:
+        raise QuantValueError("x", "a number", "a last axis to normalize over", "reshape it to [1]")
+    with np.errstate(all="ignore"):
+        if residual is not None:
+            v = v + _of_shape(residual, v.shape, "residual")
+        n = np.float32(v.shape[-1])
+        d = v - (lane_sum(v) / n)[..., None]
+        variance = lane_sum(d * d) / n
+        y = d * (np.float32(1) / np.sqrt(variance + np.float32(epsilon)))[..., None]
+        if weight is not None:
+            y = y * _of_shape(weight, v.shape[-1:], "weight")
+        if bias is not None:
+            y = y + _of_shape(bias, v.shape[-1:], "bias")
+    return np.asarray(y)
+
+
+def _of_shape(values: ArrayLike, shape: tuple[int, ...], name: str) -> Reals:
+    values = to_float32(values)
+    if values.shape != shape:
+        raise QuantValueError(name, f"shape {values.shape}", f"shape {shape}", "pass one value for each")
+    return values
+
+
+def _broadcast(mask: ArrayLike, shape: tuple[int, ...]) -> Reals:
+    mask = to_float32(mask)
+    try:
+        return np.broadcast_to(mask, shape)
+    except ValueError:
+        raise QuantValueError(
+            "mask", f"shape {mask.shape}", f"one that broadcasts to {shape}", "add missing axes of size 1"
+        ) from None
