@@ -216,6 +216,8 @@ NB_MODULE(_native, m) {
   bind_statistics(m);
   bind_histogram(m);
   bind_program(m);
+  bind_planes(m);
+  bind_sums(m);
 }
 
 }  // namespace

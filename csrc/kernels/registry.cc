@@ -16,9 +16,19 @@ constexpr const char* kFamily<FakeQuantizeGradOps> = "fake_quantize_grad";
 template <>
 constexpr const char* kFamily<QuantizeOps> = "quantize";
 template <>
+constexpr const char* kFamily<GemmOps> = "gemm";
+template <>
 constexpr const char* kFamily<HistogramOps> = "histogram";
 template <>
 constexpr const char* kFamily<ConvertOps> = "convert";
+template <>
+constexpr const char* kFamily<DepthwiseOps> = "depthwise";
+template <>
+constexpr const char* kFamily<PointwiseOps> = "pointwise";
+template <>
+constexpr const char* kFamily<PoolOps> = "pool";
+template <>
+constexpr const char* kFamily<TransposeOps> = "transpose";
 
 template <class Ops>
 KernelInfo entry(const char* name, uint64_t needs, const Ops& ops) {
@@ -28,11 +38,16 @@ KernelInfo entry(const char* name, uint64_t needs, const Ops& ops) {
 const KernelInfo kKernels[] = {
 #define INTACT_KERNEL(name, needs) entry(#name, needs, name),
 #include "kernels/convert/kernels.inc"
+#include "kernels/depthwise/kernels.inc"
 #include "kernels/fake_quantize/kernels.inc"
 #include "kernels/fake_quantize_grad/kernels.inc"
+#include "kernels/gemm/kernels.inc"
 #include "kernels/histogram/kernels.inc"
+#include "kernels/pointwise/kernels.inc"
+#include "kernels/pool/kernels.inc"
 #include "kernels/quantize/kernels.inc"
 #include "kernels/reduce/kernels.inc"
+#include "kernels/transpose/kernels.inc"
 #undef INTACT_KERNEL
 };
 
@@ -54,10 +69,15 @@ const Ops* find_kernel(const char* name) {
 }
 
 template const ConvertOps* find_kernel<ConvertOps>(const char*);
-template const FakeQuantizeOps* find_kernel<FakeQuantizeOps>(const char*);
+template const DepthwiseOps* find_kernel<DepthwiseOps>(const char*);
 template const FakeQuantizeGradOps* find_kernel<FakeQuantizeGradOps>(const char*);
+template const FakeQuantizeOps* find_kernel<FakeQuantizeOps>(const char*);
+template const GemmOps* find_kernel<GemmOps>(const char*);
 template const HistogramOps* find_kernel<HistogramOps>(const char*);
+template const PointwiseOps* find_kernel<PointwiseOps>(const char*);
+template const PoolOps* find_kernel<PoolOps>(const char*);
 template const QuantizeOps* find_kernel<QuantizeOps>(const char*);
 template const ReduceOps* find_kernel<ReduceOps>(const char*);
+template const TransposeOps* find_kernel<TransposeOps>(const char*);
 
 }  // namespace intact

@@ -6,11 +6,16 @@
 #include <cstdint>
 
 #include "kernels/convert/convert.h"
+#include "kernels/depthwise/depthwise.h"
 #include "kernels/fake_quantize/fake_quantize.h"
 #include "kernels/fake_quantize_grad/fake_quantize_grad.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/histogram/histogram.h"
+#include "kernels/pointwise/pointwise.h"
+#include "kernels/pool/pool.h"
 #include "kernels/quantize/quantize.h"
 #include "kernels/reduce/reduce.h"
+#include "kernels/transpose/transpose.h"
 
 namespace intact {
 

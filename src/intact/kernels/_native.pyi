@@ -128,3 +128,33 @@ class Context:
     def place(self, block: int, array: _Array) -> None: ...
     def run(self, begin: int, end: int, seconds: _Array | None = None) -> None: ...
     def arena(self) -> NDArray[Any]: ...
+
+class GemmEnding:
+    def __init__(
+        self,
+        output: str,
+        zero_point: int = 0,
+        low: int = 0,
+        high: int = 255,
+        real_low: float = ...,
+        real_high: float = ...,
+        residual_zero_point: int = 0,
+        residual_multiplier: float = 0.0,
+    ) -> None: ...
+
+def pack_gemm(kernel: str, weights: _Array, groups: int, joined: bool, high: int) -> _Array: ...
+def gemm_groups(kernel: str, packed: _Array) -> list[int]: ...
+def conv(
+    kernel: str,
+    x: View,
+    y: View,
+    packed: _Array,
+    correction: _Array,
+    multiplier: _Array,
+    bias: _Array,
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    origin: tuple[int, int],
+    ending: GemmEnding,
+    residual: View | None = None,
+) -> Step: ...

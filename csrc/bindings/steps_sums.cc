@@ -1,0 +1,109 @@
+// Packed weights and the steps of convolutions and constant matrices.
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "bindings/bindings.h"
+#include "steps/conv.h"
+
+namespace intact {
+namespace {
+
+using Weights = nb::ndarray<const int8_t, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+nb::ndarray<nb::numpy, uint8_t> pack(const std::string& name, Weights weights, int groups, bool joined, int high) {
+  for (size_t i = 0; i < 4; ++i) require(weights.shape(i) <= (1u << 24), "a size of the weights is out of range");
+  const auto size = [&](size_t i) { return static_cast<int32_t>(weights.shape(i)); };
+  const GemmWeights shape{size(0), size(1), size(2), size(3), groups, joined, high};
+  auto* const packed = new std::vector<uint8_t>(pack_gemm(shape, weights.data(), kernel<GemmOps>(name)));
+  const nb::capsule owner(packed, [](void* p) noexcept { delete static_cast<std::vector<uint8_t>*>(p); });
+  return {packed->data(), {packed->size()}, owner};
+}
+
+// How many steps of the inner loop, over all panels, run in groups of 1, 2, ... of them.
+std::array<int64_t, kMostGroup> steps_by_group(const std::string& name, Bytes packed) {
+  std::array<int64_t, kMostGroup> found{};
+  for (const PackedPanel& p : read_packed(packed.data(), packed.size(), kernel<GemmOps>(name)).panels) {
+    for (int size = 1; size <= kMostGroup; ++size) found[size - 1] += int64_t{p.counts[size - 1]} * size;
+  }
+  return found;
+}
+
+GemmOutput output_of(const std::string& name) {
+  if (name == "codes") return GemmOutput::codes;
+  if (name == "reals") return GemmOutput::reals;
+  throw nb::value_error("a conv writes codes or reals");
+}
+
+// Keeps a Python object alive from wherever the step is destroyed.
+std::shared_ptr<const void> keep(nb::object object) {
+  return {new nb::object(std::move(object)), [](const void* p) {
+            const nb::gil_scoped_acquire gil;
+            delete static_cast<const nb::object*>(p);
+          }};
+}
+
+template <class T>
+std::vector<T> values_of(const Dense<const T>& array) {
+  return {array.data(), array.data() + array.size()};
+}
+
+using Pair = std::array<int64_t, 2>;
+
+NativeStep conv(const std::string& name, const View& x, const View& y, Bytes packed,
+                Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, Pair strides, Pair dilations,
+                Pair origin, const GemmEnding& ending, std::optional<View> residual) {
+  ConvSpec spec{};
+  spec.x = x;
+  spec.y = y;
+  spec.residual = residual;
+  spec.kernel = &kernel<GemmOps>(name);
+  spec.packed = packed.data();
+  spec.packed_bytes = packed.size();
+  spec.owner = keep(nb::cast(packed));
+  spec.correction = values_of(correction);
+  spec.multiplier = values_of(multiplier);
+  spec.bias = values_of(bias);
+  spec.strides = strides;
+  spec.dilations = dilations;
+  spec.origin = origin;
+  spec.ending = ending;
+  return native(make_conv(spec));
+}
+
+GemmEnding make_ending(const std::string& output, int zero_point, int low, int high, float real_low,
+                       float real_high, int residual_zero_point, float residual_multiplier) {
+  GemmEnding e{};
+  e.output = output_of(output);
+  e.zero_point = zero_point;
+  e.low = low;
+  e.high = high;
+  e.real_low = real_low;
+  e.real_high = real_high;
+  e.residual_zero_point = residual_zero_point;
+  e.residual_multiplier = residual_multiplier;
+  e.scale = 1;
+  return e;
+}
+
+}  // namespace
+
+void bind_sums(nb::module_& m) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  nb::class_<GemmEnding>(m, "GemmEnding")
+      .def(nb::new_(&make_ending), "output"_a, "zero_point"_a = 0, "low"_a = 0, "high"_a = 255,
+           "real_low"_a = -kInfinity, "real_high"_a = kInfinity, "residual_zero_point"_a = 0,
+           "residual_multiplier"_a = 0.0f);
+  m.def("pack_gemm", &pack, "kernel"_a, "weights"_a.noconvert(), "groups"_a, "joined"_a, "high"_a);
+  m.def("gemm_groups", &steps_by_group, "kernel"_a, "packed"_a.noconvert());
+  m.def("conv", &conv, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "correction"_a.noconvert(),
+        "multiplier"_a.noconvert(), "bias"_a.noconvert(), "strides"_a, "dilations"_a, "origin"_a, "ending"_a,
+        "residual"_a.none() = nb::none());
+}
+
+}  // namespace intact

@@ -1,0 +1,89 @@
+// Sums of products of bytes with constant int8 weights, and the endings that turn them into codes or reals:
+// numerics.linear, numerics.conv, numerics.requantize and numerics.to_real (N19 to N25), normative.
+//
+// A tile is a few output pixels (rows, each with the address of its own input) by one panel of output
+// channels. A k-step is 4 neighbouring input bytes at one offset from the address of any row:
+//
+//   sums[row][c] = correction[c] + sum over steps s, bytes b of x[row][step[s] + b] * weight[s][c][b]
+//
+// so matrices and convolutions of any stride, dilation and padding are the same loop. Steps are packed
+// without shapes, as positions in the window, and become offsets when a step is made (packed.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/cpu.h"
+#include "kernels/reals/reals.h"
+
+namespace intact {
+
+// At most so many steps of a panel share one 16-bit sum (grouped kernels).
+constexpr int kMostGroup = 8;
+
+// Steps of one panel, resolved. Weights lie as [step][channel][4].
+//   runs (not grouped): steps are pairs (offset, n) of n steps whose offsets grow by 4; counts[0] pairs.
+//   grouped: one offset for each step; first counts[7] groups of 8 steps, then counts[6] groups of 7, ...
+struct GemmSteps {
+  const int8_t* weights;
+  const int32_t* steps;
+  int32_t counts[kMostGroup];
+  int width;  // channels, a multiple of the kernel's unit
+};
+
+struct GemmTile {
+  const uint8_t* const* x;  // rows
+  ptrdiff_t x_offset;       // added to each: the group's channels
+  int rows;                 // 1 to the most that the kernel takes for this width
+  const int32_t* correction;  // [width]
+  int32_t* sums;              // [rows][width], aligned to 64
+};
+
+enum class GemmOutput : uint8_t { codes, reals, function };
+
+// The ending of a layer, the same for all its tiles.
+//   codes:    clamp(rne(fl32(acc) * M + B [+ (r - z_r) * R]) + z_y, low, high)
+//   reals:    fl32(acc) * M + B [+ (r - z_r) * R], and no further than low and high
+//   function: clamp(rne(f(fl32(acc) * M + B) / scale) + z_y, low, high)
+struct GemmEnding {
+  GemmOutput output;
+  bool has_residual;
+  bool bounded;  // codes: proved that every real is below 2^30 in magnitude before it is rounded
+  int32_t residual_zero_point;
+  float residual_multiplier;
+  int32_t zero_point, low, high;  // bytes
+  float real_low, real_high;
+  float scale;
+  RealFunction function;
+};
+
+struct GemmRows {
+  const int32_t* sums;  // [rows][width]
+  int rows, width;
+  int channels;             // that exist, of width
+  const float* multiplier;  // [width]
+  const float* bias;        // [width]
+  uint8_t* const* y;        // rows
+  ptrdiff_t y_offset;
+  const uint8_t* const* residual;  // rows, codes; nullptr: none
+  ptrdiff_t residual_offset;
+  float* scratch;  // [2][width], for a function
+};
+
+struct GemmOps {
+  int unit;       // channels of one vector
+  int widest;     // vectors of a panel
+  bool grouped;   // which form of steps it takes, and so how weights are packed
+  int rows[4];    // most rows of a tile, by the number of vectors in the panel - 1
+  void (*sum)(const GemmSteps& steps, const GemmTile& tile);
+  void (*finish)(const GemmEnding& ending, const GemmRows& rows);
+};
+
+// The meaning of finish; kernels leave to it what they have no faster form of.
+void gemm_finish(const GemmEnding& ending, const GemmRows& rows);
+
+#define INTACT_KERNEL(name, needs) extern const GemmOps name;
+#include "kernels/gemm/kernels.inc"
+#undef INTACT_KERNEL
+
+}  // namespace intact

@@ -1,0 +1,179 @@
+#include <cstring>
+#include <stdexcept>
+
+#include "kernels/gemm/packed.h"
+
+namespace intact {
+namespace {
+
+constexpr uint32_t kMagic = 0x314d4749;  // "IGM1"
+constexpr int64_t kAlign = 64;
+
+int64_t aligned(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+
+struct Cut {
+  int32_t channel, channels, width;
+};
+
+// Panels of one group's channels: as few as the widest vector count allows, of nearly equal width.
+std::vector<Cut> cut_channels(int32_t channels, int unit, int widest) {
+  const int32_t vectors = (channels + unit - 1) / unit;
+  const int32_t panels = (vectors + widest - 1) / widest;
+  std::vector<Cut> cuts;
+  for (int32_t p = 0; p < panels; ++p) {
+    const int32_t first = vectors * p / panels * unit, end = vectors * (p + 1) / panels * unit;
+    cuts.push_back({first, (end < channels ? end : channels) - first, end - first});
+  }
+  return cuts;
+}
+
+// Positions of all steps, in the order in which the bytes lie.
+std::vector<int32_t> positions_of(const GemmWeights& w) {
+  const int32_t run = w.joined ? w.kernel_w * w.in : w.in;
+  const int32_t runs = w.kernel_h * w.kernel_w * w.in / run;
+  std::vector<int32_t> positions;
+  for (int32_t r = 0; r < runs; ++r) {
+    for (int32_t k = 0; k < run; k += 4) positions.push_back(r * run + k);
+  }
+  return positions;
+}
+
+// The weights of one step for the channels of a panel; 0 beyond the run and beyond the channels.
+PackStep step_at(const GemmWeights& w, const int8_t* weights, int32_t position, const Cut& cut, int32_t first) {
+  const int32_t run = w.joined ? w.kernel_w * w.in : w.in;
+  const int32_t window = w.kernel_h * w.kernel_w * w.in;
+  const int32_t left = run - position % run;
+  PackStep step{position, std::vector<int8_t>(static_cast<size_t>(cut.width) * 4, 0)};
+  for (int32_t c = 0; c < cut.channels; ++c) {
+    const int8_t* const from = weights + int64_t{first + cut.channel + c} * window + position;
+    std::memcpy(&step.weights[static_cast<size_t>(c) * 4], from, static_cast<size_t>(left < 4 ? left : 4));
+  }
+  return step;
+}
+
+void refuse_unless(bool holds, const char* what) {
+  if (!holds) throw std::invalid_argument(what);
+}
+
+void check_shape(const GemmWeights& w) {
+  const int32_t most = 1 << 24;
+  for (const int32_t n : {w.out, w.kernel_h, w.kernel_w, w.in, w.groups}) {
+    refuse_unless(n >= 1 && n <= most, "a size of the weights is out of range");
+  }
+  refuse_unless(w.out % w.groups == 0, "groups do not divide the output channels");
+  refuse_unless(int64_t{w.kernel_h} * w.kernel_w * w.in <= most, "the window is too large");
+  refuse_unless(w.high >= 0 && w.high <= 255, "bytes are 0 to 255");
+  refuse_unless(!w.joined || w.groups == 1, "rows of a window have gaps where there are groups");
+}
+
+}  // namespace
+
+std::vector<uint8_t> pack_gemm(const GemmWeights& w, const int8_t* weights, const GemmOps& ops) {
+  check_shape(w);
+  const std::vector<int32_t> natural = positions_of(w);
+  std::vector<PackedPanel> panels;
+  std::vector<int32_t> positions;
+  std::vector<int8_t> packed;
+  if (!ops.grouped) positions = natural;
+  for (int32_t group = 0; group < w.groups; ++group) {
+    const int32_t first = w.out / w.groups * group;
+    for (const Cut& cut : cut_channels(w.out / w.groups, ops.unit, ops.widest)) {
+      PackedPanel panel{};
+      std::vector<PackStep> steps;
+      for (const int32_t position : natural) steps.push_back(step_at(w, weights, position, cut, first));
+      panel.counts[0] = static_cast<int32_t>(steps.size());
+      if (ops.grouped) {
+        steps = group_steps(steps, w.high, panel.counts);
+        panel.positions = static_cast<int32_t>(positions.size());
+        for (const PackStep& s : steps) positions.push_back(s.position);
+      }
+      panel.weights = static_cast<int64_t>(packed.size());
+      panel.steps = static_cast<int32_t>(steps.size());
+      panel.channel = first + cut.channel;
+      panel.channels = cut.channels;
+      panel.width = cut.width;
+      panel.group = group;
+      for (const PackStep& s : steps) packed.insert(packed.end(), s.weights.begin(), s.weights.end());
+      packed.resize(static_cast<size_t>(aligned(static_cast<int64_t>(packed.size()))));
+      panels.push_back(panel);
+    }
+  }
+  PackedHeader header{};
+  header = {kMagic, ops.unit, ops.grouped, w.out, w.kernel_h, w.kernel_w, w.in, w.groups, w.joined, w.high,
+            static_cast<int32_t>(panels.size()), static_cast<int32_t>(positions.size()), 0, 0};
+  const size_t panel_bytes = panels.size() * sizeof(PackedPanel);
+  const size_t position_bytes = positions.size() * sizeof(int32_t);
+  header.weights = aligned(static_cast<int64_t>(sizeof header + panel_bytes + position_bytes));
+  header.bytes = header.weights + static_cast<int64_t>(packed.size());
+  std::vector<uint8_t> bytes(static_cast<size_t>(header.bytes), 0);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  std::memcpy(bytes.data() + sizeof header, panels.data(), panel_bytes);
+  std::memcpy(bytes.data() + sizeof header + panel_bytes, positions.data(), position_bytes);
+  std::memcpy(bytes.data() + header.weights, packed.data(), packed.size());
+  return bytes;
+}
+
+namespace {
+
+void check_header(const PackedHeader& h, size_t size, const GemmOps& ops) {
+  refuse_unless(h.magic == kMagic, "not packed weights");
+  refuse_unless(h.unit == ops.unit && h.grouped == ops.grouped, "weights are packed for another kernel");
+  refuse_unless(h.joined == 0 || h.joined == 1, "packed weights are damaged");
+  check_shape({h.out, h.kernel_h, h.kernel_w, h.in, h.groups, h.joined != 0, h.high});
+  const int64_t head = sizeof h + int64_t{h.panels} * sizeof(PackedPanel) + int64_t{h.positions} * 4;
+  refuse_unless(h.panels >= 1 && h.positions >= 1 && h.weights >= head, "packed weights are damaged");
+  refuse_unless(h.bytes == static_cast<int64_t>(size) && h.weights <= h.bytes, "packed weights are cut off");
+}
+
+// How many steps the groups of a panel have, or -1.
+int64_t steps_in_groups(const PackedPanel& p, bool grouped) {
+  int64_t steps = 0;
+  for (int size = 1; size <= kMostGroup; ++size) {
+    if (p.counts[size - 1] < 0 || (!grouped && size > 1 && p.counts[size - 1] != 0)) return -1;
+    steps += int64_t{p.counts[size - 1]} * size;
+  }
+  return steps;
+}
+
+void check_panel(const PackedHeader& h, const PackedPanel& p, int32_t channel, const GemmOps& ops) {
+  const int32_t share = h.out / h.groups;
+  const bool whole = p.width >= h.unit && p.width <= h.unit * ops.widest && p.width % h.unit == 0;
+  refuse_unless(whole && p.channels >= 1 && p.channels <= p.width, "a panel's width is damaged");
+  const bool in_order = p.channel == channel && p.group == p.channel / share &&
+                        p.channels <= share - p.channel % share;
+  refuse_unless(in_order, "panels do not follow one another");
+  refuse_unless(p.steps >= 1 && p.positions >= 0 && p.steps <= h.positions - p.positions,
+                "a panel's steps are damaged");
+  refuse_unless(h.grouped != 0 || (p.positions == 0 && p.steps == h.positions), "a panel's steps are damaged");
+  refuse_unless(steps_in_groups(p, h.grouped != 0) == p.steps, "a panel's groups are damaged");
+  const int64_t room = h.bytes - h.weights, bytes = int64_t{p.steps} * p.width * 4;
+  refuse_unless(p.weights >= 0 && p.weights <= room && bytes <= room - p.weights,
+                "a panel's weights are cut off");
+}
+
+}  // namespace
+
+Packed read_packed(const uint8_t* bytes, size_t size, const GemmOps& ops) {
+  Packed found{};
+  PackedHeader& h = found.header;
+  refuse_unless(size >= sizeof h, "packed weights are cut off");
+  std::memcpy(&h, bytes, sizeof h);
+  check_header(h, size, ops);
+  found.panels.resize(static_cast<size_t>(h.panels));
+  found.positions.resize(static_cast<size_t>(h.positions));
+  std::memcpy(found.panels.data(), bytes + sizeof h, found.panels.size() * sizeof(PackedPanel));
+  std::memcpy(found.positions.data(), bytes + sizeof h + found.panels.size() * sizeof(PackedPanel),
+              found.positions.size() * sizeof(int32_t));
+  int32_t channel = 0;
+  for (const PackedPanel& p : found.panels) {
+    check_panel(h, p, channel, ops);
+    channel += p.channels;
+  }
+  refuse_unless(channel == h.out, "packed weights lack channels");
+  const int32_t window = h.kernel_h * h.kernel_w * h.in;
+  for (const int32_t p : found.positions) refuse_unless(p >= 0 && p < window, "a step lies outside the window");
+  found.weights = reinterpret_cast<const int8_t*>(bytes + h.weights);
+  return found;
+}
+
+}  // namespace intact

@@ -1,0 +1,64 @@
+// Weights as the micro-kernels read them, without any image's shape: bytes that plan files keep.
+//
+//   PackedHeader | PackedPanel[panels] | int32 positions[positions] | weights, at a multiple of 64
+//
+// A position is that of a step's first byte in the window, (kh * kernel_w + kw) * in + c. A run is what lies
+// side by side in the input: one pixel's channels or, where `joined`, a whole row of the window, kernel_w
+// pixels; steps cut runs into fours, and the last step of a run has zero weights where it reaches beyond.
+// Little-endian. Everything in the bytes is checked before use: read_packed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/gemm/gemm.h"
+
+namespace intact {
+
+// Constant weights int8 [out, kernel_h, kernel_w, in], `in` and `out / groups` being those of one group.
+struct GemmWeights {
+  int32_t out, kernel_h, kernel_w, in, groups;
+  bool joined;  // the pixels of a window's row are neighbours: dilation 1, one group, no gaps
+  int32_t high;  // the largest byte that the input can hold
+};
+
+struct PackedHeader {
+  uint32_t magic;
+  int32_t unit, grouped;
+  int32_t out, kernel_h, kernel_w, in, groups, joined, high;
+  int32_t panels, positions;
+  int64_t weights;  // where they begin
+  int64_t bytes;    // of all
+};
+
+struct PackedPanel {
+  int64_t weights;  // offset behind the header's
+  int32_t positions, steps;  // first, number
+  int32_t channel, channels, width, group;
+  int32_t counts[kMostGroup];  // groups of 1, 2, ... steps; not grouped: counts[0] = steps
+};
+static_assert(sizeof(PackedHeader) == 64 && sizeof(PackedPanel) == 64);
+
+std::vector<uint8_t> pack_gemm(const GemmWeights& shape, const int8_t* weights, const GemmOps& ops);
+
+struct Packed {
+  PackedHeader header;
+  std::vector<PackedPanel> panels;
+  std::vector<int32_t> positions;
+  const int8_t* weights;  // in the bytes given
+};
+// Throws std::invalid_argument for bytes that are not what pack_gemm writes for such a kernel.
+Packed read_packed(const uint8_t* bytes, size_t size, const GemmOps& ops);
+
+// One step of a panel while it is packed: [width][4] weights.
+struct PackStep {
+  int32_t position;
+  std::vector<int8_t> weights;
+};
+// Cuts the steps of one panel into groups that no 16-bit lane overflows in, splitting steps where needed,
+// largest groups first; counts receives the number of groups of each size. See groups.cc for the proof.
+std::vector<PackStep> group_steps(const std::vector<PackStep>& steps, int32_t high,
+                                  int32_t (&counts)[kMostGroup]);
+
+}  // namespace intact

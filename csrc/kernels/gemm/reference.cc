@@ -1,0 +1,79 @@
+// The meaning of the family, in the fewest lines.
+#include <cmath>
+#include <cstring>
+
+#include "kernels/gemm/gemm.h"
+
+namespace intact {
+namespace {
+
+constexpr int kUnit = 8;
+
+void sum(const GemmSteps& s, const GemmTile& t) {
+  for (int row = 0; row < t.rows; ++row) {
+    const uint8_t* const x = t.x[row] + t.x_offset;
+    int32_t* const sums = t.sums + row * s.width;
+    std::memcpy(sums, t.correction, sizeof(int32_t) * static_cast<size_t>(s.width));
+    const int8_t* w = s.weights;
+    for (int32_t run = 0; run < s.counts[0]; ++run) {
+      const uint8_t* from = x + s.steps[2 * run];
+      for (int32_t k = 0; k < s.steps[2 * run + 1]; ++k, from += 4) {
+        for (int c = 0; c < s.width; ++c, w += 4) {
+          int32_t dot = 0;
+          for (int b = 0; b < 4; ++b) dot += int32_t{from[b]} * w[b];
+          sums[c] = static_cast<int32_t>(static_cast<uint32_t>(sums[c]) + static_cast<uint32_t>(dot));
+        }
+      }
+    }
+  }
+}
+
+float residual_of(const GemmEnding& e, const GemmRows& t, int row, int c) {
+  const int32_t code = t.residual[row][t.residual_offset + c];
+  return static_cast<float>(code - e.residual_zero_point) * e.residual_multiplier;
+}
+
+// Rounded and clamped to a byte; clamping first to the same bounds keeps the conversion in range.
+uint8_t byte_of(const GemmEnding& e, float steps) {
+  const float low = static_cast<float>(e.low - e.zero_point);
+  const float high = static_cast<float>(e.high - e.zero_point);
+  if (!(steps > low)) steps = low;
+  if (steps > high) steps = high;
+  return static_cast<uint8_t>(static_cast<int32_t>(std::nearbyint(steps)) + e.zero_point);
+}
+
+void finish_reals(const GemmEnding& e, float* reals, int n) {
+  for (int c = 0; c < n; ++c) {
+    if (reals[c] < e.real_low) reals[c] = e.real_low;
+    if (reals[c] > e.real_high) reals[c] = e.real_high;
+  }
+}
+
+}  // namespace
+
+void gemm_finish(const GemmEnding& e, const GemmRows& t) {
+  for (int row = 0; row < t.rows; ++row) {
+    float* reals = t.scratch;
+    for (int c = 0; c < t.channels; ++c) {
+      reals[c] = static_cast<float>(t.sums[row * t.width + c]) * t.multiplier[c];
+      reals[c] = reals[c] + t.bias[c];
+      if (e.has_residual) reals[c] = reals[c] + residual_of(e, t, row, c);
+    }
+    uint8_t* const y = t.y[row] + t.y_offset;
+    if (e.output == GemmOutput::reals) {
+      finish_reals(e, reals, t.channels);
+      std::memcpy(y, reals, sizeof(float) * static_cast<size_t>(t.channels));
+      continue;
+    }
+    if (e.output == GemmOutput::function) {
+      e.function(reals, reals + t.width, static_cast<size_t>(t.channels));
+      reals += t.width;
+      for (int c = 0; c < t.channels; ++c) reals[c] = reals[c] / e.scale;
+    }
+    for (int c = 0; c < t.channels; ++c) y[c] = byte_of(e, reals[c]);
+  }
+}
+
+const GemmOps gemm_ref = {kUnit, 4, false, {4, 4, 4, 4}, sum, gemm_finish};
+
+}  // namespace intact

@@ -1,0 +1,238 @@
+// vpmaddubsw over groups of steps whose 16-bit sums are proved not to overflow (groups.cc): products are added
+// in 16 bits and widened once for each group.
+#include "kernels/gemm/gemm.h"
+
+#if INTACT_ARCH_X86
+#include <immintrin.h>
+
+#include <cstring>
+
+// Sums of a group are formed in the order written: the compiler would form all products first and keep them in
+// memory.
+#if defined(__GNUC__)
+#define INTACT_IN_ORDER(x) __asm__("" : "+x"(x))
+#else
+#define INTACT_IN_ORDER(x)
+#endif
+
+namespace intact {
+namespace {
+
+constexpr int kUnit = 8;
+constexpr int kWidest = 2;
+
+template <int kRows, int kVectors>
+struct Sums {
+  __m256i wide[kRows][kVectors];
+  const uint8_t* x[kRows];
+  const int8_t* w;
+  const int32_t* steps;
+};
+
+// The groups of kSize steps: one 16-bit sum each, unrolled.
+template <int kSize, int kRows, int kVectors>
+inline __attribute__((always_inline)) void add_groups(Sums<kRows, kVectors>& s, int32_t groups) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  for (; groups > 0; --groups) {
+    __m256i narrow[kRows][kVectors];
+#pragma GCC unroll 8
+    for (int step = 0; step < kSize; ++step) {
+      const ptrdiff_t offset = s.steps[step];
+      __m256i weights[kVectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        weights[v] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(s.w + 32 * (step * kVectors + v)));
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        int32_t bytes;
+        std::memcpy(&bytes, s.x[r] + offset, 4);
+        const __m256i four = _mm256_set1_epi32(bytes);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) {
+          const __m256i pairs = _mm256_maddubs_epi16(four, weights[v]);
+          narrow[r][v] = step == 0 ? pairs : _mm256_add_epi16(narrow[r][v], pairs);
+          INTACT_IN_ORDER(narrow[r][v]);
+        }
+      }
+    }
+    s.steps += kSize;
+    s.w += 32 * kSize * kVectors;
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        s.wide[r][v] = _mm256_add_epi32(s.wide[r][v], _mm256_madd_epi16(narrow[r][v], ones));
+      }
+    }
+  }
+}
+
+template <int kRows, int kVectors>
+void sum_tile(const GemmSteps& steps, const GemmTile& t) {
+  Sums<kRows, kVectors> s;
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    s.x[r] = t.x[r] + t.x_offset;
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      s.wide[r][v] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(t.correction + kUnit * v));
+    }
+  }
+  s.w = steps.weights;
+  s.steps = steps.steps;
+  add_groups<8>(s, steps.counts[7]);
+  add_groups<7>(s, steps.counts[6]);
+  add_groups<6>(s, steps.counts[5]);
+  add_groups<5>(s, steps.counts[4]);
+  add_groups<4>(s, steps.counts[3]);
+  add_groups<3>(s, steps.counts[2]);
+  add_groups<2>(s, steps.counts[1]);
+  add_groups<1>(s, steps.counts[0]);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      int32_t* const to = t.sums + (r * kVectors + v) * kUnit;
+      _mm256_store_si256(reinterpret_cast<__m256i*>(to), s.wide[r][v]);
+    }
+  }
+}
+
+using SumTile = void (*)(const GemmSteps&, const GemmTile&);
+constexpr SumTile kTiles1[] = {sum_tile<1, 1>, sum_tile<2, 1>, sum_tile<3, 1>, sum_tile<4, 1>};
+constexpr SumTile kTiles2[] = {sum_tile<1, 2>, sum_tile<2, 2>, sum_tile<3, 2>};
+
+void sum(const GemmSteps& s, const GemmTile& t) {
+  (s.width == kUnit ? kTiles1 : kTiles2)[t.rows - 1](s, t);
+}
+
+struct Lanes {
+  __m256 residual_zero_point, residual_multiplier;
+  explicit Lanes(const GemmEnding& e)
+      : residual_zero_point(_mm256_set1_ps(static_cast<float>(e.residual_zero_point))),
+        residual_multiplier(_mm256_set1_ps(e.residual_multiplier)) {}
+};
+
+// 8 reals; `residual` has 8 bytes, or is nullptr.
+inline __m256 real_of(const int32_t* sums, const Lanes& lanes, const float* m, const float* b,
+                      const uint8_t* residual) {
+  const __m256i acc = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums));
+  __m256 real = _mm256_mul_ps(_mm256_cvtepi32_ps(acc), _mm256_loadu_ps(m));
+  real = _mm256_add_ps(real, _mm256_loadu_ps(b));
+  if (residual == nullptr) return real;
+  const __m256i codes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(residual)));
+  const __m256 branch = _mm256_sub_ps(_mm256_cvtepi32_ps(codes), lanes.residual_zero_point);
+  return _mm256_add_ps(real, _mm256_mul_ps(branch, lanes.residual_multiplier));
+}
+
+// Reals below 2^30 in magnitude, 16 of one row, to 16 bytes: saturating packs clamp.
+struct ToBytes {
+  __m256i zero_point;
+  __m128i low, high;
+  explicit ToBytes(const GemmEnding& e)
+      : zero_point(_mm256_set1_epi16(static_cast<int16_t>(e.zero_point))),
+        low(_mm_set1_epi8(static_cast<char>(e.low))),
+        high(_mm_set1_epi8(static_cast<char>(e.high))) {}
+
+  __m128i operator()(__m256 a, __m256 b) const {
+    const __m256i packed = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+    const __m256i words = _mm256_adds_epi16(_mm256_permute4x64_epi64(packed, 0xd8), zero_point);
+    const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    return _mm_min_epu8(_mm_max_epu8(bytes, low), high);
+  }
+};
+
+// What a row of 8 or 16 channels has of residual bytes, all of them readable.
+inline const uint8_t* whole_residual(const GemmRows& t, int row, uint8_t (&copy)[16]) {
+  if (t.residual == nullptr) return nullptr;
+  const uint8_t* const from = t.residual[row] + t.residual_offset;
+  if (t.channels == t.width) return from;
+  std::memcpy(copy, from, static_cast<size_t>(t.channels));
+  return copy;
+}
+
+void finish_codes(const GemmEnding& e, const GemmRows& t) {
+  const Lanes lanes(e);
+  const ToBytes to_bytes(e);
+  uint8_t copy[16] = {0};
+  for (int row = 0; row < t.rows; ++row) {
+    const int32_t* const sums = t.sums + row * t.width;
+    const uint8_t* const residual = whole_residual(t, row, copy);
+    const __m256 a = real_of(sums, lanes, t.multiplier, t.bias, residual);
+    const bool two = t.width == 2 * kUnit;
+    const uint8_t* const second = residual == nullptr ? nullptr : residual + kUnit;
+    const __m256 b = two ? real_of(sums + kUnit, lanes, t.multiplier + kUnit, t.bias + kUnit, second) : a;
+    const __m128i bytes = to_bytes(a, b);
+    uint8_t* const y = t.y[row] + t.y_offset;
+    if (t.channels == 16) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(y), bytes);
+    } else if (t.channels == 8) {
+      _mm_storel_epi64(reinterpret_cast<__m128i*>(y), bytes);
+    } else {
+      uint8_t row_bytes[16];
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(row_bytes), bytes);
+      std::memcpy(y, row_bytes, static_cast<size_t>(t.channels));
+    }
+  }
+}
+
+// The real sums of one row, `width` of them.
+void reals_of_row(const Lanes& lanes, const GemmRows& t, int row, float* reals) {
+  uint8_t copy[16] = {0};
+  const uint8_t* const residual = whole_residual(t, row, copy);
+  for (int c = 0; c < t.width; c += kUnit) {
+    const uint8_t* const branch = residual == nullptr ? nullptr : residual + c;
+    _mm256_storeu_ps(reals + c, real_of(t.sums + row * t.width + c, lanes, t.multiplier + c, t.bias + c, branch));
+  }
+}
+
+void finish_reals(const GemmEnding& e, const GemmRows& t) {
+  const Lanes lanes(e);
+  const __m256 low = _mm256_set1_ps(e.real_low), high = _mm256_set1_ps(e.real_high);
+  for (int row = 0; row < t.rows; ++row) {
+    reals_of_row(lanes, t, row, t.scratch);
+    for (int c = 0; c < t.width; c += kUnit) {
+      const __m256 real = _mm256_loadu_ps(t.scratch + c);
+      _mm256_storeu_ps(t.scratch + c, _mm256_min_ps(_mm256_max_ps(real, low), high));
+    }
+    std::memcpy(t.y[row] + t.y_offset, t.scratch, sizeof(float) * static_cast<size_t>(t.channels));
+  }
+}
+
+// The function's values, divided by the scale, to bytes: clamped first, for they may be anything.
+void finish_function(const GemmEnding& e, const GemmRows& t) {
+  const Lanes lanes(e);
+  const ToBytes to_bytes(e);
+  const __m256 scale = _mm256_set1_ps(e.scale);
+  const __m256 low = _mm256_set1_ps(static_cast<float>(e.low - e.zero_point));
+  const __m256 high = _mm256_set1_ps(static_cast<float>(e.high - e.zero_point));
+  float* const values = t.scratch + t.width;
+  for (int row = 0; row < t.rows; ++row) {
+    reals_of_row(lanes, t, row, t.scratch);
+    e.function(t.scratch, values, static_cast<size_t>(t.width));
+    __m256 steps[2];
+    for (int v = 0; v < 2; ++v) {
+      const float* const from = values + (t.width == 2 * kUnit ? v * kUnit : 0);
+      steps[v] = _mm256_div_ps(_mm256_loadu_ps(from), scale);
+      steps[v] = _mm256_min_ps(_mm256_max_ps(steps[v], low), high);
+    }
+    uint8_t bytes[16];
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(bytes), to_bytes(steps[0], steps[1]));
+    std::memcpy(t.y[row] + t.y_offset, bytes, static_cast<size_t>(t.channels));
+  }
+}
+
+void finish(const GemmEnding& e, const GemmRows& t) {
+  if (e.output == GemmOutput::reals) return finish_reals(e, t);
+  if (e.output == GemmOutput::function) return finish_function(e, t);
+  if (!e.bounded) return gemm_finish(e, t);
+  return finish_codes(e, t);
+}
+
+}  // namespace
+
+const GemmOps gemm_avx2 = {kUnit, kWidest, true, {4, 3, 0, 0}, sum, finish};
+
+}  // namespace intact
+#endif

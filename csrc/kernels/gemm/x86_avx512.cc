@@ -1,0 +1,216 @@
+// vpdpbusd: four products and their sum in one instruction, exact. A tile holds up to 28 registers of sums.
+#include "kernels/gemm/gemm.h"
+
+#if INTACT_ARCH_X86
+#include <immintrin.h>
+
+#include <cstring>
+
+namespace intact {
+namespace {
+
+constexpr int kUnit = 16;
+constexpr int kWidest = 4;
+
+template <int kRows, int kVectors>
+void sum_tile(const GemmSteps& s, const GemmTile& t) {
+  constexpr int kWidth = kUnit * kVectors;
+  __m512i sums[kRows][kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    sums[0][v] = _mm512_loadu_si512(t.correction + kUnit * v);
+#pragma GCC unroll 16
+    for (int r = 1; r < kRows; ++r) sums[r][v] = sums[0][v];
+  }
+  const int8_t* w = s.weights;
+  for (int32_t run = 0; run < s.counts[0]; ++run) {
+    const uint8_t* x[kRows];
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) x[r] = t.x[r] + t.x_offset + s.steps[2 * run];
+    const ptrdiff_t end = ptrdiff_t{s.steps[2 * run + 1]} * 4;
+    for (ptrdiff_t k = 0; k < end; k += 4) {
+      __m512i weights[kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) weights[v] = _mm512_loadu_si512(w + 64 * v);
+      w += 64 * kVectors;
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        int32_t bytes;
+        std::memcpy(&bytes, x[r] + k, 4);
+        const __m512i four = _mm512_set1_epi32(bytes);
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) sums[r][v] = _mm512_dpbusd_epi32(sums[r][v], four, weights[v]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) _mm512_store_si512(t.sums + r * kWidth + kUnit * v, sums[r][v]);
+  }
+}
+
+using SumTile = void (*)(const GemmSteps&, const GemmTile&);
+template <int kVectors>
+constexpr SumTile kTiles[] = {
+    sum_tile<1, kVectors>, sum_tile<2, kVectors>, sum_tile<3, kVectors>, sum_tile<4, kVectors>,
+    sum_tile<5, kVectors>, sum_tile<6, kVectors>, sum_tile<7, kVectors>};
+template <int kVectors>
+constexpr SumTile kTallTiles[] = {sum_tile<8, kVectors>, sum_tile<9, kVectors>};
+template <int kVectors>
+constexpr SumTile kTallestTiles[] = {sum_tile<10, kVectors>, sum_tile<11, kVectors>, sum_tile<12, kVectors>};
+
+template <int kVectors>
+SumTile tile_of(int rows) {
+  if (rows <= 7) return kTiles<kVectors>[rows - 1];
+  if constexpr (kVectors <= 3) {
+    if (rows <= 9) return kTallTiles<kVectors>[rows - 8];
+  }
+  if constexpr (kVectors <= 2) return kTallestTiles<kVectors>[rows - 10];
+  return nullptr;
+}
+
+void sum(const GemmSteps& s, const GemmTile& t) {
+  switch (s.width / kUnit) {
+    case 1: return tile_of<1>(t.rows)(s, t);
+    case 2: return tile_of<2>(t.rows)(s, t);
+    case 3: return tile_of<3>(t.rows)(s, t);
+    default: return tile_of<4>(t.rows)(s, t);
+  }
+}
+
+// The constants of an ending that all vectors share.
+struct Lanes {
+  __m512 residual_zero_point, residual_multiplier;
+  explicit Lanes(const GemmEnding& e)
+      : residual_zero_point(_mm512_set1_ps(static_cast<float>(e.residual_zero_point))),
+        residual_multiplier(_mm512_set1_ps(e.residual_multiplier)) {}
+};
+
+template <bool kResidual>
+inline __m512 real_of(const int32_t* sums, const Lanes& lanes, __m512 m, __m512 b, const uint8_t* residual,
+                      __mmask16 mask) {
+  __m512 real = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums)), m), b);
+  if constexpr (kResidual) {
+    const __m512i codes = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, residual));
+    const __m512 branch = _mm512_sub_ps(_mm512_cvtepi32_ps(codes), lanes.residual_zero_point);
+    real = _mm512_add_ps(real, _mm512_mul_ps(branch, lanes.residual_multiplier));
+  }
+  return real;
+}
+
+inline __mmask16 mask_of(int channels, int v) {
+  const int left = channels - kUnit * v;
+  return left >= kUnit ? 0xffff : static_cast<__mmask16>((1u << left) - 1);
+}
+
+// Reals below 2^30 in magnitude to bytes: saturating packs clamp, a permutation undoes their order.
+struct ToBytes {
+  __m512i zero_point, low, high, order;
+  explicit ToBytes(const GemmEnding& e)
+      : zero_point(_mm512_set1_epi16(static_cast<int16_t>(e.zero_point))),
+        low(_mm512_set1_epi8(static_cast<char>(e.low))),
+        high(_mm512_set1_epi8(static_cast<char>(e.high))),
+        order(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)) {}
+
+  __m512i operator()(__m512 a, __m512 b, __m512 c, __m512 d) const {
+    const __m512i ab = _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
+    const __m512i cd = _mm512_packs_epi32(_mm512_cvtps_epi32(c), _mm512_cvtps_epi32(d));
+    const __m512i bytes = _mm512_packus_epi16(_mm512_adds_epi16(ab, zero_point),
+                                              _mm512_adds_epi16(cd, zero_point));
+    const __m512i clamped = _mm512_min_epu8(_mm512_max_epu8(bytes, low), high);
+    return _mm512_permutexvar_epi32(order, clamped);
+  }
+};
+
+template <int kVectors, bool kResidual>
+void finish_codes(const GemmEnding& e, const GemmRows& t) {
+  const Lanes lanes(e);
+  const ToBytes to_bytes(e);
+  const __mmask64 all = t.channels >= 64 ? ~0ull : (1ull << t.channels) - 1;
+  __m512 m[kVectors], b[kVectors];
+  __mmask16 masks[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    m[v] = _mm512_loadu_ps(t.multiplier + kUnit * v);
+    b[v] = _mm512_loadu_ps(t.bias + kUnit * v);
+    masks[v] = mask_of(t.channels, v);
+  }
+  for (int row = 0; row < t.rows; ++row) {
+    const int32_t* const sums = t.sums + row * kUnit * kVectors;
+    const uint8_t* const residual = kResidual ? t.residual[row] + t.residual_offset : nullptr;
+    __m512 reals[4];
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) {
+      reals[v] = v < kVectors ? real_of<kResidual>(sums + kUnit * v, lanes, m[v < kVectors ? v : 0],
+                                                   b[v < kVectors ? v : 0], residual + kUnit * v,
+                                                   masks[v < kVectors ? v : 0])
+                              : reals[0];
+    }
+    _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, to_bytes(reals[0], reals[1], reals[2], reals[3]));
+  }
+}
+
+template <bool kResidual>
+void finish_reals(const GemmEnding& e, const GemmRows& t) {
+  const Lanes lanes(e);
+  const __m512 low = _mm512_set1_ps(e.real_low), high = _mm512_set1_ps(e.real_high);
+  for (int row = 0; row < t.rows; ++row) {
+    float* const y = reinterpret_cast<float*>(t.y[row] + t.y_offset);
+    for (int c = 0; c < t.channels; c += kUnit) {
+      const __mmask16 mask = mask_of(t.channels, c / kUnit);
+      const uint8_t* const residual = kResidual ? t.residual[row] + t.residual_offset + c : nullptr;
+      __m512 real = real_of<kResidual>(t.sums + row * t.width + c, lanes, _mm512_loadu_ps(t.multiplier + c),
+                                       _mm512_loadu_ps(t.bias + c), residual, mask);
+      real = _mm512_min_ps(_mm512_max_ps(real, low), high);
+      _mm512_mask_storeu_ps(y + c, mask, real);
+    }
+  }
+}
+
+// The function's values, divided by the scale, to bytes: clamped first, for they may be anything.
+void finish_function(const GemmEnding& e, const GemmRows& t) {
+  const Lanes lanes(e);
+  const __m512 scale = _mm512_set1_ps(e.scale);
+  const __m512 low = _mm512_set1_ps(static_cast<float>(e.low - e.zero_point));
+  const __m512 high = _mm512_set1_ps(static_cast<float>(e.high - e.zero_point));
+  const __m512i zero_point = _mm512_set1_epi32(e.zero_point);
+  for (int row = 0; row < t.rows; ++row) {
+    for (int c = 0; c < t.width; c += kUnit) {
+      const __m512 real = real_of<false>(t.sums + row * t.width + c, lanes, _mm512_loadu_ps(t.multiplier + c),
+                                         _mm512_loadu_ps(t.bias + c), nullptr, 0);
+      _mm512_storeu_ps(t.scratch + c, real);
+    }
+    e.function(t.scratch, t.scratch + t.width, static_cast<size_t>(t.channels));
+    for (int c = 0; c < t.channels; c += kUnit) {
+      const __m512 steps = _mm512_div_ps(_mm512_loadu_ps(t.scratch + t.width + c), scale);
+      const __m512i codes = _mm512_cvtps_epi32(_mm512_min_ps(_mm512_max_ps(steps, low), high));
+      _mm512_mask_cvtepi32_storeu_epi8(t.y[row] + t.y_offset + c, mask_of(t.channels, c / kUnit),
+                                       _mm512_add_epi32(codes, zero_point));
+    }
+  }
+}
+
+template <bool kResidual>
+void finish_bounded(const GemmEnding& e, const GemmRows& t) {
+  switch (t.width / kUnit) {
+    case 1: return finish_codes<1, kResidual>(e, t);
+    case 2: return finish_codes<2, kResidual>(e, t);
+    case 3: return finish_codes<3, kResidual>(e, t);
+    default: return finish_codes<4, kResidual>(e, t);
+  }
+}
+
+void finish(const GemmEnding& e, const GemmRows& t) {
+  if (e.output == GemmOutput::reals) return e.has_residual ? finish_reals<true>(e, t) : finish_reals<false>(e, t);
+  if (e.output == GemmOutput::function && !e.has_residual) return finish_function(e, t);
+  if (e.output != GemmOutput::codes || !e.bounded) return gemm_finish(e, t);
+  return e.has_residual ? finish_bounded<true>(e, t) : finish_bounded<false>(e, t);
+}
+
+}  // namespace
+
+const GemmOps gemm_avx512vnni = {kUnit, kWidest, false, {12, 12, 9, 7}, sum, finish};
+
+}  // namespace intact
+#endif

@@ -1,0 +1,295 @@
+#include "steps/conv.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+namespace intact {
+namespace {
+
+constexpr int64_t kChunkBytes = 256 << 10;  // of weights that one item goes through: half of a small L2
+constexpr int64_t kLargeItem = 4 << 20, kSmallItem = 1 << 20;  // products
+
+void refuse_unless(bool holds, const char* what) {
+  if (!holds) throw std::invalid_argument(what);
+}
+
+// One panel with its steps as offsets, and its share of the constants, padded to its width.
+struct BoundPanel {
+  GemmSteps steps;
+  int32_t channel, channels, group;
+  size_t constants;  // where its own begin
+  int64_t bytes;     // of weights: as many products for each pixel
+};
+
+struct Constants {
+  std::vector<int32_t> correction;
+  std::vector<float> multiplier, bias;
+};
+
+// How work is cut into items: item = chunk of panels x block of tiles, blocks inside.
+struct Cutting {
+  int64_t tiles, blocks, most_pixels;
+  std::vector<size_t> chunks;  // first panel of each, and the end
+};
+
+struct Rows {
+  const uint8_t** x;
+  uint8_t** y;
+  const uint8_t** residual;
+};
+
+class ConvStep final : public Step {
+ public:
+  explicit ConvStep(const ConvSpec& spec);
+
+  size_t items() const override { return cut_.blocks == 0 ? 0 : (cut_.chunks.size() - 1) * blocks(); }
+  size_t scratch() const override;
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override;
+
+ private:
+  size_t blocks() const { return static_cast<size_t>(cut_.blocks); }
+  void check_views(const PackedHeader& h) const;
+  void check_ending() const;
+  void check_window(const PackedHeader& h) const;
+  void bind(const Packed& packed);
+  std::vector<int32_t> resolve(const Packed& packed, const PackedPanel& panel) const;
+  int32_t offset_of(const PackedHeader& h, int32_t position) const;
+  void cut();
+  void run_item(const Memory& memory, size_t item, uint8_t* scratch) const;
+  void fill_rows(const Memory& memory, int64_t first, int64_t end, const Rows& rows) const;
+
+  ConvSpec s_;
+  std::vector<std::vector<int32_t>> steps_;  // one for all panels, or one for each
+  std::vector<BoundPanel> panels_;
+  Constants constants_;
+  Cutting cut_{};
+  int64_t pixels_ = 0;
+  int32_t group_channels_ = 0;
+  int widest_ = 0;
+  size_t slack_ = 0;
+};
+
+bool is_image(const View& v) { return v.rank == 4 && v.strides[3] == static_cast<int64_t>(bytes_of(v.type)); }
+
+void ConvStep::check_views(const PackedHeader& h) const {
+  const View &x = s_.x, &y = s_.y;
+  refuse_unless(is_image(x) && x.type == Type::u8, "conv reads an image of bytes with dense pixels");
+  const bool reals = s_.ending.output == GemmOutput::reals;
+  refuse_unless(is_image(y) && y.type == (reals ? Type::f32 : Type::u8), "conv writes an image of dense pixels");
+  refuse_unless(x.sizes[0] == y.sizes[0], "conv keeps the number of images");
+  refuse_unless(y.sizes[3] == h.out && x.sizes[3] == int64_t{h.in} * h.groups, "channels differ from the weights'");
+  for (int i = 0; i < 4; ++i) refuse_unless(x.strides[i] >= 0, "conv reads rows in order");
+  if (s_.residual) {
+    const View& r = *s_.residual;
+    refuse_unless(is_image(r) && r.type == Type::u8, "a residual is an image of bytes with dense pixels");
+    for (int i = 0; i < 4; ++i) refuse_unless(r.sizes[i] == y.sizes[i], "a residual has the sizes of the output");
+  }
+  const auto out = static_cast<size_t>(h.out);
+  refuse_unless(s_.correction.size() == out && s_.multiplier.size() == out && s_.bias.size() == out,
+                "one correction, multiplier and bias for each channel");
+}
+
+void ConvStep::check_window(const PackedHeader& h) const {
+  const View& x = s_.x;
+  const int64_t kernel[2] = {h.kernel_h, h.kernel_w};
+  constexpr int64_t kMost = int64_t{1} << 30;
+  for (int i = 0; i < 2; ++i) {
+    const int64_t positions = s_.y.sizes[i + 1], stride = s_.strides[i], dilation = s_.dilations[i];
+    const bool sane = stride >= 1 && stride <= kMost && dilation >= 1 && dilation <= kMost &&
+                      s_.origin[i] >= -kMost && s_.origin[i] <= kMost && positions >= 0 && positions <= kMost;
+    refuse_unless(sane, "strides, dilations or pads are out of range");
+    if (s_.y.elements() == 0) continue;
+    const int64_t last = (positions - 1) * stride + s_.origin[i] + (kernel[i] - 1) * dilation;
+    const bool inside = s_.origin[i] >= -x.halo[i] && last <= x.sizes[i + 1] - 1 + x.halo[i + 2];
+    refuse_unless(inside, "windows reach beyond the input and its halo");
+  }
+  const bool dense = x.strides[2] == x.sizes[3] && s_.dilations[1] == 1;
+  refuse_unless(h.joined == 0 || h.kernel_w == 1 || dense, "weights are packed for neighbouring pixels");
+  const double reach = static_cast<double>(h.kernel_h) * static_cast<double>(s_.dilations[0]) *
+                           static_cast<double>(x.strides[1]) +
+                       static_cast<double>(h.kernel_w) * static_cast<double>(s_.dilations[1]) *
+                           static_cast<double>(x.strides[2]);
+  refuse_unless(reach < 2e9, "a window spans more than 2 GB");
+}
+
+void ConvStep::check_ending() const {
+  const GemmEnding& e = s_.ending;
+  const auto byte = [](int32_t n) { return n >= 0 && n <= 255; };
+  refuse_unless(byte(e.zero_point) && byte(e.residual_zero_point), "zero points are bytes");
+  refuse_unless(byte(e.low) && byte(e.high) && e.low <= e.high, "bounds are bytes, low to high");
+  refuse_unless(e.output != GemmOutput::function || (e.function != nullptr && e.scale > 0),
+                "a function and its output's scale");
+}
+
+// Whether no real can reach 2^30 before it is rounded, whatever the sums are.
+bool bounded(const ConvSpec& s) {
+  double most = 0;
+  for (size_t c = 0; c < s.multiplier.size(); ++c) {
+    const double real = std::fabs(double{s.multiplier[c]}) * 2147483648.0 + std::fabs(double{s.bias[c]});
+    if (!(real <= most)) most = real;
+  }
+  return most + 256 * std::fabs(double{s.ending.residual_multiplier}) + 256 < 1073741824.0;
+}
+
+int32_t ConvStep::offset_of(const PackedHeader& h, int32_t position) const {
+  const int64_t row = s_.dilations[0] * s_.x.strides[1], pixel = s_.dilations[1] * s_.x.strides[2];
+  const int32_t row_bytes = h.kernel_w * h.in;
+  const int64_t kh = position / row_bytes, rest = position % row_bytes;
+  return static_cast<int32_t>(kh * row + (h.joined ? rest : rest / h.in * pixel + rest % h.in));
+}
+
+// The offsets of a panel's steps; where the kernel wants runs, pairs of (offset, number of steps).
+std::vector<int32_t> ConvStep::resolve(const Packed& packed, const PackedPanel& panel) const {
+  std::vector<int32_t> found;
+  int32_t next = -1;
+  for (int32_t i = 0; i < panel.steps; ++i) {
+    const int32_t offset = offset_of(packed.header, packed.positions[static_cast<size_t>(panel.positions + i)]);
+    if (s_.kernel->grouped) {
+      found.push_back(offset);
+    } else if (i > 0 && offset == next) {
+      ++found.back();
+    } else {
+      found.insert(found.end(), {offset, 1});
+    }
+    next = offset + 4;
+  }
+  return found;
+}
+
+void ConvStep::bind(const Packed& packed) {
+  for (const PackedPanel& p : packed.panels) {
+    if (steps_.empty() || s_.kernel->grouped) steps_.push_back(resolve(packed, p));
+    BoundPanel panel{{packed.weights + p.weights, steps_.back().data(), {}, p.width},
+                     p.channel, p.channels, p.group, constants_.bias.size(), int64_t{p.steps} * p.width * 4};
+    std::copy(std::begin(p.counts), std::end(p.counts), panel.steps.counts);
+    if (!s_.kernel->grouped) panel.steps.counts[0] = static_cast<int32_t>(steps_.back().size() / 2);
+    panels_.push_back(panel);
+    widest_ = std::max(widest_, p.width);
+    for (int32_t c = 0; c < p.width; ++c) {
+      const auto from = static_cast<size_t>(p.channel + c);
+      constants_.correction.push_back(c < p.channels ? s_.correction[from] : 0);
+      constants_.multiplier.push_back(c < p.channels ? s_.multiplier[from] : 0.0f);
+      constants_.bias.push_back(c < p.channels ? s_.bias[from] : 0.0f);
+    }
+  }
+}
+
+void ConvStep::cut() {
+  const int64_t most_rows = s_.kernel->rows[widest_ / s_.kernel->unit - 1];
+  cut_.tiles = (pixels_ + most_rows - 1) / most_rows;
+  int64_t products = 0, chunk = 0, largest_chunk = 0;  // for one pixel
+  for (size_t p = 0; p < panels_.size(); ++p) {
+    if (p == 0 || chunk + panels_[p].bytes > kChunkBytes) {
+      cut_.chunks.push_back(p);
+      chunk = 0;
+    }
+    chunk += panels_[p].bytes;
+    products += panels_[p].bytes;
+    largest_chunk = std::max(largest_chunk, chunk);
+  }
+  cut_.chunks.push_back(panels_.size());
+  const int64_t item = std::clamp(products * pixels_ / 16, kSmallItem, kLargeItem);
+  const int64_t pixels_wanted = item / largest_chunk;
+  const int64_t tiles_wanted = std::clamp<int64_t>((pixels_wanted + most_rows / 2) / most_rows, 1, 32);
+  cut_.blocks = (cut_.tiles + tiles_wanted - 1) / tiles_wanted;
+  for (int64_t b = 0; b < cut_.blocks; ++b) {
+    const int64_t first = cut_.tiles * b / cut_.blocks, end = cut_.tiles * (b + 1) / cut_.blocks;
+    cut_.most_pixels = std::max(cut_.most_pixels, pixels_ * end / cut_.tiles - pixels_ * first / cut_.tiles);
+  }
+}
+
+ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
+  const Packed packed = read_packed(s_.packed, s_.packed_bytes, *s_.kernel);
+  const PackedHeader& h = packed.header;
+  check_views(h);
+  check_window(h);
+  check_ending();
+  s_.ending.has_residual = s_.residual.has_value();
+  s_.ending.bounded = bounded(s_);
+  group_channels_ = h.in;
+  pixels_ = s_.y.sizes[0] * s_.y.sizes[1] * s_.y.sizes[2];
+  bind(packed);
+  cut();
+  const int32_t run = h.joined ? h.kernel_w * h.in : h.in;
+  slack_ = static_cast<size_t>((4 - run % 4) % 4);
+  reads(s_.x, slack_);
+  writes(s_.y);
+  if (s_.residual) reads(*s_.residual);
+}
+
+size_t align64(size_t n) { return (n + 63) / 64 * 64; }
+
+size_t ConvStep::scratch() const {
+  const size_t rows = align64(3 * sizeof(void*) * static_cast<size_t>(cut_.most_pixels));
+  const auto width = static_cast<size_t>(widest_);
+  const auto most_rows = static_cast<size_t>(s_.kernel->rows[widest_ / s_.kernel->unit - 1]);
+  return rows + align64(most_rows * width * sizeof(int32_t)) + align64(2 * width * sizeof(float));
+}
+
+// The addresses of output pixels [first, end): their windows, where they are written, their residuals.
+void ConvStep::fill_rows(const Memory& memory, int64_t first, int64_t end, const Rows& rows) const {
+  const View &x = s_.x, &y = s_.y;
+  const View& r = s_.residual ? *s_.residual : y;
+  const int64_t height = y.sizes[1], width = y.sizes[2];
+  int64_t n = first / (height * width), h = first / width % height, w = first % width;
+  const int64_t x_pixel = s_.strides[1] * x.strides[2];
+  for (int64_t i = 0; i < end - first;) {
+    const int64_t row = s_.origin[0] + h * s_.strides[0], column = s_.origin[1] + w * s_.strides[1];
+    const uint8_t* from = x.at<uint8_t>(memory) + n * x.strides[0] + row * x.strides[1] + column * x.strides[2];
+    uint8_t* to = y.at<uint8_t>(memory) + n * y.strides[0] + h * y.strides[1] + w * y.strides[2];
+    const uint8_t* beside = r.at<uint8_t>(memory) + n * r.strides[0] + h * r.strides[1] + w * r.strides[2];
+    const int64_t pixels = std::min(width - w, end - first - i);
+    for (int64_t k = 0; k < pixels; ++k, ++i) {
+      rows.x[i] = from + k * x_pixel;
+      rows.y[i] = to + k * y.strides[2];
+      rows.residual[i] = beside + k * r.strides[2];
+    }
+    w = 0;
+    if (++h == height) {
+      h = 0;
+      ++n;
+    }
+  }
+}
+
+void ConvStep::run_item(const Memory& memory, size_t item, uint8_t* scratch) const {
+  const size_t chunk = item / blocks();
+  const auto block = static_cast<int64_t>(item % blocks());
+  const int64_t tile = cut_.tiles * block / cut_.blocks, tile_end = cut_.tiles * (block + 1) / cut_.blocks;
+  const auto begin_of = [&](int64_t t) { return pixels_ * t / cut_.tiles; };
+  const auto most = static_cast<size_t>(cut_.most_pixels);
+  const Rows rows{reinterpret_cast<const uint8_t**>(scratch),
+                  reinterpret_cast<uint8_t**>(scratch + most * sizeof(void*)),
+                  reinterpret_cast<const uint8_t**>(scratch + 2 * most * sizeof(void*))};
+  uint8_t* const behind = scratch + align64(3 * sizeof(void*) * most);
+  auto* const reals = reinterpret_cast<float*>(behind);
+  auto* const sums = reinterpret_cast<int32_t*>(behind + align64(2 * static_cast<size_t>(widest_) * sizeof(float)));
+  const int64_t first = begin_of(tile);
+  fill_rows(memory, first, begin_of(tile_end), rows);
+  for (size_t p = cut_.chunks[chunk]; p < cut_.chunks[chunk + 1]; ++p) {
+    const BoundPanel& panel = panels_[p];
+    const ptrdiff_t y_offset = panel.channel * static_cast<ptrdiff_t>(bytes_of(s_.y.type));
+    for (int64_t t = tile; t < tile_end; ++t) {
+      const int64_t from = begin_of(t) - first;
+      const int count = static_cast<int>(begin_of(t + 1) - begin_of(t));
+      s_.kernel->sum(panel.steps, {rows.x + from, ptrdiff_t{panel.group} * group_channels_, count,
+                                   constants_.correction.data() + panel.constants, sums});
+      s_.kernel->finish(s_.ending, {sums, count, panel.steps.width, panel.channels,
+                                    constants_.multiplier.data() + panel.constants,
+                                    constants_.bias.data() + panel.constants, rows.y + from, y_offset,
+                                    s_.residual ? rows.residual + from : nullptr, panel.channel, reals});
+    }
+  }
+}
+
+void ConvStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept {
+  for (size_t item = begin; item < end; ++item) run_item(memory, item, scratch);
+}
+
+}  // namespace
+
+std::unique_ptr<Step> make_conv(const ConvSpec& spec) { return std::make_unique<ConvStep>(spec); }
+
+}  // namespace intact

@@ -1,0 +1,135 @@
+"""Convolutions and products with constant matrices, as steps of a `Program`.
+
+Weights are packed once for a kernel (`pack`); `conv` makes a step of them for one set of shapes. Sums and
+endings are those of `numerics` (N19 to N25), bit for bit, whatever the kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intact.kernels import _native
+from intact.kernels.program import NativeStep, View
+from intact.kernels.registry import chosen_kernels
+
+FAMILY = "gemm"
+ALIGNMENT = 64
+"""Packed weights that begin at a multiple of this are read fastest."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How sums become what is stored; see `intact.engine.steps.Ending`, whose numbers these are in bytes.
+
+    Attributes:
+        multiplier, bias: M and B, float32, one for each output channel.
+        correction: int32, added to the sums: what zero points and integer biases come to.
+        zero_point, low, high: Of the output, in bytes.
+        real_low, real_high: Bounds of an output in reals.
+        residual: Bytes, shape of the output: added after B as ``(r - residual_zero_point) * multiplier``.
+        function: A function of `numerics` that the real sum goes through; then it is divided by `scale`
+            and rounded.
+    """
+
+    multiplier: ArrayLike
+    bias: ArrayLike
+    correction: ArrayLike
+    zero_point: int = 0
+    low: int = 0
+    high: int = 255
+    real_low: float = -np.inf
+    real_high: float = np.inf
+    residual: View | None = None
+    residual_multiplier: float = 0.0
+    residual_zero_point: int = 0
+
+
+def pack(
+    weight: NDArray[np.int8], *, high: int, groups: int = 1, joined: bool = True, kernel: str | None = None
+) -> NDArray[np.uint8]:
+    """Weights in the form that a kernel reads, for any shape of input.
+
+    Args:
+        weight: int8 [out, kernel_h, kernel_w, in / groups], zero points subtracted.
+        high: The largest byte that the input can hold: what some kernels' proofs rest on.
+        groups: Of input and output channels.
+        joined: The pixels of a window's row will be neighbours in memory: one group, dilation 1 across.
+        kernel: Of family "gemm"; the chosen one by default.
+    Returns:
+        Bytes, described in csrc/kernels/gemm/packed.h, at a multiple of `ALIGNMENT`.
+    Raises:
+        ValueError: Sizes are out of range.
+    """
+    packed = _native.pack_gemm(
+        kernel or chosen_kernels()[FAMILY], np.ascontiguousarray(weight), groups, joined, high
+    )
+    return aligned(packed)
+
+
+def aligned(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The same bytes at a multiple of `ALIGNMENT`, copied when they lie elsewhere."""
+    if array.ctypes.data % ALIGNMENT == 0:
+        return array
+    room = np.empty(array.size + ALIGNMENT, np.uint8)
+    start = -room.ctypes.data % ALIGNMENT
+    room[start : start + array.size] = array
+    return room[start : start + array.size]
+
+
+def steps_by_group(packed: NDArray[np.uint8], kernel: str | None = None) -> tuple[int, ...]:
+    """How many steps of 4 bytes run in groups of 1, 2, ... that share one 16-bit sum, over all panels."""
+    return tuple(_native.gemm_groups(kernel or chosen_kernels()[FAMILY], packed))
+
+
+def conv(
+    x: View,
+    y: View,
+    packed: NDArray[np.uint8],
+    ending: Ending,
+    *,
+    strides: tuple[int, int] = (1, 1),
+    dilations: tuple[int, int] = (1, 1),
+    origin: tuple[int, int] = (0, 0),
+    kernel: str | None = None,
+) -> NativeStep:
+    """A convolution. A matrix is an image of 1 x M pixels.
+
+    Args:
+        x: Bytes (n, h, w, c), channels side by side, with a halo as wide as windows reach.
+        y: Bytes or float32 (n, h, w, c), channels side by side.
+        packed: What `pack` returned for the same kernel. Not copied.
+        ending: From sums to `y`.
+        strides, dilations: Of the window, (h, w).
+        origin: The pixel of `x` under the first tap of pixel (0, 0) of `y`: minus the padding.
+        kernel: Of family "gemm"; the chosen one by default.
+    Raises:
+        ValueError: Views, weights and windows do not fit each other.
+    """
+    reals = y.itemsize == 4
+    native_ending = _native.GemmEnding(
+        "reals" if reals else "codes",
+        ending.zero_point,
+        ending.low,
+        ending.high,
+        ending.real_low,
+        ending.real_high,
+        ending.residual_zero_point,
+        ending.residual_multiplier,
+    )
+    return _native.conv(
+        kernel or chosen_kernels()[FAMILY],
+        x,
+        y,
+        packed,
+        np.ascontiguousarray(ending.correction, np.int32),
+        np.ascontiguousarray(ending.multiplier, np.float32),
+        np.ascontiguousarray(ending.bias, np.float32),
+        strides,
+        dilations,
+        origin,
+        native_ending,
+        ending.residual,
+    )

@@ -1,0 +1,291 @@
+"""Every kernel of family "gemm" against numerics, bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from intact import numerics
+from intact.kernels import sums
+from intact.kernels.program import ARENA, SLACK, Program, View
+from intact.spec import QuantSpec
+
+BYTES = QuantSpec("uint8")
+
+
+@dataclass
+class Layer:
+    """A convolution of bytes; `pads` are (top, left, bottom, right)."""
+
+    x: np.ndarray  # [n, c, h, w], bytes
+    weight: np.ndarray  # [out, kernel_h, kernel_w, c / groups], int8
+    zero: int = 0
+    high: int = 255
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    groups: int = 1
+    multiplier: np.ndarray | None = None
+    bias: np.ndarray | None = None
+    integer_bias: np.ndarray | None = None
+    zero_point: int = 0
+    bounds: tuple[int, int] = (0, 255)
+    residual: np.ndarray | None = None
+    residual_multiplier: float = 0.0
+    residual_zero: int = 0
+    reals: bool = False
+    gap: int = 0  # bytes between the pixels of the input
+
+    def __post_init__(self) -> None:
+        channels = self.weight.shape[0]
+        taps = float(np.prod(self.weight.shape[1:]))
+        spread = np.float32(1 / (64 * np.sqrt(taps) * 40))
+        if self.multiplier is None:
+            self.multiplier = (spread * (1 + np.arange(channels) % 3)).astype(np.float32)
+        if self.bias is None:
+            self.bias = np.linspace(-9, 40, channels).astype(np.float32)
+        if self.integer_bias is None:
+            self.integer_bias = (np.arange(channels) * 37 % 1001 - 500).astype(np.int32)
+
+    def expected(self) -> np.ndarray:
+        """By numerics, [n, out, h, w]."""
+        acc = numerics.conv(
+            self.x,
+            np.moveaxis(self.weight, 3, 1),
+            self.zero,
+            bias=self.integer_bias,
+            stride=self.strides,
+            padding=((self.pads[0], self.pads[2]), (self.pads[1], self.pads[3])),
+            dilation=self.dilations,
+            groups=self.groups,
+        )
+        residual = None
+        if self.residual is not None:
+            residual = numerics.Residual(
+                self.residual, np.float32(self.residual_multiplier), self.residual_zero
+            )
+        if not self.reals:
+            return numerics.requantize(
+                acc,
+                self.multiplier,
+                self.bias,
+                self.zero_point,
+                BYTES,
+                residual=residual,
+                bounds=self.bounds,
+            )
+        real = numerics.to_real(acc, self.multiplier, self.bias)
+        if residual is not None:
+            branch = (self.residual.astype(np.int32) - self.residual_zero).astype(np.float32)
+            real = real + branch * np.float32(self.residual_multiplier)
+        return np.clip(real, np.float32(self.bounds[0] - 100), np.float32(self.bounds[1] - 100))
+
+    def run(self, kernel: str) -> np.ndarray:
+        """By a native kernel, [n, out, h, w]; checks that nothing around the output is written."""
+        shape = self.expected().shape
+        arena = Arena()
+        x = arena.image(self.x.shape, 1, self.pads, self.gap)
+        y = arena.image(shape, 4 if self.reals else 1, (1, 2, 1, 3), 0)
+        r = None if self.residual is None else arena.image(shape, 1, (0, 0, 0, 1), 3)
+        joined = self.groups == 1 and self.dilations[1] == 1 and self.gap == 0
+        packed = sums.pack(self.weight, high=self.high, groups=self.groups, joined=joined, kernel=kernel)
+        correction = self.integer_bias - self.zero * self.weight.astype(np.int32).sum((1, 2, 3))
+        low, high = self.bounds
+        ending = sums.Ending(
+            self.multiplier,
+            self.bias,
+            correction,
+            zero_point=self.zero_point,
+            low=low,
+            high=high,
+            real_low=low - 100.0,
+            real_high=high - 100.0,
+            residual=r.view if r else None,
+            residual_multiplier=self.residual_multiplier,
+            residual_zero_point=self.residual_zero,
+        )
+        step = sums.conv(
+            x.view,
+            y.view,
+            packed,
+            ending,
+            strides=self.strides,
+            dilations=self.dilations,
+            origin=(-self.pads[0], -self.pads[1]),
+            kernel=kernel,
+        )
+        program = Program()
+        program.arena(arena.nbytes)
+        program.add(step)
+        context = program.take()
+        memory = context.arena()
+        memory[:] = 0xA5
+        x.write(memory, self.x, self.zero)
+        if r:
+            r.write(memory, self.residual, 7)
+        before = memory.copy()
+        context.run(0, 1)
+        got = y.read(memory).copy()
+        y.read(memory)[:] = 0
+        y.read(before)[:] = 0
+        assert np.array_equal(memory, before), "wrote outside its output"
+        return got
+
+
+class Image:
+    """An image in the arena, channels last, with halo and gaps; `view` for the step."""
+
+    def __init__(self, offset: int, shape, itemsize: int, halo, gap: int) -> None:
+        n, c, h, w = shape
+        top, left, bottom, right = halo
+        pixel = c * itemsize + gap * itemsize
+        row, plane = (w + left + right) * pixel, (h + top + bottom) * (w + left + right) * pixel
+        self.shape, self.halo = shape, halo
+        self.dtype = np.dtype(np.uint8 if itemsize == 1 else np.float32)
+        self.strides = (plane, row, pixel, itemsize)
+        self.first = offset + top * row + left * pixel
+        self.outer = (offset, (n, h + top + bottom, w + left + right, c))
+        self.end = offset + n * plane
+        self.view = View(ARENA, self.first, self.dtype.name, (n, h, w, c), self.strides, halo)
+
+    def array(self, memory: np.ndarray, offset: int, sizes) -> np.ndarray:
+        return np.ndarray(sizes, self.dtype, memory, offset, self.strides)
+
+    def read(self, memory: np.ndarray) -> np.ndarray:
+        n, c, h, w = self.shape
+        return np.moveaxis(self.array(memory, self.first, (n, h, w, c)), 3, 1)
+
+    def write(self, memory: np.ndarray, values: np.ndarray, zero: int) -> None:
+        self.array(memory, *self.outer)[:] = zero
+        self.read(memory)[:] = values
+
+
+class Arena:
+    """Images one behind the other."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+
+    def image(self, shape, itemsize: int, halo, gap: int) -> Image:
+        image = Image(self.nbytes, shape, itemsize, halo, gap)
+        self.nbytes = -(-(image.end + SLACK) // 64) * 64
+        return image
+
+
+WEIGHTS = {
+    "random": lambda rng, shape: rng.integers(-127, 128, shape),
+    "gaussian": lambda rng, shape: np.clip(np.rint(rng.normal(0, 32, shape)), -127, 127),
+    "all 127": lambda rng, shape: np.full(shape, 127),
+    "all -128": lambda rng, shape: np.full(shape, -128),
+    "alternating": lambda rng, shape: np.where(np.indices(shape).sum(0) % 2, 127, -128),
+    "zero": lambda rng, shape: np.zeros(shape),
+}
+
+
+def layer(rng, *, n=1, c=8, h=5, w=6, out=16, kernel=(3, 3), groups=1, high=255, weights="random", **more):
+    x = rng.integers(0, high + 1, (n, c * groups, h, w)).astype(np.uint8)
+    if weights.startswith("all") or weights == "alternating":
+        x[:] = np.where(rng.random(x.shape) < 0.9, high, x)
+    weight = WEIGHTS[weights](rng, (out * groups, *kernel, c)).astype(np.int8)
+    return Layer(x, weight, high=high, groups=groups, **more)
+
+
+@st.composite
+def layers(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    integer = lambda low, high: draw(st.integers(low, high))  # noqa: E731
+    kernel = integer(1, 4), integer(1, 4)
+    pads = tuple(integer(0, 2) for _ in range(4))
+    dilations = integer(1, 2), integer(1, 2)
+    sizes = [
+        max((kernel[i] - 1) * dilations[i] + 1 - pads[i] - pads[i + 2], 1) + integer(0, 9) for i in range(2)
+    ]
+    reals, high = draw(st.booleans()), draw(st.sampled_from([1, 127, 200, 255]))
+    low_bound = integer(0, 120)
+    made = layer(
+        rng,
+        n=integer(1, 3),
+        c=integer(1, 21),
+        h=sizes[0],
+        w=sizes[1],
+        out=draw(st.sampled_from([1, 7, 8, 9, 16, 24, 33, 64, 65, 100, 144])),
+        kernel=kernel,
+        groups=draw(st.sampled_from([1, 1, 2, 3])),
+        high=high,
+        weights=draw(st.sampled_from(sorted(WEIGHTS))),
+        zero=integer(0, high),
+        pads=pads,
+        dilations=dilations,
+        strides=(integer(1, 3), integer(1, 3)),
+        zero_point=integer(0, 255),
+        bounds=(low_bound, integer(low_bound, 255)),
+        reals=reals,
+        gap=draw(st.sampled_from([0, 0, 5])),
+    )
+    if draw(st.booleans()):
+        made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
+        made.residual_multiplier = float(np.float32(rng.uniform(-1, 1)))
+        made.residual_zero = integer(0, 255)
+    return made
+
+
+def assert_equal(made: Layer, kernel: str) -> None:
+    got, want = made.run(kernel), made.expected()
+    np.testing.assert_array_equal(got, want)
+
+
+@settings(max_examples=60, deadline=None)
+@given(made=layers())
+def test_any_convolution(gemm_kernel, made):
+    assert_equal(made, gemm_kernel)
+
+
+@pytest.mark.parametrize("high", [127, 255])
+@pytest.mark.parametrize("weights", sorted(WEIGHTS))
+def test_weights_at_their_ends(gemm_kernel, weights, high):
+    rng = np.random.default_rng(3)
+    assert_equal(layer(rng, c=64, out=40, high=high, weights=weights, zero=high // 2), gemm_kernel)
+
+
+@pytest.mark.parametrize("pixels", [1, 2, 3, 5, 6, 7, 8, 11, 12, 13, 49, 128])
+def test_matrices_of_any_height(gemm_kernel, pixels):
+    rng = np.random.default_rng(pixels)
+    assert_equal(layer(rng, c=48, h=1, w=pixels, out=80, kernel=(1, 1)), gemm_kernel)
+
+
+@pytest.mark.parametrize("out", [1, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 96, 127, 129])
+def test_any_number_of_channels(gemm_kernel, out):
+    rng = np.random.default_rng(out)
+    made = layer(rng, c=20, h=4, w=4, out=out, kernel=(1, 1))
+    made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
+    made.residual_multiplier = 0.25
+    assert_equal(made, gemm_kernel)
+
+
+def test_multipliers_that_prove_nothing(gemm_kernel):
+    """Reals far beyond the grid and beyond int32 saturate; negative gains too."""
+    rng = np.random.default_rng(0)
+    multiplier = np.array([1e20, -1e20, 3.5, -3.5, 2**-20, 0, 1e-30, 0.5], np.float32)
+    bias = np.array([0, 0, 1e25, -1e25, 1, 2, 0.5, -0.5], np.float32)
+    for zero_point in (0, 3, 255):
+        made = layer(rng, out=8, multiplier=multiplier, bias=bias, zero_point=zero_point, bounds=(2, 250))
+        assert_equal(made, gemm_kernel)
+
+
+def test_ties_go_to_even(gemm_kernel):
+    x = np.arange(64, dtype=np.uint8).reshape(1, 1, 8, 8)
+    weight = np.ones((16, 1, 1, 1), np.int8)
+    half = np.full(16, 0.5, np.float32)
+    none = np.zeros(16)
+    made = Layer(x, weight, multiplier=half, bias=none, integer_bias=none.astype(np.int32), zero_point=1)
+    assert_equal(made, gemm_kernel)
+
+
+def test_a_large_layer_in_many_items(gemm_kernel):
+    rng = np.random.default_rng(9)
+    made = layer(rng, n=2, c=256, h=14, w=14, out=192, pads=(1, 1, 1, 1), weights="gaussian", high=127)
+    assert_equal(made, gemm_kernel)
