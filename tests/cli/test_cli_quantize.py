@@ -123,12 +123,12 @@ def test_a_tensor_of_zeros_is_named_once(run, net: Path, tmp_path: Path) -> None
 def test_the_weights_beside_a_file_count(run, net: Path, samples: Path, tmp_path: Path) -> None:
     model = onnx.load(net)
     beside = tmp_path / "big.onnx"
-    onnx.save(model, beside, save_as_external_data=True, location="big.onnx.data", size_threshold=0)
+    onnx.save(model, beside, save_as_external_data=True, location="weights.bin", size_threshold=0)
     words = ("--data", samples, "-o", tmp_path / "out.onnx", *CHEAP, "--json")
     status, shown, err = run("quantize", beside, *words)
     assert (status, err) == (0, "")
     said = json.loads(shown)
-    assert said["bytes"]["before"] == beside.stat().st_size + (tmp_path / "big.onnx.data").stat().st_size
+    assert said["bytes"]["before"] == beside.stat().st_size + (tmp_path / "weights.bin").stat().st_size
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from intact.errors import FileFormatError
-from intact.graph import Session, load, save, to_proto
+from intact.graph import Session, data_files, load, save, to_proto
 
 TEXT = """<ir_version: 8, opset_import: ["" : 17]>
 g (float[N,4] x) => (float[N,3] y) <float[4,3] w = {1.0,2.0,3.0,4.0,5.0,6.0,7.0,8.0,9.0,1.0,2.0,3.0}> {
@@ -95,8 +95,59 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     folder.mkdir()
     (tmp_path / "secret").write_bytes(b"x" * 48)
     (folder / "link.bin").symlink_to(tmp_path / "secret")
-    with pytest.raises(FileFormatError, match=r"external data in 'link\.bin', outside the model's folder"):
+    with pytest.raises(
+        FileFormatError,
+        match=r"in 'link\.bin', a link to a file outside .* put a copy in the place of",
+    ):
         load(write_external(folder, location="link.bin"))
+
+
+def cached(folder: Path, blobs: str = "blobs", snapshots: str = "snapshots", data: str = "blobs/22") -> Path:
+    """A model as Hugging Face's cache keeps it; `data` is what the link to the weights points to."""
+    snapshot = folder / snapshots / "1f"
+    snapshot.mkdir(parents=True)
+    (folder / blobs).mkdir(exist_ok=True)
+    model = write_external(folder)
+    model.rename(folder / blobs / "11")
+    (folder / "data.bin").rename(folder / data)
+    (snapshot / "m.onnx").symlink_to(folder / blobs / "11")
+    (snapshot / "data.bin").symlink_to(folder / data)
+    return snapshot / "m.onnx"
+
+
+def test_a_cache_of_links_is_read(tmp_path: Path) -> None:
+    path = cached(tmp_path)
+    weight = load(path).graph.initializers["w"].const_value
+    assert weight is not None
+    np.testing.assert_array_equal(weight.numpy().ravel(), np.arange(12, dtype=np.float32))
+    assert [file.stat().st_size for file in data_files(path)] == [48]
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [{"data": "secret"}, {"blobs": "other", "data": "other/22"}, {"snapshots": "other"}],
+    ids=["data-elsewhere", "no-blobs", "no-snapshots"],
+)
+def test_links_are_followed_in_a_cache_alone(layout: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match=r"'data\.bin', a link to a file outside the model's folder"):
+        load(cached(tmp_path, **layout))
+
+
+def test_a_blob_that_is_a_link_itself_is_refused(tmp_path: Path) -> None:
+    path = cached(tmp_path)
+    (tmp_path / "blobs" / "22").rename(tmp_path / "secret")
+    (tmp_path / "blobs" / "22").symlink_to(tmp_path / "secret")
+    with pytest.raises(FileFormatError, match="a link to a file outside the model's folder"):
+        load(path)
+
+
+def test_a_model_that_is_no_link_gets_no_blobs(tmp_path: Path) -> None:
+    path = cached(tmp_path)
+    content = path.read_bytes()
+    path.unlink()
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match="a link to a file outside the model's folder"):
+        load(path)
 
 
 def test_saving_with_external_data(tmp_path: Path) -> None:

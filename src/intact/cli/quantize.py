@@ -166,6 +166,6 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None
 
 def _size(model: Path) -> int:
     """Bytes of a file and of its weights beside it."""
-    beside = model.with_name(f"{model.name}.data")
-    named = beside.is_file() and beside.name.encode() in model.read_bytes()
-    return model.stat().st_size + (beside.stat().st_size if named else 0)
+    from intact.graph import data_files
+
+    return sum(file.stat().st_size for file in (model, *data_files(model)))

@@ -12,6 +12,7 @@ from intact.graph.constants import Constants
 from intact.graph.cut import cut
 from intact.graph.edit import set_initializer, settle
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq
+from intact.graph.external import data_files
 from intact.graph.io import parse_model, prune, read_model, tidy, to_bytes, write_model
 from intact.graph.load import Source, load
 from intact.graph.mark import Mark, mark
@@ -53,6 +54,7 @@ __all__ = [
     "Value",
     "check_format",
     "check_opset",
+    "data_files",
     "cut",
     "emit_qdq",
     "fold_batchnorm",

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph.build import Namer
-from intact.graph.external import check_stored, set_folder
+from intact.graph.external import Home, check_stored, set_home
 from intact.graph.inference import infer_shapes, to_skeleton
 from intact.graph.proto import INFERRED, from_proto
 from intact.graph.validate import check_structure
@@ -38,26 +38,26 @@ def load(
 
     Args:
         source: A path, the bytes of a file, a ModelProto, or an onnx-ir Model.
-        folder: Where external data must lie; None: the folder of the file.
+        folder: Where external data must lie; None: the folder of the file, or the cache that it is linked to.
         any_opset: Accept every opset that the onnx package knows, to read and print it; False: 9..25.
     Raises:
         FileFormatError: Damaged: names the file and the node, tensor or value.
         UnsupportedError: An IR version, an opset or a tensor kind that we do not read.
     """
     where = str(source) if isinstance(source, (str, os.PathLike)) else "model"
-    if folder is None and isinstance(source, (str, os.PathLike)):
-        folder = Path(source).parent
-    place = None if folder is None else Path(folder)
+    home = None if folder is None else Home(Path(folder))
+    if home is None and isinstance(source, (str, os.PathLike)):
+        home = Home.of(Path(source))
     try:
         if isinstance(source, ir.Model):
             model = source.clone()
             check_structure(to_skeleton(model), lambda tensor, where: None, any_opset=any_opset)
         else:
             proto = _parse(source)
-            check_structure(proto, partial(check_stored, folder=place), any_opset=any_opset)
+            check_structure(proto, partial(check_stored, home=home), any_opset=any_opset)
             model = _convert(proto)
-            if place is not None:
-                set_folder(model, place)
+            if home is not None:
+                set_home(model, home)
         _free_weights(model)
         infer_shapes(model)
     except IntactError as error:
