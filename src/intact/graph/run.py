@@ -26,8 +26,9 @@ class Session:
             stay alive and unchanged as long as the session.
         extra: Names of inner values that become outputs too.
         overridable: Names of initializers that `run` may be fed, instead of what the model has.
-        folded: Let ONNX Runtime compute constants once, the reals of stored codes among them, and fuse
-            float operators: the same numbers but for the order of float32 sums. Q/DQ pairs stay as they are.
+        folded: Let ONNX Runtime compute constants once, the reals of stored codes among them, fuse float
+            operators and lay out tensors as suits it: the same numbers but for the order of float32 sums.
+            Q/DQ pairs stay as they are.
         threads: Threads within one operator; 0: ONNX Runtime's choice.
         fix: What the caller's user can do where ONNX Runtime cannot run the model.
     Raises:
@@ -48,7 +49,7 @@ class Session:
 
         options = ort.SessionOptions()
         level = ort.GraphOptimizationLevel
-        options.graph_optimization_level = level.ORT_ENABLE_EXTENDED if folded else level.ORT_DISABLE_ALL
+        options.graph_optimization_level = level.ORT_ENABLE_ALL if folded else level.ORT_DISABLE_ALL
         options.add_session_config_entry("session.disable_quant_qdq", "1")
         options.intra_op_num_threads = threads
         options.log_severity_level = 3

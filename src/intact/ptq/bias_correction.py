@@ -19,6 +19,7 @@ from intact import kernels, numerics
 from intact.graph import Constants, Inserter, Model, Namer, Node, Session, Value
 from intact.ptq.collect import Held
 from intact.ptq.ranges import Weight
+from intact.ptq.workers import THREADS, in_order
 
 
 @dataclass(frozen=True)
@@ -109,19 +110,30 @@ def _means(
     readers: dict[str, list[Node]] = {x: [node for node, other in layers if other == x] for x in wanted}
     constants = Constants(model.graph)
     fed = set(runs[0].feeds)
-    session = Session(model, extra=[x for x in wanted if x not in fed])
     names = [x for x in wanted if x not in fed]
+    session = Session(model, extra=names, folded=True, threads=THREADS)
+    kernels = {
+        node.name or "": weight.shape
+        for node, _ in layers
+        if (weight := constants(node.inputs[1])) is not None
+    }
+
+    def means(held: Held) -> dict[str, tuple[NDArray[np.float64], int]]:
+        given = ((x, held.feeds[x]) for x in wanted if x in fed)
+        return {
+            node.name or "": (_mean(node, array, kernels[node.name or ""]), len(array))
+            for part in (given, session.stream(held.feeds, names))
+            for x, array in part
+            if array.size
+            for node in readers[x]
+        }
+
     sums: dict[str, NDArray[np.float64]] = {}
     counts: dict[str, int] = {}
-    for held in runs:
-        given = ((x, held.feeds[x]) for x in wanted if x in fed)
-        for part in (given, session.stream(held.feeds, names)):
-            for x, array in part:
-                for node in readers[x] if array.size else ():
-                    kernel, name, rows = constants(node.inputs[1]), node.name or "", len(array)
-                    assert kernel is not None
-                    sums[name] = sums.get(name, 0.0) + rows * _mean(node, array, kernel.shape)
-                    counts[name] = counts.get(name, 0) + rows
+    for found in in_order(means, runs):
+        for name, (mean, rows) in found.items():
+            sums[name] = sums.get(name, 0.0) + rows * mean
+            counts[name] = counts.get(name, 0) + rows
     return {name: total / counts[name] for name, total in sums.items()}
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from intact.progress import Progress
 from intact.ptq.data import Source
 from intact.ptq.inputs import Feeds, Input
 from intact.ptq.runs import Cutter
+from intact.ptq.workers import THREADS, in_order
 
 HELD_BYTES, HELD_LEAST, HELD_MOST = 2**22, 4, 64
 STACKED_BYTES = 2**18
@@ -108,7 +109,7 @@ def collect(
 ) -> Collected:
     """Statistics of the tensors `wanted`, from one pass over `source`.
 
-    Memory: the activations of one run, which is one sample wherever the model allows it.
+    Memory: the activations of two runs, each of one sample wherever the model allows it.
 
     Args:
         model: Float; neither changed nor copied.
@@ -122,17 +123,14 @@ def collect(
     """
     outputs = [value.name for value in model.graph.outputs if value.name]
     fed = {one.name for one in inputs}
-    session = Session(model, extra=[name for name in wanted if name not in fed], fix=_FIX)
+    extra = [name for name in wanted if name not in fed]
+    session = Session(model, extra=extra, folded=True, threads=THREADS, fix=_FIX)
     collected = Collected(Calibration(), Sample())
+    counter = _Counter(session, collected.calibration, wanted, outputs)
     cutter = Cutter(session, outputs, inputs)
-    seen = set(wanted)
     batches = runs = 0
     with Progress("calibrating", source.total, progress) as bar:
-        for number, feeds in cutter.runs(_counted(source.batches, bar)):
-            try:
-                said = _collect_run(session, collected.calibration, feeds, seen, set(outputs))
-            except IntactError as error:
-                raise error.at(f"batch {number} of data") from error
+        for number, feeds, said in in_order(counter.run, cutter.runs(_counted(source.batches, bar))):
             collected.sample.offer(feeds, said)
             batches, runs = number + 1, runs + 1
     if cutter.stacks:
@@ -144,21 +142,40 @@ def collect(
     return collected
 
 
-def _collect_run(
-    session: Session, calibration: Calibration, feeds: Feeds, wanted: set[str], outputs: set[str]
-) -> dict[str, NDArray]:
-    """Count one run's tensors; returns what the model puts out."""
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    for name, array in feeds.items():
-        if name in wanted:
-            calibration.collect(name, array, threads=threads)
-    kept = {}
-    for name, array in session.stream(feeds):
-        if name in wanted:
-            calibration.collect(name, array, threads=threads)
-        if name in outputs:
-            kept[name] = array
-    return kept
+class _Counter:
+    """Counts what runs make of the wanted tensors; several runs may be under way at once.
+
+    Args:
+        session: The float model, with the wanted tensors among its outputs.
+        calibration: What is counted into.
+        wanted, outputs: Names of the tensors to count, and of those to hand on.
+    """
+
+    def __init__(
+        self, session: Session, calibration: Calibration, wanted: Sequence[str], outputs: Sequence[str]
+    ) -> None:
+        self._session, self._calibration, self._outputs = session, calibration, set(outputs)
+        self._locks = {name: Lock() for name in wanted}
+
+    def run(self, item: tuple[int, Feeds]) -> tuple[int, Feeds, dict[str, NDArray]]:
+        """Count one run of batch `number`; also returns what the model puts out."""
+        number, feeds = item
+        kept = {}
+        try:
+            for name, array in feeds.items():
+                self._count(name, array)
+            for name, array in self._session.stream(feeds):
+                self._count(name, array)
+                if name in self._outputs:
+                    kept[name] = array
+        except IntactError as error:
+            raise error.at(f"batch {number} of data") from error
+        return number, feeds, kept
+
+    def _count(self, name: str, array: NDArray) -> None:
+        if (lock := self._locks.get(name)) is not None:
+            with lock:  # counts do not depend on whose turn it is
+                self._calibration.collect(name, array, threads=THREADS)
 
 
 def _counted(batches: Iterable[Feeds], bar: Progress) -> Iterator[Feeds]:

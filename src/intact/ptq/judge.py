@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from intact.graph import Model, Session
 from intact.ptq.collect import Held
+from intact.ptq.workers import THREADS, in_order
 
 Errors = dict[str, tuple[float, float]]
 """(sum of squared errors, sum of squares) by output."""
@@ -28,7 +29,7 @@ class Judge:
     def __init__(self, model: Model, runs: Sequence[Held], overridable: Sequence[str] = ()) -> None:
         self._runs = runs
         # Constants are computed once, not in every run of every configuration; the pairs stay as they are.
-        self._session = Session(model, overridable=overridable, folded=True, fix=_FIX)
+        self._session = Session(model, overridable=overridable, folded=True, threads=THREADS, fix=_FIX)
 
     def best(self, candidates: Mapping[str, Mapping[str, NDArray]]) -> tuple[str, dict[str, Errors]]:
         """The candidate that changes the outputs least, the first of equals; and the errors of all.
@@ -40,30 +41,39 @@ class Judge:
         """
         names = _distinct(candidates)
         distinct = list(dict.fromkeys(names.values()))
-        few = max(2, len(self._runs) // 4)
-        errors: dict[str, Errors] = {}
-        if len(distinct) > 2 and few < len(self._runs):
-            errors = {name: self.errors(candidates[name], few) for name in distinct}
+        few, runs = max(2, len(self._runs) // 4), self._runs
+        errors: dict[str, Errors] = {name: {} for name in distinct}
+        if len(distinct) > 2 and few < len(runs):
+            errors = {name: self._add({}, candidates[name], runs[:few]) for name in distinct}
             distinct = sorted(distinct, key=lambda name: relative(errors[name]))[:2]
-        errors |= {name: self.errors(candidates[name]) for name in distinct}
+            runs = runs[few:]
+        errors |= {name: self._add(errors[name], candidates[name], runs) for name in distinct}
         chosen = min(distinct, key=lambda name: (relative(errors[name]), list(names).index(name)))
         return chosen, {name: errors[same] for name, same in names.items()}
 
-    def errors(self, overrides: Mapping[str, NDArray] | None = None, few: int | None = None) -> Errors:
-        """(sum of squared errors, sum of squares) of every real output, over all runs or the first `few`.
+    def errors(self, overrides: Mapping[str, NDArray] | None = None) -> Errors:
+        """(sum of squared errors, sum of squares) of every real output, over all runs.
 
         An output whose shape changed counts as lost altogether.
         """
-        sums: Errors = {}
-        for held in self._runs[:few]:
-            for name, got in self._session.stream({**(overrides or {}), **held.feeds}):
-                want = held.outputs.get(name)
-                if want is None or want.dtype.kind != "f":
-                    continue
-                error, square = _squares(got, want)
+        return self._add({}, overrides or {}, self._runs)
+
+    def _add(self, sums: Errors, overrides: Mapping[str, NDArray], runs: Sequence[Held]) -> Errors:
+        """`sums` and the errors of `runs`, added in their order."""
+        sums = dict(sums)
+        for found in in_order(lambda held: self._of_run(overrides, held), runs):
+            for name, (error, square) in found.items():
                 before = sums.get(name, (0.0, 0.0))
                 sums[name] = before[0] + error, before[1] + square
         return sums
+
+    def _of_run(self, overrides: Mapping[str, NDArray], held: Held) -> Errors:
+        found: Errors = {}
+        for name, got in self._session.stream({**overrides, **held.feeds}):
+            want = held.outputs.get(name)
+            if want is not None and want.dtype.kind == "f":
+                found[name] = _squares(got, want)
+        return found
 
 
 def _distinct(candidates: Mapping[str, Mapping[str, NDArray]]) -> dict[str, str]:
