@@ -82,6 +82,7 @@ void bind_program(nb::module_& m) {
       .def_prop_ro("strides", [](const View& v) { return tuple_of(v.strides, v.rank); });
   nb::class_<NativeStep>(m, "Step")
       .def_prop_ro("items", [](const NativeStep& s) { return s.step->items(); })
+      .def_prop_ro("name", [](const NativeStep& s) { return s.step->name(); })
       .def_prop_ro("scratch", [](const NativeStep& s) { return s.step->scratch(); });
   nb::class_<Program>(m, "Program")
       .def(nb::init<>())

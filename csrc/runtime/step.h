@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace intact {
@@ -68,6 +69,8 @@ class Step {
   virtual size_t items() const = 0;
   // Bytes of scratch that run() wants, aligned to 64; one piece for each thread.
   virtual size_t scratch() const { return 0; }
+  // What a profile calls it: the kernel's name where there is one.
+  virtual std::string name() const { return "native"; }
   virtual void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept = 0;
 
   const std::vector<Access>& accesses() const { return accesses_; }

@@ -107,6 +107,8 @@ class Step:
     @property
     def items(self) -> int: ...
     @property
+    def name(self) -> str: ...
+    @property
     def scratch(self) -> int: ...
 
 class Program:
@@ -157,4 +159,64 @@ def conv(
     origin: tuple[int, int],
     ending: GemmEnding,
     residual: View | None = None,
+) -> Step: ...
+
+_Grid = tuple[int, int, int]
+_Pair = tuple[int, int]
+_Pads = tuple[int, int, int, int]
+
+def step_copy(transpose: str, x: View, y: View) -> Step: ...
+def step_gather(x: View, y: View, indices: Sequence[Sequence[int]]) -> Step: ...
+def step_fill(y: View, value: int) -> Step: ...
+def step_halo(image: View, value: int) -> Step: ...
+def step_quantize(kernel: str, transpose: str, x: View, y: View, scale: float, grid: _Grid) -> Step: ...
+def step_dequantize(kernel: str, transpose: str, x: View, y: View, scale: float, zero: int) -> Step: ...
+def step_add(
+    kernel: str,
+    a: View,
+    b: View,
+    y: View,
+    a_zero: int,
+    a_multiplier: float,
+    b_zero: int,
+    b_multiplier: float,
+    grid: _Grid,
+) -> Step: ...
+def step_rescale(kernel: str, x: View, y: View, zero: int, multiplier: float, grid: _Grid) -> Step: ...
+def step_lookup(kernel: str, x: View, table: View, y: View) -> Step: ...
+def step_max_pool(
+    kernel: str, x: View, y: View, window: _Pair, strides: _Pair, dilations: _Pair, pads: _Pads
+) -> Step: ...
+def step_mean_pool(
+    kernel: str,
+    x: View,
+    y: View,
+    window: _Pair,
+    strides: _Pair,
+    dilations: _Pair,
+    pads: _Pads,
+    include_pads: bool,
+    counts: Sequence[int],
+    multipliers: Sequence[float],
+    zero: int,
+    grid: _Grid,
+) -> Step: ...
+def step_depthwise(
+    kernel: str,
+    x: View,
+    y: View,
+    weight: _Array,
+    correction: _Array,
+    multiplier: _Array,
+    bias: _Array,
+    residual: View | None,
+    strides: _Pair,
+    dilations: _Pair,
+    pads: _Pair,
+    grid: _Grid,
+    real: bool,
+    low: float,
+    high: float,
+    residual_multiplier: float,
+    residual_zero: int,
 ) -> Step: ...

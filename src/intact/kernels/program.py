@@ -57,11 +57,15 @@ class Program:
 
     Args:
         team: The threads of a run; or their number.
+
+    Attributes:
+        kernels: What each step calls itself.
     """
 
     def __init__(self, team: Team | int = 1) -> None:
         self.native = _native.Program()
         self.team = Team(team) if isinstance(team, int) else team
+        self.kernels: list[str] = []
         self._inputs: list[int] = []
         self._outputs: list[int] = []
         self._idle: list[Context] = []
@@ -91,6 +95,7 @@ class Program:
             ValueError: One of its views does not lie within its block, or it writes what is only read.
         """
         self.native.add(step)
+        self.kernels.append(step.name)
 
     def __len__(self) -> int:
         return len(self.native)

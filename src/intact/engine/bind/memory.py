@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from intact.engine.bind.core import BINDERS, round_up
-from intact.engine.bind.layout import Frame, Layout
+from intact.engine.bind.layout import Layout
 from intact.engine.plan import Plan
 from intact.engine.steps import Ending, Step
 from intact.engine.wiring import reads, writes

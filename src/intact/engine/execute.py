@@ -1,0 +1,85 @@
+"""One run of a bound plan: its native segments and its stretches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.arrays import offset_of, to_bytes
+from intact.engine.bind.bound import Bound
+from intact.engine.bind.core import dtype_of
+from intact.engine.plan import Plan
+from intact.engine.stretches import Stretches
+from intact.kernels.program import Context
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Seconds:
+    """What the parts of a run took.
+
+    Attributes:
+        native: Of each native step.
+        stretches: Of each stretch, by its step's name.
+    """
+
+    def __init__(self, bound: Bound) -> None:
+        self.native = np.zeros(len(bound.program))
+        self.stretches: dict[str, float] = {}
+
+
+def execute(
+    plan: Plan,
+    bound: Bound,
+    stretches: Stretches,
+    given: Arrays,
+    made: Arrays,
+    context: Context,
+    seconds: Seconds | None = None,
+) -> None:
+    """Run a plan.
+
+    Args:
+        plan: The plan.
+        bound: It, made native for the shapes of `given`.
+        stretches: Its stretches.
+        given: Dense arrays of the inputs.
+        made: Dense arrays, which receive the outputs.
+        context: Memory that no other run uses.
+        seconds: Receives what every part took.
+    """
+    ins = [to_bytes(array, offset_of(plan.tensors[name])) for name, array in given.items()]
+    bound.program.place(context, ins, list(made.values()))
+    at = memory(plan, bound, given, made, context)
+    for segment in bound.segments:
+        if segment.stretch is None:
+            context.run(segment.begin, segment.end, None if seconds is None else seconds.native)
+            continue
+        start = perf_counter()
+        stretches.run(segment.stretch, at)
+        if seconds is not None:
+            seconds.stretches[segment.stretch.name] = perf_counter() - start
+    for name, array in made.items():
+        if offset := offset_of(plan.tensors[name]):
+            codes = array.view(np.uint8)
+            np.bitwise_xor(codes, np.uint8(offset), out=codes)
+
+
+def memory(
+    plan: Plan, bound: Bound, given: Arrays, made: Arrays, context: Context
+) -> Callable[[str], NDArray[Any]]:
+    """What gives a tensor's memory, its axes in ONNX's order: the caller's arrays, or the arena."""
+
+    def at(name: str) -> NDArray[Any]:
+        for outer in (given, made):
+            if name in outer:
+                return outer[name]
+        place, dtype = bound.places[name], np.dtype(dtype_of(plan.tensors[name]))
+        arena = context.arena()
+        return np.ndarray(bound.shapes[name], dtype, arena.data, place.offset, place.strides)
+
+    return at
