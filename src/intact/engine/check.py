@@ -11,6 +11,8 @@ from intact.errors import FileFormatError
 if TYPE_CHECKING:
     from intact.engine.plan import Plan
 
+_FIX = "lower the model again"
+
 
 def check(plan: Plan) -> None:
     """Refuse a plan that no engine could run.
@@ -35,10 +37,10 @@ def check(plan: Plan) -> None:
             defined.add(name)
     for name in plan.outputs:
         if name not in defined:
-            raise FileFormatError("the outputs", f"'{name}', which no step makes", "tensors", "lower it again")
+            raise FileFormatError("the outputs", f"'{name}', which no step makes", "tensors", _FIX)
     for tensor in plan.tensors.values():
         if (tensor.dtype == "codes") != (tensor.codes is not None):
-            raise FileFormatError(f"tensor '{tensor.name}'", tensor.dtype, "codes with a grid", "lower it again")
+            raise FileFormatError(f"tensor '{tensor.name}'", tensor.dtype, "codes with a grid", _FIX)
 
 
 def _may_be_constant(step: Step, name: str) -> bool:
@@ -48,8 +50,8 @@ def _may_be_constant(step: Step, name: str) -> bool:
 
 def _tensor(plan: Plan, name: str, where: str) -> None:
     if name not in plan.tensors:
-        raise FileFormatError(where, f"'{name}'", "a tensor of the plan", "lower the model again")
+        raise FileFormatError(where, f"'{name}'", "a tensor of the plan", _FIX)
 
 
 def _wrong(step: Step, got: str, want: str) -> FileFormatError:
-    return FileFormatError(f"step '{step.name}'", got, want, "lower the model again")
+    return FileFormatError(f"step '{step.name}'", got, want, _FIX)

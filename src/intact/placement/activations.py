@@ -68,7 +68,7 @@ def _composed(view: View, value: Value) -> Activation | None:
 def _next(view: View, inside: set[Value], ops: list[Op]) -> Op | None:
     candidates = {
         op: None for value in inside for op, _ in view.readers(value)
-        if op not in ops and op.domain == "" and op.op_type in _POINTWISE and len(op.outputs) == 1
+        if op not in ops and op.domain == "" and op.op_type in POINTWISE and len(op.outputs) == 1
         and all(v is None or v in inside or _scalar(view, v) is not None for v in op.inputs)
     }  # fmt: skip
     return min(candidates, key=view.position, default=None)
@@ -101,7 +101,7 @@ def _hard_sigmoid(op: Op, x: NDArray) -> NDArray:
     return np.clip(alpha * x + beta, 0, 1)
 
 
-_POINTWISE: dict[str, Callable[..., NDArray]] = {
+POINTWISE: dict[str, Callable[..., NDArray]] = {
     "Add": lambda op, a, b: a + b,
     "Clip": lambda op, x, low=-np.inf, high=np.inf: np.clip(x, op.float("min", low), op.float("max", high)),
     "Div": lambda op, a, b: a / b,
@@ -142,7 +142,7 @@ def _name(view: View, value: Value, ops: list[Op]) -> str | None:
     with np.errstate(all="ignore"):
         for op in ops:
             inputs = [_operand(view, known, v) for v in op.inputs if v is not None]
-            known[op.outputs[0]] = _POINTWISE[op.op_type](op, *inputs)
+            known[op.outputs[0]] = POINTWISE[op.op_type](op, *inputs)
     got = known[ops[-1].outputs[0]]
     for name, want in _KNOWN.items():
         if np.allclose(got, want, rtol=1e-5, atol=2e-6):

@@ -1,4 +1,4 @@
-"""What happens behind a sum: BatchNorm, scaling, offsets, one residual Add and one activation as an `Ending`."""
+"""What happens behind a sum as an `Ending`: BatchNorm, scaling, offsets, a residual Add, an activation."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def take_affine(sheet: Sheet, tail: Tail, node: Node) -> bool:
 def _take_batchnorm(sheet: Sheet, tail: Tail, node: Node) -> None:
     parts = [sheet.constant(v, "a parameter of BatchNormalization") for v in node.inputs[1:5]]
     epsilon = node.attributes["epsilon"].as_float() if "epsilon" in node.attributes else 1e-5
-    gain, tail.shift = numerics.fold_batchnorm(*parts, float(np.float32(epsilon)), tail.shift)
+    gamma, beta, mean, var = parts
+    gain, tail.shift = numerics.fold_batchnorm(gamma, beta, mean, var, float(np.float32(epsilon)), tail.shift)
     tail.gain = tail.gain * gain
     tail.take(node, node.outputs[0])
 
@@ -138,12 +139,11 @@ def _bounds(tail: Tail, output: Output) -> tuple[float | None, float | None]:
 def take_bounds(sheet: Sheet, tail: Tail, node: Node) -> bool:
     """Take in a Relu or a Clip with constant ends; False for anything else."""
     if is_op(node, "Relu"):
-        low, high = 0.0, None
+        tail.low = 0.0
     elif is_op(node, "Clip"):
-        low, high = (_end(sheet, node, i) for i in (1, 2))
+        tail.low, tail.high = (_end(sheet, node, i) for i in (1, 2))
     else:
         return False
-    tail.low, tail.high = low, high
     tail.take(node, node.outputs[0])
     return True
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
-from intact.engine.lower.sheet import Cannot, Sheet, dims_of
+from intact.engine.lower.sheet import Cannot, Sheet
 from intact.engine.plan import Plan
-from intact.engine.steps import Step, Stretch, Tensor
+from intact.engine.steps import Ending, Step, Stretch
 from intact.engine.wiring import constants, reads, writes
 from intact.errors import UnsupportedError
 from intact.graph import Node, Value, cut, is_op
@@ -46,7 +46,7 @@ def _ordered(sheet: Sheet, notes: list[str]) -> list[Step]:
 
 
 class _Order:
-    """Runs what can run: native steps as long as there are some, then all other nodes that can, as one stretch."""
+    """Runs what can: native steps while there are some, then all other nodes that can, as one stretch."""
 
     def __init__(self, sheet: Sheet) -> None:
         self.sheet, self.steps = sheet, list[Step]()
@@ -237,11 +237,9 @@ def _renamed(step: Step, names: dict[str, str]) -> Step:
             changes[one.name] = (
                 tuple(names.get(v, v) for v in value) if isinstance(value, tuple) else names.get(value, value)
             )
-        elif is_dataclass(value) and not isinstance(value, type):
+        elif isinstance(value, Ending):
             changes[one.name] = replace(value, residual=names.get(value.residual, value.residual))
     return replace(step, **changes)
 
 
 _TENSORS = {"x", "xs", "y", "ys", "a", "b", "mask", "residual"}
-
-__all__ = ["Tensor", "finish"]

@@ -1,17 +1,19 @@
-"""Q moves up and DQ moves down through what only moves data, so that codes pass there; pairs that meet vanish.
+"""Q moves up and DQ moves down through what only moves data, so that codes pass; pairs that meet vanish.
 
 Every function rewrites a valid model into a valid model that means the same, code by code.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from intact.engine.lower.attributes import text
 from intact.engine.lower.grids import Grid, Grids
 from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, replace
 
 _MOVING = frozenset({
-    "Concat", "DepthToSpace", "Flatten", "Gather", "GlobalMaxPool", "MaxPool", "Pad", "Reshape", "Resize", "Slice",
-    "SpaceToDepth", "Split", "Squeeze", "Transpose", "Unsqueeze",
+    "Concat", "DepthToSpace", "Flatten", "Gather", "GlobalMaxPool", "MaxPool", "Pad", "Reshape", "Resize",
+    "Slice", "SpaceToDepth", "Split", "Squeeze", "Transpose", "Unsqueeze",
 })  # fmt: skip
 """``Op(DQ(q)) == DQ(Op(q))``, and there is a step that does it to codes."""
 
@@ -124,6 +126,7 @@ def _quantizers(motion: Motion, node: Node) -> list[Node]:
 
 def _raise(motion: Motion, node: Node, indices: list[int], quantizers: list[Node]) -> None:
     model, first = quantizers[0].outputs[0], quantizers[0]
+    attributes: dict[str, Any] = dict(first.attributes)
     insert = Inserter(motion.model.graph, node, motion.names)
     made: dict[Value, Value] = {}
     for index in indices:
@@ -132,7 +135,7 @@ def _raise(motion: Motion, node: Node, indices: list[int], quantizers: list[Node
         if x not in made:
             made[x] = insert.node(
                 "QuantizeLinear", [x, *first.inputs[1:]], f"{x.name}.codes",
-                dtype=model.dtype, shape=x.shape, **dict(first.attributes),
+                dtype=model.dtype, shape=x.shape, **attributes,
             )  # fmt: skip
         node.replace_input_with(index, made[x])
     _fill_with_zero_point(node, first)
@@ -173,6 +176,7 @@ def lower_dequantizers(model: Model) -> list[str]:
 
 def _lower(motion: Motion, node: Node, indices: list[int], pair: Node) -> None:
     codes = pair.inputs[0]
+    attributes: dict[str, Any] = dict(pair.attributes)
     assert codes is not None
     for index in indices:
         value = node.inputs[index]
@@ -187,7 +191,7 @@ def _lower(motion: Motion, node: Node, indices: list[int], pair: Node) -> None:
         insert = Inserter(motion.model.graph, node, motion.names, after=True)
         real = insert.node(
             "DequantizeLinear", [output, *pair.inputs[1:]], f"{output.name}.real",
-            dtype=output.dtype, shape=output.shape, **dict(pair.attributes),
+            dtype=output.dtype, shape=output.shape, **attributes,
         )  # fmt: skip
         producer = real.producer()
         assert producer is not None

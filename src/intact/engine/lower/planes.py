@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from intact.engine.lower.attributes import integer, integers, text, window
+from intact import numerics
+from intact.engine.lower.attributes import integer, integers, window
+from intact.engine.lower.ending import Tail, take_bounds
 from intact.engine.lower.moves import Rule
-from intact.engine.lower.sheet import Cannot, Sheet, dims_of
+from intact.engine.lower.sheet import Cannot, Sheet
 from intact.engine.steps import Add, Pool, Quantize, Rescale, Reshape
-from intact.graph import Node, Value
+from intact.graph import Node
 
 
 def _max_pool(sheet: Sheet, node: Node) -> None:
@@ -43,8 +47,6 @@ def _average_pool(sheet: Sheet, node: Node) -> None:
     x, codes = sheet.wanted_codes(node.inputs[0])
     if len(sheet.tensors[x].shape) != 4:
         raise Cannot("it is no pool of images")
-    if text(node, "auto_pad", "NOTSET") != "NOTSET" and node.op_type == "AveragePool":
-        window(node, integers(node, "kernel_shape", ()))
     value = node.outputs[0]
     output = sheet.output(value)
     if output.grid is None:
@@ -54,7 +56,7 @@ def _average_pool(sheet: Sheet, node: Node) -> None:
     low = zero if codes.low >= codes.zero_point else None
     high = zero if codes.high <= codes.zero_point else None
     if node.op_type == "ReduceMean":
-        _mean(sheet, node, x, value)
+        _check_axes(sheet, node)
     y = sheet.write(output, value, low, high)
     if node.op_type == "AveragePool":
         sheet.add(_windowed(node, x, y), node)
@@ -62,7 +64,7 @@ def _average_pool(sheet: Sheet, node: Node) -> None:
     _global(sheet, node, x, y)
 
 
-def _mean(sheet: Sheet, node: Node, x: str, value: Value) -> None:
+def _check_axes(sheet: Sheet, node: Node) -> None:
     """Refuse a mean over anything but the whole planes."""
     axes = integers(node, "axes", ())
     if len(node.inputs) > 1 and node.inputs[1] is not None:
@@ -108,14 +110,12 @@ def _dequantize(sheet: Sheet, node: Node) -> None:
     sheet.done.add(node)
 
 
-def lower_add(sheet: Sheet, nodes: list[Node]) -> None:
+def lower_add(sheet: Sheet, nodes: Sequence[Node]) -> None:
     """An Add of two tensors of codes, and the Relu or Clip behind it.
 
     Raises:
         Cannot: One operand is real, or the result is.
     """
-    from intact.engine.lower.ending import Tail, take_bounds
-
     node = nodes[0]
     (a, _), (b, _) = (sheet.wanted_codes(value) for value in node.inputs)
     tail = Tail([node], node.outputs[0])
@@ -125,8 +125,6 @@ def lower_add(sheet: Sheet, nodes: list[Node]) -> None:
     output = sheet.output(tail.output)
     if output.grid is None:
         raise Cannot("its output goes on in float")
-    from intact import numerics
-
     lower, upper = (-np.inf if tail.low is None else tail.low), (np.inf if tail.high is None else tail.high)
     low, high = numerics.activation_bounds(lower, upper, *output.grid.affine, output.grid.spec)
     y = sheet.write(output, tail.output, low, high)
@@ -144,5 +142,3 @@ PLANES: dict[str, Rule] = {
     "QuantizeLinear": _quantize, "ReduceMean": _average_pool,
 }  # fmt: skip
 """Operator -> how it becomes a step."""
-
-__all__ = ["PLANES", "dims_of", "lower_add"]

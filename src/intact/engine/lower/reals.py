@@ -2,7 +2,135 @@
 
 from __future__ import annotations
 
-from intact.engine.lower.moves import Rule
+from collections.abc import Sequence
 
-REALS: dict[str, Rule] = {}
-"""Operator -> how it becomes a step."""
+import numpy as np
+
+from intact import numerics
+from intact.engine.lower.attributes import floating, integer
+from intact.engine.lower.functions import OPERATORS, function_of
+from intact.engine.lower.moves import Rule
+from intact.engine.lower.sheet import Cannot, Sheet, dims_of
+from intact.engine.lower.tables import CURVES, lower_table
+from intact.engine.steps import Binary, Function, LayerNorm, Softmax
+from intact.graph import Node, Value
+
+_BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
+
+
+def lower_softmax(sheet: Sheet, nodes: Sequence[Node]) -> None:
+    """A Softmax; the Add of a mask in front of it, if it is among `nodes`, is part of it.
+
+    Raises:
+        Cannot: The mask has another rank than the scores.
+    """
+    node = nodes[-1]
+    x, mask = node.inputs[0], ""
+    for add in nodes[:-1]:
+        a, b = add.inputs
+        x, other = (a, b) if b in sheet.constants or _size(a) >= _size(b) else (b, a)
+        if dims_of(add.outputs[0]) != (dims_of(x) if x is not None else ()):
+            raise Cannot("its mask is larger than its scores")
+        mask = sheet.real(other) if other not in sheet.constants else sheet.either(other)
+    source = sheet.either(x)
+    rank = len(sheet.tensors[source].shape)
+    output = sheet.output(node.outputs[0])
+    low = high = None
+    if output.grid is not None:  # a softmax lies in [0, 1]
+        low, high = numerics.activation_bounds(0.0, 1.0, *output.grid.affine, output.grid.spec)
+    y = sheet.write(output, node.outputs[0], low, high)
+    axis = integer(node, "axis", -1) % rank
+    done = tuple(n.name or "" for n in nodes)
+    sheet.add(Softmax(node.name or "", done, source, y, axis, 1.0, mask), *nodes)
+
+
+def _size(value: Value | None) -> int:
+    return len(value.shape) if value is not None and value.shape is not None else 0
+
+
+def lower_layer_norm(sheet: Sheet, nodes: Sequence[Node]) -> None:
+    """A LayerNormalization over the last axis; the Add in front of it, if among `nodes`, is its residual.
+
+    Raises:
+        Cannot: It spans several axes, or has other outputs or parameters than kernels know.
+    """
+    node = nodes[-1]
+    x, residual = node.inputs[0], ""
+    for add in nodes[:-1]:
+        if dims_of(_some(add.inputs[0])) != dims_of(_some(add.inputs[1])):
+            raise Cannot("the Add before it broadcasts")
+        x, residual = add.inputs[0], sheet.either(add.inputs[1])
+    source = sheet.either(x)
+    rank = len(sheet.tensors[source].shape)
+    if integer(node, "axis", -1) % rank != rank - 1:
+        raise Cannot("it spans more than the last axis")
+    if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
+        raise Cannot("its mean or deviation is read")
+    weight, bias = (_vector(sheet, node, index) for index in (1, 2))
+    epsilon = floating(node, "epsilon", 1e-5)
+    y = sheet.write(sheet.output(node.outputs[0]), node.outputs[0])
+    done = tuple(n.name or "" for n in nodes)
+    sheet.add(LayerNorm(node.name or "", done, source, y, weight, bias, epsilon, residual), *nodes)
+
+
+def _some(value: Value | None) -> Value:
+    assert value is not None, "both operands of an Add are there"
+    return value
+
+
+def _vector(sheet: Sheet, node: Node, index: int) -> str:
+    value = node.inputs[index] if index < len(node.inputs) else None
+    if value is None:
+        return ""
+    array = sheet.constant(value, "its weight or bias")
+    if array.dtype != np.float32 or array.ndim != 1:
+        raise Cannot("its weight or bias is no float32 vector")
+    return sheet.hold(value.name or "", array)
+
+
+def lower_function(sheet: Sheet, nodes: Sequence[Node], label: str, entry: Value, output: Value) -> None:
+    """`nodes`, which compute the function that placement calls `label`: a table of codes, or in reals.
+
+    Raises:
+        Cannot: It is neither.
+    """
+    if sheet.codes(entry) is not None and sheet.asked(output) is not None:
+        lower_table(sheet, nodes, entry, output)
+        return
+    name = function_of(nodes, label)
+    if name is None:
+        raise Cannot(f"no kernel computes {label} in float")
+    x = sheet.either(entry)
+    y = sheet.write(sheet.output(output), output)
+    done = tuple(n.name or "" for n in nodes)
+    sheet.add(Function(nodes[0].name or "", done, x, y, name), *nodes)
+
+
+def _function(sheet: Sheet, node: Node) -> None:
+    variable = [v for v in node.inputs if v is not None and v not in sheet.constants]
+    if len(set(variable)) != 1:
+        raise Cannot("it reads more than one tensor")
+    lower_function(sheet, [node], node.op_type, variable[0], node.outputs[0])
+
+
+def _binary(sheet: Sheet, node: Node) -> None:
+    a, b = (sheet.either(value) for value in node.inputs)
+    y = sheet.write(sheet.output(node.outputs[0]), node.outputs[0])
+    sheet.add(Binary(node.name or "", (node.name or "",), _BINARY[node.op_type], a, b, y), node)
+
+
+def _softmax(sheet: Sheet, node: Node) -> None:
+    lower_softmax(sheet, [node])
+
+
+def _layer_norm(sheet: Sheet, node: Node) -> None:
+    lower_layer_norm(sheet, [node])
+
+
+REALS: dict[str, list[Rule]] = {
+    **{op_type: [_function] for op_type in sorted(CURVES.keys() | OPERATORS)},
+    **{op_type: [_function, _binary] for op_type in _BINARY},
+    "LayerNormalization": [_layer_norm],
+    "Softmax": [_softmax],
+}
+"""Operator -> the ways in which it becomes a step, tried in this order."""

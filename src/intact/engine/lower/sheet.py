@@ -1,4 +1,4 @@
-"""What the rules of selection read and write: values of the graph on one side, steps and tensors on the other."""
+"""What rules read and write: values of the graph on one side, steps and tensors on the other."""
 
 from __future__ import annotations
 

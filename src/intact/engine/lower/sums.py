@@ -1,4 +1,4 @@
-"""Convolutions and products as steps: the layers that placement found, bias, residual and activation included."""
+"""Convolutions and products as steps, with the bias, residual and activation that placement found behind."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.attributes import floating, integer, integers, window
 from intact.engine.lower.ending import Tail, finish, take_affine, take_bounds, take_residual
-from intact.engine.lower.functions import FUNCTIONS
+from intact.engine.lower.functions import function_of
 from intact.engine.lower.sheet import Cannot, Sheet
 from intact.engine.lower.weights import Bias, Weight, bias_of, prove, weight_of
-from intact.engine.steps import Conv, ConvTranspose, Ending, Linear, MatMul
+from intact.engine.steps import Codes, Conv, ConvTranspose, Dim, Ending, Linear, MatMul
 from intact.graph import Node
 
 
@@ -44,7 +44,7 @@ def _tail(sheet: Sheet, nodes: list[Node], label: str, tail: Tail) -> list[Node]
         if tail.low is not None or tail.high is not None:
             return left
     parts = label.split("+")
-    if left and len(tail.nodes) == len(parts) - 1 and (function := FUNCTIONS.get(parts[-1])) is not None:
+    if left and len(tail.nodes) == len(parts) - 1 and (function := function_of(left, parts[-1])) is not None:
         tail.activation = function
         tail.nodes += left
         tail.output = left[-1].outputs[0]
@@ -64,7 +64,7 @@ def _conv(sheet: Sheet, nodes: list[Node], label: str) -> list[Node]:
     def step(name: str, y: str, w: str, ending: Ending, done: tuple[str, ...]) -> Conv:
         return Conv(name, done, x, y, w, ending, shape.strides, shape.dilations, shape.pads, groups)
 
-    return _weighted(sheet, nodes, label, (codes.scale, codes.low, codes.high, codes.zero_point), weight,
+    return _weighted(sheet, nodes, label, codes, weight,
                      packed, step)  # fmt: skip
 
 
@@ -85,11 +85,12 @@ def _conv_transpose(sheet: Sheet, nodes: list[Node], label: str) -> list[Node]:
     packed = np.moveaxis(weight.codes, 1, -1)
 
     def step(name: str, y: str, w: str, ending: Ending, done: tuple[str, ...]) -> ConvTranspose:
+        strides, dilations, pads = shape.strides, shape.dilations, shape.pads
         return ConvTranspose(
-            name, done, x, y, w, ending, shape.strides, shape.dilations, shape.pads, (extra[0], extra[1]), groups
+            name, done, x, y, w, ending, strides, dilations, pads, (extra[0], extra[1]), groups
         )
 
-    return _weighted(sheet, nodes, label, (codes.scale, codes.low, codes.high, codes.zero_point), weight,
+    return _weighted(sheet, nodes, label, codes, weight,
                      packed, step)  # fmt: skip
 
 
@@ -101,23 +102,21 @@ def _grouped(codes: NDArray[np.int8], groups: int) -> NDArray[np.int8]:
 
 
 _Maker = Callable[[str, str, str, Ending, tuple[str, ...]], Conv | ConvTranspose | Linear]
-_X = tuple[float, int, int, int]
 
 
 def _weighted(
-    sheet: Sheet, nodes: list[Node], label: str, x: _X, weight: Weight, packed: NDArray[np.int8],
+    sheet: Sheet, nodes: list[Node], label: str, x: Codes, weight: Weight, packed: NDArray[np.int8],
     make: _Maker, *, alpha: float = 1.0, beta: float = 1.0,
 ) -> list[Node]:  # fmt: skip
     node = nodes[0]
-    scale, low, high, zero_point = x
-    bias = bias_of(sheet, node.inputs[2] if len(node.inputs) > 2 else None, scale, weight)
+    bias = bias_of(sheet, node.inputs[2] if len(node.inputs) > 2 else None, x.scale, weight)
     if bias.integer is not None and (alpha, beta) != (1.0, 1.0):
         raise Cannot("it scales a bias that is part of its sum")
-    prove(weight, (low, high), zero_point, bias.integer)
+    prove(weight, x, bias.integer)
     tail = Tail([node], node.outputs[0], gain=np.float64(alpha) * np.ones(()), shift=bias.real * beta)
     left = _tail(sheet, nodes, label, tail)
     name = node.name or ""
-    ending, output = finish(sheet, tail, (scale, weight.scale), bias, name)
+    ending, output = finish(sheet, tail, (x.scale, weight.scale), bias, name)
     w = sheet.hold(f"{name}.weight", packed)
     done = tuple(n.name or "" for n in tail.nodes)
     sheet.add(make(name, output.name, w, ending, done), *tail.nodes)
@@ -145,7 +144,7 @@ def _linear(
     def step(name: str, y: str, w: str, ending: Ending, done: tuple[str, ...]) -> Linear:
         return Linear(name, done, x, y, w, ending)
 
-    return _weighted(sheet, nodes, label, (codes.scale, codes.low, codes.high, codes.zero_point), weight,
+    return _weighted(sheet, nodes, label, codes, weight,
                      weight.codes, step, alpha=alpha, beta=beta)  # fmt: skip
 
 
@@ -158,7 +157,7 @@ def _matmul(sheet: Sheet, nodes: list[Node], label: str) -> list[Node]:
     (a, first), (b, second) = (sheet.wanted_codes(v) for v in node.inputs[:2])
     if min(len(sheet.tensors[a].shape), len(sheet.tensors[b].shape)) < 2:
         raise Cannot("one of its operands is a vector")
-    _prove_product(sheet, a, first.low - first.zero_point, first.high - first.zero_point, b)
+    _prove_product(first, second, sheet.tensors[a].shape[-1], sheet.tensors[b].shape[-2])
     tail = Tail([node], node.outputs[0])
     left = _tail(sheet, nodes, label, tail)
     if np.any(tail.shift) or tail.residual is not None or tail.gain.size != 1:
@@ -169,16 +168,18 @@ def _matmul(sheet: Sheet, nodes: list[Node], label: str) -> list[Node]:
     return left
 
 
-def _prove_product(sheet: Sheet, a: str, low: int, high: int, b: str) -> None:
-    inner = sheet.tensors[a].shape[-1]
-    grid = sheet.tensors[b].codes
-    assert grid is not None
-    largest = max(abs(low), abs(high)) * max(abs(grid.low - grid.zero_point), abs(grid.high - grid.zero_point))
-    size = inner if isinstance(inner, int) else sheet.tensors[b].shape[-2]
-    most = size if isinstance(size, int) else 32768  # no sequence is as long: 255 * 255 * 32768 < 2**31
-    if largest * most >= 2**31:
-        raise Cannot(f"sums of {most} products could leave int32")
+def _prove_product(a: Codes, b: Codes, *inner: Dim) -> None:
+    size = next((n for n in inner if isinstance(n, int)), LONGEST)
+    if _reach(a) * _reach(b) * size >= 2**31:
+        raise Cannot(f"sums of {size} products could leave int32")
 
+
+def _reach(codes: Codes) -> int:
+    return max(codes.high - codes.zero_point, codes.zero_point - codes.low)
+
+
+LONGEST = 32768
+"""A sequence of unknown length is taken to be no longer: 255 * 255 * 32768 < 2**31."""
 
 _Lower = Callable[[Sheet, list[Node], str], list[Node]]
 _ROOTS: dict[str, _Lower] = {

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from intact import numerics
 from intact.engine.lower.sheet import Cannot, Sheet
+from intact.engine.steps import Codes
 from intact.graph import Value, is_op, quantization_of, quantized_bias_of
 
 
@@ -88,12 +89,12 @@ def bias_of(sheet: Sheet, value: Value | None, x_scale: float, weight: Weight) -
     return Bias(array.reshape(()) if array.size == 1 else array.reshape(-1))
 
 
-def prove(weight: Weight, reach: tuple[int, int], zero_point: int, bias: NDArray[np.int32] | None) -> None:
+def prove(weight: Weight, x: Codes, bias: NDArray[np.int32] | None) -> None:
     """That no input makes a sum leave int32.
 
     Raises:
         Cannot: Some input could.
     """
-    bound = numerics.accumulator_bound(weight.codes, reach, zero_point, bias=bias)
+    bound = numerics.accumulator_bound(weight.codes, (x.low, x.high), x.zero_point, bias=bias)
     if bound.size and bound.max() >= 2**31:
         raise Cannot(f"sums of output channel {bound.argmax()} could reach {bound.max()}, beyond int32")

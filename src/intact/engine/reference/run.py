@@ -1,4 +1,4 @@
-"""What the functions of the reference share: the tensors so far, and how codes and reals are read and written."""
+"""What the functions of the reference share: the tensors so far, codes and reals read and written."""
 
 from __future__ import annotations
 

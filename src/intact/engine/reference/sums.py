@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.engine.reference.functions import function
+from intact.engine.reference.functions import FUNCTIONS
 from intact.engine.reference.run import Run, Runner, spec_of
 from intact.engine.steps import Conv, ConvTranspose, Ending, Linear, MatMul
 from intact.numerics import Residual
@@ -98,9 +98,11 @@ def _finish(run: Run, y: str, ending: Ending, acc: NDArray[np.int32], axis: int)
         steps = (np.asarray(residual.codes, np.int32) - residual.zero_point).astype(np.float32)
         real = real + steps * np.asarray(residual.multiplier, np.float32)
     if ending.activation:
-        real = function(ending.activation)(real)
+        real = FUNCTIONS[ending.activation](real)
     elif ending.low is not None or ending.high is not None:
-        real = np.clip(real, *(None if b is None else np.float32(b) for b in (ending.low, ending.high)))
+        low = -np.inf if ending.low is None else ending.low
+        high = np.inf if ending.high is None else ending.high
+        real = np.clip(real, np.float32(low), np.float32(high))
     run.write_real(y, real)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from intact import numerics
-from intact.engine.reference.functions import BINARY, function, layer_norm, softmax
+from intact.engine.reference.functions import BINARY, FUNCTIONS
 from intact.engine.reference.run import Run, Runner, affine_of, spec_of
 from intact.engine.steps import (
     Add,
@@ -31,7 +33,7 @@ def _dequantize(run: Run, step: Dequantize) -> None:
 def _pool(run: Run, step: Pool) -> None:
     x, grid, out = run.array(step.x), run.codes(step.x), run.codes(step.y)
     top, left, bottom, right = step.pads
-    window = {
+    window: dict[str, Any] = {
         "stride": step.strides, "padding": ((top, bottom), (left, right)),
         "dilation": step.dilations, "ceil_mode": step.ceil_mode,
     }  # fmt: skip
@@ -66,17 +68,17 @@ def _table(run: Run, step: Table) -> None:
 
 def _softmax(run: Run, step: Softmax) -> None:
     mask = run.real(step.mask) if step.mask else None
-    run.write_real(step.y, softmax(run.real(step.x), step.axis, step.gain, mask))
+    run.write_real(step.y, numerics.softmax(run.real(step.x), step.axis, step.gain, mask))
 
 
 def _layer_norm(run: Run, step: LayerNorm) -> None:
     weight, bias = (run.array(name) if name else None for name in (step.weight, step.bias))
     residual = run.real(step.residual) if step.residual else None
-    run.write_real(step.y, layer_norm(run.real(step.x), weight, bias, step.epsilon, residual))
+    run.write_real(step.y, numerics.layer_norm(run.real(step.x), weight, bias, step.epsilon, residual))
 
 
 def _function(run: Run, step: Function) -> None:
-    run.write_real(step.y, function(step.function)(run.real(step.x)))
+    run.write_real(step.y, FUNCTIONS[step.function](run.real(step.x)))
 
 
 def _binary(run: Run, step: Binary) -> None:

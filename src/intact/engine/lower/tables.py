@@ -1,0 +1,119 @@
+"""Functions of one code as tables: what stands between a DQ and a Q and maps every element by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.engine.lower.grids import Grid
+from intact.engine.lower.sheet import Cannot, Sheet
+from intact.engine.steps import Codes, Reshape, Table
+from intact.graph import Node, Value
+from intact.placement.activations import POINTWISE
+from intact.placement.view import Op
+
+Curve = Callable[..., NDArray[Any]]
+
+
+def lower_table(sheet: Sheet, nodes: Sequence[Node], entry: Value, output: Value) -> None:
+    """`nodes`, which make `output` of `entry` and constants of one element, as one table.
+
+    Raises:
+        Cannot: It does not stand between codes, or one of its operators is not known here.
+    """
+    x, codes = sheet.wanted_codes(entry)
+    written = sheet.output(output)
+    if written.grid is None:
+        raise Cannot("its output goes on in float")
+    inside = codes_of(codes)
+    known: dict[Value, NDArray[Any] | float] = {entry: (inside - codes.zero_point) * np.float64(codes.scale)}
+    with np.errstate(all="ignore"):
+        for node in nodes:
+            known[node.outputs[0]] = _evaluate(sheet, node, known)
+    reals = np.broadcast_to(np.asarray(known[output], np.float64), inside.shape)
+    if np.isnan(reals).any():
+        raise Cannot("it is not a number for some codes")
+    made = numerics.quantize(reals, *written.grid.affine, written.grid.spec)
+    done = tuple(n.name or "" for n in nodes)
+    if _changes_nothing(inside, made, codes, written.grid):
+        y = sheet.write(written, output, codes.low, codes.high)
+        sheet.add(Reshape(nodes[0].name or "", done, x, y), *nodes)
+        return
+    y = sheet.write(written, output, int(made.min()), int(made.max()))
+    table = sheet.hold(f"{nodes[0].name}.table", _bytes(sheet, inside, made, codes, y))
+    sheet.add(Table(nodes[0].name or "", done, x, y, table), *nodes)
+
+
+def codes_of(codes: Codes) -> NDArray[np.int64]:
+    """Every code that can occur."""
+    return np.arange(codes.low, codes.high + 1)
+
+
+def _changes_nothing(inside: NDArray[np.int64], made: NDArray[np.int32], codes: Codes, grid: Grid) -> bool:
+    """Whether the codes stay what they are, and only their scale is another."""
+    same = (codes.zero_point, codes.signed) == (grid.zero_point, grid.signed)
+    return same and bool((inside == made).all())
+
+
+def _bytes(
+    sheet: Sheet, inside: NDArray[np.int64], made: NDArray[np.int32], codes: Codes, y: str
+) -> NDArray[np.uint8]:
+    """The table by bytes; those that do not occur read as the nearest that does."""
+    out = sheet.tensors[y].codes
+    assert out is not None
+    places = np.clip(np.arange(256), inside[0] + codes.offset, inside[-1] + codes.offset)
+    return np.asarray(made[places - codes.offset - inside[0]] + out.offset, np.uint8)
+
+
+def _evaluate(sheet: Sheet, node: Node, known: Mapping[Value, NDArray[Any] | float]) -> NDArray[Any]:
+    curve = CURVES.get(node.op_type) if not node.domain else None
+    if curve is None:
+        raise Cannot(f"no curve is known for {node.op_type}")
+    operands: list[NDArray[Any] | float] = []
+    for value in node.inputs:
+        if value is None:
+            raise Cannot("an operand in the middle is left out")
+        operands.append(known[value] if value in known else _number(sheet, value))
+    return curve(Op(node, node.name or "", tuple(node.inputs)), *operands)
+
+
+def _number(sheet: Sheet, value: Value) -> float:
+    array = sheet.constant(value, "one of its operands")
+    if array.size != 1:
+        raise Cannot("one of its operands has more than one element")
+    return float(array.reshape(-1)[0])
+
+
+def _gelu(op: Op, x: NDArray[Any]) -> NDArray[Any]:
+    if op.string("approximate", "none") == "none":
+        return np.asarray(x * 0.5 * (1 + POINTWISE["Erf"](op, x / np.sqrt(2.0))))
+    return np.asarray(x * 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
+
+
+def _selu(op: Op, x: NDArray[Any]) -> NDArray[Any]:
+    alpha, gamma = op.float("alpha", 1.6732632423543772), op.float("gamma", 1.0507009873554805)
+    return gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+CURVES: dict[str, Curve] = {
+    **POINTWISE,
+    "Abs": lambda op, x: np.abs(x),
+    "Celu": lambda op, x: np.maximum(x, 0) + np.minimum(0, op.float("alpha", 1.0) * np.expm1(
+        np.minimum(x, 0) / op.float("alpha", 1.0))),
+    "Elu": lambda op, x: np.where(x > 0, x, op.float("alpha", 1.0) * np.expm1(np.minimum(x, 0))),
+    "Gelu": _gelu,
+    "HardSwish": lambda op, x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "LeakyRelu": lambda op, x: np.where(x < 0, op.float("alpha", 0.01) * x, x),
+    "Mish": lambda op, x: x * np.tanh(np.logaddexp(x, 0)),
+    "PRelu": lambda op, x, slope: np.where(x < 0, slope * x, x),
+    "Selu": _selu,
+    "Softsign": lambda op, x: x / (1 + np.abs(x)),
+    "Sqrt": lambda op, x: np.sqrt(x),
+    "Swish": lambda op, x: x / (1 + np.exp(-op.float("alpha", 1.0) * x)),
+    "ThresholdedRelu": lambda op, x: np.where(x > op.float("alpha", 1.0), x, 0),
+}  # fmt: skip
+"""Operators in float64: operand arrays and numbers -> reals."""
