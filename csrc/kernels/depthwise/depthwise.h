@@ -1,0 +1,62 @@
+// Depthwise convolution of bytes: channel c of the output is a sum over the taps of channel c of the input.
+//   acc = sum_t x[t] * w[t] + correction            exact in int32; wraps around in between
+//   v   = fl32(fl32(acc) * M) + B                   N22, every operation rounded by itself
+//   v  += fl32((r - residual_zero) * R)             N23, where there is a residual
+//   y   = to_byte(v), or clamp(v) as float32
+// Images lie NHWC. One call makes `pixels` neighbouring outputs of one row, for a range of channel blocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/byte_grid.h"
+#include "base/cpu.h"
+
+namespace intact {
+
+constexpr int kMostTaps = 1 << 10;
+
+struct DepthwiseWeights {
+  int kernel_h, kernel_w, channels;
+  const int8_t* weight;       // [kernel_h][kernel_w][channels]
+  const int32_t* correction;  // [channels], as multiplier and bias
+  const float* multiplier;
+  const float* bias;
+};
+
+struct DepthwiseEnding {
+  ByteGrid grid;                  // bytes out
+  float low, high;                // reals out
+  bool real;                      // y is float32
+  float residual_multiplier;
+  int32_t residual_zero;
+};
+
+struct DepthwiseRow {
+  int kernel_h, kernel_w, channels;
+  const uint8_t* x;                   // tap (0, 0) of the first output, channel 0
+  ptrdiff_t x_row, x_column, x_pixel; // bytes from tap to tap down and right, and from output to output
+  size_t pixels;
+  size_t begin, end;                  // channel blocks, of `block` channels each
+  const uint8_t* packed;              // at a multiple of 64
+  const uint8_t* residual;            // of the first output, channel 0; nullptr for none
+  ptrdiff_t residual_pixel;
+  uint8_t* y;                         // u8 or f32
+  ptrdiff_t y_pixel;
+  DepthwiseEnding ending;
+};
+
+struct DepthwiseOps {
+  size_t block;  // channels that are packed together
+  size_t slack;  // bytes that run() may read behind the last channel, where channels % block != 0
+  size_t (*packed_bytes)(int kernel_h, int kernel_w, int channels);
+  // To a multiple of 64. Weights of channels and taps that do not exist are 0.
+  void (*pack)(const DepthwiseWeights& weights, uint8_t* packed);
+  void (*run)(const DepthwiseRow& row);
+};
+
+#define INTACT_KERNEL(name, needs) extern const DepthwiseOps name;
+#include "kernels/depthwise/kernels.inc"
+#undef INTACT_KERNEL
+
+}  // namespace intact

@@ -1,0 +1,64 @@
+// The meaning of the family, in the fewest lines. Packed: correction, M, B, then weights as given.
+#include "kernels/depthwise/depthwise.h"
+
+#include <cstring>
+
+namespace intact {
+namespace {
+
+size_t packed_bytes(int kernel_h, int kernel_w, int channels) {
+  return static_cast<size_t>(channels) * (12 + static_cast<size_t>(kernel_h) * kernel_w);
+}
+
+void pack(const DepthwiseWeights& w, uint8_t* packed) {
+  const size_t words = static_cast<size_t>(w.channels) * 4;
+  std::memcpy(packed, w.correction, words);
+  std::memcpy(packed + words, w.multiplier, words);
+  std::memcpy(packed + 2 * words, w.bias, words);
+  std::memcpy(packed + 3 * words, w.weight, static_cast<size_t>(w.kernel_h) * w.kernel_w * w.channels);
+}
+
+int32_t sum(const DepthwiseRow& d, const uint8_t* x, const int8_t* w) {
+  uint32_t acc = 0;
+  for (int i = 0; i < d.kernel_h; ++i) {
+    for (int j = 0; j < d.kernel_w; ++j, w += d.channels) {
+      acc += static_cast<uint32_t>(x[i * d.x_row + j * d.x_column] * *w);
+    }
+  }
+  return static_cast<int32_t>(acc);
+}
+
+void finish(const DepthwiseEnding& e, float v, const uint8_t* residual, uint8_t* y, int channel) {
+  if (residual != nullptr) {
+    v = v + static_cast<float>(residual[channel] - e.residual_zero) * e.residual_multiplier;
+  }
+  if (!e.real) {
+    y[channel] = to_byte(v, e.grid);
+    return;
+  }
+  v = v < e.low ? e.low : v > e.high ? e.high : v;
+  std::memcpy(y + 4 * static_cast<size_t>(channel), &v, 4);
+}
+
+void run(const DepthwiseRow& d) {
+  const auto* correction = reinterpret_cast<const int32_t*>(d.packed);
+  const auto* multiplier = reinterpret_cast<const float*>(correction + d.channels);
+  const float* bias = multiplier + d.channels;
+  const auto* weight = reinterpret_cast<const int8_t*>(bias + d.channels);
+  for (size_t p = 0; p < d.pixels; ++p) {
+    const auto at = static_cast<ptrdiff_t>(p);
+    const uint8_t* residual = d.residual == nullptr ? nullptr : d.residual + at * d.residual_pixel;
+    for (auto c = static_cast<int>(d.begin); c < static_cast<int>(d.end); ++c) {
+      const int32_t products = sum(d, d.x + at * d.x_pixel + c, weight + c);
+      const uint32_t acc = static_cast<uint32_t>(products) + static_cast<uint32_t>(correction[c]);
+      const float v = static_cast<float>(static_cast<int32_t>(acc)) * multiplier[c] + bias[c];
+      finish(d.ending, v, residual, d.y + at * d.y_pixel, c);
+    }
+  }
+}
+
+}  // namespace
+
+const DepthwiseOps depthwise_ref = {1, 0, packed_bytes, pack, run};
+
+}  // namespace intact

@@ -1,0 +1,182 @@
+#include "steps/copy.h"
+
+#include <cstring>
+
+#include "steps/relayout.h"
+
+namespace intact {
+namespace {
+
+class Copy final : public Relayout<Copy> {
+ public:
+  Copy(const TransposeOps& transpose, const CopySpec& s)
+      : Relayout(s.x, s.y), transpose_(transpose), unit_(bytes_of(s.y.type)) {
+    demand(s.x.type == s.y.type, "a copy keeps the type");
+  }
+
+  void row(const uint8_t* x, size_t n, uint8_t* y) const noexcept { std::memcpy(y, x, n * unit_); }
+  void element(const uint8_t* x, uint8_t* y) const noexcept { std::memcpy(y, x, unit_); }
+
+  void tile(const Tile& t, uint8_t*) const noexcept {
+    if (unit_ == 1) return transpose_.bytes(t.x, t.x_pitch, t.q, t.p, t.y, t.y_pitch);
+    if (unit_ == 4) return transpose_.words(t.x, t.x_pitch, t.q, t.p, t.y, t.y_pitch);
+    for (size_t p = 0; p < t.p; ++p) {
+      for (size_t q = 0; q < t.q; ++q) {
+        element(t.x + static_cast<ptrdiff_t>(q) * t.x_pitch + p * unit_,
+                t.y + static_cast<ptrdiff_t>(p) * t.y_pitch + q * unit_);
+      }
+    }
+  }
+
+ private:
+  const TransposeOps& transpose_;
+  size_t unit_;
+};
+
+class Gather final : public Step {
+ public:
+  explicit Gather(const GatherSpec& s) : s_(s), unit_(bytes_of(s.y.type)), rank_(s.y.rank) {
+    const size_t elements = elements_of(s.y);
+    elements_of(s.x);
+    demand(s.x.type == s.y.type && s.x.rank == rank_ && rank_ > 0, "x and y have one type and one rank");
+    demand(s.indices.size() == static_cast<size_t>(rank_), "one list of indices for each axis");
+    for (int i = 0; i < rank_; ++i) demand_within(i);
+    const int last = rank_ - 1;
+    run_ = s.y.sizes[last] > 0 && is_run(last);
+    const size_t columns = static_cast<size_t>(s.y.sizes[last]);
+    rows_ = Rows(columns == 0 ? 0 : elements / columns, columns, kTile);
+    reads(s.x);
+    writes(s.y);
+  }
+
+  size_t items() const override { return rows_.items(); }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
+    rows_.visit(begin, end, [&](size_t row, size_t from, size_t n) {
+      const uint8_t* x = s_.x.at<uint8_t>(memory);
+      uint8_t* y = s_.y.at<uint8_t>(memory);
+      for (int i = rank_ - 2; i >= 0; --i) {
+        const size_t size = static_cast<size_t>(s_.y.sizes[i]), at = row % size;
+        row /= size;
+        x += s_.indices[static_cast<size_t>(i)][at] * s_.x.strides[i];
+        y += static_cast<int64_t>(at) * s_.y.strides[i];
+      }
+      columns(x, y, from, n);
+    });
+  }
+
+ private:
+  void demand_within(int axis) const {
+    const auto& indices = s_.indices[static_cast<size_t>(axis)];
+    demand(indices.size() == static_cast<size_t>(s_.y.sizes[axis]), "one index for each position");
+    for (const int64_t i : indices) demand(0 <= i && i < s_.x.sizes[axis], "an index is out of range");
+  }
+
+  bool is_run(int axis) const {
+    const auto& indices = s_.indices[static_cast<size_t>(axis)];
+    const auto unit = static_cast<int64_t>(unit_);
+    bool even = indices.size() == 1 || (s_.x.strides[axis] == unit && s_.y.strides[axis] == unit);
+    for (size_t i = 1; even && i < indices.size(); ++i) even = indices[i] == indices[i - 1] + 1;
+    return even;
+  }
+
+  void columns(const uint8_t* x, uint8_t* y, size_t from, size_t n) const {
+    const auto& indices = s_.indices[static_cast<size_t>(rank_ - 1)];
+    const int64_t x_step = s_.x.strides[rank_ - 1], y_step = s_.y.strides[rank_ - 1];
+    y += static_cast<int64_t>(from) * y_step;
+    if (run_) {
+      std::memcpy(y, x + indices[from] * x_step, n * unit_);
+      return;
+    }
+    for (size_t i = 0; i < n; ++i) {
+      std::memcpy(y + static_cast<int64_t>(i) * y_step, x + indices[from + i] * x_step, unit_);
+    }
+  }
+
+  GatherSpec s_;
+  size_t unit_;
+  int rank_;
+  bool run_ = false;
+  Rows rows_;
+};
+
+class Fill final : public Step {
+ public:
+  explicit Fill(const FillSpec& s) : s_(s), walk_({s.y}), unit_(bytes_of(s.y.type)) {
+    const int last = walk_.rank - 1;
+    rows_ = Rows(walk_.outer(last), walk_.size(last), kTile);
+    writes(s.y);
+  }
+
+  size_t items() const override { return rows_.items(); }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
+    const int last = walk_.rank - 1;
+    const int64_t step = walk_.strides[last][0];
+    rows_.visit(begin, end, [&](size_t row, size_t from, size_t n) {
+      uint8_t* y = s_.y.at<uint8_t>(memory) + Cursor<1>(walk_, last, row).offset(0);
+      y += static_cast<int64_t>(from) * step;
+      if (walk_.dense(0)) {
+        std::memset(y, s_.value, n * unit_);
+        return;
+      }
+      for (size_t i = 0; i < n; ++i, y += step) std::memset(y, s_.value, unit_);
+    });
+  }
+
+ private:
+  FillSpec s_;
+  Walk<1> walk_;
+  size_t unit_;
+  Rows rows_;
+};
+
+class Halo final : public Step {
+ public:
+  explicit Halo(const HaloSpec& s) : s_(s) {
+    demand_image(s.image, "only an image of bytes (n, h, w, c) has a halo");
+    demand(s.image.strides[2] == s.image.sizes[3], "pixels lie behind each other");
+    const size_t n = elements_of(s.image);
+    for (const int64_t h : s.image.halo) demand(0 <= h && h < kMostElements, "a halo is out of range");
+    empty_ = n == 0;
+    writes(s.image);
+  }
+
+  size_t items() const override { return empty_ ? 0 : 1; }
+
+  void run(const Memory& memory, size_t, size_t, uint8_t*) const noexcept override {
+    const auto& [top, left, bottom, right] = s_.image.halo;
+    const auto& size = s_.image.sizes;
+    const auto& stride = s_.image.strides;
+    const int64_t pixel = size[3];
+    for (int64_t n = 0; n < size[0]; ++n) {
+      uint8_t* rows = s_.image.at<uint8_t>(memory) + n * stride[0];
+      for (int64_t h = -top; h < size[1] + bottom; ++h) {
+        uint8_t* row = rows + h * stride[1];
+        const bool whole = h < 0 || h >= size[1];
+        fill(row - left * pixel, (whole ? left + size[2] + right : left) * pixel);
+        if (!whole) fill(row + size[2] * pixel, right * pixel);
+      }
+    }
+  }
+
+ private:
+  void fill(uint8_t* y, int64_t n) const { std::memset(y, s_.value, static_cast<size_t>(n)); }
+
+  HaloSpec s_;
+  bool empty_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Step> make_copy(const TransposeOps& transpose, const CopySpec& spec) {
+  return std::make_unique<Copy>(transpose, spec);
+}
+
+std::unique_ptr<Step> make_gather(const GatherSpec& spec) { return std::make_unique<Gather>(spec); }
+
+std::unique_ptr<Step> make_fill(const FillSpec& spec) { return std::make_unique<Fill>(spec); }
+
+std::unique_ptr<Step> make_halo(const HaloSpec& spec) { return std::make_unique<Halo>(spec); }
+
+}  // namespace intact

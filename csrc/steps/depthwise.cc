@@ -1,0 +1,135 @@
+#include "steps/depthwise.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "steps/demand.h"
+
+namespace intact {
+namespace {
+
+constexpr size_t kPieceProducts = 1 << 17;
+
+void demand_window(const DepthwiseSpec& s, int axis) {
+  const auto [x, kernel, stride, dilation] =
+      std::array<int64_t, 4>{s.x.sizes[axis + 1], axis == 0 ? s.weights.kernel_h : s.weights.kernel_w,
+                             s.strides[axis], s.dilations[axis]};
+  demand(0 < kernel && kernel <= kMostTaps && 0 < stride && stride < kMostElements && 0 < dilation &&
+             dilation < kMostElements / kMostTaps, "kernel, stride or dilation is out of range");
+  const int64_t first = -int64_t{s.pads[axis]};
+  const int64_t last = first + (s.y.sizes[axis + 1] - 1) * stride + (kernel - 1) * dilation;
+  demand(-s.x.halo[axis] <= first && last < x + s.x.halo[axis + 2], "a tap leaves the halo");
+}
+
+class Depthwise final : public Step {
+ public:
+  Depthwise(const DepthwiseOps& ops, const DepthwiseSpec& s)
+      : ops_(ops), s_(s), kernel_h_(s.weights.kernel_h), kernel_w_(s.weights.kernel_w) {
+    check();
+    packed_.resize((packed_bytes() + sizeof(Line) - 1) / sizeof(Line));
+    ops.pack(s.weights, packed_.front().bytes);
+    s_.weights = {};
+    const size_t channels = static_cast<size_t>(s.x.sizes[3]);
+    blocks_ = (channels + ops.block - 1) / ops.block;
+    const auto size = [&](int axis) { return static_cast<size_t>(s_.y.sizes[axis]); };
+    units_ = size(2) == 0 ? 0 : size(0) * size(1) * blocks_;
+    const size_t products = size(2) * ops.block * static_cast<size_t>(kernel_h_ * kernel_w_);
+    each_ = std::max<size_t>(1, kPieceProducts / std::max<size_t>(1, products));
+    reads(s.x, channels % ops.block == 0 ? 0 : ops.slack);
+    if (s.residual) reads(*s.residual);
+    writes(s.y);
+  }
+
+  size_t items() const override { return (units_ + each_ - 1) / each_; }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
+    DepthwiseRow d = constant();
+    const size_t last = std::min(end * each_, units_);
+    for (size_t unit = begin * each_; unit < last;) {
+      const size_t row = unit / blocks_;
+      d.begin = unit % blocks_;
+      d.end = std::min(blocks_, d.begin + last - unit);
+      unit += d.end - d.begin;
+      place(memory, row, d);
+      ops_.run(d);
+    }
+  }
+
+ private:
+  void check() const {
+    demand_image(s_.x, "x is an image of bytes (n, h, w, c)");
+    for (const View* v : {&s_.x, &s_.y}) elements_of(*v);
+    demand(s_.y.type == (s_.ending.real ? Type::f32 : Type::u8), "y is of bytes, or of reals");
+    demand_pixels(s_.y);
+    demand(s_.x.sizes[0] == s_.y.sizes[0] && s_.x.sizes[3] == s_.y.sizes[3], "x and y differ in n or c");
+    demand(0 < s_.x.sizes[3] && s_.x.sizes[3] < (1 << 24), "the number of channels is out of range");
+    demand(s_.x.sizes[3] == s_.weights.channels, "one filter for each channel");
+    for (int axis : {0, 1}) demand_window(s_, axis);
+    demand(kernel_h_ * kernel_w_ <= kMostTaps, "too many taps");
+    demand(s_.ending.real || is_sound(s_.ending.grid), "the output's grid is not within bytes");
+    const int32_t zero = s_.ending.residual_zero;
+    demand(-kMostZero < zero && zero < kMostZero, "a zero point is out of range");
+    if (!s_.residual) return;
+    demand_image(*s_.residual, "the residual is an image of bytes (n, h, w, c)");
+    demand_same_sizes(*s_.residual, s_.y);
+    elements_of(*s_.residual);
+  }
+
+  size_t packed_bytes() const {
+    return ops_.packed_bytes(kernel_h_, kernel_w_, s_.weights.channels);
+  }
+
+  static void demand_pixels(const View& y) {
+    const auto unit = static_cast<int64_t>(bytes_of(y.type));
+    demand(y.rank == 4 && (y.sizes[3] < 2 || y.strides[3] == unit), "y is an image (n, h, w, c)");
+  }
+
+  // What all rows share.
+  DepthwiseRow constant() const {
+    DepthwiseRow d{};
+    d.kernel_h = kernel_h_;
+    d.kernel_w = kernel_w_;
+    d.channels = static_cast<int>(s_.x.sizes[3]);
+    d.x_row = static_cast<ptrdiff_t>(s_.dilations[0] * s_.x.strides[1]);
+    d.x_column = static_cast<ptrdiff_t>(s_.dilations[1] * s_.x.strides[2]);
+    d.x_pixel = static_cast<ptrdiff_t>(s_.strides[1] * s_.x.strides[2]);
+    d.pixels = static_cast<size_t>(s_.y.sizes[2]);
+    d.packed = packed_.front().bytes;
+    d.residual_pixel = s_.residual ? static_cast<ptrdiff_t>(s_.residual->strides[2]) : 0;
+    d.y_pixel = static_cast<ptrdiff_t>(s_.y.strides[2]);
+    d.ending = s_.ending;
+    return d;
+  }
+
+  void place(const Memory& memory, size_t row, DepthwiseRow& d) const {
+    const auto n = static_cast<int64_t>(row) / s_.y.sizes[1], h = static_cast<int64_t>(row) % s_.y.sizes[1];
+    const int64_t top = h * s_.strides[0] - s_.pads[0], left = -int64_t{s_.pads[1]};
+    d.x = s_.x.at<uint8_t>(memory) + n * s_.x.strides[0] + top * s_.x.strides[1] + left * s_.x.strides[2];
+    d.y = s_.y.at<uint8_t>(memory) + n * s_.y.strides[0] + h * s_.y.strides[1];
+    d.residual = nullptr;
+    if (s_.residual) {
+      const View& r = *s_.residual;
+      d.residual = r.at<uint8_t>(memory) + n * r.strides[0] + h * r.strides[1];
+    }
+  }
+
+  struct alignas(64) Line {
+    uint8_t bytes[64];
+  };
+
+  const DepthwiseOps& ops_;
+  DepthwiseSpec s_;
+  int kernel_h_, kernel_w_;
+  std::vector<Line> packed_;
+  size_t blocks_ = 0;  // of channels
+  size_t units_ = 0;   // blocks of rows
+  size_t each_ = 1;    // units of a piece of work
+};
+
+}  // namespace
+
+std::unique_ptr<Step> make_depthwise(const DepthwiseOps& ops, const DepthwiseSpec& spec) {
+  return std::make_unique<Depthwise>(ops, spec);
+}
+
+}  // namespace intact

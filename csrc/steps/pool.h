@@ -1,0 +1,33 @@
+// Maximum and mean over windows of images in NHWC (N27). Padding is never read.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "kernels/pool/pool.h"
+#include "runtime/step.h"
+
+namespace intact {
+
+struct PoolSpec {
+  View x, y;  // u8 (n, h, w, c)
+  std::array<int64_t, 2> kernel, strides, dilations;
+  std::array<int64_t, 4> pads;  // top, left, bottom, right
+};
+
+// What a mean divides by: the taps within the image, or within its padding too; multipliers[i] belongs to
+// windows that count counts[i] taps.
+struct MeanSpec {
+  bool include_pads;
+  std::vector<int64_t> counts;
+  std::vector<float> multipliers;
+  int32_t zero;
+  ByteGrid grid;
+};
+
+// Both throw std::invalid_argument for what cannot be run safely.
+std::unique_ptr<Step> make_max_pool(const PoolOps& ops, const PoolSpec& spec);
+std::unique_ptr<Step> make_mean_pool(const PoolOps& ops, const PoolSpec& spec, const MeanSpec& mean);
+
+}  // namespace intact

@@ -1,0 +1,31 @@
+// float32 to codes and back, from any order of axes to any other: NCHW reals to NHWC codes and the like.
+#pragma once
+
+#include <memory>
+
+#include "base/byte_grid.h"
+#include "kernels/quantize/quantize.h"
+#include "kernels/transpose/transpose.h"
+#include "runtime/step.h"
+
+namespace intact {
+
+struct QuantizeSpec {
+  View x, y;    // f32, u8
+  float scale;  // > 0
+  ByteGrid grid;
+};
+
+struct DequantizeSpec {
+  View x, y;  // u8, f32
+  float scale;
+  int32_t zero;
+};
+
+// Both throw std::invalid_argument for what cannot be run safely. They take x and y as they lie.
+std::unique_ptr<Step> make_quantize(const QuantizeOps& ops, const TransposeOps& transpose,
+                                    const QuantizeSpec& spec);
+std::unique_ptr<Step> make_dequantize(const QuantizeOps& ops, const TransposeOps& transpose,
+                                      const DequantizeSpec& spec);
+
+}  // namespace intact
