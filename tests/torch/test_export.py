@@ -212,6 +212,29 @@ def test_a_fixed_batch_and_names(tmp_path: Path) -> None:
     assert [d.dim_value for d in graph.input[0].type.tensor_type.shape.dim] == [2, 4]
 
 
+@pytest.mark.parametrize("name", ["embedding", "layer.weight", "linear"])
+def test_an_output_may_be_called_as_an_inner_tensor_is(name: str, tmp_path: Path) -> None:
+    class Embedded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding, self.layer = nn.Embedding(5, 4), quant_nn.QuantLinear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(self.layer(self.embedding(x)))
+
+    tokens = torch.tensor([[0, 1], [2, 4]])
+    model = calibrated(Embedded(), tokens)
+    assert_agrees(export(model, tokens, tmp_path / "m.onnx", output_names=[name]))
+    (output,) = load(tmp_path / "m.onnx").graph.output
+    assert output.name == name
+
+
+def test_inputs_and_outputs_of_one_name_are_refused(tmp_path: Path) -> None:
+    model = calibrated(nn.Sequential(quant_nn.QuantLinear(4, 3)), torch.randn(8, 4))
+    with pytest.raises(QuantValueError, match=r"name 'x': got two inputs or outputs .* change input_names"):
+        export(model, torch.randn(2, 4), tmp_path / "m.onnx", input_names=["x"], output_names=["x"])
+
+
 # ---- layers ----
 
 

@@ -10,7 +10,7 @@ from intact.graph.build import Inserter, Namer, replace
 from intact.graph.compose import DTYPES, Composer
 from intact.graph.constants import Constants
 from intact.graph.cut import cut
-from intact.graph.edit import set_initializer, settle
+from intact.graph.edit import separate_names, set_initializer, settle
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq
 from intact.graph.external import data_files
 from intact.graph.io import parse_model, prune, read_model, tidy, to_bytes, write_model
@@ -72,6 +72,7 @@ __all__ = [
     "read_model",
     "replace",
     "save",
+    "separate_names",
     "set_initializer",
     "set_opset",
     "settle",

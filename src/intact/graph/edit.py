@@ -1,10 +1,13 @@
-"""Constants of a graph, exchanged for others."""
+"""Constants of a graph exchanged for others, and names that two values share."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
+
+from intact.errors import QuantValueError
+from intact.graph.build import Namer
 
 
 def set_initializer(model: ir.Model, name: str, array: NDArray) -> None:
@@ -33,3 +36,29 @@ def settle(model: ir.Model) -> None:
         ):
             array = np.ascontiguousarray(tensor.numpy()).reshape(tensor.shape.numpy())
             value.const_value = ir.Tensor(array, dtype=tensor.dtype, name=tensor.name)
+
+
+def separate_names(model: ir.Model) -> None:
+    """Give inner values of the main graph other names where an input or output has theirs, in place.
+
+    Before: ``embedding = Relu(x); embedding = Gemm(embedding, w)``, as torch's exporter leaves the output
+    that it was told to call so.  After: ``embedding_1 = Relu(x); embedding = Gemm(embedding_1, w)``.
+
+    Raises:
+        QuantValueError: An input and an output that is another value, or two of them, have one name.
+    """
+    faces = dict.fromkeys((*model.graph.inputs, *model.graph.outputs))
+    taken: set[str | None] = set()
+    for value in faces:
+        if value.name in taken:
+            raise QuantValueError(
+                f"name '{value.name}'", "two inputs or outputs that are called so", "a name for each",
+                "change input_names or output_names",
+            )  # fmt: skip
+        taken.add(value.name)
+    names = Namer(model.graph)
+    for inner in (model.graph, *model.graph.subgraphs()):
+        values = [*inner.inputs, *inner.initializers.values(), *(v for node in inner for v in node.outputs)]
+        for value in values:
+            if value not in faces and value.name in taken:
+                value.name = names(value.name or "")

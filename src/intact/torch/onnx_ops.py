@@ -50,17 +50,20 @@ def translate(
         **options: Further arguments of `torch.onnx.export`.
     Raises:
         UnsupportedError: The model cannot be traced, or an operator has no ONNX form.
+        QuantValueError: Two inputs or outputs have one name.
     """
     table = {_OPERATOR: _marker_function(), **(options.pop("custom_translation_table", None) or {})}
     options.setdefault("verbose", False)
     try:
         with _quiet_exporter():
-            return _torch_export()(
+            program = _torch_export()(
                 model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
                 opset_version=max(opset, graph.NATIVE_OPSET), **options,
             )  # fmt: skip
     except torch.onnx.OnnxExporterError as error:
         raise _own_error(error) from error
+    graph.separate_names(program.model)
+    return program
 
 
 def export_pairs(
