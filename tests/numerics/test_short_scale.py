@@ -55,6 +55,14 @@ def test_asymmetric_scale_is_short_and_the_range_stays(below, above):
     assert np.abs(reals - [-below, above]).max() <= 0.5001 * scale
 
 
+@pytest.mark.parametrize("low, high, zero_point", [(0.0, 7.3, -128), (0.5, 7.3, -128), (-7.3, 0.0, 127)])
+def test_a_range_that_ends_at_0_keeps_ending_there(low, high, zero_point):
+    spec = QuantSpec("int8", symmetric=False)
+    ends = short_range(low, high, spec)
+    assert affine_from_range(*ends, spec)[1] == zero_point
+    assert ends[0] <= low and high <= ends[1] and 0 in (float(ends[0]), float(ends[1]))
+
+
 def test_a_range_without_information_stays():
     spec = QuantSpec("uint8", symmetric=False)
     assert short_amax(0, QuantSpec("int8")) == 0

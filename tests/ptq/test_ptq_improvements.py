@@ -67,7 +67,7 @@ def test_equalization_stays_on_where_it_helps(build: Any, cnn: onnx.ModelProto, 
     without = quantize(uneven(build), images, progress=False, equalization=False)
     assert helped.equalized and not without.equalized
     assert helped.sqnr["y"] > without.sqnr["y"] + 6
-    assert not quantize(cnn, images, progress=False, per_channel=False).equalized
+    assert not quantize(cnn, images, progress=False, per_channel=False, scale_bits=None).equalized
     assert quantize(cnn, images, progress=False, equalization=True).equalized
 
 

@@ -55,7 +55,7 @@ def test_the_quantized_model_answers_as_the_float_one(cnn: onnx.ModelProto, imag
 
 
 def test_weights_are_stored_as_codes_and_batchnorm_is_gone(cnn: onnx.ModelProto, images: np.ndarray) -> None:
-    result = quiet(cnn, images)
+    result = quiet(cnn, images, scale_bits=None)
     assert "BatchNormalization" not in {node.op_type for node in result.proto.graph.node}
     assert result.notes == ["n_bn: folded into Conv 'n_c1'"]
     codes = initializers(result)["w2.codes"]
@@ -143,6 +143,36 @@ def test_uint8_has_zero_points_only_where_values_are_negative(
     assert zero_points["r1.zero_point"].dtype == np.uint8 and zero_points["r1.zero_point"] == 0
     assert 100 < zero_points["x.zero_point"] < 156
     assert result.sqnr["y"] > quiet(cnn, images).sqnr["y"]
+
+
+def significant_bits(scale: np.ndarray) -> int:
+    """Of the scale that needs the most."""
+    mantissa = np.frexp(np.atleast_1d(scale).astype(np.float64))[0]
+    return next(bits for bits in range(1, 25) if (mantissa * 2**bits % 1 == 0).all())
+
+
+@pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "asymmetric"])
+@pytest.mark.parametrize("method", ["auto", "max"])
+def test_scales_are_short(cnn: onnx.ModelProto, images: np.ndarray, method: str, symmetric: bool) -> None:
+    result = quiet(cnn, images, method=method, symmetric=symmetric)
+    scales = {n: s for n, s in initializers(result).items() if n.endswith(".scale")}
+    assert len(scales) > 8
+    assert {n: significant_bits(s) for n, s in scales.items() if significant_bits(s) > 4} == {}
+
+
+def test_scales_are_those_of_the_methods_where_asked(cnn: onnx.ModelProto, images: np.ndarray) -> None:
+    exact = initializers(quiet(cnn, images, method="max", scale_bits=None))
+    short = initializers(quiet(cnn, images, method="max"))
+    assert exact["x.scale"] == np.abs(images).max() / np.float32(127)
+    for name in ("x.scale", "r1.scale", "w2.scale", "w4.scale"):
+        growth = short[name] / exact[name]
+        assert (growth >= 1).all() and (growth < 1.125).all() and (growth > 1).any()
+
+
+@pytest.mark.parametrize("bits", [0, 9, 2.5])
+def test_scale_bits_are_checked_before_calibration(cnn: onnx.ModelProto, bits: Any) -> None:
+    with pytest.raises(QuantValueError, match=rf"scale_bits: got {bits}, want 1..8, or None"):
+        quiet(cnn, "never read", scale_bits=bits)
 
 
 def test_asymmetric_int8_uses_all_codes(cnn: onnx.ModelProto, images: np.ndarray) -> None:

@@ -41,7 +41,8 @@ def short_range(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The range of an asymmetric grid like [rmin, rmax] whose scale has at most `bits` significant bits.
 
-    NORMATIVE. The zero point is rounded for the short scale; the ends are those that the grid then reaches.
+    NORMATIVE. The zero point is rounded for the short scale, and is the grid's first or last code where 0
+    ends the range; the ends are those that the grid then reaches.
 
     Args:
         rmin, rmax: Ends of each granule's range, float32, rmin <= rmax.
@@ -59,6 +60,7 @@ def short_range(
         short = _rounded_up(scale, bits).astype(np.float32)
         code = np.rint(np.maximum(high, np.float32(0)) / short)
         zero_point = np.clip(np.float32(spec.qmax) - code, spec.qmin, spec.qmax)
+        zero_point = np.where(low >= 0, np.float32(spec.qmin), zero_point)  # no code for what never comes
         ends = representable_range(short, zero_point.astype(np.int32), spec)
         keep = empty | ~np.isfinite(ends[1] - ends[0])
     return np.where(keep, low, ends[0]), np.where(keep, high, ends[1])

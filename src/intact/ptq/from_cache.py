@@ -68,7 +68,8 @@ def quantize_from_cache(
         simplefilter("ignore", ZeroRangeWarning)  # `zero` says it
         result = quantize(
             source, table.to_calibration(), method="max", profile=profile, include=include,
-            exclude=plan.exclude, opset=opset, bias_correction=False, equalization=False, progress=False,
+            exclude=plan.exclude, opset=opset, bias_correction=False, equalization=False, scale_bits=None,
+            progress=False,
         )  # fmt: skip
     zero = [name for name in plan.used if table.scales[name] == 0]
     return FromCache(result, _pin(result, table.scales), plan.strangers, plan.missing, zero)

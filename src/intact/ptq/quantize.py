@@ -15,7 +15,7 @@ from intact import graph, placement
 from intact.calib import Calibration, ZeroRangeWarning
 from intact.errors import QuantValueError
 from intact.graph import Model
-from intact.numerics import ZERO_RANGE
+from intact.numerics import SHORT_BITS, ZERO_RANGE
 from intact.placement import Placement
 from intact.ptq.bias_correction import corrected, drop_added, mean_errors
 from intact.ptq.collect import Collected, collect
@@ -95,6 +95,7 @@ def quantize(
     batch_size: int | None = None,
     bias_correction: Switch = "auto",
     equalization: Switch = "auto",
+    scale_bits: int | None = SHORT_BITS,
     progress: bool = True,
     **options: Any,
 ) -> QuantizedModel:
@@ -125,6 +126,9 @@ def quantize(
         bias_correction: Take the mean error of each layer's output out of its bias. "auto": where that lowers
             the error of the outputs on the held runs.
         equalization: Balance the channels of consecutive layers first. "auto": as above.
+        scale_bits: Widen each range until its scale has at most so many significant bits: float sums then
+            hardly round, and frameworks that add in other orders get the same codes; None: do not
+            (docs/decisions/0007-short-scales.md). 4-bit weights keep their ranges.
         progress: Draw a progress bar on standard error.
         options: Of the methods: `percentile` (99.99), `variant`, `start_bin`, `stride`.
     Returns:
@@ -139,7 +143,7 @@ def quantize(
     """
     settings = Settings(
         activations=activations, weights=weights, method=method, symmetric=symmetric,
-        axis="channel" if per_channel else None,
+        axis="channel" if per_channel else None, scale_bits=scale_bits,
     )  # fmt: skip
     _require_switches(bias_correction=bias_correction, equalization=equalization)
     ready = prepare(source, settings, profile, include, exclude, overrides, opset)

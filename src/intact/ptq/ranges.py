@@ -15,6 +15,7 @@ from intact.calib import Calibration, Histogram, Range
 from intact.calib.choice import Candidates, Ends, Ranged, configurations
 from intact.errors import CalibrationError, IntactError, QuantValueError
 from intact.graph import Constants, Mark, Value
+from intact.ptq.settings import WEIGHT_ONLY
 from intact.ptq.targets import Target
 from intact.spec import Format, QuantSpec
 
@@ -75,6 +76,7 @@ def _candidates(group: Sequence[Target], calibration: Calibration, options: dict
             except IntactError as error:
                 raise error.at(f"tensor '{name}'") from error
     spec = _activation_spec(group[0], stats)
+    options["scale_bits"] = group[0].settings.scale_bits
     return Candidates(f"tensor '{names[0]}'", stats, spec, options)
 
 
@@ -97,9 +99,13 @@ def weight_spec(target: Target) -> QuantSpec:
     )
 
 
-def weight_ends(weight: NDArray, spec: QuantSpec) -> Ends:
+def weight_ends(weight: NDArray, spec: QuantSpec, scale_bits: int | None = None) -> Ends:
     """The whole range of each granule of `weight`: (-amax, amax), float32, granule shape of `spec`.
 
+    Args:
+        weight: Its values.
+        spec: Grid and granularity.
+        scale_bits: Widened until the scale has at most so many significant bits; None: exact.
     Raises:
         QuantValueError: The weight lacks the axis, or holds NaN or infinities.
     """
@@ -111,6 +117,8 @@ def weight_ends(weight: NDArray, spec: QuantSpec) -> Ends:
         amax = np.asarray(np.maximum.reduceat(np.abs(numerics.to_float32(weight)), starts, axis=axis))
     if not np.isfinite(amax).all():
         raise QuantValueError("weight", "NaN or infinity", "finite values", "repair the float model")
+    if scale_bits is not None:
+        amax = numerics.short_amax(amax, spec, scale_bits)
     return -amax, amax
 
 
@@ -144,8 +152,9 @@ def weight_of(target: Target, constants: Constants, value: Value) -> Weight:
     """
     array, spec = constants(value), weight_spec(target)
     assert array is not None, "placement calls constants weights"
+    bits = None if target.format in WEIGHT_ONLY else target.settings.scale_bits
     try:
-        return Weight(target.readers, array, spec, weight_ends(array, spec))
+        return Weight(target.readers, array, spec, weight_ends(array, spec, bits))
     except IntactError as error:
         raise error.at(f"weight '{value.name}'") from None
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from intact.calib import METHODS
 from intact.errors import QuantValueError
 from intact.graph import FORMAT_OPSETS
+from intact.numerics import SHORT_BITS
 from intact.spec import Format
 
 BLOCK = 32
@@ -28,6 +29,8 @@ class Settings:
         symmetric: For activations.
         axis: Of weights: "channel", where placement says; None: one scale; or a number.
         block_size: Of weights; None: no blocks but for 4-bit formats.
+        scale_bits: Ranges are widened until scales have so many significant bits, see `numerics.short_amax`;
+            None: they are not. Those of 4-bit weights never are: their layers compute in float.
     """
 
     activations: str = "int8"
@@ -36,6 +39,7 @@ class Settings:
     symmetric: bool = True
     axis: Literal["channel"] | int | None = "channel"
     block_size: int | None = None
+    scale_bits: int | None = SHORT_BITS
 
     def __post_init__(self) -> None:
         for name in ("activations", "weights"):
@@ -45,6 +49,8 @@ class Settings:
                 object.__setattr__(self, name, one)
                 _one_of(name, one, FORMAT_OPSETS)
         _one_of("method", self.method, (*METHODS, "auto"))
+        if self.scale_bits is not None and self.scale_bits not in range(1, 9):
+            raise QuantValueError("scale_bits", repr(self.scale_bits), "1..8, or None", "leave it out for 4")
 
 
 Overrides = Mapping[str, Mapping[str, Any]]
