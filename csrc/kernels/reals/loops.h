@@ -1,0 +1,185 @@
+// The loops of the family, once for every register. V is a type with internal linkage, so that no two
+// instruction sets ever share an instance.
+//
+//   Floats, Ints, Mask, kWidth       a register and its elements; kWidth divides kLanes
+//   Floats                           + - * /, each rounded by itself
+//   set, set_int, load, store        unaligned
+//   load_part(p, n, fill), store_part(p, v, n)   the first n < kWidth elements, no other touched
+//   keep(v, n)                       +0 behind the first n
+//   at_least, at_most                of x and a bound; NaN stays NaN (a zero bound: either zero)
+//   larger                           of two numbers; anything for a NaN
+//   less, select, abs, with_sign, sqrt, bits, sub_int, halve_int, power_of_two
+//   load_bytes(q) -> Floats of q - zero;  store_bytes(q, steps, ...)     kWidth bytes
+#pragma once
+
+#include <array>
+#include <limits>
+
+#include "kernels/reals/functions.h"
+#include "kernels/reals/reals.h"
+
+namespace intact::reals {
+
+constexpr size_t kLanes = 16;
+
+// body(index, elements): elements is V::kWidth but for the last, smaller one.
+template <class V, class Body>
+inline void for_each(size_t n, const Body& body) {
+  size_t i = 0;
+  for (; i + V::kWidth <= n; i += V::kWidth) body(i, V::kWidth);
+  if (i < n) body(i, n - i);
+}
+
+template <class V>
+inline F<V> load(const float* x, size_t n, float fill = 0.0f) {
+  return n == V::kWidth ? V::load(x) : V::load_part(x, n, fill);
+}
+
+template <class V>
+inline void store(float* y, F<V> v, size_t n) {
+  if (n == V::kWidth) {
+    V::store(y, v);
+  } else {
+    V::store_part(y, v, n);
+  }
+}
+
+// numerics.lane_sum of what add() is given at ascending indices.
+template <class V>
+class LaneSum {
+ public:
+  LaneSum() { parts_.fill(V::set(0.0f)); }
+
+  // Of elements [index, index + n).
+  void add(size_t index, F<V> v, size_t n) {
+    F<V>& part = parts_[index / V::kWidth % parts_.size()];
+    part = part + (n == V::kWidth ? v : V::keep(v, n));
+  }
+
+  float total() const {
+    alignas(64) float lanes[kLanes];
+    for (size_t p = 0; p < parts_.size(); ++p) V::store(lanes + p * V::kWidth, parts_[p]);
+    for (size_t half = kLanes / 2; half > 0; half /= 2) {
+      for (size_t i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
+    }
+    return lanes[0];
+  }
+
+ private:
+  std::array<F<V>, kLanes / V::kWidth> parts_;
+};
+
+template <class V, F<V> (*function)(F<V>)>
+void map(const float* x, float* y, size_t n) {
+  for_each<V>(n, [&](size_t i, size_t k) { store<V>(y + i, function(load<V>(x + i, k)), k); });
+}
+
+template <class V, F<V> (*function)(F<V>, F<V>)>
+void combine(const float* a, size_t a_step, const float* b, size_t b_step, size_t n, float* y) {
+  const F<V> one_a = V::set(n ? *a : 0.0f), one_b = V::set(n ? *b : 0.0f);
+  for_each<V>(n, [&](size_t i, size_t k) {
+    const F<V> left = a_step ? load<V>(a + i, k) : one_a;
+    const F<V> right = b_step ? load<V>(b + i, k, 1.0f) : one_b;
+    store<V>(y + i, function(left, right), k);
+  });
+}
+
+template <class V>
+F<V> add(F<V> a, F<V> b) { return a + b; }
+template <class V>
+F<V> sub(F<V> a, F<V> b) { return a - b; }
+template <class V>
+F<V> mul(F<V> a, F<V> b) { return a * b; }
+template <class V>
+F<V> div(F<V> a, F<V> b) { return a / b; }
+
+template <class V>
+void softmax(float* x, size_t n, float gain, const float* mask) {
+  const F<V> factor = V::set(gain);
+  F<V> largest = V::set(-std::numeric_limits<float>::infinity());
+  for_each<V>(n, [&](size_t i, size_t k) {
+    F<V> v = load<V>(x + i, k, -std::numeric_limits<float>::infinity()) * factor;
+    if (mask) v = v + load<V>(mask + i, k);
+    store<V>(x + i, v, k);
+    largest = V::larger(largest, load<V>(x + i, k, -std::numeric_limits<float>::infinity()));
+  });
+  const F<V> top = V::set(V::largest_of(largest));
+  LaneSum<V> sum;
+  for_each<V>(n, [&](size_t i, size_t k) {
+    const F<V> e = exp<V>(load<V>(x + i, k) - top);
+    store<V>(x + i, e, k);
+    sum.add(i, e, k);
+  });
+  const F<V> inverse = V::set(1.0f / sum.total());
+  for_each<V>(n, [&](size_t i, size_t k) { store<V>(x + i, load<V>(x + i, k) * inverse, k); });
+}
+
+template <class V>
+void layer_norm(float* x, size_t n, const float* residual, const float* weight, const float* bias,
+                float epsilon) {
+  const float count = static_cast<float>(n);
+  LaneSum<V> sum;
+  for_each<V>(n, [&](size_t i, size_t k) {
+    F<V> v = load<V>(x + i, k);
+    if (residual) {
+      v = v + load<V>(residual + i, k);
+      store<V>(x + i, v, k);
+    }
+    sum.add(i, v, k);
+  });
+  const F<V> mean = V::set(sum.total() / count);
+  LaneSum<V> squares;
+  for_each<V>(n, [&](size_t i, size_t k) {
+    const F<V> d = load<V>(x + i, k) - mean;
+    store<V>(x + i, d, k);
+    squares.add(i, d * d, k);
+  });
+  const F<V> r = V::set(1.0f / V::root(squares.total() / count + epsilon));
+  for_each<V>(n, [&](size_t i, size_t k) {
+    F<V> y = load<V>(x + i, k) * r;
+    if (weight) y = y * load<V>(weight + i, k);
+    if (bias) y = y + load<V>(bias + i, k);
+    store<V>(x + i, y, k);
+  });
+}
+
+template <class V>
+void dequantize(const uint8_t* q, size_t n, int32_t zero, float scale, float* x) {
+  const F<V> step = V::set(scale);
+  for_each<V>(n, [&](size_t i, size_t k) { store<V>(x + i, V::from_bytes(q + i, k, zero) * step, k); });
+}
+
+template <class V>
+void quantize(const float* x, size_t n, float scale, const ByteGrid& grid, uint8_t* q) {
+  const F<V> step = V::set(scale);
+  for_each<V>(n, [&](size_t i, size_t k) { V::to_bytes(load<V>(x + i, k) / step, grid, q + i, k); });
+}
+
+template <class V>
+constexpr NamedFunction kFunctions[] = {
+    {"elu", map<V, elu<V>>},
+    {"erf", map<V, erf<V>>},
+    {"exp", map<V, exp<V>>},
+    {"gelu", map<V, gelu<V>>},
+    {"gelu_tanh", map<V, gelu_tanh<V>>},
+    {"hard_sigmoid", map<V, hard_sigmoid<V>>},
+    {"hard_swish", map<V, hard_swish<V>>},
+    {"leaky_relu", map<V, leaky_relu<V>>},
+    {"relu", map<V, relu<V>>},
+    {"sigmoid", map<V, sigmoid<V>>},
+    {"silu", map<V, silu<V>>},
+    {"tanh", map<V, tanh<V>>},
+    {nullptr, nullptr},
+};
+
+template <class V>
+constexpr RealsOps ops_of() {
+  return {kFunctions<V>,
+          {combine<V, add<V>>, combine<V, sub<V>>, combine<V, mul<V>>, combine<V, div<V>>},
+          dequantize<V>,
+          quantize<V>,
+          softmax<V>,
+          layer_norm<V>};
+}
+
+}  // namespace intact::reals

@@ -1,0 +1,56 @@
+// One element at a time.
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/reals/loops.h"
+
+namespace intact {
+namespace {
+
+struct Scalar {
+  using Floats = float;
+  using Ints = int32_t;
+  static constexpr size_t kWidth = 1;
+
+  static float set(float v) { return v; }
+  static int32_t set_int(int32_t v) { return v; }
+  static float load(const float* p) { return *p; }
+  static void store(float* p, float v) { *p = v; }
+  static float load_part(const float*, size_t, float fill) { return fill; }  // no part of one
+  static void store_part(float*, float, size_t) {}
+  static float keep(float v, size_t) { return v; }
+  static float at_least(float x, float low) { return x < low ? low : x; }
+  static float at_most(float x, float high) { return x > high ? high : x; }
+  static float larger(float a, float b) { return a > b ? a : b; }
+  static float largest_of(float v) { return v; }
+  static float root(float v) { return std::sqrt(v); }
+  static bool less(float a, float b) { return a < b; }
+  static float select(bool where, float yes, float no) { return where ? yes : no; }
+  static float abs(float v) { return std::fabs(v); }
+  static float with_sign(float v, float sign) { return std::copysign(v, sign); }
+  static int32_t bits(float v) { return std::bit_cast<int32_t>(v); }
+  // Whatever the bits of a NaN give, without overflow.
+  static int32_t sub_int(int32_t a, int32_t b) {
+    return static_cast<int32_t>(static_cast<uint32_t>(a) - static_cast<uint32_t>(b));
+  }
+  static int32_t halve_int(int32_t n) { return n >> 1; }
+  static float power_of_two(int32_t n) {
+    return std::bit_cast<float>((static_cast<uint32_t>(n) + 127u) << 23);
+  }
+  static float from_bytes(const uint8_t* q, size_t, int32_t zero) { return static_cast<float>(*q - zero); }
+  static void to_bytes(float steps, const ByteGrid& grid, uint8_t* q, size_t) { *q = to_byte(steps, grid); }
+};
+
+}  // namespace
+
+const RealsOps reals_ref = reals::ops_of<Scalar>();
+
+RealFunction find_function(const RealsOps& ops, const char* name) {
+  for (const NamedFunction* f = ops.functions; f->name; ++f) {
+    if (std::strcmp(f->name, name) == 0) return f->function;
+  }
+  return nullptr;
+}
+
+}  // namespace intact
