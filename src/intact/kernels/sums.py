@@ -45,6 +45,8 @@ class Ending:
     residual: View | None = None
     residual_multiplier: float = 0.0
     residual_zero_point: int = 0
+    function: str = ""
+    scale: float = 1.0
 
 
 def pack(

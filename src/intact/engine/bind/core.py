@@ -123,12 +123,12 @@ class Binding:
         array = np.ascontiguousarray(array)
         return dense_view(self._program.constant(array), 0, array.dtype.name, array.shape)
 
-    def packed(self, constant: str, kernel: str, pack: Callable[[], NDArray[Any]]) -> View:
+    def packed(self, constant: str, kernel: str, pack: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """A constant in the form that `kernel` wants; `pack` makes it when nobody has yet."""
         key = (constant, kernel)
         if key not in self._packed:
             self._packed[key] = pack()
-        return self.hold(self._packed[key])
+        return self._packed[key]
 
     def same_memory(self, x: View, y: View) -> bool:
         """Whether two views of one shape and dtype are the same bytes: there is nothing to copy then."""
@@ -164,14 +164,14 @@ class Binder:
 
     Attributes:
         bind: Makes the native steps.
-        halo: Which tensors it reads how far beyond their edges; None: none.
+        halo: Which tensors it reads how far beyond their edges, for a step of a plan; None: none.
         images: Tensors of rank 4 that it reads or writes lie channels last.
         in_place: Names of the step's fields whose tensor y may overwrite, when nobody reads it later: the
             step reads each of its elements before it writes that element of y, in the same piece of work.
     """
 
     bind: Bind
-    halo: Callable[[Any], dict[str, Halo]] | None = None
+    halo: Callable[[Any, Plan], dict[str, Halo]] | None = None
     images: bool = False
     in_place: tuple[str, ...] = ()
 
@@ -182,7 +182,7 @@ BINDERS: dict[str, Binder] = {}
 def binder(
     kind: str,
     *,
-    halo: Callable[[Any], dict[str, Halo]] | None = None,
+    halo: Callable[[Any, Plan], dict[str, Halo]] | None = None,
     images: bool = False,
     in_place: tuple[str, ...] = (),
 ) -> Callable[[BindT], BindT]:

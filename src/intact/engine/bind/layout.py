@@ -129,7 +129,7 @@ def _halos(plan: Plan) -> dict[str, Halo]:
     halos: dict[str, Halo] = {}
     for step in plan.steps:
         wanted = BINDERS[step.kind].halo if step.kind in BINDERS else None
-        for name, halo in (wanted(step) if wanted else {}).items():
+        for name, halo in (wanted(step, plan) if wanted else {}).items():
             top, left, bottom, right = map(max, halo, halos.get(name, NO_HALO))
             halos[name] = (top, left, bottom, right)
     return halos
