@@ -1,0 +1,223 @@
+"""Native steps for layers with integer sums and constant weights: Conv, ConvTranspose and Linear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.bind.core import Binding, Halo, binder
+from intact.engine.bind.planes import bind_depthwise, grid_of, is_depthwise, zero_of
+from intact.engine.plan import Plan
+from intact.engine.steps import Conv, ConvTranspose, Linear
+from intact.kernels import sums
+from intact.kernels.program import NativeStep, View
+
+Layer = Conv | ConvTranspose | Linear
+Weights = NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One native convolution of a layer.
+
+    Attributes:
+        x, y: Images (n, h, w, c).
+        residual: An image like y; None: none.
+        weight: int8 [out, kernel_h, kernel_w, in / groups].
+        origin: The pixel of x under the first tap of y's pixel (0, 0).
+        label: Tells the packed weights of several parts of one layer apart.
+    """
+
+    x: View
+    y: View
+    residual: View | None
+    weight: Weights
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+    origin: tuple[int, int] = (0, 0)
+    groups: int = 1
+    label: str = ""
+
+
+def _conv_halo(step: Conv, _: Plan) -> dict[str, Halo]:
+    return {step.x: step.pads}
+
+
+@binder("conv", halo=_conv_halo, images=True)
+def bind_conv(step: Conv, binding: Binding) -> list[NativeStep]:
+    """A convolution; one of each channel by itself has kernels of its own."""
+    if is_depthwise(step, binding):
+        return bind_depthwise(step, binding)
+    residual = binding.image(step.ending.residual) if step.ending.residual else None
+    part = _Part(
+        binding.image(step.x),
+        binding.image(step.y),
+        residual,
+        binding.array(step.weight),
+        step.strides,
+        step.dilations,
+        (-step.pads[0], -step.pads[1]),
+        step.groups,
+    )
+    return [_native(part, step, binding)]
+
+
+@binder("linear")
+def bind_linear(step: Linear, binding: Binding) -> list[NativeStep]:
+    """A matrix of rows: an image of one row of pixels, or of as many axes as there are."""
+    residual = _rows(binding.view(step.ending.residual)) if step.ending.residual else None
+    weight = binding.array(step.weight)[:, None, None, :]
+    return [
+        _native(
+            _Part(_rows(binding.view(step.x)), _rows(binding.view(step.y)), residual, weight), step, binding
+        )
+    ]
+
+
+def _rows(view: View) -> View:
+    """A tensor as (n, h, w, c), its last axis being c."""
+    sizes, strides = list(view.sizes), list(view.strides)
+    while len(sizes) < 4:
+        sizes, strides = [1, *sizes], [0, *strides]
+    while len(sizes) > 4:
+        if strides[0] != strides[1] * sizes[1]:
+            raise ValueError("rows that lie apart on more than three axes")
+        sizes, strides = [sizes[0] * sizes[1], *sizes[2:]], strides[1:]
+    return View(view.block, view.offset, "float32" if view.itemsize == 4 else "uint8", sizes, strides)
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """Along one axis, every stride-th output of a transposed convolution: a convolution of stride 1.
+
+    Attributes:
+        first: The first of these outputs.
+        taps: The kernel's taps that reach them, in the order of the inputs that they read; may be empty.
+        origin: The input under the first of these taps at output `first`.
+        dilation: From tap to tap, in inputs.
+    """
+
+    first: int
+    taps: tuple[int, ...]
+    origin: int
+    dilation: int
+
+
+def _phases(taps: int, stride: int, dilation: int, pad: int) -> list[_Phase]:
+    """Output o takes tap k from input (o + pad - k * dilation) / stride, where that is a whole number."""
+    apart = dilation // gcd(stride, dilation)
+    phases = []
+    for first in range(stride):
+        reach = [k for k in reversed(range(taps)) if (first + pad - k * dilation) % stride == 0]
+        origin = (first + pad - reach[0] * dilation) // stride if reach else 0
+        phases.append(_Phase(first, tuple(reach), origin, apart))
+    return phases
+
+
+def _transposed_halo(step: ConvTranspose, plan: Plan) -> dict[str, Halo]:
+    """How far outputs reach beyond the input, whatever its size."""
+    kernel = plan.constants[step.weight].shape[1:3]
+    before, behind = [], []
+    for axis in range(2):
+        reach = (kernel[axis] - 1) * step.dilations[axis]
+        pad_before, pad_behind = step.pads[axis], step.pads[axis + 2]
+        before.append(max(0, (reach - pad_before) // step.strides[axis]))
+        behind.append(max(0, (reach + step.output_padding[axis] - pad_behind) // step.strides[axis]))
+    return {step.x: (before[0], before[1], behind[0], behind[1])}
+
+
+@binder("conv_transpose", halo=_transposed_halo, images=True)
+def bind_conv_transpose(step: ConvTranspose, binding: Binding) -> list[NativeStep]:
+    """One convolution for each phase of the strides, which writes the outputs of that phase."""
+    return [_native(part, step, binding) for part in _transposed_parts(step, binding)]
+
+
+def _transposed_parts(step: ConvTranspose, binding: Binding) -> Iterator[_Part]:
+    x, y, weight = binding.image(step.x), binding.image(step.y), binding.array(step.weight)
+    residual = binding.image(step.ending.residual) if step.ending.residual else None
+    axes = [_phases(weight.shape[1 + i], step.strides[i], step.dilations[i], step.pads[i]) for i in range(2)]
+    for h in axes[0]:
+        for w in axes[1]:
+            if h.first >= y.sizes[1] or w.first >= y.sizes[2]:
+                continue
+            firsts = h.first, w.first
+            part = _Part(
+                x,
+                _every(y, firsts, step.strides),
+                _every(residual, firsts, step.strides) if residual else None,
+                weight[:, h.taps][:, :, w.taps],
+                dilations=(h.dilation, w.dilation),
+                origin=(h.origin, w.origin),
+                groups=step.groups,
+                label=f".{h.first}.{w.first}",
+            )
+            yield part if h.taps and w.taps else _untouched(part)
+
+
+def _every(image: View, first: tuple[int, int], strides: tuple[int, int]) -> View:
+    """Every stride-th pixel of an image, from `first` on."""
+    n, h, w, c = image.sizes
+    image_stride, row, pixel, step = image.strides
+    offset = image.offset + first[0] * row + first[1] * pixel
+    sizes = (n, -(-(h - first[0]) // strides[0]), -(-(w - first[1]) // strides[1]), c)
+    dtype = "float32" if image.itemsize == 4 else "uint8"
+    return View(image.block, offset, dtype, sizes, (image_stride, row * strides[0], pixel * strides[1], step))
+
+
+def _untouched(part: _Part) -> _Part:
+    """Outputs that no tap reaches: one tap of weight 0, on the first pixel of each image."""
+    x, (_, h, w, _) = part.x, part.y.sizes
+    still = View(x.block, x.offset, "uint8", (x.sizes[0], h, w, x.sizes[3]), (x.strides[0], 0, 0, 1))
+    nothing = np.zeros((part.weight.shape[0], 1, 1, part.weight.shape[3]), np.int8)
+    return _Part(still, part.y, part.residual, nothing, groups=part.groups, label=part.label)
+
+
+def _native(part: _Part, step: Layer, binding: Binding) -> NativeStep:
+    kernel = binding.kernels[sums.FAMILY]
+    codes = binding.codes(step.x)
+    joined = part.groups == 1 and part.dilations[1] == 1 and part.x.strides[2] == part.x.sizes[3]
+
+    def pack() -> NDArray[np.uint8]:
+        high = codes.high + codes.offset
+        return sums.pack(part.weight, high=high, groups=part.groups, joined=joined, kernel=kernel)
+
+    form = "" if joined else ".apart"
+    return sums.conv(
+        part.x,
+        part.y,
+        binding.packed(step.weight, f"{kernel}{form}{part.label}", pack),
+        _ending(part, step, binding),
+        strides=part.strides,
+        dilations=part.dilations,
+        origin=part.origin,
+        kernel=kernel,
+    )
+
+
+def _ending(part: _Part, step: Layer, binding: Binding) -> sums.Ending:
+    ending, channels = step.ending, part.weight.shape[0]
+    correction = -zero_of(binding.codes(step.x)) * part.weight.astype(np.int64).sum(axis=(1, 2, 3))
+    if ending.integer_bias:
+        correction = correction + binding.array(ending.integer_bias)
+    codes = binding.tensor(step.y).codes
+    clamps = not ending.activation  # a function's output has the whole grid, or all reals
+    grid = grid_of(codes, ending.low if clamps else None, ending.high if clamps else None) if codes else None
+    return sums.Ending(
+        multiplier=np.broadcast_to(binding.array(ending.multiplier), channels),
+        bias=np.broadcast_to(binding.array(ending.bias) if ending.bias else np.float32(0), channels),
+        correction=correction.astype(np.int32),
+        zero_point=grid.zero if grid else 0,
+        low=grid.low if grid else 0,
+        high=grid.high if grid else 255,
+        real_low=ending.low if clamps and ending.low is not None else -np.inf,
+        real_high=ending.high if clamps and ending.high is not None else np.inf,
+        residual=part.residual,
+        residual_multiplier=ending.residual_multiplier,
+        residual_zero_point=zero_of(binding.codes(ending.residual)) if ending.residual else 0,
+        function=ending.activation,
+        scale=codes.scale if codes else 1.0,
+    )
