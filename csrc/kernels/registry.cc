@@ -28,6 +28,8 @@ constexpr const char* kFamily<PointwiseOps> = "pointwise";
 template <>
 constexpr const char* kFamily<PoolOps> = "pool";
 template <>
+constexpr const char* kFamily<RealsOps> = "reals";
+template <>
 constexpr const char* kFamily<TransposeOps> = "transpose";
 
 template <class Ops>
@@ -46,6 +48,7 @@ const KernelInfo kKernels[] = {
 #include "kernels/pointwise/kernels.inc"
 #include "kernels/pool/kernels.inc"
 #include "kernels/quantize/kernels.inc"
+#include "kernels/reals/kernels.inc"
 #include "kernels/reduce/kernels.inc"
 #include "kernels/transpose/kernels.inc"
 #undef INTACT_KERNEL
@@ -77,6 +80,7 @@ template const HistogramOps* find_kernel<HistogramOps>(const char*);
 template const PointwiseOps* find_kernel<PointwiseOps>(const char*);
 template const PoolOps* find_kernel<PoolOps>(const char*);
 template const QuantizeOps* find_kernel<QuantizeOps>(const char*);
+template const RealsOps* find_kernel<RealsOps>(const char*);
 template const ReduceOps* find_kernel<ReduceOps>(const char*);
 template const TransposeOps* find_kernel<TransposeOps>(const char*);
 

@@ -14,6 +14,7 @@
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/pool/pool.h"
 #include "kernels/quantize/quantize.h"
+#include "kernels/reals/reals.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/transpose/transpose.h"
 
