@@ -26,6 +26,7 @@ from intact.graph.raising import raise_opset
 from intact.graph.run import Session
 from intact.graph.save import save
 from intact.graph.strip import Stripped, strip_qdq
+from intact.graph.timing import node_seconds
 from intact.graph.view import Quantized, QuantizedBias, is_op, quantization_of, quantized_bias_of
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "load",
     "mark",
     "marker_schema",
+    "node_seconds",
     "normalize",
     "parse_model",
     "parts_of",

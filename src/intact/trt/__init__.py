@@ -1,5 +1,14 @@
 """TensorRT's vocabulary on INTact's engine: ``import intact.trt as trt`` for ``import tensorrt as trt``."""
 
+from intact.trt.builder import Builder
+from intact.trt.calibrators import (
+    IInt8Calibrator,
+    IInt8EntropyCalibrator,
+    IInt8EntropyCalibrator2,
+    IInt8LegacyCalibrator,
+    IInt8MinMaxCalibrator,
+)
+from intact.trt.config import IBuilderConfig, IOptimizationProfile, ITimingCache
 from intact.trt.dialects import get_dialect, set_dialect
 from intact.trt.enums import (
     ActivationType,
@@ -32,6 +41,7 @@ from intact.trt.enums import (
     UnaryOperation,
     nptype,
 )
+from intact.trt.inspector import EngineInspector
 from intact.trt.layers import (
     IActivationLayer,
     ICastLayer,
@@ -64,6 +74,8 @@ from intact.trt.layers import (
 from intact.trt.logger import ILogger, Logger
 from intact.trt.network import INetworkDefinition
 from intact.trt.onnx_parser import OnnxParser, ParserError
+from intact.trt.profiler import IProfiler, Profiler
+from intact.trt.runtime import ICudaEngine, IExecutionContext, IHostMemory, Runtime
 from intact.trt.tensors import Dims, ITensor, Weights
 
 float32 = DataType.FLOAT
@@ -80,30 +92,43 @@ fp4 = DataType.FP4
 
 __all__ = [
     "ActivationType",
+    "Builder",
     "BuilderFlag",
     "CalibrationAlgoType",
     "DataType",
     "Dims",
     "ElementWiseOperation",
+    "EngineInspector",
     "GatherMode",
     "IActivationLayer",
+    "IBuilderConfig",
     "ICastLayer",
     "IConcatenationLayer",
     "IConstantLayer",
     "IConvolutionLayer",
+    "ICudaEngine",
     "IDeconvolutionLayer",
     "IDequantizeLayer",
     "IElementWiseLayer",
+    "IExecutionContext",
     "IGatherLayer",
+    "IHostMemory",
     "IIdentityLayer",
+    "IInt8Calibrator",
+    "IInt8EntropyCalibrator",
+    "IInt8EntropyCalibrator2",
+    "IInt8LegacyCalibrator",
+    "IInt8MinMaxCalibrator",
     "ILayer",
     "ILogger",
     "IMatrixMultiplyLayer",
     "INetworkDefinition",
     "INormalizationLayer",
     "IOnnxLayer",
+    "IOptimizationProfile",
     "IPaddingLayer",
     "IPoolingLayer",
+    "IProfiler",
     "IQuantizeLayer",
     "IReduceLayer",
     "IResizeLayer",
@@ -114,6 +139,7 @@ __all__ = [
     "ISliceLayer",
     "ISoftMaxLayer",
     "ITensor",
+    "ITimingCache",
     "ITopKLayer",
     "IUnaryLayer",
     "InterpolationMode",
@@ -128,12 +154,14 @@ __all__ = [
     "PaddingMode",
     "ParserError",
     "PoolingType",
+    "Profiler",
     "ProfilingVerbosity",
     "QuantizationFlag",
     "ReduceOperation",
     "ResizeCoordinateTransformation",
     "ResizeMode",
     "ResizeRoundMode",
+    "Runtime",
     "SampleMode",
     "ScaleMode",
     "SliceMode",
@@ -144,11 +172,11 @@ __all__ = [
     "Weights",
     "bfloat16",
     "bool",
-    "get_dialect",
     "float16",
     "float32",
     "fp4",
     "fp8",
+    "get_dialect",
     "int32",
     "int4",
     "int64",

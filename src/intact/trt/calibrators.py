@@ -1,0 +1,231 @@
+"""TensorRT's int8 calibrators: classes that a script subclasses, and the table of scales that they lead to.
+
+TensorRT asks in this order: ``get_batch_size``, ``read_calibration_cache``; where that gives nothing,
+``get_batch`` until it gives nothing, then ``write_calibration_cache``. Ranges come from INTact's mergeable
+histograms, so that neither batch size nor order changes them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics, ptq
+from intact.calib import TrtCache, amax_of
+from intact.errors import CalibrationError, IntactError
+from intact.spec import INT8, QuantSpec
+from intact.trt.enums import CalibrationAlgoType
+from intact.trt.network import INetworkDefinition
+
+
+class IInt8Calibrator:
+    """What all calibrators have: subclass one of the four, define ``get_batch_size`` and ``get_batch``."""
+
+    ALGORITHM: ClassVar[CalibrationAlgoType]
+    TABLE: ClassVar[str]
+    """What the first line of the cache calls the algorithm."""
+
+    def get_batch_size(self) -> int:
+        """Samples per batch; 1 where the network's own shape says it."""
+        raise NotImplementedError(f"{type(self).__name__} must define get_batch_size()")
+
+    def get_batch(self, names: list[str]) -> list[Any] | None:
+        """The next batch: for each name an array, or the address of one in host memory; None at the end."""
+        raise NotImplementedError(f"{type(self).__name__} must define get_batch(names)")
+
+    def read_calibration_cache(self) -> bytes | None:
+        """A cache that was written before; None calibrates anew."""
+        return None
+
+    def write_calibration_cache(self, cache: bytes) -> None:
+        """Keep the cache, if wanted."""
+
+    def get_algorithm(self) -> CalibrationAlgoType:
+        """Which of the algorithms this is."""
+        return self.ALGORITHM
+
+    def method(self) -> tuple[str, dict[str, Any]]:
+        """The method of `intact.calib` that chooses ranges, and its options."""
+        return "entropy", {}
+
+
+class IInt8EntropyCalibrator2(IInt8Calibrator):
+    """Least divergence between the distributions before and behind quantization: TensorRT's advice."""
+
+    ALGORITHM = CalibrationAlgoType.ENTROPY_CALIBRATION_2
+    TABLE = "EntropyCalibration2"
+
+
+class IInt8EntropyCalibrator(IInt8Calibrator):
+    """The same algorithm; TensorRT ran it behind fusion, which changes no tensor's range here."""
+
+    ALGORITHM = CalibrationAlgoType.ENTROPY_CALIBRATION
+    TABLE = "EntropyCalibration"
+
+
+class IInt8MinMaxCalibrator(IInt8Calibrator):
+    """The largest magnitude that occurred."""
+
+    ALGORITHM = CalibrationAlgoType.MINMAX_CALIBRATION
+    TABLE = "MinMaxCalibration"
+
+    def method(self) -> tuple[str, dict[str, Any]]:
+        """Largest magnitude."""
+        return "max", {}
+
+
+class IInt8LegacyCalibrator(IInt8Calibrator):
+    """The magnitude below which a share of the values lies: ``get_quantile``.
+
+    ``get_regression_cutoff`` is asked for and not used: TensorRT never published what it did.
+    """
+
+    ALGORITHM = CalibrationAlgoType.LEGACY_CALIBRATION
+    TABLE = "LegacyCalibration"
+
+    def get_quantile(self) -> float:
+        """Share of the values, in (0, 1]."""
+        return 0.9999
+
+    def get_regression_cutoff(self) -> float:
+        """Not used."""
+        return 1.0
+
+    def read_histogram_cache(self, length: int) -> bytes | None:
+        """Statistics that were written before (an INTact ``.calib`` file's bytes); None collects anew."""
+        return None
+
+    def write_histogram_cache(self, data: bytes) -> None:
+        """Keep the statistics, if wanted."""
+
+    def method(self) -> tuple[str, dict[str, Any]]:
+        """The quantile, as a percentile."""
+        self.get_regression_cutoff()
+        return "percentile", {"percentile": 100.0 * self.get_quantile()}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Scales by tensor name.
+
+    Attributes:
+        cache: The scales, in the form that TensorRT's files have.
+        read: They come from the calibrator's cache: nothing was run.
+    """
+
+    cache: TrtCache
+    read: bool
+
+
+def table_of(calibrator: IInt8Calibrator, network: INetworkDefinition, model: Any) -> Table:
+    """The scales that `calibrator` leads to, from its cache or its batches.
+
+    Args:
+        calibrator: Asked in TensorRT's order.
+        network: Whose inputs the batches are for.
+        model: The network as an onnx-ir model.
+    Raises:
+        CalibrationError: There is no batch, or a batch is not what the network reads.
+    """
+    size = int(calibrator.get_batch_size())
+    stored = calibrator.read_calibration_cache()
+    if stored:
+        found = _parsed(calibrator, network, bytes(stored))
+        if found is not None:
+            return Table(found, read=True)
+    scales = _scales(calibrator, network, model, size)
+    cache = TrtCache(scales, algorithm=_written_as(calibrator))
+    calibrator.write_calibration_cache(cache.to_text().encode())
+    return Table(cache, read=False)
+
+
+def _written_as(calibrator: IInt8Calibrator) -> str:
+    # No file with the legacy algorithm's name was ever seen; readers of the format know three names.
+    return "EntropyCalibration" if calibrator.TABLE == "LegacyCalibration" else calibrator.TABLE
+
+
+def _parsed(calibrator: IInt8Calibrator, network: INetworkDefinition, stored: bytes) -> TrtCache | None:
+    try:
+        cache = TrtCache.parse(stored.decode())
+    except (IntactError, UnicodeDecodeError) as error:
+        network.warn(f"Calibration cache cannot be read, calibrating anew: {error}")
+        return None
+    if cache.algorithm != _written_as(calibrator):
+        network.warn("Calibration table does not match calibrator algorithm type.")
+        return None
+    return cache
+
+
+def _scales(
+    calibrator: IInt8Calibrator, network: INetworkDefinition, model: Any, size: int
+) -> dict[str, np.float32]:
+    batches = _batches(calibrator, network, size)
+    statistics = ptq.calibrate(model, batches, profile="tensorrt", progress=False)
+    method, options = calibrator.method()
+    spec = QuantSpec(INT8)
+    return {
+        name: np.float32(numerics.scale_from_amax(amax_of(stats, spec, method, **options), spec))
+        for name, stats in statistics.items()
+    }
+
+
+def _batches(
+    calibrator: IInt8Calibrator, network: INetworkDefinition, size: int
+) -> Iterator[dict[str, NDArray]]:
+    names, count = [t.name for t in network.inputs], 0
+    while True:
+        given = calibrator.get_batch(list(names))
+        if given is None or len(given) == 0:
+            break
+        if len(given) != len(names):
+            raise CalibrationError(
+                f"{type(calibrator).__name__}.get_batch", f"{len(given)} tensors", f"one for each of {names}",
+                "return one array for each name",
+            )  # fmt: skip
+        count += 1
+        yield {
+            t.name: _array(item, t.shape, t.dtype.numpy, size)
+            for t, item in zip(network.inputs, given, strict=True)
+        }
+    if count == 0:
+        raise CalibrationError(
+            f"{type(calibrator).__name__}.get_batch", "no batch", "at least one",
+            "return data, or None from get_batch only at the end",
+        )  # fmt: skip
+
+
+def _array(item: Any, shape: tuple[int, ...], dtype: np.dtype, size: int) -> NDArray:
+    """The array itself, or a copy of the one at an address."""
+    if not isinstance(item, (int, np.integer)):
+        return np.ascontiguousarray(np.asarray(item, dtype)).reshape(
+            _sizes(shape, np.asarray(item).size, size)
+        )
+    full = tuple(size if n < 0 else n for n in shape)
+    return at_address(int(item), full, dtype).copy()
+
+
+def _sizes(shape: tuple[int, ...], count: int, size: int) -> tuple[int, ...]:
+    """`shape` with its dynamic sizes filled in: the last of them by the number of elements."""
+    if -1 not in shape:
+        return shape
+    dynamic = [i for i, n in enumerate(shape) if n < 0]
+    filled = list(shape)
+    for i in dynamic[1:]:
+        filled[i] = size
+    filled[dynamic[0]] = -1
+    return tuple(filled) if count else shape
+
+
+def at_address(address: int, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
+    """The array of host memory that begins at `address`; as with TensorRT, it is the caller's to be right."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if not address:
+        raise CalibrationError("address", "0", "the address of host memory", "pass array.ctypes.data")
+    buffer = memoryview((ctypes.c_uint8 * size).from_address(address)).cast("B")
+    array: NDArray = np.frombuffer(buffer, np.uint8).view(dtype).reshape(shape)
+    return array

@@ -1,0 +1,198 @@
+"""Implicit quantization: ranges from a calibrator, and int8 or float for each layer by measuring both.
+
+Three engines are compared: every layer in int8 that has ranges, none, and a mixture without the layers that
+were faster in float. The fastest is taken. Times go into the timing cache and are taken from it, so that a
+second build with the cache makes the same choice, and the same bytes, without running anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from glob import escape
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics, ptq
+from intact.calib import TrtCache
+from intact.engine import Plan
+from intact.engine.engine import Engine
+from intact.engine.lower import lower
+from intact.errors import CalibrationError
+from intact.graph import node_seconds, to_bytes
+from intact.spec import INT8, QuantSpec
+from intact.trt.calibrators import Table, table_of
+from intact.trt.config import IBuilderConfig, ITimingCache
+from intact.trt.enums import DataType
+from intact.trt.network import INetworkDefinition
+from intact.trt.record import Choice, Record
+
+RUNS = 9
+"""Runs of which the median counts."""
+
+
+def implicit_plan(network: INetworkDefinition, config: IBuilderConfig, model: Any) -> Plan:
+    """The fastest plan of a float network that its ranges and pins allow.
+
+    Args:
+        network: Without Quantize layers.
+        config: With a calibrator, or ranges set on tensors.
+        model: The network as an onnx-ir model.
+    Raises:
+        CalibrationError: There are no ranges for any layer.
+    """
+    scales = _scales(network, config, model)
+    floats = [
+        layer.name for layer in network.layers if layer.precision_is_set and layer.precision != DataType.INT8
+    ]
+    integers = {
+        layer.name for layer in network.layers if layer.precision_is_set and layer.precision == DataType.INT8
+    }
+
+    def quantized(exclude: list[str]) -> ptq.FromCache:
+        patterns = [escape(name) for name in (*floats, *exclude)]
+        return ptq.quantize_from_cache(model, TrtCache(scales), profile="tensorrt", exclude=patterns)
+
+    done = quantized([])
+    for name in done.missing:
+        network.warn(
+            f"Missing scale and zero-point for tensor {name}, expect fall back to non-int8 implementation "
+            "for any layer consuming or producing given tensor"
+        )
+    times = _Times(config, model, _feeds(network, config))
+    return _Chooser(network, config, model, times, integers).choose(done, quantized)
+
+
+def _scales(network: INetworkDefinition, config: IBuilderConfig, model: Any) -> dict[str, np.float32]:
+    calibrator = config.int8_calibrator
+    table = Table(TrtCache({}), read=False) if calibrator is None else table_of(calibrator, network, model)
+    scales = dict(table.cache.scales)
+    tensors = [*network.inputs, *(t for layer in network.layers for t in layer._outputs)]
+    for tensor in tensors:
+        if tensor.dynamic_range is not None:  # the user's word overrides calibration
+            scales[tensor.name] = np.float32(
+                numerics.scale_from_amax(max(map(abs, tensor.dynamic_range)), QuantSpec(INT8))
+            )
+    if not scales:
+        raise CalibrationError(
+            "implicit quantization", "no range of any tensor", "a calibrator or set_dynamic_range",
+            "set config.int8_calibrator",
+        )  # fmt: skip
+    return scales
+
+
+def _feeds(network: INetworkDefinition, config: IBuilderConfig) -> dict[str, NDArray]:
+    """Inputs to measure with: noise in the shape that the first profile says is usual."""
+    profile = config.profiles[0] if config.profiles else None
+    feeds = {}
+    for tensor in network.inputs:
+        shapes = profile.get_shape(tensor.name) if profile else []
+        shape = shapes[1] if shapes else tuple(max(n, 1) for n in tensor.shape)
+        noise = np.random.default_rng(0).standard_normal(shape)
+        feeds[tensor.name] = noise.astype(tensor.dtype.numpy)
+    return feeds
+
+
+class _Times:
+    """Seconds by name, measured once; the timing cache keeps them for this model on this kind of machine."""
+
+    def __init__(self, config: IBuilderConfig, model: Any, feeds: dict[str, NDArray]) -> None:
+        self._cache = config.get_timing_cache()
+        if self._cache is None:
+            self._cache = ITimingCache()
+            config.set_timing_cache(self._cache)
+        shapes = ",".join(f"{name}{array.shape}" for name, array in feeds.items())
+        digest = hashlib.sha256(to_bytes(model) + shapes.encode()).hexdigest()[:16]
+        self._prefix, self.feeds = f"{platform.machine()}|{platform.processor()}|{digest}|", feeds
+
+    def of(self, names: list[str], measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+        """The seconds of `names`; measured together where one of them is not known."""
+        assert self._cache is not None
+        if any(self._prefix + name not in self._cache.times for name in names):
+            found = measure()
+            self._cache.times.update({self._prefix + name: found.get(name, 0.0) for name in names})
+        return {name: self._cache.times[self._prefix + name] for name in names}
+
+
+@dataclass
+class _Chooser:
+    network: INetworkDefinition
+    config: IBuilderConfig
+    model: Any
+    times: _Times
+    integers: set[str]
+
+    def choose(self, done: ptq.FromCache, quantized: Callable[[list[str]], ptq.FromCache]) -> Plan:
+        """The fastest of all int8, the mixture, and no int8."""
+        plans = {"int8": lower(done.result.model)}
+        int8, floats = self._layer_times(plans["int8"])
+        slow = [
+            layer for layer in plans["int8"].layers
+            if layer.precision == "int8" and layer.name in int8 and int8[layer.name] > floats[layer.name]
+            and not self.integers.intersection(layer.nodes)
+        ]  # fmt: skip
+        if slow:
+            exclude = [node for layer in slow for node in layer.nodes]
+            with suppress(CalibrationError):  # where no layer is left for int8
+                plans["mixed"] = lower(quantized(exclude).result.model)
+        if not self.integers:
+            plans["float"] = lower(self.model)
+        whole = self._whole_times(plans)
+        best = min(plans, key=lambda name: whole[f"plan {name}"])
+        choices = self._choices(plans[best], int8, floats, whole, best)
+        return Record(self.network.name, self.config.profiles, choices).added_to(plans[best])
+
+    def _layer_times(self, plan: Plan) -> tuple[dict[str, float], dict[str, float]]:
+        """Seconds of each int8 layer, and of its nodes in float."""
+        layers = [layer for layer in plan.layers if layer.precision == "int8"]
+        keys = [f"{kind} {layer.name}" for layer in layers for kind in ("int8", "float")]
+
+        def measure() -> dict[str, float]:
+            nodes = {node: layer.name for layer in layers for node in layer.nodes}
+            found = dict.fromkeys(keys, 0.0)
+            steps = {step.name: step for step in plan.steps}
+            for timing in Engine(plan).profile(self.times.feeds, runs=RUNS).timings:
+                step = steps.get(timing.name)
+                name = next((nodes[n] for n in (step.nodes if step else ()) if n in nodes), None)
+                if name is not None:
+                    found[f"int8 {name}"] += timing.seconds
+            for node, seconds in node_seconds(self.model, self.times.feeds, RUNS).items():
+                if node in nodes:
+                    found[f"float {nodes[node]}"] += seconds
+            return found
+
+        found = self.times.of(keys, measure)
+        return tuple({la.name: found[f"{k} {la.name}"] for la in layers} for k in ("int8", "float"))  # type: ignore[return-value]
+
+    def _whole_times(self, plans: dict[str, Plan]) -> dict[str, float]:
+        def measure() -> dict[str, float]:
+            engines = {name: Engine(plan) for name, plan in plans.items()}
+            taken: dict[str, list[float]] = {name: [] for name in plans}
+            for turn in range(RUNS + 2):  # in turns, so that a slow moment of the machine meets all
+                for name, engine in engines.items():
+                    start = perf_counter()
+                    engine.run(self.times.feeds)
+                    if turn >= 2:
+                        taken[name].append(perf_counter() - start)
+            return {f"plan {name}": float(np.median(seconds)) for name, seconds in taken.items()}
+
+        return self.times.of([f"plan {name}" for name in plans], measure)
+
+    def _choices(
+        self, plan: Plan, int8: dict[str, float], floats: dict[str, float], whole: dict[str, float], best: str
+    ) -> dict[str, Choice]:  # fmt: skip
+        seconds = ", ".join(f"{name[5:]} {1e3 * s:.3f} ms" for name, s in whole.items())
+        choices = {}
+        pinned = {layer.name for layer in self.network.layers if layer.precision_is_set}
+        for layer in plan.layers:
+            why = "pinned" if pinned.intersection(layer.nodes) else f"the {best} engine is fastest: {seconds}"
+            precision = "int8" if layer.precision == "int8" else "float32"
+            times = [1e3 * t[layer.name] if layer.name in t else None for t in (int8, floats)]
+            choices[layer.name] = Choice(precision, times[0], times[1], why)
+        return choices
