@@ -12,14 +12,24 @@ uint8 per-tensor asymmetric
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 from intact._version import __version__
-from intact.errors import IntactError
+from intact.errors import IntactError, QuantValueError
 from intact.spec import Format, QuantSpec
 
-__all__ = ["Format", "IntactError", "QuantSpec", "__version__", "calibrate", "quantize"]
+__all__ = [
+    "Format",
+    "IntactError",
+    "QuantSpec",
+    "__version__",
+    "calibrate",
+    "compile",
+    "load",
+    "quantize",
+]
 
 
 def quantize(model: Any, data: Any, **options: Any) -> Any:
@@ -63,6 +73,48 @@ def calibrate(model: Any, data: Any, **options: Any) -> Any:
     from intact.ptq import calibrate as calibrate_onnx
 
     return calibrate_onnx(model, data, **options)
+
+
+def compile(model: Any, *, threads: int | None = None) -> Any:
+    """Build the engine that runs `model` in int8 on the CPU, exactly as its Q/DQ pairs say.
+
+    Args:
+        model: A Q/DQ model: an ONNX model (a path, the file's bytes, a ModelProto, an onnx-ir model), what
+            `quantize` returned for one, or the path of a plan file.
+        threads: Threads of a run, the caller's included; None: as many as the process may use.
+
+    Returns:
+        An `intact.engine.Engine`: ``engine(x)``, ``engine.run({name: x})``, ``profile``, ``save``.
+
+    Raises:
+        QuantValueError: It is a module: that is exported first.
+    """
+    from intact.engine import compile as build
+
+    if _is_module(model):
+        raise QuantValueError(
+            "model", f"the module {type(model).__name__}", "a Q/DQ model, or its path",
+            "write it with intact.torch.export(model, example, 'model.onnx'), and compile that",
+        )  # fmt: skip
+    ptq = sys.modules.get("intact.ptq")
+    if ptq is not None and isinstance(model, ptq.QuantizedModel):
+        model = model.model
+    return build(model, threads=threads)
+
+
+def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Any:
+    """The engine of a plan file, which `Engine.save` or ``intact build`` wrote. Nothing in it is executed.
+
+    Args:
+        path: The plan file.
+        threads: As for `compile`.
+
+    Returns:
+        An `intact.engine.Engine`.
+    """
+    from intact.engine import load as load_plan
+
+    return load_plan(path, threads=threads)
 
 
 def _is_module(model: Any) -> bool:

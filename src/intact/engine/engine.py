@@ -9,6 +9,7 @@ Any number of Python threads may call one engine at once; each run has memory of
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from intact.engine.arrays import as_input, as_output
 from intact.engine.bind.bound import Bound, bind
 from intact.engine.bind.core import Packed, Shape
 from intact.engine.execute import Seconds, execute, memory
+from intact.engine.files import save
 from intact.engine.plan import Plan
 from intact.engine.profiler import Profile, profile_of
 from intact.engine.steps import Dim
@@ -117,6 +119,15 @@ class Engine:
         while len(self._bound) > MAX_BOUND:
             self._bound.pop(next(iter(self._bound)), None)
         return bound
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a plan file, which `intact.load` reads: the plan, and its weights as kernels packed them.
+
+        An engine that has not run yet packs for inputs with 1 for every size that is free.
+        """
+        if not self._bound:
+            self.prepare({name: array.shape for name, array in self._zeros().items()})
+        save(path, self.plan, self.packed)
 
     def tap(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
         """Run with memory for every tensor and return all of them, in ONNX's order of axes.

@@ -14,13 +14,14 @@ import sys
 import zlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from intact._version import __version__
 from intact.engine import container
 from intact.engine.check import check
 from intact.engine.codec import decode, encode, unexpected
@@ -73,7 +74,7 @@ class _Body:
     packed: tuple[_Packed, ...]
 
 
-class Verified(Mapping[Key, NDArray]):
+class Verified(Mapping[Key, NDArray[Any]]):
     """Arrays of a mapped file. Each is compared with its checksum when it is first asked for."""
 
     def __init__(self, where: str, arrays: Mapping[Key, tuple[NDArray, int]]) -> None:
@@ -110,12 +111,14 @@ class PlanFile:
     """What a plan file holds.
 
     Attributes:
-        plan: Its constants are views of the mapped file.
+        plan: What is to be run; its constants are `constants`.
+        constants: Views of the mapped file.
         packed: What kernels had packed, likewise.
     """
 
     plan: Plan
-    packed: Packed = field(default_factory=dict)
+    constants: Verified[str]
+    packed: Verified[tuple[str, str]]
 
 
 def save(path: str | os.PathLike[str], plan: Plan, packed: Packed | None = None) -> None:
@@ -129,8 +132,6 @@ def save(path: str | os.PathLike[str], plan: Plan, packed: Packed | None = None)
     Raises:
         QuantValueError: An array has a dtype that plan files do not hold; names it.
     """
-    from intact import __version__
-
     packed = {} if packed is None else packed
     constants = {name: np.ascontiguousarray(plan.constants[name]) for name in sorted(plan.constants)}
     pieces = {key: np.ascontiguousarray(packed[key]) for key in sorted(packed)}
@@ -176,7 +177,7 @@ def load(path: str | os.PathLike[str]) -> PlanFile:
         check_limits(plan, {entry.name: (entry.dtype, entry.shape) for entry in body.constants})
     except FileFormatError as error:
         raise error.at(where) from error
-    return PlanFile(plan, packed)
+    return PlanFile(plan, constants, packed)
 
 
 def is_plan(path: str | os.PathLike[str]) -> bool:

@@ -1,0 +1,55 @@
+"""From a model or a plan file to an engine."""
+
+from __future__ import annotations
+
+import os
+from collections import ChainMap
+from pathlib import Path
+from typing import cast
+
+from intact.engine import files
+from intact.engine.bind.core import Packed
+from intact.engine.engine import Engine
+from intact.engine.lower import lower
+from intact.engine.plan import Plan
+from intact.graph import Source
+from intact.kernels.registry import chosen_kernels
+
+
+def compile(source: Source | Plan, *, threads: int | None = None) -> Engine:
+    """The engine of a Q/DQ model.
+
+    Args:
+        source: A path (of an ONNX file, or of a plan file), the bytes of an ONNX file, a ModelProto, an
+            onnx-ir Model, or a plan.
+        threads: Threads of a run, the caller's included; None: as many as the process may use.
+
+    Raises:
+        FileFormatError: The file is damaged.
+        UnsupportedError: It is of a version that is not read.
+    """
+    if isinstance(source, str | os.PathLike) and Path(source).is_file() and files.is_plan(source):
+        return load(source, threads=threads)
+    return Engine(source if isinstance(source, Plan) else lower(source), threads=threads)
+
+
+def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Engine:
+    """The engine of a plan file: nothing in it is executed, and weights stay on disk until they are read.
+
+    What runs on this machine is compared with its checksums here. Weights as they were before kernels
+    packed them are compared when they are needed: by a machine on which other kernels are chosen.
+
+    Raises:
+        FileFormatError: The file is damaged, or of another kind, version or byte order.
+        OSError: The file cannot be opened.
+    """
+    stored = files.load(path)
+    kernels = tuple(chosen_kernels().values())
+    here = [key for key in stored.packed if key[1].startswith(kernels)]
+    ready = {constant for constant, _ in here}
+    # What is missing is packed into the first map; nothing is ever written to the second.
+    packed = ChainMap({}, cast("Packed", stored.packed))
+    engine = Engine(stored.plan, threads=threads, packed=packed)
+    stored.packed.verify(here, engine.threads)
+    stored.constants.verify([name for name in stored.constants if name not in ready], engine.threads)
+    return engine
