@@ -106,7 +106,7 @@ def _images(plan: Plan, outer: frozenset[str]) -> set[str]:
     for step in plan.steps:
         if isinstance(step, Stretch):
             fixed.update(reads(step), writes(step))
-        elif BINDERS[step.kind].images:
+        elif step.kind in BINDERS and BINDERS[step.kind].images:
             images.update(rank4.intersection((*reads(step), *writes(step))))
     followers = [set(_tensors(step)) & rank4 for step in plan.steps if step.kind in _FOLLOWERS]
     grown = True
@@ -144,7 +144,7 @@ def _aliases(
         if not isinstance(step, Reshape | Transpose) or outer & {step.x, step.y}:
             continue
         x, y = frames[step.x], frames[step.y]
-        if x.halo != NO_HALO or y.halo != NO_HALO:
+        if x.halo != NO_HALO or y.halo != NO_HALO or not _same_bytes(plan, step.x, step.y):
             continue
         itemsize = np.dtype(dtype_of(plan.tensors[step.y])).itemsize
         if isinstance(step, Reshape):
@@ -155,6 +155,14 @@ def _aliases(
         if same:
             aliases[step.y] = aliases.get(step.x, step.x)
     return aliases
+
+
+def _same_bytes(plan: Plan, x: str, y: str) -> bool:
+    """Whether what means a number in one tensor means it in the other."""
+    a, b = plan.tensors[x].codes, plan.tensors[y].codes
+    if a is None or b is None:
+        return a is b
+    return (a.scale, a.zero_point, a.offset) == (b.scale, b.zero_point, b.offset)
 
 
 def _is_dense(shape: Shape, frame: Frame, itemsize: int) -> bool:
