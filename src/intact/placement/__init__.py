@@ -6,11 +6,13 @@ from intact.placement.place import place
 from intact.placement.profiles import PROFILES, Profile
 from intact.placement.read import read_placement
 from intact.placement.records import Finding, Kept, Layer, Placement, Site
+from intact.placement.rules.moves import MOVING
 
 __all__ = [
     "Finding",
     "Kept",
     "Layer",
+    "MOVING",
     "PROFILES",
     "Placement",
     "Profile",

@@ -59,7 +59,9 @@ def prepare(
     graph.raise_opset(model, chosen)
     left = [escape(name) for name in rules.float_nodes()]
     placed = placement.place(model, profile, include=include, exclude=[*exclude, *left])
-    targets = rules.targets(placed, rules.weight_only(include, exclude))
+    weight_only = rules.weight_only(include, exclude)
+    placed = rules.split(rules.told(placed, weight_only))
+    targets = rules.targets(placed, weight_only)
     if not targets:
         raise QuantValueError(
             "model", "no layer that can be quantized", "at least one",

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import count
 
 from intact.errors import QuantValueError, UnsupportedError
 from intact.graph import FORMAT_OPSETS, MIN_OPSET, Constants, Model, Node, check_format, check_opset
-from intact.placement import Placement, Site
+from intact.placement import MOVING, Layer, Placement, Site
 from intact.ptq.settings import BLOCK, WEIGHT_ONLY, Overrides, Settings, with_override
 from intact.spec import Format
 
-_MOVING = {
-    "DepthToSpace", "Dropout", "Expand", "Flatten", "Identity", "MaxPool", "Pad", "Reshape", "Slice",
-    "SpaceToDepth", "Squeeze", "Transpose", "Unsqueeze",
-}  # fmt: skip
-"""Operators that a pair may stand in front of for the sake of the layer behind."""
+_PARTED = "overrides give the layers behind it other formats: their pairs stand behind it"
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,60 @@ class Rules:
 
     def float_nodes(self) -> list[str]:
         """Names of the nodes whose activations stay in float: placement leaves them alone."""
-        return [name for name in self._nodes if self._of(name, "").activations == "float"]
+        return [
+            name for name in self._nodes
+            if all(settings.activations == "float" for settings in self._wishes(name, ""))
+        ]  # fmt: skip
+
+    def told(self, placed: Placement, weight_only: Sequence[Site]) -> Placement:
+        """`placed` with these settings as the reasons, where `place` knows of an exclusion alone."""
+        stored = {reader[0]: site.reason for site in weight_only for reader in site.readers}
+        left = set(self.float_nodes())
+
+        def layer(old: Layer) -> Layer:
+            if old.name not in left:
+                return old
+            return replace(old, reason=stored.get(old.name, "kept in float: the settings for it say so"))
+
+        return replace(placed, layers=tuple(map(layer, placed.layers)))
+
+    def split(self, placed: Placement) -> Placement:
+        """`placed` with pairs behind a moving operator where the layers that it serves want unlike grids.
+
+        Before: ``Q/DQ(x) -> Flatten -> (fc1, fc2)``.  After: ``x -> Flatten -> (Q/DQ -> fc1, Q/DQ' -> fc2)``.
+        """
+        numbers = count(max((site.group for site in placed.sites), default=0) + 1)
+        sites: list[Site] = []
+        bypassed: set[str] = set()
+        for site in placed.sites:
+            parted = [r[0] for r in site.readers if site.role == "activation" and self._parted(site, r[0])]
+            bypassed.update(parted)
+            readers = tuple(r for r in site.readers if r[0] not in parted)
+            if readers:
+                sites.append(replace(site, readers=readers))
+        values = {site.value for site in sites}
+        waiting = list(dict.fromkeys(bypassed))
+        for name in self._nodes:  # in the graph's order
+            for value in self._nodes[name].outputs if name in waiting else ():
+                readers = tuple((use.node.name or "", use.idx) for use in value.uses())
+                if not readers or value.name in values:
+                    continue
+                site = Site(value.name or "", readers, "activation", None, next(numbers), _PARTED)
+                parted = [r[0] for r in readers if self._parted(site, r[0])]
+                bypassed.update(parted)
+                waiting.extend(parted)
+                site = replace(site, readers=tuple(r for r in readers if r[0] not in parted))
+                sites += [site] if site.readers else []
+        layers = tuple(
+            replace(old, precision="float", reason=_PARTED) if old.name in bypassed else old
+            for old in placed.layers
+        )
+        return replace(placed, sites=tuple(sites), layers=layers)
+
+    def _parted(self, site: Site, reader: str) -> bool:
+        """Whether `reader` hands the tensor of `site` on to layers that want unlike grids."""
+        wishes = self._wishes(reader, site.value)
+        return len({replace(self._relevant(site, (reader, 0), one), method="auto") for one in wishes}) > 1
 
     def targets(self, placement: Placement, weight_only: Sequence[Site]) -> list[Target]:
         """What is quantized, and how, in the placement's order; tensors left in float are not in it.
@@ -105,7 +155,9 @@ class Rules:
             by_grid: dict[Settings, tuple[Settings, list[tuple[str, int]]]] = {}
             for reader in site.readers:
                 settings = self._relevant(site, reader, self._of(reader[0], site.value))
-                by_grid.setdefault(replace(settings, method="auto"), (settings, []))[1].append(reader)
+                grid = replace(settings, method="auto")
+                first, readers = by_grid.get(grid, (settings, []))
+                by_grid[grid] = self._more_special(first, settings), [*readers, reader]
             for settings, readers in by_grid.values():
                 format = settings.weights if site.role == "weight" else settings.activations
                 if format != "float":
@@ -125,20 +177,45 @@ class Rules:
             )
             value = node.inputs[1]
             if not barred and value is not None and value.name and constants(value) is not None:
-                reason = f"{settings.weights} weights, float activations"
+                reason = f"weights alone are quantized ({settings.weights}): it computes in float"
                 sites.append(Site(value.name, ((name, 1),), "weight", axis, -1 - len(sites), reason))
         return sites
 
     def _of(self, node: str, tensor: str) -> Settings:
         """The first override that fits the tensor or the node; or what the node only moves data for."""
-        here = self._nodes[node]
+        first, *others = self._wishes(node, tensor)
+        for other in others:
+            first = self._more_special(first, other)
+        return first
+
+    def _more_special(self, one: Settings, other: Settings) -> Settings:
+        """Of two settings of one grid, that whose method an override chose."""
+        return other if one.method == self._base.method else one
+
+    def _wishes(self, node: str, tensor: str) -> list[Settings]:
+        """The settings of `node`, a reader of `tensor`; of all layers behind it where it only moves data."""
+        found: dict[Settings, None] = {}
+        waiting, seen = [(node, tensor)], set[tuple[str, str]]()
+        while waiting:
+            name, read = waiting.pop(0)
+            here = self._nodes.get(name)  # None: in a subgraph
+            own = self._override(here, read) if here is not None else self._base
+            if own is None and here is not None and here.op_type in MOVING and not here.domain:
+                behind = [(use.node.name or "", v.name or "") for v in here.outputs for use in v.uses()]
+                waiting += [one for one in behind if one not in seen]
+                seen.update(behind)
+                own = None if behind else self._base
+            elif own is None:
+                own = self._base
+            if own is not None:
+                found[own] = None
+        return list(found)
+
+    def _override(self, node: Node, tensor: str) -> Settings | None:
         for pattern, settings in self._rules:
-            if _fits(here, pattern) or (tensor and fnmatchcase(tensor, pattern)):
+            if _fits(node, pattern) or (tensor and fnmatchcase(tensor, pattern)):
                 return settings
-        if here.op_type in _MOVING and not here.domain and len(uses := [*here.outputs[0].uses()]) == 1:
-            behind = uses[0].node.name or ""
-            return self._of(behind, "") if behind in self._nodes else self._base
-        return self._base
+        return None
 
     def _relevant(self, site: Site, reader: tuple[str, int], settings: Settings) -> Settings:
         """`settings` without what does not matter for the site, so that equal grids are one target."""

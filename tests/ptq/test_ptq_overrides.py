@@ -1,0 +1,89 @@
+"""Overrides on layers whose pair moved up in front of operators that only move data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from intact import graph
+from intact.ptq import QuantizedModel, quantize
+
+
+def quiet(model: Any, data: Any, **options: Any) -> QuantizedModel:
+    plain: dict[str, Any] = {"method": "max", "bias_correction": False, "equalization": False}
+    return quantize(model, data, progress=False, **plain | options)
+
+
+def formats(result: QuantizedModel) -> dict[str, int]:
+    """Element type of each activation's zero point, by the tensor's name."""
+    types = {i.name: i.data_type for i in result.proto.graph.initializer}
+    pairs = [node for node in result.proto.graph.node if node.op_type == "QuantizeLinear"]
+    return {node.input[0]: types[node.input[2]] for node in pairs}
+
+
+def reasons(result: QuantizedModel) -> dict[str, tuple[str, str]]:
+    return {row["layer"]: (row["precision"], row["reason"]) for row in result.explain()}
+
+
+@pytest.fixture
+def heads(build: Any) -> onnx.ModelProto:
+    """Conv-Relu, then a Flatten that two classifiers read."""
+    rng = np.random.default_rng(0)
+
+    def normal(*shape: int) -> np.ndarray:
+        return (0.2 * rng.standard_normal(shape)).astype(np.float32)
+
+    return build(
+        [("Conv", "x w", "c"), ("Relu", "c", "r"), ("Transpose", "r", "t", {"perm": [0, 2, 3, 1]}),
+         ("Flatten", "t", "f"), ("Gemm", "f a", "y"), ("Gemm", "f b", "z")],
+        {"x": ["N", 3, 8, 8]}, {"y": ["N", 5], "z": ["N", 6]},
+        w=normal(4, 3, 3, 3), a=normal(144, 5), b=normal(144, 6),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", ["n_y", "flat"], ids=["layer", "its-input"])
+def test_an_override_reaches_a_pair_that_moved_up(
+    cnn: onnx.ModelProto, images: np.ndarray, pattern: str
+) -> None:
+    got = formats(quiet(cnn, images, overrides={pattern: {"activations": "uint8"}}))
+    assert got == formats(quiet(cnn, images)) | {"pool": TensorProto.UINT8}
+
+
+def test_an_override_for_all_layers_moves_with_them(heads: onnx.ModelProto, images: np.ndarray) -> None:
+    got = formats(quiet(heads, images, overrides={"Gemm": {"activations": "int16"}}))
+    assert got == {"x": TensorProto.INT8, "r": TensorProto.INT16}
+
+
+def test_layers_with_unlike_formats_get_their_own_pairs(heads: onnx.ModelProto, images: np.ndarray) -> None:
+    result = quiet(heads, images, overrides={"n_z": {"activations": "uint8"}})
+    readers: dict[int, set[str]] = {}
+    loaded = graph.load(result.proto)
+    for node in loaded.graph:
+        view = graph.quantization_of(node.inputs[0]) if node.op_type == "Gemm" else None
+        if view is not None and view.source is not None:
+            readers.setdefault(int(view.codes.dtype or 0), set()).add(f"{node.name} <- {view.source.name}")
+    assert readers == {TensorProto.INT8: {"n_y <- f"}, TensorProto.UINT8: {"n_z <- f"}}
+    assert {site.value for site in result.placement.sites if site.role == "activation"} == {"x", "f"}
+    told = reasons(result)
+    assert told["n_t"] == told["n_f"] == (
+        "float", "overrides give the layers behind it other formats: their pairs stand behind it"
+    )  # fmt: skip
+    assert min(result.sqnr.values()) > 30
+
+
+def test_a_method_for_one_of_two_layers_is_that_of_their_tensor(
+    heads: onnx.ModelProto, images: np.ndarray
+) -> None:
+    result = quiet(heads, images, overrides={"n_z": {"method": "percentile"}})
+    assert result.methods == {"x": "max", "r": "percentile"}
+
+
+def test_explain_says_what_overrides_made_of_a_layer(cnn: onnx.ModelProto, images: np.ndarray) -> None:
+    result = quiet(cnn, images, overrides={"n_y": {"format": "int4"}, "n_c2": {"format": "float"}})
+    told = reasons(result)
+    assert told["n_y"] == ("float", "weights alone are quantized (int4): it computes in float")
+    assert told["n_c2"] == ("float", "kept in float: the settings for it say so")
