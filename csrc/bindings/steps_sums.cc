@@ -34,12 +34,6 @@ std::array<int64_t, kMostGroup> steps_by_group(const std::string& name, Bytes pa
   return found;
 }
 
-GemmOutput output_of(const std::string& name) {
-  if (name == "codes") return GemmOutput::codes;
-  if (name == "reals") return GemmOutput::reals;
-  throw nb::value_error("a conv writes codes or reals");
-}
-
 // Keeps a Python object alive from wherever the step is destroyed.
 std::shared_ptr<const void> keep(nb::object object) {
   return {new nb::object(std::move(object)), [](const void* p) {
@@ -76,10 +70,11 @@ NativeStep conv(const std::string& name, const View& x, const View& y, Bytes pac
   return native(make_conv(spec));
 }
 
-GemmEnding make_ending(const std::string& output, int zero_point, int low, int high, float real_low,
-                       float real_high, int residual_zero_point, float residual_multiplier) {
+GemmEnding make_ending(bool reals_out, int zero_point, int low, int high, float real_low,
+                       float real_high, int residual_zero_point, float residual_multiplier, float scale,
+                       const std::string& reals, const std::string& function) {
   GemmEnding e{};
-  e.output = output_of(output);
+  e.reals = reals_out;
   e.zero_point = zero_point;
   e.low = low;
   e.high = high;
@@ -87,7 +82,9 @@ GemmEnding make_ending(const std::string& output, int zero_point, int low, int h
   e.real_high = real_high;
   e.residual_zero_point = residual_zero_point;
   e.residual_multiplier = residual_multiplier;
-  e.scale = 1;
+  e.scale = scale;
+  if (!function.empty()) e.function = find_function(kernel<RealsOps>(reals), function.c_str());
+  require(function.empty() || e.function != nullptr, "no such function of reals");
   return e;
 }
 
@@ -96,9 +93,9 @@ GemmEnding make_ending(const std::string& output, int zero_point, int low, int h
 void bind_sums(nb::module_& m) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   nb::class_<GemmEnding>(m, "GemmEnding")
-      .def(nb::new_(&make_ending), "output"_a, "zero_point"_a = 0, "low"_a = 0, "high"_a = 255,
+      .def(nb::new_(&make_ending), "reals_out"_a, "zero_point"_a = 0, "low"_a = 0, "high"_a = 255,
            "real_low"_a = -kInfinity, "real_high"_a = kInfinity, "residual_zero_point"_a = 0,
-           "residual_multiplier"_a = 0.0f);
+           "residual_multiplier"_a = 0.0f, "scale"_a = 1.0f, "reals"_a = "", "function"_a = "");
   m.def("pack_gemm", &pack, "kernel"_a, "weights"_a.noconvert(), "groups"_a, "joined"_a, "high"_a);
   m.def("gemm_groups", &steps_by_group, "kernel"_a, "packed"_a.noconvert());
   m.def("conv", &conv, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "correction"_a.noconvert(),

@@ -76,8 +76,7 @@ bool is_image(const View& v) { return v.rank == 4 && v.strides[3] == static_cast
 void ConvStep::check_views(const PackedHeader& h) const {
   const View &x = s_.x, &y = s_.y;
   refuse_unless(is_image(x) && x.type == Type::u8, "conv reads an image of bytes with dense pixels");
-  const bool reals = s_.ending.output == GemmOutput::reals;
-  refuse_unless(is_image(y) && y.type == (reals ? Type::f32 : Type::u8), "conv writes an image of dense pixels");
+  refuse_unless(is_image(y) && y.type == (s_.ending.reals ? Type::f32 : Type::u8), "conv writes an image of dense pixels");
   refuse_unless(x.sizes[0] == y.sizes[0], "conv keeps the number of images");
   refuse_unless(y.sizes[3] == h.out && x.sizes[3] == int64_t{h.in} * h.groups, "channels differ from the weights'");
   for (int i = 0; i < 4; ++i) refuse_unless(x.strides[i] >= 0, "conv reads rows in order");
@@ -119,8 +118,7 @@ void ConvStep::check_ending() const {
   const auto byte = [](int32_t n) { return n >= 0 && n <= 255; };
   refuse_unless(byte(e.zero_point) && byte(e.residual_zero_point), "zero points are bytes");
   refuse_unless(byte(e.low) && byte(e.high) && e.low <= e.high, "bounds are bytes, low to high");
-  refuse_unless(e.output != GemmOutput::function || (e.function != nullptr && e.scale > 0),
-                "a function and its output's scale");
+  refuse_unless(e.function == nullptr || e.scale > 0, "the scale of a function's output is not positive");
 }
 
 // Whether no real can reach 2^30 before it is rounded, whatever the sums are.

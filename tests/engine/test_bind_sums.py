@@ -21,7 +21,9 @@ UNSIGNED = Codes(0.03, 17, False, 0, 255)
 GRIDS = [SIGNED, RELU, UNSIGNED]
 
 
-def plan_of(kind: Any, weight: np.ndarray, x: tuple, y: tuple, grids: tuple, *, residual=False, bias=True, **more):
+def plan_of(
+    kind: Any, weight: np.ndarray, x: tuple, y: tuple, grids: tuple, *, residual=False, bias=True, **more
+):
     """One layer between two tensors of codes; the second may be None, for reals."""
     rng = np.random.default_rng(weight.size)
     out = weight.shape[0]

@@ -38,6 +38,8 @@ class Layer:
     residual_multiplier: float = 0.0
     residual_zero: int = 0
     reals: bool = False
+    function: str = ""
+    scale: float = 1.0
     gap: int = 0  # bytes between the pixels of the input
 
     def __post_init__(self) -> None:
@@ -68,7 +70,7 @@ class Layer:
             residual = numerics.Residual(
                 self.residual, np.float32(self.residual_multiplier), self.residual_zero
             )
-        if not self.reals:
+        if not self.reals and not self.function:
             return numerics.requantize(
                 acc,
                 self.multiplier,
@@ -82,6 +84,10 @@ class Layer:
         if residual is not None:
             branch = (self.residual.astype(np.int32) - self.residual_zero).astype(np.float32)
             real = real + branch * np.float32(self.residual_multiplier)
+        if self.function:
+            real = getattr(numerics, self.function)(real)
+        if not self.reals:
+            return np.clip(numerics.quantize(real, self.scale, self.zero_point, BYTES), *self.bounds)
         return np.clip(real, np.float32(self.bounds[0] - 100), np.float32(self.bounds[1] - 100))
 
     def run(self, kernel: str) -> np.ndarray:
@@ -107,6 +113,8 @@ class Layer:
             residual=r.view if r else None,
             residual_multiplier=self.residual_multiplier,
             residual_zero_point=self.residual_zero,
+            function=self.function,
+            scale=self.scale,
         )
         step = sums.conv(
             x.view,
@@ -225,6 +233,8 @@ def layers(draw):
         bounds=(low_bound, integer(low_bound, 255)),
         reals=reals,
         gap=draw(st.sampled_from([0, 0, 5])),
+        function=draw(st.sampled_from(["", "", "gelu", "sigmoid"])),
+        scale=draw(st.sampled_from([0.25, float(np.float32(0.013))])),
     )
     if draw(st.booleans()):
         made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)

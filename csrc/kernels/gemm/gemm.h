@@ -39,22 +39,21 @@ struct GemmTile {
   int32_t* sums;              // [rows][width], aligned to 64
 };
 
-enum class GemmOutput : uint8_t { codes, reals, function };
-
 // The ending of a layer, the same for all its tiles.
-//   codes:    clamp(rne(fl32(acc) * M + B [+ (r - z_r) * R]) + z_y, low, high)
-//   reals:    fl32(acc) * M + B [+ (r - z_r) * R], and no further than low and high
-//   function: clamp(rne(f(fl32(acc) * M + B) / scale) + z_y, low, high)
+//   real  = fl32(acc) * M + B [+ (r - z_r) * R], each operation rounded
+//   codes:               clamp(rne(real) + z_y, low, high)
+//   codes of a function: clamp(rne(f(real) / scale) + z_y, low, high)
+//   reals:               [f] real, and no further than real_low and real_high
 struct GemmEnding {
-  GemmOutput output;
+  bool reals;  // y is float32
   bool has_residual;
-  bool bounded;  // codes: proved that every real is below 2^30 in magnitude before it is rounded
+  bool bounded;  // proved that every `real` is below 2^30 in magnitude
   int32_t residual_zero_point;
   float residual_multiplier;
   int32_t zero_point, low, high;  // bytes
   float real_low, real_high;
   float scale;
-  RealFunction function;
+  RealFunction function;  // nullptr: none
 };
 
 struct GemmRows {

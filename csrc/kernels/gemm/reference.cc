@@ -42,7 +42,7 @@ uint8_t byte_of(const GemmEnding& e, float steps) {
   return static_cast<uint8_t>(static_cast<int32_t>(std::nearbyint(steps)) + e.zero_point);
 }
 
-void finish_reals(const GemmEnding& e, float* reals, int n) {
+void clamp_reals(const GemmEnding& e, float* reals, int n) {
   for (int c = 0; c < n; ++c) {
     if (reals[c] < e.real_low) reals[c] = e.real_low;
     if (reals[c] > e.real_high) reals[c] = e.real_high;
@@ -59,17 +59,17 @@ void gemm_finish(const GemmEnding& e, const GemmRows& t) {
       reals[c] = reals[c] + t.bias[c];
       if (e.has_residual) reals[c] = reals[c] + residual_of(e, t, row, c);
     }
+    if (e.function != nullptr) {
+      e.function(reals, reals + t.width, static_cast<size_t>(t.channels));
+      reals += t.width;
+    }
     uint8_t* const y = t.y[row] + t.y_offset;
-    if (e.output == GemmOutput::reals) {
-      finish_reals(e, reals, t.channels);
+    if (e.reals) {
+      clamp_reals(e, reals, t.channels);
       std::memcpy(y, reals, sizeof(float) * static_cast<size_t>(t.channels));
       continue;
     }
-    if (e.output == GemmOutput::function) {
-      e.function(reals, reals + t.width, static_cast<size_t>(t.channels));
-      reals += t.width;
-      for (int c = 0; c < t.channels; ++c) reals[c] = reals[c] / e.scale;
-    }
+    for (int c = 0; e.function != nullptr && c < t.channels; ++c) reals[c] = reals[c] / e.scale;
     for (int c = 0; c < t.channels; ++c) y[c] = byte_of(e, reals[c]);
   }
 }

@@ -224,10 +224,9 @@ void finish_function(const GemmEnding& e, const GemmRows& t) {
 }
 
 void finish(const GemmEnding& e, const GemmRows& t) {
-  if (e.output == GemmOutput::reals) return finish_reals(e, t);
-  if (e.output == GemmOutput::function) return finish_function(e, t);
-  if (!e.bounded) return gemm_finish(e, t);
-  return finish_codes(e, t);
+  const bool quantized = !e.reals && e.function != nullptr;
+  if (e.reals ? e.function != nullptr : !quantized && !e.bounded) return gemm_finish(e, t);
+  return e.reals ? finish_reals(e, t) : quantized ? finish_function(e, t) : finish_codes(e, t);
 }
 
 }  // namespace

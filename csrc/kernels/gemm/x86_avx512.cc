@@ -202,9 +202,9 @@ void finish_bounded(const GemmEnding& e, const GemmRows& t) {
 }
 
 void finish(const GemmEnding& e, const GemmRows& t) {
-  if (e.output == GemmOutput::reals) return e.has_residual ? finish_reals<true>(e, t) : finish_reals<false>(e, t);
-  if (e.output == GemmOutput::function && !e.has_residual) return finish_function(e, t);
-  if (e.output != GemmOutput::codes || !e.bounded) return gemm_finish(e, t);
+  if (e.reals && e.function == nullptr) return e.has_residual ? finish_reals<true>(e, t) : finish_reals<false>(e, t);
+  if (!e.reals && e.function != nullptr && !e.has_residual) return finish_function(e, t);
+  if (e.reals || e.function != nullptr || !e.bounded) return gemm_finish(e, t);
   return e.has_residual ? finish_bounded<true>(e, t) : finish_bounded<false>(e, t);
 }
 

@@ -134,7 +134,7 @@ class Context:
 class GemmEnding:
     def __init__(
         self,
-        output: str,
+        reals_out: bool,
         zero_point: int = 0,
         low: int = 0,
         high: int = 255,
@@ -142,6 +142,9 @@ class GemmEnding:
         real_high: float = ...,
         residual_zero_point: int = 0,
         residual_multiplier: float = 0.0,
+        scale: float = 1.0,
+        reals: str = "",
+        function: str = "",
     ) -> None: ...
 
 def pack_gemm(kernel: str, weights: _Array, groups: int, joined: bool, high: int) -> _Array: ...

@@ -16,6 +16,7 @@ from intact.kernels.program import NativeStep, View
 from intact.kernels.registry import chosen_kernels
 
 FAMILY = "gemm"
+REALS = "reals"
 ALIGNMENT = 64
 """Packed weights that begin at a multiple of this are read fastest."""
 
@@ -30,8 +31,9 @@ class Ending:
         zero_point, low, high: Of the output, in bytes.
         real_low, real_high: Bounds of an output in reals.
         residual: Bytes, shape of the output: added after B as ``(r - residual_zero_point) * multiplier``.
-        function: A function of `numerics` that the real sum goes through; then it is divided by `scale`
-            and rounded.
+        function: A function of `numerics` that the real sum goes through, "" for none; where the output is
+            codes, what it gives is divided by `scale` and rounded (N11).
+        scale: Of the output, behind a function.
     """
 
     multiplier: ArrayLike
@@ -110,9 +112,9 @@ def conv(
     Raises:
         ValueError: Views, weights and windows do not fit each other.
     """
-    reals = y.itemsize == 4
+    chosen = chosen_kernels()
     native_ending = _native.GemmEnding(
-        "reals" if reals else "codes",
+        y.itemsize == 4,
         ending.zero_point,
         ending.low,
         ending.high,
@@ -120,9 +122,12 @@ def conv(
         ending.real_high,
         ending.residual_zero_point,
         ending.residual_multiplier,
+        ending.scale,
+        chosen[REALS] if ending.function else "",
+        ending.function,
     )
     return _native.conv(
-        kernel or chosen_kernels()[FAMILY],
+        kernel or chosen[FAMILY],
         x,
         y,
         packed,
