@@ -13,6 +13,7 @@ from intact.graph.cut import cut
 from intact.graph.edit import separate_names, set_initializer, settle
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq
 from intact.graph.external import data_files
+from intact.graph.inference import refresh_shapes
 from intact.graph.io import parse_model, prune, read_model, tidy, to_bytes, write_model
 from intact.graph.load import Source, load
 from intact.graph.mark import Mark, mark
@@ -72,6 +73,7 @@ __all__ = [
     "quantized_bias_of",
     "raise_opset",
     "read_model",
+    "refresh_shapes",
     "replace",
     "save",
     "separate_names",

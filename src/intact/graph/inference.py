@@ -8,7 +8,7 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import FileFormatError
-from intact.graph.proto import node_graphs, proto_graphs, to_proto
+from intact.graph.proto import INFERRED, node_graphs, proto_graphs, to_proto
 from intact.graph.wording import first_line
 
 SMALL = 1024
@@ -28,6 +28,19 @@ def infer_shapes(model: ir.Model) -> None:
         FileFormatError: The operators contradict each other or the declared shapes; names the node.
     """
     _merge(model.graph, inferred(to_skeleton(model)).graph)
+
+
+def refresh_shapes(model: ir.Model) -> None:
+    """Infer again what the file did not say, in place: after a rewrite the operators may tell more.
+
+    Raises:
+        FileFormatError: As for `infer_shapes`.
+    """
+    for node in model.graph:
+        for value in node.outputs:
+            if INFERRED in value.meta and not value.is_graph_output():
+                value.shape = None
+    infer_shapes(model)
 
 
 def inferred(skeleton: onnx.ModelProto) -> onnx.ModelProto:

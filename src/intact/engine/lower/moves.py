@@ -120,7 +120,7 @@ def _numbers(sheet: Sheet, node: Node, index: int) -> list[int]:
 
 
 MOVES: dict[str, Rule] = {
-    "Flatten": _reshape, "Pad": _pad, "Reshape": _reshape, "Slice": _slice, "Split": _split,
-    "Squeeze": _reshape, "Transpose": _transpose, "Unsqueeze": _reshape,
+    "Flatten": _reshape, "Identity": _reshape, "Pad": _pad, "Reshape": _reshape, "Slice": _slice,
+    "Split": _split, "Squeeze": _reshape, "Transpose": _transpose, "Unsqueeze": _reshape,
 }  # fmt: skip
 """Operator -> how it becomes a step."""

@@ -6,7 +6,10 @@ from collections.abc import Callable
 
 from intact.engine.lower.finish import finish
 from intact.engine.lower.motion import cancel_pairs, lower_dequantizers, raise_quantizers, share_pairs
+from intact.engine.lower.peephole import join_steps
 from intact.engine.lower.select import select
+from intact.engine.lower.shapes import fold_sizes
+from intact.engine.lower.simplify import drop_idle, join_norms
 from intact.engine.plan import Plan
 from intact.graph import Model, Source, load, normalize, prune, raise_opset, settle
 from intact.placement import read_placement
@@ -27,7 +30,12 @@ def _prune(model: Model) -> list[str]:
     return []
 
 
-BEFORE: tuple[tuple[str, Pass], ...] = (("normalize", _normalize),)
+BEFORE: tuple[tuple[str, Pass], ...] = (
+    ("normalize", _normalize),
+    ("drop what does nothing", drop_idle),
+    ("fold sizes", fold_sizes),
+    ("join norms", join_norms),
+)
 """What is done before placement reads the graph."""
 
 AFTER: tuple[tuple[str, Pass], ...] = (
@@ -60,7 +68,7 @@ def lower(source: Source) -> Plan:
     run_passes(model, BEFORE, notes)
     layers = read_placement(model).layers
     run_passes(model, AFTER, notes)
-    plan = finish(select(model, layers), layers, notes)
+    plan = join_steps(finish(select(model, layers), layers, notes))
     plan.check()
     return plan
 

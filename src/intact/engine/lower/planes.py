@@ -9,6 +9,7 @@ import numpy as np
 from intact import numerics
 from intact.engine.lower.attributes import integer, integers, window
 from intact.engine.lower.ending import Tail, take_bounds
+from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule
 from intact.engine.lower.sheet import Cannot, Sheet
 from intact.engine.steps import Add, Pool, Quantize, Rescale, Reshape
@@ -92,8 +93,10 @@ def _quantize(sheet: Sheet, node: Node) -> None:
     y, who = node.outputs[0], (node.name or "", (node.name or "",))
     found = sheet.codes(value)
     if found is not None:
-        name = sheet.write_codes(y, grid.codes())
-        sheet.add(Rescale(*who, found[0], name), node)
+        x, codes = found
+        ends = np.array([codes.low, codes.high])
+        low, high = numerics.rescale(ends, Grid.of(codes).affine, grid.affine, grid.spec)
+        sheet.add(Rescale(*who, x, sheet.write_codes(y, grid.codes(int(low), int(high)))), node)
         return
     x = sheet.real(value)
     if sheet.tensors[x].dtype != "float32":

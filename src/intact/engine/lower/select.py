@@ -9,7 +9,9 @@ from intact.engine.lower.grids import Grids
 from intact.engine.lower.moves import MOVES, Rule
 from intact.engine.lower.planes import PLANES
 from intact.engine.lower.reals import REALS
+from intact.engine.lower.rearrange import REARRANGE
 from intact.engine.lower.sheet import Cannot, Sheet
+from intact.engine.lower.sums import ROOTS, lower_root
 from intact.graph import Constants, Model, Node, Value, is_op
 from intact.placement import Layer
 
@@ -90,7 +92,8 @@ def _single(node: Node) -> Group:
 
 def _merged() -> dict[str, list[Rule]]:
     found: dict[str, list[Rule]] = {}
-    for op_type, rule in (*MOVES.items(), *PLANES.items()):
+    roots = dict.fromkeys(ROOTS, lower_root)
+    for op_type, rule in (*roots.items(), *MOVES.items(), *REARRANGE.items(), *PLANES.items()):
         found.setdefault(op_type, []).append(rule)
     for op_type, rules in REALS.items():
         found.setdefault(op_type, []).extend(rules)

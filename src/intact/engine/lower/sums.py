@@ -32,18 +32,17 @@ ROOTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 def _tail(sheet: Sheet, nodes: list[Node], label: str, tail: Tail) -> list[Node]:
     """Take in as many of `nodes` as the ending can say, in order; the others."""
+    parts = label.split("+")
+    composed = len(nodes) > len(parts)  # the last part is a function in several nodes
     left = nodes[1:]
-    while left and (len(left) == 1 or tail.output in left[0].inputs):
+    while left and not (composed and len(tail.nodes) == len(parts) - 1):
         node = left[0]
-        taken = (
-            take_affine(sheet, tail, node) if tail.residual is None else False
-        ) or take_residual(sheet, tail, node) or take_bounds(sheet, tail, node)  # fmt: skip
-        if not taken:
+        linear = tail.residual is None and take_affine(sheet, tail, node)
+        if not (linear or take_residual(sheet, tail, node) or take_bounds(sheet, tail, node)):
             break
         left = left[1:]
         if tail.low is not None or tail.high is not None:
             return left
-    parts = label.split("+")
     if left and len(tail.nodes) == len(parts) - 1 and (function := function_of(left, parts[-1])) is not None:
         tail.activation = function
         tail.nodes += left
@@ -180,6 +179,16 @@ def _reach(codes: Codes) -> int:
 
 LONGEST = 32768
 """A sequence of unknown length is taken to be no longer: 255 * 255 * 32768 < 2**31."""
+
+
+def lower_root(sheet: Sheet, node: Node) -> None:
+    """A convolution or product by itself.
+
+    Raises:
+        Cannot: As for `lower_sum`.
+    """
+    lower_sum(sheet, [node], node.op_type)
+
 
 _Lower = Callable[[Sheet, list[Node], str], list[Node]]
 _ROOTS: dict[str, _Lower] = {

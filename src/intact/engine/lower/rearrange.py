@@ -1,0 +1,164 @@
+"""Concat, Resize, Gather and their kind: operators that take several steps, or constants made for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower.attributes import integer, text
+from intact.engine.lower.moves import Rule, data, moved
+from intact.engine.lower.sheet import Cannot, Sheet, dims_of
+from intact.engine.steps import Codes, Concat, Dim, Reshape, Resize, Slice, Transpose
+from intact.graph import Node, Value, is_op
+
+
+def _concat(sheet: Sheet, node: Node) -> None:
+    value = node.outputs[0]
+    axis = integer(node, "axis", 0) % len(dims_of(value))
+    codes = data(sheet, node.inputs[0])[1]
+    if codes is None:
+        names = [data(sheet, v) for v in node.inputs]
+        if any(grid is not None for _, grid in names):
+            raise Cannot("it joins codes and reals")
+        y = sheet.write_plain(value, "float32")
+        sheet.add(Concat(*_who(node), tuple(name for name, _ in names), y, axis), node)
+        return
+    parts = [_unscaled(sheet, v) for v in node.inputs]
+    ranges = [_grid(sheet, v) for v in node.inputs]
+    low, high = min(g.low for g in ranges), max(g.high for g in ranges)
+    grid = ranges[0]
+    y = sheet.write_codes(value, Codes(grid.scale, grid.zero_point, grid.signed, low, high))
+    sheet.add(Concat(*_who(node), tuple(parts), y, axis), node)
+
+
+def _grid(sheet: Sheet, value: Value | None) -> Codes:
+    _, codes = data(sheet, value)
+    if codes is None:
+        raise Cannot("it joins codes and reals")
+    return codes
+
+
+def _unscaled(sheet: Sheet, value: Value | None) -> str:
+    """The tensor of a part; where it is codes of another grid rescaled, those: Concat rescales itself."""
+    node = value.producer() if value is not None else None
+    if node is not None and is_op(node, "QuantizeLinear") and (found := sheet.codes(node.inputs[0])):
+        return found[0]
+    return data(sheet, value)[0]
+
+
+def _resize(sheet: Sheet, node: Node) -> None:
+    if text(node, "mode", "nearest") != "nearest":
+        raise Cannot(f"it interpolates: {text(node, 'mode', 'nearest')}")
+    x, codes = data(sheet, node.inputs[0])
+    shape, out = sheet.tensors[x].shape, dims_of(node.outputs[0])
+    given = node.inputs[2] if len(node.inputs) > 2 else None
+    scales = sheet.constants(given)
+    axes, indices = list[int](), list[str]()
+    for axis, (size, wanted) in enumerate(zip(shape, out, strict=True)):
+        if size == wanted:
+            continue
+        if not isinstance(size, int) or not isinstance(wanted, int):
+            raise Cannot(f"the size of axis {axis} is not known")
+        scale = float(scales[axis]) if scales is not None and scales.size == len(shape) else wanted / size
+        axes.append(axis)
+        reads = nearest(node, size, wanted, scale)
+        indices.append(sheet.hold(f"{node.name}.axis{axis}", reads))
+    y = moved(sheet, node.outputs[0], codes)
+    sheet.add(Resize(*_who(node), x, y, tuple(axes), tuple(indices)), node)
+
+
+def nearest(node: Node, size: int, wanted: int, scale: float) -> NDArray[np.int64]:
+    """What each of `wanted` positions reads of `size`, as ONNX's Resize says."""
+    mode = text(node, "coordinate_transformation_mode", "half_pixel")
+    place, rounding = _PLACES.get(mode), _ROUNDINGS.get(text(node, "nearest_mode", "round_prefer_floor"))
+    if place is None or rounding is None:
+        raise Cannot(f"its coordinates follow '{mode}'")
+    positions = place(np.arange(wanted, dtype=np.float64), scale, size, wanted)
+    return np.asarray(np.clip(rounding(positions), 0, size - 1).astype(np.int64))
+
+
+_Reals = NDArray[np.float64]
+_PLACES: dict[str, Callable[[_Reals, float, int, int], _Reals]] = {
+    "half_pixel": lambda i, scale, size, wanted: (i + 0.5) / scale - 0.5,
+    "half_pixel_symmetric": lambda i, scale, size, wanted: (
+        (i + 0.5) / scale - 0.5 + size / 2 * (1 - wanted / (scale * size))
+    ),
+    "pytorch_half_pixel": lambda i, scale, size, wanted: (i + 0.5) / scale - 0.5 if wanted > 1 else i * 0,
+    "asymmetric": lambda i, scale, size, wanted: i / scale,
+    "align_corners": lambda i, scale, size, wanted: i * (size - 1) / (wanted - 1) if wanted > 1 else i * 0,
+}
+_ROUNDINGS: dict[str, Callable[[_Reals], _Reals]] = {
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": lambda x: np.floor(x),
+    "ceil": lambda x: np.ceil(x),
+}
+
+
+def _depth_to_space(sheet: Sheet, node: Node) -> None:
+    b, (n, c, h, w) = integer(node, "blocksize", 1), _image(node)
+    if not isinstance(c, int):
+        raise Cannot("its channels are not known")
+    if text(node, "mode", "DCR") == "DCR":
+        _reordered(sheet, node, (n, b, b, c // b**2, h, w), (0, 3, 4, 1, 5, 2))
+    else:
+        _reordered(sheet, node, (n, c // b**2, b, b, h, w), (0, 1, 4, 2, 5, 3))
+
+
+def _space_to_depth(sheet: Sheet, node: Node) -> None:
+    b, (n, c, h, w) = integer(node, "blocksize", 1), _image(node)
+    if not isinstance(h, int) or not isinstance(w, int):
+        raise Cannot("its height or width is not known")
+    _reordered(sheet, node, (n, c, h // b, b, w // b, b), (0, 3, 5, 1, 2, 4))
+
+
+def _image(node: Node) -> tuple[Dim, Dim, Dim, Dim]:
+    value = node.inputs[0]
+    assert value is not None
+    n, c, h, w = dims_of(value)
+    return n, c, h, w
+
+
+def _reordered(sheet: Sheet, node: Node, split: tuple[Dim, ...], perm: tuple[int, ...]) -> None:
+    """A Reshape to `split`, a Transpose, and a Reshape to what the graph says."""
+    x, codes = data(sheet, node.inputs[0])
+    dtype, name = "float32" if codes is None else "codes", node.outputs[0].name
+    cut = sheet.scratch(f"{name}.split", dtype, split, codes)
+    turned = sheet.scratch(f"{name}.turned", dtype, tuple(split[i] for i in perm), codes)
+    y = moved(sheet, node.outputs[0], codes)
+    sheet.add(Reshape(*_who(node), x, cut), node)
+    sheet.add(Transpose(*_who(node), cut, turned, perm))
+    sheet.add(Reshape(*_who(node), turned, y))
+
+
+def _gather(sheet: Sheet, node: Node) -> None:
+    """One index of an axis: a Slice, and a Reshape where the axis goes."""
+    x, codes = data(sheet, node.inputs[0])
+    shape = sheet.tensors[x].shape
+    index = sheet.constant(node.inputs[1], "its index")
+    axis = integer(node, "axis", 0) % len(shape)
+    if index.size != 1:
+        raise Cannot("it gathers more than one index")
+    at, size = int(index.reshape(-1)[0]), shape[axis]
+    if at < 0 and not isinstance(size, int):
+        raise Cannot("it counts from the end of an axis whose size is not known")
+    at += size if at < 0 and isinstance(size, int) else 0
+    starts = tuple(at if a == axis else 0 for a in range(len(shape)))
+    cut = tuple(1 if a == axis else dim for a, dim in enumerate(shape))
+    row = sheet.scratch(f"{node.outputs[0].name}.row", "float32" if codes is None else "codes", cut, codes)
+    y = moved(sheet, node.outputs[0], codes)
+    sheet.add(Slice(*_who(node), x, row, starts, (1,) * len(shape)), node)
+    sheet.add(Reshape(*_who(node), row, y))
+
+
+def _who(node: Node) -> tuple[str, tuple[str, ...]]:
+    return node.name or "", (node.name or "",)
+
+
+REARRANGE: dict[str, Rule] = {
+    "Concat": _concat, "DepthToSpace": _depth_to_space, "Gather": _gather, "Resize": _resize,
+    "SpaceToDepth": _space_to_depth,
+}  # fmt: skip
+"""Operator -> how it becomes steps."""

@@ -1,0 +1,165 @@
+"""Before placement reads the graph: nodes that do nothing go, and norms in pieces become one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower.attributes import integer, integers
+from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, replace
+
+
+def drop_idle(model: Model) -> list[str]:
+    """Before: ``y = Dropout(Identity(x))``.  After: ``y = x``.
+
+    Guards: a Dropout does not train; a Cast keeps the type; a Transpose keeps the order.
+    """
+    constants, names = Constants(model.graph), Namer(model.graph)
+    notes = []
+    for node in list(model.graph):
+        x = node.inputs[0] if node.inputs else None
+        idle = _IDLE.get(node.op_type) if not node.domain else None
+        if idle is None or x is None or not idle(node, constants):
+            continue
+        if node.outputs[0].is_graph_output() and (x.producer() is None or x.is_graph_output()):
+            continue  # something must carry the output's name
+        replace(node, x, names)
+        notes.append(f"{node.name}: {node.op_type} does nothing")
+    return notes
+
+
+def _dropout(node: Node, constants: Constants) -> bool:
+    mode = node.inputs[2] if len(node.inputs) > 2 else None
+    training = constants(mode) if mode is not None else np.zeros(1)
+    mask = len(node.outputs) > 1 and bool(node.outputs[1].uses() or node.outputs[1].is_graph_output())
+    if mask or training is None or training.any():
+        return False
+    node.resize_outputs(1)
+    return True
+
+
+def _cast(node: Node, constants: Constants) -> bool:
+    x = node.inputs[0]
+    return x is not None and x.dtype is not None and int(x.dtype) == integer(node, "to", 0)
+
+
+def _transpose(node: Node, constants: Constants) -> bool:
+    perm = integers(node, "perm", ())
+    return bool(perm) and perm == tuple(range(len(perm)))
+
+
+_IDLE: dict[str, Callable[[Node, Constants], bool]] = {
+    "Identity": lambda node, constants: True,
+    "Dropout": _dropout,
+    "Cast": _cast,
+    "Transpose": _transpose,
+}
+
+
+def join_norms(model: Model) -> list[str]:
+    """Before: ``d = x - mean(x); y = d / sqrt(mean(d * d) + e) * g + b``.  After: LayerNormalization.
+
+    Guards: means over the last axis, whose size is known; one epsilon; the reals in between are read here
+    alone.
+    """
+    constants, names = Constants(model.graph), Namer(model.graph)
+    notes = []
+    for node in list(model.graph):
+        if is_op(node, "Div") and (found := _norm(node, constants)) is not None:
+            x, epsilon, size = found
+            last, scale, bias = _affine(node, constants, size)
+            insert = Inserter(model.graph, last, names)
+            weight = insert.constant(f"{node.name}.scale", scale)
+            offset = insert.constant(f"{node.name}.bias", bias)
+            output = last.outputs[0]
+            y = insert.node(
+                "LayerNormalization", [x, weight, offset], f"{node.name}.layer_norm", dtype=output.dtype,
+                shape=output.shape, axis=-1, epsilon=epsilon,
+            )  # fmt: skip
+            replace(last, y, names)
+            notes.append(f"{node.name}: the nodes around it are a LayerNormalization")
+    return notes
+
+
+def _norm(div: Node, constants: Constants) -> tuple[Value, float, int] | None:
+    """x, epsilon and the size of the axis, where `div` divides x less its mean by its deviation."""
+    centred, deviation = div.inputs[0], _above(div.inputs[1], "Sqrt")
+    if deviation is None or centred is None:
+        return None
+    shifted = _above(deviation.inputs[0], "Add")
+    if shifted is None:
+        return None
+    variance, epsilon = _with_constant(shifted, constants)
+    square = _mean_of(variance, constants)
+    x = _centred(centred, constants)
+    if x is None or epsilon is None or square is None or not _is_square(square, x, constants):
+        return None
+    size = x.shape[-1] if x.shape is not None and len(x.shape) else None
+    return (x, epsilon, size) if isinstance(size, int) else None
+
+
+def _above(value: Value | None, *op_types: str) -> Node | None:
+    node = value.producer() if value is not None else None
+    return node if node is not None and is_op(node, *op_types) else None
+
+
+def _with_constant(node: Node, constants: Constants) -> tuple[Value | None, float | None]:
+    """The other operand, and the one number that `node` combines it with."""
+    for i in (0, 1):
+        array = constants(node.inputs[1 - i])
+        if array is not None and array.size == 1:
+            return node.inputs[i], float(array.reshape(-1)[0])
+    return None, None
+
+
+def _mean_of(value: Value | None, constants: Constants) -> Value | None:
+    """What `value` is the mean of, over the last axis, which stays with size 1."""
+    node = _above(value, "ReduceMean")
+    if node is None or node.inputs[0] is None or not integer(node, "keepdims", 1):
+        return None
+    axes = integers(node, "axes", ())
+    if len(node.inputs) > 1 and (array := constants(node.inputs[1])) is not None:
+        axes = tuple(int(a) for a in array.reshape(-1))
+    rank = len(node.inputs[0].shape) if node.inputs[0].shape is not None else 0
+    return node.inputs[0] if axes in ((-1,), (rank - 1,)) else None
+
+
+def _centred(value: Value | None, constants: Constants) -> Value | None:
+    """x, where `value` is x less its mean."""
+    node = _above(value, "Sub")
+    x = node.inputs[0] if node is not None else None
+    return x if node is not None and _mean_of(node.inputs[1], constants) is x else None
+
+
+def _is_square(value: Value, x: Value, constants: Constants) -> bool:
+    """Whether `value` is the square of x less its mean."""
+    node = _above(value, "Mul", "Pow")
+    if node is None or _centred(node.inputs[0], constants) is not x:
+        return False
+    if node.op_type == "Mul":
+        return _centred(node.inputs[1], constants) is x
+    array = constants(node.inputs[1])
+    return array is not None and array.size == 1 and float(array.reshape(-1)[0]) == 2
+
+
+_Vector = NDArray[np.float32]
+
+
+def _affine(div: Node, constants: Constants, size: int) -> tuple[Node, _Vector, _Vector]:
+    """The last node of the norm, its scale and its bias."""
+    parts, last = [np.ones(size, np.float32), np.zeros(size, np.float32)], div
+    for i, op_type in enumerate(("Mul", "Add")):
+        uses = list(last.outputs[0].uses())
+        node = uses[0].node if len(uses) == 1 and not last.outputs[0].is_graph_output() else None
+        if node is None or not is_op(node, op_type):
+            continue
+        array = constants(node.inputs[1 - uses[0].idx])
+        if array is None or array.dtype != np.float32 or array.size not in (1, size):
+            break
+        if array.size > 1 and array.shape[-1] != size:
+            break
+        parts[i] = np.broadcast_to(array.reshape(-1), (size,)).copy()
+        last = node
+    return last, parts[0], parts[1]
