@@ -62,7 +62,12 @@ def reason(p: Placement, name: str) -> str:
 def test_a_layer_with_one_input_in_float_runs_in_float(w: Writer) -> None:
     p = read(w, w.conv(w.input(), "conv"))
     assert layer(p, "conv") == ("float", "Conv")
-    assert reason(p, "conv") == "its input 0 ('x') does not come through DequantizeLinear"
+    assert reason(p, "conv") == (
+        "weights alone are quantized (int8), so that it computes in float: "
+        "its input 0 ('x') does not come through DequantizeLinear"
+    )
+    p = read(w, w.net.conv(w.pair("x", "p"), 16, 1, name="other"))
+    assert reason(p, "other") == "its input 1 ('other.w') does not come through DequantizeLinear"
 
 
 def test_an_output_may_stay_in_float(w: Writer) -> None:

@@ -85,5 +85,5 @@ def test_a_method_for_one_of_two_layers_is_that_of_their_tensor(
 def test_explain_says_what_overrides_made_of_a_layer(cnn: onnx.ModelProto, images: np.ndarray) -> None:
     result = quiet(cnn, images, overrides={"n_y": {"format": "int4"}, "n_c2": {"format": "float"}})
     told = reasons(result)
-    assert told["n_y"] == ("float", "weights alone are quantized (int4): it computes in float")
+    assert told["n_y"] == ("float", "weights alone are quantized (int4), so that it computes in float")
     assert told["n_c2"] == ("float", "kept in float: the settings for it say so")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from intact.graph import Model, Quantized, Value
+from intact.placement.chains import CONVOLUTIONS, PRODUCTS
 from intact.placement.layers import Fuser
 from intact.placement.pairs import Pairs, scale_key
 from intact.placement.profiles import Profile, profile_of
@@ -29,10 +30,17 @@ def read_placement(model: Model, profile: str | Profile = "intact") -> Placement
         QuantValueError: There is no such profile.
     """
     view, chosen = View(model), profile_of(profile)
-    layers = Fuser(view, chosen, quantized=view.marks.__contains__).layers()
+    fuser, pairs = Fuser(view, chosen, quantized=view.marks.__contains__), Pairs(view)
     remarks: dict[str, list[str]] = {}
     for remark in remarks_on(view, chosen):
         remarks.setdefault(remark.op.name, []).append(remark.message)
+    alone = {
+        op.name: f"weights alone are quantized ({weight.spec.format}), so that it computes in float: "
+        for op in view.ops
+        if op.domain == "" and op.op_type in CONVOLUTIONS | PRODUCTS and view.is_constant(op.inputs[1])
+        and not fuser.carries((op, 0)) and (weight := pairs.above((op, 1))) is not None
+    }  # fmt: skip
+    layers = (replace(one, reason=alone.get(one.name, "") + one.reason) for one in fuser.layers())
     return Placement(_sites(view), tuple(_with(layer, remarks) for layer in layers), chosen)
 
 

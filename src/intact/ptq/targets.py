@@ -177,7 +177,7 @@ class Rules:
             )
             value = node.inputs[1]
             if not barred and value is not None and value.name and constants(value) is not None:
-                reason = f"weights alone are quantized ({settings.weights}): it computes in float"
+                reason = f"weights alone are quantized ({settings.weights}), so that it computes in float"
                 sites.append(Site(value.name, ((name, 1),), "weight", axis, -1 - len(sites), reason))
         return sites
 
