@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import intact
-from intact.cli import cache, calibrate, check, explain, kernels, quantize, quickstart, report, strip
+from intact.cli import cache, calibrate, check, explain, kernels, quantize, quickstart, report, strip, trtexec
 
 VERBS: dict[str, Callable[..., None]] = {
     "quickstart": quickstart.run,
@@ -19,6 +19,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "strip": strip.run,
     "report": report.run,
     "kernels": kernels.run,
+    "trtexec": trtexec.run,
 }
 GROUPS: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
     "cache": ("Translate between TensorRT's calibration caches and explicit Q/DQ files.", cache.VERBS),

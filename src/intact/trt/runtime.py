@@ -52,7 +52,8 @@ class Runtime:
     """
 
     def __init__(self, logger: ILogger) -> None:
-        self.logger, self.max_threads = logger, None
+        self.logger = logger
+        self.max_threads: int | None = None
 
     def deserialize_cuda_engine(self, serialized_engine: bytes) -> ICudaEngine | None:
         """The engine in these bytes; None, with an error in the log, where they are none."""
