@@ -218,6 +218,7 @@ NB_MODULE(_native, m) {
   bind_program(m);
   bind_planes(m);
   bind_sums(m);
+  bind_reals(m);
 }
 
 }  // namespace

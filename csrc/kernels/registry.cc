@@ -24,6 +24,8 @@ constexpr const char* kFamily<ConvertOps> = "convert";
 template <>
 constexpr const char* kFamily<DepthwiseOps> = "depthwise";
 template <>
+constexpr const char* kFamily<MatMulOps> = "matmul";
+template <>
 constexpr const char* kFamily<PointwiseOps> = "pointwise";
 template <>
 constexpr const char* kFamily<PoolOps> = "pool";
@@ -45,6 +47,7 @@ const KernelInfo kKernels[] = {
 #include "kernels/fake_quantize_grad/kernels.inc"
 #include "kernels/gemm/kernels.inc"
 #include "kernels/histogram/kernels.inc"
+#include "kernels/matmul/kernels.inc"
 #include "kernels/pointwise/kernels.inc"
 #include "kernels/pool/kernels.inc"
 #include "kernels/quantize/kernels.inc"
@@ -77,6 +80,7 @@ template const FakeQuantizeGradOps* find_kernel<FakeQuantizeGradOps>(const char*
 template const FakeQuantizeOps* find_kernel<FakeQuantizeOps>(const char*);
 template const GemmOps* find_kernel<GemmOps>(const char*);
 template const HistogramOps* find_kernel<HistogramOps>(const char*);
+template const MatMulOps* find_kernel<MatMulOps>(const char*);
 template const PointwiseOps* find_kernel<PointwiseOps>(const char*);
 template const PoolOps* find_kernel<PoolOps>(const char*);
 template const QuantizeOps* find_kernel<QuantizeOps>(const char*);

@@ -11,6 +11,7 @@
 #include "kernels/fake_quantize_grad/fake_quantize_grad.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/histogram/histogram.h"
+#include "kernels/matmul/matmul.h"
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/pool/pool.h"
 #include "kernels/quantize/quantize.h"

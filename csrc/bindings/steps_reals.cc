@@ -1,0 +1,81 @@
+// Makers of the steps that compute in reals, and of the product of two tensors of codes.
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/bindings.h"
+#include "steps/matmul.h"
+#include "steps/norms.h"
+#include "steps/reals.h"
+
+namespace intact {
+namespace {
+
+using GridTuple = std::array<int32_t, 3>;  // zero, low, high
+
+ByteGrid grid_of(const GridTuple& g) { return {g[0], g[1], g[2]}; }
+
+BinaryKind kind_of(const std::string& name) {
+  constexpr const char* kNames[kBinaryKinds] = {"add", "sub", "mul", "div"};
+  for (size_t i = 0; i < kBinaryKinds; ++i) {
+    if (name == kNames[i]) return static_cast<BinaryKind>(i);
+  }
+  throw nb::value_error("no such function of two reals");
+}
+
+std::vector<std::string> functions(const std::string& reals) {
+  std::vector<std::string> names;
+  for (const NamedFunction* f = kernel<RealsOps>(reals).functions; f->name; ++f) names.emplace_back(f->name);
+  return names;
+}
+
+}  // namespace
+
+void bind_reals(nb::module_& m) {
+  nb::class_<RealIn>(m, "RealIn")
+      .def(nb::new_([](const View& view, int32_t zero, float scale) { return RealIn{view, zero, scale}; }),
+           "view"_a, "zero"_a, "scale"_a);
+  nb::class_<RealOut>(m, "RealOut")
+      .def(nb::new_([](const View& view, float scale, GridTuple grid) {
+             return RealOut{view, scale, grid_of(grid)};
+           }),
+           "view"_a, "scale"_a, "grid"_a);
+  m.def("real_functions", &functions, "reals"_a);
+  m.def("step_function", [](const std::string& reals, const RealIn& x, const RealOut& y, std::string function) {
+    return native(make_function(kernel<RealsOps>(reals), {x, y, std::move(function)}));
+  }, "reals"_a, "x"_a, "y"_a, "function"_a);
+  m.def("step_binary",
+        [](const std::string& reals, const RealIn& a, const RealIn& b, const RealOut& y,
+           const std::string& function) {
+          return native(make_binary(kernel<RealsOps>(reals), {a, b, y, kind_of(function)}));
+        },
+        "reals"_a, "a"_a, "b"_a, "y"_a, "function"_a);
+  m.def("step_softmax",
+        [](const std::string& reals, const RealIn& x, const RealOut& y, float gain,
+           const std::optional<RealIn>& mask) {
+          return native(make_softmax(kernel<RealsOps>(reals), {x, mask, y, gain}));
+        },
+        "reals"_a, "x"_a, "y"_a, "gain"_a, "mask"_a.none());
+  m.def("step_layer_norm",
+        [](const std::string& reals, const RealIn& x, const RealOut& y, float epsilon,
+           const std::optional<RealIn>& residual, const std::optional<View>& weight,
+           const std::optional<View>& bias) {
+          return native(make_layer_norm(kernel<RealsOps>(reals), {x, residual, weight, bias, y, epsilon}));
+        },
+        "reals"_a, "x"_a, "y"_a, "epsilon"_a, "residual"_a.none(), "weight"_a.none(), "bias"_a.none());
+  m.def("step_matmul",
+        [](const std::string& matmul, const View& a, const View& b, const View& y, std::array<int32_t, 2> zeros,
+           float multiplier, GridTuple grid, float low, float high) {
+          return native(make_matmul(kernel<MatMulOps>(matmul), {a, b, y, {zeros[0], zeros[1]}, multiplier,
+                                                                grid_of(grid), low, high}));
+        },
+        "matmul"_a, "a"_a, "b"_a, "y"_a, "zeros"_a, "multiplier"_a, "grid"_a, "low"_a, "high"_a);
+}
+
+}  // namespace intact

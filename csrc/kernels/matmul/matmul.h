@@ -1,0 +1,48 @@
+// Products of two matrices of bytes, both made at run time: numerics.matmul and its endings (N19, N22, N25),
+// normative. acc[i][j] = sum over k of (a[i][k] - zero_a) * (b[k][j] - zero_b), exact modulo 2^32.
+//
+// Both sides are packed first, rows of a whole and b in panels of columns, in a form that is the kernel's own:
+// k is padded to a multiple of `depth` with what adds nothing, and whatever the form leaves out of the sum
+// (a term for each row, one for each column) goes into the terms that tile() begins with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/byte_grid.h"
+#include "base/cpu.h"
+
+namespace intact {
+
+// One side: `lines` rows of a, or columns of b, of k bytes each. Any strides, in bytes.
+struct MatMulSide {
+  const uint8_t* codes;
+  ptrdiff_t line, step;  // from line to line, from k to k + 1
+  size_t lines, k;
+};
+
+struct MatMulZeros {
+  int32_t a, b;  // 0 to 255
+};
+
+struct MatMulOps {
+  size_t rows, columns;  // most of a tile
+  size_t depth, element;  // packed: k in multiples of depth, so many bytes for each code
+  // Rows [lines][padded k], terms [lines].
+  void (*pack_a)(const MatMulSide& a, const MatMulZeros& zeros, void* packed, int32_t* terms);
+  // A panel of at most `columns` lines, terms [columns]; lines that are missing are zeros.
+  void (*pack_b)(const MatMulSide& b, const MatMulZeros& zeros, void* packed, int32_t* terms);
+  // sums [rows][columns]. `k` is padded; `packed` and `sums` are aligned to 64.
+  void (*tile)(const void* a, const int32_t* a_terms, size_t rows, const void* b, const int32_t* b_terms,
+               size_t k, int32_t* sums);
+  // y = clamp(rne(fl32(fl32(acc) * multiplier) + 0) + zero, low, high).
+  void (*codes)(const int32_t* sums, size_t n, float multiplier, const ByteGrid& grid, uint8_t* y);
+  // y = fl32(fl32(acc) * multiplier) + 0, and no further than low and high.
+  void (*reals)(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y);
+};
+
+#define INTACT_KERNEL(name, needs) extern const MatMulOps name;
+#include "kernels/matmul/kernels.inc"
+#undef INTACT_KERNEL
+
+}  // namespace intact

@@ -1,0 +1,132 @@
+#include "steps/norms.h"
+
+#include <algorithm>
+
+#include "steps/walk.h"
+
+namespace intact {
+namespace {
+
+constexpr size_t kPiece = 4096;  // elements, at least, of a piece of work
+
+View without_last(View v) {
+  demand(v.rank >= 1 && v.rank <= kMaxRank, "rows need an axis to lie along");
+  --v.rank;
+  return v;
+}
+
+size_t length_of(const View& v) {
+  demand(v.rank >= 1 && v.rank <= kMaxRank && v.sizes[v.rank - 1] >= 0, "rows need an axis to lie along");
+  return static_cast<size_t>(v.sizes[v.rank - 1]);
+}
+
+int64_t last_stride(const View& v) { return v.strides[v.rank - 1]; }
+
+// x, and another input that may be missing, to y, row by row.
+class RowStep : public Step {
+ public:
+  RowStep(const RealsOps& ops, const RealIn& x, const std::optional<RealIn>& other, const RealOut& y)
+      : ops_(ops),
+        n_(length_of(y.view)),
+        outer_({without_last(x.view), without_last(other.value_or(x).view), without_last(y.view)}),
+        rows_(n_ == 0 ? 0 : outer_.outer(outer_.rank)),
+        each_(std::max<size_t>(1, kPiece / std::max<size_t>(1, n_))),
+        x_(x.view),
+        other_(other.value_or(x).view),
+        y_(y.view),
+        has_other_(other.has_value()),
+        x_reader_(ops, x, last_stride(x.view)),
+        other_reader_(ops, other.value_or(x), last_stride(other_)),
+        writer_(ops, y, last_stride(y.view)) {
+    demand_real(x);
+    demand_real(other.value_or(x));
+    demand_real(y);
+    demand_same_sizes(x.view, y.view);
+    demand_same_sizes(other_, y.view);
+    demand(elements_of(y.view) < static_cast<size_t>(kMostElements), "rows are too long");
+    reads(x.view);
+    if (other) reads(other->view);
+    writes(y.view);
+  }
+
+  size_t items() const override { return (rows_ + each_ - 1) / each_; }
+  size_t scratch() const override { return 3 * row_scratch(n_); }
+
+ protected:
+  // body(row of x, to be changed in place; row of the other input or nullptr).
+  template <class Body>
+  void each(const Memory& memory, size_t begin, size_t end, uint8_t* scratch, const Body& body) const {
+    const RowBuffer spare(scratch, n_, 0), second(scratch, n_, 1), out(scratch, n_, 2);
+    const size_t last = std::min(end * each_, rows_);
+    Cursor<3> cursor(outer_, outer_.rank, begin * each_);
+    for (size_t row = begin * each_; row < last; ++row, cursor.next()) {
+      uint8_t* const y = y_.at<uint8_t>(memory) + cursor.offset(2);
+      float* const values = writer_.target(y, n_, out);
+      x_reader_.copy(x_.at<uint8_t>(memory) + cursor.offset(0), n_, values, spare.bytes());
+      const float* other = nullptr;
+      if (has_other_) other = other_reader_.row(other_.at<uint8_t>(memory) + cursor.offset(1), n_, second);
+      body(values, other);
+      writer_.finish(values, y, n_, out);
+    }
+  }
+
+  const RealsOps& ops_;
+  size_t n_;
+
+ private:
+  Walk<3> outer_;
+  size_t rows_, each_;
+  View x_, other_, y_;
+  bool has_other_;
+  RowReader x_reader_, other_reader_;
+  RowWriter writer_;
+};
+
+class Softmax final : public RowStep {
+ public:
+  Softmax(const RealsOps& ops, const SoftmaxSpec& s) : RowStep(ops, s.x, s.mask, s.y), gain_(s.gain) {}
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+    each(memory, begin, end, scratch,
+         [&](float* x, const float* mask) { ops_.softmax(x, n_, gain_, mask); });
+  }
+
+ private:
+  float gain_;
+};
+
+class LayerNorm final : public RowStep {
+ public:
+  LayerNorm(const RealsOps& ops, const LayerNormSpec& s)
+      : RowStep(ops, s.x, s.residual, s.y), weight_(s.weight), bias_(s.bias), epsilon_(s.epsilon) {
+    for (const auto& parameter : {s.weight, s.bias}) {
+      if (!parameter) continue;
+      demand_vector(*parameter, Type::f32, n_, "weight and bias have one float32 for each element of a row");
+      reads(*parameter);
+    }
+  }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+    const float* weight = weight_ ? weight_->at<float>(memory) : nullptr;
+    const float* bias = bias_ ? bias_->at<float>(memory) : nullptr;
+    each(memory, begin, end, scratch, [&](float* x, const float* residual) {
+      ops_.layer_norm(x, n_, residual, weight, bias, epsilon_);
+    });
+  }
+
+ private:
+  std::optional<View> weight_, bias_;
+  float epsilon_;
+};
+
+}  // namespace
+
+std::unique_ptr<Step> make_softmax(const RealsOps& ops, const SoftmaxSpec& spec) {
+  return std::make_unique<Softmax>(ops, spec);
+}
+
+std::unique_ptr<Step> make_layer_norm(const RealsOps& ops, const LayerNormSpec& spec) {
+  return std::make_unique<LayerNorm>(ops, spec);
+}
+
+}  // namespace intact

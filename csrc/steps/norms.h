@@ -1,0 +1,31 @@
+// Steps that need whole rows of reals: softmax and layer_norm, along the last axis of their views. What lies
+// in memory in which order is free.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "steps/real_rows.h"
+
+namespace intact {
+
+struct SoftmaxSpec {
+  RealIn x;
+  std::optional<RealIn> mask;  // sizes of x, with strides of 0 where it broadcasts
+  RealOut y;
+  float gain;
+};
+
+struct LayerNormSpec {
+  RealIn x;
+  std::optional<RealIn> residual;
+  std::optional<View> weight, bias;  // float32 [n]
+  RealOut y;
+  float epsilon;
+};
+
+// Both throw std::invalid_argument for what cannot be run safely.
+std::unique_ptr<Step> make_softmax(const RealsOps& ops, const SoftmaxSpec& spec);
+std::unique_ptr<Step> make_layer_norm(const RealsOps& ops, const LayerNormSpec& spec);
+
+}  // namespace intact

@@ -1,0 +1,28 @@
+// Element-wise steps in reals: functions of one and of two. Views may broadcast (stride 0) and lie in any
+// order of axes; y may be an input of the same dtype.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "steps/real_rows.h"
+
+namespace intact {
+
+struct FunctionSpec {
+  RealIn x;
+  RealOut y;
+  std::string function;  // a name of kernels/reals
+};
+
+struct BinarySpec {
+  RealIn a, b;
+  RealOut y;
+  BinaryKind kind;
+};
+
+// Both throw std::invalid_argument for what cannot be run safely.
+std::unique_ptr<Step> make_function(const RealsOps& ops, const FunctionSpec& spec);
+std::unique_ptr<Step> make_binary(const RealsOps& ops, const BinarySpec& spec);
+
+}  // namespace intact
