@@ -112,6 +112,10 @@ class Binding:
         """A constant of the plan."""
         return self.plan.constants[name]
 
+    def weight(self, name: str) -> NDArray[Any]:
+        """As `array`, but of a plan file nothing is read yet: for `packed`, and for its shape."""
+        return peek(self.plan, name)
+
     def constant(self, name: str) -> View:
         """A constant of the plan, dense, as native steps read it."""
         if name not in self._constants:
@@ -127,6 +131,7 @@ class Binding:
         """A constant in the form that `kernel` wants; `pack` makes it when nobody has yet."""
         key = (constant, kernel)
         if key not in self._packed:
+            self.array(constant)  # compares it with its checksum
             self._packed[key] = pack()
         return self._packed[key]
 
@@ -193,6 +198,13 @@ def binder(
         return bind
 
     return register
+
+
+def peek(plan: Plan, constant: str) -> NDArray[Any]:
+    """A constant whose bytes may not be what was written to a plan file: for its shape and dtype."""
+    look = getattr(plan.constants, "peek", plan.constants.__getitem__)
+    found: NDArray[Any] = look(constant)
+    return found
 
 
 def channels_last(axes: tuple[int, ...]) -> tuple[int, int, int, int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
+from intact.engine.bind.core import peek
 from intact.engine.plan import Plan
 from intact.engine.steps import (
     Concat,
@@ -70,7 +71,7 @@ class Sizes:
 
     def of(self, name: str) -> Shape:
         """A tensor's sizes, or a constant's."""
-        return self.shapes[name] if name in self.shapes else self._plan.constants[name].shape
+        return self.shapes[name] if name in self.shapes else peek(self._plan, name).shape
 
     def declared(self, name: str) -> tuple[int | None, ...]:
         """What the plan says about a tensor; None where nobody knows the named dimension yet."""

@@ -57,7 +57,7 @@ def bind_conv(step: Conv, binding: Binding) -> list[NativeStep]:
         binding.image(step.x),
         binding.image(step.y),
         residual,
-        binding.array(step.weight),
+        binding.weight(step.weight),
         step.strides,
         step.dilations,
         (-step.pads[0], -step.pads[1]),
@@ -70,7 +70,7 @@ def bind_conv(step: Conv, binding: Binding) -> list[NativeStep]:
 def bind_linear(step: Linear, binding: Binding) -> list[NativeStep]:
     """A matrix of rows: an image of one row of pixels, or of as many axes as there are."""
     residual = _rows(binding.view(step.ending.residual)) if step.ending.residual else None
-    weight = binding.array(step.weight)[:, None, None, :]
+    weight = binding.weight(step.weight)[:, None, None, :]
     return [
         _native(
             _Part(_rows(binding.view(step.x)), _rows(binding.view(step.y)), residual, weight), step, binding
@@ -137,7 +137,7 @@ def bind_conv_transpose(step: ConvTranspose, binding: Binding) -> list[NativeSte
 
 
 def _transposed_parts(step: ConvTranspose, binding: Binding) -> Iterator[_Part]:
-    x, y, weight = binding.image(step.x), binding.image(step.y), binding.array(step.weight)
+    x, y, weight = binding.image(step.x), binding.image(step.y), binding.weight(step.weight)
     residual = binding.image(step.ending.residual) if step.ending.residual else None
     axes = [_phases(weight.shape[1 + i], step.strides[i], step.dilations[i], step.pads[i]) for i in range(2)]
     for h in axes[0]:
@@ -198,9 +198,19 @@ def _native(part: _Part, step: Layer, binding: Binding) -> NativeStep:
     )
 
 
+def _weight_sums(part: _Part, step: Layer, binding: Binding) -> NDArray[np.int32]:
+    """Of each output channel; kept with the packed weights, so that a plan file starts without summing."""
+
+    def add() -> NDArray[np.int32]:
+        added: NDArray[np.int32] = part.weight.sum(axis=(1, 2, 3), dtype=np.int32)
+        return added
+
+    return binding.packed(step.weight, f"sums{part.label}", add)
+
+
 def _ending(part: _Part, step: Layer, binding: Binding) -> sums.Ending:
     ending, channels = step.ending, part.weight.shape[0]
-    correction = -zero_of(binding.codes(step.x)) * part.weight.astype(np.int64).sum(axis=(1, 2, 3))
+    correction = -zero_of(binding.codes(step.x)) * _weight_sums(part, step, binding).astype(np.int64)
     if ending.integer_bias:
         correction = correction + binding.array(ending.integer_bias)
     codes = binding.tensor(step.y).codes
