@@ -1,0 +1,405 @@
+"""The steps on planes of codes equal numerics, on every kernel that this machine has."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from intact import numerics
+from intact.kernels import planes
+from intact.kernels.planes import Bytes, DepthwiseEnding, Window
+from intact.spec import QuantSpec
+
+UINT8 = QuantSpec("uint8", symmetric=False)
+SEEDS = st.integers(0, 2**32 - 1)
+SCALES = st.floats(2**-6, 2**6, width=32)
+SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple)
+
+
+def codes(rng: np.random.Generator, *shape: int, high: int = 255) -> np.ndarray:
+    return rng.integers(0, high + 1, shape).astype(np.uint8)
+
+
+def order_of(rng: np.random.Generator, rank: int) -> tuple[int, ...]:
+    return tuple(rng.permutation(rank).tolist())
+
+
+def grid_and_bounds(rng: np.random.Generator) -> tuple[Bytes, tuple[int, int]]:
+    low, high = sorted(rng.integers(0, 256, 2).tolist())
+    return Bytes(int(rng.integers(0, 256)), low, high), (low, high)
+
+
+def kernels_of(**names: str) -> dict[str, str]:
+    return {**planes.chosen_kernels(), **names}
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=SEEDS, shape=SIZES, scale=SCALES)
+def test_quantize_in_any_order(
+    runner: Any, quantize_kernel: str, transpose_kernel: str, seed: int, shape: tuple[int, ...], scale: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    x = (rng.standard_normal(shape) * scale * 100).astype(np.float32)
+    grid, bounds = grid_and_bounds(rng)
+    run = runner()
+    x_view = run.input(x, order_of(rng, x.ndim), gap=int(rng.integers(0, 3)))
+    y_view = run.output(shape, order=order_of(rng, x.ndim), gap=int(rng.integers(0, 3)))
+    kernels = kernels_of(quantize=quantize_kernel, transpose=transpose_kernel)
+    y = run.run(planes.quantize(x_view, y_view, scale, grid, kernels))
+    want = np.clip(numerics.quantize(x, scale, grid.zero, UINT8), *bounds)
+    np.testing.assert_array_equal(y, want)
+    assert run.only_wrote(y_view)
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 3, 224, 224), (2, 3, 7, 33), (1, 64, 14, 14), (1, 200, 5, 130)], ids=str
+)
+@pytest.mark.parametrize("halo", [(0, 0, 0, 0), (1, 1, 1, 1)], ids=["dense", "halo"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_quantize_images(
+    runner: Any,
+    quantize_kernel: str,
+    transpose_kernel: str,
+    shape: tuple[int, ...],
+    halo: tuple[int, int, int, int],
+    threads: int,
+) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(shape).astype(np.float32)
+    run = runner(threads)
+    kernels = kernels_of(quantize=quantize_kernel, transpose=transpose_kernel)
+    x_view = run.input(x.transpose(0, 2, 3, 1), (0, 3, 1, 2))
+    y_view = run.output((shape[0], shape[2], shape[3], shape[1]), halo=halo)
+    y = run.run(planes.quantize(x_view, y_view, 0.02, Bytes(128), kernels))
+    np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), numerics.quantize(x, np.float32(0.02), 128, UINT8))
+    assert run.only_wrote(y_view)
+
+
+def test_quantize_takes_infinities_and_nan_as_numerics_says(runner: Any, quantize_kernel: str) -> None:
+    x = np.array([np.inf, -np.inf, np.nan, 0.5, 1.5, -0.5, 3e38], np.float32)
+    run = runner()
+    x_view, y_view = run.input(x), run.output(x.shape)
+    kernels = kernels_of(quantize=quantize_kernel)
+    y = run.run(planes.quantize(x_view, y_view, 1.0, Bytes(10, 3, 250), kernels))
+    assert y.tolist() == [250, 3, 3, 10, 12, 10, 250]
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=SEEDS, shape=SIZES, scale=SCALES)
+def test_dequantize_in_any_order(
+    runner: Any, quantize_kernel: str, transpose_kernel: str, seed: int, shape: tuple[int, ...], scale: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    x, zero = codes(rng, *shape), int(rng.integers(0, 256))
+    run = runner()
+    x_view = run.input(x, order_of(rng, x.ndim), gap=int(rng.integers(0, 3)))
+    y_view = run.output(shape, np.float32, order_of(rng, x.ndim), gap=int(rng.integers(0, 3)))
+    kernels = kernels_of(quantize=quantize_kernel, transpose=transpose_kernel)
+    y = run.run(planes.dequantize(x_view, y_view, scale, zero, kernels))
+    np.testing.assert_array_equal(y, numerics.dequantize(x, scale, zero, UINT8))
+    assert run.only_wrote(y_view)
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=SEEDS, shape=SIZES, a_scale=SCALES, b_scale=SCALES)
+def test_add_broadcasts_in_any_order(
+    runner: Any, pointwise_kernel: str, seed: int, shape: tuple[int, ...], a_scale: float, b_scale: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = (codes(rng, *[n if rng.random() < 0.7 else 1 for n in shape]) for _ in "ab")
+    both = np.broadcast_shapes(a.shape, b.shape)
+    (za, zb), (grid, bounds) = rng.integers(0, 256, 2).tolist(), grid_and_bounds(rng)
+    run = runner()
+    views = [spread(run.input(x, order_of(rng, x.ndim)), both) for x in (a, b)]
+    y_view = run.output(both, order=order_of(rng, len(both)), gap=int(rng.integers(0, 3)))
+    from_a, from_b = ((z, float(numerics.ratio(s, 1.0))) for z, s in ((za, a_scale), (zb, b_scale)))
+    y = run.run(planes.add(*views, y_view, from_a, from_b, grid, kernels_of(pointwise=pointwise_kernel)))
+    affines = (a_scale, za), (b_scale, zb), (1.0, grid.zero)
+    np.testing.assert_array_equal(y, numerics.add(a, b, *affines, UINT8, bounds=bounds))
+    assert run.only_wrote(y_view)
+
+
+def spread(view: planes.View, shape: tuple[int, ...]) -> planes.View:
+    strides = [0 if n == 1 else s for n, s in zip(view.sizes, view.strides, strict=True)]
+    return planes.View(view.block, view.offset, "uint8", shape, strides)
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 63, 64, 65, 1000, 40000])
+def test_points_of_every_byte_and_any_tail(runner: Any, pointwise_kernel: str, n: int) -> None:
+    rng = np.random.default_rng(n)
+    a, b, table = codes(rng, n), codes(rng, n), codes(rng, 256)
+    kernels = kernels_of(pointwise=pointwise_kernel)
+    r = [float(numerics.ratio(s, 0.7)) for s in (0.31, 1.9)]
+
+    run = runner(2)
+    views, y_view = [run.input(a), run.input(b)], run.output((n,))
+    y = run.run(planes.add(*views, y_view, (3, r[0]), (200, r[1]), Bytes(120, 2, 251), kernels))
+    want = numerics.add(a, b, (0.31, 3), (1.9, 200), (0.7, 120), UINT8, bounds=(2, 251))
+    np.testing.assert_array_equal(y, want)
+    assert run.only_wrote(y_view)
+
+    run = runner(2)
+    x_view, y_view = run.input(a), run.output((n,))
+    y = run.run(planes.rescale(x_view, y_view, 3, r[0], Bytes(120, 2, 251), kernels))
+    want = np.clip(numerics.rescale(a, (0.31, 3), (0.7, 120), UINT8), 2, 251)
+    np.testing.assert_array_equal(y, want)
+    assert run.only_wrote(y_view)
+
+    run = runner(2)
+    x_view, y_view = run.input(a), run.output((n,))
+    y = run.run(planes.lookup(x_view, run.constant(table), y_view, kernels))
+    np.testing.assert_array_equal(y, table[a])
+    assert run.only_wrote(y_view)
+
+
+@pytest.mark.parametrize("multiplier", [2.0**94, -(2.0**94), 2.0**31, 1e-30, 0.5])
+def test_rescale_saturates_where_an_integer_would_wrap(
+    runner: Any, pointwise_kernel: str, multiplier: float
+) -> None:
+    x = np.arange(256, dtype=np.uint8)
+    run = runner()
+    x_view, y_view = run.input(x), run.output((256,))
+    kernels = kernels_of(pointwise=pointwise_kernel)
+    y = run.run(planes.rescale(x_view, y_view, 100, multiplier, Bytes(7, 1, 250), kernels))
+    steps = (x.astype(np.float32) - 100) * np.float32(multiplier)
+    np.testing.assert_array_equal(y, numerics.to_codes(steps, 7, UINT8, (1, 250)))
+
+
+def test_pointwise_in_place(runner: Any, pointwise_kernel: str) -> None:
+    rng = np.random.default_rng(1)
+    x = codes(rng, 333)
+    run = runner()
+    x_view, y_view = run.input(x), run.output((333,))
+    kernels = kernels_of(pointwise=pointwise_kernel)
+    double = planes.add(y_view, y_view, y_view, (0, 1.0), (0, 1.0), Bytes(0), kernels)
+    y = run.run(planes.copy(x_view, y_view), double)
+    np.testing.assert_array_equal(y, np.minimum(2 * x.astype(int), 255))
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> tuple[int, dict[str, object], tuple[int, int]]:
+    kernel = draw(st.tuples(st.integers(1, 5), st.integers(1, 5)))
+    dilation = draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (1, 3)]))
+    stride = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    extent = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    pads = [
+        draw(st.integers(0, e - 1 if d == 1 else 0)) for e, d in zip(extent * 2, dilation * 2, strict=True)
+    ]
+    sizes = [draw(st.integers(max(1, e - p), 13)) for e, p in zip(extent, pads, strict=False)]
+    window = {"kernel": kernel, "stride": stride, "dilation": dilation}
+    padding = ((pads[0], pads[2]), (pads[1], pads[3]))
+    ceil = draw(st.booleans())
+    return draw(SEEDS), {**window, "padding": padding, "ceil_mode": ceil}, (sizes[0], sizes[1])
+
+
+def window_of(w: dict) -> Window:
+    (top, bottom), (left, right) = w["padding"]
+    return Window(w["kernel"], w["stride"], w["dilation"], (top, left, bottom, right))
+
+
+@settings(deadline=None, max_examples=80)
+@given(pool=pools(), channels=st.integers(1, 70), batch=st.integers(1, 2))
+def test_max_pool(runner: Any, pool_kernel: str, pool: tuple, channels: int, batch: int) -> None:
+    seed, w, sizes = pool
+    x = codes(np.random.default_rng(seed), batch, *sizes, channels)
+    want = numerics.max_pool(x.transpose(0, 3, 1, 2), **w).transpose(0, 2, 3, 1)
+    run = runner()
+    x_view, y_view = run.input(x, halo=(1, 0, 0, 2)), run.output(want.shape, gap=seed % 3, halo=(0, 1, 1, 0))
+    y = run.run(planes.max_pool(x_view, y_view, window_of(w), kernels_of(pool=pool_kernel)))
+    np.testing.assert_array_equal(y, want)
+    assert run.only_wrote(y_view)
+
+
+@settings(deadline=None, max_examples=80)
+@given(pool=pools(), channels=st.integers(1, 70), scale=SCALES, include=st.booleans())
+def test_mean_pool(
+    runner: Any, pool_kernel: str, pool: tuple, channels: int, scale: float, include: bool
+) -> None:
+    seed, w, sizes = pool
+    rng = np.random.default_rng(seed)
+    x, zero = codes(rng, 2, *sizes, channels), int(rng.integers(0, 256))
+    grid, bounds = grid_and_bounds(rng)
+    affines = (np.float32(scale), zero), (np.float32(1), grid.zero)
+    nchw = x.transpose(0, 3, 1, 2)
+    want = numerics.avg_pool(nchw, w["kernel"], *affines, UINT8, count_include_pad=include, **rest_of(w))
+    run = runner()
+    x_view, y_view = run.input(x, halo=(1, 0, 0, 2)), run.output(want.transpose(0, 2, 3, 1).shape)
+    taps = w["kernel"][0] * w["kernel"][1]
+    multipliers = {n: float(numerics.ratio(scale, 1.0, n)) for n in range(1, taps + 1)}
+    kernels = kernels_of(pool=pool_kernel)
+    mean = planes.mean_pool(
+        x_view, y_view, window_of(w), zero, multipliers, grid, include_pads=include, kernels=kernels
+    )
+    y = run.run(mean)
+    np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), np.clip(want, *bounds))
+    assert run.only_wrote(y_view)
+
+
+def rest_of(w: dict) -> dict:
+    return {name: value for name, value in w.items() if name != "kernel"}
+
+
+@pytest.mark.parametrize("channels", [1, 16, 100, 2048])
+@pytest.mark.parametrize("size", [7, 40], ids=["7x7", "40x40"])
+def test_global_mean_sums_exactly(runner: Any, pool_kernel: str, channels: int, size: int) -> None:
+    x = np.full((1, size, size, channels), 255, np.uint8)
+    x[0, 0, 0] = np.arange(channels) % 256
+    affines = (np.float32(0.1), 200), (np.float32(0.09), 3)
+    want = numerics.avg_pool(x.transpose(0, 3, 1, 2), size, *affines, UINT8)
+    run = runner()
+    x_view, y_view = run.input(x), run.output((1, 1, 1, channels))
+    multipliers = {size**2: float(numerics.ratio(np.float32(0.1), np.float32(0.09), size**2))}
+    window, kernels = Window((size, size)), kernels_of(pool=pool_kernel)
+    y = run.run(planes.mean_pool(x_view, y_view, window, 200, multipliers, Bytes(3), kernels=kernels))
+    np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), want)
+
+
+@settings(deadline=None, max_examples=80)
+@given(seed=SEEDS, shape=SIZES, dtype=st.sampled_from([np.uint8, np.float32, np.int64]))
+def test_copy_in_any_order(
+    runner: Any, transpose_kernel: str, seed: int, shape: tuple[int, ...], dtype: type
+) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 256, shape).astype(dtype)
+    run = runner()
+    x_view = run.input(x, order_of(rng, x.ndim), gap=int(rng.integers(0, 3)))
+    y_view = run.output(shape, dtype, order_of(rng, x.ndim), gap=int(rng.integers(0, 3)))
+    y = run.run(planes.copy(x_view, y_view, kernels_of(transpose=transpose_kernel)))
+    np.testing.assert_array_equal(y, x)
+    assert run.only_wrote(y_view)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32], ids=["bytes", "words"])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 15, 16, 17, 64, 200])
+@pytest.mark.parametrize("columns", [1, 3, 15, 16, 17, 33, 64, 300])
+def test_transpose_of_any_size(
+    runner: Any, transpose_kernel: str, dtype: type, rows: int, columns: int
+) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (rows, columns)).astype(dtype)
+    run = runner(2)
+    x_view, y_view = run.input(x), run.output((rows, columns), dtype, (1, 0))
+    y = run.run(planes.copy(x_view, y_view, kernels_of(transpose=transpose_kernel)))
+    np.testing.assert_array_equal(y, x)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_gather_reads_where_the_indices_say(runner: Any, order: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    x = codes(rng, 4, 5, 6)
+    indices = [rng.integers(0, n, m).tolist() for n, m in zip(x.shape, (3, 7, 9), strict=True)]
+    run = runner(2)
+    x_view, y_view = run.input(x, order), run.output((3, 7, 9), gap=1)
+    np.testing.assert_array_equal(run.run(planes.gather(x_view, y_view, indices)), x[np.ix_(*indices)])
+    assert run.only_wrote(y_view)
+
+
+def test_gather_copies_runs(runner: Any) -> None:
+    x = codes(np.random.default_rng(0), 2, 3, 4, 80)
+    indices = [[0, 1], [0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 2, 2, 3, 3], list(range(80))]
+    run = runner()
+    x_view, y_view = run.input(x), run.output((2, 6, 8, 80), halo=(1, 1, 1, 1))
+    want = x.repeat(2, axis=1).repeat(2, axis=2)
+    np.testing.assert_array_equal(run.run(planes.gather(x_view, y_view, indices)), want)
+    assert run.only_wrote(y_view)
+
+
+def test_fill_and_halo(runner: Any) -> None:
+    run = runner()
+    y_view = run.output((2, 3, 4, 5), halo=(1, 2, 0, 1))
+    y = run.run(planes.fill(y_view, 7), planes.halo(y_view, 9))
+    assert (y == 7).all()
+    image = run.buffer.reshape(2, 4, 7, 5)
+    image[:, 1:, 2:6] = 9
+    assert (image == 9).all()
+
+
+@st.composite
+def filters(draw: st.DrawFn) -> tuple[int, dict[str, object], tuple[int, int]]:
+    kernel = draw(st.sampled_from([(3, 3), (3, 3), (5, 5), (1, 1), (3, 1), (2, 3), (1, 7), (4, 4)]))
+    seed, w, sizes = draw(pools())
+    extent = [(k - 1) * d + 1 for k, d in zip(kernel, w["dilation"], strict=True)]
+    sizes = tuple(max(s, e) for s, e in zip(sizes, extent, strict=True))
+    stride = draw(st.sampled_from([(1, 1), (1, 1), (2, 2), (1, 2), (3, 3)]))
+    return (
+        seed,
+        {"kernel": kernel, "stride": stride, "dilation": w["dilation"], "padding": w["padding"]},
+        sizes,
+    )
+
+
+@settings(deadline=None, max_examples=120)
+@given(
+    filters=filters(),
+    channels=st.integers(1, 150),
+    residual=st.booleans(),
+    real=st.booleans(),
+    high=st.sampled_from([127, 255]),
+)
+def test_depthwise(
+    runner: Any, depthwise_kernel: str, filters: tuple, channels: int, residual: bool, real: bool, high: int
+) -> None:
+    seed, w, sizes = filters
+    rng = np.random.default_rng(seed)
+    x, zero = codes(rng, 2, *sizes, channels, high=high), int(rng.integers(0, high + 1))
+    weight = rng.integers(-128, 128, (channels, 1, *w["kernel"])).astype(np.int8)
+    multiplier = (rng.standard_normal(channels) * 2**-8).astype(np.float32)
+    bias = (rng.standard_normal(channels) * 10).astype(np.float32)
+    acc = numerics.conv(
+        x.transpose(0, 3, 1, 2),
+        weight,
+        zero,
+        stride=w["stride"],
+        padding=w["padding"],
+        dilation=w["dilation"],
+        groups=channels,
+    )
+    branch, grid, bounds = codes(rng, *acc.transpose(0, 2, 3, 1).shape), *grid_and_bounds(rng)
+    run = runner()
+    (top, bottom), (left, right) = w["padding"]
+    halo = (top, left, bottom, right)
+    x_view = run.input(x, halo=halo, fill=zero, slack=64)
+    y_view = run.output(branch.shape, np.float32 if real else np.uint8, gap=seed % 2)
+    r_view = run.input(branch, gap=seed % 3)
+    ending = DepthwiseEnding(
+        multiplier,
+        bias,
+        (-zero * weight.astype(np.int64).sum(axis=(1, 2, 3))).astype(np.int32),
+        None if real else grid,
+        -5.0,
+        7.5,
+        r_view if residual else None,
+        0.37,
+        100,
+    )
+    window, kernels = window_of(w), kernels_of(depthwise=depthwise_kernel)
+    taps = np.ascontiguousarray(weight[:, 0].transpose(1, 2, 0))
+    y = run.run(planes.depthwise(x_view, y_view, taps, window, ending, kernels))
+    steps = numerics.to_real(acc, multiplier, bias)
+    if residual:
+        steps = steps + (branch.astype(np.float32) - 100).transpose(0, 3, 1, 2) * np.float32(0.37)
+    want = np.clip(steps, -5.0, 7.5) if real else numerics.to_codes(steps, grid.zero, UINT8, bounds)
+    np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), want)
+    assert run.only_wrote(y_view)
+
+
+@pytest.mark.parametrize("multiplier", [2.0**60, -(2.0**60), 2.0**-3])
+@pytest.mark.parametrize("weight", [127, -128])
+def test_depthwise_saturates_and_takes_extreme_weights(
+    runner: Any, depthwise_kernel: str, multiplier: float, weight: int
+) -> None:
+    x = np.full((1, 6, 6, 40), 255, np.uint8)
+    taps = np.full((3, 3, 40), weight, np.int8)
+    run = runner(2)
+    x_view, y_view = run.input(x, slack=64), run.output((1, 4, 4, 40))
+    per_channel = np.ones(40, np.float32)
+    ending = DepthwiseEnding(
+        per_channel * np.float32(multiplier), per_channel, np.zeros(40, np.int32), Bytes(100, 3, 250)
+    )
+    kernels = kernels_of(depthwise=depthwise_kernel)
+    y = run.run(planes.depthwise(x_view, y_view, taps, Window((3, 3)), ending, kernels))
+    assert (y == (250 if (multiplier > 0) == (weight > 0) else 3)).all()
