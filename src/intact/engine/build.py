@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections import ChainMap
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from intact.engine import files
 from intact.engine.bind.core import Packed
 from intact.engine.engine import Engine
-from intact.engine.lower import lower
 from intact.engine.plan import Plan
-from intact.graph import Source
 from intact.kernels.registry import chosen_kernels
+
+if TYPE_CHECKING:
+    from intact.graph import Source
 
 
 def compile(source: Source | Plan, *, threads: int | None = None) -> Engine:
@@ -30,7 +31,11 @@ def compile(source: Source | Plan, *, threads: int | None = None) -> Engine:
     """
     if isinstance(source, str | os.PathLike) and Path(source).is_file() and files.is_plan(source):
         return load(source, threads=threads)
-    return Engine(source if isinstance(source, Plan) else lower(source), threads=threads)
+    if isinstance(source, Plan):
+        return Engine(source, threads=threads)
+    from intact.engine.lower import lower  # plans are read and run without ONNX
+
+    return Engine(lower(source), threads=threads)
 
 
 def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Engine:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.steps import Step, Tensor
-from intact.placement import Layer
+from intact.layer import Layer
 
 
 @dataclass(frozen=True)

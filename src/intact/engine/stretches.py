@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from intact.engine.plan import Plan
 from intact.engine.steps import Stretch
 from intact.errors import QuantValueError
-from intact.graph import Session
+
+if TYPE_CHECKING:
+    from intact.graph import Session
 
 Shape = tuple[int, ...]
 
@@ -49,6 +51,8 @@ class Stretches:
         return {name: made[name].shape for name in stretch.ys}
 
     def _session(self, stretch: Stretch) -> Session:
+        from intact.graph import Session  # plans without stretches run without ONNX
+
         if stretch.model not in self._sessions:
             model = self._plan.constants[stretch.model].tobytes()
             self._sessions[stretch.model] = Session(model, threads=self._threads)

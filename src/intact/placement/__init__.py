@@ -1,11 +1,12 @@
 """Where Q/DQ pairs belong, what fuses with what, and why: rules as data over the graph."""
 
+from intact.layer import Layer
 from intact.placement.checks import check
 from intact.placement.explain import explain
 from intact.placement.place import place
 from intact.placement.profiles import PROFILES, Profile
 from intact.placement.read import read_placement
-from intact.placement.records import Finding, Kept, Layer, Placement, Site
+from intact.placement.records import Finding, Kept, Placement, Site
 from intact.placement.rules.moves import MOVING
 
 __all__ = [

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from intact.graph import Value
+from intact.layer import Layer
 from intact.placement.chains import CONVOLUTIONS, PRODUCTS, Chain, extend, linear_tail, with_activation
 from intact.placement.profiles import Profile
-from intact.placement.records import Kept, Layer
+from intact.placement.records import Kept
 from intact.placement.rules import Rule, rules_of
 from intact.placement.rules.floats import float_reason
 from intact.placement.view import Op, Reader, View, shape_of

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from intact.graph import Model, Quantized, Value
+from intact.layer import Layer
 from intact.placement.chains import CONVOLUTIONS, PRODUCTS
 from intact.placement.layers import Fuser
 from intact.placement.pairs import Pairs, scale_key
 from intact.placement.profiles import Profile, profile_of
-from intact.placement.records import Layer, Placement, Site
+from intact.placement.records import Placement, Site
 from intact.placement.remarks import remarks_on
 from intact.placement.view import Reader, View
 

@@ -1,0 +1,29 @@
+"""What a model's layers are, whoever says it: placement of a graph, and a plan that runs without one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Precision = Literal["int8", "float"]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One fused layer, as an int8 engine runs it.
+
+    Attributes:
+        name: Name of its first node.
+        op_type: Operator of that node.
+        nodes: Names of all its nodes, in the graph's order.
+        precision: What its arithmetic is done in; operators that only move data are "int8" where int8 passes.
+        fused: What it does in one kernel, for example "Conv+Add+Relu".
+        reason: Why it runs so.
+    """
+
+    name: str
+    op_type: str
+    nodes: tuple[str, ...]
+    precision: Precision
+    fused: str
+    reason: str
