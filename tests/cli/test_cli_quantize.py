@@ -32,6 +32,7 @@ def test_an_int8_file_and_a_table(run, net: Path, samples: Path, tmp_path: Path)
         and cells["bytes after"] == f"{out.stat().st_size:,}"
     )
     assert float(cells["SQNR of prob"].removesuffix(" dB")) > 30
+    assert cells["biases corrected"] in ("yes", "no") and cells["channels equalized"] == "no"
     assert f"intact explain {out} --profile intact --precision float" in shown
     data = np.load(samples)
     assert (outputs(net, data).argmax(1) == outputs(out, data).argmax(1)).mean() >= 0.9
@@ -46,6 +47,24 @@ def test_json_and_nothing_else(run, net: Path, samples: Path, tmp_path: Path) ->
     assert said["bytes"] == {"before": net.stat().st_size, "after": out.stat().st_size}
     assert said["sqnr_db"].keys() == {"prob"} and said["warnings"] == []
     assert said["methods"] == dict.fromkeys(["x", "r1", "r2", "pooled"], "max")
+    assert said["ranges"].keys() == said["methods"].keys() and said["ranges"]["x"][0] < -3
+    assert said["chosen"] == "least expected error" and list(said["relative_errors"]) == [said["chosen"]]
+    assert (said["bias_corrected"], said["equalized"]) == (False, False)
+
+
+def test_json_says_which_steps_were_kept(run, net: Path, samples: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.onnx"
+    steps = ("--bias-correction", "on", "--equalization", "on", "--no-progress", "--json")
+    said = json.loads(run("quantize", net, "--data", samples, "-o", out, *steps)[1])
+    assert (said["bias_corrected"], said["equalized"], said["not_equalized"]) == (True, False, None)
+    assert said["chosen"] in said["relative_errors"] and "with corrected biases" in said["relative_errors"]
+    graph = load(out).graph
+    scale = next(n for n in graph if n.op_type == "QuantizeLinear" and n.inputs[0].name == "x").inputs[1]
+    low, high = said["ranges"]["x"]
+    assert low == -high and high / 127 == pytest.approx(float(scale.const_value.numpy()), rel=1e-6)
+    run("calibrate", net, "--data", samples, "-o", tmp_path / "net.calib", "--no-progress")
+    said = json.loads(run("quantize", net, "--calib", tmp_path / "net.calib", "-o", out, "--json")[1])
+    assert said["chosen"] is None and said["relative_errors"] == said["sqnr_db"] == {}
 
 
 def test_equal_commands_give_equal_files(run, net: Path, samples: Path, tmp_path: Path) -> None:

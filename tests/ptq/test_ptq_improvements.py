@@ -54,6 +54,16 @@ def test_only_what_a_factor_passes_through_makes_a_pair(build: Any, activation: 
     assert len(find_pairs(graph.load(uneven(build, activation)))) == pairs
 
 
+def test_relu6_makes_no_pair_and_the_result_says_why(build: Any, images: np.ndarray) -> None:
+    model = uneven(build, "Clip")
+    assert len(find_pairs(graph.load(model))) == 1
+    result = quantize(model, images, progress=False, method="max")
+    assert result.not_equalized == (
+        "1 pair of convolutions has a Clip between them, one bound for all channels: 'n_r1'"
+    )
+    assert quantize(model, images, progress=False, equalization=False, method="max").not_equalized == ""
+
+
 def test_a_second_reader_or_a_shared_weight_makes_no_pair(build: Any) -> None:
     w = np.ones((3, 3, 1, 1), np.float32)
     ends = {"x": ["N", 3, 4, 4]}, {"y": ["N", 3, 4, 4]}

@@ -146,7 +146,10 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None
             "out": str(out), "layers": {"int8": layers["int8"], "float": layers["float"]},
             "bytes": {"before": before, "after": after},
             "sqnr_db": {name: db if isfinite(db) else None for name, db in result.sqnr.items()},
-            "methods": result.methods, "warnings": result.warnings,
+            "chosen": result.chosen or None, "methods": result.methods, "ranges": result.ranges,
+            "bias_corrected": result.corrected, "equalized": result.equalized,
+            "not_equalized": result.not_equalized or None,
+            "relative_errors": result.errors, "warnings": result.warnings,
         })  # fmt: skip
         return
     for line in result.warnings:
@@ -157,8 +160,12 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None
         ("bytes before", f"{before:,}"),
         ("bytes after", f"{after:,}"),
         *((f"SQNR of {name}", f"{db:.1f} dB") for name, db in result.sqnr.items()),
+        ("biases corrected", "yes" if result.corrected else "no"),
+        ("channels equalized", "yes" if result.equalized else "no"),
     ]
     show_table(f"{model.name} -> {out}", ("", "quantized"), rows, figures=("quantized",))
+    if result.not_equalized:
+        say(f"not equalized: {result.not_equalized}")
     if layers["float"]:
         profile = result.placement.profile.name
         say(f"why layers stay in float: intact explain {out} --profile {profile} --precision float")

@@ -5,6 +5,9 @@ channel i of conv1's output is divided by s[i] and conv2's weights for it are mu
 ``s = sqrt(r1 * r2) / r2``, r1 and r2 the largest weights of the channel on either side, both become
 sqrt(r1 * r2) (Nagel et al. 2019, section 4.1). It helps where one scale serves channels of unlike size: a
 weight with one scale, and the activations between depthwise convolutions.
+
+No factor passes through the Clip of a Relu6: its bound is one number for all channels, and would have to be
+divided by each channel's factor. (The paper makes it a Relu, which is another function.)
 """
 
 from __future__ import annotations
@@ -36,16 +39,33 @@ class Pair:
 
 def find_pairs(model: Model) -> list[Pair]:
     """The pairs whose weights can be balanced, in the graph's order."""
-    pairs = []
+    return [pair for pair, clips in _candidates(model) if not clips]
+
+
+def clipped_pairs(model: Model) -> str:
+    """The pairs that a Clip keeps from being balanced, and why, as a clause; empty where there are none."""
+    clips = [found[0].name for _, found in _candidates(model) if found]
+    if not clips:
+        return ""
+    shown = ", ".join(f"'{name}'" for name in clips[:3]) + (", ..." if len(clips) > 3 else "")
+    count = "1 pair of convolutions has" if len(clips) == 1 else f"{len(clips)} pairs of convolutions have"
+    return f"{count} a Clip between them, one bound for all channels: {shown}"
+
+
+def _candidates(model: Model) -> list[tuple[Pair, list[Node]]]:
+    """Convolutions with nothing but passing operators and Clips between them; and the Clips."""
+    found = []
     for node in model.graph:
         if not _is_conv(node):
             continue
+        clips: list[Node] = []
         reader = _only_reader(node.outputs[0])
-        while reader is not None and not reader.domain and reader.op_type in _PASSING:
+        while reader is not None and not reader.domain and reader.op_type in (*_PASSING, "Clip"):
+            clips += [reader] if reader.op_type == "Clip" else []
             reader = _only_reader(reader.outputs[0]) if len(reader.outputs) == 1 else None
         if reader is not None and reader is not node and _is_conv(reader):
-            pairs.append(Pair(node, reader))
-    return pairs
+            found.append((Pair(node, reader), clips))
+    return found
 
 
 def equalize(model: Model) -> int:

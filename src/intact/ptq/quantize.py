@@ -20,7 +20,7 @@ from intact.placement import Placement
 from intact.ptq.bias_correction import corrected, drop_added, mean_errors
 from intact.ptq.collect import Collected, collect
 from intact.ptq.data import open_data
-from intact.ptq.equalization import equalize
+from intact.ptq.equalization import clipped_pairs, equalize
 from intact.ptq.inputs import inputs_of
 from intact.ptq.judge import Judge, relative, sqnr
 from intact.ptq.prepare import Grid, Prepared, emit, feeds_of_ranges, prepare
@@ -41,12 +41,14 @@ class QuantizedModel:
         placement: Where they stand, what fuses with what, and why.
         calibration: The statistics, from which other ranges can be chosen without data.
         methods: By tensor, the method that chose its range.
+        ranges: By tensor, the (smallest, largest) real that was chosen to be kept.
         errors: Squared error of the outputs relative to their square, on the held runs, of everything that
             was compared (of what was clearly worse, on some of them); empty where nothing was measured.
         chosen: The configuration of ranges that was taken.
         sqnr: Signal to quantization noise ratio of every output on the held runs, in dB.
         corrected: Whether biases were corrected.
         equalized: Whether channels were equalized.
+        not_equalized: Which convolutions cannot be, and why; empty where there are none.
         warnings: What should be looked at.
         notes: What was rewritten before placement.
     """
@@ -55,11 +57,13 @@ class QuantizedModel:
     placement: Placement
     calibration: Calibration
     methods: dict[str, str] = field(default_factory=dict)
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     errors: dict[str, float] = field(default_factory=dict)
     chosen: str = ""
     sqnr: dict[str, float] = field(default_factory=dict)
     corrected: bool = False
     equalized: bool = False
+    not_equalized: str = ""
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -156,6 +160,7 @@ def quantize(
         opened = open_data(data, inputs, batch_size=batch_size, num_batches=num_batches)
         return collect(ready.model, ready.wanted, opened, inputs, progress=progress)
 
+    not_equalized = clipped_pairs(ready.model) if equalization else ""
     equalized = equalization is True and equalize(ready.model) > 0
     found = collected()
     helps = equalization == "auto" and equalizing_helps(ready, found.sample.runs, per_channel)
@@ -163,7 +168,7 @@ def quantize(
         equalized = equalize(ready.model) > 0
         found = collected()
     result = _finish(ready, found.calibration, found, bias_correction, options)
-    result.equalized = equalized
+    result.equalized, result.not_equalized = equalized, not_equalized
     if helps and not equalized:
         result.warnings.append(
             "equalization would help, but the data can be read only once: give a list, or equalization=True"
@@ -242,7 +247,9 @@ def _finish(
     if not result.corrected:
         drop_added(ready.model, layers)
         graph.prune(ready.model)
-    result.methods = {target.site.value: best[target.key].method for target in ready.activations}
+    taken = {target.site.value: best[target.key] for target in ready.activations}
+    result.methods = {name: one.method for name, one in taken.items()}
+    result.ranges = {name: (float(one.ends[0]), float(one.ends[1])) for name, one in taken.items()}
     result.warnings += _zero_ranges(ready.activations, best)
     return result
 
