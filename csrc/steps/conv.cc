@@ -9,6 +9,7 @@ namespace intact {
 namespace {
 
 constexpr int64_t kChunkBytes = 256 << 10;  // of weights that one item goes through: half of a small L2
+constexpr int64_t kMostPixels = 384;  // of an item: their addresses stay in the cache
 constexpr int64_t kLargeItem = 4 << 20, kSmallItem = 1 << 20;  // products
 
 void refuse_unless(bool holds, const char* what) {
@@ -30,8 +31,13 @@ struct Constants {
 
 // How work is cut into items: item = chunk of panels x block of tiles, blocks inside.
 struct Cutting {
-  int64_t tiles, blocks, most_pixels;
+  int rows;  // most of a tile
+  int64_t blocks, most_pixels;
   std::vector<size_t> chunks;  // first panel of each, and the end
+};
+
+struct Range {
+  int64_t first, end;
 };
 
 struct Rows {
@@ -58,6 +64,9 @@ class ConvStep final : public Step {
   int32_t offset_of(const PackedHeader& h, int32_t position) const;
   void cut();
   void run_item(const Memory& memory, size_t item, uint8_t* scratch) const;
+  Range pixels_of(int64_t block) const {
+    return {pixels_ * block / cut_.blocks, pixels_ * (block + 1) / cut_.blocks};
+  }
   void fill_rows(const Memory& memory, int64_t first, int64_t end, const Rows& rows) const;
 
   ConvSpec s_;
@@ -175,8 +184,7 @@ void ConvStep::bind(const Packed& packed) {
 }
 
 void ConvStep::cut() {
-  const int64_t most_rows = s_.kernel->rows[widest_ / s_.kernel->unit - 1];
-  cut_.tiles = (pixels_ + most_rows - 1) / most_rows;
+  cut_.rows = s_.kernel->rows[widest_ / s_.kernel->unit - 1];
   int64_t products = 0, chunk = 0, largest_chunk = 0;  // for one pixel
   for (size_t p = 0; p < panels_.size(); ++p) {
     if (p == 0 || chunk + panels_[p].bytes > kChunkBytes) {
@@ -189,12 +197,13 @@ void ConvStep::cut() {
   }
   cut_.chunks.push_back(panels_.size());
   const int64_t item = std::clamp(products * pixels_ / 16, kSmallItem, kLargeItem);
-  const int64_t pixels_wanted = item / largest_chunk;
-  const int64_t tiles_wanted = std::clamp<int64_t>((pixels_wanted + most_rows / 2) / most_rows, 1, 32);
-  cut_.blocks = (cut_.tiles + tiles_wanted - 1) / tiles_wanted;
+  const int64_t wanted = std::clamp<int64_t>(item / largest_chunk, cut_.rows, kMostPixels);
+  const int64_t tiles = (pixels_ + cut_.rows - 1) / cut_.rows;
+  const int64_t tiles_wanted = std::max<int64_t>(1, (wanted + cut_.rows / 2) / cut_.rows);
+  cut_.blocks = (tiles + tiles_wanted - 1) / tiles_wanted;
   for (int64_t b = 0; b < cut_.blocks; ++b) {
-    const int64_t first = cut_.tiles * b / cut_.blocks, end = cut_.tiles * (b + 1) / cut_.blocks;
-    cut_.most_pixels = std::max(cut_.most_pixels, pixels_ * end / cut_.tiles - pixels_ * first / cut_.tiles);
+    const Range range = pixels_of(b);
+    cut_.most_pixels = std::max(cut_.most_pixels, range.end - range.first);
   }
 }
 
@@ -222,8 +231,7 @@ size_t align64(size_t n) { return (n + 63) / 64 * 64; }
 size_t ConvStep::scratch() const {
   const size_t rows = align64(3 * sizeof(void*) * static_cast<size_t>(cut_.most_pixels));
   const auto width = static_cast<size_t>(widest_);
-  const auto most_rows = static_cast<size_t>(s_.kernel->rows[widest_ / s_.kernel->unit - 1]);
-  return rows + align64(most_rows * width * sizeof(int32_t)) + align64(2 * width * sizeof(float));
+  return rows + align64(static_cast<size_t>(cut_.rows) * width * sizeof(int32_t)) + align64(2 * width * sizeof(float));
 }
 
 // The addresses of output pixels [first, end): their windows, where they are written, their residuals.
@@ -255,8 +263,7 @@ void ConvStep::fill_rows(const Memory& memory, int64_t first, int64_t end, const
 void ConvStep::run_item(const Memory& memory, size_t item, uint8_t* scratch) const {
   const size_t chunk = item / blocks();
   const auto block = static_cast<int64_t>(item % blocks());
-  const int64_t tile = cut_.tiles * block / cut_.blocks, tile_end = cut_.tiles * (block + 1) / cut_.blocks;
-  const auto begin_of = [&](int64_t t) { return pixels_ * t / cut_.tiles; };
+  const Range pixels = pixels_of(block);
   const auto most = static_cast<size_t>(cut_.most_pixels);
   const Rows rows{reinterpret_cast<const uint8_t**>(scratch),
                   reinterpret_cast<uint8_t**>(scratch + most * sizeof(void*)),
@@ -264,20 +271,21 @@ void ConvStep::run_item(const Memory& memory, size_t item, uint8_t* scratch) con
   uint8_t* const behind = scratch + align64(3 * sizeof(void*) * most);
   auto* const reals = reinterpret_cast<float*>(behind);
   auto* const sums = reinterpret_cast<int32_t*>(behind + align64(2 * static_cast<size_t>(widest_) * sizeof(float)));
-  const int64_t first = begin_of(tile);
-  fill_rows(memory, first, begin_of(tile_end), rows);
+  fill_rows(memory, pixels.first, pixels.end, rows);
+  const int count = static_cast<int>(pixels.end - pixels.first), most_rows = cut_.rows;
+  const int tiles = (count + most_rows - 1) / most_rows, few = count / tiles, more = count % tiles;
   for (size_t p = cut_.chunks[chunk]; p < cut_.chunks[chunk + 1]; ++p) {
     const BoundPanel& panel = panels_[p];
     const ptrdiff_t y_offset = panel.channel * static_cast<ptrdiff_t>(bytes_of(s_.y.type));
-    for (int64_t t = tile; t < tile_end; ++t) {
-      const int64_t from = begin_of(t) - first;
-      const int count = static_cast<int>(begin_of(t + 1) - begin_of(t));
-      s_.kernel->sum(panel.steps, {rows.x + from, ptrdiff_t{panel.group} * group_channels_, count,
+    for (int from = 0, t = 0; t < tiles; ++t) {
+      const int height = few + (t < more ? 1 : 0);
+      s_.kernel->sum(panel.steps, {rows.x + from, ptrdiff_t{panel.group} * group_channels_, height,
                                    constants_.correction.data() + panel.constants, sums});
-      s_.kernel->finish(s_.ending, {sums, count, panel.steps.width, panel.channels,
+      s_.kernel->finish(s_.ending, {sums, height, panel.steps.width, panel.channels,
                                     constants_.multiplier.data() + panel.constants,
                                     constants_.bias.data() + panel.constants, rows.y + from, y_offset,
                                     s_.residual ? rows.residual + from : nullptr, panel.channel, reals});
+      from += height;
     }
   }
 }

@@ -69,11 +69,11 @@ inline __attribute__((always_inline)) void add_groups(Sums<kRows, kVectors>& s, 
 }
 
 template <int kRows, int kVectors>
-void sum_tile(const GemmSteps& steps, const GemmTile& t) {
+void sum_tile(const GemmSteps& steps, const GemmTile& t, int first) {
   Sums<kRows, kVectors> s;
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    s.x[r] = t.x[r] + t.x_offset;
+    s.x[r] = t.x[first + r] + t.x_offset;
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       s.wide[r][v] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(t.correction + kUnit * v));
@@ -93,18 +93,23 @@ void sum_tile(const GemmSteps& steps, const GemmTile& t) {
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      int32_t* const to = t.sums + (r * kVectors + v) * kUnit;
+      int32_t* const to = t.sums + ((first + r) * kVectors + v) * kUnit;
       _mm256_store_si256(reinterpret_cast<__m256i*>(to), s.wide[r][v]);
     }
   }
 }
 
-using SumTile = void (*)(const GemmSteps&, const GemmTile&);
-constexpr SumTile kTiles1[] = {sum_tile<1, 1>, sum_tile<2, 1>, sum_tile<3, 1>, sum_tile<4, 1>};
-constexpr SumTile kTiles2[] = {sum_tile<1, 2>, sum_tile<2, 2>, sum_tile<3, 2>};
-
+// As many rows at a time as registers hold.
 void sum(const GemmSteps& s, const GemmTile& t) {
-  (s.width == kUnit ? kTiles1 : kTiles2)[t.rows - 1](s, t);
+  int row = 0;
+  if (s.width == kUnit) {
+    for (; row + 4 <= t.rows; row += 4) sum_tile<4, 1>(s, t, row);
+    for (; row < t.rows; ++row) sum_tile<1, 1>(s, t, row);
+    return;
+  }
+  for (; row + 3 <= t.rows; row += 3) sum_tile<3, 2>(s, t, row);
+  if (row + 2 == t.rows) sum_tile<2, 2>(s, t, row);
+  if (row + 1 == t.rows) sum_tile<1, 2>(s, t, row);
 }
 
 struct Lanes {
@@ -231,7 +236,7 @@ void finish(const GemmEnding& e, const GemmRows& t) {
 
 }  // namespace
 
-const GemmOps gemm_avx2 = {kUnit, kWidest, true, {4, 3, 0, 0}, sum, finish};
+const GemmOps gemm_avx2 = {kUnit, kWidest, true, {12, 12, 0, 0}, sum, finish};
 
 }  // namespace intact
 #endif
