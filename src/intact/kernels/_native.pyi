@@ -223,3 +223,34 @@ def step_depthwise(
     residual_multiplier: float,
     residual_zero: int,
 ) -> Step: ...
+
+class RealIn:
+    def __init__(self, view: View, zero: int, scale: float) -> None: ...
+
+class RealOut:
+    def __init__(self, view: View, scale: float, grid: _Grid) -> None: ...
+
+def real_functions(reals: str) -> list[str]: ...
+def step_function(reals: str, x: RealIn, y: RealOut, function: str) -> Step: ...
+def step_binary(reals: str, a: RealIn, b: RealIn, y: RealOut, function: str) -> Step: ...
+def step_softmax(reals: str, x: RealIn, y: RealOut, gain: float, mask: RealIn | None) -> Step: ...
+def step_layer_norm(
+    reals: str,
+    x: RealIn,
+    y: RealOut,
+    epsilon: float,
+    residual: RealIn | None,
+    weight: View | None,
+    bias: View | None,
+) -> Step: ...
+def step_matmul(
+    matmul: str,
+    a: View,
+    b: View,
+    y: View,
+    zeros: tuple[int, int],
+    multiplier: float,
+    grid: _Grid,
+    low: float,
+    high: float,
+) -> Step: ...

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from intact.engine.bind import planes as _planes  # noqa: F401  # registers its binders
+from intact.engine.bind import reals as _reals  # noqa: F401
 from intact.engine.bind import sums as _sums  # noqa: F401
 from intact.engine.bind.core import BINDERS, NO_HALO, Binding, Packed, Place, Shape, dense_view, dtype_of
 from intact.engine.bind.layout import Layout, lay_out

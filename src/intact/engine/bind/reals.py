@@ -1,0 +1,110 @@
+"""Native steps for what is computed in reals, and for the product of two activations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from intact.engine.bind.core import Binding, Shape, binder
+from intact.engine.steps import Binary, Function, LayerNorm, MatMul, Softmax
+from intact.kernels import reals
+from intact.kernels.program import NativeStep, View
+from intact.kernels.reals import Real
+
+
+@binder("function", in_place=("x",))
+def bind_function(step: Function, binding: Binding) -> list[NativeStep]:
+    """A function of one real."""
+    x, y = _real(binding, step.x), _real(binding, step.y)
+    return [reals.function(x, y, step.function, binding.kernels)]
+
+
+@binder("binary", in_place=("a", "b"))
+def bind_binary(step: Binary, binding: Binding) -> list[NativeStep]:
+    """A function of two reals, with broadcasting."""
+    a, b, y = (_spread(binding, name, binding.shape(step.y)) for name in (step.a, step.b, step.y))
+    return [reals.binary(a, b, y, step.function, binding.kernels)]
+
+
+@binder("softmax")
+def bind_softmax(step: Softmax, binding: Binding) -> list[NativeStep]:
+    """Softmax along any axis: it becomes the last one of the views."""
+    shape = binding.shape(step.y)
+    axis = step.axis % len(shape)
+    order = [*(i for i in range(len(shape)) if i != axis), axis]
+    x, y = (_turned(_real(binding, name), order) for name in (step.x, step.y))
+    mask = _turned(_spread(binding, step.mask, shape), order) if step.mask else None
+    return [reals.softmax(x, y, step.gain, mask, binding.kernels)]
+
+
+@binder("layer_norm")
+def bind_layer_norm(step: LayerNorm, binding: Binding) -> list[NativeStep]:
+    """LayerNorm, with the residual that is added in front of it."""
+    weight, bias = (binding.constant(name) if name else None for name in (step.weight, step.bias))
+    residual = _real(binding, step.residual) if step.residual else None
+    return [
+        reals.layer_norm(
+            _real(binding, step.x),
+            _real(binding, step.y),
+            step.epsilon,
+            weight=weight,
+            bias=bias,
+            residual=residual,
+            kernels=binding.kernels,
+        )
+    ]
+
+
+@binder("matmul")
+def bind_matmul(step: MatMul, binding: Binding) -> list[NativeStep]:
+    """Product of two activations, read where they lie."""
+    batch, ending = binding.shape(step.y)[:-2], step.ending
+    a, b = (_spread(binding, name, (*batch, *binding.shape(name)[-2:])) for name in (step.a, step.b))
+    y = _real(binding, step.y)
+    multiplier = float(binding.array(ending.multiplier).reshape(-1)[0])
+    low, high = ending.low, ending.high
+    if (codes := binding.tensor(step.y).codes) is not None:
+        bounds = (codes.low if low is None else int(low)), (codes.high if high is None else int(high))
+        y = replace(y, low=bounds[0] + codes.offset, high=bounds[1] + codes.offset)
+        low = high = None
+    return [
+        reals.matmul(
+            a,
+            b,
+            y,
+            multiplier,
+            low=float("-inf") if low is None else low,
+            high=float("inf") if high is None else high,
+            kernels=binding.kernels,
+        )
+    ]
+
+
+def _real(binding: Binding, name: str) -> Real:
+    """A tensor or a constant as reals."""
+    if name in binding.plan.constants:
+        return Real(binding.constant(name))
+    view, codes = binding.view(name), binding.tensor(name).codes
+    if codes is None:
+        return Real(view)
+    low, high = codes.low + codes.offset, codes.high + codes.offset
+    return Real(view, codes.scale, codes.zero_point + codes.offset, low, high)
+
+
+def _spread(binding: Binding, name: str, shape: Shape) -> Real:
+    """A tensor under a larger shape: axes of size 1 and missing ones get strides of 0."""
+    real = _real(binding, name)
+    sizes, strides = tuple(real.view.sizes), tuple(real.view.strides)
+    missing = len(shape) - len(sizes)
+    sizes, strides = (1,) * missing + sizes, (0,) * missing + strides
+    spread = [0 if n == 1 else s for n, s in zip(sizes, strides, strict=True)]
+    return replace(real, view=_view(real.view, shape, spread))
+
+
+def _turned(real: Real, order: Sequence[int]) -> Real:
+    sizes, strides = ([axes[i] for i in order] for axes in (real.view.sizes, real.view.strides))
+    return replace(real, view=_view(real.view, sizes, strides))
+
+
+def _view(view: View, sizes: Sequence[int], strides: Sequence[int]) -> View:
+    return View(view.block, view.offset, "uint8" if view.itemsize == 1 else "float32", sizes, strides)

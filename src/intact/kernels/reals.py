@@ -1,0 +1,120 @@
+"""Makers of the native steps that compute in reals, and of the product of two tensors of codes.
+
+Each returns a step for `Program.add`. A tensor of reals is float32, or bytes with the scale and the zero
+point that make them reals: bytes are dequantized on the way in (N12) and quantized on the way out (N11).
+Views may lie in any order and broadcast (strides of 0). Makers raise ValueError for what could not be run
+safely; they are called by `intact.engine.bind.reals`, which knows what fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from intact.kernels import _native
+from intact.kernels.program import NativeStep, View
+from intact.kernels.registry import chosen_kernels
+
+Kernels = Mapping[str, str]
+"""The kernel of each family; None in a maker: those that are chosen now."""
+REALS, MATMUL = "reals", "matmul"
+
+
+@dataclass(frozen=True)
+class Real:
+    """A tensor of reals.
+
+    Attributes:
+        view: float32, or uint8.
+        scale, zero: A byte means ``(byte - zero) * scale``.
+        low, high: Bounds of the bytes that are written.
+    """
+
+    view: View
+    scale: float = 1.0
+    zero: int = 0
+    low: int = 0
+    high: int = 255
+
+    def read(self) -> _native.RealIn:
+        """As native code takes an input."""
+        return _native.RealIn(self.view, self.zero, self.scale)
+
+    def written(self) -> _native.RealOut:
+        """As native code takes an output."""
+        return _native.RealOut(self.view, self.scale, (self.zero, self.low, self.high))
+
+
+def functions(kernels: Kernels | None = None) -> list[str]:
+    """Names of the functions of one real: those of `numerics.FUNCTIONS`."""
+    return _native.real_functions(_kernels(kernels)[REALS])
+
+
+def function(x: Real, y: Real, name: str, kernels: Kernels | None = None) -> NativeStep:
+    """``y = name(x)``, one of `functions` (N38). y may be the memory of x where both have one dtype."""
+    return _native.step_function(_kernels(kernels)[REALS], x.read(), y.written(), name)
+
+
+def binary(a: Real, b: Real, y: Real, name: str, kernels: Kernels | None = None) -> NativeStep:
+    """``y = a (add | sub | mul | div) b``; the views have the sizes of y."""
+    return _native.step_binary(_kernels(kernels)[REALS], a.read(), b.read(), y.written(), name)
+
+
+def softmax(
+    x: Real, y: Real, gain: float = 1.0, mask: Real | None = None, kernels: Kernels | None = None
+) -> NativeStep:
+    """Along the last axis of the views (N40); `mask` has the sizes of x."""
+    hidden = None if mask is None else mask.read()
+    return _native.step_softmax(_kernels(kernels)[REALS], x.read(), y.written(), gain, hidden)
+
+
+def layer_norm(
+    x: Real,
+    y: Real,
+    epsilon: float,
+    *,
+    weight: View | None = None,
+    bias: View | None = None,
+    residual: Real | None = None,
+    kernels: Kernels | None = None,
+) -> NativeStep:
+    """Over the last axis of the views, of x + residual (N41); `weight` and `bias` are float32 [n]."""
+    other = None if residual is None else residual.read()
+    return _native.step_layer_norm(
+        _kernels(kernels)[REALS], x.read(), y.written(), epsilon, other, weight, bias
+    )
+
+
+def matmul(
+    a: Real,
+    b: Real,
+    y: Real,
+    multiplier: float,
+    *,
+    low: float = float("-inf"),
+    high: float = float("inf"),
+    kernels: Kernels | None = None,
+) -> NativeStep:
+    """``[..., i, k]`` by ``[..., k, j]``, both bytes, leading sizes those of y (N19, N22, N25).
+
+    Args:
+        a, b: Only their zero points count; the scales are part of `multiplier`.
+        y: Bytes, or float32.
+        multiplier: M of N21.
+        low, high: Bounds of a real output.
+    """
+    return _native.step_matmul(
+        _kernels(kernels)[MATMUL],
+        a.view,
+        b.view,
+        y.view,
+        (a.zero, b.zero),
+        multiplier,
+        (y.zero, y.low, y.high),
+        low,
+        high,
+    )
+
+
+def _kernels(kernels: Kernels | None) -> Kernels:
+    return chosen_kernels() if kernels is None else kernels
