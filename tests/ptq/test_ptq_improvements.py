@@ -91,6 +91,22 @@ LAYERS = {
     "conv": (("Conv", "x w", "y", {"pads": [1, 0, 2, 1], "strides": [2, 1]}), (6, 4, 3, 3)),
     "dilated groups": (("Conv", "x w b", "y", {"group": 2, "dilations": [2, 2]}), (6, 2, 3, 3)),
     "same": (("Conv", "x w b", "y", {"auto_pad": "SAME_LOWER", "strides": [2, 2]}), (6, 4, 2, 3)),
+    "transposed": (("ConvTranspose", "x w b", "y", {"strides": [2, 3], "pads": [1, 0, 0, 2]}), (4, 6, 3, 4)),
+    "transposed groups": (
+        (
+            "ConvTranspose",
+            "x w",
+            "y",
+            {
+                "group": 2,
+                "dilations": [2, 1],
+                "strides": [3, 2],
+                "output_padding": [2, 1],
+                "pads": [0, 1, 3, 0],
+            },
+        ),
+        (4, 3, 2, 3),
+    ),
     "gemm": (("Gemm", "x w b", "y", {"transB": 1}), (6, 4)),
     "gemm as stored": (("Gemm", "x w", "y"), (4, 6)),
 }

@@ -27,7 +27,7 @@ class Layer:
     """A layer whose bias can be corrected.
 
     Attributes:
-        node: Conv, Gemm or MatMul.
+        node: Conv, ConvTranspose, Gemm or MatMul.
         bias: Name of the initializer that only this layer adds.
         added: It was put there for the correction, as zeros.
         error: Mean error of the output, one entry per output channel.
@@ -92,8 +92,10 @@ def drop_added(model: Model, layers: Sequence[Layer]) -> None:
 
 
 def _supported(node: Node) -> bool:
-    if node.domain or node.op_type not in ("Conv", "Gemm", "MatMul"):
+    if node.domain or node.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
         return False
+    if node.op_type == "ConvTranspose" and ("output_shape" in node.attributes or _auto_pad(node) == "SAME"):
+        return False  # where its pads are what is left over
     plain = all(_number(node, name, 1.0) == 1 for name in ("alpha", "beta"))
     return plain and not ("transA" in node.attributes and node.attributes["transA"].as_int())
 
@@ -105,7 +107,7 @@ def _number(node: Node, name: str, default: float) -> float:
 def _means(
     model: Model, layers: Sequence[tuple[Node, str]], runs: Sequence[Held]
 ) -> dict[str, NDArray[np.float64]]:
-    """E[x] for every weight element of one output channel: [C, *kernel] for a Conv, [K] for a product."""
+    """E[x] for every weight element of one output channel: [C, *kernel] or, for products, [K]."""
     wanted = list(dict.fromkeys(x for _, x in layers))
     readers: dict[str, list[Node]] = {x: [node for node, other in layers if other == x] for x in wanted}
     constants = Constants(model.graph)
@@ -138,6 +140,8 @@ def _means(
 
 
 def _mean(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray[np.float64]:
+    if node.op_type == "ConvTranspose":
+        return _mean_transposed(node, x, weight)
     if node.op_type != "Conv":
         return np.asarray(x.reshape(-1, x.shape[-1]).mean(axis=0, dtype=np.float64))
     kernel, spatial = weight[2:], x.shape[2:]
@@ -155,6 +159,35 @@ def _mean(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray[np.float64
         here: tuple[slice | int, ...] = (slice(None), *tap)
         result[here] = padded[:, :, *window].mean(axis=(0, *range(2, x.ndim)), dtype=np.float64)
     return result
+
+
+def _mean_transposed(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray[np.float64]:
+    """Each tap of the kernel writes what it reads to every `stride`-th output position, if that exists."""
+    kernel, spatial = weight[2:], x.shape[2:]
+    ones = [1] * len(kernel)
+    strides, dilations = (_ints(node, name, ones) for name in ("strides", "dilations"))
+    pads = _ints(node, "pads", [0] * 2 * len(kernel))
+    extra = _ints(node, "output_padding", [0] * len(kernel))
+    sizes = [
+        (n - 1) * s + (k - 1) * d + 1 + e - pads[i] - pads[len(kernel) + i]
+        for i, (n, s, k, d, e) in enumerate(zip(spatial, strides, kernel, dilations, extra, strict=True))
+    ]
+    result = np.empty((x.shape[1], *kernel))
+    for tap in product(*map(range, kernel)):
+        window = []
+        for n, s, t, d, pad, size in zip(spatial, strides, tap, dilations, pads, sizes, strict=False):
+            first, last = -(-(pad - t * d) // s), (size - 1 + pad - t * d) // s
+            window.append(slice(max(first, 0), max(min(last, n - 1) + 1, 0)))
+        here: tuple[slice | int, ...] = (slice(None), *tap)
+        part = x[:, :, *window].sum(axis=(0, *range(2, x.ndim)), dtype=np.float64)
+        result[here] = part / (len(x) * np.prod(sizes))
+    return result
+
+
+def _auto_pad(node: Node) -> str:
+    """NOTSET, VALID or SAME."""
+    mode = node.attributes["auto_pad"].as_string() if "auto_pad" in node.attributes else "NOTSET"
+    return mode.removesuffix("_UPPER").removesuffix("_LOWER")
 
 
 def _pads(
@@ -181,6 +214,11 @@ def _applied(node: Node, weight: NDArray[np.float64], mean: NDArray[np.float64])
         groups = node.attributes["group"].as_int() if "group" in node.attributes else 1
         by_group = weight.reshape(groups, weight.shape[0] // groups, -1)
         return np.asarray(np.einsum("gok,gk->go", by_group, mean.reshape(groups, -1)).reshape(-1))
+    if node.op_type == "ConvTranspose":
+        groups = node.attributes["group"].as_int() if "group" in node.attributes else 1
+        inputs, outputs = weight.shape[0] // groups, weight.shape[1]
+        taps, means = weight.reshape(groups, inputs, outputs, -1), mean.reshape(groups, inputs, -1)
+        return np.asarray(np.einsum("giok,gik->go", taps, means).reshape(-1))
     transposed = "transB" in node.attributes and node.attributes["transB"].as_int()
     return np.asarray(weight @ mean if transposed else mean @ weight)
 
@@ -198,6 +236,8 @@ class _Biases:
             return self._behind(node, weight.shape[-1])
         transposed = "transB" in node.attributes and node.attributes["transB"].as_int()
         channels = weight.shape[0 if node.op_type == "Conv" or transposed else 1]
+        if node.op_type == "ConvTranspose":
+            channels *= node.attributes["group"].as_int() if "group" in node.attributes else 1
         old = node.inputs[2] if len(node.inputs) > 2 else None
         if old is None:
             array = np.zeros(channels, weight.dtype)
