@@ -16,7 +16,7 @@ _INTEGERS = ("INT64", "INT32")
 
 
 def fold_sizes(model: Model) -> list[str]:
-    """Before: ``Reshape(x, Concat(Shape(x)[0], 4, Shape(x)[2] / 4))``.  After: constants where sizes are known.
+    """Before: ``Reshape(x, Concat(Shape(x)[0], Shape(x)[2] / 4))``.  After: constants where sizes are known.
 
     Guards: integers of rank 0 or 1 alone, computed from sizes that the graph declares.
     """

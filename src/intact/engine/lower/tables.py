@@ -30,7 +30,9 @@ def lower_table(sheet: Sheet, nodes: Sequence[Node], entry: Value, output: Value
     if written.grid is None:
         raise Cannot("its output goes on in float")
     inside = codes_of(codes)
-    known: dict[Value, NDArray[Any] | float] = {entry: (inside - codes.zero_point) * np.float64(codes.scale)}
+    grid = Grid.of(codes)
+    reals = numerics.dequantize(inside, *grid.affine, grid.spec).astype(np.float64)  # what the file means
+    known: dict[Value, NDArray[Any] | float] = {entry: reals}
     with np.errstate(all="ignore"):
         for node in nodes:
             known[node.outputs[0]] = _evaluate(sheet, node, known)

@@ -1,0 +1,159 @@
+"""Small Q/DQ graphs written by hand, lowered, evaluated and held against ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from intact.engine.lower import lower
+from intact.engine.plan import Plan
+from intact.engine.reference import evaluate
+from intact.graph import Session
+
+FLOAT = TensorProto.FLOAT
+
+
+class Qdq:
+    """Writes nodes one after the other; every method returns the name of what its node makes."""
+
+    def __init__(self, opset: int = 21) -> None:
+        self.opset = opset
+        self.nodes: list[onnx.NodeProto] = []
+        self.inputs: list[onnx.ValueInfoProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.rng = np.random.default_rng(0)
+        self.domains = {"": opset}
+
+    def input(self, name: str, shape: Sequence[int | str], dtype: int = FLOAT) -> str:
+        self.inputs.append(helper.make_tensor_value_info(name, dtype, list(shape)))
+        return name
+
+    def constant(self, array: Any, name: str = "") -> str:
+        name = name or f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def reals(self, *shape: int, spread: float = 0.5) -> str:
+        return self.constant((self.rng.standard_normal(shape) * spread).astype(np.float32))
+
+    def ints(self, *numbers: int) -> str:
+        return self.constant(np.array(numbers, np.int64))
+
+    def node(self, op_type: str, *inputs: str, name: str = "", outputs: int = 1, **attributes: Any) -> Any:
+        name = name or f"{op_type.lower()}{len(self.nodes)}"
+        made = [name] if outputs == 1 else [f"{name}.{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(op_type, list(inputs), made, name=name, **attributes))
+        return made[0] if outputs == 1 else made
+
+    def quantize(self, x: str, scale: float = 0.05, zero: int = 0, dtype: str = "int8") -> str:
+        parameters = (self.constant(np.float32(scale)), self.constant(np.array(zero, dtype)))
+        return str(self.node("QuantizeLinear", x, *parameters, name=f"{x}.q{len(self.nodes)}"))
+
+    def dequantize(self, q: str, scale: float = 0.05, zero: int = 0, dtype: str = "int8") -> str:
+        parameters = (self.constant(np.float32(scale)), self.constant(np.array(zero, dtype)))
+        return str(self.node("DequantizeLinear", q, *parameters, name=f"{q}.dq{len(self.nodes)}"))
+
+    def pair(self, x: str, scale: float = 0.05, zero: int = 0, dtype: str = "int8") -> str:
+        return self.dequantize(self.quantize(x, scale, zero, dtype), scale, zero, dtype)
+
+    def weight(self, *shape: int, axis: int | None = 0, dtype: str = "int8", zero: int = 0) -> str:
+        limits = np.iinfo(dtype)
+        codes = self.constant(self.rng.integers(limits.min, limits.max + 1, shape).astype(dtype))
+        count = () if axis is None else (shape[axis],)
+        scale = self.constant(self.rng.uniform(0.002, 0.02, count).astype(np.float32))
+        zero_point = self.constant(np.full(count, zero, dtype))
+        axes = {} if axis is None else {"axis": axis}
+        return str(self.node("DequantizeLinear", codes, scale, zero_point, **axes))
+
+    def conv(self, x: str, channels: int, outputs: int, kernel: int = 3, **attributes: Any) -> str:
+        w = self.weight(outputs, channels // attributes.get("group", 1), kernel, kernel)
+        bias = self.reals(outputs)
+        return str(self.node("Conv", x, w, bias, pads=[kernel // 2] * 4, **attributes))
+
+    def proto(self, *outputs: str) -> onnx.ModelProto:
+        infos = [onnx.ValueInfoProto(name=name) for name in outputs]
+        graph = helper.make_graph(self.nodes, "net", self.inputs, infos, self.constants)
+        opsets = [helper.make_opsetid(domain, version) for domain, version in self.domains.items()]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        shown = {info.name: info for info in (*inferred.graph.value_info, *inferred.graph.output)}
+        del model.graph.output[:]
+        model.graph.output.extend(
+            helper.make_tensor_value_info(name, shown[name].type.tensor_type.elem_type, None)
+            for name in outputs
+        )
+        return model
+
+    def feeds(self, sizes: Mapping[str, int] | None = None) -> dict[str, NDArray[Any]]:
+        """Random inputs, which reach the ends of the default grid."""
+        made = {}
+        for info in self.inputs:
+            dims = info.type.tensor_type.shape.dim
+            shape = [(sizes or {}).get(d.dim_param, d.dim_value) for d in dims]
+            dtype = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
+            if dtype.kind == "f":
+                made[info.name] = (self.rng.standard_normal(shape) * 3).astype(dtype)
+            else:
+                made[info.name] = self.rng.integers(
+                    np.iinfo(dtype).min, np.iinfo(dtype).max + 1, shape, dtype
+                )
+        return made
+
+
+class Lowered:
+    """A plan beside the model that it was made of.
+
+    Attributes:
+        plan: What `lower` made.
+        values: Every tensor for the feeds.
+    """
+
+    def __init__(self, graph: Qdq, outputs: Sequence[str], sizes: Mapping[str, int] | None) -> None:
+        proto = graph.proto(*outputs)
+        self.plan: Plan = lower(proto)
+        feeds = graph.feeds(sizes)
+        self.values = evaluate(self.plan, feeds)
+        self.expected = Session(proto.SerializeToString()).run(feeds)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of its steps, in order."""
+        return [step.kind for step in self.plan.steps]
+
+    def step(self, kind: str) -> Any:
+        """The only step of a kind."""
+        (found,) = (step for step in self.plan.steps if step.kind == kind)
+        return found
+
+    def agree(self, tolerance: float = 0.0) -> Lowered:
+        """Codes differ by 1 at most, in 1 of 100; reals by `tolerance` and what float32 sums lose."""
+        for name, want in self.expected.items():
+            got = self.values[name]
+            assert got.dtype == want.dtype and got.shape == want.shape, name
+            difference = np.abs(got.astype(np.float64) - want.astype(np.float64))
+            if want.dtype.kind in "iu":
+                assert difference.max(initial=0) <= 1 and (difference > 0).mean() <= 0.01, name
+            else:
+                assert (difference <= tolerance + 1e-5 + 1e-5 * np.abs(want)).all(), difference.max()
+        return self
+
+
+@pytest.fixture
+def qdq() -> Callable[..., Qdq]:
+    return Qdq
+
+
+@pytest.fixture
+def lowered() -> Callable[..., Lowered]:
+    """(graph, *outputs, sizes=...) -> the plan, evaluated, and ONNX Runtime's answer."""
+
+    def run(graph: Qdq, *outputs: str, sizes: Mapping[str, int] | None = None) -> Lowered:
+        return Lowered(graph, outputs, sizes)
+
+    return run
