@@ -1,0 +1,242 @@
+"""The steps in reals equal numerics in every bit, on every kernel that this machine has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from intact import numerics
+from intact.kernels import reals
+from intact.kernels.program import View
+from intact.kernels.reals import Real
+from intact.spec import QuantSpec
+
+UINT8 = QuantSpec("uint8", symmetric=False)
+SEEDS = st.integers(0, 2**32 - 1)
+SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple)
+LENGTHS = st.integers(1, 70)
+SPECIAL = np.array(
+    [0, -0.0, 1e-45, -1e-45, 1e-39, -87.4, -103.9, -104, -105, 88.7, 88.73, 0.625, 0.9, 6, -6, 3e38, -3e38,
+     np.inf, -np.inf, np.nan],
+    np.float32,
+)  # fmt: skip
+BINARY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
+SameBits = Callable[[np.ndarray, np.ndarray], None]
+
+
+class Case:
+    """Tensors of one step: what numerics reads, and views of memory in any order of axes."""
+
+    def __init__(self, runner: Any, seed: int, kernel: str, threads: int = 1) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.runner = runner(threads)
+        self.kernels = {**reals.chosen_kernels(), kernel.split("_")[0]: kernel}
+
+    def order(self, rank: int) -> tuple[int, ...]:
+        return tuple(self.rng.permutation(rank).tolist())
+
+    def real(self, *shape: int, spread: float = 3.0) -> tuple[np.ndarray, Real]:
+        """float32, or codes and their reals."""
+        gap = int(self.rng.integers(0, 3))
+        if self.rng.integers(2):
+            x = (self.rng.standard_normal(shape) * spread).astype(np.float32)
+            return x, Real(self.runner.input(x, self.order(len(shape)), gap=gap))
+        codes, scale = self.rng.integers(0, 256, shape).astype(np.uint8), np.float32(spread / 90)
+        zero = int(self.rng.integers(0, 256))
+        view = self.runner.input(codes, self.order(len(shape)), gap=gap)
+        return numerics.dequantize(codes, scale, zero, UINT8), Real(view, float(scale), zero)
+
+    def output(self, *shape: int, scale: float = 0.03) -> Real:
+        dtype = np.float32 if self.rng.integers(2) else np.uint8
+        view = self.runner.output(shape, dtype, self.order(len(shape)), int(self.rng.integers(0, 3)))
+        low, high = sorted(self.rng.integers(0, 256, 2).tolist())
+        return Real(view, float(np.float32(scale)), int(self.rng.integers(0, 256)), low, high)
+
+    def check(self, step: object, y: Real, want: np.ndarray, same: SameBits) -> None:
+        got = self.runner.run(step)
+        if got.dtype == np.uint8:
+            codes = numerics.quantize(want, np.float32(y.scale), y.zero, UINT8)
+            want = np.clip(codes, y.low, y.high).astype(np.uint8)
+        same(got, want)
+        assert self.runner.only_wrote(y.view)
+
+
+def _spread(real: Real, shape: tuple[int, ...]) -> Real:
+    """The view under a shape that it broadcasts to."""
+    sizes, strides = tuple(real.view.sizes), tuple(real.view.strides)
+    lead = len(shape) - len(sizes)
+    strides = (0,) * lead + tuple(0 if n == 1 else s for n, s in zip(sizes, strides, strict=True))
+    dtype = "uint8" if real.view.itemsize == 1 else "float32"
+    view = View(real.view.block, real.view.offset, dtype, shape, strides)
+    return Real(view, real.scale, real.zero, real.low, real.high)
+
+
+def _values(rng: np.random.Generator, n: int) -> np.ndarray:
+    spread = rng.choice([1e-3, 1, 5, 100])
+    x = (rng.standard_normal(n) * spread).astype(np.float32)
+    x[rng.random(n) < 0.2] = rng.choice(SPECIAL)
+    return x
+
+
+def test_native_functions_are_those_of_numerics(reals_kernel: str) -> None:
+    assert reals.functions({"reals": reals_kernel}) == sorted(numerics.FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", sorted(numerics.FUNCTIONS))
+@settings(deadline=None, max_examples=25)
+@given(seed=SEEDS, n=LENGTHS)
+def test_function(
+    runner: Any, reals_kernel: str, assert_same_bits: SameBits, name: str, seed: int, n: int
+) -> None:
+    case = Case(runner, seed, reals_kernel)
+    x = _values(case.rng, n)
+    view, y = case.runner.input(x), Real(case.runner.output((n,), np.float32))
+    step = reals.function(Real(view), y, name, case.kernels)
+    case.check(step, y, numerics.FUNCTIONS[name](x), assert_same_bits)
+
+
+@pytest.mark.parametrize("name", sorted(numerics.FUNCTIONS))
+def test_function_on_a_dense_grid(
+    runner: Any, reals_kernel: str, assert_same_bits: SameBits, name: str
+) -> None:
+    case = Case(runner, 0, reals_kernel)
+    x = np.concatenate([np.linspace(-110, 92, 50_001), np.linspace(-7, 7, 50_001), SPECIAL]).astype(
+        np.float32
+    )
+    view, y = case.runner.input(x), Real(case.runner.output(x.shape, np.float32))
+    step = reals.function(Real(view), y, name, case.kernels)
+    case.check(step, y, numerics.FUNCTIONS[name](x), assert_same_bits)
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=SEEDS, shape=SIZES)
+def test_function_of_codes_and_reals_in_any_order(
+    runner: Any, reals_kernel: str, assert_same_bits: SameBits, seed: int, shape: tuple[int, ...]
+) -> None:
+    case = Case(runner, seed, reals_kernel)
+    x, source = case.real(*shape)
+    y = case.output(*shape)
+    case.check(reals.function(source, y, "gelu", case.kernels), y, numerics.gelu(x), assert_same_bits)
+
+
+@pytest.mark.parametrize("name", sorted(BINARY))
+@settings(deadline=None, max_examples=40)
+@given(seed=SEEDS, shape=SIZES)
+def test_binary(
+    runner: Any, reals_kernel: str, assert_same_bits: SameBits, name: str, seed: int, shape: tuple[int, ...]
+) -> None:
+    case = Case(runner, seed, reals_kernel)
+    sides = []
+    for _ in range(2):
+        start = int(case.rng.integers(0, len(shape) + 1))
+        smaller = [n if case.rng.integers(3) else 1 for n in shape[start:]]
+        sides.append(case.real(*smaller))
+    y = case.output(*shape)
+    with np.errstate(all="ignore"):
+        want = BINARY[name](sides[0][0], sides[1][0])
+    want = np.broadcast_to(want, shape)
+    if y.view.itemsize == 1:
+        want = np.nan_to_num(want, nan=-np.inf, posinf=np.inf, neginf=-np.inf)  # 0 / 0: the lowest byte
+    a, b = (_spread(real, shape) for _, real in sides)
+    case.check(reals.binary(a, b, y, name, case.kernels), y, np.ascontiguousarray(want), assert_same_bits)
+
+
+@settings(deadline=None, max_examples=80)
+@given(seed=SEEDS, rows=st.integers(1, 5), n=LENGTHS, masked=st.booleans())
+def test_softmax(
+    runner: Any, reals_kernel: str, assert_same_bits: SameBits, seed: int, rows: int, n: int, masked: bool
+) -> None:
+    case = Case(runner, seed, reals_kernel)
+    gain = float(np.float32(case.rng.choice([1.0, 0.125, 0.3])))
+    x, source = case.real(2, rows, n, spread=8)
+    hidden = mask = None
+    if masked:
+        mask = np.where(case.rng.random((rows, 1, n))[:, 0] < 0.3, -np.inf, 0.5).astype(np.float32)
+        mask[:, 0] = 0
+        hidden = _spread(Real(case.runner.input(mask)), (2, rows, n))
+    y = case.output(2, rows, n, scale=1 / 255)
+    want = numerics.softmax(x, gain=gain, mask=mask)
+    case.check(reals.softmax(source, y, gain, hidden, case.kernels), y, want, assert_same_bits)
+
+
+def test_softmax_of_hopeless_rows(runner: Any, reals_kernel: str, assert_same_bits: SameBits) -> None:
+    x = np.zeros((4, 21), np.float32)
+    x[0], x[1, 3], x[2, 5], x[3, 20] = -np.inf, np.inf, np.nan, 3e38
+    case = Case(runner, 0, reals_kernel)
+    source, y = Real(case.runner.input(x)), Real(case.runner.output(x.shape, np.float32))
+    case.check(reals.softmax(source, y, kernels=case.kernels), y, numerics.softmax(x), assert_same_bits)
+
+
+@settings(deadline=None, max_examples=80)
+@given(seed=SEEDS, rows=st.integers(1, 5), n=LENGTHS, parts=st.tuples(*[st.booleans()] * 3))
+def test_layer_norm(
+    runner: Any,
+    reals_kernel: str,
+    assert_same_bits: SameBits,
+    seed: int,
+    rows: int,
+    n: int,
+    parts: tuple[bool, ...],
+) -> None:
+    case = Case(runner, seed, reals_kernel)
+    x, source = case.real(2, rows, n)
+    residual, other = case.real(2, rows, n) if parts[0] else (None, None)
+    weight, bias = ((case.rng.standard_normal(n).astype(np.float32) if p else None) for p in parts[1:])
+    y = case.output(2, rows, n)
+    views = [None if v is None else case.runner.constant(v) for v in (weight, bias)]
+    step = reals.layer_norm(
+        source, y, 1e-5, weight=views[0], bias=views[1], residual=other, kernels=case.kernels
+    )
+    case.check(step, y, numerics.layer_norm(x, weight, bias, 1e-5, residual), assert_same_bits)
+
+
+def test_long_rows_and_several_pieces(runner: Any, reals_kernel: str, assert_same_bits: SameBits) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((37, 5000)).astype(np.float32)
+    for make, want in (
+        (lambda s, y, k: reals.function(s, y, "sigmoid", k), numerics.sigmoid(x)),
+        (lambda s, y, k: reals.softmax(s, y, kernels=k), numerics.softmax(x)),
+        (lambda s, y, k: reals.layer_norm(s, y, 1e-12, kernels=k), numerics.layer_norm(x, epsilon=1e-12)),
+    ):
+        case = Case(runner, 0, reals_kernel, threads=2)
+        source, y = Real(case.runner.input(x)), Real(case.runner.output(x.shape, np.float32))
+        case.check(make(source, y, case.kernels), y, want, assert_same_bits)
+
+
+def test_empty_tensors(runner: Any, reals_kernel: str) -> None:
+    for shape in ((0, 4), (4, 0)):
+        case = Case(runner, 0, reals_kernel)
+        x, y = (
+            Real(case.runner.input(np.zeros(shape, np.float32))),
+            Real(case.runner.output(shape, np.float32)),
+        )
+        assert reals.softmax(x, y, kernels=case.kernels).items == 0
+        assert reals.function(x, y, "exp", case.kernels).items == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda x, y: reals.function(x, y, "cosh"), "no function has this name"),
+        (lambda x, y: reals.binary(x, x, y, "pow"), "no such function of two"),
+        (lambda x, y: reals.softmax(Real(View(1, 0, "float32", (2, 2), (8, 4))), y), "differ in their sizes"),
+        (lambda x, y: reals.layer_norm(x, y, 1e-5, weight=x.view), "weight and bias have one float32"),
+        (lambda x, y: reals.softmax(Real(View(1, 0, "int64", (2, 3), (24, 8))), y), "float32 or bytes"),
+        (lambda x, y: reals.softmax(Real(View(1, 0, "uint8", (2, 3), (3, 1)), 0.0), y), "not positive"),
+        (lambda x, y: reals.softmax(Real(View(1, 0, "uint8", (2, 3), (3, 1)), 1, 9999), y), "out of range"),
+        (
+            lambda x, y: reals.function(x, Real(View(1, 0, "uint8", (2, 3), (3, 1)), 1, 0, 9, 3), "exp"),
+            "grid",
+        ),
+    ],
+    ids=["function", "binary", "sizes", "weight", "dtype", "scale", "zero", "grid"],
+)
+def test_makers_refuse(make: Callable[[Real, Real], object], message: str) -> None:
+    x = Real(View(1, 0, "float32", (2, 3), (12, 4)))
+    with pytest.raises(ValueError, match=message):
+        make(x, Real(View(2, 0, "float32", (2, 3), (12, 4))))
