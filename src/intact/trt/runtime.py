@@ -55,8 +55,11 @@ class Runtime:
         self.logger = logger
         self.max_threads: int | None = None
 
-    def deserialize_cuda_engine(self, serialized_engine: bytes) -> ICudaEngine | None:
+    def deserialize_cuda_engine(self, serialized_engine: bytes | None) -> ICudaEngine | None:
         """The engine in these bytes; None, with an error in the log, where they are none."""
+        if not serialized_engine:
+            self.logger.log(LogSeverity.ERROR, "IRuntime::deserializeCudaEngine: there are no bytes")
+            return None
         try:
             with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
                 path = Path(folder) / "engine.intact"

@@ -1,0 +1,219 @@
+"""The listings of TensorRT's Quantize pages, run: imports and memory calls apart, they stand as published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import intact.trt as trt
+from intact.trt import dialects
+
+PER_TENSOR = """
+0 2 4 6 8 11 13 15 17 19 21 23 25 28 30 32 34 36 38 40
+42 44 47 49 51 53 55 57 59 61 63 66 68 70 72 74 76 78 80 83
+85 87 89 91 93 95 97 99 102 104 106 108 110 112 114 116 119 121 123 125
+"""
+PER_AXIS = """
+0 2 4 6 8 11 13 15 17 19 21 23 25 28 30 32 34 36 38 40
+21 22 23 24 25 26 28 29 30 31 32 33 34 35 36 37 38 39 40 41
+21 22 22 23 23 24 24 25 25 26 26 27 28 28 29 29 30 30 31 31
+"""
+WITH_ZERO_POINTS = """
+0 6 13 19 25 32 38 44 51 57 64 70 76 83 89 95 102 108 114 121
+64 67 70 73 76 79 83 86 89 92 95 98 102 105 108 111 114 117 121 124
+85 87 89 91 93 95 97 99 102 104 106 108 110 112 114 116 119 121 123 125
+"""
+
+Fill = Callable[[trt.INetworkDefinition, trt.ITensor], trt.IDequantizeLayer]
+
+
+class Said(trt.ILogger):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[tuple[str, str]] = []
+
+    def log(self, severity: trt.ILogger.Severity, msg: str) -> None:
+        self.messages.append((severity.name, msg))
+
+
+@pytest.fixture
+def speaking() -> Iterator[Callable[[dialects.Dialect], None]]:
+    yield trt.set_dialect
+    dialects._chosen.clear()
+
+
+def cookbook(fill: Fill, logger: trt.ILogger) -> np.ndarray | None:
+    """The frame of the cookbook's listings; `fill` is the part between its two rules."""
+    nIn, cIn, hIn, wIn = 1, 3, 4, 5
+    data = np.arange(nIn * cIn * hIn * wIn, dtype=np.float32).reshape(nIn, cIn, hIn, wIn)
+
+    builder = trt.Builder(logger)
+    network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH))
+    config = builder.create_builder_config()
+    config.flags = 1 << int(trt.BuilderFlag.INT8)
+    config.max_workspace_size = 1 << 30
+    inputT0 = network.add_input("inputT0", trt.DataType.FLOAT, (nIn, cIn, hIn, wIn))
+    dequantizeLayer = fill(network, inputT0)
+    network.mark_output(dequantizeLayer.get_output(0))
+    engineString = builder.build_serialized_network(network, config)
+    if engineString is None:
+        return None
+    engine = trt.Runtime(logger).deserialize_cuda_engine(engineString)
+    context = engine.create_execution_context()
+
+    inputH0 = np.ascontiguousarray(data.reshape(-1))
+    outputH0 = np.empty(context.get_binding_shape(1), dtype=trt.nptype(engine.get_binding_dtype(1)))
+    assert context.execute_async_v2([inputH0.ctypes.data, outputH0.ctypes.data], 0)
+    return outputH0
+
+
+def printed(page: str) -> np.ndarray:
+    return np.array(page.split(), np.float32).reshape(1, 3, 4, 5)
+
+
+def first(network: trt.INetworkDefinition, inputT0: trt.ITensor) -> trt.IDequantizeLayer:
+    constantLayer0 = network.add_constant([], np.array([60 / 127], dtype=np.float32))
+    constantLayer1 = network.add_constant([], np.array([1], dtype=np.float32))
+
+    quantizeLayer = network.add_quantize(inputT0, constantLayer0.get_output(0))
+    quantizeLayer.axis = 0
+    dequantizeLayer = network.add_dequantize(quantizeLayer.get_output(0), constantLayer1.get_output(0))
+    dequantizeLayer.axis = 0
+    return dequantizeLayer
+
+
+def without_axis(network: trt.INetworkDefinition, inputT0: trt.ITensor) -> trt.IDequantizeLayer:
+    constantLayer0 = network.add_constant([], np.array([60 / 127], dtype=np.float32))
+    constantLayer1 = network.add_constant([], np.array([1], dtype=np.float32))
+    quantizeLayer = network.add_quantize(inputT0, constantLayer0.get_output(0))
+    return network.add_dequantize(quantizeLayer.get_output(0), constantLayer1.get_output(0))
+
+
+def per_axis(network: trt.INetworkDefinition, inputT0: trt.ITensor) -> trt.IDequantizeLayer:
+    constantLayer0 = network.add_constant([3], np.array([60 / 127, 120 / 127, 240 / 127], dtype=np.float32))
+    constantLayer1 = network.add_constant([], np.array([1], dtype=np.float32))
+
+    quantizeLayer = network.add_quantize(inputT0, constantLayer0.get_output(0))
+    quantizeLayer.axis = 1
+    dequantizeLayer = network.add_dequantize(quantizeLayer.get_output(0), constantLayer1.get_output(0))
+    dequantizeLayer.axis = 0
+    return dequantizeLayer
+
+
+def zero_points(network: trt.INetworkDefinition, inputT0: trt.ITensor) -> trt.IDequantizeLayer:
+    constantLayer0 = network.add_constant([3], np.array([20 / 127, 40 / 127, 60 / 127], dtype=np.float32))
+    constantLayer1 = network.add_constant([], np.array([1], dtype=np.float32))
+    constantLayer2 = network.add_constant([3], np.array([-60, -96, -106], dtype=np.int32))
+    zeroPointLayer = network.add_identity(constantLayer2.get_output(0))
+    zeroPointLayer.get_output(0).dtype = trt.DataType.INT8
+
+    quantizeLayer = network.add_quantize(inputT0, constantLayer0.get_output(0))
+    quantizeLayer.axis = 1
+    quantizeLayer.set_input(0, inputT0)
+    quantizeLayer.set_input(1, constantLayer0.get_output(0))
+    quantizeLayer.set_input(2, zeroPointLayer.get_output(0))
+    dequantizeLayer = network.add_dequantize(quantizeLayer.get_output(0), constantLayer1.get_output(0))
+    dequantizeLayer.axis = 0
+    return dequantizeLayer
+
+
+@pytest.mark.parametrize(
+    ("fill", "page"), [(first, PER_TENSOR), (per_axis, PER_AXIS), (zero_points, WITH_ZERO_POINTS)],
+    ids=["first", "axis", "zero-points"],
+)  # fmt: skip
+def test_cookbook(speaking, fill: Fill, page: str) -> None:
+    speaking("8.x")
+    made = cookbook(fill, trt.Logger(trt.Logger.ERROR))
+    assert made is not None and (made == printed(page)).all()
+
+
+def test_cookbook_names_the_layers_that_lack_an_axis(speaking) -> None:
+    speaking("8.x")
+    said = Said()
+    assert cookbook(without_axis, said) is None
+    assert [m for s, m in said.messages if s == "ERROR"] == [
+        "(Unnamed Layer* 2) [Quantize]: unexpected negative axis",
+        "(Unnamed Layer* 3) [Dequantize]: unexpected negative axis",
+    ]
+
+
+def test_zero_points_have_no_effect_in_8_and_it_says_so(speaking) -> None:
+    speaking("8.x")
+    said = Said()
+    cookbook(zero_points, said)
+    assert any(s == "WARNING" and "the zero point has no effect" in m for s, m in said.messages)
+
+
+@pytest.mark.parametrize(
+    ("fill", "message"),
+    [
+        (per_axis, "Activations cannot be quantized per-channel"),
+        (zero_points, "TensorRT only supports symmetric quantization. The zero point must be all zeros."),
+    ],
+    ids=["axis", "zero-points"],
+)
+def test_10_refuses_what_8_let_pass(speaking, fill: Fill, message: str) -> None:
+    speaking("10.x")
+    said = Said()
+    assert cookbook(fill, said) is None
+    assert any(s == "ERROR" and message in m for s, m in said.messages)
+
+
+def run(network: trt.INetworkDefinition, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What the operator page's listings leave to the reader: build, run, with tensors by name."""
+    logger = trt.Logger(trt.Logger.ERROR)
+    builder = trt.Builder(logger)
+    engine = trt.Runtime(logger).deserialize_cuda_engine(
+        builder.build_serialized_network(network, builder.create_builder_config())
+    )
+    context = engine.create_execution_context()
+    arrays = {}
+    for i in range(engine.num_io_tensors):
+        name = engine.get_tensor_name(i)
+        shape, dtype = engine.get_tensor_shape(name), trt.nptype(engine.get_tensor_dtype(name))
+        is_input = engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT
+        arrays[name] = inputs[name].astype(dtype).reshape(shape) if is_input else np.empty(shape, dtype)
+        assert context.set_tensor_address(name, arrays[name].ctypes.data)
+    assert context.execute_async_v3(0)
+    return {name: arrays[name] for name in arrays if name not in inputs}
+
+
+def test_operator_page_quantize() -> None:
+    network = trt.Builder(trt.Logger(trt.Logger.ERROR)).create_network()
+    in1 = network.add_input("input1", dtype=trt.float32, shape=(1, 1, 3, 3))
+    scale = network.add_constant(shape=(1,), weights=np.array([1 / 127], dtype=np.float32))
+    quantize = network.add_quantize(in1, scale.get_output(0))
+    quantize.axis = 3
+    dequantize = network.add_dequantize(quantize.get_output(0), scale.get_output(0))
+    dequantize.axis = 3
+    network.mark_output(dequantize.get_output(0))
+    inputs = {in1.name: np.array([[[0.56, 0.89, 1.4], [-0.56, 0.39, 6.0], [0.67, 0.11, -3.6]]])}
+    expected = np.array([[[0.56, 0.89, 1], [-0.56, 0.39, 1.0], [0.67, 0.11, -1.0]]])
+    made = run(network, inputs)[dequantize.get_output(0).name]
+    assert made.shape == dequantize.get_output(0).shape
+    assert np.abs(made.reshape(expected.shape) - expected).max() < 0.01  # printed with two digits
+
+
+def test_operator_page_block_quantization() -> None:
+    network = trt.Builder(trt.Logger(trt.Logger.ERROR)).create_network()
+    in1 = network.add_input("input1", dtype=trt.float32, shape=(1, 8))
+    weights = network.add_constant(shape=(4, 8), weights=np.array([
+        [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0],
+        [1.1, 1.2, 2.1, 2.2, 3.1, 3.2, 4.1, 4.2],
+        [4.0, 4.0, 5.0, 5.0, 6.0, 6.0, 7.0, 7.0],
+        [4.1, 4.2, 5.1, 5.2, 6.1, 6.2, 7.1, 7.2],
+    ], dtype=np.float32))  # fmt: skip
+    scale = network.add_constant(shape=(2, 8), weights=np.array([
+        [1, 1, 2, 2, 3, 3, 4, 4],
+        [4, 4, 5, 5, 6, 6, 7, 7],
+    ], dtype=np.float32))  # fmt: skip
+    quantize = network.add_quantize(weights.get_output(0), scale.get_output(0), trt.int4)
+    dequantize = network.add_dequantize(quantize.get_output(0), scale.get_output(0), trt.float32)
+    network.mark_output(dequantize.get_output(0))
+    made = run(network, {in1.name: np.array([[2, 2, 2, 2, 2, 2, 2, 2]])})[dequantize.get_output(0).name]
+    first, second = [1, 1, 2, 2, 3, 3, 4, 4], [4, 4, 5, 5, 6, 6, 7, 7]
+    assert made.tolist() == [first, first, second, second]
