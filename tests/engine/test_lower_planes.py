@@ -87,14 +87,6 @@ def test_arithmetic_with_one_number_is_a_table(qdq, lowered, op_type):
     assert lowered(g, y).agree().kinds == ["quantize", "table"]
 
 
-def test_a_factor_that_the_scales_share_moves_nothing(qdq, lowered):
-    g = qdq()
-    x = g.pair(g.input("x", [4, 64]), 0.05)
-    y = g.quantize(g.node("Mul", x, g.constant(np.float32(0.5))), 0.025)
-    found = lowered(g, y).agree()
-    assert found.kinds == ["quantize", "reshape"], "codes stay, only their scale changes"
-
-
 MOVES = {
     "Transpose": ("Transpose", [], {"perm": [0, 2, 3, 1]}),
     "Reshape": ("Reshape", [(2, -1, 4)], {}),
