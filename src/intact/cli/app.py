@@ -8,7 +8,24 @@ from typing import Annotated
 import typer
 
 import intact
-from intact.cli import cache, calibrate, check, explain, kernels, quantize, quickstart, report, strip, trtexec
+from intact.cli import (
+    bench,
+    cache,
+    calibrate,
+    check,
+    explain,
+    kernels,
+    quantize,
+    quickstart,
+    report,
+    run,
+    strip,
+    trtexec,
+    verify,
+)
+from intact.cli import (
+    build as build_plan,
+)
 
 VERBS: dict[str, Callable[..., None]] = {
     "quickstart": quickstart.run,
@@ -17,6 +34,10 @@ VERBS: dict[str, Callable[..., None]] = {
     "explain": explain.run,
     "check": check.run,
     "strip": strip.run,
+    "build": build_plan.run,
+    "run": run.run,
+    "bench": bench.run,
+    "verify": verify.run,
     "report": report.run,
     "kernels": kernels.run,
     "trtexec": trtexec.run,
@@ -43,8 +64,8 @@ def _table(verbs: dict[str, Callable[..., None]]) -> typer.Typer:
         rich_markup_mode="markdown",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for name, run in verbs.items():
-        table.command(name)(run)
+    for name, verb in verbs.items():
+        table.command(name)(verb)
     return table
 
 

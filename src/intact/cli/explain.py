@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intact.cli.options import AsJson, Exclude, Include, ModelFile, ProfileName
+from intact.cli.build import stretches
+from intact.cli.options import AsJson, Exclude, Include, ProfileName
 from intact.cli.output import say, show_json, show_table
 from intact.errors import QuantValueError
 
 if TYPE_CHECKING:
+    from intact.engine import Plan
     from intact.placement import Placement
 
 
 def run(
-    model: ModelFile,
+    model: Annotated[Path, typer.Argument(help="An ONNX file, or a plan.", exists=True, dir_okay=False)],
     profile: ProfileName = "intact",
     include: Include = None,
     exclude: Exclude = None,
@@ -29,11 +31,13 @@ def run(
 ) -> None:
     """Show layer by layer what runs in int8, fused into what, and why.
 
-    For a file with Q/DQ pairs: what they make of it. For a float file: what `intact quantize` would do.
+    For a file with Q/DQ pairs: what they make of it. For a float file: what `intact quantize` would do. For
+    a plan: what it was built to do, and what of it ONNX Runtime runs.
 
     Examples:
 
     - `intact explain model.onnx`
+    - `intact explain model.plan`
     - `intact explain float.onnx --profile tensorrt --exclude 'head/*'`
     - `intact explain model.onnx --precision float` shows what did not make it, and why
     """
@@ -41,21 +45,32 @@ def run(
 
     if precision not in (None, "int8", "float"):
         raise QuantValueError("--precision", repr(precision), "int8 or float", "choose one of these")
-    quantized, placement = read(model, profile, include or (), exclude or ())
-    rows = explain(placement)
+    plan = _plan(model)
+    if plan is not None:
+        quantized, rows, engine = True, explain(plan), "intact"
+    else:
+        quantized, placement = read(model, profile, include or (), exclude or ())
+        rows, engine = explain(placement), placement.profile.name
     counts = Counter(str(row["precision"]) for row in rows)
     if precision is not None:
         rows = [row for row in rows if row["precision"] == precision]
     if as_json:
-        show_json(
-            {"file": str(model), "quantized": quantized, "profile": placement.profile.name, "layers": rows}
-        )
+        show_json({"file": str(model), "quantized": quantized, "profile": engine, "layers": rows})
         return
     title = f"{model.name}: {'as its pairs say' if quantized else 'as it would be quantized'}"
     columns = ("layer", "runs in", "as", "why")
     cells = [(row["layer"], row["precision"], row["fused"], row["reason"]) for row in rows]
     show_table(title, columns, cells)
-    say(f"{counts['int8']} layers in int8, {counts['float']} in float, for {placement.profile.name}")
+    say(f"{counts['int8']} layers in int8, {counts['float']} in float, for {engine}")
+    for name, reason in stretches(plan).items() if plan is not None else ():
+        say(f"in ONNX Runtime: {name}: {reason}")
+
+
+def _plan(model: Path) -> Plan | None:
+    """What a plan file holds; None for a file of another kind."""
+    from intact.engine import files
+
+    return files.load(model).plan if files.is_plan(model) else None
 
 
 def read(model: Path, profile: str, include: Sequence[str], exclude: Sequence[str]) -> tuple[bool, Placement]:

@@ -23,6 +23,7 @@ def into_a_folder(out: Path | None) -> Path | None:
 
 
 ModelFile = Annotated[Path, typer.Argument(help="An ONNX file.", exists=True, dir_okay=False)]
+Runnable = Annotated[Path, typer.Argument(help="A Q/DQ file, or a plan.", exists=True, dir_okay=False)]
 Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.", callback=into_a_folder)]
 CalibOut = Annotated[
     Path | None,
@@ -68,6 +69,7 @@ Percentile = Annotated[
 Opset = Annotated[
     int | None, typer.Option(help="Of the file. Default: the model's, or what its formats need.")
 ]
+Threads = Annotated[int | None, typer.Option(min=1, help="Default: as many as this process may use.")]
 Progress = Annotated[bool, typer.Option(help="Show progress bars.")]
 
 

@@ -1,11 +1,21 @@
-"""A placement as rows."""
+"""The layers of a placement or a plan as rows."""
 
 from __future__ import annotations
 
-from intact.placement.records import Placement
+from typing import Protocol
+
+from intact.layer import Layer
 
 
-def explain(placement: Placement) -> list[dict[str, object]]:
+class Layered(Protocol):
+    """A placement, or a plan: what knows its layers."""
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """In the graph's order."""
+
+
+def explain(layered: Layered) -> list[dict[str, object]]:
     """One row for each layer, in the graph's order: what a table prints and JSON holds.
 
     Returns:
@@ -20,5 +30,5 @@ def explain(placement: Placement) -> list[dict[str, object]]:
             "nodes": list(layer.nodes),
             "reason": layer.reason,
         }
-        for layer in placement.layers
+        for layer in layered.layers
     ]

@@ -1,0 +1,72 @@
+"""``intact build``: a Q/DQ file in, a plan file out, which loads in no time and runs in int8."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from intact.cli.options import AsJson, ModelFile, Out, Threads
+from intact.cli.output import say, show_json, show_table
+
+if TYPE_CHECKING:
+    from intact.engine import Plan
+
+
+def run(
+    model: ModelFile,
+    out: Out,
+    threads: Threads = None,
+    show_notes: Annotated[bool, typer.Option("--notes", help="Print what every pass did.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Build the engine of a Q/DQ file and write it as a plan.
+
+    The plan holds the int8 weights as they are and as this machine's kernels want them. It runs on any
+    machine: one with other kernels packs the weights again. `intact explain` reads plans too.
+
+    Examples:
+
+    - `intact build model.int8.onnx -o model.plan`
+    - `intact build model.int8.onnx -o model.plan --notes`
+    - `intact run model.plan --data samples.npy -o outputs.npz` afterwards
+    """
+    import intact
+
+    start = time.perf_counter()
+    engine = intact.compile(model, threads=threads)
+    engine.save(out)
+    seconds = time.perf_counter() - start
+    steps, layers = describe(engine.plan)
+    before, after = model.stat().st_size, out.stat().st_size
+    if as_json:
+        show_json({
+            "out": str(out), "steps": steps, "layers": layers, "onnxruntime": stretches(engine.plan),
+            "bytes": {"before": before, "after": after}, "seconds": seconds, "notes": engine.plan.notes,
+        })  # fmt: skip
+        return
+    rows = [(f"layers in {name}", f"{count:,}") for name, count in layers.items()]
+    rows += [("native steps", f"{sum(steps.values()) - steps.get('onnx', 0):,}")]
+    rows += [("stretches in ONNX Runtime", f"{steps.get('onnx', 0):,}")]
+    rows += [("bytes before", f"{before:,}"), ("bytes after", f"{after:,}"), ("seconds", f"{seconds:.1f}")]
+    show_table(f"{model.name} -> {out}", ("", "built"), rows, figures=("built",))
+    for name, reason in stretches(engine.plan).items():
+        say(f"in ONNX Runtime: {name}: {reason}")
+    for note in engine.plan.notes if show_notes else ():
+        say(note)
+
+
+def describe(plan: Plan) -> tuple[dict[str, int], dict[str, int]]:
+    """How many steps of each kind a plan has, and how many layers in each precision."""
+    steps = Counter(step.kind for step in plan.steps)
+    layers = Counter(layer.precision for layer in plan.layers)
+    return dict(sorted(steps.items())), {"int8": layers["int8"], "float": layers["float"]}
+
+
+def stretches(plan: Plan) -> dict[str, str]:
+    """What of a plan ONNX Runtime runs, and why."""
+    from intact.engine.steps import Stretch
+
+    return {step.name: step.reason for step in plan.steps if isinstance(step, Stretch)}

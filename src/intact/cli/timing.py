@@ -1,0 +1,139 @@
+"""One model in one engine, timed in a process of its own: ``python timing.py <engine> <file>`` prints JSON.
+
+It imports no more than that engine, so that another interpreter, which has the engine, can run it too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Ready = tuple[Callable[[], Any], float]
+"""What runs the model once, and the seconds that loading took."""
+
+
+def main() -> None:
+    """Time, and print one line of JSON."""
+    args = _arguments()
+    before = resident("VmRSS")
+    ready, load = ENGINES[args.engine](args)
+    for _ in range(args.warm):
+        ready()
+    times: list[float] = []
+    end = time.perf_counter() + args.seconds
+    while time.perf_counter() < end or len(times) < args.least:
+        start = time.perf_counter()
+        ready()
+        times.append(time.perf_counter() - start)
+    print(json.dumps({
+        "ms": 1e3 * min(times), "median_ms": 1e3 * float(np.median(times)), "runs": len(times),
+        "load_ms": 1e3 * load, "peak_mb": resident("VmHWM"), "before_mb": before,
+    }))  # fmt: skip
+
+
+def resident(field: str) -> float | None:
+    """VmRSS or VmHWM of this process, in MB; None where the system does not say."""
+    status = Path("/proc/self/status")
+    if not status.is_file():
+        return None
+    lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+    return int(lines[field].split()[0]) / 1e3
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("engine", choices=ENGINES)
+    parser.add_argument("file")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=1, help="the size of every open first dimension")
+    parser.add_argument("--size", type=int, default=1, help="that of every other open dimension")
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--least", type=int, default=10, help="runs at least")
+    parser.add_argument("--warm", type=int, default=3, help="runs that do not count")
+    return parser.parse_args()
+
+
+def _made(dtype: Any, shape: tuple[int, ...]) -> Any:
+    """Noise; whole numbers stay small, for they may be indices."""
+    rng = np.random.default_rng(0)
+    if np.issubdtype(dtype, np.floating):
+        return rng.standard_normal(shape).astype(dtype)
+    return rng.integers(0, 2, shape).astype(dtype)
+
+
+def _sizes(shape: Any, args: argparse.Namespace) -> tuple[int, ...]:
+    return tuple(
+        dim if isinstance(dim, int) and dim > 0 else args.size if axis else args.batch
+        for axis, dim in enumerate(shape)
+    )
+
+
+def _intact(args: argparse.Namespace) -> Ready:
+    import intact
+
+    start = time.perf_counter()
+    engine = intact.compile(args.file, threads=args.threads)
+    shapes = {port.name: _sizes(port.shape, args) for port in engine.inputs}
+    engine.prepare(shapes)
+    load = time.perf_counter() - start
+    feeds = {port.name: _made(np.dtype(port.dtype), shapes[port.name]) for port in engine.inputs}
+    return lambda: engine.run(feeds), load
+
+
+def _onnxruntime(args: argparse.Namespace) -> Ready:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = args.threads, 1
+    options.log_severity_level = 4
+    start = time.perf_counter()
+    session = ort.InferenceSession(args.file, options, providers=["CPUExecutionProvider"])
+    load = time.perf_counter() - start
+    kinds = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
+    feeds = {
+        one.name: _made(
+            np.dtype(kinds.get(one.type) or one.type.removeprefix("tensor(").removesuffix(")")),
+            _sizes(one.shape, args),
+        )
+        for one in session.get_inputs()
+    }
+    return lambda: session.run(None, feeds), load
+
+
+def _openvino(args: argparse.Namespace) -> Ready:
+    import openvino as ov
+
+    core, start = ov.Core(), time.perf_counter()
+    model = core.read_model(args.file)
+    shapes = {}
+    for one in model.inputs:
+        dims = [-1 if dim.is_dynamic else dim.get_length() for dim in one.get_partial_shape()]
+        shapes[one.any_name] = _sizes(dims, args)
+    model.reshape({name: list(shape) for name, shape in shapes.items()})
+    settings = {"INFERENCE_NUM_THREADS": args.threads, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1}
+    request = core.compile_model(model, "CPU", settings).create_infer_request()
+    load = time.perf_counter() - start
+    feeds = {
+        one.any_name: _made(one.get_element_type().to_dtype(), shapes[one.any_name]) for one in model.inputs
+    }
+    return lambda: request.infer(feeds), load
+
+
+ENGINES: dict[str, Callable[[argparse.Namespace], Ready]] = {
+    "intact": _intact,
+    "onnxruntime": _onnxruntime,
+    "openvino": _openvino,
+}
+
+
+if __name__ == "__main__":
+    # The folder of this file holds modules whose names are those of others (report, check, ...).
+    sys.path.pop(0)
+    main()
