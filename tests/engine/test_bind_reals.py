@@ -1,0 +1,142 @@
+"""Layers in reals and products of activations, bound and run, equal the integer reference in every bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from intact.engine.engine import Engine
+from intact.engine.plan import Plan
+from intact.engine.reference import evaluate
+from intact.engine.steps import (
+    Binary,
+    Codes,
+    Ending,
+    Function,
+    LayerNorm,
+    MatMul,
+    Reshape,
+    Softmax,
+    Step,
+    Tensor,
+    Transpose,
+)
+
+SIGNED = Codes(0.05, -3, True, -128, 127)
+UNSIGNED = Codes(0.03, 17, False, 0, 255)
+WEIGHTS = Codes(1 / 255, 0, False, 0, 255)
+GRIDS = {"reals": None, "int8": SIGNED, "uint8": UNSIGNED}
+
+
+def tensor(name: str, shape: tuple[int, ...], grid: Codes | None) -> Tensor:
+    return Tensor(name, "float32" if grid is None else "codes", shape, grid)
+
+
+def check(steps: list[Step], tensors: list[Tensor], constants: dict[str, Any], inputs: list[str]) -> None:
+    plan = Plan(tuple(steps), {t.name: t for t in tensors}, constants, tuple(inputs), ("y",))
+    rng = np.random.default_rng(len(constants))
+    feeds = {}
+    for name in inputs:
+        shape, codes = plan.tensors[name].shape, plan.tensors[name].codes
+        if codes is None:
+            feeds[name] = rng.normal(0, 2, shape).astype(np.float32)
+        else:
+            feeds[name] = rng.integers(codes.low, codes.high + 1, shape)
+            feeds[name] = feeds[name].astype(np.int8 if codes.signed else np.uint8)
+    got, want = Engine(plan, threads=2).run(feeds)["y"], evaluate(plan, feeds)["y"]
+    assert got.dtype == want.dtype
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.fixture(params=sorted(GRIDS))
+def x_grid(request: pytest.FixtureRequest) -> Codes | None:
+    return GRIDS[request.param]
+
+
+@pytest.fixture(params=sorted(GRIDS))
+def y_grid(request: pytest.FixtureRequest) -> Codes | None:
+    return GRIDS[request.param]
+
+
+@pytest.mark.parametrize("function", ["gelu", "sigmoid", "relu"])
+def test_function(x_grid: Codes | None, y_grid: Codes | None, function: str) -> None:
+    step = Function("f", ("f",), "x", "y", function)
+    check([step], [tensor("x", (2, 5, 33), x_grid), tensor("y", (2, 5, 33), y_grid)], {}, ["x"])
+
+
+@pytest.mark.parametrize("function", ["add", "sub", "mul", "div"])
+@pytest.mark.parametrize("shape", [(2, 5, 33), (5, 1), (33,), (1,)], ids=str)
+def test_binary(x_grid: Codes | None, y_grid: Codes | None, function: str, shape: tuple[int, ...]) -> None:
+    b = np.random.default_rng(0).uniform(0.5, 3, shape).astype(np.float32)
+    step = Binary("f", ("f",), function, "x", "c", "y")
+    check([step], [tensor("x", (2, 5, 33), x_grid), tensor("y", (2, 5, 33), y_grid)], {"c": b}, ["x"])
+
+
+def test_binary_of_two_tensors(x_grid: Codes | None) -> None:
+    step = Binary("f", ("f",), "mul", "x", "z", "y")
+    tensors = [tensor("x", (4, 1, 7), x_grid), tensor("z", (6, 7), SIGNED), tensor("y", (4, 6, 7), None)]
+    check([step], tensors, {}, ["x", "z"])
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("mask", ["", "m", "c"])
+def test_softmax(x_grid: Codes | None, y_grid: Codes | None, axis: int, mask: str) -> None:
+    c = np.where(np.arange(21) < 15, 0, -1e4).astype(np.float32)
+    step = Softmax("s", ("s",), "x", "y", axis, 0.125, mask)
+    tensors = [
+        tensor("x", (3, 4, 21), x_grid), tensor("y", (3, 4, 21), y_grid), tensor("m", (3, 1, 21), None),
+    ]  # fmt: skip
+    check([step], tensors, {"c": c}, ["x", "m"] if mask == "m" else ["x"])
+
+
+@pytest.mark.parametrize("residual", ["", "r"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["bare", "weighted"])
+def test_layer_norm(x_grid: Codes | None, y_grid: Codes | None, residual: str, weighted: bool) -> None:
+    rng = np.random.default_rng(0)
+    constants = {name: rng.standard_normal(40).astype(np.float32) for name in "wb"} if weighted else {}
+    step = LayerNorm("n", ("n",), "x", "y", *("wb" if weighted else ("", "")), 1e-12, residual)
+    tensors = [
+        tensor("x", (2, 3, 40), x_grid), tensor("y", (2, 3, 40), y_grid), tensor("r", (2, 3, 40), UNSIGNED),
+    ]  # fmt: skip
+    check([step], tensors, constants, ["x", "r"] if residual else ["x"])
+
+
+@pytest.mark.parametrize("b_shape", [(3, 8, 20), (2, 3, 8, 20), (8, 20), (1, 1, 8, 20)], ids=str)
+def test_matmul(y_grid: Codes | None, b_shape: tuple[int, ...]) -> None:
+    ending = Ending("m", low=None if y_grid else -2.0)
+    step = MatMul("p", ("p",), "x", "z", "y", ending)
+    tensors = [
+        tensor("x", (2, 3, 5, 8), SIGNED), tensor("z", b_shape, UNSIGNED), tensor("y", (2, 3, 5, 20), y_grid),
+    ]  # fmt: skip
+    check([step], tensors, {"m": np.float32([0.003])}, ["x", "z"])
+
+
+def test_attention() -> None:
+    """Heads split, transposed, multiplied, normalized and put together again."""
+    batch, tokens, heads, width = 2, 11, 3, 8
+    whole, split = (batch, tokens, heads * width), (batch, tokens, heads, width)
+    turned, scores = (batch, heads, tokens, width), (batch, heads, tokens, tokens)
+    steps: list[Step] = []
+    tensors = [tensor(n, whole, SIGNED) for n in "qkv"] + [tensor("y", whole, UNSIGNED)]
+    for name in "qkv":
+        perm = (0, 2, 3, 1) if name == "k" else (0, 2, 1, 3)
+        shape = tuple(split[i] for i in perm)
+        tensors += [tensor(f"{name}1", split, SIGNED), tensor(f"{name}2", shape, SIGNED)]
+        steps += [
+            Reshape(f"r{name}", (), name, f"{name}1"),
+            Transpose(f"t{name}", (), f"{name}1", f"{name}2", perm),
+        ]
+    steps += [
+        MatMul("qk", (), "q2", "k2", "s", Ending("m")),
+        Softmax("soft", (), "s", "p", -1, 1.0),
+        MatMul("pv", (), "p", "v2", "o", Ending("m")),
+        Transpose("back", (), "o", "o1", (0, 2, 1, 3)),
+        Reshape("join", (), "o1", "y"),
+    ]
+    tensors += [
+        tensor("s", scores, None), tensor("p", scores, WEIGHTS), tensor("o", turned, UNSIGNED),
+        tensor("o1", split, UNSIGNED),
+    ]  # fmt: skip
+    check(steps, tensors, {"m": np.float32([0.002])}, ["q", "k", "v"])
