@@ -35,7 +35,7 @@ class Depthwise final : public Step {
     units_ = size(2) == 0 ? 0 : size(0) * size(1) * blocks_;
     const size_t products = size(2) * ops.block * static_cast<size_t>(kernel_h_ * kernel_w_);
     each_ = std::max<size_t>(1, kPieceProducts / std::max<size_t>(1, products));
-    reads(s.x, channels % ops.block == 0 ? 0 : ops.slack);
+    reads(s.x);
     if (s.residual) reads(*s.residual);
     writes(s.y);
   }

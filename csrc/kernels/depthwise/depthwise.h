@@ -48,7 +48,6 @@ struct DepthwiseRow {
 
 struct DepthwiseOps {
   size_t block;  // channels that are packed together
-  size_t slack;  // bytes that run() may read behind the last channel, where channels % block != 0
   size_t (*packed_bytes)(int kernel_h, int kernel_w, int channels);
   // To a multiple of 64. Weights of channels and taps that do not exist are 0.
   void (*pack)(const DepthwiseWeights& weights, uint8_t* packed);
