@@ -157,6 +157,48 @@ inline const uint8_t* whole_residual(const GemmRows& t, int row, uint8_t (&copy)
   return copy;
 }
 
+// Rows of 16 channels, two at a time; constants stay in registers.
+template <bool kResidual>
+void finish_pairs(const GemmEnding& e, const GemmRows& t) {
+  const __m256 zero = _mm256_set1_ps(static_cast<float>(e.residual_zero_point));
+  const __m256 multiplier = _mm256_set1_ps(e.residual_multiplier);
+  const __m256 m[2] = {_mm256_loadu_ps(t.multiplier), _mm256_loadu_ps(t.multiplier + kUnit)};
+  const __m256 b[2] = {_mm256_loadu_ps(t.bias), _mm256_loadu_ps(t.bias + kUnit)};
+  const __m256i zero_point = _mm256_set1_epi16(static_cast<int16_t>(e.zero_point));
+  const __m256i low = _mm256_set1_epi8(static_cast<char>(e.low));
+  const __m256i high = _mm256_set1_epi8(static_cast<char>(e.high));
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  for (int row = 0; row < t.rows; row += 2) {
+    const int rows[2] = {row, row + 1 < t.rows ? row + 1 : row};
+    __m256i words[2];
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      const uint8_t* const residual = kResidual ? t.residual[rows[i]] + t.residual_offset : nullptr;
+      __m256i codes[2];
+#pragma GCC unroll 2
+      for (int v = 0; v < 2; ++v) {
+        const int32_t* const sums = t.sums + (2 * rows[i] + v) * kUnit;
+        const __m256i acc = _mm256_load_si256(reinterpret_cast<const __m256i*>(sums));
+        __m256 real = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(acc), m[v]), b[v]);
+        if constexpr (kResidual) {
+          const auto* const from = reinterpret_cast<const __m128i*>(residual + kUnit * v);
+          const __m256 branch = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from)));
+          real = _mm256_add_ps(real, _mm256_mul_ps(_mm256_sub_ps(branch, zero), multiplier));
+        }
+        codes[v] = _mm256_cvtps_epi32(real);
+      }
+      words[i] = _mm256_adds_epi16(_mm256_packs_epi32(codes[0], codes[1]), zero_point);
+    }
+    const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words[0], words[1]), order);
+    const __m256i clamped = _mm256_min_epu8(_mm256_max_epu8(bytes, low), high);
+    auto* const first = reinterpret_cast<__m128i*>(t.y[rows[0]] + t.y_offset);
+    auto* const second = reinterpret_cast<__m128i*>(t.y[rows[1]] + t.y_offset);
+    _mm_storeu_si128(first, _mm256_castsi256_si128(clamped));
+    _mm_storeu_si128(second, _mm256_extracti128_si256(clamped, 1));
+  }
+}
+
+// Rows of any number of channels up to 16.
 void finish_codes(const GemmEnding& e, const GemmRows& t) {
   const Lanes lanes(e);
   const ToBytes to_bytes(e);
@@ -168,17 +210,9 @@ void finish_codes(const GemmEnding& e, const GemmRows& t) {
     const bool two = t.width == 2 * kUnit;
     const uint8_t* const second = residual == nullptr ? nullptr : residual + kUnit;
     const __m256 b = two ? real_of(sums + kUnit, lanes, t.multiplier + kUnit, t.bias + kUnit, second) : a;
-    const __m128i bytes = to_bytes(a, b);
-    uint8_t* const y = t.y[row] + t.y_offset;
-    if (t.channels == 16) {
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(y), bytes);
-    } else if (t.channels == 8) {
-      _mm_storel_epi64(reinterpret_cast<__m128i*>(y), bytes);
-    } else {
-      uint8_t row_bytes[16];
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(row_bytes), bytes);
-      std::memcpy(y, row_bytes, static_cast<size_t>(t.channels));
-    }
+    uint8_t bytes[16];
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(bytes), to_bytes(a, b));
+    std::memcpy(t.y[row] + t.y_offset, bytes, static_cast<size_t>(t.channels));
   }
 }
 
@@ -231,7 +265,10 @@ void finish_function(const GemmEnding& e, const GemmRows& t) {
 void finish(const GemmEnding& e, const GemmRows& t) {
   const bool quantized = !e.reals && e.function != nullptr;
   if (e.reals ? e.function != nullptr : !quantized && !e.bounded) return gemm_finish(e, t);
-  return e.reals ? finish_reals(e, t) : quantized ? finish_function(e, t) : finish_codes(e, t);
+  if (e.reals) return finish_reals(e, t);
+  if (quantized) return finish_function(e, t);
+  if (t.channels != 2 * kUnit) return finish_codes(e, t);
+  return e.has_residual ? finish_pairs<true>(e, t) : finish_pairs<false>(e, t);
 }
 
 }  // namespace
