@@ -171,6 +171,7 @@ class Binder:
         bind: Makes the native steps.
         halo: Which tensors it reads how far beyond their edges, for a step of a plan; None: none.
         images: Tensors of rank 4 that it reads or writes lie channels last.
+        strided: It reads and writes tensors with any strides, at no cost worth a copy.
         in_place: Names of the step's fields whose tensor y may overwrite, when nobody reads it later: the
             step reads each of its elements before it writes that element of y, in the same piece of work.
     """
@@ -178,6 +179,7 @@ class Binder:
     bind: Bind
     halo: Callable[[Any, Plan], dict[str, Halo]] | None = None
     images: bool = False
+    strided: bool = False
     in_place: tuple[str, ...] = ()
 
 
@@ -189,12 +191,13 @@ def binder(
     *,
     halo: Callable[[Any, Plan], dict[str, Halo]] | None = None,
     images: bool = False,
+    strided: bool = False,
     in_place: tuple[str, ...] = (),
 ) -> Callable[[BindT], BindT]:
     """Register a function that makes the steps of `kind` native; `Binder` says what the rest is."""
 
     def register(bind: BindT) -> BindT:
-        BINDERS[kind] = Binder(bind, halo, images, in_place)
+        BINDERS[kind] = Binder(bind, halo, images, strided, in_place)
         return bind
 
     return register

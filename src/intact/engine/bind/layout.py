@@ -4,19 +4,21 @@ Images, tensors of rank 4 that a convolution or a pool touches, lie channels las
 them element by element too, so that no step turns them round. Everything else is row-major. Inputs and
 outputs of the plan, and of ONNX Runtime's stretches, are row-major whatever touches them: where that
 contradicts, `staged` names them, and they are copied.
+
+Reshapes and transposes move nothing where their elements lie right already, or may lie as they do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from intact.engine.bind.core import BINDERS, NO_HALO, Halo, Shape, dense_strides, dtype_of
 from intact.engine.plan import Plan
-from intact.engine.steps import Reshape, Step, Stretch, Transpose
+from intact.engine.steps import OUTSIDE, Reshape, Step, Transpose
 from intact.engine.wiring import reads, writes
 
 _FOLLOWERS = frozenset(
@@ -80,7 +82,7 @@ def lay_out(plan: Plan, shapes: dict[str, Shape]) -> Layout:
             frames[name] = image_frame(shape, itemsize, halos.get(name, NO_HALO))
         else:
             frames[name] = Frame(dense_strides(shape, itemsize), 0, prod(shape) * itemsize)
-    aliases = _aliases(plan, shapes, frames, outer)
+    aliases = Aliases(plan, shapes, frames, images | outer).find()
     both = set(plan.inputs) & set(plan.outputs)
     staged = {n for n in outer if n in images or n in both or plan.tensors[n].codes is not None}
     return Layout(frames, aliases, frozenset(staged))
@@ -104,7 +106,7 @@ def _images(plan: Plan, outer: frozenset[str]) -> set[str]:
     images: set[str] = set()
     fixed = set(outer)
     for step in plan.steps:
-        if isinstance(step, Stretch):
+        if isinstance(step, OUTSIDE):
             fixed.update(reads(step), writes(step))
         elif step.kind in BINDERS and BINDERS[step.kind].images:
             images.update(rank4.intersection((*reads(step), *writes(step))))
@@ -135,40 +137,81 @@ def _halos(plan: Plan) -> dict[str, Halo]:
     return halos
 
 
-def _aliases(
-    plan: Plan, shapes: dict[str, Shape], frames: dict[str, Frame], outer: frozenset[str]
-) -> dict[str, str]:
-    """Reshapes and transposes after which every element lies where it should already."""
-    aliases: dict[str, str] = {}
-    for step in plan.steps:
-        if not isinstance(step, Reshape | Transpose) or outer & {step.x, step.y}:
-            continue
-        x, y = frames[step.x], frames[step.y]
-        if x.halo != NO_HALO or y.halo != NO_HALO or not _same_bytes(plan, step.x, step.y):
-            continue
-        itemsize = np.dtype(dtype_of(plan.tensors[step.y])).itemsize
-        if isinstance(step, Reshape):
-            same = _is_dense(shapes[step.x], x, itemsize) and _is_dense(shapes[step.y], y, itemsize)
-        else:
-            moved = tuple(x.strides[axis] for axis in step.perm)
-            same = _same_strides(shapes[step.y], moved, y.strides)
-        if same:
-            aliases[step.y] = aliases.get(step.x, step.x)
-    return aliases
-
-
-def _same_bytes(plan: Plan, x: str, y: str) -> bool:
-    """Whether what means a number in one tensor means it in the other."""
-    a, b = plan.tensors[x].codes, plan.tensors[y].codes
-    if a is None or b is None:
-        return a is b
-    return (a.scale, a.zero_point, a.offset) == (b.scale, b.zero_point, b.offset)
-
-
-def _is_dense(shape: Shape, frame: Frame, itemsize: int) -> bool:
-    return _same_strides(shape, frame.strides, dense_strides(shape, itemsize))
-
-
 def _same_strides(shape: Shape, a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     """Whether two sets of strides lead to the same places: those of single positions lead nowhere."""
     return all(size == 1 or m == n for size, m, n in zip(shape, a, b, strict=True))
+
+
+class Aliases:
+    """Finds the reshapes and transposes that move nothing. Frames of tensors that may lie in any order are
+    changed, so that there are more of them.
+
+    Args:
+        plan, shapes: The plan, and the sizes of its tensors.
+        frames: Their frames.
+        fixed: Tensors whose frames stay as they are.
+    """
+
+    def __init__(
+        self, plan: Plan, shapes: dict[str, Shape], frames: dict[str, Frame], fixed: Collection[str]
+    ) -> None:
+        self._plan, self._shapes, self._frames, self._fixed = plan, shapes, frames, fixed
+        self._readers: dict[str, list[str]] = {}
+        self._makers = {name: step.kind for step in plan.steps for name in writes(step)}
+        for step in plan.steps:
+            for name in reads(step):
+                self._readers.setdefault(name, []).append(step.kind)
+        self._found: dict[str, str] = {}
+
+    def find(self) -> dict[str, str]:
+        """Tensors that are another's memory, and whose."""
+        outer = {*self._plan.inputs, *self._plan.outputs}
+        for step in self._plan.steps:
+            if not isinstance(step, Reshape | Transpose) or outer & {step.x, step.y}:
+                continue
+            x, y = self._frames[step.x], self._frames[step.y]
+            if x.halo != NO_HALO or y.halo != NO_HALO or not self._same_bytes(step.x, step.y):
+                continue
+            if self._stays(step) if isinstance(step, Reshape) else self._turns(step):
+                self._found[step.y] = self._found.get(step.x, step.x)
+        return self._found
+
+    def _stays(self, step: Reshape) -> bool:
+        """Whether both sides are row-major."""
+        return self._is_dense(step.x) and self._is_dense(step.y)
+
+    def _turns(self, step: Transpose) -> bool:
+        """Whether y lies as x does with its axes in another order, or one of the two can be made to."""
+        x, y = self._frames[step.x], self._frames[step.y]
+        moved = tuple(x.strides[axis] for axis in step.perm)
+        if _same_strides(self._shapes[step.y], moved, y.strides):
+            return True
+        if self._is_free(step.y) and self._readers.get(step.y):
+            self._frames[step.y] = replace(y, strides=moved)
+            return True
+        made_here = step.x not in self._found and _is_strided(self._makers.get(step.x, ""))
+        if made_here and self._is_free(step.x):
+            back = sorted(range(len(step.perm)), key=lambda axis: step.perm[axis])
+            self._frames[step.x] = replace(x, strides=tuple(y.strides[axis] for axis in back))
+            return True
+        return False
+
+    def _is_free(self, name: str) -> bool:
+        """Whether all readers take a tensor as it lies."""
+        return name not in self._fixed and all(map(_is_strided, self._readers.get(name, ())))
+
+    def _is_dense(self, name: str) -> bool:
+        itemsize = np.dtype(dtype_of(self._plan.tensors[name])).itemsize
+        dense = dense_strides(self._shapes[name], itemsize)
+        return _same_strides(self._shapes[name], self._frames[name].strides, dense)
+
+    def _same_bytes(self, x: str, y: str) -> bool:
+        """Whether what means a number in one tensor means it in the other."""
+        a, b = self._plan.tensors[x].codes, self._plan.tensors[y].codes
+        if a is None or b is None:
+            return a is b
+        return (a.scale, a.zero_point, a.offset) == (b.scale, b.zero_point, b.offset)
+
+
+def _is_strided(kind: str) -> bool:
+    return kind == Transpose.kind or (kind in BINDERS and BINDERS[kind].strided)

@@ -55,7 +55,7 @@ def bind_layer_norm(step: LayerNorm, binding: Binding) -> list[NativeStep]:
     ]
 
 
-@binder("matmul")
+@binder("matmul", strided=True)
 def bind_matmul(step: MatMul, binding: Binding) -> list[NativeStep]:
     """Product of two activations, read where they lie."""
     batch, ending = binding.shape(step.y)[:-2], step.ending
