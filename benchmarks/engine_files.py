@@ -1,0 +1,147 @@
+"""The networks that the engine's benchmarks run, as every engine wants them: made once, kept in a folder.
+
+For each of the four nets of the shared data's nets.py (random weights, BatchNorm calibrated on noise):
+
+    <net>.onnx           float, open batch size
+    <net>.int8.onnx      by INTact, int8 with Q/DQ pairs
+    <net>.plan           INTact's engine of that
+    <net>.ort-qdq.onnx, <net>.ort-qop.onnx    by ONNX Runtime: uint8 activations, int8 weights, per channel
+    <net>.nncf.xml       by NNCF for OpenVINO, by an interpreter that has both (--peer-python)
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+NETS = ("resnet18", "resnet50", "mobilenetv2", "bert")
+BATCHES = 8
+
+
+def shape_of(net: str) -> tuple[int, ...]:
+    """Of one input."""
+    return (128, 768) if net == "bert" else (3, 224, 224)
+
+
+def noise(net: str, count: int, seed: int = 0) -> list[np.ndarray]:
+    """Batches of one input each: the nets know nothing but noise."""
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((1, *shape_of(net)), dtype=np.float32) for _ in range(count)]
+
+
+def shared_nets() -> Path | None:
+    """The folder of nets.py; None where INTACT_SHARED names none."""
+    shared = Path(os.environ.get("INTACT_SHARED", ""))
+    return shared if (shared / "nets.py").is_file() else None
+
+
+def export(net: str, path: Path) -> None:
+    """The float network."""
+    import torch
+
+    sys.path.insert(0, str(shared_nets()))
+    import nets
+
+    batch = torch.export.Dim("batch")
+    torch.onnx.export(
+        nets.make(net), (torch.zeros(2, *shape_of(net)),), path, dynamo=True, external_data=False,
+        verbose=False, input_names=["input"], output_names=["output"], dynamic_shapes=({0: batch},),
+    )  # fmt: skip
+
+
+def by_intact(net: str, folder: Path) -> None:
+    import intact
+
+    data = [{"input": batch} for batch in noise(net, BATCHES)]
+    model = intact.quantize(
+        folder / f"{net}.onnx", data, method="max", bias_correction=False, equalization=False, progress=False
+    )
+    model.save(folder / f"{net}.int8.onnx")
+
+
+def plan(net: str, folder: Path) -> None:
+    import intact
+
+    intact.compile(folder / f"{net}.int8.onnx").save(folder / f"{net}.plan")
+
+
+def by_onnxruntime(net: str, folder: Path) -> None:
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    class Reader(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.rest = iter(noise(net, BATCHES))
+
+        def get_next(self):
+            batch = next(self.rest, None)
+            return None if batch is None else {"input": batch}
+
+    prepared = folder / f"{net}.prepared.onnx"
+    quant_pre_process(str(folder / f"{net}.onnx"), str(prepared), skip_symbolic_shape=True)
+    for kind, name in ((QuantFormat.QDQ, "qdq"), (QuantFormat.QOperator, "qop")):
+        out = folder / f"{net}.ort-{name}.onnx"
+        quantize_static(
+            str(prepared), str(out), Reader(), quant_format=kind, per_channel=True,
+            activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
+        )  # fmt: skip
+    prepared.unlink()
+
+
+def by_nncf(net: str, folder: Path) -> None:
+    import nncf
+    import openvino as ov
+
+    kind = {"model_type": nncf.ModelType.TRANSFORMER} if net == "bert" else {}
+    data = nncf.Dataset(noise(net, BATCHES))
+    model = ov.convert_model(str(folder / f"{net}.onnx"))
+    quantized = nncf.quantize(model, data, subset_size=BATCHES, **kind)
+    ov.save_model(quantized, folder / f"{net}.nncf.xml", compress_to_fp16=False)
+
+
+STAGES = (
+    (".onnx", lambda net, folder: export(net, folder / f"{net}.onnx"), False),
+    (".int8.onnx", by_intact, False),
+    (".plan", plan, False),
+    (".ort-qop.onnx", by_onnxruntime, False),
+    (".nncf.xml", by_nncf, True),
+)
+"""What is made in which order, and whether it is the peers' interpreter that can."""
+
+
+def prepare(net: str, folder: Path, peer_python: str, wanted: tuple[str, ...] | None = None) -> None:
+    """Make the files of a net that are not there yet, each in a process of its own."""
+    for suffix, _, peer in STAGES:
+        if (folder / f"{net}{suffix}").exists() or (wanted is not None and suffix not in wanted):
+            continue
+        python = peer_python if peer else sys.executable
+        code = [python, __file__, "--net", net, "--folder", str(folder), "--stage", suffix]
+        done = subprocess.run(code, capture_output=True, text=True, check=False)
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+            print(f"{net}{suffix}: not made: {last}", file=sys.stderr, flush=True)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What every benchmark of the engine asks."""
+    parser.add_argument("--peer-python", default=sys.executable, help="an interpreter with openvino and nncf")
+    parser.add_argument("--folder", type=Path, help="keep the networks there, and take them from there")
+    parser.add_argument("--nets", nargs="+", choices=NETS, default=NETS)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--net", choices=NETS, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--stage", choices=[suffix for suffix, *_ in STAGES], required=True)
+    args = parser.parse_args()
+    {suffix: make for suffix, make, _ in STAGES}[args.stage](args.net, args.folder)
+
+
+if __name__ == "__main__":
+    main()
