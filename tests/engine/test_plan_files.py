@@ -53,15 +53,17 @@ def example():
         s.LayerNorm("norm", (), "so", "ln", "m", "b", 1e-5, residual="d"),
         s.Function("gelu", (), "ln", "g", "gelu"),
         s.Binary("mul", (), "mul", "g", "mask", "bi"),
+        s.Reinterpret("as", (), "r", "as"),
+        s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.Stretch("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),
     )
     tensors = [
         reals("x", *image),
-        *(codes(n, *image) for n in ("q", "c", "t", "a", "ta", "r", "sl", "pd", "rs")),
+        *(codes(n, *image) for n in ("q", "c", "t", "a", "ta", "r", "as", "sl", "pd", "rs")),
     ]
     tensors += [codes("p", "batch", 4, 3, 3), codes("cat", "batch", 8, 6, 6), codes("tr", "batch", 6, 6, 8)]
     tensors += [codes("f", "batch", 36), codes("l", *row), codes("k", 8, 8), codes("mm", *row)]
-    tensors += [reals(n, *row) for n in ("d", "so", "ln", "g", "bi", "o")]
+    tensors += [reals(n, *row) for n in ("d", "so", "ln", "g", "bi", "own", "o")]
     rng = np.random.default_rng(0)
     constants = {
         "w": rng.integers(-128, 128, (4, 3, 3, 4), np.int8),

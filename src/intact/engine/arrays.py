@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.steps import Tensor
+from intact.engine.steps import Codes, Tensor
 from intact.errors import QuantValueError
 
 
@@ -50,6 +50,12 @@ def offset_of(tensor: Tensor) -> int:
 def to_bytes(array: NDArray[Any], offset: int) -> NDArray[Any]:
     """An input as native steps read it: codes are bytes, which lie 128 above signed ones."""
     return array.view(np.uint8) ^ np.uint8(offset) if offset else array
+
+
+def to_codes(stored: NDArray[Any], codes: Codes) -> NDArray[Any]:
+    """Bytes as a file has them: int8 or uint8 codes, a copy."""
+    found = stored.view(np.uint8) ^ np.uint8(codes.offset)
+    return found.view(np.int8) if codes.signed else found
 
 
 def _as_numpy(array: Any, where: str) -> NDArray[Any]:

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
 from intact.engine.plan import Plan
 from intact.engine.steps import (
+    Call,
     Codes,
     Concat,
     Conv,
@@ -216,6 +218,14 @@ def _stretch(check: _Check, step: Stretch) -> None:
     check.that(bool(step.ys), "no outputs", "some")
 
 
+def _call(check: _Check, step: Call) -> None:
+    try:
+        attributes = json.loads(step.attributes)
+    except ValueError:
+        attributes = None
+    check.that(isinstance(attributes, dict) and bool(step.ys), step.attributes, "a JSON object, and outputs")
+
+
 _RULES: dict[str, Callable[[_Check, Any], None]] = {
     "conv": _conv,
     "conv_transpose": _conv,
@@ -231,6 +241,7 @@ _RULES: dict[str, Callable[[_Check, Any], None]] = {
     "pad": _pad,
     "resize": _resize,
     "onnx": _stretch,
+    "call": _call,
 }
 
 

@@ -13,7 +13,7 @@ from intact.engine.bind.bound import Bound
 from intact.engine.bind.core import dtype_of
 from intact.engine.execute import Seconds
 from intact.engine.plan import Plan
-from intact.engine.steps import Conv, ConvTranspose, Linear, MatMul, Step, Stretch
+from intact.engine.steps import OUTSIDE, Call, Conv, ConvTranspose, Linear, MatMul, Step
 from intact.engine.wiring import constants, reads, writes
 
 
@@ -75,9 +75,9 @@ def profile_of(plan: Plan, bound: Bound, runs: Sequence[Seconds]) -> Profile:
     for index, label in enumerate(bound.labels):
         parts.setdefault(label, []).append(index)
     for step in plan.steps:
-        if isinstance(step, Stretch):
+        if isinstance(step, OUTSIDE):
             seconds = float(np.median([run.stretches[step.name] for run in runs]))
-            names: tuple[str, ...] = ("onnxruntime",)
+            names: tuple[str, ...] = ("python" if isinstance(step, Call) else "onnxruntime",)
         else:
             seconds = float(sum(native[i] for i in parts.get(step, ())))
             names = tuple(dict.fromkeys(bound.program.kernels[i] for i in parts.get(step, ())))

@@ -238,6 +238,15 @@ class Rescale(Step):
 
 
 @dataclass(frozen=True)
+class Reinterpret(Step):
+    """The same codes under another grid: a DequantizeLinear has other parameters than its QuantizeLinear."""
+
+    kind = "reinterpret"
+    x: str
+    y: str
+
+
+@dataclass(frozen=True)
 class Reshape(Step):
     """The same elements in ONNX's order under y's shape (Flatten, Squeeze, ... too)."""
 
@@ -300,7 +309,7 @@ class Softmax(Step):
 
 @dataclass(frozen=True)
 class LayerNorm(Step):
-    """Over the last axis, of x (+ `residual`, same shape). weight and bias: constants float32, "" for none."""
+    """Over the last axis, of x (+ `residual`). weight and bias: constants float32, "" for none."""
 
     kind = "layer_norm"
     x: str
@@ -333,6 +342,23 @@ class Binary(Step):
 
 
 @dataclass(frozen=True)
+class Call(Step):
+    """An operator of the user's own (`engine.custom`), run in Python between native steps.
+
+    Attributes:
+        operator: "domain::Name", as it is registered.
+        xs, ys: Codes or anything else: it gets and makes what these tensors hold.
+        attributes: JSON of the node's attributes.
+    """
+
+    kind = "call"
+    operator: str
+    xs: tuple[str, ...]
+    ys: tuple[str, ...]
+    attributes: str = "{}"
+
+
+@dataclass(frozen=True)
 class Stretch(Step):
     """What no kernel covers, run by ONNX Runtime between native steps.
 
@@ -347,3 +373,7 @@ class Stretch(Step):
     ys: tuple[str, ...]
     model: str
     reason: str = field(default="")
+
+
+OUTSIDE = (Call, Stretch)
+"""What native code does not run."""

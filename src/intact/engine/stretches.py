@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.arrays import offset_of, to_bytes, to_codes
+from intact.engine.custom import call, operator_of
 from intact.engine.plan import Plan
-from intact.engine.steps import Stretch
+from intact.engine.steps import Call, Codes, Stretch
 from intact.errors import QuantValueError
 
 if TYPE_CHECKING:
@@ -30,9 +32,9 @@ class Stretches:
         self._plan, self._threads = plan, threads
         self._sessions: dict[str, Session] = {}
 
-    def run(self, stretch: Stretch, at: Callable[[str], NDArray[Any]]) -> None:
+    def run(self, stretch: Call | Stretch, at: Callable[[str], NDArray[Any]]) -> None:
         """Run a stretch; `at` gives the memory of a tensor, dense."""
-        made = self._session(stretch).run({name: at(name) for name in stretch.xs})
+        made = self._call(stretch, at) if isinstance(stretch, Call) else self._run(stretch, at)
         for name in stretch.ys:
             into = at(name)
             if made[name].shape != into.shape:
@@ -44,8 +46,30 @@ class Stretches:
                 )
             np.copyto(into, made[name])
 
-    def shapes(self, stretch: Stretch, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-        """The shapes of what a stretch makes, found by running it on zeros."""
+    def _run(self, stretch: Stretch, at: Callable[[str], NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return self._session(stretch).run({name: at(name) for name in stretch.xs})
+
+    def _call(self, step: Call, at: Callable[[str], NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """What a registered operator makes, in bytes where it makes codes."""
+        inputs = [self._input(name, at) for name in step.xs]
+        grids = [self._plan.tensors[name].codes for name in step.ys]
+        made = call(step, inputs, grids)
+        offsets = [offset_of(self._plan.tensors[name]) for name in step.ys]
+        return {n: to_bytes(a, o) for n, a, o in zip(step.ys, made, offsets, strict=True)}
+
+    def _input(self, name: str, at: Callable[[str], NDArray[Any]]) -> tuple[NDArray[Any], Codes | None]:
+        tensor = self._plan.tensors.get(name)
+        if tensor is None:
+            return self._plan.constants[name], None
+        return (at(name) if tensor.codes is None else to_codes(at(name), tensor.codes)), tensor.codes
+
+    def shapes(self, stretch: Call | Stretch, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+        """The shapes of what a stretch makes: as registered, or found by running it on zeros."""
+        if isinstance(stretch, Call):
+            known = [shapes.get(n, self._plan.constants[n].shape if n in self._plan.constants else ())
+                     for n in stretch.xs]  # fmt: skip
+            found = operator_of(stretch).output_shapes(known)
+            return {n: tuple(int(d) for d in shape) for n, shape in zip(stretch.ys, found, strict=True)}
         dtypes = {name: self._plan.tensors[name].dtype for name in stretch.xs}
         made = self._session(stretch).run({n: np.zeros(shapes[n], dtypes[n]) for n in stretch.xs})
         return {name: made[name].shape for name in stretch.ys}

@@ -9,6 +9,7 @@ from intact.graph.batchnorm import fold_batchnorm
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.compose import DTYPES, Composer
 from intact.graph.constants import Constants
+from intact.graph.custom import register_operator
 from intact.graph.cut import cut
 from intact.graph.edit import separate_names, set_initializer, settle
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq
@@ -74,6 +75,7 @@ __all__ = [
     "raise_opset",
     "read_model",
     "refresh_shapes",
+    "register_operator",
     "replace",
     "save",
     "separate_names",

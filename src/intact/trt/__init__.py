@@ -74,6 +74,7 @@ from intact.trt.layers import (
 from intact.trt.logger import ILogger, Logger
 from intact.trt.network import INetworkDefinition
 from intact.trt.onnx_parser import OnnxParser, ParserError
+from intact.trt.plugin import Grid, IPluginV2Layer, Quantized, plugin
 from intact.trt.profiler import IProfiler, Profiler
 from intact.trt.runtime import ICudaEngine, IExecutionContext, IHostMemory, Runtime
 from intact.trt.tensors import Dims, ITensor, Weights
@@ -100,6 +101,7 @@ __all__ = [
     "ElementWiseOperation",
     "EngineInspector",
     "GatherMode",
+    "Grid",
     "IActivationLayer",
     "IBuilderConfig",
     "ICastLayer",
@@ -127,6 +129,7 @@ __all__ = [
     "IOnnxLayer",
     "IOptimizationProfile",
     "IPaddingLayer",
+    "IPluginV2Layer",
     "IPoolingLayer",
     "IProfiler",
     "IQuantizeLayer",
@@ -157,6 +160,7 @@ __all__ = [
     "Profiler",
     "ProfilingVerbosity",
     "QuantizationFlag",
+    "Quantized",
     "ReduceOperation",
     "ResizeCoordinateTransformation",
     "ResizeMode",
@@ -182,6 +186,7 @@ __all__ = [
     "int64",
     "int8",
     "nptype",
+    "plugin",
     "set_dialect",
     "uint8",
 ]

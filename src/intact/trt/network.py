@@ -27,6 +27,7 @@ from intact.trt.enums import (
 )
 from intact.trt.layers import ILayer
 from intact.trt.logger import ILogger, LogSeverity
+from intact.trt.plugin import IPluginV2Layer
 from intact.trt.tensors import Dims, ITensor, Weights
 
 OPSET = 21
@@ -300,6 +301,10 @@ class INetworkDefinition:
     def add_shape(self, input: ITensor) -> kinds.IShapeLayer:
         """The sizes of a tensor."""
         return self._add(kinds.IShapeLayer, (input,))
+
+    def add_plugin(self, inputs: Sequence[ITensor], operator: str, **attributes: Any) -> IPluginV2Layer:
+        """A layer of an operator that `plugin` registered under "domain::Name"."""
+        return self._add(IPluginV2Layer, tuple(inputs), operator=operator, attributes=attributes)
 
     def add_node(
         self, inputs: Sequence[ITensor | None], node: Any, domains: dict[str, int]

@@ -16,7 +16,7 @@ from intact.engine.bind.layout import Layout, lay_out
 from intact.engine.bind.memory import plan_memory
 from intact.engine.bind.shapes import StretchShapes, infer_shapes
 from intact.engine.plan import Plan
-from intact.engine.steps import Step, Stretch
+from intact.engine.steps import OUTSIDE, Call, Step, Stretch
 from intact.engine.wiring import writes
 from intact.errors import IntactError, UnsupportedError
 from intact.kernels import planes
@@ -29,7 +29,7 @@ class Segment:
 
     begin: int
     end: int
-    stretch: Stretch | None = None
+    stretch: Call | Stretch | None = None
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,8 @@ def _steps(
         if name in layout.staged:
             extend(None, [*_halo(binding, name), _outer_copy(binding, name, inputs[name], to_arena=True)])
     for step in binding.plan.steps:
-        if isinstance(step, Stretch):
+        if isinstance(step, OUTSIDE):
+            extend(step, [halo for name in writes(step) for halo in _halo(binding, name)])
             cut()
             segments.append(Segment(len(steps), len(steps), step))
             continue

@@ -26,6 +26,7 @@ _FOLLOWERS = frozenset(
         "add",
         "table",
         "rescale",
+        "reinterpret",
         "concat",
         "slice",
         "pad",

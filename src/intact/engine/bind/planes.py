@@ -17,6 +17,7 @@ from intact.engine.steps import (
     Pad,
     Pool,
     Quantize,
+    Reinterpret,
     Rescale,
     Reshape,
     Resize,
@@ -50,6 +51,13 @@ def bind_dequantize(step: Dequantize, binding: Binding) -> list[NativeStep]:
 def bind_rescale(step: Rescale, binding: Binding) -> list[NativeStep]:
     """Codes of one grid to codes of another."""
     return _move(binding, step.x, binding.view(step.x), step.y, binding.view(step.y))
+
+
+@binder("reinterpret", in_place=("x",))
+def bind_reinterpret(step: Reinterpret, binding: Binding) -> list[NativeStep]:
+    """The same bytes."""
+    x, y = binding.view(step.x), binding.view(step.y)
+    return [] if binding.same_memory(x, y) else [planes.copy(x, y, binding.kernels)]
 
 
 @binder("table", in_place=("x",))

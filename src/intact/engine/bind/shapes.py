@@ -9,6 +9,7 @@ from typing import Any
 from intact.engine.bind.core import peek
 from intact.engine.plan import Plan
 from intact.engine.steps import (
+    OUTSIDE,
     Concat,
     Conv,
     ConvTranspose,
@@ -18,14 +19,13 @@ from intact.engine.steps import (
     Pool,
     Resize,
     Slice,
-    Stretch,
     Transpose,
 )
 from intact.errors import QuantValueError
 from intact.numerics.windows import Window
 
 Shape = tuple[int, ...]
-StretchShapes = Callable[[Stretch, Mapping[str, Shape]], Mapping[str, Shape]]
+StretchShapes = Callable[[Any, Mapping[str, Shape]], Mapping[str, Shape]]
 
 
 def infer_shapes(plan: Plan, inputs: Mapping[str, Shape], stretch: StretchShapes) -> dict[str, Shape]:
@@ -42,7 +42,7 @@ def infer_shapes(plan: Plan, inputs: Mapping[str, Shape], stretch: StretchShapes
     for name in plan.inputs:
         sizes.bind(name, inputs[name])
     for step in plan.steps:
-        if isinstance(step, Stretch):
+        if isinstance(step, OUTSIDE):
             made = sizes.declared_all(step.ys) or stretch(step, sizes.shapes)
             for name in step.ys:
                 sizes.bind(name, made[name])
@@ -223,9 +223,8 @@ def _resize(step: Resize, sizes: Sizes) -> Shape:
 
 
 _RULES: dict[str, Callable[[Any, Sizes], Shape]] = {
-    **dict.fromkeys(
-        ("quantize", "dequantize", "rescale", "table", "function", "softmax", "layer_norm"), _same
-    ),
+    **dict.fromkeys(("quantize", "dequantize", "rescale", "reinterpret", "table"), _same),
+    **dict.fromkeys(("function", "softmax", "layer_norm"), _same),
     **dict.fromkeys(("add", "binary"), _pairwise),
     "conv": _conv,
     "conv_transpose": _conv_transpose,

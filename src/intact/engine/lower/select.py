@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from intact.engine.lower.claims import Group, claim
+from intact.engine.lower.custom import lower_call
 from intact.engine.lower.grids import Grids
 from intact.engine.lower.moves import MOVES, Rule
 from intact.engine.lower.planes import PLANES
@@ -76,8 +77,8 @@ def _give_up(sheet: Sheet, node: Node, why: str) -> None:
 
 def _single(node: Node) -> Group:
     def run(sheet: Sheet) -> list[Node]:
-        rules = SINGLES.get(node.op_type, []) if not node.domain else []
-        why = f"no kernel for {node.domain and node.domain + '::'}{node.op_type}" if not rules else ""
+        rules = SINGLES.get(node.op_type, []) if not node.domain else [lower_call]
+        why = f"no kernel for {node.op_type}" if not rules else ""
         for rule in rules:
             try:
                 with sheet.attempt():

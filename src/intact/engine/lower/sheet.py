@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.grids import Grid, Grids
-from intact.engine.steps import Codes, Dequantize, Dim, Step, Tensor
+from intact.engine.steps import Codes, Dequantize, Dim, Reinterpret, Step, Tensor
 from intact.graph import Constants, Model, Node, Value, is_op
 
 
@@ -60,7 +60,24 @@ class Sheet:
         if node is None or not is_op(node, "DequantizeLinear") or value in self.constants:
             return None
         tensor = self.tensors.get(_name(node.inputs[0]))
-        return (tensor.name, tensor.codes) if tensor is not None and tensor.codes is not None else None
+        if tensor is None or tensor.codes is None:
+            return None
+        grid = self.grids.of(node)
+        if grid is None or Grid.of(tensor.codes) == grid:
+            return tensor.name, tensor.codes
+        return self._read_as(tensor, tensor.codes, grid, node)
+
+    def _read_as(self, tensor: Tensor, codes: Codes, grid: Grid, node: Node) -> tuple[str, Codes]:
+        """The codes of `tensor` under another grid than they were made on: the same bytes, other reals."""
+        if grid.signed != codes.signed:
+            raise Cannot(f"'{tensor.name}' is read in another type than it is made in")
+        name = f"{tensor.name}.as.{grid.scale:.9g}.{grid.zero_point}"
+        if name not in self.tensors:
+            self._define(Tensor(name, "codes", tensor.shape, grid.codes(codes.low, codes.high)))
+            self.add(Reinterpret(node.name or name, (node.name or name,), tensor.name, name))
+        found = self.tensors[name].codes
+        assert found is not None
+        return name, found
 
     def wanted_codes(self, value: Value | None) -> tuple[str, Codes]:
         """As `codes`.

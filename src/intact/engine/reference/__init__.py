@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.plan import Plan
+from intact.engine.reference.custom import RUNNERS as CALLS
 from intact.engine.reference.run import Run, Runner, check_input
 from intact.engine.reference.shape import RUNNERS as SHAPES
 from intact.engine.reference.stretch import RUNNERS as STRETCHES
 from intact.engine.reference.sums import RUNNERS as SUMS
 from intact.engine.reference.values import RUNNERS as VALUES
 
-RUNNERS: dict[str, Runner] = {**SUMS, **SHAPES, **VALUES, **STRETCHES}
+RUNNERS: dict[str, Runner] = {**SUMS, **SHAPES, **VALUES, **STRETCHES, **CALLS}
 """What each kind of step does."""
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from intact import numerics
 from intact.engine.reference.run import Run, Runner, affine_of, spec_of
-from intact.engine.steps import Concat, Pad, Rescale, Reshape, Resize, Slice, Transpose
+from intact.engine.steps import Concat, Pad, Reinterpret, Rescale, Reshape, Resize, Slice, Transpose
 
 
 def _reshape(run: Run, step: Reshape) -> None:
@@ -54,6 +54,10 @@ def _concat(run: Run, step: Concat) -> None:
     run.write_codes(step.y, np.concatenate(parts, axis=step.axis))
 
 
+def _reinterpret(run: Run, step: Reinterpret) -> None:
+    run.write_codes(step.y, run.array(step.x).astype(np.int32))
+
+
 def _rescale(run: Run, step: Rescale) -> None:
     grid, out = run.codes(step.x), run.codes(step.y)
     run.write_codes(
@@ -63,5 +67,5 @@ def _rescale(run: Run, step: Rescale) -> None:
 
 RUNNERS: dict[str, Runner] = {
     "reshape": _reshape, "transpose": _transpose, "slice": _slice, "pad": _pad, "resize": _resize,
-    "concat": _concat, "rescale": _rescale,
+    "concat": _concat, "rescale": _rescale, "reinterpret": _reinterpret,
 }  # fmt: skip

@@ -1,0 +1,188 @@
+"""Operators of the user's own: registered by name, with a Python body, in reals or in codes.
+
+A body in reals gets NumPy arrays and returns one, or a tuple of them. A body in codes gets `Quantized`
+inputs, the grids of its outputs as `outputs`, and returns codes: such an operator takes part in an int8
+stretch, with no dequantize before it and no quantize behind.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.steps import Call, Codes
+from intact.errors import QuantValueError, UnsupportedError
+from intact.graph import register_operator
+
+Shape = tuple[int | str, ...]
+Shapes = Callable[..., Any]
+_NAME = re.compile(r"[\w.]+::\w+")
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A tensor of codes as a body sees it.
+
+    Attributes:
+        codes: int8 or uint8.
+        scale: Real size of one step.
+        zero_point: The code that means 0.0.
+    """
+
+    codes: NDArray[Any]
+    scale: np.float32
+    zero_point: int
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where a body's codes go.
+
+    Attributes:
+        scale, zero_point: As of `Quantized`.
+        dtype: Of the codes.
+        low, high: The least and the largest code.
+    """
+
+    scale: np.float32
+    zero_point: int
+    dtype: np.dtype[Any]
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A registered operator.
+
+    Attributes:
+        name: "domain::Name".
+        body: Computes it.
+        shapes: Shapes of the outputs from those of the inputs, one argument for each input.
+        codes: Whether the body is in codes.
+        outputs: Number of outputs.
+        defaults: Attributes that nodes may leave out, with their values.
+    """
+
+    name: str
+    body: Callable[..., Any]
+    shapes: Shapes
+    codes: bool
+    outputs: int
+    defaults: Mapping[str, Any]
+
+    def output_shapes(self, inputs: Sequence[Shape]) -> list[Shape]:
+        """The shapes of its outputs."""
+        made = self.shapes(*inputs)
+        return [tuple(made)] if self.outputs == 1 else [tuple(shape) for shape in made]
+
+
+_OPERATORS: dict[str, Operator] = {}
+
+
+def register(
+    name: str,
+    body: Callable[..., Any],
+    *,
+    shapes: Shapes | None = None,
+    codes: bool = False,
+    outputs: int = 1,
+) -> Operator:
+    """Make an operator known, in place of one of that name.
+
+    Args:
+        name: "domain::Name": nodes of that domain with that operator type are it.
+        body: Positional arguments are the inputs; keyword arguments with defaults are the attributes; a body
+            in codes has a keyword argument `outputs` too, a tuple of `Grid`.
+        shapes: Shapes of the outputs from those of the inputs; None: every output is as the first input.
+        codes: Whether the body reads and makes codes.
+        outputs: Number of outputs.
+    Raises:
+        QuantValueError: The name has no domain.
+    """
+    if not _NAME.fullmatch(name):
+        raise QuantValueError("operator", repr(name), "'domain::Name'", "give it a domain of your own")
+    keywords = signature(body).parameters.values()
+    defaults = {
+        p.name: p.default
+        for p in keywords
+        if p.kind is Parameter.KEYWORD_ONLY and p.default is not Parameter.empty and p.name != "outputs"
+    }
+    same = (lambda *s: s[0]) if outputs == 1 else (lambda *s: [s[0]] * outputs)
+    operator = Operator(name, body, shapes or same, codes, outputs, defaults)
+    domain, _, op_type = name.partition("::")
+    register_operator(domain, op_type, outputs, defaults, lambda found: operator.output_shapes(found))
+    _OPERATORS[name] = operator
+    return operator
+
+
+def find(name: str) -> Operator | None:
+    """The operator called "domain::Name"; None where none is registered."""
+    return _OPERATORS.get(name)
+
+
+def operator_of(step: Call) -> Operator:
+    """The operator that a step calls.
+
+    Raises:
+        UnsupportedError: It is not registered in this process.
+    """
+    found = find(step.operator)
+    if found is None:
+        raise UnsupportedError(
+            f"step '{step.name}'", f"operator '{step.operator}', which nobody registered here",
+            "the operators that the plan was built with", "import the module that registers it first",
+        )  # fmt: skip
+    return found
+
+
+def call(
+    step: Call, inputs: Sequence[tuple[NDArray[Any], Codes | None]], grids: Sequence[Codes | None]
+) -> list[NDArray[Any]]:
+    """Run a step's body.
+
+    Args:
+        step: The step.
+        inputs: For each input its array, and its grid where it has codes (in the dtype of the file).
+        grids: For each output its grid, where it has one.
+    Raises:
+        UnsupportedError: The operator is not registered.
+        QuantValueError: The body made something else than it should.
+    """
+    operator = operator_of(step)
+    given = [array if grid is None else _quantized(array, grid) for array, grid in inputs]
+    keywords = {**operator.defaults, **json.loads(step.attributes)}
+    if operator.codes:
+        keywords["outputs"] = tuple(_grid(codes) for codes in grids if codes is not None)
+    made = operator.body(*given, **keywords)
+    arrays = [np.asarray(made)] if operator.outputs == 1 else [np.asarray(one) for one in made]
+    return [_checked(step, array, grid) for array, grid in zip(arrays, grids, strict=True)]
+
+
+def _quantized(array: NDArray[Any], codes: Codes) -> Quantized:
+    return Quantized(array, np.float32(codes.scale), codes.zero_point)
+
+
+def _grid(codes: Codes) -> Grid:
+    dtype = np.dtype(np.int8 if codes.signed else np.uint8)
+    return Grid(np.float32(codes.scale), codes.zero_point, dtype, codes.low, codes.high)
+
+
+def _checked(step: Call, array: NDArray[Any], codes: Codes | None) -> NDArray[Any]:
+    if codes is None:
+        return array
+    low, high = (int(array.min()), int(array.max())) if array.size else (codes.low, codes.high)
+    fits = array.dtype.kind in "iu" and codes.low <= low and high <= codes.high
+    if not fits:
+        raise QuantValueError(
+            f"operator '{step.operator}'", str(array.dtype), f"integers from {codes.low} to {codes.high}",
+            "clip the codes in its body",
+        )  # fmt: skip
+    return array.astype(np.int8 if codes.signed else np.uint8, copy=False)

@@ -1,0 +1,51 @@
+"""Nodes of registered operators: calls, in codes where the operator's body is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from intact.engine.custom import Operator, find
+from intact.engine.lower.sheet import Cannot, Output, Sheet
+from intact.engine.steps import Call
+from intact.graph import Node
+
+
+def lower_call(sheet: Sheet, node: Node) -> None:
+    """``[DQ ->] custom operator [-> Q]``: one call."""
+    name = f"{node.domain}::{node.op_type}"
+    operator = find(name)
+    if operator is None:
+        raise Cannot(f"no kernel for {name}, which nobody registered")
+    values = [value for value in node.inputs if value is not None]
+    if operator.codes:
+        xs = tuple(sheet.wanted_codes(value)[0] for value in values)
+    else:
+        xs = tuple(sheet.either(v) if v in sheet.constants else sheet.real(v) for v in values)
+    ys = []
+    for value in node.outputs:
+        output = _output(sheet, operator, value)
+        ys.append(sheet.write(output, value))
+    attributes = {key: _plain(attribute.value) for key, attribute in node.attributes.items()}
+    sheet.add(
+        Call(
+            node.name or name,
+            (node.name or name,),
+            name,
+            xs,
+            tuple(ys),
+            json.dumps(attributes, sort_keys=True),
+        ),
+        node,
+    )
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, (tuple, list)) else value
+
+
+def _output(sheet: Sheet, operator: Operator, value: Any) -> Output:
+    found = sheet.output(value)
+    if operator.codes and found.grid is None:
+        raise Cannot(f"its output '{found.name}' goes on in reals, and its body makes codes: quantize it")
+    return found if operator.codes else Output(value.name or "", None)
