@@ -37,7 +37,15 @@ def test_the_layers_contract_holds() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["intact", "intact.numerics", "intact.kernels", "intact.calib", "intact.report", "intact.cli"],
+    [
+        "intact",
+        "intact.numerics",
+        "intact.kernels",
+        "intact.calib",
+        "intact.engine",
+        "intact.report",
+        "intact.cli",
+    ],
 )
 def test_a_light_room_loads_where_the_frameworks_are_blocked(module: str) -> None:
     blocked = ("torch", "onnx", "onnx_ir", "onnxruntime", "onnxscript")

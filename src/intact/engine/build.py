@@ -11,7 +11,7 @@ from intact.engine import files
 from intact.engine.bind.core import Packed
 from intact.engine.engine import Engine
 from intact.engine.plan import Plan
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import kernel_list
 
 if TYPE_CHECKING:
     from intact.graph import Source
@@ -49,8 +49,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Engine:
         OSError: The file cannot be opened.
     """
     stored = files.load(path)
-    kernels = tuple(chosen_kernels().values())
-    here = [key for key in stored.packed if key[1].startswith(kernels)]
+    here = [key for key in stored.packed if _runs_here(key[1])]
     ready = {constant for constant, _ in here}
     # What is missing is packed into the first map; nothing is ever written to the second.
     packed = ChainMap({}, cast("Packed", stored.packed))
@@ -58,3 +57,9 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Engine:
     stored.packed.verify(here, engine.threads)
     stored.constants.verify([name for name in stored.constants if name not in ready], engine.threads)
     return engine
+
+
+def _runs_here(form: str) -> bool:
+    """Whether weights in this form may run here: that of a kernel, or one that all kernels read."""
+    named = [kernel for kernel in kernel_list() if form.startswith(kernel.name)]
+    return not named or max(named, key=lambda kernel: len(kernel.name)).chosen
