@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from intact.engine.arrays import offset_of, to_bytes, to_codes
 from intact.engine.custom import call, operator_of
 from intact.engine.plan import Plan
-from intact.engine.steps import Call, Codes, Stretch
+from intact.engine.steps import Call, Codes, Stretch, Tensor
 from intact.errors import QuantValueError
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ class Stretches:
                      for n in stretch.xs]  # fmt: skip
             found = operator_of(stretch).output_shapes(known)
             return {n: tuple(int(d) for d in shape) for n, shape in zip(stretch.ys, found, strict=True)}
-        dtypes = {name: self._plan.tensors[name].dtype for name in stretch.xs}
-        made = self._session(stretch).run({n: np.zeros(shapes[n], dtypes[n]) for n in stretch.xs})
+        zeros = {name: np.zeros(shapes[name], _dtype(self._plan.tensors[name])) for name in stretch.xs}
+        made = self._session(stretch).run(zeros)
         return {name: made[name].shape for name in stretch.ys}
 
     def _session(self, stretch: Stretch) -> Session:
@@ -81,3 +81,8 @@ class Stretches:
             model = self._plan.constants[stretch.model].tobytes()
             self._sessions[stretch.model] = Session(model, threads=self._threads)
         return self._sessions[stretch.model]
+
+
+def _dtype(tensor: Tensor) -> str:
+    """Of its elements in the graph."""
+    return tensor.dtype if tensor.codes is None else "int8" if tensor.codes.signed else "uint8"

@@ -23,7 +23,11 @@ def finish(sheet: Sheet, layers: tuple[Layer, ...], notes: list[str]) -> Plan:
     Raises:
         UnsupportedError: The graph puts out or reads what a plan cannot hold.
     """
-    steps = _ordered(sheet, notes)
+    try:
+        steps = _ordered(sheet, notes)
+    except Cannot as why:  # a value that a stretch would hand over has no known rank
+        _give_up_all(sheet, str(why))
+        steps = _ordered(sheet, notes)
     inputs = tuple(value.name or "" for value in sheet.model.graph.inputs)
     outputs = tuple(value.name or "" for value in sheet.model.graph.outputs)
     steps = _named(sheet, steps, inputs, outputs)
@@ -35,6 +39,17 @@ def finish(sheet: Sheet, layers: tuple[Layer, ...], notes: list[str]) -> Plan:
         {name: array for name, array in sheet.arrays.items() if name in held},
         inputs, outputs, layers, tuple(notes),
     )  # fmt: skip
+
+
+def _give_up_all(sheet: Sheet, why: str) -> None:
+    """Leave the whole graph to one stretch."""
+    graph = sheet.model.graph
+    ports = {value.name for value in (*graph.inputs, *graph.outputs)}
+    sheet.steps.clear()
+    sheet.done.clear()
+    sheet.reasons = dict.fromkeys(graph, why)
+    for name in [name for name in sheet.tensors if name not in ports]:
+        del sheet.tensors[name]
 
 
 def _ordered(sheet: Sheet, notes: list[str]) -> list[Step]:
@@ -97,7 +112,9 @@ class _Order:
             assert not self._left and not self._waiting, "the graph is in order"
             return False
         self._left = late
-        step = _stretch(sheet, nodes, late)
+        read = {name for step in self._waiting for name in reads(step)}
+        read |= {v.name or "" for node in late for v in _values_read(node)}
+        step = _stretch(sheet, nodes, read | {v.name or "" for v in sheet.model.graph.outputs})
         self.steps.append(step)
         self._ready.update(step.ys)
         notes.append(f"{len(nodes)} nodes run in ONNX Runtime from '{step.name}': {step.reason}")
@@ -146,7 +163,7 @@ def _needed_nodes(sheet: Sheet) -> list[Node]:
     by_name = {v.name: v for n in graph for v in n.outputs}
     while wanted:
         one = wanted.pop()
-        if one in seen or one in sheet.constants:
+        if one in seen or (one in sheet.constants and one not in graph.outputs):
             continue
         seen.add(one)
         name = one if isinstance(one, str) else one.name or ""
@@ -182,16 +199,12 @@ def _needed_steps(sheet: Sheet, left: Iterable[Node]) -> list[Step]:
     return list(found.values())
 
 
-def _stretch(sheet: Sheet, nodes: list[Node], late: list[Node]) -> Stretch:
+def _stretch(sheet: Sheet, nodes: list[Node], read: set[str]) -> Stretch:
     made = {value for node in nodes for value in node.outputs}
     xs = dict.fromkeys(
         v for node in nodes for v in _values_read(node) if v not in made and v not in sheet.constants
     )
-    inside = set(nodes)
-    ys = [
-        v for node in nodes for v in node.outputs
-        if v.is_graph_output() or any(use.node not in inside for use in v.uses()) or _is_captured(v, late)
-    ]  # fmt: skip
+    ys = [value for node in nodes for value in node.outputs if value.name in read]
     reasons = dict.fromkeys(f"{n.op_type}: {sheet.reasons[n]}" for n in nodes if n in sheet.reasons)
     for value in ys:
         if (value.name or "") not in sheet.tensors:
@@ -202,10 +215,6 @@ def _stretch(sheet: Sheet, nodes: list[Node], late: list[Node]) -> Stretch:
         name, tuple(n.name or "" for n in nodes), tuple(v.name or "" for v in xs),
         tuple(v.name or "" for v in ys), model, "; ".join(reasons),
     )  # fmt: skip
-
-
-def _is_captured(value: Value, late: list[Node]) -> bool:
-    return any(value in _captured(node) for node in late)
 
 
 def _named(sheet: Sheet, steps: list[Step], inputs: tuple[str, ...], outputs: tuple[str, ...]) -> list[Step]:

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.attributes import integer, text
+from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule, data, moved
 from intact.engine.lower.sheet import Cannot, Sheet, dims_of
-from intact.engine.steps import Codes, Concat, Dim, Reshape, Resize, Slice, Transpose
+from intact.engine.steps import Concat, Dim, Reshape, Resize, Slice, Transpose
 from intact.graph import Node, Value, is_op
 
 
@@ -25,27 +26,24 @@ def _concat(sheet: Sheet, node: Node) -> None:
         y = sheet.write_plain(value, "float32")
         sheet.add(Concat(*_who(node), tuple(name for name, _ in names), y, axis), node)
         return
-    parts = [_unscaled(sheet, v) for v in node.inputs]
-    ranges = [_grid(sheet, v) for v in node.inputs]
-    low, high = min(g.low for g in ranges), max(g.high for g in ranges)
-    grid = ranges[0]
-    y = sheet.write_codes(value, Codes(grid.scale, grid.zero_point, grid.signed, low, high))
-    sheet.add(Concat(*_who(node), tuple(parts), y, axis), node)
+    grid = Grid.of(codes)
+    parts = [_part(sheet, v, grid, node) for v in node.inputs]
+    low, high = min(low for _, low, _ in parts), max(high for _, _, high in parts)
+    y = sheet.write_codes(value, grid.codes(low, high))
+    sheet.add(Concat(*_who(node), tuple(name for name, _, _ in parts), y, axis), node)
 
 
-def _grid(sheet: Sheet, value: Value | None) -> Codes:
-    _, codes = data(sheet, value)
+def _part(sheet: Sheet, value: Value | None, grid: Grid, concat: Node) -> tuple[str, int, int]:
+    """The tensor of a part, and its ends on `grid`; of codes that a pair rescales, those: Concat does it."""
+    name, codes = data(sheet, value)
     if codes is None:
         raise Cannot("it joins codes and reals")
-    return codes
-
-
-def _unscaled(sheet: Sheet, value: Value | None) -> str:
-    """The tensor of a part; where it is codes of another grid rescaled, those: Concat rescales itself."""
     node = value.producer() if value is not None else None
-    if node is not None and is_op(node, "QuantizeLinear") and (found := sheet.codes(node.inputs[0])):
-        return found[0]
-    return data(sheet, value)[0]
+    if Grid.of(codes) != grid:
+        name = sheet.read_as(sheet.tensors[name], codes, grid, concat)[0]
+    elif node is not None and is_op(node, "QuantizeLinear") and (found := sheet.codes(node.inputs[0])):
+        name = found[0]
+    return name, codes.low, codes.high
 
 
 def _resize(sheet: Sheet, node: Node) -> None:
@@ -53,15 +51,15 @@ def _resize(sheet: Sheet, node: Node) -> None:
         raise Cannot(f"it interpolates: {text(node, 'mode', 'nearest')}")
     x, codes = data(sheet, node.inputs[0])
     shape, out = sheet.tensors[x].shape, dims_of(node.outputs[0])
-    given = node.inputs[2] if len(node.inputs) > 2 else None
-    scales = sheet.constants(given)
+    scales = sheet.constants(node.inputs[2]) if len(node.inputs) > 2 else None
     axes, indices = list[int](), list[str]()
     for axis, (size, wanted) in enumerate(zip(shape, out, strict=True)):
-        if size == wanted:
+        given = float(scales[axis]) if scales is not None and scales.size == len(shape) else None
+        if size == wanted or given == 1:
             continue
         if not isinstance(size, int) or not isinstance(wanted, int):
             raise Cannot(f"the size of axis {axis} is not known")
-        scale = float(scales[axis]) if scales is not None and scales.size == len(shape) else wanted / size
+        scale = wanted / size if given is None else given
         axes.append(axis)
         reads = nearest(node, size, wanted, scale)
         indices.append(sheet.hold(f"{node.name}.axis{axis}", reads))

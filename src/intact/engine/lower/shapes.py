@@ -28,8 +28,8 @@ def fold_sizes(model: Model) -> list[str]:
         value = node.outputs[0] if node.outputs else None
         if rule is None or value is None or value in constants:
             continue
-        inputs = [_operand(v, known, constants) for v in node.inputs]
-        sizes = None if any(v is None for v in inputs) else rule(node, [v or [] for v in inputs])
+        inputs = [] if node.op_type == "Shape" else [_operand(v, known, constants) for v in node.inputs]
+        sizes = None if None in inputs else rule(node, [sizes for sizes in inputs if sizes is not None])
         if sizes is None:
             continue
         known[value] = sizes
@@ -55,12 +55,7 @@ def _operand(value: Value | None, known: dict[Value, _Sizes], constants: Constan
     if value in constants and value.dtype is not None and value.dtype.name in _INTEGERS:
         array = constants(value)
         return [int(n) for n in array.reshape(-1)] if array is not None and array.ndim <= 1 else None
-    return [] if _measures(value) else None
-
-
-def _measures(value: Value) -> bool:
-    """A tensor whose elements do not matter, only its shape."""
-    return value.shape is not None
+    return None
 
 
 def _shape(node: Node, inputs: Sequence[_Sizes]) -> _Sizes | None:

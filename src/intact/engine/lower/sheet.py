@@ -65,9 +65,9 @@ class Sheet:
         grid = self.grids.of(node)
         if grid is None or Grid.of(tensor.codes) == grid:
             return tensor.name, tensor.codes
-        return self._read_as(tensor, tensor.codes, grid, node)
+        return self.read_as(tensor, tensor.codes, grid, node)
 
-    def _read_as(self, tensor: Tensor, codes: Codes, grid: Grid, node: Node) -> tuple[str, Codes]:
+    def read_as(self, tensor: Tensor, codes: Codes, grid: Grid, node: Node) -> tuple[str, Codes]:
         """The codes of `tensor` under another grid than they were made on: the same bytes, other reals."""
         if grid.signed != codes.signed:
             raise Cannot(f"'{tensor.name}' is read in another type than it is made in")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.sheet import Cannot, Sheet
-from intact.engine.steps import Codes, Table
+from intact.engine.steps import Codes, Reinterpret, Table
 from intact.graph import Node, Value
 from intact.placement.activations import POINTWISE
 from intact.placement.view import Op
@@ -41,6 +41,10 @@ def lower_table(sheet: Sheet, nodes: Sequence[Node], entry: Value, output: Value
         raise Cannot("it is not a number for some codes")
     made = numerics.quantize(reals, *written.grid.affine, written.grid.spec)
     done = tuple(n.name or "" for n in nodes)
+    if _stay(inside, made, codes, written.grid):
+        y = sheet.write(written, output, codes.low, codes.high)
+        sheet.add(Reinterpret(nodes[0].name or "", done, x, y), *nodes)
+        return
     y = sheet.write(written, output, int(made.min()), int(made.max()))
     table = sheet.hold(f"{nodes[0].name}.table", _bytes(sheet, inside, made, codes, y))
     sheet.add(Table(nodes[0].name or "", done, x, y, table), *nodes)
@@ -49,6 +53,12 @@ def lower_table(sheet: Sheet, nodes: Sequence[Node], entry: Value, output: Value
 def codes_of(codes: Codes) -> NDArray[np.int64]:
     """Every code that can occur."""
     return np.arange(codes.low, codes.high + 1)
+
+
+def _stay(inside: NDArray[np.int64], made: NDArray[np.int32], codes: Codes, grid: Grid) -> bool:
+    """Whether codes stay what they are: a factor that the scales share."""
+    same = (codes.zero_point, codes.signed) == (grid.zero_point, grid.signed)
+    return same and bool((inside == made).all())
 
 
 def _bytes(
