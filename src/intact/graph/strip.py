@@ -13,6 +13,7 @@ from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
 from intact.graph.emit_qdq import QUANTIZER_KEY
 from intact.graph.io import prune
+from intact.graph.lift import lift_dequantize
 from intact.graph.view import Quantized, is_op, quantization_of, quantized_bias_of
 from intact.spec import QuantSpec
 
@@ -44,12 +45,14 @@ def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
     """Remove Q/DQ pairs, in place, and say how each tensor was quantized.
 
     Before: ``y = Conv(DQ(Q(x)), DQ(w_codes), DQ(b_codes))``.  After: ``y = Conv(x, w, b)``, w and b the
-    reals of their codes; casts and clips that our emitter put around a pair go with it. A DequantizeLinear
-    stays where its scale is computed, or where its codes come from anything but a QuantizeLinear.
+    reals of their codes; casts and clips that our emitter put around a pair go with it. Operators that moved
+    codes move reals. A DequantizeLinear stays where its scale is computed, or where its codes come from
+    anything but a QuantizeLinear.
 
     Returns:
         By the name of the float tensor: the input of the QuantizeLinear, or the stored weight.
     """
+    lift_dequantize(model)
     stripper = _Stripper(model.graph)
     for node in list(model.graph):
         if is_op(node, "DequantizeLinear"):
