@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import ChainMap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -49,7 +50,8 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Engine:
         OSError: The file cannot be opened.
     """
     stored = files.load(path)
-    here = [key for key in stored.packed if _runs_here(key[1])]
+    elsewhere = _forms_elsewhere({form for _, form in stored.packed})
+    here = [key for key in stored.packed if key[1] not in elsewhere]
     ready = {constant for constant, _ in here}
     # What is missing is packed into the first map; nothing is ever written to the second.
     packed = ChainMap({}, cast("Packed", stored.packed))
@@ -59,7 +61,13 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Engine:
     return engine
 
 
-def _runs_here(form: str) -> bool:
-    """Whether weights in this form may run here: that of a kernel, or one that all kernels read."""
-    named = [kernel for kernel in kernel_list() if form.startswith(kernel.name)]
-    return not named or max(named, key=lambda kernel: len(kernel.name)).chosen
+def _forms_elsewhere(forms: Iterable[str]) -> set[str]:
+    """The forms of packed weights that do not run here: those of kernels that are not chosen."""
+    kernels = kernel_list()
+    elsewhere = set()
+    for form in forms:
+        # A form is called by its kernel and what else tells it apart; some are no kernel's own.
+        named = [kernel for kernel in kernels if form.startswith(kernel.name)]
+        if named and not max(named, key=lambda kernel: len(kernel.name)).chosen:
+            elsewhere.add(form)
+    return elsewhere

@@ -105,9 +105,17 @@ class Verified(Mapping[Key, NDArray[Any]]):
 
     def verify(self, keys: Iterable[Key], threads: int = 1) -> None:
         """Compare these arrays now, so that a damaged file is refused before anything runs."""
-        with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(self.__getitem__, keys):
+        if threads == 1:
+            self._verify_all(keys)
+            return
+        waiting = list(keys)
+        with ThreadPoolExecutor(threads) as pool:  # zlib lets go of the interpreter
+            for _ in pool.map(self._verify_all, [waiting[first::threads] for first in range(threads)]):
                 pass
+
+    def _verify_all(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self[key]
 
 
 @dataclass(frozen=True)
