@@ -111,7 +111,7 @@ void bind_sums_by_channel(nb::module_& m) {
            Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, std::optional<View> residual,
            Pair strides, Pair dilations, Pair pads, GridTuple grid, bool real, float low, float high,
            float residual_multiplier, int32_t residual_zero) {
-          const DepthwiseEnding ending = {grid_of(grid), low, high, real, residual_multiplier, residual_zero};
+          const DepthwiseEnding ending = {grid_of(grid), low, high, real, false, residual_multiplier, residual_zero};
           return native(make_depthwise(kernel<DepthwiseOps>(name),
                                        {x, y, weights_of(weight, correction, multiplier, bias), residual,
                                         strides, dilations, pads, ending}));

@@ -1,6 +1,8 @@
 #include "steps/depthwise.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <vector>
 
 #include "steps/demand.h"
@@ -21,6 +23,19 @@ void demand_window(const DepthwiseSpec& s, int axis) {
   demand(-s.x.halo[axis] <= first && last < x + s.x.halo[axis + 2], "a tap leaves the halo");
 }
 
+// Whether no output can lie outside int32 before it is rounded, for any bytes.
+bool is_bounded(const DepthwiseSpec& s) {
+  const DepthwiseWeights& w = s.weights;
+  const double residual = s.residual ? std::abs(s.ending.residual_multiplier) * (255.0 + kMostZero) : 0;
+  for (int c = 0; c < w.channels; ++c) {
+    double sum = std::abs(static_cast<double>(w.correction[c]));
+    for (int t = 0; t < w.kernel_h * w.kernel_w; ++t) sum += 255.0 * std::abs(w.weight[t * w.channels + c]);
+    const double most = sum * std::abs(w.multiplier[c]) + std::abs(w.bias[c]) + residual;
+    if (!(sum < 2147483648.0 && most < 1073741824.0)) return false;
+  }
+  return true;
+}
+
 class Depthwise final : public Step {
  public:
   Depthwise(const DepthwiseOps& ops, const DepthwiseSpec& s)
@@ -28,6 +43,7 @@ class Depthwise final : public Step {
     check();
     packed_.resize((packed_bytes() + sizeof(Line) - 1) / sizeof(Line));
     ops.pack(s.weights, packed_.front().bytes);
+    s_.ending.bounded = is_bounded(s);
     s_.weights = {};
     const size_t channels = static_cast<size_t>(s.x.sizes[3]);
     blocks_ = (channels + ops.block - 1) / ops.block;

@@ -16,7 +16,7 @@ struct DepthwiseSpec {
   std::optional<View> residual;   // bytes, shape of y
   std::array<int, 2> strides, dilations;
   std::array<int, 2> pads;        // top, left: read from the halo of x, as what lies below and to the right
-  DepthwiseEnding ending;
+  DepthwiseEnding ending;         // `bounded` is found here
 };
 
 // Throws std::invalid_argument for what cannot be run safely.

@@ -28,6 +28,7 @@ struct DepthwiseEnding {
   ByteGrid grid;                  // bytes out
   float low, high;                // reals out
   bool real;                      // y is float32
+  bool bounded;                   // |v| < 2^31 for all bytes of x: v rounds to an integer as it is
   float residual_multiplier;
   int32_t residual_zero;
 };

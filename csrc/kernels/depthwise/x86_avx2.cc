@@ -59,7 +59,10 @@ void pack(const DepthwiseWeights& w, uint8_t* packed) {
   }
 }
 
-template <bool kTail>
+// What most layers end in has loops of its own.
+enum class End { bytes, bytes_and_residual, any };
+
+template <bool kTail, End kEnd>
 class Worker {
  public:
   Worker(const DepthwiseRow& d, const uint8_t* packed, int channel, int channels)
@@ -68,9 +71,9 @@ class Worker {
         correction_(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(packed))),
         multiplier_(_mm256_loadu_ps(reinterpret_cast<const float*>(packed) + kWidth)),
         bias_(_mm256_loadu_ps(reinterpret_cast<const float*>(packed) + 2 * kWidth)),
-        high_(_mm256_set1_ps(static_cast<float>(d.ending.grid.high - d.ending.grid.zero))),
         zero_(_mm_set1_epi16(static_cast<int16_t>(d.ending.grid.zero))),
         low_(_mm_set1_epi8(static_cast<char>(d.ending.grid.low))),
+        high_(_mm_set1_epi8(static_cast<char>(d.ending.grid.high))),
         weight_(packed + 12 * kWidth), channels_(static_cast<size_t>(channels)) {}
 
   // Columns of three taps stay in registers for all outputs that read them.
@@ -136,21 +139,23 @@ class Worker {
   INTACT_INLINE void finish(__m256i acc) {
     __m256 v = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(acc), multiplier_), bias_);
     const DepthwiseEnding& e = d_.ending;
-    if (residual_ != nullptr) {
+    if (kEnd == End::bytes_and_residual || (kEnd == End::any && residual_ != nullptr)) {
       const __m256i r = _mm256_sub_epi32(_mm256_cvtepu8_epi32(load(residual_)),
                                          _mm256_set1_epi32(e.residual_zero));
       v = _mm256_add_ps(v, _mm256_mul_ps(_mm256_cvtepi32_ps(r), _mm256_set1_ps(e.residual_multiplier)));
       residual_ += d_.residual_pixel;
     }
-    if (e.real) {
+    if (kEnd == End::any && e.real) {
       v = _mm256_min_ps(_mm256_max_ps(v, _mm256_set1_ps(e.low)), _mm256_set1_ps(e.high));
       store<32>(_mm256_castps_si256(v), channels_ * 4);
     } else {
-      // What is too small for an integer becomes the smallest one, which is right.
-      const __m256i steps = _mm256_cvtps_epi32(_mm256_min_ps(v, high_));
+      // What is too small for an integer becomes the smallest one, which is right; too large would too.
+      if (kEnd == End::any) v = _mm256_min_ps(v, _mm256_set1_ps(1 << 16));
+      const __m256i steps = _mm256_cvtps_epi32(v);
       __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(steps), _mm256_extracti128_si256(steps, 1));
       words = _mm_adds_epi16(words, zero_);
-      store<8>(_mm256_castsi128_si256(_mm_max_epu8(_mm_packus_epi16(words, words), low_)), channels_);
+      const __m128i bytes = _mm_min_epu8(_mm_max_epu8(_mm_packus_epi16(words, words), low_), high_);
+      store<8>(_mm256_castsi128_si256(bytes), channels_);
     }
     y_ += d_.y_pixel;
   }
@@ -173,19 +178,28 @@ class Worker {
   uint8_t* y_;
   const uint8_t* residual_;
   __m256i correction_;
-  __m256 multiplier_, bias_, high_;
-  __m128i zero_, low_;
+  __m256 multiplier_, bias_;
+  __m128i zero_, low_, high_;
   const uint8_t* weight_;
   size_t channels_;
 };
 
-template <bool kTail>
+template <bool kTail, End kEnd>
 void work(const DepthwiseRow& d, const uint8_t* packed, int channel, const ptrdiff_t* offsets, int pairs) {
-  Worker<kTail> worker(d, packed, channel, kTail ? d.channels - channel : kWidth);
+  Worker<kTail, kEnd> worker(d, packed, channel, kTail ? d.channels - channel : kWidth);
   const bool three = d.kernel_h == 3 && d.kernel_w == 3;
   if (three && d.x_pixel == d.x_column) return worker.template three_by_three<1>();
   if (three && d.x_pixel == 2 * d.x_column) return worker.template three_by_three<2>();
   worker.any(offsets, pairs);
+}
+
+template <bool kTail>
+void work(const DepthwiseRow& d, const uint8_t* packed, int channel, const ptrdiff_t* offsets, int pairs) {
+  if (d.ending.real || !d.ending.bounded) return work<kTail, End::any>(d, packed, channel, offsets, pairs);
+  if (d.residual != nullptr) {
+    return work<kTail, End::bytes_and_residual>(d, packed, channel, offsets, pairs);
+  }
+  work<kTail, End::bytes>(d, packed, channel, offsets, pairs);
 }
 
 void run(const DepthwiseRow& d) {

@@ -22,6 +22,7 @@ namespace {
     static constexpr int kWidth = kBytes;                                                                \
     static INTACT_INLINE Int load(const void* p) { return P##_loadu_epi8(p); }                           \
     static INTACT_INLINE Int load(const void* p, Mask m) { return P##_maskz_loadu_epi8(m, p); }          \
+    static INTACT_INLINE void store(void* p, Int v) { P##_storeu_epi8(p, v); }                           \
     static INTACT_INLINE void store(void* p, Mask m, Int v) { P##_mask_storeu_epi8(p, m, v); }           \
     static INTACT_INLINE Float loadf(const float* p) { return P##_loadu_ps(p); }                         \
     static INTACT_INLINE void storef(float* p, Float v) { P##_storeu_ps(p, v); }                         \
@@ -39,12 +40,14 @@ namespace {
     static INTACT_INLINE Float most(Float a, Float b) { return P##_max_ps(a, b); }                       \
     static INTACT_INLINE Float realOf(float v) { return P##_set1_ps(v); }                                \
     static INTACT_INLINE Int minus(Int a, int32_t b) { return P##_sub_epi32(a, P##_set1_epi32(b)); }     \
-    static INTACT_INLINE Int bytes(Int a, Int b, Int c, Int d, int zero, int low) {                      \
-      const Int z = P##_set1_epi16(static_cast<int16_t>(zero));                                          \
-      const Int ab = P##_adds_epi16(P##_packs_epi32(a, b), z);                                           \
-      const Int cd = P##_adds_epi16(P##_packs_epi32(c, d), z);                                           \
-      return P##_max_epu8(P##_packus_epi16(ab, cd), P##_set1_epi8(static_cast<char>(low)));              \
+    static INTACT_INLINE Int words(Int a, Int b) { return P##_packs_epi32(a, b); }                       \
+    static INTACT_INLINE Int plus(Int a, Int b) { return P##_adds_epi16(a, b); }                         \
+    static INTACT_INLINE Int bytes(Int a, Int b) { return P##_packus_epi16(a, b); }                      \
+    static INTACT_INLINE Int within(Int v, Int low, Int high) {                                          \
+      return P##_min_epu8(P##_max_epu8(v, low), high);                                                   \
     }                                                                                                    \
+    static INTACT_INLINE Int all16(int v) { return P##_set1_epi16(static_cast<int16_t>(v)); }            \
+    static INTACT_INLINE Int all8(int v) { return P##_set1_epi8(static_cast<char>(v)); }                 \
   };
 INTACT_WIDTH(Wide, 64, __m512i, __m512, __mmask64, _mm512)
 INTACT_WIDTH(Half, 32, __m256i, __m256, __mmask32, _mm256)
@@ -127,7 +130,10 @@ INTACT_INLINE void spread(typename V::Int a, typename V::Int b, typename V::Int 
   out[3] = V::high16(ab_high, cd_high);
 }
 
-template <class V, bool kTail>
+// What most layers end in has loops of its own.
+enum class End { bytes, bytes_and_residual, any };
+
+template <class V, bool kTail, End kEnd>
 class Worker {
  public:
   explicit Worker(const Block& b)
@@ -138,7 +144,8 @@ class Worker {
         bias_(multiplier_ + V::kWidth), weight_(reinterpret_cast<const uint8_t*>(bias_ + V::kWidth)),
         mask_(static_cast<typename V::Mask>(~uint64_t{0} >> (64 - b.channels))),
         bytes_(static_cast<size_t>(b.channels) * 4),
-        high_(V::realOf(static_cast<float>(d_.ending.grid.high - d_.ending.grid.zero))) {}
+        zero_(V::all16(d_.ending.grid.zero)), low_(V::all8(d_.ending.grid.low)),
+        high_(V::all8(d_.ending.grid.high)), gain_(V::realOf(d_.ending.residual_multiplier)) {}
 
   // Columns of three taps stay in registers for all outputs that read them.
   template <int kStride>
@@ -206,27 +213,32 @@ class Worker {
       v[k] = V::mul(V::real(acc[k]), V::loadf(multiplier_ + k * V::kWidth / 4));
       v[k] = V::add(v[k], V::loadf(bias_ + k * V::kWidth / 4));
     }
-    if (residual_ != nullptr) add_residual(v);
-    if (d_.ending.real) {
+    if (kEnd == End::bytes_and_residual || (kEnd == End::any && residual_ != nullptr)) add_residual(v);
+    if (kEnd == End::any && d_.ending.real) {
       store_reals(v);
     } else {
-      Int i[4];
-#pragma GCC unroll 4
-      // What is too small for an integer becomes the smallest one, which is right.
-      for (int k = 0; k < 4; ++k) i[k] = V::rounded(V::least(v[k], high_));
-      V::store(y_, mask_, V::bytes(i[0], i[1], i[2], i[3], d_.ending.grid.zero, d_.ending.grid.low));
+      if (kEnd == End::any) bound(v);
+      const Int ab = V::plus(V::words(V::rounded(v[0]), V::rounded(v[1])), zero_);
+      const Int cd = V::plus(V::words(V::rounded(v[2]), V::rounded(v[3])), zero_);
+      const Int bytes = V::within(V::bytes(ab, cd), low_, high_);
+      kTail ? V::store(y_, mask_, bytes) : V::store(y_, bytes);
     }
     y_ += d_.y_pixel;
+  }
+
+  // What is too small for an integer becomes the smallest one, which is right; too large would too.
+  INTACT_INLINE void bound(Float (&v)[4]) const {
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) v[k] = V::least(v[k], V::realOf(1 << 16));
   }
 
   INTACT_INLINE void add_residual(Float (&v)[4]) {
     Int r[4];
     spread<V>(load(residual_), V::zero(), V::zero(), V::zero(), r);
     residual_ += d_.residual_pixel;
-    const Float gain = V::realOf(d_.ending.residual_multiplier);
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
-      v[k] = V::add(v[k], V::mul(V::real(V::minus(r[k], d_.ending.residual_zero)), gain));
+      v[k] = V::add(v[k], V::mul(V::real(V::minus(r[k], d_.ending.residual_zero)), gain_));
     }
   }
 
@@ -251,17 +263,25 @@ class Worker {
   const uint8_t* weight_;
   typename V::Mask mask_;
   size_t bytes_;  // of the reals of one pixel
-  Float high_;
+  Int zero_, low_, high_;
+  Float gain_;
 };
 
-template <class V, bool kTail>
+template <class V, bool kTail, End kEnd>
 void work(const Block& b, const ptrdiff_t* offsets, int groups) {
   const DepthwiseRow& d = b.d;
-  Worker<V, kTail> worker(b);
+  Worker<V, kTail, kEnd> worker(b);
   const bool three = d.kernel_h == 3 && d.kernel_w == 3;
   if (three && d.x_pixel == d.x_column) return worker.template three_by_three<1>();
   if (three && d.x_pixel == 2 * d.x_column) return worker.template three_by_three<2>();
   worker.any(offsets, groups);
+}
+
+template <class V, bool kTail>
+void work(const Block& b, const ptrdiff_t* offsets, int groups) {
+  if (b.d.ending.real || !b.d.ending.bounded) return work<V, kTail, End::any>(b, offsets, groups);
+  if (b.d.residual != nullptr) return work<V, kTail, End::bytes_and_residual>(b, offsets, groups);
+  work<V, kTail, End::bytes>(b, offsets, groups);
 }
 
 template <class V>
