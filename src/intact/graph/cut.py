@@ -17,5 +17,9 @@ def cut(model: ir.Model, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
         inputs, outputs: Values of its main graph; the outputs depend on nothing but the inputs and constants.
     """
     graph = ir.convenience.extract(model.graph, list(inputs), list(outputs))
+    held = sorted(graph.initializers.values(), key=lambda value: value.name or "")  # onnx-ir's order varies
+    graph.initializers.clear()
+    for value in held:
+        graph.register_initializer(value)
     part = ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
     return bytes(to_proto(part).SerializeToString(deterministic=True))

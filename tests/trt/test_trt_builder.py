@@ -1,0 +1,169 @@
+"""Builds, explicit and implicit: calibrators in TensorRT's order, ranges, pins, times, plans as bytes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import intact.trt as trt
+from intact.calib import TrtCache
+
+CALIBRATORS = [
+    trt.IInt8EntropyCalibrator2, trt.IInt8EntropyCalibrator, trt.IInt8MinMaxCalibrator,
+    trt.IInt8LegacyCalibrator,
+]  # fmt: skip
+
+
+def calibrator(kind: type[trt.IInt8Calibrator], batches: int = 2, cache: bytes | None = None) -> Any:
+    """A calibrator as scripts write it; `calls` is the order in which it was asked."""
+
+    class Mine(kind):  # type: ignore[misc,valid-type]
+        def __init__(self) -> None:
+            kind.__init__(self)
+            self.calls: list[str] = []
+            self.written: bytes | None = None
+            self.left = batches
+            self.rng = np.random.default_rng(5)
+
+        def get_batch_size(self) -> int:
+            self.calls.append("size")
+            return 4
+
+        def get_batch(self, names: list[str]) -> list[int] | None:
+            self.calls.append("batch")
+            assert names == ["x"]
+            if not self.left:
+                return None
+            self.left -= 1
+            self.held = self.rng.standard_normal((4, 16, 8, 8)).astype(np.float32)
+            return [self.held.ctypes.data]
+
+        def read_calibration_cache(self) -> bytes | None:
+            self.calls.append("read")
+            return cache
+
+        def write_calibration_cache(self, cache: bytes) -> None:
+            self.calls.append("write")
+            self.written = bytes(cache)
+
+    return Mine()
+
+
+def config_of(said, int8: Any = None, times: bytes = b"") -> trt.IBuilderConfig:
+    config = trt.Builder(said).create_builder_config()
+    config.set_flag(trt.BuilderFlag.INT8)
+    config.int8_calibrator = int8
+    config.set_timing_cache(config.create_timing_cache(times), False)
+    return config
+
+
+def layers_of(serialized: bytes, said) -> dict[str, dict[str, Any]]:
+    engine = trt.Runtime(said).deserialize_cuda_engine(serialized)
+    text = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
+    return {entry["Name"]: entry for entry in json.loads(text)["Layers"]}
+
+
+@pytest.mark.parametrize("kind", CALIBRATORS, ids=lambda k: k.__name__)
+def test_calibrates_in_tensorrts_order_and_again_from_its_cache(small, said, kind) -> None:
+    first = calibrator(kind)
+    config = config_of(said, first)
+    serialized = trt.Builder(said).build_serialized_network(small, config)
+    assert serialized is not None, said.messages
+    assert first.calls == ["size", "read", "batch", "batch", "batch", "write"]
+    second = calibrator(kind, cache=first.written)
+    again = trt.Builder(said).build_serialized_network(
+        small, config_of(said, second, config.get_timing_cache().serialize())
+    )
+    assert second.calls == ["size", "read"]
+    assert again == serialized
+
+
+def test_min_max_scales_are_the_largest_magnitude_by_127(small, said) -> None:
+    one = calibrator(trt.IInt8MinMaxCalibrator)
+    trt.Builder(said).build_serialized_network(small, config_of(said, one))
+    rng = np.random.default_rng(5)
+    largest = max(np.abs(rng.standard_normal((4, 16, 8, 8)).astype(np.float32)).max() for _ in range(2))
+    assert TrtCache.parse(one.written.decode()).scales["x"] == np.float32(largest) / np.float32(127)
+
+
+def test_a_cache_of_another_algorithm_is_refused_and_calibrated_anew(small, said) -> None:
+    cache = TrtCache({"x": np.float32(1)}, algorithm="MinMaxCalibration").to_text().encode()
+    one = calibrator(trt.IInt8EntropyCalibrator2, cache=cache)
+    assert trt.Builder(said).build_serialized_network(small, config_of(said, one)) is not None
+    assert "Calibration table does not match calibrator algorithm type." in said.of("WARNING")
+    assert one.calls.count("batch") == 3
+
+
+def test_without_a_batch_nothing_is_built(small, said) -> None:
+    assert trt.Builder(said).build_serialized_network(
+        small, config_of(said, calibrator(trt.IInt8EntropyCalibrator2, batches=0))
+    ) is None  # fmt: skip
+    assert "no batch" in said.of("ERROR")[0]
+
+
+def test_ranges_of_the_user_override_and_missing_ones_warn(small, said) -> None:
+    small.inputs[0].set_dynamic_range(-4, 2)
+    serialized = trt.Builder(said).build_serialized_network(small, config_of(said))
+    assert serialized is not None
+    missing = [m for m in said.of("WARNING") if m.startswith("Missing scale and zero-point for tensor ")]
+    assert missing
+    engine = trt.Runtime(said).deserialize_cuda_engine(serialized).engine
+    scales = {t.codes.scale for t in engine.plan.tensors.values() if t.codes is not None}
+    assert scales == {float(np.float32(4) / np.float32(127))}
+
+
+def test_a_pinned_layer_is_where_the_user_put_it(small, said) -> None:
+    pinned = next(layer for layer in small.layers if layer.name == "second")
+    pinned.precision = trt.float32
+    config = config_of(said, calibrator(trt.IInt8EntropyCalibrator2))
+    config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
+    layers = layers_of(trt.Builder(said).build_serialized_network(small, config), said)
+    assert layers["second"]["Precision"] == "FP32"
+
+
+@pytest.mark.parametrize(
+    ("flag", "built"),
+    [
+        (trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS, False),
+        (trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS, True),
+    ],
+    ids=["obey", "prefer"],
+)
+def test_a_pin_that_cannot_be_met_fails_or_warns_by_flag(small, said, flag, built: bool) -> None:
+    next(layer for layer in small.layers if layer.name == "second").precision = trt.int8
+    config = trt.Builder(said).create_builder_config()  # float: nothing can be int8
+    config.set_flag(flag)
+    made = trt.Builder(said).build_serialized_network(small, config)
+    assert (made is not None) == built
+    said_so = said.of("WARNING" if built else "ERROR")
+    assert any("layer 'second' is pinned to INT8 and runs in float" in m for m in said_so)
+
+
+def test_the_inspector_shows_both_times(small, said) -> None:
+    config = config_of(said, calibrator(trt.IInt8EntropyCalibrator2))
+    layers = layers_of(trt.Builder(said).build_serialized_network(small, config), said)
+    entry = layers["first"]
+    assert entry["Int8Ms"] > 0 and entry["FloatMs"] > 0
+    assert "engine is fastest" in entry["Choice"]
+
+
+def test_a_calibrator_is_ignored_where_there_are_pairs(network, said) -> None:
+    x = network.add_input("x", trt.float32, (1, 4, 8, 8))
+    scale = network.add_constant((), np.float32([0.1])).get_output(0)
+    pair = network.add_dequantize(network.add_quantize(x, scale).get_output(0), scale)
+    network.mark_output(pair.get_output(0))
+    one = calibrator(trt.IInt8EntropyCalibrator2)
+    assert trt.Builder(said).build_serialized_network(network, config_of(said, one)) is not None
+    assert one.calls == []
+    assert any(
+        m.startswith("Calibrator won't be used in explicit precision mode.") for m in said.of("WARNING")
+    )
+
+
+def test_a_network_without_outputs_is_refused(network, said) -> None:
+    network.add_input("x", trt.float32, (1,))
+    assert trt.Builder(said).build_serialized_network(network, config_of(said)) is None
+    assert "Network must have at least one output" in said.of("ERROR")
