@@ -33,5 +33,5 @@ def test_a_command_of_the_documents_exists(run, command: str) -> None:
     path = [verb, words.pop(0)] if verb in app.GROUPS else [verb]
     status, shown, _ = run(*path, "--help")
     assert status == 0
-    options = {word for word in words if word.startswith("-")}
-    assert options <= set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", shown))
+    options = {word.partition("=")[0] for word in words if word.startswith("-")}
+    assert options <= set(re.findall(r"(?<![\w-])--?[a-z][a-zA-Z0-9-]*", shown))
