@@ -9,6 +9,10 @@ have random weights, and noise as data: what is measured is the quantization noi
 
 Prints for each the layers in int8 and in float with the reasons, and for each output the signal to
 quantization noise ratio on inputs that calibration has not seen (of integers: the share that is equal).
+
+The logits of MobileNetV2 come out at 11 to 13 dB because random weights amplify whatever is added: noise of
+40 dB on the input of the float model alone leaves 18 dB in its logits (30 dB: 13 dB), and the logits of two
+unlike inputs are only 9 dB apart. The channels' ranges are even (largest to median 1.2 to 2.7).
 """
 
 from __future__ import annotations
