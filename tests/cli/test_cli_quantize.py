@@ -57,7 +57,7 @@ def test_json_says_which_steps_were_kept(run, net: Path, samples: Path, tmp_path
     steps = ("--bias-correction", "on", "--equalization", "on", "--no-progress", "--json")
     said = json.loads(run("quantize", net, "--data", samples, "-o", out, *steps)[1])
     assert (said["bias_corrected"], said["equalized"], said["not_equalized"]) == (True, False, None)
-    assert said["chosen"] in said["relative_errors"] and "with corrected biases" in said["relative_errors"]
+    assert said["chosen"] in said["relative_errors"] and "without corrected biases" in said["relative_errors"]
     graph = load(out).graph
     scale = next(n for n in graph if n.op_type == "QuantizeLinear" and n.inputs[0].name == "x").inputs[1]
     low, high = said["ranges"]["x"]

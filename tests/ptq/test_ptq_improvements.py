@@ -138,10 +138,10 @@ def test_the_mean_error_is_that_of_the_layer(build: Any, node: Any, shape: tuple
 
 def test_bias_correction_lowers_the_error_or_stays_off(cnn: onnx.ModelProto, images: np.ndarray) -> None:
     result = quantize(cnn, images, progress=False)
-    before, after = result.errors[result.chosen], result.errors["with corrected biases"]
+    before, after = result.errors["without corrected biases"], result.errors[result.chosen]
     assert result.corrected == (after < before)
     off = quantize(cnn, images, progress=False, bias_correction=False)
-    assert not off.corrected and "with corrected biases" not in off.errors
+    assert not off.corrected and "without corrected biases" not in off.errors
     assert quantize(cnn, images, progress=False, bias_correction=True).corrected
 
 

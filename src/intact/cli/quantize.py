@@ -97,6 +97,7 @@ def run(
     else:
         source = options.data_of(data, size, mean, std, fit, layout, colour)
     settings = _overrides(overrides)
+    tuning: dict[str, Any] = {} if percentile is None else {"percentile": percentile}
     with catch_warnings():
         simplefilter("ignore", ZeroRangeWarning)  # the result names these tensors, and `_show` prints them
         result = quantize(
@@ -104,8 +105,7 @@ def run(
             symmetric=not asymmetric, per_channel=not per_tensor, include=tuple(include or ()),
             exclude=tuple(exclude or ()), overrides=settings, opset=opset, num_batches=num_batches,
             batch_size=batch_size, bias_correction=bias_correction.for_ptq,
-            equalization=equalization.for_ptq, progress=progress,
-            **({} if percentile is None else {"percentile": percentile}),
+            equalization=equalization.for_ptq, progress=progress, **tuning,
         )  # fmt: skip
     result.save(out)
     _show(result, model, out, as_json)
@@ -148,6 +148,7 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None
             "sqnr_db": {name: db if isfinite(db) else None for name, db in result.sqnr.items()},
             "chosen": result.chosen or None, "methods": result.methods, "ranges": result.ranges,
             "bias_corrected": result.corrected, "equalized": result.equalized,
+            "smoothed": result.smoothed,
             "not_equalized": result.not_equalized or None,
             "relative_errors": result.errors, "warnings": result.warnings,
         })  # fmt: skip
@@ -162,6 +163,7 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None
         *((f"SQNR of {name}", f"{db:.1f} dB") for name, db in result.sqnr.items()),
         ("biases corrected", "yes" if result.corrected else "no"),
         ("channels equalized", "yes" if result.equalized else "no"),
+        ("tensors smoothed", f"{len(result.smoothed):,}"),
     ]
     show_table(f"{model.name} -> {out}", ("", "quantized"), rows, figures=("quantized",))
     if result.not_equalized:

@@ -23,13 +23,15 @@ from intact.ptq.data import open_data
 from intact.ptq.equalization import clipped_pairs, equalize
 from intact.ptq.inputs import inputs_of
 from intact.ptq.judge import Judge, relative, sqnr
-from intact.ptq.prepare import Grid, Prepared, emit, feeds_of_ranges, prepare
+from intact.ptq.prepare import Prepared, emit, feeds_of_ranges, prepare
 from intact.ptq.ranges import Activations, Ranges
 from intact.ptq.settings import Overrides, Settings
+from intact.ptq.smoothing import smoothed
 from intact.ptq.targets import Target
-from intact.ptq.trial import equalizing_helps
+from intact.ptq.trial import equalizing_helps, smoothing_helps
 
 Switch = bool | str
+_PLAIN = "without corrected biases"
 
 
 @dataclass
@@ -49,6 +51,7 @@ class QuantizedModel:
         corrected: Whether biases were corrected.
         equalized: Whether channels were equalized.
         not_equalized: Which convolutions cannot be, and why; empty where there are none.
+        smoothed: The tensors whose channels were brought to like ranges.
         warnings: What should be looked at.
         notes: What was rewritten before placement.
     """
@@ -64,6 +67,7 @@ class QuantizedModel:
     corrected: bool = False
     equalized: bool = False
     not_equalized: str = ""
+    smoothed: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -129,7 +133,8 @@ def quantize(
         batch_size: Samples per batch, where the data have none of their own.
         bias_correction: Take the mean error of each layer's output out of its bias. "auto": where that lowers
             the error of the outputs on the held runs.
-        equalization: Balance the channels of consecutive layers first. "auto": as above.
+        equalization: Balance the channels of consecutive convolutions first, and those of tensors in front of
+            matrix products (smoothing: a Mul, or other parameters of a LayerNormalization). "auto": as above.
         scale_bits: Widen each range until its scale has at most so many significant bits: float sums then
             hardly round, and frameworks that add in other orders get the same codes; None: do not
             (docs/decisions/0007-short-scales.md). 4-bit weights keep their ranges.
@@ -167,8 +172,12 @@ def quantize(
     if helps and not isinstance(data, Iterator):
         equalized = equalize(ready.model) > 0
         found = collected()
+    before = ready
+    if equalization:
+        ready, found = _smoothed(ready, found, equalization, bool(bias_correction))
     result = _finish(ready, found.calibration, found, bias_correction, options)
     result.equalized, result.not_equalized = equalized, not_equalized
+    result.smoothed = [name for name in before.wanted if name not in ready.wanted]
     if helps and not equalized:
         result.warnings.append(
             "equalization would help, but the data can be read only once: give a list, or equalization=True"
@@ -195,6 +204,20 @@ def calibrate(
     inputs = inputs_of(ready.model)
     opened = open_data(data, inputs, batch_size=batch_size, num_batches=num_batches)
     return collect(ready.model, ready.wanted, opened, inputs, progress=progress).calibration
+
+
+def _smoothed(
+    ready: Prepared, found: Collected, equalization: Switch, correct: bool
+) -> tuple[Prepared, Collected]:
+    """Both with smoothed tensors, where that is asked for, or helps; as they are elsewhere."""
+    tried = smoothed(ready, found)
+    if tried is None:
+        return ready, found
+    if equalization == "auto":
+        plain = ready, found.calibration
+        if not smoothing_helps(plain, tried, found.sample.runs, correct):
+            return ready, found
+    return tried[0], Collected(tried[1], found.sample)
 
 
 def _require_switches(**switches: Switch) -> None:
@@ -239,11 +262,12 @@ def _finish(
     del weights  # the float weights, which nothing reads any more
     biases = corrected(ready.model, layers)
     if runs:
+        feeds = {name: feeds_of_ranges(chooser, grids, ranges) for name, ranges in configurations.items()}
         judge = Judge(ready.model, runs, [*feeds_of_ranges(chooser, grids, best), *biases])
-        best = _choose_ranges(judge, chooser, grids, configurations, result)
-        biases = _choose_biases(judge, feeds_of_ranges(chooser, grids, best), biases, correct, result)
+        best = configurations[_choose_ranges(judge, feeds, biases, correct, result)]
     for name, array in (feeds_of_ranges(chooser, grids, best) | biases).items():
-        graph.set_initializer(ready.model, name, array)
+        if result.corrected or name not in biases:
+            graph.set_initializer(ready.model, name, array)
     if not result.corrected:
         drop_added(ready.model, layers)
         graph.prune(ready.model)
@@ -255,33 +279,29 @@ def _finish(
 
 
 def _choose_ranges(
-    judge: Judge, chooser: Activations, grids: Sequence[Grid], configurations: dict[str, Ranges],
+    judge: Judge, feeds: dict[str, dict[str, NDArray]], biases: dict[str, NDArray], correct: Switch,
     result: QuantizedModel,
-) -> Ranges:  # fmt: skip
-    """The configuration under which the outputs change least; the first of equals."""
-    label, errors = judge.best({c: feeds_of_ranges(chooser, grids, r) for c, r in configurations.items()})
-    result.errors = {c: relative(error) for c, error in errors.items()}
-    result.chosen, result.sqnr = label, sqnr(errors[label])
-    return configurations[label]
+) -> str:  # fmt: skip
+    """The configuration under which the outputs change least, the first of equals; and whether to correct.
 
+    Ranges are compared with corrected biases: what rounding does to the means would drown what they do.
 
-def _choose_biases(
-    judge: Judge,
-    ranges: dict[str, NDArray],
-    biases: dict[str, NDArray],
-    correct: Switch,
-    result: QuantizedModel,
-) -> dict[str, NDArray]:
-    """The corrected biases if they are asked for, or better; {} for those that are there."""
-    if not biases:
-        return {}
-    errors = judge.errors(ranges | biases)
-    after, before = relative(errors), result.errors[result.chosen]
-    result.errors["with corrected biases"] = after
-    if correct == "auto" and after >= before:
-        return {}
-    result.corrected, result.sqnr = True, sqnr(errors)
-    return biases
+    Args:
+        judge: Of the quantized model.
+        feeds: Scales and zero points by configuration.
+        biases: Corrected ones; {} for those that are there.
+        correct: True, or "auto": where it helps.
+        result: Gets what was found.
+    """
+    label, errors = judge.best({name: ranges | biases for name, ranges in feeds.items()})
+    result.errors = {name: relative(error) for name, error in errors.items()}
+    result.chosen, result.sqnr, result.corrected = label, sqnr(errors[label]), bool(biases)
+    if biases:
+        plain = judge.errors(feeds[label])
+        result.errors[_PLAIN] = relative(plain)
+        if correct == "auto" and result.errors[_PLAIN] <= result.errors[label]:
+            result.corrected, result.sqnr = False, sqnr(plain)
+    return label
 
 
 def _zero_ranges(targets: Iterable[Target], ranges: Ranges) -> list[str]:

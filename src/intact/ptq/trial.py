@@ -1,10 +1,13 @@
-"""Whether equalization helps, tried on a few held runs before the whole data are read again."""
+"""Whether equalization or smoothing helps, tried on a few held runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from intact.calib import Calibration
+from intact.graph import set_initializer
+from intact.ptq.bias_correction import corrected, mean_errors
 from intact.ptq.collect import Held, collect
 from intact.ptq.data import Source
 from intact.ptq.equalization import equalize, find_pairs
@@ -14,7 +17,9 @@ from intact.ptq.prepare import Prepared, emit
 from intact.ptq.ranges import Activations
 
 _TRIED = 8
-_CLEARLY = 0.95  # of the error without it: what equalization must get below to be worth a second pass
+_CLEARLY = (
+    0.95  # of the error without it: below that it is worth a second pass over the data, or new operators
+)
 
 
 def equalizing_helps(ready: Prepared, held: Sequence[Held], per_channel: bool) -> bool:
@@ -31,6 +36,26 @@ def equalizing_helps(ready: Prepared, held: Sequence[Held], per_channel: bool) -
     return after < _CLEARLY * before
 
 
+def smoothing_helps(
+    plain: tuple[Prepared, Calibration],
+    smooth: tuple[Prepared, Calibration],
+    held: Sequence[Held],
+    correct: bool,
+) -> bool:
+    """Whether the outputs on a few held runs change less in the smoothed copy of a model.
+
+    Args:
+        plain, smooth: The model and its statistics, as it was and smoothed.
+        held: The runs.
+        correct: Whether biases may be corrected: coarser weights move means.
+    """
+    before, after = (
+        _error(replace(ready, model=ready.model.clone()), stats, held[:_TRIED], correct)
+        for ready, stats in (plain, smooth)
+    )
+    return after < _CLEARLY * before
+
+
 def _error_with(ready: Prepared, runs: Sequence[Held], equalized: bool) -> float:
     """Error of the outputs on `runs` when they are the calibration data, too."""
     trial = replace(ready, model=ready.model.clone())
@@ -38,6 +63,14 @@ def _error_with(ready: Prepared, runs: Sequence[Held], equalized: bool) -> float
         equalize(trial.model)
     feeds = Source(iter([held.feeds for held in runs]), len(runs), "held runs")
     stats = collect(trial.model, trial.wanted, feeds, inputs_of(trial.model), progress=False).calibration
-    chooser = Activations(trial.activations, stats, {})
-    emit(trial, chooser, trial.quantized_weights(), next(iter(chooser.configurations(False).values())))
+    return _error(trial, stats, runs, False)
+
+
+def _error(trial: Prepared, stats: Calibration, runs: Sequence[Held], correct: bool) -> float:
+    """Error of the outputs on `runs`; puts the pairs into the model of `trial`."""
+    chooser, weights = Activations(trial.activations, stats, {}), trial.quantized_weights()
+    layers = mean_errors(trial.model, weights, runs) if correct else []
+    emit(trial, chooser, weights, next(iter(chooser.configurations(False).values())))
+    for name, bias in corrected(trial.model, layers).items():
+        set_initializer(trial.model, name, bias)
     return relative(Judge(trial.model, runs).errors())
