@@ -188,9 +188,7 @@ def main() -> None:
         return
     shared = Path(os.environ.get("INTACT_SHARED", ""))
     if not (shared / "data" / "cifar10_test.npz").is_file():
-        print(
-            "benchmarks/engine_exact.py: INTACT_SHARED names no folder with data/cifar10_test.npz; nothing done"
-        )
+        print("benchmarks/engine_exact.py: INTACT_SHARED names no folder of shared data; nothing done")
         return
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.folder or Path(temporary)
