@@ -1,0 +1,98 @@
+"""``intact trtexec``: builds, loads, times, tells; its options have trtexec's names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from intact.calib import TrtCache
+
+QUICK = ("--duration=0", "--warmUp=0", "--iterations=2")
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    kernel = onnx.numpy_helper.from_array(rng.standard_normal((32, 16, 3, 3)).astype(np.float32), "w")
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 17]>
+        g (float[N, 16, 8, 8] x) => (float[N, 32, 8, 8] y) {
+          [conv] h = Conv <pads: ints = [1, 1, 1, 1]> (x, w)
+          [relu] y = Relu(h)
+        }"""
+    )
+    model.graph.initializer.append(kernel)
+    path = tmp_path / "net.onnx"
+    onnx.save(model, path)
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    path = tmp_path / "calibration.cache"
+    TrtCache({"x": np.float32(0.03)}).save(path)
+    return path
+
+
+def test_builds_with_a_cache_saves_and_loads(run, net: Path, cache: Path, tmp_path: Path) -> None:
+    plan, layers, times = tmp_path / "net.plan", tmp_path / "layers.json", tmp_path / "times.json"
+    status, shown, err = run(
+        "trtexec", f"--onnx={net}", "--int8", f"--calib={cache}", f"--saveEngine={plan}",
+        "--shapes=x:2x16x8x8", f"--exportLayerInfo={layers}", *QUICK,
+    )  # fmt: skip
+    assert status == 0, err
+    assert "built in" in shown and plan.stat().st_size > 0
+    (conv,) = (entry for entry in json.loads(layers.read_text())["Layers"] if entry["Name"] == "conv")
+    assert conv["Int8Ms"] > 0
+    status, shown, err = run(
+        "trtexec",
+        f"--loadEngine={plan}",
+        f"--exportTimes={times}",
+        "--dumpProfile",
+        "--dumpLayerInfo",
+        *QUICK,
+    )
+    assert status == 0, err
+    assert len(json.loads(times.read_text())) == 2
+    assert "conv Conv" in shown
+
+
+def test_inputs_and_outputs_are_files(run, net: Path, tmp_path: Path) -> None:
+    x = np.ones((1, 16, 8, 8), np.float32)
+    (tmp_path / "x.bin").write_bytes(x.tobytes())
+    status, _, err = run(
+        "trtexec", f"--onnx={net}", f"--loadInputs=x:{tmp_path / 'x.bin'}",
+        f"--exportOutput={tmp_path / 'y.json'}", *QUICK,
+    )  # fmt: skip
+    assert status == 0, err
+    y = np.array(json.loads((tmp_path / "y.json").read_text())["y"])
+    assert y.shape == (1, 32, 8, 8) and y.max() > 0
+
+
+def test_a_pin_that_cannot_be_obeyed_fails(run, net: Path) -> None:
+    words = ("--layerPrecisions=conv:int8", "--precisionConstraints=obey", "--buildOnly")
+    status, _, err = run("trtexec", f"--onnx={net}", *words)
+    assert status == 2
+    assert "layer 'conv' is pinned to INT8 and runs in float" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--onnx={net}", "--loadEngine={net}"), "neither or both of --onnx and --loadEngine"),
+        (("--loadEngine={net}",), "no engine"),
+        (("--onnx={net}", "--shapes=x"), "input:1x3x224x224"),
+        (("--onnx={net}", "--shapes=image:1x16x8x8"), "input 'image'"),
+        (("--onnx={net}", "--layerPrecisions=nothing:int8"), "a layer of the network"),
+        (("--onnx={net}", "--itrations=3"), "--iterations"),
+    ],
+    ids=["both", "no-engine", "shape", "input", "layer", "nearest-option"],
+)
+def test_mistakes_are_told(run, net: Path, words: tuple[str, ...], message: str) -> None:
+    status, shown, err = run("trtexec", *(word.format(net=net) for word in words))
+    assert status == 2
+    assert message in shown + err
