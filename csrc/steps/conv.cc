@@ -63,10 +63,11 @@ class ConvStep final : public Step {
   std::vector<int32_t> resolve(const Packed& packed, const PackedPanel& panel) const;
   int32_t offset_of(const PackedHeader& h, int32_t position) const;
   void cut();
-  void run_item(const Memory& memory, size_t item, uint8_t* scratch) const;
+  void run_item(const Memory& memory, size_t item, bool fresh, uint8_t* scratch) const;
   Range pixels_of(int64_t block) const {
     return {pixels_ * block / cut_.blocks, pixels_ * (block + 1) / cut_.blocks};
   }
+  const int8_t* next_of(size_t p, int tile) const;
   void fill_rows(const Memory& memory, int64_t first, int64_t end, const Rows& rows) const;
 
   ConvSpec s_;
@@ -260,7 +261,17 @@ void ConvStep::fill_rows(const Memory& memory, int64_t first, int64_t end, const
   }
 }
 
-void ConvStep::run_item(const Memory& memory, size_t item, uint8_t* scratch) const {
+// The piece of the next panel that tile `tile` of panel `p` fetches, so that weights which no cache near the
+// core holds arrive while there is other work.
+const int8_t* ConvStep::next_of(size_t p, int tile) const {
+  const BoundPanel& panel = panels_[p];
+  const int64_t piece = panel.bytes / panel.steps.width * 16, offset = piece * tile;
+  const bool useful = p + 1 < panels_.size() && offset < panels_[p + 1].bytes;
+  return useful ? panels_[p + 1].steps.weights + offset : nullptr;
+}
+
+// `fresh`: this thread has not just used the same weights.
+void ConvStep::run_item(const Memory& memory, size_t item, bool fresh, uint8_t* scratch) const {
   const size_t chunk = item / blocks();
   const auto block = static_cast<int64_t>(item % blocks());
   const Range pixels = pixels_of(block);
@@ -280,7 +291,7 @@ void ConvStep::run_item(const Memory& memory, size_t item, uint8_t* scratch) con
     for (int from = 0, t = 0; t < tiles; ++t) {
       const int height = few + (t < more ? 1 : 0);
       s_.kernel->sum(panel.steps, {rows.x + from, ptrdiff_t{panel.group} * group_channels_, height,
-                                   constants_.correction.data() + panel.constants, sums});
+                                   constants_.correction.data() + panel.constants, sums, fresh ? next_of(p, t) : nullptr});
       s_.kernel->finish(s_.ending, {sums, height, panel.steps.width, panel.channels,
                                     constants_.multiplier.data() + panel.constants,
                                     constants_.bias.data() + panel.constants, rows.y + from, y_offset,
@@ -291,7 +302,9 @@ void ConvStep::run_item(const Memory& memory, size_t item, uint8_t* scratch) con
 }
 
 void ConvStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept {
-  for (size_t item = begin; item < end; ++item) run_item(memory, item, scratch);
+  for (size_t item = begin; item < end; ++item) {
+    run_item(memory, item, item == begin || item % blocks() == 0, scratch);
+  }
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ struct GemmTile {
   int rows;                 // 1 to the most that the kernel takes for this width
   const int32_t* correction;  // [width]
   int32_t* sums;              // [rows][width], aligned to 64
+  const int8_t* next;         // what is read later, 64 bytes for each step: fetched in passing; or nullptr
 };
 
 // The ending of a layer, the same for all its tiles.

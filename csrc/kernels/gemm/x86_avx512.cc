@@ -12,7 +12,7 @@ namespace {
 constexpr int kUnit = 16;
 constexpr int kWidest = 4;
 
-template <int kRows, int kVectors>
+template <int kRows, int kVectors, bool kFetch = false>
 void sum_tile(const GemmSteps& s, const GemmTile& t) {
   constexpr int kWidth = kUnit * kVectors;
   __m512i sums[kRows][kVectors];
@@ -23,6 +23,7 @@ void sum_tile(const GemmSteps& s, const GemmTile& t) {
     for (int r = 1; r < kRows; ++r) sums[r][v] = sums[0][v];
   }
   const int8_t* w = s.weights;
+  [[maybe_unused]] const int8_t* next = t.next;
   for (int32_t run = 0; run < s.counts[0]; ++run) {
     const uint8_t* x[kRows];
 #pragma GCC unroll 16
@@ -33,6 +34,10 @@ void sum_tile(const GemmSteps& s, const GemmTile& t) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) weights[v] = _mm512_loadu_si512(w + 64 * v);
       w += 64 * kVectors;
+      if constexpr (kFetch) {
+        _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T1);
+        next += 64;
+      }
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         int32_t bytes;
@@ -55,6 +60,9 @@ template <int kVectors>
 constexpr SumTile kTiles[] = {
     sum_tile<1, kVectors>, sum_tile<2, kVectors>, sum_tile<3, kVectors>, sum_tile<4, kVectors>,
     sum_tile<5, kVectors>, sum_tile<6, kVectors>, sum_tile<7, kVectors>};
+constexpr SumTile kFetchingTiles[] = {
+    sum_tile<1, 4, true>, sum_tile<2, 4, true>, sum_tile<3, 4, true>, sum_tile<4, 4, true>,
+    sum_tile<5, 4, true>, sum_tile<6, 4, true>, sum_tile<7, 4, true>};
 template <int kVectors>
 constexpr SumTile kTallTiles[] = {sum_tile<8, kVectors>, sum_tile<9, kVectors>};
 template <int kVectors>
@@ -75,7 +83,7 @@ void sum(const GemmSteps& s, const GemmTile& t) {
     case 1: return tile_of<1>(t.rows)(s, t);
     case 2: return tile_of<2>(t.rows)(s, t);
     case 3: return tile_of<3>(t.rows)(s, t);
-    default: return tile_of<4>(t.rows)(s, t);
+    default: return (t.next == nullptr ? tile_of<4>(t.rows) : kFetchingTiles[t.rows - 1])(s, t);
   }
 }
 
@@ -210,7 +218,7 @@ void finish(const GemmEnding& e, const GemmRows& t) {
 
 }  // namespace
 
-const GemmOps gemm_avx512vnni = {kUnit, kWidest, false, {12, 12, 9, 7}, sum, finish};
+const GemmOps gemm_avx512vnni = {kUnit, kWidest, false, {10, 10, 9, 7}, sum, finish};
 
 }  // namespace intact
 #endif
