@@ -53,7 +53,7 @@ class RowStep : public Step {
   size_t scratch() const override { return 3 * row_scratch(n_); }
 
  protected:
-  // body(row of x, to be changed in place; row of the other input or nullptr).
+  // body(row of x, to be changed in place; row of the other input or nullptr) returns a factor that is left.
   template <class Body>
   void each(const Memory& memory, size_t begin, size_t end, uint8_t* scratch, const Body& body) const {
     const RowBuffer spare(scratch, n_, 0), second(scratch, n_, 1), out(scratch, n_, 2);
@@ -65,8 +65,8 @@ class RowStep : public Step {
       x_reader_.copy(x_.at<uint8_t>(memory) + cursor.offset(0), n_, values, spare.bytes());
       const float* other = nullptr;
       if (has_other_) other = other_reader_.row(other_.at<uint8_t>(memory) + cursor.offset(1), n_, second);
-      body(values, other);
-      writer_.finish(values, y, n_, out);
+      const float factor = body(values, other);
+      writer_.finish(values, factor, y, n_, out);
     }
   }
 
@@ -88,7 +88,7 @@ class Softmax final : public RowStep {
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     each(memory, begin, end, scratch,
-         [&](float* x, const float* mask) { ops_.softmax(x, n_, gain_, mask); });
+         [&](float* x, const float* mask) { return ops_.softmax(x, n_, gain_, mask); });
   }
 
  private:
@@ -111,6 +111,7 @@ class LayerNorm final : public RowStep {
     const float* bias = bias_ ? bias_->at<float>(memory) : nullptr;
     each(memory, begin, end, scratch, [&](float* x, const float* residual) {
       ops_.layer_norm(x, n_, residual, weight, bias, epsilon_);
+      return 1.0f;
     });
   }
 

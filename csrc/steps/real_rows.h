@@ -99,10 +99,12 @@ class RowWriter {
     return !is_bytes_ && dense(n) ? reinterpret_cast<float*>(y) : buffer.reals();
   }
 
-  void finish(const float* from, uint8_t* y, size_t n, const RowBuffer& buffer) const {
+  // y = from * factor, from being target().
+  void finish(float* from, float factor, uint8_t* y, size_t n, const RowBuffer& buffer) const {
+    if (!is_bytes_ && factor != 1.0f) multiply(ops_, from, n, factor);
     if (is_bytes_) {
       uint8_t* const to = dense(n) ? y : buffer.bytes();
-      ops_.quantize(from, n, scale_, grid_, to);
+      ops_.quantize(from, n, factor, scale_, grid_, to);
       for (size_t i = 0; !dense(n) && i < n; ++i) y[static_cast<int64_t>(i) * stride_] = to[i];
     } else if (!dense(n)) {
       for (size_t i = 0; i < n; ++i) std::memcpy(y + static_cast<int64_t>(i) * stride_, from + i, 4);
@@ -110,6 +112,9 @@ class RowWriter {
   }
 
  private:
+  static void multiply(const RealsOps& ops, float* x, size_t n, float factor) {
+    ops.binary[static_cast<size_t>(BinaryKind::mul)](x, 1, &factor, 0, n, x);
+  }
   bool dense(size_t n) const { return n < 2 || stride_ == (is_bytes_ ? 1 : 4); }
 
   const RealsOps& ops_;

@@ -67,7 +67,7 @@ class Function final : public Chunks<2> {
       const float* x = reader_.row(x_.at<uint8_t>(memory) + at[0], n, in);
       float* const to = writer_.target(y, n, out);
       function_(x, to, n);
-      writer_.finish(to, y, n, out);
+      writer_.finish(to, 1.0f, y, n, out);
     });
   }
 
@@ -102,7 +102,7 @@ class Binary final : public Chunks<3> {
       const float* b = row(b_reader_, b_.at<uint8_t>(memory) + at[1], n, buffers[1]);
       float* const to = writer_.target(y, n, buffers[2]);
       combine_(a, a_reader_.stride() != 0, b, b_reader_.stride() != 0, n, to);
-      writer_.finish(to, y, n, buffers[2]);
+      writer_.finish(to, 1.0f, y, n, buffers[2]);
     });
   }
 

@@ -63,14 +63,14 @@ def test_accuracy(name):
     exact = EXACT[name](x.astype(np.float64))
     size = np.abs(exact) if name in RELATIVE else np.maximum(1, np.abs(x))
     # a denormal result has fewer bits: half of its last one comes on top
-    assert (np.abs(numerics.FUNCTIONS[name](x) - exact) <= 2e-7 * size + 2e-45).all()
+    assert (np.abs(numerics.FUNCTIONS[name](x) - exact) <= 3e-7 * size + 2e-45).all()
 
 
 @pytest.mark.parametrize("name", sorted(EXACT))
 def test_accuracy_far_from_zero(name):
     x = np.concatenate([np.linspace(12, 1e4, 5001), -np.linspace(12, 87, 5001)]).astype(np.float32)
     exact = EXACT[name](x.astype(np.float64))
-    assert (np.abs(numerics.FUNCTIONS[name](x) - exact) <= 2e-7 * np.maximum(1, np.abs(exact))).all()
+    assert (np.abs(numerics.FUNCTIONS[name](x) - exact) <= 3e-7 * np.maximum(1, np.abs(exact))).all()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@
 //   keep(v, n)                       +0 behind the first n
 //   at_least, at_most                of x and a bound; NaN stays NaN (a zero bound: either zero)
 //   larger                           of two numbers; anything for a NaN
-//   less, select, abs, with_sign, sqrt, bits, sub_int, halve_int, power_of_two
+//   tree(lanes)                      i + 8, i + 4, i + 2, i + 1 of kLanes lanes in registers
+//   less, select, abs, with_sign, root, bits, floats, add_int, sub_int, halve_int (n >> 1), to_exponent (n << 23)
 //   load_bytes(q) -> Floats of q - zero;  store_bytes(q, steps, ...)     kWidth bytes
 #pragma once
 
@@ -44,7 +45,7 @@ inline void store(float* y, F<V> v, size_t n) {
   }
 }
 
-// numerics.lane_sum of what add() is given at ascending indices.
+// numerics.lane_sum of what add() is given.
 template <class V>
 class LaneSum {
  public:
@@ -56,14 +57,7 @@ class LaneSum {
     part = part + (n == V::kWidth ? v : V::keep(v, n));
   }
 
-  float total() const {
-    alignas(64) float lanes[kLanes];
-    for (size_t p = 0; p < parts_.size(); ++p) V::store(lanes + p * V::kWidth, parts_[p]);
-    for (size_t half = kLanes / 2; half > 0; half /= 2) {
-      for (size_t i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
-    }
-    return lanes[0];
-  }
+  float total() const { return V::tree(parts_); }
 
  private:
   std::array<F<V>, kLanes / V::kWidth> parts_;
@@ -94,7 +88,7 @@ template <class V>
 F<V> div(F<V> a, F<V> b) { return a / b; }
 
 template <class V>
-void softmax(float* x, size_t n, float gain, const float* mask) {
+float softmax(float* x, size_t n, float gain, const float* mask) {
   const F<V> factor = V::set(gain);
   F<V> largest = V::set(-std::numeric_limits<float>::infinity());
   for_each<V>(n, [&](size_t i, size_t k) {
@@ -106,12 +100,13 @@ void softmax(float* x, size_t n, float gain, const float* mask) {
   const F<V> top = V::set(V::largest_of(largest));
   LaneSum<V> sum;
   for_each<V>(n, [&](size_t i, size_t k) {
-    const F<V> e = exp<V>(load<V>(x + i, k) - top);
+    const F<V> below = load<V>(x + i, k) - top;
+    const F<V> power = exp2<V>(below * V::set(1.44269504f));
+    const F<V> e = V::select(V::less(below, V::set(-87.0f)), V::set(0.0f), power);
     store<V>(x + i, e, k);
     sum.add(i, e, k);
   });
-  const F<V> inverse = V::set(1.0f / sum.total());
-  for_each<V>(n, [&](size_t i, size_t k) { store<V>(x + i, load<V>(x + i, k) * inverse, k); });
+  return 1.0f / sum.total();
 }
 
 template <class V>
@@ -150,9 +145,9 @@ void dequantize(const uint8_t* q, size_t n, int32_t zero, float scale, float* x)
 }
 
 template <class V>
-void quantize(const float* x, size_t n, float scale, const ByteGrid& grid, uint8_t* q) {
-  const F<V> step = V::set(scale);
-  for_each<V>(n, [&](size_t i, size_t k) { V::to_bytes(load<V>(x + i, k) / step, grid, q + i, k); });
+void quantize(const float* x, size_t n, float factor, float scale, const ByteGrid& grid, uint8_t* q) {
+  const F<V> step = V::set(scale), times = V::set(factor);
+  for_each<V>(n, [&](size_t i, size_t k) { V::to_bytes(load<V>(x + i, k) * times / step, grid, q + i, k); });
 }
 
 template <class V>

@@ -29,10 +29,10 @@ struct RealsOps {
                                float* y);
   // x = fl32((byte - zero) * scale): N12.
   void (*dequantize)(const uint8_t* q, size_t n, int32_t zero, float scale, float* x);
-  // byte = clamp(rne(fl32(x / scale)) + zero, low, high), a NaN low: N11.
-  void (*quantize)(const float* x, size_t n, float scale, const ByteGrid& grid, uint8_t* q);
-  // One row, in place: softmax(x * gain [+ mask]).
-  void (*softmax)(float* x, size_t n, float gain, const float* mask);
+  // byte = clamp(rne(fl32(fl32(x * factor) / scale)) + zero, low, high), a NaN low: N11.
+  void (*quantize)(const float* x, size_t n, float factor, float scale, const ByteGrid& grid, uint8_t* q);
+  // One row, in place, all but its last product: softmax(x * gain [+ mask]) is x * what is returned.
+  float (*softmax)(float* x, size_t n, float gain, const float* mask);
   // One row, in place: layer_norm(x [+ residual]) * weight + bias; each may be nullptr.
   void (*layer_norm)(float* x, size_t n, const float* residual, const float* weight, const float* bias,
                      float epsilon);

@@ -23,6 +23,12 @@ struct Scalar {
   static float at_least(float x, float low) { return x < low ? low : x; }
   static float at_most(float x, float high) { return x > high ? high : x; }
   static float larger(float a, float b) { return a > b ? a : b; }
+  static float tree(std::array<float, reals::kLanes> lanes) {
+    for (size_t half = lanes.size() / 2; half > 0; half /= 2) {
+      for (size_t i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
+    }
+    return lanes[0];
+  }
   static float largest_of(float v) { return v; }
   static float root(float v) { return std::sqrt(v); }
   static bool less(float a, float b) { return a < b; }
@@ -35,9 +41,11 @@ struct Scalar {
     return static_cast<int32_t>(static_cast<uint32_t>(a) - static_cast<uint32_t>(b));
   }
   static int32_t halve_int(int32_t n) { return n >> 1; }
-  static float power_of_two(int32_t n) {
-    return std::bit_cast<float>((static_cast<uint32_t>(n) + 127u) << 23);
+  static int32_t add_int(int32_t a, int32_t b) {
+    return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
   }
+  static int32_t to_exponent(int32_t n) { return static_cast<int32_t>(static_cast<uint32_t>(n) << 23); }
+  static float floats(int32_t bits) { return std::bit_cast<float>(bits); }
   static float from_bytes(const uint8_t* q, size_t, int32_t zero) { return static_cast<float>(*q - zero); }
   static void to_bytes(float steps, const ByteGrid& grid, uint8_t* q, size_t) { *q = to_byte(steps, grid); }
 };

@@ -42,6 +42,13 @@ struct Avx2 {
   static Floats at_least(Floats x, Floats low) { return {_mm256_max_ps(low.v, x.v)}; }
   static Floats at_most(Floats x, Floats high) { return {_mm256_min_ps(high.v, x.v)}; }
   static Floats larger(Floats a, Floats b) { return {_mm256_max_ps(a.v, b.v)}; }
+  // Of 16 lanes, as LaneSum says.
+  static float tree(const std::array<Floats, 2>& lanes) {
+    const __m256 eight = _mm256_add_ps(lanes[0].v, lanes[1].v);
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+  }
   static float largest_of(Floats a) {
     __m128 m = _mm_max_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));
@@ -59,9 +66,9 @@ struct Avx2 {
   static Ints bits(Floats a) { return _mm256_castps_si256(a.v); }
   static Ints sub_int(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
   static Ints halve_int(Ints n) { return _mm256_srai_epi32(n, 1); }
-  static Floats power_of_two(Ints n) {
-    return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23))};
-  }
+  static Ints add_int(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
+  static Ints to_exponent(Ints n) { return _mm256_slli_epi32(n, 23); }
+  static Floats floats(Ints bits) { return {_mm256_castsi256_ps(bits)}; }
   static Floats from_bytes(const uint8_t* q, size_t n, int32_t zero) {
     uint64_t bytes = 0;
     std::memcpy(&bytes, q, n == kWidth ? kWidth : n);

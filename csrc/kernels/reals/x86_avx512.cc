@@ -35,6 +35,13 @@ struct Avx512 {
   static Floats at_least(Floats x, Floats low) { return {_mm512_max_ps(low.v, x.v)}; }
   static Floats at_most(Floats x, Floats high) { return {_mm512_min_ps(high.v, x.v)}; }
   static Floats larger(Floats a, Floats b) { return {_mm512_max_ps(a.v, b.v)}; }
+  // Of 16 lanes, as LaneSum says.
+  static float tree(const std::array<Floats, 1>& lanes) {
+    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(lanes[0].v), _mm512_extractf32x8_ps(lanes[0].v, 1));
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+  }
   static float largest_of(Floats a) { return _mm512_reduce_max_ps(a.v); }
   static float root(float v) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(v))); }
   static __mmask16 less(Floats a, Floats b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ); }
@@ -48,9 +55,9 @@ struct Avx512 {
   static Ints bits(Floats a) { return _mm512_castps_si512(a.v); }
   static Ints sub_int(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
   static Ints halve_int(Ints n) { return _mm512_srai_epi32(n, 1); }
-  static Floats power_of_two(Ints n) {
-    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23))};
-  }
+  static Ints add_int(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
+  static Ints to_exponent(Ints n) { return _mm512_slli_epi32(n, 23); }
+  static Floats floats(Ints bits) { return {_mm512_castsi512_ps(bits)}; }
   static Floats from_bytes(const uint8_t* q, size_t n, int32_t zero) {
     const __m128i bytes = _mm_maskz_loadu_epi8(first(n), q);
     return {_mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_cvtepu8_epi32(bytes), _mm512_set1_epi32(zero)))};

@@ -2,7 +2,7 @@
 
 Every operation is one float32 operation, rounded by itself, in the order written; no library function is
 called whose last bits depend on the machine. Polynomials are minimax fits whose coefficients were rounded to
-float32; Horner's scheme evaluates them. A NaN gives a NaN; no function raises for any float32 number.
+float32, evaluated in pairs (Estrin's scheme). A NaN gives a NaN; no function raises for any float32 number.
 
 The errors stated are against the exact function of the float32 argument, and are held by tests.
 """
@@ -31,25 +31,27 @@ LOG2_E = np.float32(1.44269504)
 # ln 2 = LN2_HIGH + LN2_LOW; an integer below 2^15 times LN2_HIGH, which has 9 bits, is exact.
 LN2_HIGH, LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 EXP_LOW, EXP_HIGH = np.float32(-104), np.float32(89)  # beyond: 0 and infinity
-# (exp(r) - 1 - r) / r^2 on |r| <= 0.35, lowest power last.
-EXP = [np.float32(c) for c in (0.0013813059777021408, 0.008369430899620056, 0.04166845977306366,
-                               0.16666515171527863, 0.4999999403953552)]  # fmt: skip
-# (2^f - 1) / f on |f| <= 0.5.
-EXP2 = [np.float32(c) for c in (0.00015353165508713573, 0.0013399136951193213, 0.009618439711630344,
-                                0.05550331994891167, 0.24022647738456726, 0.6931471824645996)]  # fmt: skip
-# (-log2(Phi(-a)) - 1) / a on 0 <= a <= 6, weighted so that Phi is within 8e-9.
+NORMAL_END = np.float32(87)  # e^x is a normal number as far as this on both sides
+# Coefficients from the lowest power on. (exp(r) - 1 - r) / r^2 on |r| <= 0.35:
+EXP = [np.float32(c) for c in (0.4999999403953552, 0.16666515171527863, 0.04166845977306366,
+                               0.008369430899620056, 0.0013813059777021408)]  # fmt: skip
+# (2^f - 1) / f on |f| <= 0.5:
+EXP2 = [np.float32(c) for c in (0.6931471824645996, 0.24022647738456726, 0.05550331994891167,
+                                0.009618439711630344, 0.0013399136951193213,
+                                0.00015353165508713573)]  # fmt: skip
+# (log2(Phi(-a)) + 1) / a on 0 <= a <= 6, weighted so that Phi is within 8e-9:
 TAIL_END = np.float32(6)
-TAIL = [np.float32(c) for c in (2.8349072636046913e-06, -3.9377628127112985e-05, 0.00018617995374370366,
-                                0.00013693701475858688, -0.007063420955091715, 0.052496179938316345,
-                                0.4592081904411316, 1.1511051654815674)]  # fmt: skip
+TAIL = [np.float32(c) for c in (-1.1511051654815674, -0.4592081904411316, -0.052496179938316345,
+                                0.007063420955091715, -0.00013693701475858688, -0.00018617995374370366,
+                                3.9377628127112985e-05, -2.8349072636046913e-06)]  # fmt: skip
 # erf(x) / x as a polynomial of x^2 on |x| <= 1; (tanh(x) / x - 1) / x^2 likewise on |x| <= 0.63.
 ERF_SMALL, SQRT_2 = np.float32(0.9), np.float32(1.41421356)
-ERF = [np.float32(c) for c in (7.853862189222127e-05, -0.0008010196615941823, 0.005188328213989735,
-                               -0.026853812858462334, 0.1128358542919159, -0.3761262595653534,
-                               1.1283791065216064)]  # fmt: skip
+ERF = [np.float32(c) for c in (1.1283791065216064, -0.3761262595653534, 0.1128358542919159,
+                               -0.026853812858462334, 0.005188328213989735, -0.0008010196615941823,
+                               7.853862189222127e-05)]  # fmt: skip
 TANH_SMALL = np.float32(0.625)
-TANH = [np.float32(c) for c in (-0.005648261401802301, 0.020589778199791908, -0.05372511222958565,
-                                0.13331274688243866, -0.33333274722099304)]  # fmt: skip
+TANH = [np.float32(c) for c in (-0.33333274722099304, 0.13331274688243866, -0.05372511222958565,
+                                0.020589778199791908, -0.005648261401802301)]  # fmt: skip
 GELU_LINEAR, GELU_CUBIC = np.float32(1.59576912), np.float32(0.044715)  # 2 sqrt(2 / pi)
 GELU_TANH_LOW, SILU_LOW, HARD_LOW = np.float32(-16), np.float32(-128), np.float32(-3)
 SIXTH, LEAK = np.float32(1 / 6), np.float32(0.01)
@@ -74,14 +76,9 @@ def exp(x: Reals) -> Reals:
     exact factors, so that a denormal result is rounded once.
     """
     small = x < EXP_LOW
-    x = _at_most(np.where(small, np.float32(0), x), EXP_HIGH)
-    shifted = x * LOG2_E + ROUNDER
-    n = shifted - ROUNDER
-    r = x - n * LN2_HIGH - n * LN2_LOW
-    y = _horner(EXP, r) * (r * r) + r + ONE
-    bits = _integer(shifted)
-    half = bits >> 1
-    y = y * _power_of_two(half) * _power_of_two(bits - half)
+    y, n = _exp_fraction(_at_most(np.where(small, np.float32(0), x), EXP_HIGH))
+    half = n >> 1
+    y = y * _power_of_two(half) * _power_of_two(n - half)
     return np.where(small, np.float32(0), y)
 
 
@@ -92,7 +89,7 @@ def erf(x: Reals) -> Reals:
     Of the magnitude, with the sign of x: below 0.9 ``ERF(x^2) |x|``; beyond, ``1 - 2 Phi(-sqrt(2) |x|)``.
     """
     magnitude = np.abs(x)
-    small = _horner(ERF, x * x) * magnitude
+    small = _polynomial(ERF, x * x) * magnitude
     large = ONE - TWO * _normal_tail(magnitude * SQRT_2)
     return np.copysign(np.where(magnitude < ERF_SMALL, small, large), x)
 
@@ -102,18 +99,21 @@ def tanh(x: Reals) -> Reals:
     """Within 1.5e-7 of its own size.
 
     Of the magnitude, with the sign of x: below 0.625 ``|x| + |x|^3 TANH(x^2)``; beyond,
-    ``1 - 2 / (exp(2 |x|) + 1)``.
+    ``1 - 2 / (exp(min(2 |x|, 87)) + 1)``.
     """
     magnitude, square = np.abs(x), x * x
-    small = _horner(TANH, square) * square * magnitude + magnitude
-    large = ONE - TWO / (exp(magnitude * TWO) + ONE)
+    small = _polynomial(TANH, square) * square * magnitude + magnitude
+    large = ONE - TWO / (_normal_exp(_at_most(magnitude * TWO, NORMAL_END)) + ONE)
     return np.copysign(np.where(magnitude < TANH_SMALL, small, large), x)
 
 
 @_function
 def sigmoid(x: Reals) -> Reals:
-    """1 / (1 + e^-x), within 3e-7 of its own size: ``(x < 0 ? e : 1) / (1 + e)`` with ``e = exp(-|x|)``."""
-    e = exp(-np.abs(x))
+    """1 / (1 + e^-x), within 3e-7 of its own size down to -87, where it becomes constant.
+
+    ``(x < 0 ? e : 1) / (1 + e)`` with ``e = exp(max(-|x|, -87))``.
+    """
+    e = _normal_exp(_at_least(-np.abs(x), -NORMAL_END))
     return np.asarray(np.where(x < 0, e, ONE) / (ONE + e))
 
 
@@ -178,21 +178,42 @@ FUNCTIONS: dict[str, Function] = {
 """The functions of one real that a step can name."""
 
 
+def exp2(y: Reals) -> Reals:
+    """2^y of -126 <= y <= 127, by ``y - rne(y)``, which is exact, and ``1 + f EXP2(f)``."""
+    shifted = y + ROUNDER
+    f = y - (shifted - ROUNDER)
+    return np.asarray((_polynomial(EXP2, f) * f + ONE) * _power_of_two(_integer(shifted)))
+
+
+def _exp_fraction(x: Reals) -> tuple[Reals, NDArray[np.int32]]:
+    """(e^x / 2^n, n)."""
+    shifted = x * LOG2_E + ROUNDER
+    n = shifted - ROUNDER
+    r = x - n * LN2_HIGH - n * LN2_LOW
+    return _polynomial(EXP, r) * (r * r) + r + ONE, _integer(shifted)
+
+
+def _normal_exp(x: Reals) -> Reals:
+    """e^x of -87 <= x <= 87, the same bits as `exp`."""
+    y, n = _exp_fraction(x)
+    return np.asarray(y * _power_of_two(n))
+
+
 def _normal_tail(a: Reals) -> Reals:
-    """Phi(-a) of a >= 0, as ``2^-(1 + a TAIL(a))``; constant beyond 6, where it is 1e-9."""
+    """Phi(-a) of a >= 0, as ``2^(a TAIL(a) - 1)``; constant beyond 6, where it is 1e-9."""
     a = _at_most(a, TAIL_END)
-    q = _horner(TAIL, a) * a + ONE
-    shifted = q + ROUNDER
-    f = shifted - ROUNDER - q
-    y = _horner(EXP2, f) * f + ONE
-    return np.asarray(y * _power_of_two(-_integer(shifted)))
+    return exp2(_polynomial(TAIL, a) * a - ONE)
 
 
-def _horner(coefficients: Sequence[np.float32], x: Reals) -> Reals:
-    y: Reals = np.full_like(x, coefficients[0])
-    for c in coefficients[1:]:
-        y = y * x + c
-    return y
+def _polynomial(coefficients: Sequence[np.float32], x: Reals) -> Reals:
+    """``c0 + c1 x + ...`` in pairs: neighbours meet as ``high * x + low``; then those sums do, with x
+    squared, until one is left. Wide registers want short chains of operations."""
+    terms: list[Reals | np.float32] = list(coefficients)
+    while len(terms) > 1:
+        pairs = [high * x + low for low, high in zip(terms[::2], terms[1::2], strict=False)]
+        terms = [*pairs, *terms[2 * len(pairs) :]]
+        x = x * x
+    return np.asarray(terms[0])
 
 
 def _integer(shifted: Reals) -> NDArray[np.int32]:

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
 from intact.numerics.affine import to_float32
-from intact.numerics.functions import exp
+from intact.numerics.functions import LOG2_E, NORMAL_END, exp2
 
 Reals = NDArray[np.float32]
 
@@ -38,9 +38,10 @@ def lane_sum(x: ArrayLike) -> Reals:
 
 
 def softmax(x: ArrayLike, axis: int = -1, gain: float = 1.0, mask: ArrayLike | None = None) -> Reals:
-    """``e * fl32(1 / lane_sum(e))`` with ``e = exp(v - max(v))``, ``v = x * gain (+ mask)``. NORMATIVE.
+    """``e * fl32(1 / sum(e))``, ``e = 2^((v - max(v)) * log2(e))``, ``v = x * gain (+ mask)``. NORMATIVE.
 
-    A row without a finite maximum, or with a NaN, is all NaN.
+    The sum is `lane_sum`. Below ``v - max(v) = -87``, where float32 has no normal numbers left, e is 0. A row
+    without a finite maximum, or with a NaN, is all NaN.
 
     Args:
         x: Reals.
@@ -64,7 +65,8 @@ def softmax(x: ArrayLike, axis: int = -1, gain: float = 1.0, mask: ArrayLike | N
         v = np.moveaxis(v, axis, -1)
         if v.shape[-1] == 0:
             return np.asarray(x)
-        e = exp(v - v.max(axis=-1, keepdims=True))
+        below = v - v.max(axis=-1, keepdims=True)
+        e = np.where(below < -NORMAL_END, np.float32(0), exp2(below * LOG2_E))
         y = e * (np.float32(1) / lane_sum(e))[..., None]
     return np.ascontiguousarray(np.moveaxis(y, -1, axis))
 
