@@ -1,12 +1,12 @@
-"""Random Q/DQ graphs: the engine gives the reference's bits in every tensor; passes keep what a file means."""
+"""Random Q/DQ graphs: the engine gives the reference's bits in every tensor; passes keep the meaning."""
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.engine.conftest import Lowered, Qdq
 
 from intact.engine.lower.pipeline import PASSES
 from intact.graph import Session, load, to_proto
-from tests.engine.conftest import Lowered, Qdq
 
 GRIDS = st.sampled_from(
     [
@@ -18,6 +18,8 @@ GRIDS = st.sampled_from(
     ]
 )
 ACTS = st.sampled_from(["", "", "Relu", "Clip", "HardSwish", "Sigmoid"])
+CONVS = st.sampled_from([(1, 1, 1), (3, 1, 1), (3, 2, 1), (3, 1, 4), (5, 2, 2)])
+"""kernel, stride, groups"""
 IMAGE_STEPS = st.one_of(
     st.tuples(
         st.just("conv"), st.sampled_from([(1, 1, 1), (3, 1, 1), (3, 2, 1), (3, 1, 4), (5, 2, 2)]), ACTS

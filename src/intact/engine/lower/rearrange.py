@@ -109,7 +109,8 @@ def _space_to_depth(sheet: Sheet, node: Node) -> None:
     b, (n, c, h, w) = integer(node, "blocksize", 1), _image(node)
     if not isinstance(h, int) or not isinstance(w, int):
         raise Cannot("its height or width is not known")
-    _reordered(sheet, node, (n, c, h // b, b, w // b, b), (0, 3, 5, 1, 2, 4))
+    perm = (0, 3, 5, 1, 2, 4) if text(node, "mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    _reordered(sheet, node, (n, c, h // b, b, w // b, b), perm)
 
 
 def _image(node: Node) -> tuple[Dim, Dim, Dim, Dim]:
