@@ -55,6 +55,7 @@ class ConvStep final : public Step {
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override;
 
  private:
+  size_t tile_bytes() const;  // of sums, and of reals
   size_t blocks() const { return static_cast<size_t>(cut_.blocks); }
   void check_views(const PackedHeader& h) const;
   void check_ending() const;
@@ -229,10 +230,13 @@ ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
 
 size_t align64(size_t n) { return (n + 63) / 64 * 64; }
 
+size_t ConvStep::tile_bytes() const {
+  return align64(static_cast<size_t>(cut_.rows) * static_cast<size_t>(widest_) * sizeof(float));
+}
+
 size_t ConvStep::scratch() const {
   const size_t rows = align64(3 * sizeof(void*) * static_cast<size_t>(cut_.most_pixels));
-  const auto width = static_cast<size_t>(widest_);
-  return rows + align64(static_cast<size_t>(cut_.rows) * width * sizeof(int32_t)) + align64(2 * width * sizeof(float));
+  return rows + 2 * tile_bytes();
 }
 
 // The addresses of output pixels [first, end): their windows, where they are written, their residuals.
@@ -281,7 +285,7 @@ void ConvStep::run_item(const Memory& memory, size_t item, bool fresh, uint8_t* 
                   reinterpret_cast<const uint8_t**>(scratch + 2 * most * sizeof(void*))};
   uint8_t* const behind = scratch + align64(3 * sizeof(void*) * most);
   auto* const reals = reinterpret_cast<float*>(behind);
-  auto* const sums = reinterpret_cast<int32_t*>(behind + align64(2 * static_cast<size_t>(widest_) * sizeof(float)));
+  auto* const sums = reinterpret_cast<int32_t*>(behind + tile_bytes());
   fill_rows(memory, pixels.first, pixels.end, rows);
   const int count = static_cast<int>(pixels.end - pixels.first), most_rows = cut_.rows;
   const int tiles = (count + most_rows - 1) / most_rows, few = count / tiles, more = count % tiles;

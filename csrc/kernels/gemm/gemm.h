@@ -67,7 +67,7 @@ struct GemmRows {
   ptrdiff_t y_offset;
   const uint8_t* const* residual;  // rows, codes; nullptr: none
   ptrdiff_t residual_offset;
-  float* scratch;  // [2][width], for a function
+  float* scratch;  // [rows][width]
 };
 
 struct GemmOps {

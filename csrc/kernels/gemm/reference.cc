@@ -53,16 +53,13 @@ void clamp_reals(const GemmEnding& e, float* reals, int n) {
 
 void gemm_finish(const GemmEnding& e, const GemmRows& t) {
   for (int row = 0; row < t.rows; ++row) {
-    float* reals = t.scratch;
+    float* const reals = t.scratch;
     for (int c = 0; c < t.channels; ++c) {
       reals[c] = static_cast<float>(t.sums[row * t.width + c]) * t.multiplier[c];
       reals[c] = reals[c] + t.bias[c];
       if (e.has_residual) reals[c] = reals[c] + residual_of(e, t, row, c);
     }
-    if (e.function != nullptr) {
-      e.function(reals, reals + t.width, static_cast<size_t>(t.channels));
-      reals += t.width;
-    }
+    if (e.function != nullptr) e.function(reals, reals, static_cast<size_t>(t.channels));
     uint8_t* const y = t.y[row] + t.y_offset;
     if (e.reals) {
       clamp_reals(e, reals, t.channels);

@@ -239,20 +239,20 @@ void finish_reals(const GemmEnding& e, const GemmRows& t) {
   }
 }
 
-// The function's values, divided by the scale, to bytes: clamped first, for they may be anything.
+// The function's values, divided by the scale, to bytes: clamped first, for they may be anything. The function
+// gets the whole tile at once: its chains of operations are long.
 void finish_function(const GemmEnding& e, const GemmRows& t) {
   const Lanes lanes(e);
   const ToBytes to_bytes(e);
   const __m256 scale = _mm256_set1_ps(e.scale);
   const __m256 low = _mm256_set1_ps(static_cast<float>(e.low - e.zero_point));
   const __m256 high = _mm256_set1_ps(static_cast<float>(e.high - e.zero_point));
-  float* const values = t.scratch + t.width;
+  for (int row = 0; row < t.rows; ++row) reals_of_row(lanes, t, row, t.scratch + row * t.width);
+  e.function(t.scratch, t.scratch, static_cast<size_t>(t.rows) * static_cast<size_t>(t.width));
   for (int row = 0; row < t.rows; ++row) {
-    reals_of_row(lanes, t, row, t.scratch);
-    e.function(t.scratch, values, static_cast<size_t>(t.width));
     __m256 steps[2];
     for (int v = 0; v < 2; ++v) {
-      const float* const from = values + (t.width == 2 * kUnit ? v * kUnit : 0);
+      const float* const from = t.scratch + row * t.width + (t.width == 2 * kUnit ? v * kUnit : 0);
       steps[v] = _mm256_div_ps(_mm256_loadu_ps(from), scale);
       steps[v] = _mm256_min_ps(_mm256_max_ps(steps[v], low), high);
     }

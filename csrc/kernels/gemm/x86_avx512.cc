@@ -176,7 +176,8 @@ void finish_reals(const GemmEnding& e, const GemmRows& t) {
   }
 }
 
-// The function's values, divided by the scale, to bytes: clamped first, for they may be anything.
+// The function's values, divided by the scale, to bytes: clamped first, for they may be anything. The function
+// gets the whole tile at once: its chains of operations are long.
 void finish_function(const GemmEnding& e, const GemmRows& t) {
   const Lanes lanes(e);
   const __m512 scale = _mm512_set1_ps(e.scale);
@@ -185,13 +186,15 @@ void finish_function(const GemmEnding& e, const GemmRows& t) {
   const __m512i zero_point = _mm512_set1_epi32(e.zero_point);
   for (int row = 0; row < t.rows; ++row) {
     for (int c = 0; c < t.width; c += kUnit) {
-      const __m512 real = real_of<false>(t.sums + row * t.width + c, lanes, _mm512_loadu_ps(t.multiplier + c),
-                                         _mm512_loadu_ps(t.bias + c), nullptr, 0);
-      _mm512_storeu_ps(t.scratch + c, real);
+      const int at = row * t.width + c;
+      const __m512 m = _mm512_loadu_ps(t.multiplier + c), b = _mm512_loadu_ps(t.bias + c);
+      _mm512_storeu_ps(t.scratch + at, real_of<false>(t.sums + at, lanes, m, b, nullptr, 0));
     }
-    e.function(t.scratch, t.scratch + t.width, static_cast<size_t>(t.channels));
+  }
+  e.function(t.scratch, t.scratch, static_cast<size_t>(t.rows) * static_cast<size_t>(t.width));
+  for (int row = 0; row < t.rows; ++row) {
     for (int c = 0; c < t.channels; c += kUnit) {
-      const __m512 steps = _mm512_div_ps(_mm512_loadu_ps(t.scratch + t.width + c), scale);
+      const __m512 steps = _mm512_div_ps(_mm512_loadu_ps(t.scratch + row * t.width + c), scale);
       const __m512i codes = _mm512_cvtps_epi32(_mm512_min_ps(_mm512_max_ps(steps, low), high));
       _mm512_mask_cvtepi32_storeu_epi8(t.y[row] + t.y_offset + c, mask_of(t.channels, c / kUnit),
                                        _mm512_add_epi32(codes, zero_point));
