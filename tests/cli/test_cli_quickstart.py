@@ -14,7 +14,7 @@ from intact.calib import Calibration
 from intact.cli import main
 
 ROWS = ["float", "max", "percentile", "mse", "entropy", "auto", "QAT"]
-FILES = {"model.onnx", "model.calib", "report.html"}
+FILES = {"model.onnx", "model.plan", "model.calib", "report.html"}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def run(*words: object) -> int:
 
 
 @pytest.mark.slow
-def test_a_folder_of_images_becomes_a_table_and_three_files(
+def test_a_folder_of_images_becomes_tables_and_four_files(
     folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
@@ -49,6 +49,9 @@ def test_a_folder_of_images_becomes_a_table_and_three_files(
     assert [name for name, *_ in rows] == ROWS
     assert rows[0][2] == "100.00", "float agrees with itself"
     assert re.search(r"top-1, end to end: +0 of 4 differ", shown)
+
+    assert re.search(r"codes, engine against integer reference +│ +0 of [\d,]+ differ", shown)
+    assert re.search(r"batch of 1, 1 threads +│ +[\d.]+ ms, float [\d.]+ ms: [\d.]+ times as fast", shown)
 
     session = onnxruntime.InferenceSession(out / "model.onnx")
     (logits,) = session.run(None, {session.get_inputs()[0].name: np.zeros((3, 3, 32, 32), np.float32)})
@@ -66,7 +69,7 @@ def test_the_same_seed_gives_the_same_files(folder: Path, tmp_path: Path) -> Non
     runs = [tmp_path / name for name in ("first", "second")]
     for out in runs:
         assert run("--data", folder, "--out", out, "--epochs", 1, "--threads", 1) == 0
-    for name in ("model.onnx", "model.calib"):
+    for name in ("model.onnx", "model.calib", "model.plan"):
         assert (runs[0] / name).read_bytes() == (runs[1] / name).read_bytes()
 
 

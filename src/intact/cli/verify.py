@@ -92,7 +92,7 @@ def as_record(found: Comparison, model: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def lines(found: Comparison) -> list[str]:
+def sentences(found: Comparison) -> list[str]:
     """What was found, in sentences."""
     names = {"engine": "engine", "file": "file in ONNX Runtime"}
     said = []
@@ -118,7 +118,7 @@ def _show(found: Comparison, model: Path, all_tensors: bool) -> None:
     if rows and found.traced:
         columns = ("tensor", "layer", "compared", "engine", "file")
         show_table(f"{model.name}: against the integer reference, {found.traced} samples", columns, rows)
-    for line in lines(found):
+    for line in sentences(found):
         say(line)
     if not found.traced:
         say("codes: not compared, for no batch was traced")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from intact.calib import METHODS, Calibration
@@ -79,6 +80,7 @@ class Outcome:
         specs: Grid of each quantizer of an activation.
         methods: Method by which "auto" chose each quantizer's range.
         export: What was written, and how far ONNX Runtime agrees with the module.
+        float_file: The float network as an ONNX file.
     """
 
     settings: Settings
@@ -88,6 +90,13 @@ class Outcome:
     specs: dict[str, QuantSpec]
     methods: dict[str, str]
     export: ExportReport
+    float_file: bytes = field(repr=False)
+
+    def batches(self, size: int) -> Iterator[NDArray]:
+        """The test images as the networks take them."""
+        prepare, images = Normalized(self.images), self.images.test_x
+        for start in range(0, len(images), size):
+            yield prepare(images[start : start + size]).numpy()
 
 
 def quickstart(settings: Settings) -> Outcome:
@@ -124,10 +133,11 @@ class _Job:
     def run(self) -> Outcome:
         net = train(self.images, self.prepare, self.epochs, self.settings.seed, self.show)
         self.expected = answers(net, self.images.test_x, self.prepare)
-        rows = [self._row("float", net, self._size(net))]
+        float_file = self._file(net)
+        rows = [self._row("float", net, len(float_file))]
         model = quantize(net, example=self.example).model
         found = calibrate(model, self._calibration_batches(), method="max", progress=self.settings.progress)
-        size = self._size(model)  # of every method: their files differ in the values of the scales alone
+        size = len(self._file(model))  # of every method: their files differ in the values of the scales alone
         for method in self.show((*METHODS, "auto"), "comparing methods", len(METHODS) + 1):
             found.apply(method)
             rows.append(self._row(method, model, size))
@@ -137,7 +147,9 @@ class _Job:
         names = list(found.calibration)
         specs = {name: spec_of(q) for name, q in enabled_quantizers(model).items() if name in names}
         methods = {name: found.methods[name] for name in names}
-        return Outcome(self.settings, self.images, tuple(rows), found.calibration, specs, methods, written)
+        return Outcome(
+            self.settings, self.images, tuple(rows), found.calibration, specs, methods, written, float_file
+        )
 
     def _calibration_batches(self) -> tuple[Tensor, ...]:
         return torch.split(self.prepare(self.images.train_x[:CALIBRATION_IMAGES]), CALIBRATION_BATCH)
@@ -153,10 +165,12 @@ class _Job:
             size=size,
         )
 
-    def _size(self, net: nn.Module) -> int:
-        """Bytes of the ONNX file of `net`."""
+    def _file(self, net: nn.Module) -> bytes:
+        """The ONNX file of `net`."""
         with tempfile.TemporaryDirectory() as folder:
-            return export(net, self.example, Path(folder, "model.onnx"), verify=False).size
+            path = Path(folder, "model.onnx")
+            export(net, self.example, path, verify=False)
+            return path.read_bytes()
 
     def _finetune(self, model: nn.Module, teacher: ResidualNet) -> None:
         """The guide's recipe: a tenth of the schedule, a hundredth of the learning rate, scales frozen."""
