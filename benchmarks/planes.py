@@ -84,7 +84,9 @@ class Arena:
         return start
 
 
-def depthwise(channels: int, size: int, stride: int, kernel: int = 3) -> Callable[[Arena], NativeStep]:
+def depthwise(
+    channels: int, size: int, stride: int, kernel: int = 3, high: int = 127
+) -> Callable[[Arena], NativeStep]:
     """A layer with padding that keeps the size, or halves it."""
 
     def make(arena: Arena) -> NativeStep:
@@ -162,6 +164,8 @@ def cases() -> Iterator[Case]:
         products = (size // stride) ** 2 * channels * 9
         name = f"depthwise 3x3 s{stride} {size}x{size}x{channels}"
         yield Case(name, count, products, depthwise(channels, size, stride))
+    every = depthwise(384, 14, 1, 3, 255)
+    yield Case("depthwise 3x3 s1 14x14x384, any byte", 0, 14 * 14 * 384 * 9, every)
     yield Case("depthwise 5x5 s1 28x28x120", 0, 28 * 28 * 120 * 25, depthwise(120, 28, 1, 5))
     yield Case("max pool 3x3 s2 112x112x64", 0, 0, max_pool)
     yield Case("mean pool 7x7x2048", 0, 0, mean_pool)

@@ -95,28 +95,28 @@ void bind_pools(nb::module_& m) {
 
 // weight: int8 [kernel_h, kernel_w, channels].
 DepthwiseWeights weights_of(const Dense<const int8_t, nb::ndim<3>>& weight, const Dense<const int32_t>& correction,
-                            const FloatsIn& multiplier, const FloatsIn& bias) {
+                            const FloatsIn& multiplier, const FloatsIn& bias, int high) {
   const size_t channels = weight.shape(2);
   require(weight.shape(0) <= kMostTaps && weight.shape(1) <= kMostTaps && channels < (1 << 24),
           "weights are [kernel_h, kernel_w, channels]");
   require(correction.size() == channels && multiplier.size() == channels && bias.size() == channels,
           "one correction, multiplier and bias for each channel");
   return {static_cast<int>(weight.shape(0)), static_cast<int>(weight.shape(1)), static_cast<int>(channels),
-          weight.data(), correction.data(), multiplier.data(), bias.data()};
+          high, weight.data(), correction.data(), multiplier.data(), bias.data()};
 }
 
 void bind_sums_by_channel(nb::module_& m) {
   m.def("step_depthwise",
         [](const std::string& name, const View& x, const View& y, Dense<const int8_t, nb::ndim<3>> weight,
-           Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, std::optional<View> residual,
+           int x_high, Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, std::optional<View> residual,
            Pair strides, Pair dilations, Pair pads, GridTuple grid, bool real, float low, float high,
            float residual_multiplier, int32_t residual_zero) {
           const DepthwiseEnding ending = {grid_of(grid), low, high, real, false, residual_multiplier, residual_zero};
           return native(make_depthwise(kernel<DepthwiseOps>(name),
-                                       {x, y, weights_of(weight, correction, multiplier, bias), residual,
+                                       {x, y, weights_of(weight, correction, multiplier, bias, x_high), residual,
                                         strides, dilations, pads, ending}));
         },
-        "kernel"_a, "x"_a, "y"_a, "weight"_a.noconvert(), "correction"_a.noconvert(),
+        "kernel"_a, "x"_a, "y"_a, "weight"_a.noconvert(), "x_high"_a, "correction"_a.noconvert(),
         "multiplier"_a.noconvert(), "bias"_a.noconvert(), "residual"_a.none(), "strides"_a, "dilations"_a,
         "pads"_a, "grid"_a, "real"_a, "low"_a, "high"_a, "residual_multiplier"_a, "residual_zero"_a);
 }

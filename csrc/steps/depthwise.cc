@@ -39,9 +39,9 @@ bool is_bounded(const DepthwiseSpec& s) {
 class Depthwise final : public Step {
  public:
   Depthwise(const DepthwiseOps& ops, const DepthwiseSpec& s)
-      : ops_(ops), s_(s), kernel_h_(s.weights.kernel_h), kernel_w_(s.weights.kernel_w) {
+      : ops_(ops), s_(s), kernel_h_(s.weights.kernel_h), kernel_w_(s.weights.kernel_w), high_(s.weights.high) {
     check();
-    packed_.resize((packed_bytes() + sizeof(Line) - 1) / sizeof(Line));
+    packed_.resize((ops.packed_bytes(s.weights) + sizeof(Line) - 1) / sizeof(Line));
     ops.pack(s.weights, packed_.front().bytes);
     s_.ending.bounded = is_bounded(s);
     s_.weights = {};
@@ -91,10 +91,6 @@ class Depthwise final : public Step {
     elements_of(*s_.residual);
   }
 
-  size_t packed_bytes() const {
-    return ops_.packed_bytes(kernel_h_, kernel_w_, s_.weights.channels);
-  }
-
   static void demand_pixels(const View& y) {
     const auto unit = static_cast<int64_t>(bytes_of(y.type));
     demand(y.rank == 4 && (y.sizes[3] < 2 || y.strides[3] == unit), "y is an image (n, h, w, c)");
@@ -105,6 +101,7 @@ class Depthwise final : public Step {
     DepthwiseRow d{};
     d.kernel_h = kernel_h_;
     d.kernel_w = kernel_w_;
+    d.high = high_;
     d.channels = static_cast<int>(s_.x.sizes[3]);
     d.x_row = static_cast<ptrdiff_t>(s_.dilations[0] * s_.x.strides[1]);
     d.x_column = static_cast<ptrdiff_t>(s_.dilations[1] * s_.x.strides[2]);
@@ -135,7 +132,7 @@ class Depthwise final : public Step {
 
   const DepthwiseOps& ops_;
   DepthwiseSpec s_;
-  int kernel_h_, kernel_w_;
+  int kernel_h_, kernel_w_, high_;
   std::vector<Line> packed_;
   size_t blocks_ = 0;  // of channels
   size_t units_ = 0;   // blocks of rows

@@ -18,6 +18,7 @@ constexpr int kMostTaps = 1 << 10;
 
 struct DepthwiseWeights {
   int kernel_h, kernel_w, channels;
+  int high;                   // no byte of x is larger
   const int8_t* weight;       // [kernel_h][kernel_w][channels]
   const int32_t* correction;  // [channels], as multiplier and bias
   const float* multiplier;
@@ -35,6 +36,7 @@ struct DepthwiseEnding {
 
 struct DepthwiseRow {
   int kernel_h, kernel_w, channels;
+  int high;                           // that of the weights
   const uint8_t* x;                   // tap (0, 0) of the first output, channel 0
   ptrdiff_t x_row, x_column, x_pixel; // bytes from tap to tap down and right, and from output to output
   size_t pixels;
@@ -49,7 +51,7 @@ struct DepthwiseRow {
 
 struct DepthwiseOps {
   size_t block;  // channels that are packed together
-  size_t (*packed_bytes)(int kernel_h, int kernel_w, int channels);
+  size_t (*packed_bytes)(const DepthwiseWeights& weights);
   // To a multiple of 64. Weights of channels and taps that do not exist are 0.
   void (*pack)(const DepthwiseWeights& weights, uint8_t* packed);
   void (*run)(const DepthwiseRow& row);

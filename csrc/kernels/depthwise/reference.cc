@@ -6,8 +6,8 @@
 namespace intact {
 namespace {
 
-size_t packed_bytes(int kernel_h, int kernel_w, int channels) {
-  return static_cast<size_t>(channels) * (12 + static_cast<size_t>(kernel_h) * kernel_w);
+size_t packed_bytes(const DepthwiseWeights& w) {
+  return static_cast<size_t>(w.channels) * (12 + static_cast<size_t>(w.kernel_h) * w.kernel_w);
 }
 
 void pack(const DepthwiseWeights& w, uint8_t* packed) {

@@ -209,6 +209,7 @@ def step_depthwise(
     x: View,
     y: View,
     weight: _Array,
+    x_high: int,
     correction: _Array,
     multiplier: _Array,
     bias: _Array,

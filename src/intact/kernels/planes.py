@@ -172,6 +172,7 @@ def depthwise(
     weight: NDArray[Any],
     window: Window,
     ending: DepthwiseEnding,
+    high: int = 255,
     kernels: Kernels | None = None,
 ) -> NativeStep:
     """Convolution of each channel by itself.
@@ -182,6 +183,7 @@ def depthwise(
         weight: int8 [kernel_h, kernel_w, channels].
         window: `kernel` is that of `weight`.
         ending: From sums to y.
+        high: No byte of x is larger, its halo included: up to 127, AVX2 takes more taps at a time.
         kernels: The kernel of each family.
     """
     e = ending
@@ -191,6 +193,7 @@ def depthwise(
         x,
         y,
         np.ascontiguousarray(weight, np.int8),
+        high,
         np.ascontiguousarray(e.correction, np.int32),
         np.ascontiguousarray(e.multiplier, np.float32),
         np.ascontiguousarray(e.bias, np.float32),

@@ -378,7 +378,7 @@ def test_depthwise(
     )
     window, kernels = window_of(w), kernels_of(depthwise=depthwise_kernel)
     taps = np.ascontiguousarray(weight[:, 0].transpose(1, 2, 0))
-    y = run.run(planes.depthwise(x_view, y_view, taps, window, ending, kernels))
+    y = run.run(planes.depthwise(x_view, y_view, taps, window, ending, high, kernels))
     steps = numerics.to_real(acc, multiplier, bias)
     if residual:
         steps = steps + (branch.astype(np.float32) - 100).transpose(0, 3, 1, 2) * np.float32(0.37)
@@ -389,10 +389,11 @@ def test_depthwise(
 
 @pytest.mark.parametrize("multiplier", [2.0**60, -(2.0**60), 2.0**-3])
 @pytest.mark.parametrize("weight", [127, -128])
+@pytest.mark.parametrize("high", [127, 255])
 def test_depthwise_saturates_and_takes_extreme_weights(
-    runner: Any, depthwise_kernel: str, multiplier: float, weight: int
+    runner: Any, depthwise_kernel: str, multiplier: float, weight: int, high: int
 ) -> None:
-    x = np.full((1, 6, 6, 40), 255, np.uint8)
+    x = np.full((1, 6, 6, 40), high, np.uint8)
     taps = np.full((3, 3, 40), weight, np.int8)
     run = runner(2)
     x_view, y_view = run.input(x, slack=64), run.output((1, 4, 4, 40))
@@ -401,5 +402,5 @@ def test_depthwise_saturates_and_takes_extreme_weights(
         per_channel * np.float32(multiplier), per_channel, np.zeros(40, np.int32), Bytes(100, 3, 250)
     )
     kernels = kernels_of(depthwise=depthwise_kernel)
-    y = run.run(planes.depthwise(x_view, y_view, taps, Window((3, 3)), ending, kernels))
+    y = run.run(planes.depthwise(x_view, y_view, taps, Window((3, 3)), ending, high, kernels))
     assert (y == (250 if (multiplier > 0) == (weight > 0) else 3)).all()

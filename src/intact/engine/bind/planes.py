@@ -195,7 +195,9 @@ def bind_depthwise(step: Conv, binding: Binding) -> list[NativeStep]:
     taps = np.ascontiguousarray(weight[..., 0].transpose(1, 2, 0))
     ending = _depthwise_ending(step, binding)
     x, y = binding.image(step.x), binding.image(step.y)
-    return [planes.depthwise(x, y, taps, window, ending, binding.kernels)]
+    codes = binding.codes(step.x)
+    high = max(codes.high + codes.offset, zero_of(codes))
+    return [planes.depthwise(x, y, taps, window, ending, high, binding.kernels)]
 
 
 def _depthwise_ending(step: Conv, binding: Binding) -> planes.DepthwiseEnding:
