@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -26,7 +27,7 @@ def runner(model: nn.Module) -> Callable[[Mapping[str, NDArray]], list[NDArray]]
 
     def run(feeds: Mapping[str, NDArray]) -> list[NDArray]:
         with torch.no_grad():
-            made = model(*(torch.from_numpy(array) for array in feeds.values()))
+            made = model(*(torch.from_numpy(np.array(array)) for array in feeds.values()))
         return [leaf.float().numpy() for leaf in pytree.tree_leaves(made) if isinstance(leaf, Tensor)]
 
     return run

@@ -1,0 +1,199 @@
+"""build, run, bench and verify: what they say, what they write, and how they fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import intact
+from intact.engine import files
+
+
+@pytest.fixture
+def plan(int8: Path, tmp_path: Path) -> Path:
+    """The quantized network as a plan."""
+    intact.compile(int8, threads=1).save(tmp_path / "net.plan")
+    return tmp_path / "net.plan"
+
+
+def test_build_writes_a_plan_that_runs(run, int8: Path, tmp_path: Path, samples: Path) -> None:
+    status, shown, _ = run("build", int8, "-o", tmp_path / "out.plan", "--notes", "--threads", 1)
+    assert status == 0
+    for word in ("layers in int8", "native steps", "stretches in ONNX Runtime", "bytes after"):
+        assert word in shown
+    x = np.load(samples)
+    assert np.array_equal(intact.load(tmp_path / "out.plan")(x), intact.compile(int8)(x))
+
+
+def test_build_says_as_json_what_it_built(run, int8: Path, tmp_path: Path) -> None:
+    status, shown, _ = run("build", int8, "-o", tmp_path / "out.plan", "--json")
+    said = json.loads(shown)
+    assert status == 0
+    assert said["steps"]["conv"] == 2 and said["layers"]["int8"] >= 4 and said["onnxruntime"] == {}
+    assert said["bytes"] == {"before": int8.stat().st_size, "after": (tmp_path / "out.plan").stat().st_size}
+
+
+@pytest.mark.parametrize("kind", ["a plan", "a file"])
+def test_run_writes_every_output(
+    run, int8: Path, plan: Path, samples: Path, tmp_path: Path, kind: str
+) -> None:
+    model = plan if kind == "a plan" else int8
+    out = tmp_path / "out.npz"
+    status, shown, _ = run("run", model, "--data", samples, "-o", out, "--batch-size", 5, "--json")
+    said = json.loads(shown)
+    assert status == 0 and said["samples"] == 16 and said["outputs"] == {"prob": [16, 10]}
+    with np.load(out) as made:
+        assert np.array_equal(made["prob"], intact.compile(int8)(np.load(samples)))
+
+
+def test_run_profiles_every_step(run, plan: Path) -> None:
+    status, shown, _ = run("run", plan, "--profile", "--threads", 1, "--json")
+    timed = json.loads(shown)["profile"]
+    assert status == 0
+    assert [one["name"] for one in timed if one["kind"] == "conv"] == ["/conv1", "/conv2"]
+    assert "GMAC/s" in run("run", plan, "--profile")[1]
+
+
+def test_run_needs_something_to_do(run, plan: Path) -> None:
+    status, _, said = run("run", plan)
+    assert status == 2
+    assert (
+        said
+        == "intact: --data, --profile: got neither, want one of the two. Fix: say what to run the model on\n"
+    )
+
+
+def test_bench_times_models_side_by_side(run, plan: Path, net: Path) -> None:
+    words = ("--threads", 1, "--batch", 2, "--seconds", 0, "--rounds", 1)
+    status, shown, _ = run("bench", plan, net, "--peers", *words)
+    assert status == 0
+    for word in (
+        "batch 2, 1 threads",
+        "intact: net.plan",
+        "intact: net.onnx",
+        "onnxruntime: net.onnx",
+        "ratio",
+    ):
+        assert word in shown
+    status, shown, _ = run("bench", plan, "--json", *words)
+    said = json.loads(shown)
+    (case,) = said["cases"]
+    assert status == 0 and said["batch"] == 2
+    assert case["engine"] == "intact" and 0 < case["ms"] <= case["median_ms"] and case["runs"] >= 10
+
+
+def test_bench_of_a_file_that_does_not_run_names_it(run, tmp_path: Path) -> None:
+    (tmp_path / "broken.onnx").write_bytes(b"no model")
+    status, _, said = run("bench", tmp_path / "broken.onnx", "--seconds", 0)
+    assert status == 2
+    assert (
+        said.startswith(f"intact: intact, file '{tmp_path / 'broken.onnx'}': got ") and said.count("\n") == 1
+    )
+
+
+def test_verify_finds_the_engine_exact(run, int8: Path, samples: Path) -> None:
+    status, shown, _ = run("verify", int8, "--data", samples, "--all")
+    assert status == 0
+    assert "codes, engine against integer reference: 0 of" in shown
+    assert "top-1, engine against reference: 0 of 8 differ" in shown
+    assert "top-1, engine against file in ONNX Runtime: 0 of 16 differ" in shown
+    assert "/conv1" in shown
+
+
+def test_verify_as_json_has_every_tensor(run, int8: Path, plan: Path, samples: Path) -> None:
+    words = ("--plan", plan, "--data", samples, "--traced", 2, "--threads", 1, "--json")
+    status, shown, _ = run("verify", int8, *words)
+    said = json.loads(shown)
+    assert status == 0 and said["exact"] and said["samples"] == said["traced"] == 16
+    assert said["first"]["engine"] is None
+    assert said["codes"]["engine"]["differing"] == 0 < said["codes"]["engine"]["compared"]
+    assert {t["layer"] for t in said["tensors"]} >= {"/conv1", "/conv2", "/fc"}
+
+
+def test_verify_names_the_layer_where_a_plan_departs(run, int8: Path, samples: Path, tmp_path: Path) -> None:
+    """The plan is that of another model: one weight of /conv2 differs."""
+    model = onnx.load(int8)
+    for tensor in model.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        if array.shape == (16, 16, 3, 3):
+            other = array.copy()
+            other[:, :, 1, 1] = -other[:, :, 1, 1]
+            tensor.CopyFrom(numpy_helper.from_array(other, tensor.name))
+    onnx.save(model, tmp_path / "other.onnx")
+    intact.compile(tmp_path / "other.onnx").save(tmp_path / "other.plan")
+    status, shown, _ = run("verify", int8, "--plan", tmp_path / "other.plan", "--data", samples)
+    assert status == 0, "the engine is the plan's reference; it is the file that says something else"
+    assert "first in /conv2" in shown
+
+
+def test_verify_compares_a_module(run, int8: Path, samples: Path, tmp_path: Path) -> None:
+    script = tmp_path / "module.py"
+    script.write_text(
+        "import torch\n"
+        "class Same(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return torch.nn.functional.one_hot(torch.zeros(len(x), dtype=torch.long), 10)\n"
+        "def load_module():\n"
+        "    return Same()\n"
+    )
+    status, shown, _ = run("verify", int8, "--module", script, "--data", samples, "--json")
+    answers = json.loads(shown)["answers"]
+    engine = intact.compile(int8)(np.load(samples)).argmax(1)
+    assert status == 0
+    assert answers["module"] == {
+        "compared": 16, "differing": int((engine != 0).sum()), "largest": float(engine.max())
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1", "got no function load_module, want load_module() that returns the module"),
+        ("def load_module():\n    return 3\n", "module: got a int, want a torch.nn.Module"),
+    ],
+    ids=["no function", "no module"],
+)
+def test_verify_wants_a_module(
+    run, int8: Path, samples: Path, tmp_path: Path, text: str, message: str
+) -> None:
+    script = tmp_path / "module.py"
+    script.write_text(text)
+    status, _, said = run("verify", int8, "--module", script, "--data", samples)
+    assert status == 2 and message in said
+
+
+def test_explain_reads_a_plan_by_the_same_code(run, int8: Path, plan: Path) -> None:
+    rows = [json.loads(run("explain", model, "--json")[1])["layers"] for model in (int8, plan)]
+    assert rows[0] == rows[1]
+    status, shown, _ = run("explain", plan)
+    assert status == 0 and "net.plan: as its pairs say" in shown and "/conv1" in shown
+
+
+@pytest.mark.parametrize("verb", ["run", "explain", "bench"])
+def test_a_damaged_plan_is_one_line(run, plan: Path, verb: str) -> None:
+    content = bytearray(plan.read_bytes())
+    content[300] ^= 1
+    plan.write_bytes(content)
+    words = {"run": ("--profile",), "explain": (), "bench": ("--seconds", 0)}[verb]
+    status, _, said = run(verb, plan, *words)
+    assert status == 2 and said.startswith("intact: ") and said.count("\n") == 1
+    assert str(plan) in said
+
+
+def test_a_model_without_a_kernel_says_what_runs_elsewhere(run, tmp_path: Path) -> None:
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 4])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 4])
+    node = onnx.helper.make_node("CumSum", ["x", "axis"], ["y"], name="sum")
+    axis = numpy_helper.from_array(np.array(1, np.int64), "axis")
+    graph = onnx.helper.make_graph([node], "net", [x], [y], [axis])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "sum.onnx")
+    status, shown, _ = run("build", tmp_path / "sum.onnx", "-o", tmp_path / "sum.plan")
+    assert status == 0 and "in ONNX Runtime: " in shown and "CumSum" in shown
+    assert [step.kind for step in files.load(tmp_path / "sum.plan").plan.steps] == ["onnx"]
+    assert "in ONNX Runtime: " in run("explain", tmp_path / "sum.plan")[1]
