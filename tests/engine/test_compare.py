@@ -1,0 +1,78 @@
+"""Counting what differs between the ways to run one model."""
+
+import numpy as np
+import pytest
+
+import intact
+from intact.engine import Engine
+from intact.engine.compare import Counts, compare
+from intact.graph import load
+
+
+@pytest.fixture
+def model(qdq):
+    net = qdq()
+    x = net.pair(net.input("x", ("n", 3, 8, 8)))
+    y = net.pair(net.node("Relu", net.conv(x, 3, 8), name="relu"))
+    flat = net.node("Flatten", net.pair(net.node("GlobalAveragePool", y)))
+    net.node("Gemm", flat, net.weight(10, 8), transB=1, name="logits")
+    return net.proto("logits").SerializeToString()
+
+
+@pytest.fixture
+def batches(rng):
+    return [{"x": rng.standard_normal((3, 3, 8, 8)).astype(np.float32)} for _ in range(3)]
+
+
+class Wrong(Engine):
+    """An engine that errs in one code of one tensor, and in its answers."""
+
+    def tap(self, inputs):
+        made = super().tap(inputs)
+        made["relu"] = made["relu"].copy()
+        made["relu"].flat[0] ^= 1
+        return made
+
+    def run(self, inputs, out=None):
+        return {"logits": -super().run(inputs)["logits"]}
+
+
+def test_equal_arrays_and_others_are_counted():
+    counts = Counts()
+    counts.add(np.array([1, 2, 3]), np.array([1, 2, 5]))
+    counts.add(np.array([np.nan, np.inf]), np.array([np.nan, 1.0]))
+    assert (counts.compared, counts.differing, counts.largest) == (5, 2, np.inf)
+
+
+def test_the_engine_is_the_reference(model, batches):
+    found = compare(load(model), intact.compile(model), batches, traced=2)
+    assert found.exact and found.first("engine") is None
+    assert (found.samples, found.traced) == (9, 6)
+    assert found.total("engine").compared == found.total("file").compared == 6 * (192 + 512 + 8 + 8)
+    assert {side: (c.compared, c.differing) for side, c in found.answers.items()} == {
+        "reference": (6, 0), "file": (9, 0)
+    }  # fmt: skip
+
+
+def test_a_wrong_code_is_found_in_its_layer(model, batches):
+    engine = Wrong(intact.compile(model).plan, threads=1)
+    found = compare(load(model), engine, batches, traced=1)
+    first = found.first("engine")
+    assert not found.exact and first is not None
+    assert (first.tensor, first.engine.differing, first.engine.largest) == ("relu", 1, 1.0)
+    assert found.total("engine").differing == 1
+    assert found.answers["file"].differing == 6, "those of the batches that were not traced"
+
+
+def test_other_ways_to_run_it_join_in(model, batches):
+    plain = intact.compile(model)
+    turned = compare(
+        load(model), plain, batches, others={"module": lambda feeds: [-plain.run(feeds)["logits"]]}
+    )
+    assert (turned.answers["module"].compared, turned.answers["module"].differing) == (9, 9)
+
+
+def test_without_tracing_the_outputs_alone_are_compared(model, batches):
+    found = compare(load(model), intact.compile(model), batches, traced=0)
+    assert found.exact and found.total("engine").compared == 0
+    assert set(found.answers) == {"file"} and found.answers["file"].compared == 9
