@@ -11,7 +11,7 @@ from intact.graph.compose import DTYPES, Composer
 from intact.graph.constants import Constants
 from intact.graph.custom import register_operator
 from intact.graph.cut import cut
-from intact.graph.edit import separate_names, set_initializer, settle
+from intact.graph.edit import separate_names, set_initializer, set_shape, settle
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq
 from intact.graph.external import data_files
 from intact.graph.inference import refresh_shapes
@@ -81,6 +81,7 @@ __all__ = [
     "separate_names",
     "set_initializer",
     "set_opset",
+    "set_shape",
     "settle",
     "strip_qdq",
     "tidy",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
 from intact.graph.build import Namer
+from intact.graph.proto import INFERRED
 
 
 def set_initializer(model: ir.Model, name: str, array: NDArray) -> None:
@@ -21,6 +24,12 @@ def set_initializer(model: ir.Model, name: str, array: NDArray) -> None:
     assert old is not None
     stored = np.asarray(array).astype(old.dtype.numpy()).reshape(old.shape.numpy())
     value.const_value = ir.Tensor(stored, dtype=old.dtype, name=name)
+
+
+def set_shape(value: ir.Value, sizes: Sequence[int | str | None]) -> None:
+    """Say what shape `value` has: sizes, names of free ones, None where nothing is known."""
+    value.shape = ir.Shape(sizes)
+    value.meta.pop(INFERRED, None)  # what is worked out here is not in the file, and inference keeps it
 
 
 def settle(model: ir.Model) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from intact.engine.lower.sheet import Cannot, Sheet
 from intact.engine.plan import Plan
-from intact.engine.steps import Ending, Step, Stretch
+from intact.engine.steps import OUTSIDE, Ending, Step, Stretch
 from intact.engine.wiring import constants, reads, writes
 from intact.errors import UnsupportedError
 from intact.graph import Node, Value, cut, is_op
@@ -220,7 +220,8 @@ def _stretch(sheet: Sheet, nodes: list[Node], read: set[str]) -> Stretch:
 def _named(sheet: Sheet, steps: list[Step], inputs: tuple[str, ...], outputs: tuple[str, ...]) -> list[Step]:
     """Call tensors of codes as the graph calls the reals that they stand for, where that name is free."""
     used = {name for step in steps for name in (*reads(step), *writes(step))}
-    fixed = {*inputs, *outputs}
+    outside = [step for step in steps if isinstance(step, OUTSIDE)]
+    fixed = {*inputs, *outputs, *(name for step in outside for name in (*reads(step), *writes(step)))}
     names: dict[str, str] = {}
     for node in sheet.model.graph:
         if not is_op(node, "QuantizeLinear", "DequantizeLinear"):

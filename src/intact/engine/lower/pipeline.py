@@ -11,7 +11,7 @@ from intact.engine.lower.select import select
 from intact.engine.lower.shapes import fold_sizes
 from intact.engine.lower.simplify import drop_idle, join_norms
 from intact.engine.plan import Plan
-from intact.graph import Model, Source, load, normalize, prune, raise_opset, settle
+from intact.graph import Model, Source, load, normalize, prune, raise_opset, refresh_shapes, settle
 from intact.placement import read_placement
 
 Pass = Callable[[Model], list[str]]
@@ -22,6 +22,8 @@ def _normalize(model: Model) -> list[str]:
     """QOperator forms and integer operators as Q/DQ; one opset, so that each operator has one form."""
     notes = [str(note) for note in normalize(model)]
     raise_opset(model, _OPSET)
+    if notes:
+        refresh_shapes(model)
     return notes
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic with sizes: what a graph computes of sizes that are known is a constant."""
+"""Sizes through the graph: what a graph computes of known sizes is a constant; names follow free ones."""
 
 from __future__ import annotations
 
@@ -6,99 +6,146 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from intact.engine.lower.attributes import integer
-from intact.graph import Constants, Inserter, Model, Namer, Node, Value, refresh_shapes
+from intact.engine.lower.attributes import integer, integers
+from intact.engine.steps import Dim
+from intact.graph import Constants, Inserter, Model, Namer, Node, Value, refresh_shapes, set_shape
 
-_Sizes = list[int | None]
-"""Numbers of an integer vector, or one number; None for those that nobody knows before a run."""
+Size = Dim | None
+"""A size, its name, or nothing where nobody knows it before a run."""
+Sizes = list[Size]
 
 _INTEGERS = ("INT64", "INT32")
+_UNKNOWN = "unk__"  # how ONNX's inference calls a size that it cannot tell
 
 
 def fold_sizes(model: Model) -> list[str]:
     """Before: ``Reshape(x, Concat(Shape(x)[0], Shape(x)[2] / 4))``.  After: constants where sizes are known.
 
+    What stays free keeps its name through Reshape and Transpose, so that two tensors of one shape are seen
+    to have one.
+
     Guards: integers of rank 0 or 1 alone, computed from sizes that the graph declares.
     """
-    constants, names = Constants(model.graph), Namer(model.graph)
-    known: dict[Value, _Sizes] = {}
-    folded = 0
+    walk = _Walk(model)
     for node in list(model.graph):
-        rule = _RULES.get(node.op_type) if not node.domain else None
-        value = node.outputs[0] if node.outputs else None
-        if rule is None or value is None or value in constants:
-            continue
-        inputs = [] if node.op_type == "Shape" else [_operand(v, known, constants) for v in node.inputs]
-        sizes = None if None in inputs else rule(node, [sizes for sizes in inputs if sizes is not None])
-        if sizes is None:
-            continue
-        known[value] = sizes
-        if None not in sizes and value.dtype is not None and value.dtype.name in _INTEGERS:
-            array = np.asarray(sizes, value.dtype.numpy())
-            rank = 1 if value.shape is None else len(value.shape)
-            insert = Inserter(model.graph, node, names)
-            made = insert.constant(f"{value.name}.size", array if rank else array.reshape(()))
-            if not value.is_graph_output():
-                value.replace_all_uses_with(made)
-                folded += 1
-    if not folded:
+        walk.visit(node)
+    if not walk.folded:
         return []
     refresh_shapes(model)
-    return [f"{folded} results of arithmetic with sizes are constants"]
+    return [f"{walk.folded} results of arithmetic with sizes are constants"]
 
 
-def _operand(value: Value | None, known: dict[Value, _Sizes], constants: Constants) -> _Sizes | None:
-    if value is None:
-        return None
-    if value in known:
-        return known[value]
-    if value in constants and value.dtype is not None and value.dtype.name in _INTEGERS:
-        array = constants(value)
+class _Walk:
+    """One way through the graph.
+
+    Attributes:
+        folded: How many values became constants.
+        numbers: Contents of integer tensors.
+        shapes: Sizes of tensors, as far as they are known better than the graph says.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.folded = 0
+        self.numbers: dict[Value, Sizes] = {}
+        self.shapes: dict[Value, Sizes] = {}
+        self._model, self.constants, self._names = model, Constants(model.graph), Namer(model.graph)
+
+    def visit(self, node: Node) -> None:
+        """Tell what `node` makes, as far as that follows from what it reads."""
+        if node.domain or not node.outputs or node.outputs[0] in self.constants:
+            return
+        value = node.outputs[0]
+        if (arithmetic := _NUMBERS.get(node.op_type)) is not None:
+            self._compute(node, value, arithmetic)
+        rule = _SHAPES.get(node.op_type)
+        declared = _declared(value)
+        if rule is None or (declared is not None and None not in declared):
+            return
+        found = rule(self, node)
+        if found is None or (declared is not None and len(declared) != len(found)):
+            return
+        merged = [a if b is None else b for a, b in zip(found, declared or found, strict=True)]
+        self.shapes[value] = merged
+        set_shape(value, merged)
+
+    def _compute(self, node: Node, value: Value, rule: _Rule) -> None:
+        inputs = [[] if node.op_type == "Shape" else self.content(v) for v in node.inputs]
+        numbers = None if None in inputs else rule(self, node, [n for n in inputs if n is not None])
+        if numbers is None:
+            return
+        self.numbers[value] = numbers
+        known = all(isinstance(n, int) for n in numbers)
+        if not known or value.dtype is None or value.dtype.name not in _INTEGERS or value.is_graph_output():
+            return
+        array = np.asarray(numbers, value.dtype.numpy())
+        scalar = value.shape is not None and len(value.shape) == 0
+        insert = Inserter(self._model.graph, node, self._names)
+        made = insert.constant(f"{value.name}.size", array.reshape(()) if scalar else array)
+        value.replace_all_uses_with(made)
+        self.numbers[made] = numbers
+        self.folded += 1
+
+    def content(self, value: Value | None) -> Sizes | None:
+        """What an integer vector holds; None where nothing is known."""
+        if value is None or value in self.numbers:
+            return None if value is None else self.numbers[value]
+        if value not in self.constants or value.dtype is None or value.dtype.name not in _INTEGERS:
+            return None
+        array = self.constants(value)
         return [int(n) for n in array.reshape(-1)] if array is not None and array.ndim <= 1 else None
-    return None
+
+    def shape(self, value: Value | None) -> Sizes | None:
+        """The sizes of a tensor; None where its rank is not known."""
+        return None if value is None else self.shapes.get(value, _declared(value))
 
 
-def _shape(node: Node, inputs: Sequence[_Sizes]) -> _Sizes | None:
-    value = node.inputs[0]
-    if value is None or value.shape is None:
+def _declared(value: Value) -> Sizes | None:
+    if value.shape is None:
         return None
-    sizes: _Sizes = [n if isinstance(n, int) else None for n in value.shape]
-    end = integer(node, "end", len(sizes))
-    return sizes[integer(node, "start", 0) : end]
+    sizes = [n if isinstance(n, int) else n.value for n in value.shape]
+    return [None if isinstance(n, str) and n.startswith(_UNKNOWN) else n for n in sizes]
 
 
-def _gather(node: Node, inputs: Sequence[_Sizes]) -> _Sizes | None:
+_Rule = Callable[["_Walk", Node, Sequence[Sizes]], Sizes | None]
+
+
+def _shape_of(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
+    sizes = walk.shape(node.inputs[0])
+    return None if sizes is None else sizes[integer(node, "start", 0) : integer(node, "end", len(sizes))]
+
+
+def _gather(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
     sizes, indices = inputs
-    if None in indices or integer(node, "axis", 0) != 0 or not sizes:
+    if integer(node, "axis", 0) != 0 or not sizes:
         return None
-    return [sizes[i] for i in indices if i is not None and -len(sizes) <= i < len(sizes)]
+    found = [sizes[i] for i in indices if isinstance(i, int) and -len(sizes) <= i < len(sizes)]
+    return found if len(found) == len(indices) else None
 
 
-def _slice(node: Node, inputs: Sequence[_Sizes]) -> _Sizes | None:
-    sizes, starts, ends, *rest = inputs
-    numbers = [starts, ends, *rest]
-    if any(len(n) != 1 or n[0] is None for n in numbers) or (rest and rest[0] != [0]):
+def _cut(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
+    sizes, *numbers = inputs
+    starts = [n[0] for n in numbers if len(n) == 1 and isinstance(n[0], int)]
+    if len(starts) != len(numbers) or (len(starts) > 2 and starts[2] != 0):
         return None
-    step = rest[1][0] if len(rest) > 1 else 1
-    return sizes[slice(starts[0], ends[0], step)]
+    return sizes[slice(starts[0], starts[1], starts[3] if len(starts) > 3 else 1)]
 
 
-def _same(node: Node, inputs: Sequence[_Sizes]) -> _Sizes | None:
-    return inputs[0] or None
+def _same(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
+    return inputs[0]
 
 
-def _concat(node: Node, inputs: Sequence[_Sizes]) -> _Sizes | None:
+def _joined(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
     return [n for sizes in inputs for n in sizes]
 
 
-def _arithmetic(compute: Callable[[int, int], int]) -> Callable[[Node, Sequence[_Sizes]], _Sizes | None]:
-    def rule(node: Node, inputs: Sequence[_Sizes]) -> _Sizes | None:
+def _arithmetic(compute: Callable[[int, int], int]) -> _Rule:
+    def rule(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
         a, b = inputs
         if not a or not b or (len(a) != len(b) and 1 not in (len(a), len(b))):
             return None
         count = max(len(a), len(b))
         pairs = zip(a * count if len(a) == 1 else a, b * count if len(b) == 1 else b, strict=False)
-        return [None if m is None or n is None else compute(m, n) for m, n in pairs]
+        return [compute(m, n) if isinstance(m, int) and isinstance(n, int) else None for m, n in pairs]
 
     return rule
 
@@ -107,9 +154,85 @@ def _divided(a: int, b: int) -> int:
     return int(a / b) if b else 0  # ONNX rounds towards zero
 
 
-_RULES: dict[str, Callable[[Node, Sequence[_Sizes]], _Sizes | None]] = {
-    "Add": _arithmetic(lambda a, b: a + b), "Cast": _same, "Concat": _concat, "Div": _arithmetic(_divided),
+_NUMBERS: dict[str, _Rule] = {
+    "Add": _arithmetic(lambda a, b: a + b), "Cast": _same, "Concat": _joined, "Div": _arithmetic(_divided),
     "Gather": _gather, "Identity": _same, "Mul": _arithmetic(lambda a, b: a * b), "Reshape": _same,
-    "Shape": _shape, "Slice": _slice, "Squeeze": _same, "Sub": _arithmetic(lambda a, b: a - b),
+    "Shape": _shape_of, "Slice": _cut, "Squeeze": _same, "Sub": _arithmetic(lambda a, b: a - b),
     "Unsqueeze": _same,
 }  # fmt: skip
+"""Operator -> what it makes of integers."""
+
+
+def _like_first(walk: _Walk, node: Node) -> Sizes | None:
+    return walk.shape(node.inputs[0])
+
+
+def _broadcast(walk: _Walk, node: Node) -> Sizes | None:
+    shapes = [walk.shape(value) for value in node.inputs]
+    return None if None in shapes else _together([s for s in shapes if s is not None])
+
+
+def _together(shapes: Sequence[Sizes]) -> Sizes:
+    rank = max(map(len, shapes))
+    padded: list[Sizes] = [[*[1] * (rank - len(s)), *s] for s in shapes]
+    return [_one([s[axis] for s in padded]) for axis in range(rank)]
+
+
+def _one(sizes: Sizes) -> Size:
+    """The size that sizes broadcast to."""
+    large = [n for n in sizes if n != 1]
+    if not large:
+        return 1
+    known = [n for n in large if isinstance(n, int)]
+    return known[0] if known else large[0] if len(set(large)) == 1 else None
+
+
+def _product(walk: _Walk, node: Node) -> Sizes | None:
+    a, b = (walk.shape(value) for value in node.inputs[:2])
+    if a is None or b is None or len(a) < 2 or len(b) < 2:
+        return None
+    return [*_together([a[:-2], b[:-2]] if a[:-2] or b[:-2] else [[]]), a[-2], b[-1]]
+
+
+def _turned(walk: _Walk, node: Node) -> Sizes | None:
+    sizes = walk.shape(node.inputs[0])
+    return None if sizes is None else [sizes[i] for i in integers(node, "perm", range(len(sizes))[::-1])]
+
+
+def _reshaped(walk: _Walk, node: Node) -> Sizes | None:
+    """The target; 0 takes the size that stands there, and -1 is what is left."""
+    sizes, target = walk.shape(node.inputs[0]), walk.content(node.inputs[1])
+    if sizes is None or target is None:
+        return None
+    copies = not integer(node, "allowzero", 0)
+    found: Sizes = [sizes[i] if n == 0 and copies and i < len(sizes) else n for i, n in enumerate(target)]
+    if -1 in found:
+        found[found.index(-1)] = _left(sizes, [n for n in found if n != -1])
+    return found
+
+
+def _left(sizes: Sizes, taken: Sizes) -> Size:
+    """What one size must be, so that `sizes` and it with `taken` have one product."""
+    names = [n for n in sizes if not isinstance(n, int)]
+    for name in (n for n in taken if not isinstance(n, int)):
+        if name is None or name not in names:
+            return None
+        names.remove(name)
+    whole = int(np.prod([n for n in sizes if isinstance(n, int)], dtype=object))
+    part = int(np.prod([n for n in taken if isinstance(n, int)], dtype=object))
+    if not names:
+        return whole // part if part and whole % part == 0 else None
+    return names[0] if len(names) == 1 and whole == part else None
+
+
+_SHAPES: dict[str, Callable[[_Walk, Node], Sizes | None]] = {
+    **dict.fromkeys(("Add", "Div", "Mul", "Pow", "Sub"), _broadcast),
+    **dict.fromkeys(
+        ("Cast", "Clip", "DequantizeLinear", "Erf", "Gelu", "HardSwish", "Identity", "LayerNormalization",
+         "QuantizeLinear", "Relu", "Sigmoid", "Softmax", "Sqrt", "Tanh"), _like_first,
+    ),
+    "MatMul": _product,
+    "Reshape": _reshaped,
+    "Transpose": _turned,
+}  # fmt: skip
+"""Operator -> the sizes of what it makes."""
