@@ -186,16 +186,8 @@ class Engine:
         )
 
     def _checked(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
-        known = {port.name for port in self.inputs}
-        for name in inputs:
-            if name not in known:
-                raise QuantValueError(
-                    f"input '{name}'",
-                    "a name that no input has",
-                    f"one of {sorted(known)}",
-                    "correct the name",
-                )
-        for name in known:
+        _check_names(inputs, self.plan.inputs, "input")
+        for name in self.plan.inputs:
             if name not in inputs:
                 raise QuantValueError(f"input '{name}'", "no array", "one", "pass every input once")
         return {p.name: as_input(inputs[p.name], p.name, p.dtype) for p in self.inputs}
@@ -204,6 +196,7 @@ class Engine:
         return self.prepare({name: array.shape for name, array in given.items()})
 
     def _outputs(self, bound: Bound, out: Arrays) -> dict[str, NDArray[Any]]:
+        _check_names(out, self.plan.outputs, "output")
         made = {}
         for port in self.outputs:
             shape = bound.shapes[port.name]
@@ -213,6 +206,17 @@ class Engine:
                 np.empty(shape, port.dtype) if fresh else as_output(array, port.name, port.dtype, shape)
             )
         return made
+
+
+def _check_names(given: Arrays, known: Sequence[str], kind: str) -> None:
+    for name in given:
+        if name not in known:
+            raise QuantValueError(
+                f"{kind} '{name}'",
+                f"a name that no {kind} has",
+                f"one of {sorted(known)}",
+                "correct the name",
+            )
 
 
 def _port(plan: Plan, name: str) -> Port:

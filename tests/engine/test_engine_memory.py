@@ -1,0 +1,111 @@
+"""Layout and memory of bound plans: nothing overlaps, little is taken, and reshapes move nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intact.engine.bind.layout import image_frame
+from intact.engine.bind.memory import Span, place_spans
+from intact.engine.engine import Engine
+from intact.kernels.program import SLACK
+
+SPANS = st.lists(
+    st.tuples(st.integers(0, 3000), st.integers(0, 12), st.integers(0, 12)).map(
+        lambda t: Span(t[0], min(t[1:]), max(t[1:]))
+    ),
+    max_size=14,
+)
+
+
+@given(SPANS)
+def test_what_is_alive_together_does_not_overlap(spans):
+    named = {str(i): span for i, span in enumerate(spans)}
+    offsets, size = place_spans(named)
+    for a, one in named.items():
+        assert offsets[a] % 64 == 0
+        assert offsets[a] + one.nbytes + SLACK <= size
+        for b, other in named.items():
+            if a != b and one.begin <= other.end and other.begin <= one.end:
+                first, second = sorted((a, b), key=offsets.__getitem__)
+                assert offsets[first] + named[first].nbytes + SLACK <= offsets[second]
+
+
+def test_a_chain_takes_two_places():
+    """Each tensor lies where the one before the last did."""
+    spans = {str(i): Span(1000, i, i + 1) for i in range(9)}
+    assert place_spans(spans)[1] == 2 * 1088
+
+
+def test_neighbouring_rows_and_images_share_their_halo():
+    frame = image_frame((2, 5, 4, 3), 1, (1, 2, 1, 1))
+    row = (3 + 2) * 5
+    assert frame.strides == ((4 + 1) * row, 1, row, 5)
+    assert frame.first == row + 2 * 5
+    end_of_last_image = frame.first + frame.strides[0] + 4 * row + 3 * 5 + 5
+    assert frame.nbytes == end_of_last_image
+
+
+def bound(plan, batch=1):
+    engine = Engine(plan, threads=1)
+    shapes = {p.name: [batch if isinstance(d, str) else d for d in p.shape] for p in engine.inputs}
+    return engine.prepare(shapes)
+
+
+def test_a_residual_is_overwritten(qdq, lowered):
+    net = qdq()
+    x = net.pair(net.input("x", (1, 16, 32, 32)))
+    a = net.pair(net.conv(x, 16, 16, 1))
+    b = net.pair(net.node("Add", net.conv(a, 16, 16, 1), a))
+    c = net.pair(net.node("Relu", net.conv(b, 16, 16, 1)))
+    made = lowered(net, net.node("Relu", c)).exact()
+    size = 16 * 32 * 32 + SLACK
+    # Codes of x, a, b and c; never more than two of them but for reals at the end.
+    assert bound(made.plan).arena <= 3 * (size + 64)
+
+
+def test_flatten_and_squeeze_move_nothing(qdq, lowered):
+    net = qdq()
+    x = net.pair(net.input("x", ("n", 4, 6, 6)))
+    pooled = net.pair(net.node("GlobalAveragePool", net.pair(net.conv(x, 4, 8))))
+    flat = net.node("Flatten", pooled)
+    made = lowered(net, net.node("Gemm", flat, net.weight(10, 8), transB=1), sizes={"n": 3}).exact()
+    assert "reshape" in made.kinds
+    assert "reshape" not in [step.kind for step in bound(made.plan, 3).labels if step]
+
+
+def test_transposes_around_a_product_move_nothing(qdq, lowered):
+    """Heads of an attention: split, turned, multiplied, turned back, joined."""
+    net = qdq()
+    x = net.pair(net.input("x", ("n", 5, 12)))
+    heads = []
+    for order in ([0, 2, 1, 3], [0, 2, 3, 1]):
+        linear = net.pair(net.node("MatMul", x, net.weight(12, 12, axis=1)))
+        split = net.node("Reshape", linear, net.ints(0, 0, 3, 4))
+        heads.append(net.node("Transpose", split, perm=order))
+    scores = net.pair(net.node("MatMul", *heads))
+    value = net.node(
+        "Reshape", net.pair(net.node("MatMul", x, net.weight(12, 12, axis=1))), net.ints(0, 0, 3, 4)
+    )
+    mixed = net.pair(net.node("MatMul", scores, net.node("Transpose", value, perm=[0, 2, 1, 3])))
+    joined = net.node("Reshape", net.node("Transpose", mixed, perm=[0, 2, 1, 3]), net.ints(0, 0, 12))
+    made = lowered(net, net.node("MatMul", joined, net.weight(12, 7, axis=1)), sizes={"n": 2}).exact()
+    assert made.kinds.count("transpose") == 4
+    kinds = [step.kind for step in bound(made.plan, 2).labels if step]
+    assert not {"transpose", "reshape"} & set(kinds)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_bound_with_and_without_reuse_is_the_same(qdq, lowered, size):
+    net = qdq()
+    x = net.pair(net.input("x", ("n", 3, 9, 9)))
+    y = x
+    for _ in range(4):
+        y = net.pair(net.node("Relu", net.conv(y, 3, 3)))
+        y = net.pair(net.node("Add", y, x))
+    made = lowered(net, net.node("Relu", y), sizes={"n": size}).exact()
+    got = Engine(made.plan, threads=2).run(made.feeds)
+    for name, array in got.items():
+        np.testing.assert_array_equal(array, made.values[name])
