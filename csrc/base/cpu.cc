@@ -6,6 +6,9 @@
 #else
 #include <cpuid.h>
 #endif
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace intact {
@@ -57,10 +60,20 @@ uint64_t detect() {
   if (ymm && bit(basic.c, 12)) found |= isa::fma;
   if (zmm && foundation) found |= isa::avx512;
   if (zmm && foundation && bit(extended.c, 11)) found |= isa::vnni;
+  if (ymm && extended.a >= 1 && bit(cpuid(7, 1).a, 4)) found |= isa::avxvnni;
   return found;
 }
 #elif defined(__aarch64__) || defined(_M_ARM64)
-uint64_t detect() { return isa::neon; }  // part of the base architecture
+// NEON is part of the base architecture.
+uint64_t detect() {
+#if defined(__linux__)
+  return isa::neon | ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0 ? isa::dotprod : isa::none);
+#elif defined(__APPLE__)
+  return isa::neon | isa::dotprod;  // since the first of these machines
+#else
+  return isa::neon;
+#endif
+}
 #else
 uint64_t detect() { return isa::none; }
 #endif

@@ -18,6 +18,8 @@ constexpr uint64_t fma = 1u << 2;
 constexpr uint64_t avx512 = 1u << 3;  // F, BW, DQ and VL together
 constexpr uint64_t vnni = 1u << 4;    // 512 bits wide
 constexpr uint64_t neon = 1u << 5;
+constexpr uint64_t avxvnni = 1u << 6;  // VNNI on 256 bits, without AVX-512
+constexpr uint64_t dotprod = 1u << 7;  // Arm's sums of four products
 }  // namespace isa
 
 struct Feature {
@@ -28,6 +30,7 @@ struct Feature {
 constexpr Feature kFeatures[] = {
     {"avx2", isa::avx2},     {"f16c", isa::f16c}, {"fma", isa::fma},
     {"avx512", isa::avx512}, {"vnni", isa::vnni}, {"neon", isa::neon},
+    {"avxvnni", isa::avxvnni}, {"dotprod", isa::dotprod},
 };
 
 // The flags that hold here. Detected once; a register file that the operating system does not save

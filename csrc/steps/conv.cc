@@ -167,6 +167,21 @@ std::vector<int32_t> ConvStep::resolve(const Packed& packed, const PackedPanel& 
   return found;
 }
 
+int32_t wrapping_add(int32_t a, int32_t b) {
+  return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+}
+
+// Of each channel of a panel.
+std::vector<int32_t> weight_sums(const int8_t* weights, const PackedPanel& panel) {
+  std::vector<int32_t> sums(static_cast<size_t>(panel.width), 0);
+  for (int32_t step = 0; step < panel.steps; ++step) {
+    for (int32_t c = 0; c < panel.width; ++c, weights += 4) {
+      for (int b = 0; b < 4; ++b) sums[static_cast<size_t>(c)] += weights[b];
+    }
+  }
+  return sums;
+}
+
 void ConvStep::bind(const Packed& packed) {
   for (const PackedPanel& p : packed.panels) {
     if (steps_.empty() || s_.kernel->grouped) steps_.push_back(resolve(packed, p));
@@ -176,9 +191,12 @@ void ConvStep::bind(const Packed& packed) {
     if (!s_.kernel->grouped) panel.steps.counts[0] = static_cast<int32_t>(steps_.back().size() / 2);
     panels_.push_back(panel);
     widest_ = std::max(widest_, p.width);
+    std::vector<int32_t> shifted(static_cast<size_t>(p.width), 0);
+    if (s_.kernel->shift != 0) shifted = weight_sums(packed.weights + p.weights, p);
     for (int32_t c = 0; c < p.width; ++c) {
       const auto from = static_cast<size_t>(p.channel + c);
-      constants_.correction.push_back(c < p.channels ? s_.correction[from] : 0);
+      constants_.correction.push_back(
+          c < p.channels ? wrapping_add(s_.correction[from], s_.kernel->shift * shifted[static_cast<size_t>(c)]) : 0);
       constants_.multiplier.push_back(c < p.channels ? s_.multiplier[from] : 0.0f);
       constants_.bias.push_back(c < p.channels ? s_.bias[from] : 0.0f);
     }

@@ -75,6 +75,7 @@ struct GemmOps {
   int widest;     // vectors of a panel
   bool grouped;   // which form of steps it takes, and so how weights are packed
   int rows[4];    // most rows of a tile, by the number of vectors in the panel - 1
+  int32_t shift;  // what it subtracts from each byte: corrections have to add shift * (sum of the weights)
   void (*sum)(const GemmSteps& steps, const GemmTile& tile);
   void (*finish)(const GemmEnding& ending, const GemmRows& rows);
 };

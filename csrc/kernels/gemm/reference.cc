@@ -71,6 +71,6 @@ void gemm_finish(const GemmEnding& e, const GemmRows& t) {
   }
 }
 
-const GemmOps gemm_ref = {kUnit, 4, false, {4, 4, 4, 4}, sum, gemm_finish};
+const GemmOps gemm_ref = {kUnit, 4, false, {4, 4, 4, 4}, 0, sum, gemm_finish};
 
 }  // namespace intact

@@ -273,7 +273,7 @@ void finish(const GemmEnding& e, const GemmRows& t) {
 
 }  // namespace
 
-const GemmOps gemm_avx2 = {kUnit, kWidest, true, {12, 12, 0, 0}, sum, finish};
+const GemmOps gemm_avx2 = {kUnit, kWidest, true, {12, 12, 0, 0}, 0, sum, finish};
 
 }  // namespace intact
 #endif

@@ -221,7 +221,7 @@ void finish(const GemmEnding& e, const GemmRows& t) {
 
 }  // namespace
 
-const GemmOps gemm_avx512vnni = {kUnit, kWidest, false, {10, 10, 9, 7}, sum, finish};
+const GemmOps gemm_avx512vnni = {kUnit, kWidest, false, {10, 10, 9, 7}, 0, sum, finish};
 
 }  // namespace intact
 #endif

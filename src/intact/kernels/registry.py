@@ -2,7 +2,7 @@
 
 The best available kernel of each family is taken, unless the environment says otherwise:
 
-    INTACT_MAX_ISA=none|avx2|avx512|neon   use nothing above this instruction set
+    INTACT_MAX_ISA=none|avx2|avxvnni|avx512|neon   use nothing above this instruction set
     INTACT_FORCE_KERNEL=<name>[,<name>]    use these kernels in their families
 """
 
@@ -18,8 +18,9 @@ from intact.kernels import _native
 ISA_LEVELS: dict[str, frozenset[str]] = {
     "none": frozenset(),
     "avx2": frozenset({"avx2", "f16c", "fma"}),
-    "avx512": frozenset({"avx2", "f16c", "fma", "avx512", "vnni"}),
-    "neon": frozenset({"neon"}),
+    "avxvnni": frozenset({"avx2", "f16c", "fma", "avxvnni"}),
+    "avx512": frozenset({"avx2", "f16c", "fma", "avxvnni", "avx512", "vnni"}),
+    "neon": frozenset({"neon", "dotprod"}),
 }
 """Values of INTACT_MAX_ISA and the CPU features that each one permits."""
 

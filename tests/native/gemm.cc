@@ -1,0 +1,119 @@
+// The gemm kernels of this build against the plain one, sums and endings, on random layers: for instruction
+// sets that run elsewhere, under an emulator or through the instructions of another set.
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "kernels/gemm/packed.h"
+#include "steps/conv.h"
+
+namespace intact {
+namespace {
+
+struct Named {
+  const char* name;
+  const GemmOps* ops;
+};
+const Named kKernels[] = {
+#define INTACT_KERNEL(name, needs) {#name, &name},
+#include "kernels/gemm/kernels.inc"
+#undef INTACT_KERNEL
+};
+
+std::mt19937 random_bits(7);
+
+int pick(int low, int high) {
+  return low + static_cast<int>(random_bits() % static_cast<unsigned>(high - low + 1));
+}
+
+struct Layer {
+  GemmWeights weights;
+  int height, width, out_height, out_width;
+  bool reals, residual;
+  std::vector<int8_t> w;
+  std::vector<uint8_t> x, r;
+  std::vector<int32_t> correction;
+  std::vector<float> multiplier, bias;
+
+  Layer() {
+    const int groups = pick(1, 4) == 1 ? 2 : 1;
+    weights = {pick(1, 90) * groups, pick(1, 3), pick(1, 3), pick(1, 40), groups, groups == 1, pick(0, 1) ? 127 : 255};
+    height = weights.kernel_h + pick(0, 6);
+    width = weights.kernel_w + pick(0, 9);
+    out_height = height - weights.kernel_h + 1;
+    out_width = width - weights.kernel_w + 1;
+    reals = pick(1, 4) == 1;
+    residual = pick(1, 2) == 1;
+    w.resize(static_cast<size_t>(weights.out) * weights.kernel_h * weights.kernel_w * weights.in);
+    for (int8_t& v : w) v = static_cast<int8_t>(random_bits());
+    x.resize(static_cast<size_t>(height) * width * weights.in * groups + kSlack);
+    for (uint8_t& v : x) v = static_cast<uint8_t>(pick(0, weights.high));
+    r.resize(static_cast<size_t>(out_height) * out_width * weights.out);
+    for (uint8_t& v : r) v = static_cast<uint8_t>(random_bits());
+    for (int c = 0; c < weights.out; ++c) {
+      correction.push_back(pick(-5000, 5000));
+      multiplier.push_back(static_cast<float>(pick(-1000, 1000)) * 1e-6f);
+      bias.push_back(static_cast<float>(pick(0, 2000)) * 0.1f);
+    }
+  }
+};
+
+View image(uint32_t block, Type type, int h, int w, int c) {
+  View v;
+  v.block = block;
+  v.type = type;
+  v.rank = 4;
+  const auto unit = static_cast<int64_t>(bytes_of(type));
+  v.sizes = {1, h, w, c};
+  v.strides = {h * w * c * unit, w * c * unit, c * unit, unit};
+  return v;
+}
+
+std::vector<uint8_t> run(const Layer& layer, const GemmOps& ops) {
+  const GemmWeights& g = layer.weights;
+  const std::vector<uint8_t> packed = pack_gemm(g, layer.w.data(), ops);
+  ConvSpec spec{};
+  spec.x = image(0, Type::u8, layer.height, layer.width, g.in * g.groups);
+  spec.y = image(1, layer.reals ? Type::f32 : Type::u8, layer.out_height, layer.out_width, g.out);
+  if (layer.residual) spec.residual = image(2, Type::u8, layer.out_height, layer.out_width, g.out);
+  spec.kernel = &ops;
+  spec.packed = packed.data();
+  spec.packed_bytes = packed.size();
+  spec.correction = layer.correction;
+  spec.multiplier = layer.multiplier;
+  spec.bias = layer.bias;
+  spec.ending.reals = layer.reals;
+  spec.ending.zero_point = 11;
+  spec.ending.low = 3;
+  spec.ending.high = 250;
+  spec.ending.real_low = -50;
+  spec.ending.real_high = 150;
+  spec.ending.residual_zero_point = 9;
+  spec.ending.residual_multiplier = 0.37f;
+  const std::unique_ptr<Step> step = make_conv(spec);
+  std::vector<uint8_t> x = layer.x, r = layer.r, y(static_cast<size_t>(spec.y.elements()) * bytes_of(spec.y.type));
+  uint8_t* const blocks[] = {x.data(), y.data(), r.data()};
+  std::vector<uint8_t> scratch(step->scratch() + 64);
+  uint8_t* aligned = scratch.data();
+  while (reinterpret_cast<uintptr_t>(aligned) % 64 != 0) ++aligned;
+  step->run(Memory(blocks), 0, step->items(), aligned);
+  return y;
+}
+
+}  // namespace
+}  // namespace intact
+
+int main(int count, char** arguments) {
+  int failures = 0, tried = 0;
+  for (const intact::Named& kernel : intact::kKernels) {
+    if (count > 1 && std::strcmp(arguments[1], kernel.name) != 0) continue;
+    ++tried;
+    for (int i = 0; i < 150; ++i) {
+      const intact::Layer layer;
+      if (intact::run(layer, *kernel.ops) != intact::run(layer, intact::gemm_ref)) ++failures;
+    }
+    std::printf("%s: %d of 150 layers differ\n", kernel.name, failures);
+  }
+  return failures != 0 || tried == 0 ? 1 : 0;
+}

@@ -1,0 +1,56 @@
+"""Kernels of instruction sets that this machine lacks: emulated, or through instructions that do the same."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GEMM = ROOT / "csrc/kernels/gemm"
+COMMON = [GEMM / "pack.cc", GEMM / "groups.cc", GEMM / "reference.cc", ROOT / "csrc/steps/conv.cc"]
+DRIVER = ROOT / "tests/native/gemm.cc"
+OPTIONS = ["-std=c++20", "-O2", "-ffp-contract=off", "-w", f"-I{ROOT / 'csrc'}"]
+AVX512 = ["-mavx2", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"]
+X86 = platform.machine() in ("x86_64", "AMD64")
+
+pytestmark = pytest.mark.slow
+
+
+def compile_and_run(command: list[str], *run: str) -> str:
+    built = subprocess.run(command, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    ran = subprocess.run([*run], capture_output=True, text=True, timeout=600)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+@pytest.mark.skipif(shutil.which("aarch64-linux-gnu-g++") is None, reason="no compiler for Arm")
+@pytest.mark.skipif(shutil.which("qemu-aarch64-static") is None, reason="no emulator of Arm")
+def test_gemm_on_arm(tmp_path):
+    driver = str(tmp_path / "driver")
+    sources = map(str, [*COMMON, GEMM / "neon_dot.cc", DRIVER])
+    arm = ["-march=armv8.2-a+dotprod", "-DINTACT_NEON_DOT", "-static"]
+    command = ["aarch64-linux-gnu-g++", *OPTIONS, *arm, *sources, "-o", driver]
+    printed = compile_and_run(command, "qemu-aarch64-static", "-cpu", "max", driver)
+    assert "gemm_neondot: 0 of" in printed
+
+
+@pytest.mark.skipif(not X86 or shutil.which("g++") is None, reason="no compiler for x86")
+def test_gemm_of_avx_vnni_through_avx512(tmp_path, cpu_vnni):
+    driver = str(tmp_path / "driver")
+    kernels = [GEMM / f"x86_{name}.cc" for name in ("avxvnni", "avx2", "avx512")]
+    sources = map(str, [*COMMON, *kernels, DRIVER])
+    command = ["g++", *OPTIONS, *AVX512, "-DINTACT_AVXVNNI", *sources, "-o", driver]
+    assert "gemm_avxvnni: 0 of" in compile_and_run(command, driver, "gemm_avxvnni")
+
+
+@pytest.fixture
+def cpu_vnni():
+    from intact.kernels import cpu_features
+
+    if not cpu_features()["vnni"]:
+        pytest.skip("this machine has no vpdpbusd")
