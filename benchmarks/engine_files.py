@@ -136,11 +136,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--net", choices=NETS, required=True)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--stage", choices=[suffix for suffix, *_ in STAGES], required=True)
+    add_options(parser)
+    parser.add_argument("--net", choices=NETS, help=argparse.SUPPRESS)
+    parser.add_argument("--stage", choices=[suffix for suffix, *_ in STAGES], help=argparse.SUPPRESS)
     args = parser.parse_args()
-    {suffix: make for suffix, make, _ in STAGES}[args.stage](args.net, args.folder)
+    if args.stage:
+        {suffix: make for suffix, make, _ in STAGES}[args.stage](args.net, args.folder)
+        return
+    if shared_nets() is None or args.folder is None:
+        print("benchmarks/engine_files.py: no --folder, or no nets.py in INTACT_SHARED; nothing done")
+        return
+    for net in args.nets:
+        prepare(net, args.folder, args.peer_python)
 
 
 if __name__ == "__main__":
