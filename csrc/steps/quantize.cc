@@ -51,7 +51,7 @@ class Dequantize final : public Relayout<Dequantize> {
   size_t scratch() const override { return tiled() ? tile_elements() : 0; }
 
   void row(const uint8_t* x, size_t n, uint8_t* y) const noexcept {
-    const Grid grid = {&scale_, &low_, nullptr, true};
+    const Grid grid = {&scale_, &low_, &low_, true};  // its upper bound is loaded, not used
     ops_.dequantize(x, n, grid, Codes{0, false}, reinterpret_cast<float*>(y));
   }
   void element(const uint8_t* x, uint8_t* y) const noexcept { row(x, 1, y); }
