@@ -172,3 +172,39 @@ def test_a_tensor_is_written_as_its_readers_want_it(qdq, lowered, readers):
     outputs = {"codes": [last(g, y)], "reals": [y], "both": [y, last(g, y, 0.2)]}[readers]
     found = lowered(g, *outputs).agree()
     assert found.kinds == ["quantize", "conv"] + ["quantize"] * (readers == "both")
+
+
+@pytest.mark.parametrize("constant", [True, False], ids=["constant mask", "mask of the input"])
+def test_a_mask_behind_the_scores_goes_into_softmax(qdq, lowered, constant):
+    g = qdq()
+    a, b = (g.pair(g.input(n, [2, 3, 5, 8])) for n in "ab")
+    scores = g.node("MatMul", a, g.node("Transpose", b, perm=[0, 1, 3, 2]))
+    scores = g.node("Mul", scores, g.constant(np.float32(0.3)))
+    mask = g.constant(np.float32([[[[0, 0, -10, 0, -3]]]])) if constant else g.input("mask", [2, 1, 1, 5])
+    found = lowered(g, g.quantize(g.node("Softmax", g.node("Add", scores, mask)), 1 / 127)).agree()
+    assert found.kinds[-2:] == ["matmul", "softmax"] and "binary" not in found.kinds
+    assert found.step("softmax").mask
+
+
+def test_a_factor_for_each_column_of_a_product_is_its_own_step(qdq, lowered):
+    g = qdq()
+    a, b = g.pair(g.input("a", [2, 5, 8])), g.pair(g.input("b", [2, 8, 4]))
+    y = g.node("Mul", g.node("MatMul", a, b), g.reals(4))
+    assert lowered(g, g.quantize(y, 0.1)).agree().kinds[-2:] == ["matmul", "binary"]
+
+
+@pytest.mark.parametrize("residual", [True, False], ids=["residual", "plain"])
+def test_convolutions_of_sequences_are_those_of_images_of_height_1(qdq, lowered, residual):
+    g = qdq()
+    x = g.pair(g.input("x", ["n", 4, 11]), 0.05, -9)
+    w = g.weight(4, 2, 3)
+    y = g.node("Conv", x, w, g.reals(4), group=2, pads=[2, 0], strides=[1], dilations=[1])
+    y = g.node("Add", y, x) if residual else y
+    found = lowered(g, last(g, g.node("Relu", y)), sizes={"n": 2}).agree()
+    assert found.kinds.count("conv") == 1 and "onnx" not in found.kinds
+
+
+def test_volumes_stay_in_float(qdq, lowered):
+    g = qdq()
+    y = g.node("Conv", g.pair(g.input("x", [1, 2, 3, 3, 3])), g.weight(2, 2, 2, 2, 2))
+    assert "not 3" in lowered(g, y).agree(1e-4).step("onnx").reason

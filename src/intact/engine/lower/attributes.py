@@ -43,17 +43,22 @@ class Window:
 
 
 def window(node: Node, kernel: Sequence[int]) -> Window:
-    """The window of a convolution or pool over images.
+    """The window of a convolution or pool over images, or over sequences as images of height 1.
 
     Raises:
         Cannot: Its pads are negative, or depend on sizes that are not known.
     """
-    h, w = integers(node, "strides", (1, 1))
-    dh, dw = integers(node, "dilations", (1, 1))
-    top, left, bottom, right = _pads(node, kernel, (h, w), (dh, dw))
-    if min(top, left, bottom, right) < 0:
+    rank = len(kernel)
+    if rank not in (1, 2):
+        raise Cannot(f"kernels know one or two spatial axes, not {rank}")
+    strides, dilations = (integers(node, name, (1,) * rank) for name in ("strides", "dilations"))
+    pads = _pads(node, kernel, strides, dilations)
+    if min(pads) < 0:
         raise Cannot("its pads are negative")
-    return Window((h, w), (dh, dw), (top, left, bottom, right))
+    if rank == 1:  # an image of height 1
+        return Window((1, strides[0]), (1, dilations[0]), (0, pads[0], 0, pads[1]))
+    top, left, bottom, right = pads
+    return Window((strides[0], strides[1]), (dilations[0], dilations[1]), (top, left, bottom, right))
 
 
 def _pads(
@@ -61,9 +66,9 @@ def _pads(
 ) -> tuple[int, ...]:
     auto = text(node, "auto_pad", "NOTSET")
     if auto == "VALID":
-        return 0, 0, 0, 0
+        return (0, 0) * len(kernel)
     if auto == "NOTSET":
-        return integers(node, "pads", (0, 0, 0, 0))
+        return integers(node, "pads", (0, 0) * len(kernel))
     if node.op_type == "ConvTranspose":
         raise Cannot("its pads follow from auto_pad")
     shape = node.inputs[0].shape if node.inputs[0] is not None else None

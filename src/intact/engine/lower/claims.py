@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from intact.engine.lower.planes import lower_add
 from intact.engine.lower.reals import lower_function, lower_layer_norm, lower_softmax
@@ -46,9 +47,17 @@ def _layers(sheet: Sheet, layers: Sequence[Layer]) -> Iterator[Group]:
         if not members or members[0].domain:
             continue
         if layer.op_type in ROOTS:
+            members = _multiplied(sheet, members)
             yield Group(members, _sum(members, layer.fused))
         elif layer.op_type == "Add" and len(members) > 1:
             yield Group(members, _complete(members, lower_add))
+
+
+def _multiplied(sheet: Sheet, nodes: list[Node]) -> list[Node]:
+    """The layer; of a product of two activations no more than its factors: an Add may be a Softmax's mask."""
+    if any(value in sheet.constants for value in nodes[0].inputs[:2]):
+        return nodes
+    return [nodes[0], *takewhile(lambda node: is_op(node, "Mul", "Div"), nodes[1:])]
 
 
 def _sum(nodes: list[Node], label: str) -> Callable[[Sheet], list[Node]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from intact.engine.lower.ending import Tail, finish, take_affine, take_bounds, t
 from intact.engine.lower.functions import function_of
 from intact.engine.lower.sheet import Cannot, Sheet
 from intact.engine.lower.weights import Bias, Weight, bias_of, prove, weight_of
-from intact.engine.steps import Codes, Conv, ConvTranspose, Dim, Ending, Linear, MatMul
+from intact.engine.steps import Codes, Conv, ConvTranspose, Dim, Ending, Linear, MatMul, Reshape, Step
 from intact.graph import Node
 
 
@@ -54,17 +55,34 @@ def _tail(sheet: Sheet, nodes: list[Node], label: str, tail: Tail) -> list[Node]
 def _conv(sheet: Sheet, nodes: list[Node], label: str) -> list[Node]:
     node = nodes[0]
     x, codes = sheet.wanted_codes(node.inputs[0])
-    if node.inputs[1] is None or node.inputs[1].shape is None or len(node.inputs[1].shape) != 4:
-        raise Cannot("it is no convolution of images: kernels know two spatial axes")
     weight = weight_of(sheet, node.inputs[1], 0)
     shape, groups = window(node, weight.codes.shape[2:]), integer(node, "group", 1)
     packed = np.moveaxis(weight.codes, 1, -1)
+    flat = packed.ndim == 3
 
-    def step(name: str, y: str, w: str, ending: Ending, done: tuple[str, ...]) -> Conv:
-        return Conv(name, done, x, y, w, ending, shape.strides, shape.dilations, shape.pads, groups)
+    def step(name: str, y: str, w: str, ending: Ending, done: tuple[str, ...]) -> list[Step]:
+        laid = shape.strides, shape.dilations, shape.pads
+        if not flat:
+            return [Conv(name, done, x, y, w, ending, *laid, groups)]
+        image, before = as_image(sheet, x, name, done)
+        residual, more = as_image(sheet, ending.residual, name, done) if ending.residual else ("", [])
+        row = sheet.tensors[y]
+        made = sheet.scratch(f"{y}.image", row.dtype, _image(row.shape), row.codes)
+        conv = Conv(name, done, image, made, w, replace(ending, residual=residual), *laid, groups)
+        return [*before, *more, conv, Reshape(name, done, made, y)]
 
-    return _weighted(sheet, nodes, label, codes, weight,
-                     packed, step)  # fmt: skip
+    return _weighted(sheet, nodes, label, codes, weight, packed[:, None] if flat else packed, step)
+
+
+def as_image(sheet: Sheet, x: str, name: str, done: tuple[str, ...]) -> tuple[str, list[Step]]:
+    """A tensor over sequences [n, c, l] as one over images [n, c, 1, l], and the step that makes it."""
+    tensor = sheet.tensors[x]
+    image = sheet.scratch(f"{x}.image", tensor.dtype, _image(tensor.shape), tensor.codes)
+    return image, [Reshape(name, done, x, image)]
+
+
+def _image(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    return (*shape[:2], 1, *shape[2:])
 
 
 def _conv_transpose(sheet: Sheet, nodes: list[Node], label: str) -> list[Node]:
@@ -83,14 +101,12 @@ def _conv_transpose(sheet: Sheet, nodes: list[Node], label: str) -> list[Node]:
     weight = Weight(_grouped(weight.codes, groups), weight.scale)
     packed = np.moveaxis(weight.codes, 1, -1)
 
-    def step(name: str, y: str, w: str, ending: Ending, done: tuple[str, ...]) -> ConvTranspose:
-        strides, dilations, pads = shape.strides, shape.dilations, shape.pads
-        return ConvTranspose(
-            name, done, x, y, w, ending, strides, dilations, pads, (extra[0], extra[1]), groups
-        )
+    def step(name: str, y: str, w: str, ending: Ending, done: tuple[str, ...]) -> list[Step]:
+        laid = shape.strides, shape.dilations, shape.pads
+        extras = extra[0], extra[1]
+        return [ConvTranspose(name, done, x, y, w, ending, *laid, extras, groups)]
 
-    return _weighted(sheet, nodes, label, codes, weight,
-                     packed, step)  # fmt: skip
+    return _weighted(sheet, nodes, label, codes, weight, packed, step)
 
 
 def _grouped(codes: NDArray[np.int8], groups: int) -> NDArray[np.int8]:
@@ -100,7 +116,7 @@ def _grouped(codes: NDArray[np.int8], groups: int) -> NDArray[np.int8]:
     return np.ascontiguousarray(np.moveaxis(split, 1, 0)).reshape(outputs * groups, inputs // groups, *kernel)
 
 
-_Maker = Callable[[str, str, str, Ending, tuple[str, ...]], Conv | ConvTranspose | Linear]
+_Maker = Callable[[str, str, str, Ending, tuple[str, ...]], list[Step]]
 
 
 def _weighted(
@@ -118,7 +134,8 @@ def _weighted(
     ending, output = finish(sheet, tail, (x.scale, weight.scale), bias, name)
     w = sheet.hold(f"{name}.weight", packed)
     done = tuple(n.name or "" for n in tail.nodes)
-    sheet.add(make(name, output.name, w, ending, done), *tail.nodes)
+    for step in make(name, output.name, w, ending, done):
+        sheet.add(step, *tail.nodes)
     return left
 
 
@@ -140,11 +157,10 @@ def _linear(
         raise Cannot("its weight is no matrix")
     weight = weight_of(sheet, value, out_axis)
 
-    def step(name: str, y: str, w: str, ending: Ending, done: tuple[str, ...]) -> Linear:
-        return Linear(name, done, x, y, w, ending)
+    def step(name: str, y: str, w: str, ending: Ending, done: tuple[str, ...]) -> list[Step]:
+        return [Linear(name, done, x, y, w, ending)]
 
-    return _weighted(sheet, nodes, label, codes, weight,
-                     weight.codes, step, alpha=alpha, beta=beta)  # fmt: skip
+    return _weighted(sheet, nodes, label, codes, weight, weight.codes, step, alpha=alpha, beta=beta)
 
 
 def _matmul(sheet: Sheet, nodes: list[Node], label: str) -> list[Node]:
@@ -159,7 +175,7 @@ def _matmul(sheet: Sheet, nodes: list[Node], label: str) -> list[Node]:
     _prove_product(first, second, sheet.tensors[a].shape[-1], sheet.tensors[b].shape[-2])
     tail = Tail([node], node.outputs[0])
     left = _tail(sheet, nodes, label, tail)
-    if np.any(tail.shift) or tail.residual is not None or tail.gain.size != 1:
+    if tail.gain.size != 1:  # a factor for each column
         tail, left = Tail([node], node.outputs[0]), nodes[1:]
     ending, output = finish(sheet, tail, (first.scale, second.scale), Bias(np.zeros(())), node.name or "")
     done = tuple(n.name or "" for n in tail.nodes)
