@@ -97,9 +97,8 @@ def depthwise(
         per_channel = np.full(channels, 2**-10, np.float32)
         correction = np.zeros(channels, np.int32)
         ending = DepthwiseEnding(per_channel, per_channel, correction, Bytes(0, 0, 127))
-        return planes.depthwise(
-            x, y, weight, Window((kernel,) * 2, (stride,) * 2, (1, 1), (pad,) * 4), ending
-        )
+        window = Window((kernel,) * 2, (stride,) * 2, (1, 1), (pad,) * 4)
+        return planes.depthwise(x, y, weight, window, ending, high)
 
     return make
 

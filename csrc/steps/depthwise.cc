@@ -39,7 +39,8 @@ bool is_bounded(const DepthwiseSpec& s) {
 class Depthwise final : public Step {
  public:
   Depthwise(const DepthwiseOps& ops, const DepthwiseSpec& s)
-      : ops_(ops), s_(s), kernel_h_(s.weights.kernel_h), kernel_w_(s.weights.kernel_w), high_(s.weights.high) {
+      : ops_(ops), s_(s), kernel_h_(s.weights.kernel_h), kernel_w_(s.weights.kernel_w),
+        high_(s.weights.high) {
     check();
     packed_.resize((ops.packed_bytes(s.weights) + sizeof(Line) - 1) / sizeof(Line));
     ops.pack(s.weights, packed_.front().bytes);
@@ -51,8 +52,9 @@ class Depthwise final : public Step {
     units_ = size(2) == 0 ? 0 : size(0) * size(1) * blocks_;
     const size_t products = size(2) * ops.block * static_cast<size_t>(kernel_h_ * kernel_w_);
     each_ = std::max<size_t>(1, kPieceProducts / std::max<size_t>(1, products));
-    reads(s.x);
-    if (s.residual) reads(*s.residual);
+    const size_t slack = channels % ops.block == 0 ? 0 : ops.slack;
+    reads(s.x, slack);
+    if (s.residual) reads(*s.residual, slack);
     writes(s.y);
   }
 

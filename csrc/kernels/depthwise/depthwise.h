@@ -51,6 +51,7 @@ struct DepthwiseRow {
 
 struct DepthwiseOps {
   size_t block;  // channels that are packed together
+  size_t slack;  // bytes that run() may read behind x and residual, where channels % block != 0
   size_t (*packed_bytes)(const DepthwiseWeights& weights);
   // To a multiple of 64. Weights of channels and taps that do not exist are 0.
   void (*pack)(const DepthwiseWeights& weights, uint8_t* packed);

@@ -118,11 +118,8 @@ class Worker {
   }
 
  private:
-  INTACT_INLINE __m128i load(const uint8_t* p) const {
-    if (!kTail) return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
-    uint64_t bytes = 0;
-    std::memcpy(&bytes, p, channels_);
-    return _mm_cvtsi64_si128(static_cast<int64_t>(bytes));
+  static INTACT_INLINE __m128i load(const uint8_t* p) {
+    return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
   }
 
   static INTACT_INLINE __m256i pair(__m128i a, __m128i b) {

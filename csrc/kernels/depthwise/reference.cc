@@ -59,6 +59,6 @@ void run(const DepthwiseRow& d) {
 
 }  // namespace
 
-const DepthwiseOps depthwise_ref = {1, packed_bytes, pack, run};
+const DepthwiseOps depthwise_ref = {1, 0, packed_bytes, pack, run};
 
 }  // namespace intact

@@ -13,26 +13,34 @@ namespace {
 // 127 * 128 * 2 fits 16 bits, and vpmaddubsw saturates nothing.
 constexpr int kMostByte = 127;
 
+// Less than 32 bytes; two stores that overlap make any number of them.
+INTACT_INLINE void copy_some(const uint8_t* from, uint8_t* to, size_t n) {
+  const auto both = [&](auto bytes) {
+    std::memcpy(to, from, sizeof bytes);
+    std::memcpy(to + n - sizeof bytes, from + n - sizeof bytes, sizeof bytes);
+  };
+  if (n >= 16) return both(__m128i{});
+  if (n >= 8) return both(uint64_t{});
+  if (n >= 4) return both(uint32_t{});
+  for (size_t i = 0; i < n; ++i) to[i] = from[i];
+}
+
 #define INTACT_WIDTH(Name, kBytes, Integers, Floats, P, S)                                          \
   struct Name {                                                                                     \
     INTACT_LANES(kBytes, Integers, Floats, P)                                                       \
     using Mask = size_t;                                                                            \
-    static Mask mask(int bytes) { return static_cast<size_t>(bytes); }                              \
+    static Mask mask(int bytes) { return static_cast<unsigned>(bytes) % 32; }                       \
     static INTACT_INLINE Int load(const void* p) {                                                  \
       return P##_loadu_##S(reinterpret_cast<const Integers*>(p));                                   \
     }                                                                                               \
     static INTACT_INLINE void store(void* p, Int v) {                                               \
       P##_storeu_##S(reinterpret_cast<Integers*>(p), v);                                            \
     }                                                                                               \
-    static Int load(const void* p, Mask n) {                                                        \
-      alignas(32) uint8_t copy[kBytes] = {0};                                                       \
-      std::memcpy(copy, p, n);                                                                      \
-      return load(copy);                                                                            \
-    }                                                                                               \
-    static void store(void* p, Mask n, Int v) {                                                     \
-      alignas(32) uint8_t copy[kBytes];                                                             \
-      store(copy, v);                                                                               \
-      std::memcpy(p, copy, n);                                                                      \
+    static INTACT_INLINE Int load(const void* p, Mask) { return load(p); }                          \
+    static INTACT_INLINE void store(void* p, Mask n, Int v) {                                       \
+      alignas(32) uint8_t all[32];                                                                  \
+      store(all, v);                                                                                \
+      copy_some(all, static_cast<uint8_t*>(p), n);                                                  \
     }                                                                                               \
     static INTACT_INLINE Int dot(Int acc, Int x, Int w) {                                           \
       const Int twos = P##_madd_epi16(P##_maddubs_epi16(x, w), P##_set1_epi16(1));                  \
@@ -66,7 +74,7 @@ void run(const DepthwiseRow& d) {
 
 }  // namespace
 
-const DepthwiseOps depthwise_avx2 = {Wide::kWidth, packed_bytes, pack, run};
+const DepthwiseOps depthwise_avx2 = {Wide::kWidth, Wide::kWidth, packed_bytes, pack, run};
 
 }  // namespace intact
 #endif

@@ -41,7 +41,7 @@ void run(const DepthwiseRow& d) {
 
 }  // namespace
 
-const DepthwiseOps depthwise_avx512vnni = {Wide::kWidth, packed_bytes, pack, run};
+const DepthwiseOps depthwise_avx512vnni = {Wide::kWidth, 0, packed_bytes, pack, run};
 
 }  // namespace intact
 #endif

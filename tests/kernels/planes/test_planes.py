@@ -364,7 +364,7 @@ def test_depthwise(
     halo = (top, left, bottom, right)
     x_view = run.input(x, halo=halo, fill=zero, slack=64)
     y_view = run.output(branch.shape, np.float32 if real else np.uint8, gap=seed % 2)
-    r_view = run.input(branch, gap=seed % 3)
+    r_view = run.input(branch, gap=seed % 3, slack=64)
     ending = DepthwiseEnding(
         multiplier,
         bias,
