@@ -30,6 +30,7 @@ from intact.ptq.targets import Target, channel_axis, summed_axis
 from intact.ptq.workers import THREADS, WORKERS
 from intact.spec import Format, QuantSpec
 
+_MEASURED = 16  # of the held runs, at most: what they did not reach widens the range
 _HALVINGS = range(1, 8)  # k, above
 _CLEARLY = 0.5  # of the expected error: what smoothing must get below to be worth a Mul
 
@@ -66,11 +67,11 @@ class Found:
 def smoothed(ready: Prepared, collected: Collected) -> tuple[Prepared, Calibration] | None:
     """A copy of `ready` with smoothed tensors, and statistics for it; None where nothing is to be gained.
 
-    The statistics of new tensors come from the held runs, widened as far as all data reached beyond these.
+    The statistics of new tensors come from a few held runs, widened as far as all data reached beyond these.
     Those of the tensors as they were are kept.
     """
     found = _find(ready)
-    runs = collected.sample.runs
+    runs = collected.sample.runs[:_MEASURED]
     if not found or not runs:
         return None
     names = [one.name for one in found]
