@@ -8,6 +8,7 @@
 //   keep(v, n)                       +0 behind the first n
 //   at_least, at_most                of x and a bound; NaN stays NaN (a zero bound: either zero)
 //   larger                           of two numbers; anything for a NaN
+//   lookup(table, i)                 entry i % 8
 //   tree(lanes)                      i + 8, i + 4, i + 2, i + 1 of kLanes lanes in registers
 //   less, select, abs, with_sign, root, bits, floats, add_int, sub_int, halve_int (n >> 1), to_exponent (n << 23)
 //   load_bytes(q) -> Floats of q - zero;  store_bytes(q, steps, ...)     kWidth bytes
@@ -25,7 +26,7 @@ constexpr size_t kLanes = 16;
 
 // body(index, elements): elements is V::kWidth but for the last, smaller one.
 template <class V, class Body>
-inline void for_each(size_t n, const Body& body) {
+INTACT_INLINE void for_each(size_t n, const Body& body) {
   size_t i = 0;
   for (; i + V::kWidth <= n; i += V::kWidth) body(i, V::kWidth);
   if (i < n) body(i, n - i);
@@ -65,13 +66,13 @@ class LaneSum {
 
 template <class V, F<V> (*function)(F<V>)>
 void map(const float* x, float* y, size_t n) {
-  for_each<V>(n, [&](size_t i, size_t k) { store<V>(y + i, function(load<V>(x + i, k)), k); });
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY { store<V>(y + i, function(load<V>(x + i, k)), k); });
 }
 
 template <class V, F<V> (*function)(F<V>, F<V>)>
 void combine(const float* a, size_t a_step, const float* b, size_t b_step, size_t n, float* y) {
   const F<V> one_a = V::set(n ? *a : 0.0f), one_b = V::set(n ? *b : 0.0f);
-  for_each<V>(n, [&](size_t i, size_t k) {
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
     const F<V> left = a_step ? load<V>(a + i, k) : one_a;
     const F<V> right = b_step ? load<V>(b + i, k, 1.0f) : one_b;
     store<V>(y + i, function(left, right), k);
@@ -91,7 +92,7 @@ template <class V>
 float softmax(float* x, size_t n, float gain, const float* mask) {
   const F<V> factor = V::set(gain);
   F<V> largest = V::set(-std::numeric_limits<float>::infinity());
-  for_each<V>(n, [&](size_t i, size_t k) {
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
     F<V> v = load<V>(x + i, k, -std::numeric_limits<float>::infinity()) * factor;
     if (mask) v = v + load<V>(mask + i, k);
     store<V>(x + i, v, k);
@@ -99,7 +100,7 @@ float softmax(float* x, size_t n, float gain, const float* mask) {
   });
   const F<V> top = V::set(V::largest_of(largest));
   LaneSum<V> sum;
-  for_each<V>(n, [&](size_t i, size_t k) {
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
     const F<V> below = load<V>(x + i, k) - top;
     const F<V> power = exp2<V>(below * V::set(1.44269504f));
     const F<V> e = V::select(V::less(below, V::set(-87.0f)), V::set(0.0f), power);
@@ -114,7 +115,7 @@ void layer_norm(float* x, size_t n, const float* residual, const float* weight, 
                 float epsilon) {
   const float count = static_cast<float>(n);
   LaneSum<V> sum;
-  for_each<V>(n, [&](size_t i, size_t k) {
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
     F<V> v = load<V>(x + i, k);
     if (residual) {
       v = v + load<V>(residual + i, k);
@@ -124,13 +125,13 @@ void layer_norm(float* x, size_t n, const float* residual, const float* weight, 
   });
   const F<V> mean = V::set(sum.total() / count);
   LaneSum<V> squares;
-  for_each<V>(n, [&](size_t i, size_t k) {
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
     const F<V> d = load<V>(x + i, k) - mean;
     store<V>(x + i, d, k);
     squares.add(i, d * d, k);
   });
   const F<V> r = V::set(1.0f / V::root(squares.total() / count + epsilon));
-  for_each<V>(n, [&](size_t i, size_t k) {
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
     F<V> y = load<V>(x + i, k) * r;
     if (weight) y = y * load<V>(weight + i, k);
     if (bias) y = y + load<V>(bias + i, k);
@@ -141,13 +142,13 @@ void layer_norm(float* x, size_t n, const float* residual, const float* weight, 
 template <class V>
 void dequantize(const uint8_t* q, size_t n, int32_t zero, float scale, float* x) {
   const F<V> step = V::set(scale);
-  for_each<V>(n, [&](size_t i, size_t k) { store<V>(x + i, V::from_bytes(q + i, k, zero) * step, k); });
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY { store<V>(x + i, V::from_bytes(q + i, k, zero) * step, k); });
 }
 
 template <class V>
 void quantize(const float* x, size_t n, float factor, float scale, const ByteGrid& grid, uint8_t* q) {
   const F<V> step = V::set(scale), times = V::set(factor);
-  for_each<V>(n, [&](size_t i, size_t k) { V::to_bytes(load<V>(x + i, k) * times / step, grid, q + i, k); });
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY { V::to_bytes(load<V>(x + i, k) * times / step, grid, q + i, k); });
 }
 
 template <class V>

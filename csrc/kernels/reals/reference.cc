@@ -35,6 +35,7 @@ struct Scalar {
   static float select(bool where, float yes, float no) { return where ? yes : no; }
   static float abs(float v) { return std::fabs(v); }
   static float with_sign(float v, float sign) { return std::copysign(v, sign); }
+  static float lookup(const float (&table)[8], int32_t index) { return table[index & 7]; }
   static int32_t bits(float v) { return std::bit_cast<int32_t>(v); }
   // Whatever the bits of a NaN give, without overflow.
   static int32_t sub_int(int32_t a, int32_t b) {

@@ -63,6 +63,9 @@ struct Avx2 {
   static Floats with_sign(Floats a, Floats sign) {
     return {_mm256_or_ps(abs(a).v, _mm256_and_ps(_mm256_set1_ps(-0.0f), sign.v))};
   }
+  static Floats lookup(const float (&table)[8], Ints index) {
+    return {_mm256_permutevar8x32_ps(_mm256_loadu_ps(table), index)};
+  }
   static Ints bits(Floats a) { return _mm256_castps_si256(a.v); }
   static Ints sub_int(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
   static Ints halve_int(Ints n) { return _mm256_srai_epi32(n, 1); }
@@ -81,8 +84,12 @@ struct Avx2 {
     const __m256 within = _mm256_min_ps(_mm256_max_ps(steps.v, low), high);  // a NaN: low
     const __m256i code = _mm256_add_epi32(_mm256_cvtps_epi32(within), _mm256_set1_epi32(g.zero));
     const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(code), _mm256_extracti128_si256(code, 1));
-    const uint64_t bytes = static_cast<uint64_t>(_mm_cvtsi128_si64(_mm_packus_epi16(words, words)));
-    std::memcpy(q, &bytes, n == kWidth ? kWidth : n);
+    const __m128i bytes = _mm_packus_epi16(words, words);
+    if (n == kWidth) {
+      _mm_storel_epi64(reinterpret_cast<__m128i*>(q), bytes);
+    } else {
+      std::memcpy(q, &bytes, n);
+    }
   }
 };
 

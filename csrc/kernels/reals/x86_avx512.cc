@@ -52,6 +52,9 @@ struct Avx512 {
   static Floats with_sign(Floats a, Floats sign) {
     return {_mm512_or_ps(abs(a).v, _mm512_and_ps(_mm512_set1_ps(-0.0f), sign.v))};
   }
+  static Floats lookup(const float (&table)[8], Ints index) {
+    return {_mm512_permutexvar_ps(index, _mm512_broadcast_f32x8(_mm256_loadu_ps(table)))};
+  }
   static Ints bits(Floats a) { return _mm512_castps_si512(a.v); }
   static Ints sub_int(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
   static Ints halve_int(Ints n) { return _mm512_srai_epi32(n, 1); }
