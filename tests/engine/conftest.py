@@ -157,6 +157,12 @@ class Lowered:
         return self
 
 
+@pytest.fixture(scope="module")
+def qdq_class() -> type[Qdq]:
+    """For what is made once for a whole module."""
+    return Qdq
+
+
 @pytest.fixture
 def qdq() -> Callable[..., Qdq]:
     return Qdq

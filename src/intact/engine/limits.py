@@ -56,6 +56,8 @@ def check_limits(plan: Plan, arrays: Arrays) -> None:
         _check_tensor(name, tensor)
     for step in plan.steps:
         found = _Check(plan, step, arrays)
+        named = [getattr(step, field, "-") for field in ("x", "y", "a", "b")]
+        found.that("" not in (*named, *getattr(step, "xs", ()), *getattr(step, "ys", ())), "no name", "one")
         if (ending := ending_of(step)) is not None:
             _check_ending(found, ending)
         if step.kind in _RULES:
@@ -102,7 +104,7 @@ class _Check:
 
     def constant(self, name: str, dtype: str, rank: int) -> tuple[int, ...]:
         """Sizes of a constant of this dtype and rank."""
-        found, shape = self._arrays[name]
+        found, shape = self._arrays.get(name, ("nothing", ()))
         self.that(
             found == dtype and len(shape) == rank, f"'{name}' {found} {shape}", f"{dtype} of rank {rank}"
         )

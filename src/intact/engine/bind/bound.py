@@ -167,8 +167,9 @@ def _named(step: Step | None) -> Iterator[None]:
         yield
     except IntactError:
         raise
-    except ValueError as error:
+    except (ValueError, TypeError, OverflowError) as error:  # of numbers beyond C++'s
         where = f"step '{step.name}' ({step.kind})" if step else "an input or output"
+        said = str(error).partition("\n")[0]
         raise UnsupportedError(
-            where, f"'{error}'", "a step that native code can run", "report this model to INTact"
+            where, f"'{said}'", "a step that native code can run", "report this model to INTact"
         ) from error
