@@ -2,8 +2,8 @@
 
     INTACT_SHARED=<the shared data> python benchmarks/trt_cifar.py --model resnet20
 
-For each calibrator of TensorRT: top-1 over the 10,000 test images beside float, and whether a second build, with
-the calibration cache and the timing cache that the first one wrote, gives the same bytes.
+For each calibrator of TensorRT: top-1 over the 10,000 test images beside float, and whether a second build,
+with the calibration cache and the timing cache that the first one wrote, gives the same bytes.
 
 Targets: within 0.3 point of float with EntropyCalibrator2, within 0.15 with the best calibrator.
 """

@@ -24,8 +24,8 @@ def plugin(
     Args:
         name: "domain::Name"; nodes of that domain and operator type are it, in files too.
         shapes: Shapes of the outputs from those of the inputs; None: as the first input.
-        int8: The body reads `Quantized` codes and returns codes on the grids that it gets as `outputs`. Between
-            Dequantize and Quantize layers it then runs on their codes, and nothing is converted.
+        int8: The body reads `Quantized` codes and returns codes on the grids that it gets as `outputs`.
+            Between Dequantize and Quantize layers it then runs on their codes, and nothing is converted.
         outputs: Number of outputs.
     Raises:
         QuantValueError: The name has no domain.
