@@ -71,7 +71,7 @@ def test_compile_takes_what_quantize_returns(qdq, rng):
 
 
 def test_a_module_is_exported_first():
-    with pytest.raises(QuantValueError, match=r"got the module Linear, want a Q/DQ model.*intact.torch.export"):
+    with pytest.raises(QuantValueError, match=r"the module Linear, want a Q/DQ model.*intact.torch.export"):
         intact.compile(torch.nn.Linear(2, 2))
 
 
