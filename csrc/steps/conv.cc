@@ -283,11 +283,20 @@ void ConvStep::fill_rows(const Memory& memory, int64_t first, int64_t end, const
   }
 }
 
+// Where a tile will be written, and what will be added to it: lines far from each other, that arrive during
+// the sums.
+template <class Byte>
+void fetch_lines([[maybe_unused]] Byte* const* rows, [[maybe_unused]] int count, [[maybe_unused]] ptrdiff_t offset) {
+#if defined(__GNUC__)
+  for (int i = 0; i < count; ++i) __builtin_prefetch(rows[i] + offset, 1);
+#endif
+}
+
 // The piece of the next panel that tile `tile` of panel `p` fetches, so that weights which no cache near the
 // core holds arrive while there is other work.
 const int8_t* ConvStep::next_of(size_t p, int tile) const {
   const BoundPanel& panel = panels_[p];
-  const int64_t piece = panel.bytes / panel.steps.width * 16, offset = piece * tile;
+  const int64_t piece = panel.bytes / panel.steps.width / 4 * kFetched, offset = piece * tile;
   const bool useful = p + 1 < panels_.size() && offset < panels_[p + 1].bytes;
   return useful ? panels_[p + 1].steps.weights + offset : nullptr;
 }
@@ -312,6 +321,8 @@ void ConvStep::run_item(const Memory& memory, size_t item, bool fresh, uint8_t* 
     const ptrdiff_t y_offset = panel.channel * static_cast<ptrdiff_t>(bytes_of(s_.y.type));
     for (int from = 0, t = 0; t < tiles; ++t) {
       const int height = few + (t < more ? 1 : 0);
+      fetch_lines(rows.y + from, height, y_offset);
+      if (s_.residual) fetch_lines(rows.residual + from, height, panel.channel);
       s_.kernel->sum(panel.steps, {rows.x + from, ptrdiff_t{panel.group} * group_channels_, height,
                                    constants_.correction.data() + panel.constants, sums, fresh ? next_of(p, t) : nullptr});
       s_.kernel->finish(s_.ending, {sums, height, panel.steps.width, panel.channels,

@@ -21,6 +21,8 @@ namespace intact {
 // At most so many steps of a panel share one 16-bit sum (grouped kernels).
 constexpr int kMostGroup = 8;
 
+constexpr int kFetched = 128;
+
 // Steps of one panel, resolved. Weights lie as [step][channel][4].
 //   runs (not grouped): steps are pairs (offset, n) of n steps whose offsets grow by 4; counts[0] pairs.
 //   grouped: one offset for each step; first counts[7] groups of 8 steps, then counts[6] groups of 7, ...
@@ -37,7 +39,7 @@ struct GemmTile {
   int rows;                 // 1 to the most that the kernel takes for this width
   const int32_t* correction;  // [width]
   int32_t* sums;              // [rows][width], aligned to 64
-  const int8_t* next;         // what is read later, 64 bytes for each step: fetched in passing; or nullptr
+  const int8_t* next;  // what is read later, kFetched bytes for each step: fetched in passing; or nullptr
 };
 
 // The ending of a layer, the same for all its tiles.

@@ -36,7 +36,8 @@ void sum_tile(const GemmSteps& s, const GemmTile& t) {
       w += 64 * kVectors;
       if constexpr (kFetch) {
         _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T1);
-        next += 64;
+        _mm_prefetch(reinterpret_cast<const char*>(next + 64), _MM_HINT_T1);
+        next += kFetched;
       }
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
@@ -95,13 +96,14 @@ struct Lanes {
         residual_multiplier(_mm512_set1_ps(e.residual_multiplier)) {}
 };
 
-template <bool kResidual>
+template <bool kResidual, bool kPlain = false>
 inline __m512 real_of(const int32_t* sums, const Lanes& lanes, __m512 m, __m512 b, const uint8_t* residual,
                       __mmask16 mask) {
   __m512 real = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums)), m), b);
   if constexpr (kResidual) {
     const __m512i codes = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, residual));
-    const __m512 branch = _mm512_sub_ps(_mm512_cvtepi32_ps(codes), lanes.residual_zero_point);
+    __m512 branch = _mm512_cvtepi32_ps(codes);
+    if constexpr (!kPlain) branch = _mm512_sub_ps(branch, lanes.residual_zero_point);
     real = _mm512_add_ps(real, _mm512_mul_ps(branch, lanes.residual_multiplier));
   }
   return real;
@@ -121,17 +123,22 @@ struct ToBytes {
         high(_mm512_set1_epi8(static_cast<char>(e.high))),
         order(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)) {}
 
-  __m512i operator()(__m512 a, __m512 b, __m512 c, __m512 d) const {
-    const __m512i ab = _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
-    const __m512i cd = _mm512_packs_epi32(_mm512_cvtps_epi32(c), _mm512_cvtps_epi32(d));
-    const __m512i bytes = _mm512_packus_epi16(_mm512_adds_epi16(ab, zero_point),
-                                              _mm512_adds_epi16(cd, zero_point));
-    const __m512i clamped = _mm512_min_epu8(_mm512_max_epu8(bytes, low), high);
-    return _mm512_permutexvar_epi32(order, clamped);
+  // kPlain: zero point and low are 0.
+  template <bool kPlain>
+  __m512i bytes_of(const __m512 (&reals)[4]) const {
+    __m512i ab = _mm512_packs_epi32(_mm512_cvtps_epi32(reals[0]), _mm512_cvtps_epi32(reals[1]));
+    __m512i cd = _mm512_packs_epi32(_mm512_cvtps_epi32(reals[2]), _mm512_cvtps_epi32(reals[3]));
+    if constexpr (!kPlain) {
+      ab = _mm512_adds_epi16(ab, zero_point);
+      cd = _mm512_adds_epi16(cd, zero_point);
+    }
+    __m512i bytes = _mm512_packus_epi16(ab, cd);
+    if constexpr (!kPlain) bytes = _mm512_max_epu8(bytes, low);
+    return _mm512_permutexvar_epi32(order, _mm512_min_epu8(bytes, high));
   }
 };
 
-template <int kVectors, bool kResidual>
+template <int kVectors, bool kResidual, bool kPlain>
 void finish_codes(const GemmEnding& e, const GemmRows& t) {
   const Lanes lanes(e);
   const ToBytes to_bytes(e);
@@ -150,12 +157,12 @@ void finish_codes(const GemmEnding& e, const GemmRows& t) {
     __m512 reals[4];
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) {
-      reals[v] = v < kVectors ? real_of<kResidual>(sums + kUnit * v, lanes, m[v < kVectors ? v : 0],
+      reals[v] = v < kVectors ? real_of<kResidual, kPlain>(sums + kUnit * v, lanes, m[v < kVectors ? v : 0],
                                                    b[v < kVectors ? v : 0], residual + kUnit * v,
                                                    masks[v < kVectors ? v : 0])
                               : reals[0];
     }
-    _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, to_bytes(reals[0], reals[1], reals[2], reals[3]));
+    _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, to_bytes.bytes_of<kPlain>(reals));
   }
 }
 
@@ -202,21 +209,29 @@ void finish_function(const GemmEnding& e, const GemmRows& t) {
   }
 }
 
-template <bool kResidual>
-void finish_bounded(const GemmEnding& e, const GemmRows& t) {
+template <bool kResidual, bool kPlain>
+void finish_panel(const GemmEnding& e, const GemmRows& t) {
   switch (t.width / kUnit) {
-    case 1: return finish_codes<1, kResidual>(e, t);
-    case 2: return finish_codes<2, kResidual>(e, t);
-    case 3: return finish_codes<3, kResidual>(e, t);
-    default: return finish_codes<4, kResidual>(e, t);
+    case 1: return finish_codes<1, kResidual, kPlain>(e, t);
+    case 2: return finish_codes<2, kResidual, kPlain>(e, t);
+    case 3: return finish_codes<3, kResidual, kPlain>(e, t);
+    default: return finish_codes<4, kResidual, kPlain>(e, t);
   }
+}
+
+// Behind a Relu nothing is left of zero points: that is most layers.
+void finish_bounded(const GemmEnding& e, const GemmRows& t) {
+  const bool plain = e.zero_point == 0 && e.low == 0;
+  if (!e.has_residual) return plain ? finish_panel<false, true>(e, t) : finish_panel<false, false>(e, t);
+  const bool both = plain && e.residual_zero_point == 0;
+  return both ? finish_panel<true, true>(e, t) : finish_panel<true, false>(e, t);
 }
 
 void finish(const GemmEnding& e, const GemmRows& t) {
   if (e.reals && e.function == nullptr) return e.has_residual ? finish_reals<true>(e, t) : finish_reals<false>(e, t);
   if (!e.reals && e.function != nullptr && !e.has_residual) return finish_function(e, t);
   if (e.reals || e.function != nullptr || !e.bounded) return gemm_finish(e, t);
-  return e.has_residual ? finish_bounded<true>(e, t) : finish_bounded<false>(e, t);
+  return finish_bounded(e, t);
 }
 
 }  // namespace
