@@ -43,9 +43,14 @@ struct View {
   T* at(const Memory& memory) const {
     return reinterpret_cast<T*>(memory.block(block) + offset);
   }
+  // 2^62 stands for all that is more: no block holds it.
   int64_t elements() const {
+    constexpr int64_t kMost = int64_t{1} << 62;
     int64_t n = 1;
-    for (int i = 0; i < rank; ++i) n *= sizes[i];
+    for (int i = 0; i < rank; ++i) {
+      if (sizes[i] <= 0) return 0;
+      n = n > kMost / sizes[i] ? kMost : n * sizes[i];
+    }
     return n;
   }
 };

@@ -33,6 +33,7 @@ std::vector<Span> spans(const PoolSpec& s, int axis) {
   for (const int64_t pad : {s.pads[axis], s.pads[axis + 2]}) {
     demand(0 <= pad && pad < kMostElements, "a padding is out of range");
   }
+  demand(s.y.sizes[axis + 1] < (1 << 22), "an image is too large");
   std::vector<Span> all;
   for (int64_t i = 0; i < s.y.sizes[axis + 1]; ++i) {
     const int64_t from = i * s.strides[axis] - s.pads[axis];

@@ -1,0 +1,145 @@
+// Programs run by a team, from several threads at once: under ThreadSanitizer, nothing races; results are
+// those of one thread. Ends with status 0, or says what differs.
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "runtime/context.h"
+#include "runtime/program.h"
+#include "runtime/team.h"
+
+namespace intact {
+namespace {
+
+void demand(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "%s\n", what);
+  std::exit(1);
+}
+
+// y[i] = x[i] + x[n - 1 - i] + 1 in pieces of `grain`: every piece reads what other threads have written.
+class Fold : public Step {
+ public:
+  Fold(const View& x, const View& y, size_t grain) : x_(x), y_(y), grain_(grain) {
+    reads(x);
+    writes(y);
+  }
+  size_t items() const override { return (size() + grain_ - 1) / grain_; }
+  size_t scratch() const override { return grain_; }
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+    const uint8_t* x = x_.at<uint8_t>(memory);
+    uint8_t* y = y_.at<uint8_t>(memory);
+    const size_t n = size();
+    for (size_t item = begin; item < end; ++item) {
+      const size_t from = item * grain_, to = from + grain_ < n ? from + grain_ : n;
+      for (size_t i = from; i < to; ++i) scratch[i - from] = static_cast<uint8_t>(x[i] + x[n - 1 - i] + 1);
+      for (size_t i = from; i < to; ++i) y[i] = scratch[i - from];
+    }
+  }
+
+ private:
+  size_t size() const { return static_cast<size_t>(x_.elements()); }
+  View x_, y_;
+  size_t grain_;
+};
+
+View bytes(uint32_t block, size_t offset, size_t n) {
+  View v;
+  v.block = block;
+  v.offset = offset;
+  v.rank = 1;
+  v.sizes[0] = static_cast<int64_t>(n);
+  v.strides[0] = 1;
+  return v;
+}
+
+constexpr size_t kSize = 4096, kSteps = 40;
+
+// Steps of many pieces and of one, by turns, from the input through two places of the arena to the output.
+std::unique_ptr<Program> make_program() {
+  auto p = std::make_unique<Program>();
+  p->arena(2 * kSize);
+  const uint32_t x = p->input(kSize), y = p->output(kSize);
+  View from = bytes(x, 0, kSize);
+  for (size_t i = 0; i < kSteps; ++i) {
+    const View to = i + 1 == kSteps ? bytes(y, 0, kSize) : bytes(0, i % 2 * kSize, kSize);
+    const size_t grains[] = {1, 64, 300, kSize};
+    p->add(std::make_shared<Fold>(from, to, grains[i % 4]));
+    from = to;
+  }
+  return p;
+}
+
+std::vector<uint8_t> run(Context& context, const std::vector<uint8_t>& x) {
+  std::vector<uint8_t> y(kSize);
+  context.place(1, x.data(), kSize);
+  context.place(2, y.data(), kSize);
+  context.run(0, kSteps, nullptr);
+  return y;
+}
+
+// Several callers, each with a context of its own: one has the team, the others work alone.
+void test_callers(int threads, bool spin, int callers, int rounds) {
+  const auto program = make_program();
+  std::vector<uint8_t> x(kSize);
+  for (size_t i = 0; i < kSize; ++i) x[i] = static_cast<uint8_t>(i * 7 + i / 256);
+  Team alone(1, false), team(threads, spin);
+  Context reference(*program, alone);
+  const std::vector<uint8_t> want = run(reference, x);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> all;
+  for (int c = 0; c < callers; ++c) {
+    all.emplace_back([&] {
+      Context context(*program, team);
+      for (int i = 0; i < rounds; ++i) wrong += run(context, x) != want;
+    });
+  }
+  for (std::thread& t : all) t.join();
+  demand(wrong == 0, "a run of several threads gave other bytes than a run of one");
+}
+
+// Two runs must not share a context.
+void test_one_run_for_each_context() {
+  const auto program = make_program();
+  const std::vector<uint8_t> x(kSize, 1);
+  Team team(2, true);
+  Context context(*program, team);
+  std::vector<uint8_t> y(kSize);
+  context.place(1, x.data(), kSize);
+  context.place(2, y.data(), kSize);
+  std::atomic<int> ran{0}, refused{0};
+  const auto often = [&] {
+    for (int i = 0; i < 200; ++i) {
+      try {
+        context.run(0, kSteps, nullptr);
+        ++ran;
+      } catch (const std::invalid_argument&) {
+        ++refused;
+      }
+    }
+  };
+  std::thread other(often);
+  often();
+  other.join();
+  demand(ran + refused == 400 && ran > 0, "every run is done or refused");
+}
+
+int main_() {
+  for (const bool spin : {false, true}) {
+    test_callers(2, spin, 1, 100);
+    test_callers(4, spin, 3, 50);
+    test_callers(7, spin, 1, 30);
+  }
+  test_one_run_for_each_context();
+  for (int i = 0; i < 50; ++i) Team(3, true);                          // never used
+  for (int i = 0; i < 20; ++i) test_callers(3, i % 2 == 0, 2, 1);  // dissolved while it looks for work
+  return 0;
+}
+
+}  // namespace
+}  // namespace intact
+
+int main() { return intact::main_(); }

@@ -1,0 +1,45 @@
+"""The native runtime and the native steps under sanitizers, in programs of their own.
+
+Not the module: Python under a sanitizer reports what is not ours.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CMAKE = shutil.which("cmake", path=str(Path(sys.executable).parent)) or shutil.which("cmake")
+COMPILER = shutil.which("c++")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CMAKE is None, reason="no CMake"),
+    pytest.mark.skipif(COMPILER is None, reason="no C++ compiler"),
+    pytest.mark.skipif(sys.platform != "linux", reason="the sanitizers are those of Linux"),
+]
+
+
+@pytest.mark.parametrize(
+    ("sanitizer", "program"),
+    [("thread", "executor"), ("address", "executor"), ("address", "steps")],
+)
+def test_sanitized(sanitizer: str, program: str, tmp_path: Path) -> None:
+    built = subprocess.run(
+        [str(CMAKE), "-S", str(ROOT), "-B", str(tmp_path), f"-DINTACT_SANITIZE={sanitizer}"],
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    built = subprocess.run(
+        [str(CMAKE), "--build", str(tmp_path), "--target", f"native_{program}", "--parallel", "2"],
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    ran = subprocess.run([str(tmp_path / f"native_{program}")], capture_output=True, text=True, timeout=600)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
