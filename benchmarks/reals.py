@@ -17,7 +17,7 @@ import numpy as np
 from intact import kernels
 from intact.kernels import reals
 from intact.kernels.program import NativeStep, Program, View
-from intact.kernels.reals import Real
+from intact.kernels.reals import Product, Real
 
 LAYERS, HEADS, HIDDEN, INNER = 12, 12, 768, 3072
 WIDTH = HIDDEN // HEADS
@@ -101,8 +101,8 @@ def _products(bench: Bench, tokens: int) -> Iterator[Case]:
     macs = HEADS * tokens * tokens * WIDTH
     scores = bench.tensor("float32", HEADS, tokens, tokens)
     heads, turned = (1, 0, 2), (1, 2, 0)
-    qk = reals.matmul(_turned(q, heads), _turned(k, turned), scores, 0.01, kernels=bench.kernels)
-    pv = reals.matmul(p, _turned(v, heads), _turned(out, heads), 0.01, kernels=bench.kernels)
+    qk = reals.matmul(Product(_turned(q, heads), _turned(k, turned), scores, 0.01), bench.kernels)
+    pv = reals.matmul(Product(p, _turned(v, heads), _turned(out, heads), 0.01), bench.kernels)
     yield Case("q times k, to reals", qk, 1, macs, "GMAC/s")
     yield Case("p times v, to codes", pv, 1, macs, "GMAC/s")
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "steps/attention.h"
 #include "steps/matmul.h"
 #include "steps/norms.h"
 #include "steps/reals.h"
@@ -69,13 +70,27 @@ void bind_reals(nb::module_& m) {
           return native(make_layer_norm(kernel<RealsOps>(reals), {x, residual, weight, bias, y, epsilon}));
         },
         "reals"_a, "x"_a, "y"_a, "epsilon"_a, "residual"_a.none(), "weight"_a.none(), "bias"_a.none());
-  m.def("step_matmul",
-        [](const std::string& matmul, const View& a, const View& b, const View& y, std::array<int32_t, 2> zeros,
-           float multiplier, GridTuple grid, float low, float high) {
-          return native(make_matmul(kernel<MatMulOps>(matmul), {a, b, y, {zeros[0], zeros[1]}, multiplier,
-                                                                grid_of(grid), low, high}));
+  nb::class_<MatMulSpec>(m, "MatMulSpec")
+      .def(nb::new_([](const View& a, const View& b, const View& y, std::array<int32_t, 2> zeros,
+                       float multiplier, GridTuple grid, float low, float high) {
+             return MatMulSpec{a, b, y, {zeros[0], zeros[1]}, multiplier, grid_of(grid), low, high};
+           }),
+           "a"_a, "b"_a, "y"_a, "zeros"_a, "multiplier"_a, "grid"_a, "low"_a, "high"_a);
+  m.def("step_attention",
+        [](const std::string& matmul, const std::string& reals, const MatMulSpec& scores, float scale,
+           float gain, const std::optional<RealIn>& mask, float probability_scale, GridTuple probabilities,
+           const MatMulSpec& product) {
+          return native(make_attention(kernel<MatMulOps>(matmul), kernel<RealsOps>(reals),
+                                       {scores, scale, gain, mask, probability_scale, grid_of(probabilities),
+                                        product}));
         },
-        "matmul"_a, "a"_a, "b"_a, "y"_a, "zeros"_a, "multiplier"_a, "grid"_a, "low"_a, "high"_a);
+        "matmul"_a, "reals"_a, "scores"_a, "scale"_a, "gain"_a, "mask"_a.none(), "probability_scale"_a,
+        "probabilities"_a, "product"_a);
+  m.def("step_matmul",
+        [](const std::string& matmul, const MatMulSpec& product) {
+          return native(make_matmul(kernel<MatMulOps>(matmul), product));
+        },
+        "matmul"_a, "product"_a);
 }
 
 }  // namespace intact

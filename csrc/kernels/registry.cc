@@ -64,6 +64,13 @@ const KernelInfo* all_kernels(size_t* count) {
   return kKernels;
 }
 
+const char* name_of(const void* ops) {
+  for (const KernelInfo& k : kKernels) {
+    if (k.ops == ops) return k.name;
+  }
+  return "";
+}
+
 template <class Ops>
 const Ops* find_kernel(const char* name) {
   for (const KernelInfo& k : kKernels) {

@@ -35,4 +35,7 @@ const KernelInfo* all_kernels(size_t* count);
 template <class Ops>
 const Ops* find_kernel(const char* name);
 
+// The name of the kernel that these are the ops of.
+const char* name_of(const void* ops);
+
 }  // namespace intact

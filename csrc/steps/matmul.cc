@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/registry.h"
 #include "steps/walk.h"
 
 namespace intact {
@@ -57,6 +58,8 @@ class MatMul final : public Step {
   }
 
   size_t items() const override { return axes_.columns == 0 ? 0 : batch_.outer(batch_.rank) * blocks_; }
+
+  std::string name() const override { return name_of(&ops_); }
 
   size_t scratch() const override {
     const size_t codes = a_bytes() + padded(k_ * ops_.columns * ops_.element, 64);

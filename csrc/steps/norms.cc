@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/registry.h"
 #include "steps/walk.h"
 
 namespace intact {
@@ -50,6 +51,7 @@ class RowStep : public Step {
   }
 
   size_t items() const override { return (rows_ + each_ - 1) / each_; }
+  std::string name() const override { return name_of(&ops_); }
   size_t scratch() const override { return 3 * row_scratch(n_); }
 
  protected:

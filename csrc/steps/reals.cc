@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/registry.h"
 #include "steps/walk.h"
 
 namespace intact {
@@ -13,13 +14,14 @@ constexpr size_t kChunk = 4096;
 template <size_t kViews>
 class Chunks : public Step {
  public:
-  explicit Chunks(const std::array<View, kViews>& views)
-      : walk_(views), rows_(walk_.outer(walk_.rank - 1), walk_.size(walk_.rank - 1), kChunk) {
+  Chunks(const RealsOps& ops, const std::array<View, kViews>& views)
+      : ops_(ops), walk_(views), rows_(walk_.outer(walk_.rank - 1), walk_.size(walk_.rank - 1), kChunk) {
     for (size_t v = 0; v + 1 < kViews; ++v) reads(views[v]);
     writes(views.back());
   }
 
   size_t items() const override { return rows_.items(); }
+  std::string name() const override { return name_of(&ops_); }
   size_t scratch() const override { return kViews * row_scratch(kChunk); }
 
  protected:
@@ -42,6 +44,7 @@ class Chunks : public Step {
   }
 
  private:
+  const RealsOps& ops_;
   Walk<kViews> walk_;
   Rows rows_;
 };
@@ -49,7 +52,7 @@ class Chunks : public Step {
 class Function final : public Chunks<2> {
  public:
   Function(const RealsOps& ops, const FunctionSpec& s)
-      : Chunks({s.x.view, s.y.view}),
+      : Chunks(ops, {s.x.view, s.y.view}),
         x_(s.x.view),
         y_(s.y.view),
         function_(find_function(ops, s.function.c_str())),
@@ -81,7 +84,7 @@ class Function final : public Chunks<2> {
 class Binary final : public Chunks<3> {
  public:
   Binary(const RealsOps& ops, const BinarySpec& s)
-      : Chunks({s.a.view, s.b.view, s.y.view}),
+      : Chunks(ops, {s.a.view, s.b.view, s.y.view}),
         a_(s.a.view),
         b_(s.b.view),
         y_(s.y.view),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from intact.engine.steps import (
     Tensor,
     Transpose,
 )
+from intact.kernels import kernel_list
 
 SIGNED = Codes(0.05, -3, True, -128, 127)
 UNSIGNED = Codes(0.03, 17, False, 0, 255)
@@ -35,10 +37,13 @@ def tensor(name: str, shape: tuple[int, ...], grid: Codes | None) -> Tensor:
 
 
 def check(steps: list[Step], tensors: list[Tensor], constants: dict[str, Any], inputs: list[str]) -> None:
-    plan = Plan(tuple(steps), {t.name: t for t in tensors}, constants, tuple(inputs), ("y",))
-    rng = np.random.default_rng(len(constants))
+    check_plan(Plan(tuple(steps), {t.name: t for t in tensors}, constants, tuple(inputs), ("y",)))
+
+
+def check_plan(plan: Plan) -> None:
+    rng = np.random.default_rng(len(plan.constants))
     feeds = {}
-    for name in inputs:
+    for name in plan.inputs:
         shape, codes = plan.tensors[name].shape, plan.tensors[name].codes
         if codes is None:
             feeds[name] = rng.normal(0, 2, shape).astype(np.float32)
@@ -113,13 +118,14 @@ def test_matmul(y_grid: Codes | None, b_shape: tuple[int, ...]) -> None:
     check([step], tensors, {"m": np.float32([0.003])}, ["x", "z"])
 
 
-def test_attention() -> None:
+def heads(scores: Codes | None, mask: str, tokens: int, width: int, y: Codes | None = UNSIGNED) -> Plan:
     """Heads split, transposed, multiplied, normalized and put together again."""
-    batch, tokens, heads, width = 2, 11, 3, 8
-    whole, split = (batch, tokens, heads * width), (batch, tokens, heads, width)
-    turned, scores = (batch, heads, tokens, width), (batch, heads, tokens, tokens)
+    batch, count = 2, 3
+    whole, split = (batch, tokens, count * width), (batch, tokens, count, width)
+    turned, square = (batch, count, tokens, width), (batch, count, tokens, tokens)
     steps: list[Step] = []
-    tensors = [tensor(n, whole, SIGNED) for n in "qkv"] + [tensor("y", whole, UNSIGNED)]
+    tensors = [tensor(n, whole, SIGNED) for n in "qkv"] + [tensor("y", whole, y)]
+    tensors.append(tensor("mask", (batch, 1, 1, tokens), None))
     for name in "qkv":
         perm = (0, 2, 3, 1) if name == "k" else (0, 2, 1, 3)
         shape = tuple(split[i] for i in perm)
@@ -128,15 +134,47 @@ def test_attention() -> None:
             Reshape(f"r{name}", (), name, f"{name}1"),
             Transpose(f"t{name}", (), f"{name}1", f"{name}2", perm),
         ]
+    low, high = (-90, 100) if scores else (None, None)
     steps += [
-        MatMul("qk", (), "q2", "k2", "s", Ending("m")),
-        Softmax("soft", (), "s", "p", -1, 1.0),
+        MatMul("qk", (), "q2", "k2", "s", Ending("m", low=low, high=high)),
+        Softmax("soft", (), "s", "p", -1, 0.7, mask),
         MatMul("pv", (), "p", "v2", "o", Ending("m")),
         Transpose("back", (), "o", "o1", (0, 2, 1, 3)),
         Reshape("join", (), "o1", "y"),
     ]
     tensors += [
-        tensor("s", scores, None), tensor("p", scores, WEIGHTS), tensor("o", turned, UNSIGNED),
-        tensor("o1", split, UNSIGNED),
+        tensor("s", square, scores), tensor("p", square, WEIGHTS), tensor("o", turned, y),
+        tensor("o1", split, y),
     ]  # fmt: skip
-    check(steps, tensors, {"m": np.float32([0.002])}, ["q", "k", "v"])
+    constants = {"m": np.float32([0.002])}
+    inputs = ("q", "k", "v", *((mask,) if mask else ()))
+    return Plan(tuple(steps), {t.name: t for t in tensors}, constants, inputs, ("y",))
+
+
+KERNELS = [k.name for k in kernel_list() if k.family == "matmul" and k.available]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(("tokens", "width"), [(11, 8), (1, 5), (150, 16), (64, 64)], ids=str)
+@pytest.mark.parametrize("mask", ["", "mask"], ids=["bare", "masked"])
+@pytest.mark.parametrize("scores", [None, SIGNED], ids=["reals", "codes"])
+def test_attention(
+    monkeypatch: pytest.MonkeyPatch, kernel: str, tokens: int, width: int, mask: str, scores: Codes | None
+) -> None:
+    monkeypatch.setenv("INTACT_FORCE_KERNEL", kernel)
+    check_plan(heads(scores, mask, tokens, width))
+
+
+def test_attention_to_reals() -> None:
+    check_plan(heads(None, "", 9, 4, y=None))
+
+
+def test_attention_runs_as_one_step_unless_its_scores_are_asked_for() -> None:
+    plan = heads(None, "", 9, 4)
+    shapes = {name: plan.tensors[name].shape for name in plan.inputs}
+    fused = [s.name for s in Engine(plan).prepare(shapes).labels if s]
+    assert "pv" in fused and not {"qk", "soft"} & set(fused)
+    asked = replace(plan, outputs=("y", "s"))
+    assert {"pv", "qk", "soft"} <= {s.name for s in Engine(asked).prepare(shapes).labels if s}
+    feeds = {name: np.zeros(shape, np.int8) for name, shape in shapes.items()}
+    assert {"s", "p"} <= set(Engine(plan).tap(feeds))

@@ -223,6 +223,9 @@ def step_depthwise(
     high: float,
     residual_multiplier: float,
     residual_zero: int,
+    reals: str,
+    function: str,
+    scale: float,
 ) -> Step: ...
 
 class RealIn:
@@ -244,14 +247,28 @@ def step_layer_norm(
     weight: View | None,
     bias: View | None,
 ) -> Step: ...
-def step_matmul(
+class MatMulSpec:
+    def __init__(
+        self,
+        a: View,
+        b: View,
+        y: View,
+        zeros: tuple[int, int],
+        multiplier: float,
+        grid: _Grid,
+        low: float,
+        high: float,
+    ) -> None: ...
+
+def step_matmul(matmul: str, product: MatMulSpec) -> Step: ...
+def step_attention(
     matmul: str,
-    a: View,
-    b: View,
-    y: View,
-    zeros: tuple[int, int],
-    multiplier: float,
-    grid: _Grid,
-    low: float,
-    high: float,
+    reals: str,
+    scores: MatMulSpec,
+    scale: float,
+    gain: float,
+    mask: RealIn | None,
+    probability_scale: float,
+    probabilities: _Grid,
+    product: MatMulSpec,
 ) -> Step: ...

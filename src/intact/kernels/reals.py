@@ -85,34 +85,64 @@ def layer_norm(
     )
 
 
-def matmul(
-    a: Real,
-    b: Real,
-    y: Real,
-    multiplier: float,
-    *,
-    low: float = float("-inf"),
-    high: float = float("inf"),
-    kernels: Kernels | None = None,
-) -> NativeStep:
+@dataclass(frozen=True)
+class Product:
     """``[..., i, k]`` by ``[..., k, j]``, both bytes, leading sizes those of y (N19, N22, N25).
 
-    Args:
+    Attributes:
         a, b: Only their zero points count; the scales are part of `multiplier`.
         y: Bytes, or float32.
         multiplier: M of N21.
         low, high: Bounds of a real output.
     """
-    return _native.step_matmul(
-        _kernels(kernels)[MATMUL],
-        a.view,
-        b.view,
-        y.view,
-        (a.zero, b.zero),
-        multiplier,
-        (y.zero, y.low, y.high),
-        low,
-        high,
+
+    a: Real
+    b: Real
+    y: Real
+    multiplier: float
+    low: float = float("-inf")
+    high: float = float("inf")
+
+    def spec(self) -> _native.MatMulSpec:
+        """As native code takes it."""
+        zeros, grid = (self.a.zero, self.b.zero), (self.y.zero, self.y.low, self.y.high)
+        return _native.MatMulSpec(
+            self.a.view, self.b.view, self.y.view, zeros, self.multiplier, grid, self.low, self.high
+        )
+
+
+def matmul(product: Product, kernels: Kernels | None = None) -> NativeStep:
+    """A product of two tensors of codes."""
+    return _native.step_matmul(_kernels(kernels)[MATMUL], product.spec())
+
+
+def attention(
+    scores: Product,
+    product: Product,
+    *,
+    gain: float = 1.0,
+    mask: Real | None = None,
+    kernels: Kernels | None = None,
+) -> NativeStep:
+    """``softmax(scores * gain + mask)``, as codes, times values: the bits of three steps.
+
+    Args:
+        scores: Its `y` says what the scores are: only sizes, dtype and grid of that view count.
+        product: Its `a` says the grid of the probabilities: of that view only the sizes count.
+        gain, mask: As for `softmax`.
+    """
+    k, p = _kernels(kernels), product.a
+    hidden = None if mask is None else mask.read()
+    return _native.step_attention(
+        k[MATMUL],
+        k[REALS],
+        scores.spec(),
+        scores.y.scale,
+        gain,
+        hidden,
+        p.scale,
+        (p.zero, p.low, p.high),
+        product.spec(),
     )
 
 

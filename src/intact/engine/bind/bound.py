@@ -12,6 +12,7 @@ from intact.engine.bind import planes as _planes  # noqa: F401  # registers its 
 from intact.engine.bind import reals as _reals  # noqa: F401
 from intact.engine.bind import sums as _sums  # noqa: F401
 from intact.engine.bind.core import BINDERS, NO_HALO, Binding, Packed, Place, Shape, dense_view, dtype_of
+from intact.engine.bind.fuse import fuse
 from intact.engine.bind.layout import Layout, lay_out
 from intact.engine.bind.memory import plan_memory
 from intact.engine.bind.shapes import StretchShapes, infer_shapes
@@ -77,7 +78,9 @@ def bind(
         UnsupportedError: A step cannot be made native.
     """
     shapes = infer_shapes(plan, inputs, stretch)
-    layout = lay_out(plan, shapes)
+    if reuse:
+        plan = fuse(plan)
+    layout = lay_out(plan, {name: shapes[name] for name in (*plan.inputs, *_made(plan))})
     offsets, arena = plan_memory(plan, layout, reuse=reuse)
     outer = {name: program.input(_nbytes(plan, shapes, name)) for name in plan.inputs}
     outputs = [program.output(_nbytes(plan, shapes, name)) for name in plan.outputs]
@@ -90,6 +93,11 @@ def bind(
         with _named(label):
             program.add(step)
     return Bound(program, segments, tuple(labels), shapes, places, binding.arena)
+
+
+def _made(plan: Plan) -> Iterator[str]:
+    for step in plan.steps:
+        yield from writes(step)
 
 
 def _nbytes(plan: Plan, shapes: dict[str, Shape], name: str) -> int:
@@ -137,7 +145,7 @@ def _steps(
             if step.kind not in BINDERS:
                 raise ValueError(f"no native steps of kind '{step.kind}'")
             halos = [halo for name in writes(step) for halo in _halo(binding, name)]
-            extend(step, [*halos, *binding.native_steps(step)])
+            extend(getattr(step, "label", step), [*halos, *binding.native_steps(step)])
     for name, block in outputs:
         if binding.places[name].block != block:
             extend(None, [_outer_copy(binding, name, block, to_arena=False)])

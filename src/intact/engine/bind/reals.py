@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from intact.engine.bind.core import Binding, Shape, binder
-from intact.engine.steps import Binary, Function, LayerNorm, MatMul, Softmax
+from intact.engine.bind.core import Binding, Shape, binder, dense_view, dtype_of
+from intact.engine.bind.fuse import Attention
+from intact.engine.steps import Binary, Function, LayerNorm, MatMul, Softmax, Tensor
 from intact.kernels import reals
 from intact.kernels.program import NativeStep, View
-from intact.kernels.reals import Real
+from intact.kernels.reals import Product, Real
 
 
 @binder("function", in_place=("x",))
@@ -58,34 +59,49 @@ def bind_layer_norm(step: LayerNorm, binding: Binding) -> list[NativeStep]:
 @binder("matmul", strided=True)
 def bind_matmul(step: MatMul, binding: Binding) -> list[NativeStep]:
     """Product of two activations, read where they lie."""
-    batch, ending = binding.shape(step.y)[:-2], step.ending
-    a, b = (_spread(binding, name, (*batch, *binding.shape(name)[-2:])) for name in (step.a, step.b))
-    y = _real(binding, step.y)
-    multiplier = float(binding.array(ending.multiplier).reshape(-1)[0])
-    low, high = ending.low, ending.high
-    if (codes := binding.tensor(step.y).codes) is not None:
-        bounds = (codes.low if low is None else int(low)), (codes.high if high is None else int(high))
-        y = replace(y, low=bounds[0] + codes.offset, high=bounds[1] + codes.offset)
-        low = high = None
-    return [
-        reals.matmul(
-            a,
-            b,
-            y,
-            multiplier,
-            low=float("-inf") if low is None else low,
-            high=float("inf") if high is None else high,
-            kernels=binding.kernels,
-        )
-    ]
+    a = _spread(binding, step.a, _matrices(binding, step.a, binding.shape(step.y)))
+    return [reals.matmul(_product(step, binding, a, _real(binding, step.y)), binding.kernels)]
+
+
+@binder("attention", strided=True)
+def bind_attention(step: Attention, binding: Binding) -> list[NativeStep]:
+    """Scores, softmax and values in one."""
+    shape = binding.shape(step.scores.y)
+    made, weights = (_as_real(dense_view(0, 0, dtype_of(t), shape), t) for t in step.between)
+    a = _spread(binding, step.a, _matrices(binding, step.a, shape))
+    scores = _product(step.scores, binding, a, made)
+    product = _product(step.product, binding, weights, _real(binding, step.y))
+    mask = _spread(binding, step.mask, shape) if step.mask else None
+    return [reals.attention(scores, product, gain=step.softmax.gain, mask=mask, kernels=binding.kernels)]
+
+
+def _product(step: MatMul, binding: Binding, a: Real, y: Real) -> Product:
+    """The product of a and the step's b, within the ending's bounds."""
+    b = _spread(binding, step.b, _matrices(binding, step.b, binding.shape(step.y)))
+    multiplier = float(binding.array(step.ending.multiplier).reshape(-1)[0])
+    low, high = step.ending.low, step.ending.high
+    if (codes := binding.plan.tensors[step.y].codes) is None:
+        ends = float("-inf") if low is None else low, float("inf") if high is None else high
+        return Product(a, b, y, multiplier, *ends)
+    bounds = (codes.low if low is None else int(low)), (codes.high if high is None else int(high))
+    y = replace(y, low=bounds[0] + codes.offset, high=bounds[1] + codes.offset)
+    return Product(a, b, y, multiplier)
+
+
+def _matrices(binding: Binding, name: str, shape: Shape) -> Shape:
+    """The matrices of a tensor under the leading axes of `shape`."""
+    return (*shape[:-2], *binding.shape(name)[-2:])
 
 
 def _real(binding: Binding, name: str) -> Real:
     """A tensor or a constant as reals."""
     if name in binding.plan.constants:
         return Real(binding.constant(name))
-    view, codes = binding.view(name), binding.tensor(name).codes
-    if codes is None:
+    return _as_real(binding.view(name), binding.tensor(name))
+
+
+def _as_real(view: View, tensor: Tensor) -> Real:
+    if (codes := tensor.codes) is None:
         return Real(view)
     low, high = codes.low + codes.offset, codes.high + codes.offset
     return Real(view, codes.scale, codes.zero_point + codes.offset, low, high)

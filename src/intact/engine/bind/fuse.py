@@ -1,0 +1,81 @@
+"""Steps that run as one: what binders see in place of them. The plan itself, and every bit, stay as they are.
+
+attention    matmul, softmax, matmul: the scores and what becomes of them stay in the cache
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from intact.engine.plan import Plan
+from intact.engine.steps import MatMul, Softmax, Step, Tensor
+from intact.engine.wiring import reads, writes
+
+
+@dataclass(frozen=True)
+class Attention(Step):
+    """``softmax(a b) v``.
+
+    Attributes:
+        a, b, xs, mask, y: What it reads (`xs` holds v alone) and writes.
+        scores, softmax, product: The steps of the plan.
+        between: The tensors that `scores` and `softmax` make.
+    """
+
+    kind = "attention"
+    a: str
+    b: str
+    xs: tuple[str]
+    mask: str
+    y: str
+    scores: MatMul
+    softmax: Softmax
+    product: MatMul
+    between: tuple[Tensor, Tensor]
+
+    @property
+    def label(self) -> Step:
+        """The step of the plan that its time belongs to."""
+        return self.product
+
+
+def fuse(plan: Plan) -> Plan:
+    """The plan with every attention as one step."""
+    readers = Counter(name for step in plan.steps for name in reads(step))
+    readers.update(plan.outputs)
+    makers = {name: step for step in plan.steps for name in writes(step)}
+    fused: dict[str, Attention] = {}
+    for step in plan.steps:
+        if isinstance(step, MatMul) and (found := _attention(plan, step, makers)) is not None:
+            inner = {found.scores.y, found.softmax.y}
+            if all(readers[name] == 1 for name in inner):
+                fused[step.y] = found
+    gone = {name for f in fused.values() for name in (f.scores.y, f.softmax.y)}
+    steps = (fused.get(writes(step)[0], step) for step in plan.steps if writes(step)[0] not in gone)
+    return replace(plan, steps=tuple(steps))
+
+
+def _attention(plan: Plan, product: MatMul, makers: dict[str, Step]) -> Attention | None:
+    softmax = makers.get(product.a)
+    scores = makers.get(softmax.x) if isinstance(softmax, Softmax) else None
+    if not isinstance(softmax, Softmax) or not isinstance(scores, MatMul):
+        return None
+    between = plan.tensors[scores.y], plan.tensors[softmax.y]
+    last = softmax.axis in (-1, len(between[0].shape) - 1)
+    ranks = {len(plan.tensors[name].shape) for name in (scores.y, product.y)}
+    if not last or len(ranks) > 1 or between[1].codes is None:
+        return None
+    return Attention(
+        product.name,
+        (*scores.nodes, *softmax.nodes, *product.nodes),
+        scores.a,
+        scores.b,
+        (product.b,),
+        softmax.mask,
+        product.y,
+        scores,
+        softmax,
+        product,
+        between,
+    )
