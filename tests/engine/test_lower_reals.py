@@ -117,3 +117,48 @@ def test_codes_of_16_bits_run_in_a_stretch(qdq, lowered, dtype):
     found = lowered(g, g.node("MatMul", x, g.weight(8, 4, axis=1))).agree()
     assert found.kinds == ["onnx"]
     assert "int8 or uint8" in found.step("onnx").reason
+
+
+def test_slopes_below_zero(qdq, lowered):
+    g = qdq()
+    x = g.input("x", [2, 4, 5])
+    a = g.node("LeakyRelu", x, alpha=0.2)
+    b = g.quantize(g.node("PRelu", x, g.constant(np.float32([[0.1], [0.2], [0], [-0.5]]))), 0.07)
+    found = lowered(g, a, b).agree()
+    assert "onnx" not in found.kinds
+    np.testing.assert_array_equal(found.values[a], found.expected[a])
+
+
+@pytest.mark.parametrize("source", ["codes", "reals"])
+def test_a_batchnorm_that_no_layer_takes_in(qdq, lowered, source):
+    g = qdq()
+    x = g.input("x", ["n", 4, 5, 6])
+    x = g.pair(x, 0.05, 5) if source == "codes" else x
+    variance = g.constant(np.float32([0.5, 1, 2, 3]))
+    y = g.node("BatchNormalization", x, g.reals(4), g.reals(4), g.reals(4), variance)
+    y = g.quantize(g.node("Relu", y), 0.03)
+    found = lowered(g, y, sizes={"n": 2}).agree()
+    assert found.kinds == (["quantize", "conv"] if source == "codes" else ["binary", "binary", "function"])
+
+
+@pytest.mark.parametrize("batch", ["n", 2], ids=["free batch", "fixed batch"])
+def test_a_token_before_a_sequence(qdq, lowered, batch):
+    g = qdq()
+    x, token = g.input("x", [batch, 5, 8]), g.reals(1, 1, 8)
+    if batch == "n":
+        size = g.node("Slice", g.node("Shape", x), g.ints(0), g.ints(1))
+        token = g.node("Expand", token, g.node("Concat", size, g.ints(1, 8), axis=0))
+    else:
+        token = g.node("Expand", token, g.ints(2, 1, 8))
+    y = g.node("Concat", token, x, g.reals(2, 2, 8) if batch == 2 else x, axis=1)
+    found = lowered(g, y, sizes={"n": 2}).agree()
+    if batch == 2:
+        assert found.kinds == ["pad", "binary"]
+        np.testing.assert_array_equal(found.values[y], found.expected[y])
+
+
+def test_a_constant_in_front_of_a_norm_is_added_by_itself(qdq, lowered):
+    g = qdq()
+    x = g.node("Add", g.input("x", [1, 5, 16]), g.reals(1, 5, 16))
+    y = g.node("LayerNormalization", x, g.reals(16), axis=-1)
+    assert lowered(g, y).agree(1e-5).kinds == ["binary", "layer_norm"]

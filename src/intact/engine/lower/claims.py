@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from intact.engine.lower.parts import lower_batchnorm
 from intact.engine.lower.planes import lower_add
 from intact.engine.lower.reals import lower_function, lower_layer_norm, lower_softmax
 from intact.engine.lower.sheet import Sheet
@@ -33,7 +34,8 @@ def claim(sheet: Sheet, layers: Sequence[Layer]) -> list[Group]:
     """The groups of more than one node, and every root; each node is in one group at most."""
     taken: set[Node] = set()
     groups: list[Group] = []
-    for group in (*_layers(sheet, layers), *_behind_adds(sheet), *_activations(sheet)):
+    found = (*_layers(sheet, layers), *_behind_adds(sheet), *_behind_norms(sheet), *_activations(sheet))
+    for group in found:
         if not taken.intersection(group.nodes):
             groups.append(group)
             taken.update(group.nodes)
@@ -87,6 +89,15 @@ def _behind_adds(sheet: Sheet) -> Iterator[Group]:
             continue
         if len(list(value.uses())) == 1 and not value.is_graph_output():
             yield Group([add, node], _complete([add, node], rule))
+
+
+def _behind_norms(sheet: Sheet) -> Iterator[Group]:
+    """A Relu or Clip that alone reads a BatchNormalization."""
+    for node in sheet.model.graph:
+        uses = list(node.outputs[0].uses()) if is_op(node, "BatchNormalization") else []
+        if len(uses) == 1 and not node.outputs[0].is_graph_output() and is_op(uses[0].node, "Relu", "Clip"):
+            nodes = [node, uses[0].node]
+            yield Group(nodes, _complete(nodes, lower_batchnorm))
 
 
 def _activations(sheet: Sheet) -> Iterator[Group]:

@@ -59,6 +59,8 @@ def lower_layer_norm(sheet: Sheet, nodes: Sequence[Node]) -> None:
     for add in nodes[:-1]:
         if dims_of(_some(add.inputs[0])) != dims_of(_some(add.inputs[1])):
             raise Cannot("the Add before it broadcasts")
+        if any(v in sheet.constants for v in add.inputs):
+            raise Cannot("the Add before it adds a constant")
         x, residual = add.inputs[0], sheet.either(add.inputs[1])
     source = sheet.either(x)
     rank = len(sheet.tensors[source].shape)

@@ -8,6 +8,7 @@ from intact.engine.lower.claims import Group, claim
 from intact.engine.lower.custom import lower_call
 from intact.engine.lower.grids import Grids
 from intact.engine.lower.moves import MOVES, Rule
+from intact.engine.lower.parts import PARTS
 from intact.engine.lower.planes import PLANES
 from intact.engine.lower.reals import REALS
 from intact.engine.lower.rearrange import REARRANGE
@@ -98,6 +99,8 @@ def _merged() -> dict[str, list[Rule]]:
         found.setdefault(op_type, []).append(rule)
     for op_type, rules in REALS.items():
         found.setdefault(op_type, []).extend(rules)
+    for op_type, rule in PARTS.items():
+        found.setdefault(op_type, []).append(rule)
     return found
 
 

@@ -1,0 +1,140 @@
+"""Operators that several steps make together, exactly: slopes, BatchNorms that no layer took in, tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower.attributes import floating, integer
+from intact.engine.lower.ending import Tail, finish, take_affine, take_bounds
+from intact.engine.lower.moves import Rule
+from intact.engine.lower.sheet import Cannot, Sheet, dims_of, is_float32
+from intact.engine.lower.weights import Bias
+from intact.engine.steps import Binary, Conv, Function, Pad
+from intact.graph import Node, Value, is_op
+
+
+def _sloped(sheet: Sheet, node: Node) -> None:
+    """LeakyRelu and PRelu in float: ``t = relu(x)``, ``y = t + (x - t) * slope``, of which one term is 0."""
+    value = node.outputs[0]
+    slope = np.float32(floating(node, "alpha", 0.01)).reshape(1)
+    if node.op_type == "PRelu":
+        slope = sheet.constant(node.inputs[1], "its slope").astype(np.float32)
+    x, name = sheet.either(node.inputs[0]), node.name or ""
+    who, shape = (name, (name,)), dims_of(value)
+    terms = (f"{value.name}.{part}" for part in ("above", "below", "scaled"))
+    above, below, scaled = (sheet.scratch(term, "float32", shape) for term in terms)
+    held = sheet.hold(f"{name}.slope", slope)
+    y = sheet.write(sheet.output(value), value)
+    sheet.add(Function(*who, x, above, "relu"), node)
+    sheet.add(Binary(*who, "sub", x, above, below))
+    sheet.add(Binary(*who, "mul", below, held, scaled))
+    sheet.add(Binary(*who, "add", above, scaled, y))
+
+
+def lower_batchnorm(sheet: Sheet, nodes: Sequence[Node]) -> None:
+    """A BatchNormalization that no layer took in, and the Relu or Clip behind it.
+
+    Of codes of images it is a convolution of each channel by 1, whose multipliers and biases it is (N29); of
+    reals a product and a sum.
+
+    Raises:
+        Cannot: Its parameters are no constants.
+    """
+    node = nodes[0]
+    x = node.inputs[0]
+    if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
+        raise Cannot("it is in training mode")
+    tail = Tail([], node.outputs[0])
+    take_affine(sheet, tail, node)
+    found = sheet.codes(x)
+    if found is None or len(sheet.tensors[found[0]].shape) != 4:
+        _in_reals(sheet, nodes, x, tail)
+        return
+    for other in nodes[1:]:
+        if not take_bounds(sheet, tail, other):
+            raise Cannot(f"{other.op_type} behind it is no bound")
+    name, (source, codes) = node.name or "", found
+    channels = tail.gain.size
+    ending, output = finish(sheet, tail, (codes.scale, 1.0), Bias(np.zeros(())), name)
+    ones = sheet.hold(f"{name}.ones", np.ones((channels, 1, 1, 1), np.int8))
+    done = tuple(n.name or "" for n in nodes)
+    sheet.add(Conv(name, done, source, output.name, ones, ending, groups=channels), *nodes)
+
+
+def _in_reals(sheet: Sheet, nodes: Sequence[Node], x: Value | None, tail: Tail) -> None:
+    if len(nodes) > 1:
+        raise Cannot("what it normalizes comes in float, and so does what is behind it")
+    source, value = sheet.either(x), nodes[0].outputs[0]
+    shape = dims_of(value)
+    wide = (-1, *[1] * (len(shape) - 2))
+    gain, shift = (
+        sheet.hold(f"{nodes[0].name}.{key}", np.asarray(numbers, np.float32).reshape(wide))
+        for key, numbers in (("gain", tail.gain), ("shift", tail.shift))
+    )
+    name = nodes[0].name or ""
+    scaled = sheet.scratch(f"{value.name}.scaled", "float32", shape)
+    y = sheet.write(sheet.output(value), value)
+    sheet.add(Binary(name, (name,), "mul", source, gain, scaled), nodes[0])
+    sheet.add(Binary(name, (name,), "add", scaled, shift, y))
+
+
+def _batchnorm(sheet: Sheet, node: Node) -> None:
+    lower_batchnorm(sheet, [node])
+
+
+def _with_tokens(sheet: Sheet, node: Node) -> None:
+    """A Concat of constants around one tensor, in float: zeros around it, plus the constants there.
+
+    Before: ``Concat(Expand(token), x)``.  After: ``Pad(x) + constant``.
+    """
+    value, name = node.outputs[0], node.name or ""
+    shape = dims_of(value)
+    axis = integer(node, "axis", 0) % len(shape)
+    parts = [constant_of(sheet, v) for v in node.inputs]
+    free = [i for i, part in enumerate(parts) if part is None]
+    if len(free) != 1 or not is_float32(value):
+        raise Cannot("it joins constants with more than one tensor")
+    x = sheet.real(node.inputs[free[0]])
+    size = sheet.tensors[x].shape[axis]
+    if not isinstance(size, int):
+        raise Cannot(f"the size of axis {axis} is not known")
+    before, after = (_joined(parts[s], axis, len(shape)) for s in (slice(free[0]), slice(free[0] + 1, None)))
+    wide = np.maximum(before.shape, after.shape)
+    middle = np.zeros([1] * len(shape), np.float32)
+    around = ((before, before.shape[axis]), (middle, size), (after, after.shape[axis]))
+    whole = np.concatenate(
+        [np.broadcast_to(part, [n if a == axis else m for a, m in enumerate(wide)]) for part, n in around],
+        axis=axis,
+    )
+    pads = tuple((before.shape[axis], after.shape[axis]) if a == axis else (0, 0) for a in range(len(shape)))
+    padded = sheet.scratch(f"{value.name}.padded", "float32", shape)
+    y = sheet.write(sheet.output(value), value)
+    sheet.add(Pad(name, (name,), x, padded, pads), node)
+    sheet.add(Binary(name, (name,), "add", padded, sheet.hold(f"{name}.tokens", whole), y))
+
+
+def _joined(parts: Sequence[NDArray[np.float32] | None], axis: int, rank: int) -> NDArray[np.float32]:
+    """Constants side by side; without any, nothing along the axis."""
+    arrays = [part for part in parts if part is not None]
+    if not arrays:
+        return np.zeros([0 if a == axis else 1 for a in range(rank)], np.float32)
+    return np.concatenate(arrays, axis=axis)
+
+
+def constant_of(sheet: Sheet, value: Value | None) -> NDArray[np.float32] | None:
+    """A float32 constant, of which an Expand may have made more; None for anything else."""
+    node = value.producer() if value is not None else None
+    while node is not None and is_op(node, "Expand") and value not in sheet.constants:
+        value = node.inputs[0]
+        node = value.producer() if value is not None else None
+    array = sheet.constants(value)
+    return array if array is not None and array.dtype == np.float32 else None
+
+
+PARTS: dict[str, Rule] = {
+    "BatchNormalization": _batchnorm, "Concat": _with_tokens, "LeakyRelu": _sloped, "PRelu": _sloped,
+}  # fmt: skip
+"""Operator -> how it becomes steps, where no single step does it."""
