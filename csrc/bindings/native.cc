@@ -210,6 +210,8 @@ void bind_registry(nb::module_& m) {
 }
 
 NB_MODULE(_native, m) {
+  // An engine that a script's globals hold is alive when the interpreter ends: no leak, nothing to tell users.
+  nb::set_leak_warnings(false);
   bind_registry(m);
   bind_fake_quantize(m);
   bind_quantize(m);
