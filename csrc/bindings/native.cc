@@ -210,7 +210,7 @@ void bind_registry(nb::module_& m) {
 }
 
 NB_MODULE(_native, m) {
-  // An engine that a script's globals hold is alive when the interpreter ends: no leak, nothing to tell users.
+  // An engine that a script's globals hold is alive when the interpreter ends: that is no leak.
   nb::set_leak_warnings(false);
   bind_registry(m);
   bind_fake_quantize(m);
