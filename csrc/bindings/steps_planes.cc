@@ -105,20 +105,31 @@ DepthwiseWeights weights_of(const Dense<const int8_t, nb::ndim<3>>& weight, cons
           high, weight.data(), correction.data(), multiplier.data(), bias.data()};
 }
 
+std::optional<DepthwiseFunction> function_of(const std::string& reals, const std::string& name, float scale) {
+  if (name.empty()) return std::nullopt;
+  const RealsOps& ops = kernel<RealsOps>(reals);
+  const RealFunction function = find_function(ops, name.c_str());
+  require(function != nullptr, "no such function of reals");
+  return DepthwiseFunction{&ops, function, scale};
+}
+
 void bind_sums_by_channel(nb::module_& m) {
   m.def("step_depthwise",
         [](const std::string& name, const View& x, const View& y, Dense<const int8_t, nb::ndim<3>> weight,
            int x_high, Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, std::optional<View> residual,
            Pair strides, Pair dilations, Pair pads, GridTuple grid, bool real, float low, float high,
-           float residual_multiplier, int32_t residual_zero) {
+           float residual_multiplier, int32_t residual_zero, const std::string& reals,
+           const std::string& function, float scale) {
           const DepthwiseEnding ending = {grid_of(grid), low, high, real, false, residual_multiplier, residual_zero};
           return native(make_depthwise(kernel<DepthwiseOps>(name),
                                        {x, y, weights_of(weight, correction, multiplier, bias, x_high), residual,
-                                        strides, dilations, pads, ending}));
+                                        strides, dilations, pads, ending,
+                                        function_of(reals, function, scale)}));
         },
         "kernel"_a, "x"_a, "y"_a, "weight"_a.noconvert(), "x_high"_a, "correction"_a.noconvert(),
         "multiplier"_a.noconvert(), "bias"_a.noconvert(), "residual"_a.none(), "strides"_a, "dilations"_a,
-        "pads"_a, "grid"_a, "real"_a, "low"_a, "high"_a, "residual_multiplier"_a, "residual_zero"_a);
+        "pads"_a, "grid"_a, "real"_a, "low"_a, "high"_a, "residual_multiplier"_a, "residual_zero"_a,
+        "reals"_a, "function"_a, "scale"_a);
 }
 
 }  // namespace

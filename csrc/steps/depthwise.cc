@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
+#include <limits>
 #include <vector>
 
 #include "steps/demand.h"
@@ -11,6 +13,7 @@ namespace intact {
 namespace {
 
 constexpr size_t kPieceProducts = 1 << 17;
+constexpr size_t kSegment = 1 << 14;  // reals
 
 void demand_window(const DepthwiseSpec& s, int axis) {
   const auto [x, kernel, stride, dilation] =
@@ -46,21 +49,21 @@ class Depthwise final : public Step {
     ops.pack(s.weights, packed_.front().bytes);
     s_.ending.bounded = is_bounded(s);
     s_.weights = {};
-    const size_t channels = static_cast<size_t>(s.x.sizes[3]);
-    blocks_ = (channels + ops.block - 1) / ops.block;
+    blocks_ = (channels() + ops.block - 1) / ops.block;
     const auto size = [&](int axis) { return static_cast<size_t>(s_.y.sizes[axis]); };
     units_ = size(2) == 0 ? 0 : size(0) * size(1) * blocks_;
     const size_t products = size(2) * ops.block * static_cast<size_t>(kernel_h_ * kernel_w_);
     each_ = std::max<size_t>(1, kPieceProducts / std::max<size_t>(1, products));
-    const size_t slack = channels % ops.block == 0 ? 0 : ops.slack;
+    const size_t slack = channels() % ops.block == 0 ? 0 : ops.slack;
     reads(s.x, slack);
     if (s.residual) reads(*s.residual, slack);
     writes(s.y);
   }
 
   size_t items() const override { return (units_ + each_ - 1) / each_; }
+  size_t scratch() const override { return s_.function ? segment() * channels() * sizeof(float) : 0; }
 
-  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     DepthwiseRow d = constant();
     const size_t last = std::min(end * each_, units_);
     for (size_t unit = begin * each_; unit < last;) {
@@ -69,7 +72,7 @@ class Depthwise final : public Step {
       d.end = std::min(blocks_, d.begin + last - unit);
       unit += d.end - d.begin;
       place(memory, row, d);
-      ops_.run(d);
+      s_.function ? run_function(d, reinterpret_cast<float*>(scratch)) : ops_.run(d);
     }
   }
 
@@ -87,6 +90,10 @@ class Depthwise final : public Step {
     demand(s_.ending.real || is_sound(s_.ending.grid), "the output's grid is not within bytes");
     const int32_t zero = s_.ending.residual_zero;
     demand(-kMostZero < zero && zero < kMostZero, "a zero point is out of range");
+    if (s_.function) {
+      const float scale = s_.function->scale;
+      demand(scale > 0 && std::isfinite(scale), "a scale is positive and finite");
+    }
     if (!s_.residual) return;
     demand_image(*s_.residual, "the residual is an image of bytes (n, h, w, c)");
     demand_same_sizes(*s_.residual, s_.y);
@@ -96,6 +103,42 @@ class Depthwise final : public Step {
   static void demand_pixels(const View& y) {
     const auto unit = static_cast<int64_t>(bytes_of(y.type));
     demand(y.rank == 4 && (y.sizes[3] < 2 || y.strides[3] == unit), "y is an image (n, h, w, c)");
+  }
+
+  size_t channels() const { return static_cast<size_t>(s_.x.sizes[3]); }
+
+  // Pixels whose reals are worked on at once.
+  size_t segment() const { return std::max<size_t>(1, kSegment / channels()); }
+
+  // Segments of a row as reals, dense in scratch, then through the function to y.
+  void run_function(const DepthwiseRow& row, float* reals) const {
+    const size_t first = row.begin * ops_.block, width = std::min(row.end * ops_.block, channels()) - first;
+    DepthwiseRow d = row;
+    d.ending.real = true;
+    d.ending.low = -std::numeric_limits<float>::infinity();
+    d.ending.high = std::numeric_limits<float>::infinity();
+    d.y_pixel = static_cast<ptrdiff_t>(width * sizeof(float));
+    for (size_t p = 0; p < row.pixels; p += d.pixels) {
+      const auto at = static_cast<ptrdiff_t>(p);
+      d.pixels = std::min(segment(), row.pixels - p);
+      d.x = row.x + at * row.x_pixel;
+      d.residual = row.residual == nullptr ? nullptr : row.residual + at * row.residual_pixel;
+      d.y = reinterpret_cast<uint8_t*>(reals) - first * sizeof(float);
+      ops_.run(d);
+      s_.function->function(reals, reals, d.pixels * width);
+      for (size_t i = 0; i < d.pixels; ++i) {
+        uint8_t* y = row.y + (at + static_cast<ptrdiff_t>(i)) * row.y_pixel;
+        write(reals + i * width, width, y + first * bytes_of(s_.y.type));
+      }
+    }
+  }
+
+  void write(const float* reals, size_t n, uint8_t* y) const {
+    if (s_.ending.real) {
+      std::memcpy(y, reals, n * sizeof(float));
+    } else {
+      s_.function->ops->quantize(reals, n, 1.0f, s_.function->scale, s_.ending.grid, y);
+    }
   }
 
   // What all rows share.

@@ -61,6 +61,8 @@ class DepthwiseEnding:
         grid: Bytes out; None: reals.
         low, high: Bounds of reals.
         residual: Bytes, an image of the shape of y, of which ``(r - zero) * multiplier`` is added.
+        function: A function of `numerics` of the real sum, before it is quantized; "" for none.
+        scale: That of y, where there is a function.
     """
 
     multiplier: NDArray[np.float32]
@@ -72,6 +74,8 @@ class DepthwiseEnding:
     residual: View | None = None
     residual_multiplier: float = 0.0
     residual_zero: int = 0
+    function: str = ""
+    scale: float = 1.0
 
 
 def quantize(x: View, y: View, scale: float, grid: Bytes, kernels: Kernels | None = None) -> NativeStep:
@@ -188,8 +192,9 @@ def depthwise(
     """
     e = ending
     grid = e.grid or Bytes(0)
+    k = _kernels(kernels)
     return _native.step_depthwise(
-        _kernels(kernels)["depthwise"],
+        k["depthwise"],
         x,
         y,
         np.ascontiguousarray(weight, np.int8),
@@ -207,6 +212,9 @@ def depthwise(
         e.high,
         e.residual_multiplier,
         e.residual_zero,
+        k["reals"],
+        e.function,
+        e.scale,
     )
 
 

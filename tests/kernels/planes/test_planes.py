@@ -404,3 +404,43 @@ def test_depthwise_saturates_and_takes_extreme_weights(
     kernels = kernels_of(depthwise=depthwise_kernel)
     y = run.run(planes.depthwise(x_view, y_view, taps, Window((3, 3)), ending, high, kernels))
     assert (y == (250 if (multiplier > 0) == (weight > 0) else 3)).all()
+
+
+@pytest.mark.parametrize("real", [False, True], ids=["codes", "reals"])
+@pytest.mark.parametrize("channels", [5, 64, 200])
+@pytest.mark.parametrize("function", ["silu", "hard_swish", "gelu"])
+def test_depthwise_through_a_function(
+    runner: Any, depthwise_kernel: str, function: str, channels: int, real: bool
+) -> None:
+    rng = np.random.default_rng(channels)
+    x, branch = codes(rng, 2, 9, 130, channels), codes(rng, 2, 9, 130, channels)
+    weight = rng.integers(-128, 128, (channels, 1, 3, 3)).astype(np.int8)
+    multiplier = (rng.standard_normal(channels) * 2**-14).astype(np.float32)
+    bias = rng.standard_normal(channels).astype(np.float32)
+    acc = numerics.conv(x.transpose(0, 3, 1, 2), weight, 77, padding=1, groups=channels)
+    run = runner(2)
+    x_view = run.input(x, halo=(1, 1, 1, 1), fill=77, slack=64)
+    y_view = run.output(x.shape, np.float32 if real else np.uint8, gap=1)
+    r_view = run.input(branch, slack=64)
+    correction = (-77 * weight.astype(np.int64).sum(axis=(1, 2, 3))).astype(np.int32)
+    grid, scale = Bytes(100, 3, 240), float(np.float32(0.02))
+    ending = DepthwiseEnding(
+        multiplier,
+        bias,
+        correction,
+        None if real else grid,
+        residual=r_view,
+        residual_multiplier=0.01,
+        residual_zero=9,
+        function=function,
+        scale=scale,
+    )
+    taps, window = weight[:, 0].transpose(1, 2, 0), Window((3, 3), pads=(1, 1, 1, 1))
+    kernels = kernels_of(depthwise=depthwise_kernel)
+    y = run.run(planes.depthwise(x_view, y_view, taps, window, ending, kernels=kernels))
+    added = (branch.astype(np.float32) - 9).transpose(0, 3, 1, 2) * np.float32(0.01)
+    want = numerics.FUNCTIONS[function](numerics.to_real(acc, multiplier, bias) + added)
+    if not real:
+        want = np.clip(numerics.quantize(want, scale, grid.zero, UINT8), grid.low, grid.high)
+    np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), want)
+    assert run.only_wrote(y_view)

@@ -207,18 +207,21 @@ def _depthwise_ending(step: Conv, binding: Binding) -> planes.DepthwiseEnding:
     if ending.integer_bias:
         correction = correction + binding.array(ending.integer_bias)
     codes = binding.tensor(step.y).codes
-    real = codes is None
+    clamps = not ending.activation  # a function's output has the whole grid, or all reals
+    low, high = (ending.low, ending.high) if clamps else (None, None)
     bias = binding.array(ending.bias) if ending.bias else np.float32(0)
     return planes.DepthwiseEnding(
         multiplier=np.broadcast_to(binding.array(ending.multiplier), channels),
         bias=np.broadcast_to(bias, channels),
         correction=correction.astype(np.int32),
-        grid=None if codes is None else grid_of(codes, ending.low, ending.high),
-        low=ending.low if real and ending.low is not None else float("-inf"),
-        high=ending.high if real and ending.high is not None else float("inf"),
+        grid=None if codes is None else grid_of(codes, low, high),
+        low=low if codes is None and low is not None else float("-inf"),
+        high=high if codes is None and high is not None else float("inf"),
         residual=binding.image(ending.residual) if ending.residual else None,
         residual_multiplier=ending.residual_multiplier,
         residual_zero=zero_of(binding.codes(ending.residual)) if ending.residual else 0,
+        function=ending.activation,
+        scale=1.0 if codes is None else codes.scale,
     )
 
 
