@@ -6,6 +6,8 @@ Every case runs in a process of its own, the cases of one network, batch size an
 and the fastest run counts. ONNX Runtime has the better of its two int8 formats (uint8 activations, int8
 weights, per channel); OpenVINO has NNCF's model. Memory is the process's peak.
 
+--isa avx2 keeps INTact and OpenVINO to AVX2, as on machines without VNNI; ONNX Runtime knows no such limit.
+
 Targets: over all networks and one and two threads, batch 1, at most 0.80 of the better int8 peer (geometric
 mean), and never more than 1; ResNet-50 at least 2.2 times as fast as the better float engine, one thread; a
 second core makes ResNet-50 at least 1.8 times as fast; no more memory than ONNX Runtime for its file.
@@ -113,7 +115,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=list(COLUMNS))
     parser.add_argument("--out", type=Path, help="write the results as JSON too")
+    parser.add_argument("--isa", choices=["avx2"], help="use no instructions above these")
     args = parser.parse_args()
+    if args.isa:
+        os.environ |= {"INTACT_MAX_ISA": args.isa, "ONEDNN_MAX_CPU_ISA": args.isa.upper()}
     if engine_files.shared_nets() is None and args.folder is None:
         print("benchmarks/engine_latency.py: INTACT_SHARED names no folder with nets.py; nothing done")
         return

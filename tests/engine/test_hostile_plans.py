@@ -72,7 +72,7 @@ def change(data, content):
         content[last] = data.draw(st.sampled_from([*names, "", "float32", "int32", "codes", "n", "x"]))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
 @given(data=st.data())
 def test_one_lie_or_two(plan, tmp_path_factory, data):
     text, arrays = plan
