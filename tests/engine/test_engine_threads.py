@@ -1,0 +1,170 @@
+"""Engines and contexts at once, from several threads, in the child of a fork, and on too few cores."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from intact.engine.engine import Engine
+from intact.engine.reference import evaluate
+from intact.kernels import planes
+from intact.kernels.program import Program, Team, View, available_cpus
+
+
+@pytest.fixture
+def plan(qdq, lowered):
+    net = qdq()
+    y = net.pair(net.input("x", ("n", 3, 20, 20)))
+    for channels in (3, 16, 16):
+        y = net.pair(net.node("Relu", net.conv(y, channels, 16)))
+    flat = net.node("Flatten", net.pair(net.node("GlobalAveragePool", y)))
+    return lowered(net, net.node("Gemm", flat, net.weight(10, 16), transB=1), sizes={"n": 1}).plan
+
+
+def batches(count):
+    rng = np.random.default_rng(1)
+    return [{"x": rng.standard_normal((1 + i % 3, 3, 20, 20)).astype(np.float32)} for i in range(count)]
+
+
+def answer(made):
+    (array,) = made.values()
+    return array
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_any_number_of_threads_gives_the_same(plan, threads):
+    engine = Engine(plan, threads=threads)
+    for feeds in batches(6):
+        want = evaluate(plan, feeds)[plan.outputs[0]]
+        np.testing.assert_array_equal(answer(engine.run(feeds)), want)
+
+
+@pytest.mark.parametrize("engines", [1, 2])
+def test_engines_run_from_several_threads_at_once(plan, engines):
+    """Whoever finds the team of an engine busy works alone; every run has an arena of its own."""
+    made = [Engine(plan, threads=2) for _ in range(engines)]
+    feeds = batches(12)
+    want = [answer(made[0].run(f)) for f in feeds]
+    wrong: list[int] = []
+
+    def caller(number: int) -> None:
+        engine = made[number % engines]
+        for i in range(60):
+            j = (i * 5 + number) % len(feeds)
+            if not np.array_equal(answer(engine.run(feeds[j])), want[j]):
+                wrong.append(j)
+
+    with ThreadPoolExecutor(5) as pool:
+        list(pool.map(caller, range(5)))
+    assert wrong == []
+
+
+def test_other_threads_run_while_native_code_does():
+    """The interpreter is free during a run: a thread that only counts gets on."""
+    size = 1 << 22
+    program = Program(1)
+    x, y = program.input(size), program.output(size)
+    table = program.constant(np.arange(256, dtype=np.uint8)[::-1].copy())
+    view = [View(block, 0, "uint8", (size,), (1,)) for block in (x, y)]
+    for _ in range(50):
+        program.add(planes.lookup(view[0], View(table, 0, "uint8", (256,), (1,)), view[1]))
+    running, counted = threading.Event(), 0
+    data = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
+
+    def run() -> None:
+        program.run([data[0]], [data[1]])
+        running.clear()
+
+    running.set()
+    thread = threading.Thread(target=run)
+    thread.start()
+    while running.is_set():
+        counted += 1
+    thread.join()
+    assert (data[1] == 255).all()
+    assert counted > 1000  # with the interpreter held it would be 1 or so
+
+
+FORK = """
+import os, sys
+import numpy as np
+from intact.kernels import planes
+from intact.kernels.program import Program, View
+
+size = 300_000
+program = Program(3)
+x, y = program.input(size), program.output(size)
+table = program.constant(np.arange(255, -1, -1, dtype=np.int16).astype(np.uint8))
+view = [View(block, 0, "uint8", (size,), (1,)) for block in (x, y)]
+for _ in range(5):
+    program.add(planes.lookup(view[0], View(table, 0, "uint8", (256,), (1,)), view[1]))
+
+def right(seed):
+    data = np.random.default_rng(seed).integers(0, 256, size).astype(np.uint8)
+    out = np.zeros_like(data)
+    for _ in range(20):
+        program.run([data], [out])
+    return np.array_equal(out, 255 - data)
+
+assert right(0)
+child = os.fork()
+if child == 0:
+    good = right(1)
+    del program
+    os._exit(0 if good else 1)
+assert right(2)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+def test_parent_and_child_of_a_fork_both_run():
+    command = [sys.executable, "-W", "ignore", "-c", FORK]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_engines_come_and_go(plan):
+    feeds = batches(1)[0]
+    before = threading.active_count()
+    results = [answer(Engine(plan, threads=3).run(feeds)) for _ in range(20)]
+    assert all(np.array_equal(r, results[0]) for r in results)
+    assert threading.active_count() == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+def test_threads_end_with_their_engine(plan):
+    from pathlib import Path
+
+    feeds = batches(1)[0]
+
+    def count() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    before = count()
+    engine = Engine(plan, threads=4)
+    assert count() == before, "threads are made when they are needed"
+    engine.run(feeds)
+    assert count() == before + 3
+    engine.run(feeds)
+    assert count() == before + 3
+    del engine
+    assert count() == before
+
+
+def test_a_team_has_a_thread_for_each_processor_unless_told():
+    assert Team().threads == available_cpus() >= 1
+    assert Team(5).threads == 5
+
+
+def test_two_runs_do_not_share_a_context():
+    program = Program(1)
+    first, second = program.take(), program.take()
+    assert first is not second
+    program.give_back(first)
+    assert program.take() is first
