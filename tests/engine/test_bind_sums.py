@@ -81,8 +81,8 @@ def test_conv_of_every_grid(x_grid, y_grid, residual):
 def test_conv_with_groups_and_dilations(groups, dilations):
     h, w = 11 - 2 * (dilations[0] - 1), 12 - 2 * (dilations[1] - 1) - 1
     plan = plan_of(
-        Conv, weights(8 * groups, 3, 3, 3), (1, 3 * groups, 11, 12), (1, 8 * groups, h, w), (SIGNED, UNSIGNED),
-        dilations=dilations, pads=(1, 0, 1, 1), groups=groups,
+        Conv, weights(8 * groups, 3, 3, 3), (1, 3 * groups, 11, 12), (1, 8 * groups, h, w),
+        (SIGNED, UNSIGNED), dilations=dilations, pads=(1, 0, 1, 1), groups=groups,
     )  # fmt: skip
     check(plan)
 
@@ -112,3 +112,23 @@ def test_any_transposed_convolution(data):
         dilations=tuple(dilations), pads=tuple(pads), output_padding=tuple(extra), groups=groups,
     )  # fmt: skip
     check(plan)
+
+
+def test_a_residual_that_nobody_reads_again_is_overwritten():
+    first = plan_of(
+        Conv, weights(72, 3, 3, 5), (2, 5, 9, 8), (2, 72, 9, 8), (SIGNED, UNSIGNED), pads=(1,) * 4
+    )
+    second = plan_of(Conv, weights(72, 1, 1, 72), (2, 72, 9, 8), (2, 72, 9, 8), (UNSIGNED, UNSIGNED))
+    third = plan_of(
+        Conv, weights(72, 1, 1, 72), (2, 72, 9, 8), (2, 72, 9, 8), (UNSIGNED, UNSIGNED), residual=True
+    )
+    grid, shape = UNSIGNED, (2, 72, 9, 8)
+    links = [("x", "a", ""), ("a", "b", ""), ("b", "c", "a"), ("c", "y", "")]
+    steps, constants = [], {}
+    for i, (plan, (x, y, r)) in enumerate(zip([first, second, third, second], links, strict=True)):
+        constants |= {f"{name}{i}": value for name, value in plan.constants.items()}
+        ending = plan.steps[0].ending
+        ending = replace(ending, multiplier=f"m{i}", bias=f"b{i}", residual=r)
+        steps.append(replace(plan.steps[0], name=y, x=x, y=y, weight=f"w{i}", ending=ending))
+    tensors = {"x": first.tensors["x"]} | {n: Tensor(n, "codes", shape, grid) for n in "abcy"}
+    check(Plan(tuple(steps), tensors, constants, ("x",), ("y",)))

@@ -47,7 +47,7 @@ def _conv_halo(step: Conv, _: Plan) -> dict[str, Halo]:
     return {step.x: step.pads}
 
 
-@binder("conv", halo=_conv_halo, images=True)
+@binder("conv", halo=_conv_halo, images=True, in_place=("residual",))
 def bind_conv(step: Conv, binding: Binding) -> list[NativeStep]:
     """A convolution; one of each channel by itself has kernels of its own."""
     if is_depthwise(step, binding):
@@ -66,7 +66,7 @@ def bind_conv(step: Conv, binding: Binding) -> list[NativeStep]:
     return [_native(part, step, binding)]
 
 
-@binder("linear")
+@binder("linear", in_place=("residual",))
 def bind_linear(step: Linear, binding: Binding) -> list[NativeStep]:
     """A matrix of rows: an image of one row of pixels, or of as many axes as there are."""
     residual = _rows(binding.view(step.ending.residual)) if step.ending.residual else None
