@@ -157,19 +157,13 @@ def bind_slice(step: Slice, binding: Binding) -> list[NativeStep]:
 
 @binder("pad")
 def bind_pad(step: Pad, binding: Binding) -> list[NativeStep]:
-    """Real 0 everywhere, then x in its place. A negative padding cuts."""
+    """Real 0 everywhere, then x in its place."""
     x, y = binding.view(step.x), binding.view(step.y)
-    dtype = dtype_of(binding.tensor(step.x))
     codes = binding.tensor(step.y).codes
-    kept = tuple(
-        size + min(before, 0) + min(after, 0)
-        for size, (before, after) in zip(x.sizes, step.pads, strict=True)
-    )
-    befores = [before for before, _ in step.pads]
-    source = _part(x, dtype, {axis: max(-n, 0) for axis, n in enumerate(befores)}, kept)
-    target = _part(y, dtype, {axis: max(n, 0) for axis, n in enumerate(befores)}, kept)
+    starts = {axis: before for axis, (before, _) in enumerate(step.pads)}
+    target = _part(y, dtype_of(binding.tensor(step.y)), starts, tuple(x.sizes))
     fill = planes.fill(y, 0 if codes is None else zero_of(codes))
-    return [fill, *_move(binding, step.x, source, step.y, target)]
+    return [fill, *_move(binding, step.x, x, step.y, target)]
 
 
 @binder("resize")
