@@ -27,7 +27,7 @@ def bind_binary(step: Binary, binding: Binding) -> list[NativeStep]:
     return [reals.binary(a, b, y, step.function, binding.kernels)]
 
 
-@binder("softmax")
+@binder("softmax", in_place=("x",))
 def bind_softmax(step: Softmax, binding: Binding) -> list[NativeStep]:
     """Softmax along any axis: it becomes the last one of the views."""
     shape = binding.shape(step.y)
@@ -38,7 +38,7 @@ def bind_softmax(step: Softmax, binding: Binding) -> list[NativeStep]:
     return [reals.softmax(x, y, step.gain, mask, binding.kernels)]
 
 
-@binder("layer_norm")
+@binder("layer_norm", in_place=("x",))
 def bind_layer_norm(step: LayerNorm, binding: Binding) -> list[NativeStep]:
     """LayerNorm, with the residual that is added in front of it."""
     weight, bias = (binding.constant(name) if name else None for name in (step.weight, step.bias))
