@@ -20,6 +20,8 @@ def check(plan: Plan) -> None:
     Raises:
         FileFormatError: Names the step, the tensor or the constant.
     """
+    if both := plan.tensors.keys() & plan.constants.keys():
+        raise FileFormatError(f"'{min(both)}'", "a tensor and a constant", "names that are given once", _FIX)
     defined = set(plan.inputs)
     for name in plan.inputs:
         _tensor(plan, name, "the inputs")

@@ -27,7 +27,7 @@ def finish(sheet: Sheet, layers: tuple[Layer, ...], notes: list[str]) -> Plan:
         steps = _ordered(sheet, notes)
     except Cannot as why:  # a value that a stretch would hand over has no known rank
         _give_up_all(sheet, str(why))
-        steps = _ordered(sheet, notes)
+        steps = _all_at_once(sheet, notes)
     inputs = tuple(value.name or "" for value in sheet.model.graph.inputs)
     outputs = tuple(value.name or "" for value in sheet.model.graph.outputs)
     steps = _named(sheet, steps, inputs, outputs)
@@ -50,6 +50,18 @@ def _give_up_all(sheet: Sheet, why: str) -> None:
     sheet.reasons = dict.fromkeys(graph, why)
     for name in [name for name in sheet.tensors if name not in ports]:
         del sheet.tensors[name]
+
+
+def _all_at_once(sheet: Sheet, notes: list[str]) -> list[Step]:
+    try:
+        return _ordered(sheet, notes)
+    except Cannot as why:
+        raise UnsupportedError(
+            "model",
+            str(why),
+            "inputs and outputs of a known rank",
+            "export the model again, with their shapes",
+        ) from why
 
 
 def _ordered(sheet: Sheet, notes: list[str]) -> list[Step]:

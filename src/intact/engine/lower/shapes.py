@@ -225,12 +225,19 @@ def _left(sizes: Sizes, taken: Sizes) -> Size:
     return names[0] if len(names) == 1 and whole == part else None
 
 
+def _convolved(walk: _Walk, node: Node) -> Sizes | None:
+    """As many axes as the kernel has, however little is known of the input."""
+    x, w = walk.shape(node.inputs[0]), walk.shape(node.inputs[1])
+    return None if w is None else [x[0] if x else None, w[0], *[None] * (len(w) - 2)]
+
+
 _SHAPES: dict[str, Callable[[_Walk, Node], Sizes | None]] = {
     **dict.fromkeys(("Add", "Div", "Mul", "Pow", "Sub"), _broadcast),
     **dict.fromkeys(
         ("Cast", "Clip", "DequantizeLinear", "Erf", "Gelu", "HardSwish", "Identity", "LayerNormalization",
          "QuantizeLinear", "Relu", "Sigmoid", "Softmax", "Sqrt", "Tanh"), _like_first,
     ),
+    "Conv": _convolved,
     "MatMul": _product,
     "Reshape": _reshaped,
     "Transpose": _turned,

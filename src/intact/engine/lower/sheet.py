@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,7 +180,7 @@ class Sheet:
 
     def scratch(self, name: str, dtype: str, shape: tuple[Dim, ...], codes: Codes | None = None) -> str:
         """Define a tensor that the graph does not have."""
-        unique = _free(name, self.tensors)
+        unique = self._free(name)
         self._define(Tensor(unique, dtype, shape, codes))
         return unique
 
@@ -188,7 +189,7 @@ class Sheet:
         held = self.arrays.get(name)
         if held is not None and held.dtype == array.dtype and np.array_equal(held, array):
             return name
-        unique = _free(name, self.arrays)
+        unique = self._free(name)
         self.arrays[unique] = np.ascontiguousarray(array)
         return unique
 
@@ -196,6 +197,20 @@ class Sheet:
         """Append a step, which covers `nodes`."""
         self.steps.append(step)
         self.done.update(nodes)
+
+    def _free(self, name: str) -> str:
+        """A name that no constant and no tensor has or may get: tensors are called as the graph does."""
+        unique, count = name, 0
+        while unique in self.arrays or unique in self.tensors or unique in self._values:
+            count += 1
+            unique = f"{name}_{count}"
+        return unique
+
+    @cached_property
+    def _values(self) -> set[str]:
+        graph = self.model.graph
+        made = {v for node in graph for v in node.outputs if v not in self.constants}
+        return {v.name or "" for v in (*made, *graph.inputs)}
 
     def _define(self, tensor: Tensor) -> None:
         assert tensor.name not in self.tensors, tensor.name
@@ -240,12 +255,3 @@ def _dtype(value: Value) -> str:
 
 def _name(value: Value | None) -> str:
     return (value.name if value is not None else None) or ""
-
-
-def _free(name: str, taken: object) -> str:
-    assert isinstance(taken, dict)
-    unique, count = name, 0
-    while unique in taken:
-        count += 1
-        unique = f"{name}_{count}"
-    return unique
