@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact.kernels import _native
+from intact.kernels.pages import WEIGHTS
 from intact.kernels.program import NativeStep, View
 from intact.kernels.registry import chosen_kernels
 
 FAMILY = "gemm"
 REALS = "reals"
-ALIGNMENT = 64
-"""Packed weights that begin at a multiple of this are read fastest."""
 
 
 @dataclass(frozen=True)
@@ -63,24 +62,14 @@ def pack(
         joined: The pixels of a window's row will be neighbours in memory: one group, dilation 1 across.
         kernel: Of family "gemm"; the chosen one by default.
     Returns:
-        Bytes, described in csrc/kernels/gemm/packed.h, at a multiple of `ALIGNMENT`.
+        Bytes, described in csrc/kernels/gemm/packed.h; they are read fastest from a multiple of 64.
     Raises:
         ValueError: Sizes are out of range.
     """
     packed = _native.pack_gemm(
         kernel or chosen_kernels()[FAMILY], np.ascontiguousarray(weight), groups, joined, high
     )
-    return aligned(packed)
-
-
-def aligned(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The same bytes at a multiple of `ALIGNMENT`, copied when they lie elsewhere."""
-    if array.ctypes.data % ALIGNMENT == 0:
-        return array
-    room = np.empty(array.size + ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    room[start : start + array.size] = array
-    return room[start : start + array.size]
+    return WEIGHTS.copy(packed)
 
 
 def steps_by_group(packed: NDArray[np.uint8], kernel: str | None = None) -> tuple[int, ...]:
