@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--isa", choices=["avx2"], help="use no instructions above these")
     args = parser.parse_args()
     if args.isa:
-        COLUMNS["INTact"] = (("intact", ".int8.onnx"),)  # the plan has weights for this machine's best kernels
+        COLUMNS["INTact"] = (("intact", ".int8.onnx"),)  # not the plan: it was packed for VNNI
         os.environ |= {"INTACT_MAX_ISA": args.isa, "ONEDNN_MAX_CPU_ISA": args.isa.upper()}
     if engine_files.shared_nets() is None and args.folder is None:
         print("benchmarks/engine_latency.py: INTACT_SHARED names no folder with nets.py; nothing done")
