@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -18,7 +19,7 @@ def test_copies_are_equal_aligned_and_apart():
         np.testing.assert_array_equal(got, want)
         assert got.ctypes.data % pages.ALIGNMENT == 0
     starts = sorted((a.ctypes.data, a.size) for a in kept if a.size)
-    assert all(start + size <= after for (start, size), (after, _) in zip(starts, starts[1:], strict=False))
+    assert all(start + size <= after for (start, size), (after, _) in itertools.pairwise(starts))
 
 
 def test_an_array_larger_than_a_chunk(monkeypatch):

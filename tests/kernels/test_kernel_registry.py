@@ -77,8 +77,8 @@ def test_a_forced_kernel_is_chosen_in_its_family_alone():
         (
             "INTACT_MAX_ISA",
             "sse9",
-            r"INTACT_MAX_ISA: got 'sse9', want one of none, avx2, avxvnni, avx512, neon\. Fix: set it to one of "
-            r"these, or unset it to use all that the machine has",
+            r"INTACT_MAX_ISA: got 'sse9', want one of none, avx2, avxvnni, avx512, neon\. Fix: set it to one "
+            r"of these, or unset it to use all that the machine has",
         ),
     ],
 )
