@@ -90,7 +90,9 @@ def measure(shape: Shape, kernel: str, threads: int, high: int, runs: int) -> tu
     oh, ow = (1, shape.rows) if shape.rows else (shape.positions, shape.positions)
     x, end = image(0, h, w, shape.inputs, pad)
     y, nbytes = image(end, oh, ow, shape.out, 0)
-    weight = np.clip(np.rint(rng.normal(0, 32, (shape.out, shape.kernel, shape.kernel, shape.inputs))), -127, 127)
+    weight = np.clip(
+        np.rint(rng.normal(0, 32, (shape.out, shape.kernel, shape.kernel, shape.inputs))), -127, 127
+    )
     packed = sums.pack(weight.astype(np.int8), high=high, kernel=kernel)
     m = np.full(shape.out, 1e-4, np.float32)
     ending = sums.Ending(m, m, np.zeros(shape.out, np.int32))
