@@ -208,3 +208,13 @@ def test_volumes_stay_in_float(qdq, lowered):
     g = qdq()
     y = g.node("Conv", g.pair(g.input("x", [1, 2, 3, 3, 3])), g.weight(2, 2, 2, 2, 2))
     assert "not 3" in lowered(g, y).agree(1e-4).step("onnx").reason
+
+
+def test_a_residual_is_taken_in_whatever_the_size_of_the_image(qdq, lowered):
+    g = qdq()
+    x = g.pair(g.node("Relu", g.conv(g.pair(g.input("x", ["n", 4, "h", "w"])), 4, 8, strides=[2, 2])))
+    y = g.node("Relu", g.node("Add", g.conv(x, 8, 8), x))
+    short = g.pair(g.node("Conv", x, g.weight(8, 8, 1, 1), strides=[2, 2]))
+    y = g.node("Add", g.conv(g.pair(y), 8, 8, strides=[2, 2]), short)
+    found = lowered(g, last(g, y), sizes={"n": 2, "h": 11, "w": 8}).agree()
+    assert found.kinds == ["quantize", "conv", "conv", "conv", "conv"]

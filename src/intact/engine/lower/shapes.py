@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from intact.engine.lower.attributes import integer, integers
+from intact.engine.lower.attributes import integer, integers, text
 from intact.engine.steps import Dim
 from intact.graph import Constants, Inserter, Model, Namer, Node, Value, refresh_shapes, set_shape
 
@@ -228,7 +228,52 @@ def _left(sizes: Sizes, taken: Sizes) -> Size:
 def _convolved(walk: _Walk, node: Node) -> Sizes | None:
     """As many axes as the kernel has, however little is known of the input."""
     x, w = walk.shape(node.inputs[0]), walk.shape(node.inputs[1])
-    return None if w is None else [x[0] if x else None, w[0], *[None] * (len(w) - 2)]
+    if w is None or (x is not None and len(x) != len(w)):
+        return None
+    x = x or [None] * len(w)
+    return [x[0], w[0], *_positions(node, x[2:], w[2:])]
+
+
+def _pooled(walk: _Walk, node: Node) -> Sizes | None:
+    x = walk.shape(node.inputs[0])
+    if x is None or integer(node, "ceil_mode", 0):
+        return None
+    return [*x[:2], *_positions(node, x[2:], list(integers(node, "kernel_shape", ())))]
+
+
+def _positions(node: Node, sizes: Sizes, kernel: Sizes) -> Sizes:
+    """How often a window fits along each axis; the same name wherever that is the same."""
+    rank = len(sizes)
+    strides, dilations = (integers(node, name, (1,) * rank) for name in ("strides", "dilations"))
+    pads = integers(node, "pads", (0,) * 2 * rank)
+    mode = text(node, "auto_pad", "NOTSET")
+    found: Sizes = []
+    for axis, (n, k, s, d) in enumerate(zip(sizes, kernel, strides, dilations, strict=True)):
+        if not isinstance(k, int) or n is None:
+            found.append(None)
+            continue
+        reach = 0 if mode.startswith("SAME") else (k - 1) * d
+        around = pads[axis] + pads[axis + rank] if mode == "NOTSET" else 0
+        found.append(_steps(n, around - reach + s - 1, s))
+    return found
+
+
+def _steps(size: Dim, more: int, stride: int) -> Dim:
+    """(size + more) // stride."""
+    if isinstance(size, int):
+        return (size + more) // stride
+    return size if (more, stride) == (0, 1) else f"({size}{more:+d})//{stride}"
+
+
+def _resized(walk: _Walk, node: Node) -> Sizes | None:
+    x = walk.shape(node.inputs[0])
+    scales = walk.constants(node.inputs[2]) if len(node.inputs) > 2 else None
+    if x is None or scales is None or scales.size != len(x):
+        return None
+    return [
+        n if s == 1 else int(np.floor(n * s)) if isinstance(n, int) else None
+        for n, s in zip(x, scales.astype(np.float64), strict=True)
+    ]
 
 
 _SHAPES: dict[str, Callable[[_Walk, Node], Sizes | None]] = {
@@ -237,9 +282,12 @@ _SHAPES: dict[str, Callable[[_Walk, Node], Sizes | None]] = {
         ("Cast", "Clip", "DequantizeLinear", "Erf", "Gelu", "HardSwish", "Identity", "LayerNormalization",
          "QuantizeLinear", "Relu", "Sigmoid", "Softmax", "Sqrt", "Tanh"), _like_first,
     ),
+    "AveragePool": _pooled,
     "Conv": _convolved,
     "MatMul": _product,
+    "MaxPool": _pooled,
     "Reshape": _reshaped,
+    "Resize": _resized,
     "Transpose": _turned,
 }  # fmt: skip
 """Operator -> the sizes of what it makes."""
