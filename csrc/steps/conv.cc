@@ -5,6 +5,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "kernels/registry.h"
+
 namespace intact {
 namespace {
 
@@ -51,6 +53,7 @@ class ConvStep final : public Step {
   explicit ConvStep(const ConvSpec& spec);
 
   size_t items() const override { return cut_.blocks == 0 ? 0 : (cut_.chunks.size() - 1) * blocks(); }
+  std::string name() const override { return name_of(s_.kernel); }
   size_t scratch() const override;
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override;
 

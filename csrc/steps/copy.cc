@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "kernels/registry.h"
 #include "steps/relayout.h"
 
 namespace intact {
@@ -14,6 +15,7 @@ class Copy final : public Relayout<Copy> {
     demand(s.x.type == s.y.type, "a copy keeps the type");
   }
 
+  std::string name() const override { return name_of(&transpose_); }
   void row(const uint8_t* x, size_t n, uint8_t* y) const noexcept { std::memcpy(y, x, n * unit_); }
   void element(const uint8_t* x, uint8_t* y) const noexcept { std::memcpy(y, x, unit_); }
 
@@ -49,6 +51,7 @@ class Gather final : public Step {
     writes(s.y);
   }
 
+  std::string name() const override { return "gather"; }
   size_t items() const override { return rows_.items(); }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
@@ -108,6 +111,7 @@ class Fill final : public Step {
     writes(s.y);
   }
 
+  std::string name() const override { return "fill"; }
   size_t items() const override { return rows_.items(); }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
@@ -142,6 +146,7 @@ class Halo final : public Step {
     writes(s.image);
   }
 
+  std::string name() const override { return "halo"; }
   size_t items() const override { return empty_ ? 0 : 1; }
 
   void run(const Memory& memory, size_t, size_t, uint8_t*) const noexcept override {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/registry.h"
 #include "steps/demand.h"
 
 namespace intact {
@@ -61,6 +62,7 @@ class Depthwise final : public Step {
   }
 
   size_t items() const override { return (units_ + each_ - 1) / each_; }
+  std::string name() const override { return name_of(&ops_); }
   size_t scratch() const override { return s_.function ? segment() * channels() * sizeof(float) : 0; }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "kernels/registry.h"
 #include "steps/walk.h"
 
 namespace intact {
@@ -84,6 +85,7 @@ class Add final : public Pointwise<3> {
     demand(is_sound(s.grid), "the output's grid is not within bytes");
   }
 
+  std::string name() const override { return name_of(&ops_); }
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     each(memory, begin, end, scratch, [&](const auto& x, size_t n, uint8_t* y) {
       ops_.add(x[0], s_.from_a, x[1], s_.from_b, n, s_.grid, y);
@@ -102,6 +104,7 @@ class Rescale final : public Pointwise<2> {
     demand(is_sound(s.grid), "the output's grid is not within bytes");
   }
 
+  std::string name() const override { return name_of(&ops_); }
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     each(memory, begin, end, scratch, [&](const auto& x, size_t n, uint8_t* y) {
       ops_.rescale(x[0], s_.from, n, s_.grid, y);
@@ -120,6 +123,7 @@ class Lookup final : public Pointwise<2> {
     reads(s.table);
   }
 
+  std::string name() const override { return name_of(&ops_); }
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     const uint8_t* table = table_.at<uint8_t>(memory);
     each(memory, begin, end, scratch,

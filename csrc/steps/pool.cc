@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/registry.h"
 #include "steps/demand.h"
 
 namespace intact {
@@ -68,6 +69,7 @@ class Pool : public Step {
   }
 
   size_t items() const override { return (units_ + each_ - 1) / each_; }
+  std::string name() const override { return name_of(&ops_); }
   size_t scratch() const override { return taps_ * sizeof(ptrdiff_t); }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {

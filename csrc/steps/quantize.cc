@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "kernels/registry.h"
 #include "steps/relayout.h"
 
 namespace intact {
@@ -18,6 +19,7 @@ class Quantize final : public Relayout<Quantize> {
     demand(is_sound(s.grid), "the output's grid is not within bytes");
   }
 
+  std::string name() const override { return name_of(&ops_); }
   size_t scratch() const override { return tiled() ? tile_elements() : 0; }
 
   void row(const uint8_t* x, size_t n, uint8_t* y) const noexcept {
@@ -48,6 +50,7 @@ class Dequantize final : public Relayout<Dequantize> {
     demand(-kMostZero < s.zero && s.zero < kMostZero, "a zero point is out of range");
   }
 
+  std::string name() const override { return name_of(&ops_); }
   size_t scratch() const override { return tiled() ? tile_elements() : 0; }
 
   void row(const uint8_t* x, size_t n, uint8_t* y) const noexcept {
