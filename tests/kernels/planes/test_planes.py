@@ -80,6 +80,18 @@ def test_quantize_images(
     assert run.only_wrote(y_view)
 
 
+@settings(deadline=None, max_examples=60)
+@given(scale=st.floats(2**-110, 2**110, width=32), zero=st.integers(0, 255))
+def test_quantize_close_to_ties(runner: Any, quantize_kernel: str, scale: float, zero: int) -> None:
+    ties = ((np.arange(-300, 300) + 0.5) * scale).astype(np.float32)
+    x = np.concatenate([ties, *(np.nextafter(ties, np.float32(way)) for way in (-np.inf, np.inf))])
+    run = runner()
+    x_view, y_view = run.input(x), run.output(x.shape)
+    kernels = kernels_of(quantize=quantize_kernel)
+    y = run.run(planes.quantize(x_view, y_view, scale, Bytes(zero), kernels))
+    np.testing.assert_array_equal(y, numerics.quantize(x, np.float32(scale), zero, UINT8))
+
+
 def test_quantize_takes_infinities_and_nan_as_numerics_says(runner: Any, quantize_kernel: str) -> None:
     x = np.array([np.inf, -np.inf, np.nan, 0.5, 1.5, -0.5, 3e38], np.float32)
     run = runner()
