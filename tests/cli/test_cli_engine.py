@@ -73,7 +73,7 @@ def test_bench_times_models_side_by_side(run, plan: Path, net: Path) -> None:
     status, shown, _ = run("bench", plan, net, "--peers", *words)
     assert status == 0
     for word in (
-        "batch 2, 1 threads",
+        "batch 2, 1 thread",
         "intact: net.plan",
         "intact: net.onnx",
         "onnxruntime: net.onnx",

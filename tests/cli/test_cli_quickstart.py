@@ -51,7 +51,7 @@ def test_a_folder_of_images_becomes_tables_and_four_files(
     assert re.search(r"top-1, end to end: +0 of 4 differ", shown)
 
     assert re.search(r"codes, engine against integer reference +│ +0 of [\d,]+ differ", shown)
-    assert re.search(r"batch of 1, 1 threads +│ +[\d.]+ ms, float [\d.]+ ms: [\d.]+ times as fast", shown)
+    assert re.search(r"batch of 1, 1 thread +│ +[\d.]+ ms, float [\d.]+ ms: [\d.]+ times as fast", shown)
 
     session = onnxruntime.InferenceSession(out / "model.onnx")
     (logits,) = session.run(None, {session.get_inputs()[0].name: np.zeros((3, 3, 32, 32), np.float32)})

@@ -15,7 +15,7 @@ import typer
 
 from intact.cli import timing
 from intact.cli.options import AsJson, Threads
-from intact.cli.output import say, show_json, show_table
+from intact.cli.output import counted, say, show_json, show_table
 from intact.errors import QuantValueError
 
 PEERS = ("onnxruntime", "openvino")
@@ -75,7 +75,7 @@ def run(
         return
     table = [_cells(case, result, results[0]["ms"]) for case, result in zip(cases, results, strict=True)]
     figures = ("fastest, ms", "median, ms", "ratio", "load, ms", "peak MB")
-    show_table(f"batch {batch}, {count} threads", ("model", *figures), table, figures=figures)
+    show_table(f"batch {batch}, {counted(count)}", ("model", *figures), table, figures=figures)
     if missing := [name for name in PEERS if peers and importlib.util.find_spec(name) is None]:
         say(f"not installed: {', '.join(missing)}")
 

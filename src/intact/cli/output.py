@@ -32,3 +32,8 @@ def show_json(value: object) -> None:
 def say(text: str) -> None:
     """Print a line as it is."""
     typer.echo(text)
+
+
+def counted(threads: int) -> str:
+    """ "1 thread", "2 threads"."""
+    return f"{threads} thread" if threads == 1 else f"{threads} threads"

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from intact.calib import METHODS, Histogram
+from intact.cli.output import counted
 from intact.cli.report import provenance
 from intact.cli.verify import sentences
 from intact.report import Page, Table, panel, to_rich, write_page
@@ -100,7 +101,7 @@ def engine_table(outcome: Outcome) -> Table:
         x = next(outcome.batches(size))
         ours, theirs = fastest(partial(engine, x), partial(plain.run, {plain.inputs[0]: x}))
         figures = f"{ours:.3f} ms, float {theirs:.3f} ms: {theirs / ours:.2f} times as fast"
-        rows.append((f"batch of {len(x)}, {threads} threads", figures))
+        rows.append((f"batch of {len(x)}, {counted(threads)}", figures))
     return Table(
         title="model.plan in INTact's engine",
         columns=("what", "found"),
