@@ -23,30 +23,39 @@ size_t length_of(const View& v) {
 
 int64_t last_stride(const View& v) { return v.strides[v.rank - 1]; }
 
-// x, and another input that may be missing, to y, row by row.
+// x, and another input that may be missing, to y, and to codes where they are wanted too, row by row.
 class RowStep : public Step {
  public:
-  RowStep(const RealsOps& ops, const RealIn& x, const std::optional<RealIn>& other, const RealOut& y)
+  RowStep(const RealsOps& ops, const RealIn& x, const std::optional<RealIn>& other, const RealOut& y,
+          const std::optional<RealOut>& codes = std::nullopt)
       : ops_(ops),
         n_(length_of(y.view)),
-        outer_({without_last(x.view), without_last(other.value_or(x).view), without_last(y.view)}),
+        outer_({without_last(x.view), without_last(other.value_or(x).view),
+                without_last(codes.value_or(y).view), without_last(y.view)}),
         rows_(n_ == 0 ? 0 : outer_.outer(outer_.rank)),
         each_(std::max<size_t>(1, kPiece / std::max<size_t>(1, n_))),
         x_(x.view),
         other_(other.value_or(x).view),
+        codes_(codes.value_or(y).view),
         y_(y.view),
         has_other_(other.has_value()),
+        has_codes_(codes.has_value()),
         x_reader_(ops, x, last_stride(x.view)),
         other_reader_(ops, other.value_or(x), last_stride(other_)),
+        codes_writer_(ops, codes.value_or(y), last_stride(codes_)),
         writer_(ops, y, last_stride(y.view)) {
     demand_real(x);
     demand_real(other.value_or(x));
     demand_real(y);
+    demand_real(codes.value_or(y));
+    demand(!codes || (codes->view.type == Type::u8 && y.view.type == Type::f32), "codes beside reals are bytes");
+    demand_same_sizes(codes_, y.view);
     demand_same_sizes(x.view, y.view);
     demand_same_sizes(other_, y.view);
     demand(elements_of(y.view) < static_cast<size_t>(kMostElements), "rows are too long");
     reads(x.view);
     if (other) reads(other->view);
+    if (codes) writes(codes->view);
     writes(y.view);
   }
 
@@ -60,14 +69,15 @@ class RowStep : public Step {
   void each(const Memory& memory, size_t begin, size_t end, uint8_t* scratch, const Body& body) const {
     const RowBuffer spare(scratch, n_, 0), second(scratch, n_, 1), out(scratch, n_, 2);
     const size_t last = std::min(end * each_, rows_);
-    Cursor<3> cursor(outer_, outer_.rank, begin * each_);
+    Cursor<4> cursor(outer_, outer_.rank, begin * each_);
     for (size_t row = begin * each_; row < last; ++row, cursor.next()) {
-      uint8_t* const y = y_.at<uint8_t>(memory) + cursor.offset(2);
+      uint8_t* const y = y_.at<uint8_t>(memory) + cursor.offset(3);
       float* const values = writer_.target(y, n_, out);
       x_reader_.copy(x_.at<uint8_t>(memory) + cursor.offset(0), n_, values, spare.bytes());
       const float* other = nullptr;
       if (has_other_) other = other_reader_.row(other_.at<uint8_t>(memory) + cursor.offset(1), n_, second);
       const float factor = body(values, other);
+      if (has_codes_) codes_writer_.finish(values, factor, codes_.at<uint8_t>(memory) + cursor.offset(2), n_, out);
       writer_.finish(values, factor, y, n_, out);
     }
   }
@@ -76,12 +86,12 @@ class RowStep : public Step {
   size_t n_;
 
  private:
-  Walk<3> outer_;
+  Walk<4> outer_;
   size_t rows_, each_;
-  View x_, other_, y_;
-  bool has_other_;
+  View x_, other_, codes_, y_;
+  bool has_other_, has_codes_;
   RowReader x_reader_, other_reader_;
-  RowWriter writer_;
+  RowWriter codes_writer_, writer_;
 };
 
 class Softmax final : public RowStep {
@@ -100,7 +110,7 @@ class Softmax final : public RowStep {
 class LayerNorm final : public RowStep {
  public:
   LayerNorm(const RealsOps& ops, const LayerNormSpec& s)
-      : RowStep(ops, s.x, s.residual, s.y), weight_(s.weight), bias_(s.bias), epsilon_(s.epsilon) {
+      : RowStep(ops, s.x, s.residual, s.y, s.codes), weight_(s.weight), bias_(s.bias), epsilon_(s.epsilon) {
     for (const auto& parameter : {s.weight, s.bias}) {
       if (!parameter) continue;
       demand_vector(*parameter, Type::f32, n_, "weight and bias have one float32 for each element of a row");

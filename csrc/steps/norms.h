@@ -21,6 +21,7 @@ struct LayerNormSpec {
   std::optional<RealIn> residual;
   std::optional<View> weight, bias;  // float32 [n]
   RealOut y;
+  std::optional<RealOut> codes;  // y as bytes too, where y is float32
   float epsilon;
 };
 

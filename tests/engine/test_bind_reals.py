@@ -18,6 +18,7 @@ from intact.engine.steps import (
     Function,
     LayerNorm,
     MatMul,
+    Quantize,
     Reshape,
     Softmax,
     Step,
@@ -178,3 +179,29 @@ def test_attention_runs_as_one_step_unless_its_scores_are_asked_for() -> None:
     assert {"pv", "qk", "soft"} <= {s.name for s in Engine(asked).prepare(shapes).labels if s}
     feeds = {name: np.zeros(shape, np.int8) for name, shape in shapes.items()}
     assert {"s", "p"} <= set(Engine(plan).tap(feeds))
+
+
+@pytest.mark.parametrize("second", [False, True], ids=["one", "two"])
+def test_layer_norm_makes_reals_and_codes_in_one_step(x_grid: Codes | None, second: bool) -> None:
+    steps: list[Step] = [
+        LayerNorm("norm", (), "x", "n", "", "", 1e-5, "r"),
+        Quantize("codes", (), "n", "c"),
+        Function("f", (), "c", "g", "gelu"),
+        Binary("sum", (), "add", "n", "g", "y"),
+    ]
+    shape = (2, 3, 40)
+    grids = {"x": x_grid, "r": UNSIGNED, "n": None, "c": SIGNED, "d": UNSIGNED, "g": None, "y": None}
+    if second:
+        steps[2:2] = [Quantize("again", (), "n", "d")]
+        steps[3:4] = [Binary("f", (), "mul", "c", "d", "g")]
+    plan = Plan(
+        tuple(steps),
+        {name: tensor(name, shape, grid) for name, grid in grids.items()},
+        {},
+        ("x", "r"),
+        ("y",),
+    )
+    check_plan(plan)
+    labels = [s.name for s in Engine(plan).prepare({"x": shape, "r": shape}).labels if s]
+    assert "norm" in labels and "codes" not in labels
+    assert ("again" in labels) == second

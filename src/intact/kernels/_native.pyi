@@ -246,6 +246,7 @@ def step_layer_norm(
     residual: RealIn | None,
     weight: View | None,
     bias: View | None,
+    codes: RealOut | None,
 ) -> Step: ...
 class MatMulSpec:
     def __init__(

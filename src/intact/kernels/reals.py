@@ -76,12 +76,17 @@ def layer_norm(
     weight: View | None = None,
     bias: View | None = None,
     residual: Real | None = None,
+    codes: Real | None = None,
     kernels: Kernels | None = None,
 ) -> NativeStep:
-    """Over the last axis of the views, of x + residual (N41); `weight` and `bias` are float32 [n]."""
+    """Over the last axis of the views, of x + residual (N41); `weight` and `bias` are float32 [n].
+
+    Where y is float32, `codes` may be a second output: bytes.
+    """
     other = None if residual is None else residual.read()
+    also = None if codes is None else codes.written()
     return _native.step_layer_norm(
-        _kernels(kernels)[REALS], x.read(), y.written(), epsilon, other, weight, bias
+        _kernels(kernels)[REALS], x.read(), y.written(), epsilon, other, weight, bias, also
     )
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from intact.engine.plan import Plan
-from intact.engine.steps import MatMul, Softmax, Step, Tensor
+from intact.engine.steps import LayerNorm, MatMul, Quantize, Softmax, Step, Tensor
 from intact.engine.wiring import reads, writes
 
 
@@ -40,20 +40,54 @@ class Attention(Step):
         return self.product
 
 
+@dataclass(frozen=True)
+class NormAndCodes(Step):
+    """A LayerNorm whose reals are read, and quantized for others.
+
+    Attributes:
+        x, residual, ys: What it reads, and writes: reals and codes.
+        norm, quantize: The steps of the plan.
+    """
+
+    kind = "norm_and_codes"
+    x: str
+    residual: str
+    ys: tuple[str, str]
+    norm: LayerNorm
+    quantize: Quantize
+
+    @property
+    def label(self) -> Step:
+        """The step of the plan that its time belongs to."""
+        return self.norm
+
+
 def fuse(plan: Plan) -> Plan:
-    """The plan with every attention as one step."""
+    """The plan with all that can run as one made one step."""
+    makers = {name: step for step in plan.steps for name in writes(step)}
     readers = Counter(name for step in plan.steps for name in reads(step))
     readers.update(plan.outputs)
-    makers = {name: step for step in plan.steps for name in writes(step)}
-    fused: dict[str, Attention] = {}
+    instead: dict[str, Step] = {}
+    gone: set[str] = set()
     for step in plan.steps:
         if isinstance(step, MatMul) and (found := _attention(plan, step, makers)) is not None:
-            inner = {found.scores.y, found.softmax.y}
+            inner = found.scores.y, found.softmax.y
             if all(readers[name] == 1 for name in inner):
-                fused[step.y] = found
-    gone = {name for f in fused.values() for name in (f.scores.y, f.softmax.y)}
-    steps = (fused.get(writes(step)[0], step) for step in plan.steps if writes(step)[0] not in gone)
+                instead[step.y] = found
+                gone.update(inner)
+        elif isinstance(step, Quantize) and (pair := _norm_and_codes(plan, step, makers)) is not None:
+            if instead.setdefault(pair.norm.y, pair) is pair:  # the first Quantize of several
+                gone.add(step.y)
+    steps = (instead.get(writes(step)[0], step) for step in plan.steps if writes(step)[0] not in gone)
     return replace(plan, steps=tuple(steps))
+
+
+def _norm_and_codes(plan: Plan, quantize: Quantize, makers: dict[str, Step]) -> NormAndCodes | None:
+    norm = makers.get(quantize.x)
+    if not isinstance(norm, LayerNorm) or plan.tensors[norm.y].codes is not None:
+        return None
+    made, nodes = (norm.y, quantize.y), (*norm.nodes, *quantize.nodes)
+    return NormAndCodes(norm.name, nodes, norm.x, norm.residual, made, norm, quantize)
 
 
 def _attention(plan: Plan, product: MatMul, makers: dict[str, Step]) -> Attention | None:

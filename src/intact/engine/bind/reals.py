@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from intact.engine.bind.core import Binding, Shape, binder, dense_view, dtype_of
-from intact.engine.bind.fuse import Attention
+from intact.engine.bind.fuse import Attention, NormAndCodes
 from intact.engine.steps import Binary, Function, LayerNorm, MatMul, Softmax, Tensor
 from intact.kernels import reals
 from intact.kernels.program import NativeStep, View
@@ -41,6 +41,16 @@ def bind_softmax(step: Softmax, binding: Binding) -> list[NativeStep]:
 @binder("layer_norm", in_place=("x",))
 def bind_layer_norm(step: LayerNorm, binding: Binding) -> list[NativeStep]:
     """LayerNorm, with the residual that is added in front of it."""
+    return _layer_norm(step, binding)
+
+
+@binder("norm_and_codes", in_place=("x",))
+def bind_norm_and_codes(step: NormAndCodes, binding: Binding) -> list[NativeStep]:
+    """LayerNorm, and the codes of what it makes."""
+    return _layer_norm(step.norm, binding, _real(binding, step.quantize.y))
+
+
+def _layer_norm(step: LayerNorm, binding: Binding, codes: Real | None = None) -> list[NativeStep]:
     weight, bias = (binding.constant(name) if name else None for name in (step.weight, step.bias))
     residual = _real(binding, step.residual) if step.residual else None
     return [
@@ -51,6 +61,7 @@ def bind_layer_norm(step: LayerNorm, binding: Binding) -> list[NativeStep]:
             weight=weight,
             bias=bias,
             residual=residual,
+            codes=codes,
             kernels=binding.kernels,
         )
     ]
