@@ -182,3 +182,26 @@ def test_codes_come_in_and_go_out(qdq, lowered):
     found = lowered(g, g.quantize(g.conv(x, 3, 4), 0.1, 128, "uint8")).agree()
     assert found.kinds == ["conv"]
     assert found.plan.tensors["x"].codes is not None
+
+
+@pytest.mark.parametrize("op_type", ["GlobalMaxPool", "MaxPool"])
+def test_codes_do_not_pass_where_no_step_moves_them(qdq, lowered, op_type):
+    g = qdq()
+    kernel = {"kernel_shape": [2]} if op_type == "MaxPool" else {}
+    x = g.node("Transpose", g.pair(g.input("x", [2, 6, 4])), perm=[0, 2, 1])
+    found = lowered(g, g.quantize(g.node(op_type, x, **kernel))).agree()
+    assert found.kinds == ["quantize", "transpose", "dequantize", "onnx", "quantize"]
+
+
+def test_a_batchnorm_over_rows_is_not_one_over_channels(qdq, lowered):
+    g = qdq()
+    y = g.node("MatMul", g.pair(g.input("x", [2, 5, 8])), g.weight(8, 5, axis=1))
+    variance = g.constant(np.float32([1, 2, 3, 4, 5]))
+    y = g.node("BatchNormalization", y, g.reals(5), g.reals(5), g.reals(5), variance)
+    assert lowered(g, g.quantize(y)).agree().kinds == ["quantize", "linear", "binary", "binary"]
+
+
+def test_a_factor_that_widens_the_channels_is_its_own_step(qdq, lowered):
+    g = qdq()
+    y = g.node("Mul", g.conv(g.pair(g.input("x", [1, 3, 4, 4])), 3, 1), g.reals(4, 1, 1))
+    assert lowered(g, g.quantize(y)).agree().kinds == ["quantize", "conv", "binary"]

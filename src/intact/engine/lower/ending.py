@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
+from intact.engine.lower.attributes import floating
 from intact.engine.lower.sheet import Cannot, Output, Sheet, dims_of
 from intact.engine.lower.weights import Bias
 from intact.engine.steps import Codes, Ending
@@ -24,6 +25,7 @@ class Tail:
     Attributes:
         nodes: What has been taken in so far, the layer itself first.
         output: What the last of them makes.
+        channels: How many it has; None where one number for all of them must do.
         gain, shift: One number, or [channels].
         residual: The tensor of codes that is added.
         activation: A function of `numerics`; "" for none.
@@ -32,6 +34,7 @@ class Tail:
 
     nodes: list[Node]
     output: Value
+    channels: int | None = None
     gain: NDArray[np.float64] = field(default_factory=lambda: np.ones(()))
     shift: NDArray[np.float64] = field(default_factory=lambda: np.zeros(()))
     residual: tuple[str, Codes] | None = None
@@ -48,15 +51,19 @@ class Tail:
 def take_affine(sheet: Sheet, tail: Tail, node: Node) -> bool:
     """Take in a BatchNormalization, or arithmetic with a constant per output channel; False for others."""
     if is_op(node, "BatchNormalization"):
-        _take_batchnorm(sheet, tail, node)
-        return True
+        return _take_batchnorm(sheet, tail, node)
     index = 0 if node.inputs[0] is tail.output else 1
     other = node.inputs[1 - index] if len(node.inputs) > 1 else None
     if not is_op(node, *AFFINE) or other not in sheet.constants:
         return False
     if index == 1 and is_op(node, "Sub", "Div"):
         return False
-    factor = _per_channel(sheet.constant(other, "its operand"), tail)
+    factor = sheet.constant(other, "its operand").astype(np.float64)
+    if factor.size not in (1, tail.channels):
+        return False
+    factor = (
+        factor.reshape(()) if factor.size == 1 else factor.reshape(-1)
+    )  # placement saw that the axis fits
     if is_op(node, "Mul", "Div"):
         factor = factor if node.op_type == "Mul" else 1 / factor
         tail.gain, tail.shift = tail.gain * factor, tail.shift * factor
@@ -66,19 +73,19 @@ def take_affine(sheet: Sheet, tail: Tail, node: Node) -> bool:
     return True
 
 
-def _take_batchnorm(sheet: Sheet, tail: Tail, node: Node) -> None:
-    parts = [sheet.constant(v, "a parameter of BatchNormalization") for v in node.inputs[1:5]]
-    epsilon = node.attributes["epsilon"].as_float() if "epsilon" in node.attributes else 1e-5
-    gamma, beta, mean, var = parts
-    gain, tail.shift = numerics.fold_batchnorm(gamma, beta, mean, var, float(np.float32(epsilon)), tail.shift)
+def _take_batchnorm(sheet: Sheet, tail: Tail, node: Node) -> bool:
+    gamma, beta, mean, var = (
+        sheet.constant(v, "a parameter of BatchNormalization") for v in node.inputs[1:5]
+    )
+    rank = len(tail.output.shape) if tail.output.shape is not None else 0
+    last = bool(tail.nodes) and is_op(tail.nodes[0], "Gemm", "MatMul")  # where the layer's channels are
+    if gamma.size != tail.channels or (last and rank != 2):
+        return False
+    epsilon = float(np.float32(floating(node, "epsilon", 1e-5)))
+    gain, tail.shift = numerics.fold_batchnorm(gamma, beta, mean, var, epsilon, tail.shift)
     tail.gain = tail.gain * gain
     tail.take(node, node.outputs[0])
-
-
-def _per_channel(array: NDArray[np.generic], tail: Tail) -> NDArray[np.float64]:
-    """A constant operand as one number, or one for each channel: axis 1 of images, else the last."""
-    numbers = array.astype(np.float64)
-    return numbers.reshape(()) if numbers.size == 1 else numbers.reshape(-1)
+    return True
 
 
 def take_residual(sheet: Sheet, tail: Tail, node: Node) -> bool:

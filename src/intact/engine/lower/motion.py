@@ -11,6 +11,9 @@ from intact.engine.lower.attributes import text
 from intact.engine.lower.grids import Grid, Grids
 from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, replace
 
+STAYS = "intact.stays"
+"""In a node's meta: no step moves codes as it does, so that they shall not pass there."""
+
 _MOVING = frozenset({
     "Concat", "DepthToSpace", "Flatten", "Gather", "GlobalMaxPool", "MaxPool", "Pad", "Reshape", "Resize",
     "Slice", "SpaceToDepth", "Split", "Squeeze", "Transpose", "Unsqueeze",
@@ -37,13 +40,19 @@ class Motion:
 
     def data(self, node: Node) -> list[int] | None:
         """The inputs that `node` moves; None where it does more than that."""
-        if node.domain or node.op_type not in _MOVING:
+        if node.domain or node.op_type not in _MOVING or STAYS in node.meta:
             return None
         indices = list(range(len(node.inputs))) if node.op_type == "Concat" else [0]
         if any(node.inputs[i] is None or node.inputs[i] in self.constants for i in indices):
             return None
         guard = _GUARDS.get(node.op_type)
         return indices if guard is None or guard(self, node) else None
+
+
+def moves_codes(node: Node) -> bool:
+    """Whether codes pass through `node`, which only moves data."""
+    types = {value.dtype.name for value in node.outputs if value.dtype is not None}
+    return not node.domain and node.op_type in _MOVING and bool(types & {"INT8", "UINT8"})
 
 
 _PAIR = ("QuantizeLinear", "DequantizeLinear")
@@ -118,6 +127,8 @@ def _quantizers(motion: Motion, node: Node) -> list[Node]:
         if not readers and len(node.outputs) > 1:
             continue
         if len(readers) != 1 or readers[0].idx or not is_op(readers[0].node, "QuantizeLinear"):
+            return []
+        if readers[0].node.graph is not motion.model.graph:
             return []
         found.append(readers[0].node)
     grids = {motion.grid(q) for q in found}

@@ -47,7 +47,7 @@ def lower_batchnorm(sheet: Sheet, nodes: Sequence[Node]) -> None:
     x = node.inputs[0]
     if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
         raise Cannot("it is in training mode")
-    tail = Tail([], node.outputs[0])
+    tail = Tail([], node.outputs[0], sheet.constant(node.inputs[1], "its scale").size)
     take_affine(sheet, tail, node)
     found = sheet.codes(x)
     if found is None or len(sheet.tensors[found[0]].shape) != 4:

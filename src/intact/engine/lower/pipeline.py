@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from intact.engine.lower.finish import finish
-from intact.engine.lower.motion import cancel_pairs, lower_dequantizers, raise_quantizers, share_pairs
+from intact.engine.lower.motion import (
+    STAYS,
+    cancel_pairs,
+    lower_dequantizers,
+    moves_codes,
+    raise_quantizers,
+    share_pairs,
+)
 from intact.engine.lower.peephole import join_steps
 from intact.engine.lower.select import select
 from intact.engine.lower.shapes import fold_sizes
@@ -69,10 +76,28 @@ def lower(source: Source) -> Plan:
     settle(model)
     run_passes(model, BEFORE, notes)
     layers = read_placement(model).layers
-    run_passes(model, AFTER, notes)
-    plan = join_steps(finish(select(model, layers), layers, notes))
+    stays: set[str] = set()
+    while True:
+        moved, said = _moved(model, stays)
+        sheet = select(moved, layers)
+        more = {node.name or "" for node in sheet.reasons if moves_codes(node)} - stays
+        if not more:
+            break
+        stays |= more  # codes came to operators that no step moves them through: once more, without
+    notes += said
+    plan = join_steps(finish(sheet, layers, notes))
     plan.check()
     return plan
+
+
+def _moved(model: Model, stays: set[str]) -> tuple[Model, list[str]]:
+    """A copy of `model` after the passes behind placement, and what they say."""
+    copy, notes = model.clone(), list[str]()
+    for node in copy.graph:
+        if node.name in stays:
+            node.meta[STAYS] = True
+    run_passes(copy, AFTER, notes)
+    return copy, notes
 
 
 def run_passes(model: Model, passes: tuple[tuple[str, Pass], ...], notes: list[str]) -> None:

@@ -155,7 +155,8 @@ class Sheet:
         if value.is_graph_output() or len(readers) != 1 or readers[0].idx != 0:
             return None
         node = readers[0].node
-        return node if is_op(node, "QuantizeLinear") and self.grids.of(node) is not None else None
+        here = is_op(node, "QuantizeLinear") and node.graph is self.model.graph
+        return node if here and self.grids.of(node) is not None else None
 
     def write(self, output: Output, value: Value, low: int | None = None, high: int | None = None) -> str:
         """Define the tensor of `output`; of codes, no others than [low, high] occur."""

@@ -128,7 +128,8 @@ def _weighted(
     if bias.integer is not None and (alpha, beta) != (1.0, 1.0):
         raise Cannot("it scales a bias that is part of its sum")
     prove(weight, x, bias.integer)
-    tail = Tail([node], node.outputs[0], gain=np.float64(alpha) * np.ones(()), shift=bias.real * beta)
+    tail = Tail([node], node.outputs[0], weight.codes.shape[0], np.float64(alpha) * np.ones(()))
+    tail.shift = bias.real * beta
     left = _tail(sheet, nodes, label, tail)
     name = node.name or ""
     ending, output = finish(sheet, tail, (x.scale, weight.scale), bias, name)
@@ -175,8 +176,6 @@ def _matmul(sheet: Sheet, nodes: list[Node], label: str) -> list[Node]:
     _prove_product(first, second, sheet.tensors[a].shape[-1], sheet.tensors[b].shape[-2])
     tail = Tail([node], node.outputs[0])
     left = _tail(sheet, nodes, label, tail)
-    if tail.gain.size != 1:  # a factor for each column
-        tail, left = Tail([node], node.outputs[0]), nodes[1:]
     ending, output = finish(sheet, tail, (first.scale, second.scale), Bias(np.zeros(())), node.name or "")
     done = tuple(n.name or "" for n in tail.nodes)
     sheet.add(MatMul(node.name or "", done, a, b, output.name, ending), *tail.nodes)

@@ -1,0 +1,131 @@
+"""What the passes say and keep, the names of a plan, and what `Plan.check` refuses."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from intact.engine.lower import lower
+from intact.engine.reference import evaluate
+from intact.errors import FileFormatError, QuantValueError, UnsupportedError
+from intact.graph import load
+from intact.placement import read_placement
+
+
+def small(g):
+    """A convolution and a classifier behind a pool."""
+    x = g.pair(g.input("image", ["n", 3, 6, 6]))
+    y = g.pair(g.node("Relu", g.conv(x, 3, 8, group=1), name="act"))
+    y = g.pair(g.node("GlobalAveragePool", y, name="pool"), 0.03)
+    return g.node("Gemm", g.node("Flatten", y), g.weight(8, 5, axis=1), name="logits")
+
+
+def test_what_does_nothing_goes(qdq, lowered):
+    g = qdq()
+    x = g.node("Identity", g.node("Dropout", g.pair(g.input("x", [1, 3, 4, 4]))))
+    x = g.node("Transpose", g.node("Cast", x, to=TensorProto.FLOAT), perm=[0, 1, 2, 3])
+    found = lowered(g, g.quantize(g.conv(x, 3, 4))).agree()
+    assert found.kinds == ["quantize", "conv"]
+    assert sum("does nothing" in note for note in found.plan.notes) == 4
+
+
+def test_an_input_that_is_an_output_too(qdq, lowered):
+    g = qdq()
+    assert lowered(g, g.node("Identity", g.input("x", [2, 3]))).agree().kinds == ["reshape"]
+
+
+def test_arithmetic_with_known_sizes_is_constant(qdq, lowered):
+    g = qdq()
+    x = g.pair(g.input("x", ["n", 5, 16]))
+    sizes = g.node("Shape", x)
+    batch, width = (g.node("Gather", sizes, g.ints(i)) for i in (0, 2))
+    heads = g.node("Div", width, g.ints(4))
+    y = g.node("Reshape", x, g.node("Concat", batch, g.ints(5, 4), heads, axis=0))
+    y = g.node("Transpose", y, perm=[0, 2, 1, 3])
+    found = lowered(g, g.quantize(y), sizes={"n": 3}).agree()
+    assert found.kinds == ["quantize", "reshape", "transpose"]
+    assert found.plan.tensors[found.plan.steps[-1].y].shape == ("n", 4, 5, 4)
+
+
+def test_names_are_the_graphs_own(qdq):
+    g = qdq()
+    y = small(g)
+    plan = lower(g.proto(y))
+    assert plan.inputs == ("image",) and plan.outputs == ("logits",)
+    assert plan.tensors["act"].codes is not None, "codes are called as the reals that they stand for"
+    assert [step.name for step in plan.steps if step.kind == "pool"] == ["pool"]
+    assert not plan.tensors.keys() & plan.constants.keys()
+
+
+def test_constants_take_no_names_of_tensors(qdq, lowered):
+    g = qdq()
+    x = g.pair(g.input("x", [2, 8]))
+    y = g.node("Add", g.node("MatMul", x, g.weight(8, 8, axis=1), name="o"), g.reals(8), name="o.bias")
+    found = lowered(g, g.node("LayerNormalization", g.node("Add", y, g.input("z", [2, 8])), g.reals(8)))
+    assert found.agree(1e-5).kinds == ["quantize", "linear", "layer_norm"]
+
+
+def test_layers_are_those_of_the_file(qdq):
+    g = qdq()
+    proto = g.proto(small(g))
+    assert lower(proto).layers == read_placement(load(proto)).layers
+
+
+def test_the_same_file_gives_the_same_plan_and_stays_as_it_was(qdq):
+    g = qdq()
+    proto = g.proto(small(g))
+    before = proto.SerializeToString()
+    one, other = lower(proto), lower(proto)
+    assert one.steps == other.steps and one.tensors == other.tensors
+    assert proto.SerializeToString() == before
+
+
+def test_a_file_without_pairs_is_one_stretch(qdq, lowered):
+    g = qdq()
+    y = g.node("Conv", g.input("x", [1, 3, 4, 4]), g.reals(4, 3, 3, 3))
+    found = lowered(g, g.node("Relu", g.node("Conv", y, g.reals(4, 4, 1, 1)))).agree(1e-4)
+    assert found.kinds[0] == "onnx" and found.kinds.count("onnx") == 1
+
+
+def test_an_output_of_no_known_rank_is_refused(qdq):
+    g = qdq()
+    x = g.input("x", [4])
+    target = g.input("target", ["rank"], TensorProto.INT64)
+    with pytest.raises(UnsupportedError, match=r"the rank of .* is not known.*of a known rank"):
+        lower(g.proto(g.node("Reshape", x, target)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: replace(p, steps=p.steps[1:]), "which no step before it makes"),
+        (lambda p: replace(p, steps=p.steps + p.steps[-1:]), "a second 'logits'"),
+        (lambda p: replace(p, constants={}), "no constant '"),
+        (lambda p: replace(p, outputs=("more",)), "'more', which no step makes"),
+        (lambda p: replace(p, tensors={k: v for k, v in p.tensors.items() if k != "act"}), "'act'"),
+        (lambda p: replace(p, constants={**p.constants, "act": np.zeros(1)}), "a tensor and a constant"),
+    ],
+    ids=["step missing", "step twice", "constant missing", "output missing", "tensor missing", "name twice"],
+)
+def test_a_plan_that_contradicts_itself_is_refused(qdq, change, message):
+    g = qdq()
+    plan = lower(g.proto(small(g)))
+    with pytest.raises(FileFormatError, match=message):
+        change(plan).check()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, "input 'image': got nothing, want float32"),
+        ({"image": np.zeros((1, 3, 6, 6))}, "got dtype float64, want float32"),
+        ({"image": np.zeros((1, 3, 5, 6), np.float32)}, "tensor 'image': got shape"),
+    ],
+    ids=["missing", "dtype", "shape"],
+)
+def test_the_reference_refuses_other_inputs(qdq, inputs, message):
+    g = qdq()
+    plan = lower(g.proto(small(g)))
+    with pytest.raises(QuantValueError, match=message):
+        evaluate(plan, inputs)
