@@ -157,6 +157,12 @@ def rescale(arena: Arena) -> NativeStep:
     return planes.rescale(x, View(0, y.offset, "uint8", x.sizes, y.strides), 3, 0.77, Bytes(7))
 
 
+def lookup(arena: Arena) -> NativeStep:
+    """A function of codes behind a layer."""
+    x, y, table = arena.image(1, 56, 56, 256), arena.image(1, 56, 56, 256), arena.image(1, 1, 1, 256)
+    return planes.lookup(x, View(0, table.offset, "uint8", (256,), (1,)), y)
+
+
 def cases() -> Iterator[Case]:
     """Everything that is timed."""
     for channels, size, stride, count in MOBILENET_V2:
@@ -171,6 +177,7 @@ def cases() -> Iterator[Case]:
     yield Case("add 56x56x256", 0, 0, add(256, 56))
     yield Case("add 7x7x2048", 0, 0, add(2048, 7))
     yield Case("rescale 28x28x256", 0, 0, rescale)
+    yield Case("lookup 56x56x256", 0, 0, lookup)
     yield Case("quantize 3x224x224", 0, 0, quantize(3, 224))
     yield Case("quantize 256x56x56", 0, 0, quantize(256, 56))
     yield Case("dequantize 256x56x56", 0, 0, dequantize(256, 56))
