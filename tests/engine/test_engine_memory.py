@@ -109,3 +109,42 @@ def test_bound_with_and_without_reuse_is_the_same(qdq, lowered, size):
     got = Engine(made.plan, threads=2).run(made.feeds)
     for name, array in got.items():
         np.testing.assert_array_equal(array, made.values[name])
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("padded", [False, True], ids=["plain", "read through a halo"])
+def test_concatenated_tensors_are_written_in_place(qdq, lowered, size, padded):
+    net = qdq()
+    x = net.pair(net.input("x", ("n", 8, 10, 10)))
+    grid = {"scale": 0.1}
+    parts = [
+        net.pair(net.conv(x, 8, 5), **grid),
+        net.pair(net.conv(x, 8, 8, group=8), **grid),
+        net.pair(net.node("Add", net.pair(net.conv(x, 8, 8)), x), **grid),
+        net.pair(net.node("AveragePool", x, kernel_shape=[3, 3], pads=[1] * 4), **grid),
+    ]
+    y = net.pair(net.node("Concat", *parts, axis=1), **grid)
+    z = net.conv(y, 29, 7) if padded else net.node("Conv", y, net.weight(7, 29, 1, 1))
+    made = lowered(net, net.pair(z), sizes={"n": size}).exact()
+    assert "concat" in made.kinds
+    b = bound(made.plan, size)
+    moved = [
+        kernel
+        for kernel, step in zip(b.program.kernels, b.labels, strict=True)
+        if step and step.kind == "concat"
+    ]
+    assert moved == ["halo"] * padded
+    np.testing.assert_array_equal(*(answer[name] for name in made.plan.outputs for answer in ends(made)))
+
+
+def ends(made):
+    return Engine(made.plan, threads=2).run(made.feeds), made.values
+
+
+def test_what_somebody_else_reads_is_copied(qdq, lowered):
+    net = qdq()
+    x = net.pair(net.input("x", (1, 4, 6, 6)))
+    a = net.pair(net.conv(x, 4, 4), scale=0.1)
+    y = net.pair(net.node("Concat", a, a, x, axis=1), scale=0.1)
+    made = lowered(net, net.pair(net.conv(y, 12, 3))).exact()
+    assert "concat" in [step.kind for step in bound(made.plan).labels if step]

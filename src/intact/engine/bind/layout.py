@@ -5,7 +5,8 @@ them element by element too, so that no step turns them round. Everything else i
 outputs of the plan, and of ONNX Runtime's stretches, are row-major whatever touches them: where that
 contradicts, `staged` names them, and they are copied.
 
-Reshapes and transposes move nothing where their elements lie right already, or may lie as they do.
+Reshapes and transposes move nothing where their elements lie right already, or may lie as they do; what is
+only concatenated is written into its part of the whole.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from intact.engine.bind.core import BINDERS, NO_HALO, Halo, Shape, dense_strides, dtype_of
 from intact.engine.plan import Plan
-from intact.engine.steps import OUTSIDE, Reshape, Step, Transpose
+from intact.engine.steps import OUTSIDE, Concat, Reshape, Step, Transpose
 from intact.engine.wiring import reads, writes
 
 _FOLLOWERS = frozenset(
@@ -37,6 +38,12 @@ _FOLLOWERS = frozenset(
         "dequantize",
     )
 )
+
+
+_WRITE_ANYWHERE = frozenset(
+    ("conv", "linear", "pool", "add", "table", "rescale", "quantize", "dequantize", "function", "binary")
+)
+"""Kinds whose output may be a part of a larger tensor."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ class Layout:
 
     Attributes:
         frames: By name.
-        aliases: Tensors that are another's memory under another shape, and whose.
+        aliases: Tensors that are another's memory under another shape, or a part of it, and whose.
         staged: Inputs and outputs of the plan that lie in the arena, in a frame of their own, besides.
     """
 
@@ -144,8 +151,8 @@ def _same_strides(shape: Shape, a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 
 
 class Aliases:
-    """Finds the reshapes and transposes that move nothing. Frames of tensors that may lie in any order are
-    changed, so that there are more of them.
+    """Finds tensors that can be others' memory, so that steps which only move them need not run. Frames of
+    tensors that may lie in any order are changed, so that there are more of them.
 
     Args:
         plan, shapes: The plan, and the sizes of its tensors.
@@ -175,7 +182,23 @@ class Aliases:
                 continue
             if self._stays(step) if isinstance(step, Reshape) else self._turns(step):
                 self._found[step.y] = self._found.get(step.x, step.x)
+        for step in self._plan.steps:
+            if isinstance(step, Concat) and step.y not in outer and step.y not in self._found:
+                self._join(step, outer)
         return self._found
+
+    def _join(self, step: Concat, outer: Collection[str]) -> None:
+        """Inputs that nobody else reads are written where the concatenation wants them."""
+        y, start = self._frames[step.y], 0
+        axis = step.axis % len(y.strides)
+        for x in step.xs:
+            alone = self._readers.get(x) == [Concat.kind] and x not in outer
+            whole = x not in self._found and x not in self._found.values()
+            if alone and whole and self._makers.get(x) in _WRITE_ANYWHERE and self._same_bytes(x, step.y):
+                first = y.first + start * y.strides[axis]
+                self._frames[x] = replace(self._frames[x], strides=y.strides, first=first)
+                self._found[x] = step.y
+            start += self._shapes[x][axis] if x in self._shapes else self._plan.constants[x].shape[axis]
 
     def _stays(self, step: Reshape) -> bool:
         """Whether both sides are row-major."""

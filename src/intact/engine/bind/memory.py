@@ -70,8 +70,10 @@ def _spans(plan: Plan, layout: Layout, reuse: bool) -> tuple[dict[str, str], dic
             root = layout.aliases.get(name, name)
             if root in outside:
                 continue
-            if root == name:
-                end = dies.get(name, index) if reuse else last
+            end = dies.get(root, index) if reuse else last
+            if root not in owners and root != name:  # the first part of a concatenation
+                owners[root], spans[root] = root, Span(layout.frames[root].nbytes, index, end)
+            if root == name and name not in owners:
                 owner = _overwritten(step, name, index, layout, spans, owners) if reuse else name
                 owners[name] = owner
                 if owner == name:
@@ -79,6 +81,7 @@ def _spans(plan: Plan, layout: Layout, reuse: bool) -> tuple[dict[str, str], dic
                 spans[owner].end = max(spans[owner].end, end)
             else:
                 owners[name] = owners[root]
+                spans[owners[root]].end = max(spans[owners[root]].end, end)
     return owners, spans
 
 
