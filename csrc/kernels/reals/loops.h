@@ -90,13 +90,17 @@ F<V> div(F<V> a, F<V> b) { return a / b; }
 
 template <class V>
 float softmax(float* x, size_t n, float gain, const float* mask) {
-  const F<V> factor = V::set(gain);
-  F<V> largest = V::set(-std::numeric_limits<float>::infinity());
+  constexpr float kLeast = -std::numeric_limits<float>::infinity();
+  if (gain != 1.0f || mask) {
+    const F<V> factor = V::set(gain);
+    for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+      const F<V> v = load<V>(x + i, k) * factor;
+      store<V>(x + i, mask ? v + load<V>(mask + i, k) : v, k);
+    });
+  }
+  F<V> largest = V::set(kLeast);
   for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
-    F<V> v = load<V>(x + i, k, -std::numeric_limits<float>::infinity()) * factor;
-    if (mask) v = v + load<V>(mask + i, k);
-    store<V>(x + i, v, k);
-    largest = V::larger(largest, load<V>(x + i, k, -std::numeric_limits<float>::infinity()));
+    largest = V::larger(largest, load<V>(x + i, k, kLeast));
   });
   const F<V> top = V::set(V::largest_of(largest));
   LaneSum<V> sum;

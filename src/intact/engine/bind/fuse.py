@@ -39,6 +39,11 @@ class Attention(Step):
         """The step of the plan that its time belongs to."""
         return self.product
 
+    @property
+    def absorbed(self) -> tuple[str, ...]:
+        """What steps that it replaces make."""
+        return self.scores.y, self.softmax.y
+
 
 @dataclass(frozen=True)
 class NormAndCodes(Step):
@@ -61,33 +66,44 @@ class NormAndCodes(Step):
         """The step of the plan that its time belongs to."""
         return self.norm
 
+    @property
+    def absorbed(self) -> tuple[str, ...]:
+        """What steps that it replaces make."""
+        return (self.quantize.y,)
+
 
 def fuse(plan: Plan) -> Plan:
     """The plan with all that can run as one made one step."""
     makers = {name: step for step in plan.steps for name in writes(step)}
-    readers = Counter(name for step in plan.steps for name in reads(step))
-    readers.update(plan.outputs)
-    instead: dict[str, Step] = {}
-    gone: set[str] = set()
-    for step in plan.steps:
-        if isinstance(step, MatMul) and (found := _attention(plan, step, makers)) is not None:
-            inner = found.scores.y, found.softmax.y
-            if all(readers[name] == 1 for name in inner):
-                instead[step.y] = found
-                gone.update(inner)
-        elif isinstance(step, Quantize) and (pair := _norm_and_codes(plan, step, makers)) is not None:
-            if instead.setdefault(pair.norm.y, pair) is pair:  # the first Quantize of several
-                gone.add(step.y)
+    instead: dict[str, Attention | NormAndCodes] = {**_attentions(plan, makers), **_norms(plan, makers)}
+    gone = {name for step in instead.values() for name in step.absorbed}
     steps = (instead.get(writes(step)[0], step) for step in plan.steps if writes(step)[0] not in gone)
     return replace(plan, steps=tuple(steps))
 
 
-def _norm_and_codes(plan: Plan, quantize: Quantize, makers: dict[str, Step]) -> NormAndCodes | None:
-    norm = makers.get(quantize.x)
-    if not isinstance(norm, LayerNorm) or plan.tensors[norm.y].codes is not None:
-        return None
-    made, nodes = (norm.y, quantize.y), (*norm.nodes, *quantize.nodes)
-    return NormAndCodes(norm.name, nodes, norm.x, norm.residual, made, norm, quantize)
+def _attentions(plan: Plan, makers: dict[str, Step]) -> dict[str, Attention]:
+    """By what they make: those whose scores nobody else reads."""
+    readers = Counter(name for step in plan.steps for name in reads(step))
+    readers.update(plan.outputs)
+    found = {}
+    for step in plan.steps:
+        whole = _attention(plan, step, makers) if isinstance(step, MatMul) else None
+        if whole is not None and all(readers[name] == 1 for name in whole.absorbed):
+            found[whole.y] = whole
+    return found
+
+
+def _norms(plan: Plan, makers: dict[str, Step]) -> dict[str, NormAndCodes]:
+    """By what they make: each with the first Quantize behind it."""
+    found: dict[str, NormAndCodes] = {}
+    for step in plan.steps:
+        norm = makers.get(step.x) if isinstance(step, Quantize) else None
+        if not isinstance(step, Quantize) or not isinstance(norm, LayerNorm) or norm.y in found:
+            continue
+        if plan.tensors[norm.y].codes is None:
+            made, nodes = (norm.y, step.y), (*norm.nodes, *step.nodes)
+            found[norm.y] = NormAndCodes(norm.name, nodes, norm.x, norm.residual, made, norm, step)
+    return found
 
 
 def _attention(plan: Plan, product: MatMul, makers: dict[str, Step]) -> Attention | None:
