@@ -13,7 +13,8 @@ class Bytes8 {
  public:
   explicit Bytes8(const ByteGrid& g)
       : high_(_mm256_set1_ps(static_cast<float>(g.high - g.zero))),
-        zero_(_mm256_set1_epi16(static_cast<int16_t>(g.zero))), low_(_mm_set1_epi8(static_cast<char>(g.low))) {}
+        zero_(_mm256_set1_epi16(static_cast<int16_t>(g.zero))),
+        low_(_mm_set1_epi8(static_cast<char>(g.low))) {}
 
   // 16 bytes of lanes 0..7 of a, then those of b.
   __m128i of(__m256 a, __m256 b) const {

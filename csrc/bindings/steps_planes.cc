@@ -94,8 +94,9 @@ void bind_pools(nb::module_& m) {
 }
 
 // weight: int8 [kernel_h, kernel_w, channels].
-DepthwiseWeights weights_of(const Dense<const int8_t, nb::ndim<3>>& weight, const Dense<const int32_t>& correction,
-                            const FloatsIn& multiplier, const FloatsIn& bias, int high) {
+DepthwiseWeights weights_of(const Dense<const int8_t, nb::ndim<3>>& weight,
+                            const Dense<const int32_t>& correction, const FloatsIn& multiplier,
+                            const FloatsIn& bias, int high) {
   const size_t channels = weight.shape(2);
   require(weight.shape(0) <= kMostTaps && weight.shape(1) <= kMostTaps && channels < (1 << 24),
           "weights are [kernel_h, kernel_w, channels]");
@@ -116,14 +117,16 @@ std::optional<DepthwiseFunction> function_of(const std::string& reals, const std
 void bind_sums_by_channel(nb::module_& m) {
   m.def("step_depthwise",
         [](const std::string& name, const View& x, const View& y, Dense<const int8_t, nb::ndim<3>> weight,
-           int x_high, Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, std::optional<View> residual,
-           Pair strides, Pair dilations, Pair pads, GridTuple grid, bool real, float low, float high,
-           float residual_multiplier, int32_t residual_zero, const std::string& reals,
-           const std::string& function, float scale) {
-          const DepthwiseEnding ending = {grid_of(grid), low, high, real, false, residual_multiplier, residual_zero};
+           int x_high, Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias,
+           std::optional<View> residual, Pair strides, Pair dilations, Pair pads, GridTuple grid, bool real,
+           float low, float high, float residual_multiplier, int32_t residual_zero,
+           const std::string& reals, const std::string& function, float scale) {
+          const bool bounded = false;  // the maker finds out
+          const DepthwiseEnding ending = {grid_of(grid), low, high, real, bounded, residual_multiplier,
+                                          residual_zero};
+          const auto weights = weights_of(weight, correction, multiplier, bias, x_high);
           return native(make_depthwise(kernel<DepthwiseOps>(name),
-                                       {x, y, weights_of(weight, correction, multiplier, bias, x_high), residual,
-                                        strides, dilations, pads, ending,
+                                       {x, y, weights, residual, strides, dilations, pads, ending,
                                         function_of(reals, function, scale)}));
         },
         "kernel"_a, "x"_a, "y"_a, "weight"_a.noconvert(), "x_high"_a, "correction"_a.noconvert(),

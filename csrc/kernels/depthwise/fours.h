@@ -289,7 +289,8 @@ void each_block(const DepthwiseRow& d, const Work& work) {
     const int tap = tap_at(d.kernel_h, d.kernel_w, i / 4, i % 4);
     offsets[i] = tap < 0 ? 0 : tap / d.kernel_w * d.x_row + tap % d.kernel_w * d.x_column;
   }
-  const int end = d.end * kMost < static_cast<size_t>(d.channels) ? static_cast<int>(d.end) * kMost : d.channels;
+  const bool whole = d.end * kMost < static_cast<size_t>(d.channels);
+  const int end = whole ? static_cast<int>(d.end) * kMost : d.channels;
   const uint8_t* packed = d.packed + d.begin * bytes_of_block(kMost, groups);
   for (int c = static_cast<int>(d.begin) * kMost, width = 0; c < end; c += width) {
     width = width_of(d.channels - c, kMost);

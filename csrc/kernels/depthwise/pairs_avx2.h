@@ -1,5 +1,5 @@
-// vpmaddwd on two taps of one channel, widened to 16 bits: exact for every byte and every weight. 8 channels a
-// block, in their own order. Included by x86_avx2.cc only.
+// vpmaddwd on two taps of one channel, widened to 16 bits: exact for every byte and every weight. 8 channels
+// a block, in their own order. Included by x86_avx2.cc only.
 #pragma once
 
 #include <immintrin.h>
@@ -35,7 +35,8 @@ int tap_at(int kernel_h, int kernel_w, int pair, int place) {
 size_t bytes_of_block(int pairs) { return static_cast<size_t>(kWidth) * (12 + 4 * pairs); }
 
 size_t packed_bytes(const DepthwiseWeights& w) {
-  return static_cast<size_t>((w.channels + kWidth - 1) / kWidth) * bytes_of_block(pairs_of(w.kernel_h, w.kernel_w));
+  const int blocks = (w.channels + kWidth - 1) / kWidth;
+  return static_cast<size_t>(blocks) * bytes_of_block(pairs_of(w.kernel_h, w.kernel_w));
 }
 
 void pack(const DepthwiseWeights& w, uint8_t* packed) {

@@ -61,8 +61,8 @@ void pack(const DepthwiseWeights& w, uint8_t* packed) {
 
 void run(const DepthwiseRow& d) {
   if (d.high > kMostByte) {
-    const size_t end = d.end * Wide::kWidth, channels = static_cast<size_t>(d.channels);
-    pairs::run(d, static_cast<int>(d.begin) * Wide::kWidth, static_cast<int>(end < channels ? end : channels));
+    const int end = static_cast<int>(d.end) * Wide::kWidth;
+    pairs::run(d, static_cast<int>(d.begin) * Wide::kWidth, end < d.channels ? end : d.channels);
     return;
   }
   fours::each_block<Wide::kWidth>(

@@ -1,4 +1,5 @@
-// 64 bytes a step, the tail masked. Unpacking within 128-bit lanes widens bytes, packing restores their order.
+// 64 bytes a step, the tail masked. Unpacking within 128-bit lanes widens bytes, packing restores their
+// order.
 #include "kernels/pointwise/pointwise.h"
 
 #if INTACT_ARCH_X86
@@ -93,7 +94,8 @@ class Table {
     const __m512i word = _mm512_srli_epi16(index, 1);
     const __m512i below = _mm512_permutex2var_epi16(words_[0], word, words_[1]);
     const __m512i above = _mm512_permutex2var_epi16(words_[2], word, words_[3]);
-    const __m512i both = _mm512_mask_mov_epi16(below, _mm512_movepi16_mask(_mm512_slli_epi16(index, 8)), above);
+    const __mmask32 upper = _mm512_movepi16_mask(_mm512_slli_epi16(index, 8));
+    const __m512i both = _mm512_mask_mov_epi16(below, upper, above);
     const __m512i shift = _mm512_slli_epi16(_mm512_and_si512(index, _mm512_set1_epi16(1)), 3);
     return _mm512_and_si512(_mm512_srlv_epi16(both, shift), _mm512_set1_epi16(255));
   }

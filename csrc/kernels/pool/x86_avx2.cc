@@ -52,7 +52,8 @@ void max(const PoolWindow& w, size_t pixels, ptrdiff_t x_pixel, uint8_t* y, ptrd
 }
 
 // 16 channels: sums of 256 taps fit 16 bits, so these are widened as seldom.
-inline void mean_16(const uint8_t* x, const PoolWindow& w, const PoolMean& m, const Bytes8& bytes, uint8_t* y) {
+inline void mean_16(const uint8_t* x, const PoolWindow& w, const PoolMean& m, const Bytes8& bytes,
+                    uint8_t* y) {
   const int32_t start = static_cast<int32_t>(-static_cast<int64_t>(m.zero) * static_cast<int64_t>(w.taps));
   __m256i low = _mm256_set1_epi32(start), high = low;
   for (size_t t = 0; t < w.taps;) {

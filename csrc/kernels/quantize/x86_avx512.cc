@@ -1,5 +1,5 @@
-// 16 lanes a step, the tail masked. Where one scale serves all, x * (1 / scale) decides, except close to a tie:
-// there x is divided. The product is within 2^-22 of the quotient, relatively; below kMostSteps that is
+// 16 lanes a step, the tail masked. Where one scale serves all, x * (1 / scale) decides, except close to a
+// tie: there x is divided. The product is within 2^-22 of the quotient, relatively; below kMostSteps that is
 // less than kDoubt, so the two round to the same integer unless a tie lies closer than kDoubt.
 #include "kernels/quantize/quantize.h"
 

@@ -74,7 +74,8 @@ void three_rows(const uint8_t* x, ptrdiff_t x_pitch, size_t columns, uint8_t* y)
   size_t c = 0;
   for (; c + 16 <= columns; c += 16) three_by_16(x + c, x_pitch, y + 3 * c);
   for (; c < columns; ++c) {
-    for (ptrdiff_t r = 0; r < 3; ++r) y[3 * static_cast<ptrdiff_t>(c) + r] = x[r * x_pitch + static_cast<ptrdiff_t>(c)];
+    const uint8_t* from = x + c;
+    for (int r = 0; r < 3; ++r) y[3 * c + static_cast<size_t>(r)] = from[r * x_pitch];
   }
 }
 
