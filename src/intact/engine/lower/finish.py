@@ -23,11 +23,13 @@ def finish(sheet: Sheet, layers: tuple[Layer, ...], notes: list[str]) -> Plan:
     Raises:
         UnsupportedError: The graph puts out or reads what a plan cannot hold.
     """
+    said = list[str]()
     try:
-        steps = _ordered(sheet, notes)
+        steps = _ordered(sheet, said)
     except Cannot as why:  # a value that a stretch would hand over has no known rank
+        said.clear()
         _give_up_all(sheet, str(why))
-        steps = _all_at_once(sheet, notes)
+        steps = _all_at_once(sheet, said)
     inputs = tuple(value.name or "" for value in sheet.model.graph.inputs)
     outputs = tuple(value.name or "" for value in sheet.model.graph.outputs)
     steps = _named(sheet, steps, inputs, outputs)
@@ -37,7 +39,7 @@ def finish(sheet: Sheet, layers: tuple[Layer, ...], notes: list[str]) -> Plan:
         tuple(steps),
         {name: tensor for name, tensor in sheet.tensors.items() if name in used},
         {name: array for name, array in sheet.arrays.items() if name in held},
-        inputs, outputs, layers, tuple(notes),
+        inputs, outputs, layers, (*notes, *said),
     )  # fmt: skip
 
 
@@ -90,8 +92,8 @@ class _Order:
         sheet = self.sheet
         made = {value for node in self._left for value in node.outputs}
         for node in self._left:
-            for value in node.inputs:
-                if value is not None and value not in made and value not in sheet.constants:
+            for value in _values_read(node):
+                if value not in made and value not in sheet.constants:
                     _demand(sheet, value, f"{node.op_type} '{node.name}'")
         for value in sheet.model.graph.outputs:
             if value not in made:
