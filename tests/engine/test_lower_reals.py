@@ -142,7 +142,8 @@ def test_a_batchnorm_that_no_layer_takes_in(qdq, lowered, source):
 
 
 @pytest.mark.parametrize("batch", ["n", 2], ids=["free batch", "fixed batch"])
-def test_a_token_before_a_sequence(qdq, lowered, batch):
+@pytest.mark.parametrize("after", [True, False], ids=["one behind", "none behind"])
+def test_tokens_around_a_sequence_are_added_to_its_padding(qdq, lowered, batch, after):
     g = qdq()
     x, token = g.input("x", [batch, 5, 8]), g.reals(1, 1, 8)
     if batch == "n":
@@ -150,11 +151,10 @@ def test_a_token_before_a_sequence(qdq, lowered, batch):
         token = g.node("Expand", token, g.node("Concat", size, g.ints(1, 8), axis=0))
     else:
         token = g.node("Expand", token, g.ints(2, 1, 8))
-    y = g.node("Concat", token, x, g.reals(2, 2, 8) if batch == 2 else x, axis=1)
+    y = g.node("Concat", token, x, *[token] * after, axis=1)
     found = lowered(g, y, sizes={"n": 2}).agree()
-    if batch == 2:
-        assert found.kinds == ["pad", "binary"]
-        np.testing.assert_array_equal(found.values[y], found.expected[y])
+    assert found.kinds == ["pad", "binary"]
+    np.testing.assert_array_equal(found.values[y], found.expected[y])
 
 
 def test_a_constant_in_front_of_a_norm_is_added_by_itself(qdq, lowered):

@@ -20,7 +20,7 @@ def as_input(array: Any, name: str, dtype: str) -> NDArray[Any]:
     found = _as_numpy(array, f"input '{name}'")
     if found.dtype != np.dtype(dtype):
         raise QuantValueError(f"input '{name}'", f"dtype {found.dtype}", dtype, f"convert it to {dtype}")
-    return np.require(found, requirements="CA")
+    return np.require(found, requirements=["C", "A"])
 
 
 def as_output(array: Any, name: str, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:

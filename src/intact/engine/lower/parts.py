@@ -85,7 +85,7 @@ def _batchnorm(sheet: Sheet, node: Node) -> None:
     lower_batchnorm(sheet, [node])
 
 
-def _with_tokens(sheet: Sheet, node: Node) -> None:
+def with_tokens(sheet: Sheet, node: Node) -> None:
     """A Concat of constants around one tensor, in float: zeros around it, plus the constants there.
 
     Before: ``Concat(Expand(token), x)``.  After: ``Pad(x) + constant``.
@@ -95,7 +95,7 @@ def _with_tokens(sheet: Sheet, node: Node) -> None:
     axis = integer(node, "axis", 0) % len(shape)
     parts = [constant_of(sheet, v) for v in node.inputs]
     free = [i for i, part in enumerate(parts) if part is None]
-    if len(free) != 1 or not is_float32(value):
+    if len(free) != 1 or len(parts) < 2 or not is_float32(value):
         raise Cannot("it joins constants with more than one tensor")
     x = sheet.real(node.inputs[free[0]])
     size = sheet.tensors[x].shape[axis]
@@ -135,6 +135,6 @@ def constant_of(sheet: Sheet, value: Value | None) -> NDArray[np.float32] | None
 
 
 PARTS: dict[str, Rule] = {
-    "BatchNormalization": _batchnorm, "Concat": _with_tokens, "LeakyRelu": _sloped, "PRelu": _sloped,
+    "BatchNormalization": _batchnorm, "LeakyRelu": _sloped, "PRelu": _sloped,
 }  # fmt: skip
 """Operator -> how it becomes steps, where no single step does it."""

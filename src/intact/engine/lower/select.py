@@ -8,7 +8,7 @@ from intact.engine.lower.claims import Group, claim
 from intact.engine.lower.custom import lower_call
 from intact.engine.lower.grids import Grids
 from intact.engine.lower.moves import MOVES, Rule
-from intact.engine.lower.parts import PARTS
+from intact.engine.lower.parts import PARTS, with_tokens
 from intact.engine.lower.planes import PLANES
 from intact.engine.lower.reals import REALS
 from intact.engine.lower.rearrange import REARRANGE
@@ -93,7 +93,7 @@ def _single(node: Node) -> Group:
 
 
 def _merged() -> dict[str, list[Rule]]:
-    found: dict[str, list[Rule]] = {}
+    found: dict[str, list[Rule]] = {"Concat": [with_tokens]}
     roots = dict.fromkeys(ROOTS, lower_root)
     for op_type, rule in (*roots.items(), *MOVES.items(), *REARRANGE.items(), *PLANES.items()):
         found.setdefault(op_type, []).append(rule)
