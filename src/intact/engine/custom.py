@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from intact.engine.steps import Call, Codes
 from intact.errors import QuantValueError, UnsupportedError
-from intact.graph import register_operator
 
 Shape = tuple[int | str, ...]
 Shapes = Callable[..., Any]
@@ -118,6 +117,8 @@ def register(
     same = (lambda *s: s[0]) if outputs == 1 else (lambda *s: [s[0]] * outputs)
     operator = Operator(name, body, shapes or same, codes, outputs, defaults)
     domain, _, op_type = name.partition("::")
+    from intact.graph import register_operator  # plans run without ONNX
+
     register_operator(domain, op_type, outputs, defaults, lambda found: operator.output_shapes(found))
     _OPERATORS[name] = operator
     return operator
