@@ -94,7 +94,7 @@ def _macs(plan: Plan, bound: Bound, step: Any) -> int:
         return prod(bound.shapes[step.y]) * prod(plan.constants[step.weight].shape[1:])
     if isinstance(step, ConvTranspose):
         weight, x = plan.constants[step.weight].shape, bound.shapes[step.x]
-        return prod(x) * prod(weight[1:3]) * weight[0] // step.groups
+        return int(prod(x) * prod(weight[1:3]) * weight[0] // step.groups)
     if isinstance(step, MatMul):
         return prod(bound.shapes[step.y]) * bound.shapes[step.a][-1]
     return 0
