@@ -61,6 +61,10 @@ void Context::place(uint32_t block, const void* data, size_t bytes) {
 void Context::run(size_t begin, size_t end, double* seconds) {
   const auto& steps = program_.steps();
   if (begin > end || end > steps.size()) throw std::invalid_argument("there are fewer steps");
+  for (size_t i = 1; i < blocks_.size(); ++i) {
+    const bool missing = blocks_[i] == nullptr && program_.blocks()[i].bytes > 0;
+    if (missing) throw std::invalid_argument("an input or output has no place yet");
+  }
   if (running_.exchange(true, std::memory_order_acquire)) {
     throw std::invalid_argument("another run uses this context");
   }

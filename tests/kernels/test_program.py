@@ -1,0 +1,148 @@
+"""Programs: what `Program.add` refuses, and what a run needs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from intact.kernels import planes
+from intact.kernels.program import SLACK, Program, View
+
+ARENA = 1000
+
+
+@pytest.fixture
+def program():
+    """Blocks 1 (constant), 2 (input) and 3 (output), of 100, 200 and 300 bytes."""
+    made = Program(1)
+    made.arena(ARENA)
+    assert made.constant(np.zeros(100, np.uint8)) == 1
+    assert made.input(200) == 2
+    assert made.output(300) == 3
+    return made
+
+
+def row(block, offset, size, stride=1):
+    return View(block, offset, "uint8", (size,), (stride,))
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        pytest.param(row(9, 0, 1), "a block that does not exist", id="block"),
+        pytest.param(row(0, ARENA - 9, 10), "leaves its block", id="last byte"),
+        pytest.param(row(3, 5, 7, -1), "leaves its block", id="backwards"),
+        pytest.param(row(0, 0, 2, 1 << 45), "leaves its block", id="far"),
+        pytest.param(row(0, 0, 2, 1 << 47), "too far", id="farther"),
+        pytest.param(row(0, 1 << 62, 1), "leaves its block", id="offset"),
+        pytest.param(row(1, 0, 5), "writes into an input or a constant", id="constant"),
+        pytest.param(row(2, 0, 5), "writes into an input or a constant", id="input"),
+    ],
+)
+def test_views_that_are_refused(program, view, words):
+    with pytest.raises(ValueError, match=words):
+        program.add(planes.fill(view, 0))
+    assert len(program) == 0
+
+
+@pytest.mark.parametrize(
+    ("offset", "halo", "fits"),
+    [
+        pytest.param(0, (0, 0, 0, 0), True, id="none"),
+        pytest.param(40, (1, 0, 0, 0), True, id="row above"),
+        pytest.param(39, (1, 0, 0, 0), False, id="row above begins too early"),
+        pytest.param(44, (1, 1, 0, 0), True, id="row above, column before"),
+        pytest.param(43, (1, 1, 0, 0), False, id="column before begins too early"),
+        pytest.param(1000 - 120, (0, 0, 1, 0), False, id="row below"),
+        pytest.param(1000 - 160, (0, 0, 1, 0), True, id="row below ends with the block"),
+        pytest.param(1000 - 159, (0, 0, 1, 0), False, id="row below ends too late"),
+    ],
+)
+def test_halos_lie_within_the_block(program, offset, halo, fits):
+    """3 rows of 10 pixels of 4 bytes, row pitch 40."""
+    image = View(0, offset, "uint8", (1, 3, 10, 4), (120, 40, 4, 1), halo)
+    step = planes.halo(image, 0) if any(halo) else planes.fill(image, 0)
+    if fits:
+        program.add(step)
+    else:
+        with pytest.raises(ValueError, match="leaves its block"):
+            program.add(step)
+
+
+def test_elements_are_aligned(program):
+    x = View(2, 0, "float32", (4,), (4,))
+    for y in (View(0, 2, "float32", (4,), (4,)), View(0, 0, "float32", (4,), (6,))):
+        with pytest.raises(ValueError, match="no multiple of its element"):
+            program.add(planes.copy(x, y))
+    program.add(planes.copy(x, View(0, 8, "float32", (4,), (4,))))
+    odd = np.zeros(201, np.uint8)[1:]
+    with pytest.raises(ValueError, match="does not lie at a multiple"):
+        program.run([odd], [np.zeros(300, np.uint8)])
+
+
+def test_nothing_is_read_of_an_empty_view(program):
+    program.add(planes.copy(row(2, 10**6, 0), row(3, 0, 0)))
+    program.run([np.zeros(200, np.uint8)], [np.zeros(300, np.uint8)])
+
+
+def test_the_arena_is_given_before_steps(program):
+    program.add(planes.fill(row(0, 0, 5), 1))
+    with pytest.raises(ValueError, match="before the first step"):
+        program.arena(10)
+
+
+@pytest.mark.parametrize("sizes", [(199, 300), (200, 301)])
+def test_inputs_and_outputs_have_the_size_of_their_block(program, sizes):
+    with pytest.raises(ValueError, match="another size than its block"):
+        program.run([np.zeros(sizes[0], np.uint8)], [np.zeros(sizes[1], np.uint8)])
+
+
+def test_a_run_needs_every_input_and_output(program):
+    with pytest.raises(ValueError, match="zip"):
+        program.run([], [np.zeros(300, np.uint8)])
+
+
+def test_a_context_runs_when_everything_has_a_place(program):
+    program.add(planes.fill(row(3, 0, 300), 7))
+    context = program.take()
+    with pytest.raises(ValueError, match="has no place yet"):
+        context.run(0, 1)
+    program.place(context, [np.zeros(200, np.uint8)], [np.zeros(300, np.uint8)])
+    context.run(0, 1)
+    with pytest.raises(ValueError, match="fewer steps"):
+        context.run(0, 2)
+
+
+def test_a_run_and_its_times(program):
+    program.add(planes.copy(row(2, 0, 200), row(0, 64, 200)))
+    program.add(planes.fill(row(3, 0, 300), 7))
+    program.add(planes.copy(row(0, 64, 200), row(3, 100, 200)))
+    x, y, times = np.arange(200, dtype=np.uint8), np.zeros(300, np.uint8), np.full(3, -1.0)
+    program.run([x], [y], times)
+    np.testing.assert_array_equal(y, [7] * 100 + list(range(200)))
+    assert (times >= 0).all()
+    with pytest.raises(ValueError, match="one time for each step"):
+        program.run([x], [y], np.zeros(2))
+
+
+def test_steps_of_one_program_are_named(program):
+    program.add(planes.fill(row(3, 0, 300), 7))
+    program.add(planes.copy(row(2, 0, 200), row(0, 0, 200), {"transpose": "transpose_ref"}))
+    assert program.kernels == ["fill", "transpose_ref"]
+
+
+def test_constants_live_as_long_as_their_program():
+    program = Program(1)
+    block = program.constant(np.arange(256, dtype=np.uint8)[::-1].copy())  # nobody else holds it
+    x, y = program.input(256), program.output(256)
+    program.add(planes.lookup(row(x, 0, 256), row(block, 0, 256), row(y, 0, 256)))
+    filler = [np.full(256, 9, np.uint8) for _ in range(100)]
+    out = np.zeros(256, np.uint8)
+    program.run([np.arange(256, dtype=np.uint8)], [out])
+    np.testing.assert_array_equal(out, np.arange(256)[::-1])
+    assert len(filler) == 100
+
+
+def test_the_arena_is_zero_and_has_its_size(program):
+    arena = program.take().arena()
+    assert arena.nbytes == ARENA and not arena.any() and SLACK == 64
