@@ -101,10 +101,12 @@ def _products(bench: Bench, tokens: int) -> Iterator[Case]:
     macs = HEADS * tokens * tokens * WIDTH
     scores = bench.tensor("float32", HEADS, tokens, tokens)
     heads, turned = (1, 0, 2), (1, 2, 0)
-    qk = reals.matmul(Product(_turned(q, heads), _turned(k, turned), scores, 0.01), bench.kernels)
-    pv = reals.matmul(Product(p, _turned(v, heads), _turned(out, heads), 0.01), bench.kernels)
-    yield Case("q times k, to reals", qk, 1, macs, "GMAC/s")
-    yield Case("p times v, to codes", pv, 1, macs, "GMAC/s")
+    qk = Product(_turned(q, heads), _turned(k, turned), scores, 0.01)
+    pv = Product(p, _turned(v, heads), _turned(out, heads), 0.01)
+    yield Case("q times k, to reals", reals.matmul(qk, bench.kernels), 1, macs, "GMAC/s")
+    yield Case("p times v, to codes", reals.matmul(pv, bench.kernels), 1, macs, "GMAC/s")
+    whole = reals.attention(qk, pv, kernels=bench.kernels)
+    yield Case("attention: these two and softmax", whole, 1, 2 * macs, "GMAC/s")
 
 
 def main() -> None:

@@ -77,7 +77,9 @@ class RowStep : public Step {
       const float* other = nullptr;
       if (has_other_) other = other_reader_.row(other_.at<uint8_t>(memory) + cursor.offset(1), n_, second);
       const float factor = body(values, other);
-      if (has_codes_) codes_writer_.finish(values, factor, codes_.at<uint8_t>(memory) + cursor.offset(2), n_, out);
+      if (has_codes_) {
+        codes_writer_.finish(values, factor, codes_.at<uint8_t>(memory) + cursor.offset(2), n_, out);
+      }
       writer_.finish(values, factor, y, n_, out);
     }
   }

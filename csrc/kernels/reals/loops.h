@@ -10,7 +10,8 @@
 //   larger                           of two numbers; anything for a NaN
 //   lookup(table, i)                 entry i % 8
 //   tree(lanes)                      i + 8, i + 4, i + 2, i + 1 of kLanes lanes in registers
-//   less, select, abs, with_sign, root, bits, floats, add_int, sub_int, halve_int (n >> 1), to_exponent (n << 23)
+//   less, select, abs, with_sign, root, bits, floats, add_int, sub_int, halve_int (n >> 1)
+//   to_exponent                      n << 23
 //   load_bytes(q) -> Floats of q - zero;  store_bytes(q, steps, ...)     kWidth bytes
 #pragma once
 
@@ -66,7 +67,9 @@ class LaneSum {
 
 template <class V, F<V> (*function)(F<V>)>
 void map(const float* x, float* y, size_t n) {
-  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY { store<V>(y + i, function(load<V>(x + i, k)), k); });
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    store<V>(y + i, function(load<V>(x + i, k)), k);
+  });
 }
 
 template <class V, F<V> (*function)(F<V>, F<V>)>
@@ -146,13 +149,17 @@ void layer_norm(float* x, size_t n, const float* residual, const float* weight, 
 template <class V>
 void dequantize(const uint8_t* q, size_t n, int32_t zero, float scale, float* x) {
   const F<V> step = V::set(scale);
-  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY { store<V>(x + i, V::from_bytes(q + i, k, zero) * step, k); });
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    store<V>(x + i, V::from_bytes(q + i, k, zero) * step, k);
+  });
 }
 
 template <class V>
 void quantize(const float* x, size_t n, float factor, float scale, const ByteGrid& grid, uint8_t* q) {
   const F<V> step = V::set(scale), times = V::set(factor);
-  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY { V::to_bytes(load<V>(x + i, k) * times / step, grid, q + i, k); });
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    V::to_bytes(load<V>(x + i, k) * times / step, grid, q + i, k);
+  });
 }
 
 template <class V>
