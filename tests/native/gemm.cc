@@ -9,6 +9,10 @@
 #include "steps/conv.h"
 
 namespace intact {
+
+// The registry's, whose other families are no part of this program.
+const char* name_of(const void*) { return "gemm"; }
+
 namespace {
 
 struct Named {
