@@ -131,8 +131,8 @@ def main() -> None:
                     total, products = total + seconds, products + shape.products
                     share = " ".join(f"{n / sum(groups):4.0%}" for n in groups) if sum(groups[1:]) else ""
                     print(
-                        f"  {shape.name:22} {seconds * 1e6:8.1f} us {shape.products / seconds / 1e9:7.1f} GMAC/s"
-                        f"  {share}"
+                        f"  {shape.name:22} {seconds * 1e6:8.1f} us"
+                        f" {shape.products / seconds / 1e9:7.1f} GMAC/s  {share}"
                     )
                 print(f"  {'all':22} {total * 1e6:8.1f} us {products / total / 1e9:7.1f} GMAC/s")
 

@@ -16,8 +16,11 @@ namespace {
 using Weights = nb::ndarray<const int8_t, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-nb::ndarray<nb::numpy, uint8_t> pack(const std::string& name, Weights weights, int groups, bool joined, int high) {
-  for (size_t i = 0; i < 4; ++i) require(weights.shape(i) <= (1u << 24), "a size of the weights is out of range");
+nb::ndarray<nb::numpy, uint8_t> pack(const std::string& name, Weights weights, int groups, bool joined,
+                                     int high) {
+  for (size_t i = 0; i < 4; ++i) {
+    require(weights.shape(i) <= (1u << 24), "a size of the weights is out of range");
+  }
   const auto size = [&](size_t i) { return static_cast<int32_t>(weights.shape(i)); };
   const GemmWeights shape{size(0), size(1), size(2), size(3), groups, joined, high};
   auto* const packed = new std::vector<uint8_t>(pack_gemm(shape, weights.data(), kernel<GemmOps>(name)));
@@ -50,7 +53,8 @@ std::vector<T> values_of(const Dense<const T>& array) {
 using Pair = std::array<int64_t, 2>;
 
 NativeStep conv(const std::string& name, const View& x, const View& y, Bytes packed,
-                Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, Pair strides, Pair dilations,
+                Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, Pair strides,
+                Pair dilations,
                 Pair origin, const GemmEnding& ending, std::optional<View> residual) {
   ConvSpec spec{};
   spec.x = x;

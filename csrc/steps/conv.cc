@@ -90,14 +90,18 @@ bool is_image(const View& v) { return v.rank == 4 && v.strides[3] == static_cast
 void ConvStep::check_views(const PackedHeader& h) const {
   const View &x = s_.x, &y = s_.y;
   refuse_unless(is_image(x) && x.type == Type::u8, "conv reads an image of bytes with dense pixels");
-  refuse_unless(is_image(y) && y.type == (s_.ending.reals ? Type::f32 : Type::u8), "conv writes an image of dense pixels");
+  const Type written = s_.ending.reals ? Type::f32 : Type::u8;
+  refuse_unless(is_image(y) && y.type == written, "conv writes an image of dense pixels");
   refuse_unless(x.sizes[0] == y.sizes[0], "conv keeps the number of images");
-  refuse_unless(y.sizes[3] == h.out && x.sizes[3] == int64_t{h.in} * h.groups, "channels differ from the weights'");
+  const bool fits = y.sizes[3] == h.out && x.sizes[3] == int64_t{h.in} * h.groups;
+  refuse_unless(fits, "channels differ from the weights'");
   for (int i = 0; i < 4; ++i) refuse_unless(x.strides[i] >= 0, "conv reads rows in order");
   if (s_.residual) {
     const View& r = *s_.residual;
     refuse_unless(is_image(r) && r.type == Type::u8, "a residual is an image of bytes with dense pixels");
-    for (int i = 0; i < 4; ++i) refuse_unless(r.sizes[i] == y.sizes[i], "a residual has the sizes of the output");
+    for (int i = 0; i < 4; ++i) {
+      refuse_unless(r.sizes[i] == y.sizes[i], "a residual has the sizes of the output");
+    }
   }
   const auto out = static_cast<size_t>(h.out);
   refuse_unless(s_.correction.size() == out && s_.multiplier.size() == out && s_.bias.size() == out,
@@ -157,7 +161,8 @@ std::vector<int32_t> ConvStep::resolve(const Packed& packed, const PackedPanel& 
   std::vector<int32_t> found;
   int32_t next = -1;
   for (int32_t i = 0; i < panel.steps; ++i) {
-    const int32_t offset = offset_of(packed.header, packed.positions[static_cast<size_t>(panel.positions + i)]);
+    const auto at = static_cast<size_t>(panel.positions + i);
+    const int32_t offset = offset_of(packed.header, packed.positions[at]);
     if (s_.kernel->grouped) {
       found.push_back(offset);
     } else if (i > 0 && offset == next) {
@@ -174,12 +179,12 @@ int32_t wrapping_add(int32_t a, int32_t b) {
   return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
 }
 
-// Of each channel of a panel.
-std::vector<int32_t> weight_sums(const int8_t* weights, const PackedPanel& panel) {
+// Of each channel of a panel, times `shift`.
+std::vector<int32_t> weight_sums(const int8_t* weights, const PackedPanel& panel, int32_t shift) {
   std::vector<int32_t> sums(static_cast<size_t>(panel.width), 0);
   for (int32_t step = 0; step < panel.steps; ++step) {
     for (int32_t c = 0; c < panel.width; ++c, weights += 4) {
-      for (int b = 0; b < 4; ++b) sums[static_cast<size_t>(c)] += weights[b];
+      for (int b = 0; b < 4; ++b) sums[static_cast<size_t>(c)] += shift * weights[b];
     }
   }
   return sums;
@@ -195,11 +200,11 @@ void ConvStep::bind(const Packed& packed) {
     panels_.push_back(panel);
     widest_ = std::max(widest_, p.width);
     std::vector<int32_t> shifted(static_cast<size_t>(p.width), 0);
-    if (s_.kernel->shift != 0) shifted = weight_sums(packed.weights + p.weights, p);
+    if (s_.kernel->shift != 0) shifted = weight_sums(packed.weights + p.weights, p, s_.kernel->shift);
     for (int32_t c = 0; c < p.width; ++c) {
       const auto from = static_cast<size_t>(p.channel + c);
       constants_.correction.push_back(
-          c < p.channels ? wrapping_add(s_.correction[from], s_.kernel->shift * shifted[static_cast<size_t>(c)]) : 0);
+          c < p.channels ? wrapping_add(s_.correction[from], shifted[static_cast<size_t>(c)]) : 0);
       constants_.multiplier.push_back(c < p.channels ? s_.multiplier[from] : 0.0f);
       constants_.bias.push_back(c < p.channels ? s_.bias[from] : 0.0f);
     }
@@ -269,7 +274,8 @@ void ConvStep::fill_rows(const Memory& memory, int64_t first, int64_t end, const
   const int64_t x_pixel = s_.strides[1] * x.strides[2];
   for (int64_t i = 0; i < end - first;) {
     const int64_t row = s_.origin[0] + h * s_.strides[0], column = s_.origin[1] + w * s_.strides[1];
-    const uint8_t* from = x.at<uint8_t>(memory) + n * x.strides[0] + row * x.strides[1] + column * x.strides[2];
+    const int64_t window = n * x.strides[0] + row * x.strides[1] + column * x.strides[2];
+    const uint8_t* from = x.at<uint8_t>(memory) + window;
     uint8_t* to = y.at<uint8_t>(memory) + n * y.strides[0] + h * y.strides[1] + w * y.strides[2];
     const uint8_t* beside = r.at<uint8_t>(memory) + n * r.strides[0] + h * r.strides[1] + w * r.strides[2];
     const int64_t pixels = std::min(width - w, end - first - i);
@@ -289,7 +295,8 @@ void ConvStep::fill_rows(const Memory& memory, int64_t first, int64_t end, const
 // Where a tile will be written, and what will be added to it: lines far from each other, that arrive during
 // the sums.
 template <class Byte>
-void fetch_lines([[maybe_unused]] Byte* const* rows, [[maybe_unused]] int count, [[maybe_unused]] ptrdiff_t offset) {
+void fetch_lines([[maybe_unused]] Byte* const* rows, [[maybe_unused]] int count,
+                 [[maybe_unused]] ptrdiff_t offset) {
 #if defined(__GNUC__)
   for (int i = 0; i < count; ++i) __builtin_prefetch(rows[i] + offset, 1);
 #endif
@@ -327,7 +334,8 @@ void ConvStep::run_item(const Memory& memory, size_t item, bool fresh, uint8_t* 
       fetch_lines(rows.y + from, height, y_offset);
       if (s_.residual) fetch_lines(rows.residual + from, height, panel.channel);
       s_.kernel->sum(panel.steps, {rows.x + from, ptrdiff_t{panel.group} * group_channels_, height,
-                                   constants_.correction.data() + panel.constants, sums, fresh ? next_of(p, t) : nullptr});
+                                   constants_.correction.data() + panel.constants, sums,
+                                   fresh ? next_of(p, t) : nullptr});
       s_.kernel->finish(s_.ending, {sums, height, panel.steps.width, panel.channels,
                                     constants_.multiplier.data() + panel.constants,
                                     constants_.bias.data() + panel.constants, rows.y + from, y_offset,

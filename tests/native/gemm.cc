@@ -42,7 +42,8 @@ struct Layer {
 
   Layer() {
     const int groups = pick(1, 4) == 1 ? 2 : 1;
-    weights = {pick(1, 90) * groups, pick(1, 3), pick(1, 3), pick(1, 40), groups, groups == 1, pick(0, 1) ? 127 : 255};
+    const int high = pick(0, 1) == 0 ? 127 : 255;
+    weights = {pick(1, 90) * groups, pick(1, 3), pick(1, 3), pick(1, 40), groups, groups == 1, high};
     height = weights.kernel_h + pick(0, 6);
     width = weights.kernel_w + pick(0, 9);
     out_height = height - weights.kernel_h + 1;
@@ -96,7 +97,8 @@ std::vector<uint8_t> run(const Layer& layer, const GemmOps& ops) {
   spec.ending.residual_zero_point = 9;
   spec.ending.residual_multiplier = 0.37f;
   const std::unique_ptr<Step> step = make_conv(spec);
-  std::vector<uint8_t> x = layer.x, r = layer.r, y(static_cast<size_t>(spec.y.elements()) * bytes_of(spec.y.type));
+  std::vector<uint8_t> x = layer.x, r = layer.r;
+  std::vector<uint8_t> y(static_cast<size_t>(spec.y.elements()) * bytes_of(spec.y.type));
   uint8_t* const blocks[] = {x.data(), y.data(), r.data()};
   std::vector<uint8_t> scratch(step->scratch() + 64);
   uint8_t* aligned = scratch.data();

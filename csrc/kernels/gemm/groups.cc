@@ -1,8 +1,8 @@
 // Which steps may share a 16-bit sum: proved from the weights.
 //
-// A lane holds the sum of two products, byte x weight, of each step of its group. Bytes are 0 to `high`. Where
-// the positive weights of a lane, over both products of all steps, add up to P and the negative ones to -N,
-// every partial sum in any order lies between -high * N and high * P. So nothing saturates or wraps while
+// A lane holds the sum of two products, byte x weight, of each step of its group. Bytes are 0 to `high`.
+// Where the positive weights of a lane, over both products of all steps, add up to P and the negative ones to
+// -N, every partial sum in any order lies between -high * N and high * P. Nothing saturates or wraps while
 //   high * P <= 32767  and  high * N <= 32768.
 // A step that breaks this alone becomes two at the same offset whose weights add up to its own.
 #include <algorithm>

@@ -39,7 +39,8 @@ std::vector<int32_t> positions_of(const GemmWeights& w) {
 }
 
 // The weights of one step for the channels of a panel; 0 beyond the run and beyond the channels.
-PackStep step_at(const GemmWeights& w, const int8_t* weights, int32_t position, const Cut& cut, int32_t first) {
+PackStep step_at(const GemmWeights& w, const int8_t* weights, int32_t position, const Cut& cut,
+                 int32_t first) {
   const int32_t run = w.joined ? w.kernel_w * w.in : w.in;
   const int32_t window = w.kernel_h * w.kernel_w * w.in;
   const int32_t left = run - position % run;
@@ -144,7 +145,8 @@ void check_panel(const PackedHeader& h, const PackedPanel& p, int32_t channel, c
   refuse_unless(in_order, "panels do not follow one another");
   refuse_unless(p.steps >= 1 && p.positions >= 0 && p.steps <= h.positions - p.positions,
                 "a panel's steps are damaged");
-  refuse_unless(h.grouped != 0 || (p.positions == 0 && p.steps == h.positions), "a panel's steps are damaged");
+  const bool shared = p.positions == 0 && p.steps == h.positions;
+  refuse_unless(h.grouped != 0 || shared, "a panel's steps are damaged");
   refuse_unless(steps_in_groups(p, h.grouped != 0) == p.steps, "a panel's groups are damaged");
   const int64_t room = h.bytes - h.weights, bytes = int64_t{p.steps} * p.width * 4;
   refuse_unless(p.weights >= 0 && p.weights <= room && bytes <= room - p.weights,
@@ -171,7 +173,9 @@ Packed read_packed(const uint8_t* bytes, size_t size, const GemmOps& ops) {
   }
   refuse_unless(channel == h.out, "packed weights lack channels");
   const int32_t window = h.kernel_h * h.kernel_w * h.in;
-  for (const int32_t p : found.positions) refuse_unless(p >= 0 && p < window, "a step lies outside the window");
+  for (const int32_t p : found.positions) {
+    refuse_unless(p >= 0 && p < window, "a step lies outside the window");
+  }
   found.weights = reinterpret_cast<const int8_t*>(bytes + h.weights);
   return found;
 }

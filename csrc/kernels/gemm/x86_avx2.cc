@@ -1,5 +1,5 @@
-// vpmaddubsw over groups of steps whose 16-bit sums are proved not to overflow (groups.cc): products are added
-// in 16 bits and widened once for each group.
+// vpmaddubsw over groups of steps whose 16-bit sums are proved not to overflow (groups.cc): products are
+// added in 16 bits and widened once for each group.
 #include "kernels/gemm/gemm.h"
 
 #if INTACT_ARCH_X86
@@ -7,8 +7,8 @@
 
 #include <cstring>
 
-// Sums of a group are formed in the order written: the compiler would form all products first and keep them in
-// memory.
+// Sums of a group are formed in the order written: the compiler would form all products first and keep them
+// in memory.
 #if defined(__GNUC__)
 #define INTACT_IN_ORDER(x) __asm__("" : "+x"(x))
 #else
@@ -222,7 +222,8 @@ void reals_of_row(const Lanes& lanes, const GemmRows& t, int row, float* reals) 
   const uint8_t* const residual = whole_residual(t, row, copy);
   for (int c = 0; c < t.width; c += kUnit) {
     const uint8_t* const branch = residual == nullptr ? nullptr : residual + c;
-    _mm256_storeu_ps(reals + c, real_of(t.sums + row * t.width + c, lanes, t.multiplier + c, t.bias + c, branch));
+    const int32_t* const sums = t.sums + row * t.width + c;
+    _mm256_storeu_ps(reals + c, real_of(sums, lanes, t.multiplier + c, t.bias + c, branch));
   }
 }
 
@@ -239,8 +240,8 @@ void finish_reals(const GemmEnding& e, const GemmRows& t) {
   }
 }
 
-// The function's values, divided by the scale, to bytes: clamped first, for they may be anything. The function
-// gets the whole tile at once: its chains of operations are long.
+// The function's values, divided by the scale, to bytes: clamped first, for they may be anything. The
+// function gets the whole tile at once: its chains of operations are long.
 void finish_function(const GemmEnding& e, const GemmRows& t) {
   const Lanes lanes(e);
   const ToBytes to_bytes(e);

@@ -183,8 +183,8 @@ void finish_reals(const GemmEnding& e, const GemmRows& t) {
   }
 }
 
-// The function's values, divided by the scale, to bytes: clamped first, for they may be anything. The function
-// gets the whole tile at once: its chains of operations are long.
+// The function's values, divided by the scale, to bytes: clamped first, for they may be anything. The
+// function gets the whole tile at once: its chains of operations are long.
 void finish_function(const GemmEnding& e, const GemmRows& t) {
   const Lanes lanes(e);
   const __m512 scale = _mm512_set1_ps(e.scale);
@@ -228,7 +228,9 @@ void finish_bounded(const GemmEnding& e, const GemmRows& t) {
 }
 
 void finish(const GemmEnding& e, const GemmRows& t) {
-  if (e.reals && e.function == nullptr) return e.has_residual ? finish_reals<true>(e, t) : finish_reals<false>(e, t);
+  if (e.reals && e.function == nullptr) {
+    return e.has_residual ? finish_reals<true>(e, t) : finish_reals<false>(e, t);
+  }
   if (!e.reals && e.function != nullptr && !e.has_residual) return finish_function(e, t);
   if (e.reals || e.function != nullptr || !e.bounded) return gemm_finish(e, t);
   return finish_bounded(e, t);
