@@ -5,7 +5,7 @@
 #   make test         every test
 #   make quick        lint, types, layering, size budgets and a smoke test, in about ten seconds
 #   make bench        the scripts of benchmarks/, each in its own process; one: BENCH=benchmarks/kernels.py ARGS=...
-#   make fmt          format and sort imports
+#   make fmt          format Python and C++, sort imports
 #   make dev          work in place: src/ on the path, the extension built with CMake beside its sources
 
 PYTHON ?= python3
@@ -51,6 +51,7 @@ bench: $(READY_TO_TEST)
 fmt: $(READY_TO_TEST)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $$(git ls-files 'csrc/*.cc' 'csrc/*.h' 'tests/native/*.cc')
 
 dev: build/dev/.built
 	@echo "src/ is on the path of $(BIN)/python; run 'make dev' again after a change under csrc/"

@@ -24,8 +24,8 @@ Registers cpuid(uint32_t leaf, uint32_t subleaf) {
 #if defined(_MSC_VER)
   int values[4];
   __cpuidex(values, static_cast<int>(leaf), static_cast<int>(subleaf));
-  r = {static_cast<uint32_t>(values[0]), static_cast<uint32_t>(values[1]),
-       static_cast<uint32_t>(values[2]), static_cast<uint32_t>(values[3])};
+  r = {static_cast<uint32_t>(values[0]), static_cast<uint32_t>(values[1]), static_cast<uint32_t>(values[2]),
+       static_cast<uint32_t>(values[3])};
 #else
   __cpuid_count(leaf, subleaf, r.a, r.b, r.c, r.d);
 #endif
@@ -52,8 +52,8 @@ uint64_t detect() {
   const uint64_t saved = osxsave ? saved_register_files() : 0;
   const bool ymm = bit(basic.c, 28) && (saved & 0x06) == 0x06;
   const bool zmm = ymm && (saved & 0xe0) == 0xe0;
-  const bool foundation = bit(extended.b, 16) && bit(extended.b, 17) && bit(extended.b, 30) &&
-                          bit(extended.b, 31);
+  const bool foundation =
+      bit(extended.b, 16) && bit(extended.b, 17) && bit(extended.b, 30) && bit(extended.b, 31);
   uint64_t found = isa::none;
   if (ymm && bit(extended.b, 5)) found |= isa::avx2;
   if (ymm && bit(basic.c, 29)) found |= isa::f16c;

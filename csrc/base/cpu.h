@@ -28,9 +28,8 @@ struct Feature {
 };
 // Every flag with the name that reports and INTACT_MAX_ISA use.
 constexpr Feature kFeatures[] = {
-    {"avx2", isa::avx2},     {"f16c", isa::f16c}, {"fma", isa::fma},
-    {"avx512", isa::avx512}, {"vnni", isa::vnni}, {"neon", isa::neon},
-    {"avxvnni", isa::avxvnni}, {"dotprod", isa::dotprod},
+    {"avx2", isa::avx2}, {"f16c", isa::f16c}, {"fma", isa::fma},         {"avx512", isa::avx512},
+    {"vnni", isa::vnni}, {"neon", isa::neon}, {"avxvnni", isa::avxvnni}, {"dotprod", isa::dotprod},
 };
 
 // The flags that hold here. Detected once; a register file that the operating system does not save

@@ -15,9 +15,7 @@ struct Layout {
   size_t granules() const { return groups * channels; }
   size_t period() const { return channels * inner; }
   // Granule of row r, a row being `inner` neighbouring elements.
-  size_t granule_of_row(size_t r) const {
-    return r / (outer * channels) * channels + r % channels;
-  }
+  size_t granule_of_row(size_t r) const { return r / (outer * channels) * channels + r % channels; }
 };
 
 // Quantization parameters in the form that every loop uses. `low` and `high` are qmin - zero_point

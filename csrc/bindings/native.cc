@@ -63,123 +63,128 @@ Tensors tensors(const LayoutTuple& l, size_t size, const float* scale, const Flo
 }
 
 void bind_fake_quantize(nb::module_& m) {
-  m.def("fake_quantize",
-        [](const std::string& name, const std::string& convert, const std::string& dtype, LayoutTuple l,
-           AnyIn x, FloatsIn scale, FloatsIn low, FloatsIn high, AnyOut y, int threads) {
-          const auto& ops = kernel<FakeQuantizeOps>(name);
-          const Tensors t = tensors(l, x.size(), scale.data(), low, high, threads);
-          require(scale.size() == low.size() && y.size() == x.size(), "sizes differ");
-          const Source from = source(x, dtype, convert);
-          const Sink to = sink(y, dtype, convert);
-          nb::gil_scoped_release release;
-          fake_quantize(ops, t, from, to);
-        },
-        "kernel"_a, "convert"_a, "dtype"_a, "layout"_a, "x"_a.noconvert(), "scale"_a.noconvert(),
-        "low"_a.noconvert(), "high"_a.noconvert(), "y"_a.noconvert(), "threads"_a);
-  m.def("fake_quantize_grad",
-        [](const std::string& name, const std::string& convert, const std::string& grad_dtype,
-           const std::string& dtype, LayoutTuple l, AnyIn grad, AnyIn x, FloatsIn low, FloatsIn high,
-           AnyOut y, int threads) {
-          const auto& ops = kernel<FakeQuantizeGradOps>(name);
-          const Tensors t = tensors(l, x.size(), nullptr, low, high, threads);
-          require(grad.size() == x.size() && y.size() == x.size(), "sizes differ");
-          const Source grad_from = source(grad, grad_dtype, convert), from = source(x, dtype, convert);
-          const Sink to = sink(y, grad_dtype, convert);
-          nb::gil_scoped_release release;
-          fake_quantize_grad(ops, t, grad_from, from, to);
-        },
-        "kernel"_a, "convert"_a, "grad_dtype"_a, "dtype"_a, "layout"_a, "grad"_a.noconvert(),
-        "x"_a.noconvert(), "low"_a.noconvert(), "high"_a.noconvert(), "y"_a.noconvert(), "threads"_a);
+  m.def(
+      "fake_quantize",
+      [](const std::string& name, const std::string& convert, const std::string& dtype, LayoutTuple l,
+         AnyIn x, FloatsIn scale, FloatsIn low, FloatsIn high, AnyOut y, int threads) {
+        const auto& ops = kernel<FakeQuantizeOps>(name);
+        const Tensors t = tensors(l, x.size(), scale.data(), low, high, threads);
+        require(scale.size() == low.size() && y.size() == x.size(), "sizes differ");
+        const Source from = source(x, dtype, convert);
+        const Sink to = sink(y, dtype, convert);
+        nb::gil_scoped_release release;
+        fake_quantize(ops, t, from, to);
+      },
+      "kernel"_a, "convert"_a, "dtype"_a, "layout"_a, "x"_a.noconvert(), "scale"_a.noconvert(),
+      "low"_a.noconvert(), "high"_a.noconvert(), "y"_a.noconvert(), "threads"_a);
+  m.def(
+      "fake_quantize_grad",
+      [](const std::string& name, const std::string& convert, const std::string& grad_dtype,
+         const std::string& dtype, LayoutTuple l, AnyIn grad, AnyIn x, FloatsIn low, FloatsIn high, AnyOut y,
+         int threads) {
+        const auto& ops = kernel<FakeQuantizeGradOps>(name);
+        const Tensors t = tensors(l, x.size(), nullptr, low, high, threads);
+        require(grad.size() == x.size() && y.size() == x.size(), "sizes differ");
+        const Source grad_from = source(grad, grad_dtype, convert), from = source(x, dtype, convert);
+        const Sink to = sink(y, grad_dtype, convert);
+        nb::gil_scoped_release release;
+        fake_quantize_grad(ops, t, grad_from, from, to);
+      },
+      "kernel"_a, "convert"_a, "grad_dtype"_a, "dtype"_a, "layout"_a, "grad"_a.noconvert(), "x"_a.noconvert(),
+      "low"_a.noconvert(), "high"_a.noconvert(), "y"_a.noconvert(), "threads"_a);
 }
 
 void bind_quantize(nb::module_& m) {
-  m.def("quantize",
-        [](const std::string& name, const std::string& convert, const std::string& dtype, LayoutTuple l,
-           AnyIn x, FloatsIn scale, FloatsIn low, FloatsIn high, int qmin, bool is_signed,
-           Dense<uint8_t> q, int threads) {
-          const auto& ops = kernel<QuantizeOps>(name);
-          const Tensors t = tensors(l, x.size(), scale.data(), low, high, threads);
-          require(scale.size() == low.size() && q.size() == x.size(), "sizes differ");
-          const Source from = source(x, dtype, convert);
-          nb::gil_scoped_release release;
-          quantize(ops, t, from, Codes{qmin, is_signed}, q.data());
-        },
-        "kernel"_a, "convert"_a, "dtype"_a, "layout"_a, "x"_a.noconvert(), "scale"_a.noconvert(),
-        "low"_a.noconvert(), "high"_a.noconvert(), "qmin"_a, "is_signed"_a, "q"_a.noconvert(),
-        "threads"_a);
-  m.def("dequantize",
-        [](const std::string& name, LayoutTuple l, Dense<const uint8_t> q, FloatsIn scale, FloatsIn low,
-           int qmin, bool is_signed, FloatsOut y, int threads) {
-          const auto& ops = kernel<QuantizeOps>(name);
-          const Tensors t = tensors(l, q.size(), scale.data(), low, low, threads);
-          require(scale.size() == low.size() && q.size() == y.size(), "sizes differ");
-          nb::gil_scoped_release release;
-          dequantize(ops, t, q.data(), Codes{qmin, is_signed}, y.data());
-        },
-        "kernel"_a, "layout"_a, "q"_a.noconvert(), "scale"_a.noconvert(), "low"_a.noconvert(), "qmin"_a,
-        "is_signed"_a, "y"_a.noconvert(), "threads"_a);
+  m.def(
+      "quantize",
+      [](const std::string& name, const std::string& convert, const std::string& dtype, LayoutTuple l,
+         AnyIn x, FloatsIn scale, FloatsIn low, FloatsIn high, int qmin, bool is_signed, Dense<uint8_t> q,
+         int threads) {
+        const auto& ops = kernel<QuantizeOps>(name);
+        const Tensors t = tensors(l, x.size(), scale.data(), low, high, threads);
+        require(scale.size() == low.size() && q.size() == x.size(), "sizes differ");
+        const Source from = source(x, dtype, convert);
+        nb::gil_scoped_release release;
+        quantize(ops, t, from, Codes{qmin, is_signed}, q.data());
+      },
+      "kernel"_a, "convert"_a, "dtype"_a, "layout"_a, "x"_a.noconvert(), "scale"_a.noconvert(),
+      "low"_a.noconvert(), "high"_a.noconvert(), "qmin"_a, "is_signed"_a, "q"_a.noconvert(), "threads"_a);
+  m.def(
+      "dequantize",
+      [](const std::string& name, LayoutTuple l, Dense<const uint8_t> q, FloatsIn scale, FloatsIn low,
+         int qmin, bool is_signed, FloatsOut y, int threads) {
+        const auto& ops = kernel<QuantizeOps>(name);
+        const Tensors t = tensors(l, q.size(), scale.data(), low, low, threads);
+        require(scale.size() == low.size() && q.size() == y.size(), "sizes differ");
+        nb::gil_scoped_release release;
+        dequantize(ops, t, q.data(), Codes{qmin, is_signed}, y.data());
+      },
+      "kernel"_a, "layout"_a, "q"_a.noconvert(), "scale"_a.noconvert(), "low"_a.noconvert(), "qmin"_a,
+      "is_signed"_a, "y"_a.noconvert(), "threads"_a);
 }
 
 void bind_statistics(nb::module_& m) {
-  m.def("absmax",
-        [](const std::string& name, const std::string& convert, const std::string& dtype, LayoutTuple l,
-           AnyIn x, FloatsOut amax, int threads) {
-          const auto& ops = kernel<ReduceOps>(name);
-          const Layout layout = layout_of(l, x.size());
-          require(amax.size() == layout.granules(), "one result per granule");
-          const Source from = source(x, dtype, convert);
-          nb::gil_scoped_release release;
-          absmax(ops, layout, from, threads, amax.data());
-        },
-        "kernel"_a, "convert"_a, "dtype"_a, "layout"_a, "x"_a.noconvert(), "amax"_a.noconvert(),
-        "threads"_a);
-  m.def("minmax",
-        [](const std::string& name, const std::string& convert, const std::string& dtype, LayoutTuple l,
-           AnyIn x, FloatsOut min, FloatsOut max, int threads) {
-          const auto& ops = kernel<ReduceOps>(name);
-          const Layout layout = layout_of(l, x.size());
-          require(min.size() == layout.granules() && max.size() == min.size(), "one result per granule");
-          const Source from = source(x, dtype, convert);
-          nb::gil_scoped_release release;
-          minmax(ops, layout, from, threads, min.data(), max.data());
-        },
-        "kernel"_a, "convert"_a, "dtype"_a, "layout"_a, "x"_a.noconvert(), "min"_a.noconvert(),
-        "max"_a.noconvert(), "threads"_a);
+  m.def(
+      "absmax",
+      [](const std::string& name, const std::string& convert, const std::string& dtype, LayoutTuple l,
+         AnyIn x, FloatsOut amax, int threads) {
+        const auto& ops = kernel<ReduceOps>(name);
+        const Layout layout = layout_of(l, x.size());
+        require(amax.size() == layout.granules(), "one result per granule");
+        const Source from = source(x, dtype, convert);
+        nb::gil_scoped_release release;
+        absmax(ops, layout, from, threads, amax.data());
+      },
+      "kernel"_a, "convert"_a, "dtype"_a, "layout"_a, "x"_a.noconvert(), "amax"_a.noconvert(), "threads"_a);
+  m.def(
+      "minmax",
+      [](const std::string& name, const std::string& convert, const std::string& dtype, LayoutTuple l,
+         AnyIn x, FloatsOut min, FloatsOut max, int threads) {
+        const auto& ops = kernel<ReduceOps>(name);
+        const Layout layout = layout_of(l, x.size());
+        require(min.size() == layout.granules() && max.size() == min.size(), "one result per granule");
+        const Source from = source(x, dtype, convert);
+        nb::gil_scoped_release release;
+        minmax(ops, layout, from, threads, min.data(), max.data());
+      },
+      "kernel"_a, "convert"_a, "dtype"_a, "layout"_a, "x"_a.noconvert(), "min"_a.noconvert(),
+      "max"_a.noconvert(), "threads"_a);
 }
 
 void bind_histogram(nb::module_& m) {
-  m.def("count_pow2",
-        [](const std::string& name, const std::string& convert, const std::string& dtype, AnyIn x,
-           int exponent, Counts negative, Counts positive, int threads) {
-          const auto& ops = kernel<HistogramOps>(name);
-          const size_t bins = negative.size();
-          require(bins > 0 && bins <= kMaxBins && positive.size() == bins, "1 to 2^20 bins, twice");
-          const Source from = source(x, dtype, convert);
-          Extent found;
-          {
-            nb::gil_scoped_release release;
-            found = count_pow2(ops, from, x.size(), exponent, static_cast<uint32_t>(bins), threads,
-                               negative.data(), positive.data());
-          }
-          ScopedFpEnv env;  // widening a denormal float must not flush it
-          return std::make_tuple(static_cast<double>(found.min), static_cast<double>(found.max),
-                                 found.nonfinite);
-        },
-        "kernel"_a, "convert"_a, "dtype"_a, "x"_a.noconvert(), "exponent"_a, "negative"_a.noconvert(),
-        "positive"_a.noconvert(), "threads"_a);
-  m.def("count_fixed",
-        [](const std::string& name, const std::string& convert, const std::string& dtype, AnyIn x,
-           float width, Counts counts, int threads) {
-          const auto& ops = kernel<HistogramOps>(name);
-          const size_t bins = counts.size();
-          require(bins > 0 && bins <= kMaxBins && width > 0, "1 to 2^20 bins of positive width");
-          const Source from = source(x, dtype, convert);
+  m.def(
+      "count_pow2",
+      [](const std::string& name, const std::string& convert, const std::string& dtype, AnyIn x, int exponent,
+         Counts negative, Counts positive, int threads) {
+        const auto& ops = kernel<HistogramOps>(name);
+        const size_t bins = negative.size();
+        require(bins > 0 && bins <= kMaxBins && positive.size() == bins, "1 to 2^20 bins, twice");
+        const Source from = source(x, dtype, convert);
+        Extent found;
+        {
           nb::gil_scoped_release release;
-          count_fixed(ops, from, x.size(), FixedBins{width, static_cast<uint32_t>(bins)}, threads,
-                      counts.data());
-        },
-        "kernel"_a, "convert"_a, "dtype"_a, "x"_a.noconvert(), "width"_a, "counts"_a.noconvert(),
-        "threads"_a);
+          found = count_pow2(ops, from, x.size(), exponent, static_cast<uint32_t>(bins), threads,
+                             negative.data(), positive.data());
+        }
+        ScopedFpEnv env;  // widening a denormal float must not flush it
+        return std::make_tuple(static_cast<double>(found.min), static_cast<double>(found.max),
+                               found.nonfinite);
+      },
+      "kernel"_a, "convert"_a, "dtype"_a, "x"_a.noconvert(), "exponent"_a, "negative"_a.noconvert(),
+      "positive"_a.noconvert(), "threads"_a);
+  m.def(
+      "count_fixed",
+      [](const std::string& name, const std::string& convert, const std::string& dtype, AnyIn x, float width,
+         Counts counts, int threads) {
+        const auto& ops = kernel<HistogramOps>(name);
+        const size_t bins = counts.size();
+        require(bins > 0 && bins <= kMaxBins && width > 0, "1 to 2^20 bins of positive width");
+        const Source from = source(x, dtype, convert);
+        nb::gil_scoped_release release;
+        count_fixed(ops, from, x.size(), FixedBins{width, static_cast<uint32_t>(bins)}, threads,
+                    counts.data());
+      },
+      "kernel"_a, "convert"_a, "dtype"_a, "x"_a.noconvert(), "width"_a, "counts"_a.noconvert(), "threads"_a);
 }
 
 // What the names of a set of flags are.

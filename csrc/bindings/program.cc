@@ -20,9 +20,9 @@ namespace intact {
 namespace {
 
 Type type_of(const std::string& dtype) {
-  constexpr std::pair<const char*, Type> kTypes[] = {
-      {"uint8", Type::u8},  {"int8", Type::u8},     {"bool", Type::u8},
-      {"int32", Type::i32}, {"float32", Type::f32}, {"int64", Type::i64}};
+  constexpr std::pair<const char*, Type> kTypes[] = {{"uint8", Type::u8},    {"int8", Type::u8},
+                                                     {"bool", Type::u8},     {"int32", Type::i32},
+                                                     {"float32", Type::f32}, {"int64", Type::i64}};
   for (const auto& [name, type] : kTypes) {
     if (dtype == name) return type;
   }
@@ -90,7 +90,8 @@ void bind_program(nb::module_& m) {
       .def("constant", &add_constant, "array"_a.noconvert(), nb::keep_alive<1, 2>())
       .def("input", &Program::input, "nbytes"_a)
       .def("output", &Program::output, "nbytes"_a)
-      .def("add", [](Program& p, const NativeStep& s) { p.add(s.step); }, "step"_a)
+      .def(
+          "add", [](Program& p, const NativeStep& s) { p.add(s.step); }, "step"_a)
       .def("__len__", [](const Program& p) { return p.steps().size(); });
   nb::class_<Team>(m, "Team")
       .def(nb::init<int, bool>(), "threads"_a, "spin"_a)
@@ -98,8 +99,9 @@ void bind_program(nb::module_& m) {
   nb::class_<Context>(m, "Context")
       .def(nb::init<const Program&, Team&>(), "program"_a, "team"_a, nb::keep_alive<1, 2>(),
            nb::keep_alive<1, 3>())
-      .def("place", [](Context& c, uint32_t b, AnyIn x) { c.place(b, x.data(), x.nbytes()); }, "block"_a,
-           "array"_a.noconvert())
+      .def(
+          "place", [](Context& c, uint32_t b, AnyIn x) { c.place(b, x.data(), x.nbytes()); }, "block"_a,
+          "array"_a.noconvert())
       .def("run", &run, "begin"_a, "end"_a, "seconds"_a.none() = nb::none())
       .def("arena", [](nb::handle_t<Context> self) { return arena(self); });
 }

@@ -26,71 +26,85 @@ using Wide = std::array<int64_t, 2>;
 ByteGrid grid_of(const GridTuple& g) { return {g[0], g[1], g[2]}; }
 
 void bind_order(nb::module_& m) {
-  m.def("step_copy", [](const std::string& transpose, const View& x, const View& y) {
-    return native(make_copy(kernel<TransposeOps>(transpose), {x, y}));
-  }, "transpose"_a, "x"_a, "y"_a);
-  m.def("step_gather", [](const View& x, const View& y, std::vector<std::vector<int64_t>> indices) {
-    return native(make_gather({x, y, std::move(indices)}));
-  }, "x"_a, "y"_a, "indices"_a);
-  m.def("step_fill", [](const View& y, uint8_t value) { return native(make_fill({y, value})); }, "y"_a,
-        "value"_a);
-  m.def("step_halo", [](const View& image, uint8_t value) { return native(make_halo({image, value})); },
-        "image"_a, "value"_a);
+  m.def(
+      "step_copy",
+      [](const std::string& transpose, const View& x, const View& y) {
+        return native(make_copy(kernel<TransposeOps>(transpose), {x, y}));
+      },
+      "transpose"_a, "x"_a, "y"_a);
+  m.def(
+      "step_gather",
+      [](const View& x, const View& y, std::vector<std::vector<int64_t>> indices) {
+        return native(make_gather({x, y, std::move(indices)}));
+      },
+      "x"_a, "y"_a, "indices"_a);
+  m.def(
+      "step_fill", [](const View& y, uint8_t value) { return native(make_fill({y, value})); }, "y"_a,
+      "value"_a);
+  m.def(
+      "step_halo", [](const View& image, uint8_t value) { return native(make_halo({image, value})); },
+      "image"_a, "value"_a);
 }
 
 void bind_points(nb::module_& m) {
-  m.def("step_quantize",
-        [](const std::string& name, const std::string& transpose, const View& x, const View& y,
-           float scale, GridTuple grid) {
-          return native(make_quantize(kernel<QuantizeOps>(name), kernel<TransposeOps>(transpose),
-                                      {x, y, scale, grid_of(grid)}));
-        },
-        "kernel"_a, "transpose"_a, "x"_a, "y"_a, "scale"_a, "grid"_a);
-  m.def("step_dequantize",
-        [](const std::string& name, const std::string& transpose, const View& x, const View& y,
-           float scale, int32_t zero) {
-          return native(make_dequantize(kernel<QuantizeOps>(name), kernel<TransposeOps>(transpose),
-                                        {x, y, scale, zero}));
-        },
-        "kernel"_a, "transpose"_a, "x"_a, "y"_a, "scale"_a, "zero"_a);
-  m.def("step_add",
-        [](const std::string& name, const View& a, const View& b, const View& y, int32_t a_zero,
-           float a_multiplier, int32_t b_zero, float b_multiplier, GridTuple grid) {
-          return native(make_add(kernel<PointwiseOps>(name), {a, b, y, {a_zero, a_multiplier},
-                                                              {b_zero, b_multiplier}, grid_of(grid)}));
-        },
-        "kernel"_a, "a"_a, "b"_a, "y"_a, "a_zero"_a, "a_multiplier"_a, "b_zero"_a, "b_multiplier"_a,
-        "grid"_a);
-  m.def("step_rescale",
-        [](const std::string& name, const View& x, const View& y, int32_t zero, float multiplier,
-           GridTuple grid) {
-          return native(make_rescale(kernel<PointwiseOps>(name), {x, y, {zero, multiplier}, grid_of(grid)}));
-        },
-        "kernel"_a, "x"_a, "y"_a, "zero"_a, "multiplier"_a, "grid"_a);
-  m.def("step_lookup",
-        [](const std::string& name, const View& x, const View& table, const View& y) {
-          return native(make_lookup(kernel<PointwiseOps>(name), {x, table, y}));
-        },
-        "kernel"_a, "x"_a, "table"_a, "y"_a);
+  m.def(
+      "step_quantize",
+      [](const std::string& name, const std::string& transpose, const View& x, const View& y, float scale,
+         GridTuple grid) {
+        return native(make_quantize(kernel<QuantizeOps>(name), kernel<TransposeOps>(transpose),
+                                    {x, y, scale, grid_of(grid)}));
+      },
+      "kernel"_a, "transpose"_a, "x"_a, "y"_a, "scale"_a, "grid"_a);
+  m.def(
+      "step_dequantize",
+      [](const std::string& name, const std::string& transpose, const View& x, const View& y, float scale,
+         int32_t zero) {
+        return native(
+            make_dequantize(kernel<QuantizeOps>(name), kernel<TransposeOps>(transpose), {x, y, scale, zero}));
+      },
+      "kernel"_a, "transpose"_a, "x"_a, "y"_a, "scale"_a, "zero"_a);
+  m.def(
+      "step_add",
+      [](const std::string& name, const View& a, const View& b, const View& y, int32_t a_zero,
+         float a_multiplier, int32_t b_zero, float b_multiplier, GridTuple grid) {
+        return native(make_add(kernel<PointwiseOps>(name),
+                               {a, b, y, {a_zero, a_multiplier}, {b_zero, b_multiplier}, grid_of(grid)}));
+      },
+      "kernel"_a, "a"_a, "b"_a, "y"_a, "a_zero"_a, "a_multiplier"_a, "b_zero"_a, "b_multiplier"_a, "grid"_a);
+  m.def(
+      "step_rescale",
+      [](const std::string& name, const View& x, const View& y, int32_t zero, float multiplier,
+         GridTuple grid) {
+        return native(make_rescale(kernel<PointwiseOps>(name), {x, y, {zero, multiplier}, grid_of(grid)}));
+      },
+      "kernel"_a, "x"_a, "y"_a, "zero"_a, "multiplier"_a, "grid"_a);
+  m.def(
+      "step_lookup",
+      [](const std::string& name, const View& x, const View& table, const View& y) {
+        return native(make_lookup(kernel<PointwiseOps>(name), {x, table, y}));
+      },
+      "kernel"_a, "x"_a, "table"_a, "y"_a);
 }
 
 void bind_pools(nb::module_& m) {
-  m.def("step_max_pool",
-        [](const std::string& name, const View& x, const View& y, Wide window, Wide strides, Wide dilations,
-           std::array<int64_t, 4> pads) {
-          return native(make_max_pool(kernel<PoolOps>(name), {x, y, window, strides, dilations, pads}));
-        },
-        "kernel"_a, "x"_a, "y"_a, "window"_a, "strides"_a, "dilations"_a, "pads"_a);
-  m.def("step_mean_pool",
-        [](const std::string& name, const View& x, const View& y, Wide window, Wide strides, Wide dilations,
-           std::array<int64_t, 4> pads, bool include_pads, std::vector<int64_t> counts,
-           std::vector<float> multipliers, int32_t zero, GridTuple grid) {
-          return native(make_mean_pool(kernel<PoolOps>(name), {x, y, window, strides, dilations, pads},
-                                       {include_pads, std::move(counts), std::move(multipliers), zero,
-                                        grid_of(grid)}));
-        },
-        "kernel"_a, "x"_a, "y"_a, "window"_a, "strides"_a, "dilations"_a, "pads"_a, "include_pads"_a,
-        "counts"_a, "multipliers"_a, "zero"_a, "grid"_a);
+  m.def(
+      "step_max_pool",
+      [](const std::string& name, const View& x, const View& y, Wide window, Wide strides, Wide dilations,
+         std::array<int64_t, 4> pads) {
+        return native(make_max_pool(kernel<PoolOps>(name), {x, y, window, strides, dilations, pads}));
+      },
+      "kernel"_a, "x"_a, "y"_a, "window"_a, "strides"_a, "dilations"_a, "pads"_a);
+  m.def(
+      "step_mean_pool",
+      [](const std::string& name, const View& x, const View& y, Wide window, Wide strides, Wide dilations,
+         std::array<int64_t, 4> pads, bool include_pads, std::vector<int64_t> counts,
+         std::vector<float> multipliers, int32_t zero, GridTuple grid) {
+        return native(
+            make_mean_pool(kernel<PoolOps>(name), {x, y, window, strides, dilations, pads},
+                           {include_pads, std::move(counts), std::move(multipliers), zero, grid_of(grid)}));
+      },
+      "kernel"_a, "x"_a, "y"_a, "window"_a, "strides"_a, "dilations"_a, "pads"_a, "include_pads"_a,
+      "counts"_a, "multipliers"_a, "zero"_a, "grid"_a);
 }
 
 // weight: int8 [kernel_h, kernel_w, channels].
@@ -102,8 +116,14 @@ DepthwiseWeights weights_of(const Dense<const int8_t, nb::ndim<3>>& weight,
           "weights are [kernel_h, kernel_w, channels]");
   require(correction.size() == channels && multiplier.size() == channels && bias.size() == channels,
           "one correction, multiplier and bias for each channel");
-  return {static_cast<int>(weight.shape(0)), static_cast<int>(weight.shape(1)), static_cast<int>(channels),
-          high, weight.data(), correction.data(), multiplier.data(), bias.data()};
+  return {static_cast<int>(weight.shape(0)),
+          static_cast<int>(weight.shape(1)),
+          static_cast<int>(channels),
+          high,
+          weight.data(),
+          correction.data(),
+          multiplier.data(),
+          bias.data()};
 }
 
 std::optional<DepthwiseFunction> function_of(const std::string& reals, const std::string& name, float scale) {
@@ -115,24 +135,25 @@ std::optional<DepthwiseFunction> function_of(const std::string& reals, const std
 }
 
 void bind_sums_by_channel(nb::module_& m) {
-  m.def("step_depthwise",
-        [](const std::string& name, const View& x, const View& y, Dense<const int8_t, nb::ndim<3>> weight,
-           int x_high, Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias,
-           std::optional<View> residual, Pair strides, Pair dilations, Pair pads, GridTuple grid, bool real,
-           float low, float high, float residual_multiplier, int32_t residual_zero,
-           const std::string& reals, const std::string& function, float scale) {
-          const bool bounded = false;  // the maker finds out
-          const DepthwiseEnding ending = {grid_of(grid), low, high, real, bounded, residual_multiplier,
-                                          residual_zero};
-          const auto weights = weights_of(weight, correction, multiplier, bias, x_high);
-          return native(make_depthwise(kernel<DepthwiseOps>(name),
-                                       {x, y, weights, residual, strides, dilations, pads, ending,
-                                        function_of(reals, function, scale)}));
-        },
-        "kernel"_a, "x"_a, "y"_a, "weight"_a.noconvert(), "x_high"_a, "correction"_a.noconvert(),
-        "multiplier"_a.noconvert(), "bias"_a.noconvert(), "residual"_a.none(), "strides"_a, "dilations"_a,
-        "pads"_a, "grid"_a, "real"_a, "low"_a, "high"_a, "residual_multiplier"_a, "residual_zero"_a,
-        "reals"_a, "function"_a, "scale"_a);
+  m.def(
+      "step_depthwise",
+      [](const std::string& name, const View& x, const View& y, Dense<const int8_t, nb::ndim<3>> weight,
+         int x_high, Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias,
+         std::optional<View> residual, Pair strides, Pair dilations, Pair pads, GridTuple grid, bool real,
+         float low, float high, float residual_multiplier, int32_t residual_zero, const std::string& reals,
+         const std::string& function, float scale) {
+        const bool bounded = false;  // the maker finds out
+        const DepthwiseEnding ending = {grid_of(grid),       low,          high, real, bounded,
+                                        residual_multiplier, residual_zero};
+        const auto weights = weights_of(weight, correction, multiplier, bias, x_high);
+        return native(
+            make_depthwise(kernel<DepthwiseOps>(name), {x, y, weights, residual, strides, dilations, pads,
+                                                        ending, function_of(reals, function, scale)}));
+      },
+      "kernel"_a, "x"_a, "y"_a, "weight"_a.noconvert(), "x_high"_a, "correction"_a.noconvert(),
+      "multiplier"_a.noconvert(), "bias"_a.noconvert(), "residual"_a.none(), "strides"_a, "dilations"_a,
+      "pads"_a, "grid"_a, "real"_a, "low"_a, "high"_a, "residual_multiplier"_a, "residual_zero"_a, "reals"_a,
+      "function"_a, "scale"_a);
 }
 
 }  // namespace

@@ -48,51 +48,59 @@ void bind_reals(nb::module_& m) {
            }),
            "view"_a, "scale"_a, "grid"_a);
   m.def("real_functions", &functions, "reals"_a);
-  m.def("step_function", [](const std::string& reals, const RealIn& x, const RealOut& y, std::string function) {
-    return native(make_function(kernel<RealsOps>(reals), {x, y, std::move(function)}));
-  }, "reals"_a, "x"_a, "y"_a, "function"_a);
-  m.def("step_binary",
-        [](const std::string& reals, const RealIn& a, const RealIn& b, const RealOut& y,
-           const std::string& function) {
-          return native(make_binary(kernel<RealsOps>(reals), {a, b, y, kind_of(function)}));
-        },
-        "reals"_a, "a"_a, "b"_a, "y"_a, "function"_a);
-  m.def("step_softmax",
-        [](const std::string& reals, const RealIn& x, const RealOut& y, float gain,
-           const std::optional<RealIn>& mask) {
-          return native(make_softmax(kernel<RealsOps>(reals), {x, mask, y, gain}));
-        },
-        "reals"_a, "x"_a, "y"_a, "gain"_a, "mask"_a.none());
-  m.def("step_layer_norm",
-        [](const std::string& reals, const RealIn& x, const RealOut& y, float epsilon,
-           const std::optional<RealIn>& residual, const std::optional<View>& weight,
-           const std::optional<View>& bias, const std::optional<RealOut>& codes) {
-          return native(
-              make_layer_norm(kernel<RealsOps>(reals), {x, residual, weight, bias, y, codes, epsilon}));
-        },
-        "reals"_a, "x"_a, "y"_a, "epsilon"_a, "residual"_a.none(), "weight"_a.none(), "bias"_a.none(),
-        "codes"_a.none());
+  m.def(
+      "step_function",
+      [](const std::string& reals, const RealIn& x, const RealOut& y, std::string function) {
+        return native(make_function(kernel<RealsOps>(reals), {x, y, std::move(function)}));
+      },
+      "reals"_a, "x"_a, "y"_a, "function"_a);
+  m.def(
+      "step_binary",
+      [](const std::string& reals, const RealIn& a, const RealIn& b, const RealOut& y,
+         const std::string& function) {
+        return native(make_binary(kernel<RealsOps>(reals), {a, b, y, kind_of(function)}));
+      },
+      "reals"_a, "a"_a, "b"_a, "y"_a, "function"_a);
+  m.def(
+      "step_softmax",
+      [](const std::string& reals, const RealIn& x, const RealOut& y, float gain,
+         const std::optional<RealIn>& mask) {
+        return native(make_softmax(kernel<RealsOps>(reals), {x, mask, y, gain}));
+      },
+      "reals"_a, "x"_a, "y"_a, "gain"_a, "mask"_a.none());
+  m.def(
+      "step_layer_norm",
+      [](const std::string& reals, const RealIn& x, const RealOut& y, float epsilon,
+         const std::optional<RealIn>& residual, const std::optional<View>& weight,
+         const std::optional<View>& bias, const std::optional<RealOut>& codes) {
+        return native(
+            make_layer_norm(kernel<RealsOps>(reals), {x, residual, weight, bias, y, codes, epsilon}));
+      },
+      "reals"_a, "x"_a, "y"_a, "epsilon"_a, "residual"_a.none(), "weight"_a.none(), "bias"_a.none(),
+      "codes"_a.none());
   nb::class_<MatMulSpec>(m, "MatMulSpec")
       .def(nb::new_([](const View& a, const View& b, const View& y, std::array<int32_t, 2> zeros,
                        float multiplier, GridTuple grid, float low, float high) {
              return MatMulSpec{a, b, y, {zeros[0], zeros[1]}, multiplier, grid_of(grid), low, high};
            }),
            "a"_a, "b"_a, "y"_a, "zeros"_a, "multiplier"_a, "grid"_a, "low"_a, "high"_a);
-  m.def("step_attention",
-        [](const std::string& matmul, const std::string& reals, const MatMulSpec& scores, float scale,
-           float gain, const std::optional<RealIn>& mask, float probability_scale, GridTuple probabilities,
-           const MatMulSpec& product) {
-          return native(make_attention(kernel<MatMulOps>(matmul), kernel<RealsOps>(reals),
-                                       {scores, scale, gain, mask, probability_scale, grid_of(probabilities),
-                                        product}));
-        },
-        "matmul"_a, "reals"_a, "scores"_a, "scale"_a, "gain"_a, "mask"_a.none(), "probability_scale"_a,
-        "probabilities"_a, "product"_a);
-  m.def("step_matmul",
-        [](const std::string& matmul, const MatMulSpec& product) {
-          return native(make_matmul(kernel<MatMulOps>(matmul), product));
-        },
-        "matmul"_a, "product"_a);
+  m.def(
+      "step_attention",
+      [](const std::string& matmul, const std::string& reals, const MatMulSpec& scores, float scale,
+         float gain, const std::optional<RealIn>& mask, float probability_scale, GridTuple probabilities,
+         const MatMulSpec& product) {
+        return native(
+            make_attention(kernel<MatMulOps>(matmul), kernel<RealsOps>(reals),
+                           {scores, scale, gain, mask, probability_scale, grid_of(probabilities), product}));
+      },
+      "matmul"_a, "reals"_a, "scores"_a, "scale"_a, "gain"_a, "mask"_a.none(), "probability_scale"_a,
+      "probabilities"_a, "product"_a);
+  m.def(
+      "step_matmul",
+      [](const std::string& matmul, const MatMulSpec& product) {
+        return native(make_matmul(kernel<MatMulOps>(matmul), product));
+      },
+      "matmul"_a, "product"_a);
 }
 
 }  // namespace intact

@@ -54,8 +54,7 @@ using Pair = std::array<int64_t, 2>;
 
 NativeStep conv(const std::string& name, const View& x, const View& y, Bytes packed,
                 Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, Pair strides,
-                Pair dilations,
-                Pair origin, const GemmEnding& ending, std::optional<View> residual) {
+                Pair dilations, Pair origin, const GemmEnding& ending, std::optional<View> residual) {
   ConvSpec spec{};
   spec.x = x;
   spec.y = y;
@@ -74,8 +73,8 @@ NativeStep conv(const std::string& name, const View& x, const View& y, Bytes pac
   return native(make_conv(spec));
 }
 
-GemmEnding make_ending(bool reals_out, int zero_point, int low, int high, float real_low,
-                       float real_high, int residual_zero_point, float residual_multiplier, float scale,
+GemmEnding make_ending(bool reals_out, int zero_point, int low, int high, float real_low, float real_high,
+                       int residual_zero_point, float residual_multiplier, float scale,
                        const std::string& reals, const std::string& function) {
   GemmEnding e{};
   e.reals = reals_out;

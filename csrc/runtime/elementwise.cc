@@ -35,8 +35,8 @@ void fake_quantize(const FakeQuantizeOps& ops, const Tensors& t, const Source& x
   });
 }
 
-void fake_quantize_grad(const FakeQuantizeGradOps& ops, const Tensors& t, const Source& grad,
-                        const Source& x, const Sink& y) {
+void fake_quantize_grad(const FakeQuantizeGradOps& ops, const Tensors& t, const Source& grad, const Source& x,
+                        const Sink& y) {
   const bool in_pieces = x.dtype != Real::f32 || grad.dtype != Real::f32;
   for_each_run(t, in_pieces, [&](size_t first, size_t n, const Grid& grid) {
     float from[kPiece], grad_from[kPiece], to[kPiece];

@@ -17,8 +17,8 @@ struct Tensors {
 };
 
 void fake_quantize(const FakeQuantizeOps& ops, const Tensors& t, const Source& x, const Sink& y);
-void fake_quantize_grad(const FakeQuantizeGradOps& ops, const Tensors& t, const Source& grad,
-                        const Source& x, const Sink& y);
+void fake_quantize_grad(const FakeQuantizeGradOps& ops, const Tensors& t, const Source& grad, const Source& x,
+                        const Sink& y);
 void quantize(const QuantizeOps& ops, const Tensors& t, const Source& x, Codes codes, uint8_t* q);
 void dequantize(const QuantizeOps& ops, const Tensors& t, const uint8_t* q, Codes codes, float* y);
 

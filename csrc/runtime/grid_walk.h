@@ -16,8 +16,8 @@ constexpr size_t kLongPeriod = 64;   // from here on stored parameters are used 
 
 inline Grid shifted(const Grid& g, size_t by) {
   if (g.shared) return g;
-  return {g.scale ? g.scale + by : nullptr, g.low ? g.low + by : nullptr,
-          g.high ? g.high + by : nullptr, false};
+  return {g.scale ? g.scale + by : nullptr, g.low ? g.low + by : nullptr, g.high ? g.high + by : nullptr,
+          false};
 }
 
 inline Grid granule(const Grid& all, size_t p) {

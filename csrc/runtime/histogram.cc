@@ -21,8 +21,7 @@ class Counters {
   explicit Counters(size_t slots) : slots_(slots), counts_(slots * kWays, 0) {}
 
   void add(const uint32_t* slot, size_t n) {
-    uint32_t* const way[kWays] = {&counts_[0], &counts_[slots_], &counts_[2 * slots_],
-                                  &counts_[3 * slots_]};
+    uint32_t* const way[kWays] = {&counts_[0], &counts_[slots_], &counts_[2 * slots_], &counts_[3 * slots_]};
     size_t i = 0;
     for (; i + kWays <= n; i += kWays) {
       uint64_t pair[2];  // two loads instead of four: the load ports are the bottleneck here
@@ -120,11 +119,9 @@ Extent count_pow2(const HistogramOps& ops, const Source& x, size_t n, int expone
 
 void count_fixed(const HistogramOps& ops, const Source& x, size_t n, const FixedBins& bins, int threads,
                  int64_t* counts) {
-  const std::vector<int64_t> found =
-      count_slots(x, n, static_cast<size_t>(bins.bins) + 1, threads,
-                  [&](const float* piece, size_t m, uint32_t* slot, int) {
-                    ops.fixed(piece, m, bins, slot);
-                  });
+  const std::vector<int64_t> found = count_slots(
+      x, n, static_cast<size_t>(bins.bins) + 1, threads,
+      [&](const float* piece, size_t m, uint32_t* slot, int) { ops.fixed(piece, m, bins, slot); });
   for (uint32_t b = 0; b < bins.bins; ++b) counts[b] += found[b];
 }
 

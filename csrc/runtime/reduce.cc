@@ -24,9 +24,7 @@ struct AbsMax {
     ops.absmax_each(&found, 1, &amax[to]);
   }
   void each(const float* x, size_t n, size_t to) { ops.absmax_each(x, n, &amax[to]); }
-  void merge(const AbsMax& part, size_t from, size_t to) {
-    ops.absmax_each(&part.amax[from], 1, &amax[to]);
-  }
+  void merge(const AbsMax& part, size_t from, size_t to) { ops.absmax_each(&part.amax[from], 1, &amax[to]); }
 };
 
 struct Ends {

@@ -9,7 +9,6 @@ namespace intact {
 
 // One result per granule: numerics.absmax and numerics.minmax. Zeros come out as +0.
 void absmax(const ReduceOps& ops, const Layout& layout, const Source& x, int threads, float* amax);
-void minmax(const ReduceOps& ops, const Layout& layout, const Source& x, int threads, float* min,
-            float* max);
+void minmax(const ReduceOps& ops, const Layout& layout, const Source& x, int threads, float* min, float* max);
 
 }  // namespace intact

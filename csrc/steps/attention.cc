@@ -98,7 +98,8 @@ class Attention final : public Step {
       pack(s_.product, s_.product.b.at<uint8_t>(memory) + at.offset(2), values_, s.values, s.value_terms);
       const ptrdiff_t row = signed_of(first);
       const uint8_t* mask = nullptr;
-      if (s_.mask) mask = s_.mask->view.at<uint8_t>(memory) + at.offset(3) + stride_of(s_.mask->view, 0) * row;
+      if (s_.mask)
+        mask = s_.mask->view.at<uint8_t>(memory) + at.offset(3) + stride_of(s_.mask->view, 0) * row;
       attend(s, s_.scores.a.at<uint8_t>(memory) + at.offset(0) + stride_of(s_.scores.a, 0) * row, mask,
              s_.product.y.at<uint8_t>(memory) + at.offset(4) + stride_of(s_.product.y, 0) * row,
              std::min(block_, rows_ - first));
@@ -134,7 +135,8 @@ class Attention final : public Step {
     demand_same_sizes(s.scores.y, s.product.a);
     demand(is_sound(s.probabilities), "the output's grid is not within bytes");
     demand(std::isfinite(s.probability_scale) && s.probability_scale > 0, "a scale is not positive");
-    demand(s.scores.y.type == Type::f32 || (std::isfinite(s.scale) && s.scale > 0), "a scale is not positive");
+    demand(s.scores.y.type == Type::f32 || (std::isfinite(s.scale) && s.scale > 0),
+           "a scale is not positive");
     if (s.mask) {
       demand_real(*s.mask);
       demand_same_sizes(s.mask->view, s.scores.y);
@@ -165,11 +167,12 @@ class Attention final : public Step {
 
   size_t term_pitch() const { return padded(ops_.columns, 16); }
 
-  void pack(const MatMulSpec& side, const uint8_t* b, const Panels& panels, uint8_t* to, int32_t* terms) const {
+  void pack(const MatMulSpec& side, const uint8_t* b, const Panels& panels, uint8_t* to,
+            int32_t* terms) const {
     for (size_t p = 0; p < panels.count; ++p) {
       const size_t from = p * ops_.columns, lines = std::min(ops_.columns, panels.lines - from);
-      ops_.pack_b({b + stride_of(side.b, 1) * signed_of(from), stride_of(side.b, 1), stride_of(side.b, 0), lines,
-                   size_of(side.b, 0)},
+      ops_.pack_b({b + stride_of(side.b, 1) * signed_of(from), stride_of(side.b, 1), stride_of(side.b, 0),
+                   lines, size_of(side.b, 0)},
                   side.zeros, to + p * panels.bytes, terms + p * term_pitch());
     }
   }
@@ -198,8 +201,8 @@ class Attention final : public Step {
   // Rows of scores in reals.
   void score(const Scratch& s, size_t from, size_t rows) const {
     for (size_t p = 0; p < keys_.count; ++p) {
-      ops_.tile(s.queries + from * keys_.k * ops_.element, s.query_terms + from, rows, s.keys + p * keys_.bytes,
-                s.key_terms + p * term_pitch(), keys_.k, s.sums);
+      ops_.tile(s.queries + from * keys_.k * ops_.element, s.query_terms + from, rows,
+                s.keys + p * keys_.bytes, s.key_terms + p * term_pitch(), keys_.k, s.sums);
       for (size_t r = 0; r < rows; ++r) {
         const int32_t* const sums = s.sums + r * ops_.columns;
         float* const to = s.scores + r * pitch() + p * ops_.columns;
@@ -221,8 +224,8 @@ class Attention final : public Step {
                 s.packed_terms);
     for (size_t p = 0; p < values_.count; ++p) {
       const size_t from = p * ops_.columns, n = std::min(ops_.columns, width_ - from);
-      ops_.tile(s.packed, s.packed_terms, rows, s.values + p * values_.bytes, s.value_terms + p * term_pitch(),
-                values_.k, s.sums);
+      ops_.tile(s.packed, s.packed_terms, rows, s.values + p * values_.bytes,
+                s.value_terms + p * term_pitch(), values_.k, s.sums);
       for (size_t r = 0; r < rows; ++r) {
         uint8_t* const to = y + stride_of(out, 0) * signed_of(r) + stride_of(out, 1) * signed_of(from);
         const bool dense = n < 2 || stride_of(out, 1) == signed_of(size);
@@ -255,7 +258,8 @@ class Attention final : public Step {
 
 }  // namespace
 
-std::unique_ptr<Step> make_attention(const MatMulOps& matmul, const RealsOps& reals, const AttentionSpec& spec) {
+std::unique_ptr<Step> make_attention(const MatMulOps& matmul, const RealsOps& reals,
+                                     const AttentionSpec& spec) {
   return std::make_unique<Attention>(matmul, reals, spec);
 }
 

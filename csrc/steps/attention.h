@@ -12,15 +12,16 @@ namespace intact {
 
 struct AttentionSpec {
   MatMulSpec scores;  // a, b: [..., i, k] and [..., k, j]; `y` gives sizes [..., i, j] and the type alone
-  float scale;        // of scores that are codes
+  float scale;  // of scores that are codes
   float gain;
   std::optional<RealIn> mask;  // sizes of the scores
-  float probability_scale;     // of the codes of the softmax
+  float probability_scale;  // of the codes of the softmax
   ByteGrid probabilities;
   MatMulSpec product;  // `a` gives sizes [..., i, j] alone; b: [..., j, d]; y: [..., i, d]
 };
 
 // Throws std::invalid_argument for what cannot be run safely.
-std::unique_ptr<Step> make_attention(const MatMulOps& matmul, const RealsOps& reals, const AttentionSpec& spec);
+std::unique_ptr<Step> make_attention(const MatMulOps& matmul, const RealsOps& reals,
+                                     const AttentionSpec& spec);
 
 }  // namespace intact

@@ -194,7 +194,11 @@ void ConvStep::bind(const Packed& packed) {
   for (const PackedPanel& p : packed.panels) {
     if (steps_.empty() || s_.kernel->grouped) steps_.push_back(resolve(packed, p));
     BoundPanel panel{{packed.weights + p.weights, steps_.back().data(), {}, p.width},
-                     p.channel, p.channels, p.group, constants_.bias.size(), int64_t{p.steps} * p.width * 4};
+                     p.channel,
+                     p.channels,
+                     p.group,
+                     constants_.bias.size(),
+                     int64_t{p.steps} * p.width * 4};
     std::copy(std::begin(p.counts), std::end(p.counts), panel.steps.counts);
     if (!s_.kernel->grouped) panel.steps.counts[0] = static_cast<int32_t>(steps_.back().size() / 2);
     panels_.push_back(panel);
@@ -333,9 +337,9 @@ void ConvStep::run_item(const Memory& memory, size_t item, bool fresh, uint8_t* 
       const int height = few + (t < more ? 1 : 0);
       fetch_lines(rows.y + from, height, y_offset);
       if (s_.residual) fetch_lines(rows.residual + from, height, panel.channel);
-      s_.kernel->sum(panel.steps, {rows.x + from, ptrdiff_t{panel.group} * group_channels_, height,
-                                   constants_.correction.data() + panel.constants, sums,
-                                   fresh ? next_of(p, t) : nullptr});
+      s_.kernel->sum(panel.steps,
+                     {rows.x + from, ptrdiff_t{panel.group} * group_channels_, height,
+                      constants_.correction.data() + panel.constants, sums, fresh ? next_of(p, t) : nullptr});
       s_.kernel->finish(s_.ending, {sums, height, panel.steps.width, panel.channels,
                                     constants_.multiplier.data() + panel.constants,
                                     constants_.bias.data() + panel.constants, rows.y + from, y_offset,

@@ -24,7 +24,7 @@ struct ConvSpec {
   std::vector<float> multiplier, bias;  // [c of y]
   std::array<int64_t, 2> strides{1, 1}, dilations{1, 1};
   std::array<int64_t, 2> origin{0, 0};  // input pixel under the first tap of output pixel (0, 0); -1: pad 1
-  GemmEnding ending;                    // `bounded` and `has_residual` are found here
+  GemmEnding ending;  // `bounded` and `has_residual` are found here
 };
 
 // Throws std::invalid_argument for what run() could not do inside the views.

@@ -21,7 +21,8 @@ void demand_window(const DepthwiseSpec& s, int axis) {
       std::array<int64_t, 4>{s.x.sizes[axis + 1], axis == 0 ? s.weights.kernel_h : s.weights.kernel_w,
                              s.strides[axis], s.dilations[axis]};
   demand(0 < kernel && kernel <= kMostTaps && 0 < stride && stride < kMostElements && 0 < dilation &&
-             dilation < kMostElements / kMostTaps, "kernel, stride or dilation is out of range");
+             dilation < kMostElements / kMostTaps,
+         "kernel, stride or dilation is out of range");
   const int64_t first = -int64_t{s.pads[axis]};
   const int64_t last = first + (s.y.sizes[axis + 1] - 1) * stride + (kernel - 1) * dilation;
   demand(-s.x.halo[axis] <= first && last < x + s.x.halo[axis + 2], "a tap leaves the halo");
@@ -43,7 +44,10 @@ bool is_bounded(const DepthwiseSpec& s) {
 class Depthwise final : public Step {
  public:
   Depthwise(const DepthwiseOps& ops, const DepthwiseSpec& s)
-      : ops_(ops), s_(s), kernel_h_(s.weights.kernel_h), kernel_w_(s.weights.kernel_w),
+      : ops_(ops),
+        s_(s),
+        kernel_h_(s.weights.kernel_h),
+        kernel_w_(s.weights.kernel_w),
         high_(s.weights.high) {
     check();
     packed_.resize((ops.packed_bytes(s.weights) + sizeof(Line) - 1) / sizeof(Line));

@@ -23,8 +23,8 @@ struct DepthwiseSpec {
   DepthwiseWeights weights;       // read only while the step is made
   std::optional<View> residual;   // bytes, shape of y
   std::array<int, 2> strides, dilations;
-  std::array<int, 2> pads;        // top, left: read from the halo of x, as what lies below and to the right
-  DepthwiseEnding ending;         // `bounded` is found here
+  std::array<int, 2> pads;  // top, left: read from the halo of x, as what lies below and to the right
+  DepthwiseEnding ending;  // `bounded` is found here
   std::optional<DepthwiseFunction> function;
 };
 

@@ -74,8 +74,8 @@ class MatMul final : public Step {
       const size_t rows = std::min(block_, axes_.rows - first);
       const uint8_t* a = s_.a.at<uint8_t>(memory) + at.offset(0) + stride(s_.a, 0) * first_of(first);
       uint8_t* y = s_.y.at<uint8_t>(memory) + at.offset(2) + stride(s_.y, 0) * first_of(first);
-      multiply({a, stride(s_.a, 0), stride(s_.a, 1), rows, axes_.k},
-               s_.b.at<uint8_t>(memory) + at.offset(1), y, scratch);
+      multiply({a, stride(s_.a, 0), stride(s_.a, 1), rows, axes_.k}, s_.b.at<uint8_t>(memory) + at.offset(1),
+               y, scratch);
     }
   }
 
@@ -110,8 +110,8 @@ class MatMul final : public Step {
     for (size_t j = 0; j < axes_.columns; j += ops_.columns) {
       const size_t columns = std::min(ops_.columns, axes_.columns - j);
       const ptrdiff_t at = first_of(j);
-      ops_.pack_b({b + stride(s_.b, 1) * at, stride(s_.b, 1), stride(s_.b, 0), columns, axes_.k}, s_.zeros, s.b,
-                  s.b_terms);
+      ops_.pack_b({b + stride(s_.b, 1) * at, stride(s_.b, 1), stride(s_.b, 0), columns, axes_.k}, s_.zeros,
+                  s.b, s.b_terms);
       for (size_t i = 0; i < a.lines; i += ops_.rows) {
         const size_t rows = std::min(ops_.rows, a.lines - i);
         ops_.tile(s.a + i * k_ * ops_.element, s.a_terms + i, rows, s.b, s.b_terms, k_, s.sums);
@@ -132,7 +132,8 @@ class MatMul final : public Step {
     } else {
       ops_.reals(sums, n, s_.multiplier, s_.low, s_.high, reinterpret_cast<float*>(to));
     }
-    for (size_t j = 0; !dense && j < n; ++j) std::memcpy(y + stride(s_.y, 1) * first_of(j), row + j * size, size);
+    for (size_t j = 0; !dense && j < n; ++j)
+      std::memcpy(y + stride(s_.y, 1) * first_of(j), row + j * size, size);
   }
 
   const MatMulOps& ops_;

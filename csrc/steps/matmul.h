@@ -1,5 +1,5 @@
-// Products of two tensors of codes, [..., i, k] by [..., k, j], with any strides: axes that a graph transposed
-// before are read where they lie.
+// Products of two tensors of codes, [..., i, k] by [..., k, j], with any strides: axes that a graph
+// transposed before are read where they lie.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ struct MatMulSpec {
   View a, b, y;  // the same number of axes; leading ones of y's sizes, with strides of 0 where they broadcast
   MatMulZeros zeros;
   float multiplier;
-  ByteGrid grid;    // where y is bytes
+  ByteGrid grid;  // where y is bytes
   float low, high;  // where y is float32
 };
 

@@ -48,7 +48,8 @@ class RowStep : public Step {
     demand_real(other.value_or(x));
     demand_real(y);
     demand_real(codes.value_or(y));
-    demand(!codes || (codes->view.type == Type::u8 && y.view.type == Type::f32), "codes beside reals are bytes");
+    demand(!codes || (codes->view.type == Type::u8 && y.view.type == Type::f32),
+           "codes beside reals are bytes");
     demand_same_sizes(codes_, y.view);
     demand_same_sizes(x.view, y.view);
     demand_same_sizes(other_, y.view);

@@ -106,9 +106,8 @@ class Rescale final : public Pointwise<2> {
 
   std::string name() const override { return name_of(&ops_); }
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
-    each(memory, begin, end, scratch, [&](const auto& x, size_t n, uint8_t* y) {
-      ops_.rescale(x[0], s_.from, n, s_.grid, y);
-    });
+    each(memory, begin, end, scratch,
+         [&](const auto& x, size_t n, uint8_t* y) { ops_.rescale(x[0], s_.from, n, s_.grid, y); });
   }
 
  private:

@@ -11,9 +11,13 @@ namespace {
 class Quantize final : public Relayout<Quantize> {
  public:
   Quantize(const QuantizeOps& ops, const TransposeOps& transpose, const QuantizeSpec& s)
-      : Relayout(s.x, s.y), ops_(ops), transpose_(transpose), scale_(s.scale),
+      : Relayout(s.x, s.y),
+        ops_(ops),
+        transpose_(transpose),
+        scale_(s.scale),
         low_(static_cast<float>(s.grid.low - s.grid.zero)),
-        high_(static_cast<float>(s.grid.high - s.grid.zero)), lowest_(s.grid.low) {
+        high_(static_cast<float>(s.grid.high - s.grid.zero)),
+        lowest_(s.grid.low) {
     demand(s.x.type == Type::f32 && s.y.type == Type::u8, "float32 becomes bytes");
     demand(s.scale > 0 && std::isfinite(s.scale), "a scale is positive and finite");
     demand(is_sound(s.grid), "the output's grid is not within bytes");
@@ -48,7 +52,10 @@ class Quantize final : public Relayout<Quantize> {
 class Dequantize final : public Relayout<Dequantize> {
  public:
   Dequantize(const QuantizeOps& ops, const TransposeOps& transpose, const DequantizeSpec& s)
-      : Relayout(s.x, s.y), ops_(ops), transpose_(transpose), scale_(s.scale),
+      : Relayout(s.x, s.y),
+        ops_(ops),
+        transpose_(transpose),
+        scale_(s.scale),
         low_(static_cast<float>(-s.zero)) {
     demand(s.x.type == Type::u8 && s.y.type == Type::f32, "bytes become float32");
     demand(s.scale > 0 && std::isfinite(s.scale), "a scale is positive and finite");

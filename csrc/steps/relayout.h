@@ -109,9 +109,9 @@ class Relayout : public Step {
   Walk<2> walk_;
   Mode mode_ = Mode::rows;
   Rows rows_;
-  size_t p_ = 1, q_ = 1;           // of a tile
-  size_t down_ = 1, across_ = 1;   // tiles of a plane
-  size_t each_ = 1;                // tiles of a piece
+  size_t p_ = 1, q_ = 1;  // of a tile
+  size_t down_ = 1, across_ = 1;  // tiles of a plane
+  size_t each_ = 1;  // tiles of a piece
 };
 
 }  // namespace intact

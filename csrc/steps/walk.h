@@ -33,9 +33,8 @@ struct Walk {
       if (y.sizes[i] > 1) axes[n++] = i;
     }
     if (elements == 0 || n == 0) return;
-    std::stable_sort(axes.begin(), axes.begin() + n, [&](int i, int j) {
-      return std::abs(y.strides[i]) > std::abs(y.strides[j]);
-    });
+    std::stable_sort(axes.begin(), axes.begin() + n,
+                     [&](int i, int j) { return std::abs(y.strides[i]) > std::abs(y.strides[j]); });
     rank = 0;
     for (int i = 0; i < n; ++i) append(views, axes[i]);
   }

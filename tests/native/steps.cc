@@ -91,7 +91,9 @@ View dense(uint32_t block, Type type, const std::vector<int64_t>& sizes, std::ar
     stride *= v.sizes[i] + (image ? v.halo[i - 1] + v.halo[i + 1] : 0);
   }
   if (v.rank == 4) v.offset = static_cast<size_t>(halo[0] * v.strides[1] + halo[1] * v.strides[2]);
-  const auto room = static_cast<int64_t>(block == kArenaBlock ? kArena : block == kInputBlock ? kInput : kOutput);
+  const auto room = static_cast<int64_t>(block == kArenaBlock   ? kArena
+                                         : block == kInputBlock ? kInput
+                                                                : kOutput);
   if (stride < room) v.offset += static_cast<size_t>(pick(0, (room - stride) / 8) * 8);
   return v;
 }
@@ -108,7 +110,8 @@ std::vector<int64_t> some_sizes(int most = 5) {
 
 ByteGrid some_grid() {
   const auto low = static_cast<int32_t>(pick(0, 255));
-  return {static_cast<int32_t>(pick(-300, 300)), low, static_cast<int32_t>(pick(low - (chance(9) ? 1 : 0), 255))};
+  return {static_cast<int32_t>(pick(-300, 300)), low,
+          static_cast<int32_t>(pick(low - (chance(9) ? 1 : 0), 255))};
 }
 
 // Sizes with axes in a random order, for views that are walked together.
@@ -157,12 +160,14 @@ Made some_conv() {
   Image w = some_window(out, type);
   const int64_t in = std::max<int64_t>(1, w.x.sizes[3] / groups) % 64 + 1;
   w.x.sizes[3] = in * groups;
-  w.x = dense(w.x.block, Type::u8, {w.x.sizes[0] % 4, w.x.sizes[1] % 16, w.x.sizes[2] % 16, in * groups}, w.pads);
+  w.x = dense(w.x.block, Type::u8, {w.x.sizes[0] % 4, w.x.sizes[1] % 16, w.x.sizes[2] % 16, in * groups},
+              w.pads);
   w.x = disturbed(w.x);
   const bool joined = groups == 1 && w.dilations[1] == 1;
-  const GemmWeights shape{static_cast<int32_t>(out), static_cast<int32_t>(w.kernel[0]),
-                          static_cast<int32_t>(w.kernel[1]), static_cast<int32_t>(in),
-                          static_cast<int32_t>(groups), joined, chance(2) ? 127 : 255};
+  const GemmWeights shape{
+      static_cast<int32_t>(out), static_cast<int32_t>(w.kernel[0]), static_cast<int32_t>(w.kernel[1]),
+      static_cast<int32_t>(in),  static_cast<int32_t>(groups),      joined,
+      chance(2) ? 127 : 255};
   std::vector<int8_t> weights(static_cast<size_t>(out * w.kernel[0] * w.kernel[1] * in));
   fill(weights);
   auto packed = std::make_shared<std::vector<uint8_t>>(pack_gemm(shape, weights.data(), ops));
@@ -172,7 +177,8 @@ Made some_conv() {
   ConvSpec s{};
   s.x = w.x;
   s.y = w.y;
-  if (chance(3)) s.residual = disturbed(dense(readable(), Type::u8, {w.y.sizes[0], w.y.sizes[1], w.y.sizes[2], out}));
+  if (chance(3))
+    s.residual = disturbed(dense(readable(), Type::u8, {w.y.sizes[0], w.y.sizes[1], w.y.sizes[2], out}));
   s.kernel = &ops;
   s.packed = packed->data();
   s.packed_bytes = packed->size();
@@ -210,8 +216,13 @@ Made some_depthwise() {
   DepthwiseSpec s{};
   s.x = w.x;
   s.y = w.y;
-  s.weights = {static_cast<int>(w.kernel[0]), static_cast<int>(w.kernel[1]), static_cast<int>(c),
-               weights.data(), correction.data(), multiplier.data(), bias.data()};
+  s.weights = {static_cast<int>(w.kernel[0]),
+               static_cast<int>(w.kernel[1]),
+               static_cast<int>(c),
+               weights.data(),
+               correction.data(),
+               multiplier.data(),
+               bias.data()};
   const std::vector<int64_t> sizes(w.y.sizes.begin(), w.y.sizes.begin() + 4);
   if (chance(3)) s.residual = disturbed(dense(readable(), Type::u8, sizes));
   for (size_t i = 0; i < 2; ++i) {
@@ -243,7 +254,8 @@ Made some_pool() {
 
 Made some_points() {
   const std::vector<int64_t> sizes = some_sizes();
-  const View a = disturbed(dense(readable(), Type::u8, sizes)), b = disturbed(dense(readable(), Type::u8, sizes));
+  const View a = disturbed(dense(readable(), Type::u8, sizes)),
+             b = disturbed(dense(readable(), Type::u8, sizes));
   const View y = disturbed(dense(writable(), Type::u8, sizes));
   const auto& ops = some_kernel<PointwiseOps>("pointwise");
   switch (pick(0, 2)) {
@@ -268,13 +280,16 @@ Made some_move() {
       std::vector<std::vector<int64_t>> indices;
       for (int i = 0; i < y.rank; ++i) {
         indices.emplace_back(static_cast<size_t>(std::clamp<int64_t>(y.sizes[i], 0, 99)));
-        for (int64_t& j : indices.back()) j = pick(0, std::clamp<int64_t>(x.sizes[i], 1, 99) - (chance(40) ? 0 : 1));
+        for (int64_t& j : indices.back())
+          j = pick(0, std::clamp<int64_t>(x.sizes[i], 1, 99) - (chance(40) ? 0 : 1));
       }
       return make_gather({x, y, indices});
     }
     case 2: return make_fill({y, 7});
-    default: return make_halo({disturbed(dense(writable(), Type::u8, {2, pick(1, 9), pick(1, 9), pick(1, 20)},
-                                               {pick(0, 2), pick(0, 2), pick(0, 2), pick(0, 2)})), 7});
+    default:
+      return make_halo({disturbed(dense(writable(), Type::u8, {2, pick(1, 9), pick(1, 9), pick(1, 20)},
+                                        {pick(0, 2), pick(0, 2), pick(0, 2), pick(0, 2)})),
+                        7});
   }
 }
 
@@ -282,11 +297,14 @@ Made some_grid_change() {
   const std::vector<int64_t> sizes = some_sizes();
   const auto& ops = some_kernel<QuantizeOps>("quantize");
   const auto& transpose = some_kernel<TransposeOps>("transpose");
-  const View f = disturbed(dense(readable(), Type::f32, sizes)), u = disturbed(dense(readable(), Type::u8, sizes));
+  const View f = disturbed(dense(readable(), Type::f32, sizes)),
+             u = disturbed(dense(readable(), Type::u8, sizes));
   if (chance(2)) {
-    return make_quantize(ops, transpose, {f, disturbed(dense(writable(), Type::u8, sizes)), 0.1f, some_grid()});
+    return make_quantize(ops, transpose,
+                         {f, disturbed(dense(writable(), Type::u8, sizes)), 0.1f, some_grid()});
   }
-  return make_dequantize(ops, transpose, {turned(u), disturbed(dense(writable(), Type::f32, sizes)), 0.1f, 3});
+  return make_dequantize(ops, transpose,
+                         {turned(u), disturbed(dense(writable(), Type::f32, sizes)), 0.1f, 3});
 }
 
 RealIn some_real(const std::vector<int64_t>& sizes) {
@@ -311,7 +329,8 @@ Made some_reals() {
 
 Made some_matmul() {
   const int64_t n = pick(1, 3), i = pick(1, 30), k = pick(1, 70), j = pick(1, 40);
-  View a = disturbed(dense(readable(), Type::u8, {n, i, k})), b = disturbed(dense(readable(), Type::u8, {n, k, j}));
+  View a = disturbed(dense(readable(), Type::u8, {n, i, k})),
+       b = disturbed(dense(readable(), Type::u8, {n, k, j}));
   if (chance(2)) {  // as it lies when a graph transposes it first
     b = dense(readable(), Type::u8, {n, j, k});
     std::swap(b.sizes[1], b.sizes[2]);
@@ -349,9 +368,8 @@ bool accepted(const std::function<Made()>& make, const Blocks& blocks, Team& tea
 
 int main_(int rounds) {
   const std::map<std::string, std::function<Made()>> kinds = {
-      {"conv", some_conv},     {"depthwise", some_depthwise}, {"pool", some_pool},
-      {"points", some_points}, {"move", some_move},           {"grid", some_grid_change},
-      {"reals", some_reals},   {"matmul", some_matmul}};
+      {"conv", some_conv}, {"depthwise", some_depthwise}, {"pool", some_pool},   {"points", some_points},
+      {"move", some_move}, {"grid", some_grid_change},    {"reals", some_reals}, {"matmul", some_matmul}};
   Blocks blocks;
   fill(blocks.constant);
   fill(blocks.input);

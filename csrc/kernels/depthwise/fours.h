@@ -11,32 +11,32 @@
 #define INTACT_INLINE inline __attribute__((always_inline))
 
 // What a width needs that all instruction sets spell alike.
-#define INTACT_LANES(kBytes, Integers, Floats, P)                                                   \
-  using Int = Integers;                                                                             \
-  using Float = Floats;                                                                             \
-  static constexpr int kWidth = kBytes;                                                             \
-  static INTACT_INLINE Float loadf(const float* p) { return P##_loadu_ps(p); }                      \
-  static INTACT_INLINE void storef(float* p, Float v) { P##_storeu_ps(p, v); }                      \
-  static INTACT_INLINE Int zero() { return P##_set1_epi32(0); }                                     \
-  static INTACT_INLINE Int low8(Int a, Int b) { return P##_unpacklo_epi8(a, b); }                   \
-  static INTACT_INLINE Int high8(Int a, Int b) { return P##_unpackhi_epi8(a, b); }                  \
-  static INTACT_INLINE Int low16(Int a, Int b) { return P##_unpacklo_epi16(a, b); }                 \
-  static INTACT_INLINE Int high16(Int a, Int b) { return P##_unpackhi_epi16(a, b); }                \
-  static INTACT_INLINE Float real(Int v) { return P##_cvtepi32_ps(v); }                             \
-  static INTACT_INLINE Int rounded(Float v) { return P##_cvtps_epi32(v); }                          \
-  static INTACT_INLINE Float mul(Float a, Float b) { return P##_mul_ps(a, b); }                     \
-  static INTACT_INLINE Float add(Float a, Float b) { return P##_add_ps(a, b); }                     \
-  static INTACT_INLINE Float least(Float a, Float b) { return P##_min_ps(a, b); }                   \
-  static INTACT_INLINE Float most(Float a, Float b) { return P##_max_ps(a, b); }                    \
-  static INTACT_INLINE Float all(float v) { return P##_set1_ps(v); }                                \
-  static INTACT_INLINE Int all16(int v) { return P##_set1_epi16(static_cast<int16_t>(v)); }         \
-  static INTACT_INLINE Int all8(int v) { return P##_set1_epi8(static_cast<char>(v)); }              \
-  static INTACT_INLINE Int minus(Int a, int b) { return P##_sub_epi32(a, P##_set1_epi32(b)); }      \
-  static INTACT_INLINE Int words(Int a, Int b) { return P##_packs_epi32(a, b); }                    \
-  static INTACT_INLINE Int plus(Int a, Int b) { return P##_adds_epi16(a, b); }                      \
-  static INTACT_INLINE Int bytes(Int a, Int b) { return P##_packus_epi16(a, b); }                   \
-  static INTACT_INLINE Int within(Int v, Int low, Int high) {                                       \
-    return P##_min_epu8(P##_max_epu8(v, low), high);                                                \
+#define INTACT_LANES(kBytes, Integers, Floats, P)                                              \
+  using Int = Integers;                                                                        \
+  using Float = Floats;                                                                        \
+  static constexpr int kWidth = kBytes;                                                        \
+  static INTACT_INLINE Float loadf(const float* p) { return P##_loadu_ps(p); }                 \
+  static INTACT_INLINE void storef(float* p, Float v) { P##_storeu_ps(p, v); }                 \
+  static INTACT_INLINE Int zero() { return P##_set1_epi32(0); }                                \
+  static INTACT_INLINE Int low8(Int a, Int b) { return P##_unpacklo_epi8(a, b); }              \
+  static INTACT_INLINE Int high8(Int a, Int b) { return P##_unpackhi_epi8(a, b); }             \
+  static INTACT_INLINE Int low16(Int a, Int b) { return P##_unpacklo_epi16(a, b); }            \
+  static INTACT_INLINE Int high16(Int a, Int b) { return P##_unpackhi_epi16(a, b); }           \
+  static INTACT_INLINE Float real(Int v) { return P##_cvtepi32_ps(v); }                        \
+  static INTACT_INLINE Int rounded(Float v) { return P##_cvtps_epi32(v); }                     \
+  static INTACT_INLINE Float mul(Float a, Float b) { return P##_mul_ps(a, b); }                \
+  static INTACT_INLINE Float add(Float a, Float b) { return P##_add_ps(a, b); }                \
+  static INTACT_INLINE Float least(Float a, Float b) { return P##_min_ps(a, b); }              \
+  static INTACT_INLINE Float most(Float a, Float b) { return P##_max_ps(a, b); }               \
+  static INTACT_INLINE Float all(float v) { return P##_set1_ps(v); }                           \
+  static INTACT_INLINE Int all16(int v) { return P##_set1_epi16(static_cast<int16_t>(v)); }    \
+  static INTACT_INLINE Int all8(int v) { return P##_set1_epi8(static_cast<char>(v)); }         \
+  static INTACT_INLINE Int minus(Int a, int b) { return P##_sub_epi32(a, P##_set1_epi32(b)); } \
+  static INTACT_INLINE Int words(Int a, Int b) { return P##_packs_epi32(a, b); }               \
+  static INTACT_INLINE Int plus(Int a, Int b) { return P##_adds_epi16(a, b); }                 \
+  static INTACT_INLINE Int bytes(Int a, Int b) { return P##_packus_epi16(a, b); }              \
+  static INTACT_INLINE Int within(Int v, Int low, Int high) {                                  \
+    return P##_min_epu8(P##_max_epu8(v, low), high);                                           \
   }
 
 namespace intact {
@@ -45,9 +45,7 @@ namespace fours {
 
 // Groups of four taps: the columns of a kernel of three rows, so that neighbouring outputs share them; else
 // all taps in a row.
-int groups_of(int kernel_h, int kernel_w) {
-  return kernel_h == 3 ? kernel_w : (kernel_h * kernel_w + 3) / 4;
-}
+int groups_of(int kernel_h, int kernel_w) { return kernel_h == 3 ? kernel_w : (kernel_h * kernel_w + 3) / 4; }
 
 // The tap at a place of a group: row * kernel_w + column, or -1.
 int tap_at(int kernel_h, int kernel_w, int group, int place) {
@@ -59,9 +57,7 @@ int tap_at(int kernel_h, int kernel_w, int group, int place) {
 size_t bytes_of_block(int width, int groups) { return static_cast<size_t>(width) * (12 + 4 * groups); }
 
 // The lanes that the rest of the channels get, of at most `most`.
-int width_of(int channels, int most) {
-  return most == 64 && channels > 48 ? 64 : channels > 16 ? 32 : 16;
-}
+int width_of(int channels, int most) { return most == 64 && channels > 48 ? 64 : channels > 16 ? 32 : 16; }
 
 size_t packed_bytes(const DepthwiseWeights& w, int most) {
   size_t n = 0;
@@ -128,15 +124,20 @@ template <class V, bool kTail, End kEnd>
 class Worker {
  public:
   explicit Worker(const Block& b)
-      : d_(b.d), x_(b.d.x + b.channel), y_(b.d.y + b.channel * (b.d.ending.real ? 4 : 1)),
+      : d_(b.d),
+        x_(b.d.x + b.channel),
+        y_(b.d.y + b.channel * (b.d.ending.real ? 4 : 1)),
         residual_(b.d.residual == nullptr ? nullptr : b.d.residual + b.channel),
         correction_(reinterpret_cast<const int32_t*>(b.packed)),
         multiplier_(reinterpret_cast<const float*>(correction_ + V::kWidth)),
-        bias_(multiplier_ + V::kWidth), weight_(reinterpret_cast<const uint8_t*>(bias_ + V::kWidth)),
+        bias_(multiplier_ + V::kWidth),
+        weight_(reinterpret_cast<const uint8_t*>(bias_ + V::kWidth)),
         mask_(V::mask(b.channels)),
         bytes_(static_cast<size_t>(b.channels) * 4),
-        zero_(V::all16(d_.ending.grid.zero)), low_(V::all8(d_.ending.grid.low)),
-        high_(V::all8(d_.ending.grid.high)), gain_(V::all(d_.ending.residual_multiplier)) {}
+        zero_(V::all16(d_.ending.grid.zero)),
+        low_(V::all8(d_.ending.grid.low)),
+        high_(V::all8(d_.ending.grid.high)),
+        gain_(V::all(d_.ending.residual_multiplier)) {}
 
   // Columns of three taps stay in registers for all outputs that read them.
   template <int kStride>

@@ -69,7 +69,9 @@ template <bool kTail, End kEnd>
 class Worker {
  public:
   Worker(const DepthwiseRow& d, const uint8_t* packed, int channel, int channels)
-      : d_(d), x_(d.x + channel), y_(d.y + channel * (d.ending.real ? 4 : 1)),
+      : d_(d),
+        x_(d.x + channel),
+        y_(d.y + channel * (d.ending.real ? 4 : 1)),
         residual_(d.residual == nullptr ? nullptr : d.residual + channel),
         correction_(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(packed))),
         multiplier_(_mm256_loadu_ps(reinterpret_cast<const float*>(packed) + kWidth)),
@@ -77,7 +79,8 @@ class Worker {
         zero_(_mm_set1_epi16(static_cast<int16_t>(d.ending.grid.zero))),
         low_(_mm_set1_epi8(static_cast<char>(d.ending.grid.low))),
         high_(_mm_set1_epi8(static_cast<char>(d.ending.grid.high))),
-        weight_(packed + 12 * kWidth), channels_(static_cast<size_t>(channels)) {}
+        weight_(packed + 12 * kWidth),
+        channels_(static_cast<size_t>(channels)) {}
 
   // Columns of three taps stay in registers for all outputs that read them.
   template <int kStride>
@@ -140,8 +143,8 @@ class Worker {
     __m256 v = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(acc), multiplier_), bias_);
     const DepthwiseEnding& e = d_.ending;
     if (kEnd == End::bytes_and_residual || (kEnd == End::any && residual_ != nullptr)) {
-      const __m256i r = _mm256_sub_epi32(_mm256_cvtepu8_epi32(load(residual_)),
-                                         _mm256_set1_epi32(e.residual_zero));
+      const __m256i r =
+          _mm256_sub_epi32(_mm256_cvtepu8_epi32(load(residual_)), _mm256_set1_epi32(e.residual_zero));
       v = _mm256_add_ps(v, _mm256_mul_ps(_mm256_cvtepi32_ps(r), _mm256_set1_ps(e.residual_multiplier)));
       residual_ += d_.residual_pixel;
     }

@@ -25,27 +25,25 @@ INTACT_INLINE void copy_some(const uint8_t* from, uint8_t* to, size_t n) {
   for (size_t i = 0; i < n; ++i) to[i] = from[i];
 }
 
-#define INTACT_WIDTH(Name, kBytes, Integers, Floats, P, S)                                          \
-  struct Name {                                                                                     \
-    INTACT_LANES(kBytes, Integers, Floats, P)                                                       \
-    using Mask = size_t;                                                                            \
-    static Mask mask(int bytes) { return static_cast<unsigned>(bytes) % 32; }                       \
-    static INTACT_INLINE Int load(const void* p) {                                                  \
-      return P##_loadu_##S(reinterpret_cast<const Integers*>(p));                                   \
-    }                                                                                               \
-    static INTACT_INLINE void store(void* p, Int v) {                                               \
-      P##_storeu_##S(reinterpret_cast<Integers*>(p), v);                                            \
-    }                                                                                               \
-    static INTACT_INLINE Int load(const void* p, Mask) { return load(p); }                          \
-    static INTACT_INLINE void store(void* p, Mask n, Int v) {                                       \
-      alignas(32) uint8_t all[32];                                                                  \
-      store(all, v);                                                                                \
-      copy_some(all, static_cast<uint8_t*>(p), n);                                                  \
-    }                                                                                               \
-    static INTACT_INLINE Int dot(Int acc, Int x, Int w) {                                           \
-      const Int twos = P##_madd_epi16(P##_maddubs_epi16(x, w), P##_set1_epi16(1));                  \
-      return P##_add_epi32(acc, twos);                                                              \
-    }                                                                                               \
+#define INTACT_WIDTH(Name, kBytes, Integers, Floats, P, S)                                                 \
+  struct Name {                                                                                            \
+    INTACT_LANES(kBytes, Integers, Floats, P)                                                              \
+    using Mask = size_t;                                                                                   \
+    static Mask mask(int bytes) { return static_cast<unsigned>(bytes) % 32; }                              \
+    static INTACT_INLINE Int load(const void* p) {                                                         \
+      return P##_loadu_##S(reinterpret_cast<const Integers*>(p));                                          \
+    }                                                                                                      \
+    static INTACT_INLINE void store(void* p, Int v) { P##_storeu_##S(reinterpret_cast<Integers*>(p), v); } \
+    static INTACT_INLINE Int load(const void* p, Mask) { return load(p); }                                 \
+    static INTACT_INLINE void store(void* p, Mask n, Int v) {                                              \
+      alignas(32) uint8_t all[32];                                                                         \
+      store(all, v);                                                                                       \
+      copy_some(all, static_cast<uint8_t*>(p), n);                                                         \
+    }                                                                                                      \
+    static INTACT_INLINE Int dot(Int acc, Int x, Int w) {                                                  \
+      const Int twos = P##_madd_epi16(P##_maddubs_epi16(x, w), P##_set1_epi16(1));                         \
+      return P##_add_epi32(acc, twos);                                                                     \
+    }                                                                                                      \
   };
 INTACT_WIDTH(Wide, 32, __m256i, __m256, _mm256, si256)
 INTACT_WIDTH(Narrow, 16, __m128i, __m128, _mm, si128)

@@ -10,16 +10,16 @@
 namespace intact {
 namespace {
 
-#define INTACT_WIDTH(Name, kBytes, Integers, Floats, MaskType, P)                                  \
-  struct Name {                                                                                    \
-    INTACT_LANES(kBytes, Integers, Floats, P)                                                      \
-    using Mask = MaskType;                                                                         \
-    static Mask mask(int bytes) { return static_cast<Mask>(~uint64_t{0} >> (64 - bytes)); }        \
-    static INTACT_INLINE Int load(const void* p) { return P##_loadu_epi8(p); }                     \
-    static INTACT_INLINE Int load(const void* p, Mask m) { return P##_maskz_loadu_epi8(m, p); }    \
-    static INTACT_INLINE void store(void* p, Int v) { P##_storeu_epi8(p, v); }                     \
-    static INTACT_INLINE void store(void* p, Mask m, Int v) { P##_mask_storeu_epi8(p, m, v); }     \
-    static INTACT_INLINE Int dot(Int acc, Int x, Int w) { return P##_dpbusd_epi32(acc, x, w); }    \
+#define INTACT_WIDTH(Name, kBytes, Integers, Floats, MaskType, P)                               \
+  struct Name {                                                                                 \
+    INTACT_LANES(kBytes, Integers, Floats, P)                                                   \
+    using Mask = MaskType;                                                                      \
+    static Mask mask(int bytes) { return static_cast<Mask>(~uint64_t{0} >> (64 - bytes)); }     \
+    static INTACT_INLINE Int load(const void* p) { return P##_loadu_epi8(p); }                  \
+    static INTACT_INLINE Int load(const void* p, Mask m) { return P##_maskz_loadu_epi8(m, p); } \
+    static INTACT_INLINE void store(void* p, Int v) { P##_storeu_epi8(p, v); }                  \
+    static INTACT_INLINE void store(void* p, Mask m, Int v) { P##_mask_storeu_epi8(p, m, v); }  \
+    static INTACT_INLINE Int dot(Int acc, Int x, Int w) { return P##_dpbusd_epi32(acc, x, w); } \
   };
 INTACT_WIDTH(Wide, 64, __m512i, __m512, __mmask64, _mm512)
 INTACT_WIDTH(Half, 32, __m256i, __m256, __mmask32, _mm256)

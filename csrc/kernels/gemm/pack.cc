@@ -100,8 +100,20 @@ std::vector<uint8_t> pack_gemm(const GemmWeights& w, const int8_t* weights, cons
     }
   }
   PackedHeader header{};
-  header = {kMagic, ops.unit, ops.grouped, w.out, w.kernel_h, w.kernel_w, w.in, w.groups, w.joined, w.high,
-            static_cast<int32_t>(panels.size()), static_cast<int32_t>(positions.size()), 0, 0};
+  header = {kMagic,
+            ops.unit,
+            ops.grouped,
+            w.out,
+            w.kernel_h,
+            w.kernel_w,
+            w.in,
+            w.groups,
+            w.joined,
+            w.high,
+            static_cast<int32_t>(panels.size()),
+            static_cast<int32_t>(positions.size()),
+            0,
+            0};
   const size_t panel_bytes = panels.size() * sizeof(PackedPanel);
   const size_t position_bytes = positions.size() * sizeof(int32_t);
   header.weights = aligned(static_cast<int64_t>(sizeof header + panel_bytes + position_bytes));
@@ -140,8 +152,8 @@ void check_panel(const PackedHeader& h, const PackedPanel& p, int32_t channel, c
   const int32_t share = h.out / h.groups;
   const bool whole = p.width >= h.unit && p.width <= h.unit * ops.widest && p.width % h.unit == 0;
   refuse_unless(whole && p.channels >= 1 && p.channels <= p.width, "a panel's width is damaged");
-  const bool in_order = p.channel == channel && p.group == p.channel / share &&
-                        p.channels <= share - p.channel % share;
+  const bool in_order =
+      p.channel == channel && p.group == p.channel / share && p.channels <= share - p.channel % share;
   refuse_unless(in_order, "panels do not follow one another");
   refuse_unless(p.steps >= 1 && p.positions >= 0 && p.steps <= h.positions - p.positions,
                 "a panel's steps are damaged");

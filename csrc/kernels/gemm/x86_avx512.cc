@@ -58,12 +58,12 @@ void sum_tile(const GemmSteps& s, const GemmTile& t) {
 
 using SumTile = void (*)(const GemmSteps&, const GemmTile&);
 template <int kVectors>
-constexpr SumTile kTiles[] = {
-    sum_tile<1, kVectors>, sum_tile<2, kVectors>, sum_tile<3, kVectors>, sum_tile<4, kVectors>,
-    sum_tile<5, kVectors>, sum_tile<6, kVectors>, sum_tile<7, kVectors>};
-constexpr SumTile kFetchingTiles[] = {
-    sum_tile<1, 4, true>, sum_tile<2, 4, true>, sum_tile<3, 4, true>, sum_tile<4, 4, true>,
-    sum_tile<5, 4, true>, sum_tile<6, 4, true>, sum_tile<7, 4, true>};
+constexpr SumTile kTiles[] = {sum_tile<1, kVectors>, sum_tile<2, kVectors>, sum_tile<3, kVectors>,
+                              sum_tile<4, kVectors>, sum_tile<5, kVectors>, sum_tile<6, kVectors>,
+                              sum_tile<7, kVectors>};
+constexpr SumTile kFetchingTiles[] = {sum_tile<1, 4, true>, sum_tile<2, 4, true>, sum_tile<3, 4, true>,
+                                      sum_tile<4, 4, true>, sum_tile<5, 4, true>, sum_tile<6, 4, true>,
+                                      sum_tile<7, 4, true>};
 template <int kVectors>
 constexpr SumTile kTallTiles[] = {sum_tile<8, kVectors>, sum_tile<9, kVectors>};
 template <int kVectors>
@@ -158,8 +158,8 @@ void finish_codes(const GemmEnding& e, const GemmRows& t) {
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) {
       reals[v] = v < kVectors ? real_of<kResidual, kPlain>(sums + kUnit * v, lanes, m[v < kVectors ? v : 0],
-                                                   b[v < kVectors ? v : 0], residual + kUnit * v,
-                                                   masks[v < kVectors ? v : 0])
+                                                           b[v < kVectors ? v : 0], residual + kUnit * v,
+                                                           masks[v < kVectors ? v : 0])
                               : reals[0];
     }
     _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, to_bytes.bytes_of<kPlain>(reals));

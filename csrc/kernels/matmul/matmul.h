@@ -1,8 +1,8 @@
 // Products of two matrices of bytes, both made at run time: numerics.matmul and its endings (N19, N22, N25),
 // normative. acc[i][j] = sum over k of (a[i][k] - zero_a) * (b[k][j] - zero_b), exact modulo 2^32.
 //
-// Both sides are packed first, rows of a whole and b in panels of columns, in a form that is the kernel's own:
-// k is padded to a multiple of `depth` with what adds nothing, and whatever the form leaves out of the sum
+// Both sides are packed first, rows of a whole and b in panels of columns, in a form that is the kernel's
+// own: k is padded to a multiple of `depth` with what adds nothing, and whatever the form leaves out of the sum
 // (a term for each row, one for each column) goes into the terms that tile() begins with.
 #pragma once
 

@@ -6,8 +6,8 @@ namespace {
 
 constexpr size_t kColumns = 8;
 
-void tile(const void* a, const int32_t* a_terms, size_t rows, const void* b, const int32_t* b_terms,
-          size_t k, int32_t* sums) {
+void tile(const void* a, const int32_t* a_terms, size_t rows, const void* b, const int32_t* b_terms, size_t k,
+          int32_t* sums) {
   const auto* left = static_cast<const int16_t*>(a);
   const auto* right = static_cast<const int16_t*>(b);
   for (size_t i = 0; i < rows; ++i) {
@@ -34,7 +34,7 @@ void reals(const int32_t* sums, size_t n, float multiplier, float low, float hig
 
 }  // namespace
 
-const MatMulOps matmul_ref = {4,    kColumns, 1, sizeof(int16_t), pack_words_a<1>, pack_words_b<1, kColumns>,
-                              tile, codes,    reals};
+const MatMulOps matmul_ref = {
+    4, kColumns, 1, sizeof(int16_t), pack_words_a<1>, pack_words_b<1, kColumns>, tile, codes, reals};
 
 }  // namespace intact

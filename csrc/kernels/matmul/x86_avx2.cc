@@ -66,7 +66,8 @@ bool pack_rows(const MatMulSide& b, int32_t zero, int16_t* to) {
     }
     const __m256i low = _mm256_unpacklo_epi16(r[0], r[1]), high = _mm256_unpackhi_epi16(r[0], r[1]);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute2x128_si256(low, high, 0x20));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + kColumns), _mm256_permute2x128_si256(low, high, 0x31));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + kColumns),
+                        _mm256_permute2x128_si256(low, high, 0x31));
   }
   return true;
 }
@@ -112,8 +113,8 @@ void tile_of(const int16_t* a, const int32_t* a_terms, const int16_t* b, const i
   }
 }
 
-void tile(const void* a, const int32_t* a_terms, size_t rows, const void* b, const int32_t* b_terms,
-          size_t k, int32_t* sums) {
+void tile(const void* a, const int32_t* a_terms, size_t rows, const void* b, const int32_t* b_terms, size_t k,
+          int32_t* sums) {
   constexpr decltype(&tile_of<1>) kTiles[kRows] = {tile_of<1>, tile_of<2>, tile_of<3>, tile_of<4>};
   kTiles[rows - 1](static_cast<const int16_t*>(a), a_terms, static_cast<const int16_t*>(b), b_terms, k, sums);
 }
@@ -161,11 +162,8 @@ void reals(const int32_t* sums, size_t n, float multiplier, float low, float hig
 
 }  // namespace
 
-const MatMulOps matmul_avx2 = {kRows,           kColumns,
-                               2,               sizeof(int16_t),
-                               pack_words_a<2>, pack_b,
-                               tile,            codes,
-                               reals};
+const MatMulOps matmul_avx2 = {kRows, kColumns, 2,    sizeof(int16_t), pack_words_a<2>, pack_b,
+                               tile,  codes,    reals};
 
 }  // namespace intact
 #endif

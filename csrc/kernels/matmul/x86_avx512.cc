@@ -142,7 +142,8 @@ void pack_b(const MatMulSide& b, const MatMulZeros& zeros, void* packed, int32_t
       sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), _mm512_loadu_si512(to + k * kColumns + 64 * v));
     }
     const __m512i all = _mm512_mullo_epi32(sum, _mm512_set1_epi32(-zeros.a));
-    _mm512_storeu_si512(terms + 16 * v, _mm512_add_epi32(all, _mm512_set1_epi32(static_cast<int32_t>(constant))));
+    _mm512_storeu_si512(terms + 16 * v,
+                        _mm512_add_epi32(all, _mm512_set1_epi32(static_cast<int32_t>(constant))));
   }
 }
 
@@ -174,8 +175,8 @@ void tile_of(const uint8_t* a, const int32_t* a_terms, const uint8_t* b, const i
   }
 }
 
-void tile(const void* a, const int32_t* a_terms, size_t rows, const void* b, const int32_t* b_terms,
-          size_t k, int32_t* sums) {
+void tile(const void* a, const int32_t* a_terms, size_t rows, const void* b, const int32_t* b_terms, size_t k,
+          int32_t* sums) {
   constexpr decltype(&tile_of<1>) kTiles[kRows] = {tile_of<1>, tile_of<2>, tile_of<3>, tile_of<4>};
   kTiles[rows - 1](static_cast<const uint8_t*>(a), a_terms, static_cast<const uint8_t*>(b), b_terms, k, sums);
 }

@@ -48,7 +48,8 @@ inline __m512i rounded(__m512 x, const Lanes& p, __m512 inverse) {
   const __m512 v = bounded(_mm512_mul_ps(x, inverse), p);
   const __m512i code = _mm512_cvtps_epi32(v);
   const __m512 rest = _mm512_abs_ps(_mm512_sub_ps(v, _mm512_cvtepi32_ps(code)));
-  if (_mm512_cmp_ps_mask(rest, _mm512_set1_ps(0.5f - kDoubt), _CMP_GT_OQ) == 0) [[likely]] return code;
+  if (_mm512_cmp_ps_mask(rest, _mm512_set1_ps(0.5f - kDoubt), _CMP_GT_OQ) == 0) [[likely]]
+    return code;
   return _mm512_cvtps_epi32(bounded(_mm512_div_ps(x, p.scale), p));
 }
 

@@ -67,9 +67,8 @@ class LaneSum {
 
 template <class V, F<V> (*function)(F<V>)>
 void map(const float* x, float* y, size_t n) {
-  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
-    store<V>(y + i, function(load<V>(x + i, k)), k);
-  });
+  for_each<V>(
+      n, [&](size_t i, size_t k) INTACT_INLINE_BODY { store<V>(y + i, function(load<V>(x + i, k)), k); });
 }
 
 template <class V, F<V> (*function)(F<V>, F<V>)>
@@ -83,13 +82,21 @@ void combine(const float* a, size_t a_step, const float* b, size_t b_step, size_
 }
 
 template <class V>
-F<V> add(F<V> a, F<V> b) { return a + b; }
+F<V> add(F<V> a, F<V> b) {
+  return a + b;
+}
 template <class V>
-F<V> sub(F<V> a, F<V> b) { return a - b; }
+F<V> sub(F<V> a, F<V> b) {
+  return a - b;
+}
 template <class V>
-F<V> mul(F<V> a, F<V> b) { return a * b; }
+F<V> mul(F<V> a, F<V> b) {
+  return a * b;
+}
 template <class V>
-F<V> div(F<V> a, F<V> b) { return a / b; }
+F<V> div(F<V> a, F<V> b) {
+  return a / b;
+}
 
 template <class V>
 float softmax(float* x, size_t n, float gain, const float* mask) {
@@ -102,9 +109,8 @@ float softmax(float* x, size_t n, float gain, const float* mask) {
     });
   }
   F<V> largest = V::set(kLeast);
-  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
-    largest = V::larger(largest, load<V>(x + i, k, kLeast));
-  });
+  for_each<V>(n, [&](size_t i, size_t k)
+                     INTACT_INLINE_BODY { largest = V::larger(largest, load<V>(x + i, k, kLeast)); });
   const F<V> top = V::set(V::largest_of(largest));
   LaneSum<V> sum;
   for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
@@ -149,17 +155,15 @@ void layer_norm(float* x, size_t n, const float* residual, const float* weight, 
 template <class V>
 void dequantize(const uint8_t* q, size_t n, int32_t zero, float scale, float* x) {
   const F<V> step = V::set(scale);
-  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
-    store<V>(x + i, V::from_bytes(q + i, k, zero) * step, k);
-  });
+  for_each<V>(n, [&](size_t i, size_t k)
+                     INTACT_INLINE_BODY { store<V>(x + i, V::from_bytes(q + i, k, zero) * step, k); });
 }
 
 template <class V>
 void quantize(const float* x, size_t n, float factor, float scale, const ByteGrid& grid, uint8_t* q) {
   const F<V> step = V::set(scale), times = V::set(factor);
-  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
-    V::to_bytes(load<V>(x + i, k) * times / step, grid, q + i, k);
-  });
+  for_each<V>(n, [&](size_t i, size_t k)
+                     INTACT_INLINE_BODY { V::to_bytes(load<V>(x + i, k) * times / step, grid, q + i, k); });
 }
 
 template <class V>
@@ -181,12 +185,9 @@ constexpr NamedFunction kFunctions[] = {
 
 template <class V>
 constexpr RealsOps ops_of() {
-  return {kFunctions<V>,
-          {combine<V, add<V>>, combine<V, sub<V>>, combine<V, mul<V>>, combine<V, div<V>>},
-          dequantize<V>,
-          quantize<V>,
-          softmax<V>,
-          layer_norm<V>};
+  return {kFunctions<V>, {combine<V, add<V>>, combine<V, sub<V>>, combine<V, mul<V>>, combine<V, div<V>>},
+          dequantize<V>, quantize<V>,
+          softmax<V>,    layer_norm<V>};
 }
 
 }  // namespace intact::reals

@@ -56,9 +56,7 @@ struct Avx2 {
   }
   static float root(float v) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(v))); }
   static __m256 less(Floats a, Floats b) { return _mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ); }
-  static Floats select(__m256 where, Floats yes, Floats no) {
-    return {_mm256_blendv_ps(no.v, yes.v, where)};
-  }
+  static Floats select(__m256 where, Floats yes, Floats no) { return {_mm256_blendv_ps(no.v, yes.v, where)}; }
   static Floats abs(Floats a) { return {_mm256_andnot_ps(_mm256_set1_ps(-0.0f), a.v)}; }
   static Floats with_sign(Floats a, Floats sign) {
     return {_mm256_or_ps(abs(a).v, _mm256_and_ps(_mm256_set1_ps(-0.0f), sign.v))};

@@ -37,7 +37,8 @@ struct Avx512 {
   static Floats larger(Floats a, Floats b) { return {_mm512_max_ps(a.v, b.v)}; }
   // Of 16 lanes, as LaneSum says.
   static float tree(const std::array<Floats, 1>& lanes) {
-    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(lanes[0].v), _mm512_extractf32x8_ps(lanes[0].v, 1));
+    const __m256 eight =
+        _mm256_add_ps(_mm512_castps512_ps256(lanes[0].v), _mm512_extractf32x8_ps(lanes[0].v, 1));
     __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     four = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));

@@ -8,13 +8,9 @@
 namespace intact {
 namespace {
 
-float larger(float running, float x) {
-  return std::isnan(running) || running >= x ? running : x;
-}
+float larger(float running, float x) { return std::isnan(running) || running >= x ? running : x; }
 
-float smaller(float running, float x) {
-  return std::isnan(running) || running <= x ? running : x;
-}
+float smaller(float running, float x) { return std::isnan(running) || running <= x ? running : x; }
 
 void absmax_each(const float* x, size_t n, float* amax) {
   for (size_t i = 0; i < n; ++i) amax[i] = larger(amax[i], std::fabs(x[i]));

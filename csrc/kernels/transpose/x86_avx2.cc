@@ -51,16 +51,16 @@ inline void three_by_16(const uint8_t* x, ptrdiff_t x_pitch, uint8_t* y) {
   // Byte 16 * part + i of the result is byte (16 * part + i) / 3 of row (16 * part + i) % 3.
 #define INTACT_FROM(part, row, i) \
   ((16 * (part) + (i)) % 3 == (row) ? static_cast<char>((16 * (part) + (i)) / 3) : char{-1})
-#define INTACT_MASK(part, row)                                                                          \
-  _mm_setr_epi8(INTACT_FROM(part, row, 0), INTACT_FROM(part, row, 1), INTACT_FROM(part, row, 2),        \
-                INTACT_FROM(part, row, 3), INTACT_FROM(part, row, 4), INTACT_FROM(part, row, 5),        \
-                INTACT_FROM(part, row, 6), INTACT_FROM(part, row, 7), INTACT_FROM(part, row, 8),        \
-                INTACT_FROM(part, row, 9), INTACT_FROM(part, row, 10), INTACT_FROM(part, row, 11),      \
-                INTACT_FROM(part, row, 12), INTACT_FROM(part, row, 13), INTACT_FROM(part, row, 14),     \
+#define INTACT_MASK(part, row)                                                                      \
+  _mm_setr_epi8(INTACT_FROM(part, row, 0), INTACT_FROM(part, row, 1), INTACT_FROM(part, row, 2),    \
+                INTACT_FROM(part, row, 3), INTACT_FROM(part, row, 4), INTACT_FROM(part, row, 5),    \
+                INTACT_FROM(part, row, 6), INTACT_FROM(part, row, 7), INTACT_FROM(part, row, 8),    \
+                INTACT_FROM(part, row, 9), INTACT_FROM(part, row, 10), INTACT_FROM(part, row, 11),  \
+                INTACT_FROM(part, row, 12), INTACT_FROM(part, row, 13), INTACT_FROM(part, row, 14), \
                 INTACT_FROM(part, row, 15))
-#define INTACT_PART(part)                                                       \
-  store(y + 16 * (part), _mm_or_si128(_mm_shuffle_epi8(rows[0], INTACT_MASK(part, 0)),                  \
-                                      _mm_or_si128(_mm_shuffle_epi8(rows[1], INTACT_MASK(part, 1)),     \
+#define INTACT_PART(part)                                                                           \
+  store(y + 16 * (part), _mm_or_si128(_mm_shuffle_epi8(rows[0], INTACT_MASK(part, 0)),              \
+                                      _mm_or_si128(_mm_shuffle_epi8(rows[1], INTACT_MASK(part, 1)), \
                                                    _mm_shuffle_epi8(rows[2], INTACT_MASK(part, 2)))))
   INTACT_PART(0);
   INTACT_PART(1);
