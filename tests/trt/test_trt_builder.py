@@ -167,3 +167,38 @@ def test_a_network_without_outputs_is_refused(network, said) -> None:
     network.add_input("x", trt.float32, (1,))
     assert trt.Builder(said).build_serialized_network(network, config_of(said)) is None
     assert "Network must have at least one output" in said.of("ERROR")
+
+
+def test_a_legacy_calibrators_histograms_serve_another_quantile_without_data(small, said) -> None:
+    class Legacy(trt.IInt8LegacyCalibrator):
+        kept: bytes | None = None
+
+        def __init__(self, quantile: float, batches: int) -> None:
+            super().__init__()
+            self.quantile, self.source = quantile, calibrator(trt.IInt8MinMaxCalibrator, batches)
+            self.cache = b""
+
+        def get_batch_size(self) -> int:
+            return 4
+
+        def get_batch(self, names: list[str]) -> list[int] | None:
+            return self.source.get_batch(names)
+
+        def get_quantile(self) -> float:
+            return self.quantile
+
+        def read_histogram_cache(self, length: int) -> bytes | None:
+            return self.kept
+
+        def write_histogram_cache(self, data: bytes) -> None:
+            Legacy.kept = bytes(data)
+
+        def write_calibration_cache(self, cache: bytes) -> None:
+            self.cache = bytes(cache)
+
+    first, second = Legacy(1.0, 2), Legacy(0.9, 0)
+    for one in (first, second):
+        assert trt.Builder(said).build_serialized_network(small, config_of(said, one)) is not None
+    scales = [TrtCache.parse(one.cache.decode()).scales["x"] for one in (first, second)]
+    assert scales[1] < scales[0]
+    assert second.source.calls == []

@@ -179,3 +179,11 @@ def test_names_and_inputs_are_checked(network: trt.INetworkDefinition, said) -> 
         network.add_identity(x).get_output(0).name = "x"
     with pytest.raises(ValueError, match="want an ITensor"):
         network.add_unary(np.ones(3), trt.UnaryOperation.ABS)
+
+
+def test_an_output_type_that_holds_no_reals_converts(network: trt.INetworkDefinition) -> None:
+    layer = network.add_unary(network.add_input("x", trt.float32, X.shape), U.CEIL)
+    layer.set_output_type(0, trt.int32)
+    (got,) = made(network, layer)
+    assert got.dtype == np.int32 and (got == np.ceil(X)).all()
+    assert layer.get_output_type(0) == trt.int32

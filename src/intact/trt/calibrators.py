@@ -10,13 +10,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics, ptq
-from intact.calib import TrtCache, amax_of
+from intact.calib import Calibration, TrtCache, amax_of
 from intact.errors import CalibrationError, IntactError
 from intact.spec import INT8, QuantSpec
 from intact.trt.enums import CalibrationAlgoType
@@ -164,14 +166,36 @@ def _parsed(calibrator: IInt8Calibrator, network: INetworkDefinition, stored: by
 def _scales(
     calibrator: IInt8Calibrator, network: INetworkDefinition, model: Any, size: int
 ) -> dict[str, np.float32]:
-    batches = _batches(calibrator, network, size)
-    statistics = ptq.calibrate(model, batches, profile="tensorrt", progress=False)
+    statistics = _stored_statistics(calibrator)
+    if statistics is None:
+        batches = _batches(calibrator, network, size)
+        statistics = ptq.calibrate(model, batches, profile="tensorrt", progress=False)
+        _keep_statistics(calibrator, statistics)
     method, options = calibrator.method()
     spec = QuantSpec(INT8)
     return {
         name: np.float32(numerics.scale_from_amax(amax_of(stats, spec, method, **options), spec))
         for name, stats in statistics.items()
     }
+
+
+def _stored_statistics(calibrator: IInt8Calibrator) -> Calibration | None:
+    """What a legacy calibrator kept of an earlier run, from which another quantile needs no data."""
+    data = calibrator.read_histogram_cache(0) if isinstance(calibrator, IInt8LegacyCalibrator) else None
+    if not data:
+        return None
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "histograms.calib"
+        path.write_bytes(bytes(data))
+        return Calibration.load(path)
+
+
+def _keep_statistics(calibrator: IInt8Calibrator, statistics: Calibration) -> None:
+    if isinstance(calibrator, IInt8LegacyCalibrator):
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "histograms.calib"
+            statistics.save(path)
+            calibrator.write_histogram_cache(path.read_bytes())
 
 
 def _batches(

@@ -373,7 +373,10 @@ class INetworkDefinition:
         if self._writing is not None:  # a layer asks about one before it
             return self._writing.known([tensor.name])[tensor.name]
         if self._known is None:
-            self._known = self.compose(outputs=False).known(self._names)
+            try:
+                self._known = self.compose(outputs=False).known(self._names)
+            except (IntactError, ValueError):  # a layer behind `tensor`, perhaps, that `errors` will name
+                return self._written(self._up_to(tensor)).known([tensor.name])[tensor.name]
         found: tuple[Any, Any] = self._known.get(tensor.name, (None, None))
         return found
 
@@ -383,6 +386,13 @@ class INetworkDefinition:
         Raises:
             FileFormatError, ValueError: A layer cannot be written as it stands.
         """
+        c = self._written(self._layers)
+        for tensor in self._outputs if outputs else ():
+            c.output(tensor.name, *c.known([tensor.name])[tensor.name])
+        return c
+
+    def _written(self, layers: Sequence[ILayer]) -> Composer:
+        """These layers behind the inputs."""
         c = Composer(self._domains[""])
         c.require(self._domains)
         for tensor in self._inputs:
@@ -390,13 +400,16 @@ class INetworkDefinition:
             c.input(tensor.name, tensor.dtype.numpy.name, shape)
         self._writing = c
         try:
-            for layer in self._layers:
+            for layer in layers:
                 layer.emit(c)
         finally:
             self._writing = None
-        for tensor in self._outputs if outputs else ():
-            c.output(tensor.name, *c.known([tensor.name])[tensor.name])
         return c
+
+    def _up_to(self, tensor: ITensor) -> list[ILayer]:
+        """The layers up to the one that makes `tensor`."""
+        producer = tensor._producer
+        return self._layers[: self._layers.index(producer) + 1] if producer is not None else []
 
     def errors(self) -> list[str]:
         """What TensorRT would refuse to build, one message for each thing."""

@@ -9,12 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
-from intact.graph import Composer
+from intact.graph import DTYPES, Composer
 from intact.trt.enums import DataType, LayerType
 from intact.trt.tensors import ITensor
 
 if TYPE_CHECKING:
     from intact.trt.network import INetworkDefinition
+
+
+CONVERTED = (DataType.INT32, DataType.INT64, DataType.BOOL, DataType.UINT8)
 
 
 class ILayer:
@@ -155,8 +158,12 @@ class ILayer:
                 c.node("Cast", [name], [tensor.name], name=f"{self.name}.cast", to=to)
 
     def _cast_to(self, index: int) -> int | None:
-        """The ONNX type that output `index` is cast to; None where nothing was asked for."""
-        return None
+        """The ONNX type that output `index` is cast to; None where nothing is.
+
+        A type of reals or codes that `set_output_type` asks for is a wish about precision: see `precision`.
+        """
+        asked = self._types.get(index)
+        return DTYPES[asked.numpy.name] if asked in CONVERTED else None
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         raise NotImplementedError(f"{type(self).__name__} writes no nodes")
