@@ -119,3 +119,31 @@ def test_the_parser_lists_its_errors_in_tensorrts_words(said) -> None:
     assert parser.num_errors == 0
     assert not parser.parse(b"not a model")
     assert parser.num_errors == 1
+
+
+def test_what_scripts_call_beside_building_and_running(said) -> None:
+    assert trt.volume((2, 3, 4)) == 24
+    assert trt.init_libnvinfer_plugins(said, "")
+    assert trt.Permutation([0, 2, 1]) == (0, 2, 1) and trt.DimsHW((3, 5)).w == 5
+    assert trt.__version__.split(".")[0] == "10"
+    assert trt.nptype(trt.int8) is np.int8 and trt.int4.itemsize == 0.5
+
+
+def test_memory_with_dlpack_is_taken(engine) -> None:
+    class Foreign:
+        """An array of another library, as far as DLPack goes."""
+
+        def __init__(self, array: np.ndarray) -> None:
+            self.array = array
+
+        def __dlpack__(self, **keywords: object) -> object:
+            return self.array.__dlpack__(**keywords)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.array.__dlpack_device__()
+
+    context = engine.create_execution_context()
+    context.set_input_shape("x", X.shape)
+    y = np.empty((3, 5), np.float32)
+    assert context.execute_v2([Foreign(X), y])
+    assert (y == engine.engine.run({"x": X})["y"]).all()

@@ -74,10 +74,13 @@ from intact.trt.layers import (
 from intact.trt.logger import ILogger, Logger
 from intact.trt.network import INetworkDefinition
 from intact.trt.onnx_parser import OnnxParser, ParserError
-from intact.trt.plugin import Grid, IPluginV2Layer, Quantized, plugin
+from intact.trt.plugin import Grid, IPluginV2Layer, Quantized, init_libnvinfer_plugins, plugin
 from intact.trt.profiler import IProfiler, Profiler
 from intact.trt.runtime import ICudaEngine, IExecutionContext, IHostMemory, Runtime
-from intact.trt.tensors import Dims, ITensor, Weights
+from intact.trt.tensors import Dims, DimsHW, ITensor, Permutation, Weights, volume
+
+__version__ = "10.9.0"
+"""The TensorRT whose vocabulary this is; `set_dialect` chooses an older one's rules."""
 
 float32 = DataType.FLOAT
 float16 = DataType.HALF
@@ -98,6 +101,7 @@ __all__ = [
     "CalibrationAlgoType",
     "DataType",
     "Dims",
+    "DimsHW",
     "ElementWiseOperation",
     "EngineInspector",
     "GatherMode",
@@ -156,6 +160,7 @@ __all__ = [
     "OnnxParserFlag",
     "PaddingMode",
     "ParserError",
+    "Permutation",
     "PoolingType",
     "Profiler",
     "ProfilingVerbosity",
@@ -181,6 +186,7 @@ __all__ = [
     "fp4",
     "fp8",
     "get_dialect",
+    "init_libnvinfer_plugins",
     "int32",
     "int4",
     "int64",
@@ -189,4 +195,5 @@ __all__ = [
     "plugin",
     "set_dialect",
     "uint8",
+    "volume",
 ]

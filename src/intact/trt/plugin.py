@@ -10,10 +10,11 @@ from intact.errors import QuantValueError
 from intact.graph import Composer
 from intact.trt.enums import LayerType
 from intact.trt.layers import ILayer
+from intact.trt.logger import ILogger
 
 Body = TypeVar("Body", bound=Callable[..., Any])
 
-__all__ = ["Grid", "IPluginV2Layer", "Quantized", "plugin"]
+__all__ = ["Grid", "IPluginV2Layer", "Quantized", "init_libnvinfer_plugins", "plugin"]
 
 
 def plugin(
@@ -43,6 +44,11 @@ def plugin(
         return body
 
     return keep
+
+
+def init_libnvinfer_plugins(logger: ILogger, namespace: str) -> bool:
+    """True: there is no library of plugins to load; operators are registered with `plugin`."""
+    return True
 
 
 class IPluginV2Layer(ILayer):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +18,22 @@ if TYPE_CHECKING:
 
 Dims = tuple[int, ...]
 """Sizes, or strides and the like; -1 is a size that is not known before the network runs."""
+
+
+class Permutation(tuple[int, ...]):
+    """An order of axes; a tuple."""
+
+
+class DimsHW(tuple[int, ...]):
+    """Height and width; a tuple."""
+
+    h = property(lambda self: self[0])
+    w = property(lambda self: self[1])
+
+
+def volume(shape: Iterable[int]) -> int:
+    """Number of elements of a tensor of `shape`; negative where a size is not known."""
+    return prod(shape)
 
 
 class Weights:
