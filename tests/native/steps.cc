@@ -219,6 +219,7 @@ Made some_depthwise() {
   s.weights = {static_cast<int>(w.kernel[0]),
                static_cast<int>(w.kernel[1]),
                static_cast<int>(c),
+               chance(2) ? 127 : 255,
                weights.data(),
                correction.data(),
                multiplier.data(),
@@ -322,7 +323,9 @@ Made some_reals() {
     case 2: return make_softmax(ops, {a, chance(2) ? std::optional(b) : std::nullopt, y, 0.5f});
     default: {
       View weight = dense(kArenaBlock, Type::f32, {sizes.empty() ? 1 : sizes.back() + (chance(9) ? 1 : 0)});
-      return make_layer_norm(ops, {a, chance(2) ? std::optional(b) : std::nullopt, weight, weight, y, 1e-5f});
+      const RealOut codes{disturbed(dense(writable(), Type::u8, sizes)), 0.1f, some_grid()};
+      return make_layer_norm(ops, {a, chance(2) ? std::optional(b) : std::nullopt, weight, weight, y,
+                                   chance(3) ? std::optional(codes) : std::nullopt, 1e-5f});
     }
   }
 }

@@ -2,8 +2,8 @@
 // normative. acc[i][j] = sum over k of (a[i][k] - zero_a) * (b[k][j] - zero_b), exact modulo 2^32.
 //
 // Both sides are packed first, rows of a whole and b in panels of columns, in a form that is the kernel's
-// own: k is padded to a multiple of `depth` with what adds nothing, and whatever the form leaves out of the sum
-// (a term for each row, one for each column) goes into the terms that tile() begins with.
+// own: k is padded to a multiple of `depth` with what adds nothing, and whatever the form leaves out of the
+// sum (a term for each row, one for each column) goes into the terms that tile() begins with.
 #pragma once
 
 #include <cstddef>

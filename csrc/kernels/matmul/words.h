@@ -1,4 +1,5 @@
 // Packing for kernels that multiply 16-bit numbers: zero points are subtracted at once, so no terms are left.
+// Static: every instruction set has its own copy.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace intact {
 
 // Rows [lines][k rounded up to depth] of int16.
 template <size_t depth>
-inline void pack_words_a(const MatMulSide& a, const MatMulZeros& zeros, void* packed, int32_t* terms) {
+static void pack_words_a(const MatMulSide& a, const MatMulZeros& zeros, void* packed, int32_t* terms) {
   auto* to = static_cast<int16_t*>(packed);
   const size_t pitch = (a.k + depth - 1) / depth * depth;
   for (size_t i = 0; i < a.lines; ++i, to += pitch) {
@@ -30,7 +31,7 @@ inline void pack_words_a(const MatMulSide& a, const MatMulZeros& zeros, void* pa
 
 // A panel [k / depth][columns][depth] of int16.
 template <size_t depth, size_t columns>
-inline void pack_words_b(const MatMulSide& b, const MatMulZeros& zeros, void* packed, int32_t* terms) {
+static void pack_words_b(const MatMulSide& b, const MatMulZeros& zeros, void* packed, int32_t* terms) {
   auto* to = static_cast<int16_t*>(packed);
   const size_t groups = (b.k + depth - 1) / depth;
   std::fill_n(terms, columns, 0);

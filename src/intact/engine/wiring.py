@@ -19,7 +19,8 @@ def reads(step: Step) -> tuple[str, ...]:
 
 def writes(step: Step) -> tuple[str, ...]:
     """The tensors that `step` makes."""
-    return tuple(getattr(step, "ys", ())) or (getattr(step, "y"),)  # noqa: B009
+    made: tuple[str, ...] | None = getattr(step, "ys", None)
+    return (getattr(step, "y"),) if made is None else made  # noqa: B009
 
 
 def constants(step: Step) -> tuple[str, ...]:

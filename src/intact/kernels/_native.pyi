@@ -248,6 +248,7 @@ def step_layer_norm(
     bias: View | None,
     codes: RealOut | None,
 ) -> Step: ...
+
 class MatMulSpec:
     def __init__(
         self,
