@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +24,7 @@ DTYPES: dict[str, int] = {
 }  # fmt: skip
 """Element types by the names that NumPy and ml_dtypes give them."""
 
-_NAMES = {number: name for name, number in DTYPES.items()}
+NAMES = {number: name for name, number in DTYPES.items()}
 
 Known = tuple[str | None, tuple[int | str | None, ...] | None]
 """Element type (a name of `DTYPES`) and sizes of a value; None where they cannot be told."""
@@ -160,13 +159,12 @@ def _tensor(name: str, array: NDArray[Any]) -> onnx.TensorProto:
 
 def _known(info: onnx.ValueInfoProto) -> Known:
     tensor = info.type.tensor_type
-    dtype = _NAMES.get(tensor.elem_type)
+    dtype = NAMES.get(tensor.elem_type)
     if not tensor.HasField("shape"):
         return dtype, None
-    dims = tensor.shape.dim
-    return dtype, tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims)
+    return dtype, sizes_of(tensor)
 
 
-def dtype_named(name: str) -> np.dtype[Any]:
-    """The NumPy dtype of a name of `DTYPES`."""
-    return np.dtype(getattr(ml_dtypes, name, None) or name)
+def sizes_of(tensor: onnx.TypeProto.Tensor) -> tuple[int | str | None, ...]:
+    """The sizes that a type says: numbers, names, None for those that it leaves open."""
+    return tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim)

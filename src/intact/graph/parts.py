@@ -11,10 +11,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
-from intact.graph.compose import DTYPES
+from intact.graph.compose import DTYPES, NAMES, sizes_of
 from intact.graph.proto import to_proto
-
-_NAMES = {number: name for name, number in DTYPES.items()}
 
 
 @dataclass(frozen=True)
@@ -56,11 +54,9 @@ def parts_of(model: ir.Model) -> Parts:
 
 def _input(info: onnx.ValueInfoProto) -> tuple[str, str, tuple[int | str | None, ...]]:
     tensor = info.type.tensor_type
-    if tensor.elem_type not in _NAMES:
+    if tensor.elem_type not in NAMES:
         raise UnsupportedError(
             f"input '{info.name}'", f"ONNX type {tensor.elem_type}", f"one of {', '.join(DTYPES)}",
             "change the type of the input",
         )  # fmt: skip
-    dims = tensor.shape.dim
-    sizes = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims)
-    return info.name, _NAMES[tensor.elem_type], sizes
+    return info.name, NAMES[tensor.elem_type], sizes_of(tensor)

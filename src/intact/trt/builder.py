@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 from intact.engine import Plan
 from intact.engine.lower import lower
 from intact.errors import IntactError
@@ -91,27 +88,18 @@ class Builder:
         model = network.compose().load()
         explicit = any(map(_is_qdq, network.layers))
         if explicit and config.int8_calibrator is not None:
-            network.warn(IGNORED)  # fmt: skip
-        ranges = any(t.dynamic_range for t in _tensors(network))
+            network.warn(IGNORED)
+        ranges = any(tensor.dynamic_range for tensor in network.tensors)
         asked = config.get_flag(BuilderFlag.INT8) and (config.int8_calibrator is not None or ranges)
         if asked and not explicit:
             return implicit_plan(network, config, model)
-        plan = lower(model)
-        return Record(network.name, config.profiles).added_to(_with_names(plan, network))
+        return Record(network.name, config.profiles).added_to(lower(model))
 
 
 def _is_qdq(layer: ILayer) -> bool:
     if isinstance(layer, IOnnxLayer):
         return layer.node.op_type in ("QuantizeLinear", "DequantizeLinear")
     return isinstance(layer, (IQuantizeLayer, IDequantizeLayer))
-
-
-def _tensors(network: INetworkDefinition) -> list[Any]:
-    return [*network.inputs, *(t for layer in network.layers for t in layer._outputs)]
-
-
-def _with_names(plan: Plan, network: INetworkDefinition) -> Plan:
-    return replace(plan, notes=(*plan.notes, f"network '{network.name}'")) if network.name else plan
 
 
 def _broken_pins(network: INetworkDefinition, plan: Plan) -> list[str]:

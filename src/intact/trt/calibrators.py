@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -111,20 +110,7 @@ class IInt8LegacyCalibrator(IInt8Calibrator):
         return "percentile", {"percentile": 100.0 * self.get_quantile()}
 
 
-@dataclass(frozen=True)
-class Table:
-    """Scales by tensor name.
-
-    Attributes:
-        cache: The scales, in the form that TensorRT's files have.
-        read: They come from the calibrator's cache: nothing was run.
-    """
-
-    cache: TrtCache
-    read: bool
-
-
-def table_of(calibrator: IInt8Calibrator, network: INetworkDefinition, model: Any) -> Table:
+def table_of(calibrator: IInt8Calibrator, network: INetworkDefinition, model: Any) -> TrtCache:
     """The scales that `calibrator` leads to, from its cache or its batches.
 
     Args:
@@ -139,11 +125,11 @@ def table_of(calibrator: IInt8Calibrator, network: INetworkDefinition, model: An
     if stored:
         found = _parsed(calibrator, network, bytes(stored))
         if found is not None:
-            return Table(found, read=True)
+            return found
     scales = _scales(calibrator, network, model, size)
     cache = TrtCache(scales, algorithm=_written_as(calibrator))
     calibrator.write_calibration_cache(cache.to_text().encode())
-    return Table(cache, read=False)
+    return cache
 
 
 def _written_as(calibrator: IInt8Calibrator) -> str:

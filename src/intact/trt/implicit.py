@@ -27,7 +27,7 @@ from intact.engine.lower import lower
 from intact.errors import CalibrationError
 from intact.graph import node_seconds, to_bytes
 from intact.spec import INT8, QuantSpec
-from intact.trt.calibrators import Table, table_of
+from intact.trt.calibrators import table_of
 from intact.trt.config import IBuilderConfig, ITimingCache
 from intact.trt.enums import DataType
 from intact.trt.network import INetworkDefinition
@@ -71,10 +71,8 @@ def implicit_plan(network: INetworkDefinition, config: IBuilderConfig, model: An
 
 def _scales(network: INetworkDefinition, config: IBuilderConfig, model: Any) -> dict[str, np.float32]:
     calibrator = config.int8_calibrator
-    table = Table(TrtCache({}), read=False) if calibrator is None else table_of(calibrator, network, model)
-    scales = dict(table.cache.scales)
-    tensors = [*network.inputs, *(t for layer in network.layers for t in layer._outputs)]
-    for tensor in tensors:
+    scales = {} if calibrator is None else dict(table_of(calibrator, network, model).scales)
+    for tensor in network.tensors:
         if tensor.dynamic_range is not None:  # the user's word overrides calibration
             scales[tensor.name] = np.float32(
                 numerics.scale_from_amax(max(map(abs, tensor.dynamic_range)), QuantSpec(INT8))

@@ -101,6 +101,11 @@ class INetworkDefinition:
         """Whether the network was created with `flag`."""
         return bool(self.flags >> int(flag) & 1)
 
+    @property
+    def tensors(self) -> list[ITensor]:
+        """Every tensor: the inputs, then what each layer makes."""
+        return [*self._inputs, *(tensor for layer in self._layers for tensor in layer._outputs)]
+
     # Inputs and outputs.
 
     def add_input(self, name: str, dtype: DataType, shape: Dims) -> ITensor | None:
@@ -172,10 +177,7 @@ class INetworkDefinition:
         bias: Array = None,
     ) -> kinds.IConvolutionLayer:
         """Convolution; without `kernel`, it is input 1."""
-        return self._add(
-            kinds.IConvolutionLayer, (input,), num_output_maps=num_output_maps,
-            kernel_size_nd=tuple(kernel_shape), kernel=kernel, bias=bias,
-        )  # fmt: skip
+        return self._add_window(kinds.IConvolutionLayer, input, num_output_maps, kernel_shape, kernel, bias)
 
     add_convolution = add_convolution_nd
 
@@ -188,10 +190,7 @@ class INetworkDefinition:
         bias: Array = None,
     ) -> kinds.IDeconvolutionLayer:
         """Transposed convolution; without `kernel`, it is input 1."""
-        return self._add(
-            kinds.IDeconvolutionLayer, (input,), num_output_maps=num_output_maps,
-            kernel_size_nd=tuple(kernel_shape), kernel=kernel, bias=bias,
-        )  # fmt: skip
+        return self._add_window(kinds.IDeconvolutionLayer, input, num_output_maps, kernel_shape, kernel, bias)
 
     add_deconvolution = add_deconvolution_nd
 
@@ -313,6 +312,13 @@ class INetworkDefinition:
         self._domains.update(domains)
         return self._add(kinds.IOnnxLayer, tuple(inputs), node=node)
 
+    def _add_window(
+        self, kind: type[Layer], input: ITensor, outputs: int, shape: Dims, kernel: Array, bias: Array
+    ) -> Layer:
+        return self._add(
+            kind, (input,), num_output_maps=outputs, kernel_size_nd=tuple(shape), kernel=kernel, bias=bias
+        )
+
     def _add(self, kind: type[Layer], inputs: tuple[ITensor | None, ...], **parameters: Any) -> Layer:
         for index, tensor in enumerate(inputs):
             if tensor is not None and not isinstance(tensor, ITensor):
@@ -428,8 +434,3 @@ class INetworkDefinition:
     def warn(self, message: str) -> None:
         """Log a warning."""
         self._logger.log(LogSeverity.WARNING, message)
-
-
-def words_of(error: Exception) -> str:
-    """What the log says about `error`."""
-    return str(error) if isinstance(error, (IntactError, ValueError)) else f"{type(error).__name__}: {error}"
