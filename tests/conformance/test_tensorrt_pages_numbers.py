@@ -13,51 +13,30 @@ from intact.spec import QuantSpec
 
 DATA = np.arange(60, dtype=np.float32).reshape(1, 3, 4, 5)
 
-# As printed, one channel of 4 x 5 values per line.
-PER_TENSOR = """
-0 2 4 6 8 11 13 15 17 19 21 23 25 28 30 32 34 36 38 40
-42 44 47 49 51 53 55 57 59 61 63 66 68 70 72 74 76 78 80 83
-85 87 89 91 93 95 97 99 102 104 106 108 110 112 114 116 119 121 123 125
-"""
-PER_AXIS = """
-0 2 4 6 8 11 13 15 17 19 21 23 25 28 30 32 34 36 38 40
-21 22 23 24 25 26 28 29 30 31 32 33 34 35 36 37 38 39 40 41
-21 22 22 23 23 24 24 25 25 26 26 27 28 28 29 29 30 30 31 31
-"""
-WITH_ZERO_POINTS = """
-0 6 13 19 25 32 38 44 51 57 64 70 76 83 89 95 102 108 114 121
-64 67 70 73 76 79 83 86 89 92 95 98 102 105 108 111 114 117 121 124
-85 87 89 91 93 95 97 99 102 104 106 108 110 112 114 116 119 121 123 125
-"""
 
-
-def printed(page: str) -> np.ndarray:
-    return np.array(page.split(), int).reshape(DATA.shape)
-
-
-def test_cookbook_first_listing_needs_the_reciprocal():
+def test_cookbook_first_listing_needs_the_reciprocal(printed):
     scale, spec = np.array([60 / 127], np.float32), QuantSpec(axis=0)
     q = nx.quantize_reciprocal(DATA, scale, 0, spec)
-    assert (q == printed(PER_TENSOR)).all()
-    assert (nx.dequantize(q, np.float32([1]), 0, spec) == printed(PER_TENSOR)).all()
+    assert (q == printed("per_tensor")).all()
+    assert (nx.dequantize(q, np.float32([1]), 0, spec) == printed("per_tensor")).all()
     # The one value in sixty where the division of ONNX, and of `quantize`, differs: 30 / (60 / 127) is 63.5.
-    differs = nx.quantize(DATA, scale, 0, spec) != printed(PER_TENSOR)
+    differs = nx.quantize(DATA, scale, 0, spec) != printed("per_tensor")
     assert DATA[differs].tolist() == [30.0]
 
 
-def test_cookbook_second_listing_per_axis():
+def test_cookbook_second_listing_per_axis(printed):
     scale = np.array([60 / 127, 120 / 127, 240 / 127], np.float32)
-    assert (nx.quantize_reciprocal(DATA, scale, 0, QuantSpec(axis=1)) == printed(PER_AXIS)).all()
+    assert (nx.quantize_reciprocal(DATA, scale, 0, QuantSpec(axis=1)) == printed("per_axis")).all()
 
 
 @pytest.mark.parametrize("form", [nx.quantize_reciprocal, nx.quantize], ids=lambda f: f.__name__)
-def test_cookbook_third_listing_prints_codes_without_the_zero_points(form):
+def test_cookbook_third_listing_prints_codes_without_the_zero_points(form, printed):
     """The page sets zero points -60, -96 and -106, but prints round(x / scale), as it is here with 0."""
     scale, spec = np.array([20 / 127, 40 / 127, 60 / 127], np.float32), QuantSpec(axis=1)
-    assert (form(DATA, scale, 0, spec) == printed(WITH_ZERO_POINTS)).all()
+    assert (form(DATA, scale, 0, spec) == printed("zero_points")).all()
     asymmetric = spec.with_(symmetric=False)
     shifted = form(DATA, scale, [-60, -96, -106], asymmetric)
-    assert (shifted == printed(WITH_ZERO_POINTS) + np.reshape([-60, -96, -106], (3, 1, 1))).all()
+    assert (shifted == printed("zero_points") + np.reshape([-60, -96, -106], (3, 1, 1))).all()
 
 
 @pytest.mark.parametrize("axis", [None, 3], ids=["per-tensor", "axis3"])

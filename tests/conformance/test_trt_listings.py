@@ -10,22 +10,6 @@ import pytest
 import intact.trt as trt
 from intact.trt import dialects
 
-PER_TENSOR = """
-0 2 4 6 8 11 13 15 17 19 21 23 25 28 30 32 34 36 38 40
-42 44 47 49 51 53 55 57 59 61 63 66 68 70 72 74 76 78 80 83
-85 87 89 91 93 95 97 99 102 104 106 108 110 112 114 116 119 121 123 125
-"""
-PER_AXIS = """
-0 2 4 6 8 11 13 15 17 19 21 23 25 28 30 32 34 36 38 40
-21 22 23 24 25 26 28 29 30 31 32 33 34 35 36 37 38 39 40 41
-21 22 22 23 23 24 24 25 25 26 26 27 28 28 29 29 30 30 31 31
-"""
-WITH_ZERO_POINTS = """
-0 6 13 19 25 32 38 44 51 57 64 70 76 83 89 95 102 108 114 121
-64 67 70 73 76 79 83 86 89 92 95 98 102 105 108 111 114 117 121 124
-85 87 89 91 93 95 97 99 102 104 106 108 110 112 114 116 119 121 123 125
-"""
-
 Fill = Callable[[trt.INetworkDefinition, trt.ITensor], trt.IDequantizeLayer]
 
 
@@ -69,10 +53,6 @@ def cookbook(fill: Fill, logger: trt.ILogger) -> np.ndarray | None:
     outputH0 = np.empty(context.get_binding_shape(1), dtype=trt.nptype(engine.get_binding_dtype(1)))
     assert context.execute_async_v2([inputH0.ctypes.data, outputH0.ctypes.data], 0)
     return outputH0
-
-
-def printed(page: str) -> np.ndarray:
-    return np.array(page.split(), np.float32).reshape(1, 3, 4, 5)
 
 
 def first(network: trt.INetworkDefinition, inputT0: trt.ITensor) -> trt.IDequantizeLayer:
@@ -122,10 +102,10 @@ def zero_points(network: trt.INetworkDefinition, inputT0: trt.ITensor) -> trt.ID
 
 
 @pytest.mark.parametrize(
-    ("fill", "page"), [(first, PER_TENSOR), (per_axis, PER_AXIS), (zero_points, WITH_ZERO_POINTS)],
+    ("fill", "page"), [(first, "per_tensor"), (per_axis, "per_axis"), (zero_points, "zero_points")],
     ids=["first", "axis", "zero-points"],
 )  # fmt: skip
-def test_cookbook(speaking, fill: Fill, page: str) -> None:
+def test_cookbook(speaking, printed, fill: Fill, page: str) -> None:
     speaking("8.x")
     made = cookbook(fill, trt.Logger(trt.Logger.ERROR))
     assert made is not None and (made == printed(page)).all()

@@ -11,7 +11,7 @@ import hashlib
 import platform
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from glob import escape
 from time import perf_counter
 from typing import Any
@@ -125,6 +125,7 @@ class _Chooser:
     model: Any
     times: _Times
     integers: set[str]
+    _engines: dict[str, Engine] = field(default_factory=dict)
 
     def choose(self, done: ptq.FromCache, quantized: Callable[[list[str]], ptq.FromCache]) -> Plan:
         """The fastest of all int8, the mixture, and no int8."""
@@ -146,6 +147,12 @@ class _Chooser:
         choices = self._choices(plans[best], int8, floats, whole, best)
         return Record(self.network.name, self.config.profiles, choices).added_to(plans[best])
 
+    def _engine(self, name: str, plan: Plan) -> Engine:
+        """The engine of a candidate, made once: its weights are packed only then."""
+        if name not in self._engines:
+            self._engines[name] = Engine(plan)
+        return self._engines[name]
+
     def _layer_times(self, plan: Plan) -> tuple[dict[str, float], dict[str, float]]:
         """Seconds of each int8 layer, and of its nodes in float."""
         layers = [layer for layer in plan.layers if layer.precision == "int8"]
@@ -155,7 +162,7 @@ class _Chooser:
             nodes = {node: layer.name for layer in layers for node in layer.nodes}
             found = dict.fromkeys(keys, 0.0)
             steps = {step.name: step for step in plan.steps}
-            for timing in Engine(plan).profile(self.times.feeds, runs=RUNS).timings:
+            for timing in self._engine("int8", plan).profile(self.times.feeds, runs=RUNS).timings:
                 step = steps.get(timing.name)
                 name = next((nodes[n] for n in (step.nodes if step else ()) if n in nodes), None)
                 if name is not None:
@@ -170,7 +177,7 @@ class _Chooser:
 
     def _whole_times(self, plans: dict[str, Plan]) -> dict[str, float]:
         def measure() -> dict[str, float]:
-            engines = {name: Engine(plan) for name, plan in plans.items()}
+            engines = {name: self._engine(name, plan) for name, plan in plans.items()}
             taken: dict[str, list[float]] = {name: [] for name in plans}
             for turn in range(RUNS + 2):  # in turns, so that a slow moment of the machine meets all
                 for name, engine in engines.items():
