@@ -93,13 +93,22 @@ def measure(shape: Shape, kernel: str, threads: int, high: int, runs: int) -> tu
     weight = np.clip(
         np.rint(rng.normal(0, 32, (shape.out, shape.kernel, shape.kernel, shape.inputs))), -127, 127
     )
-    packed = sums.pack(weight.astype(np.int8), high=high, kernel=kernel)
+    weight = weight.astype(np.int8)
+    tiled = kernel.startswith(sums.WINOGRAD)
+    if tiled:
+        packed = sums.pack_winograd(weight, high=high, kernel=kernel)
+    else:
+        packed = sums.pack(weight, high=high, kernel=kernel)
     m = np.full(shape.out, 1e-4, np.float32)
     ending = sums.Ending(m, m, np.zeros(shape.out, np.int32))
     strides = (shape.stride, shape.stride)
     program = Program(threads)
     program.arena(nbytes)
-    program.add(sums.conv(x, y, packed, ending, strides=strides, origin=(-pad, -pad), kernel=kernel))
+    origin = (-pad, -pad)
+    if tiled:
+        program.add(sums.winograd(x, y, packed, ending, origin=origin, threads=threads, kernel=kernel))
+    else:
+        program.add(sums.conv(x, y, packed, ending, strides=strides, origin=origin, kernel=kernel))
     context = program.take()
     context.arena()[:] = rng.integers(0, high + 1, len(context.arena()))
     seconds = np.empty(1)
@@ -107,12 +116,14 @@ def measure(shape: Shape, kernel: str, threads: int, high: int, runs: int) -> tu
     for _ in range(runs):
         context.run(0, 1, seconds)
         best = min(best, seconds[0])
-    return best, sums.steps_by_group(packed, kernel)
+    return best, () if tiled else sums.steps_by_group(packed, kernel)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = [k.name for k in kernels.kernel_list() if k.family == sums.FAMILY and k.available and k.needs]
+    families = sums.FAMILY, sums.WINOGRAD
+    listed = kernels.kernel_list()
+    names = [k.name for k in listed if k.family in families and k.available and k.needs]
     parser.add_argument("--kernels", nargs="+", default=names)
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--high", nargs="+", type=int, default=[127, 255])
@@ -125,7 +136,8 @@ def main() -> None:
                 print(f"{kernel}, bytes to {high}, {threads} threads")
                 total = products = 0.0
                 for shape in SHAPES:
-                    if options.only not in shape.name:
+                    tiles = shape.kernel == 3 and shape.stride == 1
+                    if options.only not in shape.name or not (tiles or kernel.startswith(sums.FAMILY)):
                         continue
                     seconds, groups = measure(shape, kernel, threads, high, options.runs)
                     total, products = total + seconds, products + shape.products

@@ -9,12 +9,19 @@
 
 #include "bindings/bindings.h"
 #include "steps/conv.h"
+#include "steps/winograd.h"
 
 namespace intact {
 namespace {
 
 using Weights = nb::ndarray<const int8_t, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+nb::ndarray<nb::numpy, uint8_t> array_of(std::vector<uint8_t> bytes) {
+  auto* const kept = new std::vector<uint8_t>(std::move(bytes));
+  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<uint8_t>*>(p); });
+  return {kept->data(), {kept->size()}, owner};
+}
 
 nb::ndarray<nb::numpy, uint8_t> pack(const std::string& name, Weights weights, int groups, bool joined,
                                      int high) {
@@ -23,9 +30,7 @@ nb::ndarray<nb::numpy, uint8_t> pack(const std::string& name, Weights weights, i
   }
   const auto size = [&](size_t i) { return static_cast<int32_t>(weights.shape(i)); };
   const GemmWeights shape{size(0), size(1), size(2), size(3), groups, joined, high};
-  auto* const packed = new std::vector<uint8_t>(pack_gemm(shape, weights.data(), kernel<GemmOps>(name)));
-  const nb::capsule owner(packed, [](void* p) noexcept { delete static_cast<std::vector<uint8_t>*>(p); });
-  return {packed->data(), {packed->size()}, owner};
+  return array_of(pack_gemm(shape, weights.data(), kernel<GemmOps>(name)));
 }
 
 // How many steps of the inner loop, over all panels, run in groups of 1, 2, ... of them.
@@ -52,25 +57,66 @@ std::vector<T> values_of(const Dense<const T>& array) {
 
 using Pair = std::array<int64_t, 2>;
 
-NativeStep conv(const std::string& name, const View& x, const View& y, Bytes packed,
-                Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, Pair strides,
-                Pair dilations, Pair origin, const GemmEnding& ending, std::optional<View> residual) {
+// A convolution's spec but for its kernel and windows.
+ConvSpec spec_of(const View& x, const View& y, const Bytes& packed, const Dense<const int32_t>& correction,
+                 const FloatsIn& multiplier, const FloatsIn& bias, Pair origin, const GemmEnding& ending,
+                 const std::optional<View>& residual) {
   ConvSpec spec{};
   spec.x = x;
   spec.y = y;
   spec.residual = residual;
-  spec.kernel = &kernel<GemmOps>(name);
   spec.packed = packed.data();
   spec.packed_bytes = packed.size();
   spec.owner = keep(nb::cast(packed));
   spec.correction = values_of(correction);
   spec.multiplier = values_of(multiplier);
   spec.bias = values_of(bias);
-  spec.strides = strides;
-  spec.dilations = dilations;
   spec.origin = origin;
   spec.ending = ending;
+  return spec;
+}
+
+NativeStep conv(const std::string& name, const View& x, const View& y, Bytes packed,
+                Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, Pair strides,
+                Pair dilations, Pair origin, const GemmEnding& ending, std::optional<View> residual) {
+  ConvSpec spec = spec_of(x, y, packed, correction, multiplier, bias, origin, ending, residual);
+  spec.kernel = &kernel<GemmOps>(name);
+  spec.strides = strides;
+  spec.dilations = dilations;
   return native(make_conv(spec));
+}
+
+NativeStep winograd(const std::string& name, const View& x, const View& y, Bytes packed,
+                    Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, Pair origin,
+                    const GemmEnding& ending, std::optional<View> residual, int threads) {
+  require(threads >= 1, "a step is run by at least one thread");
+  return native(make_winograd({spec_of(x, y, packed, correction, multiplier, bias, origin, ending, residual),
+                               &kernel<WinogradOps>(name), threads}));
+}
+
+// Of a 3x3 window.
+void check_taps(const Weights& weights) {
+  require(weights.shape(1) == 3 && weights.shape(2) == 3, "Winograd's form is for 3x3 windows");
+  require(weights.shape(0) <= (1u << 24) && weights.shape(3) <= (1u << 24),
+          "a size of the weights is out of range");
+}
+
+bool fits_winograd(Weights weights, int high) {
+  check_taps(weights);
+  return winograd_fits(static_cast<int32_t>(weights.shape(0)), static_cast<int32_t>(weights.shape(3)), high,
+                       weights.data());
+}
+
+bool pays_winograd(const std::string& name, std::array<int64_t, 5> sizes, int threads) {
+  const auto [images, height, width, in, out] = sizes;
+  return winograd_pays(kernel<WinogradOps>(name), {images, height, width, in, out, threads});
+}
+
+nb::ndarray<nb::numpy, uint8_t> pack_taps(const std::string& name, Weights weights, int high) {
+  check_taps(weights);
+  return array_of(pack_winograd(static_cast<int32_t>(weights.shape(0)),
+                                static_cast<int32_t>(weights.shape(3)), high, weights.data(),
+                                kernel<WinogradOps>(name)));
 }
 
 GemmEnding make_ending(bool reals_out, int zero_point, int low, int high, float real_low, float real_high,
@@ -104,6 +150,12 @@ void bind_sums(nb::module_& m) {
   m.def("conv", &conv, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "correction"_a.noconvert(),
         "multiplier"_a.noconvert(), "bias"_a.noconvert(), "strides"_a, "dilations"_a, "origin"_a, "ending"_a,
         "residual"_a.none() = nb::none());
+  m.def("winograd_fits", &fits_winograd, "weights"_a.noconvert(), "high"_a);
+  m.def("winograd_pays", &pays_winograd, "kernel"_a, "sizes"_a, "threads"_a);
+  m.def("pack_winograd", &pack_taps, "kernel"_a, "weights"_a.noconvert(), "high"_a);
+  m.def("winograd", &winograd, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "correction"_a.noconvert(),
+        "multiplier"_a.noconvert(), "bias"_a.noconvert(), "origin"_a, "ending"_a,
+        "residual"_a.none() = nb::none(), "threads"_a = 1);
 }
 
 }  // namespace intact

@@ -33,6 +33,8 @@ template <>
 constexpr const char* kFamily<RealsOps> = "reals";
 template <>
 constexpr const char* kFamily<TransposeOps> = "transpose";
+template <>
+constexpr const char* kFamily<WinogradOps> = "winograd";
 
 template <class Ops>
 KernelInfo entry(const char* name, uint64_t needs, const Ops& ops) {
@@ -54,6 +56,7 @@ const KernelInfo kKernels[] = {
 #include "kernels/reals/kernels.inc"
 #include "kernels/reduce/kernels.inc"
 #include "kernels/transpose/kernels.inc"
+#include "kernels/winograd/kernels.inc"
 #undef INTACT_KERNEL
 };
 
@@ -94,5 +97,6 @@ template const QuantizeOps* find_kernel<QuantizeOps>(const char*);
 template const RealsOps* find_kernel<RealsOps>(const char*);
 template const ReduceOps* find_kernel<ReduceOps>(const char*);
 template const TransposeOps* find_kernel<TransposeOps>(const char*);
+template const WinogradOps* find_kernel<WinogradOps>(const char*);
 
 }  // namespace intact

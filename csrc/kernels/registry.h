@@ -18,6 +18,7 @@
 #include "kernels/reals/reals.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/transpose/transpose.h"
+#include "kernels/winograd/winograd.h"
 
 namespace intact {
 

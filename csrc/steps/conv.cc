@@ -1,11 +1,9 @@
 #include "steps/conv.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <stdexcept>
 
 #include "kernels/registry.h"
+#include "steps/endings.h"
 
 namespace intact {
 namespace {
@@ -14,21 +12,12 @@ constexpr int64_t kChunkBytes = 256 << 10;  // of weights that one item goes thr
 constexpr int64_t kMostPixels = 384;  // of an item: their addresses stay in the cache
 constexpr int64_t kLargeItem = 4 << 20, kSmallItem = 1 << 20;  // products
 
-void refuse_unless(bool holds, const char* what) {
-  if (!holds) throw std::invalid_argument(what);
-}
-
 // One panel with its steps as offsets, and its share of the constants, padded to its width.
 struct BoundPanel {
   GemmSteps steps;
   int32_t channel, channels, group;
   size_t constants;  // where its own begin
   int64_t bytes;     // of weights: as many products for each pixel
-};
-
-struct Constants {
-  std::vector<int32_t> correction;
-  std::vector<float> multiplier, bias;
 };
 
 // How work is cut into items: item = chunk of panels x block of tiles, blocks inside.
@@ -60,8 +49,6 @@ class ConvStep final : public Step {
  private:
   size_t tile_bytes() const;  // of sums, and of reals
   size_t blocks() const { return static_cast<size_t>(cut_.blocks); }
-  void check_views(const PackedHeader& h) const;
-  void check_ending() const;
   void check_window(const PackedHeader& h) const;
   void bind(const Packed& packed);
   std::vector<int32_t> resolve(const Packed& packed, const PackedPanel& panel) const;
@@ -85,29 +72,6 @@ class ConvStep final : public Step {
   size_t slack_ = 0;
 };
 
-bool is_image(const View& v) { return v.rank == 4 && v.strides[3] == static_cast<int64_t>(bytes_of(v.type)); }
-
-void ConvStep::check_views(const PackedHeader& h) const {
-  const View &x = s_.x, &y = s_.y;
-  refuse_unless(is_image(x) && x.type == Type::u8, "conv reads an image of bytes with dense pixels");
-  const Type written = s_.ending.reals ? Type::f32 : Type::u8;
-  refuse_unless(is_image(y) && y.type == written, "conv writes an image of dense pixels");
-  refuse_unless(x.sizes[0] == y.sizes[0], "conv keeps the number of images");
-  const bool fits = y.sizes[3] == h.out && x.sizes[3] == int64_t{h.in} * h.groups;
-  refuse_unless(fits, "channels differ from the weights'");
-  for (int i = 0; i < 4; ++i) refuse_unless(x.strides[i] >= 0, "conv reads rows in order");
-  if (s_.residual) {
-    const View& r = *s_.residual;
-    refuse_unless(is_image(r) && r.type == Type::u8, "a residual is an image of bytes with dense pixels");
-    for (int i = 0; i < 4; ++i) {
-      refuse_unless(r.sizes[i] == y.sizes[i], "a residual has the sizes of the output");
-    }
-  }
-  const auto out = static_cast<size_t>(h.out);
-  refuse_unless(s_.correction.size() == out && s_.multiplier.size() == out && s_.bias.size() == out,
-                "one correction, multiplier and bias for each channel");
-}
-
 void ConvStep::check_window(const PackedHeader& h) const {
   const View& x = s_.x;
   const int64_t kernel[2] = {h.kernel_h, h.kernel_w};
@@ -129,24 +93,6 @@ void ConvStep::check_window(const PackedHeader& h) const {
                        static_cast<double>(h.kernel_w) * static_cast<double>(s_.dilations[1]) *
                            static_cast<double>(x.strides[2]);
   refuse_unless(reach < 2e9, "a window spans more than 2 GB");
-}
-
-void ConvStep::check_ending() const {
-  const GemmEnding& e = s_.ending;
-  const auto byte = [](int32_t n) { return n >= 0 && n <= 255; };
-  refuse_unless(byte(e.zero_point) && byte(e.residual_zero_point), "zero points are bytes");
-  refuse_unless(byte(e.low) && byte(e.high) && e.low <= e.high, "bounds are bytes, low to high");
-  refuse_unless(e.function == nullptr || e.scale > 0, "the scale of a function's output is not positive");
-}
-
-// Whether no real can reach 2^30 before it is rounded, whatever the sums are.
-bool bounded(const ConvSpec& s) {
-  double most = 0;
-  for (size_t c = 0; c < s.multiplier.size(); ++c) {
-    const double real = std::fabs(double{s.multiplier[c]}) * 2147483648.0 + std::fabs(double{s.bias[c]});
-    if (!(real <= most)) most = real;
-  }
-  return most + 256 * std::fabs(double{s.ending.residual_multiplier}) + 256 < 1073741824.0;
 }
 
 int32_t ConvStep::offset_of(const PackedHeader& h, int32_t position) const {
@@ -175,10 +121,6 @@ std::vector<int32_t> ConvStep::resolve(const Packed& packed, const PackedPanel& 
   return found;
 }
 
-int32_t wrapping_add(int32_t a, int32_t b) {
-  return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
-}
-
 // Of each channel of a panel, times `shift`.
 std::vector<int32_t> weight_sums(const int8_t* weights, const PackedPanel& panel, int32_t shift) {
   std::vector<int32_t> sums(static_cast<size_t>(panel.width), 0);
@@ -203,15 +145,9 @@ void ConvStep::bind(const Packed& packed) {
     if (!s_.kernel->grouped) panel.steps.counts[0] = static_cast<int32_t>(steps_.back().size() / 2);
     panels_.push_back(panel);
     widest_ = std::max(widest_, p.width);
-    std::vector<int32_t> shifted(static_cast<size_t>(p.width), 0);
+    std::vector<int32_t> shifted;
     if (s_.kernel->shift != 0) shifted = weight_sums(packed.weights + p.weights, p, s_.kernel->shift);
-    for (int32_t c = 0; c < p.width; ++c) {
-      const auto from = static_cast<size_t>(p.channel + c);
-      constants_.correction.push_back(
-          c < p.channels ? wrapping_add(s_.correction[from], shifted[static_cast<size_t>(c)]) : 0);
-      constants_.multiplier.push_back(c < p.channels ? s_.multiplier[from] : 0.0f);
-      constants_.bias.push_back(c < p.channels ? s_.bias[from] : 0.0f);
-    }
+    constants_.append(s_, p.channel, p.channels, p.width, shifted);
   }
 }
 
@@ -242,9 +178,9 @@ void ConvStep::cut() {
 ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
   const Packed packed = read_packed(s_.packed, s_.packed_bytes, *s_.kernel);
   const PackedHeader& h = packed.header;
-  check_views(h);
+  check_images(s_, int64_t{h.in} * h.groups, h.out);
   check_window(h);
-  check_ending();
+  check_ending(s_.ending);
   s_.ending.has_residual = s_.residual.has_value();
   s_.ending.bounded = bounded(s_);
   group_channels_ = h.in;

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from intact import numerics
+from intact import kernels, numerics
 from intact.kernels import sums
-from intact.kernels.program import ARENA, SLACK, Program, View
+from intact.kernels.program import ARENA, SLACK, NativeStep, Program, View
 from intact.spec import QuantSpec
 
 BYTES = QuantSpec("uint8")
@@ -41,6 +41,7 @@ class Layer:
     function: str = ""
     scale: float = 1.0
     gap: int = 0  # bytes between the pixels of the input
+    threads: int = 1
 
     def __post_init__(self) -> None:
         channels = self.weight.shape[0]
@@ -97,8 +98,6 @@ class Layer:
         x = arena.image(self.x.shape, 1, self.pads, self.gap)
         y = arena.image(shape, 4 if self.reals else 1, (1, 2, 1, 3), 0)
         r = None if self.residual is None else arena.image(shape, 1, (0, 0, 0, 1), 3)
-        joined = self.groups == 1 and self.dilations[1] == 1 and self.gap == 0
-        packed = sums.pack(self.weight, high=self.high, groups=self.groups, joined=joined, kernel=kernel)
         correction = self.integer_bias - self.zero * self.weight.astype(np.int32).sum((1, 2, 3))
         low, high = self.bounds
         ending = sums.Ending(
@@ -116,16 +115,7 @@ class Layer:
             function=self.function,
             scale=self.scale,
         )
-        step = sums.conv(
-            x.view,
-            y.view,
-            packed,
-            ending,
-            strides=self.strides,
-            dilations=self.dilations,
-            origin=(-self.pads[0], -self.pads[1]),
-            kernel=kernel,
-        )
+        step = self.step(x.view, y.view, ending, kernel)
         program = Program()
         program.arena(arena.nbytes)
         program.add(step)
@@ -142,6 +132,16 @@ class Layer:
         y.read(before)[:] = 0
         assert np.array_equal(memory, before), "wrote outside its output"
         return got
+
+    def step(self, x: View, y: View, ending: sums.Ending, kernel: str) -> NativeStep:
+        origin = (-self.pads[0], -self.pads[1])
+        if kernel.startswith(sums.WINOGRAD):
+            packed = sums.pack_winograd(self.weight, high=self.high, kernel=kernel)
+            return sums.winograd(x, y, packed, ending, origin=origin, threads=self.threads, kernel=kernel)
+        joined = self.groups == 1 and self.dilations[1] == 1 and self.gap == 0
+        packed = sums.pack(self.weight, high=self.high, groups=self.groups, joined=joined, kernel=kernel)
+        apart = {"strides": self.strides, "dilations": self.dilations}
+        return sums.conv(x, y, packed, ending, **apart, origin=origin, kernel=kernel)
 
 
 class Image:
@@ -203,12 +203,14 @@ def layer(rng, *, n=1, c=8, h=5, w=6, out=16, kernel=(3, 3), groups=1, high=255,
 
 
 @st.composite
-def layers(draw):
+def layers(draw, tiles=False):
+    """Any convolution; with `tiles`, one that Winograd's form takes."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     integer = lambda low, high: draw(st.integers(low, high))  # noqa: E731
-    kernel = integer(1, 4), integer(1, 4)
+    ones = (1, 1)
+    kernel = (3, 3) if tiles else (integer(1, 4), integer(1, 4))
     pads = tuple(integer(0, 2) for _ in range(4))
-    dilations = integer(1, 2), integer(1, 2)
+    dilations = ones if tiles else (integer(1, 2), integer(1, 2))
     sizes = [
         max((kernel[i] - 1) * dilations[i] + 1 - pads[i] - pads[i + 2], 1) + integer(0, 9) for i in range(2)
     ]
@@ -217,22 +219,23 @@ def layers(draw):
     made = layer(
         rng,
         n=integer(1, 3),
-        c=integer(1, 21),
+        c=32 * integer(1, 3) if tiles else integer(1, 21),
         h=sizes[0],
         w=sizes[1],
         out=draw(st.sampled_from([1, 7, 8, 9, 16, 24, 33, 64, 65, 100, 144])),
         kernel=kernel,
-        groups=draw(st.sampled_from([1, 1, 2, 3])),
+        groups=1 if tiles else draw(st.sampled_from([1, 1, 2, 3])),
         high=high,
         weights=draw(st.sampled_from(sorted(WEIGHTS))),
         zero=integer(0, high),
         pads=pads,
         dilations=dilations,
-        strides=(integer(1, 3), integer(1, 3)),
+        strides=ones if tiles else (integer(1, 3), integer(1, 3)),
         zero_point=integer(0, 255),
         bounds=(low_bound, integer(low_bound, 255)),
         reals=reals,
         gap=draw(st.sampled_from([0, 0, 5])),
+        threads=draw(st.sampled_from([1, 2, 16])),
         function=draw(st.sampled_from(["", "", "gelu", "sigmoid"])),
         scale=draw(st.sampled_from([0.25, float(np.float32(0.013))])),
     )
@@ -299,3 +302,59 @@ def test_a_large_layer_in_many_items(gemm_kernel):
     rng = np.random.default_rng(9)
     made = layer(rng, n=2, c=256, h=14, w=14, out=192, pads=(1, 1, 1, 1), weights="gaussian", high=127)
     assert_equal(made, gemm_kernel)
+
+
+@settings(max_examples=60, deadline=None)
+@given(made=layers(tiles=True))
+def test_any_convolution_by_winograd(winograd_kernel, made):
+    assert_equal(made, winograd_kernel)
+
+
+@pytest.mark.parametrize("high", [127, 255])
+@pytest.mark.parametrize("weights", sorted(WEIGHTS))
+def test_transforms_at_their_ends(winograd_kernel, weights, high):
+    """The largest transformed inputs and weights fit 16 bits; sums of their products wrap."""
+    rng = np.random.default_rng(3)
+    made = layer(rng, c=96, h=9, w=10, out=40, high=high, weights=weights, zero=high // 2, pads=(1, 1, 1, 1))
+    assert_equal(made, winograd_kernel)
+
+
+@pytest.mark.parametrize(("out", "size"), [(64, 56), (192, 14), (129, 21)])
+def test_tiles_of_large_layers_in_many_items(winograd_kernel, out, size):
+    rng = np.random.default_rng(9)
+    made = layer(rng, n=2, c=32, h=size, w=size, out=out, pads=(1, 1, 1, 1), weights="gaussian", high=127)
+    made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
+    made.residual_multiplier = 0.25
+    assert_equal(made, winograd_kernel)
+
+
+def test_winograd_only_where_it_is_proved_exact():
+    """Outputs have to stay below 2^25: 512 channels of full weights and bytes do not."""
+    most = np.full((8, 3, 3, 512), 127, np.int8)
+    assert not sums.winograd_fits(most, high=255)
+    assert not sums.winograd_fits(-most, high=255)
+    assert sums.winograd_fits(most, high=57) and not sums.winograd_fits(most, high=58)
+    assert not sums.winograd_fits(np.zeros((8, 3, 3, 48), np.int8), high=1)
+    with pytest.raises(ValueError, match="do not fit"):
+        sums.pack_winograd(most, high=255)
+
+
+def test_the_largest_output_that_winograd_may_reach(winograd_kernel):
+    x, weight = np.full((1, 512, 6, 6), 57, np.uint8), np.full((16, 3, 3, 512), 127, np.int8)
+    scale, none = np.full(16, 2**-18, np.float32), np.zeros(16)
+    made = Layer(x, weight, high=57, reals=True, multiplier=scale, bias=none.astype(np.float32))
+    assert made.expected().max() > 0.99 * 2**25 * 2**-18
+    assert_equal(made, winograd_kernel)
+
+
+def test_winograd_where_it_pays():
+    """A cost model decides: many outputs for each weight, and channels enough for the transforms."""
+    pays = lambda size, channels, n=1: sums.winograd_pays(square(n, size, channels), channels)  # noqa: E731
+    kernel = next(k.name for k in kernels.kernel_list() if k.family == sums.WINOGRAD and k.chosen)
+    assert (pays(56, 64) and pays(28, 128)) == (kernel != "winograd_ref")
+    assert not pays(7, 512) and not pays(56, 16) and not pays(1, 64)
+
+
+def square(n: int, size: int, channels: int) -> View:
+    row = size * channels
+    return View(ARENA, 0, "uint8", (n, size, size, channels), (size * row, row, channels, 1))

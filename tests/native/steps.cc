@@ -24,6 +24,7 @@
 #include "steps/pool.h"
 #include "steps/quantize.h"
 #include "steps/reals.h"
+#include "steps/winograd.h"
 
 namespace intact {
 namespace {
@@ -153,6 +154,32 @@ Image some_window(int64_t out, Type type) {
 
 using Made = std::unique_ptr<Step>;
 
+// All but kernel, weights, strides and dilations.
+ConvSpec some_spec(const Image& w, int64_t out, Type type) {
+  ConvSpec s{};
+  s.x = w.x;
+  s.y = w.y;
+  if (chance(3))
+    s.residual = disturbed(dense(readable(), Type::u8, {w.y.sizes[0], w.y.sizes[1], w.y.sizes[2], out}));
+  const auto channels = static_cast<size_t>(out);
+  s.correction.resize(channels);
+  fill(s.correction);
+  s.multiplier = floats(channels);
+  s.bias = floats(channels);
+  s.origin = {-w.pads[0], -w.pads[1]};
+  const ByteGrid grid = some_grid();
+  s.ending.reals = type == Type::f32;
+  s.ending.zero_point = std::abs(grid.zero) % 256;
+  s.ending.low = grid.low;
+  s.ending.high = grid.high;
+  s.ending.real_low = -1;
+  s.ending.real_high = 1;
+  s.ending.scale = 0.1f;
+  s.ending.residual_multiplier = 0.5f;
+  if (chance(4)) s.ending.function = find_function(some_kernel<RealsOps>("reals"), "gelu");
+  return s;
+}
+
 Made some_conv() {
   const auto& ops = some_kernel<GemmOps>("gemm");
   const int64_t groups = chance(3) ? pick(1, 4) : 1, out = groups * pick(1, 20);
@@ -174,34 +201,37 @@ Made some_conv() {
   // As a damaged plan file would have it.
   if (chance(3)) (*packed)[random_bits() % std::min<size_t>(packed->size(), 600)] ^= 1u << pick(0, 7);
   if (chance(9)) packed->resize(random_bits() % packed->size());
-  ConvSpec s{};
-  s.x = w.x;
-  s.y = w.y;
-  if (chance(3))
-    s.residual = disturbed(dense(readable(), Type::u8, {w.y.sizes[0], w.y.sizes[1], w.y.sizes[2], out}));
+  ConvSpec s = some_spec(w, out, type);
   s.kernel = &ops;
   s.packed = packed->data();
   s.packed_bytes = packed->size();
   s.owner = packed;
-  const auto channels = static_cast<size_t>(out);
-  s.correction.resize(channels);
-  fill(s.correction);
-  s.multiplier = floats(channels);
-  s.bias = floats(channels);
   s.strides = w.strides;
   s.dilations = w.dilations;
-  s.origin = {-w.pads[0], -w.pads[1]};
-  const ByteGrid grid = some_grid();
-  s.ending.reals = type == Type::f32;
-  s.ending.zero_point = std::abs(grid.zero) % 256;
-  s.ending.low = grid.low;
-  s.ending.high = grid.high;
-  s.ending.real_low = -1;
-  s.ending.real_high = 1;
-  s.ending.scale = 0.1f;
-  s.ending.residual_multiplier = 0.5f;
-  if (chance(4)) s.ending.function = find_function(some_kernel<RealsOps>("reals"), "gelu");
   return make_conv(s);
+}
+
+Made some_winograd() {
+  const auto& ops = some_kernel<WinogradOps>("winograd");
+  const int64_t out = pick(1, 70), in = 32 * pick(1, 3);
+  const Type type = chance(4) ? Type::f32 : Type::u8;
+  const int64_t n = pick(1, 2), h = pick(3, 12), width = pick(3, 12);
+  Image w;
+  for (int64_t& pad : w.pads) pad = pick(0, 2);
+  w.x = disturbed(dense(readable(), Type::u8, {n, h, width, in}, w.pads));
+  w.y = disturbed(
+      dense(writable(), type, {n, h + w.pads[0] + w.pads[2] - 2, width + w.pads[1] + w.pads[3] - 2, out}));
+  std::vector<int8_t> weights(static_cast<size_t>(out * 9 * in));
+  fill(weights);
+  auto packed = std::make_shared<std::vector<uint8_t>>(
+      pack_winograd(static_cast<int32_t>(out), static_cast<int32_t>(in), 255, weights.data(), ops));
+  if (chance(3)) (*packed)[random_bits() % 64] ^= 1u << pick(0, 7);
+  if (chance(9)) packed->resize(random_bits() % packed->size());
+  ConvSpec s = some_spec(w, out, type);
+  s.packed = packed->data();
+  s.packed_bytes = packed->size();
+  s.owner = packed;
+  return make_winograd({s, &ops, static_cast<int>(pick(1, 5))});
 }
 
 Made some_depthwise() {
@@ -371,8 +401,9 @@ bool accepted(const std::function<Made()>& make, const Blocks& blocks, Team& tea
 
 int main_(int rounds) {
   const std::map<std::string, std::function<Made()>> kinds = {
-      {"conv", some_conv}, {"depthwise", some_depthwise}, {"pool", some_pool},   {"points", some_points},
-      {"move", some_move}, {"grid", some_grid_change},    {"reals", some_reals}, {"matmul", some_matmul}};
+      {"conv", some_conv},        {"winograd", some_winograd}, {"depthwise", some_depthwise},
+      {"pool", some_pool},        {"points", some_points},     {"move", some_move},
+      {"grid", some_grid_change}, {"reals", some_reals},       {"matmul", some_matmul}};
   Blocks blocks;
   fill(blocks.constant);
   fill(blocks.input);

@@ -11,22 +11,6 @@ constexpr int64_t kAlign = 64;
 
 int64_t aligned(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 
-struct Cut {
-  int32_t channel, channels, width;
-};
-
-// Panels of one group's channels: as few as the widest vector count allows, of nearly equal width.
-std::vector<Cut> cut_channels(int32_t channels, int unit, int widest) {
-  const int32_t vectors = (channels + unit - 1) / unit;
-  const int32_t panels = (vectors + widest - 1) / widest;
-  std::vector<Cut> cuts;
-  for (int32_t p = 0; p < panels; ++p) {
-    const int32_t first = vectors * p / panels * unit, end = vectors * (p + 1) / panels * unit;
-    cuts.push_back({first, (end < channels ? end : channels) - first, end - first});
-  }
-  return cuts;
-}
-
 // Positions of all steps, in the order in which the bytes lie.
 std::vector<int32_t> positions_of(const GemmWeights& w) {
   const int32_t run = w.joined ? w.kernel_w * w.in : w.in;
@@ -39,7 +23,7 @@ std::vector<int32_t> positions_of(const GemmWeights& w) {
 }
 
 // The weights of one step for the channels of a panel; 0 beyond the run and beyond the channels.
-PackStep step_at(const GemmWeights& w, const int8_t* weights, int32_t position, const Cut& cut,
+PackStep step_at(const GemmWeights& w, const int8_t* weights, int32_t position, const PanelCut& cut,
                  int32_t first) {
   const int32_t run = w.joined ? w.kernel_w * w.in : w.in;
   const int32_t window = w.kernel_h * w.kernel_w * w.in;
@@ -69,6 +53,17 @@ void check_shape(const GemmWeights& w) {
 
 }  // namespace
 
+std::vector<PanelCut> cut_channels(int32_t channels, int unit, int widest) {
+  const int32_t vectors = (channels + unit - 1) / unit;
+  const int32_t panels = (vectors + widest - 1) / widest;
+  std::vector<PanelCut> cuts;
+  for (int32_t p = 0; p < panels; ++p) {
+    const int32_t first = vectors * p / panels * unit, end = vectors * (p + 1) / panels * unit;
+    cuts.push_back({first, (end < channels ? end : channels) - first, end - first});
+  }
+  return cuts;
+}
+
 std::vector<uint8_t> pack_gemm(const GemmWeights& w, const int8_t* weights, const GemmOps& ops) {
   check_shape(w);
   const std::vector<int32_t> natural = positions_of(w);
@@ -78,7 +73,7 @@ std::vector<uint8_t> pack_gemm(const GemmWeights& w, const int8_t* weights, cons
   if (!ops.grouped) positions = natural;
   for (int32_t group = 0; group < w.groups; ++group) {
     const int32_t first = w.out / w.groups * group;
-    for (const Cut& cut : cut_channels(w.out / w.groups, ops.unit, ops.widest)) {
+    for (const PanelCut& cut : cut_channels(w.out / w.groups, ops.unit, ops.widest)) {
       PackedPanel panel{};
       std::vector<PackStep> steps;
       for (const int32_t position : natural) steps.push_back(step_at(w, weights, position, cut, first));

@@ -40,6 +40,12 @@ struct PackedPanel {
 };
 static_assert(sizeof(PackedHeader) == 64 && sizeof(PackedPanel) == 64);
 
+// Panels of one group's channels: as few as the widest vector count allows, of nearly equal width.
+struct PanelCut {
+  int32_t channel, channels, width;
+};
+std::vector<PanelCut> cut_channels(int32_t channels, int unit, int widest);
+
 std::vector<uint8_t> pack_gemm(const GemmWeights& shape, const int8_t* weights, const GemmOps& ops);
 
 struct Packed {

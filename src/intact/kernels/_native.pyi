@@ -163,6 +163,22 @@ def conv(
     ending: GemmEnding,
     residual: View | None = None,
 ) -> Step: ...
+def winograd_fits(weights: _Array, high: int) -> bool: ...
+def winograd_pays(kernel: str, sizes: tuple[int, int, int, int, int], threads: int) -> bool: ...
+def pack_winograd(kernel: str, weights: _Array, high: int) -> _Array: ...
+def winograd(
+    kernel: str,
+    x: View,
+    y: View,
+    packed: _Array,
+    correction: _Array,
+    multiplier: _Array,
+    bias: _Array,
+    origin: tuple[int, int],
+    ending: GemmEnding,
+    residual: View | None = None,
+    threads: int = 1,
+) -> Step: ...
 
 _Grid = tuple[int, int, int]
 _Pair = tuple[int, int]

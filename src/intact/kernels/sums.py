@@ -17,6 +17,7 @@ from intact.kernels.program import NativeStep, View
 from intact.kernels.registry import chosen_kernels
 
 FAMILY = "gemm"
+WINOGRAD = "winograd"
 REALS = "reals"
 
 
@@ -101,8 +102,85 @@ def conv(
     Raises:
         ValueError: Views, weights and windows do not fit each other.
     """
-    chosen = chosen_kernels()
-    native_ending = _native.GemmEnding(
+    return _native.conv(
+        kernel or chosen_kernels()[FAMILY],
+        x,
+        y,
+        packed,
+        *_constants(ending),
+        strides,
+        dilations,
+        origin,
+        _native_ending(y, ending),
+        ending.residual,
+    )
+
+
+def winograd_fits(weight: NDArray[np.int8], *, high: int) -> bool:
+    """Whether Winograd's form of a 3x3 convolution of stride 1 is proved exact for these weights.
+
+    Args:
+        weight: int8 [out, 3, 3, in]: `in` has to be a multiple of 32, and no output may reach 2^25.
+        high: The largest byte that the input can hold.
+    """
+    return _native.winograd_fits(np.ascontiguousarray(weight), high)
+
+
+def winograd_pays(y: View, channels: int, *, threads: int = 1, kernel: str | None = None) -> bool:
+    """Whether `winograd` is faster than `conv`, for an output (n, h, w, c) and the input's channels."""
+    n, h, w, out = y.sizes
+    return _native.winograd_pays(kernel or chosen_kernels()[WINOGRAD], (n, h, w, channels, out), threads)
+
+
+def pack_winograd(weight: NDArray[np.int8], *, high: int, kernel: str | None = None) -> NDArray[np.uint8]:
+    """As `pack`, for `winograd`.
+
+    Raises:
+        ValueError: Weights that `winograd_fits` refuses.
+    """
+    packed = _native.pack_winograd(kernel or chosen_kernels()[WINOGRAD], np.ascontiguousarray(weight), high)
+    return WEIGHTS.copy(packed)
+
+
+def winograd(
+    x: View,
+    y: View,
+    packed: NDArray[np.uint8],
+    ending: Ending,
+    *,
+    origin: tuple[int, int] = (0, 0),
+    threads: int = 1,
+    kernel: str | None = None,
+) -> NativeStep:
+    """A 3x3 convolution of stride 1, by a quarter of the products that `conv` needs: the same bits.
+
+    Arguments and errors are those of `conv`; `packed` is what `pack_winograd` returned. The work is cut
+    for as many `threads`.
+    """
+    return _native.winograd(
+        kernel or chosen_kernels()[WINOGRAD],
+        x,
+        y,
+        packed,
+        *_constants(ending),
+        origin,
+        _native_ending(y, ending),
+        ending.residual,
+        threads,
+    )
+
+
+def _constants(ending: Ending) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
+    """Correction, multiplier and bias."""
+    return (
+        np.ascontiguousarray(ending.correction, np.int32),
+        np.ascontiguousarray(ending.multiplier, np.float32),
+        np.ascontiguousarray(ending.bias, np.float32),
+    )
+
+
+def _native_ending(y: View, ending: Ending) -> _native.GemmEnding:
+    return _native.GemmEnding(
         y.itemsize == 4,
         ending.zero_point,
         ending.low,
@@ -112,20 +190,6 @@ def conv(
         ending.residual_zero_point,
         ending.residual_multiplier,
         ending.scale,
-        chosen[REALS] if ending.function else "",
+        chosen_kernels()[REALS] if ending.function else "",
         ending.function,
-    )
-    return _native.conv(
-        kernel or chosen[FAMILY],
-        x,
-        y,
-        packed,
-        np.ascontiguousarray(ending.correction, np.int32),
-        np.ascontiguousarray(ending.multiplier, np.float32),
-        np.ascontiguousarray(ending.bias, np.float32),
-        strides,
-        dilations,
-        origin,
-        native_ending,
-        ending.residual,
     )

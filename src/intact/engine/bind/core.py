@@ -73,6 +73,11 @@ class Binding:
         self._constants: dict[str, View] = {}
         self._planned = self._top = self._most = arena
 
+    @property
+    def threads(self) -> int:
+        """That will run the steps."""
+        return self._program.team.threads
+
     def tensor(self, name: str) -> Tensor:
         """The plan's record of a tensor."""
         return self.plan.tensors[name]

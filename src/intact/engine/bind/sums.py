@@ -177,12 +177,14 @@ def _untouched(part: _Part) -> _Part:
 
 
 def _native(part: _Part, step: Layer, binding: Binding) -> NativeStep:
-    kernel = binding.kernels[sums.FAMILY]
     codes = binding.codes(step.x)
+    high = codes.high + codes.offset
+    if _tiles_pay(part, binding) and sums.winograd_fits(part.weight, high=high):
+        return _winograd(part, step, binding, high)
+    kernel = binding.kernels[sums.FAMILY]
     joined = part.groups == 1 and part.dilations[1] == 1 and part.x.strides[2] == part.x.sizes[3]
 
     def pack() -> NDArray[np.uint8]:
-        high = codes.high + codes.offset
         return sums.pack(part.weight, high=high, groups=part.groups, joined=joined, kernel=kernel)
 
     form = "" if joined else ".apart"
@@ -195,6 +197,28 @@ def _native(part: _Part, step: Layer, binding: Binding) -> NativeStep:
         dilations=part.dilations,
         origin=part.origin,
         kernel=kernel,
+    )
+
+
+def _tiles_pay(part: _Part, binding: Binding) -> bool:
+    """Whether Winograd's form is meant for this convolution, and faster."""
+    taps = part.weight.shape[1:3] == (3, 3) and part.strides == part.dilations == (1, 1)
+    if not taps or part.groups > 1:
+        return False
+    kernel = binding.kernels[sums.WINOGRAD]
+    return sums.winograd_pays(part.y, part.weight.shape[3], threads=binding.threads, kernel=kernel)
+
+
+def _winograd(part: _Part, step: Layer, binding: Binding, high: int) -> NativeStep:
+    kernel = binding.kernels[sums.WINOGRAD]
+
+    def pack() -> NDArray[np.uint8]:
+        return sums.pack_winograd(part.weight, high=high, kernel=kernel)
+
+    packed = binding.packed(step.weight, f"{kernel}{part.label}", pack)
+    ending = _ending(part, step, binding)
+    return sums.winograd(
+        part.x, part.y, packed, ending, origin=part.origin, threads=binding.threads, kernel=kernel
     )
 
 

@@ -1,0 +1,79 @@
+// 3x3 convolutions of stride 1 by Winograd's minimal filtering F(4x4, 3x3) (Lavin & Gray, arXiv 1509.09308),
+// in integers and exact: 36 products of 16 bits make 16 outputs that need 144 otherwise.
+//
+//   sums[point][c] = sum over k of input[point][k] * weights[point][k][c]        36 points, 32 bits, wrapping
+//   input   = B' d B        of 6x6 bytes d             at most 17340 in magnitude for bytes up to 255
+//   weights = G g G'        of 3x3 weights g, the rows of G scaled to integers:   at most 49 * 128
+//   output  = A' sums A     with the scales taken out again
+//
+// Every step but the last is addition and multiplication modulo 2^32, where Winograd's identity holds as it
+// does among the reals. What it gives is 576 = 64 * 9 times the convolution: 9 has an inverse modulo 2^32,
+// and 64 goes by a shift, which is exact as long as the convolution itself stays within 2^25. The builder
+// proves that for every output channel (pack.cc).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/cpu.h"
+#include "kernels/gemm/gemm.h"
+
+namespace intact {
+
+constexpr int kTileIn = 6, kTileOut = 4, kPoints = kTileIn * kTileIn;
+constexpr int kTileOutputs = kTileOut * kTileOut;
+// Channels of the input come in such multiples.
+constexpr int kWinogradChannels = 32;
+// The largest magnitude that a convolution may reach.
+constexpr int64_t kWinogradMost = (int64_t{1} << 25) - 1;
+
+// One tile of an image: byte c of its pixel (i, j) is rows[i][columns[j] + c].
+struct WinogradPixels {
+  const uint8_t* rows[kTileIn];
+  ptrdiff_t columns[kTileIn];
+  int channels;
+};
+
+// Weights stay bytes in memory, [channels / 2][9 taps][width][2], and are transformed when they are used:
+// what comes out has eight times the size, and reading it from afar takes longer than making it.
+struct WinogradTaps {
+  const int8_t* taps;
+  int channels, width;
+  int row;  // of the points: 6 of them are made at a time
+};
+
+// The products of one point and one panel of output channels.
+struct WinogradProduct {
+  const int16_t* input;  // [tiles][channels]
+  const int16_t* weights;  // [channels / 2][width][2]
+  int channels, tiles, width;
+  int32_t* sums;  // [tiles][width], aligned to 64
+};
+
+// What this costs, in products of bytes by the same machine's gemm: measured, and used to choose only.
+struct WinogradCost {
+  double product;  // of 16 bits
+  double weight;  // transformed once
+  double channel;  // of one tile's input or output, transformed once
+};
+
+struct WinogradOps {
+  const GemmOps* gemm;  // whose endings these are, and whose unit
+  int widest;  // vectors of a panel
+  WinogradCost cost;
+  // To input[point * plane + c].
+  void (*transform_input)(const WinogradPixels& pixels, int16_t* input, ptrdiff_t plane);
+  // To weights[column of the point][channels / 2][width][2].
+  void (*transform_weights)(const WinogradTaps& taps, int16_t* weights);
+  void (*multiply)(const WinogradProduct& product);
+  // From sums[point * plane + c] to outputs[pixel * width + c], corrections added.
+  void (*transform_output)(const int32_t* sums, ptrdiff_t plane, const int32_t* correction, int width,
+                           int32_t* outputs);
+};
+
+#define INTACT_KERNEL(name, needs) extern const WinogradOps name;
+#include "kernels/winograd/kernels.inc"
+#undef INTACT_KERNEL
+
+}  // namespace intact
