@@ -29,11 +29,13 @@ class Case:
         engine: "intact" or one of `PEERS`.
         file: The model.
         python: The interpreter that has the engine.
+        words: More arguments of `timing`.
     """
 
     engine: str
     file: Path
     python: str = sys.executable
+    words: tuple[str, ...] = ()
 
 
 def run(
@@ -105,7 +107,7 @@ def measure(cases: list[Case], *, rounds: int = 1, **settings: Any) -> list[dict
 def _one(case: Case, settings: dict[str, Any]) -> dict[str, Any]:
     words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
     done = subprocess.run(
-        [case.python, timing.__file__, case.engine, str(case.file), *words],
+        [case.python, timing.__file__, case.engine, str(case.file), *words, *case.words],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode:
