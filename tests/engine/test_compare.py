@@ -64,12 +64,27 @@ def test_a_wrong_code_is_found_in_its_layer(model, batches):
     assert found.answers["file"].differing == 6, "those of the batches that were not traced"
 
 
-def test_other_ways_to_run_it_join_in(model, batches):
-    plain = intact.compile(model)
-    turned = compare(
-        load(model), plain, batches, others={"module": lambda feeds: [-plain.run(feeds)["logits"]]}
-    )
-    assert (turned.answers["module"].compared, turned.answers["module"].differing) == (9, 9)
+class Turned:
+    """A module whose answers are the engine's, turned round."""
+
+    pairs = ()
+
+    def __init__(self, engine):
+        self.engine = engine
+
+    def __call__(self, feeds):
+        return [-self.engine.run(feeds)["logits"]]
+
+    def trace(self, feeds, given=None):
+        return self(feeds), []
+
+
+@pytest.mark.parametrize("traced", [0, 1])
+def test_a_module_joins_in(model, batches, traced):
+    engine = intact.compile(model)
+    found = compare(load(model), engine, batches, traced=traced, module=Turned(engine))
+    assert (found.answers["module"].compared, found.answers["module"].differing) == (9, 9)
+    assert found.total("module").compared == 0 and found.departing is None and found.unmatched == ()
 
 
 def test_without_tracing_the_outputs_alone_are_compared(model, batches):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import runpy
+import sys
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +17,18 @@ from intact.cli.run import open_for
 from intact.errors import QuantValueError
 
 if TYPE_CHECKING:
-    from intact.engine.compare import Comparison, Counts, Runner
+    from intact.engine.compare import Comparison, Counts, Module, TensorCounts
+    from intact.graph import Model
 
 DIFFERENT = 1
+SIDES = {
+    "engine": "engine against integer reference",
+    "file": "file in ONNX Runtime against integer reference",
+    "module": "module against integer reference",
+    "export": "module against file in ONNX Runtime",
+    "alone": "module against integer reference, each layer on its codes",
+}
+"""The counts of a tensor, and what they count."""
 
 
 def run(
@@ -27,10 +39,10 @@ def run(
         typer.Option(help="Verify this plan of it, not one built now.", exists=True, dir_okay=False),
     ] = None,
     module: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="A .py file whose load_module() returns the fake-quantized module. It is run.",
-            exists=True, dir_okay=False,
+            help="The fake-quantized module: a .py file with load_module(), or package.module:attribute, "
+            "a module or what returns one. It is run.",
         ),
     ] = None,
     threads: options.Threads = None,
@@ -52,15 +64,19 @@ def run(
 
     The engine must equal the integer reference on every code. The file runs with optimizations off; it
     computes in float, so that a code beside a rounding boundary may be the neighbouring one, and what
-    follows sees that. The layer where each of them first departs is named.
+    follows sees that. The layer where each of them first departs is named. A module that intact.torch
+    exported is compared tensor by tensor too: its weights, what its quantizers make as it runs, and what
+    each layer makes of the reference's codes, where nothing but rounding may differ.
 
-    Exit status: 0 where the engine equals the reference, 1 where it does not, 2 where a file cannot be read.
+    Exit status: 0 where the engine equals the reference and no layer of the module departs from it by more
+    than rounding, 1 where one does, 2 where a file cannot be read.
 
     Examples:
 
     - `intact verify model.int8.onnx --data photos`
     - `intact verify model.int8.onnx --plan model.plan --data samples.npy --traced 2`
     - `intact verify model.int8.onnx --data photos --module my_model.py`
+    - `intact verify model.int8.onnx --data photos --module my_package.models:quantized`
     """
     import intact
     from intact.engine.compare import compare
@@ -70,38 +86,56 @@ def run(
     engine = intact.compile(model if plan is None else plan, threads=threads)
     described = options.data_of(data, size, mean, std, fit, layout, colour)
     source = open_for(engine, described, batch_size, num_batches)
-    others = {} if module is None else {"module": _module(module)}
-    found = compare(graph, engine, source.batches, traced=traced, threads=engine.threads, others=others)
+    fake = None if module is None else _module(module, graph)
+    found = compare(graph, engine, source.batches, traced=traced, threads=engine.threads, module=fake)
     if as_json:
         show_json(as_record(found, model))
     else:
         _show(found, model, all_tensors)
-    if not found.exact:
+    if not found.exact or found.departing is not None:
         raise typer.Exit(DIFFERENT)
 
 
 def as_record(found: Comparison, model: Path) -> dict[str, Any]:
     """The comparison as JSON has it."""
-    tensors = [vars(t) | {"engine": vars(t.engine), "file": vars(t.file)} for t in found.tensors]
-    firsts = {side: found.first(side) for side in ("engine", "file")}
+    tensors = [
+        vars(t) | {side: vars(getattr(t, side)) for side in SIDES} | {"departs": t.departs}
+        for t in found.tensors
+    ]
+    departing = found.departing
     return {
         "file": str(model), "exact": found.exact, "samples": found.samples, "traced": found.traced,
-        "codes": {side: vars(found.total(side)) for side in firsts},
-        "first": {side: None if t is None else t.layer or t.tensor for side, t in firsts.items()},
-        "answers": {side: vars(counts) for side, counts in found.answers.items()}, "tensors": tensors,
+        "codes": {side: vars(found.total(side)) for side in SIDES},
+        "first": {side: _where(found.first(side)) for side in SIDES}, "departs": _where(departing),
+        "answers": {side: vars(counts) for side, counts in found.answers.items()},
+        "unmatched": list(found.unmatched), "tensors": tensors,
     }  # fmt: skip
+
+
+def _where(tensor: TensorCounts | None) -> str | None:
+    return None if tensor is None else tensor.layer or tensor.tensor
+
+
+def _named(tensor: TensorCounts) -> str:
+    return f"{_where(tensor)}" + (f" ({tensor.quantizer})" if tensor.quantizer else "")
 
 
 def sentences(found: Comparison) -> list[str]:
     """What was found, in sentences."""
-    names = {"engine": "engine", "file": "file in ONNX Runtime"}
     said = []
-    for side, name in names.items() if found.traced else ():
-        first = found.first(side)
-        where = "" if first is None else f", first in {first.layer or first.tensor}"
-        said.append(f"codes, {name} against integer reference: {_of(found.total(side))}{where}")
+    for side, name in SIDES.items() if found.traced else ():
+        total, first = found.total(side), found.first(side)
+        if total.compared:
+            where = "" if first is None else f", first in {_named(first)}"
+            said.append(f"codes, {name}: {_of(total)}{where}")
     for side, counts in found.answers.items():
-        said.append(f"top-1, engine against {names.get(side, side)}: {_of(counts)}")
+        against = {"file": "file in ONNX Runtime"}.get(side, side)
+        said.append(f"top-1, engine against {against}: {_of(counts)}")
+    if found.unmatched:
+        more = f" and {len(found.unmatched) - 5} more" if len(found.unmatched) > 5 else ""
+        said.append(f"not compared, in the module or the file alone: {', '.join(found.unmatched[:5])}{more}")
+    if found.departing is not None:
+        said.append(f"the module departs by more than rounding, first in {_named(found.departing)}")
     return said
 
 
@@ -113,10 +147,12 @@ def _of(counts: Counts) -> str:
 
 
 def _show(found: Comparison, model: Path, all_tensors: bool) -> None:
-    shown = [t for t in found.tensors if all_tensors or t.engine.differing or t.file.differing]
-    rows = [(t.tensor, t.layer, "codes" if t.codes else "reals", _of(t.engine), _of(t.file)) for t in shown]
+    sides = [side for side in SIDES if side in ("engine", "file") or found.total(side).compared]
+    shown = [t for t in found.tensors if all_tensors or any(getattr(t, s).differing for s in sides)]
+    counts = attrgetter(*sides)
+    rows = [(t.tensor, t.layer, "codes" if t.codes else "reals", *map(_of, counts(t))) for t in shown]
     if rows and found.traced:
-        columns = ("tensor", "layer", "compared", "engine", "file")
+        columns = ("tensor", "layer", "compared", *(_COLUMNS.get(side, side) for side in sides))
         show_table(f"{model.name}: against the integer reference, {found.traced} samples", columns, rows)
     for line in sentences(found):
         say(line)
@@ -124,14 +160,36 @@ def _show(found: Comparison, model: Path, all_tensors: bool) -> None:
         say("codes: not compared, for no batch was traced")
 
 
-def _module(script: Path) -> Runner:
-    load = runpy.run_path(str(script)).get("load_module")
-    if not callable(load):
-        raise QuantValueError(
-            f"file '{script}'", "no function load_module", "load_module() that returns the module",
-            "define it there",
-        )  # fmt: skip
-    from intact.torch.running import runner
+_COLUMNS = {"export": "module, file", "alone": "module, layer by layer"}
 
-    run: Runner = runner(load())
-    return run
+
+def _module(name: str, graph: Model) -> Module:
+    from intact.graph import tagged_pairs
+    from intact.torch.running import Runner
+
+    return Runner(_loaded(name), tagged_pairs(graph))
+
+
+def _loaded(name: str) -> Any:
+    """What load_module() of a .py file returns; or an importable attribute, called where it makes one."""
+    if Path(name).is_file():
+        load = runpy.run_path(name).get("load_module")
+        if not callable(load):
+            raise QuantValueError(
+                f"file '{name}'", "no function load_module", "load_module() that returns the module",
+                "define it there",
+            )  # fmt: skip
+        return load()
+    (package, _, attribute), here = name.partition(":"), str(Path.cwd())
+    sys.path.insert(0, here)  # as `python -m` has it, and a console script does not
+    try:
+        found = attrgetter(attribute)(importlib.import_module(package))
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
+        raise QuantValueError(
+            "--module", f"'{name}': {error}", "a .py file, or package.module:attribute",
+            "correct the path or the name",
+        ) from error  # fmt: skip
+    finally:
+        sys.path.remove(here)
+    makes = isinstance(found, type) or not hasattr(found, "named_modules")  # a module is callable too
+    return found() if makes and callable(found) else found

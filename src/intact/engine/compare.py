@@ -2,14 +2,15 @@
 
 The integer reference is what the engine must equal, on every code. The file in ONNX Runtime, without
 optimizations, computes in float what the integers stand for: it may fall on the other side of a rounding
-boundary now and then.
+boundary now and then. A fake-quantized module computes in float too, in another order than the file; it is
+looked at twice: as it runs, and layer by layer, each layer on the reference's codes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +19,32 @@ from intact import numerics
 from intact.engine.engine import Engine
 from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
+from intact.engine.reference.run import spec_of
 from intact.engine.steps import Codes
 from intact.engine.wiring import writes
-from intact.graph import Model, Session, to_proto
-from intact.spec import INT8, UINT8, QuantSpec
+from intact.graph import Model, Seen, Session, Tagged, to_proto
 
 Feeds = Mapping[str, NDArray]
-Runner = Callable[[Feeds], Sequence[NDArray]]
-"""Another way to run the model: the outputs, in the model's order."""
+ROUNDING = 1e-3
+"""Steps from a rounding boundary within which a layer in float may fall on the other side of it."""
+
+
+class Module(Protocol):
+    """A fake-quantized module: what `intact.torch.running.Runner` makes of one.
+
+    Attributes:
+        pairs: The pairs of the file that carry the names of its quantizers.
+    """
+
+    pairs: tuple[Tagged, ...]
+
+    def __call__(self, feeds: Feeds) -> Sequence[NDArray]:
+        """The outputs, in the model's order."""
+
+    def trace(
+        self, feeds: Feeds, given: Mapping[str, NDArray] | None = None
+    ) -> tuple[Sequence[NDArray], Sequence[Seen]]:
+        """The outputs, and every call of a quantizer; `given`: what is handed on in place of its reals."""
 
 
 @dataclass
@@ -52,22 +71,51 @@ class Counts:
 
 
 @dataclass
+class LayerCounts(Counts):
+    """Two ways to compute one tensor from the same codes.
+
+    Attributes:
+        boundary: How far, in steps, a differing value lies from the rounding boundary, at most.
+    """
+
+    boundary: float = 0.0
+
+    @property
+    def departs(self) -> bool:
+        """Whether more than the rounding of one float differs."""
+        return self.largest > 1 or self.boundary > ROUNDING
+
+
+@dataclass
 class TensorCounts:
-    """One tensor of the plan.
+    """One tensor of the plan, or a weight of the file.
 
     Attributes:
         tensor: Its name.
-        layer: The step that makes it; "" for an input.
+        layer: The step that makes it, or reads a weight; "" for an input.
         codes: Whether codes were compared, or reals.
+        quantizer: Of the module: what quantizes it; "" where nothing does, or there is no module.
         engine: The engine against the integer reference.
         file: The file in ONNX Runtime against it; nothing compared where the file has no such tensor.
+        module: The module against it.
+        export: The module against the file.
+        alone: The module against the integer reference, every layer on the reference's codes.
     """
 
     tensor: str
     layer: str
     codes: bool
+    quantizer: str = ""
     engine: Counts = field(default_factory=Counts)
     file: Counts = field(default_factory=Counts)
+    module: Counts = field(default_factory=Counts)
+    export: Counts = field(default_factory=Counts)
+    alone: LayerCounts = field(default_factory=LayerCounts)
+
+    @property
+    def departs(self) -> bool:
+        """Whether the module means something else here: another weight, or more than rounding."""
+        return self.alone.departs or bool(self.export.differing and not self.file.compared)
 
 
 @dataclass
@@ -75,25 +123,37 @@ class Comparison:
     """What `compare` found.
 
     Attributes:
-        tensors: In the plan's order.
+        tensors: In the plan's order; a module's weights before the layers that read them.
         samples: Rows of all batches.
         traced: Rows of the batches in which every tensor was compared.
         answers: Top-1 answers of the first output, by who against whom, over all batches.
+        unmatched: Quantizers of the module, or of the file, that the other one does not have.
     """
 
     tensors: list[TensorCounts]
     samples: int = 0
     traced: int = 0
     answers: dict[str, Counts] = field(default_factory=dict)
+    unmatched: tuple[str, ...] = ()
 
     @property
     def exact(self) -> bool:
         """Whether the engine is the integer reference, on every code and number."""
         return not any(t.engine.differing for t in self.tensors)
 
+    @property
+    def departing(self) -> TensorCounts | None:
+        """Where the module first means something else, beyond the rounding of floats; None: nowhere."""
+        return next((t for t in self.tensors if t.departs), None)
+
     def first(self, side: str) -> TensorCounts | None:
-        """Where "engine" or "file" first departs from the integer reference; None: nowhere."""
-        return next((t for t in self.tensors if getattr(t, side).differing), None)
+        """The first tensor with a difference; None: there is none.
+
+        Args:
+            side: One of the counts of `TensorCounts`. Where both sides compute in float, reals do not count.
+        """
+        counted = (t for t in self.tensors if t.codes or side == "engine")
+        return next((t for t in counted if getattr(t, side).differing), None)
 
     def total(self, side: str) -> Counts:
         """All codes together."""
@@ -111,7 +171,7 @@ def compare(
     *,
     traced: int = 1,
     threads: int = 1,
-    others: Mapping[str, Runner] | None = None,
+    module: Module | None = None,
 ) -> Comparison:
     """Run `model` in ONNX Runtime, in the integer reference and in `engine`, and count what differs.
 
@@ -120,9 +180,9 @@ def compare(
         engine: The engine that was built from it.
         batches: Feeds by input name.
         traced: In so many of the first batches every tensor is compared, and the integer reference runs,
-            which takes its time. In the others, the outputs of engine, file and `others`.
+            which takes its time. In the others, the outputs of engine, file and module.
         threads: For ONNX Runtime.
-        others: More ways to run it, whose answers are compared with the engine's: a module.
+        module: The fake-quantized module that the file was exported from.
     """
     plan = engine.plan
     present = {value.name for node in model.graph for value in node.outputs}
@@ -130,31 +190,39 @@ def compare(
     data = bytes(to_proto(model).SerializeToString())
     session = Session(data, threads=threads)
     watched = Session(data, extra=inner, threads=threads)
-    result = Comparison(_tensors(plan))
+    result = Comparison(_tensors(plan, () if module is None else module.pairs))
     for number, feeds in enumerate(batches):
         if number < traced:
-            made = _trace(result, plan, engine, watched, feeds)
+            made = _trace(result, plan, engine, watched, module, feeds)
         else:
             made = {"engine": _first(plan, engine.run(feeds)), "file": _first(plan, session.run(feeds))}
-        made |= {name: run(feeds)[0] for name, run in (others or {}).items()}
+            made |= {} if module is None else {"module": module(feeds)[0]}
         result.samples += len(made["engine"]) if made["engine"].ndim else 1
         _answers(result, made)
     return result
 
 
-def _tensors(plan: Plan) -> list[TensorCounts]:
+def _tensors(plan: Plan, pairs: Sequence[Tagged]) -> list[TensorCounts]:
     order = [(name, "") for name in plan.inputs]
     order += [(name, step.name) for step in plan.steps for name in writes(step)]
-    return [TensorCounts(name, layer, plan.tensors[name].codes is not None) for name, layer in order]
+    found = [TensorCounts(name, layer, plan.tensors[name].codes is not None) for name, layer in order]
+    for pair in reversed(pairs):
+        if pair.stored is not None:
+            reader = next((i for i, t in enumerate(found) if t.layer and t.layer in pair.readers), 0)
+            layer = found[reader].layer if found else ""
+            found.insert(reader, TensorCounts(pair.real, layer, True, pair.quantizer))
+    return found
 
 
 def _trace(
-    result: Comparison, plan: Plan, engine: Engine, watched: Session, feeds: Feeds
+    result: Comparison, plan: Plan, engine: Engine, watched: Session, module: Module | None, feeds: Feeds
 ) -> dict[str, NDArray]:
-    """Compare every tensor of one batch; the first outputs of all three."""
+    """Compare every tensor of one batch; the first outputs of all."""
     reference, ours, file = evaluate(plan, feeds), engine.tap(feeds), watched.run(feeds)
     for tensor in result.tensors:
         name = tensor.tensor
+        if name not in plan.tensors:
+            continue
         codes = plan.tensors[name].codes
         tensor.engine.add(ours[name], reference[name])
         if name in file:
@@ -162,18 +230,101 @@ def _trace(
             tensor.file.add(made.reshape(reference[name].shape), reference[name])
     sides = {"reference": reference, "engine": ours, "file": file}
     found = {side: _first(plan, tensors) for side, tensors in sides.items()}
+    if module is not None:
+        found["module"] = _trace_module(result, plan, module, feeds, reference, file)
     result.traced += len(found["engine"]) if found["engine"].ndim else 1
     return found
+
+
+def _trace_module(
+    result: Comparison, plan: Plan, module: Module, feeds: Feeds, reference: Feeds, file: Feeds
+) -> NDArray:
+    """Compare every tensor that the module quantizes; its first output."""
+    at = {pair.real: name for pair in module.pairs if (name := _tensor_of(plan, pair)) is not None}
+    counts = {tensor.tensor: tensor for tensor in result.tensors}
+    outputs, calls = module.trace(feeds)
+    done, strange = set[str](), [call.quantizer for call in calls if call.pair is None]
+    for call in _once(calls):
+        assert call.pair is not None
+        done.add(call.pair.real)
+        name = at.get(call.pair.real)
+        if call.pair.stored is not None:
+            _weight(counts[call.pair.real], call)
+        elif name is not None:
+            codes, tensor = _codes_of(plan, name), counts[name]
+            tensor.quantizer = tensor.quantizer or call.quantizer
+            made = _codes(call.y, codes).reshape(reference[name].shape)
+            tensor.module.add(made, reference[name])
+            if name in file:
+                tensor.export.add(made, _codes(file[name], codes).reshape(made.shape))
+        else:
+            strange.append(call.quantizer)
+    strange += [pair.quantizer for pair in module.pairs if pair.real not in done]
+    result.unmatched = tuple(dict.fromkeys((*result.unmatched, *strange)))
+    given = {real: _real(reference[name], _codes_of(plan, name)) for real, name in at.items()}
+    for call in _once(module.trace(feeds, given)[1]):
+        if call.pair is not None and (name := at.get(call.pair.real)) is not None:
+            _alone(counts[name].alone, call, reference[name], _codes_of(plan, name))
+    return outputs[0]
+
+
+def _once(calls: Sequence[Seen]) -> list[Seen]:
+    """The first call of every pair: those that share it quantize the same."""
+    return list({call.pair.real: call for call in reversed(calls) if call.pair is not None}.values())[::-1]
+
+
+def _tensor_of(plan: Plan, pair: Tagged) -> str | None:
+    """The plan's tensor of codes that a pair stands for; None where it has none on that grid."""
+    if pair.stored is not None or pair.quantized.scale.size != 1:
+        return None
+    grid = float(pair.quantized.scale.reshape(-1)[0]), int(pair.quantized.zero_point.reshape(-1)[0])
+    for name in pair.names:
+        codes = plan.tensors[name].codes if name in plan.tensors else None
+        if codes is not None and (codes.scale, codes.zero_point) == grid:
+            return name
+    return None
+
+
+def _weight(tensor: TensorCounts, call: Seen) -> None:
+    """Count the codes of a weight, which the file may hold transposed: MatMul wants it so."""
+    assert call.pair is not None and call.pair.stored is not None
+    if tensor.export.compared:
+        return  # it is the same in every batch
+    quantized, stored = call.pair.quantized, np.asarray(call.pair.stored)
+    ways = []
+    for y in (call.y, call.y.T):
+        if y.shape == stored.shape:
+            ways.append(Counts())
+            codes = numerics.quantize(y, quantized.scale, quantized.zero_point, quantized.spec)
+            ways[-1].add(codes, stored)
+    tensor.export = min(ways, key=lambda counts: counts.differing, default=Counts())
+
+
+def _alone(counts: LayerCounts, call: Seen, reference: NDArray, codes: Codes) -> None:
+    made = _codes(call.y, codes).reshape(reference.shape)
+    counts.add(made, reference)
+    apart = made != reference
+    if apart.any():
+        steps = call.x.reshape(reference.shape)[apart].astype(np.float64) / codes.scale
+        counts.boundary = max(counts.boundary, float(np.abs(steps - np.floor(steps) - 0.5).max()))
+
+
+def _codes_of(plan: Plan, name: str) -> Codes:
+    codes = plan.tensors[name].codes
+    assert codes is not None, "`_tensor_of` finds tensors of codes"
+    return codes
+
+
+def _real(codes: NDArray, grid: Codes) -> NDArray:
+    """What codes of the reference mean."""
+    return numerics.dequantize(codes, np.float32(grid.scale), np.int32(grid.zero_point), spec_of(grid))
 
 
 def _codes(real: NDArray, codes: Codes) -> NDArray:
     """The codes of a real tensor; a tensor that is codes already (an output of the file) as it is."""
     if real.dtype.kind in "iu":
         return real
-    spec = QuantSpec(INT8 if codes.signed else UINT8)
-    if codes.zero_point:
-        spec = QuantSpec(spec.format, symmetric=False)
-    return numerics.quantize(real, np.float32(codes.scale), np.int32(codes.zero_point), spec)
+    return numerics.quantize(real, np.float32(codes.scale), np.int32(codes.zero_point), spec_of(codes))
 
 
 def _first(plan: Plan, tensors: Mapping[str, Any]) -> NDArray:

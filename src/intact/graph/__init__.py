@@ -28,6 +28,7 @@ from intact.graph.raising import raise_opset
 from intact.graph.run import Session
 from intact.graph.save import save
 from intact.graph.strip import Stripped, strip_qdq
+from intact.graph.tagged import Seen, Tagged, tagged_pairs
 from intact.graph.timing import node_seconds
 from intact.graph.view import Quantized, QuantizedBias, is_op, quantization_of, quantized_bias_of
 
@@ -51,9 +52,11 @@ __all__ = [
     "QUANTIZER_KEY",
     "Quantized",
     "QuantizedBias",
+    "Seen",
     "Session",
     "Source",
     "Stripped",
+    "Tagged",
     "Value",
     "check_format",
     "check_opset",
@@ -84,6 +87,7 @@ __all__ = [
     "set_shape",
     "settle",
     "strip_qdq",
+    "tagged_pairs",
     "tidy",
     "to_bytes",
     "to_proto",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from intact import numerics
 from intact.errors import IntactError
 from intact.graph import Pair, Session
+from intact.torch.quantizer_calls import module_at, path_of, same_arguments, watching
 
 __all__ = ["CodeCheck", "EndToEnd", "compare_codes", "compare_outputs"]
 
@@ -118,7 +117,7 @@ def compare_codes(
     session = Session(data, extra=[p.real for p in pairs], fix=_FIX)
     file = session.run(feeds(session, *batch))
     replay = _Replay(model, pairs, file)
-    with torch.no_grad(), replay.naming(), replay:
+    with torch.no_grad(), watching(model, replay.answer):
         model(*batch[0], **batch[1])
     return list(replay.checks.values()), replay.unknown
 
@@ -134,64 +133,37 @@ def _array(tensor: Tensor) -> NDArray:
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
-class _Replay(TorchDispatchMode):
+class _Replay:
     """Compares each call of the operator with the file's pair of it, and answers with the file's value."""
 
     def __init__(self, model: nn.Module, pairs: Sequence[Pair], file: Mapping[str, NDArray]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
         self._model, self._file = model, file
-        self._path: list[nn.Module] = []
         self._calls: list[tuple[tuple[Any, ...], Pair]] = []
         self._waiting: dict[nn.Module, list[Pair]] = defaultdict(list)
         for pair in pairs:
-            self._waiting[_module(model, pair.quantizer)].append(pair)
+            self._waiting[module_at(model, pair.quantizer)].append(pair)
         self.checks: dict[str, CodeCheck] = {}
         self.unknown: list[str] = []
 
-    @contextmanager
-    def naming(self) -> Iterator[None]:
-        """Know which module is running: the file's pairs carry the paths of the quantizers."""
-        hooks: list[Any] = []
-        for module in self._model.modules():
-            hooks.append(module.register_forward_pre_hook(lambda m, _: self._path.append(m), prepend=True))
-            hooks.append(module.register_forward_hook(lambda m, _, y: self._path.pop() and None))
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func is not torch.ops.intact.fake_quantize.default:
-            return func(*args, **(kwargs or {}))
-        module = self._path[-1] if self._path else self._model
+    def answer(self, module: nn.Module, args: tuple[Any, ...], run: Callable[[], Tensor]) -> Tensor:
+        """What the file says in place of what the operator makes."""
         waiting = self._waiting.get(module)
         pair = waiting.pop(0) if waiting else self._shared(args)
         if pair is None:
-            self.unknown.append(_path_of(self._model, module))
-            return func(*args, **(kwargs or {}))
+            self.unknown.append(path_of(self._model, module))
+            return run()
         self._calls.append((args, pair))
         x, real = args[0], self._file[pair.real]
         if pair.perm is not None:
             real = real.transpose(np.argsort(pair.perm))
-        name = pair.quantizer if waiting is not None else _path_of(self._model, module)
+        name = pair.quantizer if waiting is not None else path_of(self._model, module)
         check = _check(pair, name, _array(x), real)
         self.checks[name] = self.checks[name].merged(check) if name in self.checks else check
         return torch.from_numpy(np.array(real)).to(x)
 
     def _shared(self, args: tuple[Any, ...]) -> Pair | None:
         """The pair of an earlier call with the same arguments: the exporter writes equal nodes once."""
-        for earlier, pair in self._calls:
-            same_tensor = earlier[0].data_ptr() == args[0].data_ptr() and earlier[0].shape == args[0].shape
-            if same_tensor and all(map(_equal, earlier[1:], args[1:])):
-                return pair
-        return None
-
-
-def _equal(a: Any, b: Any) -> bool:
-    return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)
+        return next((pair for earlier, pair in self._calls if same_arguments(earlier, args)), None)
 
 
 def _check(pair: Pair, name: str, x: NDArray, real: NDArray) -> CodeCheck:
@@ -210,14 +182,3 @@ def _check(pair: Pair, name: str, x: NDArray, real: NDArray) -> CodeCheck:
         boundary = float(np.abs(steps - np.floor(steps) - 0.5).max())
     largest = int(np.abs(ours.astype(np.float64) - file).max(initial=0))
     return CodeCheck(name, pair.constant, x.size, int(different.sum()), largest, boundary)
-
-
-def _module(model: nn.Module, path: str) -> nn.Module:
-    try:
-        return model.get_submodule(path)
-    except AttributeError:
-        return model  # the operator was called in the model's own forward
-
-
-def _path_of(model: nn.Module, module: nn.Module) -> str:
-    return next((name for name, m in model.named_modules() if m is module), "") or type(module).__name__

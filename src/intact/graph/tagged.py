@@ -1,0 +1,77 @@
+"""The pairs of a file that carry the names of their quantizers, as `emit_qdq` writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from intact.graph.constants import Constants
+from intact.graph.emit_qdq import QUANTIZER_KEY
+from intact.graph.view import Quantized, quantization_of
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """One QuantizeLinear/DequantizeLinear pair, or stored codes behind a DequantizeLinear.
+
+    Attributes:
+        quantizer: Module path of the quantizer; where several share the pair, of the first.
+        quantized: Grid, scale and zero point.
+        stored: The codes of a constant, in the file's order of axes; None for any other tensor.
+        readers: Names of the nodes that read its reals.
+    """
+
+    quantizer: str
+    quantized: Quantized
+    stored: NDArray[np.generic] | None
+    readers: tuple[str, ...]
+
+    @property
+    def real(self) -> str:
+        """The name of the reals behind the DequantizeLinear."""
+        return self.quantized.value.name or ""
+
+    @property
+    def codes(self) -> str:
+        """The name of the codes."""
+        return self.quantized.codes.name or ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the tensor is called in the file: before the pair, within it, and behind it."""
+        source = self.quantized.source
+        return ((source.name or "",) if source is not None else ()) + (self.codes, self.real)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One call of a quantizer, while its module ran.
+
+    Attributes:
+        quantizer: Module path.
+        pair: What the file has for it; None: nothing.
+        x: What was quantized.
+        y: The reals that came of it.
+    """
+
+    quantizer: str
+    pair: Tagged | None
+    x: NDArray[np.float32]
+    y: NDArray[np.float32]
+
+
+def tagged_pairs(model: ir.Model) -> list[Tagged]:
+    """Every pair of the main graph that names its quantizer, in the graph's order."""
+    constants, found = Constants(model.graph), list[Tagged]()
+    for node in model.graph:
+        if node.op_type != "DequantizeLinear" or QUANTIZER_KEY not in node.metadata_props:
+            continue
+        quantized = quantization_of(node.outputs[0], constants)
+        if quantized is not None:
+            stored = constants(quantized.codes) if quantized.constant else None
+            readers = tuple(reader.name or "" for reader in node.outputs[0].consumers())
+            found.append(Tagged(node.metadata_props[QUANTIZER_KEY], quantized, stored, readers))
+    return found
