@@ -52,6 +52,14 @@ nb::tuple tuple_of(const std::array<int64_t, kMaxRank>& values, int rank) {
   return nb::tuple(found);
 }
 
+// (name, products) of the inner loops of a step.
+std::vector<std::pair<std::string, int64_t>> loops(const Program& program, size_t step) {
+  require(step < program.steps().size(), "no such step");
+  std::vector<std::pair<std::string, int64_t>> found;
+  for (const Loop& loop : program.steps()[step]->loops()) found.emplace_back(loop.name, loop.products);
+  return found;
+}
+
 uint32_t add_constant(Program& p, AnyIn array) { return p.constant(array.data(), array.nbytes()); }
 
 void run(Context& context, size_t begin, size_t end, std::optional<Dense<double>> seconds) {
@@ -92,6 +100,7 @@ void bind_program(nb::module_& m) {
       .def("output", &Program::output, "nbytes"_a)
       .def(
           "add", [](Program& p, const NativeStep& s) { p.add(s.step); }, "step"_a)
+      .def("loops", &loops, "step"_a)
       .def("__len__", [](const Program& p) { return p.steps().size(); });
   nb::class_<Team>(m, "Team")
       .def(nb::init<int, bool>(), "threads"_a, "spin"_a)

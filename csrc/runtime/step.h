@@ -66,6 +66,12 @@ struct Access {
   size_t slack;
 };
 
+// One of several inner loops of a step, and how many products it forms in a run, padding included.
+struct Loop {
+  std::string name;
+  int64_t products;
+};
+
 class Step {
  public:
   virtual ~Step() = default;
@@ -76,6 +82,8 @@ class Step {
   virtual size_t scratch() const { return 0; }
   // What a profile calls it: the kernel's name where there is one.
   virtual std::string name() const { return "native"; }
+  // What a profile says of its inner loops; nothing where there is one. Asked for by profiles alone.
+  virtual std::vector<Loop> loops() const { return {}; }
   virtual void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept = 0;
 
   const std::vector<Access>& accesses() const { return accesses_; }

@@ -81,6 +81,12 @@ class Attention final : public Step {
   }
 
   std::string name() const override { return name_of(&ops_) + std::string("+") + name_of(&reals_); }
+  std::vector<Loop> loops() const override {
+    const auto products = [this](const Panels& p) {
+      return static_cast<int64_t>(outer_.outer(outer_.rank) * rows_ * p.count * ops_.columns * p.k);
+    };
+    return {{"scores", products(keys_)}, {"values", products(values_)}};
+  }
 
   size_t scratch() const override {
     Cut cut(nullptr);

@@ -43,6 +43,7 @@ class ConvStep final : public Step {
 
   size_t items() const override { return cut_.blocks == 0 ? 0 : (cut_.chunks.size() - 1) * blocks(); }
   std::string name() const override { return name_of(s_.kernel); }
+  std::vector<Loop> loops() const override;
   size_t scratch() const override;
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override;
 
@@ -149,6 +150,19 @@ void ConvStep::bind(const Packed& packed) {
     if (s_.kernel->shift != 0) shifted = weight_sums(packed.weights + p.weights, p, s_.kernel->shift);
     constants_.append(s_, p.channel, p.channels, p.width, shifted);
   }
+}
+
+// How many steps share a 16-bit sum decides the speed of a grouped kernel: each number has its own loop.
+std::vector<Loop> ConvStep::loops() const {
+  std::vector<Loop> found;
+  for (int size = kMostGroup; size >= 1 && s_.kernel->grouped; --size) {
+    int64_t products = 0;
+    for (const BoundPanel& p : panels_) {
+      products += pixels_ * p.steps.counts[size - 1] * size * p.steps.width * 4;
+    }
+    if (products > 0) found.push_back({std::to_string(size) + "-step", products});
+  }
+  return found;
 }
 
 void ConvStep::cut() {

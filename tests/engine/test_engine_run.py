@@ -10,6 +10,8 @@ from onnx import TensorProto
 from intact.engine.engine import MAX_BOUND, Engine
 from intact.engine.reference import evaluate
 from intact.errors import QuantValueError
+from intact.kernels import sums
+from intact.kernels.registry import kernel_list
 
 
 @pytest.fixture
@@ -152,6 +154,25 @@ def test_profile_counts_multiplications_and_bytes(engine, rng):
     assert profile.seconds == pytest.approx(sum(t.seconds for t in profile.timings))
     assert str(profile).count("\n") == len(profile.timings) + 1
     assert engine.profile().timings[0].name == profile.timings[0].name
+
+
+def test_profile_tells_inner_loops_apart(plan, rng, monkeypatch):
+    """By the number of steps that share a sum; a kernel that does not group has one loop."""
+    for kernel in (k for k in kernel_list() if k.family == "gemm" and k.available):
+        monkeypatch.setenv("INTACT_FORCE_KERNEL", kernel.name)
+        engine = Engine(plan, threads=1)
+        profile = engine.profile(images(rng), runs=1)
+        steps = {t.kind: t for t in profile.timings}
+        packed = {key: array for key, array in engine.packed.items() if key[1].startswith(kernel.name)}
+        for kind, name in (("conv", "conv"), ("linear", "z")):
+            (weights,) = (array for (constant, _), array in packed.items() if constant.startswith(name))
+            counts = sums.steps_by_group(weights, kernel.name)
+            grouped = {f"{n}-step": c / sum(counts) for n, c in enumerate(counts, 1) if c}
+            loops = steps[kind].loops
+            assert loops == (pytest.approx(grouped) if kernel.name == "gemm_avx2" else {}), kernel.name
+            assert list(loops.values()) == sorted(loops.values(), reverse=True)
+        assert ("-step " in str(profile)) == (kernel.name == "gemm_avx2")
+        assert steps["add"].loops == {}
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -27,6 +28,8 @@ class Timing:
         seconds: Median over the runs.
         macs: Multiplications of codes, of which each is one accumulation too.
         nbytes: Of the tensors and constants that it reads and writes, each once.
+        loops: The share of products that each inner loop forms, padding included; empty where there is one
+            loop. A kernel that groups has one for each number of steps that share a 16-bit sum.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Timing:
     seconds: float
     macs: int
     nbytes: int
+    loops: dict[str, float] = field(default_factory=dict)
 
     @property
     def gmacs(self) -> float:
@@ -60,11 +64,17 @@ class Profile:
     def __str__(self) -> str:
         rows = [
             f"{t.seconds * 1e6:9.1f}  {t.seconds / max(self.seconds, 1e-12):6.1%}  {t.gmacs:8.1f}  "
-            f"{t.nbytes / 1024:9.1f}  {t.kind:<14}  {'+'.join(t.kernels):<20}  {t.name}"
+            f"{t.nbytes / 1024:9.1f}  {t.kind:<14}  {'+'.join(t.kernels):<20}  {t.name}{_said(t.loops)}"
             for t in self.timings
         ]
-        head = f"{'us':>9}  {'share':>6}  {'GMAC/s':>8}  {'KiB':>9}  {'kind':<14}  {'kernels':<20}  step"
+        head = f"{'us':>9}  {'share':>6}  {'GMAC/s':>8}  {'KiB':>9}  {'kind':<14}  {'kernels':<20}  "
+        head += "step [inner loops]"
         return "\n".join([head, *rows, f"{self.seconds * 1e6:9.1f}  in all"])
+
+
+def _said(loops: dict[str, float]) -> str:
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in loops.items())
+    return f" [{shares}]" if shares else ""
 
 
 def profile_of(plan: Plan, bound: Bound, runs: Sequence[Seconds]) -> Profile:
@@ -81,12 +91,20 @@ def profile_of(plan: Plan, bound: Bound, runs: Sequence[Seconds]) -> Profile:
         else:
             seconds = float(sum(native[i] for i in parts.get(step, ())))
             names = tuple(dict.fromkeys(bound.program.kernels[i] for i in parts.get(step, ())))
-        timings.append(
-            Timing(step.name, step.kind, names, seconds, _macs(plan, bound, step), _nbytes(plan, bound, step))
-        )
+        work = _macs(plan, bound, step), _nbytes(plan, bound, step)
+        loops = _loops(bound, parts.get(step, ()))
+        timings.append(Timing(step.name, step.kind, names, seconds, *work, loops))
     for index in parts.get(None, ()):
         timings.append(Timing("", "copy", (bound.program.kernels[index],), float(native[index]), 0, 0))
     return Profile(tuple(timings))
+
+
+def _loops(bound: Bound, parts: Sequence[int]) -> dict[str, float]:
+    """The shares of the inner loops of several native steps, the largest first."""
+    products: Counter[str] = Counter()
+    for index in parts:
+        products.update(bound.program.loops(index))
+    return {name: count / products.total() for name, count in products.most_common()}
 
 
 def _macs(plan: Plan, bound: Bound, step: Any) -> int:

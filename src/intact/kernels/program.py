@@ -97,6 +97,10 @@ class Program:
         self.native.add(step)
         self.kernels.append(step.name)
 
+    def loops(self, step: int) -> dict[str, int]:
+        """Products that each inner loop of a step forms in a run, by its name; none where there is one."""
+        return dict(self.native.loops(step))
+
     def __len__(self) -> int:
         return len(self.native)
 
