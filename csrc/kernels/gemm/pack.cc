@@ -69,8 +69,9 @@ std::vector<uint8_t> pack_gemm(const GemmWeights& w, const int8_t* weights, cons
   const std::vector<int32_t> natural = positions_of(w);
   std::vector<PackedPanel> panels;
   std::vector<int32_t> positions;
-  std::vector<int8_t> packed;
+  std::vector<uint8_t> bytes;  // the weights, and in the end what stands before them: one copy of all
   if (!ops.grouped) positions = natural;
+  bytes.reserve((natural.size() * (ops.grouped ? 5 : 4) + 256) * (static_cast<size_t>(w.out) + 64));
   for (int32_t group = 0; group < w.groups; ++group) {
     const int32_t first = w.out / w.groups * group;
     for (const PanelCut& cut : cut_channels(w.out / w.groups, ops.unit, ops.widest)) {
@@ -83,14 +84,14 @@ std::vector<uint8_t> pack_gemm(const GemmWeights& w, const int8_t* weights, cons
         panel.positions = static_cast<int32_t>(positions.size());
         for (const PackStep& s : steps) positions.push_back(s.position);
       }
-      panel.weights = static_cast<int64_t>(packed.size());
+      panel.weights = static_cast<int64_t>(bytes.size());
       panel.steps = static_cast<int32_t>(steps.size());
       panel.channel = first + cut.channel;
       panel.channels = cut.channels;
       panel.width = cut.width;
       panel.group = group;
-      for (const PackStep& s : steps) packed.insert(packed.end(), s.weights.begin(), s.weights.end());
-      packed.resize(static_cast<size_t>(aligned(static_cast<int64_t>(packed.size()))));
+      for (const PackStep& s : steps) bytes.insert(bytes.end(), s.weights.begin(), s.weights.end());
+      bytes.resize(static_cast<size_t>(aligned(static_cast<int64_t>(bytes.size()))));
       panels.push_back(panel);
     }
   }
@@ -112,12 +113,12 @@ std::vector<uint8_t> pack_gemm(const GemmWeights& w, const int8_t* weights, cons
   const size_t panel_bytes = panels.size() * sizeof(PackedPanel);
   const size_t position_bytes = positions.size() * sizeof(int32_t);
   header.weights = aligned(static_cast<int64_t>(sizeof header + panel_bytes + position_bytes));
-  header.bytes = header.weights + static_cast<int64_t>(packed.size());
-  std::vector<uint8_t> bytes(static_cast<size_t>(header.bytes), 0);
-  std::memcpy(bytes.data(), &header, sizeof header);
-  std::memcpy(bytes.data() + sizeof header, panels.data(), panel_bytes);
-  std::memcpy(bytes.data() + sizeof header + panel_bytes, positions.data(), position_bytes);
-  std::memcpy(bytes.data() + header.weights, packed.data(), packed.size());
+  header.bytes = header.weights + static_cast<int64_t>(bytes.size());
+  std::vector<uint8_t> head(static_cast<size_t>(header.weights), 0);
+  std::memcpy(head.data(), &header, sizeof header);
+  std::memcpy(head.data() + sizeof header, panels.data(), panel_bytes);
+  std::memcpy(head.data() + sizeof header + panel_bytes, positions.data(), position_bytes);
+  bytes.insert(bytes.begin(), head.begin(), head.end());
   return bytes;
 }
 

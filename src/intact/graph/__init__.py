@@ -3,6 +3,9 @@
 The graph in memory is onnx-ir's Model. This is the only room that imports onnx and onnx_ir.
 """
 
+import intact.graph._onnx_ir  # noqa: F401
+
+# isort: split
 from onnx_ir import Graph, Model, Node, Value
 
 from intact.graph.batchnorm import fold_batchnorm

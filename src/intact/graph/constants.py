@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 from numpy.typing import NDArray
-from onnx.reference import ReferenceEvaluator
 
 # Random operators have constant inputs and no constant output.
 _NEVER_CONSTANT = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"}
@@ -78,6 +77,8 @@ def _is_large(shape: ir.Shape | None) -> bool:
 
 def _evaluate(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
     """Run one node in ONNX's reference implementation."""
+    from onnx.reference import ReferenceEvaluator  # 12 MB of operators, which few models need
+
     names = ["" if array is None else f"i{k}" for k, array in enumerate(inputs)]
     feeds = {name: array for name, array in zip(names, inputs, strict=True) if array is not None}
     outputs = [f"o{k}" for k in range(len(node.outputs))]

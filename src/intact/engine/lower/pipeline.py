@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from intact.engine.heap import tidying
 from intact.engine.lower.finish import finish
 from intact.engine.lower.motion import (
     STAYS,
@@ -72,6 +73,11 @@ def lower(source: Source) -> Plan:
         FileFormatError: The file is damaged.
         UnsupportedError: It is of a version that we do not read.
     """
+    with tidying():  # nodes and values hold each other, and the weights
+        return _lowered(source)
+
+
+def _lowered(source: Source) -> Plan:
     model, notes = load(source), list[str]()
     settle(model)
     run_passes(model, BEFORE, notes)

@@ -56,17 +56,25 @@ def weight_of(sheet: Sheet, value: Value | None, out_axis: int) -> Weight:
         raise Cannot(f"its weight is {found.spec.format}: kernels multiply int8")
     if found.spec.block_size is not None:
         raise Cannot("its weight has a scale for each block, and sums run over blocks")
-    codes = np.asarray(sheet.constants(found.codes)).astype(np.int32)
+    codes = np.asarray(sheet.constants(found.codes))
     axis, stored_axis = found.spec.axis, out_axis if perm is None else perm[out_axis]
     if axis is not None and axis != stored_axis:
         raise Cannot(f"its weight has a scale for each index of axis {axis}, which is summed over")
     points = found.zero_point.reshape([-1 if a == axis else 1 for a in range(codes.ndim)])
-    centred = codes - points
-    if centred.size and (centred.min() < -128 or centred.max() > 127):
-        raise Cannot("its weight less its zero point does not fit into int8")
+    centred = _centred(codes, points)
     if perm is not None:
         centred = np.transpose(centred, perm)
-    return Weight(np.moveaxis(centred, out_axis, 0).astype(np.int8), found.scale)
+    return Weight(np.moveaxis(centred, out_axis, 0), found.scale)
+
+
+def _centred(codes: NDArray[np.generic], points: NDArray[np.int32]) -> NDArray[np.int8]:
+    """Codes less their zero points; the same memory where nothing changes and nobody can write there."""
+    if codes.dtype == np.int8 and not points.any():
+        return codes.copy() if codes.flags.writeable else codes  # type: ignore[return-value]
+    centred = codes.astype(np.int16) - points.astype(np.int16)
+    if centred.size and (centred.min() < -128 or centred.max() > 127):
+        raise Cannot("its weight less its zero point does not fit into int8")
+    return centred.astype(np.int8)
 
 
 def bias_of(sheet: Sheet, value: Value | None, x_scale: float, weight: Weight) -> Bias:
@@ -89,12 +97,22 @@ def bias_of(sheet: Sheet, value: Value | None, x_scale: float, weight: Weight) -
     return Bias(array.reshape(()) if array.size == 1 else array.reshape(-1))
 
 
+_ROWS = 16
+
+
 def prove(weight: Weight, x: Codes, bias: NDArray[np.int32] | None) -> None:
     """That no input makes a sum leave int32.
 
     Raises:
         Cannot: Some input could.
     """
-    bound = numerics.accumulator_bound(weight.codes, (x.low, x.high), x.zero_point, bias=bias)
+    rows = range(0, max(1, len(weight.codes)), _ROWS)  # the sums are formed in int64
+    bound = np.concatenate([
+        numerics.accumulator_bound(
+            weight.codes[i : i + _ROWS], (x.low, x.high), x.zero_point,
+            bias=None if bias is None else bias[i : i + _ROWS],
+        )
+        for i in rows
+    ])  # fmt: skip
     if bound.size and bound.max() >= 2**31:
         raise Cannot(f"sums of output channel {bound.argmax()} could reach {bound.max()}, beyond int32")
