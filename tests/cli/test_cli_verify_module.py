@@ -123,6 +123,9 @@ def test_a_module_that_differs_is_found_in_its_layer(
         "fc._input_quantizer"}}.get(quantizer, set())  # fmt: skip
     assert {row["quantizer"] for row in departing[1:]} <= behind, "layers that are alike do not depart"
     assert said["departs"] == departing[0]["layer"]
+    assert ("of a step from a rounding boundary" in shown) == any(
+        row["alone"]["differing"] for row in departing
+    )
     assert f"the module departs by more than rounding, first in {said['departs']} ({quantizer})" in shown
 
 

@@ -127,7 +127,9 @@ def sentences(found: Comparison) -> list[str]:
         total, first = found.total(side), found.first(side)
         if total.compared:
             where = "" if first is None else f", first in {_named(first)}"
-            said.append(f"codes, {name}: {_of(total)}{where}")
+            far = max(tensor.alone.boundary for tensor in found.tensors) if side == "alone" else 0.0
+            beside = f", {far:.1e} of a step from a rounding boundary" if far else ""
+            said.append(f"codes, {name}: {_of(total)}{beside}{where}")
     for side, counts in found.answers.items():
         against = {"file": "file in ONNX Runtime"}.get(side, side)
         said.append(f"top-1, engine against {against}: {_of(counts)}")
