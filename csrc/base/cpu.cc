@@ -6,6 +6,10 @@
 #else
 #include <cpuid.h>
 #endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -44,6 +48,21 @@ uint64_t saved_register_files() {
 
 bool bit(uint32_t word, int position) { return (word >> position) & 1u; }
 
+// Linux's, as arch/x86/include/uapi/asm/prctl.h has them; older headers do not.
+#if defined(__linux__)
+constexpr long kGetSupported = 0x1021, kRequest = 0x1023;
+constexpr long kTileData = 18;  // a bit of XCR0
+
+bool offers_tiles() {
+  uint64_t supported = 0;
+  return syscall(SYS_arch_prctl, kGetSupported, &supported) == 0 && ((supported >> kTileData) & 1u) != 0;
+}
+bool request_tiles() { return syscall(SYS_arch_prctl, kRequest, kTileData) == 0; }
+#else
+bool offers_tiles() { return false; }
+bool request_tiles() { return false; }
+#endif
+
 uint64_t detect() {
   if (cpuid(0, 0).a < 7) return isa::none;
   const Registers basic = cpuid(1, 0);
@@ -61,6 +80,8 @@ uint64_t detect() {
   if (zmm && foundation) found |= isa::avx512;
   if (zmm && foundation && bit(extended.c, 11)) found |= isa::vnni;
   if (ymm && extended.a >= 1 && bit(cpuid(7, 1).a, 4)) found |= isa::avxvnni;
+  const bool tiles = (saved & 0x60000) == 0x60000 && bit(extended.d, 24) && bit(extended.d, 25);
+  if (zmm && tiles && offers_tiles()) found |= isa::amx;
   return found;
 }
 #elif defined(__aarch64__) || defined(_M_ARM64)
@@ -83,6 +104,16 @@ uint64_t detect() { return isa::none; }
 uint64_t cpu_features() {
   static const uint64_t found = detect();
   return found;
+}
+
+bool acquire([[maybe_unused]] uint64_t flags) {
+#if INTACT_ARCH_X86
+  if ((flags & isa::amx) != 0) {
+    static const bool granted = request_tiles();
+    return granted;
+  }
+#endif
+  return true;
 }
 
 }  // namespace intact

@@ -20,6 +20,7 @@ constexpr uint64_t vnni = 1u << 4;    // 512 bits wide
 constexpr uint64_t neon = 1u << 5;
 constexpr uint64_t avxvnni = 1u << 6;  // VNNI on 256 bits, without AVX-512
 constexpr uint64_t dotprod = 1u << 7;  // Arm's sums of four products
+constexpr uint64_t amx = 1u << 8;      // tiles, and products of bytes in them
 }  // namespace isa
 
 struct Feature {
@@ -30,10 +31,15 @@ struct Feature {
 constexpr Feature kFeatures[] = {
     {"avx2", isa::avx2}, {"f16c", isa::f16c}, {"fma", isa::fma},         {"avx512", isa::avx512},
     {"vnni", isa::vnni}, {"neon", isa::neon}, {"avxvnni", isa::avxvnni}, {"dotprod", isa::dotprod},
+    {"amx", isa::amx},
 };
 
 // The flags that hold here. Detected once; a register file that the operating system does not save
 // (XCR0) counts as missing.
 uint64_t cpu_features();
+
+// Asks the operating system for those of `flags` that it hands out on request: AMX's tiles, for the whole
+// process. They make every signal's frame larger, so that nobody asks before a kernel that needs them is used.
+bool acquire(uint64_t flags);
 
 }  // namespace intact

@@ -79,7 +79,7 @@ const Ops* find_kernel(const char* name) {
   for (const KernelInfo& k : kKernels) {
     const bool runs = (k.needs & cpu_features()) == k.needs;
     const bool wanted = std::strcmp(k.family, kFamily<Ops>) == 0 && std::strcmp(k.name, name) == 0;
-    if (wanted && runs) return static_cast<const Ops*>(k.ops);
+    if (wanted && runs && acquire(k.needs)) return static_cast<const Ops*>(k.ops);
   }
   return nullptr;
 }

@@ -32,7 +32,8 @@ struct KernelInfo {
 // All kernels; `*count` receives their number. Kernels of a family are neighbours.
 const KernelInfo* all_kernels(size_t* count);
 
-// The ops of the kernel called `name`, or nullptr when this build or this machine has no such kernel.
+// The ops of the kernel called `name`, or nullptr when this build or this machine has no such kernel, or the
+// operating system does not let it run.
 template <class Ops>
 const Ops* find_kernel(const char* name);
 

@@ -300,9 +300,11 @@ void ConvStep::run_item(const Memory& memory, size_t item, bool fresh, uint8_t* 
 }
 
 void ConvStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept {
+  if (s_.kernel->enter) s_.kernel->enter();
   for (size_t item = begin; item < end; ++item) {
     run_item(memory, item, item == begin || item % blocks() == 0, scratch);
   }
+  if (s_.kernel->leave) s_.kernel->leave();
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ import pytest
 
 from intact import kernels
 from intact.errors import IntactError
-from intact.kernels import _native
+from intact.kernels import _native, registry
 
 FAMILIES = {
     "convert", "depthwise", "fake_quantize", "fake_quantize_grad", "gemm", "histogram", "matmul", "pointwise",
@@ -45,7 +45,7 @@ def test_every_family_has_a_reference_that_runs_anywhere_and_one_choice():
         members = [k for k in listed if k.family == family]
         assert members[-1].name == f"{family}_ref" and members[-1].needs == () and members[-1].available
         assert sum(k.chosen for k in members) == 1
-        assert next(k for k in members if k.available).chosen
+        assert next(k for k in members if k.available and not k.on_request).chosen
 
 
 def test_features_are_booleans_and_cover_what_kernels_need():
@@ -63,6 +63,23 @@ def test_a_forced_kernel_is_chosen_in_its_family_alone():
     free = json.loads(run(CHOSEN).stdout)
     forced = json.loads(run(CHOSEN, INTACT_FORCE_KERNEL="reduce_ref").stdout)
     assert forced == ["reduce_ref" if name.startswith("reduce") else name for name in free]
+
+
+def test_a_kernel_on_request_is_chosen_by_its_name_alone(monkeypatch):
+    listed = [("gemm", "gemm_amx", ["amx"], True), ("gemm", "gemm_ref", [], True)]
+    monkeypatch.setattr(_native, "kernels", lambda: listed)
+    monkeypatch.delenv("INTACT_MAX_ISA", raising=False)
+    for forced, chosen in (("", "gemm_ref"), ("gemm_amx", "gemm_amx")):
+        monkeypatch.setenv("INTACT_FORCE_KERNEL", forced)
+        registry._available.cache_clear()
+        registry._choices.cache_clear()
+        try:
+            first, second = kernels.kernel_list()
+        finally:
+            registry._available.cache_clear()
+            registry._choices.cache_clear()
+        assert first.on_request and first.available and not second.on_request
+        assert [k.name for k in (first, second) if k.chosen] == [chosen]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 // The gemm kernels of this build against the plain one, sums and endings, on random layers: for instruction
 // sets that run elsewhere, under an emulator or through the instructions of another set.
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <random>
@@ -7,6 +8,9 @@
 
 #include "kernels/gemm/packed.h"
 #include "steps/conv.h"
+#if defined(INTACT_AMX)
+#include "tiles.h"
+#endif
 
 namespace intact {
 
@@ -34,6 +38,7 @@ int pick(int low, int high) {
 struct Layer {
   GemmWeights weights;
   int height, width, out_height, out_width;
+  std::array<int64_t, 2> strides, dilations;
   bool reals, residual;
   std::vector<int8_t> w;
   std::vector<uint8_t> x, r;
@@ -43,11 +48,14 @@ struct Layer {
   Layer() {
     const int groups = pick(1, 4) == 1 ? 2 : 1;
     const int high = pick(0, 1) == 0 ? 127 : 255;
-    weights = {pick(1, 90) * groups, pick(1, 3), pick(1, 3), pick(1, 40), groups, groups == 1, high};
-    height = weights.kernel_h + pick(0, 6);
-    width = weights.kernel_w + pick(0, 9);
-    out_height = height - weights.kernel_h + 1;
-    out_width = width - weights.kernel_w + 1;
+    strides = {pick(1, 2), pick(1, 2)};
+    dilations = {pick(1, 2), pick(1, 2)};
+    const bool joined = groups == 1 && dilations[1] == 1 && pick(1, 3) != 1;
+    weights = {pick(1, 90) * groups, pick(1, 3), pick(1, 3), pick(1, 80), groups, joined, high};
+    height = (weights.kernel_h - 1) * static_cast<int>(dilations[0]) + 1 + pick(0, 6);
+    width = (weights.kernel_w - 1) * static_cast<int>(dilations[1]) + 1 + pick(0, pick(0, 1) * 60 + 5);
+    out_height = positions(height, weights.kernel_h, 0);
+    out_width = positions(width, weights.kernel_w, 1);
     reals = pick(1, 4) == 1;
     residual = pick(1, 2) == 1;
     w.resize(static_cast<size_t>(weights.out) * weights.kernel_h * weights.kernel_w * weights.in);
@@ -61,6 +69,10 @@ struct Layer {
       multiplier.push_back(static_cast<float>(pick(-1000, 1000)) * 1e-6f);
       bias.push_back(static_cast<float>(pick(0, 2000)) * 0.1f);
     }
+  }
+
+  int positions(int size, int kernel, size_t axis) const {
+    return (size - (kernel - 1) * static_cast<int>(dilations[axis]) - 1) / static_cast<int>(strides[axis]) + 1;
   }
 };
 
@@ -88,6 +100,8 @@ std::vector<uint8_t> run(const Layer& layer, const GemmOps& ops) {
   spec.correction = layer.correction;
   spec.multiplier = layer.multiplier;
   spec.bias = layer.bias;
+  spec.strides = layer.strides;
+  spec.dilations = layer.dilations;
   spec.ending.reals = layer.reals;
   spec.ending.zero_point = 11;
   spec.ending.low = 3;
@@ -111,6 +125,9 @@ std::vector<uint8_t> run(const Layer& layer, const GemmOps& ops) {
 }  // namespace intact
 
 int main(int count, char** arguments) {
+#if defined(INTACT_AMX)
+  tiles::emulate();
+#endif
   int failures = 0, tried = 0;
   for (const intact::Named& kernel : intact::kKernels) {
     if (count > 1 && std::strcmp(arguments[1], kernel.name) != 0) continue;
@@ -121,5 +138,8 @@ int main(int count, char** arguments) {
     }
     std::printf("%s: %d of 150 layers differ\n", kernel.name, failures);
   }
+#if defined(INTACT_AMX)
+  std::printf("%ld products of tiles\n", tiles::state.products);
+#endif
   return failures != 0 || tried == 0 ? 1 : 0;
 }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,25 @@ def test_gemm_of_avx_vnni_through_avx512(tmp_path, cpu_vnni):
     sources = map(str, [*COMMON, *kernels, DRIVER])
     command = ["g++", *OPTIONS, *AVX512, "-DINTACT_AVXVNNI", *sources, "-o", driver]
     assert "gemm_avxvnni: 0 of" in compile_and_run(command, driver, "gemm_avxvnni")
+
+
+@pytest.mark.skipif(not X86 or sys.platform != "linux", reason="the emulator of tiles is one for Linux on x86")
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no compiler for x86")
+def test_gemm_of_amx_instruction_by_instruction(tmp_path, cpu_vnni):
+    """What the compiler made for AMX, under an emulator whose reads and writes a sanitizer watches."""
+    amx = [*AVX512, "-mamx-tile", "-mamx-int8", "-DINTACT_AMX"]
+    source = tmp_path / "knows.cc"
+    source.write_text("#include <immintrin.h>\nint main() { _tile_dpbusd(0, 1, 2); }\n")
+    if subprocess.run(["g++", *amx, "-c", str(source), "-o", os.devnull], capture_output=True).returncode:
+        pytest.skip("this compiler does not know the tiles")
+    driver = str(tmp_path / "driver")
+    kernels = [GEMM / f"x86_{name}.cc" for name in ("amx", "avx2", "avx512")]
+    sources = map(str, [*COMMON, *kernels, DRIVER])
+    printed = compile_and_run(
+        ["g++", *OPTIONS, *amx, "-fsanitize=address", *sources, "-o", driver], driver, "gemm_amx"
+    )
+    assert "gemm_amx: 0 of" in printed
+    assert int(printed.splitlines()[-1].removesuffix(" products of tiles")) > 1000
 
 
 @pytest.fixture

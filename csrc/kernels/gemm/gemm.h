@@ -38,7 +38,7 @@ struct GemmTile {
   ptrdiff_t x_offset;       // added to each: the group's channels
   int rows;                 // 1 to the most that the kernel takes for this width
   const int32_t* correction;  // [width]
-  int32_t* sums;              // [rows][width], aligned to 64
+  int32_t* sums;  // [rows][width], aligned to 64; there is room for the most rows, and those may be written
   const int8_t* next;  // what is read later, kFetched bytes for each step: fetched in passing; or nullptr
 };
 
@@ -80,6 +80,9 @@ struct GemmOps {
   int32_t shift;  // what it subtracts from each byte: corrections have to add shift * (sum of the weights)
   void (*sum)(const GemmSteps& steps, const GemmTile& tile);
   void (*finish)(const GemmEnding& ending, const GemmRows& rows);
+  // Called before and behind any number of sums, on their thread; nullptr: nothing to do.
+  void (*enter)() = nullptr;
+  void (*leave)() = nullptr;
 };
 
 // The meaning of finish; kernels leave to it what they have no faster form of.

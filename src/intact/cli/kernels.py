@@ -38,7 +38,13 @@ def _table() -> Table:
             kernel.family,
             kernel.name,
             " ".join(kernel.needs) or "nothing",
-            "yes" if kernel.available else "no",
+            _state(kernel),
             "*" if kernel.chosen else "",
         )
     return table
+
+
+def _state(kernel: kernels.Kernel) -> str:
+    if not kernel.available:
+        return "no"
+    return "on request" if kernel.on_request else "yes"

@@ -4,6 +4,8 @@ The best available kernel of each family is taken, unless the environment says o
 
     INTACT_MAX_ISA=none|avx2|avxvnni|avx512|neon   use nothing above this instruction set
     INTACT_FORCE_KERNEL=<name>[,<name>]    use these kernels in their families
+
+Kernels of an instruction set that no hardware has yet run them on (`ON_REQUEST`) are used where they are named alone.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ ISA_LEVELS: dict[str, frozenset[str]] = {
 }
 """Values of INTACT_MAX_ISA and the CPU features that each one permits."""
 
+ON_REQUEST = frozenset({"amx"})
+"""CPU features whose kernels were tested under emulation alone: INTACT_FORCE_KERNEL chooses them, nothing else."""
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -34,6 +39,7 @@ class Kernel:
         name: Unique in the build; what INTACT_FORCE_KERNEL takes.
         needs: CPU features that it uses, names of `cpu_features`.
         available: This machine has them, and INTACT_MAX_ISA permits them.
+        on_request: Never chosen but by INTACT_FORCE_KERNEL.
         chosen: Calls use it.
     """
 
@@ -41,6 +47,7 @@ class Kernel:
     name: str
     needs: tuple[str, ...]
     available: bool
+    on_request: bool
     chosen: bool
 
 
@@ -58,7 +65,7 @@ def kernel_list() -> list[Kernel]:
     max_isa, forced = _environment()
     chosen = _choices(max_isa, forced)
     return [
-        Kernel(family, name, tuple(needs), runs, chosen[family] == name)
+        Kernel(family, name, tuple(needs), runs, not ON_REQUEST.isdisjoint(needs), chosen[family] == name)
         for family, name, needs, runs in _available(max_isa)
     ]
 
@@ -89,10 +96,12 @@ def _available(max_isa: str) -> list[tuple[str, str, list[str], bool]]:
 
 @lru_cache
 def _choices(max_isa: str, forced: str) -> dict[str, str]:
-    runnable = [(family, name) for family, name, _, runs in _available(max_isa) if runs]
-    best = dict(reversed(runnable))
+    runnable = [(family, name, needs) for family, name, needs, runs in _available(max_isa) if runs]
+    best = {
+        family: name for family, name, needs in reversed(runnable) if ON_REQUEST.isdisjoint(needs)
+    }
     for wanted in filter(None, (part.strip() for part in forced.split(","))):
-        family_of = {name: family for family, name in runnable}
+        family_of = {name: family for family, name, _ in runnable}
         if wanted not in family_of:
             raise QuantValueError(
                 "INTACT_FORCE_KERNEL",
