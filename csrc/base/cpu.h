@@ -29,9 +29,9 @@ struct Feature {
 };
 // Every flag with the name that reports and INTACT_MAX_ISA use.
 constexpr Feature kFeatures[] = {
-    {"avx2", isa::avx2}, {"f16c", isa::f16c}, {"fma", isa::fma},         {"avx512", isa::avx512},
-    {"vnni", isa::vnni}, {"neon", isa::neon}, {"avxvnni", isa::avxvnni}, {"dotprod", isa::dotprod},
-    {"amx", isa::amx},
+    {"avx2", isa::avx2},       {"f16c", isa::f16c},       {"fma", isa::fma},
+    {"avx512", isa::avx512},   {"vnni", isa::vnni},       {"neon", isa::neon},
+    {"avxvnni", isa::avxvnni}, {"dotprod", isa::dotprod}, {"amx", isa::amx},
 };
 
 // The flags that hold here. Detected once; a register file that the operating system does not save

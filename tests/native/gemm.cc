@@ -72,7 +72,8 @@ struct Layer {
   }
 
   int positions(int size, int kernel, size_t axis) const {
-    return (size - (kernel - 1) * static_cast<int>(dilations[axis]) - 1) / static_cast<int>(strides[axis]) + 1;
+    return (size - (kernel - 1) * static_cast<int>(dilations[axis]) - 1) / static_cast<int>(strides[axis]) +
+           1;
   }
 };
 

@@ -13,8 +13,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 GEMM = ROOT / "csrc/kernels/gemm"
-COMMON = [GEMM / "pack.cc", GEMM / "groups.cc", GEMM / "reference.cc", ROOT / "csrc/steps/conv.cc"]
-DRIVER = ROOT / "tests/native/gemm.cc"
+MATMUL = ROOT / "csrc/kernels/matmul"
+COMMON = {
+    GEMM: [GEMM / "pack.cc", GEMM / "groups.cc", ROOT / "csrc/steps/conv.cc"],
+    MATMUL: [ROOT / "csrc/steps/matmul.cc"],
+}
 OPTIONS = ["-std=c++20", "-O2", "-ffp-contract=off", "-w", f"-I{ROOT / 'csrc'}"]
 AVX512 = ["-mavx2", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"]
 X86 = platform.machine() in ("x86_64", "AMD64")
@@ -30,27 +33,35 @@ def compile_and_run(command: list[str], *run: str) -> str:
     return ran.stdout
 
 
+def sources_of(family: Path, *kernels: str) -> list[str]:
+    """The driver of a family, what it needs, and the files of its kernels."""
+    files = [family / f"{name}.cc" for name in ("reference", *kernels)]
+    return [str(path) for path in (*COMMON[family], *files, ROOT / f"tests/native/{family.name}.cc")]
+
+
+@pytest.mark.parametrize("family", [GEMM, MATMUL], ids=lambda family: family.name)
 @pytest.mark.skipif(shutil.which("aarch64-linux-gnu-g++") is None, reason="no compiler for Arm")
 @pytest.mark.skipif(shutil.which("qemu-aarch64-static") is None, reason="no emulator of Arm")
-def test_gemm_on_arm(tmp_path):
+def test_arm(tmp_path, family):
     driver = str(tmp_path / "driver")
-    sources = map(str, [*COMMON, GEMM / "neon_dot.cc", DRIVER])
     arm = ["-march=armv8.2-a+dotprod", "-DINTACT_NEON_DOT", "-static"]
-    command = ["aarch64-linux-gnu-g++", *OPTIONS, *arm, *sources, "-o", driver]
+    command = ["aarch64-linux-gnu-g++", *OPTIONS, *arm, *sources_of(family, "neon_dot"), "-o", driver]
     printed = compile_and_run(command, "qemu-aarch64-static", "-cpu", "max", driver)
-    assert "gemm_neondot: 0 of" in printed
+    assert f"{family.name}_neondot: 0 of" in printed
 
 
+@pytest.mark.parametrize("family", [GEMM, MATMUL], ids=lambda family: family.name)
 @pytest.mark.skipif(not X86 or shutil.which("g++") is None, reason="no compiler for x86")
-def test_gemm_of_avx_vnni_through_avx512(tmp_path, cpu_vnni):
-    driver = str(tmp_path / "driver")
-    kernels = [GEMM / f"x86_{name}.cc" for name in ("avxvnni", "avx2", "avx512")]
-    sources = map(str, [*COMMON, *kernels, DRIVER])
+def test_avx_vnni_through_avx512(tmp_path, cpu_vnni, family):
+    driver, kernel = str(tmp_path / "driver"), f"{family.name}_avxvnni"
+    sources = sources_of(family, "x86_avxvnni", "x86_avx2", "x86_avx512")
     command = ["g++", *OPTIONS, *AVX512, "-DINTACT_AVXVNNI", *sources, "-o", driver]
-    assert "gemm_avxvnni: 0 of" in compile_and_run(command, driver, "gemm_avxvnni")
+    assert f"{kernel}: 0 of" in compile_and_run(command, driver, kernel)
 
 
-@pytest.mark.skipif(not X86 or sys.platform != "linux", reason="the emulator of tiles is one for Linux on x86")
+@pytest.mark.skipif(
+    not X86 or sys.platform != "linux", reason="the emulator of tiles is one for Linux on x86"
+)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no compiler for x86")
 def test_gemm_of_amx_instruction_by_instruction(tmp_path, cpu_vnni):
     """What the compiler made for AMX, under an emulator whose reads and writes a sanitizer watches."""
@@ -60,8 +71,7 @@ def test_gemm_of_amx_instruction_by_instruction(tmp_path, cpu_vnni):
     if subprocess.run(["g++", *amx, "-c", str(source), "-o", os.devnull], capture_output=True).returncode:
         pytest.skip("this compiler does not know the tiles")
     driver = str(tmp_path / "driver")
-    kernels = [GEMM / f"x86_{name}.cc" for name in ("amx", "avx2", "avx512")]
-    sources = map(str, [*COMMON, *kernels, DRIVER])
+    sources = sources_of(GEMM, "x86_amx", "x86_avx2", "x86_avx512")
     printed = compile_and_run(
         ["g++", *OPTIONS, *amx, "-fsanitize=address", *sources, "-o", driver], driver, "gemm_amx"
     )

@@ -184,7 +184,7 @@ inline void on_illegal_instruction(int, siginfo_t*, void* context) {
 }
 
 inline void emulate() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = on_illegal_instruction;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGILL, &action, nullptr);

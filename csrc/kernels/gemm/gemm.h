@@ -62,10 +62,10 @@ struct GemmEnding {
 struct GemmRows {
   const int32_t* sums;  // [rows][width]
   int rows, width;
-  int channels;             // that exist, of width
+  int channels;  // that exist, of width
   const float* multiplier;  // [width]
-  const float* bias;        // [width]
-  uint8_t* const* y;        // rows
+  const float* bias;  // [width]
+  uint8_t* const* y;  // rows
   ptrdiff_t y_offset;
   const uint8_t* const* residual;  // rows, codes; nullptr: none
   ptrdiff_t residual_offset;
@@ -73,10 +73,10 @@ struct GemmRows {
 };
 
 struct GemmOps {
-  int unit;       // channels of one vector
-  int widest;     // vectors of a panel
-  bool grouped;   // which form of steps it takes, and so how weights are packed
-  int rows[4];    // most rows of a tile, by the number of vectors in the panel - 1
+  int unit;  // channels of one vector
+  int widest;  // vectors of a panel
+  bool grouped;  // which form of steps it takes, and so how weights are packed
+  int rows[4];  // most rows of a tile, by the number of vectors in the panel - 1
   int32_t shift;  // what it subtracts from each byte: corrections have to add shift * (sum of the weights)
   void (*sum)(const GemmSteps& steps, const GemmTile& tile);
   void (*finish)(const GemmEnding& ending, const GemmRows& rows);

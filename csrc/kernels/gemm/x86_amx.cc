@@ -23,9 +23,8 @@ struct alignas(64) TileShapes {
 };
 static_assert(sizeof(TileShapes) == 64);
 
-// All alike, whatever a layer's sizes are: loading shapes takes as long as several products.
-constexpr TileShapes kShapes = {
-    1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+// All alike, whatever a layer's sizes are: they are loaded once for many sums.
+constexpr TileShapes kShapes = {1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
 
 void enter() { _tile_loadconfig(&kShapes); }
 void leave() { _tile_release(); }

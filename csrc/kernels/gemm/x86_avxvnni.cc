@@ -2,24 +2,15 @@
 #include "kernels/gemm/gemm.h"
 
 #if INTACT_ARCH_X86 && defined(INTACT_AVXVNNI)
-#include <immintrin.h>
-
 #include <cstring>
+
+#include "base/x86_avxvnni.h"
 
 namespace intact {
 namespace {
 
 constexpr int kUnit = 8;
 constexpr int kWidest = 2;
-
-// AVX-512's form of the instruction gives the same bits: tests run this file's logic through it.
-inline __m256i dot(__m256i sums, __m256i bytes, __m256i weights) {
-#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
-  return _mm256_dpbusd_epi32(sums, bytes, weights);
-#else
-  return _mm256_dpbusd_avx_epi32(sums, bytes, weights);
-#endif
-}
 
 template <int kRows, int kVectors>
 void sum_tile(const GemmSteps& s, const GemmTile& t, int first) {

@@ -5,7 +5,8 @@ The best available kernel of each family is taken, unless the environment says o
     INTACT_MAX_ISA=none|avx2|avxvnni|avx512|neon   use nothing above this instruction set
     INTACT_FORCE_KERNEL=<name>[,<name>]    use these kernels in their families
 
-Kernels of an instruction set that no hardware has yet run them on (`ON_REQUEST`) are used where they are named alone.
+Kernels of instruction sets that they have run on in emulation alone (`ON_REQUEST`) are taken where
+INTACT_FORCE_KERNEL names them, and nowhere else.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ ISA_LEVELS: dict[str, frozenset[str]] = {
 """Values of INTACT_MAX_ISA and the CPU features that each one permits."""
 
 ON_REQUEST = frozenset({"amx"})
-"""CPU features whose kernels were tested under emulation alone: INTACT_FORCE_KERNEL chooses them, nothing else."""
+"""CPU features whose kernels have run in emulation alone: only INTACT_FORCE_KERNEL chooses these kernels."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,7 @@ def _available(max_isa: str) -> list[tuple[str, str, list[str], bool]]:
 @lru_cache
 def _choices(max_isa: str, forced: str) -> dict[str, str]:
     runnable = [(family, name, needs) for family, name, needs, runs in _available(max_isa) if runs]
-    best = {
-        family: name for family, name, needs in reversed(runnable) if ON_REQUEST.isdisjoint(needs)
-    }
+    best = {family: name for family, name, needs in reversed(runnable) if ON_REQUEST.isdisjoint(needs)}
     for wanted in filter(None, (part.strip() for part in forced.split(","))):
         family_of = {name: family for family, name, _ in runnable}
         if wanted not in family_of:
