@@ -123,17 +123,22 @@ template <size_t rows>
 void tile_of(const uint8_t* a, const int32_t* a_terms, const uint8_t* b, const int32_t* b_terms, size_t k,
              int32_t* sums) {
   uint32x4_t acc[rows][kVectors];
+#pragma GCC unroll 4
   for (size_t i = 0; i < rows; ++i) {
+#pragma GCC unroll 4
     for (size_t v = 0; v < kVectors; ++v) {
       acc[i][v] = vreinterpretq_u32_s32(vaddq_s32(vld1q_s32(b_terms + 4 * v), vdupq_n_s32(a_terms[i])));
     }
   }
   for (size_t p = 0; p < k; p += kDepth, b += 4 * kStep) {
     uint8x16_t codes[rows];
+#pragma GCC unroll 4
     for (size_t i = 0; i < rows; ++i) codes[i] = vld1q_u8(a + i * k + p);
     const auto step = [&](auto dot, size_t s) {
+#pragma GCC unroll 4
       for (size_t v = 0; v < kVectors; ++v) {
         const uint8x16_t panel = vld1q_u8(b + s * kStep + 16 * v);
+#pragma GCC unroll 4
         for (size_t i = 0; i < rows; ++i) acc[i][v] = dot(acc[i][v], panel, codes[i]);
       }
     };
@@ -144,7 +149,9 @@ void tile_of(const uint8_t* a, const int32_t* a_terms, const uint8_t* b, const i
     step([](Sums c, Codes x, Codes y) { return vdotq_laneq_u32(c, x, y, 2); }, 2);
     step([](Sums c, Codes x, Codes y) { return vdotq_laneq_u32(c, x, y, 3); }, 3);
   }
+#pragma GCC unroll 4
   for (size_t i = 0; i < rows; ++i) {
+#pragma GCC unroll 4
     for (size_t v = 0; v < kVectors; ++v) {
       vst1q_s32(sums + i * kColumns + 4 * v, vreinterpretq_s32_u32(acc[i][v]));
     }

@@ -73,7 +73,9 @@ template <size_t rows>
 void tile_of(const int16_t* a, const int32_t* a_terms, const int16_t* b, const int32_t* b_terms, size_t k,
              int32_t* sums) {
   __m256i acc[rows][2];
+#pragma GCC unroll 4
   for (size_t i = 0; i < rows; ++i) {
+#pragma GCC unroll 2
     for (size_t v = 0; v < 2; ++v) {
       const __m256i term = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b_terms + 8 * v));
       acc[i][v] = _mm256_add_epi32(term, _mm256_set1_epi32(a_terms[i]));
@@ -82,13 +84,16 @@ void tile_of(const int16_t* a, const int32_t* a_terms, const int16_t* b, const i
   for (size_t p = 0; p < k; p += 2, b += 2 * kColumns) {
     const __m256i b0 = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b));
     const __m256i b1 = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b + kColumns));
+#pragma GCC unroll 4
     for (size_t i = 0; i < rows; ++i) {
       const __m256i pair = pair_at(a + i * k + p);
       acc[i][0] = _mm256_add_epi32(acc[i][0], _mm256_madd_epi16(pair, b0));
       acc[i][1] = _mm256_add_epi32(acc[i][1], _mm256_madd_epi16(pair, b1));
     }
   }
+#pragma GCC unroll 4
   for (size_t i = 0; i < rows; ++i) {
+#pragma GCC unroll 2
     for (size_t v = 0; v < 2; ++v) {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums + i * kColumns + 8 * v), acc[i][v]);
     }

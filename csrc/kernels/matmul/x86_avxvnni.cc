@@ -40,9 +40,12 @@ void pack_a(const MatMulSide& a, const MatMulZeros& zeros, void* packed, int32_t
     __m256i sum = _mm256_setzero_si256();
     size_t k = 0;
     for (; k + 32 <= pitch; k += 32) sum = dot(sum, load(to + k), ones);
-    alignas(32) uint8_t rest[32] = {};
-    std::memcpy(rest, to + k, pitch - k);
-    const auto total = static_cast<uint32_t>(sum_of(dot(sum, load(rest), ones)));
+    if (k < pitch) {
+      alignas(32) uint8_t rest[32] = {};
+      std::memcpy(rest, to + k, pitch - k);
+      sum = dot(sum, load(rest), ones);
+    }
+    const auto total = static_cast<uint32_t>(sum_of(sum));
     terms[i] = static_cast<int32_t>(static_cast<uint32_t>(128 - zeros.b) * total);
   }
 }
@@ -135,20 +138,25 @@ template <size_t rows>
 void tile_of(const uint8_t* a, const int32_t* a_terms, const uint8_t* b, const int32_t* b_terms, size_t k,
              int32_t* sums) {
   __m256i acc[rows][kVectors];
+#pragma GCC unroll 8
   for (size_t i = 0; i < rows; ++i) {
+#pragma GCC unroll 2
     for (size_t v = 0; v < kVectors; ++v) {
       acc[i][v] = _mm256_add_epi32(load(b_terms + 8 * v), _mm256_set1_epi32(a_terms[i]));
     }
   }
   for (size_t p = 0; p < k; p += 4, b += kStep) {
     const __m256i b0 = load(b), b1 = load(b + 32);
+#pragma GCC unroll 8
     for (size_t i = 0; i < rows; ++i) {
       const __m256i four = four_at(a + i * k + p);
       acc[i][0] = dot(acc[i][0], four, b0);
       acc[i][1] = dot(acc[i][1], four, b1);
     }
   }
+#pragma GCC unroll 8
   for (size_t i = 0; i < rows; ++i) {
+#pragma GCC unroll 2
     for (size_t v = 0; v < kVectors; ++v) store(sums + i * kColumns + 8 * v, acc[i][v]);
   }
 }
