@@ -39,7 +39,7 @@ constexpr Feature kFeatures[] = {
 uint64_t cpu_features();
 
 // Asks the operating system for those of `flags` that it hands out on request: AMX's tiles, for the whole
-// process. They make every signal's frame larger, so that nobody asks before a kernel that needs them is used.
+// process. They make every signal's frame larger: nobody asks before a kernel that needs them is looked up.
 bool acquire(uint64_t flags);
 
 }  // namespace intact

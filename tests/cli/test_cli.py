@@ -52,6 +52,14 @@ def test_kernels_lists_every_kernel_of_the_build(run, monkeypatch: pytest.Monkey
     assert "INTACT_MAX_ISA=none" in out
 
 
+def test_kernels_that_wait_to_be_asked_for_say_so(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = kernels.Kernel("gemm", "gemm_amx", ("amx",), available=True, on_request=True, chosen=False)
+    monkeypatch.setattr(kernels, "kernel_list", lambda: [waiting])
+    status, out, _ = run("kernels")
+    assert status == 0
+    assert any("gemm_amx" in line and "on request" in line for line in out.splitlines())
+
+
 def test_report_writes_a_page_of_every_histogram(run, calib_file: Path, tmp_path: Path) -> None:
     status, out, _ = run("report", calib_file, "--out", tmp_path / "page.html", "--format", "int4")
     assert status == 0 and f"wrote {tmp_path / 'page.html'}" in out

@@ -1,5 +1,5 @@
-// The matmul kernels of this build against the plain one, on random products whose sides lie in any order: for
-// instruction sets that run elsewhere, under an emulator or through the instructions of another set.
+// The matmul kernels of this build against the plain one, on random products whose sides lie in any order:
+// for instruction sets that run elsewhere, under an emulator or through the instructions of another set.
 #include <cstdio>
 #include <cstring>
 #include <random>

@@ -112,8 +112,8 @@ inline void fetch(const int8_t* next) {
   }
 }
 
-// `total` steps, at least 16. Tiles 0 to 3 are sums, 4 and 5 inputs, 6 and 7 weights. The last steps come with
-// those before them, whose inputs are then zeros.
+// `total` steps, at least 16. Tiles 0 to 3 are sums, 4 and 5 inputs, 6 and 7 weights. The last steps come
+// with those before them, whose inputs are then zeros.
 template <int kBlocks, int kVectors>
 void sum_tile(const GemmSteps& s, const GemmTile& t, int total) {
   constexpr ptrdiff_t kPitch = 64 * kVectors;

@@ -1,4 +1,5 @@
-// udot: four products of unsigned bytes and their sum in one instruction, exact modulo 2^32. Codes as they are:
+// udot: four products of unsigned bytes and their sum in one instruction, exact modulo 2^32. Of codes as they
+// are:
 //
 //   sum (a - za)(b - zb) = sum a b  - zb sum a  - za sum b  + k za zb
 //

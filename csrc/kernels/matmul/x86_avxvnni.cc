@@ -30,11 +30,13 @@ void pack_a(const MatMulSide& a, const MatMulZeros& zeros, void* packed, int32_t
   for (size_t i = 0; i < a.lines; ++i, to += pitch) {
     const uint8_t* from = a.codes + static_cast<ptrdiff_t>(i) * a.line;
     if (a.step == 1) {
-      std::memcpy(to, from, a.k);
+      size_t k = 0;
+      for (; k + 32 <= a.k; k += 32) store(to + k, load(from + k));
+      if (k < a.k) std::memcpy(to + k, from + k, a.k - k);
     } else {
       for (size_t k = 0; k < a.k; ++k) to[k] = from[static_cast<ptrdiff_t>(k) * a.step];
     }
-    std::memset(to + a.k, 0, pitch - a.k);
+    for (size_t k = a.k; k < pitch; ++k) to[k] = 0;
     terms[i] = 0;
     if (zeros.b == 128) continue;
     __m256i sum = _mm256_setzero_si256();
