@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <ucontext.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
