@@ -163,8 +163,12 @@ void sum_tile(const GemmSteps& s, const GemmTile& t, int total) {
 void sum_shallow(const GemmSteps& s, const GemmTile& t) {
   const int most = gemm_avx512vnni.rows[s.width / kUnit - 1];
   for (int row = 0; row < t.rows; row += most) {
-    const int rows = t.rows - row < most ? t.rows - row : most;
-    gemm_avx512vnni.sum(s, {t.x + row, t.x_offset, rows, t.correction, t.sums + row * s.width, nullptr});
+    GemmTile part = t;
+    part.x += row;
+    part.rows = t.rows - row < most ? t.rows - row : most;
+    part.sums += row * s.width;
+    part.next = nullptr;
+    gemm_avx512vnni.sum(s, part);
   }
 }
 
@@ -180,7 +184,15 @@ void finish(const GemmEnding& e, const GemmRows& rows) { gemm_avx512vnni.finish(
 
 }  // namespace
 
-const GemmOps gemm_amx = {kUnit, kWidest, false, {kTall, kTall, 0, 0}, 0, sum, finish, enter, leave};
+const GemmOps gemm_amx = {.unit = kUnit,
+                          .widest = kWidest,
+                          .grouped = false,
+                          .rows = {kTall, kTall, 0, 0},
+                          .shift = 0,
+                          .sum = sum,
+                          .finish = finish,
+                          .enter = enter,
+                          .leave = leave};
 
 }  // namespace intact
 #endif
