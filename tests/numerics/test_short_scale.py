@@ -1,16 +1,25 @@
-"""`short_amax` and `short_range`: few significant bits, never a smaller range, exact float sums."""
+"""`short_amax`, `short_range`: few significant bits, never a smaller range, exact sums; `midway_bias`."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from math import floor, gcd
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intact import numerics
 from intact.errors import QuantValueError
-from intact.numerics import affine_from_range, quantize, scale_from_amax, short_amax, short_range
+from intact.numerics import (
+    affine_from_range,
+    midway_bias,
+    quantize,
+    scale_from_amax,
+    short_amax,
+    short_range,
+)
 from intact.spec import QuantSpec
 
 FORMATS = ["int8", "uint8", "int4", "int16", "fp8e4m3"]
@@ -106,3 +115,65 @@ def test_products_and_sums_of_short_scales_are_exact(rng):
         for term in terms[order]:
             total += term
         assert Fraction(float(total)) == exact
+
+
+SHORT = st.builds(lambda m, e: np.float32(m * 2.0**e), st.integers(8, 15), st.integers(-10, -2))
+
+
+def common_divisor(*values: np.floating) -> Fraction:
+    exact = [Fraction(float(value)) for value in values]
+    below = max(value.denominator for value in exact)
+    return Fraction(gcd(*(int(value * below) for value in exact)), below)
+
+
+@given(
+    bias=st.floats(-8, 8, width=32), scales=st.tuples(SHORT, SHORT, SHORT), shortcut=SHORT | st.none(),
+    codes=st.tuples(st.integers(-(2**20), 2**20), st.integers(-255, 255)),
+)  # fmt: skip
+def test_midway_bias_is_the_nearest_that_is_farthest_from_every_boundary(bias, scales, shortcut, codes):
+    s_x, s_w, s_y = scales
+    r_scale = np.float32(0) if shortcut is None else shortcut
+    step = common_divisor(np.float64(s_x) * s_w, s_y, r_scale)
+    moved = float(midway_bias(bias, s_x, s_w, s_y, shortcut))
+    if moved == bias and abs(bias) >= 2**23 * step:
+        return  # float32 cannot hold the one in the middle
+    assert abs(Fraction(moved) - Fraction(bias)) <= step * Fraction(
+        500_001, 1_000_000
+    )  # a tie may go either way
+    real = codes[0] * Fraction(float(s_x)) * Fraction(float(s_w)) + Fraction(moved)
+    in_steps = (real + codes[1] * Fraction(float(r_scale))) / Fraction(float(s_y))
+    to_boundary = abs(in_steps - floor(in_steps) - Fraction(1, 2))
+    assert to_boundary >= step / 2 / Fraction(float(s_y))
+    assert float(midway_bias(moved, s_x, s_w, s_y, shortcut)) == moved
+
+
+def test_a_bias_that_float32_cannot_put_midway_stays():
+    """Scales of 24 bits leave reals everywhere; around 2^23 no float32 ends in a quarter."""
+    assert midway_bias(np.float32(0.7), np.float32(0.0123456), np.float32(0.0234567), 0.1) == np.float32(0.7)
+    assert midway_bias(np.float32([2.0**23, 0.3]), 0.5, 1.0, 1.0).tolist() == [2.0**23, 0.25]
+
+
+def test_each_channel_has_its_own_middle():
+    w_scale = np.float32([0.125, 0.75, 0.0625])
+    biases = midway_bias(np.float32([0.3, -1.7, 0.0]), 0.5, w_scale, 0.5)
+    alone = [float(midway_bias(b, 0.5, w, 0.5)) for b, w in zip([0.3, -1.7, 0.0], w_scale, strict=True)]
+    assert biases.tolist() == alone
+    assert biases.shape == (3,) and biases.dtype == np.float32
+
+
+def test_float_and_integer_layers_agree_on_every_code_with_a_midway_bias(rng):
+    """Sums of 15 bits and a residual in float32, as a module computes them; half of s_y is the worst bias."""
+    spec = QuantSpec("int8")
+    s_x, s_w, s_y, s_r = (np.float32(v) for v in (12 / 512, 12 / 8192, 15 / 256, 9 / 256))
+    acc = rng.integers(-(2**14), 2**14, (1, 1, 500, 500)).astype(np.int32)
+    r = rng.integers(-128, 128, acc.shape)
+    differing = []
+    for bias in (s_y / 2, midway_bias(s_y / 2, s_x, s_w, s_y, s_r)):
+        real = (acc.astype(np.float32) * (s_x * s_w) + bias) + r.astype(np.float32) * s_r
+        layer = numerics.requantize(
+            acc, numerics.multipliers(s_x, s_w, s_y), numerics.scaled_bias(bias, s_y), 0, spec,
+            residual=numerics.Residual(r, numerics.ratio(s_r, s_y)),
+        )  # fmt: skip
+        differing.append(int((quantize(real, s_y, 0, spec) != layer).sum()))
+    assert differing[0] > 0
+    assert differing[1] == 0

@@ -38,7 +38,7 @@ from intact.numerics.normalization import lane_sum, layer_norm, softmax
 from intact.numerics.pooling import avg_pool, max_pool
 from intact.numerics.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
 from intact.numerics.requantize import Bounds, Residual, activation_bounds, requantize, to_codes, to_real
-from intact.numerics.short_scale import SHORT_BITS, short_amax, short_range
+from intact.numerics.short_scale import SHORT_BITS, midway_bias, short_amax, short_range
 from intact.numerics.statistics import absmax, count_fixed, count_pow2, minmax
 from intact.numerics.sums import accumulator_bound, linear, matmul, prove_accumulator
 
@@ -79,6 +79,7 @@ __all__ = [
     "linear",
     "matmul",
     "max_pool",
+    "midway_bias",
     "minmax",
     "multipliers",
     "normalized_axes",

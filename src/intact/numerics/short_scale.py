@@ -1,4 +1,4 @@
-"""Scales with few significant bits, under which float arithmetic on codes hardly rounds."""
+"""Scales with few significant bits, under which float arithmetic on codes hardly rounds; biases for them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
-from intact.numerics.affine import representable_range
+from intact.numerics.affine import positive_scale, representable_range
 from intact.numerics.ranges import ZERO_RANGE, affine_from_range, scale_from_amax
 from intact.spec import QuantSpec
 
@@ -64,6 +64,59 @@ def short_range(
         ends = representable_range(short, zero_point.astype(np.int32), spec)
         keep = empty | ~np.isfinite(ends[1] - ends[0])
     return np.where(keep, low, ends[0]), np.where(keep, high, ends[1])
+
+
+def midway_bias(
+    bias: ArrayLike,
+    x_scale: ArrayLike,
+    w_scale: ArrayLike,
+    y_scale: ArrayLike,
+    residual_scale: ArrayLike | None = None,
+) -> NDArray[np.float32]:
+    """The bias nearest to `bias` that keeps a layer's reals farthest from where codes change. NORMATIVE.
+
+    A real in front of a quantizer is ``n * s_x * s_w + bias [+ r * s_r]``, a boundary ``(k + 1/2) * s_y``,
+    with integers n, r and k. All their differences are ``bias - s_y / 2`` and a multiple of
+    ``g = gcd(s_x * s_w, s_y [, s_r])``: here `bias` moves by g/2 at most, and none is below g/2. With short
+    scales that is more than most float evaluations are off by, whatever their order.
+
+    Args:
+        bias: Real bias, float32, [channels] or one number.
+        x_scale: Scale of the input codes, float32, one number.
+        w_scale: Scale of the weight codes, float32, one number or [channels].
+        y_scale: Scale of the output codes, one number.
+        residual_scale: Scale of the codes that are added behind the bias, one number; None: there are none.
+    Returns:
+        float32, shape of `bias`. A bias whose new value float32 could not hold stays as it is.
+    Raises:
+        QuantValueError: A scale is not positive and finite.
+    Numerics: exact; every number is a multiple of g/2, below 2^29 of them and thus of 53 bits.
+    """
+    bias = np.asarray(bias, np.float32)
+    x, w, y = (positive_scale(s).astype(np.float64) for s in (x_scale, w_scale, y_scale))
+    gap = _common_divisor(x * w, y)
+    if residual_scale is not None:
+        gap = _common_divisor(gap, positive_scale(residual_scale).astype(np.float64))
+    steps = np.rint((bias - y / 2) / gap - 0.5)
+    midway = (steps + 0.5) * gap + y / 2
+    with np.errstate(over="ignore"):
+        held = (np.abs(steps) < 2**28) & (midway.astype(np.float32) == midway)
+    return np.where(held, midway, bias).astype(np.float32)
+
+
+def _common_divisor(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The largest number of which both are integer multiples; positive numbers of at most 53 bits."""
+    (first, low), (second, lower) = _odd_part(a), _odd_part(b)
+    divisor: NDArray[np.float64] = np.ldexp(np.gcd(first, second).astype(np.float64), np.minimum(low, lower))
+    return divisor
+
+
+def _odd_part(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """(odd, exponent) with ``odd * 2^exponent`` the values."""
+    mantissa, exponent = np.frexp(values)
+    whole = np.ldexp(mantissa, 53).astype(np.int64)
+    lowest = whole & -whole
+    return whole // lowest, exponent - 54 + np.frexp(lowest.astype(np.float64))[1]
 
 
 def _rounded_up(scale: NDArray[np.float32], bits: int) -> NDArray[np.float64]:

@@ -33,6 +33,11 @@ class Prepared:
     def activations(self) -> list[Target]:
         return [target for target in self.targets if target.site.role == "activation"]
 
+    @property
+    def short_scales(self) -> bool:
+        """Whether ranges are widened to short scales."""
+        return all(target.settings.scale_bits is not None for target in self.targets)
+
     def quantized_weights(self) -> list[Weight]:
         """Every weight that is to be quantized, in the order of its targets."""
         constants = Constants(self.model.graph)

@@ -18,6 +18,7 @@ from intact.graph import Model
 from intact.numerics import SHORT_BITS, ZERO_RANGE
 from intact.placement import Placement
 from intact.ptq.bias_correction import corrected, drop_added, mean_errors
+from intact.ptq.boundaries import clear_boundaries
 from intact.ptq.collect import Collected, collect
 from intact.ptq.data import open_data
 from intact.ptq.equalization import clipped_pairs, equalize
@@ -136,7 +137,8 @@ def quantize(
         equalization: Balance the channels of consecutive convolutions first, and those of tensors in front of
             matrix products (smoothing: a Mul, or other parameters of a LayerNormalization). "auto": as above.
         scale_bits: Widen each range until its scale has at most so many significant bits: float sums then
-            hardly round, and frameworks that add in other orders get the same codes; None: do not
+            hardly round, and frameworks that add in other orders get the same codes; biases move by less than
+            one step of their sum, off the boundaries between codes. None: neither of both
             (docs/decisions/0007-short-scales.md). 4-bit weights keep their ranges.
         progress: Draw a progress bar on standard error.
         options: Of the methods: `percentile` (99.99), `variant`, `start_bin`, `stride`.
@@ -271,6 +273,8 @@ def _finish(
     if not result.corrected:
         drop_added(ready.model, layers)
         graph.prune(ready.model)
+    if ready.short_scales:
+        clear_boundaries(ready.model)
     taken = {target.site.value: best[target.key] for target in ready.activations}
     result.methods = {name: one.method for name, one in taken.items()}
     result.ranges = {name: (float(one.ends[0]), float(one.ends[1])) for name, one in taken.items()}

@@ -1,0 +1,123 @@
+"""Biases that keep a layer's reals off the boundaries between its output codes (`numerics.midway_bias`).
+
+With short scales float sums are exact, but for the bias, and reals lie on a lattice. Some bias or other puts
+its points as close to a boundary as it happens, where runtimes that round elsewhere get other codes. One that
+moves by less than a step of the sum puts the boundaries midway between points.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.graph import Constants, Model, Node, Quantized, Value, is_op, quantization_of, set_initializer
+
+_MOVING = ("Flatten", "Identity", "MaxPool", "Pad", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+"""Operators that only move elements, through which codes may come."""
+
+
+def clear_boundaries(model: Model) -> int:
+    """Give the layers of a Q/DQ model such biases, in place; how many layers got one.
+
+    Layers: Conv, ConvTranspose, Gemm and MatMul of codes by constant codes with a bias that is theirs alone,
+    behind it at most one Add of codes, Relu and Clip, and then nothing but QuantizeLinear of one scale.
+    """
+    constants = Constants(model.graph)
+    changed = 0
+    for node in model.graph:
+        factors = _factors(node, constants)
+        if factors is None or (found := _bias(node)) is None:
+            continue
+        bias, output = found
+        old, ending = constants(bias), _ending(output, constants)
+        if ending is None or old is None or old.dtype != np.float32 or factors[1].size not in (1, old.size):
+            continue
+        set_initializer(model, bias.name or "", numerics.midway_bias(old.reshape(-1), *factors, *ending))
+        changed += 1
+    return changed
+
+
+def _factors(node: Node, constants: Constants) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+    """Scales of input and weight; None where `node` is no layer of codes."""
+    if not is_op(node, "Conv", "ConvTranspose", "Gemm", "MatMul") or not _plain(node):
+        return None
+    x, w = (quantization_of(value, constants) for value in (_moved(node.inputs[0]), node.inputs[1]))
+    if x is None or w is None or x.constant or not w.constant or x.scale.size != 1 or w.spec.block_size:
+        return None
+    if _is_float(x) or _is_float(w) or (w.scale.size > 1 and w.spec.axis != _output_axis(node)):
+        return None
+    return x.scale.reshape(()), w.scale.reshape(-1)
+
+
+def _plain(node: Node) -> bool:
+    """Whether a Gemm multiplies neither its product nor its bias."""
+    return all(node.attributes[name].as_float() == 1 for name in ("alpha", "beta") if name in node.attributes)
+
+
+def _output_axis(node: Node) -> int:
+    """The weight's axis of output channels."""
+    if node.op_type == "Gemm":
+        return 0 if "transB" in node.attributes and node.attributes["transB"].as_int() else 1
+    return 0 if node.op_type == "Conv" else 1
+
+
+def _bias(node: Node) -> tuple[Value, Value] | None:
+    """The initializer that is this layer's bias and nothing else, and the tensor behind its addition."""
+    output, bias = node.outputs[0], node.inputs[2] if len(node.inputs) > 2 else None
+    if node.op_type == "MatMul":
+        uses = list(output.uses())
+        if output.is_graph_output() or len(uses) != 1 or not is_op(uses[0].node, "Add"):
+            return None
+        add, index = uses[0]
+        output, bias = add.outputs[0], add.inputs[1 - index]
+        if bias is None or bias.shape is None or len(bias.shape) != 1:
+            return None
+    if bias is None or not bias.is_initializer() or bias.is_graph_input() or len(bias.uses()) != 1:
+        return None
+    return bias, output
+
+
+def _ending(value: Value, constants: Constants) -> list[NDArray[np.float32]] | None:
+    """Scale of the codes that `value` becomes, and of those that are added first; None for other ends."""
+    residual: list[NDArray[np.float32]] = []
+    while True:
+        readers = [use.node for use in value.uses()]
+        if value.is_graph_output() or not readers:
+            return None
+        if all(is_op(node, "QuantizeLinear") for node in readers):
+            return _one_scale(readers, constants, residual)
+        node = readers[0]
+        if len(readers) > 1:
+            return None
+        if is_op(node, "Add") and not residual:
+            other = quantization_of(_moved(node.inputs[1 if node.inputs[0] is value else 0]), constants)
+            if other is None or other.constant or other.scale.size != 1 or _is_float(other):
+                return None
+            residual = [other.scale.reshape(())]
+        elif not is_op(node, "Relu", "Clip"):
+            return None
+        value = node.outputs[0]
+
+
+def _moved(value: Value | None) -> Value | None:
+    """What the elements of `value` are: the tensor in front of operators that only move them."""
+    while value is not None and is_op(value.producer(), *_MOVING):
+        node = value.producer()
+        assert node is not None
+        value = node.inputs[0]
+    return value
+
+
+def _one_scale(
+    quantizers: list[Node], constants: Constants, residual: list[NDArray[np.float32]]
+) -> list[NDArray[np.float32]] | None:
+    scales = [constants(node.inputs[1]) for node in quantizers]
+    known = [np.asarray(scale, np.float32) for scale in scales if scale is not None and scale.size == 1]
+    if len(known) < len(scales) or len({float(scale.reshape(())) for scale in known}) > 1:
+        return None
+    return [known[0].reshape(()), *residual]
+
+
+def _is_float(quantized: Quantized) -> bool:
+    return quantized.spec.format.is_float
