@@ -31,6 +31,11 @@ struct Range {
   int64_t first, end;
 };
 
+// Of nearly equal height: the first `taller` have a row more.
+struct Tiles {
+  int number, rows, taller;
+};
+
 struct Rows {
   const uint8_t** x;
   uint8_t** y;
@@ -49,17 +54,23 @@ class ConvStep final : public Step {
 
  private:
   size_t tile_bytes() const;  // of sums, and of reals
+  // Kernels that do whole panels get neighbouring blocks as one, so that fewer threads read weights fewer
+  // times. Panels of the others are narrower than a line, whose parts should be written close in time.
+  bool joins() const { return s_.kernel->whole != nullptr; }
   size_t blocks() const { return static_cast<size_t>(cut_.blocks); }
   void check_window(const PackedHeader& h) const;
   void bind(const Packed& packed);
   std::vector<int32_t> resolve(const Packed& packed, const PackedPanel& panel) const;
   int32_t offset_of(const PackedHeader& h, int32_t position) const;
   void cut();
-  void run_item(const Memory& memory, size_t item, bool fresh, uint8_t* scratch) const;
-  Range pixels_of(int64_t block) const {
-    return {pixels_ * block / cut_.blocks, pixels_ * (block + 1) / cut_.blocks};
-  }
-  const int8_t* next_of(size_t p, int tile) const;
+  void run_blocks(const Memory& memory, size_t chunk, Range blocks, bool fresh, uint8_t* scratch) const;
+  int64_t pixel_of(int64_t block) const { return pixels_ * block / cut_.blocks; }
+  struct Ahead {
+    const int8_t* from;
+    int64_t bytes;
+  };
+  Ahead ahead_of(size_t chunk, Range blocks, size_t p, bool fresh) const;
+  void run_tiles(const BoundPanel& panel, const Tiles& cut, GemmTile& tile, GemmRows& rows) const;
   void fill_rows(const Memory& memory, int64_t first, int64_t end, const Rows& rows) const;
 
   ConvSpec s_;
@@ -168,24 +179,24 @@ std::vector<Loop> ConvStep::loops() const {
 void ConvStep::cut() {
   cut_.rows = s_.kernel->rows[widest_ / s_.kernel->unit - 1];
   int64_t products = 0, chunk = 0, largest_chunk = 0;  // for one pixel
+  for (const BoundPanel& panel : panels_) products += panel.bytes;
+  const int64_t item = std::clamp(products * pixels_ / 16, kSmallItem, kLargeItem);
   for (size_t p = 0; p < panels_.size(); ++p) {
     if (p == 0 || chunk + panels_[p].bytes > kChunkBytes) {
       cut_.chunks.push_back(p);
       chunk = 0;
     }
     chunk += panels_[p].bytes;
-    products += panels_[p].bytes;
     largest_chunk = std::max(largest_chunk, chunk);
   }
   cut_.chunks.push_back(panels_.size());
-  const int64_t item = std::clamp(products * pixels_ / 16, kSmallItem, kLargeItem);
   const int64_t wanted = std::clamp<int64_t>(item / largest_chunk, cut_.rows, kMostPixels);
   const int64_t tiles = (pixels_ + cut_.rows - 1) / cut_.rows;
   const int64_t tiles_wanted = std::max<int64_t>(1, (wanted + cut_.rows / 2) / cut_.rows);
   cut_.blocks = (tiles + tiles_wanted - 1) / tiles_wanted;
+  cut_.most_pixels = joins() ? std::min(pixels_, kMostPixels) : 0;
   for (int64_t b = 0; b < cut_.blocks; ++b) {
-    const Range range = pixels_of(b);
-    cut_.most_pixels = std::max(cut_.most_pixels, range.end - range.first);
+    cut_.most_pixels = std::max(cut_.most_pixels, pixel_of(b + 1) - pixel_of(b));
   }
 }
 
@@ -256,20 +267,20 @@ void fetch_lines([[maybe_unused]] Byte* const* rows, [[maybe_unused]] int count,
 #endif
 }
 
-// The piece of the next panel that tile `tile` of panel `p` fetches, so that weights which no cache near the
-// core holds arrive while there is other work.
-const int8_t* ConvStep::next_of(size_t p, int tile) const {
-  const BoundPanel& panel = panels_[p];
-  const int64_t piece = panel.bytes / panel.steps.width / 4 * kFetched, offset = piece * tile;
-  const bool useful = p + 1 < panels_.size() && offset < panels_[p + 1].bytes;
-  return useful ? panels_[p + 1].steps.weights + offset : nullptr;
+// The next panel, so that weights which no cache near the core holds arrive while there is other work: all of
+// it where this chunk is new to the thread; of the next chunk's first, what falls to these blocks.
+ConvStep::Ahead ConvStep::ahead_of(size_t chunk, Range blocks, size_t p, bool fresh) const {
+  if (p + 1 == panels_.size()) return {nullptr, 0};
+  const BoundPanel& next = panels_[p + 1];
+  if (p + 1 < cut_.chunks[chunk + 1]) return {next.steps.weights, fresh ? next.bytes : 0};
+  const int64_t begin = next.bytes * blocks.first / cut_.blocks, end = next.bytes * blocks.end / cut_.blocks;
+  return {next.steps.weights + begin, end - begin};
 }
 
 // `fresh`: this thread has not just used the same weights.
-void ConvStep::run_item(const Memory& memory, size_t item, bool fresh, uint8_t* scratch) const {
-  const size_t chunk = item / blocks();
-  const auto block = static_cast<int64_t>(item % blocks());
-  const Range pixels = pixels_of(block);
+void ConvStep::run_blocks(const Memory& memory, size_t chunk, Range blocks, bool fresh,
+                          uint8_t* scratch) const {
+  const Range pixels{pixel_of(blocks.first), pixel_of(blocks.end)};
   const auto most = static_cast<size_t>(cut_.most_pixels);
   const Rows rows{reinterpret_cast<const uint8_t**>(scratch),
                   reinterpret_cast<uint8_t**>(scratch + most * sizeof(void*)),
@@ -278,31 +289,60 @@ void ConvStep::run_item(const Memory& memory, size_t item, bool fresh, uint8_t* 
   auto* const reals = reinterpret_cast<float*>(behind);
   auto* const sums = reinterpret_cast<int32_t*>(behind + tile_bytes());
   fill_rows(memory, pixels.first, pixels.end, rows);
-  const int count = static_cast<int>(pixels.end - pixels.first), most_rows = cut_.rows;
-  const int tiles = (count + most_rows - 1) / most_rows, few = count / tiles, more = count % tiles;
+  const int count = static_cast<int>(pixels.end - pixels.first), number = (count + cut_.rows - 1) / cut_.rows;
+  const Tiles tiles{number, count / number, count % number};
   for (size_t p = cut_.chunks[chunk]; p < cut_.chunks[chunk + 1]; ++p) {
     const BoundPanel& panel = panels_[p];
-    const ptrdiff_t y_offset = panel.channel * static_cast<ptrdiff_t>(bytes_of(s_.y.type));
-    for (int from = 0, t = 0; t < tiles; ++t) {
-      const int height = few + (t < more ? 1 : 0);
-      fetch_lines(rows.y + from, height, y_offset);
-      if (s_.residual) fetch_lines(rows.residual + from, height, panel.channel);
-      s_.kernel->sum(panel.steps,
-                     {rows.x + from, ptrdiff_t{panel.group} * group_channels_, height,
-                      constants_.correction.data() + panel.constants, sums, fresh ? next_of(p, t) : nullptr});
-      s_.kernel->finish(s_.ending, {sums, height, panel.steps.width, panel.channels,
-                                    constants_.multiplier.data() + panel.constants,
-                                    constants_.bias.data() + panel.constants, rows.y + from, y_offset,
-                                    s_.residual ? rows.residual + from : nullptr, panel.channel, reals});
-      from += height;
+    const Ahead ahead = ahead_of(chunk, blocks, p, fresh);
+    GemmTile tile{rows.x,     ptrdiff_t{panel.group} * group_channels_,
+                  count,      constants_.correction.data() + panel.constants,
+                  sums,       ahead.bytes > 0 ? ahead.from : nullptr,
+                  ahead.bytes};
+    GemmRows ends{sums,
+                  count,
+                  panel.steps.width,
+                  panel.channels,
+                  constants_.multiplier.data() + panel.constants,
+                  constants_.bias.data() + panel.constants,
+                  rows.y,
+                  panel.channel * static_cast<ptrdiff_t>(bytes_of(s_.y.type)),
+                  s_.residual ? rows.residual : nullptr,
+                  panel.channel,
+                  reals};
+    if (s_.kernel->whole == nullptr || !s_.kernel->whole(panel.steps, tile, s_.ending, ends)) {
+      run_tiles(panel, tiles, tile, ends);
     }
+  }
+}
+
+// `tile` and `rows` begin as all rows and end as the last tile's: copies would cost what a few steps do.
+void ConvStep::run_tiles(const BoundPanel& panel, const Tiles& cut, GemmTile& tile, GemmRows& rows) const {
+  // What one tile fetches.
+  const int64_t piece = tile.next == nullptr ? 0 : panel.bytes / panel.steps.width / 4 * kFetched;
+  for (int t = 0; t < cut.number; ++t) {
+    tile.rows = rows.rows = cut.rows + (t < cut.taller ? 1 : 0);
+    if (piece * t >= tile.next_bytes) tile.next = nullptr;
+    fetch_lines(rows.y, rows.rows, rows.y_offset);
+    if (rows.residual != nullptr) fetch_lines(rows.residual, rows.rows, rows.residual_offset);
+    s_.kernel->sum(panel.steps, tile);
+    s_.kernel->finish(s_.ending, rows);
+    tile.x += tile.rows;
+    rows.y += tile.rows;
+    if (rows.residual != nullptr) rows.residual += tile.rows;
+    if (tile.next != nullptr) tile.next += piece;
   }
 }
 
 void ConvStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept {
   if (s_.kernel->enter) s_.kernel->enter();
-  for (size_t item = begin; item < end; ++item) {
-    run_item(memory, item, item == begin || item % blocks() == 0, scratch);
+  for (size_t item = begin; item < end;) {
+    const size_t chunk = item / blocks();
+    const auto block = static_cast<int64_t>(item % blocks());
+    const int64_t most = joins() ? std::min(cut_.blocks, block + static_cast<int64_t>(end - item)) : 0;
+    Range joined{block, block + 1};
+    while (joined.end < most && pixel_of(joined.end + 1) - pixel_of(block) <= kMostPixels) ++joined.end;
+    run_blocks(memory, chunk, joined, item == begin || block == 0, scratch);
+    item += static_cast<size_t>(joined.end - block);
   }
   if (s_.kernel->leave) s_.kernel->leave();
 }

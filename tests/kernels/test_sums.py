@@ -37,6 +37,7 @@ class Layer:
     residual: np.ndarray | None = None
     residual_multiplier: float = 0.0
     residual_zero: int = 0
+    in_place: bool = False  # the output lies where the residual does
     reals: bool = False
     function: str = ""
     scale: float = 1.0
@@ -97,7 +98,7 @@ class Layer:
         arena = Arena()
         x = arena.image(self.x.shape, 1, self.pads, self.gap)
         y = arena.image(shape, 4 if self.reals else 1, (1, 2, 1, 3), 0)
-        r = None if self.residual is None else arena.image(shape, 1, (0, 0, 0, 1), 3)
+        r = None if self.residual is None else y if self.in_place else arena.image(shape, 1, (0, 0, 0, 1), 3)
         correction = self.integer_bias - self.zero * self.weight.astype(np.int32).sum((1, 2, 3))
         low, high = self.bounds
         ending = sums.Ending(
@@ -277,6 +278,36 @@ def test_any_number_of_channels(gemm_kernel, out):
     made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
     made.residual_multiplier = 0.25
     assert_equal(made, gemm_kernel)
+
+
+@pytest.mark.parametrize("ending", ["shifted", "plain", "residual", "plain residual"])
+@pytest.mark.parametrize("inputs", [12, 20, 64, 300, 516])
+def test_whole_panels(gemm_kernel, inputs, ending):
+    """Panels of 48 and of 64 channels, any size of weights, any height of tile; residuals are overwritten."""
+    rng = np.random.default_rng(inputs)
+    for pixels in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 24, 29, 50):
+        made = layer(rng, c=inputs, h=1, w=pixels, out=112, kernel=(1, 1), zero=5, bounds=(0, 201))
+        if "residual" in ending:
+            made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
+            made.residual_multiplier, made.in_place = 0.37, True
+        if "plain" not in ending:
+            made.zero_point, made.bounds, made.residual_zero = 9, (3, 250), 128
+        assert_equal(made, gemm_kernel)
+
+
+@pytest.mark.parametrize("taps", [5, 7])
+def test_whole_panels_of_windows(gemm_kernel, taps):
+    """Steps in several runs, with fewer or more in the first than the sums of few rows need."""
+    rng = np.random.default_rng(taps)
+    assert_equal(layer(rng, c=3, h=9, w=17, out=112, kernel=(taps, taps), high=127), gemm_kernel)
+
+
+def test_blocks_of_no_round_height(gemm_kernel):
+    """Many pixels and few products: blocks as large as they get, of every width of panel."""
+    rng = np.random.default_rng(5)
+    for out in (16, 32, 48, 64):
+        made = layer(rng, c=4, h=29, w=40, out=out, kernel=(1, 1))
+        assert_equal(made, gemm_kernel)
 
 
 def test_multipliers_that_prove_nothing(gemm_kernel):

@@ -40,6 +40,7 @@ struct GemmTile {
   const int32_t* correction;  // [width]
   int32_t* sums;  // [rows][width], aligned to 64; there is room for the most rows, and those may be written
   const int8_t* next;  // what is read later, kFetched bytes for each step: fetched in passing; or nullptr
+  int64_t next_bytes;  // of them
 };
 
 // The ending of a layer, the same for all its tiles.
@@ -80,6 +81,10 @@ struct GemmOps {
   int32_t shift;  // what it subtracts from each byte: corrections have to add shift * (sum of the weights)
   void (*sum)(const GemmSteps& steps, const GemmTile& tile);
   void (*finish)(const GemmEnding& ending, const GemmRows& rows);
+  // Optional: both, for any number of rows, which share out `next`. False, and nothing done, where the kernel
+  // has no form that beats the two. `sums` and `scratch` are not used.
+  bool (*whole)(const GemmSteps& steps, const GemmTile& tile, const GemmEnding& ending,
+                const GemmRows& rows) = nullptr;
   // Called before and behind any number of sums, on their thread; nullptr: nothing to do.
   void (*enter)() = nullptr;
   void (*leave)() = nullptr;

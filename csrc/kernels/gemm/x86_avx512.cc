@@ -6,6 +6,8 @@
 
 #include <cstring>
 
+#include "kernels/gemm/x86_avx512_whole.h"
+
 namespace intact {
 namespace {
 
@@ -236,9 +238,66 @@ void finish(const GemmEnding& e, const GemmRows& t) {
   return finish_bounded(e, t);
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// Checks on what is a register elsewhere take minutes to compile; sum and finish touch the same bytes.
+constexpr decltype(GemmOps::whole) whole = nullptr;
+#else
+// Panels of at most so many bytes of weights stay in the first cache while tiles of few rows read them.
+constexpr ptrdiff_t kNearBytes = 16 << 10;
+// Larger ones than these come from the second cache: once for each tile, which therefore has one row more.
+constexpr ptrdiff_t kFirstBytes = 32 << 10;
+
+template <int kVectors, bool kResidual, bool kPlain>
+struct Whole {
+  using Tile = void (*)(const GemmSteps&, const GemmTile&, const GemmEnding&, const GemmRows&, int, Fetch);
+  static constexpr int kHalf = 12 / kVectors, kMost = 28 / kVectors;
+
+  template <int... i>
+  static Tile tile_of(int rows, std::integer_sequence<int, i...>) {
+    static constexpr Tile kAll[] = {whole_tile<i + 1, kVectors, kResidual, kPlain>...};
+    return kAll[rows - 1];
+  }
+
+  static void run(const GemmSteps& s, const GemmTile& t, const GemmEnding& e, const GemmRows& rows) {
+    ptrdiff_t steps = 0;
+    for (int32_t r = 0; r < s.counts[0]; ++r) steps += s.steps[2 * r + 1];
+    const bool near = steps * s.width * 4 <= kNearBytes && s.steps[1] >= kHalfSteps;
+    const int most = steps * s.width * 4 <= kFirstBytes ? 24 / kVectors : kMost;
+    Fetching fetching(s, t, steps);
+    int row = 0;
+    if (near) row = whole_halves<kHalf, kVectors, kResidual, kPlain>(s, t, e, rows, fetching);
+    const int left = t.rows - row, tiles = (left + most - 1) / most;
+    for (int i = 0; i < tiles; ++i) {
+      const int height = left / tiles + (i < left % tiles ? 1 : 0);
+      const Tile tile = tile_of(height, std::make_integer_sequence<int, kMost>{});
+      tile(s, t, e, rows, row, fetching.piece());
+      row += height;
+    }
+  }
+};
+
+template <int kVectors>
+void whole_panel(const GemmSteps& s, const GemmTile& t, const GemmEnding& e, const GemmRows& rows) {
+  const bool plain = e.zero_point == 0 && e.low == 0;
+  if (!e.has_residual) {
+    return plain ? Whole<kVectors, false, true>::run(s, t, e, rows)
+                 : Whole<kVectors, false, false>::run(s, t, e, rows);
+  }
+  return plain && e.residual_zero_point == 0 ? Whole<kVectors, true, true>::run(s, t, e, rows)
+                                             : Whole<kVectors, true, false>::run(s, t, e, rows);
+}
+
+bool whole(const GemmSteps& s, const GemmTile& t, const GemmEnding& e, const GemmRows& rows) {
+  const int vectors = s.width / kUnit;
+  if (e.reals || e.function != nullptr || !e.bounded || rows.channels != s.width || vectors < 3) return false;
+  vectors == 4 ? whole_panel<4>(s, t, e, rows) : whole_panel<3>(s, t, e, rows);
+  return true;
+}
+#endif
+
 }  // namespace
 
-const GemmOps gemm_avx512vnni = {kUnit, kWidest, false, {10, 10, 9, 7}, 0, sum, finish};
+const GemmOps gemm_avx512vnni = {kUnit, kWidest, false, {10, 10, 9, 6}, 0, sum, finish, whole};
 
 }  // namespace intact
 #endif
