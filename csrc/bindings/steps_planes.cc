@@ -129,9 +129,9 @@ DepthwiseWeights weights_of(const Dense<const int8_t, nb::ndim<3>>& weight,
 std::optional<DepthwiseFunction> function_of(const std::string& reals, const std::string& name, float scale) {
   if (name.empty()) return std::nullopt;
   const RealsOps& ops = kernel<RealsOps>(reals);
-  const RealFunction function = find_function(ops, name.c_str());
-  require(function != nullptr, "no such function of reals");
-  return DepthwiseFunction{&ops, function, scale};
+  const NamedFunction* const found = find_function(ops, name.c_str());
+  require(found != nullptr, "no such function of reals");
+  return DepthwiseFunction{&ops, found->function, scale};
 }
 
 void bind_sums_by_channel(nb::module_& m) {

@@ -132,8 +132,12 @@ GemmEnding make_ending(bool reals_out, int zero_point, int low, int high, float 
   e.residual_zero_point = residual_zero_point;
   e.residual_multiplier = residual_multiplier;
   e.scale = scale;
-  if (!function.empty()) e.function = find_function(kernel<RealsOps>(reals), function.c_str());
-  require(function.empty() || e.function != nullptr, "no such function of reals");
+  if (!function.empty()) {
+    const NamedFunction* const found = find_function(kernel<RealsOps>(reals), function.c_str());
+    require(found != nullptr, "no such function of reals");
+    e.function = found->function;
+    e.smooth = found->smooth;
+  }
   return e;
 }
 

@@ -129,8 +129,8 @@ class Attention final : public Step {
   struct Scratch {
     uint8_t *keys, *values, *queries, *packed;
     int32_t *key_terms, *value_terms, *query_terms, *packed_terms, *sums;
-    float* scores;           // [ops.rows][pitch()]
-    uint8_t *codes, *probabilities;  // a row of codes; [block][tokens]
+    float* scores;                   // [ops.rows][pitch()]
+    uint8_t *codes, *probabilities;  // a row of codes; [ops.rows][tokens]
     uint8_t *mask, *row;
   };
 
@@ -150,7 +150,7 @@ class Attention final : public Step {
     return s;
   }
 
-  size_t pitch() const { return keys_.count * ops_.columns; }
+  size_t pitch() const { return padded(keys_.count * ops_.columns, kScorePitch); }
 
   Scratch lay_out(Cut& cut) const {
     Scratch s;
@@ -189,19 +189,22 @@ class Attention final : public Step {
     for (size_t i = 0; i < rows; i += ops_.rows) {
       const size_t n = std::min(ops_.rows, rows - i);
       score(s, i, n);
-      for (size_t r = 0; r < n; ++r) {
-        const float* hidden = nullptr;
-        if (mask) {
-          const uint8_t* from = mask + stride_of(s_.mask->view, 0) * signed_of(i + r);
-          hidden = mask_.row(from, tokens_, RowBuffer(s.mask, tokens_, 0));
-        }
-        float* const row = s.scores + r * pitch();
-        const float factor = reals_.softmax(row, tokens_, s_.gain, hidden);
-        reals_.quantize(row, tokens_, factor, s_.probability_scale, s_.probabilities,
-                        s.probabilities + r * tokens_);
-      }
+      for (size_t r = 0; r < n; ++r) shift(s, mask, i + r, s.scores + r * pitch());
+      reals_.softmax_codes(s.scores, n, pitch(), tokens_, s_.probability_scale, s_.probabilities,
+                           s.probabilities);
       weigh(s, n, y + stride_of(s_.product.y, 0) * signed_of(i));
     }
+  }
+
+  // x * gain + mask, as softmax() has them.
+  void shift(const Scratch& s, const uint8_t* mask, size_t row, float* x) const {
+    const auto combine = [&](BinaryKind kind, const float* y, size_t step) {
+      reals_.binary[static_cast<size_t>(kind)](x, 1, y, step, tokens_, x);
+    };
+    if (s_.gain != 1.0f) combine(BinaryKind::mul, &s_.gain, 0);
+    if (mask == nullptr) return;
+    const uint8_t* const from = mask + stride_of(s_.mask->view, 0) * signed_of(row);
+    combine(BinaryKind::add, mask_.row(from, tokens_, RowBuffer(s.mask, tokens_, 0)), 1);
   }
 
   // Rows of scores in reals.

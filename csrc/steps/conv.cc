@@ -77,6 +77,7 @@ class ConvStep final : public Step {
   std::vector<std::vector<int32_t>> steps_;  // one for all panels, or one for each
   std::vector<BoundPanel> panels_;
   Constants constants_;
+  std::unique_ptr<const FunctionCells> cells_;
   Cutting cut_{};
   int64_t pixels_ = 0;
   int32_t group_channels_ = 0;
@@ -208,6 +209,8 @@ ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
   check_ending(s_.ending);
   s_.ending.has_residual = s_.residual.has_value();
   s_.ending.bounded = bounded(s_);
+  cells_ = cells_of(s_);
+  s_.ending.cells = cells_.get();
   group_channels_ = h.in;
   pixels_ = s_.y.sizes[0] * s_.y.sizes[1] * s_.y.sizes[2];
   bind(packed);

@@ -1,9 +1,11 @@
 // What all forms of a convolution share: checks of their images and endings, and their constants by panel.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
+#include "kernels/gemm/cells.h"
 #include "steps/conv.h"
 
 namespace intact {
@@ -51,6 +53,13 @@ inline bool bounded(const ConvSpec& s) {
     if (!(real <= most)) most = real;
   }
   return most + 256 * std::fabs(double{s.ending.residual_multiplier}) + 256 < 1073741824.0;
+}
+
+// Bounds of the codes of an ending's function, or nullptr; `has_residual` and `bounded` are known.
+inline std::unique_ptr<const FunctionCells> cells_of(const ConvSpec& s) {
+  double bias = 0;
+  for (const float b : s.bias) bias = std::max(bias, std::fabs(double{b}));
+  return make_cells(s.ending, bias);
 }
 
 // Of all panels, each padded to its width.

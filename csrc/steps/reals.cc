@@ -69,14 +69,14 @@ class Function final : public Chunks<2> {
       uint8_t* const y = y_.at<uint8_t>(memory) + at[1];
       const float* x = reader_.row(x_.at<uint8_t>(memory) + at[0], n, in);
       float* const to = writer_.target(y, n, out);
-      function_(x, to, n);
+      function_->function(x, to, n);
       writer_.finish(to, 1.0f, y, n, out);
     });
   }
 
  private:
   View x_, y_;
-  RealFunction function_;
+  const NamedFunction* function_;
   RowReader reader_;
   RowWriter writer_;
 };

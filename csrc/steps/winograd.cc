@@ -77,6 +77,7 @@ class WinogradStep final : public Step {
   const WinogradOps* kernel_;
   WinogradPacked packed_;
   Constants constants_;
+  std::unique_ptr<const FunctionCells> cells_;
   std::vector<size_t> constants_at_;
   int64_t across_ = 0, down_ = 0, tiles_ = 0;
   int64_t blocks_ = 0, most_tiles_ = 0;
@@ -132,6 +133,8 @@ WinogradStep::WinogradStep(const WinogradSpec& spec)
   check_ending(s_.ending);
   s_.ending.has_residual = s_.residual.has_value();
   s_.ending.bounded = bounded(s_);
+  cells_ = cells_of(s_);
+  s_.ending.cells = cells_.get();
   down_ = tiles_across(s_.y.sizes[1]);
   across_ = tiles_across(s_.y.sizes[2]);
   tiles_ = s_.y.elements() == 0 ? 0 : s_.y.sizes[0] * down_ * across_;

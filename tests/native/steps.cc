@@ -176,7 +176,11 @@ ConvSpec some_spec(const Image& w, int64_t out, Type type) {
   s.ending.real_high = 1;
   s.ending.scale = 0.1f;
   s.ending.residual_multiplier = 0.5f;
-  if (chance(4)) s.ending.function = find_function(some_kernel<RealsOps>("reals"), "gelu");
+  if (chance(4)) {
+    const NamedFunction* const gelu = find_function(some_kernel<RealsOps>("reals"), "gelu");
+    s.ending.function = gelu->function;
+    s.ending.smooth = gelu->smooth;
+  }
   return s;
 }
 

@@ -17,7 +17,11 @@ ROOT = Path(__file__).parents[2]
 GEMM = ROOT / "csrc/kernels/gemm"
 MATMUL = ROOT / "csrc/kernels/matmul"
 COMMON = {
-    GEMM: [GEMM / "pack.cc", GEMM / "groups.cc", ROOT / "csrc/base/cpu.cc", ROOT / "csrc/steps/conv.cc"],
+    GEMM: [
+        *(GEMM / f"{name}.cc" for name in ("cells", "pack", "groups")),
+        ROOT / "csrc/base/cpu.cc",
+        ROOT / "csrc/steps/conv.cc",
+    ],
     MATMUL: [ROOT / "csrc/steps/matmul.cc"],
 }
 OPTIONS = ["-std=c++20", "-O2", "-ffp-contract=off", "-w", f"-I{ROOT / 'csrc'}"]

@@ -43,6 +43,8 @@ struct GemmTile {
   int64_t next_bytes;  // of them
 };
 
+struct FunctionCells;
+
 // The ending of a layer, the same for all its tiles.
 //   real  = fl32(acc) * M + B [+ (r - z_r) * R], each operation rounded
 //   codes:               clamp(rne(real) + z_y, low, high)
@@ -58,6 +60,8 @@ struct GemmEnding {
   float real_low, real_high;
   float scale;
   RealFunction function;  // nullptr: none
+  const SmoothFunction* smooth;  // what is known of it, or nullptr
+  const FunctionCells* cells;    // bounds of its codes (cells.h), or nullptr
 };
 
 struct GemmRows {

@@ -1,4 +1,5 @@
 // vpdpbusd: four products and their sum in one instruction, exact. A tile holds up to 28 registers of sums.
+#include "kernels/gemm/cells.h"
 #include "kernels/gemm/gemm.h"
 
 #if INTACT_ARCH_X86
@@ -211,6 +212,73 @@ void finish_function(const GemmEnding& e, const GemmRows& t) {
   }
 }
 
+// One row of finish_function.
+void finish_row(const GemmEnding& e, GemmRows t, int row) {
+  t.sums += row * t.width;
+  t.y += row;
+  t.rows = 1;
+  finish_function(e, t);
+}
+
+// The same bytes as finish_function, by bounds (cells.h).
+template <int kVectors>
+void finish_cells(const GemmEnding& e, const GemmRows& t) {
+  const FunctionCells& cells = *e.cells;
+  const ToBytes to_bytes(e);
+  const __mmask64 all = t.channels >= 64 ? ~0ull : (1ull << t.channels) - 1;
+  const __m512 per_unit = _mm512_set1_ps(cells.per_unit), middle = _mm512_set1_ps(cells.middle);
+  const __m512 farthest = _mm512_set1_ps(kMostCell), rounder = _mm512_set1_ps(12582912.0f);
+  const __m512 width = _mm512_set1_ps(cells.width);
+  __m512 terms[4][2], m[kVectors], b[kVectors];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    terms[i][0] = _mm512_load_ps(cells.terms[i]);
+    terms[i][1] = _mm512_load_ps(cells.terms[i] + kUnit);
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    m[v] = _mm512_mul_ps(_mm512_loadu_ps(t.multiplier + kUnit * v), per_unit);
+    b[v] = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(t.bias + kUnit * v), middle), per_unit);
+  }
+  for (int row = 0; row < t.rows; ++row) {
+    const int32_t* const sums = t.sums + row * kUnit * kVectors;
+    __m512 least[4], most[4];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const __m512 acc = _mm512_cvtepi32_ps(_mm512_load_si512(sums + kUnit * v));
+      // The smaller magnitude, with x's sign.
+      const __m512 x = _mm512_range_ps(_mm512_fmadd_ps(acc, m[v], b[v]), farthest, 2);
+      const __m512i cell = _mm512_castps_si512(_mm512_add_ps(x, rounder));
+      const __m512 f = _mm512_reduce_ps(x, 8);  // less the nearest integer
+      __m512 y = _mm512_permutex2var_ps(terms[3][0], cell, terms[3][1]);
+      y = _mm512_fmadd_ps(y, f, _mm512_permutex2var_ps(terms[2][0], cell, terms[2][1]));
+      y = _mm512_fmadd_ps(y, f, _mm512_permutex2var_ps(terms[1][0], cell, terms[1][1]));
+      least[v] = _mm512_fmadd_ps(y, f, _mm512_permutex2var_ps(terms[0][0], cell, terms[0][1]));
+      most[v] = _mm512_add_ps(least[v], width);
+    }
+#pragma GCC unroll 4
+    for (int v = kVectors; v < 4; ++v) {
+      least[v] = least[0];
+      most[v] = most[0];
+    }
+    const __m512i codes = to_bytes.bytes_of<false>(least);
+    if (_mm512_cmpneq_epi8_mask(codes, to_bytes.bytes_of<false>(most)) != 0) {
+      finish_row(e, t, row);
+    } else {
+      _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, codes);
+    }
+  }
+}
+
+void finish_smooth(const GemmEnding& e, const GemmRows& t) {
+  switch (t.width / kUnit) {
+    case 1: return finish_cells<1>(e, t);
+    case 2: return finish_cells<2>(e, t);
+    case 3: return finish_cells<3>(e, t);
+    default: return finish_cells<4>(e, t);
+  }
+}
+
 template <bool kResidual, bool kPlain>
 void finish_panel(const GemmEnding& e, const GemmRows& t) {
   switch (t.width / kUnit) {
@@ -233,7 +301,9 @@ void finish(const GemmEnding& e, const GemmRows& t) {
   if (e.reals && e.function == nullptr) {
     return e.has_residual ? finish_reals<true>(e, t) : finish_reals<false>(e, t);
   }
-  if (!e.reals && e.function != nullptr && !e.has_residual) return finish_function(e, t);
+  if (!e.reals && e.function != nullptr && !e.has_residual) {
+    return e.cells != nullptr ? finish_smooth(e, t) : finish_function(e, t);
+  }
   if (e.reals || e.function != nullptr || !e.bounded) return gemm_finish(e, t);
   return finish_bounded(e, t);
 }

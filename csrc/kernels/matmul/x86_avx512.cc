@@ -13,7 +13,8 @@
 namespace intact {
 namespace {
 
-constexpr size_t kRows = 4, kVectors = 4, kColumns = 16 * kVectors, kStep = kColumns * 4;
+constexpr size_t kRows = 4, kColumns = 64, kStep = kColumns * 4;
+constexpr int kVectors = kColumns / 16;
 
 inline uint64_t first(size_t n) { return n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1; }
 
@@ -23,11 +24,16 @@ void pack_a(const MatMulSide& a, const MatMulZeros& zeros, void* packed, int32_t
   for (size_t i = 0; i < a.lines; ++i, to += pitch) {
     const uint8_t* from = a.codes + static_cast<ptrdiff_t>(i) * a.line;
     if (a.step == 1) {
-      std::memcpy(to, from, a.k);
+      size_t k = 0;
+      for (; k + 64 <= a.k; k += 64) _mm512_storeu_si512(to + k, _mm512_loadu_si512(from + k));
+      if (k < a.k) {
+        const __m512i codes = _mm512_maskz_loadu_epi8(first(a.k - k), from + k);
+        _mm512_mask_storeu_epi8(to + k, first(pitch - k), codes);
+      }
     } else {
       for (size_t k = 0; k < a.k; ++k) to[k] = from[static_cast<ptrdiff_t>(k) * a.step];
+      std::memset(to + a.k, 0, pitch - a.k);
     }
-    std::memset(to + a.k, 0, pitch - a.k);
     terms[i] = 0;
     if (zeros.b == 128) continue;
     __m512i sum = _mm512_setzero_si512();
@@ -136,7 +142,7 @@ void pack_b(const MatMulSide& b, const MatMulZeros& zeros, void* packed, int32_t
     pack_any(b, to);
   }
   const auto constant = static_cast<uint32_t>(b.k) * static_cast<uint32_t>(zeros.a * (zeros.b - 128));
-  for (size_t v = 0; v < kVectors; ++v) {
+  for (int v = 0; v < kVectors; ++v) {
     __m512i sum = _mm512_setzero_si512();
     for (size_t k = 0; zeros.a != 0 && k < b.k; k += 4) {
       sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), _mm512_loadu_si512(to + k * kColumns + 64 * v));
@@ -153,25 +159,35 @@ inline __m512i four_at(const uint8_t* a) {
   return _mm512_set1_epi32(four);
 }
 
-template <size_t rows>
+template <int rows>
 void tile_of(const uint8_t* a, const int32_t* a_terms, const uint8_t* b, const int32_t* b_terms, size_t k,
              int32_t* sums) {
   __m512i acc[rows][kVectors];
-  for (size_t i = 0; i < rows; ++i) {
-    for (size_t v = 0; v < kVectors; ++v) {
-      acc[i][v] = _mm512_add_epi32(_mm512_loadu_si512(b_terms + 16 * v), _mm512_set1_epi32(a_terms[i]));
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i) {
+    const __m512i term = _mm512_set1_epi32(a_terms[i]);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      acc[i][v] = _mm512_add_epi32(_mm512_loadu_si512(b_terms + 16 * v), term);
     }
   }
   for (size_t p = 0; p < k; p += 4, b += kStep) {
     __m512i panel[kVectors];
-    for (size_t v = 0; v < kVectors; ++v) panel[v] = _mm512_load_si512(b + 64 * v);
-    for (size_t i = 0; i < rows; ++i) {
-      const __m512i four = four_at(a + i * k + p);
-      for (size_t v = 0; v < kVectors; ++v) acc[i][v] = _mm512_dpbusd_epi32(acc[i][v], four, panel[v]);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) panel[v] = _mm512_load_si512(b + 64 * v);
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) {
+      const __m512i four = four_at(a + static_cast<size_t>(i) * k + p);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) acc[i][v] = _mm512_dpbusd_epi32(acc[i][v], four, panel[v]);
     }
   }
-  for (size_t i = 0; i < rows; ++i) {
-    for (size_t v = 0; v < kVectors; ++v) _mm512_store_si512(sums + i * kColumns + 16 * v, acc[i][v]);
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      _mm512_store_si512(sums + static_cast<size_t>(i) * kColumns + 16 * v, acc[i][v]);
+    }
   }
 }
 
@@ -186,24 +202,36 @@ inline __m512 real16(const int32_t* sums, __m512 multiplier) {
   return _mm512_add_ps(_mm512_mul_ps(acc, multiplier), _mm512_setzero_ps());
 }
 
+inline __mmask16 part(size_t n) { return static_cast<__mmask16>(first(n)); }
+
 // Sums lie in whole tiles, so that reading 16 of them is always allowed.
 void codes(const int32_t* sums, size_t n, float multiplier, const ByteGrid& g, uint8_t* y) {
   const __m512 m = _mm512_set1_ps(multiplier);
   const __m512 low = _mm512_set1_ps(static_cast<float>(g.low - g.zero));
   const __m512 high = _mm512_set1_ps(static_cast<float>(g.high - g.zero));
-  for (size_t i = 0; i < n; i += 16) {
+  const __m512i zero = _mm512_set1_epi32(g.zero);
+  const auto code16 = [&](size_t i) {
     const __m512 steps = _mm512_min_ps(_mm512_max_ps(real16(sums + i, m), low), high);
-    const __m512i code = _mm512_add_epi32(_mm512_cvtps_epi32(steps), _mm512_set1_epi32(g.zero));
-    _mm512_mask_cvtepi32_storeu_epi8(y + i, static_cast<__mmask16>(first(n - i)), code);
+    return _mm512_add_epi32(_mm512_cvtps_epi32(steps), zero);
+  };
+  size_t i = 0;
+  for (; i + 64 <= n; i += 64) {
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i ab = _mm512_packs_epi32(code16(i), code16(i + 16));
+    const __m512i cd = _mm512_packs_epi32(code16(i + 32), code16(i + 48));
+    _mm512_storeu_si512(y + i, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(ab, cd)));
   }
+  for (; i < n; i += 16) _mm512_mask_cvtepi32_storeu_epi8(y + i, part(n - i), code16(i));
 }
 
 void reals(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
   const __m512 m = _mm512_set1_ps(multiplier), least = _mm512_set1_ps(low), most = _mm512_set1_ps(high);
-  for (size_t i = 0; i < n; i += 16) {
-    const __m512 v = _mm512_min_ps(_mm512_max_ps(real16(sums + i, m), least), most);
-    _mm512_mask_storeu_ps(y + i, static_cast<__mmask16>(first(n - i)), v);
+  const auto real = [&](size_t i) { return _mm512_min_ps(_mm512_max_ps(real16(sums + i, m), least), most); };
+  size_t i = 0;
+  for (; i + 64 <= n; i += 64) {
+    for (size_t v = 0; v < 64; v += 16) _mm512_storeu_ps(y + i + v, real(i + v));
   }
+  for (; i < n; i += 16) _mm512_mask_storeu_ps(y + i, part(n - i), real(i));
 }
 
 }  // namespace

@@ -14,13 +14,24 @@ namespace intact {
 // y[i] = f(x[i]).
 using RealFunction = void (*)(const float* x, float* y, size_t n);
 
+// What is known of a smooth function that is 0 at minus infinity and x at infinity: it falls as far as
+// kTurn at most, rises from there, and nowhere faster than kSteepest.
+struct SmoothFunction {
+  double fourth;  // bounds the magnitude of its fourth derivative
+  double error;   // bounds that of its values here, as a share of max(1, |value|)
+};
+constexpr double kTurn = -1.3, kSteepest = 1.13;
+
 struct NamedFunction {
   const char* name;  // of numerics; nullptr ends the table
   RealFunction function;
+  const SmoothFunction* smooth;  // nullptr: another kind
 };
 
 enum class BinaryKind : uint8_t { add, sub, mul, div };
 constexpr size_t kBinaryKinds = 4;
+
+constexpr size_t kScorePitch = 64;
 
 struct RealsOps {
   const NamedFunction* functions;
@@ -33,13 +44,17 @@ struct RealsOps {
   void (*quantize)(const float* x, size_t n, float factor, float scale, const ByteGrid& grid, uint8_t* q);
   // One row, in place, all but its last product: softmax(x * gain [+ mask]) is x * what is returned.
   float (*softmax)(float* x, size_t n, float gain, const float* mask);
+  // Rows `pitch` apart, a multiple of kScorePitch: the bytes [rows][n] that quantize() makes of softmax(x).
+  // x is overwritten, also behind n.
+  void (*softmax_codes)(float* x, size_t rows, size_t pitch, size_t n, float scale, const ByteGrid& grid,
+                        uint8_t* q);
   // One row, in place: layer_norm(x [+ residual]) * weight + bias; each may be nullptr.
   void (*layer_norm)(float* x, size_t n, const float* residual, const float* weight, const float* bias,
                      float epsilon);
 };
 
 // The function called `name`, or nullptr.
-RealFunction find_function(const RealsOps& ops, const char* name);
+const NamedFunction* find_function(const RealsOps& ops, const char* name);
 
 #define INTACT_KERNEL(name, needs) extern const RealsOps name;
 #include "kernels/reals/kernels.inc"

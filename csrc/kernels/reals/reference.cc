@@ -55,9 +55,9 @@ struct Scalar {
 
 const RealsOps reals_ref = reals::ops_of<Scalar>();
 
-RealFunction find_function(const RealsOps& ops, const char* name) {
+const NamedFunction* find_function(const RealsOps& ops, const char* name) {
   for (const NamedFunction* f = ops.functions; f->name; ++f) {
-    if (std::strcmp(f->name, name) == 0) return f->function;
+    if (std::strcmp(f->name, name) == 0) return f;
   }
   return nullptr;
 }
