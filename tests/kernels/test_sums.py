@@ -389,3 +389,39 @@ def test_winograd_where_it_pays():
 def square(n: int, size: int, channels: int) -> View:
     row = size * channels
     return View(ARENA, 0, "uint8", (n, size, size, channels), (size * row, row, channels, 1))
+
+
+@pytest.mark.parametrize("function", ["gelu", "gelu_tanh", "silu", "sigmoid"])
+@pytest.mark.parametrize(
+    ("scale", "zero_point", "bounds"),
+    [(3 / 128, 128, (0, 255)), (0.1, 3, (0, 255)), (0.002, 128, (0, 255)), (0.05, 10, (20, 200)), (9.0, 0, (0, 9))],
+    ids=["signed", "coarse", "fine", "bounded", "hardly any"],
+)  # fmt: skip
+def test_codes_of_functions_wherever_they_change(gemm_kernel, function, scale, zero_point, bounds):
+    """A sum for each step of 1/1300 from -12 to 12 by 65 multipliers and biases: of 2 million reals, a few
+    hundred lie where a cheaper evaluation would round to the other code."""
+    pairs = np.stack(np.meshgrid(np.arange(0, 255), np.arange(0, 127)))
+    weight = np.repeat(np.array([[127, 1]], np.int8), 65, 0).reshape(65, 1, 1, 2)
+    made = Layer(
+        pairs.reshape(1, 2, 127, 255).astype(np.uint8),
+        weight,
+        multiplier=np.linspace(6.5e-4, 8.5e-4, 65).astype(np.float32),
+        bias=np.linspace(-1, 1.5, 65).astype(np.float32),
+        integer_bias=np.full(65, -(127 * 254 + 126) // 2, np.int32),
+        function=function,
+        scale=float(np.float32(scale)),
+        zero_point=zero_point,
+        bounds=bounds,
+    )
+    assert_equal(made, gemm_kernel)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-30, 1e-44])
+def test_functions_of_numbers_close_to_0(gemm_kernel, size):
+    rng = np.random.default_rng(0)
+    multiplier = np.full(80, size, np.float32)
+    made = layer(rng, c=20, h=4, w=4, out=80, kernel=(1, 1), multiplier=multiplier, function="gelu", scale=1e-3)
+    made.bias[:] = 0
+    assert_equal(made, gemm_kernel)
+    made.reals = True
+    assert_equal(made, gemm_kernel)

@@ -3,7 +3,7 @@
 // to say. One in a few thousand bytes needs that.
 //
 // x is cut into cells of equal width, 31 around a middle. In each the function, in steps of the output's
-// scale, is a cubic of the distance from the cell's own middle, in cells.
+// scale, is a cubic of x in cells.
 #pragma once
 
 #include <memory>

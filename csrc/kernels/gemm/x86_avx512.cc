@@ -126,6 +126,12 @@ struct ToBytes {
         high(_mm512_set1_epi8(static_cast<char>(e.high))),
         order(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)) {}
 
+  __m512i bytes_of_words(__m512i ab, __m512i cd) const {
+    const __m512i bytes =
+        _mm512_packus_epi16(_mm512_adds_epi16(ab, zero_point), _mm512_adds_epi16(cd, zero_point));
+    return _mm512_permutexvar_epi32(order, _mm512_min_epu8(_mm512_max_epu8(bytes, low), high));
+  }
+
   // kPlain: zero point and low are 0.
   template <bool kPlain>
   __m512i bytes_of(const __m512 (&reals)[4]) const {
@@ -242,30 +248,32 @@ void finish_cells(const GemmEnding& e, const GemmRows& t) {
   }
   for (int row = 0; row < t.rows; ++row) {
     const int32_t* const sums = t.sums + row * kUnit * kVectors;
-    __m512 least[4], most[4];
+    __m512i least[4], most[4];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const __m512 acc = _mm512_cvtepi32_ps(_mm512_load_si512(sums + kUnit * v));
       // The smaller magnitude, with x's sign.
       const __m512 x = _mm512_range_ps(_mm512_fmadd_ps(acc, m[v], b[v]), farthest, 2);
       const __m512i cell = _mm512_castps_si512(_mm512_add_ps(x, rounder));
-      const __m512 f = _mm512_reduce_ps(x, 8);  // less the nearest integer
       __m512 y = _mm512_permutex2var_ps(terms[3][0], cell, terms[3][1]);
-      y = _mm512_fmadd_ps(y, f, _mm512_permutex2var_ps(terms[2][0], cell, terms[2][1]));
-      y = _mm512_fmadd_ps(y, f, _mm512_permutex2var_ps(terms[1][0], cell, terms[1][1]));
-      least[v] = _mm512_fmadd_ps(y, f, _mm512_permutex2var_ps(terms[0][0], cell, terms[0][1]));
-      most[v] = _mm512_add_ps(least[v], width);
+      y = _mm512_fmadd_ps(y, x, _mm512_permutex2var_ps(terms[2][0], cell, terms[2][1]));
+      y = _mm512_fmadd_ps(y, x, _mm512_permutex2var_ps(terms[1][0], cell, terms[1][1]));
+      y = _mm512_fmadd_ps(y, x, _mm512_permutex2var_ps(terms[0][0], cell, terms[0][1]));
+      least[v] = _mm512_cvtps_epi32(y);
+      most[v] = _mm512_cvtps_epi32(_mm512_add_ps(y, width));
     }
 #pragma GCC unroll 4
     for (int v = kVectors; v < 4; ++v) {
       least[v] = least[0];
       most[v] = most[0];
     }
-    const __m512i codes = to_bytes.bytes_of<false>(least);
-    if (_mm512_cmpneq_epi8_mask(codes, to_bytes.bytes_of<false>(most)) != 0) {
+    const __m512i ab = _mm512_packs_epi32(least[0], least[1]), cd = _mm512_packs_epi32(least[2], least[3]);
+    const auto differ = _mm512_cmpneq_epi16_mask(ab, _mm512_packs_epi32(most[0], most[1])) |
+                        _mm512_cmpneq_epi16_mask(cd, _mm512_packs_epi32(most[2], most[3]));
+    if (differ != 0) {
       finish_row(e, t, row);
     } else {
-      _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, codes);
+      _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, to_bytes.bytes_of_words(ab, cd));
     }
   }
 }

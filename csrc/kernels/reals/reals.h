@@ -17,9 +17,11 @@ using RealFunction = void (*)(const float* x, float* y, size_t n);
 // What is known of a smooth function that is 0 at minus infinity and x at infinity: it falls as far as
 // kTurn at most, rises from there, and nowhere faster than kSteepest.
 struct SmoothFunction {
+  double (*exact)(double x);
   double fourth;  // bounds the magnitude of its fourth derivative
-  double error;   // bounds that of its values here, as a share of max(1, |value|)
+  double error;   // bounds that of the RealFunction's error, as a share of max(1, |value|)
 };
+extern const SmoothFunction smooth_gelu, smooth_gelu_tanh, smooth_silu;
 constexpr double kTurn = -1.3, kSteepest = 1.13;
 
 struct NamedFunction {

@@ -51,7 +51,16 @@ struct Scalar {
   static void to_bytes(float steps, const ByteGrid& grid, uint8_t* q, size_t) { *q = to_byte(steps, grid); }
 };
 
+double exact_sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double exact_gelu(double x) { return x * std::erfc(x * -0.70710678118654752) / 2; }
+double exact_gelu_tanh(double x) { return x * exact_sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x)); }
+double exact_silu(double x) { return x * exact_sigmoid(x); }
+
 }  // namespace
+
+const SmoothFunction smooth_gelu = {exact_gelu, 1.596, 3e-7};
+const SmoothFunction smooth_gelu_tanh = {exact_gelu_tanh, 1.604, 3e-7};
+const SmoothFunction smooth_silu = {exact_silu, 0.5001, 3e-7};
 
 const RealsOps reals_ref = reals::ops_of<Scalar>();
 
