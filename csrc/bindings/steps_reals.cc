@@ -1,10 +1,13 @@
 // Makers of the steps that compute in reals, and of the product of two tensors of codes.
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +39,15 @@ std::vector<std::string> functions(const std::string& reals) {
   return names;
 }
 
+// The bounds of the fourth derivative and of the error, by name.
+std::map<std::string, std::pair<double, double>> smooth_functions(const std::string& reals) {
+  std::map<std::string, std::pair<double, double>> found;
+  for (const NamedFunction* f = kernel<RealsOps>(reals).functions; f->name; ++f) {
+    if (f->smooth) found[f->name] = {f->smooth->fourth, f->smooth->error};
+  }
+  return found;
+}
+
 }  // namespace
 
 void bind_reals(nb::module_& m) {
@@ -48,6 +60,7 @@ void bind_reals(nb::module_& m) {
            }),
            "view"_a, "scale"_a, "grid"_a);
   m.def("real_functions", &functions, "reals"_a);
+  m.def("smooth_functions", &smooth_functions, "reals"_a);
   m.def(
       "step_function",
       [](const std::string& reals, const RealIn& x, const RealOut& y, std::string function) {

@@ -394,9 +394,15 @@ def square(n: int, size: int, channels: int) -> View:
 @pytest.mark.parametrize("function", ["gelu", "gelu_tanh", "silu", "sigmoid"])
 @pytest.mark.parametrize(
     ("scale", "zero_point", "bounds"),
-    [(3 / 128, 128, (0, 255)), (0.1, 3, (0, 255)), (0.002, 128, (0, 255)), (0.05, 10, (20, 200)), (9.0, 0, (0, 9))],
+    [
+        (3 / 128, 128, (0, 255)),
+        (0.1, 3, (0, 255)),
+        (0.002, 128, (0, 255)),
+        (0.05, 10, (20, 200)),
+        (9.0, 0, (0, 9)),
+    ],
     ids=["signed", "coarse", "fine", "bounded", "hardly any"],
-)  # fmt: skip
+)
 def test_codes_of_functions_wherever_they_change(gemm_kernel, function, scale, zero_point, bounds):
     """A sum for each step of 1/1300 from -12 to 12 by 65 multipliers and biases: of 2 million reals, a few
     hundred lie where a cheaper evaluation would round to the other code."""
@@ -420,7 +426,9 @@ def test_codes_of_functions_wherever_they_change(gemm_kernel, function, scale, z
 def test_functions_of_numbers_close_to_0(gemm_kernel, size):
     rng = np.random.default_rng(0)
     multiplier = np.full(80, size, np.float32)
-    made = layer(rng, c=20, h=4, w=4, out=80, kernel=(1, 1), multiplier=multiplier, function="gelu", scale=1e-3)
+    made = layer(
+        rng, c=20, h=4, w=4, out=80, kernel=(1, 1), multiplier=multiplier, function="gelu", scale=1e-3
+    )
     made.bias[:] = 0
     assert_equal(made, gemm_kernel)
     made.reals = True

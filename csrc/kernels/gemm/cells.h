@@ -16,7 +16,7 @@ constexpr float kMostCell = 15.49f;  // x is held so near the middle: beyond, co
 
 struct FunctionCells {
   alignas(64) float terms[4][32];  // [power][cell modulo 32]; they give the lower bound
-  float width;                     // from it to the upper one
+  float width;  // from it to the upper one
   float per_unit, middle;
 };
 

@@ -167,7 +167,8 @@ void quantize(const float* x, size_t n, float factor, float scale, const ByteGri
 }
 
 template <class V>
-void softmax_codes(float* x, size_t rows, size_t pitch, size_t n, float scale, const ByteGrid& grid, uint8_t* q) {
+void softmax_codes(float* x, size_t rows, size_t pitch, size_t n, float scale, const ByteGrid& grid,
+                   uint8_t* q) {
   for (size_t r = 0; r < rows; ++r, x += pitch, q += n) {
     quantize<V>(x, n, softmax<V>(x, n, 1.0f, nullptr), scale, grid, q);
   }
@@ -194,7 +195,8 @@ template <class V>
 constexpr RealsOps ops_of() {
   return {kFunctions<V>, {combine<V, add<V>>, combine<V, sub<V>>, combine<V, mul<V>>, combine<V, div<V>>},
           dequantize<V>, quantize<V>,
-          softmax<V>, softmax_codes<V>,    layer_norm<V>};
+          softmax<V>,    softmax_codes<V>,
+          layer_norm<V>};
 }
 
 }  // namespace intact::reals

@@ -14,15 +14,15 @@ namespace intact {
 // y[i] = f(x[i]).
 using RealFunction = void (*)(const float* x, float* y, size_t n);
 
-// What is known of a smooth function that is 0 at minus infinity and x at infinity: it falls as far as
-// kTurn at most, rises from there, and nowhere faster than kSteepest.
+// What is known of a smooth function that is 0 at minus infinity and x at infinity: it falls up to -2 at
+// least, rises from 0 on, and its slope is nowhere beyond kSteepest.
 struct SmoothFunction {
   double (*exact)(double x);
   double fourth;  // bounds the magnitude of its fourth derivative
-  double error;   // bounds that of the RealFunction's error, as a share of max(1, |value|)
+  double error;  // bounds that of the RealFunction's error, as a share of max(1, |value|)
 };
 extern const SmoothFunction smooth_gelu, smooth_gelu_tanh, smooth_silu;
-constexpr double kTurn = -1.3, kSteepest = 1.13;
+constexpr double kSteepest = 1.13;
 
 struct NamedFunction {
   const char* name;  // of numerics; nullptr ends the table

@@ -53,7 +53,9 @@ struct Scalar {
 
 double exact_sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double exact_gelu(double x) { return x * std::erfc(x * -0.70710678118654752) / 2; }
-double exact_gelu_tanh(double x) { return x * exact_sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x)); }
+double exact_gelu_tanh(double x) {
+  return x * exact_sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x));
+}
 double exact_silu(double x) { return x * exact_sigmoid(x); }
 
 }  // namespace

@@ -99,8 +99,8 @@ int exponent_of(float positive) { return static_cast<int>(std::bit_cast<uint32_t
 // What is smaller than a quarter of a step is off by less than another one, and the byte of 0 either way.
 float doubt_of(size_t n, float scale) {
   const int depth = 3 - exponent_of(scale), width = static_cast<int>(std::bit_width(n));
-  const size_t units = 2 * (6 + 4) + static_cast<size_t>(2.1f * static_cast<float>(depth + width)) +
-                       2 * (n / 16 + 5) + 8;
+  const size_t units =
+      2 * (6 + 4) + static_cast<size_t>(2.1f * static_cast<float>(depth + width)) + 2 * (n / 16 + 5) + 8;
   return static_cast<float>(units + 2) * 0x1p-24f;
 }
 
@@ -134,7 +134,8 @@ float powers_of(const float* x, size_t room, float largest, float* powers) {
       sums[v] = _mm512_add_ps(sums[v], power);
     }
   }
-  return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3])));
+  return _mm512_reduce_add_ps(
+      _mm512_add_ps(_mm512_add_ps(sums[0], sums[1]), _mm512_add_ps(sums[2], sums[3])));
 }
 
 // Clamped as quantize() does: packs saturate, and a byte grid's zero is small.
@@ -158,7 +159,8 @@ struct Bytes64 {
 };
 
 // The bytes of a row of probabilities, where both bounds of each round to the same one; else false.
-bool certain_codes(const float* powers, size_t n, float steps, float doubt, const Bytes64& bytes, uint8_t* q) {
+bool certain_codes(const float* powers, size_t n, float steps, float doubt, const Bytes64& bytes,
+                   uint8_t* q) {
   const __m512 fewer = _mm512_set1_ps(steps * (1.0f - doubt)), more = _mm512_set1_ps(steps * (1.0f + doubt));
   for (size_t i = 0; i < n; i += 64) {
     const __m512i least = bytes.of(powers + i, fewer), most = bytes.of(powers + i, more);
@@ -170,7 +172,8 @@ bool certain_codes(const float* powers, size_t n, float steps, float doubt, cons
 }
 
 // Rows in step with each other: each of their sums waits for long chains of operations.
-void softmax_codes(float* x, size_t rows, size_t pitch, size_t n, float scale, const ByteGrid& grid, uint8_t* q) {
+void softmax_codes(float* x, size_t rows, size_t pitch, size_t n, float scale, const ByteGrid& grid,
+                   uint8_t* q) {
   const Bytes64 bytes(grid);
   const bool sane = n <= kMostCertain && scale >= 0x1p-20f && scale <= 1.0f;
   alignas(64) float powers[kTogether * kMostCertain];

@@ -50,6 +50,15 @@ def functions(kernels: Kernels | None = None) -> list[str]:
     return _native.real_functions(_kernels(kernels)[REALS])
 
 
+def smooth_functions(kernels: Kernels | None = None) -> dict[str, tuple[float, float]]:
+    """Functions whose codes kernels may tell by bounds, and what those rest upon.
+
+    Returns:
+        By name: a bound of the fourth derivative, and of the error, as a share of ``max(1, |value|)``.
+    """
+    return _native.smooth_functions(_kernels(kernels)[REALS])
+
+
 def function(x: Real, y: Real, name: str, kernels: Kernels | None = None) -> NativeStep:
     """``y = name(x)``, one of `functions` (N38). y may be the memory of x where both have one dtype."""
     return _native.step_function(_kernels(kernels)[REALS], x.read(), y.written(), name)

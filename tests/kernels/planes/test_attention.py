@@ -38,9 +38,7 @@ def _check_probabilities(
     rows, tokens = scores.shape
     run = runner(2)
     unit, y = Real(run.input(np.eye(tokens, dtype=np.uint8))), Real(run.output((rows, tokens), np.float32))
-    first = Product(
-        Real(run.input(scores)), unit, Real(_sizes_alone("float32", rows, tokens)), multiplier
-    )
+    first = Product(Real(run.input(scores)), unit, Real(_sizes_alone("float32", rows, tokens)), multiplier)
     hidden = None if mask is None else Real(run.input(mask))
     step = reals.attention(first, Product(codes, unit, y, 1.0), gain=gain, mask=hidden, kernels=kernels)
     got = run.run(step)
@@ -60,7 +58,14 @@ def _check_probabilities(
     hidden=st.sampled_from(["", "some", "all of a row", "a NaN", "an infinity"]),
 )
 def test_probabilities(
-    runner: Any, matmul_kernel: str, reals_kernel: str, seed: int, rows: int, tokens: int, gain: float, hidden: str
+    runner: Any,
+    matmul_kernel: str,
+    reals_kernel: str,
+    seed: int,
+    rows: int,
+    tokens: int,
+    gain: float,
+    hidden: str,
 ) -> None:
     rng = np.random.default_rng(seed)
     scores = rng.integers(0, 256, (rows, tokens)).astype(np.uint8)
