@@ -4,8 +4,7 @@
 #if INTACT_ARCH_X86
 #include <immintrin.h>
 
-#include <algorithm>
-#include <bit>
+#include <cstring>
 
 namespace intact {
 namespace {
@@ -87,8 +86,13 @@ constexpr float kShortExp2[] = {1.0f,
                                 0.001326472731307149f};
 
 constexpr size_t kMostCertain = 1024, kTogether = 4;
+constexpr float kMostTop = 65536.0f;  // its product with log2(e), rounded, moves no power by half a percent
 
-int exponent_of(float positive) { return static_cast<int>(std::bit_cast<uint32_t>(positive) >> 23) - 127; }
+int exponent_of(float positive) {
+  uint32_t bits;
+  std::memcpy(&bits, &positive, sizeof bits);
+  return static_cast<int>(bits >> 23) - 127;
+}
 
 // How far the real that certain_codes() bounds lies from the one that softmax() and quantize() round, as a
 // share of its size, wherever it is a quarter of a step or more. With u = 2^-24:
@@ -98,7 +102,7 @@ int exponent_of(float positive) { return static_cast<int>(std::bit_cast<uint32_t
 //   the divisions and products that are left: 8 u.
 // What is smaller than a quarter of a step is off by less than another one, and the byte of 0 either way.
 float doubt_of(size_t n, float scale) {
-  const int depth = 3 - exponent_of(scale), width = static_cast<int>(std::bit_width(n));
+  const int depth = 3 - exponent_of(scale), width = exponent_of(static_cast<float>(n)) + 1;
   const size_t units =
       2 * (6 + 4) + static_cast<size_t>(2.1f * static_cast<float>(depth + width)) + 2 * (n / 16 + 5) + 8;
   return static_cast<float>(units + 2) * 0x1p-24f;
@@ -180,8 +184,8 @@ void softmax_codes(float* x, size_t rows, size_t pitch, size_t n, float scale, c
   const float doubt = sane ? doubt_of(n, scale) : 0.0f;
   const size_t room = (n + 63) / 64 * 64;
   for (size_t from = 0; from < rows; from += kTogether) {
-    const size_t count = std::min(rows - from, kTogether);
-    float tops[kTogether], sums[kTogether] = {};
+    const size_t count = rows - from < kTogether ? rows - from : kTogether;
+    float tops[kTogether] = {}, sums[kTogether] = {};
     for (size_t r = 0; sane && r < count; ++r) {
       float* const row = x + (from + r) * pitch;
       for (size_t i = n; i < room; ++i) row[i] = kLeast;
@@ -193,8 +197,8 @@ void softmax_codes(float* x, size_t rows, size_t pitch, size_t n, float scale, c
     for (size_t r = 0; r < count; ++r) {
       float* const row = x + (from + r) * pitch;
       uint8_t* const to = q + (from + r) * n;
-      const bool finite = sums[r] > 0.5f && sums[r] < 2.0f * kMostCertain;
-      if (finite && certain_codes(powers + r * room, n, 1.0f / (sums[r] * scale), doubt, bytes, to)) continue;
+      const bool plain = sums[r] > 0.5f && tops[r] > -kMostTop && tops[r] < kMostTop;
+      if (plain && certain_codes(powers + r * room, n, 1.0f / (sums[r] * scale), doubt, bytes, to)) continue;
       reals::quantize<Avx512>(row, n, reals::softmax<Avx512>(row, n, 1.0f, nullptr), scale, grid, to);
     }
   }
