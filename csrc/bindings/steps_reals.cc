@@ -85,12 +85,13 @@ void bind_reals(nb::module_& m) {
       "step_layer_norm",
       [](const std::string& reals, const RealIn& x, const RealOut& y, float epsilon,
          const std::optional<RealIn>& residual, const std::optional<View>& weight,
-         const std::optional<View>& bias, const std::optional<RealOut>& codes) {
-        return native(
-            make_layer_norm(kernel<RealsOps>(reals), {x, residual, weight, bias, y, codes, epsilon}));
+         const std::optional<View>& bias, const std::optional<RealOut>& codes,
+         const std::optional<View>& factors) {
+        return native(make_layer_norm(kernel<RealsOps>(reals),
+                                      {x, residual, weight, bias, y, codes, factors, epsilon}));
       },
       "reals"_a, "x"_a, "y"_a, "epsilon"_a, "residual"_a.none(), "weight"_a.none(), "bias"_a.none(),
-      "codes"_a.none());
+      "codes"_a.none(), "factors"_a.none());
   nb::class_<MatMulSpec>(m, "MatMulSpec")
       .def(nb::new_([](const View& a, const View& b, const View& y, std::array<int32_t, 2> zeros,
                        float multiplier, GridTuple grid, float low, float high) {

@@ -206,7 +206,7 @@ ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
   const PackedHeader& h = packed.header;
   check_images(s_, int64_t{h.in} * h.groups, h.out);
   check_window(h);
-  check_ending(s_.ending);
+  check_ending(s_);
   s_.ending.has_residual = s_.residual.has_value();
   s_.ending.bounded = bounded(s_);
   cells_ = cells_of(s_);
@@ -307,6 +307,7 @@ void ConvStep::run_blocks(const Memory& memory, size_t chunk, Range blocks, bool
                   panel.channels,
                   constants_.multiplier.data() + panel.constants,
                   constants_.bias.data() + panel.constants,
+                  Constants::part_of(constants_.factors, panel.constants),
                   rows.y,
                   panel.channel * static_cast<ptrdiff_t>(bytes_of(s_.y.type)),
                   s_.residual ? rows.residual : nullptr,

@@ -36,13 +36,16 @@ inline void check_images(const ConvSpec& s, int64_t in, int64_t out) {
   const auto each = static_cast<size_t>(out);
   refuse_unless(s.correction.size() == each && s.multiplier.size() == each && s.bias.size() == each,
                 "one correction, multiplier and bias for each channel");
+  refuse_unless(s.factors.empty() || s.factors.size() == each, "one factor for each channel");
 }
 
-inline void check_ending(const GemmEnding& e) {
+inline void check_ending(const ConvSpec& s) {
+  const GemmEnding& e = s.ending;
   const auto byte = [](int32_t n) { return n >= 0 && n <= 255; };
   refuse_unless(byte(e.zero_point) && byte(e.residual_zero_point), "zero points are bytes");
   refuse_unless(byte(e.low) && byte(e.high) && e.low <= e.high, "bounds are bytes, low to high");
   refuse_unless(e.function == nullptr || e.scale > 0, "the scale of a function's output is not positive");
+  refuse_unless(e.function != nullptr || s.factors.empty(), "factors stand behind a function");
 }
 
 // Whether no real can reach 2^30 before it is rounded, whatever the sums are.
@@ -65,7 +68,7 @@ inline std::unique_ptr<const FunctionCells> cells_of(const ConvSpec& s) {
 // Of all panels, each padded to its width.
 struct Constants {
   std::vector<int32_t> correction;
-  std::vector<float> multiplier, bias;
+  std::vector<float> multiplier, bias, factors;
 
   // Those of one panel. `shifted`: added to the corrections; may be empty.
   void append(const ConvSpec& s, int32_t channel, int32_t channels, int32_t width,
@@ -78,7 +81,13 @@ struct Constants {
       correction.push_back(static_cast<int32_t>(own));
       multiplier.push_back(exists ? s.multiplier[from] : 0.0f);
       bias.push_back(exists ? s.bias[from] : 0.0f);
+      if (!s.factors.empty()) factors.push_back(exists ? s.factors[from] : 0.0f);
     }
+  }
+
+  // Those of the panel that begins at `at`; nullptr where there are none.
+  static const float* part_of(const std::vector<float>& values, size_t at) {
+    return values.empty() ? nullptr : values.data() + at;
   }
 };
 

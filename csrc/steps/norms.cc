@@ -23,11 +23,13 @@ size_t length_of(const View& v) {
 
 int64_t last_stride(const View& v) { return v.strides[v.rank - 1]; }
 
-// x, and another input that may be missing, to y, and to codes where they are wanted too, row by row.
+// x, and another input that may be missing, to y, and to codes where they are wanted too (of y * factors),
+// row by row.
 class RowStep : public Step {
  public:
   RowStep(const RealsOps& ops, const RealIn& x, const std::optional<RealIn>& other, const RealOut& y,
-          const std::optional<RealOut>& codes = std::nullopt)
+          const std::optional<RealOut>& codes = std::nullopt,
+          const std::optional<View>& factors = std::nullopt)
       : ops_(ops),
         n_(length_of(y.view)),
         outer_({without_last(x.view), without_last(other.value_or(x).view),
@@ -40,6 +42,7 @@ class RowStep : public Step {
         y_(y.view),
         has_other_(other.has_value()),
         has_codes_(codes.has_value()),
+        factors_(factors),
         x_reader_(ops, x, last_stride(x.view)),
         other_reader_(ops, other.value_or(x), last_stride(other_)),
         codes_writer_(ops, codes.value_or(y), last_stride(codes_)),
@@ -58,6 +61,10 @@ class RowStep : public Step {
     if (other) reads(other->view);
     if (codes) writes(codes->view);
     writes(y.view);
+    if (!factors) return;
+    demand(codes.has_value(), "factors are for codes");
+    demand_vector(*factors, Type::f32, n_, "one float32 factor for each element of a row");
+    reads(*factors);
   }
 
   size_t items() const override { return (rows_ + each_ - 1) / each_; }
@@ -78,9 +85,7 @@ class RowStep : public Step {
       const float* other = nullptr;
       if (has_other_) other = other_reader_.row(other_.at<uint8_t>(memory) + cursor.offset(1), n_, second);
       const float factor = body(values, other);
-      if (has_codes_) {
-        codes_writer_.finish(values, factor, codes_.at<uint8_t>(memory) + cursor.offset(2), n_, out);
-      }
+      if (has_codes_) write_codes(memory, values, factor, cursor.offset(2), factors_ ? second : out);
       writer_.finish(values, factor, y, n_, out);
     }
   }
@@ -89,10 +94,22 @@ class RowStep : public Step {
   size_t n_;
 
  private:
+  // `spare` holds no values.
+  void write_codes(const Memory& memory, float* values, float factor, ptrdiff_t at,
+                   const RowBuffer& spare) const {
+    if (factors_) {
+      const auto multiply = ops_.binary[static_cast<size_t>(BinaryKind::mul)];
+      multiply(values, 1, factors_->at<float>(memory), 1, n_, spare.reals());
+      values = spare.reals();
+    }
+    codes_writer_.finish(values, factor, codes_.at<uint8_t>(memory) + at, n_, spare);
+  }
+
   Walk<4> outer_;
   size_t rows_, each_;
   View x_, other_, codes_, y_;
   bool has_other_, has_codes_;
+  std::optional<View> factors_;
   RowReader x_reader_, other_reader_;
   RowWriter codes_writer_, writer_;
 };
@@ -113,7 +130,10 @@ class Softmax final : public RowStep {
 class LayerNorm final : public RowStep {
  public:
   LayerNorm(const RealsOps& ops, const LayerNormSpec& s)
-      : RowStep(ops, s.x, s.residual, s.y, s.codes), weight_(s.weight), bias_(s.bias), epsilon_(s.epsilon) {
+      : RowStep(ops, s.x, s.residual, s.y, s.codes, s.factors),
+        weight_(s.weight),
+        bias_(s.bias),
+        epsilon_(s.epsilon) {
     for (const auto& parameter : {s.weight, s.bias}) {
       if (!parameter) continue;
       demand_vector(*parameter, Type::f32, n_, "weight and bias have one float32 for each element of a row");

@@ -22,6 +22,7 @@ struct LayerNormSpec {
   std::optional<View> weight, bias;  // float32 [n]
   RealOut y;
   std::optional<RealOut> codes;  // y as bytes too, where y is float32
+  std::optional<View> factors;   // float32 [n]: the codes are those of y * factors
   float epsilon;
 };
 

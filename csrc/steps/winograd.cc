@@ -130,7 +130,7 @@ void WinogradStep::cut(int threads) {
 WinogradStep::WinogradStep(const WinogradSpec& spec)
     : s_(spec.conv), kernel_(spec.kernel), packed_(read_winograd(s_.packed, s_.packed_bytes, *kernel_)) {
   check_views(packed_.header);
-  check_ending(s_.ending);
+  check_ending(s_);
   s_.ending.has_residual = s_.residual.has_value();
   s_.ending.bounded = bounded(s_);
   cells_ = cells_of(s_);
@@ -190,11 +190,11 @@ void WinogradStep::finish(const Memory& memory, size_t p, const Tile& tile, cons
   const bool whole = wide == kTileOut;
   for (int i = 0; i < (whole ? 1 : high); ++i) {
     kernel_->gemm->finish(
-        s_.ending,
-        {at.outputs + i * kTileOut * panel.width, whole ? high * kTileOut : wide, panel.width, panel.channels,
-         constants_.multiplier.data() + constants, constants_.bias.data() + constants, to + i * kTileOut,
-         panel.channel * static_cast<ptrdiff_t>(bytes_of(y.type)),
-         s_.residual ? beside + i * kTileOut : nullptr, panel.channel, at.reals});
+        s_.ending, {at.outputs + i * kTileOut * panel.width, whole ? high * kTileOut : wide, panel.width,
+                    panel.channels, constants_.multiplier.data() + constants,
+                    constants_.bias.data() + constants, Constants::part_of(constants_.factors, constants),
+                    to + i * kTileOut, panel.channel * static_cast<ptrdiff_t>(bytes_of(y.type)),
+                    s_.residual ? beside + i * kTileOut : nullptr, panel.channel, at.reals});
   }
 }
 

@@ -205,3 +205,38 @@ def test_layer_norm_makes_reals_and_codes_in_one_step(x_grid: Codes | None, seco
     labels = [s.name for s in Engine(plan).prepare({"x": shape, "r": shape}).labels if s]
     assert "norm" in labels and "codes" not in labels
     assert ("again" in labels) == second
+
+
+@pytest.mark.parametrize("shape", [(40,), (1, 1, 40)], ids=str)
+@pytest.mark.parametrize("turned", [False, True], ids=["norm first", "constant first"])
+def test_layer_norm_makes_codes_of_its_product_with_a_vector(shape: tuple[int, ...], turned: bool) -> None:
+    a, b = ("w", "n") if turned else ("n", "w")
+    steps: list[Step] = [
+        LayerNorm("norm", (), "x", "n", "", "", 1e-5),
+        Binary("smoothed", (), "mul", a, b, "c"),
+        Binary("sum", (), "add", "n", "c", "y"),
+    ]
+    grids = {"x": None, "n": None, "c": SIGNED, "y": None}
+    factors = np.exp2(np.arange(40) % 5 - 2).astype(np.float32).reshape(shape)
+    tensors = {name: tensor(name, (2, 3, 40), grid) for name, grid in grids.items()}
+    plan = Plan(tuple(steps), tensors, {"w": factors}, ("x",), ("y",))
+    check_plan(plan)
+    assert "smoothed" not in [s.name for s in Engine(plan).prepare({"x": (2, 3, 40)}).labels if s]
+
+
+def test_products_that_are_no_layer_norms_own_run_by_themselves() -> None:
+    """By another tensor, by a constant that varies along other axes, and to reals."""
+    rows, vector = np.ones((3, 1), np.float32), np.ones(40, np.float32)
+    for b, constants, grid in (
+        ("x", {}, SIGNED), ("w", {"w": rows}, SIGNED), ("w", {"w": vector}, None),
+    ):  # fmt: skip
+        steps: list[Step] = [
+            LayerNorm("norm", (), "x", "n", "", "", 1e-5),
+            Binary("product", (), "mul", "n", b, "c"),
+            Binary("sum", (), "add", "n", "c", "y"),
+        ]
+        grids = {"x": None, "n": None, "c": grid, "y": None}
+        tensors = {name: tensor(name, (2, 3, 40), g) for name, g in grids.items()}
+        plan = Plan(tuple(steps), tensors, constants, ("x",), ("y",))
+        check_plan(plan)
+        assert "product" in [s.name for s in Engine(plan).prepare({"x": (2, 3, 40)}).labels if s]

@@ -105,6 +105,34 @@ def test_matmul_bias_and_gelu_are_one_step(qdq, lowered):
     assert found.step("linear").ending.activation == "gelu"
 
 
+@pytest.mark.parametrize("shape", [(6,), (1, 1, 6), (1,)], ids=str)
+def test_factors_behind_an_activation_are_part_of_the_layer(qdq, lowered, shape):
+    g = qdq()
+    x = g.pair(g.input("x", ["batch", 7, 16]))
+    y = g.node("Gelu", g.node("Add", g.node("MatMul", x, g.weight(16, 6, axis=1)), g.reals(6)))
+    found = lowered(g, g.quantize(g.node("Mul", y, g.reals(*shape)), 0.02, 5), sizes={"batch": 2}).agree()
+    assert found.kinds == ["quantize", "linear"]
+    assert found.step("linear").ending.factors
+    assert len(found.step("linear").nodes) == 4
+
+
+def test_factors_behind_the_activation_of_images(qdq, lowered):
+    g = qdq()
+    y = g.node("Sigmoid", g.conv(g.pair(g.input("x", [1, 3, 5, 6])), 3, 4))
+    y = last(g, g.node("Mul", g.reals(4, 1, 1), y))
+    assert lowered(g, y).agree().kinds == ["quantize", "conv"]
+
+
+@pytest.mark.parametrize("why", ["read twice", "along another axis", "depthwise"])
+def test_factors_that_are_no_part_of_the_layer(qdq, lowered, why):
+    g = qdq()
+    x = g.pair(g.input("x", [1, 4, 5, 6]))
+    y = g.node("Sigmoid", g.conv(x, 4, 4, group=4 if why == "depthwise" else 1))
+    factors = g.reals(4, 5, 1) if why == "along another axis" else g.reals(4, 1, 1)
+    outputs = [g.quantize(g.node("Mul", y, factors), 0.02)] + [y] * (why == "read twice")
+    assert lowered(g, *outputs).agree().kinds == ["quantize", "conv", "binary"]
+
+
 def test_attention_takes_its_scale_into_the_multiplier(qdq, lowered):
     g = qdq()
     a, b = (g.pair(g.input(n, ["batch", 2, "seq", 8])) for n in "ab")

@@ -41,6 +41,7 @@ class Layer:
     reals: bool = False
     function: str = ""
     scale: float = 1.0
+    factors: np.ndarray | None = None
     gap: int = 0  # bytes between the pixels of the input
     threads: int = 1
 
@@ -88,6 +89,8 @@ class Layer:
             real = real + branch * np.float32(self.residual_multiplier)
         if self.function:
             real = getattr(numerics, self.function)(real)
+        if self.factors is not None:
+            real = real * self.factors[:, None, None]
         if not self.reals:
             return np.clip(numerics.quantize(real, self.scale, self.zero_point, BYTES), *self.bounds)
         return np.clip(real, np.float32(self.bounds[0] - 100), np.float32(self.bounds[1] - 100))
@@ -115,6 +118,7 @@ class Layer:
             residual_zero_point=self.residual_zero,
             function=self.function,
             scale=self.scale,
+            factors=self.factors,
         )
         step = self.step(x.view, y.view, ending, kernel)
         program = Program()
@@ -240,6 +244,8 @@ def layers(draw, tiles=False):
         function=draw(st.sampled_from(["", "", "gelu", "sigmoid"])),
         scale=draw(st.sampled_from([0.25, float(np.float32(0.013))])),
     )
+    if made.function and draw(st.booleans()):
+        made.factors = rng.uniform(-1, 2, made.weight.shape[0]).astype(np.float32)
     if draw(st.booleans()):
         made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
         made.residual_multiplier = float(np.float32(rng.uniform(-1, 1)))

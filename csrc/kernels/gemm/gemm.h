@@ -48,8 +48,8 @@ struct FunctionCells;
 // The ending of a layer, the same for all its tiles.
 //   real  = fl32(acc) * M + B [+ (r - z_r) * R], each operation rounded
 //   codes:               clamp(rne(real) + z_y, low, high)
-//   codes of a function: clamp(rne(f(real) / scale) + z_y, low, high)
-//   reals:               [f] real, and no further than real_low and real_high
+//   codes of a function: clamp(rne(f(real) [* S] / scale) + z_y, low, high)
+//   reals:               [f] real [* S], and no further than real_low and real_high
 struct GemmEnding {
   bool reals;  // y is float32
   bool has_residual;
@@ -70,6 +70,7 @@ struct GemmRows {
   int channels;  // that exist, of width
   const float* multiplier;  // [width]
   const float* bias;  // [width]
+  const float* factors;  // S, [width]; nullptr: none
   uint8_t* const* y;  // rows
   ptrdiff_t y_offset;
   const uint8_t* const* residual;  // rows, codes; nullptr: none

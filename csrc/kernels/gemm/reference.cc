@@ -60,6 +60,7 @@ void gemm_finish(const GemmEnding& e, const GemmRows& t) {
       if (e.has_residual) reals[c] = reals[c] + residual_of(e, t, row, c);
     }
     if (e.function != nullptr) e.function(reals, reals, static_cast<size_t>(t.channels));
+    for (int c = 0; t.factors != nullptr && c < t.channels; ++c) reals[c] = reals[c] * t.factors[c];
     uint8_t* const y = t.y[row] + t.y_offset;
     if (e.reals) {
       clamp_reals(e, reals, t.channels);

@@ -253,8 +253,10 @@ void finish_function(const GemmEnding& e, const GemmRows& t) {
   for (int row = 0; row < t.rows; ++row) {
     __m256 steps[2];
     for (int v = 0; v < 2; ++v) {
-      const float* const from = t.scratch + row * t.width + (t.width == 2 * kUnit ? v * kUnit : 0);
-      steps[v] = _mm256_div_ps(_mm256_loadu_ps(from), scale);
+      const int c = t.width == 2 * kUnit ? v * kUnit : 0;
+      steps[v] = _mm256_loadu_ps(t.scratch + row * t.width + c);
+      if (t.factors != nullptr) steps[v] = _mm256_mul_ps(steps[v], _mm256_loadu_ps(t.factors + c));
+      steps[v] = _mm256_div_ps(steps[v], scale);
       steps[v] = _mm256_min_ps(_mm256_max_ps(steps[v], low), high);
     }
     uint8_t bytes[16];

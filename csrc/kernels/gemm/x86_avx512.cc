@@ -210,7 +210,9 @@ void finish_function(const GemmEnding& e, const GemmRows& t) {
   e.function(t.scratch, t.scratch, static_cast<size_t>(t.rows) * static_cast<size_t>(t.width));
   for (int row = 0; row < t.rows; ++row) {
     for (int c = 0; c < t.channels; c += kUnit) {
-      const __m512 steps = _mm512_div_ps(_mm512_loadu_ps(t.scratch + row * t.width + c), scale);
+      __m512 steps = _mm512_loadu_ps(t.scratch + row * t.width + c);
+      if (t.factors != nullptr) steps = _mm512_mul_ps(steps, _mm512_loadu_ps(t.factors + c));
+      steps = _mm512_div_ps(steps, scale);
       const __m512i codes = _mm512_cvtps_epi32(_mm512_min_ps(_mm512_max_ps(steps, low), high));
       _mm512_mask_cvtepi32_storeu_epi8(t.y[row] + t.y_offset + c, mask_of(t.channels, c / kUnit),
                                        _mm512_add_epi32(codes, zero_point));

@@ -117,12 +117,14 @@ def _check_ending(check: _Check, ending: Ending) -> None:
     check.that(bool(ending.multiplier), "no multiplier", "one")
     for name, dtype in (
         (ending.multiplier, "float32"), (ending.bias, "float32"), (ending.integer_bias, "int32"),
+        (ending.factors, "float32"),
     ):  # fmt: skip
         if name:
             (size,) = check.constant(name, dtype, 1)
             check.that(size in (1, channels), f"{size} numbers in '{name}'", f"1 or {channels}")
     if ending.residual:
         check.codes(ending.residual)
+    check.that(bool(ending.activation) or not ending.factors, "factors", "an activation before them")
 
 
 def _conv(check: _Check, step: Conv | ConvTranspose) -> None:

@@ -71,6 +71,8 @@ class Ending:
         activation: A function of `numerics` evaluated on the real sum before it is quantized ("gelu", ...);
             then M and B are those of a real output. "" for none: Relu and Clip are `low` and `high`.
         low, high: Bounds in codes of the output, or in reals where the output is real (None: unbounded).
+        factors: Constant, float32 [channels] (or [1]), by which what `activation` gives is multiplied; "" for
+            none.
     """
 
     multiplier: str
@@ -81,6 +83,7 @@ class Ending:
     activation: str = ""
     low: float | None = None
     high: float | None = None
+    factors: str = ""
 
 
 @dataclass(frozen=True)

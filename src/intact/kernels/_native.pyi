@@ -158,6 +158,7 @@ def conv(
     correction: _Array,
     multiplier: _Array,
     bias: _Array,
+    factors: _Array,
     strides: tuple[int, int],
     dilations: tuple[int, int],
     origin: tuple[int, int],
@@ -175,6 +176,7 @@ def winograd(
     correction: _Array,
     multiplier: _Array,
     bias: _Array,
+    factors: _Array,
     origin: tuple[int, int],
     ending: GemmEnding,
     residual: View | None = None,
@@ -265,6 +267,7 @@ def step_layer_norm(
     weight: View | None,
     bias: View | None,
     codes: RealOut | None,
+    factors: View | None,
 ) -> Step: ...
 
 class MatMulSpec:

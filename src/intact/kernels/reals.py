@@ -86,16 +86,17 @@ def layer_norm(
     bias: View | None = None,
     residual: Real | None = None,
     codes: Real | None = None,
+    factors: View | None = None,
     kernels: Kernels | None = None,
 ) -> NativeStep:
     """Over the last axis of the views, of x + residual (N41); `weight` and `bias` are float32 [n].
 
-    Where y is float32, `codes` may be a second output: bytes.
+    Where y is float32, `codes` may be a second output: bytes, of y or of ``y * factors``, float32 [n].
     """
     other = None if residual is None else residual.read()
     also = None if codes is None else codes.written()
     return _native.step_layer_norm(
-        _kernels(kernels)[REALS], x.read(), y.written(), epsilon, other, weight, bias, also
+        _kernels(kernels)[REALS], x.read(), y.written(), epsilon, other, weight, bias, also, factors
     )
 
 

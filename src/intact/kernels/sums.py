@@ -7,6 +7,7 @@ endings are those of `numerics` (N19 to N25), bit for bit, whatever the kernel.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,6 +35,8 @@ class Ending:
         function: A function of `numerics` that the real sum goes through, "" for none; where the output is
             codes, what it gives is divided by `scale` and rounded (N11).
         scale: Of the output, behind a function.
+        factors: float32, one for each output channel: what the function gives is multiplied by them; None:
+            it is not.
     """
 
     multiplier: ArrayLike
@@ -49,6 +52,7 @@ class Ending:
     residual_zero_point: int = 0
     function: str = ""
     scale: float = 1.0
+    factors: ArrayLike | None = None
 
 
 def pack(
@@ -170,13 +174,11 @@ def winograd(
     )
 
 
-def _constants(ending: Ending) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]:
-    """Correction, multiplier and bias."""
-    return (
-        np.ascontiguousarray(ending.correction, np.int32),
-        np.ascontiguousarray(ending.multiplier, np.float32),
-        np.ascontiguousarray(ending.bias, np.float32),
-    )
+def _constants(ending: Ending) -> tuple[NDArray[Any], ...]:
+    """Correction, multiplier, bias and factors; what is missing has no elements."""
+    reals = (ending.multiplier, ending.bias, ending.factors)
+    vectors = (np.ascontiguousarray(() if v is None else v, np.float32) for v in reals)
+    return np.ascontiguousarray(ending.correction, np.int32), *vectors
 
 
 def _native_ending(y: View, ending: Ending) -> _native.GemmEnding:

@@ -63,6 +63,10 @@ class Runner:
         self.program.run(self._inputs, self._outputs)
         return self._results[0]()
 
+    def result(self, index: int) -> np.ndarray:
+        """What the last run made of an output."""
+        return self._results[index]()
+
     def only_wrote(self, view: View) -> bool:
         """Whether every byte of the first output's block outside `view` is still GUARD."""
         rest = self.buffer.copy()

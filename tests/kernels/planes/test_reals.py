@@ -224,6 +224,26 @@ def test_layer_norm(
     case.check(step, y, numerics.layer_norm(x, weight, bias, 1e-5, residual), assert_same_bits)
 
 
+@settings(deadline=None, max_examples=40)
+@given(seed=SEEDS, rows=st.integers(1, 5), n=LENGTHS, scaled=st.booleans())
+def test_layer_norm_with_codes_beside_it(
+    runner: Any, reals_kernel: str, assert_same_bits: SameBits, seed: int, rows: int, n: int, scaled: bool
+) -> None:
+    case = Case(runner, seed, reals_kernel)
+    x, source = case.real(2, rows, n)
+    residual, other = case.real(2, rows, n)
+    codes = Real(case.runner.output((2, rows, n), np.uint8, case.order(3)), 0.02, 100, 3, 250)
+    y = Real(case.runner.output((2, rows, n), np.float32, case.order(3)))
+    factors = case.rng.uniform(-2, 2, n).astype(np.float32)
+    step = reals.layer_norm(
+        source, y, 1e-5, residual=other, codes=codes, kernels=case.kernels,
+        factors=case.runner.constant(factors) if scaled else None,
+    )  # fmt: skip
+    want = numerics.layer_norm(x, None, None, 1e-5, residual)
+    case.check(step, codes, want * factors if scaled else want, assert_same_bits)
+    assert_same_bits(case.runner.result(1), want)
+
+
 def test_long_rows_and_several_pieces(runner: Any, reals_kernel: str, assert_same_bits: SameBits) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((37, 5000)).astype(np.float32)
@@ -255,6 +275,7 @@ def test_empty_tensors(runner: Any, reals_kernel: str) -> None:
         (lambda x, y: reals.binary(x, x, y, "pow"), "no such function of two"),
         (lambda x, y: reals.softmax(Real(View(1, 0, "float32", (2, 2), (8, 4))), y), "differ in their sizes"),
         (lambda x, y: reals.layer_norm(x, y, 1e-5, weight=x.view), "weight and bias have one float32"),
+        (lambda x, y: reals.layer_norm(x, y, 1e-5, factors=x.view), "factors are for codes"),
         (lambda x, y: reals.softmax(Real(View(1, 0, "int64", (2, 3), (24, 8))), y), "float32 or bytes"),
         (lambda x, y: reals.softmax(Real(View(1, 0, "uint8", (2, 3), (3, 1)), 0.0), y), "not positive"),
         (lambda x, y: reals.softmax(Real(View(1, 0, "uint8", (2, 3), (3, 1)), 1, 9999), y), "out of range"),
@@ -263,7 +284,7 @@ def test_empty_tensors(runner: Any, reals_kernel: str) -> None:
             "grid",
         ),
     ],
-    ids=["function", "binary", "sizes", "weight", "dtype", "scale", "zero", "grid"],
+    ids=["function", "binary", "sizes", "weight", "factors", "dtype", "scale", "zero", "grid"],
 )
 def test_makers_refuse(make: Callable[[Real, Real], object], message: str) -> None:
     x = Real(View(1, 0, "float32", (2, 3), (12, 4)))

@@ -1,6 +1,7 @@
 """Steps that run as one: what binders see in place of them. The plan itself, and every bit, stay as they are.
 
-attention    matmul, softmax, matmul: the scores and what becomes of them stay in the cache
+attention         matmul, softmax, matmul: the scores and what becomes of them stay in the cache
+norm_and_codes    layer_norm, quantize (or a product by a constant of each channel that makes codes)
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from intact.engine.bind.core import peek
 from intact.engine.plan import Plan
-from intact.engine.steps import LayerNorm, MatMul, Quantize, Softmax, Step, Tensor
+from intact.engine.steps import Binary, LayerNorm, MatMul, Quantize, Softmax, Step, Tensor
 from intact.engine.wiring import reads, writes
 
 
@@ -51,7 +53,8 @@ class NormAndCodes(Step):
 
     Attributes:
         x, residual, ys: What it reads, and writes: reals and codes.
-        norm, quantize: The steps of the plan.
+        norm, quantize: The steps of the plan; in place of a Quantize may stand a product by `factors`.
+        factors: Constant, one number for each element of a row; "" for none.
     """
 
     kind = "norm_and_codes"
@@ -59,7 +62,8 @@ class NormAndCodes(Step):
     residual: str
     ys: tuple[str, str]
     norm: LayerNorm
-    quantize: Quantize
+    quantize: Quantize | Binary
+    factors: str
 
     @property
     def label(self) -> Step:
@@ -94,16 +98,30 @@ def _attentions(plan: Plan, makers: dict[str, Step]) -> dict[str, Attention]:
 
 
 def _norms(plan: Plan, makers: dict[str, Step]) -> dict[str, NormAndCodes]:
-    """By what they make: each with the first Quantize behind it."""
+    """By what they make: each with the first step behind it that makes codes of its rows alone."""
     found: dict[str, NormAndCodes] = {}
     for step in plan.steps:
-        norm = makers.get(step.x) if isinstance(step, Quantize) else None
-        if not isinstance(step, Quantize) or not isinstance(norm, LayerNorm) or norm.y in found:
+        if not isinstance(step, Quantize | Binary):
             continue
-        if plan.tensors[norm.y].codes is None:
+        real, factors = (step.x, "") if isinstance(step, Quantize) else _scaled(plan, step)
+        norm = makers.get(real)
+        if isinstance(norm, LayerNorm) and norm.y not in found and plan.tensors[real].codes is None:
             made, nodes = (norm.y, step.y), (*norm.nodes, *step.nodes)
-            found[norm.y] = NormAndCodes(norm.name, nodes, norm.x, norm.residual, made, norm, step)
+            found[real] = NormAndCodes(norm.name, nodes, norm.x, norm.residual, made, norm, step, factors)
     return found
+
+
+def _scaled(plan: Plan, step: Binary) -> tuple[str, str]:
+    """What `step` multiplies by a constant vector along its last axis to make codes, and that constant; or
+    nothing."""
+    for real, factors in ((step.a, step.b), (step.b, step.a)):
+        if step.function != "mul" or real not in plan.tensors or factors not in plan.constants:
+            continue
+        x, (*outer, last) = plan.tensors[real].shape, peek(plan, factors).shape or (0,)
+        along = len(outer) < len(x) and all(size == 1 for size in outer) and last == x[-1]
+        if along and plan.tensors[step.y].codes is not None:
+            return real, factors
+    return "", ""
 
 
 def _attention(plan: Plan, product: MatMul, makers: dict[str, Step]) -> Attention | None:

@@ -179,7 +179,7 @@ def bind_resize(step: Resize, binding: Binding) -> list[NativeStep]:
 def is_depthwise(step: Conv, binding: Binding) -> bool:
     """Whether `bind_depthwise` takes this convolution: each channel by itself."""
     out, _, _, inputs = binding.weight(step.weight).shape
-    return step.groups > 1 and inputs == 1 and out == step.groups
+    return step.groups > 1 and inputs == 1 and out == step.groups and not step.ending.factors
 
 
 def bind_depthwise(step: Conv, binding: Binding) -> list[NativeStep]:

@@ -47,10 +47,19 @@ def bind_layer_norm(step: LayerNorm, binding: Binding) -> list[NativeStep]:
 @binder("norm_and_codes", in_place=("x",))
 def bind_norm_and_codes(step: NormAndCodes, binding: Binding) -> list[NativeStep]:
     """LayerNorm, and the codes of what it makes."""
-    return _layer_norm(step.norm, binding, _real(binding, step.quantize.y))
+    factors = _vector(binding, step.factors) if step.factors else None
+    return _layer_norm(step.norm, binding, _real(binding, step.quantize.y), factors)
 
 
-def _layer_norm(step: LayerNorm, binding: Binding, codes: Real | None = None) -> list[NativeStep]:
+def _vector(binding: Binding, name: str) -> View:
+    """A constant that varies along one axis alone, by that axis."""
+    dense, array = binding.constant(name), binding.array(name)
+    return dense_view(dense.block, dense.offset, array.dtype.name, (array.size,))
+
+
+def _layer_norm(
+    step: LayerNorm, binding: Binding, codes: Real | None = None, factors: View | None = None
+) -> list[NativeStep]:
     weight, bias = (binding.constant(name) if name else None for name in (step.weight, step.bias))
     residual = _real(binding, step.residual) if step.residual else None
     return [
@@ -62,6 +71,7 @@ def _layer_norm(step: LayerNorm, binding: Binding, codes: Real | None = None) ->
             bias=bias,
             residual=residual,
             codes=codes,
+            factors=factors,
             kernels=binding.kernels,
         )
     ]

@@ -254,4 +254,5 @@ def _ending(part: _Part, step: Layer, binding: Binding) -> sums.Ending:
         residual_zero_point=zero_of(binding.codes(ending.residual)) if ending.residual else 0,
         function=ending.activation,
         scale=codes.scale if codes else 1.0,
+        factors=np.broadcast_to(binding.array(ending.factors), channels) if ending.factors else None,
     )

@@ -99,6 +99,8 @@ def _finish(run: Run, y: str, ending: Ending, acc: NDArray[np.int32], axis: int)
         real = real + steps * np.asarray(residual.multiplier, np.float32)
     if ending.activation:
         real = FUNCTIONS[ending.activation](real)
+        if ending.factors:
+            real = np.moveaxis(np.moveaxis(real, axis, -1) * run.array(ending.factors), -1, axis)
     elif ending.low is not None or ending.high is not None:
         low = -np.inf if ending.low is None else ending.low
         high = np.inf if ending.high is None else ending.high
