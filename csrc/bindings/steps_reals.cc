@@ -26,7 +26,7 @@ using GridTuple = std::array<int32_t, 3>;  // zero, low, high
 ByteGrid grid_of(const GridTuple& g) { return {g[0], g[1], g[2]}; }
 
 BinaryKind kind_of(const std::string& name) {
-  constexpr const char* kNames[kBinaryKinds] = {"add", "sub", "mul", "div"};
+  constexpr const char* kNames[kBinaryKinds] = {"add", "sub", "mul", "div", "max", "min"};
   for (size_t i = 0; i < kBinaryKinds; ++i) {
     if (name == kNames[i]) return static_cast<BinaryKind>(i);
   }
@@ -67,6 +67,12 @@ void bind_reals(nb::module_& m) {
         return native(make_function(kernel<RealsOps>(reals), {x, y, std::move(function)}));
       },
       "reals"_a, "x"_a, "y"_a, "function"_a);
+  m.def(
+      "step_clip",
+      [](const std::string& reals, const RealIn& x, const RealOut& y, float low, float high) {
+        return native(make_clip(kernel<RealsOps>(reals), {x, y, low, high}));
+      },
+      "reals"_a, "x"_a, "y"_a, "low"_a, "high"_a);
   m.def(
       "step_binary",
       [](const std::string& reals, const RealIn& a, const RealIn& b, const RealOut& y,

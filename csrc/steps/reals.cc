@@ -1,6 +1,7 @@
 #include "steps/reals.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/registry.h"
 #include "steps/walk.h"
@@ -49,18 +50,19 @@ class Chunks : public Step {
   Rows rows_;
 };
 
-class Function final : public Chunks<2> {
+// y = f(x), f of rows: (x, n, y).
+template <class F>
+class Map final : public Chunks<2> {
  public:
-  Function(const RealsOps& ops, const FunctionSpec& s)
-      : Chunks(ops, {s.x.view, s.y.view}),
-        x_(s.x.view),
-        y_(s.y.view),
-        function_(find_function(ops, s.function.c_str())),
-        reader_(ops, s.x, stride(0)),
-        writer_(ops, s.y, stride(1)) {
-    demand_real(s.x);
-    demand_real(s.y);
-    demand(function_ != nullptr, "no function has this name");
+  Map(const RealsOps& ops, const RealIn& x, const RealOut& y, const F& function)
+      : Chunks(ops, {x.view, y.view}),
+        x_(x.view),
+        y_(y.view),
+        function_(function),
+        reader_(ops, x, stride(0)),
+        writer_(ops, y, stride(1)) {
+    demand_real(x);
+    demand_real(y);
   }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
@@ -69,14 +71,14 @@ class Function final : public Chunks<2> {
       uint8_t* const y = y_.at<uint8_t>(memory) + at[1];
       const float* x = reader_.row(x_.at<uint8_t>(memory) + at[0], n, in);
       float* const to = writer_.target(y, n, out);
-      function_->function(x, to, n);
+      function_(x, n, to);
       writer_.finish(to, 1.0f, y, n, out);
     });
   }
 
  private:
   View x_, y_;
-  const NamedFunction* function_;
+  F function_;
   RowReader reader_;
   RowWriter writer_;
 };
@@ -123,7 +125,18 @@ class Binary final : public Chunks<3> {
 }  // namespace
 
 std::unique_ptr<Step> make_function(const RealsOps& ops, const FunctionSpec& spec) {
-  return std::make_unique<Function>(ops, spec);
+  const NamedFunction* const named = find_function(ops, spec.function.c_str());
+  demand(named != nullptr, "no function has this name");
+  const auto apply = [function = named->function](const float* x, size_t n, float* y) { function(x, y, n); };
+  return std::make_unique<Map<decltype(apply)>>(ops, spec.x, spec.y, apply);
+}
+
+std::unique_ptr<Step> make_clip(const RealsOps& ops, const ClipSpec& s) {
+  demand(!std::isnan(s.low) && !std::isnan(s.high), "a bound is not a number");
+  const auto apply = [clip = ops.clip, low = s.low, high = s.high](const float* x, size_t n, float* y) {
+    clip(x, n, low, high, y);
+  };
+  return std::make_unique<Map<decltype(apply)>>(ops, s.x, s.y, apply);
 }
 
 std::unique_ptr<Step> make_binary(const RealsOps& ops, const BinarySpec& spec) {

@@ -15,14 +15,21 @@ struct FunctionSpec {
   std::string function;  // a name of kernels/reals
 };
 
+struct ClipSpec {
+  RealIn x;
+  RealOut y;
+  float low, high;
+};
+
 struct BinarySpec {
   RealIn a, b;
   RealOut y;
   BinaryKind kind;
 };
 
-// Both throw std::invalid_argument for what cannot be run safely.
+// All throw std::invalid_argument for what cannot be run safely.
 std::unique_ptr<Step> make_function(const RealsOps& ops, const FunctionSpec& spec);
+std::unique_ptr<Step> make_clip(const RealsOps& ops, const ClipSpec& spec);
 std::unique_ptr<Step> make_binary(const RealsOps& ops, const BinarySpec& spec);
 
 }  // namespace intact

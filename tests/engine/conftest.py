@@ -99,7 +99,7 @@ class Qdq:
             shape = [(sizes or {}).get(d.dim_param, d.dim_value) for d in dims]
             dtype = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
             if dtype.kind == "f":
-                made[info.name] = (self.rng.standard_normal(shape) * 3).astype(dtype)
+                made[info.name] = np.asarray(self.rng.standard_normal(shape) * 3, dtype)
             else:
                 made[info.name] = self.rng.integers(
                     np.iinfo(dtype).min, np.iinfo(dtype).max + 1, shape, dtype

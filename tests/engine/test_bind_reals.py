@@ -13,6 +13,7 @@ from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
 from intact.engine.steps import (
     Binary,
+    Clip,
     Codes,
     Ending,
     Function,
@@ -72,7 +73,13 @@ def test_function(x_grid: Codes | None, y_grid: Codes | None, function: str) -> 
     check([step], [tensor("x", (2, 5, 33), x_grid), tensor("y", (2, 5, 33), y_grid)], {}, ["x"])
 
 
-@pytest.mark.parametrize("function", ["add", "sub", "mul", "div"])
+@pytest.mark.parametrize("ends", [(0.0, 6.0), (None, 1.5), (-1.0, None), (None, None)], ids=str)
+def test_clip(x_grid: Codes | None, y_grid: Codes | None, ends: tuple[float | None, float | None]) -> None:
+    step = Clip("c", ("c",), "x", "y", *ends)
+    check([step], [tensor("x", (2, 5, 33), x_grid), tensor("y", (2, 5, 33), y_grid)], {}, ["x"])
+
+
+@pytest.mark.parametrize("function", ["add", "sub", "mul", "div", "max", "min"])
 @pytest.mark.parametrize("shape", [(2, 5, 33), (5, 1), (33,), (1,)], ids=str)
 def test_binary(x_grid: Codes | None, y_grid: Codes | None, function: str, shape: tuple[int, ...]) -> None:
     b = np.random.default_rng(0).uniform(0.5, 3, shape).astype(np.float32)

@@ -26,6 +26,53 @@ def test_functions_of_reals(qdq, lowered, op_type):
     assert lowered(g, y).agree(1e-6).kinds == ["function"]
 
 
+@pytest.mark.parametrize("ends", [(0, 6), (0, None), (None, 1), (2, -1), (-np.inf, 1), (None, None)], ids=str)
+def test_clip_of_reals(qdq, lowered, ends):
+    g = qdq()
+    constants = ["" if end is None else g.constant(np.float32(end)) for end in ends]
+    y = g.node("Clip", g.input("x", ["n", 50]), *constants)
+    found = lowered(g, y, g.quantize(g.node("Clip", g.pair(g.input("z", [3, 5])), *constants), 0.03),
+                    sizes={"n": 3}).agree()  # fmt: skip
+    assert found.kinds == ["clip", "quantize", "table"]
+    np.testing.assert_array_equal(found.values[y], found.expected[y])
+
+
+@pytest.mark.parametrize("given", ["both", "low", "high"])
+def test_clip_by_what_is_computed(qdq, lowered, given):
+    g = qdq()
+    low = g.input("low", []) if given != "high" else g.constant(np.float32(-0.5))
+    high = g.input("high", []) if given != "low" else ""
+    y = g.node("Clip", g.input("x", [3, 50]), low, high)
+    found = lowered(g, y).agree()
+    assert set(found.kinds) == {"binary"} and len(found.kinds) <= 2
+    np.testing.assert_array_equal(found.values[y], found.expected[y])
+
+
+@pytest.mark.parametrize("ends", [(np.inf, None), (None, -np.inf), (np.nan, 1)], ids=str)
+def test_a_clip_that_leaves_no_number_runs_in_a_stretch(qdq, lowered, ends):
+    g = qdq()
+    constants = ["" if end is None else g.constant(np.float32(end)) for end in ends]
+    assert lowered(g, g.node("Clip", g.input("x", [3, 5]), *constants)).kinds == ["onnx"]
+
+
+@pytest.mark.parametrize("op_type", ["Max", "Min"])
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_extremes_of_tensors(qdq, lowered, op_type, count):
+    g = qdq()
+    operands = [g.input("x", [2, 5, 8]), g.pair(g.input("z", [5, 1])), g.reals(8), g.reals(1)]
+    y = g.node(op_type, *operands[:count])
+    found = lowered(g, y, g.quantize(y, 0.03)).agree()
+    assert found.kinds == ["quantize"] + ["binary"] * (count - 1) + ["quantize"]
+    np.testing.assert_array_equal(found.values[y], found.expected[y])
+
+
+@pytest.mark.parametrize("op_type", ["Max", "Min"])
+def test_extremes_of_codes_and_numbers_are_tables(qdq, lowered, op_type):
+    g = qdq()
+    y = g.node(op_type, g.constant(np.float32(0.3)), g.pair(g.input("x", [4, 64])), g.constant(np.float32(1)))
+    assert lowered(g, g.quantize(y, 0.03)).agree().kinds == ["quantize", "table"]
+
+
 def test_softmax_takes_the_mask_before_it(qdq, lowered):
     g = qdq()
     scores = g.node("Add", g.input("x", ["batch", 2, 5, 5]), g.input("mask", ["batch", 1, 1, 5]))

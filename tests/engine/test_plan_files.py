@@ -52,7 +52,8 @@ def example():
         s.Softmax("softmax", (), "d", "so", -1, gain=0.125, mask="mask"),
         s.LayerNorm("norm", (), "so", "ln", "m", "b", 1e-5, residual="d"),
         s.Function("gelu", (), "ln", "g", "gelu"),
-        s.Binary("mul", (), "mul", "g", "mask", "bi"),
+        s.Clip("clip", (), "g", "cl", high=6.0),
+        s.Binary("mul", (), "mul", "cl", "mask", "bi"),
         s.Reinterpret("as", (), "r", "as"),
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.Stretch("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),
@@ -63,7 +64,7 @@ def example():
     ]
     tensors += [codes("p", "batch", 4, 3, 3), codes("cat", "batch", 8, 6, 6), codes("tr", "batch", 6, 6, 8)]
     tensors += [codes("f", "batch", 36), codes("l", *row), codes("k", 8, 8), codes("mm", *row)]
-    tensors += [reals(n, *row) for n in ("d", "so", "ln", "g", "bi", "own", "o")]
+    tensors += [reals(n, *row) for n in ("d", "so", "ln", "g", "cl", "bi", "own", "o")]
     rng = np.random.default_rng(0)
     constants = {
         "w": rng.integers(-128, 128, (4, 3, 3, 4), np.int8),

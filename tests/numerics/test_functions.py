@@ -109,3 +109,20 @@ def test_every_function_is_tested_here_and_takes_any_real_dtype():
         y = function(np.linspace(-2, 2, 6, dtype=np.float64).reshape(2, 3))
         assert y.dtype == np.float32 and y.shape == (2, 3)
         assert function(0.5).shape == ()
+
+
+def test_extremes():
+    a = np.array([1, 2, -0.0, 0.0, NAN, 1, NAN, INF, -INF], np.float32)
+    b = np.array([2, 1, 0.0, -0.0, 1, NAN, NAN, 0, 0], np.float32)
+    np.testing.assert_array_equal(numerics.maximum(a, b), np.maximum(a, b))
+    np.testing.assert_array_equal(numerics.minimum(a, b), np.minimum(a, b))
+    for function in (numerics.maximum, numerics.minimum):
+        assert np.signbit(function(a, b)[2:4]).tolist() == [True, False]  # of equal numbers the first
+
+
+def test_clip():
+    x = np.array([-INF, -2, -0.0, 0.5, 2, INF, NAN], np.float32)
+    np.testing.assert_array_equal(numerics.clip(x, -1, 1), np.clip(x, -1, 1))
+    assert np.signbit(numerics.clip(x, 0, 6)[2])
+    np.testing.assert_array_equal(numerics.clip(x[:-1], 3, 1), np.ones(6))  # ONNX: the high end comes last
+    np.testing.assert_array_equal(numerics.clip(x, -INF, 0.1)[3:], np.float32([0.1, 0.1, 0.1, NAN]))

@@ -6,7 +6,8 @@
 //   set, set_int, load, store        unaligned
 //   load_part(p, n, fill), store_part(p, v, n)   the first n < kWidth elements, no other touched
 //   keep(v, n)                       +0 behind the first n
-//   at_least, at_most                of x and a bound; NaN stays NaN (a zero bound: either zero)
+//   at_least, at_most                of x and a bound, x where they are equal; x too where one is a NaN
+//   is_nan -> Mask
 //   larger                           of two numbers; anything for a NaN
 //   lookup(table, i)                 entry i % 8
 //   tree(lanes)                      i + 8, i + 4, i + 2, i + 1 of kLanes lanes in registers
@@ -96,6 +97,23 @@ F<V> mul(F<V> a, F<V> b) {
 template <class V>
 F<V> div(F<V> a, F<V> b) {
   return a / b;
+}
+
+template <class V>
+F<V> maximum(F<V> a, F<V> b) {
+  return V::select(V::is_nan(b), b, V::at_least(a, b));
+}
+template <class V>
+F<V> minimum(F<V> a, F<V> b) {
+  return V::select(V::is_nan(b), b, V::at_most(a, b));
+}
+
+template <class V>
+void clip(const float* x, size_t n, float low, float high, float* y) {
+  const F<V> least = V::set(low), most = V::set(high);
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    store<V>(y + i, V::at_most(V::at_least(load<V>(x + i, k), least), most), k);
+  });
 }
 
 template <class V>
@@ -193,9 +211,14 @@ constexpr NamedFunction kFunctions[] = {
 
 template <class V>
 constexpr RealsOps ops_of() {
-  return {kFunctions<V>, {combine<V, add<V>>, combine<V, sub<V>>, combine<V, mul<V>>, combine<V, div<V>>},
-          dequantize<V>, quantize<V>,
-          softmax<V>,    softmax_codes<V>,
+  return {kFunctions<V>,
+          clip<V>,
+          {combine<V, add<V>>, combine<V, sub<V>>, combine<V, mul<V>>, combine<V, div<V>>,
+           combine<V, maximum<V>>, combine<V, minimum<V>>},
+          dequantize<V>,
+          quantize<V>,
+          softmax<V>,
+          softmax_codes<V>,
           layer_norm<V>};
 }
 

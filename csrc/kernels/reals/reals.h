@@ -30,13 +30,15 @@ struct NamedFunction {
   const SmoothFunction* smooth;  // nullptr: another kind
 };
 
-enum class BinaryKind : uint8_t { add, sub, mul, div };
-constexpr size_t kBinaryKinds = 4;
+enum class BinaryKind : uint8_t { add, sub, mul, div, max, min };
+constexpr size_t kBinaryKinds = 6;
 
 constexpr size_t kScorePitch = 64;
 
 struct RealsOps {
   const NamedFunction* functions;
+  // y[i] = x[i] between low and high; a NaN stays one.
+  void (*clip)(const float* x, size_t n, float low, float high, float* y);
   // y = a op b; a or b of one element when its step (0 or 1) is 0.
   void (*binary[kBinaryKinds])(const float* a, size_t a_step, const float* b, size_t b_step, size_t n,
                                float* y);

@@ -55,6 +55,7 @@ struct Avx2 {
     return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
   }
   static float root(float v) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(v))); }
+  static __m256 is_nan(Floats a) { return _mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q); }
   static __m256 less(Floats a, Floats b) { return _mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ); }
   static Floats select(__m256 where, Floats yes, Floats no) { return {_mm256_blendv_ps(no.v, yes.v, where)}; }
   static Floats abs(Floats a) { return {_mm256_andnot_ps(_mm256_set1_ps(-0.0f), a.v)}; }

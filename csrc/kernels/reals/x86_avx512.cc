@@ -47,6 +47,7 @@ struct Avx512 {
   }
   static float largest_of(Floats a) { return _mm512_reduce_max_ps(a.v); }
   static float root(float v) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(v))); }
+  static __mmask16 is_nan(Floats a) { return _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q); }
   static __mmask16 less(Floats a, Floats b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ); }
   static Floats select(__mmask16 where, Floats yes, Floats no) {
     return {_mm512_mask_blend_ps(where, no.v, yes.v)};

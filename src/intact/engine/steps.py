@@ -334,8 +334,22 @@ class Function(Step):
 
 
 @dataclass(frozen=True)
+class Clip(Step):
+    """Bounds of reals (N49). None: unbounded."""
+
+    kind = "clip"
+    x: str
+    y: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
 class Binary(Step):
-    """Element-wise in reals with broadcasting: "add", "sub", "mul", "div". a or b may name a constant."""
+    """Element-wise in reals with broadcasting: "add", "sub", "mul", "div", "max", "min".
+
+    a or b may name a constant.
+    """
 
     kind = "binary"
     function: str

@@ -64,8 +64,13 @@ def function(x: Real, y: Real, name: str, kernels: Kernels | None = None) -> Nat
     return _native.step_function(_kernels(kernels)[REALS], x.read(), y.written(), name)
 
 
+def clip(x: Real, y: Real, low: float, high: float, kernels: Kernels | None = None) -> NativeStep:
+    """``y = min(max(x, low), high)`` (N49). y may be the memory of x where both have one dtype."""
+    return _native.step_clip(_kernels(kernels)[REALS], x.read(), y.written(), low, high)
+
+
 def binary(a: Real, b: Real, y: Real, name: str, kernels: Kernels | None = None) -> NativeStep:
-    """``y = a (add | sub | mul | div) b``; the views have the sizes of y."""
+    """``y = a (add | sub | mul | div | max | min) b``; the views have the sizes of y."""
     return _native.step_binary(_kernels(kernels)[REALS], a.read(), b.read(), y.written(), name)
 
 

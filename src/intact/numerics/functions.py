@@ -192,6 +192,28 @@ FUNCTIONS: dict[str, Function] = {
 """The functions of one real that a step can name."""
 
 
+def maximum(a: ArrayLike, b: ArrayLike) -> Reals:
+    """b where ``a < b`` or b is a NaN, else a: float32, with broadcasting. NORMATIVE."""
+    a, b = to_float32(a), to_float32(b)
+    return np.asarray(np.where((a < b) | np.isnan(b), b, a))
+
+
+def minimum(a: ArrayLike, b: ArrayLike) -> Reals:
+    """b where ``a > b`` or b is a NaN, else a: float32, with broadcasting. NORMATIVE."""
+    a, b = to_float32(a), to_float32(b)
+    return np.asarray(np.where((a > b) | np.isnan(b), b, a))
+
+
+def clip(x: ArrayLike, low: float, high: float) -> Reals:
+    """low where ``x < low``, else x; then high where that is above high: float32. A NaN stays one. NORMATIVE.
+
+    Args:
+        x: Reals.
+        low, high: Rounded to float32; infinities bound nothing. Where low is above high, high is the result.
+    """
+    return _at_most(_at_least(to_float32(x), np.float32(low)), np.float32(high))
+
+
 def exp2(y: Reals) -> Reals:
     """2^y of -126 <= y <= 127, by ``y - rne(y)``, which is exact, and ``1 + f EXP2(f)``."""
     shifted = y + ROUNDER

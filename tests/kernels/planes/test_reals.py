@@ -26,7 +26,8 @@ SPECIAL = np.array(
      np.inf, -np.inf, np.nan],
     np.float32,
 )  # fmt: skip
-BINARY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
+BINARY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+          "max": numerics.maximum, "min": numerics.minimum}  # fmt: skip
 SMOOTH = {
     "gelu": lambda x: x * np.vectorize(math.erfc)(-x / math.sqrt(2)) / 2,
     "gelu_tanh": lambda x: (
@@ -153,6 +154,36 @@ def test_function_of_codes_and_reals_in_any_order(
     case.check(reals.function(source, y, "gelu", case.kernels), y, numerics.gelu(x), assert_same_bits)
 
 
+@settings(deadline=None, max_examples=40)
+@given(seed=SEEDS, shape=SIZES, ends=st.tuples(*[st.sampled_from([-np.inf, -1.0, 0.0, 2.0, np.inf])] * 2))
+def test_clip(
+    runner: Any,
+    reals_kernel: str,
+    assert_same_bits: SameBits,
+    seed: int,
+    shape: tuple[int, ...],
+    ends: tuple[float, float],
+) -> None:
+    case = Case(runner, seed, reals_kernel)
+    x, source = case.real(*shape)
+    y = case.output(*shape)
+    case.check(reals.clip(source, y, *ends, case.kernels), y, numerics.clip(x, *ends), assert_same_bits)
+
+
+@pytest.mark.parametrize("name", ["max", "min", "clip"])
+def test_extremes_of_special_values(
+    runner: Any, reals_kernel: str, assert_same_bits: SameBits, name: str
+) -> None:
+    case = Case(runner, 0, reals_kernel)
+    a, b = np.repeat(SPECIAL, SPECIAL.size), np.tile(SPECIAL, SPECIAL.size)
+    sides = [Real(case.runner.input(side)) for side in (a, b)]
+    y = Real(case.runner.output(a.shape, np.float32))
+    if name == "clip":
+        case.check(reals.clip(sides[0], y, 0, 6, case.kernels), y, numerics.clip(a, 0, 6), assert_same_bits)
+    else:
+        case.check(reals.binary(*sides, y, name, case.kernels), y, BINARY[name](a, b), assert_same_bits)
+
+
 @pytest.mark.parametrize("name", sorted(BINARY))
 @settings(deadline=None, max_examples=40)
 @given(seed=SEEDS, shape=SIZES)
@@ -272,6 +303,7 @@ def test_empty_tensors(runner: Any, reals_kernel: str) -> None:
     ("make", "message"),
     [
         (lambda x, y: reals.function(x, y, "cosh"), "no function has this name"),
+        (lambda x, y: reals.clip(x, y, np.nan, 1), "a bound is not a number"),
         (lambda x, y: reals.binary(x, x, y, "pow"), "no such function of two"),
         (lambda x, y: reals.softmax(Real(View(1, 0, "float32", (2, 2), (8, 4))), y), "differ in their sizes"),
         (lambda x, y: reals.layer_norm(x, y, 1e-5, weight=x.view), "weight and bias have one float32"),
@@ -284,7 +316,7 @@ def test_empty_tensors(runner: Any, reals_kernel: str) -> None:
             "grid",
         ),
     ],
-    ids=["function", "binary", "sizes", "weight", "factors", "dtype", "scale", "zero", "grid"],
+    ids=["function", "clip", "binary", "sizes", "weight", "factors", "dtype", "scale", "zero", "grid"],
 )
 def test_makers_refuse(make: Callable[[Real, Real], object], message: str) -> None:
     x = Real(View(1, 0, "float32", (2, 3), (12, 4)))

@@ -33,6 +33,7 @@ _FOLLOWERS = frozenset(
         "pad",
         "resize",
         "function",
+        "clip",
         "binary",
         "quantize",
         "dequantize",
@@ -41,7 +42,19 @@ _FOLLOWERS = frozenset(
 
 
 _WRITE_ANYWHERE = frozenset(
-    ("conv", "linear", "pool", "add", "table", "rescale", "quantize", "dequantize", "function", "binary")
+    (
+        "conv",
+        "linear",
+        "pool",
+        "add",
+        "table",
+        "rescale",
+        "quantize",
+        "dequantize",
+        "function",
+        "clip",
+        "binary",
+    )
 )
 """Kinds whose output may be a part of a larger tensor."""
 

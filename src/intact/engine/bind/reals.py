@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from intact.engine.bind.core import Binding, Shape, binder, dense_view, dtype_of
 from intact.engine.bind.fuse import Attention, NormAndCodes
-from intact.engine.steps import Binary, Function, LayerNorm, MatMul, Softmax, Tensor
+from intact.engine.steps import Binary, Clip, Function, LayerNorm, MatMul, Softmax, Tensor
 from intact.kernels import reals
 from intact.kernels.program import NativeStep, View
 from intact.kernels.reals import Product, Real
@@ -18,6 +18,14 @@ def bind_function(step: Function, binding: Binding) -> list[NativeStep]:
     """A function of one real."""
     x, y = _real(binding, step.x), _real(binding, step.y)
     return [reals.function(x, y, step.function, binding.kernels)]
+
+
+@binder("clip", in_place=("x",))
+def bind_clip(step: Clip, binding: Binding) -> list[NativeStep]:
+    """Bounds of reals."""
+    low = float("-inf") if step.low is None else step.low
+    high = float("inf") if step.high is None else step.high
+    return [reals.clip(_real(binding, step.x), _real(binding, step.y), low, high, binding.kernels)]
 
 
 @binder("binary", in_place=("a", "b"))

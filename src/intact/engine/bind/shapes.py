@@ -224,7 +224,7 @@ def _resize(step: Resize, sizes: Sizes) -> Shape:
 
 _RULES: dict[str, Callable[[Any, Sizes], Shape]] = {
     **dict.fromkeys(("quantize", "dequantize", "rescale", "reinterpret", "table"), _same),
-    **dict.fromkeys(("function", "softmax", "layer_norm"), _same),
+    **dict.fromkeys(("function", "clip", "softmax", "layer_norm"), _same),
     **dict.fromkeys(("add", "binary"), _pairwise),
     "conv": _conv,
     "conv_transpose": _conv_transpose,

@@ -12,7 +12,7 @@ from intact.engine.lower.functions import OPERATORS, function_of
 from intact.engine.lower.moves import Rule
 from intact.engine.lower.sheet import Cannot, Sheet, dims_of
 from intact.engine.lower.tables import CURVES, lower_table
-from intact.engine.steps import Binary, Function, LayerNorm, Softmax
+from intact.engine.steps import Binary, Clip, Function, LayerNorm, Softmax
 from intact.graph import Node, Value
 
 _BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
@@ -121,6 +121,52 @@ def _binary(sheet: Sheet, node: Node) -> None:
     sheet.add(Binary(node.name or "", (node.name or "",), _BINARY[node.op_type], a, b, y), node)
 
 
+def _extreme(sheet: Sheet, node: Node) -> None:
+    """Max or Min of any number of tensors, two by two."""
+    value, name = node.outputs[0], node.name or ""
+    operands = [sheet.either(v) for v in node.inputs]
+    if len(operands) < 2:
+        raise Cannot("it compares nothing")
+    made = operands[0]
+    for i, other in enumerate(operands[1:], 2):
+        last = i == len(operands)
+        y = sheet.write(sheet.output(value), value) if last else _between(sheet, value, i)
+        sheet.add(Binary(name, (name,), node.op_type.lower(), made, other, y), *[node] * last)
+        made = y
+
+
+def _between(sheet: Sheet, value: Value, index: int) -> str:
+    return sheet.scratch(f"{value.name}.{index}", "float32", dims_of(value))
+
+
+def _clip(sheet: Sheet, node: Node) -> None:
+    """Clip by constants in one step, by anything else in one for each end."""
+    value, who = node.outputs[0], (node.name or "", (node.name or "",))
+    low, high = (node.inputs[i] if i < len(node.inputs) else None for i in (1, 2))
+    source = sheet.either(node.inputs[0])
+    if all(end is None or end in sheet.constants for end in (low, high)):
+        ends = _end(sheet, low, -np.inf), _end(sheet, high, np.inf)
+        y = sheet.write(sheet.output(value), value)
+        sheet.add(Clip(*who, source, y, *ends), node)
+        return
+    for function, end in (("max", low), ("min", high)):
+        if end is None:
+            continue
+        last = function == "min" or high is None
+        y = sheet.write(sheet.output(value), value) if last else _between(sheet, value, 1)
+        sheet.add(Binary(*who, function, source, sheet.either(end), y), *[node] * last)
+        source = y
+
+
+def _end(sheet: Sheet, value: Value | None, nothing: float) -> float | None:
+    """A constant bound; None for one that bounds nothing."""
+    array = sheet.constant(value, "an end of Clip") if value is not None else np.array([nothing], np.float32)
+    end = float(array.reshape(-1)[0]) if array.dtype == np.float32 and array.size == 1 else np.nan
+    if np.isnan(end) or end == -nothing:
+        raise Cannot("an end of Clip leaves no number")
+    return None if end == nothing else end
+
+
 def _softmax(sheet: Sheet, node: Node) -> None:
     lower_softmax(sheet, [node])
 
@@ -132,7 +178,10 @@ def _layer_norm(sheet: Sheet, node: Node) -> None:
 REALS: dict[str, list[Rule]] = {
     **{op_type: [_function] for op_type in sorted(CURVES.keys() | OPERATORS)},
     **{op_type: [_function, _binary] for op_type in _BINARY},
+    "Clip": [_function, _clip],
     "LayerNormalization": [_layer_norm],
+    "Max": [_function, _extreme],
+    "Min": [_function, _extreme],
     "Softmax": [_softmax],
 }
 """Operator -> the ways in which it becomes a step, tried in this order."""

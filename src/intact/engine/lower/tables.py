@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -76,11 +77,19 @@ def _evaluate(sheet: Sheet, node: Node, known: Mapping[Value, NDArray[Any] | flo
     if curve is None:
         raise Cannot(f"no curve is known for {node.op_type}")
     operands: list[NDArray[Any] | float] = []
-    for value in node.inputs:
+    for index, value in enumerate(node.inputs):
         if value is None:
-            raise Cannot("an operand in the middle is left out")
-        operands.append(known[value] if value in known else _number(sheet, value))
+            operands.append(_left_out(node, index))
+        else:
+            operands.append(known[value] if value in known else _number(sheet, value))
     return curve(Op(node, node.name or "", tuple(node.inputs)), *operands)
+
+
+def _left_out(node: Node, index: int) -> float:
+    """What an operand is that is not given: the ends of Clip."""
+    if node.op_type != "Clip":
+        raise Cannot("an operand in the middle is left out")
+    return -np.inf if index == 1 else np.inf
 
 
 def _number(sheet: Sheet, value: Value) -> float:
@@ -110,6 +119,8 @@ CURVES: dict[str, Curve] = {
     "Gelu": _gelu,
     "HardSwish": lambda op, x: x * np.clip(x / 6 + 0.5, 0, 1),
     "LeakyRelu": lambda op, x: np.where(x < 0, op.float("alpha", 0.01) * x, x),
+    "Max": lambda op, *xs: reduce(np.maximum, xs),
+    "Min": lambda op, *xs: reduce(np.minimum, xs),
     "Mish": lambda op, x: x * np.tanh(np.logaddexp(x, 0)),
     "PRelu": lambda op, x, slope: np.where(x < 0, slope * x, x),
     "Selu": _selu,

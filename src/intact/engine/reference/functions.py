@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from intact.numerics.functions import FUNCTIONS
+from intact.numerics.functions import FUNCTIONS, maximum, minimum
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    "max": maximum, "min": minimum,
 }  # fmt: skip
 """One float32 operation each, rounded by itself."""
 

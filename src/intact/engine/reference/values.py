@@ -12,6 +12,7 @@ from intact.engine.reference.run import Run, Runner, affine_of, spec_of
 from intact.engine.steps import (
     Add,
     Binary,
+    Clip,
     Dequantize,
     Function,
     LayerNorm,
@@ -81,6 +82,11 @@ def _function(run: Run, step: Function) -> None:
     run.write_real(step.y, FUNCTIONS[step.function](run.real(step.x)))
 
 
+def _clip(run: Run, step: Clip) -> None:
+    low = -np.inf if step.low is None else step.low
+    run.write_real(step.y, numerics.clip(run.real(step.x), low, np.inf if step.high is None else step.high))
+
+
 def _binary(run: Run, step: Binary) -> None:
     run.write_real(step.y, BINARY[step.function](run.real(step.a), run.real(step.b)))
 
@@ -88,4 +94,5 @@ def _binary(run: Run, step: Binary) -> None:
 RUNNERS: dict[str, Runner] = {
     "quantize": _quantize, "dequantize": _dequantize, "pool": _pool, "add": _add, "table": _table,
     "softmax": _softmax, "layer_norm": _layer_norm, "function": _function, "binary": _binary,
+    "clip": _clip,
 }  # fmt: skip
