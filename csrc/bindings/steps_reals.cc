@@ -17,6 +17,7 @@
 #include "steps/matmul.h"
 #include "steps/norms.h"
 #include "steps/reals.h"
+#include "steps/reduce.h"
 
 namespace intact {
 namespace {
@@ -87,6 +88,12 @@ void bind_reals(nb::module_& m) {
         return native(make_softmax(kernel<RealsOps>(reals), {x, mask, y, gain}));
       },
       "reals"_a, "x"_a, "y"_a, "gain"_a, "mask"_a.none());
+  m.def(
+      "step_reduce",
+      [](const std::string& reals, const RealIn& x, const RealOut& y, bool mean) {
+        return native(make_reduce(kernel<RealsOps>(reals), {x, y, mean}));
+      },
+      "reals"_a, "x"_a, "y"_a, "mean"_a);
   m.def(
       "step_layer_norm",
       [](const std::string& reals, const RealIn& x, const RealOut& y, float epsilon,

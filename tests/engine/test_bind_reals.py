@@ -20,6 +20,7 @@ from intact.engine.steps import (
     LayerNorm,
     MatMul,
     Quantize,
+    Reduce,
     Reshape,
     Softmax,
     Step,
@@ -91,6 +92,18 @@ def test_binary_of_two_tensors(x_grid: Codes | None) -> None:
     step = Binary("f", ("f",), "mul", "x", "z", "y")
     tensors = [tensor("x", (4, 1, 7), x_grid), tensor("z", (6, 7), SIGNED), tensor("y", (4, 6, 7), None)]
     check([step], tensors, {}, ["x", "z"])
+
+
+@pytest.mark.parametrize("function", ["mean", "sum"])
+@pytest.mark.parametrize("axes", [(2,), (0,), (1, 2), (0, 2), (0, 1, 2), ()], ids=str)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_reduce(
+    x_grid: Codes | None, y_grid: Codes | None, function: str, axes: tuple[int, ...], keepdims: bool
+) -> None:
+    shape = (4, 5, 33)
+    kept = [1 if axis in axes else n for axis, n in enumerate(shape) if keepdims or axis not in axes]
+    step = Reduce("r", ("r",), "x", "y", function, axes, keepdims)
+    check([step], [tensor("x", shape, x_grid), tensor("y", tuple(kept), y_grid)], {}, ["x"])
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])

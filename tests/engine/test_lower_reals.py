@@ -73,6 +73,46 @@ def test_extremes_of_codes_and_numbers_are_tables(qdq, lowered, op_type):
     assert lowered(g, g.quantize(y, 0.03)).agree().kinds == ["quantize", "table"]
 
 
+@pytest.mark.parametrize("op_type", ["ReduceMean", "ReduceSum"])
+@pytest.mark.parametrize("axes", [(-1,), (1,), (2, 3), (0, -1), ()], ids=str)
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_sums_and_means_of_reals(qdq, lowered, op_type, axes, keepdims):
+    g = qdq()
+    x = g.input("x", ["n", 3, 5, 6])
+    given = [g.ints(*axes)] if axes else []
+    found = lowered(g, g.node(op_type, x, *given, keepdims=keepdims), sizes={"n": 2}).agree(1e-5)
+    assert found.kinds == ["reduce"]
+
+
+def test_a_mean_over_no_axes_is_nothing(qdq, lowered):
+    g = qdq()
+    y = g.node("ReduceMean", g.input("x", [2, 5]), noop_with_empty_axes=1)
+    assert lowered(g, y).agree().step("reduce").axes == ()
+
+
+@pytest.mark.parametrize("source", ["reals", "codes"])
+@pytest.mark.parametrize("rank", [3, 4])
+def test_global_pools_to_reals(qdq, lowered, source, rank):
+    g = qdq()
+    x = g.input("x", [2, 20, 5, 6][:rank])
+    y = g.node("GlobalAveragePool", g.pair(x) if source == "codes" else x)
+    assert lowered(g, y).agree(1e-5).kinds == ["quantize"] * (source == "codes") + ["reduce"]
+
+
+def test_the_mean_of_a_layers_images_is_taken_as_they_lie(qdq, lowered):
+    g = qdq()
+    y = g.node("Sigmoid", g.conv(g.pair(g.input("x", [2, 3, 5, 6])), 3, 20))
+    y = g.node("ReduceMean", y, g.ints(2, 3), keepdims=0)
+    y = g.node("MatMul", g.pair(y, 0.01), g.weight(20, 4, axis=1))
+    assert lowered(g, g.quantize(y)).agree().kinds == ["quantize", "conv", "reduce", "linear"]
+
+
+def test_the_mean_of_codes_over_a_sequence(qdq, lowered):
+    g = qdq()
+    y = g.node("ReduceMean", g.pair(g.input("x", [2, 7, 12])), g.ints(1))
+    assert lowered(g, g.quantize(y, 0.02)).agree().kinds == ["quantize", "reduce"]
+
+
 def test_softmax_takes_the_mask_before_it(qdq, lowered):
     g = qdq()
     scores = g.node("Add", g.input("x", ["batch", 2, 5, 5]), g.input("mask", ["batch", 1, 1, 5]))
@@ -148,7 +188,7 @@ def test_branches_run_in_a_stretch(qdq, lowered):
 
     g = qdq()
     x = g.pair(g.input("x", [2, 4]))
-    flag = g.node("Greater", g.node("ReduceSum", x, keepdims=0), g.constant(np.float32(0)))
+    flag = g.node("Greater", g.node("ReduceProd", x, keepdims=0), g.constant(np.float32(0)))
     out = helper.make_tensor_value_info("branch", TensorProto.FLOAT, [2, 4])
     then = helper.make_graph([helper.make_node("Sin", [x], ["branch"])], "then", [], [out])
     other = helper.make_graph([helper.make_node("Cos", [x], ["branch"])], "else", [], [out])

@@ -54,6 +54,7 @@ def example():
         s.Function("gelu", (), "ln", "g", "gelu"),
         s.Clip("clip", (), "g", "cl", high=6.0),
         s.Binary("mul", (), "mul", "cl", "mask", "bi"),
+        s.Reduce("mean", (), "bi", "me", "mean", (0,), True),
         s.Reinterpret("as", (), "r", "as"),
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.Stretch("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),
@@ -63,7 +64,13 @@ def example():
         *(codes(n, *image) for n in ("q", "c", "t", "a", "ta", "r", "as", "sl", "pd", "rs")),
     ]
     tensors += [codes("p", "batch", 4, 3, 3), codes("cat", "batch", 8, 6, 6), codes("tr", "batch", 6, 6, 8)]
-    tensors += [codes("f", "batch", 36), codes("l", *row), codes("k", 8, 8), codes("mm", *row)]
+    tensors += [
+        codes("f", "batch", 36),
+        codes("l", *row),
+        codes("k", 8, 8),
+        codes("mm", *row),
+        reals("me", 1, 8),
+    ]
     tensors += [reals(n, *row) for n in ("d", "so", "ln", "g", "cl", "bi", "own", "o")]
     rng = np.random.default_rng(0)
     constants = {

@@ -24,6 +24,7 @@
 #include "steps/pool.h"
 #include "steps/quantize.h"
 #include "steps/reals.h"
+#include "steps/reduce.h"
 #include "steps/winograd.h"
 
 namespace intact {
@@ -181,6 +182,7 @@ ConvSpec some_spec(const Image& w, int64_t out, Type type) {
     s.ending.function = gelu->function;
     s.ending.smooth = gelu->smooth;
   }
+  if (chance(s.ending.function == nullptr ? 20 : 2)) s.factors = floats(channels);
   return s;
 }
 
@@ -351,15 +353,23 @@ Made some_reals() {
   const auto& ops = some_kernel<RealsOps>("reals");
   const RealIn a = some_real(sizes), b = some_real(sizes);
   const RealOut y{disturbed(dense(writable(), chance(2) ? Type::u8 : Type::f32, sizes)), 0.1f, some_grid()};
-  switch (pick(0, 3)) {
+  switch (pick(0, 5)) {
     case 0: return make_function(ops, {a, y, chance(9) ? "no function" : "gelu"});
-    case 1: return make_binary(ops, {a, b, y, static_cast<BinaryKind>(pick(0, 3))});
+    case 1: return make_binary(ops, {a, b, y, static_cast<BinaryKind>(pick(0, kBinaryKinds - 1))});
     case 2: return make_softmax(ops, {a, chance(2) ? std::optional(b) : std::nullopt, y, 0.5f});
+    case 3: return make_clip(ops, {a, y, -1, 2});
+    case 4: {
+      std::vector<int64_t> kept = sizes;
+      kept.resize(static_cast<size_t>(pick(0, static_cast<int64_t>(sizes.size()))));
+      const View sums = disturbed(dense(writable(), chance(2) ? Type::u8 : Type::f32, kept));
+      return make_reduce(ops, {a, {sums, 0.1f, some_grid()}, chance(2)});
+    }
     default: {
       View weight = dense(kArenaBlock, Type::f32, {sizes.empty() ? 1 : sizes.back() + (chance(9) ? 1 : 0)});
       const RealOut codes{disturbed(dense(writable(), Type::u8, sizes)), 0.1f, some_grid()};
       return make_layer_norm(ops, {a, chance(2) ? std::optional(b) : std::nullopt, weight, weight, y,
-                                   chance(3) ? std::optional(codes) : std::nullopt, 1e-5f});
+                                   chance(3) ? std::optional(codes) : std::nullopt,
+                                   chance(3) ? std::optional(weight) : std::nullopt, 1e-5f});
     }
   }
 }

@@ -38,6 +38,25 @@ def test_lane_sum_of_minus_zeros_is_zero():
     assert not np.signbit(numerics.lane_sum(np.full((1, 16), -0.0, F32))).any()
 
 
+@pytest.mark.parametrize("axes", [(-1,), (0,), (1, 2), (2, 0), (0, 1, 2), ()], ids=str)
+def test_sums_and_means_along_axes(axes):
+    x = _reals(3, 5, 9)
+    inner = sorted(axis % 3 for axis in axes)
+    rows = np.moveaxis(x, inner, range(3 - len(inner), 3)).reshape(*np.delete(x.shape, inner), -1)
+    sums = np.array([_sum(list(row)) for row in rows.reshape(-1, rows.shape[-1])]).reshape(rows.shape[:-1])
+    np.testing.assert_array_equal(numerics.sum_over(x, axes), sums)
+    np.testing.assert_array_equal(numerics.mean_over(x, axes), sums / F32(rows.shape[-1]))
+    kept = numerics.mean_over(x, axes, keepdims=True)
+    assert kept.shape == tuple(1 if axis in inner else n for axis, n in enumerate(x.shape))
+    np.testing.assert_array_equal(kept.reshape(sums.shape), numerics.mean_over(x, axes))
+
+
+@pytest.mark.parametrize("axes", [(2,), (-3,), (0, 0), (0, -2)], ids=str)
+def test_axes_that_are_not_there_or_twice(axes):
+    with pytest.raises(QuantValueError, match=r"axis|axes"):
+        numerics.sum_over(_reals(3, 5), axes)
+
+
 @pytest.mark.parametrize("n", [1, 5, 16, 40])
 @pytest.mark.parametrize("masked", [False, True], ids=["bare", "masked"])
 def test_softmax_is_the_formula(n, masked):

@@ -117,6 +117,13 @@ void clip(const float* x, size_t n, float low, float high, float* y) {
 }
 
 template <class V>
+float sum(const float* x, size_t n) {
+  LaneSum<V> lanes;
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY { lanes.add(i, load<V>(x + i, k), k); });
+  return lanes.total();
+}
+
+template <class V>
 float softmax(float* x, size_t n, float gain, const float* mask) {
   constexpr float kLeast = -std::numeric_limits<float>::infinity();
   if (gain != 1.0f || mask) {
@@ -217,6 +224,7 @@ constexpr RealsOps ops_of() {
            combine<V, maximum<V>>, combine<V, minimum<V>>},
           dequantize<V>,
           quantize<V>,
+          sum<V>,
           softmax<V>,
           softmax_codes<V>,
           layer_norm<V>};

@@ -46,6 +46,8 @@ struct RealsOps {
   void (*dequantize)(const uint8_t* q, size_t n, int32_t zero, float scale, float* x);
   // byte = clamp(rne(fl32(fl32(x * factor) / scale)) + zero, low, high), a NaN low: N11.
   void (*quantize)(const float* x, size_t n, float factor, float scale, const ByteGrid& grid, uint8_t* q);
+  // Over 16 lanes: numerics.lane_sum.
+  float (*sum)(const float* x, size_t n);
   // One row, in place, all but its last product: softmax(x * gain [+ mask]) is x * what is returned.
   float (*softmax)(float* x, size_t n, float gain, const float* mask);
   // Rows `pitch` apart, a multiple of kScorePitch: the bytes [rows][n] that quantize() makes of softmax(x).

@@ -23,6 +23,7 @@ from intact.engine.steps import (
     MatMul,
     Pad,
     Pool,
+    Reduce,
     Resize,
     Slice,
     Softmax,
@@ -181,6 +182,14 @@ def _axis(check: _Check, step: Concat | Softmax) -> None:
     check.that(bool(names) and all(check.rank(x) == rank for x in names), names, f"tensors of rank {rank}")
 
 
+def _reduce(check: _Check, step: Reduce) -> None:
+    rank = check.rank(step.x)
+    distinct = len(set(step.axes)) == len(step.axes) and all(0 <= axis < rank for axis in step.axes)
+    check.that(distinct, step.axes, f"some of {rank} axes")
+    left = rank if step.keepdims else rank - len(step.axes)
+    check.that(check.rank(step.y) == left, f"'{step.y}'", f"rank {left}")
+
+
 def _layer_norm(check: _Check, step: LayerNorm) -> None:
     for name in (step.weight, step.bias):
         if name:
@@ -240,6 +249,7 @@ _RULES: dict[str, Callable[[_Check, Any], None]] = {
     "concat": _axis,
     "softmax": _axis,
     "layer_norm": _layer_norm,
+    "reduce": _reduce,
     "transpose": _transpose,
     "slice": _slice,
     "pad": _pad,

@@ -324,6 +324,18 @@ class LayerNorm(Step):
 
 
 @dataclass(frozen=True)
+class Reduce(Step):
+    """Sum or mean of reals along axes (N50), which stay with size 1 where `keepdims` says so."""
+
+    kind = "reduce"
+    x: str
+    y: str
+    function: Literal["mean", "sum"]
+    axes: tuple[int, ...]
+    keepdims: bool = False
+
+
+@dataclass(frozen=True)
 class Function(Step):
     """An element-wise function of `numerics` in reals: "gelu", "sigmoid", "tanh", "silu", "relu", ..."""
 

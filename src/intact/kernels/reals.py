@@ -82,6 +82,11 @@ def softmax(
     return _native.step_softmax(_kernels(kernels)[REALS], x.read(), y.written(), gain, hidden)
 
 
+def reduce(x: Real, y: Real, mean: bool, kernels: Kernels | None = None) -> NativeStep:
+    """Sum, or mean, along those last axes of x that y does not have (N50)."""
+    return _native.step_reduce(_kernels(kernels)[REALS], x.read(), y.written(), mean)
+
+
 def layer_norm(
     x: Real,
     y: Real,

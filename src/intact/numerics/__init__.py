@@ -37,7 +37,7 @@ from intact.numerics.functions import (
 from intact.numerics.granularity import expand, granule_shape, normalized_axes
 from intact.numerics.minifloat import round_to_format
 from intact.numerics.multipliers import fold_batchnorm, multipliers, ratio, scaled_bias
-from intact.numerics.normalization import lane_sum, layer_norm, softmax
+from intact.numerics.normalization import lane_sum, layer_norm, mean_over, softmax, sum_over
 from intact.numerics.pooling import avg_pool, max_pool
 from intact.numerics.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
 from intact.numerics.requantize import Bounds, Residual, activation_bounds, requantize, to_codes, to_real
@@ -86,6 +86,7 @@ __all__ = [
     "maximum",
     "midway_bias",
     "minimum",
+    "mean_over",
     "minmax",
     "multipliers",
     "normalized_axes",
@@ -106,6 +107,7 @@ __all__ = [
     "silu",
     "softmax",
     "store",
+    "sum_over",
     "tanh",
     "to_codes",
     "to_float32",

@@ -1,6 +1,9 @@
-"""Sums of reals in one fixed order, and what rests on them: softmax and layer_norm. NORMATIVE."""
+"""Sums of reals in one fixed order, and what rests on them: means, softmax and layer_norm. NORMATIVE."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +40,40 @@ def lane_sum(x: ArrayLike) -> Reals:
     return np.asarray(lanes[..., 0])
 
 
+def sum_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals:
+    """`lane_sum` of the elements along `axes`, taken in row-major order. NORMATIVE.
+
+    Args:
+        x: Reals.
+        axes: Axes of `x`, from 0 or -1, in any order.
+        keepdims: They stay, with size 1.
+    Returns:
+        float32.
+    Raises:
+        QuantValueError: There is no such axis, or one is given twice.
+    """
+    x = to_float32(x)
+    inner = sorted(_axis(x, axis) for axis in axes)
+    if len(set(inner)) < len(inner):
+        raise QuantValueError("axes", str(tuple(axes)), "each axis once", "drop what is given twice")
+    outer = [axis for axis in range(x.ndim) if axis not in inner]
+    kept = tuple(x.shape[axis] for axis in outer)
+    rows = x.transpose(outer + inner).reshape(*kept, math.prod(x.shape[axis] for axis in inner))
+    sums = lane_sum(rows)
+    return sums.reshape([1 if axis in inner else n for axis, n in enumerate(x.shape)]) if keepdims else sums
+
+
+def mean_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals:
+    """``fl32(sum_over(x) / n)``, a true division by the number of elements. NORMATIVE.
+
+    Args and errors are those of `sum_over`.
+    """
+    x = to_float32(x)
+    sums = sum_over(x, axes, keepdims)
+    with np.errstate(all="ignore"):
+        return np.asarray(sums / np.float32(math.prod(x.shape[axis] for axis in axes)))
+
+
 def softmax(x: ArrayLike, axis: int = -1, gain: float = 1.0, mask: ArrayLike | None = None) -> Reals:
     """``e * fl32(1 / sum(e))``, ``e = 2^((v - max(v)) * log2(e))``, ``v = x * gain (+ mask)``. NORMATIVE.
 
@@ -54,10 +91,7 @@ def softmax(x: ArrayLike, axis: int = -1, gain: float = 1.0, mask: ArrayLike | N
         QuantValueError: `mask` does not broadcast to the shape of `x`, or there is no such axis.
     """
     x = to_float32(x)
-    if not -x.ndim <= axis < x.ndim:
-        raise QuantValueError(
-            "axis", str(axis), f"an axis of a tensor of rank {x.ndim}", "count from 0 or -1"
-        )
+    _axis(x, axis)
     with np.errstate(all="ignore"):
         v = x * np.float32(gain)
         if mask is not None:
@@ -109,6 +143,15 @@ def layer_norm(
         if bias is not None:
             y = y + _of_shape(bias, v.shape[-1:], "bias")
     return np.asarray(y)
+
+
+def _axis(x: Reals, axis: int) -> int:
+    """The axis, counted from 0."""
+    if not -x.ndim <= axis < x.ndim:
+        raise QuantValueError(
+            "axis", str(axis), f"an axis of a tensor of rank {x.ndim}", "count from 0 or -1"
+        )
+    return axis % x.ndim
 
 
 def _of_shape(values: ArrayLike, shape: tuple[int, ...], name: str) -> Reals:

@@ -255,6 +255,52 @@ def test_layer_norm(
     case.check(step, y, numerics.layer_norm(x, weight, bias, 1e-5, residual), assert_same_bits)
 
 
+@settings(deadline=None, max_examples=80)
+@given(seed=SEEDS, shape=SIZES, mean=st.booleans())
+def test_reduce(
+    runner: Any,
+    reals_kernel: str,
+    assert_same_bits: SameBits,
+    seed: int,
+    shape: tuple[int, ...],
+    mean: bool,
+) -> None:
+    case = Case(runner, seed, reals_kernel)
+    x, source = case.real(*shape)
+    rank = int(case.rng.integers(0, len(shape) + 1))
+    y = case.output(*shape[:rank])
+    over = numerics.mean_over if mean else numerics.sum_over
+    want = over(x, tuple(range(rank, len(shape))))
+    case.check(reals.reduce(source, y, mean, case.kernels), y, want, assert_same_bits)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rank", "order"),
+    [((2, 300, 7, 9), 2, (0, 2, 3, 1)), ((2, 300, 7, 9), 2, (0, 1, 2, 3)), ((5, 1000), 1, (0, 1)),
+     ((3, 400, 40), 2, (0, 2, 1)), ((700, 5), 1, (0, 1)), ((2, 3, 70000), 2, (0, 1, 2)), ((6,), 0, (0,)),
+     ((4, 0, 3), 1, (0, 1, 2)), ((4, 0, 3), 2, (0, 1, 2))],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+def test_reduce_in_pieces(
+    runner: Any,
+    reals_kernel: str,
+    assert_same_bits: SameBits,
+    shape: tuple[int, ...],
+    rank: int,
+    order: tuple[int, ...],
+    dtype: type,
+) -> None:
+    case = Case(runner, 0, reals_kernel, threads=2)
+    x = case.rng.integers(0, 256, shape).astype(np.uint8)
+    reals_of_x = numerics.dequantize(x, np.float32(0.1), 30, UINT8)
+    source = x if dtype is np.uint8 else reals_of_x
+    y = Real(case.runner.output(shape[:rank], np.float32))
+    step = reals.reduce(Real(case.runner.input(source, order), 0.1, 30), y, True, case.kernels)
+    want = numerics.mean_over(reals_of_x, tuple(range(rank, len(shape))))
+    case.check(step, y, want, assert_same_bits)
+
+
 @settings(deadline=None, max_examples=40)
 @given(seed=SEEDS, rows=st.integers(1, 5), n=LENGTHS, scaled=st.booleans())
 def test_layer_norm_with_codes_beside_it(
@@ -303,6 +349,10 @@ def test_empty_tensors(runner: Any, reals_kernel: str) -> None:
     ("make", "message"),
     [
         (lambda x, y: reals.function(x, y, "cosh"), "no function has this name"),
+        (
+            lambda x, y: reals.reduce(x, Real(View(2, 0, "float32", (3,), (4,))), True),
+            "differ in their sizes",
+        ),
         (lambda x, y: reals.clip(x, y, np.nan, 1), "a bound is not a number"),
         (lambda x, y: reals.binary(x, x, y, "pow"), "no such function of two"),
         (lambda x, y: reals.softmax(Real(View(1, 0, "float32", (2, 2), (8, 4))), y), "differ in their sizes"),
@@ -316,7 +366,19 @@ def test_empty_tensors(runner: Any, reals_kernel: str) -> None:
             "grid",
         ),
     ],
-    ids=["function", "clip", "binary", "sizes", "weight", "factors", "dtype", "scale", "zero", "grid"],
+    ids=[
+        "function",
+        "reduce",
+        "clip",
+        "binary",
+        "sizes",
+        "weight",
+        "factors",
+        "dtype",
+        "scale",
+        "zero",
+        "grid",
+    ],
 )
 def test_makers_refuse(make: Callable[[Real, Real], object], message: str) -> None:
     x = Real(View(1, 0, "float32", (2, 3), (12, 4)))

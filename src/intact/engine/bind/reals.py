@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from intact.engine.bind.core import Binding, Shape, binder, dense_view, dtype_of
 from intact.engine.bind.fuse import Attention, NormAndCodes
-from intact.engine.steps import Binary, Clip, Function, LayerNorm, MatMul, Softmax, Tensor
+from intact.engine.steps import Binary, Clip, Function, LayerNorm, MatMul, Reduce, Softmax, Tensor
 from intact.kernels import reals
 from intact.kernels.program import NativeStep, View
 from intact.kernels.reals import Product, Real
@@ -33,6 +33,17 @@ def bind_binary(step: Binary, binding: Binding) -> list[NativeStep]:
     """A function of two reals, with broadcasting."""
     a, b, y = (_spread(binding, name, binding.shape(step.y)) for name in (step.a, step.b, step.y))
     return [reals.binary(a, b, y, step.function, binding.kernels)]
+
+
+@binder("reduce", strided=True)
+def bind_reduce(step: Reduce, binding: Binding) -> list[NativeStep]:
+    """A sum or a mean along axes: they become the last ones of x, and y has the others."""
+    x, y = _real(binding, step.x), _real(binding, step.y)
+    kept = [axis for axis in range(len(x.view.sizes)) if axis not in step.axes]
+    inner = sorted(step.axes)
+    written = _turned(y, kept) if step.keepdims else y
+    mean = step.function == "mean"
+    return [reals.reduce(_turned(x, [*kept, *inner]), written, mean, binding.kernels)]
 
 
 @binder("softmax", in_place=("x",))

@@ -17,6 +17,7 @@ from intact.engine.steps import (
     MatMul,
     Pad,
     Pool,
+    Reduce,
     Resize,
     Slice,
     Transpose,
@@ -164,6 +165,12 @@ def _broadcast(name: str, a: Shape, b: Shape) -> Shape:
     return tuple(m if n == 1 else n for m, n in zip(a, b, strict=True))
 
 
+def _reduce(step: Reduce, sizes: Sizes) -> Shape:
+    x = sizes.of(step.x)
+    kept = ((axis not in step.axes, n) for axis, n in enumerate(x))
+    return tuple(n if stays else 1 for stays, n in kept if stays or step.keepdims)
+
+
 def _concat(step: Concat, sizes: Sizes) -> Shape:
     first = list(sizes.of(step.xs[0]))
     axis = step.axis % len(first)
@@ -231,6 +238,7 @@ _RULES: dict[str, Callable[[Any, Sizes], Shape]] = {
     "linear": _linear,
     "matmul": _matmul,
     "pool": _pool,
+    "reduce": _reduce,
     "concat": _concat,
     "reshape": _reshape,
     "transpose": _transpose,

@@ -12,7 +12,7 @@ from intact.engine.lower.functions import OPERATORS, function_of
 from intact.engine.lower.moves import Rule
 from intact.engine.lower.sheet import Cannot, Sheet, dims_of
 from intact.engine.lower.tables import CURVES, lower_table
-from intact.engine.steps import Binary, Clip, Function, LayerNorm, Softmax
+from intact.engine.steps import Binary, Clip, Function, LayerNorm, Reduce, Softmax
 from intact.graph import Node, Value
 
 _BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
@@ -167,6 +167,26 @@ def _end(sheet: Sheet, value: Value | None, nothing: float) -> float | None:
     return None if end == nothing else end
 
 
+_MEANS, _SUMS = ("GlobalAveragePool", "ReduceMean"), ("ReduceSum",)
+
+
+def _reduce(sheet: Sheet, node: Node) -> None:
+    """A sum or a mean in reals, along any axes."""
+    value, source = node.outputs[0], sheet.either(node.inputs[0])
+    rank = len(sheet.tensors[source].shape)
+    axes: tuple[int, ...] = tuple(range(2, rank))
+    keepdims = True
+    if node.op_type != "GlobalAveragePool":
+        keepdims = bool(integer(node, "keepdims", 1))
+        given = node.inputs[1] if len(node.inputs) > 1 else None
+        array = sheet.constant(given, "its axes") if given is not None else np.zeros(0, np.int64)
+        everything = () if integer(node, "noop_with_empty_axes", 0) else range(rank)
+        axes = tuple(sorted({int(axis) % rank for axis in array.reshape(-1)} or everything))
+    y = sheet.write(sheet.output(value), value)
+    who = node.name or "", (node.name or "",)
+    sheet.add(Reduce(*who, source, y, "mean" if node.op_type in _MEANS else "sum", axes, keepdims), node)
+
+
 def _softmax(sheet: Sheet, node: Node) -> None:
     lower_softmax(sheet, [node])
 
@@ -179,6 +199,7 @@ REALS: dict[str, list[Rule]] = {
     **{op_type: [_function] for op_type in sorted(CURVES.keys() | OPERATORS)},
     **{op_type: [_function, _binary] for op_type in _BINARY},
     "Clip": [_function, _clip],
+    **{op_type: [_reduce] for op_type in _MEANS + _SUMS},
     "LayerNormalization": [_layer_norm],
     "Max": [_function, _extreme],
     "Min": [_function, _extreme],

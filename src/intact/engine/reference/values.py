@@ -18,6 +18,7 @@ from intact.engine.steps import (
     LayerNorm,
     Pool,
     Quantize,
+    Reduce,
     Softmax,
     Table,
 )
@@ -78,6 +79,11 @@ def _layer_norm(run: Run, step: LayerNorm) -> None:
     run.write_real(step.y, numerics.layer_norm(run.real(step.x), weight, bias, step.epsilon, residual))
 
 
+def _reduce(run: Run, step: Reduce) -> None:
+    over = numerics.mean_over if step.function == "mean" else numerics.sum_over
+    run.write_real(step.y, over(run.real(step.x), step.axes, step.keepdims))
+
+
 def _function(run: Run, step: Function) -> None:
     run.write_real(step.y, FUNCTIONS[step.function](run.real(step.x)))
 
@@ -94,5 +100,5 @@ def _binary(run: Run, step: Binary) -> None:
 RUNNERS: dict[str, Runner] = {
     "quantize": _quantize, "dequantize": _dequantize, "pool": _pool, "add": _add, "table": _table,
     "softmax": _softmax, "layer_norm": _layer_norm, "function": _function, "binary": _binary,
-    "clip": _clip,
+    "clip": _clip, "reduce": _reduce,
 }  # fmt: skip

@@ -1,0 +1,169 @@
+#include "steps/reduce.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "kernels/registry.h"
+#include "steps/walk.h"
+
+namespace intact {
+namespace {
+
+constexpr size_t kLanes = 16;
+constexpr size_t kPiece = 1 << 16;            // elements of a piece of work
+constexpr size_t kFewest = 16, kMost = 256;   // sums of a chunk: their lanes stay in the first-level cache
+constexpr size_t kMostRuns = size_t{1} << 24;
+
+// Where the elements of a sum lie: in runs of n, each at one stride, from every start on.
+struct Runs {
+  std::vector<int64_t> starts{0};
+  size_t n = 1;
+  int64_t stride = 0;
+
+  // Of the axes of a view from `axis` on, the last one fastest.
+  Runs(const View& x, int axis) {
+    int last = x.rank - 1;
+    for (; last >= axis && follows(x.sizes[last], x.strides[last]); --last) {
+      if (n == 1) stride = x.strides[last];
+      n *= static_cast<size_t>(x.sizes[last]);
+    }
+    for (; last >= axis; --last) repeat(x.sizes[last], x.strides[last]);
+  }
+
+  size_t elements() const { return starts.size() * n; }
+
+ private:
+  // Whether one run goes on through an axis.
+  bool follows(int64_t size, int64_t step) const {
+    return n <= 1 || size == 1 || step == stride * static_cast<int64_t>(n);
+  }
+
+  void repeat(int64_t size, int64_t step) {
+    demand(starts.size() * static_cast<size_t>(size) <= kMostRuns, "a sum lies in too many pieces");
+    const std::vector<int64_t> inner = std::move(starts);
+    starts.clear();
+    for (int64_t i = 0; i < size; ++i) {
+      for (const int64_t start : inner) starts.push_back(i * step + start);
+    }
+  }
+};
+
+const View& checked(const ReduceSpec& s) {
+  demand_real(s.x);
+  demand_real(s.y);
+  demand(0 <= s.y.view.rank && s.y.view.rank <= s.x.view.rank, "a sum has no more axes than its input");
+  elements_of(s.x.view);
+  return s.x.view;
+}
+
+View without_behind(const View& x, int rank) {
+  View v = x;
+  v.rank = rank;
+  return v;
+}
+
+class Reduce final : public Step {
+ public:
+  Reduce(const RealsOps& ops, const ReduceSpec& s)
+      : ops_(ops),
+        x_(checked(s)),
+        y_(s.y.view),
+        mean_(s.mean),
+        runs_(x_, y_.rank),
+        count_(static_cast<float>(runs_.elements())),
+        walk_({without_behind(x_, y_.rank), y_}),
+        most_(std::clamp(kPiece / std::max<size_t>(1, runs_.elements()), kFewest, kMost)),
+        rows_(walk_.outer(last()), walk_.size(last()), most_),
+        by_columns_(walk_.dense(0) && walk_.size(last()) > 1),
+        reader_(ops, s.x, by_columns_ ? walk_.strides[last()][0] : runs_.stride),
+        writer_(ops, s.y, walk_.strides[last()][1]) {
+    reads(x_);
+    writes(y_);
+  }
+
+  size_t items() const override { return rows_.items(); }
+  std::string name() const override { return name_of(&ops_); }
+  size_t scratch() const override { return lanes_bytes() + row_scratch(buffered()) + row_scratch(most_); }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+    const RowBuffer in(scratch + lanes_bytes(), buffered(), 0);
+    const RowBuffer out(scratch + lanes_bytes() + row_scratch(buffered()), most_, 0);
+    const auto [x_step, y_step] = walk_.strides[last()];
+    Cursor<2> cursor(walk_, last(), begin * rows_.each / std::max<size_t>(1, rows_.chunks));
+    bool started = false;
+    rows_.visit(begin, end, [&](size_t, size_t from, size_t n) {
+      if (started && from == 0) cursor.next();
+      started = true;
+      const auto at = static_cast<int64_t>(from);
+      const uint8_t* const x = x_.at<uint8_t>(memory) + cursor.offset(0) + at * x_step;
+      uint8_t* const y = y_.at<uint8_t>(memory) + cursor.offset(1) + at * y_step;
+      float* const to = writer_.target(y, n, out);
+      by_columns_ ? columns(x, n, reinterpret_cast<float*>(scratch), in, to) : rows(x, n, in, to);
+      if (mean_) ops_.binary[static_cast<size_t>(BinaryKind::div)](to, 1, &count_, 0, n, to);
+      writer_.finish(to, 1.0f, y, n, out);
+    });
+  }
+
+ private:
+  int last() const { return walk_.rank - 1; }
+  size_t lanes_bytes() const { return by_columns_ ? kLanes * most_ * sizeof(float) : 0; }
+  size_t buffered() const { return by_columns_ ? most_ : runs_.elements(); }
+
+  void add(const float* a, const float* b, size_t n, float* y) const {
+    ops_.binary[static_cast<size_t>(BinaryKind::add)](a, 1, b, 1, n, y);
+  }
+
+  // n sums at once, whose elements lie side by side.
+  void columns(const uint8_t* x, size_t n, float* lanes, const RowBuffer& in, float* to) const {
+    std::fill(lanes, lanes + kLanes * n, 0.0f);
+    size_t lane = 0;
+    for (const int64_t start : runs_.starts) {
+      const uint8_t* from = x + start;
+      for (size_t i = 0; i < runs_.n; ++i, from += runs_.stride) {
+        float* const sums = lanes + lane * n;
+        add(sums, reader_.row(from, n, in), n, sums);
+        lane = (lane + 1) % kLanes;
+      }
+    }
+    for (size_t half = kLanes / 2; half > 1; half /= 2) add(lanes, lanes + half * n, half * n, lanes);
+    add(lanes, lanes + n, n, to);
+  }
+
+  // One sum after the other; what does not lie side by side is gathered first.
+  void rows(const uint8_t* x, size_t n, const RowBuffer& in, float* to) const {
+    const int64_t step = walk_.strides[last()][0];
+    for (size_t i = 0; i < n; ++i, x += step) {
+      if (runs_.starts.size() == 1) {
+        to[i] = ops_.sum(reader_.row(x, runs_.n, in), runs_.n);
+        continue;
+      }
+      float* part = in.reals();
+      for (const int64_t start : runs_.starts) {
+        reader_.copy(x + start, runs_.n, part, in.bytes());
+        part += runs_.n;
+      }
+      to[i] = ops_.sum(in.reals(), runs_.elements());
+    }
+  }
+
+  const RealsOps& ops_;
+  View x_, y_;
+  bool mean_;
+  Runs runs_;
+  float count_;
+  Walk<2> walk_;
+  size_t most_;
+  Rows rows_;
+  bool by_columns_;
+  RowReader reader_;
+  RowWriter writer_;
+};
+
+}  // namespace
+
+std::unique_ptr<Step> make_reduce(const RealsOps& ops, const ReduceSpec& spec) {
+  return std::make_unique<Reduce>(ops, spec);
+}
+
+}  // namespace intact

@@ -1,0 +1,19 @@
+// Sums and means of reals along any axes: numerics.sum_over and numerics.mean_over (N50).
+#pragma once
+
+#include <memory>
+
+#include "steps/real_rows.h"
+
+namespace intact {
+
+struct ReduceSpec {
+  RealIn x;  // the axes of y, then those that go, in the order in which their elements are counted
+  RealOut y;
+  bool mean;
+};
+
+// Throws std::invalid_argument for what cannot be run safely.
+std::unique_ptr<Step> make_reduce(const RealsOps& ops, const ReduceSpec& spec);
+
+}  // namespace intact
