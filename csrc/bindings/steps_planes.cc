@@ -126,12 +126,16 @@ DepthwiseWeights weights_of(const Dense<const int8_t, nb::ndim<3>>& weight,
           bias.data()};
 }
 
-std::optional<DepthwiseFunction> function_of(const std::string& reals, const std::string& name, float scale) {
-  if (name.empty()) return std::nullopt;
+std::optional<DepthwiseCurve> curve_of(const std::string& reals, const std::string& name, float scale,
+                                       const FloatsIn& slopes) {
+  if (name.empty() && slopes.size() == 0) return std::nullopt;
   const RealsOps& ops = kernel<RealsOps>(reals);
+  if (name.empty())
+    return DepthwiseCurve{&ops, nullptr, 1.0f, {slopes.data(), slopes.data() + slopes.size()}};
   const NamedFunction* const found = find_function(ops, name.c_str());
   require(found != nullptr, "no such function of reals");
-  return DepthwiseFunction{&ops, found->function, scale};
+  require(slopes.size() == 0, "slopes and a function");
+  return DepthwiseCurve{&ops, found->function, scale, {}};
 }
 
 void bind_sums_by_channel(nb::module_& m) {
@@ -141,19 +145,19 @@ void bind_sums_by_channel(nb::module_& m) {
          int x_high, Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias,
          std::optional<View> residual, Pair strides, Pair dilations, Pair pads, GridTuple grid, bool real,
          float low, float high, float residual_multiplier, int32_t residual_zero, const std::string& reals,
-         const std::string& function, float scale) {
+         const std::string& function, float scale, FloatsIn slopes) {
         const bool bounded = false;  // the maker finds out
         const DepthwiseEnding ending = {grid_of(grid),       low,          high, real, bounded,
                                         residual_multiplier, residual_zero};
         const auto weights = weights_of(weight, correction, multiplier, bias, x_high);
         return native(
             make_depthwise(kernel<DepthwiseOps>(name), {x, y, weights, residual, strides, dilations, pads,
-                                                        ending, function_of(reals, function, scale)}));
+                                                        ending, curve_of(reals, function, scale, slopes)}));
       },
       "kernel"_a, "x"_a, "y"_a, "weight"_a.noconvert(), "x_high"_a, "correction"_a.noconvert(),
       "multiplier"_a.noconvert(), "bias"_a.noconvert(), "residual"_a.none(), "strides"_a, "dilations"_a,
       "pads"_a, "grid"_a, "real"_a, "low"_a, "high"_a, "residual_multiplier"_a, "residual_zero"_a, "reals"_a,
-      "function"_a, "scale"_a);
+      "function"_a, "scale"_a, "slopes"_a.noconvert());
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ using GridTuple = std::array<int32_t, 3>;  // zero, low, high
 ByteGrid grid_of(const GridTuple& g) { return {g[0], g[1], g[2]}; }
 
 BinaryKind kind_of(const std::string& name) {
-  constexpr const char* kNames[kBinaryKinds] = {"add", "sub", "mul", "div", "max", "min"};
+  constexpr const char* kNames[kBinaryKinds] = {"add", "sub", "mul", "div", "max", "min", "slope"};
   for (size_t i = 0; i < kBinaryKinds; ++i) {
     if (name == kNames[i]) return static_cast<BinaryKind>(i);
   }

@@ -59,8 +59,9 @@ using Pair = std::array<int64_t, 2>;
 
 // A convolution's spec but for its kernel and windows.
 ConvSpec spec_of(const View& x, const View& y, const Bytes& packed, const Dense<const int32_t>& correction,
-                 const FloatsIn& multiplier, const FloatsIn& bias, const FloatsIn& factors, Pair origin,
-                 const GemmEnding& ending, const std::optional<View>& residual) {
+                 const FloatsIn& multiplier, const FloatsIn& bias, const FloatsIn& factors,
+                 const FloatsIn& slopes, Pair origin, const GemmEnding& ending,
+                 const std::optional<View>& residual) {
   ConvSpec spec{};
   spec.x = x;
   spec.y = y;
@@ -72,6 +73,7 @@ ConvSpec spec_of(const View& x, const View& y, const Bytes& packed, const Dense<
   spec.multiplier = values_of(multiplier);
   spec.bias = values_of(bias);
   spec.factors = values_of(factors);
+  spec.slopes = values_of(slopes);
   spec.origin = origin;
   spec.ending = ending;
   return spec;
@@ -79,9 +81,10 @@ ConvSpec spec_of(const View& x, const View& y, const Bytes& packed, const Dense<
 
 NativeStep conv(const std::string& name, const View& x, const View& y, Bytes packed,
                 Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, FloatsIn factors,
-                Pair strides, Pair dilations, Pair origin, const GemmEnding& ending,
+                FloatsIn slopes, Pair strides, Pair dilations, Pair origin, const GemmEnding& ending,
                 std::optional<View> residual) {
-  ConvSpec spec = spec_of(x, y, packed, correction, multiplier, bias, factors, origin, ending, residual);
+  ConvSpec spec =
+      spec_of(x, y, packed, correction, multiplier, bias, factors, slopes, origin, ending, residual);
   spec.kernel = &kernel<GemmOps>(name);
   spec.strides = strides;
   spec.dilations = dilations;
@@ -90,11 +93,12 @@ NativeStep conv(const std::string& name, const View& x, const View& y, Bytes pac
 
 NativeStep winograd(const std::string& name, const View& x, const View& y, Bytes packed,
                     Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, FloatsIn factors,
-                    Pair origin, const GemmEnding& ending, std::optional<View> residual, int threads) {
+                    FloatsIn slopes, Pair origin, const GemmEnding& ending, std::optional<View> residual,
+                    int threads) {
   require(threads >= 1, "a step is run by at least one thread");
-  return native(
-      make_winograd({spec_of(x, y, packed, correction, multiplier, bias, factors, origin, ending, residual),
-                     &kernel<WinogradOps>(name), threads}));
+  return native(make_winograd(
+      {spec_of(x, y, packed, correction, multiplier, bias, factors, slopes, origin, ending, residual),
+       &kernel<WinogradOps>(name), threads}));
 }
 
 // Of a 3x3 window.
@@ -155,14 +159,14 @@ void bind_sums(nb::module_& m) {
   m.def("pack_gemm", &pack, "kernel"_a, "weights"_a.noconvert(), "groups"_a, "joined"_a, "high"_a);
   m.def("gemm_groups", &steps_by_group, "kernel"_a, "packed"_a.noconvert());
   m.def("conv", &conv, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "correction"_a.noconvert(),
-        "multiplier"_a.noconvert(), "bias"_a.noconvert(), "factors"_a.noconvert(), "strides"_a, "dilations"_a,
-        "origin"_a, "ending"_a, "residual"_a.none() = nb::none());
+        "multiplier"_a.noconvert(), "bias"_a.noconvert(), "factors"_a.noconvert(), "slopes"_a.noconvert(),
+        "strides"_a, "dilations"_a, "origin"_a, "ending"_a, "residual"_a.none() = nb::none());
   m.def("winograd_fits", &fits_winograd, "weights"_a.noconvert(), "high"_a);
   m.def("winograd_pays", &pays_winograd, "kernel"_a, "sizes"_a, "threads"_a);
   m.def("pack_winograd", &pack_taps, "kernel"_a, "weights"_a.noconvert(), "high"_a);
   m.def("winograd", &winograd, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "correction"_a.noconvert(),
-        "multiplier"_a.noconvert(), "bias"_a.noconvert(), "factors"_a.noconvert(), "origin"_a, "ending"_a,
-        "residual"_a.none() = nb::none(), "threads"_a = 1);
+        "multiplier"_a.noconvert(), "bias"_a.noconvert(), "factors"_a.noconvert(), "slopes"_a.noconvert(),
+        "origin"_a, "ending"_a, "residual"_a.none() = nb::none(), "threads"_a = 1);
 }
 
 }  // namespace intact

@@ -307,12 +307,13 @@ void ConvStep::run_blocks(const Memory& memory, size_t chunk, Range blocks, bool
                   panel.channels,
                   constants_.multiplier.data() + panel.constants,
                   constants_.bias.data() + panel.constants,
-                  Constants::part_of(constants_.factors, panel.constants),
                   rows.y,
                   panel.channel * static_cast<ptrdiff_t>(bytes_of(s_.y.type)),
                   s_.residual ? rows.residual : nullptr,
                   panel.channel,
-                  reals};
+                  reals,
+                  Constants::part_of(constants_.factors, panel.constants),
+                  Constants::part_of(constants_.slopes, panel.constants)};
     if (s_.kernel->whole == nullptr || !s_.kernel->whole(panel.steps, tile, s_.ending, ends)) {
       run_tiles(panel, tiles, tile, ends);
     }

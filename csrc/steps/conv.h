@@ -23,6 +23,7 @@ struct ConvSpec {
   std::vector<int32_t> correction;     // [c of y]: added to the sums
   std::vector<float> multiplier, bias;  // [c of y]
   std::vector<float> factors;           // [c of y], behind the ending's function; empty: none
+  std::vector<float> slopes;            // [c of y], of what is below 0, without a function; empty: none
   std::array<int64_t, 2> strides{1, 1}, dilations{1, 1};
   std::array<int64_t, 2> origin{0, 0};  // input pixel under the first tap of output pixel (0, 0); -1: pad 1
   GemmEnding ending;  // `bounded` and `has_residual` are found here

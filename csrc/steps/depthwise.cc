@@ -67,7 +67,7 @@ class Depthwise final : public Step {
 
   size_t items() const override { return (units_ + each_ - 1) / each_; }
   std::string name() const override { return name_of(&ops_); }
-  size_t scratch() const override { return s_.function ? segment() * channels() * sizeof(float) : 0; }
+  size_t scratch() const override { return s_.curve ? segment() * channels() * sizeof(float) : 0; }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     DepthwiseRow d = constant();
@@ -78,7 +78,7 @@ class Depthwise final : public Step {
       d.end = std::min(blocks_, d.begin + last - unit);
       unit += d.end - d.begin;
       place(memory, row, d);
-      s_.function ? run_function(d, reinterpret_cast<float*>(scratch)) : ops_.run(d);
+      s_.curve ? run_curve(d, reinterpret_cast<float*>(scratch)) : ops_.run(d);
     }
   }
 
@@ -96,9 +96,11 @@ class Depthwise final : public Step {
     demand(s_.ending.real || is_sound(s_.ending.grid), "the output's grid is not within bytes");
     const int32_t zero = s_.ending.residual_zero;
     demand(-kMostZero < zero && zero < kMostZero, "a zero point is out of range");
-    if (s_.function) {
-      const float scale = s_.function->scale;
+    if (s_.curve) {
+      const float scale = s_.curve->scale;
       demand(scale > 0 && std::isfinite(scale), "a scale is positive and finite");
+      const bool sloped = s_.curve->slopes.size() == channels();
+      demand(s_.curve->function != nullptr || sloped, "one slope for each channel");
     }
     if (!s_.residual) return;
     demand_image(*s_.residual, "the residual is an image of bytes (n, h, w, c)");
@@ -116,8 +118,8 @@ class Depthwise final : public Step {
   // Pixels whose reals are worked on at once.
   size_t segment() const { return std::max<size_t>(1, kSegment / channels()); }
 
-  // Segments of a row as reals, dense in scratch, then through the function to y.
-  void run_function(const DepthwiseRow& row, float* reals) const {
+  // Segments of a row as reals, dense in scratch, then through the curve to y.
+  void run_curve(const DepthwiseRow& row, float* reals) const {
     const size_t first = row.begin * ops_.block, width = std::min(row.end * ops_.block, channels()) - first;
     DepthwiseRow d = row;
     d.ending.real = true;
@@ -131,19 +133,24 @@ class Depthwise final : public Step {
       d.residual = row.residual == nullptr ? nullptr : row.residual + at * row.residual_pixel;
       d.y = reinterpret_cast<uint8_t*>(reals) - first * sizeof(float);
       ops_.run(d);
-      s_.function->function(reals, reals, d.pixels * width);
+      if (s_.curve->function != nullptr) s_.curve->function(reals, reals, d.pixels * width);
       for (size_t i = 0; i < d.pixels; ++i) {
+        if (s_.curve->function == nullptr) slope(reals + i * width, s_.curve->slopes.data() + first, width);
         uint8_t* y = row.y + (at + static_cast<ptrdiff_t>(i)) * row.y_pixel;
         write(reals + i * width, width, y + first * bytes_of(s_.y.type));
       }
     }
   }
 
+  void slope(float* reals, const float* slopes, size_t n) const {
+    s_.curve->ops->binary[static_cast<size_t>(BinaryKind::slope)](reals, 1, slopes, 1, n, reals);
+  }
+
   void write(const float* reals, size_t n, uint8_t* y) const {
     if (s_.ending.real) {
       std::memcpy(y, reals, n * sizeof(float));
     } else {
-      s_.function->ops->quantize(reals, n, 1.0f, s_.function->scale, s_.ending.grid, y);
+      s_.curve->ops->quantize(reals, n, 1.0f, s_.curve->scale, s_.ending.grid, y);
     }
   }
 

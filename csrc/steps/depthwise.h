@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "kernels/depthwise/depthwise.h"
 #include "kernels/reals/reals.h"
@@ -11,11 +12,13 @@
 
 namespace intact {
 
-// A function of the real sum, whose value is quantized where y is of bytes; M and B make reals then.
-struct DepthwiseFunction {
+// A function of the real sum, whose value is divided by `scale` and rounded where y is of bytes: M and B make
+// reals then. Or slopes of what is below 0, in steps of y where y is of bytes: the scale is 1 then.
+struct DepthwiseCurve {
   const RealsOps* ops;
-  RealFunction function;
-  float scale;  // of y
+  RealFunction function;      // nullptr: slopes
+  float scale;
+  std::vector<float> slopes;  // [c]
 };
 
 struct DepthwiseSpec {
@@ -25,7 +28,7 @@ struct DepthwiseSpec {
   std::array<int, 2> strides, dilations;
   std::array<int, 2> pads;  // top, left: read from the halo of x, as what lies below and to the right
   DepthwiseEnding ending;  // `bounded` is found here
-  std::optional<DepthwiseFunction> function;
+  std::optional<DepthwiseCurve> curve;
 };
 
 // Throws std::invalid_argument for what cannot be run safely.

@@ -37,6 +37,7 @@ inline void check_images(const ConvSpec& s, int64_t in, int64_t out) {
   refuse_unless(s.correction.size() == each && s.multiplier.size() == each && s.bias.size() == each,
                 "one correction, multiplier and bias for each channel");
   refuse_unless(s.factors.empty() || s.factors.size() == each, "one factor for each channel");
+  refuse_unless(s.slopes.empty() || s.slopes.size() == each, "one slope for each channel");
 }
 
 inline void check_ending(const ConvSpec& s) {
@@ -46,20 +47,25 @@ inline void check_ending(const ConvSpec& s) {
   refuse_unless(byte(e.low) && byte(e.high) && e.low <= e.high, "bounds are bytes, low to high");
   refuse_unless(e.function == nullptr || e.scale > 0, "the scale of a function's output is not positive");
   refuse_unless(e.function != nullptr || s.factors.empty(), "factors stand behind a function");
+  refuse_unless(e.function == nullptr || s.slopes.empty(), "slopes stand in place of a function");
 }
 
 // Whether no real can reach 2^30 before it is rounded, whatever the sums are.
 inline bool bounded(const ConvSpec& s) {
   double most = 0;
+  const double residual = 256 * std::fabs(double{s.ending.residual_multiplier}) + 256;
   for (size_t c = 0; c < s.multiplier.size(); ++c) {
-    const double real = std::fabs(double{s.multiplier[c]}) * 2147483648.0 + std::fabs(double{s.bias[c]});
+    const double sum = std::fabs(double{s.multiplier[c]}) * 2147483648.0 + std::fabs(double{s.bias[c]});
+    const double slope = s.slopes.empty() ? 1.0 : std::max(std::fabs(double{s.slopes[c]}), 1.0);
+    const double real = (sum + residual) * slope;
     if (!(real <= most)) most = real;
   }
-  return most + 256 * std::fabs(double{s.ending.residual_multiplier}) + 256 < 1073741824.0;
+  return most < 1073741824.0;
 }
 
 // Bounds of the codes of an ending's function, or nullptr; `has_residual` and `bounded` are known.
 inline std::unique_ptr<const FunctionCells> cells_of(const ConvSpec& s) {
+  if (!s.factors.empty()) return nullptr;  // cells are of the function alone
   double bias = 0;
   for (const float b : s.bias) bias = std::max(bias, std::fabs(double{b}));
   return make_cells(s.ending, bias);
@@ -68,7 +74,7 @@ inline std::unique_ptr<const FunctionCells> cells_of(const ConvSpec& s) {
 // Of all panels, each padded to its width.
 struct Constants {
   std::vector<int32_t> correction;
-  std::vector<float> multiplier, bias, factors;
+  std::vector<float> multiplier, bias, factors, slopes;
 
   // Those of one panel. `shifted`: added to the corrections; may be empty.
   void append(const ConvSpec& s, int32_t channel, int32_t channels, int32_t width,
@@ -82,6 +88,7 @@ struct Constants {
       multiplier.push_back(exists ? s.multiplier[from] : 0.0f);
       bias.push_back(exists ? s.bias[from] : 0.0f);
       if (!s.factors.empty()) factors.push_back(exists ? s.factors[from] : 0.0f);
+      if (!s.slopes.empty()) slopes.push_back(exists ? s.slopes[from] : 0.0f);
     }
   }
 

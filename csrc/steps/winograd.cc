@@ -189,12 +189,13 @@ void WinogradStep::finish(const Memory& memory, size_t p, const Tile& tile, cons
   }
   const bool whole = wide == kTileOut;
   for (int i = 0; i < (whole ? 1 : high); ++i) {
-    kernel_->gemm->finish(
-        s_.ending, {at.outputs + i * kTileOut * panel.width, whole ? high * kTileOut : wide, panel.width,
-                    panel.channels, constants_.multiplier.data() + constants,
-                    constants_.bias.data() + constants, Constants::part_of(constants_.factors, constants),
-                    to + i * kTileOut, panel.channel * static_cast<ptrdiff_t>(bytes_of(y.type)),
-                    s_.residual ? beside + i * kTileOut : nullptr, panel.channel, at.reals});
+    kernel_->gemm->finish(s_.ending, {at.outputs + i * kTileOut * panel.width, whole ? high * kTileOut : wide,
+                                      panel.width, panel.channels, constants_.multiplier.data() + constants,
+                                      constants_.bias.data() + constants, to + i * kTileOut,
+                                      panel.channel * static_cast<ptrdiff_t>(bytes_of(y.type)),
+                                      s_.residual ? beside + i * kTileOut : nullptr, panel.channel, at.reals,
+                                      Constants::part_of(constants_.factors, constants),
+                                      Constants::part_of(constants_.slopes, constants)});
   }
 }
 

@@ -80,7 +80,7 @@ def test_clip(x_grid: Codes | None, y_grid: Codes | None, ends: tuple[float | No
     check([step], [tensor("x", (2, 5, 33), x_grid), tensor("y", (2, 5, 33), y_grid)], {}, ["x"])
 
 
-@pytest.mark.parametrize("function", ["add", "sub", "mul", "div", "max", "min"])
+@pytest.mark.parametrize("function", ["add", "sub", "mul", "div", "max", "min", "slope"])
 @pytest.mark.parametrize("shape", [(2, 5, 33), (5, 1), (33,), (1,)], ids=str)
 def test_binary(x_grid: Codes | None, y_grid: Codes | None, function: str, shape: tuple[int, ...]) -> None:
     b = np.random.default_rng(0).uniform(0.5, 3, shape).astype(np.float32)

@@ -209,21 +209,24 @@ def test_codes_of_16_bits_run_in_a_stretch(qdq, lowered, dtype):
 def test_slopes_below_zero(qdq, lowered):
     g = qdq()
     x = g.input("x", [2, 4, 5])
+    slope = g.constant(np.float32([[0.1], [0.2], [0], [-0.5]]))
     a = g.node("LeakyRelu", x, alpha=0.2)
-    b = g.quantize(g.node("PRelu", x, g.constant(np.float32([[0.1], [0.2], [0], [-0.5]]))), 0.07)
-    found = lowered(g, a, b).agree()
-    assert "onnx" not in found.kinds
+    b = g.quantize(g.node("PRelu", x, slope), 0.07)
+    c = g.quantize(g.node("PRelu", g.pair(g.input("z", [4, 5])), slope), 0.03)
+    found = lowered(g, a, b, c).agree()
+    assert sorted(found.kinds) == ["binary"] * 3 + ["quantize"]
     np.testing.assert_array_equal(found.values[a], found.expected[a])
 
 
 @pytest.mark.parametrize("source", ["codes", "reals"])
-def test_a_batchnorm_that_no_layer_takes_in(qdq, lowered, source):
+@pytest.mark.parametrize("behind", ["Relu", "LeakyRelu"])
+def test_a_batchnorm_that_no_layer_takes_in(qdq, lowered, source, behind):
     g = qdq()
     x = g.input("x", ["n", 4, 5, 6])
     x = g.pair(x, 0.05, 5) if source == "codes" else x
     variance = g.constant(np.float32([0.5, 1, 2, 3]))
     y = g.node("BatchNormalization", x, g.reals(4), g.reals(4), g.reals(4), variance)
-    y = g.quantize(g.node("Relu", y), 0.03)
+    y = g.quantize(g.node(behind, y), 0.03)
     found = lowered(g, y, sizes={"n": 2}).agree()
     assert found.kinds == (["quantize", "conv"] if source == "codes" else ["binary", "binary", "function"])
 

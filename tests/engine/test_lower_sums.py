@@ -105,6 +105,43 @@ def test_matmul_bias_and_gelu_are_one_step(qdq, lowered):
     assert found.step("linear").ending.activation == "gelu"
 
 
+@pytest.mark.parametrize("op_type", ["LeakyRelu", "PRelu", "PRelu of one"])
+@pytest.mark.parametrize("group", [1, 2, 4], ids=["dense", "groups", "depthwise"])
+@pytest.mark.parametrize("residual", [True, False], ids=["residual", "plain"])
+@pytest.mark.parametrize("codes", [True, False], ids=["codes", "reals"])
+def test_slopes_behind_a_layer(qdq, lowered, op_type, group, residual, codes):
+    g = qdq()
+    x = g.pair(g.input("x", [2, 4, 5, 6]), 0.05, 3)
+    y = g.conv(x, 4, 4, group=group)
+    y = g.node("Add", y, x) if residual else y
+    if op_type == "LeakyRelu":
+        y = g.node("LeakyRelu", y, alpha=0.3)
+    else:
+        slope = np.float32([[[0.1]], [[-0.5]], [[2]], [[0]]]) if op_type == "PRelu" else np.float32([0.25])
+        y = g.node("PRelu", y, g.constant(slope))
+    found = lowered(g, last(g, y, 0.2, -20) if codes else y).agree()
+    assert found.kinds == ["quantize", "conv"]
+    assert found.step("conv").ending.slope
+
+
+def test_slopes_behind_a_product_and_a_sequence(qdq, lowered):
+    g = qdq()
+    w = g.weight(16, 5, axis=1)
+    y = g.node("Add", g.node("MatMul", g.pair(g.input("x", [2, 7, 16])), w), g.reals(5))
+    y = g.node("PRelu", y, g.constant(np.float32([0.1, 0.2, -1, 0, 3])))
+    z = g.node("Conv", g.pair(g.input("z", [2, 4, 11])), g.weight(4, 4, 3), g.reals(4))
+    z = g.node("PRelu", z, g.constant(np.float32([[0.1], [0.2], [0.3], [0.4]])))
+    found = lowered(g, last(g, y), last(g, z)).agree()
+    assert sorted(found.kinds) == ["conv", "linear", "quantize", "quantize", "reshape", "reshape"]
+
+
+def test_slopes_along_another_axis_are_no_part_of_the_layer(qdq, lowered):
+    g = qdq()
+    y = g.conv(g.pair(g.input("x", [1, 4, 5, 4])), 4, 4)
+    y = g.node("PRelu", y, g.constant(np.float32([0.1, 0.2, 0.3, 0.4])))
+    assert lowered(g, last(g, y)).agree().kinds == ["quantize", "conv", "binary"]
+
+
 @pytest.mark.parametrize("shape", [(6,), (1, 1, 6), (1,)], ids=str)
 def test_factors_behind_an_activation_are_part_of_the_layer(qdq, lowered, shape):
     g = qdq()

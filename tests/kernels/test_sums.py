@@ -42,6 +42,7 @@ class Layer:
     function: str = ""
     scale: float = 1.0
     factors: np.ndarray | None = None
+    slopes: np.ndarray | None = None
     gap: int = 0  # bytes between the pixels of the input
     threads: int = 1
 
@@ -81,12 +82,15 @@ class Layer:
                 self.zero_point,
                 BYTES,
                 residual=residual,
+                slope=self.slopes,
                 bounds=self.bounds,
             )
         real = numerics.to_real(acc, self.multiplier, self.bias)
         if residual is not None:
             branch = (self.residual.astype(np.int32) - self.residual_zero).astype(np.float32)
             real = real + branch * np.float32(self.residual_multiplier)
+        if self.slopes is not None:
+            real = numerics.sloped(real, self.slopes[:, None, None])
         if self.function:
             real = getattr(numerics, self.function)(real)
         if self.factors is not None:
@@ -119,6 +123,7 @@ class Layer:
             function=self.function,
             scale=self.scale,
             factors=self.factors,
+            slopes=self.slopes,
         )
         step = self.step(x.view, y.view, ending, kernel)
         program = Program()
@@ -246,6 +251,8 @@ def layers(draw, tiles=False):
     )
     if made.function and draw(st.booleans()):
         made.factors = rng.uniform(-1, 2, made.weight.shape[0]).astype(np.float32)
+    if not made.function and draw(st.booleans()):
+        made.slopes = rng.uniform(-1, 2, made.weight.shape[0]).astype(np.float32)
     if draw(st.booleans()):
         made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
         made.residual_multiplier = float(np.float32(rng.uniform(-1, 1)))
@@ -283,6 +290,10 @@ def test_any_number_of_channels(gemm_kernel, out):
     made = layer(rng, c=20, h=4, w=4, out=out, kernel=(1, 1))
     made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
     made.residual_multiplier = 0.25
+    assert_equal(made, gemm_kernel)
+    made.slopes = rng.uniform(-1, 2, out).astype(np.float32)
+    assert_equal(made, gemm_kernel)
+    made.residual = None
     assert_equal(made, gemm_kernel)
 
 
@@ -324,6 +335,9 @@ def test_multipliers_that_prove_nothing(gemm_kernel):
     for zero_point in (0, 3, 255):
         made = layer(rng, out=8, multiplier=multiplier, bias=bias, zero_point=zero_point, bounds=(2, 250))
         assert_equal(made, gemm_kernel)
+    slopes = np.float32([1e30, 3, -1e30, 0.1, 1e9, 1e-9, 0, -1])
+    assert_equal(layer(rng, out=8, multiplier=multiplier, bias=bias, slopes=slopes), gemm_kernel)
+    assert_equal(layer(rng, out=8, slopes=slopes), gemm_kernel)  # a slope alone leaves the bound
 
 
 def test_ties_go_to_even(gemm_kernel):

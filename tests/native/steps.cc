@@ -183,6 +183,7 @@ ConvSpec some_spec(const Image& w, int64_t out, Type type) {
     s.ending.smooth = gelu->smooth;
   }
   if (chance(s.ending.function == nullptr ? 20 : 2)) s.factors = floats(channels);
+  if (chance(s.ending.function == nullptr ? 4 : 20)) s.slopes = floats(channels);
   return s;
 }
 
@@ -273,6 +274,7 @@ Made some_depthwise() {
   s.ending.real = type == Type::f32;
   s.ending.residual_multiplier = 0.5f;
   s.ending.residual_zero = 3;
+  if (chance(4)) s.curve = DepthwiseCurve{&some_kernel<RealsOps>("reals"), nullptr, 1.0f, floats(c)};
   return make_depthwise(some_kernel<DepthwiseOps>("depthwise"), s);
 }
 

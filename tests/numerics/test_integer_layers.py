@@ -85,6 +85,23 @@ def test_float_output_equals_exact_evaluation(acc, s_x, s_w, bias):
     assert exact(got[0, 0]) == want
 
 
+@given(sums, scales, scales, scales, st.floats(-2, 2, width=32))
+def test_slopes_below_zero_are_applied_before_rounding(acc, s_x, s_w, s_y, slope):
+    m = fl32(fl64(fl64(exact(s_x) * exact(s_w)) / exact(s_y)))
+    b = fl32(fl64(exact(0.3) / exact(s_y)))
+    steps = fl32(fl32(fl32(Fraction(acc)) * m) + b)
+    want = code(fl32(steps * exact(slope)) if steps < 0 else steps, 3, -128, 127)
+    made = nx.multipliers(s_x, s_w, s_y), nx.scaled_bias(0.3, s_y)
+    assert nx.requantize([[acc]], *made, 3, S8, slope=slope) == want
+
+
+def test_each_channel_has_its_slope_behind_the_residual():
+    acc, slope = np.full((1, 3, 2), -40), np.float32([0.1, 1, -0.5])
+    branch = nx.Residual(np.full((1, 3, 2), 20, np.int8), 1.0)
+    got = nx.requantize(acc, 1.0, 0.0, 0, S8, slope=slope, residual=branch)
+    np.testing.assert_array_equal(got[0], [[-2, -2], [-20, -20], [10, 10]])
+
+
 def test_order_of_additions_is_observable():
     """(1 + 2**24) - 2**24 is 0 in float32; any other order of the same three terms gives 1."""
     branch = nx.Residual(np.int8(-1), 2.0**24)

@@ -46,7 +46,7 @@ struct GemmTile {
 struct FunctionCells;
 
 // The ending of a layer, the same for all its tiles.
-//   real  = fl32(acc) * M + B [+ (r - z_r) * R], each operation rounded
+//   real  = fl32(acc) * M + B [+ (r - z_r) * R], each operation rounded [; * slope where below 0]
 //   codes:               clamp(rne(real) + z_y, low, high)
 //   codes of a function: clamp(rne(f(real) [* S] / scale) + z_y, low, high)
 //   reals:               [f] real [* S], and no further than real_low and real_high
@@ -70,12 +70,13 @@ struct GemmRows {
   int channels;  // that exist, of width
   const float* multiplier;  // [width]
   const float* bias;  // [width]
-  const float* factors;  // S, [width]; nullptr: none
   uint8_t* const* y;  // rows
   ptrdiff_t y_offset;
   const uint8_t* const* residual;  // rows, codes; nullptr: none
   ptrdiff_t residual_offset;
   float* scratch;  // [rows][width]
+  const float* factors = nullptr;  // S, [width]; nullptr: none
+  const float* slopes = nullptr;  // [width]; nullptr: none
 };
 
 struct GemmOps {

@@ -83,7 +83,8 @@ inline float32x4_t real_of(const GemmEnding& e, const GemmRows& t, int at, int c
 
 // Whole panels of codes; what is left goes the plain way.
 void finish(const GemmEnding& e, const GemmRows& t) {
-  if (e.reals || e.function != nullptr || !e.bounded || t.channels != t.width) return gemm_finish(e, t);
+  const bool plain = !e.reals && e.function == nullptr && e.bounded && t.slopes == nullptr;
+  if (!plain || t.channels != t.width) return gemm_finish(e, t);
   const int32x4_t zero_point = vdupq_n_s32(e.zero_point);
   const int32x4_t low = vdupq_n_s32(e.low), high = vdupq_n_s32(e.high);
   for (int row = 0; row < t.rows; ++row) {

@@ -58,6 +58,7 @@ void gemm_finish(const GemmEnding& e, const GemmRows& t) {
       reals[c] = static_cast<float>(t.sums[row * t.width + c]) * t.multiplier[c];
       reals[c] = reals[c] + t.bias[c];
       if (e.has_residual) reals[c] = reals[c] + residual_of(e, t, row, c);
+      if (t.slopes != nullptr && reals[c] < 0) reals[c] = reals[c] * t.slopes[c];
     }
     if (e.function != nullptr) e.function(reals, reals, static_cast<size_t>(t.channels));
     for (int c = 0; t.factors != nullptr && c < t.channels; ++c) reals[c] = reals[c] * t.factors[c];

@@ -157,8 +157,14 @@ inline const uint8_t* whole_residual(const GemmRows& t, int row, uint8_t (&copy)
   return copy;
 }
 
+// N48.
+inline __m256 sloped(__m256 real, __m256 slope) {
+  const __m256 below = _mm256_cmp_ps(real, _mm256_setzero_ps(), _CMP_LT_OQ);
+  return _mm256_blendv_ps(real, _mm256_mul_ps(real, slope), below);
+}
+
 // Rows of 16 channels, two at a time; constants stay in registers.
-template <bool kResidual>
+template <bool kResidual, bool kSloped>
 void finish_pairs(const GemmEnding& e, const GemmRows& t) {
   const __m256 zero = _mm256_set1_ps(static_cast<float>(e.residual_zero_point));
   const __m256 multiplier = _mm256_set1_ps(e.residual_multiplier);
@@ -185,6 +191,7 @@ void finish_pairs(const GemmEnding& e, const GemmRows& t) {
           const __m256 branch = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from)));
           real = _mm256_add_ps(real, _mm256_mul_ps(_mm256_sub_ps(branch, zero), multiplier));
         }
+        if constexpr (kSloped) real = sloped(real, _mm256_loadu_ps(t.slopes + kUnit * v));
         codes[v] = _mm256_cvtps_epi32(real);
       }
       words[i] = _mm256_adds_epi16(_mm256_packs_epi32(codes[0], codes[1]), zero_point);
@@ -206,10 +213,14 @@ void finish_codes(const GemmEnding& e, const GemmRows& t) {
   for (int row = 0; row < t.rows; ++row) {
     const int32_t* const sums = t.sums + row * t.width;
     const uint8_t* const residual = whole_residual(t, row, copy);
-    const __m256 a = real_of(sums, lanes, t.multiplier, t.bias, residual);
+    __m256 a = real_of(sums, lanes, t.multiplier, t.bias, residual);
     const bool two = t.width == 2 * kUnit;
     const uint8_t* const second = residual == nullptr ? nullptr : residual + kUnit;
-    const __m256 b = two ? real_of(sums + kUnit, lanes, t.multiplier + kUnit, t.bias + kUnit, second) : a;
+    __m256 b = two ? real_of(sums + kUnit, lanes, t.multiplier + kUnit, t.bias + kUnit, second) : a;
+    if (t.slopes != nullptr) {
+      a = sloped(a, _mm256_loadu_ps(t.slopes));
+      if (two) b = sloped(b, _mm256_loadu_ps(t.slopes + kUnit));
+    }
     uint8_t bytes[16];
     _mm_storeu_si128(reinterpret_cast<__m128i*>(bytes), to_bytes(a, b));
     std::memcpy(t.y[row] + t.y_offset, bytes, static_cast<size_t>(t.channels));
@@ -233,7 +244,8 @@ void finish_reals(const GemmEnding& e, const GemmRows& t) {
   for (int row = 0; row < t.rows; ++row) {
     reals_of_row(lanes, t, row, t.scratch);
     for (int c = 0; c < t.width; c += kUnit) {
-      const __m256 real = _mm256_loadu_ps(t.scratch + c);
+      __m256 real = _mm256_loadu_ps(t.scratch + c);
+      if (t.slopes != nullptr) real = sloped(real, _mm256_loadu_ps(t.slopes + c));
       _mm256_storeu_ps(t.scratch + c, _mm256_min_ps(_mm256_max_ps(real, low), high));
     }
     std::memcpy(t.y[row] + t.y_offset, t.scratch, sizeof(float) * static_cast<size_t>(t.channels));
@@ -271,7 +283,10 @@ void finish(const GemmEnding& e, const GemmRows& t) {
   if (e.reals) return finish_reals(e, t);
   if (quantized) return finish_function(e, t);
   if (t.channels != 2 * kUnit) return finish_codes(e, t);
-  return e.has_residual ? finish_pairs<true>(e, t) : finish_pairs<false>(e, t);
+  if (t.slopes != nullptr) {
+    return e.has_residual ? finish_pairs<true, true>(e, t) : finish_pairs<false, true>(e, t);
+  }
+  return e.has_residual ? finish_pairs<true, false>(e, t) : finish_pairs<false, false>(e, t);
 }
 
 }  // namespace

@@ -147,17 +147,24 @@ struct ToBytes {
   }
 };
 
-template <int kVectors, bool kResidual, bool kPlain>
+// N48.
+inline __m512 sloped(__m512 real, __m512 slope) {
+  return _mm512_mask_mul_ps(real, _mm512_cmp_ps_mask(real, _mm512_setzero_ps(), _CMP_LT_OQ), real, slope);
+}
+
+template <int kVectors, bool kResidual, bool kPlain, bool kSloped = false>
 void finish_codes(const GemmEnding& e, const GemmRows& t) {
   const Lanes lanes(e);
   const ToBytes to_bytes(e);
   const __mmask64 all = t.channels >= 64 ? ~0ull : (1ull << t.channels) - 1;
   __m512 m[kVectors], b[kVectors];
+  [[maybe_unused]] __m512 slopes[kVectors];
   __mmask16 masks[kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
     m[v] = _mm512_loadu_ps(t.multiplier + kUnit * v);
     b[v] = _mm512_loadu_ps(t.bias + kUnit * v);
+    if constexpr (kSloped) slopes[v] = _mm512_loadu_ps(t.slopes + kUnit * v);
     masks[v] = mask_of(t.channels, v);
   }
   for (int row = 0; row < t.rows; ++row) {
@@ -170,6 +177,7 @@ void finish_codes(const GemmEnding& e, const GemmRows& t) {
                                                            b[v < kVectors ? v : 0], residual + kUnit * v,
                                                            masks[v < kVectors ? v : 0])
                               : reals[0];
+      if constexpr (kSloped) reals[v] = v < kVectors ? sloped(reals[v], slopes[v]) : reals[0];
     }
     _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, to_bytes.bytes_of<kPlain>(reals));
   }
@@ -186,6 +194,7 @@ void finish_reals(const GemmEnding& e, const GemmRows& t) {
       const uint8_t* const residual = kResidual ? t.residual[row] + t.residual_offset + c : nullptr;
       __m512 real = real_of<kResidual>(t.sums + row * t.width + c, lanes, _mm512_loadu_ps(t.multiplier + c),
                                        _mm512_loadu_ps(t.bias + c), residual, mask);
+      if (t.slopes != nullptr) real = sloped(real, _mm512_loadu_ps(t.slopes + c));
       real = _mm512_min_ps(_mm512_max_ps(real, low), high);
       _mm512_mask_storeu_ps(y + c, mask, real);
     }
@@ -289,18 +298,21 @@ void finish_smooth(const GemmEnding& e, const GemmRows& t) {
   }
 }
 
-template <bool kResidual, bool kPlain>
+template <bool kResidual, bool kPlain, bool kSloped = false>
 void finish_panel(const GemmEnding& e, const GemmRows& t) {
   switch (t.width / kUnit) {
-    case 1: return finish_codes<1, kResidual, kPlain>(e, t);
-    case 2: return finish_codes<2, kResidual, kPlain>(e, t);
-    case 3: return finish_codes<3, kResidual, kPlain>(e, t);
-    default: return finish_codes<4, kResidual, kPlain>(e, t);
+    case 1: return finish_codes<1, kResidual, kPlain, kSloped>(e, t);
+    case 2: return finish_codes<2, kResidual, kPlain, kSloped>(e, t);
+    case 3: return finish_codes<3, kResidual, kPlain, kSloped>(e, t);
+    default: return finish_codes<4, kResidual, kPlain, kSloped>(e, t);
   }
 }
 
 // Behind a Relu nothing is left of zero points: that is most layers.
 void finish_bounded(const GemmEnding& e, const GemmRows& t) {
+  if (t.slopes != nullptr) {
+    return e.has_residual ? finish_panel<true, false, true>(e, t) : finish_panel<false, false, true>(e, t);
+  }
   const bool plain = e.zero_point == 0 && e.low == 0;
   if (!e.has_residual) return plain ? finish_panel<false, true>(e, t) : finish_panel<false, false>(e, t);
   const bool both = plain && e.residual_zero_point == 0;
@@ -369,7 +381,8 @@ void whole_panel(const GemmSteps& s, const GemmTile& t, const GemmEnding& e, con
 
 bool whole(const GemmSteps& s, const GemmTile& t, const GemmEnding& e, const GemmRows& rows) {
   const int vectors = s.width / kUnit;
-  if (e.reals || e.function != nullptr || !e.bounded || rows.channels != s.width || vectors < 3) return false;
+  if (e.reals || e.function != nullptr || !e.bounded || rows.slopes != nullptr) return false;
+  if (rows.channels != s.width || vectors < 3) return false;
   vectors == 4 ? whole_panel<4>(s, t, e, rows) : whole_panel<3>(s, t, e, rows);
   return true;
 }

@@ -109,6 +109,11 @@ F<V> minimum(F<V> a, F<V> b) {
 }
 
 template <class V>
+F<V> sloped(F<V> x, F<V> slope) {
+  return V::select(V::less(x, V::set(0.0f)), x * slope, x);
+}
+
+template <class V>
 void clip(const float* x, size_t n, float low, float high, float* y) {
   const F<V> least = V::set(low), most = V::set(high);
   for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
@@ -221,7 +226,7 @@ constexpr RealsOps ops_of() {
   return {kFunctions<V>,
           clip<V>,
           {combine<V, add<V>>, combine<V, sub<V>>, combine<V, mul<V>>, combine<V, div<V>>,
-           combine<V, maximum<V>>, combine<V, minimum<V>>},
+           combine<V, maximum<V>>, combine<V, minimum<V>>, combine<V, sloped<V>>},
           dequantize<V>,
           quantize<V>,
           sum<V>,

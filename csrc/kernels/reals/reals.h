@@ -30,8 +30,8 @@ struct NamedFunction {
   const SmoothFunction* smooth;  // nullptr: another kind
 };
 
-enum class BinaryKind : uint8_t { add, sub, mul, div, max, min };
-constexpr size_t kBinaryKinds = 6;
+enum class BinaryKind : uint8_t { add, sub, mul, div, max, min, slope };
+constexpr size_t kBinaryKinds = 7;
 
 constexpr size_t kScorePitch = 64;
 

@@ -118,7 +118,7 @@ def _check_ending(check: _Check, ending: Ending) -> None:
     check.that(bool(ending.multiplier), "no multiplier", "one")
     for name, dtype in (
         (ending.multiplier, "float32"), (ending.bias, "float32"), (ending.integer_bias, "int32"),
-        (ending.factors, "float32"),
+        (ending.factors, "float32"), (ending.slope, "float32"),
     ):  # fmt: skip
         if name:
             (size,) = check.constant(name, dtype, 1)
@@ -126,6 +126,7 @@ def _check_ending(check: _Check, ending: Ending) -> None:
     if ending.residual:
         check.codes(ending.residual)
     check.that(bool(ending.activation) or not ending.factors, "factors", "an activation before them")
+    check.that(not ending.activation or not ending.slope, "an activation and a slope", "one of them")
 
 
 def _conv(check: _Check, step: Conv | ConvTranspose) -> None:

@@ -73,6 +73,8 @@ class Ending:
         low, high: Bounds in codes of the output, or in reals where the output is real (None: unbounded).
         factors: Constant, float32 [channels] (or [1]), by which what `activation` gives is multiplied; "" for
             none.
+        slope: Constant, float32 [channels] (or [1]), by which what is below 0 behind the residual is
+            multiplied (N48): LeakyRelu and PRelu, in place of an activation; "" for none.
     """
 
     multiplier: str
@@ -84,6 +86,7 @@ class Ending:
     low: float | None = None
     high: float | None = None
     factors: str = ""
+    slope: str = ""
 
 
 @dataclass(frozen=True)
@@ -358,9 +361,9 @@ class Clip(Step):
 
 @dataclass(frozen=True)
 class Binary(Step):
-    """Element-wise in reals with broadcasting: "add", "sub", "mul", "div", "max", "min".
+    """Element-wise in reals with broadcasting: "add", "sub", "mul", "div", "max", "min", "slope".
 
-    a or b may name a constant.
+    a or b may name a constant. The slope of a is b (N48).
     """
 
     kind = "binary"

@@ -28,7 +28,7 @@ def constants(step: Step) -> tuple[str, ...]:
     names = [getattr(step, field) for field in _CONSTANT if hasattr(step, field)]
     names += getattr(step, "indices", ())
     if (ending := ending_of(step)) is not None:
-        names += [ending.multiplier, ending.bias, ending.integer_bias, ending.factors]
+        names += [ending.multiplier, ending.bias, ending.integer_bias, ending.factors, ending.slope]
     return tuple(name for name in names if name)
 
 

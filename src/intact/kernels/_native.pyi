@@ -159,6 +159,7 @@ def conv(
     multiplier: _Array,
     bias: _Array,
     factors: _Array,
+    slopes: _Array,
     strides: tuple[int, int],
     dilations: tuple[int, int],
     origin: tuple[int, int],
@@ -177,6 +178,7 @@ def winograd(
     multiplier: _Array,
     bias: _Array,
     factors: _Array,
+    slopes: _Array,
     origin: tuple[int, int],
     ending: GemmEnding,
     residual: View | None = None,
@@ -245,6 +247,7 @@ def step_depthwise(
     reals: str,
     function: str,
     scale: float,
+    slopes: _Array,
 ) -> Step: ...
 
 class RealIn:

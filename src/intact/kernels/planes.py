@@ -63,6 +63,8 @@ class DepthwiseEnding:
         residual: Bytes, an image of the shape of y, of which ``(r - zero) * multiplier`` is added.
         function: A function of `numerics` of the real sum, before it is quantized; "" for none.
         scale: That of y, where there is a function.
+        slopes: float32 [channels], by which what is below 0 behind the residual is multiplied; None: nothing
+            is. Not with a function.
     """
 
     multiplier: NDArray[np.float32]
@@ -76,6 +78,7 @@ class DepthwiseEnding:
     residual_zero: int = 0
     function: str = ""
     scale: float = 1.0
+    slopes: NDArray[np.float32] | None = None
 
 
 def quantize(x: View, y: View, scale: float, grid: Bytes, kernels: Kernels | None = None) -> NativeStep:
@@ -215,6 +218,7 @@ def depthwise(
         k["reals"],
         e.function,
         e.scale,
+        np.ascontiguousarray(() if e.slopes is None else e.slopes, np.float32),
     )
 
 

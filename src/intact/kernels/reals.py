@@ -70,7 +70,7 @@ def clip(x: Real, y: Real, low: float, high: float, kernels: Kernels | None = No
 
 
 def binary(a: Real, b: Real, y: Real, name: str, kernels: Kernels | None = None) -> NativeStep:
-    """``y = a (add | sub | mul | div | max | min) b``; the views have the sizes of y."""
+    """``y = a (add | sub | mul | div | max | min | slope) b``; the views have the sizes of y."""
     return _native.step_binary(_kernels(kernels)[REALS], a.read(), b.read(), y.written(), name)
 
 

@@ -37,6 +37,8 @@ class Ending:
         scale: Of the output, behind a function.
         factors: float32, one for each output channel: what the function gives is multiplied by them; None:
             it is not.
+        slopes: float32, one for each output channel, by which what is below 0 behind the residual is
+            multiplied; None: nothing is. Not with a function.
     """
 
     multiplier: ArrayLike
@@ -53,6 +55,7 @@ class Ending:
     function: str = ""
     scale: float = 1.0
     factors: ArrayLike | None = None
+    slopes: ArrayLike | None = None
 
 
 def pack(
@@ -175,8 +178,8 @@ def winograd(
 
 
 def _constants(ending: Ending) -> tuple[NDArray[Any], ...]:
-    """Correction, multiplier, bias and factors; what is missing has no elements."""
-    reals = (ending.multiplier, ending.bias, ending.factors)
+    """Correction, multiplier, bias, factors and slopes; what is missing has no elements."""
+    reals = (ending.multiplier, ending.bias, ending.factors, ending.slopes)
     vectors = (np.ascontiguousarray(() if v is None else v, np.float32) for v in reals)
     return np.ascontiguousarray(ending.correction, np.int32), *vectors
 

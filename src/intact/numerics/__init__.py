@@ -32,6 +32,7 @@ from intact.numerics.functions import (
     relu,
     sigmoid,
     silu,
+    sloped,
     tanh,
 )
 from intact.numerics.granularity import expand, granule_shape, normalized_axes
@@ -105,6 +106,7 @@ __all__ = [
     "short_range",
     "sigmoid",
     "silu",
+    "sloped",
     "softmax",
     "store",
     "sum_over",

@@ -214,6 +214,13 @@ def clip(x: ArrayLike, low: float, high: float) -> Reals:
     return _at_most(_at_least(to_float32(x), np.float32(low)), np.float32(high))
 
 
+def sloped(x: ArrayLike, slope: ArrayLike) -> Reals:
+    """``fl32(x * slope)`` where ``x < 0``, else x (LeakyRelu, PRelu); float32, broadcasting. NORMATIVE."""
+    x = to_float32(x)
+    with np.errstate(all="ignore"):
+        return np.asarray(np.where(x < 0, x * to_float32(slope), x))
+
+
 def exp2(y: Reals) -> Reals:
     """2^y of -126 <= y <= 127, by ``y - rne(y)``, which is exact, and ``1 + f EXP2(f)``."""
     shifted = y + ROUNDER

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
 from intact.numerics.affine import code_zero_point, quantize, round_and_clamp
+from intact.numerics.functions import sloped
 from intact.numerics.sums import centred
 from intact.spec import QuantSpec
 
@@ -38,6 +39,7 @@ def requantize(
     spec: QuantSpec,
     *,
     residual: Residual | None = None,
+    slope: ArrayLike | None = None,
     bounds: Bounds | None = None,
     axis: int = 1,
 ) -> NDArray[np.int32]:
@@ -50,6 +52,8 @@ def requantize(
         zero_point: Output zero point, a code of `spec`.
         spec: The output grid, an integer format, per-tensor.
         residual: A branch that is added after B.
+        slope: float32, one number or [channels] along `axis`, by which what is below 0 is multiplied before
+            it is rounded (`sloped`): LeakyRelu and PRelu.
         bounds: (low, high) codes from `activation_bounds`, for Relu and Clip; the grid's ends otherwise.
         axis: The channel axis of `acc`.
     Returns:
@@ -62,6 +66,8 @@ def requantize(
     if residual is not None:
         branch = centred(residual.codes, residual.zero_point, "residual").astype(np.float32)
         steps = steps + branch * np.asarray(residual.multiplier, np.float32)
+    if slope is not None:
+        steps = sloped(steps, _along(slope, steps.shape, axis, "slope"))
     return to_codes(steps, zero_point, spec, bounds)
 
 

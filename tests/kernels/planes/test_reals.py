@@ -27,7 +27,7 @@ SPECIAL = np.array(
     np.float32,
 )  # fmt: skip
 BINARY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
-          "max": numerics.maximum, "min": numerics.minimum}  # fmt: skip
+          "max": numerics.maximum, "min": numerics.minimum, "slope": numerics.sloped}  # fmt: skip
 SMOOTH = {
     "gelu": lambda x: x * np.vectorize(math.erfc)(-x / math.sqrt(2)) / 2,
     "gelu_tanh": lambda x: (
@@ -170,7 +170,7 @@ def test_clip(
     case.check(reals.clip(source, y, *ends, case.kernels), y, numerics.clip(x, *ends), assert_same_bits)
 
 
-@pytest.mark.parametrize("name", ["max", "min", "clip"])
+@pytest.mark.parametrize("name", ["max", "min", "slope", "clip"])
 def test_extremes_of_special_values(
     runner: Any, reals_kernel: str, assert_same_bits: SameBits, name: str
 ) -> None:

@@ -216,6 +216,7 @@ def _depthwise_ending(step: Conv, binding: Binding) -> planes.DepthwiseEnding:
         residual_zero=zero_of(binding.codes(ending.residual)) if ending.residual else 0,
         function=ending.activation,
         scale=1.0 if codes is None else codes.scale,
+        slopes=np.broadcast_to(binding.array(ending.slope), channels) if ending.slope else None,
     )
 
 

@@ -255,4 +255,5 @@ def _ending(part: _Part, step: Layer, binding: Binding) -> sums.Ending:
         function=ending.activation,
         scale=codes.scale if codes else 1.0,
         factors=np.broadcast_to(binding.array(ending.factors), channels) if ending.factors else None,
+        slopes=np.broadcast_to(binding.array(ending.slope), channels) if ending.slope else None,
     )

@@ -92,10 +92,11 @@ def _behind_adds(sheet: Sheet) -> Iterator[Group]:
 
 
 def _behind_norms(sheet: Sheet) -> Iterator[Group]:
-    """A Relu or Clip that alone reads a BatchNormalization."""
+    """A Relu, a Clip or a slope that alone reads a BatchNormalization."""
+    ends = ("Relu", "Clip", "LeakyRelu", "PRelu")
     for node in sheet.model.graph:
         uses = list(node.outputs[0].uses()) if is_op(node, "BatchNormalization") else []
-        if len(uses) == 1 and not node.outputs[0].is_graph_output() and is_op(uses[0].node, "Relu", "Clip"):
+        if len(uses) == 1 and not node.outputs[0].is_graph_output() and is_op(uses[0].node, *ends):
             nodes = [node, uses[0].node]
             yield Group(nodes, _complete(nodes, lower_batchnorm))
 

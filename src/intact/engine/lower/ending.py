@@ -30,6 +30,7 @@ class Tail:
         residual: The tensor of codes that is added.
         activation: A function of `numerics`; "" for none.
         low, high: Bounds of the real output.
+        slope: One number, or [channels], by which what is below 0 is multiplied.
     """
 
     nodes: list[Node]
@@ -41,6 +42,7 @@ class Tail:
     activation: str = ""
     low: float | None = None
     high: float | None = None
+    slope: NDArray[np.float32] | None = None
 
     def take(self, node: Node, output: Value) -> None:
         """`node` is part of the layer, which now makes `output`."""
@@ -133,7 +135,8 @@ def finish(
     else:
         sheet.write(output, tail.output, None if reals else int(low or 0), None if reals else int(high or 0))
     ends = (None, None) if tail.activation else (low, high)
-    return Ending(multiplier, b, integers, residual, r, tail.activation, *ends), output
+    slope = "" if tail.slope is None else sheet.hold(f"{name}.slope", np.atleast_1d(tail.slope))
+    return Ending(multiplier, b, integers, residual, r, tail.activation, *ends, slope=slope), output
 
 
 def _bounds(tail: Tail, output: Output) -> tuple[float | None, float | None]:
@@ -151,6 +154,23 @@ def take_bounds(sheet: Sheet, tail: Tail, node: Node) -> bool:
         tail.low, tail.high = (_end(sheet, node, i) for i in (1, 2))
     else:
         return False
+    tail.take(node, node.outputs[0])
+    return True
+
+
+def take_slope(sheet: Sheet, tail: Tail, node: Node) -> bool:
+    """Take in a LeakyRelu, or a PRelu with a constant slope per output channel; False for anything else."""
+    if is_op(node, "LeakyRelu"):
+        slope = np.array([floating(node, "alpha", 0.01)], np.float32)
+    elif is_op(node, "PRelu") and node.inputs[1] in sheet.constants and tail.output.shape is not None:
+        slope = sheet.constant(node.inputs[1], "its slope").astype(np.float32)
+    else:
+        return False
+    behind = 0 if is_op(tail.nodes[0], "Gemm", "MatMul") else len(tail.output.shape or ()) - 2
+    along = slope.ndim > behind and slope.shape[slope.ndim - 1 - behind] == slope.size == tail.channels
+    if (slope.size != 1 and not along) or not np.isfinite(slope).all():
+        return False
+    tail.slope = slope.reshape(-1)
     tail.take(node, node.outputs[0])
     return True
 

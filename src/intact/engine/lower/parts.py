@@ -1,4 +1,4 @@
-"""Operators that several steps make together, exactly: slopes, BatchNorms that no layer took in, tokens."""
+"""Operators that several steps make together, exactly: BatchNorms that no layer took in, tokens."""
 
 from __future__ import annotations
 
@@ -7,35 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.lower.attributes import floating, integer
-from intact.engine.lower.ending import Tail, finish, take_affine, take_bounds
+from intact.engine.lower.attributes import integer
+from intact.engine.lower.ending import Tail, finish, take_affine, take_bounds, take_slope
 from intact.engine.lower.moves import Rule
 from intact.engine.lower.sheet import Cannot, Sheet, dims_of, is_float32
 from intact.engine.lower.weights import Bias
-from intact.engine.steps import Binary, Conv, Function, Pad
+from intact.engine.steps import Binary, Conv, Pad
 from intact.graph import Node, Value, is_op
 
 
-def _sloped(sheet: Sheet, node: Node) -> None:
-    """LeakyRelu and PRelu in float: ``t = relu(x)``, ``y = t + (x - t) * slope``, of which one term is 0."""
-    value = node.outputs[0]
-    slope = np.float32(floating(node, "alpha", 0.01)).reshape(1)
-    if node.op_type == "PRelu":
-        slope = sheet.constant(node.inputs[1], "its slope").astype(np.float32)
-    x, name = sheet.either(node.inputs[0]), node.name or ""
-    who, shape = (name, (name,)), dims_of(value)
-    terms = (f"{value.name}.{part}" for part in ("above", "below", "scaled"))
-    above, below, scaled = (sheet.scratch(term, "float32", shape) for term in terms)
-    held = sheet.hold(f"{name}.slope", slope)
-    y = sheet.write(sheet.output(value), value)
-    sheet.add(Function(*who, x, above, "relu"), node)
-    sheet.add(Binary(*who, "sub", x, above, below))
-    sheet.add(Binary(*who, "mul", below, held, scaled))
-    sheet.add(Binary(*who, "add", above, scaled, y))
-
-
 def lower_batchnorm(sheet: Sheet, nodes: Sequence[Node]) -> None:
-    """A BatchNormalization that no layer took in, and the Relu or Clip behind it.
+    """A BatchNormalization that no layer took in, and the Relu, Clip or slope behind it.
 
     Of codes of images it is a convolution of each channel by 1, whose multipliers and biases it is (N29); of
     reals a product and a sum.
@@ -54,7 +36,7 @@ def lower_batchnorm(sheet: Sheet, nodes: Sequence[Node]) -> None:
         _in_reals(sheet, nodes, x, tail)
         return
     for other in nodes[1:]:
-        if not take_bounds(sheet, tail, other):
+        if not (take_bounds(sheet, tail, other) or take_slope(sheet, tail, other)):
             raise Cannot(f"{other.op_type} behind it is no bound")
     name, (source, codes) = node.name or "", found
     channels = tail.gain.size
@@ -135,6 +117,6 @@ def constant_of(sheet: Sheet, value: Value | None) -> NDArray[np.float32] | None
 
 
 PARTS: dict[str, Rule] = {
-    "BatchNormalization": _batchnorm, "LeakyRelu": _sloped, "PRelu": _sloped,
-}  # fmt: skip
+    "BatchNormalization": _batchnorm,
+}
 """Operator -> how it becomes steps, where no single step does it."""

@@ -167,6 +167,18 @@ def _end(sheet: Sheet, value: Value | None, nothing: float) -> float | None:
     return None if end == nothing else end
 
 
+def _slope(sheet: Sheet, node: Node) -> None:
+    """LeakyRelu and PRelu."""
+    value, name = node.outputs[0], node.name or ""
+    x = sheet.either(node.inputs[0])
+    if node.op_type == "PRelu":
+        slope = sheet.either(node.inputs[1])
+    else:
+        slope = sheet.hold(f"{name}.slope", np.array([floating(node, "alpha", 0.01)], np.float32))
+    y = sheet.write(sheet.output(value), value)
+    sheet.add(Binary(name, (name,), "slope", x, slope, y), node)
+
+
 _MEANS, _SUMS = ("GlobalAveragePool", "ReduceMean"), ("ReduceSum",)
 
 
@@ -203,6 +215,7 @@ REALS: dict[str, list[Rule]] = {
     "LayerNormalization": [_layer_norm],
     "Max": [_function, _extreme],
     "Min": [_function, _extreme],
+    **{op_type: [_function, _slope] for op_type in ("LeakyRelu", "PRelu")},
     "Softmax": [_softmax],
 }
 """Operator -> the ways in which it becomes a step, tried in this order."""

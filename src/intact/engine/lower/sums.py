@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.attributes import floating, integer, integers, window
-from intact.engine.lower.ending import Tail, finish, take_affine, take_bounds, take_residual
+from intact.engine.lower.ending import Tail, finish, take_affine, take_bounds, take_residual, take_slope
 from intact.engine.lower.functions import function_of
 from intact.engine.lower.sheet import Cannot, Sheet
 from intact.engine.lower.weights import Bias, Weight, bias_of, prove, weight_of
@@ -39,10 +39,11 @@ def _tail(sheet: Sheet, nodes: list[Node], label: str, tail: Tail) -> list[Node]
     while left and not (composed and len(tail.nodes) == len(parts) - 1):
         node = left[0]
         linear = tail.residual is None and take_affine(sheet, tail, node)
-        if not (linear or take_residual(sheet, tail, node) or take_bounds(sheet, tail, node)):
+        ends = not linear and (take_bounds(sheet, tail, node) or take_slope(sheet, tail, node))
+        if not (linear or ends or take_residual(sheet, tail, node)):
             break
         left = left[1:]
-        if tail.low is not None or tail.high is not None:
+        if ends:
             return left
     if left and len(tail.nodes) == len(parts) - 1 and (function := function_of(left, parts[-1])) is not None:
         tail.activation = function

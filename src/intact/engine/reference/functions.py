@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from intact.numerics.functions import FUNCTIONS, maximum, minimum
+from intact.numerics.functions import FUNCTIONS, maximum, minimum, sloped
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
-    "max": maximum, "min": minimum,
+    "max": maximum, "min": minimum, "slope": sloped,
 }  # fmt: skip
 """One float32 operation each, rounded by itself."""
 

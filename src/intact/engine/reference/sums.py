@@ -86,17 +86,21 @@ def _finish(run: Run, y: str, ending: Ending, acc: NDArray[np.int32], axis: int)
     m = _channels(run.array(ending.multiplier))
     bias = _channels(run.array(ending.bias)) if ending.bias else np.zeros((), np.float32)
     residual = _residual(run, ending)
+    slope = _channels(run.array(ending.slope)) if ending.slope else None
     if (grid := run.grid(y)) is not None and not ending.activation:
         bounds = _bounds(ending, grid.low, grid.high)
         codes = numerics.requantize(
-            acc, m, bias, grid.zero_point, spec_of(grid), residual=residual, bounds=bounds, axis=axis
-        )
+            acc, m, bias, grid.zero_point, spec_of(grid),
+            residual=residual, slope=slope, bounds=bounds, axis=axis,
+        )  # fmt: skip
         run.write_codes(y, codes)
         return
     real = numerics.to_real(acc, m, bias, axis=axis)
     if residual is not None:
         steps = (np.asarray(residual.codes, np.int32) - residual.zero_point).astype(np.float32)
         real = real + steps * np.asarray(residual.multiplier, np.float32)
+    if slope is not None:
+        real = np.moveaxis(numerics.sloped(np.moveaxis(real, axis, -1), slope), -1, axis)
     if ending.activation:
         real = FUNCTIONS[ending.activation](real)
         if ending.factors:
