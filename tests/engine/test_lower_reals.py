@@ -171,6 +171,47 @@ def test_stretches_on_both_sides_of_a_layer_are_two(qdq, lowered):
     assert lowered(g, g.node("Sin", y)).agree().kinds == ["onnx", "quantize", "conv", "onnx"]
 
 
+CHEAP = {
+    "product": lambda g, x: g.node("Mul", x, g.constant(np.float32(0.5))),
+    "sum of both": lambda g, x: g.node("Add", x, g.input("z", [2, 6])),
+    "bounds": lambda g, x: g.node("Clip", x, g.constant(np.float32(-0.1)), g.constant(np.float32(0.9))),
+    "function": lambda g, x: g.node("Tanh", x),
+    "halves": lambda g, x: g.node("Concat", *g.node("Split", x, outputs=2, axis=1, num_outputs=2), axis=0),
+    "turned": lambda g, x: g.node("Transpose", g.node("Reshape", x, g.ints(3, 4)), perm=[1, 0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_cheap_steps_between_stretches_join_them(qdq, lowered, name):
+    g = qdq()
+    y = CHEAP[name](g, g.node("Sin", g.input("x", [2, 6])))
+    y = CHEAP[name](g, g.node("Cos", y)) if name in ("product", "function") else y
+    found = lowered(g, g.node("Sin", y)).agree(1e-6)
+    assert found.kinds == ["onnx"]
+    assert "it stands between nodes without a kernel" in found.step("onnx").reason
+
+
+@pytest.mark.parametrize("name", ["norm", "codes", "norm beside it"])
+def test_other_steps_between_stretches_stay(qdq, lowered, name):
+    g = qdq()
+    y = g.node("Mul", g.node("Sin", g.input("x", [2, 6])), g.constant(np.float32(0.5)))
+    if name == "codes":
+        y = g.pair(y, 0.01)
+    else:
+        norm = g.node("LayerNormalization", y, g.reals(6), axis=-1)
+        y = norm if name == "norm" else g.node("Add", y, norm)
+    found = lowered(g, g.node("Cos", y)).agree(1e-5)
+    assert found.kinds.count("onnx") == 2 and "binary" in found.kinds
+
+
+def test_a_cheap_step_that_others_read_too_joins_all_the_same(qdq, lowered):
+    g = qdq()
+    y = g.node("Mul", g.node("Sin", g.input("x", [2, 6])), g.constant(np.float32(0.5)))
+    z = g.node("MatMul", g.pair(y, 0.01), g.weight(6, 4, axis=1))
+    found = lowered(g, g.node("Cos", y), g.quantize(z)).agree()
+    assert found.kinds == ["onnx", "quantize", "linear"]
+
+
 def test_a_stretch_holds_the_constants_that_it_reads(qdq, lowered):
     g = qdq()
     table = g.dequantize(g.constant(g.rng.integers(-128, 128, (10, 8)).astype(np.int8)))

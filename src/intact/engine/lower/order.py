@@ -1,0 +1,251 @@
+"""An order in which everything can run, cut by as few stretches as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from intact.engine.lower.sheet import Cannot, Sheet
+from intact.engine.steps import Binary, Clip, Concat, Function, Pad, Reshape, Slice, Step, Transpose
+from intact.engine.wiring import reads, writes
+from intact.errors import UnsupportedError
+from intact.graph import Node, Value
+
+_CHEAP = (Binary, Clip, Concat, Function, Pad, Reshape, Slice, Transpose)
+"""Steps that cost less than to enter ONNX Runtime a second time: one pass over memory."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Nodes that run in ONNX Runtime together, and what others read of what they make."""
+
+    nodes: list[Node]
+    ys: tuple[str, ...]
+
+
+def in_order(sheet: Sheet) -> tuple[Sheet, list[Step | Part]]:
+    """The steps that the outputs need, in the graph's order, with the parts that no step does between them.
+
+    Where nothing but cheap steps stands between two parts, their nodes join them, so that there is one part.
+
+    Returns:
+        A copy of `sheet` in which that is so, and the order.
+    Raises:
+        UnsupportedError: A node reads what no plan holds.
+    """
+    found = _copy(sheet)
+    order = _ordered(found)
+    while (fewer := _joined(found, order)) is not None:
+        found, order = fewer
+    return found, order
+
+
+def _joined(sheet: Sheet, order: Sequence[Step | Part]) -> tuple[Sheet, list[Step | Part]] | None:
+    """The same with fewer parts; None where there is nothing to be won."""
+    places = [i for i, one in enumerate(order) if isinstance(one, Part)]
+    for first, second in pairwise(places):
+        between = _between(order[first:second], order[second])
+        fewer = _without(sheet, between) if between else None
+        if fewer is None:
+            continue
+        made = _ordered(fewer)
+        if sum(isinstance(one, Part) for one in made) < len(places):
+            return fewer, made
+    return None
+
+
+def _between(order: Sequence[Step | Part], last: Step | Part) -> list[Step]:
+    """The steps through which the last part depends on the first one of `order`."""
+    first, *rest = order
+    steps = [one for one in rest if isinstance(one, Step)]
+    assert isinstance(first, Part) and isinstance(last, Part)
+    behind, through = set(first.ys), list[Step]()
+    for step in steps:
+        if behind.intersection(reads(step)):
+            behind.update(writes(step))
+            through.append(step)
+    wanted, found = {v.name or "" for node in last.nodes for v in values_read(node)}, list[Step]()
+    for step in reversed(through):
+        if wanted.intersection(writes(step)):
+            wanted.update(reads(step))
+            found.append(step)
+    return found
+
+
+def _without(sheet: Sheet, between: Sequence[Step]) -> Sheet | None:
+    """A copy of `sheet` that leaves these nodes to parts; None where other steps have some of them too."""
+    names = {name for step in between for name in step.nodes}
+    gone = [step for step in sheet.steps if names.intersection(step.nodes)]
+    if not all(isinstance(step, _CHEAP) and names.issuperset(step.nodes) for step in gone):
+        return None
+    if any(_holds_codes(sheet, name) for step in gone for name in (*reads(step), *writes(step))):
+        return None
+    nodes = {node for node in sheet.model.graph if node.name in names}
+    reasons = dict.fromkeys(nodes, "it stands between nodes without a kernel")
+    copy = _copy(sheet)
+    copy.steps = [step for step in sheet.steps if step not in gone]
+    copy.done -= nodes
+    copy.reasons |= reasons
+    return copy
+
+
+def _holds_codes(sheet: Sheet, name: str) -> bool:
+    tensor = sheet.tensors.get(name)
+    return tensor is not None and tensor.codes is not None
+
+
+def _copy(sheet: Sheet) -> Sheet:
+    """What can be written on without changing `sheet`."""
+    return replace(
+        sheet, steps=list(sheet.steps), tensors=dict(sheet.tensors), arrays=dict(sheet.arrays),
+        done=set(sheet.done), reasons=dict(sheet.reasons),
+    )  # fmt: skip
+
+
+def _ordered(sheet: Sheet) -> list[Step | Part]:
+    order = _Order(sheet)
+    while order.native() or order.part():
+        pass
+    return order.found
+
+
+class _Order:
+    """Runs what can: native steps while there are some, then all other nodes that can, as one stretch."""
+
+    def __init__(self, sheet: Sheet) -> None:
+        self.sheet, self.found = sheet, list[Step | Part]()
+        graph = sheet.model.graph
+        self._left = _needed_nodes(sheet)
+        self._demand_reals()
+        self._waiting = _needed_steps(sheet, self._left)
+        self._ready = {v.name or "" for v in graph.inputs} | set(sheet.arrays)
+        position = {node.name: i for i, node in enumerate(graph)}
+        self._waiting.sort(key=lambda step: max(position.get(name, -1) for name in step.nodes))
+
+    def _demand_reals(self) -> None:
+        """What a stretch reads or the graph puts out must exist as it is in the graph."""
+        sheet = self.sheet
+        made = {value for node in self._left for value in node.outputs}
+        for node in self._left:
+            for value in values_read(node):
+                if value not in made and value not in sheet.constants:
+                    _demand(sheet, value, f"{node.op_type} '{node.name}'")
+        for value in sheet.model.graph.outputs:
+            if value not in made:
+                _demand(sheet, value, "the graph's output")
+
+    def native(self) -> bool:
+        """Move every native step that can run; whether there was one."""
+        before, late = len(self.found), list[Step]()
+        for step in self._waiting:
+            if self._ready.issuperset(reads(step)):
+                self.found.append(step)
+                self._ready.update(writes(step))
+            else:
+                late.append(step)
+        self._waiting = late
+        return len(self.found) > before
+
+    def part(self) -> bool:
+        """Take all nodes that can run now; whether there were some."""
+        sheet = self.sheet
+        nodes, late, made = list[Node](), list[Node](), set[Value]()
+        for node in self._left:
+            missing = [
+                v for v in values_read(node)
+                if v not in made and v not in sheet.constants and (v.name or "") not in self._ready
+            ]  # fmt: skip
+            (late if missing else nodes).append(node)
+            made.update(() if missing else node.outputs)
+        if not nodes:
+            assert not self._left and not self._waiting, "the graph is in order"
+            return False
+        self._left = late
+        read = {name for step in self._waiting for name in reads(step)}
+        read |= {v.name or "" for node in late for v in values_read(node)}
+        read |= {v.name or "" for v in sheet.model.graph.outputs}
+        ys = tuple(v.name or "" for node in nodes for v in node.outputs if v.name in read)
+        self.found.append(Part(nodes, ys))
+        self._ready.update(ys)
+        return True
+
+
+def values_read(node: Node) -> list[Value]:
+    """What a node reads, in its subgraphs too."""
+    return [value for value in (*node.inputs, *_captured(node)) if value is not None]
+
+
+def _captured(node: Node) -> list[Value]:
+    """Values of the main graph that the subgraphs of `node` read."""
+    graphs = [g for a in node.attributes.values() for g in _graphs(a)]
+    inner = {n for g in graphs for n in g.all_nodes()}
+    own = {v for g in graphs for v in (*g.inputs, *g.initializers.values())}
+    own |= {v for g in graphs for s in g.subgraphs() for v in (*s.inputs, *s.initializers.values())}
+    found = [v for n in inner for v in n.inputs if v is not None]
+    found += [v for g in graphs for v in g.outputs]
+    return [v for v in dict.fromkeys(found) if v not in own and v.producer() not in inner]
+
+
+def _graphs(attribute: Any) -> list[Any]:
+    if attribute.type.name == "GRAPH":
+        return [attribute.as_graph()]
+    return list(attribute.as_graphs()) if attribute.type.name == "GRAPHS" else []
+
+
+def _demand(sheet: Sheet, value: Value, who: str) -> None:
+    tensor = sheet.tensors.get(value.name or "")
+    if tensor is not None:
+        return
+    try:
+        sheet.real(value)
+    except Cannot as why:
+        raise UnsupportedError(
+            f"tensor '{value.name}'", str(why), f"a tensor that {who} can read", "export the model again"
+        ) from why
+
+
+def _needed_nodes(sheet: Sheet) -> list[Node]:
+    """The nodes without a step that some output needs, in the graph's order."""
+    graph, makers = sheet.model.graph, _makers(sheet)
+    wanted: list[Value | str] = list(graph.outputs)
+    seen: set[Value | str] = set()
+    found: set[Node] = set()
+    by_name = {v.name: v for n in graph for v in n.outputs}
+    while wanted:
+        one = wanted.pop()
+        if one in seen or (one in sheet.constants and one not in graph.outputs):
+            continue
+        seen.add(one)
+        name = one if isinstance(one, str) else one.name or ""
+        if (step := makers.get(name)) is not None:
+            wanted += [by_name.get(n, n) for n in reads(step)]
+            continue
+        value = by_name.get(name)
+        node = value.producer() if value is not None else None
+        if node is None or node in found:
+            continue
+        if node in sheet.done:  # a pair, or the inside of a step
+            wanted += [v for v in node.inputs[:1] if v is not None]
+        else:
+            found.add(node)
+            wanted += values_read(node)
+    return [node for node in graph if node in found]
+
+
+def _makers(sheet: Sheet) -> dict[str, Step]:
+    return {name: step for step in sheet.steps for name in writes(step)}
+
+
+def _needed_steps(sheet: Sheet, left: Iterable[Node]) -> list[Step]:
+    makers = _makers(sheet)
+    wanted = [v.name or "" for v in sheet.model.graph.outputs]
+    wanted += [v.name or "" for node in left for v in values_read(node)]
+    found: dict[int, Step] = {}
+    while wanted:
+        step = makers.get(wanted.pop())
+        if step is not None and id(step) not in found:
+            found[id(step)] = step
+            wanted += reads(step)
+    return list(found.values())
