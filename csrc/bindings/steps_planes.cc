@@ -39,6 +39,10 @@ void bind_order(nb::module_& m) {
       },
       "x"_a, "y"_a, "indices"_a);
   m.def(
+      "step_pick",
+      [](const View& x, const View& index, const View& y) { return native(make_pick({x, index, y})); }, "x"_a,
+      "index"_a, "y"_a);
+  m.def(
       "step_fill", [](const View& y, uint8_t value) { return native(make_fill({y, value})); }, "y"_a,
       "value"_a);
   m.def(

@@ -20,6 +20,13 @@ struct GatherSpec {
   std::vector<std::vector<int64_t>> indices;
 };
 
+// y[i, ...] = x[index[i], ...], index being a tensor (i32 or i64) of any rank; negative ones count from the
+// end. Rows of x and y lie side by side. Whoever runs it has compared the indices with the sizes: what is out
+// of range reads row 0.
+struct PickSpec {
+  View x, index, y;
+};
+
 // Every byte of y.
 struct FillSpec {
   View y;
@@ -35,6 +42,7 @@ struct HaloSpec {
 // All throw std::invalid_argument for what cannot be run safely.
 std::unique_ptr<Step> make_copy(const TransposeOps& transpose, const CopySpec& spec);
 std::unique_ptr<Step> make_gather(const GatherSpec& spec);
+std::unique_ptr<Step> make_pick(const PickSpec& spec);
 std::unique_ptr<Step> make_fill(const FillSpec& spec);
 std::unique_ptr<Step> make_halo(const HaloSpec& spec);
 

@@ -3,6 +3,10 @@
 import numpy as np
 import pytest
 
+from intact.engine.engine import Engine
+from intact.engine.lower import lower
+from intact.engine.reference import evaluate
+
 
 @pytest.mark.parametrize("op_type", ["Add", "Sub", "Mul", "Div"])
 @pytest.mark.parametrize("second", ["codes", "real", "vector"])
@@ -214,14 +218,86 @@ def test_a_cheap_step_that_others_read_too_joins_all_the_same(qdq, lowered):
 
 def test_a_stretch_holds_the_constants_that_it_reads(qdq, lowered):
     g = qdq()
-    table = g.dequantize(g.constant(g.rng.integers(-128, 128, (10, 8)).astype(np.int8)))
-    from onnx import TensorProto
+    y = g.node("Mul", g.node("Sin", g.input("x", [2, 6])), g.dequantize(g.constant(np.int8([3] * 6))))
+    assert lowered(g, g.node("Cos", y)).agree(1e-6).kinds == ["onnx"]
 
-    rows = g.node("Gather", table, g.input("ids", ["batch", 5], TensorProto.INT64))
-    g.feeds = lambda sizes=None: {"ids": np.array([[0, 3, 9, 9, 1]])}
+
+def with_ids(g, ids):
+    """`ids` for the input of that name, random reals for the others."""
+    feeds = g.feeds
+    g.feeds = lambda sizes=None: {**feeds(sizes), "ids": ids}
+
+
+@pytest.mark.parametrize("wide", [np.int64, np.int32])
+def test_embeddings_are_rows_of_a_table(qdq, lowered, wide):
+    from onnx import helper
+
+    g = qdq()
+    table = g.dequantize(g.constant(g.rng.integers(-128, 128, (10, 8)).astype(np.int8)))
+    ids = np.array([[0, 3, 9, -1, -10]], wide)
+    rows = g.node("Gather", table, g.input("ids", ["batch", 5], helper.np_dtype_to_tensor_dtype(ids.dtype)))
+    with_ids(g, ids)
     y = g.node("MatMul", g.pair(rows), g.weight(8, 4, axis=1))
     found = lowered(g, g.quantize(y)).agree()
-    assert found.kinds == ["onnx", "quantize", "linear"]
+    assert found.kinds == ["gather", "quantize", "linear"]
+
+
+@pytest.mark.parametrize("given", ["input", "constant"])
+@pytest.mark.parametrize("codes", [True, False], ids=["codes", "reals"])
+def test_rows_of_a_tensor(qdq, lowered, given, codes):
+    from onnx import TensorProto
+
+    g = qdq()
+    ids = np.array([2, 0, -1, 2])
+    x = g.input("x", ["n", 6])
+    index = g.constant(ids) if given == "constant" else g.input("ids", [4], TensorProto.INT64)
+    if given == "input":
+        with_ids(g, ids)
+    y = g.node("Gather", g.pair(x) if codes else x, index)
+    y = g.quantize(g.node("MatMul", g.pair(y), g.weight(6, 4, axis=1)))
+    found = lowered(g, y, sizes={"n": 3}).agree()
+    assert "gather" in found.kinds and "onnx" not in found.kinds
+
+
+@pytest.mark.parametrize("wrong", [10, -11])
+def test_an_index_out_of_range_is_an_error(qdq, wrong):
+    from onnx import TensorProto
+
+    from intact.errors import QuantValueError
+
+    g = qdq()
+    rows = g.node("Gather", g.reals(10, 8), g.input("ids", [2], TensorProto.INT64))
+    plan = lower(g.proto(rows))
+    for run in (Engine(plan, threads=1).run, lambda feeds: evaluate(plan, feeds)):
+        with pytest.raises(QuantValueError, match=f"ids.*{wrong}.*-10 to 9"):
+            run({"ids": np.array([3, wrong])})
+
+
+def test_constant_indices_are_compared_with_the_rows_that_there_are(qdq):
+    from intact.errors import QuantValueError
+
+    g = qdq()
+    plan = lower(g.proto(g.node("Gather", g.input("x", ["n", 6]), g.ints(0, 3))))
+    engine = Engine(plan, threads=1)
+    assert engine(np.ones((4, 6), np.float32)).shape == (2, 6)
+    with pytest.raises(QuantValueError, match="index 3"):
+        engine(np.ones((3, 6), np.float32))
+
+
+@pytest.mark.parametrize("why", ["computed", "another axis", "images"])
+def test_other_gathers_run_in_a_stretch(qdq, lowered, why):
+    from onnx import TensorProto
+
+    g = qdq()
+    ids = g.input("ids", [2], TensorProto.INT64)
+    with_ids(g, np.array([1, 0]))
+    if why == "computed":
+        y = g.node("Gather", g.reals(4, 8), g.node("Mul", ids, g.ints(2)))
+    elif why == "images":
+        y = g.node("Gather", g.reals(4, 3, 5, 6), ids)
+    else:
+        y = g.node("Gather", g.reals(4, 8), ids, axis=1)
+    assert lowered(g, y).agree().kinds == ["onnx"]
 
 
 def test_branches_run_in_a_stretch(qdq, lowered):

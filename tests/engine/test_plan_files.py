@@ -28,6 +28,24 @@ def reals(name, *shape):
     return s.Tensor(name, "float32", shape)
 
 
+def arrays():
+    """The constants of `example`."""
+    rng = np.random.default_rng(0)
+    return {
+        "w": rng.integers(-128, 128, (4, 3, 3, 4), np.int8),
+        "wt": rng.integers(-128, 128, (4, 1, 1, 4), np.int8),
+        "wl": rng.integers(-128, 128, (8, 36), np.int8),
+        "m": np.ones(1, np.float32),
+        "b": np.array([-0.0], np.float32),
+        "i": np.array([7], np.int32),
+        "table": np.arange(256, dtype=np.uint8),
+        "index": np.arange(6),
+        "zero": np.array([0, -1, 0]),
+        "mask": np.zeros((1, 8), np.float32),
+        "model": np.frombuffer(b"some model", np.uint8),
+    }
+
+
 def example():
     """A plan with a step of every kind."""
     image, row = ("batch", 4, 6, 6), ("batch", 8)
@@ -55,6 +73,7 @@ def example():
         s.Clip("clip", (), "g", "cl", high=6.0),
         s.Binary("mul", (), "mul", "cl", "mask", "bi"),
         s.Reduce("mean", (), "bi", "me", "mean", (0,), True),
+        s.Gather("gather", (), "me", "zero", "ga"),
         s.Reinterpret("as", (), "r", "as"),
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.Stretch("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),
@@ -70,24 +89,12 @@ def example():
         codes("k", 8, 8),
         codes("mm", *row),
         reals("me", 1, 8),
+        reals("ga", 3, 8),
     ]
     tensors += [reals(n, *row) for n in ("d", "so", "ln", "g", "cl", "bi", "own", "o")]
-    rng = np.random.default_rng(0)
-    constants = {
-        "w": rng.integers(-128, 128, (4, 3, 3, 4), np.int8),
-        "wt": rng.integers(-128, 128, (4, 1, 1, 4), np.int8),
-        "wl": rng.integers(-128, 128, (8, 36), np.int8),
-        "m": np.ones(1, np.float32),
-        "b": np.array([-0.0], np.float32),
-        "i": np.array([7], np.int32),
-        "table": np.arange(256, dtype=np.uint8),
-        "index": np.arange(6),
-        "mask": np.zeros((1, 8), np.float32),
-        "model": np.frombuffer(b"some model", np.uint8),
-    }
     layer = Layer("conv", "Conv", ("Conv1", "Relu1"), "int8", "Conv+Relu", "its inputs are quantized: 'ß'")
     return Plan(
-        steps, {t.name: t for t in tensors}, constants, ("x", "k"), ("o",), (layer,), ("folded BatchNorm",)
+        steps, {t.name: t for t in tensors}, arrays(), ("x", "k"), ("o",), (layer,), ("folded BatchNorm",)
     )
 
 

@@ -313,7 +313,7 @@ Made some_move() {
   const std::vector<int64_t> sizes = some_sizes();
   const Type type = chance(2) ? Type::u8 : chance(2) ? Type::f32 : Type::i64;
   const View x = disturbed(dense(readable(), type, sizes)), y = disturbed(dense(writable(), type, sizes));
-  switch (pick(0, 3)) {
+  switch (pick(0, 4)) {
     case 0: return make_copy(some_kernel<TransposeOps>("transpose"), {turned(x), y});
     case 1: {
       std::vector<std::vector<int64_t>> indices;
@@ -325,6 +325,13 @@ Made some_move() {
       return make_gather({x, y, indices});
     }
     case 2: return make_fill({y, 7});
+    case 3: {  // indices are whatever lies there
+      const std::vector<int64_t> many = {pick(1, 5), pick(1, 4)}, rows = {pick(0, 9), pick(1, 20)};
+      const Type type = chance(2) ? Type::u8 : Type::f32;
+      const View index = disturbed(dense(readable(), chance(2) ? Type::i64 : Type::i32, many));
+      return make_pick({disturbed(dense(readable(), type, rows)), index,
+                        disturbed(dense(writable(), type, {many[0], many[1], rows[1]}))});
+    }
     default:
       return make_halo({disturbed(dense(writable(), Type::u8, {2, pick(1, 9), pick(1, 9), pick(1, 20)},
                                         {pick(0, 2), pick(0, 2), pick(0, 2), pick(0, 2)})),

@@ -42,6 +42,17 @@ def as_output(array: Any, name: str, dtype: str, shape: tuple[int, ...]) -> NDAr
     return found
 
 
+def check_rows(index: NDArray[Any], size: int, where: str) -> None:
+    """Refuse indices of rows that a tensor of `size` rows does not have; negative ones count from the end.
+
+    Raises:
+        QuantValueError: One is out of range; names `where`.
+    """
+    if index.size and not -size <= (low := int(index.min())) <= (high := int(index.max())) < size:
+        wrong = low if low < -size else high
+        raise QuantValueError(where, f"index {wrong}", f"{-size} to {size - 1}", "give rows that are there")
+
+
 def offset_of(tensor: Tensor) -> int:
     """What bytes have above codes; 0 for reals."""
     return 0 if tensor.codes is None else tensor.codes.offset

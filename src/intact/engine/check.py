@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from intact.engine.steps import Binary, Call, Step
+from intact.engine.steps import Binary, Call, Gather, Step
 from intact.engine.wiring import constants, ending_of, reads, writes
 from intact.errors import FileFormatError
 
@@ -47,7 +47,7 @@ def check(plan: Plan) -> None:
 
 def _may_be_constant(step: Step, name: str) -> bool:
     ending = ending_of(step)
-    return isinstance(step, (Binary, Call)) or (ending is None and getattr(step, "mask", "") == name)
+    return isinstance(step, (Binary, Call, Gather)) or (ending is None and getattr(step, "mask", "") == name)
 
 
 def _tensor(plan: Plan, name: str, where: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.arrays import offset_of, to_bytes
+from intact.engine.arrays import check_rows, offset_of, to_bytes
 from intact.engine.bind.bound import Bound
 from intact.engine.bind.core import dtype_of
 from intact.engine.plan import Plan
@@ -51,7 +51,12 @@ def execute(
         made: Dense arrays, which receive the outputs.
         context: Memory that no other run uses.
         seconds: Receives what every part took.
+
+    Raises:
+        QuantValueError: An input is an index of rows that are not there; nothing has run.
     """
+    for name, size in bound.rows:
+        check_rows(given[name], size, f"input '{name}'")
     ins = [to_bytes(array, offset_of(plan.tensors[name])) for name, array in given.items()]
     bound.program.place(context, ins, list(made.values()))
     at = memory(plan, bound, given, made, context)

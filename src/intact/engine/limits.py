@@ -18,6 +18,7 @@ from intact.engine.steps import (
     Conv,
     ConvTranspose,
     Ending,
+    Gather,
     LayerNorm,
     Linear,
     MatMul,
@@ -97,6 +98,16 @@ class _Check:
         """Of a tensor, or of a constant in its place."""
         tensors = self._plan.tensors
         return len(tensors[name].shape if name in tensors else self._arrays[name][1])
+
+    def dtype(self, name: str) -> str:
+        """Of a tensor, or of a constant in its place."""
+        tensors = self._plan.tensors
+        return tensors[name].dtype if name in tensors else self._arrays[name][0]
+
+    def grid(self, name: str) -> Codes | None:
+        """Of a tensor of codes; None for others and for constants."""
+        tensors = self._plan.tensors
+        return tensors[name].codes if name in tensors else None
 
     def codes(self, *names: str) -> None:
         """These tensors hold codes."""
@@ -213,6 +224,14 @@ def _slice(check: _Check, step: Slice) -> None:
     check.that(all(start >= 0 for start in step.starts), step.starts, "starts from the first element")
 
 
+def _gather(check: _Check, step: Gather) -> None:
+    ranks = check.rank(step.x), check.rank(step.index), check.rank(step.y)
+    check.that(ranks[0] > 0 and ranks[2] == ranks[0] + ranks[1] - 1, ranks, "rows for each index")
+    check.that(check.dtype(step.index) in ("int64", "int32"), step.index, "int32 or int64")
+    check.that(check.dtype(step.x) == check.dtype(step.y), f"'{step.x}', '{step.y}'", "one dtype")
+    check.that(check.grid(step.x) == check.grid(step.y), f"'{step.x}', '{step.y}'", "one grid")
+
+
 def _pad(check: _Check, step: Pad) -> None:
     _per_axis(check, step.x, step.y, step.pads)
     check.that(all(0 <= n <= _FAR for pair in step.pads for n in pair), step.pads, "pads of 0 or more")
@@ -253,6 +272,7 @@ _RULES: dict[str, Callable[[_Check, Any], None]] = {
     "reduce": _reduce,
     "transpose": _transpose,
     "slice": _slice,
+    "gather": _gather,
     "pad": _pad,
     "resize": _resize,
     "onnx": _stretch,

@@ -302,6 +302,21 @@ class Resize(Step):
 
 
 @dataclass(frozen=True)
+class Gather(Step):
+    """Rows of x, a tensor or a constant of float32: ``y[i, ...] = x[index[i], ...]``.
+
+    Attributes:
+        index: int32 or int64, an input of the plan or a constant. Negative ones count from the end; what is
+            out of range is an error.
+    """
+
+    kind = "gather"
+    x: str
+    index: str
+    y: str
+
+
+@dataclass(frozen=True)
 class Softmax(Step):
     """Over one axis, of ``x * gain`` (+ `mask`, a float tensor or constant that broadcasts)."""
 

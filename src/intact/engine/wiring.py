@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intact.engine.steps import Ending, Step
 
-_ONE = ("x", "a", "b", "residual", "mask")
+_ONE = ("x", "index", "a", "b", "residual", "mask")
 _CONSTANT = ("weight", "bias", "table", "model")
 
 

@@ -98,6 +98,17 @@ def halo(image: View, value: int) -> NativeStep:
     return _native.step_halo(image, value)
 
 
+def pick(x: View, index: View, y: View) -> NativeStep:
+    """``y[i, ...] = x[index[i], ...]``, whose rows lie side by side.
+
+    Args:
+        x, y: Of one dtype.
+        index: int32 or int64, of any rank; negative ones count from the end. What is out of range reads row
+            0: compare before a run.
+    """
+    return _native.step_pick(x, index, y)
+
+
 def fill(y: View, value: int) -> NativeStep:
     """Set every byte of y, without its halo."""
     return _native.step_fill(y, value)

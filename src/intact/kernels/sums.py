@@ -7,7 +7,6 @@ endings are those of `numerics` (N19 to N25), bit for bit, whatever the kernel.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -177,11 +176,23 @@ def winograd(
     )
 
 
-def _constants(ending: Ending) -> tuple[NDArray[Any], ...]:
-    """Correction, multiplier, bias, factors and slopes; what is missing has no elements."""
-    reals = (ending.multiplier, ending.bias, ending.factors, ending.slopes)
-    vectors = (np.ascontiguousarray(() if v is None else v, np.float32) for v in reals)
-    return np.ascontiguousarray(ending.correction, np.int32), *vectors
+_Reals = NDArray[np.float32]
+
+
+def _constants(ending: Ending) -> tuple[NDArray[np.int32], _Reals, _Reals, _Reals, _Reals]:
+    """Correction, multiplier, bias, factors and slopes."""
+    return (
+        np.ascontiguousarray(ending.correction, np.int32),
+        _vector(ending.multiplier),
+        _vector(ending.bias),
+        _vector(ending.factors),
+        _vector(ending.slopes),
+    )
+
+
+def _vector(values: ArrayLike | None) -> _Reals:
+    """As native code takes what may be missing: without elements then."""
+    return np.ascontiguousarray(() if values is None else values, np.float32)
 
 
 def _native_ending(y: View, ending: Ending) -> _native.GemmEnding:

@@ -17,7 +17,7 @@ from intact.engine.bind.layout import Layout, lay_out
 from intact.engine.bind.memory import plan_memory
 from intact.engine.bind.shapes import StretchShapes, infer_shapes
 from intact.engine.plan import Plan
-from intact.engine.steps import OUTSIDE, Call, Step, Stretch
+from intact.engine.steps import OUTSIDE, Call, Gather, Step, Stretch
 from intact.engine.wiring import writes
 from intact.errors import IntactError, UnsupportedError
 from intact.kernels import planes
@@ -43,6 +43,7 @@ class Bound:
         labels: For each native step the plan's step that it belongs to; None: a copy of an input or output.
         shapes, places: Of every tensor.
         arena: Bytes of the arena.
+        rows: Inputs that are indices, and of how many rows.
     """
 
     program: Program
@@ -51,6 +52,7 @@ class Bound:
     shapes: dict[str, Shape]
     places: dict[str, Place]
     arena: int
+    rows: tuple[tuple[str, int], ...] = ()
 
 
 def bind(
@@ -92,7 +94,9 @@ def bind(
     for step, label in zip(steps, labels, strict=True):
         with _named(label):
             program.add(step)
-    return Bound(program, segments, tuple(labels), shapes, places, binding.arena)
+    gathers = [step for step in plan.steps if isinstance(step, Gather) and step.index in plan.inputs]
+    rows = tuple((step.index, binding.view(step.x).sizes[0]) for step in gathers)
+    return Bound(program, segments, tuple(labels), shapes, places, binding.arena, rows)
 
 
 def _made(plan: Plan) -> Iterator[str]:

@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from intact.engine.arrays import check_rows
 from intact.engine.bind.core import Binding, Shape, binder, dense_strides, dense_view, dtype_of
 from intact.engine.steps import (
     Add,
@@ -14,6 +15,7 @@ from intact.engine.steps import (
     Concat,
     Conv,
     Dequantize,
+    Gather,
     Pad,
     Pool,
     Quantize,
@@ -164,6 +166,15 @@ def bind_pad(step: Pad, binding: Binding) -> list[NativeStep]:
     target = _part(y, dtype_of(binding.tensor(step.y)), starts, tuple(x.sizes))
     fill = planes.fill(y, 0 if codes is None else zero_of(codes))
     return [fill, *_move(binding, step.x, x, step.y, target)]
+
+
+@binder("gather")
+def bind_gather(step: Gather, binding: Binding) -> list[NativeStep]:
+    """Rows of a tensor or of a constant; the engine compares indices that are its inputs before each run."""
+    x, index = binding.view(step.x), binding.view(step.index)
+    if step.index in binding.plan.constants:
+        check_rows(binding.array(step.index), x.sizes[0], f"constant '{step.index}'")
+    return [planes.pick(x, index, binding.view(step.y))]
 
 
 @binder("resize")

@@ -13,6 +13,7 @@ from intact.engine.steps import (
     Concat,
     Conv,
     ConvTranspose,
+    Gather,
     Linear,
     MatMul,
     Pad,
@@ -217,6 +218,10 @@ def _slice(step: Slice, sizes: Sizes) -> Shape:
     return tuple(made)
 
 
+def _gather(step: Gather, sizes: Sizes) -> Shape:
+    return *sizes.of(step.index), *sizes.of(step.x)[1:]
+
+
 def _pad(step: Pad, sizes: Sizes) -> Shape:
     return tuple(n + before + after for n, (before, after) in zip(sizes.of(step.x), step.pads, strict=True))
 
@@ -243,6 +248,7 @@ _RULES: dict[str, Callable[[Any, Sizes], Shape]] = {
     "reshape": _reshape,
     "transpose": _transpose,
     "slice": _slice,
+    "gather": _gather,
     "pad": _pad,
     "resize": _resize,
 }

@@ -129,4 +129,4 @@ def _renamed(step: Step, names: dict[str, str]) -> Step:
     return replace(step, **changes)
 
 
-_TENSORS = {"x", "xs", "y", "ys", "a", "b", "mask", "residual"}
+_TENSORS = {"x", "index", "xs", "y", "ys", "a", "b", "mask", "residual"}

@@ -11,7 +11,7 @@ from intact.engine.lower.attributes import integer, text
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule, data, moved
 from intact.engine.lower.sheet import Cannot, Sheet, dims_of
-from intact.engine.steps import Concat, Dim, Reshape, Resize, Slice, Transpose
+from intact.engine.steps import Concat, Dim, Gather, Reshape, Resize, Slice, Transpose
 from intact.graph import Node, Value, is_op
 
 
@@ -150,6 +150,39 @@ def _gather(sheet: Sheet, node: Node) -> None:
     y = moved(sheet, node.outputs[0], codes)
     sheet.add(Slice(*_who(node), x, row, starts, (1,) * len(shape)), node)
     sheet.add(Reshape(*_who(node), row, y))
+
+
+def gather_rows(sheet: Sheet, node: Node) -> None:
+    """Rows of a table or a tensor, by indices that are an input of the graph, or constants.
+
+    Raises:
+        Cannot: It gathers along another axis, or by what the graph computes.
+    """
+    value, table, index = node.outputs[0], *node.inputs
+    if table in sheet.constants:
+        x, codes = sheet.either(table), None
+        rank = sheet.arrays[x].ndim
+    else:
+        x, codes = data(sheet, table)
+        rank = len(sheet.tensors[x].shape)
+    if integer(node, "axis", 0) % max(rank, 1) or rank == 0:
+        raise Cannot("it gathers along another axis than the first")
+    if 4 in (rank, len(dims_of(value))):
+        raise Cannot("it gathers images, which need not lie row by row")
+    y = moved(sheet, value, codes)
+    sheet.add(Gather(*_who(node), x, _index(sheet, index, sheet.arrays.get(x)), y), node)
+
+
+def _index(sheet: Sheet, value: Value | None, table: NDArray[np.generic] | None) -> str:
+    name = (value.name if value is not None else "") or ""
+    if value in sheet.constants:
+        array = sheet.constant(value, "its index")
+        if table is not None and array.size and not -len(table) <= array.min() <= array.max() < len(table):
+            raise Cannot("an index is out of range")
+        return sheet.hold(name, array)
+    if value not in sheet.model.graph.inputs or name not in sheet.tensors:
+        raise Cannot("its indices are computed")
+    return name
 
 
 def _who(node: Node) -> tuple[str, tuple[str, ...]]:

@@ -11,7 +11,7 @@ from intact.engine.lower.moves import MOVES, Rule
 from intact.engine.lower.parts import PARTS, with_tokens
 from intact.engine.lower.planes import PLANES
 from intact.engine.lower.reals import REALS
-from intact.engine.lower.rearrange import REARRANGE
+from intact.engine.lower.rearrange import REARRANGE, gather_rows
 from intact.engine.lower.sheet import Cannot, Sheet
 from intact.engine.lower.sums import ROOTS, lower_root
 from intact.graph import Constants, Model, Node, Value, is_op
@@ -99,7 +99,7 @@ def _merged() -> dict[str, list[Rule]]:
         found.setdefault(op_type, []).append(rule)
     for op_type, rules in REALS.items():
         found.setdefault(op_type, []).extend(rules)
-    for op_type, rule in PARTS.items():
+    for op_type, rule in (*PARTS.items(), ("Gather", gather_rows)):
         found.setdefault(op_type, []).append(rule)
     return found
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from intact import numerics
+from intact.engine.arrays import check_rows
 from intact.engine.reference.run import Run, Runner, affine_of, spec_of
-from intact.engine.steps import Concat, Pad, Reinterpret, Rescale, Reshape, Resize, Slice, Transpose
+from intact.engine.steps import Concat, Gather, Pad, Reinterpret, Rescale, Reshape, Resize, Slice, Transpose
 
 
 def _reshape(run: Run, step: Reshape) -> None:
@@ -26,6 +27,12 @@ def _slice(run: Run, step: Slice) -> None:
         size = run.sizes[dim] if isinstance(dim, str) else dim
         x = np.take(x, start + hop * np.arange(size), axis=axis)
     run.bind(step.y, x)
+
+
+def _gather(run: Run, step: Gather) -> None:
+    x, index = run.array(step.x), run.array(step.index)
+    check_rows(index, x.shape[0], f"tensor '{step.index}'")
+    run.bind(step.y, np.take(x, index, axis=0))
 
 
 def _pad(run: Run, step: Pad) -> None:
@@ -66,6 +73,6 @@ def _rescale(run: Run, step: Rescale) -> None:
 
 
 RUNNERS: dict[str, Runner] = {
-    "reshape": _reshape, "transpose": _transpose, "slice": _slice, "pad": _pad, "resize": _resize,
-    "concat": _concat, "rescale": _rescale, "reinterpret": _reinterpret,
+    "reshape": _reshape, "transpose": _transpose, "slice": _slice, "gather": _gather, "pad": _pad,
+    "resize": _resize, "concat": _concat, "rescale": _rescale, "reinterpret": _reinterpret,
 }  # fmt: skip

@@ -1,0 +1,57 @@
+"""Rows of a tensor by index equal NumPy's, and stay within the tensor whatever the indices are."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+
+from intact.kernels import planes
+from intact.kernels.program import View
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("wide", [np.int32, np.int64])
+@pytest.mark.parametrize("shape", [(7, 5), (7,), (300, 3, 9), (2, 700)], ids=str)
+@pytest.mark.parametrize("index_shape", [(4, 6), (50,), (), (3, 0)], ids=str)
+def test_pick(
+    runner: Any, dtype: type, wide: type, shape: tuple[int, ...], index_shape: tuple[int, ...]
+) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, shape).astype(dtype)
+    index = np.asarray(rng.integers(-shape[0], shape[0], index_shape), wide)
+    run = runner(2)
+    y = run.output((*index_shape, *shape[1:]), dtype, gap=0)
+    got = run.run(planes.pick(run.input(x), run.input(index, order=tuple(range(index.ndim))[::-1]), y))
+    np.testing.assert_array_equal(got, x[index])
+    assert run.only_wrote(y)
+
+
+def test_pick_stays_within_its_rows(runner: Any) -> None:
+    x, index = np.arange(12, dtype=np.uint8).reshape(4, 3), np.array([4, -5, 2**62, -(2**63), 3])
+    run = runner()
+    got = run.run(planes.pick(run.input(x), run.input(index), run.output((5, 3))))
+    np.testing.assert_array_equal(got, x[[0, 0, 0, 0, 3]])
+
+
+@pytest.mark.parametrize(
+    ("x", "index", "y", "message"),
+    [
+        (("uint8", (4, 3)), ("float32", (5,)), ("uint8", (5, 3)), "int32 or int64"),
+        (("uint8", (4, 3)), ("int64", (5,)), ("float32", (5, 3)), "rows are those of a tensor"),
+        (("uint8", (4, 3)), ("int64", (5,)), ("uint8", (5,)), "axes of the indices"),
+        (("uint8", (4, 3)), ("int64", (5,)), ("uint8", (5, 4)), "rows differ"),
+        (("uint8", (4, 3)), ("int64", (5,)), ("uint8", (6, 3)), "differ in their sizes"),
+        (("uint8", (0, 3)), ("int64", (5,)), ("uint8", (5, 3)), "no rows"),
+    ],
+    ids=["index", "dtype", "rank", "rows", "count", "empty"],
+)
+def test_pick_refuses(x: Any, index: Any, y: Any, message: str) -> None:
+    views = []
+    for block, (dtype, shape) in enumerate((x, index, y), 1):
+        strides = [prod(shape[i + 1 :]) * np.dtype(dtype).itemsize for i in range(len(shape))]
+        views.append(View(block, 0, dtype, shape, strides))
+    with pytest.raises(ValueError, match=message):
+        planes.pick(*views)
