@@ -61,7 +61,7 @@ struct GemmEnding {
   float scale;
   RealFunction function;  // nullptr: none
   const SmoothFunction* smooth;  // what is known of it, or nullptr
-  const FunctionCells* cells;    // bounds of its codes (cells.h), or nullptr
+  const FunctionCells* cells;  // bounds of its codes (cells.h), or nullptr
 };
 
 struct GemmRows {
