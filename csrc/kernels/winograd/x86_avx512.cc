@@ -63,7 +63,7 @@ void multiply(const WinogradProduct& p) {
     case 1: return winograd::multiply_rows<Avx512, 1, 12>(p);
     case 2: return winograd::multiply_rows<Avx512, 2, 12>(p);
     case 3: return winograd::multiply_rows<Avx512, 3, 9>(p);
-    default: return winograd::multiply_rows<Avx512, 4, 7>(p);
+    default: return winograd::multiply_rows<Avx512, 4, 6>(p);
   }
 }
 
