@@ -36,7 +36,8 @@ void fit_cell(const GemmEnding& e, const Range& range, int n, double (&terms)[4]
 }
 
 // What float32 makes of a cell's cubic is off by no more than this: each term is rounded, as is each fused
-// product with its sum; the term of power i sees four roundings at most, those of order 0 and 1 two and three.
+// product with its sum; the term of power i sees four roundings at most, those of order 0 and 1 two and
+// three.
 double rounding_of(const double (&terms)[4], int n) {
   double most = 0, power = 1;
   for (int i = 0; i < 4; ++i, power *= std::abs(n) + 0.5) most += (2 * i + 2) * std::fabs(terms[i]) * power;

@@ -1,6 +1,6 @@
 // Cheap bounds of a smooth function's codes (SmoothFunction), for endings that compute codes of a function:
-// where both bounds round to the same byte it is the right one, and where they do not, the function itself has
-// to say. One in a few thousand bytes needs that.
+// where both bounds round to the same byte it is the right one, and where they do not, the function itself
+// has to say. One in a few thousand bytes needs that.
 //
 // x is cut into cells of equal width, 31 around a middle. In each the function, in steps of the output's
 // scale, is a cubic of x in cells.
