@@ -132,6 +132,10 @@ class Binding:
         array = np.ascontiguousarray(array)
         return dense_view(self._program.constant(array), 0, array.dtype.name, array.shape)
 
+    def is_packed(self, constant: str, kernel: str) -> bool:
+        """Whether `packed` has this already."""
+        return (constant, kernel) in self._packed
+
     def packed(self, constant: str, kernel: str, pack: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         """A constant in the form that `kernel` wants; `pack` makes it when nobody has yet."""
         key = (constant, kernel)

@@ -179,7 +179,7 @@ def _untouched(part: _Part) -> _Part:
 def _native(part: _Part, step: Layer, binding: Binding) -> NativeStep:
     codes = binding.codes(step.x)
     high = codes.high + codes.offset
-    if _tiles_pay(part, binding) and sums.winograd_fits(part.weight, high=high):
+    if _tiles_pay(part, binding) and _tiles_fit(part, step, binding, high):
         return _winograd(part, step, binding, high)
     kernel = binding.kernels[sums.FAMILY]
     joined = part.groups == 1 and part.dilations[1] == 1 and part.x.strides[2] == part.x.sizes[3]
@@ -207,6 +207,14 @@ def _tiles_pay(part: _Part, binding: Binding) -> bool:
         return False
     kernel = binding.kernels[sums.WINOGRAD]
     return sums.winograd_pays(part.y, part.weight.shape[3], threads=binding.threads, kernel=kernel)
+
+
+def _tiles_fit(part: _Part, step: Layer, binding: Binding, high: int) -> bool:
+    """Whether Winograd's form is proved exact: once, for weights that are packed so were."""
+    if binding.is_packed(step.weight, f"{binding.kernels[sums.WINOGRAD]}{part.label}"):
+        return True
+    binding.array(step.weight)  # compares it with its checksum
+    return sums.winograd_fits(part.weight, high=high)
 
 
 def _winograd(part: _Part, step: Layer, binding: Binding, high: int) -> NativeStep:
