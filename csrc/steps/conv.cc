@@ -222,8 +222,6 @@ ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
   if (s_.residual) reads(*s_.residual);
 }
 
-size_t align64(size_t n) { return (n + 63) / 64 * 64; }
-
 size_t ConvStep::tile_bytes() const {
   return align64(static_cast<size_t>(cut_.rows) * static_cast<size_t>(widest_) * sizeof(float));
 }

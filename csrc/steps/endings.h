@@ -10,6 +10,11 @@
 
 namespace intact {
 
+template <class Bytes>
+Bytes align64(Bytes n) {
+  return (n + 63) / 64 * 64;
+}
+
 inline void refuse_unless(bool holds, const char* what) {
   if (!holds) throw std::invalid_argument(what);
 }

@@ -38,8 +38,6 @@ int64_t blocks_of(int64_t tiles, int64_t panels, int64_t in, int64_t width, int 
   return std::min(blocks, (tiles + kFewestTiles - 1) / kFewestTiles);
 }
 
-int64_t align64(int64_t n) { return (n + 63) / 64 * 64; }
-
 struct Tile {
   int64_t n, top, left;  // its first output
 };
@@ -78,7 +76,6 @@ class WinogradStep final : public Step {
   WinogradPacked packed_;
   Constants constants_;
   std::unique_ptr<const FunctionCells> cells_;
-  std::vector<size_t> constants_at_;
   int64_t across_ = 0, down_ = 0, tiles_ = 0;
   int64_t blocks_ = 0, most_tiles_ = 0;
   size_t chunk_ = 1;  // panels of an item
@@ -104,7 +101,6 @@ void WinogradStep::check_views(const WinogradHeader& h) const {
 
 void WinogradStep::bind(const WinogradPacked& packed) {
   for (const WinogradPanel& p : packed.panels) {
-    constants_at_.push_back(constants_.bias.size());
     constants_.append(s_, p.channel, p.channels, p.width, {});
     widest_ = std::max(widest_, p.width);
   }
@@ -172,7 +168,7 @@ void WinogradStep::finish(const Memory& memory, size_t p, const Tile& tile, cons
   const View& y = s_.y;
   const View& r = s_.residual ? *s_.residual : y;
   const WinogradPanel& panel = packed_.panels[p];
-  const size_t constants = constants_at_[p];
+  const auto constants = static_cast<size_t>(panel.channel);  // panels before it are whole
   const auto high = static_cast<int>(std::min<int64_t>(kTileOut, y.sizes[1] - tile.top));
   const auto wide = static_cast<int>(std::min<int64_t>(kTileOut, y.sizes[2] - tile.left));
   uint8_t* to[kTileOutputs];
@@ -213,7 +209,7 @@ void WinogradStep::run_panel(const Memory& memory, size_t p, int64_t first, int6
   }
   for (int t = 0; t < tiles; ++t) {
     kernel_->transform_output(at.sums + ptrdiff_t{t} * panel.width, sums_plane_,
-                              constants_.correction.data() + constants_at_[p], panel.width, at.outputs);
+                              constants_.correction.data() + panel.channel, panel.width, at.outputs);
     finish(memory, p, tile_at(first + t), at);
   }
 }

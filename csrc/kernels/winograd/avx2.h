@@ -60,10 +60,16 @@ struct Avx2 {
   static Sums dot(Sums s, Pairs a, Pairs b) { return {Dot::add(s.v, a, b)}; }
 };
 
-template <class Set, int kMost>
+template <class Set>
 void multiply(const WinogradProduct& p) {
-  if (p.width == Set::kSums) return multiply_rows<Set, 1, kMost>(p);
-  return multiply_rows<Set, 2, kMost>(p);
+  if (p.width == Set::kSums) return multiply_rows<Set, 1, 6>(p);
+  return multiply_rows<Set, 2, 6>(p);
+}
+
+template <class Dot>
+constexpr WinogradOps ops_of(const GemmOps* gemm, const WinogradCost& cost) {
+  using Set = Avx2<Dot>;
+  return {gemm, 2, cost, transform_input<Set>, transform_weights<Set>, multiply<Set>, transform_output<Set>};
 }
 
 }  // namespace

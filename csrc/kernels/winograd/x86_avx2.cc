@@ -12,17 +12,10 @@ struct Dot {
     return _mm256_add_epi32(sums, _mm256_madd_epi16(a, b));
   }
 };
-using Set = winograd::Avx2<Dot>;
 
 }  // namespace
 
-const WinogradOps winograd_avx2 = {&gemm_avx2,
-                                   2,
-                                   {1.6, 430, 500},
-                                   winograd::transform_input<Set>,
-                                   winograd::transform_weights<Set>,
-                                   winograd::multiply<Set, 6>,
-                                   winograd::transform_output<Set>};
+const WinogradOps winograd_avx2 = winograd::ops_of<Dot>(&gemm_avx2, {1.6, 430, 500});
 
 }  // namespace intact
 #endif
