@@ -11,6 +11,8 @@
 
 #include <cstring>
 
+#include "kernels/matmul/pack_any.h"
+
 namespace intact {
 namespace {
 
@@ -90,16 +92,6 @@ void pack_columns(const MatMulSide& b, uint8_t* to) {
   }
 }
 
-void pack_any(const MatMulSide& b, uint8_t* to) {
-  std::memset(to, 0, padded(b.k) * kColumns);
-  for (size_t k = 0; k < b.k; ++k) {
-    for (size_t j = 0; j < b.lines; ++j) {
-      to[k / 4 * kStep + j * 4 + k % 4] =
-          b.codes[static_cast<ptrdiff_t>(j) * b.line + static_cast<ptrdiff_t>(k) * b.step];
-    }
-  }
-}
-
 void pack_b(const MatMulSide& b, const MatMulZeros& zeros, void* packed, int32_t* terms) {
   auto* to = static_cast<uint8_t*>(packed);
   if (b.line == 1) {
@@ -107,7 +99,7 @@ void pack_b(const MatMulSide& b, const MatMulZeros& zeros, void* packed, int32_t
   } else if (b.step == 1) {
     pack_columns(b, to);
   } else {
-    pack_any(b, to);
+    pack_any<kColumns, kDepth, 0>(b, to);
   }
   const auto constant = static_cast<uint32_t>(b.k) * static_cast<uint32_t>(zeros.a * zeros.b);
   for (size_t v = 0; v < kVectors; ++v) {

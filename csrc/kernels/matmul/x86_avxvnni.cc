@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/x86_avxvnni.h"
+#include "kernels/matmul/pack_any.h"
 #include "kernels/matmul/transpose_avx2.h"
 
 namespace intact {
@@ -99,16 +100,6 @@ void pack_columns(const MatMulSide& b, uint8_t* to) {
   }
 }
 
-void pack_any(const MatMulSide& b, uint8_t* to) {
-  std::memset(to, 0, (b.k + 3) / 4 * kStep);
-  for (size_t k = 0; k < b.k; ++k) {
-    for (size_t j = 0; j < b.lines; ++j) {
-      const uint8_t code = b.codes[static_cast<ptrdiff_t>(j) * b.line + static_cast<ptrdiff_t>(k) * b.step];
-      to[k / 4 * kStep + j * 4 + k % 4] = code ^ 0x80;
-    }
-  }
-}
-
 void pack_b(const MatMulSide& b, const MatMulZeros& zeros, void* packed, int32_t* terms) {
   auto* to = static_cast<uint8_t*>(packed);
   if (b.line == 1) {
@@ -116,7 +107,7 @@ void pack_b(const MatMulSide& b, const MatMulZeros& zeros, void* packed, int32_t
   } else if (b.step == 1) {
     pack_columns(b, to);
   } else {
-    pack_any(b, to);
+    pack_any<kColumns, 4, 0x80>(b, to);
   }
   const auto constant = static_cast<uint32_t>(b.k) * static_cast<uint32_t>(zeros.a * (zeros.b - 128));
   const __m256i ones = _mm256_set1_epi8(1), factor = _mm256_set1_epi32(-zeros.a);
