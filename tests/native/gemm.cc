@@ -1,11 +1,9 @@
 // The gemm kernels of this build against the plain one, sums and endings, on random layers: for instruction
 // sets that run elsewhere, under an emulator or through the instructions of another set.
 #include <array>
-#include <cstdio>
-#include <cstring>
-#include <random>
 #include <vector>
 
+#include "driver.h"
 #include "kernels/gemm/packed.h"
 #include "steps/conv.h"
 #if defined(INTACT_AMX)
@@ -19,21 +17,11 @@ const char* name_of(const void*) { return "gemm"; }
 
 namespace {
 
-struct Named {
-  const char* name;
-  const GemmOps* ops;
-};
-const Named kKernels[] = {
+const Named<GemmOps> kKernels[] = {
 #define INTACT_KERNEL(name, needs) {#name, &name},
 #include "kernels/gemm/kernels.inc"
 #undef INTACT_KERNEL
 };
-
-std::mt19937 random_bits(7);
-
-int pick(int low, int high) {
-  return low + static_cast<int>(random_bits() % static_cast<unsigned>(high - low + 1));
-}
 
 struct Layer {
   GemmWeights weights;
@@ -115,10 +103,7 @@ std::vector<uint8_t> run(const Layer& layer, const GemmOps& ops) {
   std::vector<uint8_t> x = layer.x, r = layer.r;
   std::vector<uint8_t> y(static_cast<size_t>(spec.y.elements()) * bytes_of(spec.y.type));
   uint8_t* const blocks[] = {x.data(), y.data(), r.data()};
-  std::vector<uint8_t> scratch(step->scratch() + 64);
-  uint8_t* aligned = scratch.data();
-  while (reinterpret_cast<uintptr_t>(aligned) % 64 != 0) ++aligned;
-  step->run(Memory(blocks), 0, step->items(), aligned);
+  run_whole(*step, blocks);
   return y;
 }
 
@@ -131,18 +116,12 @@ int main(int count, char** arguments) {
     tiles::emulate();
   }
 #endif
-  int failures = 0, tried = 0;
-  for (const intact::Named& kernel : intact::kKernels) {
-    if (count > 1 && std::strcmp(arguments[1], kernel.name) != 0) continue;
-    ++tried;
-    for (int i = 0; i < 150; ++i) {
-      const intact::Layer layer;
-      if (intact::run(layer, *kernel.ops) != intact::run(layer, intact::gemm_ref)) ++failures;
-    }
-    std::printf("%s: %d of 150 layers differ\n", kernel.name, failures);
-  }
+  const int status = intact::compare(intact::kKernels, count, arguments, 150, "layers", [](const auto& ops) {
+    const intact::Layer layer;
+    return intact::run(layer, ops) != intact::run(layer, intact::gemm_ref);
+  });
 #if defined(INTACT_AMX)
   std::printf("%ld products of tiles were emulated\n", tiles::state.products);
 #endif
-  return failures != 0 || tried == 0 ? 1 : 0;
+  return status;
 }

@@ -1,10 +1,8 @@
 // The matmul kernels of this build against the plain one, on random products whose sides lie in any order:
 // for instruction sets that run elsewhere, under an emulator or through the instructions of another set.
-#include <cstdio>
-#include <cstring>
-#include <random>
 #include <vector>
 
+#include "driver.h"
 #include "kernels/matmul/matmul.h"
 #include "steps/matmul.h"
 
@@ -15,21 +13,11 @@ const char* name_of(const void*) { return "matmul"; }
 
 namespace {
 
-struct Named {
-  const char* name;
-  const MatMulOps* ops;
-};
-const Named kKernels[] = {
+const Named<MatMulOps> kKernels[] = {
 #define INTACT_KERNEL(name, needs) {#name, &name},
 #include "kernels/matmul/kernels.inc"
 #undef INTACT_KERNEL
 };
-
-std::mt19937 random_bits(7);
-
-int pick(int low, int high) {
-  return low + static_cast<int>(random_bits() % static_cast<unsigned>(high - low + 1));
-}
 
 // A matrix whose rows or columns are neighbours, or neither.
 View matrix(uint32_t block, Type type, int rows, int columns) {
@@ -81,10 +69,7 @@ std::vector<uint8_t> run(const Product& product, const MatMulOps& ops) {
   const std::unique_ptr<Step> step = make_matmul(ops, product.spec);
   std::vector<uint8_t> a = product.a, b = product.b, y(room(product.spec.y), 0xa5);
   uint8_t* const blocks[] = {a.data(), b.data(), y.data()};
-  std::vector<uint8_t> scratch(step->scratch() + 64);
-  uint8_t* aligned = scratch.data();
-  while (reinterpret_cast<uintptr_t>(aligned) % 64 != 0) ++aligned;
-  step->run(Memory(blocks), 0, step->items(), aligned);
+  run_whole(*step, blocks);
   return y;
 }
 
@@ -92,15 +77,8 @@ std::vector<uint8_t> run(const Product& product, const MatMulOps& ops) {
 }  // namespace intact
 
 int main(int count, char** arguments) {
-  int failures = 0, tried = 0;
-  for (const intact::Named& kernel : intact::kKernels) {
-    if (count > 1 && std::strcmp(arguments[1], kernel.name) != 0) continue;
-    ++tried;
-    for (int i = 0; i < 300; ++i) {
-      const intact::Product product;
-      if (intact::run(product, *kernel.ops) != intact::run(product, intact::matmul_ref)) ++failures;
-    }
-    std::printf("%s: %d of 300 products differ\n", kernel.name, failures);
-  }
-  return failures != 0 || tried == 0 ? 1 : 0;
+  return intact::compare(intact::kKernels, count, arguments, 300, "products", [](const auto& ops) {
+    const intact::Product product;
+    return intact::run(product, ops) != intact::run(product, intact::matmul_ref);
+  });
 }
