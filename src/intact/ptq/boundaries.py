@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from intact import numerics
 from intact.graph import Constants, Model, Node, Quantized, Value, is_op, quantization_of, set_initializer
+from intact.ptq.targets import channel_axis
 
 _MOVING = ("Flatten", "Identity", "MaxPool", "Pad", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 """Operators that only move elements, through which codes may come."""
@@ -45,21 +46,20 @@ def _factors(node: Node, constants: Constants) -> tuple[NDArray[np.float32], NDA
     x, w = (quantization_of(value, constants) for value in (_moved(node.inputs[0]), node.inputs[1]))
     if x is None or w is None or x.constant or not w.constant or x.scale.size != 1 or w.spec.block_size:
         return None
-    if _is_float(x) or _is_float(w) or (w.scale.size > 1 and w.spec.axis != _output_axis(node)):
+    if _is_float(x) or _is_float(w) or (w.scale.size > 1 and not _by_channel(node, w)):
         return None
     return x.scale.reshape(()), w.scale.reshape(-1)
+
+
+def _by_channel(node: Node, w: Quantized) -> bool:
+    """Whether a weight has a scale for each output channel."""
+    axis, rank = channel_axis(node), len(w.codes.shape or ())
+    return axis is not None and rank > 0 and w.spec.axis == axis % rank
 
 
 def _plain(node: Node) -> bool:
     """Whether a Gemm multiplies neither its product nor its bias."""
     return all(node.attributes[name].as_float() == 1 for name in ("alpha", "beta") if name in node.attributes)
-
-
-def _output_axis(node: Node) -> int:
-    """The weight's axis of output channels."""
-    if node.op_type == "Gemm":
-        return 0 if "transB" in node.attributes and node.attributes["transB"].as_int() else 1
-    return 0 if node.op_type == "Conv" else 1
 
 
 def _bias(node: Node) -> tuple[Value, Value] | None:
