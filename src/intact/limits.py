@@ -1,0 +1,81 @@
+"""What a file from a stranger, or a slip of the pen, may ask of this machine: one table.
+
+Every loader asks here before it takes memory or time on a file's word. A limit lies far above what honest files
+need; who needs more says so for one process in the environment, as the error's last sentence does.
+`docs/limits.md` repeats the table, and a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from intact.errors import FileFormatError, IntactError, QuantValueError
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most that something may be.
+
+    Attributes:
+        name: In lower case; the variable that overrides it is `INTACT_LIMIT_` and this name in upper case.
+        default: The most, where the environment says nothing.
+        unit: What is counted.
+        why: Of what, and what it keeps from happening.
+    """
+
+    name: str
+    default: int
+    unit: str
+    why: str
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that overrides the limit."""
+        return f"INTACT_LIMIT_{self.name.upper()}"
+
+    @property
+    def most(self) -> int:
+        """The limit in force.
+
+        Raises:
+            QuantValueError: The environment names no whole number of 1 or more.
+        """
+        given = os.environ.get(self.variable, "").strip()
+        if not given:
+            return self.default
+        if not (given.isascii() and given.isdecimal() and len(given) < 19 and int(given) > 0):
+            raise QuantValueError(
+                self.variable, repr(given[:40]), "a whole number of 1 or more", "mend it or unset it"
+            )
+        return int(given)
+
+    def check(self, asked: int, where: str, error: type[IntactError] = FileFormatError) -> None:
+        """Refuse what asks for more.
+
+        Args:
+            asked: How many.
+            where: The file, tensor, node or argument that asks.
+            error: The kind of error.
+
+        Raises:
+            IntactError: `asked` is above the limit; of the kind given.
+        """
+        if asked > (most := self.most):
+            raise error(
+                where,
+                f"{asked:,} {self.unit}",
+                f"at most {most:,}",
+                f"if this is meant, set {self.variable}={asked} in the environment",
+            )
+
+
+LIMITS: dict[str, Limit] = {}
+
+
+def _limit(name: str, default: int, unit: str, why: str) -> Limit:
+    LIMITS[name] = Limit(name, default, unit, why)
+    return LIMITS[name]
+
+
+THREADS = _limit("threads", 1024, "threads", "of one engine or kernel call: each is a thread of the system")
