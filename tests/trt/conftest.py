@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
 import intact.trt as trt
-from intact.trt import dialects
+from intact.trt import dialects, implicit
+
+Seconds = Callable[[str], float]
+"""The seconds of "int8 LAYER", "float LAYER" and "plan CANDIDATE"."""
 
 
 class Said(trt.ILogger):
@@ -28,6 +31,18 @@ class Said(trt.ILogger):
 @pytest.fixture
 def said() -> Said:
     return Said()
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Seconds], None]:
+    """Gives implicit mode these times instead of the clock's: what it chooses does not hang on the machine."""
+
+    def give(seconds: Seconds) -> None:
+        monkeypatch.setattr(
+            implicit._Times, "of", lambda self, names, measure: {name: seconds(name) for name in names}
+        )
+
+    return give
 
 
 @pytest.fixture

@@ -104,7 +104,8 @@ def test_without_a_batch_nothing_is_built(small, said) -> None:
     assert "no batch" in said.of("ERROR")[0]
 
 
-def test_ranges_of_the_user_override_and_missing_ones_warn(small, said) -> None:
+def test_ranges_of_the_user_override_and_missing_ones_warn(small, said, timed) -> None:
+    timed(lambda name: 1.0 if "int8" in name else 2.0)
     small.inputs[0].set_dynamic_range(-4, 2)
     serialized = trt.Builder(said).build_serialized_network(small, config_of(said))
     assert serialized is not None
@@ -148,6 +149,18 @@ def test_the_inspector_shows_both_times(small, said) -> None:
     entry = layers["first"]
     assert entry["Int8Ms"] > 0 and entry["FloatMs"] > 0
     assert "engine is fastest" in entry["Choice"]
+
+
+@pytest.mark.parametrize("best", ["int8", "mixed", "float"])
+def test_the_fastest_candidate_is_taken(small, said, timed, best: str) -> None:
+    """Of "mixed": the layer that is slower in int8 is float there, the others stay int8."""
+    slow = {"int8 second": 3.0, f"plan {best}": 1.0}
+    timed(lambda name: slow.get(name, 2.0))
+    config = config_of(said, calibrator(trt.IInt8EntropyCalibrator2))
+    layers = layers_of(trt.Builder(said).build_serialized_network(small, config), said)
+    precisions = {name: entry["Precision"] for name, entry in layers.items() if name in ("first", "second")}
+    want = {"int8": ("INT8", "INT8"), "mixed": ("INT8", "FP32"), "float": ("FP32", "FP32")}[best]
+    assert precisions == dict(zip(("first", "second"), want, strict=True))
 
 
 def test_a_calibrator_is_ignored_where_there_are_pairs(network, said) -> None:
