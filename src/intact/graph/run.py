@@ -48,8 +48,9 @@ class Session:
         import onnxruntime as ort  # slow to import, and a writer of files does not need it
 
         options = ort.SessionOptions()
-        level = ort.GraphOptimizationLevel
-        options.graph_optimization_level = level.ORT_ENABLE_ALL if folded else level.ORT_DISABLE_ALL
+        options.graph_optimization_level = (
+            _level(model) if folded else ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        )
         options.add_session_config_entry("session.disable_quant_qdq", "1")
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
@@ -139,6 +140,18 @@ class Session:
             value = values.pop()
             if value.has_value():
                 yield name, value.numpy()
+
+
+def _level(model: bytes | ir.Model) -> Any:
+    """All optimizations, but for the change of layout where weights are float16: it gains nothing there, and
+    ONNX Runtime 1.23 to 1.29 end the process in it."""
+    import onnxruntime as ort
+
+    level = ort.GraphOptimizationLevel
+    half = isinstance(model, ir.Model) and any(
+        value.dtype == ir.DataType.FLOAT16 for value in model.graph.initializers.values()
+    )
+    return level.ORT_ENABLE_EXTENDED if half else level.ORT_ENABLE_ALL
 
 
 def _with_names(data: bytes, extra: Sequence[str], overridable: Sequence[str]) -> bytes:
