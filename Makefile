@@ -4,6 +4,7 @@
 #   make quickstart   the main job, on real images: one table, model.onnx, model.calib, report.html
 #   make test         every test
 #   make quick        lint, types, layering, size budgets and a smoke test, in about ten seconds
+#   make test-lowest  the tests that need no PyTorch, with the lowest versions that pyproject.toml allows
 #   make bench        the scripts of benchmarks/, each in its own process; one: BENCH=benchmarks/kernels.py ARGS=...
 #   make fmt          format Python and C++, sort imports
 #   make dev          work in place: src/ on the path, the extension built with CMake beside its sources
@@ -11,6 +12,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+LOWEST ?= build/lowest
 TORCH ?= torch==2.13.0
 JOBS ?= auto
 ARGS ?=
@@ -29,7 +31,7 @@ READY_TO_RUN := build/dev/.built
 READY_TO_TEST := build/dev/.built
 endif
 
-.PHONY: quickstart test quick bench fmt dev clean
+.PHONY: quickstart test test-lowest quick bench fmt dev clean
 .DELETE_ON_ERROR:
 
 quickstart: $(READY_TO_RUN)
@@ -37,6 +39,12 @@ quickstart: $(READY_TO_RUN)
 
 test: $(READY_TO_TEST)
 	$(BIN)/python -m pytest -n $(JOBS) --maxprocesses=8 --dist=worksteal $(ARGS)
+
+# Versions by what they do, not by what their makers deprecate.
+test-lowest: $(LOWEST)/.ready
+	$(LOWEST)/bin/python -m pytest -n $(JOBS) --maxprocesses=8 --dist=worksteal -m "not slow" \
+	  -W ignore::DeprecationWarning --ignore=tests/torch --ignore=tests/conformance --ignore=tests/native \
+	  --ignore=tests/test_layering.py $(ARGS)
 
 quick: $(READY_TO_TEST)
 	$(BIN)/ruff check .
@@ -66,13 +74,29 @@ $(VENV)/.ready-torch:
 	$(BIN)/python -m pip install --quiet '$(TORCH)'
 	touch $@
 
-$(VENV)/.ready-quickstart: $(VENV)/.ready-torch $(SOURCES)
-	$(BIN)/python -m pip install --quiet '.[quickstart]'
+# One build for every environment. pip takes a wheel of a version that it has for the same one, so it is forced.
+dist/.built: $(VENV)/.ready-torch $(SOURCES)
+	rm -f dist/intact-*.whl
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	touch $@
 
-$(VENV)/.ready-test: $(VENV)/.ready-torch $(SOURCES)
-	$(BIN)/python -m pip install --quiet '.[dev]'
+$(VENV)/.ready-quickstart: dist/.built
+	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps dist/intact-*.whl
+	$(BIN)/python -m pip install --quiet "$$(ls dist/intact-*.whl)[quickstart]"
+	touch $@
+
+$(VENV)/.ready-test: dist/.built
+	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps dist/intact-*.whl
+	$(BIN)/python -m pip install --quiet "$$(ls dist/intact-*.whl)[dev]"
 	touch $@ $(VENV)/.ready-quickstart
+
+$(LOWEST)/.ready: dist/.built
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(PYTHON) .ci/lowest.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --force-reinstall --no-deps dist/intact-*.whl
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt \
+	  "$$(ls dist/intact-*.whl)[images,report]" hypothesis pytest pytest-xdist
+	touch $@
 
 # The wheel's dependencies without the wheel: then src/ goes on the path, and CMake builds beside it.
 $(VENV)/.ready-dev:

@@ -23,13 +23,16 @@ class Progress:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self._bar = Bar(*columns, console=Console(stderr=True), transient=True, disable=not shown)
         self._task = self._bar.add_task(title, total=total)
+        self._shown = shown
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        if self._shown:
+            self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._bar.stop()
+        if self._shown:  # rich before 14.1 ends the bar that it does not draw with an empty line
+            self._bar.stop()
 
     def advance(self, title: str | None = None, done: int | None = None) -> None:
         """One step more, or `done` in all."""

@@ -132,6 +132,7 @@ def test_verify_names_the_layer_where_a_plan_departs(run, int8: Path, samples: P
 
 
 def test_verify_compares_a_module(run, int8: Path, samples: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     script = tmp_path / "module.py"
     script.write_text(
         "import torch\n"
@@ -161,6 +162,7 @@ def test_verify_compares_a_module(run, int8: Path, samples: Path, tmp_path: Path
 def test_verify_wants_a_module(
     run, int8: Path, samples: Path, tmp_path: Path, text: str, message: str
 ) -> None:
+    pytest.importorskip("torch")
     script = tmp_path / "module.py"
     script.write_text(text)
     status, _, said = run("verify", int8, "--module", script, "--data", samples)

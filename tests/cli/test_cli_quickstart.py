@@ -13,6 +13,8 @@ from PIL import Image
 from intact.calib import Calibration
 from intact.cli import main
 
+pytest.importorskip("torch")
+
 ROWS = ["float", "max", "percentile", "mse", "entropy", "auto", "QAT"]
 FILES = {"model.onnx", "model.plan", "model.calib", "report.html"}
 

@@ -5,7 +5,6 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 
 import intact
 from intact.engine import files
@@ -71,6 +70,7 @@ def test_compile_takes_what_quantize_returns(qdq, rng):
 
 
 def test_a_module_is_exported_first():
+    torch = pytest.importorskip("torch")
     with pytest.raises(QuantValueError, match=r"the module Linear, want a Q/DQ model.*intact.torch.export"):
         intact.compile(torch.nn.Linear(2, 2))
 
