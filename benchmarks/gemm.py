@@ -74,11 +74,12 @@ SHAPES = [
 ]
 
 
-def image(offset: int, h: int, w: int, c: int, pad: int) -> tuple[View, int]:
+def image(offset: int, h: int, w: int, c: int, pad: int, high: int = 255) -> tuple[View, int]:
     """An image in the arena with a halo on all sides, and where it ends."""
     row, first = (w + 2 * pad) * c, offset + (pad * (w + 2 * pad) + pad) * c
     end = offset + (h + 2 * pad) * row
-    view = View(ARENA, first, "uint8", (1, h, w, c), ((h + 2 * pad) * row, row, c, 1), (pad,) * 4)
+    strides = ((h + 2 * pad) * row, row, c, 1)
+    view = View(ARENA, first, "uint8", (1, h, w, c), strides, (pad,) * 4, (0, high))
     return view, -(-(end + SLACK) // 64) * 64
 
 
@@ -88,7 +89,7 @@ def measure(shape: Shape, kernel: str, threads: int, high: int, runs: int) -> tu
     pad = shape.kernel // 2
     h, w = (1, shape.rows) if shape.rows else (shape.size, shape.size)
     oh, ow = (1, shape.rows) if shape.rows else (shape.positions, shape.positions)
-    x, end = image(0, h, w, shape.inputs, pad)
+    x, end = image(0, h, w, shape.inputs, pad, high)
     y, nbytes = image(end, oh, ow, shape.out, 0)
     weight = np.clip(
         np.rint(rng.normal(0, 32, (shape.out, shape.kernel, shape.kernel, shape.inputs))), -127, 127

@@ -61,6 +61,7 @@ class Arena:
         c: int,
         halo: tuple[int, int, int, int] = (0, 0, 0, 0),
         dtype: str = "uint8",
+        high: int = 255,
     ) -> View:
         """An image in NHWC."""
         top, left, bottom, right = halo
@@ -70,7 +71,8 @@ class Arena:
         first = self._take(n * image + (top + bottom) * row + (left + right) * pixel)
         self.traffic += n * h * w * pixel
         offset = first + top * row + left * pixel
-        return View(0, offset, dtype, (n, h, w, c), (image, row, pixel, np.dtype(dtype).itemsize), halo)
+        strides = (image, row, pixel, np.dtype(dtype).itemsize)
+        return View(0, offset, dtype, (n, h, w, c), strides, halo, (0, high))
 
     def planes(self, n: int, c: int, h: int, w: int) -> View:
         """An image of float32 in NCHW, as (n, h, w, c)."""
@@ -91,14 +93,15 @@ def depthwise(
 
     def make(arena: Arena) -> NativeStep:
         pad, out = kernel // 2, size // stride
-        x, y = arena.image(1, size, size, channels, (pad,) * 4), arena.image(1, out, out, channels, HALO)
+        x = arena.image(1, size, size, channels, (pad,) * 4, high=high)
+        y = arena.image(1, out, out, channels, HALO)
         rng = np.random.default_rng(0)
         weight = rng.integers(-127, 128, (kernel, kernel, channels)).astype(np.int8)
         per_channel = np.full(channels, 2**-10, np.float32)
         correction = np.zeros(channels, np.int32)
         ending = DepthwiseEnding(per_channel, per_channel, correction, Bytes(0, 0, 127))
         window = Window((kernel,) * 2, (stride,) * 2, (1, 1), (pad,) * 4)
-        return planes.depthwise(x, y, weight, window, ending, high)
+        return planes.depthwise(x, y, weight, window, ending)
 
     return make
 

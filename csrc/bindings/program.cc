@@ -10,6 +10,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -29,20 +30,29 @@ Type type_of(const std::string& dtype) {
   throw nb::value_error("no step reads this dtype");
 }
 
-View make_view(uint32_t block, size_t offset, const std::string& dtype, const std::vector<int64_t>& sizes,
-               const std::vector<int64_t>& strides, const std::array<int64_t, 4>& halo) {
+// Other elements of the same memory.
+View part_of(View v, size_t offset, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
   require(sizes.size() <= kMaxRank, "a view has more axes than steps walk");
   require(sizes.size() == strides.size(), "one stride for each axis");
-  View v;
-  v.block = block;
   v.offset = offset;
-  v.type = type_of(dtype);
   v.rank = static_cast<int>(sizes.size());
-  v.halo = halo;
+  v.halo = {};
   for (size_t i = 0; i < sizes.size(); ++i) {
     v.sizes[i] = sizes[i];
     v.strides[i] = strides[i];
   }
+  return v;
+}
+
+View make_view(uint32_t block, size_t offset, const std::string& dtype, const std::vector<int64_t>& sizes,
+               const std::vector<int64_t>& strides, const std::array<int64_t, 4>& halo,
+               std::pair<uint8_t, uint8_t> holds) {
+  View v;
+  v.block = block;
+  v.type = type_of(dtype);
+  std::tie(v.low, v.high) = holds;
+  v = part_of(v, offset, sizes, strides);
+  v.halo = halo;
   return v;
 }
 
@@ -81,10 +91,12 @@ nb::ndarray<nb::numpy, uint8_t> arena(nb::handle self) {
 void bind_program(nb::module_& m) {
   nb::class_<View>(m, "View")
       .def(nb::new_(&make_view), "block"_a, "offset"_a, "dtype"_a, "sizes"_a, "strides"_a,
-           "halo"_a = std::array<int64_t, 4>{})
+           "halo"_a = std::array<int64_t, 4>{}, "holds"_a = std::pair<uint8_t, uint8_t>{0, 255})
+      .def("part", &part_of, "offset"_a, "sizes"_a, "strides"_a)
       .def_ro("block", &View::block)
       .def_ro("offset", &View::offset)
       .def_ro("halo", &View::halo)
+      .def_prop_ro("holds", [](const View& v) { return std::make_pair(v.low, v.high); })
       .def_prop_ro("itemsize", [](const View& v) { return bytes_of(v.type); })
       .def_prop_ro("sizes", [](const View& v) { return tuple_of(v.sizes, v.rank); })
       .def_prop_ro("strides", [](const View& v) { return tuple_of(v.strides, v.rank); });

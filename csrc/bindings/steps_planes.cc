@@ -114,7 +114,7 @@ void bind_pools(nb::module_& m) {
 // weight: int8 [kernel_h, kernel_w, channels].
 DepthwiseWeights weights_of(const Dense<const int8_t, nb::ndim<3>>& weight,
                             const Dense<const int32_t>& correction, const FloatsIn& multiplier,
-                            const FloatsIn& bias, int high) {
+                            const FloatsIn& bias) {
   const size_t channels = weight.shape(2);
   require(weight.shape(0) <= kMostTaps && weight.shape(1) <= kMostTaps && channels < (1 << 24),
           "weights are [kernel_h, kernel_w, channels]");
@@ -123,7 +123,7 @@ DepthwiseWeights weights_of(const Dense<const int8_t, nb::ndim<3>>& weight,
   return {static_cast<int>(weight.shape(0)),
           static_cast<int>(weight.shape(1)),
           static_cast<int>(channels),
-          high,
+          255,  // the maker takes that of x
           weight.data(),
           correction.data(),
           multiplier.data(),
@@ -146,19 +146,19 @@ void bind_sums_by_channel(nb::module_& m) {
   m.def(
       "step_depthwise",
       [](const std::string& name, const View& x, const View& y, Dense<const int8_t, nb::ndim<3>> weight,
-         int x_high, Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias,
-         std::optional<View> residual, Pair strides, Pair dilations, Pair pads, GridTuple grid, bool real,
-         float low, float high, float residual_multiplier, int32_t residual_zero, const std::string& reals,
+         Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, std::optional<View> residual,
+         Pair strides, Pair dilations, Pair pads, GridTuple grid, bool real, float low, float high,
+         float residual_multiplier, int32_t residual_zero, const std::string& reals,
          const std::string& function, float scale, FloatsIn slopes) {
         const bool bounded = false;  // the maker finds out
         const DepthwiseEnding ending = {grid_of(grid),       low,          high, real, bounded,
                                         residual_multiplier, residual_zero};
-        const auto weights = weights_of(weight, correction, multiplier, bias, x_high);
+        const auto weights = weights_of(weight, correction, multiplier, bias);
         return native(
             make_depthwise(kernel<DepthwiseOps>(name), {x, y, weights, residual, strides, dilations, pads,
                                                         ending, curve_of(reals, function, scale, slopes)}));
       },
-      "kernel"_a, "x"_a, "y"_a, "weight"_a.noconvert(), "x_high"_a, "correction"_a.noconvert(),
+      "kernel"_a, "x"_a, "y"_a, "weight"_a.noconvert(), "correction"_a.noconvert(),
       "multiplier"_a.noconvert(), "bias"_a.noconvert(), "residual"_a.none(), "strides"_a, "dilations"_a,
       "pads"_a, "grid"_a, "real"_a, "low"_a, "high"_a, "residual_multiplier"_a, "residual_zero"_a, "reals"_a,
       "function"_a, "scale"_a, "slopes"_a.noconvert());

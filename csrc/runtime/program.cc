@@ -27,21 +27,33 @@ struct Range {
   }
 };
 
+// The indices along one axis that a step may touch, from `first` on and before `end`. Halos count pixels above,
+// left of, below and right of an image whose axes 1 and 2 are rows and columns.
+struct Indices {
+  int64_t first, end;
+};
+
+Indices indices_of(const View& v, int axis) {
+  const bool image = v.rank == 4 && (axis == 1 || axis == 2);
+  const int64_t before = image ? v.halo[axis - 1] : 0, after = image ? v.halo[axis + 1] : 0;
+  if (v.sizes[axis] > kMost || before > kMost || after > kMost) refuse("a view is too large");
+  return {-before, v.sizes[axis] + after};
+}
+
+// An image without pixels may still have a halo, which is read.
 bool is_empty(const View& v) {
   for (int i = 0; i < v.rank; ++i) {
-    if (v.sizes[i] == 0) return true;
+    const Indices indices = indices_of(v, i);
+    if (indices.first == indices.end) return true;
   }
   return false;
 }
 
-// Halos count pixels above, left of, below and right of an image whose axes 1 and 2 are rows and columns.
 Range range_of(const View& v) {
   Range r;
   for (int i = 0; i < v.rank; ++i) {
-    const bool image = v.rank == 4 && (i == 1 || i == 2);
-    const int64_t before = image ? v.halo[i - 1] : 0, after = image ? v.halo[i + 1] : 0;
-    if (v.sizes[i] > kMost || before > kMost || after > kMost) refuse("a view is too large");
-    r.extend(-before, v.sizes[i] - 1 + after, v.strides[i]);
+    const Indices indices = indices_of(v, i);
+    r.extend(indices.first, indices.end - 1, v.strides[i]);
   }
   r.last += static_cast<int64_t>(bytes_of(v.type));
   return r;
@@ -98,12 +110,12 @@ void Program::check(const Access& access) {
   }
   if (is_empty(v)) return;
   const Range r = range_of(v);
-  const size_t before = static_cast<size_t>(-r.first), behind = static_cast<size_t>(r.last);
-  const size_t room = b.bytes + (b.kind == BlockKind::arena ? kSlack : 0);
-  if (v.offset < before || v.offset > b.bytes || behind > b.bytes - v.offset) {
-    refuse("a view leaves its block");
-  }
-  if (access.slack > room - v.offset - behind) refuse("a step reads behind its block");
+  // Element 0 of an image of nothing but halo may lie in front of what is touched, or behind it.
+  if (v.offset > static_cast<size_t>(kMost)) refuse("a view leaves its block");
+  const auto offset = static_cast<int64_t>(v.offset), bytes = static_cast<int64_t>(b.bytes);
+  const int64_t room = bytes + static_cast<int64_t>(b.kind == BlockKind::arena ? kSlack : 0);
+  if (offset + r.first < 0 || offset + r.last > bytes) refuse("a view leaves its block");
+  if (access.slack > static_cast<size_t>(room - offset - r.last)) refuse("a step reads behind its block");
   const size_t unit = bytes_of(v.type);
   if (b.alignment < unit) b.alignment = unit;
   if (b.data != nullptr && reinterpret_cast<uintptr_t>(b.data) % unit != 0) {

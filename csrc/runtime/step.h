@@ -30,6 +30,7 @@ constexpr int kMaxRank = 6;
 // Around the rows of an image there may be a halo of `halo` pixels (top, left, bottom, right), which belongs
 // to the same memory and holds the byte of real 0, so that a convolution reads padding as it reads pixels.
 // Every view is checked against its block before the first run; kSlack bytes behind it may be read.
+// `low` and `high` bound the bytes that a tensor of codes can hold, its halo included: proofs rest on them.
 struct View {
   uint32_t block = 0;
   size_t offset = 0;
@@ -38,6 +39,7 @@ struct View {
   std::array<int64_t, kMaxRank> sizes{};
   std::array<int64_t, kMaxRank> strides{};
   std::array<int64_t, 4> halo{};
+  uint8_t low = 0, high = 255;
 
   template <class T>
   T* at(const Memory& memory) const {

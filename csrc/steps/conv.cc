@@ -204,7 +204,7 @@ void ConvStep::cut() {
 ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
   const Packed packed = read_packed(s_.packed, s_.packed_bytes, *s_.kernel);
   const PackedHeader& h = packed.header;
-  check_images(s_, int64_t{h.in} * h.groups, h.out);
+  check_images(s_, int64_t{h.in} * h.groups, h.out, h.high);
   check_window(h);
   check_ending(s_);
   s_.ending.has_residual = s_.residual.has_value();

@@ -44,14 +44,11 @@ bool is_bounded(const DepthwiseSpec& s) {
 class Depthwise final : public Step {
  public:
   Depthwise(const DepthwiseOps& ops, const DepthwiseSpec& s)
-      : ops_(ops),
-        s_(s),
-        kernel_h_(s.weights.kernel_h),
-        kernel_w_(s.weights.kernel_w),
-        high_(s.weights.high) {
+      : ops_(ops), s_(s), kernel_h_(s.weights.kernel_h), kernel_w_(s.weights.kernel_w), high_(s.x.high) {
     check();
-    packed_.resize((ops.packed_bytes(s.weights) + sizeof(Line) - 1) / sizeof(Line));
-    ops.pack(s.weights, packed_.front().bytes);
+    s_.weights.high = high_;
+    packed_.resize((ops.packed_bytes(s_.weights) + sizeof(Line) - 1) / sizeof(Line));
+    ops.pack(s_.weights, packed_.front().bytes);
     s_.ending.bounded = is_bounded(s);
     s_.weights = {};
     blocks_ = (channels() + ops.block - 1) / ops.block;

@@ -23,8 +23,10 @@ inline bool is_image(const View& v) {
   return v.rank == 4 && v.strides[3] == static_cast<int64_t>(bytes_of(v.type));
 }
 
-inline void check_images(const ConvSpec& s, int64_t in, int64_t out) {
+// `high` is the largest byte of x for which the weights were packed.
+inline void check_images(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
   const View &x = s.x, &y = s.y;
+  refuse_unless(x.high <= high, "weights are packed for smaller bytes");
   refuse_unless(is_image(x) && x.type == Type::u8, "conv reads an image of bytes with dense pixels");
   const Type written = s.ending.reals ? Type::f32 : Type::u8;
   refuse_unless(is_image(y) && y.type == written, "conv writes an image of dense pixels");

@@ -87,7 +87,7 @@ class WinogradStep final : public Step {
 
 void WinogradStep::check_views(const WinogradHeader& h) const {
   const View &x = s_.x, &y = s_.y;
-  check_images(s_, h.in, h.out);
+  check_images(s_, h.in, h.out, h.high);
   const bool plain = s_.strides[0] == 1 && s_.strides[1] == 1 && s_.dilations[0] == 1 && s_.dilations[1] == 1;
   refuse_unless(plain, "Winograd's form is for stride and dilation 1");
   if (y.elements() == 0) return;
@@ -236,7 +236,7 @@ void WinogradStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* 
 bool winograd_pays(const WinogradOps& kernel, const WinogradWork& w) {
   const int64_t most = int64_t{kernel.gemm->unit} * kernel.widest, panels = (w.out + most - 1) / most;
   const int64_t tiles = w.images * tiles_across(w.height) * tiles_across(w.width);
-  if (tiles == 0) return false;
+  if (tiles <= 0 || w.in <= 0 || w.in % kWinogradChannels != 0 || w.out <= 0 || w.threads <= 0) return false;
   const int64_t blocks = blocks_of(tiles, panels, w.in, std::min(w.out, most), w.threads);
   const auto outputs = static_cast<double>(w.images * w.height * w.width);
   const auto weights = static_cast<double>(w.in * w.out), channels = static_cast<double>(w.in + w.out);

@@ -69,6 +69,37 @@ def test_halos_lie_within_the_block(program, offset, halo, fits):
             program.add(step)
 
 
+ONE = planes.Window((1, 1))
+
+
+@pytest.mark.parametrize(
+    ("offset", "sizes", "halo", "fits"),
+    [
+        pytest.param(5000, (1, 0, 10, 4), (0, 0, 0, 0), True, id="nothing is touched anywhere"),
+        pytest.param(5000, (0, 3, 10, 4), (9, 9, 9, 9), True, id="no image"),
+        pytest.param(5000, (1, 3, 10, 0), (9, 9, 9, 9), True, id="no channels"),
+        pytest.param(5000, (1, 0, 10, 4), (0, 9, 0, 9), True, id="no rows, halo included"),
+        pytest.param(880, (1, 0, 10, 4), (0, 0, 3, 0), True, id="rows below nothing"),
+        pytest.param(881, (1, 0, 10, 4), (0, 0, 3, 0), False, id="rows below nothing end too late"),
+        pytest.param(120, (1, 0, 10, 4), (3, 0, 0, 0), True, id="rows above nothing"),
+        pytest.param(119, (1, 0, 10, 4), (3, 0, 0, 0), False, id="rows above nothing begin too early"),
+        pytest.param(1000, (1, 0, 10, 4), (1, 0, 0, 0), True, id="no row is the one that lies behind"),
+        pytest.param(1001, (1, 0, 10, 4), (1, 0, 0, 0), False, id="the row above ends too late"),
+        pytest.param(0, (1, 0, 0, 4), (0, 0, 1, 10), True, id="one row of halo"),
+        pytest.param(0, (1, 0, 0, 4), (0, 0, 99, 99), False, id="more halo than block"),
+    ],
+)
+def test_the_halo_of_an_image_without_pixels_lies_within_the_block_too(program, offset, sizes, halo, fits):
+    """It is read, although no element is: nothing was checked where a size was 0."""
+    image = View(0, offset, "uint8", sizes, (120, 40, 4, 1), halo)
+    step = planes.max_pool(image, View(0, 0, "uint8", (*sizes[:1], 0, 0, *sizes[3:]), (0, 0, 4, 1)), ONE)
+    if fits:
+        program.add(step)
+    else:
+        with pytest.raises(ValueError, match="leaves its block"):
+            program.add(step)
+
+
 def test_elements_are_aligned(program):
     x = View(2, 0, "float32", (4,), (4,))
     for y in (View(0, 2, "float32", (4,), (4,)), View(0, 0, "float32", (4,), (6,))):

@@ -103,7 +103,7 @@ class Layer:
         """By a native kernel, [n, out, h, w]; checks that nothing around the output is written."""
         shape = self.expected().shape
         arena = Arena()
-        x = arena.image(self.x.shape, 1, self.pads, self.gap)
+        x = arena.image(self.x.shape, 1, self.pads, self.gap, self.high)
         y = arena.image(shape, 4 if self.reals else 1, (1, 2, 1, 3), 0)
         r = None if self.residual is None else y if self.in_place else arena.image(shape, 1, (0, 0, 0, 1), 3)
         correction = self.integer_bias - self.zero * self.weight.astype(np.int32).sum((1, 2, 3))
@@ -157,7 +157,7 @@ class Layer:
 class Image:
     """An image in the arena, channels last, with halo and gaps; `view` for the step."""
 
-    def __init__(self, offset: int, shape, itemsize: int, halo, gap: int) -> None:
+    def __init__(self, offset: int, shape, itemsize: int, halo, gap: int, high: int) -> None:
         n, c, h, w = shape
         top, left, bottom, right = halo
         pixel = c * itemsize + gap * itemsize
@@ -168,7 +168,7 @@ class Image:
         self.first = offset + top * row + left * pixel
         self.outer = (offset, (n, h + top + bottom, w + left + right, c))
         self.end = offset + n * plane
-        self.view = View(ARENA, self.first, self.dtype.name, (n, h, w, c), self.strides, halo)
+        self.view = View(ARENA, self.first, self.dtype.name, (n, h, w, c), self.strides, halo, (0, high))
 
     def array(self, memory: np.ndarray, offset: int, sizes) -> np.ndarray:
         return np.ndarray(sizes, self.dtype, memory, offset, self.strides)
@@ -188,8 +188,8 @@ class Arena:
     def __init__(self) -> None:
         self.nbytes = 0
 
-    def image(self, shape, itemsize: int, halo, gap: int) -> Image:
-        image = Image(self.nbytes, shape, itemsize, halo, gap)
+    def image(self, shape, itemsize: int, halo, gap: int, high: int = 255) -> Image:
+        image = Image(self.nbytes, shape, itemsize, halo, gap, high)
         self.nbytes = -(-(image.end + SLACK) // 64) * 64
         return image
 
@@ -396,6 +396,34 @@ def test_the_largest_output_that_winograd_may_reach(winograd_kernel):
     made = Layer(x, weight, high=57, reals=True, multiplier=scale, bias=none.astype(np.float32))
     assert made.expected().max() > 0.99 * 2**25 * 2**-18
     assert_equal(made, winograd_kernel)
+
+
+@pytest.mark.parametrize(
+    "shape", [(0, 3, 3, 32), (8, 3, 3, 0), (8, 0, 3, 4), (8, 3, 0, 4), (0, 0, 0, 0)], ids=str
+)
+def test_weights_without_elements_are_refused(gemm_kernel, shape):
+    """Sizes that something is divided by: 0 output channels ended the process."""
+    weight = np.zeros(shape, np.int8)
+    with pytest.raises(ValueError, match="out of range"):
+        sums.pack(weight, high=255, kernel=gemm_kernel)
+    for groups in (0, -1, 3):
+        with pytest.raises(ValueError, match=r"out of range|do not divide"):
+            sums.pack(np.zeros((8, 1, 1, 4), np.int8), high=255, groups=groups, kernel=gemm_kernel)
+    if shape[1:3] == (3, 3):
+        assert not sums.winograd_fits(weight, high=255)
+        with pytest.raises(ValueError, match="do not fit"):
+            sums.pack_winograd(weight, high=255)
+
+
+@pytest.mark.parametrize("shape", [(1, 56, 56, 0), (0, 56, 56, 64), (1, 0, 56, 64), (1, 56, 0, 64)], ids=str)
+def test_winograd_never_pays_for_nothing(shape):
+    _, h, w, out = shape
+    y = View(ARENA, 0, "uint8", shape, (h * w * out, w * out, out, 1))
+    for kernel in (k.name for k in kernels.kernel_list() if k.family == sums.WINOGRAD and k.available):
+        assert not sums.winograd_pays(y, 64, kernel=kernel)
+        assert not sums.winograd_pays(square(1, 56, 64), 0, kernel=kernel)
+        for threads in (0, -1):
+            assert not sums.winograd_pays(square(1, 56, 64), 64, threads=threads, kernel=kernel)
 
 
 def test_winograd_where_it_pays():

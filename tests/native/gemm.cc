@@ -81,6 +81,7 @@ std::vector<uint8_t> run(const Layer& layer, const GemmOps& ops) {
   const std::vector<uint8_t> packed = pack_gemm(g, layer.w.data(), ops);
   ConvSpec spec{};
   spec.x = image(0, Type::u8, layer.height, layer.width, g.in * g.groups);
+  spec.x.high = static_cast<uint8_t>(g.high);
   spec.y = image(1, layer.reals ? Type::f32 : Type::u8, layer.out_height, layer.out_width, g.out);
   if (layer.residual) spec.residual = image(2, Type::u8, layer.out_height, layer.out_width, g.out);
   spec.kernel = &ops;

@@ -145,7 +145,9 @@ Image some_window(int64_t out, Type type) {
     w.pads[i] = pick(0, 2);
     w.pads[i + 2] = pick(0, 2);
     const int64_t extent = (w.kernel[i] - 1) * w.dilations[i] + 1;
-    in[i] = pick(std::max<int64_t>(1, extent - w.pads[i] - w.pads[i + 2]), 12);
+    // An image without pixels has nothing but its halo.
+    const int64_t fewest = std::max<int64_t>(0, extent - w.pads[i] - w.pads[i + 2]);
+    in[i] = chance(8) ? fewest : pick(std::max<int64_t>(1, fewest), 12);
     positions[i] = (in[i] + w.pads[i] + w.pads[i + 2] - extent) / w.strides[i] + 1;
   }
   w.x = disturbed(dense(readable(), Type::u8, {n, in[0], in[1], c}, w.pads));
@@ -202,6 +204,7 @@ Made some_conv() {
       static_cast<int32_t>(out), static_cast<int32_t>(w.kernel[0]), static_cast<int32_t>(w.kernel[1]),
       static_cast<int32_t>(in),  static_cast<int32_t>(groups),      joined,
       chance(2) ? 127 : 255};
+  w.x.high = static_cast<uint8_t>(chance(9) ? 255 : shape.high);
   std::vector<int8_t> weights(static_cast<size_t>(out * w.kernel[0] * w.kernel[1] * in));
   fill(weights);
   auto packed = std::make_shared<std::vector<uint8_t>>(pack_gemm(shape, weights.data(), ops));
@@ -252,11 +255,12 @@ Made some_depthwise() {
   const std::vector<float> multiplier = floats(c), bias = floats(c);
   DepthwiseSpec s{};
   s.x = w.x;
+  s.x.high = chance(2) ? 127 : 255;
   s.y = w.y;
   s.weights = {static_cast<int>(w.kernel[0]),
                static_cast<int>(w.kernel[1]),
                static_cast<int>(c),
-               chance(2) ? 127 : 255,
+               0,
                weights.data(),
                correction.data(),
                multiplier.data(),

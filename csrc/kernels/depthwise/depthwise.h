@@ -18,7 +18,7 @@ constexpr int kMostTaps = 1 << 10;
 
 struct DepthwiseWeights {
   int kernel_h, kernel_w, channels;
-  int high;                   // no byte of x is larger
+  int high;                   // no byte of x is larger: that of its view
   const int8_t* weight;       // [kernel_h][kernel_w][channels]
   const int32_t* correction;  // [channels], as multiplier and bias
   const float* multiplier;

@@ -79,7 +79,7 @@ def _check_tensor(name: str, tensor: Tensor) -> None:
 def _sound(codes: Codes) -> bool:
     low, high = (-128, 127) if codes.signed else (0, 255)
     within = low <= codes.low <= codes.high <= high and low <= codes.zero_point <= high
-    return within and codes.zero_point + codes.offset >= 0 and isfinite(codes.scale) and codes.scale > 0
+    return within and isfinite(codes.scale) and codes.scale > 0
 
 
 class _Check:

@@ -26,7 +26,8 @@ class Codes:
         scale: Real size of one step, a float32 number.
         zero_point: The code that means 0.0.
         signed: int8 codes; False: uint8.
-        low, high: Ends of what its producer can write, in codes of that format.
+        low, high: Ends of what its producer can write, in codes of that format. The zero point may lie
+            outside of them.
     """
 
     scale: float
@@ -36,9 +37,14 @@ class Codes:
     high: int
 
     @property
+    def held(self) -> tuple[int, int]:
+        """Ends of the codes in its memory: what its producer can write, and the zero point, for padding."""
+        return min(self.low, self.zero_point), max(self.high, self.zero_point)
+
+    @property
     def offset(self) -> int:
         """Kernels read bytes: byte = code + offset. Codes that are never negative are bytes already."""
-        return 128 if self.low < 0 else 0
+        return 128 if self.held[0] < 0 else 0
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,9 @@ class View:
         sizes: Sequence[int],
         strides: Sequence[int],
         halo: Sequence[int] = (0, 0, 0, 0),
+        holds: tuple[int, int] = (0, 255),
     ) -> None: ...
+    def part(self, offset: int, sizes: Sequence[int], strides: Sequence[int]) -> View: ...
     @property
     def block(self) -> int: ...
     @property
@@ -102,6 +104,8 @@ class View:
     def strides(self) -> tuple[int, ...]: ...
     @property
     def halo(self) -> list[int]: ...
+    @property
+    def holds(self) -> tuple[int, int]: ...
 
 class Step:
     @property
@@ -231,7 +235,6 @@ def step_depthwise(
     x: View,
     y: View,
     weight: _Array,
-    x_high: int,
     correction: _Array,
     multiplier: _Array,
     bias: _Array,

@@ -190,18 +190,17 @@ def depthwise(
     weight: NDArray[Any],
     window: Window,
     ending: DepthwiseEnding,
-    high: int = 255,
     kernels: Kernels | None = None,
 ) -> NativeStep:
     """Convolution of each channel by itself.
 
     Args:
-        x: Image of bytes; padding is read from its halo.
+        x: Image of bytes; padding is read from its halo. Where it holds bytes up to 127, AVX2 takes more taps
+            at a time.
         y: Image of bytes or of float32.
         weight: int8 [kernel_h, kernel_w, channels].
         window: `kernel` is that of `weight`.
         ending: From sums to y.
-        high: No byte of x is larger, its halo included: up to 127, AVX2 takes more taps at a time.
         kernels: The kernel of each family.
     """
     e = ending
@@ -212,7 +211,6 @@ def depthwise(
         x,
         y,
         np.ascontiguousarray(weight, np.int8),
-        high,
         np.ascontiguousarray(e.correction, np.int32),
         np.ascontiguousarray(e.multiplier, np.float32),
         np.ascontiguousarray(e.bias, np.float32),

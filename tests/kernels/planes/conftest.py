@@ -33,13 +33,14 @@ class Runner:
         fill: int = GUARD,
         slack: int = 0,
         gap: int = 0,
+        holds: tuple[int, int] = (0, 255),
     ) -> View:
         """A view of `array` whose memory has the axes in `order`; an image (n, h, w, c) may have a halo."""
         buffer, offset, strides = _lay_out(array.shape, array.itemsize, order, halo, gap, slack, fill)
         _window(buffer, offset, array.dtype, array.shape, strides)[...] = array
         self._inputs.append(buffer)
         block = self.program.input(buffer.nbytes)
-        return View(block, offset, array.dtype.name, array.shape, strides, halo)
+        return View(block, offset, array.dtype.name, array.shape, strides, halo, holds)
 
     def output(
         self,

@@ -374,7 +374,7 @@ def test_depthwise(
     run = runner()
     (top, bottom), (left, right) = w["padding"]
     halo = (top, left, bottom, right)
-    x_view = run.input(x, halo=halo, fill=zero, slack=64)
+    x_view = run.input(x, halo=halo, fill=zero, slack=64, holds=(0, high))
     y_view = run.output(branch.shape, np.float32 if real else np.uint8, gap=seed % 2)
     r_view = run.input(branch, gap=seed % 3, slack=64)
     ending = DepthwiseEnding(
@@ -390,7 +390,7 @@ def test_depthwise(
     )
     window, kernels = window_of(w), kernels_of(depthwise=depthwise_kernel)
     taps = np.ascontiguousarray(weight[:, 0].transpose(1, 2, 0))
-    y = run.run(planes.depthwise(x_view, y_view, taps, window, ending, high, kernels))
+    y = run.run(planes.depthwise(x_view, y_view, taps, window, ending, kernels))
     steps = numerics.to_real(acc, multiplier, bias)
     if residual:
         steps = steps + (branch.astype(np.float32) - 100).transpose(0, 3, 1, 2) * np.float32(0.37)
@@ -408,13 +408,13 @@ def test_depthwise_saturates_and_takes_extreme_weights(
     x = np.full((1, 6, 6, 40), high, np.uint8)
     taps = np.full((3, 3, 40), weight, np.int8)
     run = runner(2)
-    x_view, y_view = run.input(x, slack=64), run.output((1, 4, 4, 40))
+    x_view, y_view = run.input(x, slack=64, holds=(0, high)), run.output((1, 4, 4, 40))
     per_channel = np.ones(40, np.float32)
     ending = DepthwiseEnding(
         per_channel * np.float32(multiplier), per_channel, np.zeros(40, np.int32), Bytes(100, 3, 250)
     )
     kernels = kernels_of(depthwise=depthwise_kernel)
-    y = run.run(planes.depthwise(x_view, y_view, taps, Window((3, 3)), ending, high, kernels))
+    y = run.run(planes.depthwise(x_view, y_view, taps, Window((3, 3)), ending, kernels))
     assert (y == (250 if (multiplier > 0) == (weight > 0) else 3)).all()
 
 

@@ -98,7 +98,8 @@ class Binding:
         if name not in self.places:
             return self.constant(name)
         place = self.places[name]
-        return View(place.block, place.offset, dtype_of(self.tensor(name)), self.shapes[name], place.strides)
+        dtype, holds = dtype_of(self.tensor(name)), bytes_of(self.tensor(name))
+        return View(place.block, place.offset, dtype, self.shapes[name], place.strides, holds=holds)
 
     def image(self, name: str) -> View:
         """A tensor of rank 4 as (n, h, w, c), with its halo. Channels are neighbours where a step's
@@ -111,6 +112,7 @@ class Binding:
             channels_last(shape),
             channels_last(place.strides),
             place.halo,
+            bytes_of(self.tensor(name)),
         )
 
     def array(self, name: str) -> NDArray[Any]:
@@ -242,6 +244,14 @@ def dense_view(block: int, offset: int, dtype: str, shape: Shape) -> View:
 def dtype_of(tensor: Tensor) -> str:
     """The dtype of a tensor's elements in memory: codes are bytes."""
     return "uint8" if tensor.codes is not None else tensor.dtype
+
+
+def bytes_of(tensor: Tensor) -> tuple[int, int]:
+    """Ends of the bytes in a tensor's memory, its halo included: what kernels' proofs rest on."""
+    if tensor.codes is None:
+        return 0, 255
+    low, high = tensor.codes.held
+    return low + tensor.codes.offset, high + tensor.codes.offset
 
 
 def round_up(nbytes: int) -> int:

@@ -118,7 +118,8 @@ def image_frame(shape: Shape, itemsize: int, halo: Halo) -> Frame:
     image = (h + max(top, bottom)) * row
     first = top * row + left * pixel
     last = first + (n - 1) * image + (h - 1 + bottom) * row + (w + right) * pixel
-    return Frame((image, itemsize, row, pixel), first, last if prod(shape) else 0, halo)
+    pixels = n and h + top + bottom and w + left + right  # without any of its own it has a halo to be read
+    return Frame((image, itemsize, row, pixel), first, last if pixels and c else 0, halo)
 
 
 def _images(plan: Plan, outer: frozenset[str]) -> set[str]:

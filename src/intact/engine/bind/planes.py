@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from intact.engine.arrays import check_rows
-from intact.engine.bind.core import Binding, Shape, binder, dense_strides, dense_view, dtype_of
+from intact.engine.bind.core import Binding, Shape, binder, dense_strides, dtype_of
 from intact.engine.steps import (
     Add,
     Codes,
@@ -27,6 +27,7 @@ from intact.engine.steps import (
     Table,
     Transpose,
 )
+from intact.errors import QuantValueError
 from intact.kernels import planes
 from intact.kernels.planes import Bytes, Window
 from intact.kernels.program import NativeStep, View
@@ -57,8 +58,11 @@ def bind_rescale(step: Rescale, binding: Binding) -> list[NativeStep]:
 
 @binder("reinterpret", in_place=("x",))
 def bind_reinterpret(step: Reinterpret, binding: Binding) -> list[NativeStep]:
-    """The same bytes."""
+    """The same codes: the same bytes, or all of them so much above."""
     x, y = binding.view(step.x), binding.view(step.y)
+    if further := binding.codes(step.y).offset - binding.codes(step.x).offset:
+        shifted = np.clip(np.arange(256) + further, 0, 255).astype(np.uint8)
+        return [planes.lookup(x, binding.hold(shifted), y, binding.kernels)]
     return [] if binding.same_memory(x, y) else [planes.copy(x, y, binding.kernels)]
 
 
@@ -87,11 +91,18 @@ def bind_pool(step: Pool, binding: Binding) -> list[NativeStep]:
     window = Window((sizes[0], sizes[1]))
     if step.kernel is not None:
         window = Window(step.kernel, step.strides, step.dilations, step.pads)
+    counts = _counts(window, sizes, positions, step.mode == "average" and step.count_include_pad)
+    if 0 in counts:
+        raise QuantValueError(
+            f"step '{step.name}'",
+            f"pads {step.pads} with kernel {window.kernel} over {sizes}",
+            "at least one value in every window",
+            "pad by less than the kernel",
+        )
     if step.mode == "max":
         pooled = planes.max_pool(x, y, window, binding.kernels)
         return [pooled, *_regrid(binding, step.x, step.y)]
     from_codes, to_codes = binding.codes(step.x), binding.codes(step.y)
-    counts = _counts(window, sizes, positions, step.count_include_pad)
     multipliers = {n: float(ratio(from_codes.scale, to_codes.scale, n)) for n in sorted(counts)}
     return [
         planes.mean_pool(
@@ -115,7 +126,7 @@ def bind_concat(step: Concat, binding: Binding) -> list[NativeStep]:
     start = 0
     for name in step.xs:
         shape = binding.shape(name)
-        part = _part(y, dtype_of(binding.tensor(step.y)), {axis: start}, shape)
+        part = _part(y, {axis: start}, shape)
         steps += _move(binding, name, binding.view(name), step.y, part)
         start += shape[axis]
     return steps
@@ -125,14 +136,13 @@ def bind_concat(step: Concat, binding: Binding) -> list[NativeStep]:
 def bind_reshape(step: Reshape, binding: Binding) -> list[NativeStep]:
     """The elements in ONNX's order. Nothing where they lie in it on both sides."""
     x, y = binding.view(step.x), binding.view(step.y)
-    dtype = dtype_of(binding.tensor(step.y))
     if _is_dense(y):
-        y = dense_view(y.block, y.offset, dtype, tuple(x.sizes))
+        y = _dense(y, x.sizes)
     elif _is_dense(x):
-        x = dense_view(x.block, x.offset, dtype, tuple(y.sizes))
+        x = _dense(x, y.sizes)
     else:
-        rows = binding.temporary(dtype, tuple(x.sizes))
-        again = dense_view(rows.block, rows.offset, dtype, tuple(y.sizes))
+        rows = binding.temporary(dtype_of(binding.tensor(step.y)), x.sizes)
+        again = _dense(rows, y.sizes)
         return [
             *_move(binding, step.x, x, step.x, rows),
             *_move(binding, step.x, again, step.y, y),
@@ -145,15 +155,14 @@ def bind_transpose(step: Transpose, binding: Binding) -> list[NativeStep]:
     """Axes in another order. Nothing where y lies as x does."""
     x = binding.view(step.x)
     sizes, strides = ([axes[i] for i in step.perm] for axes in (x.sizes, x.strides))
-    turned = View(x.block, x.offset, dtype_of(binding.tensor(step.x)), sizes, strides)
-    return _move(binding, step.x, turned, step.y, binding.view(step.y))
+    return _move(binding, step.x, x.part(x.offset, sizes, strides), step.y, binding.view(step.y))
 
 
 @binder("slice")
 def bind_slice(step: Slice, binding: Binding) -> list[NativeStep]:
     """Every so many elements along each axis."""
-    dtype, shape = dtype_of(binding.tensor(step.x)), binding.shape(step.y)
-    part = _part(binding.view(step.x), dtype, dict(enumerate(step.starts)), shape, step.steps)
+    shape = binding.shape(step.y)
+    part = _part(binding.view(step.x), dict(enumerate(step.starts)), shape, step.steps)
     return _move(binding, step.x, part, step.y, binding.view(step.y))
 
 
@@ -163,7 +172,7 @@ def bind_pad(step: Pad, binding: Binding) -> list[NativeStep]:
     x, y = binding.view(step.x), binding.view(step.y)
     codes = binding.tensor(step.y).codes
     starts = {axis: before for axis, (before, _) in enumerate(step.pads)}
-    target = _part(y, dtype_of(binding.tensor(step.y)), starts, tuple(x.sizes))
+    target = _part(y, starts, x.sizes)
     fill = planes.fill(y, 0 if codes is None else zero_of(codes))
     return [fill, *_move(binding, step.x, x, step.y, target)]
 
@@ -200,9 +209,7 @@ def bind_depthwise(step: Conv, binding: Binding) -> list[NativeStep]:
     taps = np.ascontiguousarray(weight[..., 0].transpose(1, 2, 0))
     ending = _depthwise_ending(step, binding)
     x, y = binding.image(step.x), binding.image(step.y)
-    codes = binding.codes(step.x)
-    high = max(codes.high + codes.offset, zero_of(codes))
-    return [planes.depthwise(x, y, taps, window, ending, high, binding.kernels)]
+    return [planes.depthwise(x, y, taps, window, ending, binding.kernels)]
 
 
 def _depthwise_ending(step: Conv, binding: Binding) -> planes.DepthwiseEnding:
@@ -275,20 +282,23 @@ def _broadcast(binding: Binding, name: str, shape: Shape) -> View:
         0 if size == 1 and size != wanted else stride
         for size, wanted, stride in zip(x.sizes, shape[new:], x.strides, strict=True)
     ]
-    return View(x.block, x.offset, dtype_of(binding.tensor(name)), shape, strides)
+    return x.part(x.offset, shape, strides)
 
 
-def _part(
-    x: View, dtype: str, starts: dict[int, int], shape: Sequence[int], steps: Sequence[int] | None = None
-) -> View:
+def _part(x: View, starts: dict[int, int], shape: Sequence[int], steps: Sequence[int] | None = None) -> View:
     """A part of a view: from `starts` on, `shape` elements, every one of `steps`."""
     offset = x.offset + sum(start * x.strides[axis] for axis, start in starts.items() if prod(shape))
     strides = [stride * step for stride, step in zip(x.strides, steps or [1] * len(shape), strict=True)]
-    return View(x.block, offset, dtype, shape, strides)
+    return x.part(offset, shape, strides)
+
+
+def _dense(x: View, shape: Shape) -> View:
+    """Row-major memory under another shape."""
+    return x.part(x.offset, shape, dense_strides(shape, x.itemsize))
 
 
 def _is_dense(x: View) -> bool:
-    strides = dense_strides(tuple(x.sizes), x.itemsize)
+    strides = dense_strides(x.sizes, x.itemsize)
     return all(size == 1 or a == b for size, a, b in zip(x.sizes, x.strides, strides, strict=True))
 
 

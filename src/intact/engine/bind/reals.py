@@ -154,13 +154,9 @@ def _spread(binding: Binding, name: str, shape: Shape) -> Real:
     missing = len(shape) - len(sizes)
     sizes, strides = (1,) * missing + sizes, (0,) * missing + strides
     spread = [0 if n == 1 else s for n, s in zip(sizes, strides, strict=True)]
-    return replace(real, view=_view(real.view, shape, spread))
+    return replace(real, view=real.view.part(real.view.offset, shape, spread))
 
 
 def _turned(real: Real, order: Sequence[int]) -> Real:
     sizes, strides = ([axes[i] for i in order] for axes in (real.view.sizes, real.view.strides))
-    return replace(real, view=_view(real.view, sizes, strides))
-
-
-def _view(view: View, sizes: Sequence[int], strides: Sequence[int]) -> View:
-    return View(view.block, view.offset, "uint8" if view.itemsize == 1 else "float32", sizes, strides)
+    return replace(real, view=real.view.part(real.view.offset, sizes, strides))

@@ -126,12 +126,14 @@ def _conv(step: Conv, sizes: Sizes) -> Shape:
 def _conv_transpose(step: ConvTranspose, sizes: Sizes) -> Shape:
     x, (out, *kernel, _) = sizes.of(step.x), sizes.of(step.weight)
     pads = (step.pads[0] + step.pads[2], step.pads[1] + step.pads[3])
-    spatial = (
+    spatial = tuple(
         (n - 1) * s + (k - 1) * d + 1 + extra - pad
         for n, s, k, d, extra, pad in zip(
             x[2:], step.strides, kernel, step.dilations, step.output_padding, pads, strict=True
         )
     )
+    if min(spatial) < 1:
+        raise _mismatch(step.x, f"sizes {x[2:]}", "sizes of which the pads leave something")
     return x[0], out, *spatial
 
 
@@ -149,6 +151,8 @@ def _matmul(step: MatMul, sizes: Sizes) -> Shape:
 def _pool(step: Pool, sizes: Sizes) -> Shape:
     x = sizes.of(step.x)
     if step.kernel is None:
+        if 0 in x[2:]:
+            raise _mismatch(step.x, f"sizes {x[2:]}", "an element to pool")
         return x[0], x[1], 1, 1
     return x[0], x[1], *_windows(x, step.kernel, step, step.ceil_mode)
 

@@ -14,7 +14,7 @@ from intact.engine.bind.planes import bind_depthwise, grid_of, is_depthwise, zer
 from intact.engine.plan import Plan
 from intact.engine.steps import Conv, ConvTranspose, Linear
 from intact.kernels import sums
-from intact.kernels.program import NativeStep, View
+from intact.kernels.program import SLACK, NativeStep, View
 
 Layer = Conv | ConvTranspose | Linear
 Weights = NDArray[np.int8]
@@ -25,11 +25,11 @@ class _Part:
     """One native convolution of a layer.
 
     Attributes:
-        x, y: Images (n, h, w, c).
+        x, y: Images (n, h, w, c). No byte that x says it holds is beyond what the weights are packed for.
         residual: An image like y; None: none.
         weight: int8 [out, kernel_h, kernel_w, in / groups].
         origin: The pixel of x under the first tap of y's pixel (0, 0).
-        label: Tells the packed weights of several parts of one layer apart.
+        label: Tells the weights of the parts of a layer apart, of all layers that share them: the taps.
     """
 
     x: View
@@ -84,10 +84,10 @@ def _rows(view: View) -> View:
     while len(sizes) < 4:
         sizes, strides = [1, *sizes], [0, *strides]
     while len(sizes) > 4:
-        if strides[0] != strides[1] * sizes[1]:
+        if strides[0] != strides[1] * sizes[1] and 0 not in sizes:
             raise ValueError("rows that lie apart on more than three axes")
         sizes, strides = [sizes[0] * sizes[1], *sizes[2:]], strides[1:]
-    return View(view.block, view.offset, "float32" if view.itemsize == 4 else "uint8", sizes, strides)
+    return view.part(view.offset, sizes, strides)
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,14 @@ def _transposed_parts(step: ConvTranspose, binding: Binding) -> Iterator[_Part]:
                 dilations=(h.dilation, w.dilation),
                 origin=(h.origin, w.origin),
                 groups=step.groups,
-                label=f".{h.first}.{w.first}",
+                label=f".{_named(h.taps)}.{_named(w.taps)}",
             )
-            yield part if h.taps and w.taps else _untouched(part)
+            yield part if h.taps and w.taps else _untouched(part, binding)
+
+
+def _named(taps: tuple[int, ...]) -> str:
+    """Every so many taps of a kernel."""
+    return f"{taps[0]}-{taps[-1]}-{len(taps)}" if taps else "none"
 
 
 def _every(image: View, first: tuple[int, int], strides: tuple[int, int]) -> View:
@@ -164,40 +169,48 @@ def _every(image: View, first: tuple[int, int], strides: tuple[int, int]) -> Vie
     image_stride, row, pixel, step = image.strides
     offset = image.offset + first[0] * row + first[1] * pixel
     sizes = (n, -(-(h - first[0]) // strides[0]), -(-(w - first[1]) // strides[1]), c)
-    dtype = "float32" if image.itemsize == 4 else "uint8"
-    return View(image.block, offset, dtype, sizes, (image_stride, row * strides[0], pixel * strides[1], step))
+    return image.part(offset, sizes, (image_stride, row * strides[0], pixel * strides[1], step))
 
 
-def _untouched(part: _Part) -> _Part:
-    """Outputs that no tap reaches: one tap of weight 0, on the first pixel of each image."""
-    x, (_, h, w, _) = part.x, part.y.sizes
-    still = View(x.block, x.offset, "uint8", (x.sizes[0], h, w, x.sizes[3]), (x.strides[0], 0, 0, 1))
+def _untouched(part: _Part, binding: Binding) -> _Part:
+    """Outputs that no tap reaches: one tap of weight 0, on a pixel of their own: x may have none."""
+    (n, h, w, _), channels = part.y.sizes, part.x.sizes[3]
+    still = binding.hold(np.zeros(channels + SLACK, np.uint8)).part(0, (n, h, w, channels), (0, 0, 0, 1))
     nothing = np.zeros((part.weight.shape[0], 1, 1, part.weight.shape[3]), np.int8)
     return _Part(still, part.y, part.residual, nothing, groups=part.groups, label=part.label)
 
 
 def _native(part: _Part, step: Layer, binding: Binding) -> NativeStep:
-    codes = binding.codes(step.x)
-    high = codes.high + codes.offset
-    if _tiles_pay(part, binding) and _tiles_fit(part, step, binding, high):
-        return _winograd(part, step, binding, high)
+    if _tiles_pay(part, binding) and _tiles_fit(part, step, binding):
+        return _winograd(part, step, binding)
     kernel = binding.kernels[sums.FAMILY]
     joined = part.groups == 1 and part.dilations[1] == 1 and part.x.strides[2] == part.x.sizes[3]
 
     def pack() -> NDArray[np.uint8]:
-        return sums.pack(part.weight, high=high, groups=part.groups, joined=joined, kernel=kernel)
+        return sums.pack(part.weight, high=_high(part), groups=part.groups, joined=joined, kernel=kernel)
 
-    form = "" if joined else ".apart"
+    apart = "" if joined else f".apart{part.groups}"
     return sums.conv(
         part.x,
         part.y,
-        binding.packed(step.weight, f"{kernel}{form}{part.label}", pack),
+        binding.packed(step.weight, _form(kernel, part, apart), pack),
         _ending(part, step, binding),
         strides=part.strides,
         dilations=part.dilations,
         origin=part.origin,
         kernel=kernel,
     )
+
+
+def _high(part: _Part) -> int:
+    """The largest byte that a kernel can read of x, its halo included."""
+    return part.x.holds[1]
+
+
+def _form(kernel: str, part: _Part, apart: str = "") -> str:
+    """What packed weights are called: by all that they depend on beside the weights. So a plan file from when
+    the bound was no part of the name, and too low where there is a halo, has none that are used."""
+    return f"{kernel}.to{_high(part)}{apart}{part.label}"
 
 
 def _tiles_pay(part: _Part, binding: Binding) -> bool:
@@ -209,21 +222,21 @@ def _tiles_pay(part: _Part, binding: Binding) -> bool:
     return sums.winograd_pays(part.y, part.weight.shape[3], threads=binding.threads, kernel=kernel)
 
 
-def _tiles_fit(part: _Part, step: Layer, binding: Binding, high: int) -> bool:
+def _tiles_fit(part: _Part, step: Layer, binding: Binding) -> bool:
     """Whether Winograd's form is proved exact: once, for weights that are packed so were."""
-    if binding.is_packed(step.weight, f"{binding.kernels[sums.WINOGRAD]}{part.label}"):
+    if binding.is_packed(step.weight, _form(binding.kernels[sums.WINOGRAD], part)):
         return True
     binding.array(step.weight)  # compares it with its checksum
-    return sums.winograd_fits(part.weight, high=high)
+    return sums.winograd_fits(part.weight, high=_high(part))
 
 
-def _winograd(part: _Part, step: Layer, binding: Binding, high: int) -> NativeStep:
+def _winograd(part: _Part, step: Layer, binding: Binding) -> NativeStep:
     kernel = binding.kernels[sums.WINOGRAD]
 
     def pack() -> NDArray[np.uint8]:
-        return sums.pack_winograd(part.weight, high=high, kernel=kernel)
+        return sums.pack_winograd(part.weight, high=_high(part), kernel=kernel)
 
-    packed = binding.packed(step.weight, f"{kernel}{part.label}", pack)
+    packed = binding.packed(step.weight, _form(kernel, part), pack)
     ending = _ending(part, step, binding)
     return sums.winograd(
         part.x, part.y, packed, ending, origin=part.origin, threads=binding.threads, kernel=kernel

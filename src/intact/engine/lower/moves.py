@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,9 +101,10 @@ def _pad(sheet: Sheet, node: Node) -> None:
         pads[axis] = given[i], given[i + len(axes)]
     if any(n < 0 for pair in pads for n in pair):
         raise Cannot("its pads are negative")
-    y = moved(sheet, node.outputs[0], codes)
     if codes is not None:
-        assert codes.low <= codes.zero_point <= codes.high
+        low, high = codes.held  # the zero point occurs now, if it did not
+        codes = replace(codes, low=low, high=high)
+    y = moved(sheet, node.outputs[0], codes)
     sheet.add(Pad(*_who(node), x, y, tuple(pads)), node)
 
 

@@ -26,13 +26,17 @@ def _conv(run: Run, step: Conv) -> None:
 def _conv_transpose(run: Run, step: ConvTranspose) -> None:
     """The convolution of x with zeros between its pixels, and around it, by the kernel turned round."""
     grid, filters = run.codes(step.x), _filters(run, step.weight)
-    x = _spread(run.array(step.x), grid.zero_point, step.strides)
+    x = run.array(step.x)
+    sizes = [(n - 1) * s + 1 for n, s in zip(x.shape[2:], step.strides, strict=True)]
+    x = _spread(x, grid.zero_point, step.strides)
     room = [d * (k - 1) for d, k in zip(step.dilations, filters.shape[2:], strict=True)]
     top, left, bottom, right = step.pads
     around = [
         (room[0] - top, room[0] - bottom + step.output_padding[0]),
         (room[1] - left, room[1] - right + step.output_padding[1]),
     ]
+    # No pixels take up less room than none: the frame is all there is, and by that much smaller.
+    around = [(a, b) if n > 0 else (max(a + n + b, 0), 0) for n, (a, b) in zip(sizes, around, strict=True)]
     x = _framed(x, around, grid.zero_point)
     acc = numerics.conv(
         x, filters[:, :, ::-1, ::-1], grid.zero_point, bias=_integer_bias(run, step.ending),
@@ -43,7 +47,7 @@ def _conv_transpose(run: Run, step: ConvTranspose) -> None:
 
 def _spread(x: NDArray[Any], fill: int, strides: tuple[int, int]) -> NDArray[Any]:
     """`x` with strides - 1 codes of real 0 between its pixels."""
-    sizes = [(n - 1) * s + 1 for n, s in zip(x.shape[2:], strides, strict=True)]
+    sizes = [max((n - 1) * s + 1, 0) for n, s in zip(x.shape[2:], strides, strict=True)]
     wide = np.full((*x.shape[:2], *sizes), fill, x.dtype)
     wide[:, :, :: strides[0], :: strides[1]] = x
     return wide
@@ -52,7 +56,7 @@ def _spread(x: NDArray[Any], fill: int, strides: tuple[int, int]) -> NDArray[Any
 def _framed(x: NDArray[Any], around: list[tuple[int, int]], fill: int) -> NDArray[Any]:
     """`x` with a frame of real 0; a negative width cuts."""
     padded = np.pad(x, ((0, 0), (0, 0), *[(max(a, 0), max(b, 0)) for a, b in around]), constant_values=fill)
-    cut = [slice(max(-a, 0), -b if b < 0 else None) for a, b in around]
+    cut = [slice(max(-a, 0), b if b < 0 else None) for a, b in around]
     return padded[:, :, cut[0], cut[1]]
 
 
