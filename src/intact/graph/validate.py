@@ -20,6 +20,8 @@ MIN_IR_VERSION = 3
 """The first IR version that says which opset a model uses."""
 
 _ATTRIBUTE_TYPES = frozenset(onnx.AttributeProto.AttributeType.values())
+_COUNTS = frozenset(("group", "kernel_shape", "strides", "dilations"))
+"""Attributes of windows that count something."""
 _FIX = "export the model again; this file is damaged or was edited"
 
 
@@ -162,6 +164,8 @@ def _check_node(node: onnx.NodeProto, visible: frozenset[str], where: str, check
             )
     for attribute in node.attribute:
         _check_attribute(attribute, where, check)
+        if node.domain in ("", "ai.onnx") and attribute.name in _COUNTS:
+            _check_counts(attribute, where)
     for graph in node_graphs(node):
         _Graph(graph, visible, check, f"{where}: ").check()
         used |= _free_names(graph)
@@ -178,6 +182,14 @@ def _check_attribute(attribute: onnx.AttributeProto, where: str, check: TensorCh
     if not attribute.ref_attr_name:
         for tensor in (*tensors, *attribute.tensors):
             check(tensor, at)
+
+
+def _check_counts(attribute: onnx.AttributeProto, where: str) -> None:
+    """Runtimes divide by these, and end the process where one is 0."""
+    found = (attribute.i,) if attribute.type == onnx.AttributeProto.INT else tuple(attribute.ints)
+    if not attribute.ref_attr_name and any(n < 1 for n in found):
+        got = f"{attribute.name} {', '.join(map(str, found[:8]))}"
+        raise FileFormatError(where, got, f"{attribute.name} of 1 or more", _FIX)
 
 
 def _free_names(graph: onnx.GraphProto) -> set[str]:

@@ -57,6 +57,8 @@ def weight_of(sheet: Sheet, value: Value | None, out_axis: int) -> Weight:
     if found.spec.block_size is not None:
         raise Cannot("its weight has a scale for each block, and sums run over blocks")
     codes = np.asarray(sheet.constants(found.codes))
+    if codes.size == 0:
+        raise Cannot(f"its weight of shape {codes.shape} has no elements")
     axis, stored_axis = found.spec.axis, out_axis if perm is None else perm[out_axis]
     if axis is not None and axis != stored_axis:
         raise Cannot(f"its weight has a scale for each index of axis {axis}, which is summed over")
