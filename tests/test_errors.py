@@ -9,6 +9,7 @@ import pytest
 from intact import errors
 from intact.errors import (
     CalibrationError,
+    FileAccessError,
     FileFormatError,
     IntactError,
     MissingExtraError,
@@ -22,6 +23,7 @@ BUILTINS = {
     CalibrationError: RuntimeError,
     UnsupportedError: TypeError,
     FileFormatError: ValueError,
+    FileAccessError: OSError,
     MissingExtraError: ImportError,
 }
 each = pytest.mark.parametrize("cls", BUILTINS, ids=lambda cls: cls.__name__)

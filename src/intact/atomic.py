@@ -1,31 +1,383 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, alone or several together. Why so: docs/decisions/0017-saving.md.
+
+    with replacing(path) as file:         # a binary file, seekable, in the folder of `path`
+        file.write(data)                  # `path` is as it was
+                                          # on disk, and under its name
+
+A reader sees the old file or the new one. An error, a signal that Python handles, and on Linux even the end
+of the process leave the old one and nothing else. Many may save to one name at once: the last one stays.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+from io import BufferedWriter, FileIO
 from pathlib import Path
+from typing import Any
+
+from intact.errors import FileAccessError, IntactError
+
+_UNSYNCABLE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+"""What file systems answer that have nothing to sync."""
+_together: ContextVar[list[_New] | None] = ContextVar("_together", default=None)
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary neighbour of `path` to write to; it takes the name when the block ends without an error.
+def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedWriter]:
+    """A file to write to, which takes the name `path` when the block ends without an error.
 
-    A reader sees the old file or the new one, and an error leaves the old one and no debris.
+    A link is followed and stays; the file behind it is replaced. The mode of the old file is kept. A device
+    or a pipe is written to when the block ends, as `cp` would.
+
+    Raises:
+        FileAccessError: The path is a folder, write-protected, or the system refuses something; names it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replacing(Path(folder, "model.txt")) as temporary:
-    ...         _ = temporary.write_text("whole")
+    ...     with replacing(Path(folder, "model.txt")) as file:
+    ...         _ = file.write(b"whole")
     ...     Path(folder, "model.txt").read_text()
     'whole'
     """
-    target = Path(path)
-    # No mkstemp: its files are private to the owner, and a model is as readable as any other file.
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    new, waiting = _New(path), _together.get()
     try:
-        yield temporary
-        temporary.replace(target)
+        with _told(path):
+            new.open()
+        with new.told():
+            yield new.file
+        with _told(path):
+            new.finish()
+        if waiting is None:
+            _appear([new])
+        else:
+            waiting.append(new)
     finally:
-        temporary.unlink(missing_ok=True)
+        if waiting is None or new not in waiting:
+            new.drop()
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """What `replacing` writes in this block takes its names when the block ends: all files or none.
+
+    An error leaves all old files. No system renames two files in one step: a reader between the steps, or
+    a loss of power there, may meet a new file beside an old one.
+    """
+    if _together.get() is not None:
+        yield  # part of what is already being done together
+        return
+    files: list[_New] = []
+    token = _together.set(files)
+    try:
+        yield
+        _appear(sorted(files, key=lambda new: new.direct))  # what goes to a device cannot be taken back
+    finally:
+        _together.reset(token)
+        for new in files:
+            new.drop()
+
+
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Refuse at once what `replacing` would refuse after the work: a missing folder, a folder, no permission.
+
+    Raises:
+        FileAccessError: Names the path.
+    """
+    new = _New(path)
+    if not new.direct and not (folder := new.target.parent).is_dir():
+        raise FileAccessError(
+            f"'{path}'", f"no folder '{folder}'", "a folder that exists", "make it, or choose another path"
+        )
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What the system says about a file that cannot be opened or read, as our error.
+
+    Raises:
+        FileAccessError: Names the path.
+    """
+    try:
+        yield
+    except IntactError:
+        raise
+    except OSError as error:
+        raise FileAccessError.of(path, error, "read") from error
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """What is in a file.
+
+    Raises:
+        FileAccessError: It cannot be read.
+    """
+    with reading(path):
+        return Path(path).read_bytes()
+
+
+class _Raw(FileIO):
+    """A file that remembers what failed: libraries turn the error of a write into one of their own."""
+
+    failed: BaseException | None = None
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except BaseException as error:
+            self.failed = self.failed or error
+            raise
+
+
+class _New:
+    """A new file on its way to a name.
+
+    Attributes:
+        path: The name as it was given, for errors.
+        target: The name behind all links.
+        before: What is there now; None: nothing.
+        direct: It is no ordinary file: it is written to, not replaced.
+        file: What is written to, after `open`.
+    """
+
+    file: BufferedWriter
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path
+        with _told(path):
+            self.target, self.before = _resolved(Path(path))
+        ordinary = self.before is None or stat.S_ISREG(self.before.st_mode)
+        self.direct = not ordinary or not _is(self.target, self.before)
+        if ordinary and self.before is not None and not os.access(self.target, os.W_OK):
+            raise FileAccessError.of(path, PermissionError(errno.EACCES, "write-protected"), "written")
+        folder = Path(tempfile.gettempdir()) if self.direct else self.target.parent
+        # Names that nobody guesses, and no longer than any system allows, however long the target's is.
+        self._name, self._kept = (folder / f".intact-{secrets.token_hex(8)}.tmp" for _ in range(2))
+        self._raw: _Raw | None = None
+        self._nameless = self._begun = False
+
+    def open(self) -> None:
+        """Create the file: without a name where the system has that, else under one that is new."""
+        mode = 0o666 if self.before is None else stat.S_IMODE(self.before.st_mode) & 0o777
+        descriptor, self._nameless = _create(self._name, 0o600 if self.direct else mode)
+        try:
+            self._raw = _Raw(descriptor, "wb")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self.file = BufferedWriter(self._raw)
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Errors of writing, by whatever way they come, as ours; all others as they are."""
+        try:
+            yield
+        except Exception as error:
+            failed = self._raw.failed if self._raw is not None else None
+            if isinstance(failed, OSError):
+                raise FileAccessError.of(self.path, failed, "written") from error
+            if failed is not None and failed is not error:
+                raise failed from error
+            raise
+
+    def finish(self) -> None:
+        """Everything on disk, with the mode of the old file."""
+        assert self._raw is not None
+        if self._raw.failed is not None:
+            raise self._raw.failed
+        self.file.flush()
+        if self.direct:
+            return
+        if self.before is not None:
+            _make_alike(self._raw.fileno(), self.before)
+        _sync(self._raw.fileno())
+        if not self._nameless:
+            self.file.close()  # Windows renames no open file
+
+    def keep_old(self) -> None:
+        """Keep the old file under another name, so that `undo` can bring it back."""
+        if self.before is None or self.direct:
+            return
+        try:
+            os.link(self.target, self._kept)
+        except OSError:  # a file system without links: it is away for a moment
+            self._begun = True
+            self.target.replace(self._kept)
+
+    def appear(self) -> None:
+        """Give the file its name, or write it to where it belongs."""
+        assert self._raw is not None
+        self._begun = True
+        if self.direct:
+            _copy(self._raw.fileno(), self.target)
+        elif not self._nameless:
+            self._name.replace(self.target)
+        elif self.before is not None or not _link(self._raw.fileno(), self.target):
+            _link(self._raw.fileno(), self._name)
+            self._name.replace(self.target)
+
+    def undo(self) -> None:
+        """Bring the old file back, where `appear` began."""
+        if self._begun and not self.direct:
+            with suppress(OSError):
+                if self.before is None:
+                    self.target.unlink()
+                else:
+                    self._kept.replace(self.target)
+
+    def drop(self) -> None:
+        """Close everything, and leave nothing but what bears the name."""
+        try:
+            if self._raw is not None:
+                with suppress(OSError):
+                    self._raw.close()  # not the buffer's way, which would write once more
+        finally:
+            for name in (self._name, self._kept):
+                with suppress(OSError):
+                    name.unlink()
+
+
+def _appear(files: Sequence[_New]) -> None:
+    """Give finished files their names, in order; an error takes all of them back."""
+    folders = dict.fromkeys(new.target.parent for new in files if not new.direct)
+    with ExitStack() as locks:
+        if len(files) > 1:
+            for folder in sorted(folders):
+                locks.enter_context(_locked(folder))
+        try:
+            for new in files if len(files) > 1 else ():
+                with _told(new.path):
+                    new.keep_old()
+            for new in files:
+                with _told(new.path):
+                    new.appear()
+        except BaseException:
+            for new in reversed(files if len(files) > 1 else ()):
+                new.undo()
+            raise
+    for folder in folders:
+        _sync_folder(folder)
+
+
+def _resolved(path: Path) -> tuple[Path, os.stat_result | None]:
+    """The name behind all links, and what is there."""
+    try:
+        before = path.stat()  # first of all: the system refuses links that others have laid in shared folders
+    except FileNotFoundError:
+        before = None
+    except ValueError as error:  # a zero byte
+        raise OSError(errno.EINVAL, str(error)) from error
+    if before is not None and stat.S_ISDIR(before.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "a folder")
+    target = Path(os.path.realpath(path))
+    # A file that is open and has no name any more is reached as /dev/stdout, and not by what that links to.
+    return (target if _is(target, before) else path), before
+
+
+def _is(path: Path, before: os.stat_result | None) -> bool:
+    """Whether `path` is what was found."""
+    if before is None:
+        return True
+    try:
+        return os.path.samestat(path.lstat(), before)
+    except FileNotFoundError:
+        return False
+
+
+def _create(name: Path, mode: int) -> tuple[int, bool]:
+    """A descriptor of a new file to read and write; whether it has no name yet, and so leaves no trace."""
+    common = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    if hasattr(os, "O_TMPFILE") and Path("/proc/self/fd").is_dir():
+        with suppress(OSError):  # a file system without; or what the next attempt says too
+            return os.open(name.parent, common | os.O_TMPFILE, mode), True
+    exclusive = os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    return os.open(name, common | exclusive, mode), False
+
+
+def _link(descriptor: int, name: Path) -> bool:
+    """Give a nameless file a name; False: there is a file of that name."""
+    try:
+        # With a folder given, Python calls linkat, which alone follows the link in /proc.
+        os.link(f"/proc/self/fd/{descriptor}", name, src_dir_fd=descriptor)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _make_alike(descriptor: int, before: os.stat_result) -> None:
+    """The owner of the old file where the system allows it, and its mode, which never grows for a group."""
+    mode, now = stat.S_IMODE(before.st_mode) & 0o777, os.fstat(descriptor)
+    if hasattr(os, "fchown") and (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
+        try:
+            os.fchown(descriptor, before.st_uid, before.st_gid)
+        except PermissionError:
+            mode &= 0o707 if before.st_gid != now.st_gid else 0o777
+    if hasattr(os, "fchmod") and stat.S_IMODE(now.st_mode) != mode:
+        os.fchmod(descriptor, mode)
+
+
+def _copy(descriptor: int, target: Path) -> None:
+    """Write a whole file to a device or a pipe."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    flags = os.O_WRONLY | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+    with (
+        FileIO(os.dup(descriptor), "rb") as source,
+        FileIO(target, "wb", opener=lambda name, _: os.open(name, flags)) as out,
+        BufferedWriter(out) as buffered,
+    ):
+        shutil.copyfileobj(source, buffered, 2**20)
+
+
+def _sync(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _UNSYNCABLE:
+            raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """The new name on disk, where the system can. The file is whole either way: no error."""
+    if hasattr(os, "O_DIRECTORY"):  # Windows has no such thing
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Nobody else gives several files of this folder their names meanwhile, where the system can."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    descriptor = -1
+    try:
+        with suppress(OSError):  # a file system without locks, a folder that cannot be read
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+@contextmanager
+def _told(path: str | os.PathLike[str]) -> Iterator[None]:
+    try:
+        yield
+    except IntactError:
+        raise
+    except OSError as error:
+        raise FileAccessError.of(path, error, "written") from error

@@ -5,6 +5,7 @@
     +-- CalibrationError (also RuntimeError) statistics that are missing, damaged or contradictory
     +-- UnsupportedError (also TypeError)   something that a format, an opset or a build cannot express
     +-- FileFormatError (also ValueError)   a file that is damaged, hostile or of another version
+    +-- FileAccessError (also OSError)      a file that the system does not let us read or write
     +-- MissingExtraError (also ImportError) an optional dependency that is not installed
 
 Every message reads ``where: got X, want Y. Fix: Z``. Code that does not know the tensor's or node's
@@ -13,7 +14,8 @@ name raises the fact; the layer that knows it adds it once with `at`.
 
 from __future__ import annotations
 
-from typing import Self
+import os
+from typing import Any, Literal, Self
 
 
 class IntactError(Exception):
@@ -52,6 +54,43 @@ class UnsupportedError(IntactError, TypeError):
 
 class FileFormatError(IntactError, ValueError):
     """A file that is damaged, hostile, or of a version that this build does not read."""
+
+
+class FileAccessError(IntactError, OSError):
+    """A file that the system does not let us read or write: missing, protected, a full disk.
+
+    Attributes:
+        errno: The system's number for it, as every `OSError` has; None where there was none.
+    """
+
+    def __init__(self, where: str, got: str, want: str, fix: str) -> None:
+        super().__init__(where, got, want, fix)
+        self.args = (where, got, want, fix)  # `OSError` takes the first ones for its own
+        self.errno = self.strerror = self.filename = None
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str], error: OSError, done: Literal["read", "written"]) -> Self:
+        """What the system said about `path` when it was to be read or written."""
+        wants = {
+            "read": ("a file that can be read", "correct the path, or the file's permissions"),
+            "written": (
+                "a file name in a folder that can be written, with room for it",
+                "make room, or choose another path",
+            ),
+        }
+        reason = error.strerror or str(error) or type(error).__name__
+        made = cls(f"file '{os.fspath(path)}'", f"'{reason}' when it was {done}", *wants[done])
+        made.errno = error.errno
+        return made
+
+    def at(self, name: str) -> Self:
+        """As `IntactError.at`."""
+        made = super().at(name)
+        made.errno = self.errno
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args, {**vars(self), "errno": self.errno}
 
 
 class MissingExtraError(IntactError, ImportError):

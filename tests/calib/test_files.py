@@ -1,5 +1,6 @@
 """`.calib` files: what goes in comes out, and damage is an error that names the file."""
 
+import errno
 import json
 import struct
 
@@ -11,7 +12,7 @@ from safetensors.numpy import save
 
 from intact.calib import Calibration, Histogram, Range
 from intact.calib import files as calib_files
-from intact.errors import FileFormatError
+from intact.errors import FileAccessError, FileFormatError
 
 
 def example():
@@ -59,8 +60,9 @@ def test_an_empty_calibration(tmp_path):
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileAccessError, match=r"missing\.calib': got 'No such file") as refused:
         Calibration.load(tmp_path / "missing.calib")
+    assert isinstance(refused.value, OSError) and refused.value.errno == errno.ENOENT
 
 
 def _written(folder, content):

@@ -14,7 +14,7 @@ from safetensors import safe_open
 from intact.engine import container, files
 from intact.engine import steps as s
 from intact.engine.plan import Plan
-from intact.errors import FileFormatError, QuantValueError
+from intact.errors import FileAccessError, FileFormatError, QuantValueError
 from intact.placement import Layer
 
 GRID = s.Codes(scale=0.1, zero_point=0, signed=True, low=-128, high=127)
@@ -386,5 +386,5 @@ def test_a_plan_is_known_by_its_first_bytes(content, tmp_path):
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileAccessError, match=r"missing\.plan': got 'No such file"):
         files.load(tmp_path / "missing.plan")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from intact.errors import FileFormatError
+from intact.errors import FileAccessError, FileFormatError
 from intact.graph import Session, data_files, load, save, to_proto
 
 TEXT = """<ir_version: 8, opset_import: ["" : 17]>
@@ -150,11 +151,16 @@ def test_a_model_that_is_no_link_gets_no_blobs(tmp_path: Path) -> None:
         load(path)
 
 
-def test_saving_with_external_data(tmp_path: Path) -> None:
+def wide(weights: np.ndarray) -> onnx.ModelProto:
+    """The model with weights that are worth a file of their own."""
     proto = onnx.parser.parse_model(TEXT)
-    proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.ones((4, 300), np.float32), "w"))
-    proto.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 300
-    model, x = load(proto), np.ones((1, 4), np.float32)
+    proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(weights, "w"))
+    proto.graph.output[0].type.tensor_type.shape.dim[1].dim_value = weights.shape[1]
+    return proto
+
+
+def test_saving_with_external_data(tmp_path: Path) -> None:
+    model, x = load(wide(np.ones((4, 300), np.float32))), np.ones((1, 4), np.float32)
     save(model, tmp_path / "m.onnx", external=True)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
     assert (tmp_path / "m.onnx").stat().st_size < 400
@@ -167,16 +173,45 @@ def test_saving_with_external_data(tmp_path: Path) -> None:
     )
 
 
-def test_a_failed_save_with_external_data_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("there", [False, True], ids=["new", "over an old pair"])
+@pytest.mark.parametrize("call", range(3))
+def test_a_failed_save_with_external_data_leaves_the_old_pair(
+    call: int, there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: Path, data: bytes) -> int:
-        raise OSError(28, os.strerror(28))
+    """New data beside an old model would be weights of another model: both files are new, or none."""
+    model = load(wide(np.ones((4, 300), np.float32)))
+    if there:
+        save(model, tmp_path / "m.onnx", external=True)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    made, link, replace = 0, os.link, Path.replace
 
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(FileFormatError, match="No space left on device"):
-        save(load(onnx.parser.parse_model(TEXT)), tmp_path / "m.onnx")
-    assert not list(tmp_path.iterdir())
+    def full(do: Any, *given: Any, **named: Any) -> Any:
+        nonlocal made
+        made += not given[-1].name.startswith(".intact")
+        if made > call:
+            made = -10
+            raise OSError(28, os.strerror(28))
+        return do(*given, **named)
+
+    monkeypatch.setattr(os, "link", partial(full, link))
+    monkeypatch.setattr(Path, "replace", lambda self, target: full(replace, self, target))
+    other = load(wide(np.zeros((4, 300), np.float32)))
+    if call < 2:
+        with pytest.raises(FileAccessError, match="No space left on device"):
+            save(other, tmp_path / "m.onnx", external=True)
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    else:
+        save(other, tmp_path / "m.onnx", external=True)
+        assert not np.frombuffer((tmp_path / "m.onnx.data").read_bytes(), np.float32).any()
+
+
+def test_a_pair_is_written_behind_a_link(tmp_path: Path) -> None:
+    """Data lie where the model is, which looks for them there."""
+    (tmp_path / "models").mkdir()
+    (tmp_path / "m.onnx").symlink_to("models/real.onnx")
+    save(load(wide(np.ones((4, 300), np.float32))), tmp_path / "m.onnx", external=True)
+    assert sorted(p.name for p in (tmp_path / "models").iterdir()) == ["real.onnx", "real.onnx.data"]
+    load(tmp_path / "models" / "real.onnx")
 
 
 def test_a_file_with_other_hard_links_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from intact.errors import FileFormatError, QuantValueError, UnsupportedError
+from intact.errors import FileAccessError, FileFormatError, QuantValueError, UnsupportedError
 from intact.graph import QUANTIZER_KEY, Session, read_model, tidy, to_bytes, write_model
 
 TEXT = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
@@ -52,7 +52,7 @@ def test_the_checker_refuses_an_invalid_model() -> None:
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "model.onnx"
     with pytest.raises(
-        FileFormatError, match=r"missing/model\.onnx: got 'No such file or directory' when writing"
+        FileAccessError, match=r"missing/model\.onnx': got 'No such file or directory' when it was written"
     ):
         write_model(b"x", path)
 
@@ -63,11 +63,11 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     path = tmp_path / "model.onnx"
     path.write_bytes(b"old")
 
-    def full(self: Path, target: Path) -> Path:
+    def full(descriptor: int) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(FileFormatError, match="No space left on device"):
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FileAccessError, match="No space left on device"):
         write_model(b"new", path)
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["model.onnx"]
@@ -75,7 +75,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
 
 def test_a_directory_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").mkdir()
-    with pytest.raises(FileFormatError, match="directory"):
+    with pytest.raises(FileAccessError, match="a folder"):
         write_model(b"x", tmp_path / "model.onnx")
     assert [p.name for p in tmp_path.iterdir()] == ["model.onnx"]
 
@@ -98,7 +98,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileFormatError, match=r"none\.onnx: got .*No such file"):
+    with pytest.raises(FileAccessError, match=r"none\.onnx': got .*No such file"):
         read_model(tmp_path / "none.onnx")
 
 

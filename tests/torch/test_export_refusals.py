@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from intact.errors import CalibrationError, FileFormatError, IntactError, QuantValueError, UnsupportedError
+from intact.errors import CalibrationError, FileAccessError, IntactError, QuantValueError, UnsupportedError
 from intact.torch import export
 from intact.torch import nn as quant_nn
 from intact.torch.nn import TensorQuantizer
@@ -75,6 +75,6 @@ def test_a_model_that_cannot_be_traced_is_explained(tmp_path: Path) -> None:
 def test_an_unwritable_place_leaves_nothing(tmp_path: Path) -> None:
     model = ranged(nn.Sequential(quant_nn.QuantLinear(4, 3)))
     path = tmp_path / "missing" / "m.onnx"
-    with pytest.raises(FileFormatError, match=r"missing/m\.onnx: got 'No such file or directory'"):
+    with pytest.raises(FileAccessError, match=r"missing/m\.onnx': got 'No such file or directory'"):
         export(model, torch.randn(2, 4), path)
     assert list(tmp_path.iterdir()) == []

@@ -165,7 +165,7 @@ class Calibration(MutableMapping[str, Stats]):
 
         Raises:
             FileFormatError: The file is damaged, of another kind or version.
-            OSError: The file cannot be opened.
+            FileAccessError: The file cannot be read.
         """
         return cls(*files.read(path))
 

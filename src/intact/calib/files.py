@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from intact.atomic import replacing
+from intact.atomic import reading, replacing
 from intact.calib.extent import Range
 from intact.calib.histogram import Histogram
 from intact.errors import CalibrationError, FileFormatError
@@ -50,8 +50,8 @@ def write(path: str | os.PathLike[str], stats: Mapping[str, Stats], provenance: 
         body["tensors"].append({"name": name, "kind": kind, "axis": one.axis})
         arrays |= {f"{name}/{field}": np.asarray(a, order="C") for field, a in one.to_arrays().items()}
     head = {"version": VERSION, "sha256": _checksum(body, arrays), "body": body}
-    with replacing(path) as temporary:
-        temporary.write_bytes(save(arrays, {_KEY: json.dumps(head, sort_keys=True)}))
+    with replacing(path) as new:
+        new.write(save(arrays, {_KEY: json.dumps(head, sort_keys=True)}))
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Stats], Records]:
@@ -60,7 +60,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Stats], Records]:
     Raises:
         FileFormatError: The file is damaged, of another kind or of another version; names the file, and
             the tensor if it is one that is at fault.
-        OSError: The file cannot be opened.
+        FileAccessError: The file cannot be read.
     """
     file = f"file '{os.fspath(path)}'"
     head, arrays = _open(path, file)
@@ -82,7 +82,8 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Stats], Records]:
 
 
 def _open(path: str | os.PathLike[str], file: str) -> tuple[dict[str, Any], dict[str, NDArray]]:
-    Path(path).stat()  # a file that is not there is an OSError with its name, not a damaged file
+    with reading(path):  # a file that is not there, or not ours to read, is not a damaged one
+        Path(path).open("rb").close()
     try:
         with safe_open(os.fspath(path), framework="numpy") as content:
             metadata = content.metadata() or {}

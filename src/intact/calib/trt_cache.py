@@ -16,12 +16,11 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Self
 
 import numpy as np
 
-from intact.atomic import replacing
+from intact.atomic import read_bytes, replacing
 from intact.calib.calibration import Calibration
 from intact.calib.extent import Range
 from intact.errors import CalibrationError, FileFormatError, IntactError
@@ -105,10 +104,11 @@ class TrtCache:
 
         Raises:
             FileFormatError: As for `parse`, or the file is no text; names the file.
-            OSError: The file cannot be opened.
+            FileAccessError: The file cannot be read.
         """
+        data = read_bytes(path)
         try:
-            return cls.parse(_decode(Path(path).read_bytes()))
+            return cls.parse(_decode(data))
         except IntactError as error:
             raise error.at(f"file '{os.fspath(path)}'") from error
 
@@ -119,8 +119,8 @@ class TrtCache:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file, whole or not at all."""
-        with replacing(path) as temporary:
-            temporary.write_bytes(self.to_text().encode())
+        with replacing(path) as new:
+            new.write(self.to_text().encode())
 
     def to_calibration(self) -> Calibration:
         """Every tensor as the `Range` [-127 scale, 127 scale], in float32.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from intact.atomic import reading
 from intact.calib import TrtCache
 from intact.calib.trt_cache import ALGORITHMS, DEFAULT_VERSION
 from intact.cli.options import AsJson, Exclude, Include, ModelFile, Opset, Out, ProfileName
@@ -170,7 +171,7 @@ def _graph(model: Path) -> Model:
 
 def _entries(file: Path) -> Mapping[str, np.float32 | None]:
     """Scale by tensor name; None for each tensor of a float model."""
-    with file.open("rb") as content:
+    with reading(file), file.open("rb") as content:
         if content.read(4) == b"TRT-":
             return TrtCache.load(file).scales
     from intact.ptq.from_cache import tensor_names

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from intact.errors import FileFormatError, QuantValueError
+from intact.atomic import check_target
+from intact.errors import QuantValueError
 
 if TYPE_CHECKING:
     from intact.ptq import Images
 
 
 def into_a_folder(out: Path | None) -> Path | None:
-    """Refuse a path whose folder is missing before the work is done, not after it."""
-    if out is not None and not out.parent.is_dir():
-        raise FileFormatError(
-            f"'{out}'", f"no folder '{out.parent}'", "a folder that exists", "make it, or choose another path"
-        )
+    """Refuse a path that cannot be written before the work is done, not after it."""
+    if out is not None:
+        check_target(out)
     return out
 
 

@@ -113,7 +113,7 @@ def _outputs(engine: Engine, source: Source, out: Path | None) -> dict[str, Any]
 
 def _write(out: Path, arrays: Mapping[str, NDArray]) -> None:
     """An .npz file. NumPy's own function takes no array whose name is that of its arguments."""
-    with replacing(out) as temporary, ZipFile(temporary, "w") as packed:
+    with replacing(out) as new, ZipFile(new, "w") as packed:
         for name, array in arrays.items():
             with packed.open(f"{name}.npy", "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, array, allow_pickle=False)

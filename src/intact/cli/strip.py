@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
+from intact.atomic import together
 from intact.calib import Calibration, Range
 from intact.cli.options import AsJson, ModelFile, Out, into_a_folder
 from intact.cli.output import say, show_json
@@ -39,10 +40,11 @@ def run(
     graph = load(model)
     normalize(graph)
     stripped = strip_qdq(graph)
-    save(graph, out)
-    if calib is not None:
-        activations = {name: one for name, one in stripped.items() if name not in graph.graph.initializers}
-        ranges_of(activations, model.name).save(calib)
+    with together():
+        save(graph, out)
+        if calib is not None:
+            stored = graph.graph.initializers
+            ranges_of({n: one for n, one in stripped.items() if n not in stored}, model.name).save(calib)
     if as_json:
         show_json(
             {"out": str(out), "calib": None if calib is None else str(calib), "tensors": list(stripped)}

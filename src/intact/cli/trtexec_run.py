@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from intact.atomic import replacing
+from intact.atomic import read_bytes, replacing
 from intact.cli.output import say, show_table
 from intact.errors import FileFormatError, QuantValueError
 
@@ -73,10 +73,10 @@ def execute(asked: Request) -> None:
     logger = trt.Logger(trt.Logger.VERBOSE if asked.verbose else trt.Logger.WARNING)
     source = asked.onnx or asked.load_engine
     assert source is not None
-    serialized = _build(asked, source, logger) if asked.onnx is not None else source.read_bytes()
+    serialized = _build(asked, source, logger) if asked.onnx is not None else read_bytes(source)
     if asked.save_engine is not None:
-        with replacing(asked.save_engine) as path:
-            path.write_bytes(serialized)
+        with replacing(asked.save_engine) as new:
+            new.write(serialized)
         say(f"wrote {asked.save_engine}: {len(serialized)} bytes")
     runtime = trt.Runtime(logger)
     runtime.max_threads = asked.threads
@@ -106,7 +106,7 @@ def _build(asked: Request, onnx: Path, logger: trt.ILogger) -> bytes:
     _add_profile(asked, builder, network, config)
     _pin(network, config, _pins(asked.layer_precisions), asked.precision_constraints)
     times = asked.timing_cache
-    stored = times.read_bytes() if times is not None and times.exists() else b""
+    stored = read_bytes(times) if times is not None and times.exists() else b""
     config.set_timing_cache(config.create_timing_cache(stored))
     start = perf_counter()
     serialized = builder.build_serialized_network(network, config)
@@ -115,8 +115,8 @@ def _build(asked: Request, onnx: Path, logger: trt.ILogger) -> bytes:
     say(f"built in {perf_counter() - start:.2f} s")
     cache = config.get_timing_cache()
     if times is not None and cache is not None:
-        with replacing(times) as path:
-            path.write_bytes(cache.serialize())
+        with replacing(times) as new:
+            new.write(cache.serialize())
     return serialized
 
 
@@ -143,7 +143,7 @@ def _cached(path: Path) -> trt.IInt8Calibrator:
     methods: dict[str, Any] = {
         "get_batch_size": lambda self: 1,
         "get_batch": lambda self, names: None,
-        "read_calibration_cache": lambda self: path.read_bytes(),
+        "read_calibration_cache": lambda self: read_bytes(path),
     }
     made: trt.IInt8Calibrator = type("CacheCalibrator", (kind,), methods)()
     return made
@@ -212,8 +212,8 @@ def _tell_layers(engine: trt.ICudaEngine, asked: Request) -> None:
 
 
 def _write(path: Path, content: Any) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1))
+    with replacing(path) as new:
+        new.write(json.dumps(content, indent=1).encode())
 
 
 class _Run:
@@ -279,7 +279,7 @@ def _input(file: str | None, shape: tuple[int, ...], dtype: np.dtype) -> NDArray
 
     if file is None:
         return np.random.default_rng(0).standard_normal(shape).astype(dtype)
-    data = Path(file).read_bytes()
+    data = read_bytes(file)
     if len(data) != int(np.prod(shape)) * dtype.itemsize:
         raise FileFormatError(
             f"'{file}'", f"{len(data)} bytes", f"{dtype} of {shape}", "give --shapes, or another file"

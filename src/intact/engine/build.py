@@ -47,7 +47,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Engine:
 
     Raises:
         FileFormatError: The file is damaged, or of another kind, version or byte order.
-        OSError: The file cannot be opened.
+        FileAccessError: The file cannot be read.
     """
     stored = files.load(path)
     elsewhere = _forms_elsewhere({form for _, form in stored.packed})

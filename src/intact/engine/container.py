@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.atomic import replacing
+from intact.atomic import reading, replacing
 from intact.engine.codec import unexpected
 
 ALIGNMENT = 64
@@ -42,7 +42,7 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, NDArray], metadata:
         header[name] = {"dtype": "U8", "shape": [end - begin], "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % ALIGNMENT)
-    with replacing(path) as temporary, temporary.open("wb") as file:
+    with replacing(path) as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for array in arrays.values():
             file.write(np.ascontiguousarray(array).data)
@@ -56,10 +56,10 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, Bytes]
 
     Raises:
         FileFormatError: The file is no such file.
-        OSError: The file cannot be opened.
+        FileAccessError: The file cannot be read.
     """
     where = f"file '{os.fspath(path)}'"
-    with Path(path).open("rb") as file:
+    with reading(path), Path(path).open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size < 8:
             raise unexpected(where, f"{size} bytes", "a plan file")

@@ -16,12 +16,14 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact._version import __version__
+from intact.atomic import reading
 from intact.engine import container
 from intact.engine.check import check
 from intact.engine.codec import decode, encode, unexpected
@@ -167,7 +169,7 @@ def load(path: str | os.PathLike[str]) -> PlanFile:
     Raises:
         FileFormatError: The file is damaged, or of another kind, version or byte order; names the file and
             the place in it. Of arrays this is found when they are first asked for.
-        OSError: The file cannot be opened.
+        FileAccessError: The file cannot be read.
     """
     where = f"file '{os.fspath(path)}'"
     metadata, views = container.read(path)
@@ -193,8 +195,12 @@ def load(path: str | os.PathLike[str]) -> PlanFile:
 
 
 def is_plan(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a plan file, by its first bytes; a damaged one may still be."""
-    with open(path, "rb") as file:  # noqa: PTH123  # a PathLike need not be a Path
+    """Whether a file is a plan file, by its first bytes; a damaged one may still be.
+
+    Raises:
+        FileAccessError: The file cannot be read.
+    """
+    with reading(path), Path(path).open("rb") as file:
         start = file.read(256)
     return start[8:].lstrip().startswith(b'{"__metadata__":{"' + _PLAN.encode())
 

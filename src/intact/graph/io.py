@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx_ir.passes import common as passes
 
-from intact.atomic import replacing
-from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
+from intact.atomic import read_bytes, replacing
+from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.graph.emit_qdq import QUANTIZER_KEY
 from intact.graph.inference import inferred, to_skeleton
 from intact.graph.proto import to_proto
@@ -94,40 +93,23 @@ def check(model: ir.Model) -> None:
 
 
 def write_model(data: bytes, path: str | os.PathLike[str]) -> None:
-    """Write `data` to `path`: through a temporary file beside it, so that a reader never sees half a file.
+    """Write `data` to `path`, whole or not at all.
 
     Raises:
-        FileFormatError: The folder is missing or not writable; nothing is left behind.
+        FileAccessError: The path cannot be written; nothing is left behind.
     """
-    try:
-        with replacing(path) as temporary:
-            temporary.write_bytes(data)
-    except OSError as error:
-        raise unwritable(Path(path), error) from error
-
-
-def unwritable(path: Path, error: OSError) -> IntactError:
-    """That `path` cannot be written, and why."""
-    reason = error.strerror or str(error)
-    return FileFormatError(
-        str(path),
-        f"'{reason}' when writing",
-        "a folder that exists and can be written",
-        "choose another path",
-    )
+    with replacing(path) as file:
+        file.write(data)
 
 
 def read_model(path: str | os.PathLike[str]) -> ir.Model:
     """The model in an ONNX file.
 
     Raises:
-        FileFormatError: The file is missing, damaged, or no ONNX model.
+        FileAccessError: The file cannot be read.
+        FileFormatError: It is damaged, or no ONNX model.
     """
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise unreadable(str(path), error) from error
-    return parse_model(data, str(path))
+    return parse_model(read_bytes(path), str(path))
 
 
 def parse_model(data: bytes, where: str) -> ir.Model:

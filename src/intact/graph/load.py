@@ -11,6 +11,7 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from intact.atomic import read_bytes
 from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph.build import Namer
 from intact.graph.external import Home, check_stored, set_home
@@ -76,10 +77,10 @@ def _parse(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.Mod
             "source", f"a {type(source).__name__}", "a path, bytes, a ModelProto or an onnx-ir Model",
             "give the path of an ONNX file",
         )  # fmt: skip
+    data = source if isinstance(source, bytes) else read_bytes(source)
     try:
-        data = source if isinstance(source, bytes) else Path(source).read_bytes()
         proto: onnx.ModelProto = onnx.ModelProto.FromString(data)
-    except (DecodeError, OSError, ValueError) as error:
+    except (DecodeError, ValueError) as error:
         where = "model" if isinstance(source, bytes) else str(source)
         raise unreadable(where, error) from error
     return proto

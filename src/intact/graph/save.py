@@ -7,9 +7,9 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from intact.atomic import replacing
+from intact.atomic import check_target, replacing, together
 from intact.graph.inference import placeholder
-from intact.graph.io import MAX_BYTES, check, unwritable
+from intact.graph.io import MAX_BYTES, check
 from intact.graph.proto import to_proto
 
 _ALIGN = 4096  # a page, so that readers can map each tensor
@@ -25,22 +25,25 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external: bool | None
         external: Put weights above 1 KiB beside the file; None: only where they do not fit into 2 GiB.
     Raises:
         QuantValueError: ONNX's checker refuses the model.
-        FileFormatError: The path cannot be written; nothing is left behind.
+        FileAccessError: The path cannot be written; the old files stay, and nothing else.
     """
     check(model)
     path = Path(path)
     held = _stored(model)
     if external is None:
         external = sum(tensor.nbytes for tensor in held.values()) > MAX_BYTES - 2**20
-    try:
-        if external:
-            _save_external(model, path, held)
-        else:
-            proto = to_proto(model)
-            with replacing(path) as temporary:
-                temporary.write_bytes(proto.SerializeToString(deterministic=True))
-    except OSError as error:
-        raise unwritable(path, error) from error
+    if external:
+        check_target(path)
+        with together():  # both behind a link, if `path` is one: a model finds its data in its own folder
+            _save_external(model, Path(os.path.realpath(path)), held)
+    else:
+        _write(model, path)
+
+
+def _write(model: ir.Model, path: Path) -> None:
+    proto = to_proto(model)
+    with replacing(path) as file:
+        file.write(proto.SerializeToString(deterministic=True))
 
 
 def _stored(model: ir.Model) -> dict[ir.Value, ir.TensorProtocol]:
@@ -54,15 +57,12 @@ def _save_external(model: ir.Model, path: Path, held: dict[ir.Value, ir.TensorPr
     large = {v: t for v, t in held.items() if t.nbytes > _EMBEDDED and t.dtype != ir.DataType.STRING}
     try:
         # The data file appears first: a model never names data that are not there.
-        with replacing(beside) as temporary:
-            with temporary.open("wb") as file:
-                for value, tensor in large.items():
-                    offset = file.seek(-(-file.tell() // _ALIGN) * _ALIGN)
-                    file.write(tensor.tobytes())
-                    value.const_value = placeholder(value, tensor, beside.name, offset)
-            proto = to_proto(model)
-        with replacing(path) as temporary:
-            temporary.write_bytes(proto.SerializeToString(deterministic=True))
+        with replacing(beside) as file:
+            for value, tensor in large.items():
+                offset = file.seek(-(-file.tell() // _ALIGN) * _ALIGN)
+                file.write(tensor.tobytes())
+                value.const_value = placeholder(value, tensor, beside.name, offset)
+        _write(model, path)
     finally:
         for value, tensor in large.items():
             value.const_value = tensor

@@ -46,8 +46,8 @@ def write_page(page: Page, path: str | os.PathLike[str]) -> None:
         MissingExtraError: jinja2 or plotly is not installed.
     """
     text = render(page)
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 def render(page: Page) -> str:

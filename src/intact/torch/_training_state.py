@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from intact.atomic import replacing
+from intact.atomic import reading, replacing
 from intact.errors import FileFormatError
 
 _KIND, _VERSION = "intact.finetune", 1
@@ -36,18 +36,20 @@ def write_state(
         "position": position,
         "settings": settings,
     }
-    with replacing(path) as temporary:
-        torch.save(state, temporary)
+    with replacing(path) as file:
+        torch.save(state, file)
 
 
 def read_state(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """What `write_state` wrote; nothing in the file is executed.
 
     Raises:
+        FileAccessError: The file cannot be read.
         FileFormatError: The file is damaged, of another kind or version, or of a run with other settings.
     """
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        with reading(path):
+            state = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError, TypeError) as error:
         raise _refused(path, f"no readable checkpoint ({type(error).__name__})") from None
     fits = isinstance(state, dict) and state.get("kind") == _KIND and state.get("version") == _VERSION

@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
-from intact.atomic import replacing
+from intact.atomic import reading, replacing
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.torch.graph_mode.forward import record_of, restore
 from intact.torch.graph_mode.record import Record
@@ -55,8 +55,9 @@ def save_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> None:
     document = {"version": _VERSION, "quantizers": quantizers, "modules": conversion_record(model)}
     if (record := record_of(model)) is not None:
         document["graph"] = record.to_json()
-    with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata={_KEY: json.dumps(document)})
+    data = save(tensors, metadata={_KEY: json.dumps(document)})
+    with replacing(path) as file:
+        file.write(data)
 
 
 def load_checkpoint(
@@ -72,7 +73,8 @@ def load_checkpoint(
     Returns:
         `model`, changed in place. Calibrators start empty: statistics live in ``.calib`` files.
     Raises:
-        FileFormatError: The file is damaged or not a checkpoint of this version.
+        FileAccessError: The file cannot be read.
+        FileFormatError: It is damaged or not a checkpoint of this version.
         QuantValueError: The model lacks a module or quantizer of the file, or has one more.
     """
     document, tensors = _read(path)
@@ -112,7 +114,7 @@ def load_checkpoint(
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
-        with safe_open(path, framework="pt", device="cpu") as file:
+        with reading(path), safe_open(path, framework="pt", device="cpu") as file:
             metadata = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         document = json.loads(metadata[_KEY])

@@ -123,7 +123,7 @@ def export(
         CalibrationError: A quantizer has no range, or is still collecting.
         UnsupportedError: The opset cannot write a quantizer's format, or the model cannot be traced.
         QuantValueError: The checker refuses the file, or a quantizer does not fake-quantize.
-        FileFormatError: `path` cannot be written.
+        FileAccessError: `path` cannot be written.
     """
     graph.check_opset(opset)
     args, kwargs = example_arguments(example)

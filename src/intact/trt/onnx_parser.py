@@ -99,7 +99,7 @@ class OnnxParser:
         try:
             model = load(source, folder=folder)
             findings = check(model, target="tensorrt")
-        except (IntactError, OSError) as problem:
+        except IntactError as problem:
             return self._refuse(ParserError(str(problem)))
         errors = [ParserError(f.message, f.node) for f in findings if f.severity == "error"]
         for error in errors:
