@@ -1,7 +1,7 @@
 """What a file from a stranger, or a slip of the pen, may ask of this machine: one table.
 
-Every loader asks here before it takes memory or time on a file's word. A limit lies far above what honest files
-need; who needs more says so for one process in the environment, as the error's last sentence does.
+Every loader asks here before it takes memory or time on a file's word. A limit lies far above what honest
+files need; who needs more says so for one process in the environment, as the error's last sentence does.
 `docs/limits.md` repeats the table, and a test holds the two together.
 """
 
@@ -79,3 +79,20 @@ def _limit(name: str, default: int, unit: str, why: str) -> Limit:
 
 
 THREADS = _limit("threads", 1024, "threads", "of one engine or kernel call: each is a thread of the system")
+GRAPH_NODES = _limit(
+    "graph_nodes", 250_000, "nodes", "of a model, those of its functions counted once for each call"
+)
+GRAPH_DEPTH = _limit("graph_depth", 32, "graphs", "within one another: branches and bodies of loops")
+GRAPH_VALUES = _limit(
+    "graph_values", 1_000_000, "values", "of one graph: inputs, constants, results of nodes"
+)
+RESIZED = _limit("resized", 2**20, "pixels", "along one axis that a Resize makes")
+FOLDED = _limit(
+    "folded", 2**26, "elements", "of a constant that an operator makes of others, when a model is read"
+)
+ENGINE_BYTES = _limit(
+    "engine_bytes",
+    2**33,
+    "bytes",
+    "of the tensors of an engine for one set of input shapes, outputs included",
+)

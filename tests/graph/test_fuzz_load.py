@@ -94,12 +94,8 @@ def test_absurd_windows_do_no_harm(attribute: str, number: int) -> None:
         opset_imports=[onnx.helper.make_opsetid("", 17)],
         ir_version=8,
     )
-    if number > 0:
-        shape = load(proto).graph[0].outputs[0].shape
-        assert shape is None or min(n for n in shape if isinstance(n, int)) >= 0
-    else:
-        with pytest.raises(IntactError, match=r"node 'pool' \(MaxPool\)"):
-            load(proto)
+    with pytest.raises(IntactError, match=r"node 'pool' \(MaxPool\)"):
+        load(proto)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from intact.graph.attributes import floating, integer
 from intact.graph.build import Inserter, Namer, drop_unused, replace
 from intact.graph.constants import Constants
 from intact.graph.notes import Note
@@ -87,11 +88,10 @@ def _store(layer: ir.Node, index: int, array: NDArray, insert: Inserter) -> None
 def _obstacle(norm: ir.Node, constants: Constants) -> str:
     """Why `norm` cannot be folded; empty where it can."""
     layer = norm.inputs[0].producer() if norm.inputs[0] is not None else None
-    training = norm.attributes.get("training_mode")
     if layer is None or not is_op(layer, *_WEIGHTED):
         before = "the model's input" if layer is None else f"the output of {layer.op_type} '{layer.name}'"
         return f"it normalizes {before}, and only {', '.join(_WEIGHTED)} have weights to fold into"
-    if (training is not None and training.as_int()) or any(_is_read(v) for v in norm.outputs[1:]):
+    if integer(norm, "training_mode", 0) or any(_is_read(v) for v in norm.outputs[1:]):
         return "it is in training mode"
     if any(constants(v) is None for v in norm.inputs[1:]):
         return "its parameters are not constant"
@@ -129,7 +129,7 @@ def _is_read(value: ir.Value) -> bool:
 
 
 def _number(node: ir.Node, name: str, default: float) -> float:
-    return node.attributes[name].as_float() if name in node.attributes else default
+    return floating(node, name, default)
 
 
 def _affine(norm: ir.Node, constants: Constants) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -154,11 +154,11 @@ def _channels(layer: ir.Node, weight: NDArray) -> int:
 
 
 def _groups(layer: ir.Node) -> int:
-    return layer.attributes["group"].as_int() if "group" in layer.attributes else 1
+    return integer(layer, "group", 1)
 
 
 def _transposed(layer: ir.Node) -> bool:
-    return "transB" in layer.attributes and bool(layer.attributes["transB"].as_int())
+    return bool(integer(layer, "transB", 0))
 
 
 def _spread(layer: ir.Node, shape: tuple[int, ...], gain: NDArray[np.float64]) -> NDArray[np.float64]:

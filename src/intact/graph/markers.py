@@ -15,6 +15,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import CalibrationError, IntactError, UnsupportedError
+from intact.graph.attributes import integer, integers
 from intact.graph.constants import Constants
 from intact.spec import Format, QuantSpec
 
@@ -91,7 +92,7 @@ def _read(node: ir.Node, constants: Constants) -> Marker:
 def _parse(node: ir.Node, quantizer: str, constants: Constants) -> Marker:
     amax = _range_end(node, 1, constants)
     amin = _range_end(node, 2, constants) if len(node.inputs) > 2 and node.inputs[2] is not None else None
-    axes = node.attributes["axis"].as_ints() if "axis" in node.attributes else ()
+    axes = integers(node, "axis", ())
     if len(axes) > 1 and amax.size > 1:
         raise UnsupportedError(
             "axis",
@@ -99,7 +100,7 @@ def _parse(node: ir.Node, quantizer: str, constants: Constants) -> Marker:
             "one axis: QuantizeLinear has one scale per tensor, or per index of one axis",
             "quantize per tensor or along one axis, or leave this quantizer out of the export",
         )
-    block = node.attributes["block_size"].as_int() if "block_size" in node.attributes else None
+    block = integer(node, "block_size", 0) or None
     spec = QuantSpec(
         Format.parse(node.attributes["format"].as_string()),
         axis=axes[0] if axes and (block or amax.size > 1) else None,

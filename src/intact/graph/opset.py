@@ -15,6 +15,7 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import UnsupportedError
+from intact.graph.attributes import floating, integer
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
 from intact.graph.raising import ir_version_of, raise_opset
@@ -183,7 +184,7 @@ def _split(low: _Lowering, node: ir.Node) -> None:
     count = node.attributes.pop("num_outputs", None)
     if count is None or (len(node.inputs) > 1 and node.inputs[1] is not None):
         return
-    axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 0
+    axis = integer(node, "axis", 0)
     shape = node.inputs[0].shape if node.inputs[0] is not None else None
     size = shape[axis] if shape is not None else None
     if not isinstance(size, int):
@@ -245,8 +246,8 @@ def _layer_norm(low: _Lowering, node: ir.Node) -> None:
     x, insert, base = node.inputs[0], low.inserter(node), node.name or "norm"
     if x is None or x.shape is None or x.dtype is None:
         raise low.refuse(node, "LayerNormalization of an unknown shape, since", 17)
-    axis = node.attributes["axis"].as_int() if "axis" in node.attributes else -1
-    epsilon = node.attributes["epsilon"].as_float() if "epsilon" in node.attributes else 1e-5
+    axis = integer(node, "axis", -1)
+    epsilon = floating(node, "epsilon", 1e-5)
     axes = list(range(axis, 0)) if axis < 0 else list(range(axis, len(x.shape)))
     small = ir.Shape([1 if i in axes or i - len(x.shape) in axes else n for i, n in enumerate(x.shape)])
 

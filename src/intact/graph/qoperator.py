@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from intact.graph.attributes import floating, integer
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
 from intact.graph.integer import INTEGER, rewrite_integer, shift_weights
@@ -137,9 +138,7 @@ class _Rewriter:
             return {}
         if node.op_type == "QLinearConv":
             return {"axis": 0}
-        transposed = (
-            node.op_type == "QGemm" and "transB" in node.attributes and node.attributes["transB"].as_int()
-        )
+        transposed = node.op_type == "QGemm" and integer(node, "transB", 0)
         rank = 2 if codes.shape is None else len(codes.shape)
         return {"axis": 0 if transposed else rank - 1}
 
@@ -149,7 +148,7 @@ class _Rewriter:
         codes, (first, second) = _input(node, form.bias), form.reals
         x_scale, w_scale = (self.constants(_input(node, at + 1)) for at in (first, second))
         assert codes is not None and x_scale is not None and w_scale is not None
-        alpha = node.attributes["alpha"].as_float() if "alpha" in node.attributes else 1.0
+        alpha = floating(node, "alpha", 1.0)
         product = np.float32(alpha) * x_scale.reshape(()).astype(np.float32) * w_scale.astype(np.float32)
         scale = insert.constant(f"{codes.name}.scale", product if product.size > 1 else product.reshape(()))
         axis: dict[str, Any] = (
@@ -187,8 +186,8 @@ def _obstacle(node: ir.Node, form: _Form, constants: Constants) -> str:
         return "its scales are not constant"
     if form.op_type != "Concat" and any(s is not None and s.size > 1 for s in scales[:1]):
         return "its first input has several scales"
-    if "channels_last" in node.attributes and node.attributes["channels_last"].as_int():
+    if integer(node, "channels_last", 0):
         return "its channels are last, and ONNX's operators want them first"
-    if form.op_type == "Softmax" and "opset" in node.attributes and node.attributes["opset"].as_int() < 13:
+    if form.op_type == "Softmax" and integer(node, "opset", 0) < 13:
         return "it is the Softmax of an opset before 13"
     return ""

@@ -16,6 +16,7 @@ import onnx_ir as ir
 from numpy.typing import ArrayLike
 
 from intact.errors import UnsupportedError
+from intact.graph.attributes import integer, text
 from intact.graph.build import Inserter, Namer, replace
 
 MAX_RAISED_OPSET = 25
@@ -181,7 +182,7 @@ def _scatter(up: _Raising, node: ir.Node) -> None:
 def _softmax(up: _Raising, node: ir.Node) -> None:
     """13: along one axis; before, over everything from `axis` (by default 1) on."""
     x, output = node.inputs[0], node.outputs[0]
-    axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 1
+    axis = integer(node, "axis", 1)
     rank = len(x.shape) if x is not None and x.shape is not None else None
     if axis == -1 or (rank is not None and axis % max(rank, 1) == rank - 1):
         node.attributes["axis"] = ir.AttrInt64("axis", -1)
@@ -200,7 +201,7 @@ def _roi_align(up: _Raising, node: ir.Node) -> None:
 
 
 def _grid_sample(up: _Raising, node: ir.Node) -> None:
-    given = node.attributes["mode"].as_string() if "mode" in node.attributes else "bilinear"
+    given = text(node, "mode", "bilinear")
     renamed = {"bilinear": "linear", "bicubic": "cubic"}.get(given, given)
     node.attributes["mode"] = ir.AttrString("mode", renamed)
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, MutableSequence
+from collections.abc import Callable, Iterable, MutableSequence, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import onnx
 
 from intact.errors import FileFormatError, UnsupportedError
+from intact.graph.expansion import check_expansion
 from intact.graph.proto import node_graphs
+from intact.graph.schema import check_attributes
 from intact.graph.tensors import check_shape
+from intact.limits import GRAPH_VALUES
 
 TensorCheck: TypeAlias = Callable[[onnx.TensorProto, str], None]
 
@@ -20,8 +24,6 @@ MIN_IR_VERSION = 3
 """The first IR version that says which opset a model uses."""
 
 _ATTRIBUTE_TYPES = frozenset(onnx.AttributeProto.AttributeType.values())
-_COUNTS = frozenset(("group", "kernel_shape", "strides", "dilations"))
-"""Attributes of windows that count something."""
 _FIX = "export the model again; this file is damaged or was edited"
 
 
@@ -36,15 +38,40 @@ def check_structure(proto: onnx.ModelProto, check: TensorCheck, *, any_opset: bo
         FileFormatError: Damaged: names the node, tensor or value.
         UnsupportedError: An IR version or opset that we do not read.
     """
-    _check_versions(proto, any_opset)
-    _check_functions(proto, check)
+    _check_ir(proto)
+    versions = _checked_versions(proto.opset_import, any_opset)
+    check_expansion(proto)
+    _check_functions(proto, _Rules(check, versions), any_opset)
     if proto.graph.HasField("name") or proto.graph.node or proto.graph.output:
-        _Graph(proto.graph, frozenset(), check).check()
+        _check_graph(proto.graph, None, _Rules(check, versions))
     else:
         raise FileFormatError("graph", "no graph in it", "an ONNX model", _FIX)
 
 
-def _check_versions(proto: onnx.ModelProto, any_opset: bool) -> None:
+@dataclass(frozen=True)
+class _Rules:
+    """What holds where a node stands: what refuses tensors, and the opset of each domain."""
+
+    tensor: TensorCheck
+    versions: dict[str, int]
+
+
+class _Scope:
+    """The names that a graph sees: its own, and those around it."""
+
+    def __init__(self, names: set[str], outer: _Scope | None) -> None:
+        self._names, self._outer = names, outer
+
+    def __contains__(self, name: str) -> bool:
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope._names:
+                return True
+            scope = scope._outer
+        return False
+
+
+def _check_ir(proto: onnx.ModelProto) -> None:
     if not MIN_IR_VERSION <= proto.ir_version <= onnx.IR_VERSION:
         raise UnsupportedError(
             "ir_version",
@@ -52,8 +79,12 @@ def _check_versions(proto: onnx.ModelProto, any_opset: bool) -> None:
             f"{MIN_IR_VERSION}..{onnx.IR_VERSION}",
             "export the model with a current exporter, or update the onnx package",
         )
+
+
+def _checked_versions(opsets: Sequence[onnx.OperatorSetIdProto], any_opset: bool) -> dict[str, int]:
+    """The opset of each domain."""
     low, high = (1, onnx.defs.onnx_opset_version()) if any_opset else (MIN_READ_OPSET, MAX_READ_OPSET)
-    for entry in proto.opset_import:
+    for entry in opsets:
         if entry.domain in ("", "ai.onnx") and not low <= entry.version <= high:
             raise UnsupportedError(
                 "opset",
@@ -61,38 +92,26 @@ def _check_versions(proto: onnx.ModelProto, any_opset: bool) -> None:
                 f"{low}..{high}",
                 f"convert the model with onnx.version_converter, for example to opset {min(high, 17)}",
             )
-    seen = Counter(("" if e.domain == "ai.onnx" else e.domain) for e in proto.opset_import)
+    seen = Counter(("" if e.domain == "ai.onnx" else e.domain) for e in opsets)
     if not seen or max(seen.values()) > 1:
         got = "no opset" if not seen else f"domain '{seen.most_common(1)[0][0]}' twice"
         raise FileFormatError("opset_import", got, "one opset of each domain", _FIX)
+    return {("" if e.domain == "ai.onnx" else e.domain): e.version for e in opsets}
 
 
-def _check_functions(proto: onnx.ModelProto, check: TensorCheck) -> None:
-    calls: dict[tuple[str, str], set[tuple[str, str]]] = {}
+def _check_functions(proto: onnx.ModelProto, rules: _Rules, any_opset: bool) -> None:
     known = {(f.domain, f.name, f.overload) for f in proto.functions}
     if len(known) < len(proto.functions):
         raise FileFormatError("functions", "the same function twice", "each function once", _FIX)
     for function in proto.functions:
         where = f"function '{function.name}'"
+        try:
+            own = _checked_versions(function.opset_import, any_opset) if function.opset_import else {}
+        except (FileFormatError, UnsupportedError) as error:
+            raise error.at(where) from error
         body = _Body(where, list(function.input), [], list(function.output))
-        _reorder(function.node, _check_nodes(function.node, body, frozenset(), check))
-        used = {(n.domain, n.op_type) for n in _all_nodes(function.node)}
-        calls.setdefault((function.domain, function.name), set()).update(used)
-    calls = {name: used & calls.keys() for name, used in calls.items()}
-    while ready := [name for name, used in calls.items() if not used]:
-        for name in ready:
-            del calls[name]
-        calls = {name: used - set(ready) for name, used in calls.items()}
-    if calls:
-        where = f"function '{min(calls)[1]}'"
-        raise FileFormatError(where, "a call of itself", "functions without cycles", _FIX)
-
-
-def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        for graph in node_graphs(node):
-            yield from _all_nodes(graph.node)
+        inside = replace(rules, versions=rules.versions | own)
+        _reorder(function.node, _check_nodes(function.node, body, None, inside))
 
 
 class _Body:
@@ -102,29 +121,29 @@ class _Body:
         self.where, self.inputs, self.constants, self.outputs = where, inputs, constants, outputs
 
 
-class _Graph:
-    def __init__(
-        self, graph: onnx.GraphProto, outer: frozenset[str], check: TensorCheck, at: str = ""
-    ) -> None:
-        self._graph, self._outer, self._check, self._at = graph, outer, check, at
+def _check_graph(graph: onnx.GraphProto, outer: _Scope | None, rules: _Rules, at: str = "") -> None:
+    for tensor in graph.initializer:
+        rules.tensor(tensor, f"{at}initializer '{tensor.name}'")
+    for sparse in graph.sparse_initializer:
+        _check_sparse(sparse, f"{at}initializer '{sparse.values.name}'", rules)
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        check_shape(info, at)
+    body = _Body(
+        f"{at}graph",
+        [info.name for info in graph.input],
+        [t.name for t in graph.initializer] + [s.values.name for s in graph.sparse_initializer],
+        [info.name for info in graph.output],
+    )
+    _reorder(graph.node, _check_nodes(graph.node, body, outer, rules, at))
 
-    def check(self) -> None:
-        graph = self._graph
-        for tensor in graph.initializer:
-            self._check(tensor, f"{self._at}initializer '{tensor.name}'")
-        for info in (*graph.input, *graph.output, *graph.value_info):
-            check_shape(info, self._at)
-        body = _Body(
-            f"{self._at}graph",
-            [info.name for info in graph.input],
-            [t.name for t in graph.initializer] + [s.values.name for s in graph.sparse_initializer],
-            [info.name for info in graph.output],
-        )
-        _reorder(graph.node, _check_nodes(graph.node, body, self._outer, self._check, self._at))
+
+def _check_sparse(sparse: onnx.SparseTensorProto, where: str, rules: _Rules) -> None:
+    for part in (sparse.values, sparse.indices):
+        rules.tensor(part, where)
 
 
 def _check_nodes(
-    nodes: Iterable[onnx.NodeProto], body: _Body, outer: frozenset[str], check: TensorCheck, at: str = ""
+    nodes: Iterable[onnx.NodeProto], body: _Body, outer: _Scope | None, rules: _Rules, at: str = ""
 ) -> list[int]:
     """Indices of the nodes in an order in which every value exists before it is read."""
     nodes = list(nodes)
@@ -141,8 +160,9 @@ def _check_nodes(
                 got = f"an output '{name}' that exists already"
                 raise FileFormatError(where, got, "a name of its own", _FIX)
             makers[name] = index
-    visible = frozenset(outer | given | makers.keys())
-    uses = [_check_node(node, visible, node_label(node, i, at), check) for i, node in enumerate(nodes)]
+    GRAPH_VALUES.check(len(given) + len(makers), body.where)
+    visible = _Scope(given | makers.keys(), outer)
+    uses = [_check_node(node, visible, node_label(node, i, at), rules) for i, node in enumerate(nodes)]
     for name in body.outputs:
         if name not in makers and name not in given:
             raise FileFormatError(
@@ -151,7 +171,7 @@ def _check_nodes(
     return _order(nodes, uses, makers, at)
 
 
-def _check_node(node: onnx.NodeProto, visible: frozenset[str], where: str, check: TensorCheck) -> set[str]:
+def _check_node(node: onnx.NodeProto, visible: _Scope, where: str, rules: _Rules) -> set[str]:
     """The names of `visible` that the node and its subgraphs read."""
     used = set(filter(None, node.input))
     for name in node.input:
@@ -163,33 +183,28 @@ def _check_node(node: onnx.NodeProto, visible: frozenset[str], where: str, check
                 _FIX,
             )
     for attribute in node.attribute:
-        _check_attribute(attribute, where, check)
-        if node.domain in ("", "ai.onnx") and attribute.name in _COUNTS:
-            _check_counts(attribute, where)
+        _check_attribute(attribute, where, rules)
+    check_attributes(node, rules.versions, where)
     for graph in node_graphs(node):
-        _Graph(graph, visible, check, f"{where}: ").check()
+        _check_graph(graph, visible, rules, f"{where}: ")
         used |= _free_names(graph)
     return used
 
 
-def _check_attribute(attribute: onnx.AttributeProto, where: str, check: TensorCheck) -> None:
+def _check_attribute(attribute: onnx.AttributeProto, where: str, rules: _Rules) -> None:
     at = f"{where}: attribute '{attribute.name}'"
     if not attribute.name or attribute.type not in _ATTRIBUTE_TYPES:
         raise FileFormatError(at, f"type {attribute.type}", "a named attribute of a known type", _FIX)
     if attribute.type == onnx.AttributeProto.UNDEFINED and not attribute.ref_attr_name:
         raise FileFormatError(at, "no type", "an attribute with its type", _FIX)
     tensors = [attribute.t] if attribute.type == onnx.AttributeProto.TENSOR else []
+    sparse_type = attribute.type == onnx.AttributeProto.SPARSE_TENSOR
+    sparses = [attribute.sparse_tensor] if sparse_type else []
     if not attribute.ref_attr_name:
         for tensor in (*tensors, *attribute.tensors):
-            check(tensor, at)
-
-
-def _check_counts(attribute: onnx.AttributeProto, where: str) -> None:
-    """Runtimes divide by these, and end the process where one is 0."""
-    found = (attribute.i,) if attribute.type == onnx.AttributeProto.INT else tuple(attribute.ints)
-    if not attribute.ref_attr_name and any(n < 1 for n in found):
-        got = f"{attribute.name} {', '.join(map(str, found[:8]))}"
-        raise FileFormatError(where, got, f"{attribute.name} of 1 or more", _FIX)
+            rules.tensor(tensor, at)
+        for sparse in (*sparses, *attribute.sparse_tensors):
+            _check_sparse(sparse, at, rules)
 
 
 def _free_names(graph: onnx.GraphProto) -> set[str]:

@@ -8,6 +8,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from intact.errors import FileFormatError
+from intact.graph.attributes import integer
 from intact.graph.constants import Constants
 from intact.spec import Format, QuantSpec
 
@@ -89,7 +91,7 @@ def quantization_of(value: ir.Value | None, constants: Constants | None = None) 
     shape = scale.shape if spec.axis is not None else ()
     return Quantized(
         node.outputs[0], codes, spec, scale.reshape(shape),
-        np.broadcast_to(zero_point, scale.shape).reshape(shape), codes in constants,
+        _as_many(zero_point, scale).reshape(shape), codes in constants,
     )  # fmt: skip
 
 
@@ -105,6 +107,11 @@ def quantized_bias_of(value: ir.Value | None, constants: Constants | None = None
     return QuantizedBias(node.outputs[0], stored, scale)
 
 
+def _as_many(zero_point: NDArray[np.int32], scale: NDArray) -> NDArray[np.int32]:
+    return np.full(scale.shape, zero_point.item(), np.int32) if zero_point.size == 1 else zero_point
+
+
+_FIX = "export the model again; this file is damaged or was edited"
 _Read = tuple[ir.Node, ir.Value, NDArray[np.float32], NDArray[np.int32], Constants]
 
 
@@ -123,7 +130,18 @@ def _parameters(value: ir.Value | None, constants: Constants | None) -> _Read | 
         zero_point = given.astype(np.int32)
     if scale is None:
         return None
+    _check_parameters(node, scale, zero_point)
     return node, node.inputs[0], scale.astype(np.float32), zero_point, constants
+
+
+def _check_parameters(node: ir.Node, scale: NDArray, zero_point: NDArray) -> None:
+    """Refuse parameters that no grid has; a scale of 0 or infinity is left to those who ask for the grid."""
+    where = f"node '{node.name}' ({node.op_type})"
+    if zero_point.size not in (1, scale.size) or not scale.size:
+        got = f"a scale of shape {scale.shape} with a zero point of shape {zero_point.shape}"
+        raise FileFormatError(where, got, "one shape for both, not empty", _FIX)
+    if np.isnan(scale.astype(np.float32)).any() or (scale < 0).any():
+        raise FileFormatError(where, "a scale that is negative or no number", "scales above 0", _FIX)
 
 
 def _layout(node: ir.Node, codes: ir.Value, scale: NDArray) -> tuple[int | None, int | None] | None:
@@ -131,10 +149,10 @@ def _layout(node: ir.Node, codes: ir.Value, scale: NDArray) -> tuple[int | None,
     if scale.size == 1 and scale.ndim <= 1:
         return None, None
     rank = len(codes.shape) if codes.shape is not None else None
-    axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 1
+    axis = integer(node, "axis", 1)
     if axis < 0:
         if rank is None:
             return None
         axis += rank
-    block = node.attributes["block_size"].as_int() if "block_size" in node.attributes else 0
+    block = integer(node, "block_size", 0)
     return axis, block or None

@@ -55,13 +55,18 @@ def _composed(view: View, value: Value) -> Activation | None:
     in whatever order of operands and constants an exporter writes them.
     """
     inside, ops = {value}, list[Op]()
+    known: dict[Value, NDArray | float] = {value: _SAMPLES}
     best: Activation | None = None
     while len(ops) < MOST_NODES and (op := _next(view, inside, ops)) is not None:
+        output = op.outputs[0]
         ops.append(op)
-        inside.add(op.outputs[0])
-        exits = _exits(view, inside, ops)
-        if len(ops) > 1 and exits == {op.outputs[0]} and (label := _name(view, value, ops)) is not None:
-            best = Activation(tuple(ops), label, op.outputs[0])
+        inside.add(output)
+        with np.errstate(all="ignore"):
+            inputs = [_operand(view, known, v) for v in op.inputs if v is not None]
+            known[output] = POINTWISE[op.op_type](op, *inputs)
+        leads_out = len(ops) > 1 and _exits(view, inside, ops) == {output}
+        if leads_out and (label := _name(known[output])) is not None:
+            best = Activation(tuple(ops), label, output)
     return best
 
 
@@ -136,18 +141,15 @@ _KNOWN: dict[str, NDArray] = {
 }
 
 
-def _name(view: View, value: Value, ops: list[Op]) -> str | None:
-    """The known function that `ops` compute, to float32's last digits; None where it is another."""
-    known: dict[Value, NDArray | float] = {value: _SAMPLES}
+_TABLE = np.stack([*_KNOWN.values()])
+_BOUNDS = 2e-6 + 1e-5 * np.abs(_TABLE)
+
+
+def _name(got: NDArray | float) -> str | None:
+    """The known function whose values on the samples these are, to float32's last digits."""
     with np.errstate(all="ignore"):
-        for op in ops:
-            inputs = [_operand(view, known, v) for v in op.inputs if v is not None]
-            known[op.outputs[0]] = POINTWISE[op.op_type](op, *inputs)
-    got = known[ops[-1].outputs[0]]
-    for name, want in _KNOWN.items():
-        if np.allclose(got, want, rtol=1e-5, atol=2e-6):
-            return name
-    return None
+        same = (np.abs(got - _TABLE) <= _BOUNDS).all(axis=1)
+    return next((name for name, found in zip(_KNOWN, same, strict=True) if found), None)
 
 
 def _operand(view: View, known: dict[Value, NDArray | float], value: Value) -> NDArray | float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from intact.graph import Constants, Model, Node, Value
+from intact.graph.attributes import floating, integer, integers, text
 
 FLOATS = {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"}
 _MOVES_CONSTANTS = {"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"}
@@ -50,23 +51,19 @@ class Op:
 
     def ints(self, attribute: str) -> list[int] | None:
         """An attribute as integers; None where it is left out."""
-        found = self.node.attributes.get(attribute)
-        return None if found is None else [int(i) for i in found.as_ints()]
+        return list(integers(self.node, attribute, ())) if attribute in self.node.attributes else None
 
     def int(self, attribute: str, default: int) -> int:
         """An attribute as an integer."""
-        found = self.node.attributes.get(attribute)
-        return default if found is None else found.as_int()
+        return integer(self.node, attribute, default)
 
     def float(self, attribute: str, default: float) -> float:
         """An attribute as a real."""
-        found = self.node.attributes.get(attribute)
-        return default if found is None else found.as_float()
+        return floating(self.node, attribute, default)
 
     def string(self, attribute: str, default: str) -> str:
         """An attribute as text."""
-        found = self.node.attributes.get(attribute)
-        return default if found is None else found.as_string()
+        return text(self.node, attribute, default)
 
 
 @dataclass(frozen=True)

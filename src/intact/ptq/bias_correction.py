@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from intact import kernels, numerics
 from intact.graph import Constants, Inserter, Model, Namer, Node, Session, Value
+from intact.graph.attributes import floating, integer, integers, text
 from intact.ptq.collect import Held
 from intact.ptq.ranges import Weight
 from intact.ptq.workers import THREADS, in_order
@@ -97,11 +98,11 @@ def _supported(node: Node) -> bool:
     if node.op_type == "ConvTranspose" and ("output_shape" in node.attributes or _auto_pad(node) == "SAME"):
         return False  # where its pads are what is left over
     plain = all(_number(node, name, 1.0) == 1 for name in ("alpha", "beta"))
-    return plain and not ("transA" in node.attributes and node.attributes["transA"].as_int())
+    return plain and not (integer(node, "transA", 0))
 
 
 def _number(node: Node, name: str, default: float) -> float:
-    return node.attributes[name].as_float() if name in node.attributes else default
+    return floating(node, name, default)
 
 
 def _means(
@@ -186,14 +187,14 @@ def _mean_transposed(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray
 
 def _auto_pad(node: Node) -> str:
     """NOTSET, VALID or SAME."""
-    mode = node.attributes["auto_pad"].as_string() if "auto_pad" in node.attributes else "NOTSET"
+    mode = text(node, "auto_pad", "NOTSET")
     return mode.removesuffix("_UPPER").removesuffix("_LOWER")
 
 
 def _pads(
     node: Node, spatial: Sequence[int], reach: Sequence[int], strides: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    mode = node.attributes["auto_pad"].as_string() if "auto_pad" in node.attributes else "NOTSET"
+    mode = text(node, "auto_pad", "NOTSET")
     if mode.startswith("SAME"):
         total = [
             max((-(-n // s) - 1) * s + r - n, 0) for n, r, s in zip(spatial, reach, strides, strict=True)
@@ -205,21 +206,21 @@ def _pads(
 
 
 def _ints(node: Node, name: str, default: list[int]) -> list[int]:
-    return list(node.attributes[name].as_ints()) if name in node.attributes else default
+    return list(integers(node, name, default))
 
 
 def _applied(node: Node, weight: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """What the layer makes of `mean`, per output channel."""
     if node.op_type == "Conv":
-        groups = node.attributes["group"].as_int() if "group" in node.attributes else 1
+        groups = integer(node, "group", 1)
         by_group = weight.reshape(groups, weight.shape[0] // groups, -1)
         return np.asarray(np.einsum("gok,gk->go", by_group, mean.reshape(groups, -1)).reshape(-1))
     if node.op_type == "ConvTranspose":
-        groups = node.attributes["group"].as_int() if "group" in node.attributes else 1
+        groups = integer(node, "group", 1)
         inputs, outputs = weight.shape[0] // groups, weight.shape[1]
         taps, means = weight.reshape(groups, inputs, outputs, -1), mean.reshape(groups, inputs, -1)
         return np.asarray(np.einsum("giok,gik->go", taps, means).reshape(-1))
-    transposed = "transB" in node.attributes and node.attributes["transB"].as_int()
+    transposed = integer(node, "transB", 0)
     return np.asarray(weight @ mean if transposed else mean @ weight)
 
 
@@ -234,10 +235,10 @@ class _Biases:
         """(initializer, whether it was added); None where there is no place for one."""
         if node.op_type == "MatMul":
             return self._behind(node, weight.shape[-1])
-        transposed = "transB" in node.attributes and node.attributes["transB"].as_int()
+        transposed = integer(node, "transB", 0)
         channels = weight.shape[0 if node.op_type == "Conv" or transposed else 1]
         if node.op_type == "ConvTranspose":
-            channels *= node.attributes["group"].as_int() if "group" in node.attributes else 1
+            channels *= integer(node, "group", 1)
         old = node.inputs[2] if len(node.inputs) > 2 else None
         if old is None:
             array = np.zeros(channels, weight.dtype)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from intact import numerics
 from intact.graph import Constants, Model, Node, Quantized, Value, is_op, quantization_of, set_initializer
+from intact.graph.attributes import floating
 from intact.ptq.targets import channel_axis
 
 _MOVING = ("Flatten", "Identity", "MaxPool", "Pad", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
@@ -59,7 +60,7 @@ def _by_channel(node: Node, w: Quantized) -> bool:
 
 def _plain(node: Node) -> bool:
     """Whether a Gemm multiplies neither its product nor its bias."""
-    return all(node.attributes[name].as_float() == 1 for name in ("alpha", "beta") if name in node.attributes)
+    return all(floating(node, name, 1.0) == 1 for name in ("alpha", "beta"))
 
 
 def _bias(node: Node) -> tuple[Value, Value] | None:

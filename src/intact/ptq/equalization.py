@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Constants, Model, Node, Value, set_initializer
+from intact.graph.attributes import integer
 
 _PASSING = ("Relu", "LeakyRelu", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")
 _ROUNDS = 8
@@ -159,4 +160,4 @@ def _weight(node: Node, constants: Constants) -> NDArray:
 
 
 def _groups(node: Node) -> int:
-    return node.attributes["group"].as_int() if "group" in node.attributes else 1
+    return integer(node, "group", 1)

@@ -9,6 +9,7 @@ from itertools import count
 
 from intact.errors import QuantValueError, UnsupportedError
 from intact.graph import FORMAT_OPSETS, MIN_OPSET, Constants, Model, Node, check_format, check_opset
+from intact.graph.attributes import integer
 from intact.placement import MOVING, Layer, Placement, Site
 from intact.ptq.settings import BLOCK, WEIGHT_ONLY, Overrides, Settings, with_override
 from intact.spec import Format
@@ -233,7 +234,7 @@ def summed_axis(node: Node, index: int) -> int | None:
     if node.domain or node.op_type not in ("MatMul", "Gemm"):
         return None
     name = "transB" if index else "transA"
-    transposed = node.op_type == "Gemm" and name in node.attributes and node.attributes[name].as_int()
+    transposed = node.op_type == "Gemm" and integer(node, name, 0)
     return -1 if bool(transposed) == bool(index) else -2
 
 
@@ -241,7 +242,7 @@ def channel_axis(node: Node) -> int | None:
     """The axis of a layer's second input that counts output channels; None for any other node."""
     if node.domain or len(node.inputs) < 2:
         return None
-    transposed = "transB" in node.attributes and node.attributes["transB"].as_int()
+    transposed = integer(node, "transB", 0)
     axes = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0 if transposed else 1, "MatMul": -1}
     return axes.get(node.op_type)
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.engine.lower.attributes import floating
 from intact.engine.lower.sheet import Cannot, Output, Sheet, dims_of
 from intact.engine.lower.weights import Bias
 from intact.engine.steps import Codes, Ending
 from intact.graph import Node, Value, is_op
+from intact.graph.attributes import floating
 
 AFFINE = frozenset({"BatchNormalization", "Add", "Sub", "Mul", "Div"})
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from intact.engine.lower.attributes import floating, text
 from intact.graph import Node
+from intact.graph.attributes import floating, text
 
 _BY_LABEL = {
     "Elu": "elu", "Erf": "erf", "Exp": "exp", "Gelu": "gelu", "Gelu(tanh)": "gelu_tanh",

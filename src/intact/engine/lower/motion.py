@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from intact.engine.lower.attributes import text
 from intact.engine.lower.grids import Grid, Grids
 from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, replace
+from intact.graph.attributes import text
 
 STAYS = "intact.stays"
 """In a node's meta: no step moves codes as it does, so that they shall not pass there."""

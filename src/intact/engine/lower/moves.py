@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.lower.attributes import integer, integers, text
 from intact.engine.lower.sheet import Cannot, Sheet, dims_of
 from intact.engine.steps import Codes, Pad, Reshape, Slice, Transpose
 from intact.graph import Node, Value
+from intact.graph.attributes import integer, integers, text
 
 Rule = Callable[[Sheet, Node], None]
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.lower.attributes import integer
 from intact.engine.lower.ending import Tail, finish, take_affine, take_bounds, take_slope
 from intact.engine.lower.moves import Rule
 from intact.engine.lower.sheet import Cannot, Sheet, dims_of, is_float32
 from intact.engine.lower.weights import Bias
 from intact.engine.steps import Binary, Conv, Pad
 from intact.graph import Node, Value, is_op
+from intact.graph.attributes import integer
 
 
 def lower_batchnorm(sheet: Sheet, nodes: Sequence[Node]) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from intact import numerics
-from intact.engine.lower.attributes import integer, integers, window
 from intact.engine.lower.ending import Tail, take_bounds
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule
 from intact.engine.lower.sheet import Cannot, Sheet
+from intact.engine.lower.window import window
 from intact.engine.steps import Add, Pool, Quantize, Rescale, Reshape
 from intact.graph import Node
+from intact.graph.attributes import integer, integers
 
 
 def _max_pool(sheet: Sheet, node: Node) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from intact import numerics
-from intact.engine.lower.attributes import floating, integer
 from intact.engine.lower.functions import OPERATORS, function_of
 from intact.engine.lower.moves import Rule
 from intact.engine.lower.sheet import Cannot, Sheet, dims_of
 from intact.engine.lower.tables import CURVES, lower_table
 from intact.engine.steps import Binary, Clip, Function, LayerNorm, Reduce, Softmax
 from intact.graph import Node, Value
+from intact.graph.attributes import floating, integer
 
 _BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.lower.attributes import integer, text
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule, data, moved
 from intact.engine.lower.sheet import Cannot, Sheet, dims_of
 from intact.engine.steps import Concat, Dim, Gather, Reshape, Resize, Slice, Transpose
 from intact.graph import Node, Value, is_op
+from intact.graph.attributes import integer, text
 
 
 def _concat(sheet: Sheet, node: Node) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from intact.engine.lower.attributes import integer, integers, text
 from intact.engine.steps import Dim
 from intact.graph import Constants, Inserter, Model, Namer, Node, Value, refresh_shapes, set_shape
+from intact.graph.attributes import integer, integers, text
 
 Size = Dim | None
 """A size, its name, or nothing where nobody knows it before a run."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.lower.attributes import integer, integers
 from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, replace
+from intact.graph.attributes import integer, integers
 
 
 def drop_idle(model: Model) -> list[str]:

@@ -8,13 +8,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.lower.attributes import floating, integer, integers, window
 from intact.engine.lower.ending import Tail, finish, take_affine, take_bounds, take_residual, take_slope
 from intact.engine.lower.functions import function_of
 from intact.engine.lower.sheet import Cannot, Sheet
 from intact.engine.lower.weights import Bias, Weight, bias_of, prove, weight_of
+from intact.engine.lower.window import window
 from intact.engine.steps import Codes, Conv, ConvTranspose, Dim, Ending, Linear, MatMul, Reshape, Step
 from intact.graph import Node
+from intact.graph.attributes import floating, integer, integers
 
 
 def lower_sum(sheet: Sheet, nodes: list[Node], label: str) -> list[Node]:

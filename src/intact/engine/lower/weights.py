@@ -11,6 +11,7 @@ from intact import numerics
 from intact.engine.lower.sheet import Cannot, Sheet
 from intact.engine.steps import Codes
 from intact.graph import Value, is_op, quantization_of, quantized_bias_of
+from intact.graph.attributes import integers
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def weight_of(sheet: Sheet, value: Value | None, out_axis: int) -> Weight:
     perm: tuple[int, ...] | None = None
     node = value.producer() if value is not None else None
     if node is not None and is_op(node, "Transpose") and "perm" in node.attributes:
-        perm, value = tuple(node.attributes["perm"].as_ints()), node.inputs[0]
+        perm, value = integers(node, "perm", ()), node.inputs[0]
     found = quantization_of(value, sheet.constants)
     if found is None or not found.constant:
         raise Cannot("its weight is no constant behind a DequantizeLinear with a constant scale")

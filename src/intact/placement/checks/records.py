@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Constants, Model, Node, Value
+from intact.graph.attributes import integer
 from intact.placement.view import is_pair, is_quantize, shape_of
 
 SCALE, ZERO_POINT = 1, 2
@@ -65,8 +66,7 @@ class Half:
 
     def attribute(self, name: str, default: int = 0) -> int:
         """An attribute as an integer."""
-        found = self.node.attributes.get(name)
-        return default if found is None else found.as_int()
+        return integer(self.node, name, default)
 
     @property
     def has_axis(self) -> bool:

@@ -1,4 +1,4 @@
-"""Attributes of nodes as steps want them."""
+"""The window of a convolution or pool as steps want it."""
 
 from __future__ import annotations
 
@@ -7,30 +7,7 @@ from dataclasses import dataclass
 
 from intact.engine.lower.sheet import Cannot
 from intact.graph import Node
-
-
-def integer(node: Node, name: str, default: int) -> int:
-    """An attribute as an integer."""
-    found = node.attributes.get(name)
-    return default if found is None else int(found.as_int())
-
-
-def integers(node: Node, name: str, default: Sequence[int]) -> tuple[int, ...]:
-    """An attribute as integers."""
-    found = node.attributes.get(name)
-    return tuple(default if found is None else map(int, found.as_ints()))
-
-
-def floating(node: Node, name: str, default: float) -> float:
-    """An attribute as a real."""
-    found = node.attributes.get(name)
-    return default if found is None else float(found.as_float())
-
-
-def text(node: Node, name: str, default: str) -> str:
-    """An attribute as a word."""
-    found = node.attributes.get(name)
-    return default if found is None else str(found.as_string())
+from intact.graph.attributes import integers, text
 
 
 @dataclass(frozen=True)

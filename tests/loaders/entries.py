@@ -1,0 +1,183 @@
+"""One function for each kind of file: `data` is read and used as users would, and only a fault may raise.
+
+A fault is any exception but an IntactError (or an OSError where there is no file to read), a crash, more than
+10 seconds, or more memory than the driver allows. Both fuzzers and the replay of the corpus call these.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from functools import cache
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from intact.errors import IntactError
+
+LARGEST_RUN = 2**22
+"""Elements of an input up to which a damaged plan is run: its sizes are ours to give."""
+
+
+@cache
+def folder() -> Path:
+    """Of this process, for what is read from disk."""
+    return Path(tempfile.mkdtemp(prefix=f"intact-fuzz-{os.getpid()}-"))
+
+
+def written(name: str, data: bytes) -> Path:
+    """A file of these bytes."""
+    path = folder() / name
+    path.write_bytes(data)
+    return path
+
+
+def onnx(data: bytes) -> None:
+    """load, explain, check, strip; then lower, save the plan and read it, as `intact build` does."""
+    from intact.engine import files
+    from intact.engine.lower import lower
+    from intact.graph import fold_batchnorm, load, normalize, strip_qdq, to_proto
+    from intact.placement import check, explain, place, read_placement
+
+    try:
+        model = load(data)
+    except IntactError:
+        return
+    for reader in (
+        lambda: explain(read_placement(load(data))),
+        lambda: explain(place(load(data))),
+        lambda: check(load(data, any_opset=True)),
+        lambda: (normalize(model), fold_batchnorm(model), strip_qdq(model), to_proto(model)),
+    ):
+        _ours(reader)
+    path = folder() / "built.plan"
+    try:
+        plan = lower(data)
+    except IntactError:
+        return
+    files.save(path, plan)
+    files.load(path)
+    if not any(step.kind == "onnx" for step in plan.steps):
+        _run_plan(path)
+
+
+def plan(data: bytes) -> None:
+    """load, explain, and run on ones."""
+    from intact.placement import explain
+
+    path = written("given.plan", data)
+    from intact.engine import files
+
+    _ours(lambda: explain(files.load(path).plan))
+    _ours(lambda: _run_plan(path))
+
+
+def _run_plan(path: Path) -> None:
+    import intact
+
+    engine = intact.load(path, threads=1)
+    feeds = {}
+    for port in engine.inputs:
+        shape = [n if isinstance(n, int) else 2 for n in port.shape]
+        if prod(shape) > LARGEST_RUN:
+            return
+        feeds[port.name] = np.ones(shape, port.dtype)
+    _ours(lambda: engine.run(feeds))
+
+
+def calib(data: bytes) -> None:
+    """load, ranges by every method, merge, save."""
+    from intact.calib import METHODS, Calibration
+    from intact.spec import QuantSpec
+
+    path = written("given.calib", data)
+    try:
+        found = Calibration.load(path)
+    except IntactError:
+        return
+    for method in METHODS:
+        for symmetric in (True, False):
+            _ours(lambda m=method, s=symmetric: found.ranges(QuantSpec("int8", symmetric=s), method=m))
+    _ours(lambda: found.merge(Calibration.load(path)))
+    found.save(folder() / "again.calib")
+    Calibration.load(folder() / "again.calib")
+
+
+def trt(data: bytes) -> None:
+    """A TensorRT cache: read, written, as a calibration."""
+    from intact.calib import TrtCache
+
+    try:
+        found = TrtCache.load(written("given.cache", data))
+    except IntactError:
+        return
+    assert TrtCache.parse(found.to_text()).to_text() == found.to_text()
+    _ours(lambda: found.to_calibration())
+
+
+def npz(data: bytes) -> None:
+    """Arrays as calibration data."""
+    _feed(written("given.npz", data))
+
+
+def npy(data: bytes) -> None:
+    """One array as calibration data."""
+    _feed(written("given.npy", data))
+
+
+def image(data: bytes) -> None:
+    """A picture as calibration data, by its first bytes of one format or another."""
+    place = folder() / "pictures"
+    place.mkdir(exist_ok=True)
+    (place / "given.png").write_bytes(data)
+    _feed(place)
+
+
+def overrides(data: bytes) -> None:
+    """The YAML file of `intact quantize --overrides`."""
+    from intact.cli.quantize import _overrides
+    from intact.ptq.settings import Settings, with_override
+
+    try:
+        found = _overrides(written("given.yaml", data))
+    except IntactError:
+        return
+    for pattern, wanted in (found or {}).items():
+        _ours(lambda p=pattern, w=wanted: with_override(Settings(), p, w))
+
+
+def _feed(path: Path) -> None:
+    from intact.ptq.data import open_data
+    from intact.ptq.inputs import Input
+
+    inputs = [Input("x", np.dtype(np.float32), ("n", 3, 8, 8))]
+
+    def read() -> None:
+        for count, _ in enumerate(open_data(path, inputs, num_batches=4).batches):
+            assert count < 4
+
+    _ours(read)
+
+
+def _ours(act: Callable[[], object]) -> None:
+    try:
+        act()
+    except IntactError:
+        pass
+
+
+ENTRIES: dict[str, Callable[[bytes], None]] = {
+    "onnx": onnx, "plan": plan, "calib": calib, "trt": trt, "npz": npz, "npy": npy, "image": image,
+    "overrides": overrides,
+}  # fmt: skip
+"""Kind of file -> what reads it."""
+
+
+def one(kind: str, data: bytes) -> None:
+    """Read one file; raises only on a fault."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ENTRIES[kind](data)
