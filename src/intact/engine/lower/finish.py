@@ -100,6 +100,7 @@ def _named(sheet: Sheet, steps: list[Step], inputs: tuple[str, ...], outputs: tu
     outside = [step for step in steps if isinstance(step, OUTSIDE)]
     fixed = {*inputs, *outputs, *(name for step in outside for name in (*reads(step), *writes(step)))}
     names: dict[str, str] = {}
+    taken = used | fixed
     for node in sheet.model.graph:
         if not is_op(node, "QuantizeLinear", "DequantizeLinear"):
             continue
@@ -109,8 +110,9 @@ def _named(sheet: Sheet, steps: list[Step], inputs: tuple[str, ...], outputs: tu
             real, codes = codes, real
         if real is None or codes.name not in used or codes.name in fixed or codes.name in names:
             continue
-        if real.name and real.name not in used | fixed and real.name not in names.values():
+        if real.name and real.name not in taken:
             names[codes.name or ""] = real.name
+            taken.add(real.name)
     for old, new in names.items():
         sheet.tensors[new] = replace(sheet.tensors.pop(old), name=new)
     return [_renamed(step, names) for step in steps]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from heapq import heappop, heappush
+from itertools import count, pairwise
 from typing import Any
 
 from intact.engine.lower.sheet import Cannot, Sheet
@@ -12,9 +14,14 @@ from intact.engine.steps import Binary, Clip, Concat, Function, Pad, Reshape, Sl
 from intact.engine.wiring import reads, writes
 from intact.errors import UnsupportedError
 from intact.graph import Node, Value
+from intact.limits import FALLBACK_PARTS
 
 _CHEAP = (Binary, Clip, Concat, Function, Pad, Reshape, Slice, Transpose)
 """Steps that cost less than to enter ONNX Runtime a second time: one pass over memory."""
+
+
+_FEWEST_TRIES, _TRIED_NODES = 16, 2_000_000
+"""Orders that are tried to join parts: each costs the time of one look at every node."""
 
 
 @dataclass(frozen=True)
@@ -37,19 +44,25 @@ def in_order(sheet: Sheet) -> tuple[Sheet, list[Step | Part]]:
     """
     found = _copy(sheet)
     order = _ordered(found)
-    while (fewer := _joined(found, order)) is not None:
+    FALLBACK_PARTS.check(sum(isinstance(one, Part) for one in order), "model", UnsupportedError)
+    tries = count(max(_FEWEST_TRIES, _TRIED_NODES // max(len(sheet.model.graph), 1)), -1)
+    while (fewer := _joined(found, order, tries)) is not None:
         found, order = fewer
     return found, order
 
 
-def _joined(sheet: Sheet, order: Sequence[Step | Part]) -> tuple[Sheet, list[Step | Part]] | None:
-    """The same with fewer parts; None where there is nothing to be won."""
+def _joined(
+    sheet: Sheet, order: Sequence[Step | Part], tries: Iterator[int]
+) -> tuple[Sheet, list[Step | Part]] | None:
+    """The same with fewer parts; None where there is nothing to be won, or after the last of the tries."""
     places = [i for i, one in enumerate(order) if isinstance(one, Part)]
     for first, second in pairwise(places):
         between = _between(order[first:second], order[second])
         fewer = _without(sheet, between) if between else None
         if fewer is None:
             continue
+        if next(tries) <= 0:
+            return None
         made = _ordered(fewer)
         if sum(isinstance(one, Part) for one in made) < len(places):
             return fewer, made
@@ -85,8 +98,9 @@ def _without(sheet: Sheet, between: Sequence[Step]) -> Sheet | None:
     nodes = {node for node in sheet.model.graph if node.name in names}
     reasons = dict.fromkeys(nodes, "it stands between nodes without a kernel")
     copy = _copy(sheet)
-    copy.steps = [step for step in sheet.steps if step not in gone]
-    copy.done -= nodes
+    left_out = {id(step) for step in gone}
+    copy.steps = [step for step in sheet.steps if id(step) not in left_out]
+    copy.done = {node: None for node in sheet.done if node not in nodes}
     copy.reasons |= reasons
     return copy
 
@@ -100,7 +114,7 @@ def _copy(sheet: Sheet) -> Sheet:
     """What can be written on without changing `sheet`."""
     return replace(
         sheet, steps=list(sheet.steps), tensors=dict(sheet.tensors), arrays=dict(sheet.arrays),
-        done=set(sheet.done), reasons=dict(sheet.reasons),
+        done=dict(sheet.done), reasons=dict(sheet.reasons),
     )  # fmt: skip
 
 
@@ -120,9 +134,15 @@ class _Order:
         self._left = _needed_nodes(sheet)
         self._demand_reals()
         self._waiting = _needed_steps(sheet, self._left)
-        self._ready = {v.name or "" for v in graph.inputs} | set(sheet.arrays)
+        ready = {v.name or "" for v in graph.inputs} | set(sheet.arrays)
         position = {node.name: i for i, node in enumerate(graph)}
         self._waiting.sort(key=lambda step: max(position.get(name, -1) for name in step.nodes))
+        self._wanted = Counter(v.name or "" for v in graph.outputs)  # by how many that have not run
+        self._steps = _Queue(map(reads, self._waiting), ready, self._wanted)
+        self._nodes = _Queue(map(self._read_by, self._left), ready, self._wanted)
+
+    def _read_by(self, node: Node) -> list[str]:
+        return [v.name or "" for v in values_read(node) if v not in self.sheet.constants]
 
     def _demand_reals(self) -> None:
         """What a stretch reads or the graph puts out must exist as it is in the graph."""
@@ -138,38 +158,76 @@ class _Order:
 
     def native(self) -> bool:
         """Move every native step that can run; whether there was one."""
-        before, late = len(self.found), list[Step]()
-        for step in self._waiting:
-            if self._ready.issuperset(reads(step)):
-                self.found.append(step)
-                self._ready.update(writes(step))
-            else:
-                late.append(step)
-        self._waiting = late
+        before = len(self.found)
+        while (turn := self._steps.pop()) is not None:
+            step = self._waiting[turn[1]]
+            self.found.append(step)
+            self._wanted.subtract(set(reads(step)))
+            self._steps.made(writes(step), turn)
+            self._nodes.made(writes(step))
         return len(self.found) > before
 
     def part(self) -> bool:
         """Take all nodes that can run now; whether there were some."""
-        sheet = self.sheet
-        nodes, late, made = list[Node](), list[Node](), set[Value]()
-        for node in self._left:
-            missing = [
-                v for v in values_read(node)
-                if v not in made and v not in sheet.constants and (v.name or "") not in self._ready
-            ]  # fmt: skip
-            (late if missing else nodes).append(node)
-            made.update(() if missing else node.outputs)
-        if not nodes:
-            assert not self._left and not self._waiting, "the graph is in order"
+        taken = list[int]()
+        while (turn := self._nodes.pop()) is not None:
+            node = self._left[turn[1]]
+            taken.append(turn[1])
+            self._wanted.subtract(set(self._read_by(node)))
+            self._nodes.made([v.name or "" for v in node.outputs])
+        if not taken:
+            assert not self._steps.left and not self._nodes.left, "the graph is in order"
             return False
-        self._left = late
-        read = {name for step in self._waiting for name in reads(step)}
-        read |= {v.name or "" for node in late for v in values_read(node)}
-        read |= {v.name or "" for v in sheet.model.graph.outputs}
-        ys = tuple(v.name or "" for node in nodes for v in node.outputs if v.name in read)
+        nodes = [self._left[index] for index in sorted(taken)]
+        ys = tuple(v.name or "" for node in nodes for v in node.outputs if self._wanted[v.name or ""] > 0)
         self.found.append(Part(nodes, ys))
-        self._ready.update(ys)
+        self._steps.made(ys)
         return True
+
+
+_Turn = tuple[int, int]  # sweep over the graph, place in it
+
+
+class _Queue:
+    """What waits for the names that it reads, and runs in the order of sweeps over the graph.
+
+    Args:
+        items: The names that each reads.
+        ready: Names that are there.
+        wanted: Receives how many read each name.
+
+    Attributes:
+        left: How many have not run.
+    """
+
+    def __init__(self, items: Iterable[Sequence[str]], ready: set[str], wanted: Counter[str]) -> None:
+        self._missing: list[int] = []
+        self._readers: dict[str, list[int]] = {}
+        self._heap: list[_Turn] = []
+        for index, names in enumerate(items):
+            needed = {name for name in names if name not in ready}
+            wanted.update(set(names))
+            self._missing.append(len(needed))
+            for name in needed:
+                self._readers.setdefault(name, []).append(index)
+            if not needed:
+                self._heap.append((0, index))
+        self.left = len(self._missing)
+
+    def pop(self) -> _Turn | None:
+        """The next that can run; None where all wait."""
+        if not self._heap:
+            return None
+        self.left -= 1
+        return heappop(self._heap)
+
+    def made(self, names: Iterable[str], at: _Turn = (0, -1)) -> None:
+        """These names are there: who waited for them runs in the same sweep where it comes later."""
+        for name in names:
+            for index in self._readers.pop(name, ()):
+                self._missing[index] -= 1
+                if not self._missing[index]:
+                    heappush(self._heap, (at[0] if index > at[1] else at[0] + 1, index))
 
 
 def values_read(node: Node) -> list[Value]:

@@ -111,7 +111,7 @@ def _dequantize(sheet: Sheet, node: Node) -> None:
         raise Cannot("its codes are not int8 or uint8 with one constant scale")
     if node.outputs[0].is_graph_output():
         sheet.real(node.outputs[0])
-    sheet.done.add(node)
+    sheet.done[node] = None
 
 
 def lower_add(sheet: Sheet, nodes: Sequence[Node]) -> None:

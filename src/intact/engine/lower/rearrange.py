@@ -13,6 +13,7 @@ from intact.engine.lower.sheet import Cannot, Sheet, dims_of
 from intact.engine.steps import Concat, Dim, Gather, Reshape, Resize, Slice, Transpose
 from intact.graph import Node, Value, is_op
 from intact.graph.attributes import integer, text
+from intact.limits import RESIZED
 
 
 def _concat(sheet: Sheet, node: Node) -> None:
@@ -70,6 +71,7 @@ def _resize(sheet: Sheet, node: Node) -> None:
 def nearest(node: Node, size: int, wanted: int, scale: float) -> NDArray[np.int64]:
     """What each of `wanted` positions reads of `size`, as ONNX's Resize says."""
     mode = text(node, "coordinate_transformation_mode", "half_pixel")
+    RESIZED.check(wanted, f"node '{node.name}' ({node.op_type})")
     place, rounding = _PLACES.get(mode), _ROUNDINGS.get(text(node, "nearest_mode", "round_prefer_floor"))
     if place is None or rounding is None:
         raise Cannot(f"its coordinates follow '{mode}'")

@@ -31,7 +31,7 @@ def select(model: Model, layers: Sequence[Layer]) -> Sheet:
             groups.append(_single(node))
     position = {node: i for i, node in enumerate(model.graph)}
     for group in sorted(groups, key=lambda g: position[g.nodes[-1]]):
-        if not sheet.done.intersection(group.nodes):
+        if sheet.done.keys().isdisjoint(group.nodes):
             _lower(sheet, group)
     return sheet
 

@@ -50,7 +50,7 @@ class Sheet:
     steps: list[Step] = field(default_factory=list)
     tensors: dict[str, Tensor] = field(default_factory=dict)
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
-    done: set[Node] = field(default_factory=set)
+    done: dict[Node, None] = field(default_factory=dict)
     reasons: dict[Node, str] = field(default_factory=dict)
 
     # -- reading
@@ -166,7 +166,7 @@ class Sheet:
             self._define(Tensor(output.name, "codes", dims_of(value), output.grid.codes(low, high)))
             quantize = self.asked(value)
             assert quantize is not None
-            self.done.add(quantize)
+            self.done[quantize] = None
         return output.name
 
     def write_codes(self, value: Value, codes: Codes) -> str:
@@ -197,7 +197,7 @@ class Sheet:
     def add(self, step: Step, *nodes: Node) -> None:
         """Append a step, which covers `nodes`."""
         self.steps.append(step)
-        self.done.update(nodes)
+        self.done.update(dict.fromkeys(nodes))
 
     def _free(self, name: str) -> str:
         """A name that no constant and no tensor has or may get: tensors are called as the graph does."""
@@ -220,14 +220,14 @@ class Sheet:
     @contextmanager
     def attempt(self) -> Iterator[None]:
         """Undo what was written when a rule gives up."""
-        steps, tensors, done = len(self.steps), len(self.tensors), set(self.done)
+        steps, tensors, done = len(self.steps), len(self.tensors), len(self.done)
         try:
             yield
         except Cannot:
             del self.steps[steps:]
-            for name in list(self.tensors)[tensors:]:
-                del self.tensors[name]
-            self.done = done
+            for written, count in ((self.tensors, tensors), (self.done, done)):
+                while len(written) > count:
+                    written.popitem()  # the latest: nobody takes away, or puts in anew, what was there before
             raise
 
 
