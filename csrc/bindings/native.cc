@@ -2,10 +2,13 @@
 // dtype's name beside them.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "base/cpu.h"
 #include "base/fp_env.h"
@@ -202,6 +205,16 @@ void bind_registry(nb::module_& m) {
     for (const Feature& f : kFeatures) found[f.name] = (cpu_features() & f.flag) != 0;
     return found;
   });
+  m.def(
+      "acquire",
+      [](const std::vector<std::string>& names) {
+        uint64_t flags = isa::none;
+        for (const Feature& f : kFeatures) {
+          if (std::find(names.begin(), names.end(), f.name) != names.end()) flags |= f.flag;
+        }
+        return acquire(flags);
+      },
+      "features"_a);
   m.def("kernels", [] {
     nb::list rows;
     size_t count = 0;

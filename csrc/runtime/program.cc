@@ -27,8 +27,8 @@ struct Range {
   }
 };
 
-// The indices along one axis that a step may touch, from `first` on and before `end`. Halos count pixels above,
-// left of, below and right of an image whose axes 1 and 2 are rows and columns.
+// The indices along one axis that a step may touch, from `first` on and before `end`. Halos count pixels
+// above, left of, below and right of an image whose axes 1 and 2 are rows and columns.
 struct Indices {
   int64_t first, end;
 };

@@ -68,6 +68,7 @@ def test_a_forced_kernel_is_chosen_in_its_family_alone():
 def test_a_kernel_on_request_is_chosen_by_its_name_alone(monkeypatch):
     listed = [("gemm", "gemm_amx", ["amx"], True), ("gemm", "gemm_ref", [], True)]
     monkeypatch.setattr(_native, "kernels", lambda: listed)
+    monkeypatch.setattr(_native, "acquire", lambda needs: True)
     monkeypatch.delenv("INTACT_MAX_ISA", raising=False)
     for forced, chosen in (("", "gemm_ref"), ("gemm_amx", "gemm_amx")):
         monkeypatch.setenv("INTACT_FORCE_KERNEL", forced)
@@ -80,6 +81,41 @@ def test_a_kernel_on_request_is_chosen_by_its_name_alone(monkeypatch):
             registry._choices.cache_clear()
         assert first.on_request and first.available and not second.on_request
         assert [k.name for k in (first, second) if k.chosen] == [chosen]
+
+
+AMX, VNNI, REF = ("gemm", "gemm_amx", ["amx"]), ("gemm", "gemm_vnni", ["vnni"]), ("gemm", "gemm_ref", [])
+
+
+@pytest.mark.parametrize(
+    ("has", "grants", "forced", "chosen"),
+    [
+        pytest.param({"amx", "vnni"}, {"amx", "vnni"}, ["gemm_amx"], "gemm_amx", id="granted"),
+        pytest.param({"amx", "vnni"}, {"vnni"}, ["gemm_amx"], "gemm_vnni", id="refused"),
+        pytest.param({"amx"}, set(), ["gemm_amx"], "gemm_ref", id="refused, and there is no other"),
+        pytest.param({"amx", "vnni"}, {"amx"}, [], "gemm_ref", id="the best is refused"),
+        pytest.param({"amx", "vnni"}, {"amx", "vnni"}, [], "gemm_vnni", id="not asked for"),
+        pytest.param({"vnni"}, {"amx", "vnni"}, ["gemm_amx"], None, id="the machine has none"),
+    ],
+)
+def test_what_the_system_refuses_is_left_to_the_next_kernel(has, grants, forced, chosen):
+    """Linux hands out AMX's tiles on request, and not to a process with a small signal stack."""
+    rows = [(*row, has.issuperset(row[2])) for row in (AMX, VNNI, REF)]
+    asked: list[str] = []
+
+    def granted(needs) -> bool:
+        asked.extend(needs)
+        return grants.issuperset(needs)
+
+    if chosen is None:
+        with pytest.raises(IntactError, match="want one of gemm_vnni, gemm_ref"):
+            registry.choose(rows, forced, granted)
+    else:
+        assert registry.choose(rows, forced, granted) == {"gemm": chosen}
+    assert "amx" not in asked or forced, "it costs every signal its room: nobody asks without need"
+
+
+def test_the_system_grants_what_needs_no_asking():
+    assert _native.acquire([]) and _native.acquire(["avx2", "neon"])
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,13 @@ def run() -> None:
     console.print(_table())
     features = [name for name, present in kernels.cpu_features().items() if present]
     console.print(f"CPU features: {' '.join(features) or 'none that a kernel asks for'}", highlight=False)
+    for kernel in filter(lambda kernel: kernel.refused, kernels.kernel_list()):
+        instead = next(k.name for k in kernels.kernel_list() if k.family == kernel.family and k.chosen)
+        console.print(
+            f"{kernel.name}: the operating system does not grant {' '.join(kernel.needs)} to this process "
+            f"(a signal stack may be too small); {instead} runs instead",
+            highlight=False,
+        )
     for name in SWITCHES:
         if name in os.environ:
             console.print(f"{name}={os.environ[name]}", highlight=False)
@@ -47,4 +54,6 @@ def _table() -> Table:
 def _state(kernel: kernels.Kernel) -> str:
     if not kernel.available:
         return "no"
+    if kernel.refused:
+        return "refused by the system"
     return "on request" if kernel.on_request else "yes"

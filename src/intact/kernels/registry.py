@@ -6,12 +6,14 @@ The best available kernel of each family is taken, unless the environment says o
     INTACT_FORCE_KERNEL=<name>[,<name>]    use these kernels in their families
 
 Kernels of instruction sets that they have run on in emulation alone (`ON_REQUEST`) are taken where
-INTACT_FORCE_KERNEL names them, and nowhere else.
+INTACT_FORCE_KERNEL names them, and nowhere else. What an operating system hands out when it is asked (AMX's
+tiles: not to a process with a small signal stack) it may refuse: then the next kernel of the family runs.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -42,6 +44,7 @@ class Kernel:
         available: This machine has them, and INTACT_MAX_ISA permits them.
         on_request: Never chosen but by INTACT_FORCE_KERNEL.
         chosen: Calls use it.
+        refused: It would be, but for the operating system, which does not grant what it needs.
     """
 
     family: str
@@ -50,6 +53,7 @@ class Kernel:
     available: bool
     on_request: bool
     chosen: bool
+    refused: bool = False
 
 
 def cpu_features() -> dict[str, bool]:
@@ -66,7 +70,15 @@ def kernel_list() -> list[Kernel]:
     max_isa, forced = _environment()
     chosen = _choices(max_isa, forced)
     return [
-        Kernel(family, name, tuple(needs), runs, not ON_REQUEST.isdisjoint(needs), chosen[family] == name)
+        Kernel(
+            family,
+            name,
+            tuple(needs),
+            runs,
+            not ON_REQUEST.isdisjoint(needs),
+            chosen[family] == name,
+            runs and name in _names(forced) and not _granted(needs),
+        )
         for family, name, needs, runs in _available(max_isa)
     ]
 
@@ -95,12 +107,37 @@ def _available(max_isa: str) -> list[tuple[str, str, list[str], bool]]:
     ]
 
 
+def _names(forced: str) -> list[str]:
+    return [name for part in forced.split(",") if (name := part.strip())]
+
+
+def _granted(needs: Sequence[str]) -> bool:
+    """Whether the operating system hands out what it is to be asked for. It is asked once."""
+    return _native.acquire(list(needs))
+
+
 @lru_cache
 def _choices(max_isa: str, forced: str) -> dict[str, str]:
-    runnable = [(family, name, needs) for family, name, needs, runs in _available(max_isa) if runs]
-    best = {family: name for family, name, needs in reversed(runnable) if ON_REQUEST.isdisjoint(needs)}
-    for wanted in filter(None, (part.strip() for part in forced.split(","))):
-        family_of = {name: family for family, name, _ in runnable}
+    return choose(_available(max_isa), _names(forced), _granted)
+
+
+def choose(
+    rows: Iterable[tuple[str, str, Sequence[str], bool]],
+    forced: Sequence[str],
+    granted: Callable[[Sequence[str]], bool],
+) -> dict[str, str]:
+    """The kernel of each family.
+
+    Args:
+        rows: (family, kernel, the features that it needs, whether the machine has them), best first.
+        forced: Kernels to be taken in their families.
+        granted: Whether the operating system grants features: asked for what would be chosen alone.
+    Raises:
+        QuantValueError: A forced kernel does not run on this machine.
+    """
+    runnable = [(family, name, needs) for family, name, needs, runs in rows if runs]
+    family_of = {name: family for family, name, _ in runnable}
+    for wanted in forced:
         if wanted not in family_of:
             raise QuantValueError(
                 "INTACT_FORCE_KERNEL",
@@ -108,5 +145,9 @@ def _choices(max_isa: str, forced: str) -> dict[str, str]:
                 f"one of {', '.join(family_of)}",
                 "name a kernel that this machine has; `intact kernels` lists them",
             )
-        best[family_of[wanted]] = wanted
-    return best
+    best: dict[str, str] = {}
+    for family, name, needs in runnable:
+        if family not in best and ON_REQUEST.isdisjoint(needs) and granted(needs):
+            best[family] = name
+    needs_of = {name: needs for _, name, needs in runnable}
+    return best | {family_of[name]: name for name in forced if granted(needs_of[name])}
