@@ -9,11 +9,11 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.bind.core import Binding, Halo, binder
+from intact.engine.bind.core import Binding, Halo, binder, dtype_of
 from intact.engine.bind.planes import bind_depthwise, grid_of, is_depthwise, zero_of
 from intact.engine.plan import Plan
 from intact.engine.steps import Conv, ConvTranspose, Linear
-from intact.kernels import sums
+from intact.kernels import planes, sums
 from intact.kernels.program import SLACK, NativeStep, View
 
 Layer = Conv | ConvTranspose | Linear
@@ -68,24 +68,49 @@ def bind_conv(step: Conv, binding: Binding) -> list[NativeStep]:
 
 @binder("linear", in_place=("residual",))
 def bind_linear(step: Linear, binding: Binding) -> list[NativeStep]:
-    """A matrix of rows: an image of one row of pixels, or of as many axes as there are."""
-    residual = _rows(binding.view(step.ending.residual)) if step.ending.residual else None
+    """A matrix of rows: an image of one row of pixels, or of as many axes as there are.
+
+    Where a row's elements are no neighbours (those of an image of width 2, channels last), it is copied.
+    """
+    before: list[NativeStep] = []
+
+    def gathered(name: str) -> View:
+        view = binding.view(name)
+        if (rows := _rows(view)) is not None:
+            return rows
+        dense = binding.temporary(dtype_of(binding.tensor(name)), tuple(view.sizes))
+        before.append(planes.copy(view, dense))
+        return _dense_rows(dense)
+
+    x = gathered(step.x)
+    residual = gathered(step.ending.residual) if step.ending.residual else None
     weight = binding.weight(step.weight)[:, None, None, :]
-    return [
-        _native(
-            _Part(_rows(binding.view(step.x)), _rows(binding.view(step.y)), residual, weight), step, binding
-        )
-    ]
+    y = binding.view(step.y)
+    if (rows := _rows(y)) is not None:
+        return [*before, _native(_Part(x, rows, residual, weight), step, binding)]
+    dense = binding.temporary(dtype_of(binding.tensor(step.y)), tuple(y.sizes))
+    part = _Part(x, _dense_rows(dense), residual, weight)
+    return [*before, _native(part, step, binding), planes.copy(dense, y)]
 
 
-def _rows(view: View) -> View:
-    """A tensor as (n, h, w, c), its last axis being c."""
+def _dense_rows(view: View) -> View:
+    rows = _rows(view)
+    assert rows is not None, "dense memory is rows"
+    return rows
+
+
+def _rows(view: View) -> View | None:
+    """A tensor as (n, h, w, c), its last axis being c; None where that is no row of neighbours."""
     sizes, strides = list(view.sizes), list(view.strides)
+    if sizes[-1] <= 1:
+        strides[-1] = view.itemsize  # a single element leads nowhere
+    if strides[-1] != view.itemsize:
+        return None
     while len(sizes) < 4:
         sizes, strides = [1, *sizes], [0, *strides]
     while len(sizes) > 4:
         if strides[0] != strides[1] * sizes[1] and 0 not in sizes:
-            raise ValueError("rows that lie apart on more than three axes")
+            return None
         sizes, strides = [sizes[0] * sizes[1], *sizes[2:]], strides[1:]
     return view.part(view.offset, sizes, strides)
 
