@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.engine.lower.sheet import Cannot, Output, Sheet, dims_of
+from intact.engine.lower.sheet import Cannot, Output, Sheet, dims_of, in_range
 from intact.engine.lower.weights import Bias
 from intact.engine.steps import Codes, Ending
 from intact.graph import Node, Value, is_op
@@ -119,16 +119,19 @@ def finish(
     reals = output.grid is None or bool(tail.activation)
     y_scale = np.float32(1.0 if reals or output.grid is None else output.grid.scale)
     first, second = (np.asarray(s, np.float32) for s in scales)
-    m = np.atleast_1d(numerics.multipliers(first, second, y_scale, gain=tail.gain))
+    with in_range():
+        m = np.atleast_1d(numerics.multipliers(first, second, y_scale, gain=tail.gain))
+        shift = np.atleast_1d(numerics.scaled_bias(tail.shift, y_scale))
     multiplier = sheet.hold(f"{name}.multiplier", m)
     b = ""
     if np.any(tail.shift):
-        b = sheet.hold(f"{name}.bias", np.atleast_1d(numerics.scaled_bias(tail.shift, y_scale)))
+        b = sheet.hold(f"{name}.bias", shift)
     integers = "" if bias.integer is None else sheet.hold(f"{name}.integer_bias", bias.integer)
     residual, r = "", 0.0
     if tail.residual is not None:
         residual = tail.residual[0]
-        r = float(numerics.ratio(np.float32(tail.residual[1].scale), y_scale))
+        with in_range():
+            r = float(numerics.ratio(np.float32(tail.residual[1].scale), y_scale))
     low, high = _bounds(tail, output)
     if output.grid is None:
         sheet.write(output, tail.output)

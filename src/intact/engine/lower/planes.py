@@ -10,7 +10,7 @@ from intact import numerics
 from intact.engine.lower.ending import Tail, take_bounds
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule
-from intact.engine.lower.sheet import Cannot, Sheet
+from intact.engine.lower.sheet import Cannot, Sheet, check_ratio, in_range
 from intact.engine.lower.window import window
 from intact.engine.steps import Add, Pool, Quantize, Rescale, Reshape
 from intact.graph import Node
@@ -53,6 +53,7 @@ def _average_pool(sheet: Sheet, node: Node) -> None:
     output = sheet.output(value)
     if output.grid is None:
         raise Cannot("its output goes on in float")
+    check_ratio(Grid.of(codes), output.grid)
     # The mean of codes that are never below the zero point is not below it either.
     zero = output.grid.zero_point
     low = zero if codes.low >= codes.zero_point else None
@@ -96,7 +97,8 @@ def _quantize(sheet: Sheet, node: Node) -> None:
     if found is not None:
         x, codes = found
         ends = np.array([codes.low, codes.high])
-        low, high = numerics.rescale(ends, Grid.of(codes).affine, grid.affine, grid.spec)
+        with in_range():
+            low, high = numerics.rescale(ends, Grid.of(codes).affine, grid.affine, grid.spec)
         sheet.add(Rescale(*who, x, sheet.write_codes(y, grid.codes(int(low), int(high)))), node)
         return
     x = sheet.real(value)
@@ -121,7 +123,7 @@ def lower_add(sheet: Sheet, nodes: Sequence[Node]) -> None:
         Cannot: One operand is real, or the result is.
     """
     node = nodes[0]
-    (a, _), (b, _) = (sheet.wanted_codes(value) for value in node.inputs)
+    (a, first), (b, second) = (sheet.wanted_codes(value) for value in node.inputs)
     tail = Tail([node], node.outputs[0])
     for other in nodes[1:]:
         if not take_bounds(sheet, tail, other):
@@ -129,6 +131,8 @@ def lower_add(sheet: Sheet, nodes: Sequence[Node]) -> None:
     output = sheet.output(tail.output)
     if output.grid is None:
         raise Cannot("its output goes on in float")
+    for codes in (first, second):
+        check_ratio(Grid.of(codes), output.grid)
     lower, upper = (-np.inf if tail.low is None else tail.low), (np.inf if tail.high is None else tail.high)
     low, high = numerics.activation_bounds(lower, upper, *output.grid.affine, output.grid.spec)
     y = sheet.write(output, tail.output, low, high)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule, data, moved
-from intact.engine.lower.sheet import Cannot, Sheet, dims_of
+from intact.engine.lower.sheet import Cannot, Sheet, check_ratio, dims_of
 from intact.engine.steps import Concat, Dim, Gather, Reshape, Resize, Slice, Transpose
 from intact.graph import Node, Value, is_op
 from intact.graph.attributes import integer, text
@@ -44,6 +44,7 @@ def _part(sheet: Sheet, value: Value | None, grid: Grid, concat: Node) -> tuple[
         name = sheet.read_as(sheet.tensors[name], codes, grid, concat)[0]
     elif node is not None and is_op(node, "QuantizeLinear") and (found := sheet.codes(node.inputs[0])):
         name = found[0]
+        check_ratio(Grid.of(found[1]), grid)
     return name, codes.low, codes.high
 
 

@@ -10,13 +10,38 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from intact import numerics
 from intact.engine.lower.grids import Grid, Grids
 from intact.engine.steps import Codes, Dequantize, Dim, Reinterpret, Step, Tensor
+from intact.errors import QuantValueError
 from intact.graph import Constants, Model, Node, Value, is_op
 
 
 class Cannot(Exception):
     """A rule does not apply; its text says why, as a clause."""
+
+
+@contextmanager
+def in_range() -> Iterator[None]:
+    """Constants of an integer layer are formed here.
+
+    Raises:
+        Cannot: One is beyond what float32 arithmetic stays finite with: scales are too far apart.
+    """
+    try:
+        yield
+    except QuantValueError as error:
+        raise Cannot(f"its {error.where} is {error.got}, not {error.want}") from error
+
+
+def check_ratio(read: Grid, written: Grid) -> None:
+    """Refuse to bring codes from one grid to another where no multiplier says it.
+
+    Raises:
+        Cannot: As `in_range` says.
+    """
+    with in_range():
+        numerics.ratio(np.float32(read.scale), np.float32(written.scale))
 
 
 @dataclass(frozen=True)

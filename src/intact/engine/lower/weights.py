@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.engine.lower.sheet import Cannot, Sheet
+from intact.engine.lower.sheet import Cannot, Sheet, in_range
 from intact.engine.steps import Codes
 from intact.graph import Value, is_op, quantization_of, quantized_bias_of
 from intact.graph.attributes import integers
@@ -91,7 +91,8 @@ def bias_of(sheet: Sheet, value: Value | None, x_scale: float, weight: Weight) -
         return Bias(np.zeros((), np.float64))
     stored = quantized_bias_of(value, sheet.constants)
     if stored is not None and stored.codes.size == channels:
-        product = numerics.multipliers(np.float32(x_scale), weight.scale)
+        with in_range():
+            product = numerics.multipliers(np.float32(x_scale), weight.scale)
         if np.array_equal(np.broadcast_to(product, channels), np.broadcast_to(stored.scale, channels)):
             return Bias(np.zeros((), np.float64), stored.codes.reshape(-1))
     array = sheet.constant(value, "its bias").astype(np.float64)
