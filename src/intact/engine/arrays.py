@@ -53,6 +53,11 @@ def check_rows(index: NDArray[Any], size: int, where: str) -> None:
         raise QuantValueError(where, f"index {wrong}", f"{-size} to {size - 1}", "give rows that are there")
 
 
+def rest(size: int, start: int, hop: int) -> int:
+    """How many elements a Slice takes to the end of an axis, which the plan does not tell."""
+    return len(range(start, size if hop > 0 else -1, hop))
+
+
 def offset_of(tensor: Tensor) -> int:
     """What bytes have above codes; 0 for reals."""
     return 0 if tensor.codes is None else tensor.codes.offset

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ from intact.engine.plan import Plan
 from intact.engine.profiler import Profile, profile_of
 from intact.engine.steps import Dim
 from intact.engine.stretches import Stretches
-from intact.errors import QuantValueError
+from intact.errors import QuantValueError, UnsupportedError
 from intact.kernels.program import Program, Team
 from intact.kernels.registry import chosen_kernels
 
@@ -123,10 +124,12 @@ class Engine:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a plan file, which `intact.load` reads: the plan, and its weights as kernels packed them.
 
-        An engine that has not run yet packs for inputs with 1 for every size that is free.
+        An engine that has not run yet packs for inputs with 1 for every size that is free, or leaves it to
+        who loads the file where the model does not take them.
         """
         if not self._bound:
-            self.prepare({name: array.shape for name, array in self._zeros().items()})
+            with suppress(QuantValueError, UnsupportedError):
+                self.prepare({name: array.shape for name, array in self._zeros().items()})
         save(path, self.plan, self.packed)
 
     def tap(self, inputs: Arrays) -> dict[str, NDArray[Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
+from intact.engine.arrays import rest
 from intact.engine.bind.core import peek
 from intact.engine.plan import Plan
 from intact.engine.steps import (
@@ -207,15 +208,13 @@ def _transpose(step: Transpose, sizes: Sizes) -> Shape:
 
 
 def _slice(step: Slice, sizes: Sizes) -> Shape:
-    """As the plan says; the whole of an axis of which it does not say how much."""
+    """As the plan says; to the end of an axis of which it does not say how much."""
     x, shape = sizes.of(step.x), sizes.declared(step.y)
     made = []
     for axis, (size, want, start, hop) in enumerate(zip(x, shape, step.starts, step.steps, strict=True)):
-        count = size if want is None else want
+        count = rest(size, start, hop) if want is None else want
         last = start + hop * (count - 1)
-        if (want is None and (start, hop) != (0, 1)) or (
-            count and not (0 <= start < size and 0 <= last < size)
-        ):
+        if count and not (0 <= start < size and 0 <= last < size):
             got = f"size {size} in dimension {axis}"
             raise _mismatch(step.x, got, f"one that holds {count} elements from {start} in steps of {hop}")
         made.append(count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intact import numerics
-from intact.engine.arrays import check_rows
+from intact.engine.arrays import check_rows, rest
 from intact.engine.reference.run import Run, Runner, affine_of, spec_of
 from intact.engine.steps import Concat, Gather, Pad, Reinterpret, Rescale, Reshape, Resize, Slice, Transpose
 
@@ -22,9 +22,7 @@ def _transpose(run: Run, step: Transpose) -> None:
 def _slice(run: Run, step: Slice) -> None:
     x, shape = run.array(step.x), run.plan.tensors[step.y].shape
     for axis, (start, hop, dim) in enumerate(zip(step.starts, step.steps, shape, strict=True)):
-        if (start, hop) == (0, 1) and isinstance(dim, str) and dim not in run.sizes:
-            continue  # the whole of an axis whose size nobody has said yet
-        size = run.sizes[dim] if isinstance(dim, str) else dim
+        size = run.sizes.get(dim, rest(x.shape[axis], start, hop)) if isinstance(dim, str) else dim
         x = np.take(x, start + hop * np.arange(size), axis=axis)
     run.bind(step.y, x)
 
