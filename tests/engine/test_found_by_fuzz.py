@@ -1,0 +1,104 @@
+"""Faults that random graphs found (`tests/fuzz`), each in its smallest form."""
+
+import numpy as np
+import pytest
+
+from intact.engine.build import compile as compiled
+from intact.engine.build import load
+
+
+class TestProductsAlongTheWidthOfImages:
+    """A convolution's images lie channels last, so that the elements of a MatMul's rows are no neighbours."""
+
+    @pytest.mark.parametrize("width", [1, 2, 5])
+    def test_it_reads_what_a_convolution_made(self, qdq, lowered, width):
+        g = qdq()
+        x = g.pair(g.input("x", ["n", 3, 4, width]))
+        x = g.pair(g.conv(x, 3, 8))
+        y = g.pair(g.node("MatMul", x, g.weight(width, 7, axis=1)))
+        found = lowered(g, y, sizes={"n": 2}).agree()
+        assert found.kinds[-2:] == ["linear", "dequantize"]
+
+    @pytest.mark.parametrize("outputs", [1, 6])
+    def test_a_convolution_reads_what_it_made(self, qdq, lowered, outputs):
+        g = qdq()
+        x = g.pair(g.input("x", ["n", 3, 4, 5]))
+        residual = g.pair(g.conv(x, 3, 3), 0.04)
+        y = g.node("MatMul", residual, g.weight(5, outputs, axis=1))
+        if outputs == 1:
+            y = g.node("Add", g.pair(g.node("MatMul", x, g.weight(5, 5, axis=1))), residual)
+        y = g.pair(g.conv(g.pair(y), 3, 4))
+        lowered(g, y, sizes={"n": 2}).agree()
+
+    def test_residuals_lie_so_too(self, qdq, lowered):
+        g = qdq()
+        x = g.pair(g.input("x", ["n", 3, 4, 5]))
+        residual = g.pair(g.conv(x, 3, 3), 0.04)
+        y = g.node("Add", g.node("MatMul", x, g.weight(5, 5, axis=1)), residual)
+        y = g.pair(g.conv(g.pair(y), 3, 4))
+        found = lowered(g, y, sizes={"n": 2}).agree()
+        assert found.step("linear").ending.residual
+
+
+class TestScalesFarApart:
+    """No multiplier of float32 says them: the layer stays in float, the model is not refused."""
+
+    def test_a_layer(self, qdq, lowered):
+        g = qdq()
+        x = g.pair(g.input("x", [2, 3, 4, 4]), 1e20)
+        y = g.pair(g.conv(x, 3, 4), 1e-15)
+        assert "onnx" in lowered(g, y).agree().kinds
+
+    @pytest.mark.parametrize("op", ["Add", "Concat", "AveragePool", "pair", "residual"])
+    def test_two_grids(self, qdq, lowered, op):
+        g = qdq()
+        x = g.input("x", [2, 3, 4, 4])
+        a, b = g.pair(x, 1e20), g.pair(x, 0.1)
+        y = {
+            "Add": lambda: g.node("Add", a, b),
+            "Concat": lambda: g.node("Concat", a, b, axis=1),
+            "AveragePool": lambda: g.node("AveragePool", a, kernel_shape=[2, 2]),
+            "pair": lambda: a,
+            "residual": lambda: g.node("Add", g.conv(b, 3, 3), a),
+        }[op]()
+        lowered(g, g.pair(y, 1e-12)).agree()
+
+    def test_an_integer_bias(self, qdq, lowered):
+        g = qdq()
+        x = g.pair(g.input("x", [2, 3]), 1e20)
+        codes, scale = g.constant(np.ones((3, 4), np.int8)), g.constant(np.float32(1e18))
+        w = g.node("DequantizeLinear", codes, scale)
+        bias = g.node("DequantizeLinear", g.constant(np.ones(4, np.int32)), g.constant(np.float32(1e38)))
+        lowered(g, g.pair(g.node("Gemm", x, w, bias), 1e30)).agree()
+
+
+class TestFreeSizes:
+    @pytest.mark.parametrize(
+        ("start", "step", "left"), [(1, 1, 6), (6, 1, 1), (2, 3, 2), (0, 2, 4), (9, 1, 0)]
+    )
+    def test_a_slice_to_the_end_of_an_axis_of_any_size(self, qdq, lowered, start, step, left):
+        """Nobody says how many elements are left: not the shapes of the model, and the plan did not either."""
+        g = qdq()
+        x = g.pair(g.input("x", ["n", 2, "h"]))
+        end = np.iinfo(np.int64).max
+        y = g.node("Slice", x, g.ints(start), g.ints(end), g.ints(2), g.ints(step))
+        found = lowered(g, g.pair(g.node("Sigmoid", y)), sizes={"n": 2, "h": 7}).agree()
+        assert found.expected[next(iter(found.expected))].shape == (2, 2, left)
+
+    def test_a_plan_is_saved_though_the_model_takes_no_size_of_1(self, qdq, tmp_path):
+        """What is free is taken as 1 for packing: here a window does not fit into that, and save failed."""
+        g = qdq()
+        x = g.pair(g.input("x", ["n", 3, "h", 6]))
+        y = g.pair(g.node("Conv", x, g.weight(4, 3, 3, 3)))
+        feeds = g.feeds({"n": 2, "h": 5})
+        engine = compiled(g.proto(y), threads=1)
+        engine.save(tmp_path / "it.intact")
+        again = load(tmp_path / "it.intact", threads=1)
+        np.testing.assert_array_equal(again.run(feeds)[y], engine.run(feeds)[y], strict=True)
+
+    def test_images_without_pixels_are_tapped(self, qdq, lowered):
+        """Their strides fit into no arena."""
+        g = qdq()
+        x = g.pair(g.input("x", ["n", 3, 4, 4]))
+        y = g.pair(g.conv(g.pair(g.conv(x, 3, 4)), 4, 4))
+        lowered(g, y, sizes={"n": 0}).exact()
