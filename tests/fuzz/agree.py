@@ -1,0 +1,96 @@
+"""The integer reference against the Q/DQ file in float, as far as N33 promises that they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+from intact.engine.compare import ROUNDING
+from intact.engine.plan import Plan
+from intact.engine.steps import OUTSIDE, Codes
+from intact.engine.wiring import reads, writes
+
+Arrays = Mapping[str, NDArray[Any]]
+_MOVES = frozenset({"reshape", "transpose", "slice", "gather", "pad", "resize", "reinterpret", "dequantize"})
+"""Steps that round nothing."""
+
+
+def disagreement(
+    proto: onnx.ModelProto, plan: Plan, file: Arrays, values: Arrays, outside: set[str]
+) -> tuple[int, str]:
+    """How many tensors were compared, and what is wrong with the first that disagrees; "" for nothing.
+
+    From the same input codes, codes differ by 1 at most, and only where the file's real lies within `ROUNDING`
+    of a boundary. Behind a tensor with a difference nothing is compared.
+
+    Args:
+        proto: The model.
+        plan: What was made of it.
+        file: Its codes, and what they were made of, in ONNX Runtime.
+        values: Every tensor of the plan by the reference.
+        outside: Tensors that depend on a fallback part.
+    """
+    made = _codes_of(proto)
+    clean = {name for name in plan.inputs if name not in outside}
+    compared = 0
+    for step in plan.steps:
+        same = all(name in clean for name in reads(step) if name in plan.tensors) and not isinstance(
+            step, OUTSIDE
+        )
+        for name in writes(step):
+            grid = plan.tensors[name].codes
+            source = made.get((name, *_key(grid))) if grid is not None else None
+            if source is None or source[1] not in file:
+                if same and (grid is None or step.kind in _MOVES):
+                    clean.add(name)
+                continue
+            real, codes = source
+            equal = np.array_equal(file[codes], values[name])
+            if same:
+                compared += 1
+                wrong = "" if equal else _beyond(file[codes], values[name], file.get(real), grid)
+                if wrong:
+                    return compared, f"'{name}' of {step.kind}: {wrong}"
+            if equal:
+                clean.add(name)
+    return compared, ""
+
+
+def _key(grid: Codes) -> tuple[float, int, bool]:
+    return float(np.float32(grid.scale)), grid.zero_point, grid.signed
+
+
+def _codes_of(proto: onnx.ModelProto) -> dict[tuple[str, float, int, bool], tuple[str, str]]:
+    """(tensor of reals, grid) -> that tensor, and its codes, in the file."""
+    constants = {tensor.name: tensor for tensor in proto.graph.initializer}
+    found = {}
+    for node in proto.graph.node:
+        if node.op_type != "QuantizeLinear" or node.input[0] in constants:
+            continue
+        scale = float(numpy_helper.to_array(constants[node.input[1]]).reshape(-1)[0])
+        zero = numpy_helper.to_array(constants[node.input[2]])
+        pair = node.input[0], node.output[0]
+        for name in pair:
+            found[name, scale, int(zero.reshape(-1)[0]), zero.dtype == np.int8] = pair
+    return found
+
+
+def _beyond(file: NDArray[Any], values: NDArray[Any], real: NDArray[Any] | None, grid: Codes) -> str:
+    """What is more than one code, and at a boundary."""
+    if file.shape != values.shape or file.dtype != values.dtype:
+        return f"{values.dtype} {values.shape}, in the file {file.dtype} {file.shape}"
+    apart = np.abs(file.astype(np.int64) - values.astype(np.int64))
+    if apart.max(initial=0) > 1:
+        return f"{np.count_nonzero(apart)} of {apart.size} codes differ, by {apart.max()} at most"
+    if real is None:
+        return ""
+    steps = real.astype(np.float64) / grid.scale
+    distance = np.abs(steps - np.floor(steps) - 0.5)[apart > 0]
+    if distance.max(initial=0) > ROUNDING:
+        return f"{np.count_nonzero(apart)} of {apart.size} codes differ, {distance.max():.3g} steps from a boundary"
+    return ""
