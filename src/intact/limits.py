@@ -86,7 +86,10 @@ GRAPH_DEPTH = _limit("graph_depth", 32, "graphs", "within one another: branches 
 GRAPH_VALUES = _limit(
     "graph_values", 1_000_000, "values", "of one graph: inputs, constants, results of nodes"
 )
+GRAPH_PORTS = _limit("graph_ports", 10_000, "inputs and outputs", "of one graph")
+NODE_PORTS = _limit("node_ports", 20_000, "inputs and outputs", "of one node")
 FALLBACK_PARTS = _limit("fallback_parts", 1000, "parts", "of one model that ONNX Runtime runs, apart")
+TENSOR_ELEMENTS = _limit("tensor_elements", 2**33, "elements", "of one tensor, where its sizes are known")
 RESIZED = _limit("resized", 2**20, "pixels", "along one axis that a Resize makes")
 FOLDED = _limit(
     "folded", 2**26, "elements", "of a constant that an operator makes of others, when a model is read"

@@ -35,7 +35,7 @@ def test_a_chain_longer_than_the_stack_is_computed() -> None:
     np.testing.assert_array_equal(Constants(model.graph)(model.graph.outputs[0]), [3])
 
 
-@pytest.mark.parametrize("size, constant", [(4, True), (2**40, False)], ids=["small", "all-memory"])
+@pytest.mark.parametrize("size, constant", [(4, True), (2**32, False)], ids=["small", "all-memory"])
 def test_a_number_that_asks_for_all_memory_is_not_computed(size: int, constant: bool) -> None:
     model = load(onnx.parser.parse_model(HEAD + f"""(float x) => (float[n] y) <int64[1] s = {{{size}}}> {{
         z = ConstantOfShape(s)

@@ -18,7 +18,6 @@ import numpy as np
 import onnx
 from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
-
 from tests.engine.conftest import Qdq
 from tests.graph.test_fuzz_load import MODELS
 from tests.loaders import mutate
@@ -86,7 +85,9 @@ def _moves() -> onnx.ModelProto:
     mean = net.pair(net.node("ReduceMean", large, net.ints(2, 3), keepdims=1))
     gate = net.pair(net.node("Mul", large, net.node("Sigmoid", mean)))
     pooled = net.pair(net.node("AveragePool", gate, kernel_shape=[3, 3], pads=[1, 1, 1, 1]))
-    back = net.pair(net.node("DepthToSpace", net.pair(net.node("Concat", pooled, pooled, axis=1)), blocksize=2))
+    back = net.pair(
+        net.node("DepthToSpace", net.pair(net.node("Concat", pooled, pooled, axis=1)), blocksize=2)
+    )
     wide = net.node("Expand", net.node("Unsqueeze", back, net.ints(0)), net.ints(2, 1, 1, 1, 1))
     shape = net.node("Shape", wide)
     return net.proto(net.node("Reshape", wide, shape), net.node("Clip", back))
@@ -107,7 +108,8 @@ g (float[2,3] x) => (float[2,3] y) <float s = {0.1}, int8 z = {1}> {
     y = own.four <n = 1> (d)
 }
 <domain: "own", opset_import: ["" : 18]> twice (p) => (r) { r = Add (p, p) }
-<domain: "own", opset_import: ["" : 18, "own" : 1]> four <n> (p) => (r) { t = own.twice (p) r = own.twice (t) }
+<domain: "own", opset_import: ["" : 18, "own" : 1]>
+four <n> (p) => (r) { t = own.twice (p) r = own.twice (t) }
 """
 
 
@@ -189,7 +191,7 @@ def _size(record: dict[str, Any]) -> int | None:
 
 
 def _resized(content: Any, arrays: dict[str, bytes]) -> None:
-    """Half of the time: as many bytes as the records ask for, so that the sizes are not all that is refused."""
+    """As many bytes as the records ask for, so that sizes are not all that is refused."""
     for record in _records(content):
         name = f"constant/{record.get('name')}"
         size = _size(record)
@@ -297,7 +299,9 @@ def _change_array(dice: random.Random, arrays: dict[str, np.ndarray]) -> None:
 
 def _trt() -> list[bytes]:
     lines = "images: 3c010a14\n/model.0/conv/Conv_output_0: 3d9c2f1e\nzero: 0\na: b: 3f800000\n"
-    return [f"TRT-{head}\n{lines}".encode() for head in ("8601-EntropyCalibration2", "8XXX-MinMaxCalibration")]
+    return [
+        f"TRT-{head}\n{lines}".encode() for head in ("8601-EntropyCalibration2", "8XXX-MinMaxCalibration")
+    ]
 
 
 def _npz() -> list[bytes]:
@@ -316,9 +320,15 @@ def _change_npz(dice: random.Random, data: bytes) -> bytes:
         return mutate.data(dice, data)
     file = io.BytesIO()
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new:
+        with (
+            zipfile.ZipFile(io.BytesIO(data)) as old,
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new,
+        ):
             for name in old.namelist():
-                new.writestr(dice.choice((name, name, name, "x.npy", "", "../x.npy")), _npy_change(dice, old.read(name)))
+                new.writestr(
+                    dice.choice((name, name, name, "x.npy", "", "../x.npy")),
+                    _npy_change(dice, old.read(name)),
+                )
     except Exception:
         return mutate.data(dice, data)
     return file.getvalue()
@@ -326,7 +336,11 @@ def _change_npz(dice: random.Random, data: bytes) -> bytes:
 
 def _npy() -> list[bytes]:
     made = []
-    for array in (np.zeros((4, 3, 8, 8), np.float32), np.zeros((2, 3, 8, 8), np.float16), np.zeros((), "<M8[s]")):
+    for array in (
+        np.zeros((4, 3, 8, 8), np.float32),
+        np.zeros((2, 3, 8, 8), np.float16),
+        np.zeros((), "<M8[s]"),
+    ):
         file = io.BytesIO()
         np.save(file, array)
         made.append(file.getvalue())
@@ -344,23 +358,51 @@ def _image() -> list[bytes]:
     made = []
     pixels = np.random.default_rng(0).integers(0, 256, (12, 10, 3), np.uint8)
     for form, picture in (
-        ("PNG", pixels), ("JPEG", pixels), ("BMP", pixels), ("GIF", pixels[..., 0]), ("PPM", pixels), ("TIFF", pixels),
-        ("WEBP", pixels), ("PNG", pixels[..., 0].astype(np.uint16) * 200),
+        ("PNG", pixels),
+        ("JPEG", pixels),
+        ("BMP", pixels),
+        ("GIF", pixels[..., 0]),
+        ("PPM", pixels),
+        ("TIFF", pixels),
+        ("WEBP", pixels),
+        ("PNG", pixels[..., 0].astype(np.uint16) * 200),
         ("TIFF", pixels[..., 0].astype(np.float32)),
-    ):  # fmt: skip
+    ):
         file = io.BytesIO()
         Image.fromarray(picture).save(file, form)
         made.append(file.getvalue())
     return made
 
 
-_YAML = ("*", "&a", "*a", "[", "{", "!!python/object", "- ", ": ", "1e999", ".nan", "0x1f", "~", "|", "2001-01-01",
-         "<<: ", "null", "yes", "method: entropy", "weights: int4", "block_size: 1.5", "symmetric: maybe")  # fmt: skip
+_YAML = (
+    "*",
+    "&a",
+    "*a",
+    "[",
+    "{",
+    "!!python/object",
+    "- ",
+    ": ",
+    "1e999",
+    ".nan",
+    "0x1f",
+    "~",
+    "|",
+    "2001-01-01",
+    "<<: ",
+    "null",
+    "yes",
+    "method: entropy",
+    "weights: int4",
+    "block_size: 1.5",
+    "symmetric: maybe",
+)
 
 
 def _overrides() -> list[bytes]:
     return [
-        b'"head/*": {activations: int16}\nMatMul: {weights: int4, block_size: 32}\n"/conv1": {format: float}\n',
+        b'"head/*": {activations: int16}\nMatMul: {weights: int4, block_size: 32}\n'
+        b'"/conv1": {format: float}\n',
         b"a*:\n  method: entropy\n  symmetric: false\n  axis: 0\nb: &b {activations: uint8}\nc: *b\n",
     ]
 
@@ -370,14 +412,22 @@ def _data(dice: random.Random, data: bytes) -> bytes:
 
 
 _SEEDS: dict[str, Callable[[], list[bytes]]] = {
-    "onnx": _onnx, "plan": _plans, "calib": _calib, "trt": _trt, "npz": _npz, "npy": _npy, "image": _image,
+    "onnx": _onnx,
+    "plan": _plans,
+    "calib": _calib,
+    "trt": _trt,
+    "npz": _npz,
+    "npy": _npy,
+    "image": _image,
     "overrides": _overrides,
-}  # fmt: skip
+}
 _CHANGES: dict[str, Callable[[random.Random, bytes], bytes]] = {
     "onnx": _change_onnx,
     "plan": _change_plan,
     "calib": _change_calib,
-    "trt": lambda dice, data: mutate.text(dice, data, ("TRT-", ": ", "7f800000", "80000000", "ffffffff", "\r")),
+    "trt": lambda dice, data: mutate.text(
+        dice, data, ("TRT-", ": ", "7f800000", "80000000", "ffffffff", "\r")
+    ),
     "npz": _change_npz,
     "npy": lambda dice, data: mutate.data(dice, data) if dice.random() < 0.3 else _npy_change(dice, data),
     "image": _data,

@@ -129,7 +129,7 @@ def _entry(file: str, entry: Any) -> tuple[str, str, Any]:
         axis = tuple(axis)
     elif axis is not None and not _is_int(axis):
         kind = None
-    if not isinstance(name, str) or kind not in _FIELDS:
+    if not isinstance(name, str) or not isinstance(kind, str) or kind not in _FIELDS:
         raise _damaged(file, f"index entry {entry!r:.80}", "a name, a kind and an axis")
     return name, kind, axis
 

@@ -58,6 +58,7 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Engine:
     engine = Engine(stored.plan, threads=threads, packed=packed)
     stored.packed.verify(here, engine.threads)
     stored.constants.verify([name for name in stored.constants if name not in ready], engine.threads)
+    engine.check_stretches()
     return engine
 
 

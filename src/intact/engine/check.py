@@ -22,6 +22,9 @@ def check(plan: Plan) -> None:
     """
     if both := plan.tensors.keys() & plan.constants.keys():
         raise FileFormatError(f"'{min(both)}'", "a tensor and a constant", "names that are given once", _FIX)
+    for ports, where in ((plan.inputs, "the inputs"), (plan.outputs, "the outputs")):
+        if len(set(ports)) < len(ports):
+            raise FileFormatError(where, "a name twice", "distinct names", _FIX)
     defined = set(plan.inputs)
     for name in plan.inputs:
         _tensor(plan, name, "the inputs")

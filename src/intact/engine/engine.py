@@ -110,6 +110,14 @@ class Engine:
             bound.program.give_back(context)
         return made
 
+    def check_stretches(self) -> None:
+        """Refuse models for ONNX Runtime that no plan of ours holds: `load` asks, and so does the first run.
+
+        Raises:
+            FileFormatError: As for `intact.graph.check_fallback`; names the step.
+        """
+        self._stretches.check()
+
     def prepare(self, shapes: Mapping[str, Sequence[int]]) -> Bound:
         """Make the plan native for inputs of these shapes, which the first run with them would do."""
         key = tuple(tuple(shapes[name]) for name in self.plan.inputs)

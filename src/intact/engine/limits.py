@@ -12,11 +12,13 @@ from typing import Any
 
 from intact.engine.plan import Plan
 from intact.engine.steps import (
+    Add,
     Call,
     Codes,
     Concat,
     Conv,
     ConvTranspose,
+    Dequantize,
     Ending,
     Gather,
     LayerNorm,
@@ -24,7 +26,11 @@ from intact.engine.steps import (
     MatMul,
     Pad,
     Pool,
+    Quantize,
     Reduce,
+    Reinterpret,
+    Rescale,
+    Reshape,
     Resize,
     Slice,
     Softmax,
@@ -37,8 +43,12 @@ from intact.engine.steps import (
 from intact.engine.wiring import ending_of
 from intact.errors import FileFormatError
 
-DTYPES = ("codes", "float32", "float64", "float16", "int64", "int32", "uint8", "int8", "bool")
-_FAR = 2**24  # of a stride, a dilation or a pad: far above what any image has
+DTYPES = (
+    "codes", "float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16",
+    "uint8", "bool",
+)  # fmt: skip
+MOST_HOP = 2**24  # of a stride or a dilation: far above what any image has
+MOST_WIDTH = 2**16  # of a kernel or a pad: what they add to an image takes memory and time
 
 Arrays = Mapping[str, tuple[str, tuple[int, ...]]]
 """dtype and shape of constants, by name."""
@@ -112,7 +122,12 @@ class _Check:
     def codes(self, *names: str) -> None:
         """These tensors hold codes."""
         for name in names:
-            self.that(self._plan.tensors[name].codes is not None, f"reals in '{name}'", "codes")
+            self.that(self.grid(name) is not None, f"reals in '{name}'", "codes")
+
+    def reals(self, *names: str) -> None:
+        """These tensors hold float32."""
+        for name in names:
+            self.that(self.dtype(name) == "float32", f"{self.dtype(name)} in '{name}'", "float32")
 
     def constant(self, name: str, dtype: str, rank: int) -> tuple[int, ...]:
         """Sizes of a constant of this dtype and rank."""
@@ -140,6 +155,28 @@ def _check_ending(check: _Check, ending: Ending) -> None:
     check.that(not ending.activation or not ending.slope, "an activation and a slope", "one of them")
 
 
+def _quantize(check: _Check, step: Quantize) -> None:
+    check.reals(step.x)
+    check.codes(step.y)
+
+
+def _dequantize(check: _Check, step: Dequantize) -> None:
+    check.codes(step.x)
+    check.reals(step.y)
+
+
+def _codes_to_codes(check: _Check, step: Rescale | Reinterpret) -> None:
+    check.codes(step.x, step.y)
+
+
+def _add(check: _Check, step: Add) -> None:
+    check.codes(step.a, step.b, step.y)
+
+
+def _moved(check: _Check, step: Reshape) -> None:
+    check.that(check.dtype(step.x) == check.dtype(step.y), f"'{step.x}', '{step.y}'", "one dtype")
+
+
 def _conv(check: _Check, step: Conv | ConvTranspose) -> None:
     shape = check.constant(step.weight, "int8", 4)
     check.that(min(shape) > 0, shape, "weights that are not empty")
@@ -153,8 +190,8 @@ def _conv(check: _Check, step: Conv | ConvTranspose) -> None:
 def _window(check: _Check, step: Conv | ConvTranspose | Pool) -> None:
     check.that(check.rank(step.x) == check.rank(step.y) == 4, f"'{step.x}', '{step.y}'", "images: rank 4")
     hops = (*step.strides, *step.dilations)
-    check.that(all(0 < hop <= _FAR for hop in hops), hops, "strides and dilations above 0")
-    check.that(all(0 <= pad <= _FAR for pad in step.pads), step.pads, "pads of 0 or more")
+    check.that(all(0 < hop <= MOST_HOP for hop in hops), hops, "strides and dilations above 0")
+    check.that(all(0 <= pad <= MOST_WIDTH for pad in step.pads), step.pads, "pads of 0 or more")
 
 
 def _linear(check: _Check, step: Linear) -> None:
@@ -176,9 +213,12 @@ def _matmul(check: _Check, step: MatMul) -> None:
 
 def _pool(check: _Check, step: Pool) -> None:
     check.that(
-        step.kernel is None or all(0 < k <= _FAR for k in step.kernel), step.kernel, "a kernel above 0"
+        step.kernel is None or all(0 < k <= MOST_WIDTH for k in step.kernel), step.kernel, "a kernel above 0"
     )
     _window(check, step)
+    extents = [(k - 1) * d + 1 for k, d in zip(step.kernel or (1, 1), step.dilations, strict=True)]
+    most = [extents[0] - 1, extents[1] - 1] * 2  # a window reads some pixel, as ONNX wants it
+    check.that(all(p <= m for p, m in zip(step.pads, most, strict=True)), step.pads, f"pads up to {most}")
     check.codes(step.x, step.y)
 
 
@@ -234,7 +274,7 @@ def _gather(check: _Check, step: Gather) -> None:
 
 def _pad(check: _Check, step: Pad) -> None:
     _per_axis(check, step.x, step.y, step.pads)
-    check.that(all(0 <= n <= _FAR for pair in step.pads for n in pair), step.pads, "pads of 0 or more")
+    check.that(all(0 <= n <= MOST_WIDTH for pair in step.pads for n in pair), step.pads, "pads of 0 or more")
 
 
 def _resize(check: _Check, step: Resize) -> None:
@@ -260,6 +300,12 @@ def _call(check: _Check, step: Call) -> None:
 
 
 _RULES: dict[str, Callable[[_Check, Any], None]] = {
+    "quantize": _quantize,
+    "dequantize": _dequantize,
+    "rescale": _codes_to_codes,
+    "reinterpret": _codes_to_codes,
+    "add": _add,
+    "reshape": _moved,
     "conv": _conv,
     "conv_transpose": _conv,
     "linear": _linear,

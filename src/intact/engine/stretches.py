@@ -63,6 +63,19 @@ class Stretches:
             return self._plan.constants[name], None
         return (at(name) if tensor.codes is None else to_codes(at(name), tensor.codes)), tensor.codes
 
+    def check(self) -> None:
+        """Read the models of all stretches, so that a hostile one is refused before anything runs.
+
+        Raises:
+            FileFormatError: As for `intact.graph.check_fallback`; names the step.
+        """
+        models = {step.model: step for step in self._plan.steps if isinstance(step, Stretch)}
+        if models:
+            from intact.graph import check_fallback
+
+            for name, step in models.items():
+                check_fallback(self._plan.constants[name].tobytes(), f"step '{step.name}'")
+
     def shapes(self, stretch: Call | Stretch, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
         """The shapes of what a stretch makes: as registered, or found by running it on zeros."""
         if isinstance(stretch, Call):
@@ -75,10 +88,11 @@ class Stretches:
         return {name: made[name].shape for name in stretch.ys}
 
     def _session(self, stretch: Stretch) -> Session:
-        from intact.graph import Session  # plans without stretches run without ONNX
+        from intact.graph import Session, check_fallback  # plans without stretches run without ONNX
 
         if stretch.model not in self._sessions:
             model = self._plan.constants[stretch.model].tobytes()
+            check_fallback(model, f"step '{stretch.name}'")
             self._sessions[stretch.model] = Session(model, threads=self._threads)
         return self._sessions[stretch.model]
 

@@ -17,6 +17,7 @@ from intact.graph.cut import cut
 from intact.graph.edit import separate_names, set_initializer, set_shape, settle
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq
 from intact.graph.external import data_files
+from intact.graph.fallback import check_fallback
 from intact.graph.inference import refresh_shapes
 from intact.graph.io import parse_model, prune, read_model, tidy, to_bytes, write_model
 from intact.graph.load import Source, load
@@ -61,6 +62,7 @@ __all__ = [
     "Stripped",
     "Tagged",
     "Value",
+    "check_fallback",
     "check_format",
     "check_opset",
     "data_files",

@@ -9,11 +9,46 @@ import onnx
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-# Random operators have constant inputs and no constant output.
-_NEVER_CONSTANT = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"}
+from intact.errors import FileFormatError, IntactError
+from intact.graph.inference import SMALL
+from intact.graph.wording import first_line, root
+from intact.limits import FOLDED
+
+# Random operators have constant inputs and no constant output; the others take long, and make no parameters.
+_NEVER_CONSTANT = {
+    "RandomNormal",
+    "RandomUniform",
+    "RandomNormalLike",
+    "RandomUniformLike",
+    "Bernoulli",
+    "Conv",
+    "ConvTranspose",
+    "DFT",
+    "Det",
+    "Einsum",
+    "GRU",
+    "GridSample",
+    "LSTM",
+    "LpPool",
+    "MaxPool",
+    "AveragePool",
+    "MaxRoiPool",
+    "MelWeightMatrix",
+    "NonMaxSuppression",
+    "RNN",
+    "RoiAlign",
+    "STFT",
+    "StringNormalizer",
+    "RegexFullMatch",
+    "StringSplit",
+    "TfIdfVectorizer",
+}
 
 # Operators that make much of little: one number in a file may ask for all memory.
 _GROWING = {"ConstantOfShape", "EyeLike", "Expand", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample"}
+_PRODUCTS = {"MatMul", "Gemm", "MatMulInteger"}
+_PER_ELEMENT = 2**10  # products that cost what an element of another operator costs
+_SAFE = 2**12  # elements of inputs of which no other operator makes too much
 MAX_GROWN = 2**26
 """Elements up to which the output of such an operator is computed."""
 
@@ -57,7 +92,7 @@ class Constants:
         elif value not in self._known:
             node = value.producer()
             assert node is not None
-            arrays = _evaluate(node, [None if v is None else self._known[v] for v in node.inputs])
+            arrays = _evaluated(node, [None if v is None else self._known[v] for v in node.inputs])
             self._known.update(
                 zip(node.outputs, arrays, strict=False)
             )  # outputs left out at the end have none
@@ -75,8 +110,24 @@ def _is_large(shape: ir.Shape | None) -> bool:
     return shape is not None and math.prod(n for n in shape if isinstance(n, int)) > MAX_GROWN
 
 
-def _evaluate(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
-    """Run one node in ONNX's reference implementation."""
+def _evaluated(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
+    """What one node makes.
+
+    Raises:
+        FileFormatError: More than the limit, or the node cannot make anything of its inputs.
+    """
+    where = f"node '{node.name}' ({node.op_type})"
+    try:
+        return _evaluate(node, inputs, where)
+    except IntactError:
+        raise
+    except Exception as error:  # ONNX's own code, on what a file says: no base is common to what it raises
+        want = "an operator that fits its inputs"
+        raise FileFormatError(where, first_line(root(error)), want, "export the model again") from error
+
+
+def _evaluate(node: ir.Node, inputs: list[NDArray | None], where: str) -> list[NDArray]:
+    """Run one node in ONNX's reference implementation, once it is known that the result is not too large."""
     from onnx.reference import ReferenceEvaluator  # 12 MB of operators, which few models need
 
     names = ["" if array is None else f"i{k}" for k, array in enumerate(inputs)]
@@ -99,4 +150,28 @@ def _evaluate(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
     )
     opset = (node.graph.opset_imports.get("") if node.graph is not None else None) or node.version or 18
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    _check_results(model, feeds, where)
     return [np.asarray(array) for array in ReferenceEvaluator(model).run(None, feeds)]
+
+
+def _check_results(model: onnx.ModelProto, feeds: dict[str, NDArray], where: str) -> None:
+    """Refuse a node whose results, as ONNX's inference tells from its inputs, are above the limit."""
+    taken = sum(array.size for array in feeds.values())
+    (node,) = model.graph.node
+    if node.op_type not in _GROWING and taken <= _SAFE:
+        return  # of two vectors a matrix is the most
+    told = onnx.ModelProto()
+    told.CopyFrom(model)
+    small = {name: array for name, array in feeds.items() if array.size <= SMALL and array.dtype.kind in "if"}
+    told.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in small.items())
+    found = onnx.shape_inference.infer_shapes(told, data_prop=True)
+    for info in (*found.graph.output, *found.graph.value_info):
+        dims = info.type.tensor_type.shape.dim
+        FOLDED.check(math.prod(dim.dim_value for dim in dims if dim.HasField("dim_value")), where)
+        known = info.type.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in dims)
+        if not known and node.op_type in _GROWING:
+            raise FileFormatError(where, "a size that nothing tells", "a constant of a known size",
+                                  "store the constant itself in the model")  # fmt: skip
+    if node.op_type in _PRODUCTS:
+        a, b = [array for array in feeds.values() if array.ndim][:2] or [np.zeros(1)] * 2
+        FOLDED.check(a.size * b.shape[-1] // _PER_ELEMENT, where)

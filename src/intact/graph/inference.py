@@ -8,7 +8,9 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import FileFormatError
+from intact.graph.growth import vectors_stay_small
 from intact.graph.proto import INFERRED, node_graphs, proto_graphs, to_proto
+from intact.graph.tensors import check_shape
 from intact.graph.wording import first_line
 
 SMALL = 1024
@@ -72,7 +74,7 @@ def _infer(skeleton: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
     number in a hostile file to ask for.
     """
     first = onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=strict)
-    if _is_large(first):
+    if _is_large(first) or not vectors_stay_small(first, MAX_VECTOR):
         return first
     return onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=strict, data_prop=True)
 
@@ -159,6 +161,7 @@ def _fill(value: ir.Value, info: onnx.ValueInfoProto) -> None:
     dims = info.type.tensor_type.shape.dim
     if any(dim.dim_value < 0 for dim in dims):  # sums of sizes that ONNX's inference took too far
         return
+    check_shape(info, "")
     known = ir.serde.deserialize_value_info_proto(info, None)
     value.type = value.type or known.type
     value.shape = value.shape or known.shape

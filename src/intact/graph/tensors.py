@@ -7,6 +7,7 @@ import math
 import onnx
 
 from intact.errors import FileFormatError
+from intact.limits import TENSOR_ELEMENTS
 
 _T = onnx.TensorProto
 _BITS: dict[int, int] = {
@@ -31,11 +32,12 @@ def element_count(dims: list[int], where: str) -> int:
     """The product of `dims`.
 
     Raises:
-        FileFormatError: One is negative, or the product has no place in memory.
+        FileFormatError: One is negative, or the product is above the limit.
     """
     count = math.prod(dims)
-    if min(dims, default=0) < 0 or count >= 2**48:
+    if min(dims, default=0) < 0:
         raise FileFormatError(where, f"shape {dims}", "dimensions of 0 or more that fit in memory", _FIX)
+    TENSOR_ELEMENTS.check(count, where)
     return count
 
 

@@ -15,7 +15,7 @@ from intact.graph.expansion import check_expansion
 from intact.graph.proto import node_graphs
 from intact.graph.schema import check_attributes
 from intact.graph.tensors import check_shape
-from intact.limits import GRAPH_VALUES
+from intact.limits import GRAPH_PORTS, GRAPH_VALUES, NODE_PORTS
 
 TensorCheck: TypeAlias = Callable[[onnx.TensorProto, str], None]
 
@@ -160,6 +160,8 @@ def _check_nodes(
                 got = f"an output '{name}' that exists already"
                 raise FileFormatError(where, got, "a name of its own", _FIX)
             makers[name] = index
+    ports = len(set(body.inputs).difference(body.constants)) + len(body.outputs)
+    GRAPH_PORTS.check(ports, body.where)
     GRAPH_VALUES.check(len(given) + len(makers), body.where)
     visible = _Scope(given | makers.keys(), outer)
     uses = [_check_node(node, visible, node_label(node, i, at), rules) for i, node in enumerate(nodes)]
@@ -173,6 +175,7 @@ def _check_nodes(
 
 def _check_node(node: onnx.NodeProto, visible: _Scope, where: str, rules: _Rules) -> set[str]:
     """The names of `visible` that the node and its subgraphs read."""
+    NODE_PORTS.check(len(node.input) + len(node.output), where)
     used = set(filter(None, node.input))
     for name in node.input:
         if name and name not in visible:

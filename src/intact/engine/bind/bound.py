@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -19,9 +20,10 @@ from intact.engine.bind.shapes import StretchShapes, infer_shapes
 from intact.engine.plan import Plan
 from intact.engine.steps import OUTSIDE, Call, Gather, Step, Stretch
 from intact.engine.wiring import writes
-from intact.errors import IntactError, UnsupportedError
+from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.kernels import planes
 from intact.kernels.program import ARENA, NativeStep, Program
+from intact.limits import ENGINE_BYTES
 
 
 @dataclass(frozen=True)
@@ -82,14 +84,17 @@ def bind(
     shapes = infer_shapes(plan, inputs, stretch)
     if reuse:
         plan = fuse(plan)
+    _check_sizes(plan, shapes)
     layout = lay_out(plan, {name: shapes[name] for name in (*plan.inputs, *_made(plan))})
     offsets, arena = plan_memory(plan, layout, reuse=reuse)
+    ENGINE_BYTES.check(arena, "engine", QuantValueError)
     outer = {name: program.input(_nbytes(plan, shapes, name)) for name in plan.inputs}
     outputs = [program.output(_nbytes(plan, shapes, name)) for name in plan.outputs]
     into = dict(zip(plan.outputs, outputs, strict=True))
     places = _places(layout, offsets, {**into, **outer})
     binding = Binding(plan, shapes, places, arena, program, kernels, packed)
     steps, labels, segments = _steps(binding, layout, outer, list(zip(plan.outputs, outputs, strict=True)))
+    ENGINE_BYTES.check(binding.arena, "engine", QuantValueError)
     program.arena(binding.arena)
     for step, label in zip(steps, labels, strict=True):
         with _named(label):
@@ -105,7 +110,18 @@ def _made(plan: Plan) -> Iterator[str]:
 
 
 def _nbytes(plan: Plan, shapes: dict[str, Shape], name: str) -> int:
-    return int(np.prod(shapes[name])) * np.dtype(dtype_of(plan.tensors[name])).itemsize
+    return prod(shapes[name]) * np.dtype(dtype_of(plan.tensors[name])).itemsize
+
+
+def _check_sizes(plan: Plan, shapes: dict[str, Shape]) -> None:
+    """Refuse sizes below 0, and more bytes than the limit, before memory is taken."""
+    for name in shapes:
+        if min(shapes[name], default=0) < 0:
+            raise QuantValueError(f"tensor '{name}'", f"shape {shapes[name]}", "sizes of 0 or more",
+                                  "give inputs of the shapes that the model was made for")  # fmt: skip
+        ENGINE_BYTES.check(_nbytes(plan, shapes, name), f"tensor '{name}'", QuantValueError)
+    outside = sum(_nbytes(plan, shapes, name) for name in (*plan.inputs, *plan.outputs))
+    ENGINE_BYTES.check(outside, "engine", QuantValueError)
 
 
 def _places(layout: Layout, offsets: dict[str, int], outer: Mapping[str, int]) -> dict[str, Place]:

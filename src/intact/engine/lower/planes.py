@@ -38,6 +38,11 @@ def _max_pool(sheet: Sheet, node: Node) -> None:
 def _windowed(node: Node, x: str, y: str) -> Pool:
     kernel = integers(node, "kernel_shape", ())
     shape = window(node, kernel)
+    if len(kernel) != 2:
+        raise Cannot("it is no pool of images")
+    reach = [(k - 1) * d for k, d in zip(kernel, shape.dilations, strict=True)] * 2
+    if any(pad > most for pad, most in zip(shape.pads, reach, strict=True)):
+        raise Cannot("a window lies in its pads alone")
     return Pool(
         node.name or "", (node.name or "",), x, y, "max" if node.op_type == "MaxPool" else "average",
         (kernel[0], kernel[1]), shape.strides, shape.dilations, shape.pads,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from intact.engine.limits import MOST_HOP, MOST_WIDTH
 from intact.engine.lower.sheet import Cannot
 from intact.graph import Node
 from intact.graph.attributes import integers, text
@@ -32,6 +33,8 @@ def window(node: Node, kernel: Sequence[int]) -> Window:
     pads = _pads(node, kernel, strides, dilations)
     if min(pads) < 0:
         raise Cannot("its pads are negative")
+    if max(*strides, *dilations) > MOST_HOP or max(*kernel, *pads) > MOST_WIDTH:
+        raise Cannot("its strides, dilations, kernel or pads are wider than any image")
     if rank == 1:  # an image of height 1
         return Window((1, strides[0]), (1, dilations[0]), (0, pads[0], 0, pads[1]))
     top, left, bottom, right = pads

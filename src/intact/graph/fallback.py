@@ -1,0 +1,46 @@
+"""The models that plans hold for ONNX Runtime, checked as files are before ONNX Runtime sees them."""
+
+from __future__ import annotations
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from intact.errors import FileFormatError
+from intact.graph.external import check_stored
+from intact.graph.inference import inferred
+from intact.graph.proto import proto_graphs
+from intact.graph.tensors import check_shape
+from intact.graph.validate import check_structure
+from intact.graph.wording import unreadable
+
+
+def check_fallback(data: bytes, where: str) -> None:
+    """Refuse a model that reads other files, contradicts itself, or asks for more than the limits.
+
+    Args:
+        data: The bytes of a ModelProto.
+        where: The step of the plan, for errors.
+    Raises:
+        FileFormatError: It is no model, or damaged; a tensor's data lie in another file.
+        UnsupportedError: An IR version or opset that we do not read.
+    """
+    try:
+        proto = onnx.ModelProto.FromString(data)
+    except (DecodeError, ValueError) as error:
+        raise unreadable(where, error) from error
+    try:
+        check_structure(proto, _within, any_opset=True)
+        if proto.training_info:
+            raise FileFormatError("training_info", "a graph for training", "none", "build the plan again")
+        for graph in proto_graphs(inferred(proto)):
+            for info in (*graph.input, *graph.output, *graph.value_info):
+                check_shape(info, "")
+    except FileFormatError as error:
+        raise error.at(where) from error
+
+
+def _within(tensor: onnx.TensorProto, where: str) -> None:
+    """Refuse data in other files, whether the tensor says that they are there or only where."""
+    if tensor.external_data and tensor.data_location != onnx.TensorProto.EXTERNAL:
+        raise FileFormatError(where, "a place in another file", "data in the model", "build the plan again")
+    check_stored(tensor, where, None)
