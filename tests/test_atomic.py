@@ -138,7 +138,7 @@ def test_what_is_no_file_name_is_refused_at_once_too(
     for refuse in (check_target, lambda path: write(path, "x")):
         with pytest.raises(FileAccessError):
             refuse(Path(name))
-    assert sorted(os.listdir()) == ["folder", "loop"] and not os.listdir("folder")
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["folder", "loop"]
 
 
 @posix
@@ -152,7 +152,7 @@ def test_every_name_that_the_system_takes_will_do(name: bytes, tmp_path: Path) -
     write(target, "first")
     target.unlink()
     write(target, "second")
-    assert os.listdir(os.fsencode(tmp_path)) == [name] and target.read_text() == "second"
+    assert [os.fsencode(p.name) for p in tmp_path.iterdir()] == [name] and target.read_text() == "second"
 
 
 @posix
@@ -247,7 +247,7 @@ def test_a_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: p
 
     def noted(descriptor: int) -> None:
         kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
-        seen.append((kind, [n for n in os.listdir(tmp_path) if not n.startswith(".intact")]))
+        seen.append((kind, [p.name for p in tmp_path.iterdir() if p.suffix != ".tmp"]))
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noted)

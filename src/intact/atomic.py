@@ -16,7 +16,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from io import BufferedWriter, FileIO
@@ -61,7 +61,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedWriter]:
             waiting.append(new)
     finally:
         if waiting is None or new not in waiting:
-            new.drop()
+            _surely(new.drop)
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def together() -> Iterator[None]:
     finally:
         _together.reset(token)
         for new in files:
-            new.drop()
+            _surely(new.drop)
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
@@ -92,7 +92,10 @@ def check_target(path: str | os.PathLike[str]) -> None:
         FileAccessError: Names the path.
     """
     new = _New(path)
-    if not new.direct and not (folder := new.target.parent).is_dir():
+    folder = new.target.parent
+    with _told(path):
+        missing = not new.direct and not folder.is_dir()
+    if missing:
         raise FileAccessError(
             f"'{path}'", f"no folder '{folder}'", "a folder that exists", "make it, or choose another path"
         )
@@ -152,10 +155,8 @@ class _New:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
         with _told(path):
-            self.target, self.before = _resolved(Path(path))
-        ordinary = self.before is None or stat.S_ISREG(self.before.st_mode)
-        self.direct = not ordinary or not _is(self.target, self.before)
-        if ordinary and self.before is not None and not os.access(self.target, os.W_OK):
+            self.target, self.before, self.direct = _resolved(Path(path))
+        if self.before is not None and not os.access(self.target, os.W_OK):
             raise FileAccessError.of(path, PermissionError(errno.EACCES, "write-protected"), "written")
         folder = Path(tempfile.gettempdir()) if self.direct else self.target.parent
         # Names that nobody guesses, and no longer than any system allows, however long the target's is.
@@ -233,7 +234,7 @@ class _New:
                     self._kept.replace(self.target)
 
     def drop(self) -> None:
-        """Close everything, and leave nothing but what bears the name."""
+        """Close everything, and leave nothing but what bears the name; twice is as once."""
         try:
             if self._raw is not None:
                 with suppress(OSError):
@@ -260,14 +261,23 @@ def _appear(files: Sequence[_New]) -> None:
                     new.appear()
         except BaseException:
             for new in reversed(files if len(files) > 1 else ()):
-                new.undo()
+                _surely(new.undo)
             raise
     for folder in folders:
         _sync_folder(folder)
 
 
-def _resolved(path: Path) -> tuple[Path, os.stat_result | None]:
-    """The name behind all links, and what is there."""
+def _surely(do: Callable[[], None]) -> None:
+    """Clean up although somebody presses Ctrl-C just then."""
+    try:
+        do()
+    except BaseException:
+        do()
+        raise
+
+
+def _resolved(path: Path) -> tuple[Path, os.stat_result | None, bool]:
+    """The name behind all links; what is there; whether that is to be written to, not replaced."""
     try:
         before = path.stat()  # first of all: the system refuses links that others have laid in shared folders
     except FileNotFoundError:
@@ -277,18 +287,12 @@ def _resolved(path: Path) -> tuple[Path, os.stat_result | None]:
     if before is not None and stat.S_ISDIR(before.st_mode):
         raise IsADirectoryError(errno.EISDIR, "a folder")
     target = Path(os.path.realpath(path))
-    # A file that is open and has no name any more is reached as /dev/stdout, and not by what that links to.
-    return (target if _is(target, before) else path), before
-
-
-def _is(path: Path, before: os.stat_result | None) -> bool:
-    """Whether `path` is what was found."""
-    if before is None:
-        return True
-    try:
-        return os.path.samestat(path.lstat(), before)
-    except FileNotFoundError:
-        return False
+    if before is None or stat.S_ISREG(before.st_mode):
+        # What is open and has no name any more is reached as /dev/stdout, and not by what that links to.
+        # Nothing else is asked of the target: another writer may be replacing it just now.
+        nameless = before is not None and path.is_symlink() and not os.path.lexists(target)
+        return (path if nameless else target), before, nameless
+    return path, before, True
 
 
 def _create(name: Path, mode: int) -> tuple[int, bool]:
