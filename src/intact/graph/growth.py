@@ -16,8 +16,8 @@ _ROUNDS = 3
 def vectors_stay_small(inferred: onnx.ModelProto, most: int) -> bool:
     """Whether no operator makes a vector of more than `most` elements out of numbers that are computed.
 
-    """Whether no operator makes a vector of more than `most` elements of numbers that are computed.
-    each operator, which shows what it would make and which nobody reads.
+    ONNX's inference, with the growing operators taken out, computes these numbers; at the end stands a copy
+    of each operator, which shows what it would make and which nobody reads.
 
     Args:
         inferred: With what ONNX's inference tells without following numbers; not changed.
