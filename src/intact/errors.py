@@ -17,6 +17,8 @@ from __future__ import annotations
 import os
 from typing import Any, Literal, Self
 
+from intact.terminal import printable
+
 
 class IntactError(Exception):
     """Root of every error that INTact raises on purpose.
@@ -33,7 +35,8 @@ class IntactError(Exception):
         self.where, self.got, self.want, self.fix = where, got, want, fix
 
     def __str__(self) -> str:
-        return f"{self.where}: got {self.got}, want {self.want}. Fix: {self.fix}"
+        """One line, fit for a terminal; the attributes keep names as they are."""
+        return printable(f"{self.where}: got {self.got}, want {self.want}. Fix: {self.fix}")
 
     def at(self, name: str) -> Self:
         """The same error, its place prefixed with `name` (a tensor, node, module or file)."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
+from intact.terminal import printable
+
 
 class Progress:
     """A progress bar on standard error, or none.
@@ -12,7 +14,7 @@ class Progress:
     Args:
         title: What is being done.
         total: Number of steps; None where it is not known.
-        shown: False: draw nothing.
+        shown: False: draw nothing, as where standard error is no terminal.
     """
 
     def __init__(self, title: str, total: int | None, shown: bool) -> None:
@@ -20,10 +22,17 @@ class Progress:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._bar = Bar(*columns, console=Console(stderr=True), transient=True, disable=not shown)
-        self._task = self._bar.add_task(title, total=total)
-        self._shown = shown
+        # No markup: titles name files and tensors, whose brackets mean nothing.
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
+        console = Console(stderr=True)
+        self._shown = shown and console.is_terminal
+        self._bar = Bar(*columns, console=console, transient=True, disable=not self._shown)
+        self._task = self._bar.add_task(printable(title), total=total)
 
     def __enter__(self) -> Self:
         if self._shown:
@@ -36,7 +45,8 @@ class Progress:
 
     def advance(self, title: str | None = None, done: int | None = None) -> None:
         """One step more, or `done` in all."""
-        self._bar.update(self._task, description=title, completed=done, advance=1 if done is None else None)
+        said = None if title is None else printable(title)
+        self._bar.update(self._task, description=said, completed=done, advance=1 if done is None else None)
 
     def over(self, items: Iterable[Any]) -> Iterator[Any]:
         """`items`, one step each."""

@@ -16,6 +16,7 @@ from intact.engine.execute import Seconds
 from intact.engine.plan import Plan
 from intact.engine.steps import OUTSIDE, Call, Conv, ConvTranspose, Linear, MatMul, Step
 from intact.engine.wiring import constants, reads, writes
+from intact.terminal import printable
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Profile:
     def __str__(self) -> str:
         rows = [
             f"{t.seconds * 1e6:9.1f}  {t.seconds / max(self.seconds, 1e-12):6.1%}  {t.gmacs:8.1f}  "
-            f"{t.nbytes / 1024:9.1f}  {t.kind:<14}  {'+'.join(t.kernels):<20}  {t.name}{_said(t.loops)}"
+            f"{t.nbytes / 1024:9.1f}  {t.kind:<14}  {'+'.join(t.kernels):<20}  "
+            f"{printable(t.name)}{_said(t.loops)}"
             for t in self.timings
         ]
         head = f"{'us':>9}  {'share':>6}  {'GMAC/s':>8}  {'KiB':>9}  {'kind':<14}  {'kernels':<20}  "

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from intact.terminal import printable
+
 if TYPE_CHECKING:
     import rich.table
 
@@ -30,10 +32,18 @@ class Table:
 def to_rich(table: Table) -> rich.table.Table:
     """`table` for a rich console."""
     from rich.table import Table as RichTable
+    from rich.text import Text
 
-    shown = RichTable(title=table.title, caption=table.note or None, caption_justify="left")
+    def plain(text: str, style: str = "") -> Text:  # brackets are no markup
+        return Text(printable(text), style=style)
+
+    shown = RichTable(
+        title=plain(table.title, "table.title"),
+        caption=plain(table.note, "table.caption") if table.note else None,
+        caption_justify="left",
+    )
     for index, column in enumerate(table.columns):
-        shown.add_column(column, justify="right" if index else "left", no_wrap=not index)
+        shown.add_column(plain(column), justify="right" if index else "left", no_wrap=not index)
     for row in table.rows:
-        shown.add_row(*row)
+        shown.add_row(*map(plain, row))
     return shown

@@ -7,6 +7,8 @@ from datetime import datetime
 from enum import IntEnum
 from typing import ClassVar
 
+from intact.terminal import printable
+
 
 class LogSeverity(IntEnum):
     INTERNAL_ERROR = 0
@@ -47,4 +49,4 @@ class Logger(ILogger):
         if severity <= self.min_severity:
             now = datetime.now().strftime("%m/%d/%Y-%H:%M:%S")
             letter = {0: "F", 1: "E", 2: "W", 3: "I", 4: "V"}[int(severity)]
-            print(f"[{now}] [TRT] [{letter}] {msg}", file=sys.stderr)
+            print(f"[{now}] [TRT] [{letter}] {printable(msg)}", file=sys.stderr)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from intact.terminal import printable
+
 
 class IProfiler:
     """What a script subclasses: it defines ``report_layer_time(layer_name, ms)``."""
@@ -16,4 +18,4 @@ class Profiler(IProfiler):
 
     def report_layer_time(self, layer_name: str, ms: float) -> None:
         """Print the time."""
-        print(f"{layer_name}: {ms:.4f}ms")
+        print(f"{printable(layer_name)}: {ms:.4f}ms")
