@@ -64,7 +64,7 @@ class Limit:
         if asked > (most := self.most):
             raise error(
                 where,
-                f"{asked:,} {self.unit}",
+                f"{asked:,} {self.unit}" if asked < 10**30 else f"more than 10^30 {self.unit}",
                 f"at most {most:,}",
                 f"if this is meant, set {self.variable}={asked} in the environment",
             )
@@ -100,3 +100,12 @@ ENGINE_BYTES = _limit(
     "bytes",
     "of the tensors of an engine for one set of input shapes, outputs included",
 )
+IMAGE_PIXELS = _limit(
+    "image_pixels", 2**27, "pixels", "of one image, as its file declares them, and as asked for"
+)
+NPZ_BYTES = _limit("npz_bytes", 2**31, "bytes", "of all arrays that are unpacked from one `.npz` file")
+BATCH_BYTES = _limit("batch_bytes", 2**32, "bytes", "of what one input of a model is fed at a time")
+YAML_BYTES = _limit("yaml_bytes", 2**20, "bytes", "of one YAML text")
+YAML_NODES = _limit("yaml_nodes", 50_000, "nodes", "of one YAML text, with what its aliases stand for")
+YAML_DEPTH = _limit("yaml_depth", 32, "levels", "of YAML inside YAML")
+YAML_CHARACTERS = _limit("yaml_characters", 4096, "characters", "of one name or value in YAML")

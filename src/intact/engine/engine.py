@@ -30,6 +30,7 @@ from intact.engine.stretches import Stretches
 from intact.errors import QuantValueError, UnsupportedError
 from intact.kernels.program import Program, Team
 from intact.kernels.registry import chosen_kernels
+from intact.limits import THREADS
 
 Arrays = Mapping[str, Any]
 MAX_BOUND = 8
@@ -240,4 +241,5 @@ def _port(plan: Plan, name: str) -> Port:
 def _checked_threads(threads: int | None) -> int | None:
     if threads is not None and threads < 1:
         raise QuantValueError("threads", str(threads), "at least 1", "give the number of threads to use")
+    THREADS.check(threads or 1, "threads", QuantValueError)
     return threads

@@ -10,9 +10,10 @@ import onnx
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from intact.errors import UnsupportedError
+from intact.errors import QuantValueError, UnsupportedError
 from intact.graph.inference import placeholder
 from intact.graph.proto import to_proto
+from intact.limits import THREADS
 
 _SHARED = {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.INT8, ir.DataType.UINT8}
 _LARGE = 4096  # bytes from which an initializer is worth handing over in place
@@ -52,6 +53,7 @@ class Session:
             _level(model) if folded else ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         )
         options.add_session_config_entry("session.disable_quant_qdq", "1")
+        THREADS.check(threads, "threads", QuantValueError)
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
         self._kept: list[Any] = []  # what ONNX Runtime reads in place

@@ -10,12 +10,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
+from intact.limits import THREADS
 from intact.numerics import to_float32
 
 DTYPE_NAMES = {
     np.dtype(t): np.dtype(t).name for t in (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)
 }
 """The dtypes that the native code reads, with the names it knows them by (dtype.name is slow)."""
+
+
+def team_size(threads: int) -> int:
+    """How many threads a call may start: `threads`, at least 1.
+
+    Raises:
+        QuantValueError: More than the limit.
+    """
+    THREADS.check(threads, "threads", QuantValueError)
+    return max(1, int(threads))
 
 
 def real_array(x: ArrayLike) -> NDArray[Any]:

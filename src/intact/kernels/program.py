@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.kernels import _native
+from intact.kernels._arrays import team_size
 from intact.kernels._native import Context, View
 from intact.kernels._native import Step as NativeStep
 
@@ -48,7 +49,7 @@ class Team:
 
     def __init__(self, threads: int | None = None) -> None:
         cpus = available_cpus()
-        self.threads = cpus if threads is None else threads
+        self.threads = cpus if threads is None else team_size(threads)
         self.native = _native.Team(self.threads, self.threads <= cpus)
 
 

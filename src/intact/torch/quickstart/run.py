@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from intact.calib import METHODS, Calibration
+from intact.errors import QuantValueError
+from intact.limits import THREADS
 from intact.progress import Progress
 from intact.spec import QuantSpec
 from intact.torch._collection import enabled_quantizers, spec_of
@@ -110,6 +112,7 @@ def quickstart(settings: Settings) -> Outcome:
     show = _tracker(settings.progress)
     images = load(settings.data, show)
     threads = settings.threads or default_threads(images)
+    THREADS.check(threads, "threads", QuantValueError)
     settings = replace(settings, epochs=settings.epochs or default_epochs(images), threads=threads)
     threads_before = torch.get_num_threads()
     torch.set_num_threads(threads)
