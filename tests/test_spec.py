@@ -125,8 +125,7 @@ def test_text(spec, text):
         ),
         (
             {"block_size": 0, "axis": 1},
-            "block_size: got 0 with axis 1, want a positive size and exactly one axis. "
-            "Fix: give the axis that is cut into blocks, for example axis=-1, block_size=32",
+            "block_size: got 0, want a positive integer, or None. Fix: 32 is usual",
         ),
         (
             {"block_size": 8, "axis": (0, 1)},

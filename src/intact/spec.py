@@ -28,6 +28,35 @@ _ALIASES = {"fp8": "fp8e4m3", "fp4": "fp4e2m1"}
 _INT_NAME = re.compile(r"(u?)int([1-9][0-9]?)")
 
 
+def is_whole(value: object) -> bool:
+    """Whether `value` is an integer of Python or NumPy. True and False are none here."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def checked_bool(name: str, value: object) -> bool:
+    """`value` as a bool.
+
+    Raises:
+        QuantValueError: It is none: "maybe", 1 and None would all be taken for one otherwise.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise QuantValueError(name, f"{value!r:.60}", "True or False", "choose one of the two")
+
+
+def checked_block_size(value: object) -> int | None:
+    """`value` as an int; None for None.
+
+    Raises:
+        QuantValueError: It is no positive integer, or one that no axis is as long as.
+    """
+    if value is None:
+        return None
+    if is_whole(value) and 0 < (size := index(value)) < 2**31:  # type: ignore[arg-type]
+        return size
+    raise QuantValueError("block_size", f"{value!r:.60}", "a positive integer, or None", "32 is usual")
+
+
 @dataclass(frozen=True)
 class Format:
     """A grid of representable numbers; get one with `Format.parse("int8")`.
@@ -78,8 +107,8 @@ class Format:
         Raises:
             QuantValueError: `bits` is not in 2..16.
         """
-        if not MIN_BITS <= bits <= MAX_BITS:
-            raise QuantValueError("bits", str(bits), "2..16", "choose a width in that range")
+        if not is_whole(bits) or not MIN_BITS <= bits <= MAX_BITS:
+            raise QuantValueError("bits", repr(bits), "2..16", "choose a width in that range")
         low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
         return cls(f"{'' if signed else 'u'}int{bits}", bits, signed, low, high)
 
@@ -137,7 +166,11 @@ class QuantSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "format", Format.parse(self.format))
         object.__setattr__(self, "axis", _canonical_axis(self.axis))
-        if self.block_size is not None and (self.block_size < 1 or not isinstance(self.axis, int)):
+        for name in ("symmetric", "narrow"):
+            object.__setattr__(self, name, checked_bool(name, getattr(self, name)))
+        block = checked_block_size(self.block_size)
+        object.__setattr__(self, "block_size", block)
+        if block is not None and not isinstance(self.axis, int):
             raise QuantValueError(
                 "block_size",
                 f"{self.block_size} with axis {self.axis}",
@@ -191,13 +224,13 @@ def _canonical_axis(axis: object) -> int | tuple[int, ...] | None:
     """One spelling per meaning, so that equal specs are equal: (1, 0) is (0, 1), (2,) is 2, () is None."""
     if axis is None:
         return None
-    try:
-        axes = sorted(map(index, axis if isinstance(axis, (tuple, list)) else (axis,)))
-    except TypeError as error:
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    if not all(map(is_whole, given)):
         raise QuantValueError(
             "axis",
-            repr(axis),
+            f"{axis!r:.60}",
             "None, an integer or a tuple of integers",
             "count axes from 0, or from -1 at the end",
-        ) from error
+        )
+    axes = sorted(map(index, given))
     return None if not axes else axes[0] if len(axes) == 1 else tuple(axes)

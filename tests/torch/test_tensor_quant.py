@@ -179,9 +179,14 @@ def test_fake_quantization_compiles_whole() -> None:
         (lambda: QuantDescriptor(calib_method="mse"), ValueError, "got 'mse', want one of"),
         (lambda: QuantDescriptor(symmetric=False, fake_quant=False), TypeError, "symmetric=False with"),
         (lambda: QuantDescriptor(symmetric=False, amax=1.0), TypeError, "amax with symmetric=False"),
+        (lambda: QuantDescriptor.from_yaml("1: 2"), ValueError, "got dict, want a YAML mapping"),
         (lambda: QuantDescriptor.from_yaml("- 1"), ValueError, "got list, want a YAML mapping"),
-        (lambda: QuantDescriptor.from_yaml("a: [1"), ValueError, "want a YAML mapping"),
-        (lambda: QuantDescriptor.from_yaml("!!python/name:os.system {}"), ValueError, "want a YAML mapping"),
+        (lambda: QuantDescriptor.from_yaml("a: [1"), ValueError, "want YAML"),
+        (
+            lambda: QuantDescriptor.from_yaml("!!python/name:os.system {}"),
+            ValueError,
+            "want YAML without tags",
+        ),
     ],
     ids=lambda v: v if isinstance(v, str) else None,
 )

@@ -10,10 +10,13 @@ from intact.calib import METHODS
 from intact.errors import QuantValueError
 from intact.graph import FORMAT_OPSETS
 from intact.numerics import SHORT_BITS
-from intact.spec import Format
+from intact.spec import Format, checked_block_size, checked_bool, is_whole
 
 BLOCK = 32
 """Elements of a 4-bit weight that share a scale, along the axis that a MatMul or Gemm sums over."""
+
+MOST_AXES = 64
+"""Dimensions that an array of NumPy can have."""
 
 _KEYS = ("format", "activations", "weights", "method", "axis", "block_size", "symmetric")
 WEIGHT_ONLY = ("int4", "uint4")
@@ -49,8 +52,18 @@ class Settings:
                 object.__setattr__(self, name, one)
                 _one_of(name, one, FORMAT_OPSETS)
         _one_of("method", self.method, (*METHODS, "auto"))
-        if self.scale_bits is not None and self.scale_bits not in range(1, 9):
+        object.__setattr__(self, "symmetric", checked_bool("symmetric", self.symmetric))
+        object.__setattr__(self, "block_size", checked_block_size(self.block_size))
+        if not (self.axis is None or self.axis == "channel" or _is_axis(self.axis)):
+            raise QuantValueError(
+                "axis", f"{self.axis!r:.60}", "'channel', None or an integer", "leave it out for 'channel'"
+            )
+        if self.scale_bits is not None and not (is_whole(self.scale_bits) and self.scale_bits in range(1, 9)):
             raise QuantValueError("scale_bits", repr(self.scale_bits), "1..8, or None", "leave it out for 4")
+
+
+def _is_axis(value: object) -> bool:
+    return is_whole(value) and -MOST_AXES <= value < MOST_AXES  # type: ignore[operator]
 
 
 Overrides = Mapping[str, Mapping[str, Any]]
@@ -63,18 +76,22 @@ def with_override(base: Settings, pattern: str, wanted: Mapping[str, Any]) -> Se
         QuantValueError: An unknown key or value; names the pattern.
     """
     where = f"overrides[{pattern!r}]"
-    if unknown := sorted(set(wanted) - set(_KEYS)):
-        raise QuantValueError(where, f"{unknown[0]!r}", f"keys among {', '.join(_KEYS)}", "correct the key")
+    if not isinstance(wanted, Mapping):
+        raise QuantValueError(where, f"{wanted!r:.60}", "a mapping of settings", 'write {"format": "int16"}')
+    if unknown := [key for key in wanted if key not in _KEYS]:
+        raise QuantValueError(
+            where, f"{unknown[0]!r:.60}", f"keys among {', '.join(_KEYS)}", "correct the key"
+        )
     changes = {key: value for key, value in wanted.items() if key != "format"}
-    if (both := wanted.get("format")) is not None:
-        changes = _of_format(both, base) | changes
     try:
+        if (both := wanted.get("format")) is not None:
+            changes = _of_format(both) | changes
         return replace(base, **changes)
     except QuantValueError as error:
         raise error.at(where) from None
 
 
-def _of_format(name: str, base: Settings) -> dict[str, str]:
+def _of_format(name: str) -> dict[str, str]:
     """What one word for a layer means: 4-bit formats are for weights alone, 16-bit ones for activations."""
     if name == "float":
         return {"activations": "float", "weights": "float"}
@@ -87,5 +104,5 @@ def _of_format(name: str, base: Settings) -> dict[str, str]:
 
 
 def _one_of(name: str, value: str, allowed: Any) -> None:
-    if value not in allowed:
-        raise QuantValueError(name, repr(value), f"one of {', '.join(allowed)}", "choose one of these")
+    if not isinstance(value, str) or value not in allowed:
+        raise QuantValueError(name, f"{value!r:.60}", f"one of {', '.join(allowed)}", "choose one of these")

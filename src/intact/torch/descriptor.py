@@ -9,6 +9,7 @@ import yaml
 
 from intact.errors import QuantValueError, UnsupportedError
 from intact.spec import MAX_BITS, MIN_BITS
+from intact.yamls import read_yaml
 
 CALIB_METHODS = ("max", "histogram", "mergeable")
 FLOAT_FORMATS = {(4, 3): "fp8e4m3", (5, 2): "fp8e5m2"}
@@ -183,13 +184,10 @@ class ScaledQuantDescriptor:
         """The descriptor that `to_yaml` wrote.
 
         Raises:
-            QuantValueError: The text is not a YAML mapping.
+            QuantValueError: The text is not a YAML mapping from names, or asks for more than `intact.limits`.
         """
-        try:
-            values = yaml.safe_load(yaml_str)
-        except yaml.YAMLError as error:
-            raise _bad_yaml(str(error).replace("\n", " ")) from error
-        if not isinstance(values, dict):
+        values = read_yaml(yaml_str, "QuantDescriptor.from_yaml", QuantValueError)
+        if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
             raise _bad_yaml(type(values).__name__)
         if isinstance(values.get("num_bits"), list):
             values["num_bits"] = tuple(values["num_bits"])
