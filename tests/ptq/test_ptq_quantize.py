@@ -352,7 +352,9 @@ def test_lengths_may_differ_from_batch_to_batch(build: Any) -> None:
 
 def test_nan_names_tensor_and_batch(cnn: onnx.ModelProto, images: np.ndarray) -> None:
     images[20, 0, 0, 0] = np.nan
-    with pytest.raises(CalibrationError, match=r"batch 2 of data: tensor 'x': x: got 1 NaN and 0 infinities"):
+    with pytest.raises(
+        CalibrationError, match=r"batch 2 of data \(.*\): tensor 'x': x: got 1 NaN and 0 infinities"
+    ):
         quiet(cnn, images)
 
 

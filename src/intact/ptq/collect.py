@@ -126,7 +126,7 @@ def collect(
     extra = [name for name in wanted if name not in fed]
     session = Session(model, extra=extra, folded=True, threads=THREADS, fix=_FIX)
     collected = Collected(Calibration(), Sample())
-    counter = _Counter(session, collected.calibration, wanted, outputs)
+    counter = _Counter(session, collected.calibration, wanted, outputs, source.name)
     cutter = Cutter(session, outputs, inputs)
     batches = runs = 0
     with Progress("calibrating", source.total, progress) as bar:
@@ -149,11 +149,18 @@ class _Counter:
         session: The float model, with the wanted tensors among its outputs.
         calibration: What is counted into.
         wanted, outputs: Names of the tensors to count, and of those to hand on.
+        data: What the runs are made of, in words.
     """
 
     def __init__(
-        self, session: Session, calibration: Calibration, wanted: Sequence[str], outputs: Sequence[str]
+        self,
+        session: Session,
+        calibration: Calibration,
+        wanted: Sequence[str],
+        outputs: Sequence[str],
+        data: str,
     ) -> None:
+        self._data = data
         self._session, self._calibration, self._outputs = session, calibration, set(outputs)
         self._locks = {name: Lock() for name in wanted}
 
@@ -169,7 +176,7 @@ class _Counter:
                 if name in self._outputs:
                     kept[name] = array
         except IntactError as error:
-            raise error.at(f"batch {number} of data") from error
+            raise error.at(f"batch {number} of data ({self._data})") from error
         return number, feeds, kept
 
     def _count(self, name: str, array: NDArray) -> None:

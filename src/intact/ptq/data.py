@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import runpy
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import islice
@@ -14,8 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.errors import CalibrationError, FileFormatError, QuantValueError
+from intact.ptq import scripts
+from intact.ptq.arrays import Npz, read_npy
 from intact.ptq.images import Images
-from intact.ptq.inputs import Feeds, Input, feeds_of
+from intact.ptq.inputs import Feeds, Input, as_array, feeds_of
+from intact.spec import is_whole
+from intact.terminal import printable
 
 BATCH_SIZE = 8
 """Samples per batch where the data have none of their own: images, and arrays of samples."""
@@ -61,13 +65,18 @@ def open_data(
     """
     size = BATCH_SIZE if batch_size is None else batch_size
     for name, number in (("batch_size", size), ("num_batches", 1 if num_batches is None else num_batches)):
-        if number < 1:
-            raise QuantValueError(name, str(number), "at least 1", "leave it out, or give a positive number")
+        if not is_whole(number) or number < 1:
+            raise QuantValueError(
+                name,
+                f"{number!r:.60}",
+                "at least 1",
+                "leave it out, or give a positive number",
+            )
     source = _opened(data, inputs, size)
     if num_batches is not None:
         total = num_batches if source.total is None else min(num_batches, source.total)
-        source = Source(islice(source.batches, num_batches), total, source.name)
-    return Source(_not_empty(source), source.total, source.name)
+        source = Source(islice(source.batches, min(num_batches, sys.maxsize)), total, source.name)
+    return Source(_not_empty(source), source.total, printable(source.name))
 
 
 def _opened(data: Any, inputs: Sequence[Input], size: int) -> Source:
@@ -87,19 +96,21 @@ def _opened(data: Any, inputs: Sequence[Input], size: int) -> Source:
             "a folder of images, an .npy, .npz or .py file, an array, or an iterable of batches",
             "give one of these",
         )
-    batches = (feeds_of(item, inputs, f"batch {number} of data") for number, item in enumerate(data))
-    return Source(batches, len(data) if isinstance(data, Sized) else None, type(data).__name__)
+    return _batches(data, inputs, len(data) if isinstance(data, Sized) else None, type(data).__name__)
 
 
 def _from_path(path: Path, inputs: Sequence[Input], size: int) -> Source:
     if path.is_dir():
         return _opened(Images(path), inputs, size)
     if not path.is_file():
-        raise FileFormatError(f"data '{path}'", "nothing there", "a file or a folder", "check the path")
+        got = "neither file nor folder" if path.exists() else "nothing there"
+        raise FileFormatError(f"data '{path}'", got, "a file or a folder", "check the path")
     if path.suffix == ".py":
         return _from_script(path, inputs, size)
-    if path.suffix in (".npy", ".npz"):
-        return _samples(_read_arrays(path, inputs), inputs, size, f"file '{path}'", path.name)
+    if path.suffix == ".npy":
+        return _samples({inputs[0].name: read_npy(path)}, inputs, size, f"file '{path}'", path.name)
+    if path.suffix == ".npz":
+        return _samples(_read_npz(path, inputs), inputs, size, f"file '{path}'", path.name)
     raise QuantValueError(
         f"data '{path}'",
         f"a file that ends in '{path.suffix}'",
@@ -109,45 +120,50 @@ def _from_path(path: Path, inputs: Sequence[Input], size: int) -> Source:
 
 
 def _from_script(path: Path, inputs: Sequence[Input], size: int) -> Source:
-    load = runpy.run_path(str(path)).get("load_data")
-    if not callable(load):
-        raise QuantValueError(
-            f"file '{path}'", "no function load_data", "load_data() that returns the data", "define it there"
-        )
-    return _opened(load(), inputs, size)
-
-
-def _read_arrays(path: Path, inputs: Sequence[Input]) -> dict[str, NDArray]:
-    """The arrays of the file by input name; those of an .npy file stay on disk until they are used."""
+    where = f"load_data() of '{path}'"
+    data = scripts.call(path, "load_data", "the data")
+    if isinstance(data, (str, os.PathLike)) and Path(data).suffix == ".py":
+        raise QuantValueError(where, f"'{data}'", "the data, or where they are", "return them")
+    if not isinstance(data, (Images, str, os.PathLike, np.ndarray, Mapping)) and isinstance(data, Iterable):
+        total = len(data) if isinstance(data, Sized) else None
+        return _batches(scripts.blamed_over(data, where), inputs, total, path.name)
     try:
-        if path.suffix == ".npy":
-            return {inputs[0].name: np.load(path, mmap_mode="r", allow_pickle=False)}
-        with np.load(path, allow_pickle=False) as packed:
-            arrays = {name: packed[name] for name in packed.files}
-    except (OSError, ValueError, EOFError, KeyError) as error:
-        raise FileFormatError(
-            f"file '{path}'",
-            f"'{error}'",
-            f"NumPy's {path.suffix} format without objects",
-            "write the file again",
-        ) from error
-    if len(arrays) == len(inputs) == 1:
-        return {inputs[0].name: next(iter(arrays.values()))}
-    return arrays
+        return _opened(data, inputs, size)
+    except QuantValueError as error:
+        raise error.at(where) from error
+
+
+def _batches(data: Iterable[Any], inputs: Sequence[Input], total: int | None, name: str) -> Source:
+    batches = (feeds_of(item, inputs, f"batch {number} of data") for number, item in enumerate(data))
+    return Source(batches, total, name)
+
+
+def _read_npz(path: Path, inputs: Sequence[Input]) -> dict[str, NDArray]:
+    """The arrays of the file by input name; a lone one belongs to a lone input, whatever its name."""
+    with Npz(path) as packed:
+        if len(packed.names) == len(inputs) == 1:
+            return {inputs[0].name: packed[packed.names[0]]}
+        _require_all(packed.names, inputs, f"file '{path}'")
+        return {one.name: packed[one.name] for one in inputs}
+
+
+def _require_all(names: Iterable[Any], inputs: Sequence[Input], where: str) -> None:
+    held = list(names)
+    if missing := [one.name for one in inputs if one.name not in held]:
+        raise QuantValueError(
+            f"{where}: input '{missing[0]}'",
+            f"no array for it among {sorted(map(str, held))}",
+            f"an array for each of {[one.name for one in inputs]}",
+            "name the arrays as the model's inputs are named",
+        )
 
 
 def _samples(
     arrays: Mapping[str, Any], inputs: Sequence[Input], size: int, where: str, name: str = ""
 ) -> Source:
     """Batches of arrays whose first axis counts samples."""
-    if missing := [one.name for one in inputs if one.name not in arrays]:
-        raise QuantValueError(
-            f"{where}: input '{missing[0]}'",
-            f"no array for it among {sorted(map(str, arrays))}",
-            f"an array for each of {[one.name for one in inputs]}",
-            "name the arrays as the model's inputs are named",
-        )
-    chosen = {one.name: np.asarray(arrays[one.name]) for one in inputs}
+    _require_all(arrays, inputs, where)
+    chosen = {one.name: as_array(arrays[one.name], f"{where}: input '{one.name}'") for one in inputs}
     counts = {n: a.shape[0] if a.ndim else 0 for n, a in chosen.items()}
     if len(set(counts.values())) != 1:
         raise QuantValueError(

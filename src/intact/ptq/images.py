@@ -11,8 +11,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.errors import CalibrationError, MissingExtraError, QuantValueError
+from intact.errors import CalibrationError, QuantValueError
+from intact.limits import IMAGE_PIXELS
 from intact.ptq.inputs import Feeds, Input
+from intact.ptq.pixels import decoded
 
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -66,7 +68,7 @@ class Images:
 
         Raises:
             QuantValueError: The model's input is no image of a known size; names it.
-            CalibrationError: A file is damaged; names it.
+            CalibrationError: A file is damaged, or no image of 8 or 16 bits per channel; names it.
             MissingExtraError: Pillow is not installed.
         """
         form = _Form.of(self, inputs)
@@ -120,27 +122,20 @@ class _Form:
                 "a fixed height and width",
                 "give size=(height, width)",
             )
+        height, width = int(size[0]), int(size[1])  # type: ignore[arg-type]
+        IMAGE_PIXELS.check(height * width, f"input '{one.name}', size of images", QuantValueError)
         given = images.mean if images.mean is not None else MEAN if planes == 3 else (0.0,)
         divisor = images.std if images.std is not None else DEVIATION if planes == 3 else (1.0,)
         return cls(
-            one.name, one.dtype, (int(size[0]), int(size[1])), images.fit,  # type: ignore[arg-type]
+            one.name, one.dtype, (height, width), images.fit,
             _per_channel("mean", given, planes), _per_channel("std", divisor, planes), layout, colour,
         )  # fmt: skip
 
     def read(self, path: Path) -> NDArray:
         """One image, [C, H, W] or [H, W, C] in the dtype of the model's input."""
-        try:
-            from PIL import Image
-        except ImportError:
-            raise MissingExtraError.of("pillow", "images", "reading images") from None
-        try:
-            with Image.open(path) as image:
-                fitted = self._fitted(image.convert(_MODES[self.colour]))
-                pixels = np.asarray(fitted).reshape(*self.size, -1)
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise CalibrationError(
-                f"file '{path}'", f"'{error}'", "an image that Pillow can read", "remove or replace the file"
-            ) from error
+        where = f"file '{path}'"
+        fitted = self._fitted(decoded(path, where, _MODES[self.colour]), where)
+        pixels = np.asarray(fitted).reshape(*self.size, -1)
         if self.colour == "bgr":
             pixels = pixels[..., ::-1]
         if self.dtype.kind == "f":
@@ -149,7 +144,7 @@ class _Form:
             pixels = pixels.astype(self.dtype)
         return np.ascontiguousarray(pixels if self.layout == "NHWC" else pixels.transpose(2, 0, 1))
 
-    def _fitted(self, image: Any) -> Any:
+    def _fitted(self, image: Any, where: str) -> Any:
         height, width = self.size
         if image.size == (width, height):
             return image
@@ -158,14 +153,21 @@ class _Form:
         ratio = max(height * 8 / 7 / image.height, width * 8 / 7 / image.width)
         across, down = round(image.width * ratio), round(image.height * ratio)
         left, top = (across - width) // 2, (down - height) // 2
+        # An image of 1 x 60000 pixels becomes one of gigabytes.
+        IMAGE_PIXELS.check(across * down, f"{where}: resized to {across} x {down}", CalibrationError)
         return image.resize((across, down), 2).crop((left, top, left + width, top + height))
 
 
 def _per_channel(name: str, values: Sequence[float], planes: int) -> NDArray[np.float32]:
-    array = np.asarray(values, np.float32).reshape(-1)
-    if array.size not in (1, planes) or (name == "std" and not (array > 0).all()):
+    try:
+        with np.errstate(over="ignore"):
+            array = np.asarray(values, np.float32).reshape(-1)
+    except (TypeError, ValueError):
+        array = np.empty(0, np.float32)
+    sound = array.size in (1, planes) and bool(np.isfinite(array).all())
+    if not sound or (name == "std" and not (array > 0).all()):
         raise QuantValueError(
-            name, str(list(values)), f"{planes} numbers, std above 0", "one for each channel"
+            name, f"{values!s:.60}", f"{planes} numbers, std above 0", "one for each channel"
         )
     return array
 

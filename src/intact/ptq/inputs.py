@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
 from intact.graph import Model
+from intact.limits import BATCH_BYTES
 from intact.numerics import REAL_DTYPES
 
 Feeds = dict[str, NDArray]
@@ -85,8 +86,23 @@ def feeds_of(item: Any, inputs: Sequence[Input], where: str) -> Feeds:
     return {one.name: _fitted(named[one.name], one, f"{where}: input '{one.name}'") for one in inputs}
 
 
+def as_array(value: Any, where: str) -> NDArray:
+    """`value` as an array, whatever NumPy makes one of, a torch tensor too.
+
+    Raises:
+        QuantValueError: It makes none of it; names `where`.
+    """
+    try:
+        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except (TypeError, ValueError, RuntimeError) as error:  # lists of unlike lengths, tensors without values
+        raise QuantValueError(
+            where, f"a {type(value).__name__} ('{error}')", "an array", "give what NumPy makes an array of"
+        ) from error
+
+
 def _fitted(value: Any, one: Input, where: str) -> NDArray:
-    array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    array = as_array(value, where)
+    BATCH_BYTES.check(array.nbytes, where, QuantValueError)
     if array.dtype != one.dtype and not _converts(array, one.dtype):
         raise QuantValueError(
             where,

@@ -93,7 +93,11 @@ def spoil_an_image(root: Path) -> None:
     [
         (remove_a_class, QuantValueError, r"^data: '.*pets': got 1 folder of images, want at least two"),
         (starve_a_class, QuantValueError, r"^data: class 'dog' in '.*': got 9 images, want at least 10"),
-        (spoil_an_image, FileFormatError, r"03\.png: got .*want an image\. Fix: replace or remove it$"),
+        (
+            spoil_an_image,
+            FileFormatError,
+            r"03\.png: got .*want an image that Pillow can read\. Fix: remove or replace the file$",
+        ),
     ],
     ids=["one-class", "too-few", "no-image"],
 )
@@ -150,12 +154,12 @@ def test_packed_images_of_two_sizes(tmp_path: Path) -> None:
 def test_a_file_that_is_no_npz(tmp_path: Path, content: bytes) -> None:
     write_packed(tmp_path)
     (tmp_path / "set_train.npz").write_bytes(content)
-    with pytest.raises(FileFormatError, match=r"want an npz file with jpeg, offsets and labels"):
+    with pytest.raises(FileFormatError, match=r"want NumPy's \.npz format"):
         data.load(tmp_path / "set_train.npz")
 
 
 def test_pickled_arrays_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileFormatError, match="allow_pickle"):
+    with pytest.raises(FileFormatError, match="no objects"):
         data.load(write_packed(tmp_path, labels=np.array([{}] * 6, dtype=object)))
 
 

@@ -6,8 +6,6 @@ Every reader returns uint8 images and labels already split into train and test, 
 from __future__ import annotations
 
 import io
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +14,19 @@ from typing import Any
 import numpy as np
 
 from intact.errors import FileFormatError, MissingExtraError, QuantValueError
+from intact.limits import NPZ_BYTES
+from intact.ptq.arrays import Npz
+from intact.ptq.pixels import decoded
 
 FOLDER_SIZE = 32
 MIN_PER_CLASS = 10
 TEST_SHARE = 0.2
+MOST_CLASSES = 2**16
 DIGITS_TEST = 597  # of 1,797: the larger the test set, the finer the top-1 figures
 IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff"}
 CIFAR10_CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+
+_KEYS = ("jpeg", "offsets", "labels")
 
 Track = Callable[[Iterable[Any], str, int], Iterable[Any]]
 """Called as ``track(items, label, total)``: gives `items`, and shows how many have passed."""
@@ -61,7 +65,7 @@ def load(source: Path | None, track: Track = untracked) -> Images:
         track: Shows progress.
 
     Raises:
-        FileFormatError: A file is damaged, or is no image.
+        FileFormatError: A file is damaged, is no image, or asks for more than `intact.limits` allows.
         QuantValueError: There is nothing at `source`, or too little to learn from.
         MissingExtraError: scikit-learn or Pillow is not installed.
     """
@@ -152,38 +156,27 @@ def _check_folders(root: Path, files: dict[str, list[Path]]) -> None:
 
 def _decoded(source: Path | io.BytesIO, name: str, size: int | None = FOLDER_SIZE) -> np.ndarray:
     """One image as uint8 [3, size, size]; as large as it is where `size` is None."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise MissingExtraError.of("pillow", "images", "reading images") from error
-    try:
-        with Image.open(source) as image:
-            rgb = image.convert("RGB")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise FileFormatError(name, str(error) or "no image", "an image", "replace or remove it") from error
+    rgb = decoded(source, name, "RGB", FileFormatError)
     if size is not None:
-        rgb = rgb.resize((size, size), Image.Resampling.BILINEAR)
+        rgb = rgb.resize((size, size), 2)  # bilinear
     return np.asarray(rgb, np.uint8).transpose(2, 0, 1)
 
 
 def _unpacked(path: Path, track: Track) -> tuple[np.ndarray, np.ndarray]:
     """Images and labels of one packed file."""
-    try:
-        # Opened here, because np.load leaves its own handle open where the archive is damaged.
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            jpeg, offsets, labels = (np.asarray(file[key]) for key in ("jpeg", "offsets", "labels"))
-    except (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        raise FileFormatError(
-            f"data: '{path}'",
-            str(error),
-            "an npz file with jpeg, offsets and labels",
-            "name a packed file, or a folder",
-        ) from error
+    with Npz(path) as packed:
+        if missing := [key for key in _KEYS if key not in packed.names]:
+            raise FileFormatError(
+                f"data: '{path}'", f"no array '{missing[0]}'", "an npz file with jpeg, offsets and labels",
+                "name a packed file, or a folder",
+            )  # fmt: skip
+        jpeg, offsets, labels = (packed[key] for key in _KEYS)
     _check_packed(path, jpeg, offsets, labels)
     images: list[np.ndarray] = []
     for index in track(range(len(labels)), f"reading {path.name}", len(labels)):
         one = io.BytesIO(jpeg[offsets[index] : offsets[index + 1]].tobytes())
         images.append(_decoded(one, f"data: '{path}', image {index}", size=None))
+        NPZ_BYTES.check(len(labels) * images[0].nbytes, f"data: '{path}', {len(labels)} images")
         if images[index].shape != images[0].shape:
             raise FileFormatError(
                 f"data: '{path}', image {index}",
@@ -205,12 +198,13 @@ def _check_packed(path: Path, jpeg: np.ndarray, offsets: np.ndarray, labels: np.
         and offsets[-1] <= len(jpeg)
         and bool((np.diff(offsets.astype(np.int64)) > 0).all())
         and int(labels.min()) >= 0
+        and int(labels.max()) < MOST_CLASSES
     )
     if not sound:
         raise FileFormatError(
             f"data: '{path}'",
             f"jpeg {jpeg.dtype}{list(jpeg.shape)}, offsets {offsets.dtype}{list(offsets.shape)}, "
             f"labels {labels.dtype}{list(labels.shape)} that do not fit together",
-            "jpeg uint8 [bytes], ascending offsets [n+1] into it, labels [n]",
+            "jpeg uint8 [bytes], ascending offsets [n+1] into it, labels [n] from 0 to 65535",
             "pack the file again",
         )
