@@ -192,7 +192,7 @@ import os, sys
 from intact.atomic import replacing
 if sys.argv[2] == "False":
     del os.O_TMPFILE
-from intact.cli import stopping
+from intact.cli.front import stopping
 with stopping(), replacing(sys.argv[1]) as file:
     file.write(bytes(100_000))
     file.flush()

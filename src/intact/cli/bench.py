@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from intact.cli import timing
-from intact.cli.options import AsJson, Threads
+from intact.cli.options import COUNT, READ, AsJson, Threads, seconds
 from intact.cli.output import counted, say, show_json, show_table
 from intact.errors import QuantValueError
 
@@ -39,15 +39,17 @@ class Case:
 
 
 def run(
-    models: Annotated[list[Path], typer.Argument(help="ONNX files and plans.", exists=True, dir_okay=False)],
+    models: Annotated[list[Path], typer.Argument(help="ONNX files and plans.", **READ)],
     peers: Annotated[
         bool, typer.Option("--peers", help="ONNX files also in ONNX Runtime and OpenVINO, where installed.")
     ] = False,
     threads: Threads = None,
-    batch: Annotated[int, typer.Option(min=1, help="For every open first dimension of an input.")] = 1,
-    size: Annotated[int, typer.Option(min=1, help="For every other open dimension.")] = 1,
-    seconds: Annotated[float, typer.Option(min=0.0, help="How long one round of one case lasts.")] = 2.0,
-    rounds: Annotated[int, typer.Option(min=1, help="All cases take turns so many times.")] = 2,
+    batch: Annotated[int, typer.Option(**COUNT, help="For every open first dimension of an input.")] = 1,
+    size: Annotated[int, typer.Option(**COUNT, help="For every other open dimension.")] = 1,
+    seconds: Annotated[
+        float, typer.Option(min=0.0, callback=seconds, help="How long one round of one case lasts.")
+    ] = 2.0,
+    rounds: Annotated[int, typer.Option(**COUNT, help="All cases take turns so many times.")] = 2,
     as_json: AsJson = False,
 ) -> None:
     """Time models on noise, and print the ratios to the first one.

@@ -12,7 +12,7 @@ import typer
 from intact.atomic import reading
 from intact.calib import TrtCache
 from intact.calib.trt_cache import ALGORITHMS, DEFAULT_VERSION
-from intact.cli.options import AsJson, Exclude, Include, ModelFile, Opset, Out, ProfileName
+from intact.cli.options import READ, AsJson, Exclude, Include, ModelFile, Opset, Out, ProfileName
 from intact.cli.output import say, show_json, show_table
 from intact.errors import CalibrationError
 from intact.spec import INT8, QuantSpec
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 
 DIFFERENT = 1
 
-CacheFile = Annotated[Path, typer.Argument(help="A calibration cache.", exists=True, dir_okay=False)]
-Either = Annotated[
-    Path, typer.Argument(help="A calibration cache, or an ONNX file.", exists=True, dir_okay=False)
-]
+CacheFile = Annotated[Path, typer.Argument(help="A calibration cache.", **READ)]
+Either = Annotated[Path, typer.Argument(help="A calibration cache, or an ONNX file.", **READ)]
 
 
 def to_onnx(

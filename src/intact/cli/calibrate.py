@@ -22,7 +22,7 @@ Methods = Mapping[str, Mapping[str, float]]
 def run(
     files: Annotated[
         list[Path],
-        typer.Argument(help="An ONNX file; with --from: .calib files.", exists=True, dir_okay=False),
+        typer.Argument(help="An ONNX file; with --from: .calib files.", **options.READ),
     ],
     data: options.Data = None,
     out: options.CalibOut = None,

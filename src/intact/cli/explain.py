@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from intact.cli.build import stretches
-from intact.cli.options import AsJson, Exclude, Include, ProfileName
+from intact.cli.options import READ, AsJson, Exclude, Include, ProfileName
 from intact.cli.output import say, show_json, show_table
 from intact.errors import QuantValueError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    model: Annotated[Path, typer.Argument(help="An ONNX file, or a plan.", exists=True, dir_okay=False)],
+    model: Annotated[Path, typer.Argument(help="An ONNX file, or a plan.", **READ)],
     profile: ProfileName = "intact",
     include: Include = None,
     exclude: Exclude = None,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 
-from rich.console import Console
-from rich.table import Table
-
 from intact import kernels
+from intact.cli.output import say, show_table
 
 SWITCHES = ("INTACT_MAX_ISA", "INTACT_FORCE_KERNEL")
 
@@ -20,35 +18,23 @@ def run() -> None:
     - `intact kernels`
     - `INTACT_MAX_ISA=none intact kernels` shows what a machine without vector units would run
     """
-    console = Console()
-    console.print(_table())
+    columns = ("family", "kernel", "needs", "available", "chosen")
+    rows = [
+        (one.family, one.name, " ".join(one.needs) or "nothing", _state(one), "*" if one.chosen else "")
+        for one in kernels.kernel_list()
+    ]
+    show_table("native kernels, best first in each family", columns, rows)
     features = [name for name, present in kernels.cpu_features().items() if present]
-    console.print(f"CPU features: {' '.join(features) or 'none that a kernel asks for'}", highlight=False)
+    say(f"CPU features: {' '.join(features) or 'none that a kernel asks for'}")
     for kernel in filter(lambda kernel: kernel.refused, kernels.kernel_list()):
         instead = next(k.name for k in kernels.kernel_list() if k.family == kernel.family and k.chosen)
-        console.print(
+        say(
             f"{kernel.name}: the operating system does not grant {' '.join(kernel.needs)} to this process "
-            f"(a signal stack may be too small); {instead} runs instead",
-            highlight=False,
+            f"(a signal stack may be too small); {instead} runs instead"
         )
     for name in SWITCHES:
         if name in os.environ:
-            console.print(f"{name}={os.environ[name]}", highlight=False)
-
-
-def _table() -> Table:
-    table = Table(title="native kernels, best first in each family")
-    for heading in ("family", "kernel", "needs", "available", "chosen"):
-        table.add_column(heading, overflow="fold")
-    for kernel in kernels.kernel_list():
-        table.add_row(
-            kernel.family,
-            kernel.name,
-            " ".join(kernel.needs) or "nothing",
-            _state(kernel),
-            "*" if kernel.chosen else "",
-        )
-    return table
+            say(f"{name}={os.environ[name]}")
 
 
 def _state(kernel: kernels.Kernel) -> str:

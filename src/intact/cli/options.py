@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from intact.atomic import check_target
-from intact.errors import QuantValueError
+from intact.errors import FileFormatError, QuantValueError
+from intact.limits import THREADS
 
 if TYPE_CHECKING:
     from intact.ptq import Images
@@ -21,8 +24,42 @@ def into_a_folder(out: Path | None) -> Path | None:
     return out
 
 
-ModelFile = Annotated[Path, typer.Argument(help="An ONNX file.", exists=True, dir_okay=False)]
-Runnable = Annotated[Path, typer.Argument(help="A Q/DQ file, or a plan.", exists=True, dir_okay=False)]
+def regular(files: Any) -> Any:
+    """Refuse what is no regular file before anything waits for it: FIFOs, devices."""
+    for file in [files] if isinstance(files, Path) else files or ():
+        if not file.is_file():
+            raise FileFormatError(
+                f"'{file}'", "no regular file (a pipe, a device)", "a file that can be read twice",
+                "write it to a file first",
+            )  # fmt: skip
+    return files
+
+
+def few(threads: int | None) -> int | None:
+    """Refuse more threads than the limit before a file is read."""
+    if threads is not None:
+        THREADS.check(threads, "--threads", QuantValueError)
+    return threads
+
+
+def seconds(number: float) -> float:
+    """Refuse NaN, which passes every bound, and what no one waits for."""
+    if not 0 <= number <= LONGEST:
+        raise QuantValueError("seconds", str(number), f"0 to {LONGEST:,}", "give seconds, such as 2.5")
+    return number
+
+
+LONGEST = 10**6
+"""Seconds: eleven days."""
+
+COUNT: dict[str, int] = {"min": 1, "max": 10**6}
+"""Of options that say how often something is done, or how large a dimension is."""
+
+READ: dict[str, Any] = {"exists": True, "dir_okay": False, "callback": regular}
+"""Of arguments and options that name a file to read."""
+
+ModelFile = Annotated[Path, typer.Argument(help="An ONNX file.", **READ)]
+Runnable = Annotated[Path, typer.Argument(help="A Q/DQ file, or a plan.", **READ)]
 Out = Annotated[Path, typer.Option("--out", "-o", help="The file to write.", callback=into_a_folder)]
 CalibOut = Annotated[
     Path | None,
@@ -68,7 +105,9 @@ Percentile = Annotated[
 Opset = Annotated[
     int | None, typer.Option(help="Of the file. Default: the model's, or what its formats need.")
 ]
-Threads = Annotated[int | None, typer.Option(min=1, help="Default: as many as this process may use.")]
+Threads = Annotated[
+    int | None, typer.Option(min=1, callback=few, help="Default: as many as this process may use.")
+]
 Progress = Annotated[bool, typer.Option(help="Show progress bars.")]
 
 
@@ -112,11 +151,14 @@ def numbers(option: str, text: str | None) -> tuple[float, ...] | None:
     if text is None:
         return None
     try:
-        return tuple(float(part) for part in text.split(","))
+        found = tuple(float(part) for part in text.split(","))
     except ValueError:
+        found = (float("nan"),)
+    if not all(map(isfinite, found)):
         raise QuantValueError(
-            option, repr(text), "numbers between commas", "write it as 0.5 or as 0.485,0.456,0.406"
-        ) from None
+            option, f"{text!r:.60}", "numbers between commas", "write it as 0.5 or as 0.485,0.456,0.406"
+        )
+    return found
 
 
 def height_width(option: str, text: str | None) -> tuple[int, int] | None:
@@ -128,6 +170,6 @@ def height_width(option: str, text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     parts = text.lower().split("x")
-    if len(parts) > 2 or not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-        raise QuantValueError(option, repr(text), "one size or two", "write it as 224 or as 224x320")
+    if len(parts) > 2 or not all(re.fullmatch(r" *0*[1-9][0-9]{0,8} *", part, re.ASCII) for part in parts):
+        raise QuantValueError(option, f"{text!r:.60}", "one size or two", "write it as 224 or as 224x320")
     return int(parts[0]), int(parts[-1])

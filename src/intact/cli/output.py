@@ -1,8 +1,13 @@
-"""What verbs print: tables for people, JSON for scripts."""
+"""What verbs print, on either stream: tables for people, JSON for scripts, and what went wrong.
+
+Nothing else prints. Names come from files and users: here they lose what would steer a terminal, and what
+rich would take for its markup. JSON stays exact: what does not print is escaped as JSON escapes.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 
 import typer
@@ -10,28 +15,43 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from intact.terminal import printable
+
 
 def show_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, figures: Sequence[str] = ()
 ) -> None:
     """Print a table of text; the columns named in `figures` stand on the right."""
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(printable(title), style="table.title"), title_justify="left")
     for column in columns:
-        table.add_column(column, justify="right" if column in figures else "left", overflow="fold")
+        side = "right" if column in figures else "left"
+        table.add_column(Text(printable(column)), justify=side, overflow="fold")  # type: ignore[arg-type]
     for row in rows:
-        # Text: names of tensors hold brackets, which rich would take for its markup.
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     Console().print(table)
 
 
 def show_json(value: object) -> None:
     """Print `value` as JSON, and nothing else."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    typer.echo("\n".join(map(_escaped, text.split("\n"))))
 
 
-def say(text: str) -> None:
-    """Print a line as it is."""
-    typer.echo(text)
+def _escaped(line: str) -> str:
+    """A line of JSON, in which only strings can hold what does not print."""
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
+
+
+def say(text: object) -> None:
+    """Print one line."""
+    typer.echo(printable(text))
+
+
+def complain(text: object) -> None:
+    """Print one line on standard error."""
+    print(printable(text), file=sys.stderr)
 
 
 def counted(threads: int) -> str:

@@ -15,6 +15,7 @@ from intact.calib import METHODS, Calibration, ZeroRangeWarning
 from intact.cli import options
 from intact.cli.output import say, show_json, show_table
 from intact.errors import FileFormatError, QuantValueError
+from intact.limits import YAML_BYTES
 
 if TYPE_CHECKING:
     from intact.ptq import QuantizedModel
@@ -34,7 +35,7 @@ class Switch(StrEnum):
 
 CalibFile = Annotated[
     Path | None,
-    typer.Option(help="A .calib file of this model, instead of --data.", exists=True, dir_okay=False),
+    typer.Option(help="A .calib file of this model, instead of --data.", **options.READ),
 ]
 Method = Annotated[str, typer.Option(help=f"How ranges are chosen: auto, {', '.join(METHODS)}.")]
 Activations = Annotated[str, typer.Option(help="Format: int8, uint8, int16, fp8, float, ...")]
@@ -43,7 +44,7 @@ Asymmetric = Annotated[bool, typer.Option("--asymmetric", help="Activations with
 PerTensor = Annotated[bool, typer.Option("--per-tensor", help="One scale per weight, not per channel.")]
 Overrides = Annotated[
     Path | None,
-    typer.Option(help="A YAML file: settings by pattern, see above.", exists=True, dir_okay=False),
+    typer.Option(help="A YAML file: settings by pattern, see above.", **options.READ),
 ]
 BiasCorrection = Annotated[Switch, typer.Option(help="Make up for the mean error of each channel.")]
 Equalization = Annotated[Switch, typer.Option(help="Bring the channels of neighbouring layers to one range.")]
@@ -122,13 +123,10 @@ def _require_one(data: Path | None, calib: Path | None) -> None:
 def _overrides(file: Path | None) -> dict[str, dict[str, Any]] | None:
     if file is None:
         return None
-    import yaml
+    from intact.yamls import read_yaml
 
-    try:
-        content: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
-        raise FileFormatError(f"file '{file}'", reason, "YAML", "correct the file") from error
+    YAML_BYTES.check(file.stat().st_size, f"file '{file}'")
+    content = read_yaml(file.read_bytes(), f"file '{file}'")
     named = isinstance(content, dict) and all(isinstance(v, dict) for v in content.values())
     if not named or not all(isinstance(key, str) for key in content):
         raise FileFormatError(

@@ -13,7 +13,8 @@ import typer
 from rich.console import Console
 
 from intact.calib import METHODS, Histogram
-from intact.cli.output import counted
+from intact.cli.options import COUNT, few
+from intact.cli.output import counted, say
 from intact.cli.report import provenance
 from intact.cli.verify import sentences
 from intact.report import Page, Table, panel, to_rich, write_page
@@ -33,10 +34,14 @@ def run(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("quickstart-out"),
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Passes of float training. Default: by the number of images.")
+        int | None, typer.Option(**COUNT, help="Passes of float training. Default: by the number of images.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the weights and of the order of images.")] = 0,
-    threads: Annotated[int | None, typer.Option(min=1, help="Default: by the size of the images.")] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Of the weights and of the order of images.")
+    ] = 0,
+    threads: Annotated[
+        int | None, typer.Option(min=1, callback=few, help="Default: by the size of the images.")
+    ] = None,
     progress: Annotated[bool, typer.Option(help="Show progress bars.")] = True,
 ) -> None:
     """Train a small CNN, quantize it by every method, fine-tune it, export it, and build its int8 engine.
@@ -60,10 +65,11 @@ def run(
     write_page(results_page(outcome, table, built), out / "report.html")
     console = Console()
     console.print(to_rich(table))
-    console.print(str(outcome.export), highlight=False, markup=False, soft_wrap=True)
+    for line in str(outcome.export).split("\n"):
+        say(line)
     console.print(to_rich(built))
     for name in ("model.plan", "model.calib", "report.html"):
-        console.print(f"{out / name}", highlight=False, markup=False, soft_wrap=True)
+        say(out / name)
 
 
 def results_table(outcome: Outcome) -> Table:

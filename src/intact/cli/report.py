@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import track
 
 from intact.calib import METHODS, Calibration, Histogram
+from intact.cli.options import READ, into_a_folder
+from intact.cli.output import say
+from intact.progress import Progress
 from intact.report import Page, panel, write_page
 from intact.spec import Format, QuantSpec
 
@@ -23,8 +24,10 @@ def provenance(calibration: Calibration) -> dict[str, str]:
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="A .calib file.", exists=True, dir_okay=False)],
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    file: Annotated[Path, typer.Argument(help="A .calib file.", **READ)],
+    out: Annotated[Path, typer.Option(help="The page to write.", callback=into_a_folder)] = Path(
+        "report.html"
+    ),
     format: Annotated[str, typer.Option(help="The grid of the thresholds: int8, uint8, int4, ...")] = "int8",
     asymmetric: Annotated[bool, typer.Option("--asymmetric", help="Ranges with a zero point.")] = False,
     percentile: Annotated[float, typer.Option(help="For the method percentile, in percent.")] = 99.99,
@@ -41,12 +44,12 @@ def run(
     calibration = Calibration.load(file)
     spec = QuantSpec(Format.parse(format), symmetric=not asymmetric)
     methods = {m: {"percentile": percentile} if m == "percentile" else {} for m in METHODS}
-    console = Console()
     histograms = {name: stats for name, stats in calibration.items() if isinstance(stats, Histogram)}
-    panels = [
-        panel(name, stats, spec.with_(axis=stats.axis), methods)
-        for name, stats in track(histograms.items(), "choosing thresholds", console=console, transient=True)
-    ]
+    with Progress("choosing thresholds", len(histograms), shown=True) as bar:
+        panels = [
+            panel(name, stats, spec.with_(axis=stats.axis), methods)
+            for name, stats in bar.over(histograms.items())
+        ]
     page = Page(
         title=f"Calibration of {file.stem}",
         summary=f"{len(histograms)} histograms; thresholds for {spec}.",
@@ -55,4 +58,4 @@ def run(
         provenance=provenance(calibration),
     )
     write_page(page, out)
-    console.print(f"wrote {out}", highlight=False)
+    say(f"wrote {out}")

@@ -75,7 +75,8 @@ def run(
         show_table(str(model.name), ("output", "shape"), rows)
         say(f"{report['samples']} samples in {report['seconds']:.3f} s" + (f"; wrote {out}" if out else ""))
     if timings is not None:
-        say(str(timings))
+        for line in str(timings).split("\n"):
+            say(line)
 
 
 def open_for(engine: Engine, data: Any, batch_size: int | None, num_batches: int | None) -> Source:

@@ -7,31 +7,32 @@ from typing import Annotated
 
 import typer
 
-from intact.cli.options import into_a_folder
+from intact.cli.options import READ, few, into_a_folder, seconds
 from intact.cli.trtexec_run import Request, execute
 
 _New = {"dir_okay": False, "callback": into_a_folder}
-_Old = {"dir_okay": False, "exists": True}
 SHAPES = "Shapes by input: images:1x3x224x224,mask:1x128."
 
-_Onnx = Annotated[Path | None, typer.Option("--onnx", help="The model.", **_Old)]
-_LoadEngine = Annotated[Path | None, typer.Option("--loadEngine", help="A saved engine instead.", **_Old)]
+_Onnx = Annotated[Path | None, typer.Option("--onnx", help="The model.", **READ)]
+_LoadEngine = Annotated[Path | None, typer.Option("--loadEngine", help="A saved engine instead.", **READ)]
 _SaveEngine = Annotated[Path | None, typer.Option("--saveEngine", help="Write the engine.", **_New)]
 _Int8 = Annotated[bool, typer.Option("--int8", help="Allow int8 where the ranges are known.")]
 _Fp16 = Annotated[bool, typer.Option("--fp16", help="Accepted: floats stay float32 here.")]
 _Best = Annotated[bool, typer.Option("--best", help="Allow every precision: int8 here.")]
-_Calib = Annotated[Path | None, typer.Option("--calib", help="A calibration cache.", **_Old)]
+_Calib = Annotated[Path | None, typer.Option("--calib", help="A calibration cache.", **READ)]
 _Shapes = Annotated[str, typer.Option("--shapes", help=SHAPES)]
 _MinShapes = Annotated[str, typer.Option("--minShapes", help="Smallest shapes of a profile.")]
 _OptShapes = Annotated[str, typer.Option("--optShapes", help="Usual shapes of a profile.")]
 _MaxShapes = Annotated[str, typer.Option("--maxShapes", help="Largest shapes of a profile.")]
 _LoadInputs = Annotated[str, typer.Option("--loadInputs", help="Inputs from raw files: images:file.bin,...")]
-_Iterations = Annotated[int, typer.Option("--iterations", min=1, help="Run at least so often.")]
-_WarmUp = Annotated[int, typer.Option("--warmUp", min=0, help="Milliseconds before times count.")]
-_Duration = Annotated[float, typer.Option("--duration", min=0, help="Run at least so many seconds.")]
+_Iterations = Annotated[int, typer.Option("--iterations", min=1, max=10**9, help="Run at least so often.")]
+_WarmUp = Annotated[int, typer.Option("--warmUp", min=0, max=10**9, help="Milliseconds before times count.")]
+_Duration = Annotated[
+    float, typer.Option("--duration", min=0, callback=seconds, help="Run at least so many seconds.")
+]
 _AvgRuns = Annotated[int, typer.Option("--avgRuns", min=1, help="Accepted: every run counts.")]
 _Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, help="CPU threads of a run. (INTact's own.)")
+    int | None, typer.Option("--threads", min=1, callback=few, help="CPU threads of a run. (INTact's own.)")
 ]
 _PrecisionConstraints = Annotated[
     str,

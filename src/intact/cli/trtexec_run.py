@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from intact.atomic import read_bytes, replacing
 from intact.cli.output import say, show_table
 from intact.errors import FileFormatError, QuantValueError
+from intact.limits import BATCH_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -194,7 +197,7 @@ def _read_shapes(text: str, option: str) -> _Shapes:
     shapes: _Shapes = {}
     for entry in filter(None, text.split(",")):
         name, _, sizes = entry.rpartition(":")
-        if not name or not all(size.isdigit() for size in sizes.split("x")):
+        if not name or not all(re.fullmatch("[0-9]{1,9}", size) for size in sizes.split("x")):
             raise QuantValueError(option, repr(entry), "input:1x3x224x224", "write name, colon, sizes")
         shapes[name] = tuple(map(int, sizes.split("x")))
     return shapes
@@ -205,7 +208,7 @@ def _tell_layers(engine: trt.ICudaEngine, asked: Request) -> None:
 
     inspector = engine.create_engine_inspector()
     if asked.dump_layers:
-        say(inspector.get_engine_information(trt.LayerInformationFormat.ONELINE))
+        _say_lines(inspector.get_engine_information(trt.LayerInformationFormat.ONELINE))
     if asked.export_layers is not None:
         content = inspector.get_engine_information(trt.LayerInformationFormat.JSON)
         _write(asked.export_layers, json.loads(content))
@@ -255,7 +258,7 @@ class _Run:
     def _profile(self) -> None:
         profile = self._engine.profile(self._inputs)
         if self._asked.dump_profile:
-            say(str(profile))
+            _say_lines(str(profile))
         if self._asked.export_profile is not None:
             rows = [{"name": t.name, "kind": t.kind, "averageMs": 1e3 * t.seconds} for t in profile.timings]
             _write(self._asked.export_profile, rows)
@@ -277,14 +280,24 @@ class _Run:
 def _input(file: str | None, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
     import numpy as np
 
+    nbytes = prod(shape) * dtype.itemsize
+    BATCH_BYTES.check(nbytes, "--shapes", QuantValueError)
     if file is None:
         return np.random.default_rng(0).standard_normal(shape).astype(dtype)
-    data = read_bytes(file)
-    if len(data) != int(np.prod(shape)) * dtype.itemsize:
+    size = Path(file).stat().st_size if Path(file).is_file() else -1
+    if size != nbytes:
         raise FileFormatError(
-            f"'{file}'", f"{len(data)} bytes", f"{dtype} of {shape}", "give --shapes, or another file"
+            f"'{file}'",
+            f"{size} bytes" if size >= 0 else "no file",
+            f"{dtype} of {shape}",
+            "give --shapes, or another file",
         )
-    return np.frombuffer(data, dtype).reshape(shape)
+    return np.frombuffer(read_bytes(file), dtype).reshape(shape)
+
+
+def _say_lines(text: str) -> None:
+    for line in text.split("\n"):
+        say(line)
 
 
 def _say_times(times: list[float]) -> None:

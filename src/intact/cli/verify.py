@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import runpy
 import sys
 from operator import attrgetter
 from pathlib import Path
@@ -36,7 +35,7 @@ def run(
     data: options.Data = None,
     plan: Annotated[
         Path | None,
-        typer.Option(help="Verify this plan of it, not one built now.", exists=True, dir_okay=False),
+        typer.Option(help="Verify this plan of it, not one built now.", **options.READ),
     ] = None,
     module: Annotated[
         str | None,
@@ -174,24 +173,22 @@ def _module(name: str, graph: Model) -> Module:
 
 def _loaded(name: str) -> Any:
     """What load_module() of a .py file returns; or an importable attribute, called where it makes one."""
+    from intact.ptq import scripts
+
     if Path(name).is_file():
-        load = runpy.run_path(name).get("load_module")
-        if not callable(load):
-            raise QuantValueError(
-                f"file '{name}'", "no function load_module", "load_module() that returns the module",
-                "define it there",
-            )  # fmt: skip
-        return load()
+        return scripts.call(Path(name), "load_module", "the module")
     (package, _, attribute), here = name.partition(":"), str(Path.cwd())
     sys.path.insert(0, here)  # as `python -m` has it, and a console script does not
     try:
         found = attrgetter(attribute)(importlib.import_module(package))
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
+    # Importing runs the package's own code, which may raise or exit as it likes.
+    except (Exception, SystemExit) as error:
         raise QuantValueError(
-            "--module", f"'{name}': {error}", "a .py file, or package.module:attribute",
-            "correct the path or the name",
+            "--module", f"'{name}': {type(error).__name__}: {error}",
+            "a .py file, or package.module:attribute", "correct the path or the name",
         ) from error  # fmt: skip
     finally:
         sys.path.remove(here)
     makes = isinstance(found, type) or not hasattr(found, "named_modules")  # a module is callable too
-    return found() if makes and callable(found) else found
+    with scripts.blamed(f"--module '{name}'"):
+        return found() if makes and callable(found) else found

@@ -1,0 +1,107 @@
+"""What stands around every verb: its errors become one line and a status, its warnings one line each."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import typer
+
+from intact.cli import BROKEN_PIPE, FAULT, INTERRUPTED, TERMINATED, USER_ERROR
+from intact.cli.app import build
+from intact.cli.output import complain
+from intact.errors import IntactError
+
+_UsageError: Any = typer.BadParameter.__base__  # click's; newer versions of typer bring a click of their own
+
+
+def told(arguments: Sequence[str] | None) -> int:
+    """Run one verb, print what went wrong, and return the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name that this terminal cannot show is no error
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        with stopping():
+            status = build()(arguments, prog_name="intact", standalone_mode=False)
+        sys.stdout.flush()
+    except IntactError as error:
+        return _failed(error)
+    except _UsageError as error:
+        return _misused(error)
+    except _Stopped:
+        return TERMINATED
+    except (SystemExit, BrokenPipeError):  # typer exits where nobody reads any more, with a status of verbs
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed
+        return BROKEN_PIPE
+    except OSError as error:
+        return _failed(error)
+    except MemoryError as error:
+        return _failed(f"out of memory{f': {error}' if str(error) else ''}")
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except Exception:
+        for line in traceback.format_exc().splitlines():
+            complain(line)
+        complain("intact: this is a fault of INTact, not of its user: please report it with the lines above")
+        return FAULT
+    return status if isinstance(status, int) else 0
+
+
+def _failed(error: object) -> int:
+    complain(f"intact: {error}")
+    return USER_ERROR
+
+
+def _misused(error: Any) -> int:
+    """An option or argument that the command line does not take."""
+    if type(error).__name__ != "NoArgsIsHelpError":  # whose help is printed already
+        context = error.ctx
+        complain(f"intact: {error.format_message()}")
+        if context is not None:
+            complain(f"Try '{context.command_path} --help'.")
+    return USER_ERROR
+
+
+class _Stopped(SystemExit):
+    """SIGTERM came."""
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """On SIGTERM leave as on an error: what is half written is removed; the status is a shell's."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise _Stopped(TERMINATED)
+
+
+@contextmanager
+def warnings_in_lines() -> Iterator[None]:
+    """Warnings as one line each, without the place in the code that they come from."""
+    before = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        complain(f"intact: warning: {message}")
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before

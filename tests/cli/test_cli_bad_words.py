@@ -1,0 +1,160 @@
+"""Every verb with every option and every bad value: one line and status 2, or the work is done. No traceback.
+
+The list is fixed: what the command line has, times the values below.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import pytest
+from typer.models import OptionInfo
+
+from intact.calib import Calibration, TrtCache
+from intact.cli import app, bench
+from intact.errors import QuantValueError
+
+QUICK = ("--method", "max", "--bias-correction", "off", "--equalization", "off", "--no-progress")
+BASES = {
+    "quantize": ("{net}", "--data", "{data}", "-o", "{out}", *QUICK),
+    "calibrate": ("{net}", "--data", "{data}", "--method", "max", "--no-progress"),
+    "explain": ("{int8}",),
+    "check": ("{int8}",),
+    "strip": ("{int8}", "-o", "{out}"),
+    "build": ("{int8}", "-o", "{out}"),
+    "run": ("{int8}", "--data", "{data}"),
+    "bench": ("{int8}",),
+    "verify": ("{int8}", "--data", "{data}", "--traced", "0"),
+    "report": ("{calib}", "--out", "{out}"),
+    "quickstart": (),
+    "trtexec": ("--onnx={net}", "--iterations=1", "--duration=0", "--warmUp=0"),
+    "cache to-onnx": ("{cache}", "{net}", "-o", "{out}"),
+    "cache from-onnx": ("{int8}", "-o", "{out}"),
+    "cache diff": ("{cache}", "{cache}"),
+}
+NASTY = "a[/x][red]\x1b[2J\x9b31m\u202e\udc80\n\r"
+NUMBERS = ("", "nan", "inf", "-1", "1e400", "1" + "0" * 30, "\u0663", "1.5", NASTY)
+TEXTS = ("", "nan", "-1", "x" * 5000, ",", ":", "x:-1", "*" * 40 + "[z-a]", "1x1x1", NASTY)
+PATHS = ("", "nowhere", "{folder}", "{fifo}", "{nasty}", "{rubbish}", "x" * 300, NASTY)
+
+
+def options() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """(verb, option, bad values) of the whole command line."""
+    verbs = app.VERBS | {f"{group} {name}": one for group, (_, verbs) in app.GROUPS.items()
+                         for name, one in verbs.items()}  # fmt: skip
+    for verb in BASES:
+        for name, hint in get_type_hints(verbs[verb], include_extras=True).items():
+            about = next((one for one in get_args(hint) if isinstance(one, OptionInfo)), None)
+            kinds = str(get_args(hint)[0]) if about else "bool"
+            if about is not None and "bool" not in kinds:
+                values = (
+                    PATHS if "Path" in kinds else NUMBERS if "int" in kinds or "float" in kinds else TEXTS
+                )
+                given = about.default  # where typer keeps the first name
+                yield verb, given if isinstance(given, str) else f"--{name.replace('_', '-')}", values
+
+
+@pytest.fixture
+def files(tmp_path: Path, net_proto: Any, int8_bytes: bytes) -> dict[str, Path]:
+    folder = tmp_path / "bad"
+    folder.mkdir()
+    names = {name: folder / name for name in ("net", "int8", "calib", "cache", "out", "fifo", "rubbish")}
+    names |= {"data": folder / "data.npy", "nasty": folder / "a[/x]\x1b[2J\u202e", "folder": folder / "empty"}
+    names["folder"].mkdir()
+    names["net"].write_bytes(net_proto.SerializeToString())
+    names["int8"].write_bytes(int8_bytes)
+    names["rubbish"].write_bytes(bytes(range(256)) * 4)
+    names["nasty"].parent.mkdir()
+    names["nasty"].write_text("no such thing")
+    os.mkfifo(names["fifo"])
+    np.save(names["data"], np.random.default_rng(0).standard_normal((2, 3, 16, 16)).astype(np.float32))
+    calibration = Calibration()
+    calibration.collect("x", np.arange(9, dtype=np.float32))
+    calibration.save(names["calib"])
+    TrtCache({"x": np.float32(0.1), "r1": np.float32(0.2)}).save(names["cache"])
+    return names
+
+
+@pytest.fixture
+def harmless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing that takes long, and a working folder of its own."""
+
+    def refuse(*_: Any) -> None:
+        raise QuantValueError("quickstart", "its arguments", "a test that is quick", "nothing to mend")
+
+    times = {"ms": 1.0, "median_ms": 1.0, "load_ms": 1.0, "peak_mb": 1.0}
+    monkeypatch.setattr(bench, "_one", lambda case, settings: dict(times))
+    monkeypatch.setattr("intact.torch.quickstart.run._Job", refuse)
+    monkeypatch.chdir(tmp_path)
+
+
+def assert_told(status: int, out: str, err: str) -> None:
+    """Done, or refused in words; and nothing on either stream that steers a terminal."""
+    assert status in (0, 2), (out, err)
+    assert "Traceback" not in err
+    assert status == 0 or "intact: " in err
+    for text in (out, err):
+        assert all(line.isprintable() for line in text.split("\n")), ascii(text)
+
+
+@pytest.mark.parametrize(
+    ("verb", "option", "values"), list(options()), ids=lambda x: x if isinstance(x, str) else ""
+)
+def test_no_value_of_an_option_ends_in_a_traceback(
+    run, harmless: None, files: dict[str, Path], verb: str, option: str, values: tuple[str, ...]
+) -> None:
+    names = {name: str(path) for name, path in files.items()}
+    base = [word.format(**names) for word in BASES[verb]]
+    for value in values:
+        given = value.format(**names) if value.startswith("{") else value
+        assert_told(*run(*verb.split(), *base, f"{option}={given}"))
+
+
+@pytest.mark.parametrize("verb", BASES)
+@pytest.mark.parametrize("value", PATHS)
+def test_no_file_ends_in_a_traceback(
+    run, harmless: None, files: dict[str, Path], verb: str, value: str
+) -> None:
+    names = {name: str(path) for name, path in files.items()}
+    base = [word.format(**names) for word in BASES[verb]]
+    given = value.format(**names) if value.startswith("{") else value
+    places = [at for at, word in enumerate(BASES[verb]) if word in ("{net}", "{int8}", "{calib}", "{cache}")]
+    for at in places:
+        status, out, err = run(*verb.split(), *base[:at], given, *base[at + 1 :])
+        assert status == 2 or verb == "bench", (out, err)  # whose own process would refuse the file
+        assert_told(status, out, err)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("no-such-verb",), ("--no-such-option",), (NASTY,), ("cache", NASTY), ("quantize",),
+     ("run", "a", "b", NASTY), ("kernels", "--json")],
+)  # fmt: skip
+def test_words_that_are_no_command_are_refused(run, words: tuple[str, ...]) -> None:
+    status, _, err = run(*words)
+    assert status == 2 and "Traceback" not in err
+    assert all(line.isprintable() for line in err.split("\n")), ascii(err)
+
+
+def test_the_list_reaches_every_verb() -> None:
+    verbs = [*app.VERBS, *(f"{group} {verb}" for group, (_, verbs) in app.GROUPS.items() for verb in verbs)]
+    assert sorted(BASES) == sorted(set(verbs) - {"kernels"})
+    assert {verb for verb, *_ in options()} == {verb for verb in BASES if verb != "cache diff"}
+
+
+def test_json_of_nasty_names_is_exact(run, net_proto: Any, tmp_path: Path) -> None:
+    nasty = "a\x1b[2J\x9b\u202e\n[/x]\x7f"
+    model = type(net_proto)()
+    model.CopyFrom(net_proto)
+    model.graph.node[0].name = nasty
+    (tmp_path / "nasty.onnx").write_bytes(model.SerializeToString())
+    status, out, err = run("explain", tmp_path / "nasty.onnx", "--json")
+    assert (status, err) == (0, "")
+    assert nasty in [layer["layer"] for layer in json.loads(out)["layers"]]
+    assert all(line.isprintable() for line in out.split("\n"))
+    assert_told(*run("explain", tmp_path / "nasty.onnx"))
