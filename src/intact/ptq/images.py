@@ -167,9 +167,13 @@ def _per_channel(name: str, values: Sequence[float], planes: int) -> NDArray[np.
     sound = array.size in (1, planes) and bool(np.isfinite(array).all())
     if not sound or (name == "std" and not (array > 0).all()):
         raise QuantValueError(
-            name, f"{values!s:.60}", f"{planes} numbers, std above 0", "one for each channel"
+            name, str(_listed(values))[:60], f"{planes} numbers, std above 0", "one for each channel"
         )
     return array
+
+
+def _listed(values: Any) -> Any:
+    return values if isinstance(values, str) or not isinstance(values, Sequence) else list(values)
 
 
 def _unfit(one: Input, want: str) -> QuantValueError:
