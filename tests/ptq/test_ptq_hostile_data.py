@@ -295,7 +295,8 @@ def test_a_script_that_fails_is_told_as_its_own(tmp_path: Path, text: str, messa
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_values_that_are_no_numbers_are_told_with_file_and_tensor(tmp_path: Path, value: float) -> None:
     model = onnx.parser.parse_model(
-        '<ir_version: 9, opset_import: ["" : 17]> g (float[n, 3, 8, 8] x) => (float[n, 16, 8, 8] y) { y = Conv(x, w) }'
+        '<ir_version: 9, opset_import: ["" : 17]> '
+        "g (float[n, 3, 8, 8] x) => (float[n, 16, 8, 8] y) { y = Conv(x, w) }"
     )
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((16, 3, 1, 1), np.float32), "w"))
     data = np.ones((2, 3, 8, 8), np.float32)

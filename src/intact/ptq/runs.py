@@ -132,7 +132,7 @@ def _joined_axis(both: NDArray, one: NDArray | None, two: NDArray | None) -> int
 def _close(a: NDArray, b: NDArray) -> bool:
     if a.dtype.kind != "f":
         return bool(np.array_equal(a, b))
-    bound = _TOLERANCE * float(np.max(np.abs(a), initial=0))
+    bound = _TOLERANCE * float(np.max(np.abs(a), initial=0, where=np.isfinite(a)))
     return bool(np.allclose(a, b, rtol=0, atol=bound, equal_nan=True))
 
 
