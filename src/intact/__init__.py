@@ -75,13 +75,15 @@ def calibrate(model: Any, data: Any, **options: Any) -> Any:
     return calibrate_onnx(model, data, **options)
 
 
-def compile(model: Any, *, threads: int | None = None) -> Any:
+def compile(model: Any, *, threads: int | None = None, deterministic: bool = True) -> Any:
     """Build the engine that runs `model` in int8 on the CPU, exactly as its Q/DQ pairs say.
 
     Args:
         model: A Q/DQ model: an ONNX model (a path, the file's bytes, a ModelProto, an onnx-ir model), what
             `quantize` returned for one, or the path of a plan file.
         threads: Threads of a run, the caller's included; None: as many as the process may use.
+        deterministic: Run the parts that ONNX Runtime has on one thread each, so that the outputs are the
+            same for any number of threads; False: on all threads, and their last bits depend on how many.
 
     Returns:
         An `intact.engine.Engine`: ``engine(x)``, ``engine.run({name: x})``, ``profile``, ``save``.
@@ -99,22 +101,30 @@ def compile(model: Any, *, threads: int | None = None) -> Any:
     ptq = sys.modules.get("intact.ptq")
     if ptq is not None and isinstance(model, ptq.QuantizedModel):
         model = model.model
-    return build(model, threads=threads)
+    return build(model, threads=threads, deterministic=deterministic)
 
 
-def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Any:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    threads: int | None = None,
+    copy: bool = False,
+    deterministic: bool = True,
+) -> Any:
     """The engine of a plan file, which `Engine.save` or ``intact build`` wrote. Nothing in it is executed.
 
     Args:
         path: The plan file.
-        threads: As for `compile`.
+        threads, deterministic: As for `compile`.
+        copy: Read the file into memory. Otherwise it is mapped, and must not be overwritten in place while
+            the engine lives; saving over it, as INTact does, is always safe.
 
     Returns:
         An `intact.engine.Engine`.
     """
     from intact.engine import load as load_plan
 
-    return load_plan(path, threads=threads)
+    return load_plan(path, threads=threads, copy=copy, deterministic=deterministic)
 
 
 def _is_module(model: Any) -> bool:

@@ -18,44 +18,56 @@ if TYPE_CHECKING:
     from intact.graph import Source
 
 
-def compile(source: Source | Plan, *, threads: int | None = None) -> Engine:
+def compile(source: Source | Plan, *, threads: int | None = None, deterministic: bool = True) -> Engine:
     """The engine of a Q/DQ model.
 
     Args:
         source: A path (of an ONNX file, or of a plan file), the bytes of an ONNX file, a ModelProto, an
             onnx-ir Model, or a plan.
         threads: Threads of a run, the caller's included; None: as many as the process may use.
+        deterministic: As for `Engine`.
 
     Raises:
         FileFormatError: The file is damaged.
         UnsupportedError: It is of a version that is not read.
     """
     if isinstance(source, str | os.PathLike) and Path(source).is_file() and files.is_plan(source):
-        return load(source, threads=threads)
+        return load(source, threads=threads, deterministic=deterministic)
     if isinstance(source, Plan):
-        return Engine(source, threads=threads)
+        return Engine(source, threads=threads, deterministic=deterministic)
     from intact.engine.lower import lower  # plans are read and run without ONNX
 
-    return Engine(lower(source), threads=threads)
+    return Engine(lower(source), threads=threads, deterministic=deterministic)
 
 
-def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Engine:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    threads: int | None = None,
+    copy: bool = False,
+    deterministic: bool = True,
+) -> Engine:
     """The engine of a plan file: nothing in it is executed, and weights stay on disk until they are read.
 
     What runs on this machine is compared with its checksums here. Weights as they were before kernels
     packed them are compared when they are needed: by a machine on which other kernels are chosen.
 
+    Args:
+        path: The plan file.
+        threads, deterministic: As for `compile`.
+        copy: Read the file into memory instead of mapping it, so that it may be overwritten in place.
+
     Raises:
         FileFormatError: The file is damaged, or of another kind, version or byte order.
         FileAccessError: The file cannot be read.
     """
-    stored = files.load(path)
+    stored = files.load(path, copy=copy)
     elsewhere = _forms_elsewhere({form for _, form in stored.packed})
     here = [key for key in stored.packed if key[1] not in elsewhere]
     ready = {constant for constant, _ in here}
     # What is missing is packed into the first map; nothing is ever written to the second.
     packed = ChainMap({}, cast("Packed", stored.packed))
-    engine = Engine(stored.plan, threads=threads, packed=packed)
+    engine = Engine(stored.plan, threads=threads, packed=packed, deterministic=deterministic)
     stored.packed.verify(here, engine.threads)
     stored.constants.verify([name for name in stored.constants if name not in ready], engine.threads)
     engine.check_stretches()

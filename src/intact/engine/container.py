@@ -13,7 +13,7 @@ import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,10 +49,11 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, NDArray], metadata:
             file.write(bytes(padded(array.nbytes) - array.nbytes))
 
 
-def read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, Bytes]]:
+def read(path: str | os.PathLike[str], *, copy: bool = False) -> tuple[dict[str, str], dict[str, Bytes]]:
     """The metadata and the arrays of a file that `write` made, as views of the mapped file.
 
-    Nothing of the data is touched; each array includes its padding.
+    Nothing of the data is touched; each array includes its padding. `copy`: as views of a copy in memory,
+    which starts on a cache line as a mapped file does.
 
     Raises:
         FileFormatError: The file is no such file.
@@ -67,11 +68,26 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, Bytes]
         if length > min(size - 8, _LARGEST_HEADER) or (8 + length) % ALIGNMENT:
             raise unexpected(where, f"a header of {length} bytes", "a plan file")
         header = _json(where, file.read(length))
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        data = (
+            _copied(where, file, size)
+            if copy
+            else np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+        )
     metadata = header.pop("__metadata__", None)
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
         raise unexpected(where, "a header without metadata", "a plan file")
-    return metadata, _views(where, header, np.frombuffer(mapped, np.uint8)[8 + length :])
+    return metadata, _views(where, header, data[8 + length :])
+
+
+def _copied(where: str, file: BinaryIO, size: int) -> Bytes:
+    """The whole file in memory of its own, read-only."""
+    block = np.empty(size + ALIGNMENT, np.uint8)
+    data = block[-block.ctypes.data % ALIGNMENT :][:size]
+    file.seek(0)
+    if file.readinto(data.data) != size:  # type: ignore[attr-defined]
+        raise unexpected(where, f"fewer than {size} bytes", "a file that nobody shortens meanwhile")
+    data.flags.writeable = False
+    return data
 
 
 def _json(where: str, text: bytes) -> dict[str, Any]:

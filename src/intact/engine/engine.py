@@ -60,22 +60,32 @@ class Engine:
         threads: Threads of a run, the caller's included; None: as many as the process may use.
         packed: Weights as kernels want them, by (constant, kernel). What is missing is packed when it is
             first needed, and added.
+        deterministic: Run the parts that ONNX Runtime has on one thread each, so that the outputs are the
+            same for any number of threads; False: on all threads, and their last bits depend on how many.
 
     Attributes:
         plan: The plan.
         packed: All packed weights so far.
         inputs, outputs: `Port`s, in the model's order.
-        threads: As given.
+        threads, deterministic: As given.
     """
 
-    def __init__(self, plan: Plan, *, threads: int | None = None, packed: Packed | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        threads: int | None = None,
+        packed: Packed | None = None,
+        deterministic: bool = True,
+    ) -> None:
         self._team = Team(_checked_threads(threads))
         self.threads = self._team.threads
         self.plan = plan
         self.packed: Packed = {} if packed is None else packed
         self.inputs = tuple(_port(plan, name) for name in plan.inputs)
         self.outputs = tuple(_port(plan, name) for name in plan.outputs)
-        self._stretches = Stretches(plan, self.threads)
+        self.deterministic = deterministic
+        self._stretches = Stretches(plan, 1 if deterministic else self.threads)
         self._bound: dict[tuple[Shape, ...], Bound] = {}
 
     def __call__(self, *inputs: Any) -> NDArray[Any] | tuple[NDArray[Any], ...]:

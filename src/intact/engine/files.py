@@ -163,8 +163,12 @@ def save(path: str | os.PathLike[str], plan: Plan, packed: Packed | None = None)
     container.write(path, arrays, {_PLAN: text, _CHECKSUM: f"{zlib.crc32(text.encode()):08x}"})
 
 
-def load(path: str | os.PathLike[str]) -> PlanFile:
+def load(path: str | os.PathLike[str], *, copy: bool = False) -> PlanFile:
     """Read a plan file without executing anything; its arrays stay on disk until they are asked for.
+
+    Args:
+        path: The file.
+        copy: Read all of it into memory now, so that later changes of the file do no harm.
 
     Raises:
         FileFormatError: The file is damaged, or of another kind, version or byte order; names the file and
@@ -172,7 +176,7 @@ def load(path: str | os.PathLike[str]) -> PlanFile:
         FileAccessError: The file cannot be read.
     """
     where = f"file '{os.fspath(path)}'"
-    metadata, views = container.read(path)
+    metadata, views = container.read(path, copy=copy)
     content = _content(where, metadata)
     steps = content.pop("steps", None)
     body: _Body = decode(_Body, content, where)

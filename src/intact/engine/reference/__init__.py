@@ -14,17 +14,21 @@ from intact.engine.reference.shape import RUNNERS as SHAPES
 from intact.engine.reference.stretch import RUNNERS as STRETCHES
 from intact.engine.reference.sums import RUNNERS as SUMS
 from intact.engine.reference.values import RUNNERS as VALUES
+from intact.engine.steps import Stretch
 
 RUNNERS: dict[str, Runner] = {**SUMS, **SHAPES, **VALUES, **STRETCHES, **CALLS}
 """What each kind of step does."""
 
 
-def evaluate(plan: Plan, inputs: Mapping[str, NDArray]) -> dict[str, NDArray[np.generic]]:
+def evaluate(
+    plan: Plan, inputs: Mapping[str, NDArray], given: Mapping[str, NDArray] | None = None
+) -> dict[str, NDArray[np.generic]]:
     """Every tensor of `plan` for some inputs: codes as int8 or uint8, everything else as it is.
 
     Args:
         plan: A checked plan.
         inputs: The inputs by name; where one has codes, its codes.
+        given: What stretches have made elsewhere, by name, to go on from; None: they run here.
     Raises:
         QuantValueError: An input is missing, or has another dtype or shape than the plan says.
     """
@@ -32,7 +36,11 @@ def evaluate(plan: Plan, inputs: Mapping[str, NDArray]) -> dict[str, NDArray[np.
     for name in plan.inputs:
         run.bind(name, check_input(plan, name, inputs))
     for step in plan.steps:
-        RUNNERS[step.kind](run, step)
+        if given is not None and isinstance(step, Stretch):
+            for name in step.ys:
+                run.bind(name, given[name])
+        else:
+            RUNNERS[step.kind](run, step)
     return run.arrays
 
 
