@@ -309,3 +309,23 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_bytes(tmp_path)
     with pytest.raises(FileFormatError), reading(tmp_path):
         raise FileFormatError("file", "noise", "a model", "mend it")
+
+
+@posix
+def test_a_folder_that_another_program_has_locked_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt at the wrong moment left the lock with nobody, and the next save waited for ever."""
+    import fcntl
+
+    waited = list[float]()
+    monkeypatch.setattr("time.sleep", waited.append)
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with together():
+            write(tmp_path / "a", "a")
+            write(tmp_path / "b", "b")
+    finally:
+        os.close(descriptor)
+    assert 0 < sum(waited) < 5 and (tmp_path / "b").read_text() == "b"

@@ -16,6 +16,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
@@ -251,7 +252,7 @@ def _appear(files: Sequence[_New]) -> None:
     with ExitStack() as locks:
         if len(files) > 1:
             for folder in sorted(folders):
-                locks.enter_context(_locked(folder))
+                locks.enter_context(_Lock(folder))
         try:
             for new in files if len(files) > 1 else ():
                 with _told(new.path):
@@ -358,23 +359,33 @@ def _sync_folder(folder: Path) -> None:
                 os.close(descriptor)
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Nobody else gives several files of this folder their names meanwhile, where the system can."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    descriptor = -1
-    try:
-        with suppress(OSError):  # a file system without locks, a folder that cannot be read
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
+class _Lock:
+    """Nobody else gives several files of this folder their names meanwhile, as far as the system can.
+
+    Whoever holds the lock has it for the time of a few calls. It is not waited for longer than that: another
+    program may lock the folder for reasons of its own. An object lets go of it whenever it ends.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._descriptor = folder, -1
+
+    def __enter__(self) -> None:
+        with suppress(ImportError, OSError):  # Windows; no locks here, a folder that cannot be read
+            import fcntl
+
+            self._descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            for _ in range(200):
+                with suppress(BlockingIOError):
+                    fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return
+                time.sleep(0.005)
+
+    def __exit__(self, *_: object) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+    __del__ = __exit__
 
 
 @contextmanager
