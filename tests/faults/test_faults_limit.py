@@ -30,7 +30,7 @@ def test_a_file_that_is_too_large_leaves_the_old_one(tmp_path: Path) -> None:
     target = tmp_path / "model.calib"
     target.write_text("old")
     done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(target)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", LIMITED, str(target)], capture_output=True, text=True, check=False
     )
     assert done.stdout.startswith(f"file '{target}': got 'File too large' when it was written"), done.stderr
     assert target.read_text() == "old" and list(tmp_path.iterdir()) == [target]
