@@ -75,7 +75,7 @@ def calibrate(model: Any, data: Any, **options: Any) -> Any:
     return calibrate_onnx(model, data, **options)
 
 
-def compile(model: Any, *, threads: int | None = None, deterministic: bool = True) -> Any:
+def compile(model: Any, *, threads: int | None = None, deterministic: bool = False) -> Any:
     """Build the engine that runs `model` in int8 on the CPU, exactly as its Q/DQ pairs say.
 
     Args:
@@ -83,7 +83,7 @@ def compile(model: Any, *, threads: int | None = None, deterministic: bool = Tru
             `quantize` returned for one, or the path of a plan file.
         threads: Threads of a run, the caller's included; None: as many as the process may use.
         deterministic: Run the parts that ONNX Runtime has on one thread each, so that the outputs are the
-            same for any number of threads; False: on all threads, and their last bits depend on how many.
+            same for any number of threads; else they have all threads, and their last bits depend on how many.
 
     Returns:
         An `intact.engine.Engine`: ``engine(x)``, ``engine.run({name: x})``, ``profile``, ``save``.
@@ -109,7 +109,7 @@ def load(
     *,
     threads: int | None = None,
     copy: bool = False,
-    deterministic: bool = True,
+    deterministic: bool = False,
 ) -> Any:
     """The engine of a plan file, which `Engine.save` or ``intact build`` wrote. Nothing in it is executed.
 

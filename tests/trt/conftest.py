@@ -35,7 +35,7 @@ def said() -> Said:
 
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Seconds], None]:
-    """Gives implicit mode these times instead of the clock's, so that its choice does not hang on the machine."""
+    """Gives implicit mode these times instead of the clock's: its choice does not hang on the machine."""
 
     def give(seconds: Seconds) -> None:
         monkeypatch.setattr(

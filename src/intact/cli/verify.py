@@ -82,7 +82,7 @@ def run(
     from intact.graph import load
 
     graph = load(model)
-    engine = intact.compile(model if plan is None else plan, threads=threads)
+    engine = intact.compile(model if plan is None else plan, threads=threads, deterministic=True)
     described = options.data_of(data, size, mean, std, fit, layout, colour)
     source = open_for(engine, described, batch_size, num_batches)
     fake = None if module is None else _module(module, graph)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from intact.graph import Source
 
 
-def compile(source: Source | Plan, *, threads: int | None = None, deterministic: bool = True) -> Engine:
+def compile(source: Source | Plan, *, threads: int | None = None, deterministic: bool = False) -> Engine:
     """The engine of a Q/DQ model.
 
     Args:
@@ -45,7 +45,7 @@ def load(
     *,
     threads: int | None = None,
     copy: bool = False,
-    deterministic: bool = True,
+    deterministic: bool = False,
 ) -> Engine:
     """The engine of a plan file: nothing in it is executed, and weights stay on disk until they are read.
 
