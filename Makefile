@@ -5,6 +5,7 @@
 #   make test         every test
 #   make quick        lint, types, layering, size budgets and a smoke test, in about ten seconds
 #   make test-lowest  the tests that need no PyTorch, with the lowest versions that pyproject.toml allows
+#   make check-native the native code under sanitizers, and every run a checked one: half an hour
 #   make bench        the scripts of benchmarks/, each in its own process; one: BENCH=benchmarks/kernels.py ARGS=...
 #   make fmt          format Python and C++, sort imports
 #   make dev          work in place: src/ on the path, the extension built with CMake beside its sources
@@ -31,7 +32,7 @@ READY_TO_RUN := build/dev/.built
 READY_TO_TEST := build/dev/.built
 endif
 
-.PHONY: quickstart test test-lowest quick bench fmt dev clean
+.PHONY: quickstart test test-lowest quick check-native bench fmt dev clean
 .DELETE_ON_ERROR:
 
 quickstart: $(READY_TO_RUN)
@@ -52,6 +53,12 @@ quick: $(READY_TO_TEST)
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -p no:xdist tests/test_budgets.py tests/test_smoke.py
+
+check-native: $(READY_TO_TEST)
+	$(BIN)/python -m pip install --quiet nanobind cmake ninja
+	$(BIN)/python -m pytest -q -p no:xdist tests/native
+	$(BIN)/python tests/native/checking.py address $(ARGS)
+	$(BIN)/python tests/native/checking.py thread $(ARGS)
 
 bench: $(READY_TO_TEST)
 	for script in $(BENCH); do echo "== $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done

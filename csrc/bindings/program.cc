@@ -20,6 +20,12 @@
 namespace intact {
 namespace {
 
+#if defined(INTACT_CHECK)
+constexpr bool kChecked = true;
+#else
+constexpr bool kChecked = false;
+#endif
+
 Type type_of(const std::string& dtype) {
   constexpr std::pair<const char*, Type> kTypes[] = {{"uint8", Type::u8},    {"int8", Type::u8},
                                                      {"bool", Type::u8},     {"int32", Type::i32},
@@ -89,6 +95,7 @@ nb::ndarray<nb::numpy, uint8_t> arena(nb::handle self) {
 }  // namespace
 
 void bind_program(nb::module_& m) {
+  m.attr("CHECKED") = kChecked;
   nb::class_<View>(m, "View")
       .def(nb::new_(&make_view), "block"_a, "offset"_a, "dtype"_a, "sizes"_a, "strides"_a,
            "halo"_a = std::array<int64_t, 4>{}, "holds"_a = std::pair<uint8_t, uint8_t>{0, 255})
@@ -107,6 +114,7 @@ void bind_program(nb::module_& m) {
   nb::class_<Program>(m, "Program")
       .def(nb::init<>())
       .def("arena", &Program::arena, "nbytes"_a)
+      .def("tensor", &Program::tensor, "offset"_a, "nbytes"_a)
       .def("constant", &add_constant, "array"_a.noconvert(), nb::keep_alive<1, 2>())
       .def("input", &Program::input, "nbytes"_a)
       .def("output", &Program::output, "nbytes"_a)
@@ -118,8 +126,8 @@ void bind_program(nb::module_& m) {
       .def(nb::init<int, bool>(), "threads"_a, "spin"_a)
       .def_prop_ro("threads", &Team::threads);
   nb::class_<Context>(m, "Context")
-      .def(nb::init<const Program&, Team&>(), "program"_a, "team"_a, nb::keep_alive<1, 2>(),
-           nb::keep_alive<1, 3>())
+      .def(nb::init<const Program&, Team&, bool>(), "program"_a, "team"_a, "checked"_a = false,
+           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
       .def(
           "place", [](Context& c, uint32_t b, AnyIn x) { c.place(b, x.data(), x.nbytes()); }, "block"_a,
           "array"_a.noconvert())

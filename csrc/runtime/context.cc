@@ -37,11 +37,13 @@ Aligned make_aligned(size_t bytes) {
   return Aligned(p);
 }
 
-Context::Context(const Program& program, Team& team) : program_(program), team_(team) {
+Context::Context(const Program& program, Team& team, bool checked) : program_(program), team_(team) {
   arena_ = make_aligned(program.blocks()[0].bytes + kSlack);
-  scratch_ = make_aligned(program.scratch() * static_cast<size_t>(team.threads()));
+  const size_t scratch = program.scratch() * static_cast<size_t>(team.threads());
+  scratch_ = make_aligned(scratch);
   for (const Block& b : program.blocks()) blocks_.push_back(const_cast<uint8_t*>(b.data));
   blocks_[0] = arena_.get();
+  if (checked) checker_ = std::make_unique<Checker>(program, blocks_.data(), scratch_.get(), scratch);
 }
 
 void Context::place(uint32_t block, const void* data, size_t bytes) {
@@ -73,13 +75,20 @@ void Context::run(size_t begin, size_t end, double* seconds) {
   const ScopedFpEnv env;
   const Memory memory(blocks_.data());
   const Scratch scratch{scratch_.get(), program_.scratch()};
+  const auto run_step = [&](const Step& step) {
+    const size_t items = step.items();
+    if (held.crew != nullptr && items > 1) {
+      held.crew->deal(step, memory, items, scratch);
+    } else if (items > 0) {
+      step.run(memory, 0, items, scratch.data);
+    }
+  };
   for (size_t i = begin; i < end; ++i) {
     const double start = seconds == nullptr ? 0 : now();
-    const size_t items = steps[i]->items();
-    if (held.crew != nullptr && items > 1) {
-      held.crew->deal(*steps[i], memory, items, scratch);
-    } else if (items > 0) {
-      steps[i]->run(memory, 0, items, scratch.data);
+    if (checker_ == nullptr) {
+      run_step(*steps[i]);
+    } else {
+      checker_->run(i, [&] { run_step(*steps[i]); });
     }
     if (seconds != nullptr) seconds[i] = now() - start;
   }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/checked.h"
 #include "runtime/program.h"
 #include "runtime/team.h"
 
@@ -21,13 +22,15 @@ Aligned make_aligned(size_t bytes);
 // Belongs to one run at a time. The program must be complete; it and the team must outlive it.
 class Context {
  public:
-  Context(const Program& program, Team& team);
+  // `checked`: steps are held to what they declare (checked.h), at a price.
+  Context(const Program& program, Team& team, bool checked = false);
 
   // Where an input or output lies from now on: as many bytes as the block has, at a multiple of what its
   // views need. Throws std::invalid_argument where it does not.
   void place(uint32_t block, const void* data, size_t bytes);
   // Steps begin to end, by the team, or by this thread alone where another run has the team. `seconds` has
-  // one number for each step of the program, or is nullptr.
+  // one number for each step of the program, or is nullptr. Throws std::logic_error where it is checked, and
+  // finds something.
   void run(size_t begin, size_t end, double* seconds);
 
   uint8_t* arena() const { return arena_.get(); }
@@ -39,6 +42,7 @@ class Context {
   Aligned arena_, scratch_;
   std::atomic<bool> running_{false};
   std::vector<uint8_t*> blocks_;
+  std::unique_ptr<Checker> checker_;  // nullptr: nothing is checked
 };
 
 }  // namespace intact

@@ -1,5 +1,6 @@
 #include "runtime/program.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -115,6 +116,13 @@ void Program::check(const Access& access) {
   const auto offset = static_cast<int64_t>(v.offset), bytes = static_cast<int64_t>(b.bytes);
   const int64_t room = bytes + static_cast<int64_t>(b.kind == BlockKind::arena ? kSlack : 0);
   if (offset + r.first < 0 || offset + r.last > bytes) refuse("a view leaves its block");
+  const auto holds = [&](const std::pair<size_t, size_t>& tensor) {
+    const auto first = static_cast<int64_t>(tensor.first), size = static_cast<int64_t>(tensor.second);
+    return first <= offset + r.first && offset + r.last - first <= size;
+  };
+  if (v.block == 0 && !tensors_.empty() && std::none_of(tensors_.begin(), tensors_.end(), holds)) {
+    refuse("a view leaves its tensor");
+  }
   if (access.slack > static_cast<size_t>(room - offset - r.last)) refuse("a step reads behind its block");
   const size_t unit = bytes_of(v.type);
   if (b.alignment < unit) b.alignment = unit;

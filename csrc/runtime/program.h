@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "runtime/step.h"
@@ -27,6 +29,8 @@ class Program {
   Program() { blocks_.push_back({BlockKind::arena, 0, nullptr, 1}); }
 
   void arena(size_t bytes);
+  // What lies in the arena, halo included: every view there has to lie within one of these, once there are any.
+  void tensor(size_t offset, size_t bytes) { tensors_.insert({offset, bytes}); }
   uint32_t constant(const void* data, size_t bytes);
   uint32_t input(size_t bytes) { return block({BlockKind::input, bytes, nullptr, 1}); }
   uint32_t output(size_t bytes) { return block({BlockKind::output, bytes, nullptr, 1}); }
@@ -40,6 +44,7 @@ class Program {
   uint32_t block(const Block& b);
   void check(const Access& access);
 
+  std::set<std::pair<size_t, size_t>> tensors_;  // offset, bytes
   std::vector<Block> blocks_;
   std::vector<std::shared_ptr<const Step>> steps_;
   size_t scratch_ = 0;

@@ -91,10 +91,14 @@ class Step {
   const std::vector<Access>& accesses() const { return accesses_; }
 
  protected:
-  // A step declares every view that run() will touch when it is made; Program::add holds them, halos and
-  // slack included, against the blocks. What is not declared is not checked.
+  // A step declares every view that run() will touch when it is made; Program::add holds them, halos of what
+  // is read and slack included, against the blocks. What is not declared is checked by runs that are (checked.h).
   void reads(const View& view, size_t slack = 0) { accesses_.push_back({view, false, slack}); }
-  void writes(const View& view) { accesses_.push_back({view, true, 0}); }
+  void writes(View view) {
+    view.halo = {};
+    writes_with_halo(view);
+  }
+  void writes_with_halo(const View& view) { accesses_.push_back({view, true, 0}); }
 
  private:
   std::vector<Access> accesses_;

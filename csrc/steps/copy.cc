@@ -222,7 +222,7 @@ class Halo final : public Step {
     elements_of(s.image);
     for (const int64_t h : s.image.halo) demand(0 <= h && h < kMostElements, "a halo is out of range");
     empty_ = s.image.sizes[0] == 0 || s.image.sizes[3] == 0;
-    writes(s.image);
+    writes_with_halo(s.image);
   }
 
   std::string name() const override { return "halo"; }

@@ -26,7 +26,13 @@ pytestmark = [
 
 @pytest.mark.parametrize(
     ("sanitizer", "program"),
-    [("thread", "executor"), ("address", "executor"), ("address", "steps")],
+    [
+        ("thread", "executor"),
+        ("address", "executor"),
+        ("address", "steps"),
+        ("thread", "checked"),
+        ("address", "checked"),
+    ],
 )
 def test_sanitized(sanitizer: str, program: str, tmp_path: Path) -> None:
     built = subprocess.run(
@@ -43,3 +49,6 @@ def test_sanitized(sanitizer: str, program: str, tmp_path: Path) -> None:
     assert built.returncode == 0, built.stdout + built.stderr
     ran = subprocess.run([str(tmp_path / f"native_{program}")], capture_output=True, text=True, timeout=600)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    if (sanitizer, program) == ("address", "checked"):
+        read = subprocess.run([str(tmp_path / "native_checked"), "outside"], capture_output=True, text=True)
+        assert read.returncode != 0 and "use-after-poison" in read.stderr, read.stderr

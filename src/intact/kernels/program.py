@@ -4,6 +4,9 @@ Block 0 is the arena, memory that every run has for itself. Constants, inputs an
 caller. Steps come from `intact.kernels.sums`, `planes` and `reals`; what they read and write they see
 through a `View`. `Program.add` refuses a step whose views leave their blocks, so that nothing in a plan can
 make a run touch other memory.
+
+INTACT_CHECK=1 holds every step of contexts made from then on to what it declared, at a price: for tests
+(csrc/runtime/checked.h).
 """
 
 from __future__ import annotations
@@ -40,6 +43,10 @@ def available_cpus() -> int:
         return cpus
 
 
+def _is_checked() -> bool:
+    return _native.CHECKED or os.environ.get("INTACT_CHECK") == "1"
+
+
 class Team:
     """Threads that any number of programs share; a run that finds them busy does without.
 
@@ -74,6 +81,10 @@ class Program:
     def arena(self, nbytes: int) -> None:
         """Give the arena its size; before the first step. `SLACK` more bytes are there behind it."""
         self.native.arena(nbytes)
+
+    def tensor(self, offset: int, nbytes: int) -> None:
+        """Say where a tensor lies in the arena, its halo included: once one is said, views lie within one."""
+        self.native.tensor(offset, nbytes)
 
     def constant(self, array: NDArray[Any]) -> int:
         """The number of a block that is this dense array. It is not copied."""
@@ -116,6 +127,8 @@ class Program:
         Args:
             inputs, outputs: Dense arrays, one for each block in the order in which they were made.
             times: Receives the seconds that each step took.
+        Raises:
+            RuntimeError: A step broke its word, where they are checked.
         """
         context = self.take()
         try:
@@ -129,7 +142,7 @@ class Program:
         try:
             return self._idle.pop()
         except IndexError:
-            return Context(self.native, self.team.native)
+            return Context(self.native, self.team.native, _is_checked())
 
     def give_back(self, context: Context) -> None:
         """Let another run have this context."""

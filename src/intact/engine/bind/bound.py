@@ -86,8 +86,10 @@ def bind(
         plan = fuse(plan)
     _check_sizes(plan, shapes)
     layout = lay_out(plan, {name: shapes[name] for name in (*plan.inputs, *_made(plan))})
-    offsets, arena = plan_memory(plan, layout, reuse=reuse)
+    offsets, taken, arena = plan_memory(plan, layout, reuse=reuse)
     ENGINE_BYTES.check(arena, "engine", QuantValueError)
+    for offset, nbytes in taken:
+        program.tensor(offset, nbytes)
     outer = {name: program.input(_nbytes(plan, shapes, name)) for name in plan.inputs}
     outputs = [program.output(_nbytes(plan, shapes, name)) for name in plan.outputs]
     into = dict(zip(plan.outputs, outputs, strict=True))

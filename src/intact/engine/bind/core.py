@@ -154,8 +154,9 @@ class Binding:
 
     def temporary(self, dtype: str, sizes: Shape) -> View:
         """Memory between the native steps of one step of the plan."""
-        offset = self._top
-        self._top = round_up(offset + prod(sizes) * np.dtype(dtype).itemsize + SLACK)
+        offset, nbytes = self._top, prod(sizes) * np.dtype(dtype).itemsize
+        self._program.tensor(offset, nbytes)
+        self._top = round_up(offset + nbytes + SLACK)
         self._most = max(self._most, self._top)
         return dense_view(ARENA, offset, dtype, sizes)
 

@@ -22,8 +22,10 @@ class Span:
     end: int
 
 
-def plan_memory(plan: Plan, layout: Layout, *, reuse: bool = True) -> tuple[dict[str, int], int]:
-    """Offsets of all tensors that lie in the arena, and its size.
+def plan_memory(
+    plan: Plan, layout: Layout, *, reuse: bool = True
+) -> tuple[dict[str, int], set[tuple[int, int]], int]:
+    """Offsets of all tensors that lie in the arena; (offset, bytes) of the places that they have; its size.
 
     Args:
         plan: The plan.
@@ -32,7 +34,8 @@ def plan_memory(plan: Plan, layout: Layout, *, reuse: bool = True) -> tuple[dict
     """
     owners, spans = _spans(plan, layout, reuse)
     offsets, size = place_spans(spans)
-    return {name: offsets[owner] for name, owner in owners.items()}, size
+    places = {(offsets[name], span.nbytes) for name, span in spans.items()}
+    return {name: offsets[owner] for name, owner in owners.items()}, places, size
 
 
 def place_spans(spans: dict[str, Span]) -> tuple[dict[str, int], int]:
