@@ -6,6 +6,7 @@
 #   make quick        lint, types, layering, size budgets and a smoke test, in about ten seconds
 #   make test-lowest  the tests that need no PyTorch, with the lowest versions that pyproject.toml allows
 #   make check-native the native code under sanitizers, and every run a checked one: half an hour
+#   make fuzz-loaders SECONDS=60   mutated files of every kind that is read; with Atheris where it is installed
 #   make bench        the scripts of benchmarks/, each in its own process; one: BENCH=benchmarks/kernels.py ARGS=...
 #   make fmt          format Python and C++, sort imports
 #   make dev          work in place: src/ on the path, the extension built with CMake beside its sources
@@ -17,6 +18,7 @@ LOWEST ?= build/lowest
 TORCH ?= torch==2.13.0
 JOBS ?= auto
 ARGS ?=
+SECONDS ?= 60
 BENCH ?= $(sort $(wildcard benchmarks/*.py))
 
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src csrc -type f ! -name '*.so' ! -path '*/__pycache__/*')
@@ -32,7 +34,7 @@ READY_TO_RUN := build/dev/.built
 READY_TO_TEST := build/dev/.built
 endif
 
-.PHONY: quickstart test test-lowest quick check-native bench fmt dev clean
+.PHONY: quickstart test test-lowest quick check-native bench fuzz-loaders fmt dev clean
 .DELETE_ON_ERROR:
 
 quickstart: $(READY_TO_RUN)
@@ -59,6 +61,12 @@ check-native: $(READY_TO_TEST)
 	$(BIN)/python -m pytest -q -p no:xdist tests/native
 	$(BIN)/python tests/native/checking.py address $(ARGS)
 	$(BIN)/python tests/native/checking.py thread $(ARGS)
+
+# What is found is written to build/fuzz-loaders; once mended, the file goes to tests/loaders/corpus/<kind>.
+fuzz-loaders: $(READY_TO_TEST)
+	$(BIN)/python -m tests.loaders.drive --new --seconds $(SECONDS)
+	if $(BIN)/python -c 'import atheris' 2>/dev/null; then \
+	  for kind in onnx plan calib trt; do $(BIN)/python -m tests.loaders.guided $$kind --seconds $(SECONDS) || exit 1; done; fi
 
 bench: $(READY_TO_TEST)
 	for script in $(BENCH); do echo "== $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done

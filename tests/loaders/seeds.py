@@ -37,6 +37,11 @@ def make(kind: str, number: int) -> bytes:
     """File `number` of a kind: the same for the same number and corpus."""
     dice = random.Random(f"{kind} {number}")
     base = dice.choice(good(kind))
+    return change(kind, dice, base)
+
+
+def change(kind: str, dice: random.Random, base: bytes) -> bytes:
+    """Another file of a kind, made of a good one."""
     return _CHANGES[kind](dice, base)
 
 

@@ -134,7 +134,9 @@ def _is_opaque(type_: onnx.TypeProto) -> bool:
     kind = type_.WhichOneof("value")
     if kind in ("sequence_type", "optional_type"):
         return _is_opaque(getattr(type_, kind).elem_type)
-    return kind is not None and kind not in ("tensor_type", "sparse_tensor_type")
+    if kind == "tensor_type":
+        return bool(type_.tensor_type.elem_type == onnx.TensorProto.UNDEFINED)
+    return kind is not None and kind != "sparse_tensor_type"
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:

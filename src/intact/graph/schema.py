@@ -51,7 +51,7 @@ def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: s
 def _types(op_type: str, domain: str, version: int) -> dict[str, tuple[int, bool]]:
     """Type of each attribute, and whether there must be one; empty for operators that ONNX does not know."""
     try:
-        schema = onnx.defs.get_schema(op_type, max(version, 1), domain)
+        schema = onnx.defs.get_schema(op_type, min(max(version, 1), 2**31 - 1), domain)
     except onnx.defs.SchemaError:
         return {}
     return {

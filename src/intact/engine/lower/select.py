@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from intact.engine.lower.claims import Group, claim
 from intact.engine.lower.custom import lower_call
@@ -14,6 +15,7 @@ from intact.engine.lower.reals import REALS
 from intact.engine.lower.rearrange import REARRANGE, gather_rows
 from intact.engine.lower.sheet import Cannot, Sheet
 from intact.engine.lower.sums import ROOTS, lower_root
+from intact.errors import IntactError, UnsupportedError
 from intact.graph import Constants, Model, Node, Value, is_op
 from intact.placement import Layer
 
@@ -56,7 +58,7 @@ def _define_plain(sheet: Sheet, value: Value) -> None:
 def _lower(sheet: Sheet, group: Group) -> None:
     """Let the rule of a group write its step; node by node where it cannot, or leaves some over."""
     try:
-        with sheet.attempt():
+        with sheet.attempt(), _named(group.nodes[-1]):
             left = group.rule(sheet)
     except Cannot as why:
         if len(group.nodes) == 1:
@@ -66,6 +68,22 @@ def _lower(sheet: Sheet, group: Group) -> None:
         sheet.reasons[left[0]] = str(why)
     for node in left:
         _lower(sheet, _single(node))
+
+
+@contextmanager
+def _named(node: Node) -> Iterator[None]:
+    """Say at which node a rule met what no valid file says."""
+    try:
+        yield
+    except (IntactError, Cannot):
+        raise
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+        raise UnsupportedError(
+            f"node '{node.name}' ({node.op_type})",
+            f"'{type(error).__name__}: {error}'"[:200],
+            "attributes and inputs that its operator allows",
+            "let onnx.checker check the model; if it passes, report the model to INTact",
+        ) from error
 
 
 def _give_up(sheet: Sheet, node: Node, why: str) -> None:
