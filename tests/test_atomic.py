@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from intact.atomic import check_target, read_bytes, reading, replacing, together
+from intact.atomic import check_target, replacing, together
 from intact.errors import FileAccessError, FileFormatError
+from intact.reading import read_bytes, reading
 
 posix = pytest.mark.skipif(os.name != "posix", reason="modes, links and devices of POSIX")
 

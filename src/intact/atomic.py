@@ -102,31 +102,6 @@ def check_target(path: str | os.PathLike[str]) -> None:
         )
 
 
-@contextmanager
-def reading(path: str | os.PathLike[str]) -> Iterator[None]:
-    """What the system says about a file that cannot be opened or read, as our error.
-
-    Raises:
-        FileAccessError: Names the path.
-    """
-    try:
-        yield
-    except IntactError:
-        raise
-    except OSError as error:
-        raise FileAccessError.of(path, error, "read") from error
-
-
-def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """What is in a file.
-
-    Raises:
-        FileAccessError: It cannot be read.
-    """
-    with reading(path):
-        return Path(path).read_bytes()
-
-
 class _Raw(FileIO):
     """A file that remembers what failed: libraries turn the error of a write into one of their own."""
 

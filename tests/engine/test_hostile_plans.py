@@ -1,16 +1,20 @@
 """Plans that are well formed, carry right checksums, and lie: refused, or run within their memory."""
 
 import json
+import os
 import zlib
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import intact
-from intact.engine import container
-from intact.errors import IntactError
+from intact.calib import Calibration, TrtCache
+from intact.engine import container, files
+from intact.engine.engine import Engine
+from intact.errors import FileFormatError, IntactError
 
 NUMBERS = st.sampled_from([0, 1, -1, 2, 3, 5, 7, 8, 16, 127, 128, 255, 256, 65535, 2**24, 2**31, 2**40])
 REALS = st.sampled_from([0.0, -1.0, 1e-30, 1e30, 0.5])
@@ -90,3 +94,106 @@ def test_one_lie_or_two(plan, tmp_path_factory, data):
     except IntactError:
         return
     assert all(isinstance(array, np.ndarray) for array in made.values())
+
+
+def fallback_plan(tmp_path, qdq_class):
+    """A plan with a part for ONNX Runtime: its text, its arrays and the name of that part's model."""
+    net = qdq_class()
+    x = net.pair(net.input("x", (1, 8)))
+    summed = net.node("CumSum", net.node("MatMul", x, net.weight(8, 8)), net.constant(np.int64(1)))
+    path = tmp_path / "model.plan"
+    intact.compile(net.proto(net.pair(summed)).SerializeToString(), threads=1).save(path)
+    metadata, views = container.read(path)
+    content = json.loads(metadata["intact.plan"])
+    (step,) = (step for step in content["steps"] if step["kind"] == "onnx")
+    return content, {name: view[:-64].copy() for name, view in views.items()}, step
+
+
+def rewritten(path, content, arrays):
+    text = json.dumps(content)
+    container.write(
+        path, arrays, {"intact.plan": text, "intact.plan.crc32": f"{zlib.crc32(text.encode()):08x}"}
+    )
+    return path
+
+
+def with_model(content, arrays, step, model):
+    """The same with other bytes for the part's model, and their checksum."""
+    (record,) = (one for one in content["constants"] if one["name"] == step["model"])
+    record |= {"shape": [len(model)], "crc32": zlib.crc32(model)}
+    padded = model + bytes(-len(model) % 64)
+    arrays[f"constant/{step['model']}"] = np.frombuffer(padded, np.uint8)
+
+
+def test_a_part_for_onnx_runtime_reads_no_file_beside_the_plan(tmp_path, qdq_class, monkeypatch):
+    """ONNX Runtime looks for external data in the working folder: a plan could read any file there."""
+    content, arrays, step = fallback_plan(tmp_path, qdq_class)
+    (tmp_path / "secret.bin").write_bytes(np.arange(8, dtype=np.float32).tobytes())
+    monkeypatch.chdir(tmp_path)
+    tensor = onnx.TensorProto(name="w", data_type=1, dims=[1, 8], data_location=onnx.TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="secret.bin")
+    x, y = step["xs"][0], step["ys"][0]
+    info = [onnx.helper.make_tensor_value_info(name, 1, [1, 8]) for name in (x, y)]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Add", [x, "w"], [y])], "g", info[:1], info[1:], [tensor]
+    )
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    with_model(content, arrays, step, model.SerializeToString())
+    path = rewritten(tmp_path / "evil.plan", content, arrays)
+    with pytest.raises(FileFormatError, match=r"external data in 'secret\.bin'"):
+        intact.load(path, threads=1)
+    with pytest.raises(FileFormatError, match=r"external data in 'secret\.bin'"):
+        Engine(files.load(path).plan, threads=1).run({"x": np.ones((1, 8), np.float32)})
+    with_model(content, arrays, step, b"no model")
+    with pytest.raises(IntactError, match="step "):
+        intact.load(rewritten(path, content, arrays), threads=1)
+
+
+def test_pads_and_sizes_that_take_all_memory_are_refused(plan, tmp_path, monkeypatch):
+    """A pool with pads of 30,000 asked for gigabytes; an arena has a limit."""
+    text, arrays = plan
+    content = json.loads(text)
+    (pool,) = (step for step in content["steps"] if step["kind"] == "pool")
+    pool["pads"] = [30_000] * 4
+    with pytest.raises(FileFormatError, match=r"pads up to \[1, 1, 1, 1\]"):
+        intact.load(rewritten(tmp_path / "pads.plan", content, arrays))
+    path = rewritten(tmp_path / "good.plan", json.loads(text), arrays)
+    feeds = {"x": np.ones((2, 3, 8, 8), np.float32)}
+    intact.load(path, threads=1).run(feeds)
+    for most, where in ((1000, "tensor 'x'"), (2000, "engine")):
+        monkeypatch.setenv("INTACT_LIMIT_ENGINE_BYTES", str(most))
+        with pytest.raises(IntactError, match=f"{where}.*INTACT_LIMIT_ENGINE_BYTES"):
+            intact.load(path, threads=1).run(feeds)
+
+
+@pytest.mark.parametrize("ports", ["inputs", "outputs"])
+def test_ports_that_stand_twice_are_refused(plan, tmp_path, ports):
+    text, arrays = plan
+    content = json.loads(text)
+    content[ports] *= 2
+    with pytest.raises(FileFormatError, match="a name twice"):
+        intact.load(rewritten(tmp_path / "twice.plan", content, arrays))
+
+
+def test_reals_where_codes_should_be_are_refused(plan, tmp_path):
+    text, arrays = plan
+    content = json.loads(text)
+    step = next(step for step in content["steps"] if step["kind"] == "quantize")
+    for tensor in content["tensors"]:
+        if tensor["name"] == step["y"]:
+            tensor |= {"dtype": "float32", "codes": None}
+    with pytest.raises(FileFormatError, match="codes"):
+        intact.load(rewritten(tmp_path / "reals.plan", content, arrays))
+
+
+@pytest.mark.parametrize("read", [intact.load, intact.compile, Calibration.load, TrtCache.load])
+def test_what_is_no_file_is_refused_and_no_pipe_is_waited_for(read, tmp_path):
+    pipe, empty = tmp_path / "pipe", tmp_path / "empty"
+    os.mkfifo(pipe)
+    empty.write_bytes(b"")
+    for path, got in ((tmp_path, "a folder"), (pipe, "a pipe"), (empty, "want ")):
+        with pytest.raises(IntactError, match=got):
+            read(path)
+    with pytest.raises((IntactError, OSError), match="missing"):
+        read(tmp_path / "missing")

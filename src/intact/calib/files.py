@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from intact.atomic import reading, replacing
+from intact.atomic import replacing
 from intact.calib.extent import Range
 from intact.calib.histogram import Histogram
 from intact.errors import CalibrationError, FileFormatError
+from intact.reading import reading
 
 VERSION = 1
 _KEY = "intact.calib"

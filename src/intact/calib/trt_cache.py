@@ -20,10 +20,11 @@ from typing import Self
 
 import numpy as np
 
-from intact.atomic import read_bytes, replacing
+from intact.atomic import replacing
 from intact.calib.calibration import Calibration
 from intact.calib.extent import Range
 from intact.errors import CalibrationError, FileFormatError, IntactError
+from intact.reading import read_bytes
 from intact.spec import INT8
 
 ALGORITHMS = ("EntropyCalibration2", "MinMaxCalibration", "EntropyCalibration")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from intact.atomic import reading
 from intact.calib import TrtCache
 from intact.calib.trt_cache import ALGORITHMS, DEFAULT_VERSION
 from intact.cli.options import READ, AsJson, Exclude, Include, ModelFile, Opset, Out, ProfileName
 from intact.cli.output import say, show_json, show_table
 from intact.errors import CalibrationError
+from intact.reading import reading
 from intact.spec import INT8, QuantSpec
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from intact.atomic import read_bytes, replacing
+from intact.atomic import replacing
 from intact.cli.output import say, show_table
 from intact.errors import FileFormatError, QuantValueError
 from intact.limits import BATCH_BYTES
+from intact.reading import read_bytes
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,8 +18,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.atomic import reading, replacing
+from intact.atomic import replacing
 from intact.engine.codec import unexpected
+from intact.reading import reading
 
 ALIGNMENT = 64
 SLACK = 64  # kSlack of the native runtime

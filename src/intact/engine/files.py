@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact._version import __version__
-from intact.atomic import reading
 from intact.engine import container
 from intact.engine.check import check
 from intact.engine.codec import decode, encode, unexpected
@@ -32,6 +31,7 @@ from intact.engine.plan import Plan
 from intact.engine.steps import Step, Tensor
 from intact.errors import FileFormatError, QuantValueError
 from intact.layer import Layer
+from intact.reading import reading
 
 VERSION = 1
 _PLAN, _CHECKSUM = "intact.plan", "intact.plan.crc32"

@@ -163,7 +163,8 @@ def _fill(value: ir.Value, info: onnx.ValueInfoProto) -> None:
         return
     check_shape(info, "")
     known = ir.serde.deserialize_value_info_proto(info, None)
-    value.type = value.type or known.type
+    if info.type.tensor_type.elem_type != onnx.TensorProto.UNDEFINED:
+        value.type = value.type or known.type
     value.shape = value.shape or known.shape
 
 

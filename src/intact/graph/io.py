@@ -9,12 +9,13 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx_ir.passes import common as passes
 
-from intact.atomic import read_bytes, replacing
+from intact.atomic import replacing
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.graph.emit_qdq import QUANTIZER_KEY
 from intact.graph.inference import inferred, to_skeleton
 from intact.graph.proto import to_proto
 from intact.graph.wording import first_line, unreadable
+from intact.reading import read_bytes
 
 MAX_BYTES = 2**31 - 1
 """The most that one protobuf message can hold."""

@@ -11,7 +11,6 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from intact.atomic import read_bytes
 from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph.build import Namer
 from intact.graph.external import Home, check_stored, set_home
@@ -19,6 +18,7 @@ from intact.graph.inference import infer_shapes, to_skeleton
 from intact.graph.proto import INFERRED, from_proto
 from intact.graph.validate import check_structure
 from intact.graph.wording import first_line, root, unreadable
+from intact.reading import read_bytes
 
 _FIRST_FREE_IR = 4
 

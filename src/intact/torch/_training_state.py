@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from intact.atomic import reading, replacing
+from intact.atomic import replacing
 from intact.errors import FileFormatError
+from intact.reading import reading
 
 _KIND, _VERSION = "intact.finetune", 1
 

@@ -18,8 +18,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from intact.atomic import reading, replacing
+from intact.atomic import replacing
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
+from intact.reading import reading
 from intact.torch.graph_mode.forward import record_of, restore
 from intact.torch.graph_mode.record import Record
 from intact.torch.nn.modules._quantizer_state import config_of, configure

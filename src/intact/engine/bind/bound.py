@@ -84,10 +84,10 @@ def bind(
     shapes = infer_shapes(plan, inputs, stretch)
     if reuse:
         plan = fuse(plan)
-    _check_sizes(plan, shapes)
+    outside = _check_sizes(plan, shapes)
     layout = lay_out(plan, {name: shapes[name] for name in (*plan.inputs, *_made(plan))})
     offsets, taken, arena = plan_memory(plan, layout, reuse=reuse)
-    ENGINE_BYTES.check(arena, "engine", QuantValueError)
+    ENGINE_BYTES.check(outside + arena, "engine", QuantValueError)
     for offset, nbytes in taken:
         program.tensor(offset, nbytes)
     outer = {name: program.input(_nbytes(plan, shapes, name)) for name in plan.inputs}
@@ -96,7 +96,7 @@ def bind(
     places = _places(layout, offsets, {**into, **outer})
     binding = Binding(plan, shapes, places, arena, program, kernels, packed)
     steps, labels, segments = _steps(binding, layout, outer, list(zip(plan.outputs, outputs, strict=True)))
-    ENGINE_BYTES.check(binding.arena, "engine", QuantValueError)
+    ENGINE_BYTES.check(outside + binding.arena, "engine", QuantValueError)
     program.arena(binding.arena)
     for step, label in zip(steps, labels, strict=True):
         with _named(label):
@@ -115,15 +115,14 @@ def _nbytes(plan: Plan, shapes: dict[str, Shape], name: str) -> int:
     return prod(shapes[name]) * np.dtype(dtype_of(plan.tensors[name])).itemsize
 
 
-def _check_sizes(plan: Plan, shapes: dict[str, Shape]) -> None:
-    """Refuse sizes below 0, and more bytes than the limit, before memory is taken."""
+def _check_sizes(plan: Plan, shapes: dict[str, Shape]) -> int:
+    """Bytes of inputs and outputs; refuses sizes below 0 and tensors above the limit, before memory is taken."""
     for name in shapes:
         if min(shapes[name], default=0) < 0:
             raise QuantValueError(f"tensor '{name}'", f"shape {shapes[name]}", "sizes of 0 or more",
                                   "give inputs of the shapes that the model was made for")  # fmt: skip
         ENGINE_BYTES.check(_nbytes(plan, shapes, name), f"tensor '{name}'", QuantValueError)
-    outside = sum(_nbytes(plan, shapes, name) for name in (*plan.inputs, *plan.outputs))
-    ENGINE_BYTES.check(outside, "engine", QuantValueError)
+    return sum(_nbytes(plan, shapes, name) for name in (*plan.inputs, *plan.outputs))
 
 
 def _places(layout: Layout, offsets: dict[str, int], outer: Mapping[str, int]) -> dict[str, Place]:

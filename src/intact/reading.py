@@ -1,0 +1,54 @@
+"""Files that are read: what the system says about them, as our error."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from intact.errors import FileAccessError, FileFormatError, IntactError
+
+_KINDS = {
+    stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}  # fmt: skip
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Around the opening and reading of a file. A pipe is refused before: to open it would wait for ever.
+
+    Raises:
+        FileAccessError: There is no such file, or it cannot be read; names the path.
+        FileFormatError: It is no regular file, nor a link to one.
+    """
+    try:
+        _require_regular(path)
+        yield
+    except IntactError:
+        raise
+    except OSError as error:
+        raise FileAccessError.of(path, error, "read") from error
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """What is in a file.
+
+    Raises:
+        FileAccessError, FileFormatError: As for `reading`.
+    """
+    with reading(path):
+        return Path(path).read_bytes()
+
+
+def _require_regular(path: str | os.PathLike[str]) -> None:
+    where = f"file '{os.fspath(path)}'"
+    try:
+        mode = Path(path).stat().st_mode
+    except ValueError as error:  # a name with a zero byte
+        raise FileFormatError(where, f"'{error}'", "the name of a file", "check the path") from error
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "no file")
+        raise FileFormatError(where, kind, "a file that can be read twice", "check the path")
