@@ -161,7 +161,7 @@ def test_pads_and_sizes_that_take_all_memory_are_refused(plan, tmp_path, monkeyp
     path = rewritten(tmp_path / "good.plan", json.loads(text), arrays)
     feeds = {"x": np.ones((2, 3, 8, 8), np.float32)}
     intact.load(path, threads=1).run(feeds)
-    for most, where in ((1000, "tensor 'x'"), (2000, "engine")):
+    for most, where in ((1000, "tensor 'x'"), (2500, "engine")):
         monkeypatch.setenv("INTACT_LIMIT_ENGINE_BYTES", str(most))
         with pytest.raises(IntactError, match=f"{where}.*INTACT_LIMIT_ENGINE_BYTES"):
             intact.load(path, threads=1).run(feeds)
