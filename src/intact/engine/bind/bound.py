@@ -116,7 +116,7 @@ def _nbytes(plan: Plan, shapes: dict[str, Shape], name: str) -> int:
 
 
 def _check_sizes(plan: Plan, shapes: dict[str, Shape]) -> int:
-    """Bytes of inputs and outputs. Refuses sizes below 0 and tensors above the limit: no memory is taken yet."""
+    """Bytes of inputs and outputs. Sizes below 0 and tensors above the limit are refused."""
     for name in shapes:
         if min(shapes[name], default=0) < 0:
             raise QuantValueError(f"tensor '{name}'", f"shape {shapes[name]}", "sizes of 0 or more",
