@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from intact.engine.heap import tidying
+from intact.engine.limits import check_limits
 from intact.engine.lower.finish import finish
 from intact.engine.lower.motion import (
     STAYS,
@@ -19,6 +20,7 @@ from intact.engine.lower.select import select
 from intact.engine.lower.shapes import fold_sizes
 from intact.engine.lower.simplify import drop_idle, join_norms
 from intact.engine.plan import Plan
+from intact.errors import FileFormatError, UnsupportedError
 from intact.graph import Model, Source, load, normalize, prune, raise_opset, refresh_shapes, settle
 from intact.placement import read_placement
 
@@ -93,7 +95,21 @@ def _lowered(source: Source) -> Plan:
     notes += said
     plan = join_steps(finish(sheet, layers, notes))
     plan.check()
+    _check_holds(plan)
     return plan
+
+
+def _check_holds(plan: Plan) -> None:
+    """Refuse what no plan file could hold, rather than write a file that nobody reads.
+
+    Raises:
+        UnsupportedError: Names the tensor or step.
+    """
+    try:
+        check_limits(plan, {name: (a.dtype.name, a.shape) for name, a in plan.constants.items()})
+    except FileFormatError as error:
+        fix = "change this part of the model, or run the model in ONNX Runtime"
+        raise UnsupportedError(error.where, error.got, error.want, fix) from error
 
 
 def _moved(model: Model, stays: set[str]) -> tuple[Model, list[str]]:
