@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from intact.errors import FileFormatError
 from intact.graph.growth import vectors_stay_small
+from intact.graph.pools import behind_pools, settled_pools
 from intact.graph.proto import INFERRED, node_graphs, proto_graphs, to_proto
 from intact.graph.tensors import check_shape
 from intact.graph.wording import first_line
@@ -29,7 +30,18 @@ def infer_shapes(model: ir.Model) -> None:
     Raises:
         FileFormatError: The operators contradict each other or the declared shapes; names the node.
     """
-    _merge(model.graph, inferred(to_skeleton(model)).graph)
+    skeleton = to_skeleton(model)
+    made = inferred(skeleton).graph
+    behind = behind_pools(skeleton.graph)
+    if behind:
+        told = {
+            info.name for info in (*made.value_info, *made.output) if info.type.tensor_type.HasField("shape")
+        }
+        for node in model.graph:
+            for value in node.outputs:
+                if value.name in behind & told:
+                    value.shape = None
+    _merge(model.graph, made)
 
 
 def refresh_shapes(model: ir.Model) -> None:
@@ -52,7 +64,7 @@ def inferred(skeleton: onnx.ModelProto) -> onnx.ModelProto:
         FileFormatError: As for `infer_shapes`.
     """
     try:
-        return _infer(skeleton, strict=True)
+        return settled_pools(skeleton, lambda proto: _infer(proto, strict=True))
     except _ERRORS as error:
         problem = error
     text = first_line(problem, 1000)
