@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 from intact.engine.lower.parts import lower_batchnorm
 from intact.engine.lower.planes import lower_add
@@ -59,7 +58,13 @@ def _multiplied(sheet: Sheet, nodes: list[Node]) -> list[Node]:
     """The layer; of a product of two activations no more than its factors: an Add may be a Softmax's mask."""
     if any(value in sheet.constants for value in nodes[0].inputs[:2]):
         return nodes
-    return [nodes[0], *takewhile(lambda node: is_op(node, "Mul", "Div"), nodes[1:])]
+    kept = nodes[:1]
+    for node in nodes[1:]:
+        value = kept[-1].outputs[0]  # a GELU begins with a Div too, and reads what it divides once more
+        if not is_op(node, "Mul", "Div") or len(list(value.uses())) != 1 or value.is_graph_output():
+            break
+        kept.append(node)
+    return kept
 
 
 def _sum(nodes: list[Node], label: str) -> Callable[[Sheet], list[Node]]:
