@@ -61,7 +61,8 @@ def _slice(sheet: Sheet, node: Node) -> None:
     for start, end, axis, hop in zip(starts, ends, axes, steps, strict=True):
         size = shape[axis]
         if isinstance(size, int):
-            first[axis], hops[axis] = slice(start, end, hop).indices(size)[0], hop
+            taken = range(*slice(start, end, hop).indices(size))
+            first[axis], hops[axis] = (taken.start, hop) if taken else (0, 1)  # nothing begins nowhere
         elif start < 0 or hop < 0 or end < 2**31 - 1:
             raise Cannot(f"it cuts axis {axis}, whose size is not known")
         else:
