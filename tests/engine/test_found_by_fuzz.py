@@ -1,6 +1,7 @@
 """Faults that random graphs found (`tests/fuzz`), each in its smallest form."""
 
 import numpy as np
+import onnx
 import pytest
 
 from intact.engine.build import compile as compiled
@@ -77,7 +78,7 @@ class TestFreeSizes:
         ("start", "step", "left"), [(1, 1, 6), (6, 1, 1), (2, 3, 2), (0, 2, 4), (9, 1, 0)]
     )
     def test_a_slice_to_the_end_of_an_axis_of_any_size(self, qdq, lowered, start, step, left):
-        """Nobody says how many elements are left: not the shapes of the model, and the plan did not either."""
+        """Nobody says how many elements are left: neither the model's shapes nor the plan did."""
         g = qdq()
         x = g.pair(g.input("x", ["n", 2, "h"]))
         end = np.iinfo(np.int64).max
@@ -96,9 +97,86 @@ class TestFreeSizes:
         again = load(tmp_path / "it.intact", threads=1)
         np.testing.assert_array_equal(again.run(feeds)[y], engine.run(feeds)[y], strict=True)
 
+    def test_a_slice_backwards_of_nothing(self, qdq, lowered, tmp_path):
+        """It began at -1, and the plan was saved and not loaded."""
+        g = qdq()
+        x = g.pair(g.input("x", [2, 0, 3]))
+        y = g.pair(g.node("Slice", x, g.ints(-1), g.ints(-(2**31)), g.ints(1), g.ints(-1)))
+        engine = compiled(lowered(g, y).exact().plan, threads=1)
+        engine.save(tmp_path / "it.intact")
+        assert load(tmp_path / "it.intact", threads=1).run(g.feeds())[y].shape == (2, 0, 3)
+
     def test_images_without_pixels_are_tapped(self, qdq, lowered):
         """Their strides fit into no arena."""
         g = qdq()
         x = g.pair(g.input("x", ["n", 3, 4, 4]))
         y = g.pair(g.conv(g.pair(g.conv(x, 3, 4)), 4, 4))
         lowered(g, y, sizes={"n": 0}).exact()
+
+
+def gelu(g, x):
+    """As exporters write it: what it divides it reads once more."""
+    factor = g.node("Add", g.node("Erf", g.node("Div", x, g.constant(np.float32(2**0.5)))), g.number(1.0))
+    return g.node("Mul", g.node("Mul", x, factor), g.number(0.5))
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("behind", ["", "Sigmoid", "Relu"])
+def test_a_product_of_two_activations_before_a_gelu(qdq, lowered, scaled, behind):
+    """The GELU's Div was taken for a factor of the product: "made by no native step"."""
+    g = qdq()
+    g.number = lambda value: g.constant(np.float32(value))
+    x = g.pair(g.input("x", [2, 3, 16]))
+    y = g.node("MatMul", x, g.node("Transpose", x, perm=[0, 2, 1]))
+    y = g.node("Div", y, g.number(8.0)) if scaled else y
+    y = gelu(g, y)
+    found = lowered(g, g.pair(g.node(behind, y) if behind else y)).agree()
+    assert "onnx" not in found.kinds and "matmul" in found.kinds
+
+
+class TestCeiledPools:
+    """A last window that would begin in the padding is not there; ONNX's inference counts it."""
+
+    @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+    @pytest.mark.parametrize(
+        ("kernel", "stride", "pad", "size"),
+        [(2, 3, 1, 5), (1, 3, 0, 6), (2, 2, 1, 3), (3, 2, 1, 6), (3, 3, 1, 7)],
+    )
+    def test_alone(self, qdq, lowered, op, kernel, stride, pad, size):
+        g = qdq()
+        x = g.pair(g.input("x", ["n", 2, size, 7]))
+        y = g.node(op, x, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4, ceil_mode=1)
+        lowered(g, g.pair(y, 0.04), sizes={"n": 2}).agree(0.041)
+
+    @pytest.mark.parametrize("free", [False, True])
+    def test_one_behind_another_and_shapes_that_follow(self, qdq, lowered, free):
+        """Also one axis with a window too many and the other without, and a Flatten behind."""
+        g = qdq()
+        x = g.pair(g.input("x", ["n", 2, "h" if free else 8, 9]))
+        window = {"kernel_shape": [2, 2], "strides": [3, 2], "ceil_mode": 1}
+        y = g.node("MaxPool", x, pads=[1, 0, 1, 1], **window)
+        y = g.node("MaxPool", g.pair(g.conv(y, 2, 3)), pads=[0, 1, 1, 0], **window)
+        if not free:
+            y = g.node("Flatten", y, axis=1)
+        lowered(g, y, sizes={"n": 2, "h": 8}).agree()
+
+    @pytest.mark.parametrize("said", [3, 2])
+    def test_sizes_that_the_file_says(self, qdq, said):
+        """Wrong ones too, as ONNX's inference wrote them: ONNX Runtime warns and runs it."""
+        g = qdq()
+        x = g.pair(g.input("x", [1, 1, 5, 5]))
+        y = g.node("MaxPool", x, kernel_shape=[2, 2], strides=[3, 3], pads=[1] * 4, ceil_mode=1)
+        z = g.pair(g.node("Sigmoid", y), 1 / 127)
+        proto = g.proto(z)
+        del proto.graph.value_info[:]
+        proto.graph.value_info.append(onnx.helper.make_tensor_value_info(y, 1, [1, 1, said, said]))
+        assert compiled(proto, threads=1).run(g.feeds())[z].shape == (1, 1, 2, 2)
+
+
+def test_what_holds_nothing_tells_no_size(qdq, lowered):
+    """The reference answered with NumPy's words."""
+    g = qdq()
+    x = g.pair(g.input("x", ["n", 3, "h", 4]))
+    y = g.pair(g.node("ConvTranspose", x, g.weight(3, 8, 2, 2, axis=1)))
+    y = g.node("Gather", y, g.constant(np.int64(3)), axis=1)
+    lowered(g, g.pair(g.node("Sigmoid", y)), sizes={"n": 0, "h": 3}).exact()

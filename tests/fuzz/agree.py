@@ -18,6 +18,8 @@ from intact.engine.wiring import reads, writes
 Arrays = Mapping[str, NDArray[Any]]
 _MOVES = frozenset({"reshape", "transpose", "slice", "gather", "pad", "resize", "reinterpret", "dequantize"})
 """Steps that round nothing."""
+_REALS = frozenset({"layer_norm", "softmax", "function", "binary", "reduce", "quantize"})
+"""Steps of reals: N33 speaks of sums, and a norm of nearly equal numbers magnifies the last bits."""
 
 
 def disagreement(
@@ -36,7 +38,7 @@ def disagreement(
         outside: Tensors that depend on a fallback part.
     """
     made = _codes_of(proto)
-    clean = {name for name in plan.inputs if name not in outside}
+    clean = {name for name in plan.inputs if name not in outside and _modest(proto, name, values[name])}
     compared = 0
     for step in plan.steps:
         same = all(name in clean for name in reads(step) if name in plan.tensors) and not isinstance(
@@ -50,15 +52,24 @@ def disagreement(
                     clean.add(name)
                 continue
             real, codes = source
+            if values[name].size == 0:  # of what is empty ONNX Runtime tells other sizes than ONNX does
+                continue
             equal = np.array_equal(file[codes], values[name])
             if same:
                 compared += 1
-                wrong = "" if equal else _beyond(file[codes], values[name], file.get(real), grid)
+                room = 10 * ROUNDING if step.kind in _REALS else ROUNDING
+                wrong = "" if equal else _beyond(file[codes], values[name], file.get(real), grid, room)
                 if wrong:
                     return compared, f"'{name}' of {step.kind}: {wrong}"
             if equal:
                 clean.add(name)
     return compared, ""
+
+
+def _modest(proto: onnx.ModelProto, name: str, array: NDArray[Any]) -> bool:
+    """Whether float evaluations can agree on what is computed from an input: it is quantized, or not huge."""
+    readers = {node.op_type for node in proto.graph.node if name in node.input}
+    return array.dtype.kind != "f" or readers == {"QuantizeLinear"} or np.abs(array).max(initial=0) < 100
 
 
 def _key(grid: Codes) -> tuple[float, int, bool]:
@@ -80,7 +91,9 @@ def _codes_of(proto: onnx.ModelProto) -> dict[tuple[str, float, int, bool], tupl
     return found
 
 
-def _beyond(file: NDArray[Any], values: NDArray[Any], real: NDArray[Any] | None, grid: Codes) -> str:
+def _beyond(
+    file: NDArray[Any], values: NDArray[Any], real: NDArray[Any] | None, grid: Codes, room: float
+) -> str:
     """What is more than one code, and at a boundary."""
     if file.shape != values.shape or file.dtype != values.dtype:
         return f"{values.dtype} {values.shape}, in the file {file.dtype} {file.shape}"
@@ -91,6 +104,6 @@ def _beyond(file: NDArray[Any], values: NDArray[Any], real: NDArray[Any] | None,
         return ""
     steps = real.astype(np.float64) / grid.scale
     distance = np.abs(steps - np.floor(steps) - 0.5)[apart > 0]
-    if distance.max(initial=0) > ROUNDING:
+    if distance.max(initial=0) > room:
         return f"{np.count_nonzero(apart)} of {apart.size} codes differ, {distance.max():.3g} steps from a boundary"
     return ""

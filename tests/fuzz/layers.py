@@ -175,6 +175,8 @@ def pool(net: Net) -> None:
         dilations = attributes["dilations"] = [1, 1]
         if net.opset < 19:
             del attributes["dilations"]
+    elif op == "AveragePool" and dilations != [1, 1] and "auto_pad" in attributes:
+        raise Impossible  # ONNX Runtime pads as if there were no dilations
     extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     if "auto_pad" not in attributes:
         pads = [min(p, k - 1) for p, k in zip(attributes.get("pads", [0] * 4), kernel * 2, strict=True)]

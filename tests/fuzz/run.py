@@ -199,7 +199,7 @@ def minimized(seed: int, off: frozenset[str], patience: float) -> list[int]:
 def _apart(seed: int, steps: list[int], off: frozenset[str], patience: float) -> str:
     """The kind of outcome of a case in a process of its own: a crash ends that one alone."""
     command = [sys.executable, "-W", "ignore", "-m", "tests.fuzz.run", "--one", str(seed)]
-    command += ["--steps", ",".join(map(str, steps)), *(f"--off={name}" for name in sorted(off))]
+    command += ["--steps", ",".join(map(str, steps)) or "none", *(f"--off={name}" for name in sorted(off))]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=patience + 10, check=False)
     except subprocess.TimeoutExpired:
@@ -244,7 +244,7 @@ def _arguments() -> argparse.Namespace:
         "--off", action="append", default=[], help="leave out a feature of tests.fuzz.graphs.FEATURES"
     )
     parser.add_argument("--one", type=int, help="check this seed here and say what becomes of it")
-    parser.add_argument("--steps", default="", help="with --one: which of its steps, such as 0,2")
+    parser.add_argument("--steps", default="", help="with --one: which of its steps, such as 0,2; none")
     return parser.parse_args()
 
 
@@ -253,7 +253,7 @@ def main() -> int:
     given = _arguments()
     off = frozenset(given.off)
     if given.one is not None:
-        steps = [int(s) for s in given.steps.split(",") if s] if given.steps else None
+        steps = [int(s) for s in given.steps.split(",") if s.isdecimal()] if given.steps else None
         status, message, *_ = outcome_of(given.one, steps, off)
         print(f"{status}: {message}")
         return 0
