@@ -7,6 +7,7 @@
 #   make test-lowest  the tests that need no PyTorch, with the lowest versions that pyproject.toml allows
 #   make check-native the native code under sanitizers, and every run a checked one: half an hour
 #   make fuzz-loaders SECONDS=60   mutated files of every kind that is read; with Atheris where it is installed
+#   make fuzz         new random graphs for a minute, every kernel against the reference; longer: SECONDS=600
 #   make bench        the scripts of benchmarks/, each in its own process; one: BENCH=benchmarks/kernels.py ARGS=...
 #   make fmt          format Python and C++, sort imports
 #   make dev          work in place: src/ on the path, the extension built with CMake beside its sources
@@ -34,7 +35,7 @@ READY_TO_RUN := build/dev/.built
 READY_TO_TEST := build/dev/.built
 endif
 
-.PHONY: quickstart test test-lowest quick check-native bench fuzz-loaders fmt dev clean
+.PHONY: quickstart test test-lowest quick check-native bench fuzz-loaders fuzz fmt dev clean
 .DELETE_ON_ERROR:
 
 quickstart: $(READY_TO_RUN)
@@ -67,6 +68,9 @@ fuzz-loaders: $(READY_TO_TEST)
 	$(BIN)/python -m tests.loaders.drive --new --seconds $(SECONDS)
 	if $(BIN)/python -c 'import atheris' 2>/dev/null; then \
 	  for kind in onnx plan calib trt; do $(BIN)/python -m tests.loaders.guided $$kind --seconds $(SECONDS) || exit 1; done; fi
+
+fuzz: $(READY_TO_TEST)
+	$(BIN)/python -W ignore -m tests.fuzz.run --seconds $(SECONDS) $(ARGS)
 
 bench: $(READY_TO_TEST)
 	for script in $(BENCH); do echo "== $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done

@@ -27,8 +27,8 @@ def disagreement(
 ) -> tuple[int, str]:
     """How many tensors were compared, and what is wrong with the first that disagrees; "" for nothing.
 
-    From the same input codes, codes differ by 1 at most, and only where the file's real lies within `ROUNDING`
-    of a boundary. Behind a tensor with a difference nothing is compared.
+    From the same input codes, codes differ by 1 at most, and only where the file's real lies within
+    `ROUNDING` of a boundary. Behind a tensor with a difference nothing is compared.
 
     Args:
         proto: The model.
@@ -105,5 +105,6 @@ def _beyond(
     steps = real.astype(np.float64) / grid.scale
     distance = np.abs(steps - np.floor(steps) - 0.5)[apart > 0]
     if distance.max(initial=0) > room:
-        return f"{np.count_nonzero(apart)} of {apart.size} codes differ, {distance.max():.3g} steps from a boundary"
+        count = np.count_nonzero(apart)
+        return f"{count} of {apart.size} codes differ, {distance.max():.3g} steps from a boundary"
     return ""

@@ -1,6 +1,7 @@
 """What must hold of a graph: the engine is the reference in every bit, and the file agrees with both.
 
-For every kernel that the machine has, one or two of 1 to 4 threads, several sets of inputs and several batch sizes.
+For every kernel that the machine has, one or two of 1 to 4 threads, several sets of inputs and several batch
+sizes.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def variants() -> tuple[dict[str, str], ...]:
 def mixed(rng: np.random.Generator) -> dict[str, str]:
     """A kernel by chance in every family."""
     here = [(k.family, k.name) for k in kernel_list() if k.available]
-    picked = {family: name for family, name in (here[i] for i in rng.permutation(len(here)))}
+    picked = dict(here[i] for i in rng.permutation(len(here)))
     return {"INTACT_FORCE_KERNEL": ",".join(picked.values())}
 
 
@@ -253,7 +254,7 @@ def _run_all(
     rng: np.random.Generator,
     outcome: Outcome,
 ) -> None:
-    """Every kernel with one or two numbers of threads, one of them with all tensors; by default with all sets."""
+    """Every kernel with one or two numbers of threads: of one all tensors; all sets by default."""
     packed: dict[Any, Any] = {}
     turn, whole = int(rng.integers(len(KINDS))), int(rng.choice(THREADS))
     for settings in (*variants(), mixed(rng)):

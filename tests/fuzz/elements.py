@@ -8,8 +8,9 @@ import numpy as np
 from tests.fuzz.net import Impossible, Net, Real
 
 TABLES = (
-    "HardSwish", "Sigmoid", "Tanh", "LeakyRelu", "Elu", "Relu", "Neg", "Abs", "Exp", "Softplus", "HardSigmoid",
-    "Gelu", "GeluTanh", "GeluErf", "GeluPow", "Silu", "Clip", "Erf", "Mish", "Softsign", "PRelu", "Scaled", "Floor",
+    "HardSwish", "Sigmoid", "Tanh", "LeakyRelu", "Elu", "Relu", "Neg", "Abs", "Exp", "Softplus",
+    "HardSigmoid", "Gelu", "GeluTanh", "GeluErf", "GeluPow", "Silu", "Clip", "Erf", "Mish", "Softsign",
+    "PRelu", "Scaled", "Floor",
 )  # fmt: skip
 
 
@@ -47,8 +48,8 @@ def clip(net: Net, x: str, spread: float) -> str:
     """Bounds on both sides of 0, on one, beside it, or none."""
     how = net.pick(["both", "low", "high", "above", "below", "none", "six"])
     ends: dict[str, tuple[float | None, float | None]] = {
-        "both": (-0.4, 0.6), "low": (-0.3, None), "high": (None, 0.5), "above": (0.2, 0.7), "below": (-0.6, -0.1),
-        "none": (None, None), "six": (0.0, 0.9),
+        "both": (-0.4, 0.6), "low": (-0.3, None), "high": (None, 0.5), "above": (0.2, 0.7),
+        "below": (-0.6, -0.1), "none": (None, None), "six": (0.0, 0.9),
     }  # fmt: skip
     if "one_sided" in net.off and how in ("above", "below"):
         how = "both"
@@ -129,7 +130,8 @@ def arithmetic(net: Net) -> None:
     else:
         fits = [
             r for r in net.reals
-            if 0 < r.rank <= a.rank and all(m in (1, n) for m, n in zip(r.sizes[::-1], a.sizes[::-1], strict=False))
+            if 0 < r.rank <= a.rank
+            and all(m in (1, n) for m, n in zip(r.sizes[::-1], a.sizes[::-1], strict=False))
         ]  # fmt: skip
         b = net.pick(fits)
     op = net.pick(["Add", "Add", "Add", "Sub", "Mul", "Max", "Min"])
@@ -190,7 +192,8 @@ def concat(net: Net) -> None:
     axis = int(net.rng.integers(1, a.rank))
     fits = [
         r for r in net.reals
-        if r.rank == a.rank and all(i == axis or m == n for i, (m, n) in enumerate(zip(r.sizes, a.sizes, strict=True)))
+        if r.rank == a.rank
+        and all(i == axis or m == n for i, (m, n) in enumerate(zip(r.sizes, a.sizes, strict=True)))
     ]  # fmt: skip
     parts = [a, *(net.pick(fits) for _ in range(net.pick([1, 1, 2])))]
     total = sum(p.sizes[axis] for p in parts)
@@ -308,7 +311,8 @@ def gather(net: Net) -> None:
 
 
 STEPS: tuple[tuple[float, Callable[[Net], None]], ...] = (
-    (1.5, element), (1.0, one_sided), (0.5, again), (1.5, arithmetic), (0.6, gate), (0.4, softmax), (0.6, reduce),
-    (0.8, concat), (0.6, slices), (0.4, split), (0.5, transpose), (0.7, reshape), (0.5, pad), (0.4, gather),
+    (1.5, element), (1.0, one_sided), (0.5, again), (1.5, arithmetic), (0.6, gate), (0.4, softmax),
+    (0.6, reduce), (0.8, concat), (0.6, slices), (0.4, split), (0.5, transpose), (0.7, reshape), (0.5, pad),
+    (0.4, gather),
 )  # fmt: skip
 """How often, and what."""

@@ -48,7 +48,8 @@ def finished(net: Net, y: Real, channel: int) -> None:
 def batchnorm(net: Net, x: Real) -> Real:
     c = x.sizes[1]
     numbers = [
-        net.rng.uniform(-1.5, 1.5, c), net.rng.uniform(-1, 1, c) * x.spread, net.rng.uniform(-1, 1, c) * x.spread,
+        net.rng.uniform(-1.5, 1.5, c), net.rng.uniform(-1, 1, c) * x.spread,
+        net.rng.uniform(-1, 1, c) * x.spread,
         net.rng.uniform(0.5, 2, c) * x.spread**2,
     ]  # fmt: skip
     names = (net.constant(one.astype(np.float32)) for one in numbers)

@@ -1,0 +1,106 @@
+"""Random graphs that are kept: those that showed a fault, and some of every kind (`make fuzz` makes more).
+
+A case is an ONNX file as `tests.fuzz.run` writes it; the number in its name is the seed of its inputs.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from tests.fuzz.check import Fault, check, inputs, variants
+from tests.fuzz.graphs import FEATURES, make, read
+from tests.fuzz.run import minimized, outcome_of
+
+from intact.engine.engine import Engine
+
+CORPUS = sorted((Path(__file__).parent / "corpus").glob("seed-*.onnx"))
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_a_kept_graph(path):
+    found = check(read(path.read_bytes()), int(path.stem.removeprefix("seed-")))
+    assert found.status in ("ok", "invalid"), found.message
+
+
+def test_there_is_a_corpus():
+    assert len(CORPUS) > 40
+    assert sum(path.stat().st_size for path in CORPUS) < 500_000
+
+
+def test_a_seed_is_one_graph():
+    with np.errstate(all="ignore"):
+        a, b = make(1011), make(1011)
+        assert a.proto.SerializeToString(deterministic=True) == b.proto.SerializeToString(deterministic=True)
+        assert a.sizes == b.sizes
+        fewer = make(1011, steps=[0])
+    assert len(fewer.proto.graph.node) < len(a.proto.graph.node)
+    again = read(a.stored())
+    assert (again.sizes, again.tame, again.log) == (a.sizes, a.tame, a.log)
+
+
+def test_features_can_be_left_out():
+    with np.errstate(all="ignore"):
+        for seed in range(20):
+            case = make(seed, off=FEATURES)
+            assert case.tame and all(sizes["n"] for sizes in case.sizes)
+
+
+def test_every_kernel_of_the_machine_is_chosen_by_some_variant(monkeypatch):
+    from intact.kernels.registry import chosen_kernels, kernel_list
+
+    chosen = set()
+    for settings in variants():
+        with monkeypatch.context() as patch:
+            for name, value in settings.items():
+                patch.setenv(name, value)
+            chosen.update(chosen_kernels().values())
+    assert chosen == {kernel.name for kernel in kernel_list() if kernel.available}
+
+
+class TestFaultsAreSeen:
+    """What a check cannot fail at it does not check."""
+
+    def test_other_codes(self, monkeypatch):
+        run = Engine.run
+
+        def wrong(engine, feeds, out=None):
+            made = run(engine, feeds, out)
+            return {name: array + np.asarray(array.size > 3, array.dtype) for name, array in made.items()}
+
+        monkeypatch.setattr(Engine, "run", wrong)
+        found = check(read(CORPUS[0].read_bytes()), 0)
+        assert found.status == "fault" and "differ from the reference" in found.message
+
+    def test_what_is_no_error_of_ours(self, monkeypatch):
+        def wrong(engine, feeds):
+            raise KeyError("x")
+
+        monkeypatch.setattr(Engine, "tap", wrong)
+        status, message, *_ = outcome_of(3)
+        assert status == "fault" and "KeyError" in message
+
+    def test_a_reference_that_the_file_contradicts(self, monkeypatch):
+        from tests.fuzz import check as module
+
+        evaluate = module.evaluate
+
+        def wrong(plan, feeds):
+            made = evaluate(plan, feeds)
+            name = next(s.y for s in plan.steps if s.kind == "quantize")
+            return {**made, name: np.where(made[name] > 0, made[name] - 2, made[name] + 2)}
+
+        monkeypatch.setattr(module, "evaluate", wrong)
+        model = onnx.parser.parse_model("""
+            <ir_version: 10, opset_import: ["" : 21]>
+            net (float[n, 4] x) => (float[n, 4] y) <float s = {0.05}, int8 z = {3}>
+            { q = QuantizeLinear(x, s, z)  y = DequantizeLinear(q, s, z) }""")
+        case = type(read(CORPUS[0].read_bytes()))(model, ({"n": 2},), True)
+        found = check(case, 0)
+        assert found.status == "fault" and "ONNX Runtime" in found.message
+
+    def test_inputs_are_of_the_model(self):
+        case = read(CORPUS[0].read_bytes())
+        feeds = inputs(case.proto, case.sizes[0], "ends", np.random.default_rng(0))
+        assert feeds.keys() == {info.name for info in case.proto.graph.input}
+        assert issubclass(Fault, Exception) and callable(minimized)
