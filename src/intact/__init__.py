@@ -83,7 +83,7 @@ def compile(model: Any, *, threads: int | None = None, deterministic: bool = Fal
             `quantize` returned for one, or the path of a plan file.
         threads: Threads of a run, the caller's included; None: as many as the process may use.
         deterministic: Run the parts that ONNX Runtime has on one thread each, so that the outputs are the
-            same for any number of threads. Else they have all of them, and their last bits depend on how many.
+            same for any number of threads. Else they have all, and their last bits depend on how many.
 
     Returns:
         An `intact.engine.Engine`: ``engine(x)``, ``engine.run({name: x})``, ``profile``, ``save``.

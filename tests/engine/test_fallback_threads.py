@@ -1,4 +1,4 @@
-"""Parts of a plan in ONNX Runtime: the same bits for any number of threads, and what `verify` says of them."""
+"""Parts of a plan in ONNX Runtime: their threads, their last bits, and what `verify` says of them."""
 
 from __future__ import annotations
 

@@ -59,11 +59,10 @@ class Interrupting:
         if frame.f_code.co_filename not in FILES:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode":
-            if frame.f_lasti in checked(frame.f_code):
-                self.seen += 1
-                if self.seen - 1 == self.at:
-                    raise self.error
+        if event == "opcode" and frame.f_lasti in checked(frame.f_code):
+            self.seen += 1
+            if self.seen - 1 == self.at:
+                raise self.error
         return self
 
 

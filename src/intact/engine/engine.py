@@ -61,7 +61,7 @@ class Engine:
         packed: Weights as kernels want them, by (constant, kernel). What is missing is packed when it is
             first needed, and added.
         deterministic: Run the parts that ONNX Runtime has on one thread each, so that the outputs are the
-            same for any number of threads. Else they have all of them, and their last bits depend on how many.
+            same for any number of threads. Else they have all, and their last bits depend on how many.
 
     Attributes:
         plan: The plan.
