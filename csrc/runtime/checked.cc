@@ -59,13 +59,11 @@ void Checker::mark(const Access& access) {
   std::vector<uint8_t>& marks = regions_[v.block].marks;
   if (marks.empty()) return;  // an input or a constant: nobody writes there
   const size_t unit = bytes_of(v.type);
-  size_t last = 0;
   each_element(v, [&](size_t offset) {
     for (size_t i = 0; i < unit; ++i) marks[offset + i] |= access.writes ? kWritten : kRead;
-    last = std::max(last, offset + unit);
+    const size_t end = std::min(offset + unit + access.slack, marks.size());  // pixels may lie apart
+    for (size_t i = offset + unit; i < end; ++i) marks[i] |= kSlackRead;
   });
-  const size_t end = std::min(last + access.slack, marks.size());
-  for (size_t i = last; last > 0 && i < end; ++i) marks[i] |= kSlackRead;
 }
 
 void Checker::check_bytes(const View& v) const {

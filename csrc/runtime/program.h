@@ -29,7 +29,7 @@ class Program {
   Program() { blocks_.push_back({BlockKind::arena, 0, nullptr, 1}); }
 
   void arena(size_t bytes);
-  // What lies in the arena, halo included: every view there has to lie within one of these, once there are any.
+  // What lies in the arena, halo included: every view there lies within one of these, once there are any.
   void tensor(size_t offset, size_t bytes) { tensors_.insert({offset, bytes}); }
   uint32_t constant(const void* data, size_t bytes);
   uint32_t input(size_t bytes) { return block({BlockKind::input, bytes, nullptr, 1}); }

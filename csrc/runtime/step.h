@@ -92,7 +92,7 @@ class Step {
 
  protected:
   // A step declares every view that run() will touch when it is made; Program::add holds them, halos of what
-  // is read and slack included, against the blocks. What is not declared is checked by runs that are (checked.h).
+  // is read and slack included, against the blocks. What is not declared, a checked run finds (checked.h).
   void reads(const View& view, size_t slack = 0) { accesses_.push_back({view, false, slack}); }
   void writes(View view) {
     view.halo = {};

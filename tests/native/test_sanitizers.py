@@ -1,6 +1,6 @@
 """The native runtime and the native steps under sanitizers, in programs of their own.
 
-Not the module: Python under a sanitizer reports what is not ours.
+The module is `checking.py`'s, which `make check-native` runs: it takes many minutes to compile.
 """
 
 from __future__ import annotations
