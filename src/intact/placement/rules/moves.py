@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
 from intact.placement.view import Op, View
@@ -54,8 +56,8 @@ def _resize(view: View, op: Op) -> Kept | None:
 
 
 def _dropout(view: View, op: Op) -> Kept | None:
-    array = view.constants(op.inputs[2]) if len(op.inputs) > 2 and op.inputs[2] is not None else False
-    return None if array is not None and not array else Kept("it drops at random")
+    array = view.constants(op.inputs[2]) if len(op.inputs) > 2 and op.inputs[2] is not None else np.False_
+    return None if array is not None and not np.any(array) else Kept("it drops at random")
 
 
 _GUARDS = {"Dropout": _dropout, "MaxPool": _max_pool, "Pad": _pad, "Resize": _resize, "Upsample": _resize}
