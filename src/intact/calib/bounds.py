@@ -17,6 +17,10 @@ NonFinite = Literal["raise", "count"]
 Axis = int | tuple[int, ...] | None
 
 
+_MOST_COUNTED = 2**53
+"""Values of one tensor: no data has more, and sums of a thousand such counts fit int64."""
+
+
 @dataclass
 class Bounds:
     """Smallest and largest value, and how many, of each granule; all four arrays share a shape.
@@ -71,6 +75,8 @@ class Bounds:
         low, high = (take(arrays, name, np.float32, shape) for name in ("min", "max"))
         count, nonfinite = (take(arrays, name, np.int64, shape) for name in ("count", "nonfinite"))
         require(bool((count >= 0).all() and (nonfinite >= 0).all()), "count", "a negative number", ">= 0")
+        most = int(max(count.max(initial=0), nonfinite.max(initial=0)))
+        require(most <= _MOST_COUNTED, "count", f"{most:,}", f"at most {_MOST_COUNTED:,}")
         empty = count == 0
         require(bool(np.isfinite(low[~empty]).all() and np.isfinite(high[~empty]).all()),
                 "min, max", "NaN or infinity", "finite values where something was collected")  # fmt: skip
