@@ -277,7 +277,10 @@ class Transpose(Step):
 
 @dataclass(frozen=True)
 class Slice(Step):
-    """One (start, step) for each axis; y's shape says how many. Split is several of these."""
+    """One (start, step) for each axis; y's shape says how many: to the end, where that size is new.
+
+    Split is several of these.
+    """
 
     kind = "slice"
     x: str

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from intact.engine.lower.order import Part, in_order, values_read
-from intact.engine.lower.sheet import Cannot, Sheet
+from intact.engine.lower.sheet import Cannot, Sheet, is_float32
 from intact.engine.plan import Plan
 from intact.engine.steps import OUTSIDE, Ending, Step, Stretch
 from intact.engine.wiring import constants, reads, writes
@@ -85,7 +85,10 @@ def _stretch(sheet: Sheet, part: Part) -> Stretch:
     reasons = dict.fromkeys(f"{n.op_type}: {sheet.reasons[n]}" for n in nodes if n in sheet.reasons)
     for value in ys:
         if (value.name or "") not in sheet.tensors:
-            sheet.write_plain(value, value.dtype.numpy().name if value.dtype is not None else "float32")
+            sheet.write_plain(
+                value,
+                value.dtype.numpy().name if value.dtype is not None and not is_float32(value) else "float32",
+            )
     name = nodes[0].name or nodes[0].op_type
     model = sheet.hold(f"{name}.onnx", np.frombuffer(cut(sheet.model, list(xs), ys), np.uint8))
     return Stretch(

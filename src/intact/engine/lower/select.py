@@ -51,7 +51,7 @@ def _define_input(sheet: Sheet, value: Value) -> None:
 
 def _define_plain(sheet: Sheet, value: Value) -> None:
     """A tensor that no native step makes, where its rank and type are known: else only stretches read it."""
-    if value.shape is not None and value.dtype is not None:
+    if value.shape is not None and value.dtype is not None and value.dtype.name != "UNDEFINED":
         sheet.write_plain(value, value.dtype.numpy().name)
 
 

@@ -272,7 +272,7 @@ def dims_of(value: Value) -> tuple[Dim, ...]:
 
 def is_float32(value: Value | None) -> bool:
     """Whether a value holds float32; where nobody says what it holds it does."""
-    return value is not None and (value.dtype is None or value.dtype.name == "FLOAT")
+    return value is not None and (value.dtype is None or value.dtype.name in ("FLOAT", "UNDEFINED"))
 
 
 def _dtype(value: Value) -> str:
