@@ -187,7 +187,8 @@ def test_many_writers_of_one_name_do_not_tear_it(tmp_path: Path) -> None:
 
 
 KILLED = """
-import os, sys
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
 from intact.atomic import replacing
 if sys.argv[2] == "False":
     del os.O_TMPFILE
@@ -211,7 +212,7 @@ def test_a_killed_writer_leaves_the_old_file_alone(number: signal.Signals, tmp_p
     ) as writer:
         assert writer.stdout is not None and writer.stdout.readline() == b"half way\n"
         writer.send_signal(number)
-        status = writer.wait()
+        status = writer.wait(60)
     assert target.read_text() == "old"
     assert status == (143 if number == signal.SIGTERM else -number)
     if number != signal.SIGKILL or nameless:
@@ -306,7 +307,7 @@ def test_a_file_system_without_links_does_as_well(tmp_path: Path, monkeypatch: p
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileAccessError, match=r"none': got 'No such file.*when it was read"):
         read_bytes(tmp_path / "none")
-    with pytest.raises(FileAccessError, match="Is a directory" if os.name == "posix" else ""):
+    with pytest.raises(FileFormatError, match="got a folder"):
         read_bytes(tmp_path)
     with pytest.raises(FileFormatError), reading(tmp_path):
         raise FileFormatError("file", "noise", "a model", "mend it")

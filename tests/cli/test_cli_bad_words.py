@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -78,6 +80,24 @@ def files(tmp_path: Path, net_proto: Any, int8_bytes: bytes) -> dict[str, Path]:
     calibration.save(names["calib"])
     TrtCache({"x": np.float32(0.1), "r1": np.float32(0.2)}).save(names["cache"])
     return names
+
+
+@pytest.fixture(autouse=True)
+def _reader(files: dict[str, Path]) -> Iterator[None]:
+    """Takes what is written to the pipe, which would wait for a reader, as `cp` does."""
+    done, pipe = threading.Event(), os.open(files["fifo"], os.O_RDONLY | os.O_NONBLOCK)
+
+    def read() -> None:
+        while not done.is_set():
+            if select.select([pipe], [], [], 0.01)[0] and not os.read(pipe, 2**20):
+                done.wait(0.01)  # the end, until somebody writes again
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    yield
+    done.set()
+    reader.join()
+    os.close(pipe)
 
 
 @pytest.fixture

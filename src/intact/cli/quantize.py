@@ -156,8 +156,7 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None
     rows = [
         ("layers in int8", f"{layers['int8']:,}"),
         ("layers in float", f"{layers['float']:,}"),
-        ("bytes before", f"{before:,}"),
-        ("bytes after", f"{after:,}"),
+        *((f"bytes {when}", f"{size:,}") for when, size in (("before", before), ("after", after)) if size),
         *((f"SQNR of {name}", f"{db:.1f} dB") for name, db in result.sqnr.items()),
         ("biases corrected", "yes" if result.corrected else "no"),
         ("channels equalized", "yes" if result.equalized else "no"),
@@ -171,8 +170,11 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None
         say(f"why layers stay in float: intact explain {out} --profile {profile} --precision float")
 
 
-def _size(model: Path) -> int:
-    """Bytes of a file and of its weights beside it."""
+def _size(model: Path) -> int | None:
+    """Bytes of a file and of its weights beside it; None of a pipe or a device."""
     from intact.graph import data_files
+
+    if not model.is_file():
+        return None
 
     return sum(file.stat().st_size for file in (model, *data_files(model)))

@@ -63,13 +63,17 @@ def offset_of(tensor: Tensor) -> int:
     return 0 if tensor.codes is None else tensor.codes.offset
 
 
-def to_bytes(array: NDArray[Any], offset: int) -> NDArray[Any]:
-    """An input as native steps read it: codes are bytes, which lie 128 above signed ones."""
-    return array.view(np.uint8) ^ np.uint8(offset) if offset else array
+def to_bytes(array: NDArray[Any], codes: Codes | None) -> NDArray[Any]:
+    """An array of the graph as native steps read it: of codes, bytes, which may lie 128 above signed ones."""
+    if codes is None:
+        return array
+    return array.view(np.uint8) ^ np.uint8(codes.offset) if codes.offset else array.view(np.uint8)
 
 
-def to_codes(stored: NDArray[Any], codes: Codes) -> NDArray[Any]:
-    """Bytes as a file has them: int8 or uint8 codes, a copy."""
+def to_codes(stored: NDArray[Any], codes: Codes | None) -> NDArray[Any]:
+    """Memory of native steps as the graph has it: of codes, int8 or uint8, a copy."""
+    if codes is None:
+        return stored
     found = stored.view(np.uint8) ^ np.uint8(codes.offset)
     return found.view(np.int8) if codes.signed else found
 

@@ -57,9 +57,10 @@ def execute(
     """
     for name, size in bound.rows:
         check_rows(given[name], size, f"input '{name}'")
-    ins = [to_bytes(array, offset_of(plan.tensors[name])) for name, array in given.items()]
-    bound.program.place(context, ins, list(made.values()))
-    at = memory(plan, bound, given, made, context)
+    ins = {name: to_bytes(array, plan.tensors[name].codes) for name, array in given.items()}
+    outs = {n: array if plan.tensors[n].codes is None else array.view(np.uint8) for n, array in made.items()}
+    bound.program.place(context, list(ins.values()), list(outs.values()))
+    at = memory(plan, bound, ins, outs, context)
     for segment in bound.segments:
         if segment.stretch is None:
             context.run(segment.begin, segment.end, None if seconds is None else seconds.native)
@@ -68,10 +69,9 @@ def execute(
         stretches.run(segment.stretch, at)
         if seconds is not None:
             seconds.stretches[segment.stretch.name] = perf_counter() - start
-    for name, array in made.items():
+    for name in made:
         if offset := offset_of(plan.tensors[name]):
-            codes = array.view(np.uint8)
-            np.bitwise_xor(codes, np.uint8(offset), out=codes)
+            np.bitwise_xor(outs[name], np.uint8(offset), out=outs[name])
 
 
 def memory(

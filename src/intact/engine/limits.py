@@ -12,6 +12,7 @@ from typing import Any
 
 from intact.engine.plan import Plan
 from intact.engine.steps import (
+    OUTSIDE,
     Add,
     Call,
     Codes,
@@ -66,6 +67,7 @@ def check_limits(plan: Plan, arrays: Arrays) -> None:
     """
     for name, tensor in plan.tensors.items():
         _check_tensor(name, tensor)
+    _check_foreign(plan)
     for step in plan.steps:
         found = _Check(plan, step, arrays)
         named = [getattr(step, field, "-") for field in ("x", "y", "a", "b")]
@@ -86,8 +88,22 @@ def _check_tensor(name: str, tensor: Tensor) -> None:
         raise _wrong(where, str(tensor.codes), "a grid of one byte that holds its zero point")
 
 
+def _check_foreign(plan: Plan) -> None:
+    """What callers pass and others make may be any code, and proofs of sums rest on what a grid says."""
+    made = (name for step in plan.steps if isinstance(step, OUTSIDE) for name in step.ys)
+    for name in (*plan.inputs, *made):
+        codes = plan.tensors[name].codes
+        if codes is not None and (codes.low, codes.high) != _ends(codes):
+            got = f"codes from {codes.low} to {codes.high}"
+            raise _wrong(f"tensor '{name}'", got, f"{_ends(codes)}: nothing here makes them")
+
+
+def _ends(codes: Codes) -> tuple[int, int]:
+    return (-128, 127) if codes.signed else (0, 255)
+
+
 def _sound(codes: Codes) -> bool:
-    low, high = (-128, 127) if codes.signed else (0, 255)
+    low, high = _ends(codes)
     within = low <= codes.low <= codes.high <= high and low <= codes.zero_point <= high
     return within and isfinite(codes.scale) and codes.scale > 0
 
@@ -165,8 +181,15 @@ def _dequantize(check: _Check, step: Dequantize) -> None:
     check.reals(step.y)
 
 
-def _codes_to_codes(check: _Check, step: Rescale | Reinterpret) -> None:
+def _rescale(check: _Check, step: Rescale) -> None:
     check.codes(step.x, step.y)
+
+
+def _reinterpret(check: _Check, step: Reinterpret) -> None:
+    check.codes(step.x, step.y)
+    x, y = check.grid(step.x), check.grid(step.y)
+    within = x is not None and y is not None and x.signed == y.signed and y.low <= x.low <= x.high <= y.high
+    check.that(within, f"{x} in '{step.x}'", f"codes within those of '{step.y}'")
 
 
 def _add(check: _Check, step: Add) -> None:
@@ -181,7 +204,7 @@ def _conv(check: _Check, step: Conv | ConvTranspose) -> None:
     shape = check.constant(step.weight, "int8", 4)
     check.that(min(shape) > 0, shape, "weights that are not empty")
     check.that(
-        step.groups > 0 and shape[0] % step.groups == 0, f"{step.groups} groups", f"ones of {shape[0]}"
+        step.groups > 0 and shape[0] % step.groups == 0, f"{step.groups} groups", f"a divisor of {shape[0]}"
     )
     _window(check, step)
     check.codes(step.x)
@@ -302,8 +325,8 @@ def _call(check: _Check, step: Call) -> None:
 _RULES: dict[str, Callable[[_Check, Any], None]] = {
     "quantize": _quantize,
     "dequantize": _dequantize,
-    "rescale": _codes_to_codes,
-    "reinterpret": _codes_to_codes,
+    "rescale": _rescale,
+    "reinterpret": _reinterpret,
     "add": _add,
     "reshape": _moved,
     "conv": _conv,

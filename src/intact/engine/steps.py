@@ -46,6 +46,11 @@ class Codes:
         """Kernels read bytes: byte = code + offset. Codes that are never negative are bytes already."""
         return 128 if self.held[0] < 0 else 0
 
+    @property
+    def byte_range(self) -> tuple[int, int]:
+        """Ends of what its producer can write, as bytes."""
+        return self.low + self.offset, self.high + self.offset
+
 
 @dataclass(frozen=True)
 class Tensor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.arrays import offset_of, to_bytes, to_codes
+from intact.engine.arrays import to_bytes, to_codes
 from intact.engine.custom import call, operator_of
 from intact.engine.plan import Plan
 from intact.engine.steps import Call, Codes, Stretch, Tensor
@@ -33,7 +33,7 @@ class Stretches:
         self._sessions: dict[str, Session] = {}
 
     def run(self, stretch: Call | Stretch, at: Callable[[str], NDArray[Any]]) -> None:
-        """Run a stretch; `at` gives the memory of a tensor, dense."""
+        """Run a stretch; `at` gives the memory of a tensor, dense: of codes, bytes."""
         made = self._call(stretch, at) if isinstance(stretch, Call) else self._run(stretch, at)
         for name in stretch.ys:
             into = at(name)
@@ -44,24 +44,23 @@ class Stretches:
                     f"{into.shape}: the shape must not depend on the values of the inputs",
                     "run this model in ONNX Runtime",
                 )
-            np.copyto(into, made[name])
+            np.copyto(into, to_bytes(made[name], self._plan.tensors[name].codes))
 
     def _run(self, stretch: Stretch, at: Callable[[str], NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        return self._session(stretch).run({name: at(name) for name in stretch.xs})
+        codes = {name: self._plan.tensors[name].codes for name in stretch.xs}
+        return self._session(stretch).run({name: to_codes(at(name), codes[name]) for name in stretch.xs})
 
     def _call(self, step: Call, at: Callable[[str], NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """What a registered operator makes, in bytes where it makes codes."""
+        """What a registered operator makes."""
         inputs = [self._input(name, at) for name in step.xs]
         grids = [self._plan.tensors[name].codes for name in step.ys]
-        made = call(step, inputs, grids)
-        offsets = [offset_of(self._plan.tensors[name]) for name in step.ys]
-        return {n: to_bytes(a, o) for n, a, o in zip(step.ys, made, offsets, strict=True)}
+        return dict(zip(step.ys, call(step, inputs, grids), strict=True))
 
     def _input(self, name: str, at: Callable[[str], NDArray[Any]]) -> tuple[NDArray[Any], Codes | None]:
         tensor = self._plan.tensors.get(name)
         if tensor is None:
             return self._plan.constants[name], None
-        return (at(name) if tensor.codes is None else to_codes(at(name), tensor.codes)), tensor.codes
+        return to_codes(at(name), tensor.codes), tensor.codes
 
     def check(self) -> None:
         """Read the models of all stretches, so that a hostile one is refused before anything runs.

@@ -27,7 +27,7 @@ from intact.engine.steps import (
     Table,
     Transpose,
 )
-from intact.errors import QuantValueError
+from intact.errors import FileFormatError, QuantValueError
 from intact.kernels import planes
 from intact.kernels.planes import Bytes, Window
 from intact.kernels.program import NativeStep, View
@@ -68,7 +68,17 @@ def bind_reinterpret(step: Reinterpret, binding: Binding) -> list[NativeStep]:
 
 @binder("table", in_place=("x",))
 def bind_table(step: Table, binding: Binding) -> list[NativeStep]:
-    """A function of one code."""
+    """A function of one code.
+
+    Raises:
+        FileFormatError: Of a code that can occur it gives one that y's grid does not have.
+    """
+    low, high = binding.codes(step.x).byte_range
+    made = binding.array(step.table)[low : high + 1]
+    least, most = binding.codes(step.y).byte_range
+    if made.min() < least or made.max() > most:
+        got, want = f"a table of {made.min()} to {made.max()}", f"bytes from {least} to {most}"
+        raise FileFormatError(f"step '{step.name}'", got, want, "build the plan from the model again")
     table = binding.constant(step.table)
     return [planes.lookup(binding.view(step.x), table, binding.view(step.y), binding.kernels)]
 
