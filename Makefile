@@ -6,8 +6,8 @@
 #   make quick        lint, types, layering, size budgets and a smoke test, in about ten seconds
 #   make test-lowest  the tests that need no PyTorch, with the lowest versions that pyproject.toml allows
 #   make check-native the native code under sanitizers, and every run a checked one: half an hour
-#   make fuzz-loaders SECONDS=60   mutated files of every kind that is read; with Atheris where it is installed
 #   make fuzz         new random graphs for a minute, every kernel against the reference; longer: SECONDS=600
+#   make fuzz-loaders new mutated files of every kind that is read; guided by coverage too where Atheris is installed
 #   make bench        the scripts of benchmarks/, each in its own process; one: BENCH=benchmarks/kernels.py ARGS=...
 #   make fmt          format Python and C++, sort imports
 #   make dev          work in place: src/ on the path, the extension built with CMake beside its sources
@@ -35,7 +35,7 @@ READY_TO_RUN := build/dev/.built
 READY_TO_TEST := build/dev/.built
 endif
 
-.PHONY: quickstart test test-lowest quick check-native bench fuzz-loaders fuzz fmt dev clean
+.PHONY: quickstart test test-lowest quick fuzz fuzz-loaders check-native bench fmt dev clean
 .DELETE_ON_ERROR:
 
 quickstart: $(READY_TO_RUN)
@@ -65,7 +65,7 @@ check-native: $(READY_TO_TEST)
 
 # What is found is written to build/fuzz-loaders; once mended, the file goes to tests/loaders/corpus/<kind>.
 fuzz-loaders: $(READY_TO_TEST)
-	$(BIN)/python -m tests.loaders.drive --new --seconds $(SECONDS)
+	$(BIN)/python -m tests.loaders.drive --seconds $(SECONDS) $(or $(ARGS),--new)
 	if $(BIN)/python -c 'import atheris' 2>/dev/null; then \
 	  for kind in onnx plan calib trt; do $(BIN)/python -m tests.loaders.guided $$kind --seconds $(SECONDS) || exit 1; done; fi
 
