@@ -283,3 +283,33 @@ def test_a_residual_is_taken_in_whatever_the_size_of_the_image(qdq, lowered):
     y = g.node("Add", g.conv(g.pair(y), 8, 8, strides=[2, 2]), short)
     found = lowered(g, last(g, y), sizes={"n": 2, "h": 11, "w": 8}).agree()
     assert found.kinds == ["quantize", "conv", "conv", "conv", "conv"]
+
+
+@pytest.mark.parametrize("group", [1, 4], ids=["conv", "depthwise"])
+@pytest.mark.parametrize("codes", [True, False], ids=["codes", "reals"])
+def test_a_channel_without_weights_multiplies_by_nothing(qdq, lowered, group, codes):
+    """Its scale is 1 by convention; multiplied out, all channels took a slow form, 15 times as long."""
+    g = qdq()
+    x = g.pair(g.input("x", [2, 4, 6, 6]))
+    weight = g.rng.integers(-127, 128, (4, 4 // group, 3, 3)).astype(np.int8)
+    weight[1] = 0
+    scales = np.array([0.002, 1, 0.003, 0.002], np.float32)
+    w = g.node(
+        "DequantizeLinear", g.constant(weight), g.constant(scales), g.constant(np.zeros(4, np.int8)), axis=0
+    )
+    y = g.node("Conv", x, w, g.constant(np.array([0.1, 0.7, -2, 0], np.float32)), pads=[1] * 4, group=group)
+    found = lowered(g, last(g, y, 0.01) if codes else y).agree()
+    multiplier = found.plan.constants[found.step("conv").ending.multiplier]
+    assert multiplier[1] == 0 and multiplier[[0, 2, 3]].all()
+
+
+def test_a_channel_of_int32_bias_alone_keeps_its_multiplier(qdq, lowered):
+    g = qdq()
+    x = g.pair(g.input("x", [1, 2, 4, 4]), 0.05)
+    w = g.node("DequantizeLinear", g.constant(np.zeros((2, 2, 1, 1), np.int8)), g.constant(np.float32(0.02)))
+    bias = g.node(
+        "DequantizeLinear", g.constant(np.int32([300, 0])), g.constant(np.float32(0.05) * np.float32(0.02))
+    )
+    found = lowered(g, last(g, g.node("Conv", x, w, bias), 0.01)).agree()
+    multiplier = found.plan.constants[found.step("conv").ending.multiplier]
+    assert multiplier[0] > 0 and multiplier[1] == 0

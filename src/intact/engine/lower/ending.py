@@ -104,7 +104,13 @@ def take_residual(sheet: Sheet, tail: Tail, node: Node) -> bool:
 
 
 def finish(
-    sheet: Sheet, tail: Tail, scales: Sequence[NDArray[np.float32] | float], bias: Bias, name: str
+    sheet: Sheet,
+    tail: Tail,
+    scales: Sequence[NDArray[np.float32] | float],
+    bias: Bias,
+    name: str,
+    *,
+    still: NDArray[np.bool_] | None = None,
 ) -> tuple[Ending, Output]:
     """The ending of `tail`, and what it writes; the tensor is defined.
 
@@ -114,6 +120,9 @@ def finish(
         scales: Of the two factors of the products.
         bias: Its integer part goes into the sum.
         name: The constants are called after it.
+        still: Output channels whose sum is 0 for any input. A scale of weights that are all 0 is a number
+            that nobody measured (1 by convention), far from the others; kernels have a slow form for results
+            that may be that large, and one channel would bring it upon all.
     """
     output = sheet.output(tail.output)
     reals = output.grid is None or bool(tail.activation)
@@ -121,6 +130,8 @@ def finish(
     first, second = (np.asarray(s, np.float32) for s in scales)
     with in_range():
         m = np.atleast_1d(numerics.multipliers(first, second, y_scale, gain=tail.gain))
+        if still is not None and still.any():
+            m = np.where(still, np.copysign(np.float32(0), m), m)  # 0 times 0, and of the same sign
         shift = np.atleast_1d(numerics.scaled_bias(tail.shift, y_scale))
     multiplier = sheet.hold(f"{name}.multiplier", m)
     b = ""

@@ -134,7 +134,10 @@ def _weighted(
     tail.shift = bias.real * beta
     left = _tail(sheet, nodes, label, tail)
     name = node.name or ""
-    ending, output = finish(sheet, tail, (x.scale, weight.scale), bias, name)
+    still = np.asarray(~weight.codes.any(axis=tuple(range(1, weight.codes.ndim))))
+    if bias.integer is not None:
+        still &= bias.integer == 0
+    ending, output = finish(sheet, tail, (x.scale, weight.scale), bias, name, still=still)
     w = sheet.hold(f"{name}.weight", packed)
     done = tuple(n.name or "" for n in tail.nodes)
     for step in make(name, output.name, w, ending, done):
