@@ -11,7 +11,7 @@ from onnx import helper
 
 from intact.engine.lower import lower
 from intact.errors import FileFormatError, IntactError, QuantValueError
-from intact.graph import check_fallback, load, quantization_of
+from intact.graph import Session, check_fallback, load, quantization_of
 from intact.placement import check, explain, place, read_placement
 
 OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
@@ -311,3 +311,17 @@ def test_a_float_model_is_explained_whatever_its_constants_cost() -> None:
     assert explain(place(load(data)))
     with pytest.raises(QuantValueError):
         explain(place(load(model(*pair("x", "y"), constants=GRID))))
+
+
+def test_names_in_a_model_that_fails_steer_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    """ONNX Runtime's log printed them as they are, beside the error that says the same."""
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[n] x, int64[2] s) => (float[a] y, float[b] z) '
+        "{ y, z = Split <axis = 0> (x, s) }"
+    )
+    proto.graph.node[0].name = "\x1b[31mname"
+    session = Session(proto.SerializeToString())
+    with pytest.raises(IntactError, match=r"Split.*31mname") as told:
+        session.run({"x": np.zeros(3, np.float32), "s": np.int64([2, 5])})
+    shown = "".join(capfd.readouterr())
+    assert "\x1b" not in shown and "\x1b" not in str(told.value)

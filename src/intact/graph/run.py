@@ -55,7 +55,7 @@ class Session:
         options.add_session_config_entry("session.disable_quant_qdq", "1")
         THREADS.check(threads, "threads", QuantValueError)
         options.intra_op_num_threads = threads
-        options.log_severity_level = 3
+        options.log_severity_level = 4  # errors come as exceptions; printed, names would steer a terminal
         self._kept: list[Any] = []  # what ONNX Runtime reads in place
         data = model if isinstance(model, bytes) else self._share(model, options, set(overridable))
         try:

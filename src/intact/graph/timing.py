@@ -31,7 +31,7 @@ def node_seconds(model: ir.Model, feeds: Mapping[str, NDArray], runs: int) -> di
     with TemporaryDirectory() as folder:
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.log_severity_level = 3
+        options.log_severity_level = 4  # as `Session`
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(folder) / "profile")
         try:
