@@ -62,7 +62,7 @@ def load(
         _free_weights(model)
         infer_shapes(model)
     except IntactError as error:
-        raise error if error.where.startswith(where) else error.at(where) from error
+        raise error if where in error.where else error.at(where) from error
     _name_nodes(model)
     return model
 
