@@ -6,6 +6,9 @@ import pytest
 
 from intact.engine.build import compile as compiled
 from intact.engine.build import load
+from intact.engine.engine import Engine
+from intact.engine.reference import evaluate
+from intact.errors import QuantValueError
 
 
 class TestProductsAlongTheWidthOfImages:
@@ -39,6 +42,27 @@ class TestProductsAlongTheWidthOfImages:
         y = g.pair(g.conv(g.pair(y), 3, 4))
         found = lowered(g, y, sizes={"n": 2}).agree()
         assert found.step("linear").ending.residual
+
+
+def test_sizes_that_fit_for_one_batch_alone_are_refused_in_our_words(qdq, lowered):
+    """The engine did; of the reference it was NumPy's ValueError."""
+    g = qdq()
+    x = g.pair(g.input("x", ["n", 2, 8]))
+    row = g.pair(g.node("Gather", x, g.constant(np.int64(0)), axis=1))
+    found = lowered(g, g.pair(g.node("Add", row, x)), sizes={"n": 2}).agree()
+    for run in (lambda feeds: evaluate(found.plan, feeds), Engine(found.plan, threads=1).run):
+        with pytest.raises(QuantValueError):
+            run({"x": np.zeros((5, 2, 8), np.float32)})
+
+
+@pytest.mark.parametrize("op", ["Conv", "MatMul"])
+def test_weights_of_no_channels_have_a_scale_of_no_elements(qdq, lowered, op):
+    g = qdq()
+    shape, axis = ((0, 3, 1, 1), 0) if op == "Conv" else ((4, 0), 1)
+    none, zeros = g.constant(np.zeros(0, np.float32)), g.constant(np.zeros(0, np.int8))
+    w = g.node("DequantizeLinear", g.constant(np.zeros(shape, np.int8)), none, zeros, axis=axis)
+    y = g.node(op, g.pair(g.input("x", [2, 3, 4, 4])), w)
+    assert lowered(g, y).agree().values[y].size == 0
 
 
 class TestScalesFarApart:

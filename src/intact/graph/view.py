@@ -128,7 +128,7 @@ def _parameters(value: ir.Value | None, constants: Constants | None) -> _Read | 
         if given is None:
             return None
         zero_point = given.astype(np.int32)
-    if scale is None:
+    if scale is None or (not scale.size and 0 in (node.inputs[0].shape or ())):  # a scale for no channels
         return None
     _check_parameters(node, scale, zero_point)
     return node, node.inputs[0], scale.astype(np.float32), zero_point, constants

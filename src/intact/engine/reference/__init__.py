@@ -14,7 +14,8 @@ from intact.engine.reference.shape import RUNNERS as SHAPES
 from intact.engine.reference.stretch import RUNNERS as STRETCHES
 from intact.engine.reference.sums import RUNNERS as SUMS
 from intact.engine.reference.values import RUNNERS as VALUES
-from intact.engine.steps import Stretch
+from intact.engine.steps import Step, Stretch
+from intact.errors import IntactError, QuantValueError
 
 RUNNERS: dict[str, Runner] = {**SUMS, **SHAPES, **VALUES, **STRETCHES, **CALLS}
 """What each kind of step does."""
@@ -40,8 +41,18 @@ def evaluate(
             for name in step.ys:
                 run.bind(name, given[name])
         else:
-            RUNNERS[step.kind](run, step)
+            _run(run, step)
     return run.arrays
+
+
+def _run(run: Run, step: Step) -> None:
+    try:
+        RUNNERS[step.kind](run, step)
+    except IntactError:
+        raise
+    except ValueError as error:  # of NumPy, about shapes that fit each other for other inputs alone
+        where, fix = f"step '{step.name}'", "give inputs of the shapes that the model was made for"
+        raise QuantValueError(where, f"'{error}'", "sizes that fit each other", fix) from error
 
 
 __all__ = ["RUNNERS", "evaluate"]
