@@ -369,3 +369,13 @@ def test_a_constant_in_front_of_a_norm_is_added_by_itself(qdq, lowered):
     x = g.node("Add", g.input("x", [1, 5, 16]), g.reals(1, 5, 16))
     y = g.node("LayerNormalization", x, g.reals(16), axis=-1)
     assert lowered(g, y).agree(1e-5).kinds == ["binary", "layer_norm"]
+
+
+@pytest.mark.parametrize(("low", "high"), [(-np.inf, 1), (0, np.inf), (-np.inf, np.inf)])
+def test_infinite_ends_behind_a_layer_of_reals_are_none(qdq, lowered, tmp_path, low, high):
+    """They were kept, and no plan file says them."""
+    g = qdq()
+    y = g.conv(g.pair(g.input("x", [1, 3, 4, 4])), 3, 4)
+    found = lowered(g, g.node("Clip", y, g.constant(np.float32(low)), g.constant(np.float32(high)))).agree()
+    assert found.kinds == ["quantize", "conv"]
+    Engine(found.plan, threads=1).save(tmp_path / "clip.plan")

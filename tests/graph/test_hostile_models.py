@@ -325,3 +325,11 @@ def test_names_in_a_model_that_fails_steer_no_terminal(capfd: pytest.CaptureFixt
         session.run({"x": np.zeros(3, np.float32), "s": np.int64([2, 5])})
     shown = "".join(capfd.readouterr())
     assert "\x1b" not in shown and "\x1b" not in str(told.value)
+
+
+@pytest.mark.parametrize("epsilon", [float("nan"), float("inf")])
+def test_numbers_that_no_plan_file_can_say_are_refused_when_it_is_lowered(epsilon: float) -> None:
+    node = helper.make_node("LayerNormalization", ["x", "s"], ["y"], name="norm", epsilon=epsilon, axis=-1)
+    data = model(node, constants={"s": np.ones(8, np.float32)})
+    with pytest.raises(IntactError, match=r"step 'norm': got epsilon .*, want a finite number"):
+        lower(load(data))

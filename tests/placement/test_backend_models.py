@@ -12,7 +12,8 @@ from intact.placement import PROFILES, check, explain, place, read_placement
 from intact.placement.view import View
 
 FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data"
-MODELS = sorted(FOLDER.glob("*/*/model.onnx"))
+# Older packages also store one model for each operator, some of which TensorRT does not import.
+MODELS = sorted(path for path in FOLDER.glob("*/*/model.onnx") if path.parts[-3] != "node")
 
 
 @pytest.mark.parametrize("kind", sorted({path.parts[-3] for path in MODELS}))

@@ -72,7 +72,9 @@ def check_limits(plan: Plan, arrays: Arrays) -> None:
         found = _Check(plan, step, arrays)
         named = [getattr(step, field, "-") for field in ("x", "y", "a", "b")]
         found.that("" not in (*named, *getattr(step, "xs", ()), *getattr(step, "ys", ())), "no name", "one")
+        found.finite(step)
         if (ending := ending_of(step)) is not None:
+            found.finite(ending)
             _check_ending(found, ending)
         if step.kind in _RULES:
             _RULES[step.kind](found, step)
@@ -119,6 +121,11 @@ class _Check:
         """Refuse the step unless this holds."""
         if not holds:
             raise _wrong(self.where, str(got), want)
+
+    def finite(self, record: Step | Ending) -> None:
+        """No number of a record is infinite or none: a file cannot say them."""
+        for field, value in vars(record).items():
+            self.that(not isinstance(value, float) or isfinite(value), f"{field} {value}", "a finite number")
 
     def rank(self, name: str) -> int:
         """Of a tensor, or of a constant in its place."""

@@ -194,6 +194,6 @@ def _end(sheet: Sheet, node: Node, index: int) -> float | None:
     if value is None:
         return None
     end = float(sheet.constant(value, "an end of Clip").reshape(-1)[0])
-    if np.isnan(end):
-        raise Cannot("an end of Clip is NaN")
-    return end
+    if np.isnan(end) or end == (np.inf if index == 1 else -np.inf):
+        raise Cannot(f"an end of Clip is {end}")
+    return end if np.isfinite(end) else None
