@@ -135,3 +135,10 @@ def test_groups_divide_the_outputs(qdq):
     y = net.node("Conv", x, net.weight(8, 2, 3, 3), group=3)
     with pytest.raises(UnsupportedError, match="3 groups, want a divisor of 8"):
         intact.compile(net.proto(net.pair(y)).SerializeToString())
+
+
+def test_an_input_that_native_code_cannot_copy_to_an_output_is_refused():
+    """A file may name one tensor as both; of int16 it was a traceback."""
+    engine = compiled(HEAD + "(int16[2] x) => (int16[2] x) {}")
+    with pytest.raises(UnsupportedError, match="no step reads this dtype"):
+        engine.run({"x": np.zeros(2, np.int16)})

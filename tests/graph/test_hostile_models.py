@@ -333,3 +333,13 @@ def test_numbers_that_no_plan_file_can_say_are_refused_when_it_is_lowered(epsilo
     data = model(node, constants={"s": np.ones(8, np.float32)})
     with pytest.raises(IntactError, match=r"step 'norm': got epsilon .*, want a finite number"):
         lower(load(data))
+
+
+@pytest.mark.parametrize("kind", ["GRAPH", "INTS"])
+def test_an_attribute_of_type_graph_has_one_and_no_other_does(kind: str) -> None:
+    node = helper.make_node("Other", ["x"], ["y"], domain="own")
+    attribute = node.attribute.add(name="body", type=onnx.AttributeProto.AttributeType.Value(kind))
+    if kind != "GRAPH":
+        attribute.g.name = "inner"
+    with pytest.raises(FileFormatError, match=r"attribute 'body': got (no graph|a graph in INTS)"):
+        load(model(node))

@@ -200,6 +200,12 @@ def _check_attribute(attribute: onnx.AttributeProto, where: str, rules: _Rules) 
         raise FileFormatError(at, f"type {attribute.type}", "a named attribute of a known type", _FIX)
     if attribute.type == onnx.AttributeProto.UNDEFINED and not attribute.ref_attr_name:
         raise FileFormatError(at, "no type", "an attribute with its type", _FIX)
+    is_graph = attribute.type == onnx.AttributeProto.GRAPH
+    if not attribute.ref_attr_name and attribute.HasField("g") != is_graph:
+        got = (
+            "no graph" if is_graph else f"a graph in {onnx.AttributeProto.AttributeType.Name(attribute.type)}"
+        )
+        raise FileFormatError(at, got, "a graph in an attribute of that type", _FIX)
     tensors = [attribute.t] if attribute.type == onnx.AttributeProto.TENSOR else []
     sparse_type = attribute.type == onnx.AttributeProto.SPARSE_TENSOR
     sparses = [attribute.sparse_tensor] if sparse_type else []

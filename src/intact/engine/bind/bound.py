@@ -155,7 +155,8 @@ def _steps(
 
     for name in binding.plan.inputs:
         if name in layout.staged:
-            extend(None, [*_halo(binding, name), _outer_copy(binding, name, inputs[name], to_arena=True)])
+            with _named(None):
+                extend(None, [*_halo(binding, name), _outer_copy(binding, name, inputs[name], to_arena=True)])
     for step in binding.plan.steps:
         if isinstance(step, OUTSIDE):
             extend(step, [halo for name in writes(step) for halo in _halo(binding, name)])
@@ -169,7 +170,8 @@ def _steps(
             extend(getattr(step, "label", step), [*halos, *binding.native_steps(step)])
     for name, block in outputs:
         if binding.places[name].block != block:
-            extend(None, [_outer_copy(binding, name, block, to_arena=False)])
+            with _named(None):
+                extend(None, [_outer_copy(binding, name, block, to_arena=False)])
     cut()
     return steps, labels, tuple(segments)
 
