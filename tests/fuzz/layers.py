@@ -176,7 +176,7 @@ def pool(net: Net) -> None:
         dilations = attributes["dilations"] = [1, 1]
         if net.opset < 19:
             del attributes["dilations"]
-    elif op == "AveragePool" and dilations != [1, 1] and "auto_pad" in attributes:
+    if dilations != [1, 1] and "auto_pad" in attributes:
         raise Impossible  # ONNX Runtime pads as if there were no dilations
     extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     if "auto_pad" not in attributes:
