@@ -1,9 +1,10 @@
-"""Attributes of a node against what its operator says: types, presence, numbers that a window can have."""
+"""A node against what its operator says: types of attributes, their presence and windows, how many inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import onnx
 
@@ -19,7 +20,8 @@ _FAR = 2**31  # of a number that says where pixels lie: above what any tensor ha
 
 
 def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: str) -> None:
-    """Refuse attributes of other types than the node's operator wants, and windows that are none.
+    """Refuse attributes of other types than the node's operator wants, windows that are none, and inputs that
+    no operator of its name takes.
 
     Args:
         node: Of any domain; of operators that ONNX does not know nothing is known.
@@ -35,7 +37,11 @@ def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: s
     if len(given) < len(node.attribute):
         raise FileFormatError(where, "an attribute twice", "each attribute once", _FIX)
     domain = "" if node.domain == "ai.onnx" else node.domain
-    types = _types(node.op_type, domain, versions.get(domain, 0))
+    version = versions.get(domain, 0)
+    most = _most_inputs(node.op_type, domain, version)
+    if any(node.input[most:]):
+        raise FileFormatError(where, f"{len(node.input)} inputs", f"at most {most}", _FIX)
+    types = _types(node.op_type, domain, version)
     for name, (wanted, required) in types.items():
         found = given.get(name)
         if found is None:
@@ -48,16 +54,31 @@ def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: s
 
 
 @cache
+def _schema(op_type: str, domain: str, version: int) -> Any:
+    """What ONNX says about an operator; None where it does not know it."""
+    try:
+        return onnx.defs.get_schema(op_type, min(max(version, 1), 2**31 - 1), domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def _most_inputs(op_type: str, domain: str, version: int) -> int:
+    schema = _schema(op_type, domain, version)
+    return 2**31 - 1 if schema is None else int(schema.max_input)
+
+
+@cache
 def _types(op_type: str, domain: str, version: int) -> dict[str, tuple[int, bool]]:
     """Type of each attribute, and whether there must be one; empty for operators that ONNX does not know."""
-    try:
-        schema = onnx.defs.get_schema(op_type, min(max(version, 1), 2**31 - 1), domain)
-    except onnx.defs.SchemaError:
-        return {}
-    return {
-        name: (_TYPES[str(one.type).rpartition(".")[2]], bool(one.required))
-        for name, one in schema.attributes.items()
-    }
+    schema = _schema(op_type, domain, version)
+    return (
+        {}
+        if schema is None
+        else {
+            name: (_TYPES[str(one.type).rpartition(".")[2]], bool(one.required))
+            for name, one in schema.attributes.items()
+        }
+    )
 
 
 def _name(kind: int) -> str:
