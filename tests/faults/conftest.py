@@ -143,7 +143,7 @@ def _json(path: Path, value: float) -> None:
 
 
 def _checkpoint(path: Path, value: float) -> None:
-    import torch
+    torch = pytest.importorskip("torch")
 
     from intact.torch import save_checkpoint
 
@@ -154,7 +154,7 @@ def _checkpoint(path: Path, value: float) -> None:
 
 
 def _state(path: Path, value: float) -> None:
-    import torch
+    torch = pytest.importorskip("torch")
 
     from intact.torch._training_state import write_state
 
