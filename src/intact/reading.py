@@ -25,7 +25,7 @@ def reading(path: str | os.PathLike[str]) -> Iterator[None]:
         FileFormatError: It is no regular file, nor a link to one.
     """
     try:
-        _require_regular(path)
+        require_regular(path)
         yield
     except IntactError:
         raise
@@ -43,7 +43,13 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         return Path(path).read_bytes()
 
 
-def _require_regular(path: str | os.PathLike[str]) -> None:
+def require_regular(path: str | os.PathLike[str]) -> None:
+    """Refuse what cannot be read twice, before anything waits for it: pipes, devices, folders.
+
+    Raises:
+        FileFormatError: It is no regular file, nor a link to one; names the path.
+        OSError: There is no such file.
+    """
     where = f"file '{os.fspath(path)}'"
     try:
         mode = Path(path).stat().st_mode

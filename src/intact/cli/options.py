@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from intact.atomic import check_target
-from intact.errors import FileFormatError, QuantValueError
+from intact.errors import QuantValueError
 from intact.limits import THREADS
+from intact.reading import require_regular
 
 if TYPE_CHECKING:
     from intact.ptq import Images
@@ -25,13 +26,9 @@ def into_a_folder(out: Path | None) -> Path | None:
 
 
 def regular(files: Any) -> Any:
-    """Refuse what is no regular file before anything waits for it: FIFOs, devices."""
+    """Refuse files that cannot be read twice (pipes, devices), as `require_regular` says."""
     for file in [files] if isinstance(files, Path) else files or ():
-        if not file.is_file():
-            raise FileFormatError(
-                f"'{file}'", "no regular file (a pipe, a device)", "a file that can be read twice",
-                "write it to a file first",
-            )  # fmt: skip
+        require_regular(file)
     return files
 
 

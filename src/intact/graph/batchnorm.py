@@ -117,7 +117,7 @@ def _mismatch(layer: ir.Node, weight: NDArray, norm: ir.Node, constants: Constan
         return f"it has {gamma.size} channels, and '{layer.name}' {channels}"
     if is_op(layer, "Gemm"):
         bias = constants(layer.inputs[2]) if len(layer.inputs) > 2 else None
-        if _number(layer, "alpha", 1.0) != 1 or (bias is not None and _number(layer, "beta", 1.0) != 1):
+        if floating(layer, "alpha", 1.0) != 1 or (bias is not None and floating(layer, "beta", 1.0) != 1):
             return f"'{layer.name}' scales its product or its bias"
         if bias is not None and bias.size not in (1, channels):
             return f"the bias of '{layer.name}' is a matrix"
@@ -128,14 +128,10 @@ def _is_read(value: ir.Value) -> bool:
     return bool(value.uses()) or value.is_graph_output()
 
 
-def _number(node: ir.Node, name: str, default: float) -> float:
-    return floating(node, name, default)
-
-
 def _affine(norm: ir.Node, constants: Constants) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(gain, shift) with ``y = x * gain + shift``."""
     gamma, beta, mean, var = (np.asarray(constants(v), np.float64).reshape(-1) for v in norm.inputs[1:5])
-    gain = gamma / np.sqrt(var + np.float64(np.float32(_number(norm, "epsilon", 1e-5))))
+    gain = gamma / np.sqrt(var + np.float64(np.float32(floating(norm, "epsilon", 1e-5))))
     return gain, beta - mean * gain
 
 

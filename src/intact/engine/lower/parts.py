@@ -40,6 +40,8 @@ def lower_batchnorm(sheet: Sheet, nodes: Sequence[Node]) -> None:
             raise Cannot(f"{other.op_type} behind it is no bound")
     name, (source, codes) = node.name or "", found
     channels = tail.gain.size
+    if not channels:
+        raise Cannot("it has no channels")
     ending, output = finish(sheet, tail, (codes.scale, 1.0), Bias(np.zeros(())), name)
     ones = sheet.hold(f"{name}.ones", np.ones((channels, 1, 1, 1), np.int8))
     done = tuple(n.name or "" for n in nodes)
