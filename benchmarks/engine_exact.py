@@ -62,7 +62,7 @@ def every_code(net: str, folder: Path, inputs: list[np.ndarray], name: str, thre
     from intact.engine.reference import evaluate
 
     engine = intact.compile(folder / f"{net}.int8.onnx", threads=threads)
-    codes = different = reals = reals_different = 0
+    codes = different = floats = floats_different = 0
     where = ""
     start = time.perf_counter()
     for x in inputs:
@@ -70,14 +70,14 @@ def every_code(net: str, folder: Path, inputs: list[np.ndarray], name: str, thre
         for tensor, got in engine.tap({name: x}).items():
             wrong = int((got != reference[tensor]).sum())
             if engine.plan.tensors[tensor].codes is None:
-                reals, reals_different = reals + got.size, reals_different + wrong
+                floats, floats_different = floats + got.size, floats_different + wrong
             else:
                 codes, different = codes + got.size, different + wrong
             where = where or (tensor if wrong else "")
-    met = "" if not different + reals_different else f"  <- MISSED, first in {where}"
+    met = "" if not different + floats_different else f"  <- MISSED, first in {where}"
     print(
-        f"{net}: {different:,} of {codes:,} codes and {reals_different:,} of {reals:,} reals differ from the "
-        f"integer reference on {sum(len(x) for x in inputs):,} inputs "
+        f"{net}: {different:,} of {codes:,} codes and {floats_different:,} of {floats:,} floats depart from "
+        f"the integer reference on {sum(len(x) for x in inputs):,} inputs "
         f"({time.perf_counter() - start:.0f} s){met}",
         flush=True,
     )

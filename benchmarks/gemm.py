@@ -1,4 +1,4 @@
-"""GMAC/s of every gemm kernel on the layers of the benchmark networks, endings included.
+"""GMAC/s of every gemm kernel on the layers of the benchmark networks, epilogues included.
 
     python benchmarks/gemm.py [--threads 1 2] [--kernels NAME ...] [--high 127]
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from intact import kernels
-from intact.kernels import sums
+from intact.kernels import gemm
 from intact.kernels.program import ARENA, SLACK, Program, View
 
 
@@ -95,21 +95,21 @@ def measure(shape: Shape, kernel: str, threads: int, high: int, runs: int) -> tu
         np.rint(rng.normal(0, 32, (shape.out, shape.kernel, shape.kernel, shape.inputs))), -127, 127
     )
     weight = weight.astype(np.int8)
-    tiled = kernel.startswith(sums.WINOGRAD)
+    tiled = kernel.startswith(gemm.WINOGRAD)
     if tiled:
-        packed = sums.pack_winograd(weight, high=high, kernel=kernel)
+        packed = gemm.pack_winograd(weight, high=high, kernel=kernel)
     else:
-        packed = sums.pack(weight, high=high, kernel=kernel)
+        packed = gemm.pack(weight, high=high, kernel=kernel)
     m = np.full(shape.out, 1e-4, np.float32)
-    ending = sums.Ending(m, m, np.zeros(shape.out, np.int32))
+    epilogue = gemm.Epilogue(m, m, np.zeros(shape.out, np.int32))
     strides = (shape.stride, shape.stride)
     program = Program(threads)
     program.arena(nbytes)
     origin = (-pad, -pad)
     if tiled:
-        program.add(sums.winograd(x, y, packed, ending, origin=origin, threads=threads, kernel=kernel))
+        program.add(gemm.winograd(x, y, packed, epilogue, origin=origin, threads=threads, kernel=kernel))
     else:
-        program.add(sums.conv(x, y, packed, ending, strides=strides, origin=origin, kernel=kernel))
+        program.add(gemm.conv(x, y, packed, epilogue, strides=strides, origin=origin, kernel=kernel))
     context = program.take()
     context.arena()[:] = rng.integers(0, high + 1, len(context.arena()))
     seconds = np.empty(1)
@@ -117,12 +117,12 @@ def measure(shape: Shape, kernel: str, threads: int, high: int, runs: int) -> tu
     for _ in range(runs):
         context.run(0, 1, seconds)
         best = min(best, seconds[0])
-    return best, () if tiled else sums.steps_by_group(packed, kernel)
+    return best, () if tiled else gemm.steps_by_group(packed, kernel)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    families = sums.FAMILY, sums.WINOGRAD
+    families = gemm.FAMILY, gemm.WINOGRAD
     listed = kernels.kernel_list()
     names = [k.name for k in listed if k.family in families and k.available and k.needs]
     parser.add_argument("--kernels", nargs="+", default=names)
@@ -138,7 +138,7 @@ def main() -> None:
                 total = products = 0.0
                 for shape in SHAPES:
                     tiles = shape.kernel == 3 and shape.stride == 1
-                    if options.only not in shape.name or not (tiles or kernel.startswith(sums.FAMILY)):
+                    if options.only not in shape.name or not (tiles or kernel.startswith(gemm.FAMILY)):
                         continue
                     seconds, groups = measure(shape, kernel, threads, high, options.runs)
                     total, products = total + seconds, products + shape.products

@@ -12,7 +12,7 @@ import intact
 from intact import kernels
 from intact.errors import QuantValueError
 from intact.graph import Session
-from intact.kernels.program import Team
+from intact.kernels.program import ThreadPool
 from intact.spec import QuantSpec
 
 X, MANY = np.ones((4, 4), np.float32), 100_000
@@ -24,7 +24,7 @@ CALLS: dict[str, Any] = {
     "collect_pow2": lambda n: kernels.collect_pow2(X, 0, COUNTS, COUNTS.copy(), threads=n),
     "quantize": lambda n: kernels.quantize(X, np.float32(1), np.int32(0), QuantSpec(), threads=n),
     "fake_quantize": lambda n: kernels.fake_quantize(X, np.float32(1), np.int32(0), QuantSpec(), threads=n),
-    "a team": Team,
+    "a thread_pool": ThreadPool,
     "a session": lambda n: Session(parser.parse_model(MODEL).SerializeToString(), threads=n),
     "an engine": lambda n: intact.compile(parser.parse_model(MODEL), threads=n),
 }

@@ -1,4 +1,4 @@
-// The last line of every integer layer: reals in steps of the output's scale become bytes.
+// The last line of every integer layer: floats in steps of the output's scale become bytes.
 #pragma once
 
 #include <cmath>

@@ -44,7 +44,7 @@ inline NativeStep native(std::unique_ptr<Step> step) { return {std::move(step)};
 
 void bind_planes(nb::module_& m);
 void bind_program(nb::module_& m);
-void bind_reals(nb::module_& m);
-void bind_sums(nb::module_& m);
+void bind_float_steps(nb::module_& m);
+void bind_gemm(nb::module_& m);
 
 }  // namespace intact

@@ -163,7 +163,7 @@ void bind_histogram(nb::module_& m) {
         const size_t bins = negative.size();
         require(bins > 0 && bins <= kMaxBins && positive.size() == bins, "1 to 2^20 bins, twice");
         const Source from = source(x, dtype, convert);
-        Extent found;
+        ValueRange found;
         {
           nb::gil_scoped_release release;
           found = count_pow2(ops, from, x.size(), exponent, static_cast<uint32_t>(bins), threads,
@@ -237,8 +237,8 @@ NB_MODULE(_native, m) {
   bind_histogram(m);
   bind_program(m);
   bind_planes(m);
-  bind_sums(m);
-  bind_reals(m);
+  bind_gemm(m);
+  bind_float_steps(m);
 }
 
 }  // namespace

@@ -122,11 +122,11 @@ void bind_program(nb::module_& m) {
           "add", [](Program& p, const NativeStep& s) { p.add(s.step); }, "step"_a)
       .def("loops", &loops, "step"_a)
       .def("__len__", [](const Program& p) { return p.steps().size(); });
-  nb::class_<Team>(m, "Team")
+  nb::class_<ThreadPool>(m, "ThreadPool")
       .def(nb::init<int, bool>(), "threads"_a, "spin"_a)
-      .def_prop_ro("threads", &Team::threads);
+      .def_prop_ro("threads", &ThreadPool::threads);
   nb::class_<Context>(m, "Context")
-      .def(nb::init<const Program&, Team&, bool>(), "program"_a, "team"_a, "checked"_a = false,
+      .def(nb::init<const Program&, ThreadPool&, bool>(), "program"_a, "thread_pool"_a, "checked"_a = false,
            nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
       .def(
           "place", [](Context& c, uint32_t b, AnyIn x) { c.place(b, x.data(), x.nbytes()); }, "block"_a,

@@ -130,38 +130,38 @@ DepthwiseWeights weights_of(const Dense<const int8_t, nb::ndim<3>>& weight,
           bias.data()};
 }
 
-std::optional<DepthwiseCurve> curve_of(const std::string& reals, const std::string& name, float scale,
+std::optional<DepthwiseCurve> curve_of(const std::string& floats, const std::string& name, float scale,
                                        const FloatsIn& slopes) {
   if (name.empty() && slopes.size() == 0) return std::nullopt;
-  const RealsOps& ops = kernel<RealsOps>(reals);
+  const FloatOps& ops = kernel<FloatOps>(floats);
   if (name.empty())
     return DepthwiseCurve{&ops, nullptr, 1.0f, {slopes.data(), slopes.data() + slopes.size()}};
   const NamedFunction* const found = find_function(ops, name.c_str());
-  require(found != nullptr, "no such function of reals");
+  require(found != nullptr, "no such function of floats");
   require(slopes.size() == 0, "slopes and a function");
   return DepthwiseCurve{&ops, found->function, scale, {}};
 }
 
-void bind_sums_by_channel(nb::module_& m) {
+void bind_gemm_by_channel(nb::module_& m) {
   m.def(
       "step_depthwise",
       [](const std::string& name, const View& x, const View& y, Dense<const int8_t, nb::ndim<3>> weight,
          Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, std::optional<View> residual,
          Pair strides, Pair dilations, Pair pads, GridTuple grid, bool real, float low, float high,
-         float residual_multiplier, int32_t residual_zero, const std::string& reals,
+         float residual_multiplier, int32_t residual_zero, const std::string& floats,
          const std::string& function, float scale, FloatsIn slopes) {
         const bool bounded = false;  // the maker finds out
-        const DepthwiseEnding ending = {grid_of(grid),       low,          high, real, bounded,
-                                        residual_multiplier, residual_zero};
+        const DepthwiseEpilogue epilogue = {grid_of(grid),       low,          high, real, bounded,
+                                            residual_multiplier, residual_zero};
         const auto weights = weights_of(weight, correction, multiplier, bias);
-        return native(
-            make_depthwise(kernel<DepthwiseOps>(name), {x, y, weights, residual, strides, dilations, pads,
-                                                        ending, curve_of(reals, function, scale, slopes)}));
+        return native(make_depthwise(kernel<DepthwiseOps>(name),
+                                     {x, y, weights, residual, strides, dilations, pads, epilogue,
+                                      curve_of(floats, function, scale, slopes)}));
       },
       "kernel"_a, "x"_a, "y"_a, "weight"_a.noconvert(), "correction"_a.noconvert(),
       "multiplier"_a.noconvert(), "bias"_a.noconvert(), "residual"_a.none(), "strides"_a, "dilations"_a,
-      "pads"_a, "grid"_a, "real"_a, "low"_a, "high"_a, "residual_multiplier"_a, "residual_zero"_a, "reals"_a,
-      "function"_a, "scale"_a, "slopes"_a.noconvert());
+      "pads"_a, "grid"_a, "real"_a, "low"_a, "high"_a, "residual_multiplier"_a, "residual_zero"_a,
+      "float_steps"_a, "function"_a, "scale"_a, "slopes"_a.noconvert());
 }
 
 }  // namespace
@@ -170,7 +170,7 @@ void bind_planes(nb::module_& m) {
   bind_order(m);
   bind_points(m);
   bind_pools(m);
-  bind_sums_by_channel(m);
+  bind_gemm_by_channel(m);
 }
 
 }  // namespace intact

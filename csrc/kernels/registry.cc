@@ -30,7 +30,7 @@ constexpr const char* kFamily<PointwiseOps> = "pointwise";
 template <>
 constexpr const char* kFamily<PoolOps> = "pool";
 template <>
-constexpr const char* kFamily<RealsOps> = "reals";
+constexpr const char* kFamily<FloatOps> = "float_steps";
 template <>
 constexpr const char* kFamily<TransposeOps> = "transpose";
 template <>
@@ -53,7 +53,7 @@ const KernelInfo kKernels[] = {
 #include "kernels/pointwise/kernels.inc"
 #include "kernels/pool/kernels.inc"
 #include "kernels/quantize/kernels.inc"
-#include "kernels/reals/kernels.inc"
+#include "kernels/float_steps/kernels.inc"
 #include "kernels/reduce/kernels.inc"
 #include "kernels/transpose/kernels.inc"
 #include "kernels/winograd/kernels.inc"
@@ -94,7 +94,7 @@ template const MatMulOps* find_kernel<MatMulOps>(const char*);
 template const PointwiseOps* find_kernel<PointwiseOps>(const char*);
 template const PoolOps* find_kernel<PoolOps>(const char*);
 template const QuantizeOps* find_kernel<QuantizeOps>(const char*);
-template const RealsOps* find_kernel<RealsOps>(const char*);
+template const FloatOps* find_kernel<FloatOps>(const char*);
 template const ReduceOps* find_kernel<ReduceOps>(const char*);
 template const TransposeOps* find_kernel<TransposeOps>(const char*);
 template const WinogradOps* find_kernel<WinogradOps>(const char*);

@@ -15,7 +15,7 @@
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/pool/pool.h"
 #include "kernels/quantize/quantize.h"
-#include "kernels/reals/reals.h"
+#include "kernels/float_steps/float_steps.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/transpose/transpose.h"
 #include "kernels/winograd/winograd.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "runtime/program.h"
-#include "runtime/team.h"
+#include "runtime/thread_pool.h"
 
 namespace intact {
 

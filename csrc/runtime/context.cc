@@ -19,10 +19,10 @@ double now() {
 
 // Gives back what it holds, whatever happens.
 struct Held {
-  Crew* crew;
+  Workers* workers;
   std::atomic<bool>& running;
   ~Held() {
-    if (crew != nullptr) crew->leave();
+    if (workers != nullptr) workers->leave();
     running.store(false, std::memory_order_release);
   }
 };
@@ -37,9 +37,10 @@ Aligned make_aligned(size_t bytes) {
   return Aligned(p);
 }
 
-Context::Context(const Program& program, Team& team, bool checked) : program_(program), team_(team) {
+Context::Context(const Program& program, ThreadPool& thread_pool, bool checked)
+    : program_(program), thread_pool_(thread_pool) {
   arena_ = make_aligned(program.blocks()[0].bytes + kSlack);
-  const size_t scratch = program.scratch() * static_cast<size_t>(team.threads());
+  const size_t scratch = program.scratch() * static_cast<size_t>(thread_pool.threads());
   scratch_ = make_aligned(scratch);
   for (const Block& b : program.blocks()) blocks_.push_back(const_cast<uint8_t*>(b.data));
   blocks_[0] = arena_.get();
@@ -71,14 +72,14 @@ void Context::run(size_t begin, size_t end, double* seconds) {
     throw std::invalid_argument("another run uses this context");
   }
   Held held{nullptr, running_};
-  held.crew = team_.try_take();
+  held.workers = thread_pool_.try_take();
   const ScopedFpEnv env;
   const Memory memory(blocks_.data());
   const Scratch scratch{scratch_.get(), program_.scratch()};
   const auto run_step = [&](const Step& step) {
     const size_t items = step.items();
-    if (held.crew != nullptr && items > 1) {
-      held.crew->deal(step, memory, items, scratch);
+    if (held.workers != nullptr && items > 1) {
+      held.workers->deal(step, memory, items, scratch);
     } else if (items > 0) {
       step.run(memory, 0, items, scratch.data);
     }

@@ -92,28 +92,28 @@ Pow2Bins pow2_bins(int exponent, uint32_t bins) {
 
 }  // namespace
 
-Extent count_pow2(const HistogramOps& ops, const Source& x, size_t n, int exponent, uint32_t bins,
-                  int threads, int64_t* negative, int64_t* positive) {
+ValueRange count_pow2(const HistogramOps& ops, const Source& x, size_t n, int exponent, uint32_t bins,
+                      int threads, int64_t* negative, int64_t* positive) {
   constexpr float inf = std::numeric_limits<float>::infinity();
   const Pow2Bins pow2 = pow2_bins(exponent, bins);
   const size_t parts = static_cast<size_t>(parts_of(n, kGrain, threads));
-  std::vector<Extent> extents(parts, Extent{inf, -inf, 0});
+  std::vector<ValueRange> ranges(parts, ValueRange{inf, -inf, 0});
   const std::vector<int64_t> counts =
       count_slots(x, n, 2 * static_cast<size_t>(bins) + 1, threads,
                   [&](const float* piece, size_t m, uint32_t* slot, int part) {
-                    ops.pow2(piece, m, pow2, slot, extents[static_cast<size_t>(part)]);
+                    ops.pow2(piece, m, pow2, slot, ranges[static_cast<size_t>(part)]);
                   });
   for (uint32_t b = 0; b < bins; ++b) {
     positive[b] += counts[b];
     negative[b] += counts[bins + b];
   }
   ScopedFpEnv env;
-  Extent all = extents[0];
-  for (const Extent& e : extents) {
+  ValueRange all = ranges[0];
+  for (const ValueRange& e : ranges) {
     all.min = e.min < all.min ? e.min : all.min;
     all.max = e.max > all.max ? e.max : all.max;
   }
-  for (size_t part = 1; part < parts; ++part) all.nonfinite += extents[part].nonfinite;
+  for (size_t part = 1; part < parts; ++part) all.nonfinite += ranges[part].nonfinite;
   return {all.min + 0.0f, all.max + 0.0f, all.nonfinite};
 }
 

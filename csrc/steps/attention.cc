@@ -54,9 +54,9 @@ struct Panels {
 
 class Attention final : public Step {
  public:
-  Attention(const MatMulOps& matmul, const RealsOps& reals, const AttentionSpec& s)
+  Attention(const MatMulOps& matmul, const FloatOps& floats, const AttentionSpec& s)
       : ops_(matmul),
-        reals_(reals),
+        floats_(floats),
         s_(checked(s)),
         rows_(size_of(s.scores.a, 0)),
         tokens_(size_of(s.scores.b, 1)),
@@ -68,7 +68,7 @@ class Attention final : public Step {
         values_(matmul, width_, tokens_),
         block_(std::min(rows_, kBlock)),
         blocks_(block_ == 0 ? 0 : (rows_ + block_ - 1) / block_),
-        mask_(reals, s.mask.value_or(RealIn{}), s.mask ? stride_of(s.mask->view, 1) : 4) {
+        mask_(floats, s.mask.value_or(RealIn{}), s.mask ? stride_of(s.mask->view, 1) : 4) {
     reads(s.scores.a);
     reads(s.scores.b);
     reads(s.product.b);
@@ -80,7 +80,7 @@ class Attention final : public Step {
     return width_ == 0 || tokens_ == 0 ? 0 : outer_.outer(outer_.rank) * blocks_;
   }
 
-  std::string name() const override { return name_of(&ops_) + std::string("+") + name_of(&reals_); }
+  std::string name() const override { return name_of(&ops_) + std::string("+") + name_of(&floats_); }
   std::vector<Loop> loops() const override {
     const auto products = [this](const Panels& p) {
       return static_cast<int64_t>(outer_.outer(outer_.rank) * rows_ * p.count * ops_.columns * p.k);
@@ -190,8 +190,8 @@ class Attention final : public Step {
       const size_t n = std::min(ops_.rows, rows - i);
       score(s, i, n);
       for (size_t r = 0; r < n; ++r) shift(s, mask, i + r, s.scores + r * pitch());
-      reals_.softmax_codes(s.scores, n, pitch(), tokens_, s_.probability_scale, s_.probabilities,
-                           s.probabilities);
+      floats_.softmax_codes(s.scores, n, pitch(), tokens_, s_.probability_scale, s_.probabilities,
+                            s.probabilities);
       weigh(s, n, y + stride_of(s_.product.y, 0) * signed_of(i));
     }
   }
@@ -199,7 +199,7 @@ class Attention final : public Step {
   // x * gain + mask, as softmax() has them.
   void shift(const Scratch& s, const uint8_t* mask, size_t row, float* x) const {
     const auto combine = [&](BinaryKind kind, const float* y, size_t step) {
-      reals_.binary[static_cast<size_t>(kind)](x, 1, y, step, tokens_, x);
+      floats_.binary[static_cast<size_t>(kind)](x, 1, y, step, tokens_, x);
     };
     if (s_.gain != 1.0f) combine(BinaryKind::mul, &s_.gain, 0);
     if (mask == nullptr) return;
@@ -207,7 +207,7 @@ class Attention final : public Step {
     combine(BinaryKind::add, mask_.row(from, tokens_, RowBuffer(s.mask, tokens_, 0)), 1);
   }
 
-  // Rows of scores in reals.
+  // Rows of scores in floats.
   void score(const Scratch& s, size_t from, size_t rows) const {
     for (size_t p = 0; p < keys_.count; ++p) {
       ops_.tile(s.queries + from * keys_.k * ops_.element, s.query_terms + from, rows,
@@ -216,10 +216,10 @@ class Attention final : public Step {
         const int32_t* const sums = s.sums + r * ops_.columns;
         float* const to = s.scores + r * pitch() + p * ops_.columns;
         if (s_.scores.y.type == Type::f32) {
-          ops_.reals(sums, ops_.columns, s_.scores.multiplier, s_.scores.low, s_.scores.high, to);
+          ops_.floats(sums, ops_.columns, s_.scores.multiplier, s_.scores.low, s_.scores.high, to);
         } else {
           ops_.codes(sums, ops_.columns, s_.scores.multiplier, s_.scores.grid, s.codes);
-          reals_.dequantize(s.codes, ops_.columns, s_.scores.grid.zero, s_.scale, to);
+          floats_.dequantize(s.codes, ops_.columns, s_.scores.grid.zero, s_.scale, to);
         }
       }
     }
@@ -251,12 +251,12 @@ class Attention final : public Step {
     if (m.y.type == Type::u8) {
       ops_.codes(sums, n, m.multiplier, m.grid, to);
     } else {
-      ops_.reals(sums, n, m.multiplier, m.low, m.high, reinterpret_cast<float*>(to));
+      ops_.floats(sums, n, m.multiplier, m.low, m.high, reinterpret_cast<float*>(to));
     }
   }
 
   const MatMulOps& ops_;
-  const RealsOps& reals_;
+  const FloatOps& floats_;
   AttentionSpec s_;
   size_t rows_, tokens_, depth_, width_;
   Walk<5> outer_;
@@ -267,9 +267,9 @@ class Attention final : public Step {
 
 }  // namespace
 
-std::unique_ptr<Step> make_attention(const MatMulOps& matmul, const RealsOps& reals,
+std::unique_ptr<Step> make_attention(const MatMulOps& matmul, const FloatOps& floats,
                                      const AttentionSpec& spec) {
-  return std::make_unique<Attention>(matmul, reals, spec);
+  return std::make_unique<Attention>(matmul, floats, spec);
 }
 
 }  // namespace intact

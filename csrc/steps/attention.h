@@ -21,7 +21,7 @@ struct AttentionSpec {
 };
 
 // Throws std::invalid_argument for what cannot be run safely.
-std::unique_ptr<Step> make_attention(const MatMulOps& matmul, const RealsOps& reals,
+std::unique_ptr<Step> make_attention(const MatMulOps& matmul, const FloatOps& floats,
                                      const AttentionSpec& spec);
 
 }  // namespace intact

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/registry.h"
-#include "steps/endings.h"
+#include "steps/epilogue.h"
 
 namespace intact {
 namespace {
@@ -53,7 +53,7 @@ class ConvStep final : public Step {
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override;
 
  private:
-  size_t tile_bytes() const;  // of sums, and of reals
+  size_t tile_bytes() const;  // of sums, and of floats
   // Kernels that do whole panels get neighbouring blocks as one, so that fewer threads read weights fewer
   // times. Panels of the others are narrower than a line, whose parts should be written close in time.
   bool joins() const { return s_.kernel->whole != nullptr; }
@@ -206,11 +206,11 @@ ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
   const PackedHeader& h = packed.header;
   check_images(s_, int64_t{h.in} * h.groups, h.out, h.high);
   check_window(h);
-  check_ending(s_);
-  s_.ending.has_residual = s_.residual.has_value();
-  s_.ending.bounded = bounded(s_);
+  check_epilogue(s_);
+  s_.epilogue.has_residual = s_.residual.has_value();
+  s_.epilogue.bounded = bounded(s_);
   cells_ = cells_of(s_);
-  s_.ending.cells = cells_.get();
+  s_.epilogue.cells = cells_.get();
   group_channels_ = h.in;
   pixels_ = s_.y.sizes[0] * s_.y.sizes[1] * s_.y.sizes[2];
   bind(packed);
@@ -287,7 +287,7 @@ void ConvStep::run_blocks(const Memory& memory, size_t chunk, Range blocks, bool
                   reinterpret_cast<uint8_t**>(scratch + most * sizeof(void*)),
                   reinterpret_cast<const uint8_t**>(scratch + 2 * most * sizeof(void*))};
   uint8_t* const behind = scratch + align64(3 * sizeof(void*) * most);
-  auto* const reals = reinterpret_cast<float*>(behind);
+  auto* const floats = reinterpret_cast<float*>(behind);
   auto* const sums = reinterpret_cast<int32_t*>(behind + tile_bytes());
   fill_rows(memory, pixels.first, pixels.end, rows);
   const int count = static_cast<int>(pixels.end - pixels.first), number = (count + cut_.rows - 1) / cut_.rows;
@@ -309,10 +309,10 @@ void ConvStep::run_blocks(const Memory& memory, size_t chunk, Range blocks, bool
                   panel.channel * static_cast<ptrdiff_t>(bytes_of(s_.y.type)),
                   s_.residual ? rows.residual : nullptr,
                   panel.channel,
-                  reals,
+                  floats,
                   Constants::part_of(constants_.factors, panel.constants),
                   Constants::part_of(constants_.slopes, panel.constants)};
-    if (s_.kernel->whole == nullptr || !s_.kernel->whole(panel.steps, tile, s_.ending, ends)) {
+    if (s_.kernel->whole == nullptr || !s_.kernel->whole(panel.steps, tile, s_.epilogue, ends)) {
       run_tiles(panel, tiles, tile, ends);
     }
   }
@@ -328,7 +328,7 @@ void ConvStep::run_tiles(const BoundPanel& panel, const Tiles& cut, GemmTile& ti
     fetch_lines(rows.y, rows.rows, rows.y_offset);
     if (rows.residual != nullptr) fetch_lines(rows.residual, rows.rows, rows.residual_offset);
     s_.kernel->sum(panel.steps, tile);
-    s_.kernel->finish(s_.ending, rows);
+    s_.kernel->finish(s_.epilogue, rows);
     tile.x += tile.rows;
     rows.y += tile.rows;
     if (rows.residual != nullptr) rows.residual += tile.rows;

@@ -14,7 +14,7 @@ namespace intact {
 namespace {
 
 constexpr size_t kPieceProducts = 1 << 17;
-constexpr size_t kSegment = 1 << 14;  // reals
+constexpr size_t kSegment = 1 << 14;  // floats
 
 void demand_window(const DepthwiseSpec& s, int axis) {
   const auto [x, kernel, stride, dilation] =
@@ -31,7 +31,7 @@ void demand_window(const DepthwiseSpec& s, int axis) {
 // Whether no output can lie outside int32 before it is rounded, for any bytes.
 bool is_bounded(const DepthwiseSpec& s) {
   const DepthwiseWeights& w = s.weights;
-  const double residual = s.residual ? std::abs(s.ending.residual_multiplier) * (255.0 + kMostZero) : 0;
+  const double residual = s.residual ? std::abs(s.epilogue.residual_multiplier) * (255.0 + kMostZero) : 0;
   for (int c = 0; c < w.channels; ++c) {
     double sum = std::abs(static_cast<double>(w.correction[c]));
     for (int t = 0; t < w.kernel_h * w.kernel_w; ++t) sum += 255.0 * std::abs(w.weight[t * w.channels + c]);
@@ -49,7 +49,7 @@ class Depthwise final : public Step {
     s_.weights.high = high_;
     packed_.resize((ops.packed_bytes(s_.weights) + sizeof(Line) - 1) / sizeof(Line));
     ops.pack(s_.weights, packed_.front().bytes);
-    s_.ending.bounded = is_bounded(s);
+    s_.epilogue.bounded = is_bounded(s);
     s_.weights = {};
     blocks_ = (channels() + ops.block - 1) / ops.block;
     const auto size = [&](int axis) { return static_cast<size_t>(s_.y.sizes[axis]); };
@@ -83,15 +83,15 @@ class Depthwise final : public Step {
   void check() const {
     demand_image(s_.x, "x is an image of bytes (n, h, w, c)");
     for (const View* v : {&s_.x, &s_.y}) elements_of(*v);
-    demand(s_.y.type == (s_.ending.real ? Type::f32 : Type::u8), "y is of bytes, or of reals");
+    demand(s_.y.type == (s_.epilogue.real ? Type::f32 : Type::u8), "y is of bytes, or of floats");
     demand_pixels(s_.y);
     demand(s_.x.sizes[0] == s_.y.sizes[0] && s_.x.sizes[3] == s_.y.sizes[3], "x and y differ in n or c");
     demand(0 < s_.x.sizes[3] && s_.x.sizes[3] < (1 << 24), "the number of channels is out of range");
     demand(s_.x.sizes[3] == s_.weights.channels, "one filter for each channel");
     for (int axis : {0, 1}) demand_window(s_, axis);
     demand(kernel_h_ * kernel_w_ <= kMostTaps, "too many taps");
-    demand(s_.ending.real || is_sound(s_.ending.grid), "the output's grid is not within bytes");
-    const int32_t zero = s_.ending.residual_zero;
+    demand(s_.epilogue.real || is_sound(s_.epilogue.grid), "the output's grid is not within bytes");
+    const int32_t zero = s_.epilogue.residual_zero;
     demand(-kMostZero < zero && zero < kMostZero, "a zero point is out of range");
     if (s_.curve) {
       const float scale = s_.curve->scale;
@@ -112,42 +112,42 @@ class Depthwise final : public Step {
 
   size_t channels() const { return static_cast<size_t>(s_.x.sizes[3]); }
 
-  // Pixels whose reals are worked on at once.
+  // Pixels whose floats are worked on at once.
   size_t segment() const { return std::max<size_t>(1, kSegment / channels()); }
 
-  // Segments of a row as reals, dense in scratch, then through the curve to y.
-  void run_curve(const DepthwiseRow& row, float* reals) const {
+  // Segments of a row as floats, dense in scratch, then through the curve to y.
+  void run_curve(const DepthwiseRow& row, float* floats) const {
     const size_t first = row.begin * ops_.block, width = std::min(row.end * ops_.block, channels()) - first;
     DepthwiseRow d = row;
-    d.ending.real = true;
-    d.ending.low = -std::numeric_limits<float>::infinity();
-    d.ending.high = std::numeric_limits<float>::infinity();
+    d.epilogue.real = true;
+    d.epilogue.low = -std::numeric_limits<float>::infinity();
+    d.epilogue.high = std::numeric_limits<float>::infinity();
     d.y_pixel = static_cast<ptrdiff_t>(width * sizeof(float));
     for (size_t p = 0; p < row.pixels; p += d.pixels) {
       const auto at = static_cast<ptrdiff_t>(p);
       d.pixels = std::min(segment(), row.pixels - p);
       d.x = row.x + at * row.x_pixel;
       d.residual = row.residual == nullptr ? nullptr : row.residual + at * row.residual_pixel;
-      d.y = reinterpret_cast<uint8_t*>(reals) - first * sizeof(float);
+      d.y = reinterpret_cast<uint8_t*>(floats) - first * sizeof(float);
       ops_.run(d);
-      if (s_.curve->function != nullptr) s_.curve->function(reals, reals, d.pixels * width);
+      if (s_.curve->function != nullptr) s_.curve->function(floats, floats, d.pixels * width);
       for (size_t i = 0; i < d.pixels; ++i) {
-        if (s_.curve->function == nullptr) slope(reals + i * width, s_.curve->slopes.data() + first, width);
+        if (s_.curve->function == nullptr) slope(floats + i * width, s_.curve->slopes.data() + first, width);
         uint8_t* y = row.y + (at + static_cast<ptrdiff_t>(i)) * row.y_pixel;
-        write(reals + i * width, width, y + first * bytes_of(s_.y.type));
+        write(floats + i * width, width, y + first * bytes_of(s_.y.type));
       }
     }
   }
 
-  void slope(float* reals, const float* slopes, size_t n) const {
-    s_.curve->ops->binary[static_cast<size_t>(BinaryKind::slope)](reals, 1, slopes, 1, n, reals);
+  void slope(float* floats, const float* slopes, size_t n) const {
+    s_.curve->ops->binary[static_cast<size_t>(BinaryKind::slope)](floats, 1, slopes, 1, n, floats);
   }
 
-  void write(const float* reals, size_t n, uint8_t* y) const {
-    if (s_.ending.real) {
-      std::memcpy(y, reals, n * sizeof(float));
+  void write(const float* floats, size_t n, uint8_t* y) const {
+    if (s_.epilogue.real) {
+      std::memcpy(y, floats, n * sizeof(float));
     } else {
-      s_.curve->ops->quantize(reals, n, 1.0f, s_.curve->scale, s_.ending.grid, y);
+      s_.curve->ops->quantize(floats, n, 1.0f, s_.curve->scale, s_.epilogue.grid, y);
     }
   }
 
@@ -165,7 +165,7 @@ class Depthwise final : public Step {
     d.packed = packed_.front().bytes;
     d.residual_pixel = s_.residual ? static_cast<ptrdiff_t>(s_.residual->strides[2]) : 0;
     d.y_pixel = static_cast<ptrdiff_t>(s_.y.strides[2]);
-    d.ending = s_.ending;
+    d.epilogue = s_.epilogue;
     return d;
   }
 

@@ -130,7 +130,7 @@ class MatMul final : public Step {
     if (size == 1) {
       ops_.codes(sums, n, s_.multiplier, s_.grid, to);
     } else {
-      ops_.reals(sums, n, s_.multiplier, s_.low, s_.high, reinterpret_cast<float*>(to));
+      ops_.floats(sums, n, s_.multiplier, s_.low, s_.high, reinterpret_cast<float*>(to));
     }
     for (size_t j = 0; !dense && j < n; ++j)
       std::memcpy(y + stride(s_.y, 1) * first_of(j), row + j * size, size);

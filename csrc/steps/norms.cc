@@ -27,7 +27,7 @@ int64_t last_stride(const View& v) { return v.strides[v.rank - 1]; }
 // row by row.
 class RowStep : public Step {
  public:
-  RowStep(const RealsOps& ops, const RealIn& x, const std::optional<RealIn>& other, const RealOut& y,
+  RowStep(const FloatOps& ops, const RealIn& x, const std::optional<RealIn>& other, const RealOut& y,
           const std::optional<RealOut>& codes = std::nullopt,
           const std::optional<View>& factors = std::nullopt)
       : ops_(ops),
@@ -52,7 +52,7 @@ class RowStep : public Step {
     demand_real(y);
     demand_real(codes.value_or(y));
     demand(!codes || (codes->view.type == Type::u8 && y.view.type == Type::f32),
-           "codes beside reals are bytes");
+           "codes beside floats are bytes");
     demand_same_sizes(codes_, y.view);
     demand_same_sizes(x.view, y.view);
     demand_same_sizes(other_, y.view);
@@ -90,7 +90,7 @@ class RowStep : public Step {
     }
   }
 
-  const RealsOps& ops_;
+  const FloatOps& ops_;
   size_t n_;
 
  private:
@@ -99,8 +99,8 @@ class RowStep : public Step {
                    const RowBuffer& spare) const {
     if (factors_) {
       const auto multiply = ops_.binary[static_cast<size_t>(BinaryKind::mul)];
-      multiply(values, 1, factors_->at<float>(memory), 1, n_, spare.reals());
-      values = spare.reals();
+      multiply(values, 1, factors_->at<float>(memory), 1, n_, spare.floats());
+      values = spare.floats();
     }
     codes_writer_.finish(values, factor, codes_.at<uint8_t>(memory) + at, n_, spare);
   }
@@ -116,7 +116,7 @@ class RowStep : public Step {
 
 class Softmax final : public RowStep {
  public:
-  Softmax(const RealsOps& ops, const SoftmaxSpec& s) : RowStep(ops, s.x, s.mask, s.y), gain_(s.gain) {}
+  Softmax(const FloatOps& ops, const SoftmaxSpec& s) : RowStep(ops, s.x, s.mask, s.y), gain_(s.gain) {}
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     each(memory, begin, end, scratch,
@@ -129,7 +129,7 @@ class Softmax final : public RowStep {
 
 class LayerNorm final : public RowStep {
  public:
-  LayerNorm(const RealsOps& ops, const LayerNormSpec& s)
+  LayerNorm(const FloatOps& ops, const LayerNormSpec& s)
       : RowStep(ops, s.x, s.residual, s.y, s.codes, s.factors),
         weight_(s.weight),
         bias_(s.bias),
@@ -157,11 +157,11 @@ class LayerNorm final : public RowStep {
 
 }  // namespace
 
-std::unique_ptr<Step> make_softmax(const RealsOps& ops, const SoftmaxSpec& spec) {
+std::unique_ptr<Step> make_softmax(const FloatOps& ops, const SoftmaxSpec& spec) {
   return std::make_unique<Softmax>(ops, spec);
 }
 
-std::unique_ptr<Step> make_layer_norm(const RealsOps& ops, const LayerNormSpec& spec) {
+std::unique_ptr<Step> make_layer_norm(const FloatOps& ops, const LayerNormSpec& spec) {
   return std::make_unique<LayerNorm>(ops, spec);
 }
 

@@ -1,4 +1,4 @@
-// Steps that need whole rows of reals: softmax and layer_norm, along the last axis of their views. What lies
+// Steps that need whole rows of floats: softmax and layer_norm, along the last axis of their views. What lies
 // in memory in which order is free.
 #pragma once
 
@@ -22,12 +22,12 @@ struct LayerNormSpec {
   std::optional<View> weight, bias;  // float32 [n]
   RealOut y;
   std::optional<RealOut> codes;  // y as bytes too, where y is float32
-  std::optional<View> factors;   // float32 [n]: the codes are those of y * factors
+  std::optional<View> factors;  // float32 [n]: the codes are those of y * factors
   float epsilon;
 };
 
 // Both throw std::invalid_argument for what cannot be run safely.
-std::unique_ptr<Step> make_softmax(const RealsOps& ops, const SoftmaxSpec& spec);
-std::unique_ptr<Step> make_layer_norm(const RealsOps& ops, const LayerNormSpec& spec);
+std::unique_ptr<Step> make_softmax(const FloatOps& ops, const SoftmaxSpec& spec);
+std::unique_ptr<Step> make_layer_norm(const FloatOps& ops, const LayerNormSpec& spec);
 
 }  // namespace intact

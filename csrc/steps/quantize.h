@@ -1,4 +1,4 @@
-// float32 to codes and back, from any order of axes to any other: NCHW reals to NHWC codes and the like.
+// float32 to codes and back, from any order of axes to any other: NCHW floats to NHWC codes and the like.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Rows of reals as the kernels want them: float32, neighbours. What lies otherwise, or holds codes, goes
+// Rows of floats as the kernels want them: float32, neighbours. What lies otherwise, or holds codes, goes
 // through a buffer in scratch; codes are dequantized and quantized on the way (N12, N11).
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/reals/reals.h"
+#include "kernels/float_steps/float_steps.h"
 #include "steps/demand.h"
 
 namespace intact {
@@ -30,21 +30,21 @@ inline void demand_real(const View& v, float scale, const char* what) {
   demand(v.type == Type::f32 || (std::isfinite(scale) && scale > 0), "a scale is not positive");
 }
 inline void demand_real(const RealIn& x) {
-  demand_real(x.view, x.scale, "reals are float32 or bytes");
+  demand_real(x.view, x.scale, "floats are float32 or bytes");
   demand(-kMostZero < x.zero && x.zero < kMostZero, "a zero point is out of range");
 }
 inline void demand_real(const RealOut& y) {
-  demand_real(y.view, y.scale, "reals are float32 or bytes");
+  demand_real(y.view, y.scale, "floats are float32 or bytes");
   demand(is_sound(y.grid), "the output's grid is not within bytes");
 }
 
-// Scratch for rows of n reals: the reals, and their bytes where those are not neighbours.
+// Scratch for rows of n floats: the floats, and their bytes where those are not neighbours.
 constexpr size_t row_scratch(size_t n) { return (n * 5 + 127) / 64 * 64; }
 
 class RowBuffer {
  public:
   RowBuffer(uint8_t* scratch, size_t n, size_t index) : memory_(scratch + index * row_scratch(n)), n_(n) {}
-  float* reals() const { return reinterpret_cast<float*>(memory_); }
+  float* floats() const { return reinterpret_cast<float*>(memory_); }
   uint8_t* bytes() const { return memory_ + n_ * sizeof(float); }
 
  private:
@@ -54,7 +54,7 @@ class RowBuffer {
 
 class RowReader {
  public:
-  RowReader(const RealsOps& ops, const RealIn& x, int64_t stride)
+  RowReader(const FloatOps& ops, const RealIn& x, int64_t stride)
       : ops_(ops), is_bytes_(x.view.type == Type::u8), zero_(x.zero), scale_(x.scale), stride_(stride) {}
 
   int64_t stride() const { return stride_; }
@@ -62,8 +62,8 @@ class RowReader {
   // The row itself where it is dense float32, else a copy.
   const float* row(const uint8_t* x, size_t n, const RowBuffer& buffer) const {
     if (!is_bytes_ && dense(n)) return reinterpret_cast<const float*>(x);
-    copy(x, n, buffer.reals(), buffer.bytes());
-    return buffer.reals();
+    copy(x, n, buffer.floats(), buffer.bytes());
+    return buffer.floats();
   }
 
   void copy(const uint8_t* x, size_t n, float* to, uint8_t* spare) const {
@@ -80,7 +80,7 @@ class RowReader {
  private:
   bool dense(size_t n) const { return n < 2 || stride_ == (is_bytes_ ? 1 : 4); }
 
-  const RealsOps& ops_;
+  const FloatOps& ops_;
   bool is_bytes_;
   int32_t zero_;
   float scale_;
@@ -89,14 +89,14 @@ class RowReader {
 
 class RowWriter {
  public:
-  RowWriter(const RealsOps& ops, const RealOut& y, int64_t stride)
+  RowWriter(const FloatOps& ops, const RealOut& y, int64_t stride)
       : ops_(ops), is_bytes_(y.view.type == Type::u8), scale_(y.scale), grid_(y.grid), stride_(stride) {}
 
   int64_t stride() const { return stride_; }
 
-  // Where to put the reals: finish() takes them from there.
+  // Where to put the floats: finish() takes them from there.
   float* target(uint8_t* y, size_t n, const RowBuffer& buffer) const {
-    return !is_bytes_ && dense(n) ? reinterpret_cast<float*>(y) : buffer.reals();
+    return !is_bytes_ && dense(n) ? reinterpret_cast<float*>(y) : buffer.floats();
   }
 
   // y = from * factor, from being target().
@@ -112,12 +112,12 @@ class RowWriter {
   }
 
  private:
-  static void multiply(const RealsOps& ops, float* x, size_t n, float factor) {
+  static void multiply(const FloatOps& ops, float* x, size_t n, float factor) {
     ops.binary[static_cast<size_t>(BinaryKind::mul)](x, 1, &factor, 0, n, x);
   }
   bool dense(size_t n) const { return n < 2 || stride_ == (is_bytes_ ? 1 : 4); }
 
-  const RealsOps& ops_;
+  const FloatOps& ops_;
   bool is_bytes_;
   float scale_;
   ByteGrid grid_;

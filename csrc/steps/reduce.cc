@@ -65,7 +65,7 @@ View without_behind(const View& x, int rank) {
 
 class Reduce final : public Step {
  public:
-  Reduce(const RealsOps& ops, const ReduceSpec& s)
+  Reduce(const FloatOps& ops, const ReduceSpec& s)
       : ops_(ops),
         x_(checked(s)),
         y_(s.y.view),
@@ -138,16 +138,16 @@ class Reduce final : public Step {
         to[i] = ops_.sum(reader_.row(x, runs_.n, in), runs_.n);
         continue;
       }
-      float* part = in.reals();
+      float* part = in.floats();
       for (const int64_t start : runs_.starts) {
         reader_.copy(x + start, runs_.n, part, in.bytes());
         part += runs_.n;
       }
-      to[i] = ops_.sum(in.reals(), runs_.elements());
+      to[i] = ops_.sum(in.floats(), runs_.elements());
     }
   }
 
-  const RealsOps& ops_;
+  const FloatOps& ops_;
   View x_, y_;
   bool mean_;
   Runs runs_;
@@ -162,7 +162,7 @@ class Reduce final : public Step {
 
 }  // namespace
 
-std::unique_ptr<Step> make_reduce(const RealsOps& ops, const ReduceSpec& spec) {
+std::unique_ptr<Step> make_reduce(const FloatOps& ops, const ReduceSpec& spec) {
   return std::make_unique<Reduce>(ops, spec);
 }
 

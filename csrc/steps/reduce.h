@@ -1,4 +1,4 @@
-// Sums and means of reals along any axes: numerics.sum_over and numerics.mean_over (N50).
+// Sums and means of floats along any axes: numerics.sum_over and numerics.mean_over (N50).
 #pragma once
 
 #include <memory>
@@ -14,6 +14,6 @@ struct ReduceSpec {
 };
 
 // Throws std::invalid_argument for what cannot be run safely.
-std::unique_ptr<Step> make_reduce(const RealsOps& ops, const ReduceSpec& spec);
+std::unique_ptr<Step> make_reduce(const FloatOps& ops, const ReduceSpec& spec);
 
 }  // namespace intact

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "kernels/registry.h"
-#include "steps/endings.h"
+#include "steps/epilogue.h"
 
 namespace intact {
 namespace {
@@ -57,7 +57,7 @@ class WinogradStep final : public Step {
     int16_t* weights;
     int32_t* sums;
     int32_t* outputs;
-    float* reals;
+    float* floats;
   };
   void check_views(const WinogradHeader& h) const;
   void bind(const WinogradPacked& packed);
@@ -126,11 +126,11 @@ void WinogradStep::cut(int threads) {
 WinogradStep::WinogradStep(const WinogradSpec& spec)
     : s_(spec.conv), kernel_(spec.kernel), packed_(read_winograd(s_.packed, s_.packed_bytes, *kernel_)) {
   check_views(packed_.header);
-  check_ending(s_);
-  s_.ending.has_residual = s_.residual.has_value();
-  s_.ending.bounded = bounded(s_);
+  check_epilogue(s_);
+  s_.epilogue.has_residual = s_.residual.has_value();
+  s_.epilogue.bounded = bounded(s_);
   cells_ = cells_of(s_);
-  s_.ending.cells = cells_.get();
+  s_.epilogue.cells = cells_.get();
   down_ = tiles_across(s_.y.sizes[1]);
   across_ = tiles_across(s_.y.sizes[2]);
   tiles_ = s_.y.elements() == 0 ? 0 : s_.y.sizes[0] * down_ * across_;
@@ -185,13 +185,14 @@ void WinogradStep::finish(const Memory& memory, size_t p, const Tile& tile, cons
   }
   const bool whole = wide == kTileOut;
   for (int i = 0; i < (whole ? 1 : high); ++i) {
-    kernel_->gemm->finish(s_.ending, {at.outputs + i * kTileOut * panel.width, whole ? high * kTileOut : wide,
-                                      panel.width, panel.channels, constants_.multiplier.data() + constants,
-                                      constants_.bias.data() + constants, to + i * kTileOut,
-                                      panel.channel * static_cast<ptrdiff_t>(bytes_of(y.type)),
-                                      s_.residual ? beside + i * kTileOut : nullptr, panel.channel, at.reals,
-                                      Constants::part_of(constants_.factors, constants),
-                                      Constants::part_of(constants_.slopes, constants)});
+    kernel_->gemm->finish(
+        s_.epilogue,
+        {at.outputs + i * kTileOut * panel.width, whole ? high * kTileOut : wide, panel.width, panel.channels,
+         constants_.multiplier.data() + constants, constants_.bias.data() + constants, to + i * kTileOut,
+         panel.channel * static_cast<ptrdiff_t>(bytes_of(y.type)),
+         s_.residual ? beside + i * kTileOut : nullptr, panel.channel, at.floats,
+         Constants::part_of(constants_.factors, constants),
+         Constants::part_of(constants_.slopes, constants)});
   }
 }
 

@@ -1,4 +1,4 @@
-// A 3x3 convolution of stride 1 by Winograd's transforms (kernels/winograd), with the endings of all
+// A 3x3 convolution of stride 1 by Winograd's transforms (kernels/winograd), with the epilogues of all
 // convolutions: the same bits as conv.h, with a quarter of the products.
 #pragma once
 

@@ -66,7 +66,7 @@ class Format:
             ``fp8e5m2`` or ``fp4e2m1``.
         bits: Width of one code.
         signed: Whether the grid has negative numbers.
-        qmin, qmax: The ends of the grid. Integers for integer grids, reals for float grids.
+        qmin, qmax: The ends of the grid. Integers for integer grids, floats for float grids.
         is_float: True for fp8 and fp4.
     """
 

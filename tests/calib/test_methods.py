@@ -109,9 +109,9 @@ def test_expected_error_is_the_error_on_the_data(spec, rng):
 
 def test_max_is_exact(rng):
     x = skewed(rng)
-    histogram, extent = collected(x), Range()
-    extent.collect(x)
-    for stats in (histogram, extent):
+    histogram, reach = collected(x), Range()
+    reach.collect(x)
+    for stats in (histogram, reach):
         assert amax_of(stats, QuantSpec()) == np.abs(x).max()
         assert amax_of(stats, QuantSpec("uint8")) == x.max()
         assert range_of(stats, QuantSpec("uint8", symmetric=False)) == (x.min(), x.max())
@@ -220,10 +220,10 @@ def test_per_channel_statistics_serve_a_per_tensor_grid(method, rng):
 
 def test_a_range_of_several_axes(rng):
     x = rng.standard_normal((2, 3, 4)).astype(np.float32)
-    extent = Range((0, 2))
-    extent.collect(x)
-    assert (amax_of(extent, QuantSpec(axis=(2, 0))) == numerics.absmax(x, (0, 2))).all()
-    assert amax_of(extent, QuantSpec()) == np.abs(x).max()
+    reach = Range((0, 2))
+    reach.collect(x)
+    assert (amax_of(reach, QuantSpec(axis=(2, 0))) == numerics.absmax(x, (0, 2))).all()
+    assert amax_of(reach, QuantSpec()) == np.abs(x).max()
 
 
 ERRORS = {

@@ -18,10 +18,10 @@ TENSORS = hnp.arrays(
 
 
 def collected(*batches, axis=None):
-    extent = Range(axis)
+    reach = Range(axis)
     for batch in batches:
-        extent.collect(batch)
-    return extent
+        reach.collect(batch)
+    return reach
 
 
 @pytest.mark.parametrize("axis", [None, 1, -1, (1, 2), (-1, 1)], ids=str)
@@ -48,9 +48,9 @@ def test_per_tensor_joins_the_channels(rng):
 
 
 def test_a_changed_shape_is_refused():
-    extent = collected(np.ones((2, 3), np.float32), axis=1)
+    reach = collected(np.ones((2, 3), np.float32), axis=1)
     with pytest.raises(CalibrationError) as error:
-        extent.collect(np.ones((2, 4), np.float32))
+        reach.collect(np.ones((2, 4), np.float32))
     assert str(error.value) == (
         "channels: got sizes (4,) on axis 1, want sizes (3,), as in what was collected before. Fix: use one "
         "statistic per tensor, and axes whose sizes never change"
@@ -66,5 +66,5 @@ def test_merging_what_does_not_fit_is_refused():
 
 def test_repr():
     assert repr(Range()) == "Range(axis=None, nothing collected)"
-    extent = collected(np.ones((2, 2), np.float32), axis=(0, 1))
-    assert repr(extent) == "Range(axis=(0, 1), count=4, min=1.0, max=1.0)"
+    reach = collected(np.ones((2, 2), np.float32), axis=(0, 1))
+    assert repr(reach) == "Range(axis=(0, 1), count=4, min=1.0, max=1.0)"

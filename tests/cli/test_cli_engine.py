@@ -24,7 +24,7 @@ def plan(int8: Path, tmp_path: Path) -> Path:
 def test_build_writes_a_plan_that_runs(run, int8: Path, tmp_path: Path, samples: Path) -> None:
     status, shown, _ = run("build", int8, "-o", tmp_path / "out.plan", "--notes", "--threads", 1)
     assert status == 0
-    for word in ("layers in int8", "native steps", "stretches in ONNX Runtime", "bytes after"):
+    for word in ("layers in int8", "native steps", "subgraphs in ONNX Runtime", "bytes after"):
         assert word in shown
     x = np.load(samples)
     assert np.array_equal(intact.load(tmp_path / "out.plan")(x), intact.compile(int8)(x))

@@ -40,7 +40,7 @@ class Qdq:
         self.constants.append(numpy_helper.from_array(np.asarray(array), name))
         return name
 
-    def reals(self, *shape: int, spread: float = 0.5) -> str:
+    def floats(self, *shape: int, spread: float = 0.5) -> str:
         return self.constant((self.rng.standard_normal(shape) * spread).astype(np.float32))
 
     def ints(self, *numbers: int) -> str:
@@ -74,7 +74,7 @@ class Qdq:
 
     def conv(self, x: str, channels: int, outputs: int, kernel: int = 3, **attributes: Any) -> str:
         w = self.weight(outputs, channels // attributes.get("group", 1), kernel, kernel)
-        bias = self.reals(outputs)
+        bias = self.floats(outputs)
         return str(self.node("Conv", x, w, bias, pads=[kernel // 2] * 4, **attributes))
 
     def proto(self, *outputs: str) -> onnx.ModelProto:
@@ -141,7 +141,7 @@ class Lowered:
         return self
 
     def agree(self, tolerance: float = 0.0) -> Lowered:
-        """With ONNX Runtime: codes differ by 1 at most, in 1 of 100; reals by `tolerance` and what sums lose.
+        """Of ONNX Runtime: codes differ by 1 at most, 1 in 100; floats by `tolerance` and what sums lose.
 
         With the engine: not at all.
         """

@@ -22,7 +22,7 @@ from intact.engine.steps import (
     Concat,
     Conv,
     Dequantize,
-    Ending,
+    Epilogue,
     Pad,
     Pool,
     Quantize,
@@ -236,7 +236,7 @@ def test_depthwise(
     factor = float(np.float32(0.7 * gain * 512))
 
     def make(xs: list[str], name: str) -> Conv:
-        ending = Ending("m", "b", "i", xs[1], factor, activation, *bounds)
-        return Conv("s", (), xs[0], name, "w", ending, (stride, stride), (1, 1), pads, channels)
+        epilogue = Epilogue("m", "b", "i", xs[1], factor, activation, *bounds)
+        return Conv("s", (), xs[0], name, "w", epilogue, (stride, stride), (1, 1), pads, channels)
 
     check(make, [(2, channels, *size), (2, channels, *y)], (2, channels, *y), grids, **constants)

@@ -61,7 +61,9 @@ def test_what_compile_takes(model, plan, tmp_path, x, kind):
 
 def test_compile_takes_what_quantize_returns(qdq, rng):
     net = qdq()
-    proto = net.proto(net.node("Relu", net.node("Conv", net.input("x", (1, 3, 8, 8)), net.reals(4, 3, 3, 3))))
+    proto = net.proto(
+        net.node("Relu", net.node("Conv", net.input("x", (1, 3, 8, 8)), net.floats(4, 3, 3, 3)))
+    )
     data = rng.standard_normal((4, 3, 8, 8)).astype(np.float32)
     quantized = intact.quantize(proto, data, batch_size=1, progress=False)
     engine = intact.compile(quantized)
@@ -96,7 +98,7 @@ def test_saving_is_deterministic_whatever_ran(model, plan, x, tmp_path):
 def test_a_damaged_weight_is_refused_before_anything_runs(plan):
     stored = files.load(plan)
     content = bytearray(plan.read_bytes())
-    for array in (*stored.packed.values(), stored.constants[stored.plan.steps[1].ending.multiplier]):
+    for array in (*stored.packed.values(), stored.constants[stored.plan.steps[1].epilogue.multiplier]):
         damaged = bytearray(content)
         place = content.index(array.tobytes())
         damaged[place] ^= 1

@@ -13,7 +13,7 @@ import pytest
 from intact.engine.engine import Engine
 from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
-from intact.engine.steps import Codes, Conv, ConvTranspose, Ending, Linear, Pool, Step, Tensor
+from intact.engine.steps import Codes, Conv, ConvTranspose, Epilogue, Linear, Pool, Step, Tensor
 from intact.errors import IntactError
 
 GRIDS = [
@@ -69,7 +69,7 @@ class Draw:
             // w["strides"][i] + 1
             for i in range(2)
         ]  # fmt: skip
-        step = Conv("l", ("l",), "x", "y", "w", Ending("m"), groups=groups, **w)
+        step = Conv("l", ("l",), "x", "y", "w", Epilogue("m"), groups=groups, **w)
         shapes = (n, c * groups, *size), (n, out, *y)
         return None if min(y) < 0 else self.plan(step, self.weight(out, *kernel, c), *shapes)
 
@@ -85,7 +85,7 @@ class Draw:
         ]  # fmt: skip
         out = 5 * groups
         more = {"groups": groups, "output_padding": (extra[0], extra[1]), **w}
-        step = ConvTranspose("l", ("l",), "x", "y", "w", Ending("m"), **more)
+        step = ConvTranspose("l", ("l",), "x", "y", "w", Epilogue("m"), **more)
         shapes = (n, c * groups, *size), (n, out, *y)
         return None if min(y) < 0 else self.plan(step, self.weight(out, *kernel, c), *shapes)
 
@@ -105,7 +105,7 @@ class Draw:
 
     def linear(self) -> Plan:
         rows = tuple(self.integer(0, 3) for _ in range(self.integer(1, 5)))
-        step = Linear("l", ("l",), "x", "y", "w", Ending("m"))
+        step = Linear("l", ("l",), "x", "y", "w", Epilogue("m"))
         return self.plan(step, self.weight(7, 19), (*rows, 19), (*rows, 7))
 
 
@@ -147,7 +147,7 @@ def test_sizes_of_nothing(kind, isa, monkeypatch):
 @pytest.mark.parametrize("sizes", [(0, 0), (0, 4), (4, 0)], ids=str)
 def test_padding_alone_may_be_much_more_than_the_arena_holds_otherwise(sizes):
     """6400 pixels of halo around no pixel: they have memory of their own, and hold the zero point."""
-    step = Conv("l", ("l",), "x", "y", "w", Ending("m"), pads=(40,) * 4)
+    step = Conv("l", ("l",), "x", "y", "w", Epilogue("m"), pads=(40,) * 4)
     tensors = {
         "x": Tensor("x", "codes", (1, 3, *sizes), Codes(0.1, 11, False, 0, 255)),
         "y": Tensor("y", "float32", (1, 2, sizes[0] + 80, sizes[1] + 80)),
@@ -161,7 +161,7 @@ def test_padding_alone_may_be_much_more_than_the_arena_holds_otherwise(sizes):
 
 def test_a_transposed_frame_that_cuts():
     """Pads beyond the kernel's reach take outputs away behind too: the reference kept the wrong ones."""
-    step = ConvTranspose("l", ("l",), "x", "y", "w", Ending("m"), pads=(1, 2, 3, 1))
+    step = ConvTranspose("l", ("l",), "x", "y", "w", Epilogue("m"), pads=(1, 2, 3, 1))
     tensors = {
         "x": Tensor("x", "codes", (1, 1, 9, 8), Codes(1.0, 0, False, 0, 255)),
         "y": Tensor("y", "float32", (1, 1, 5, 5)),

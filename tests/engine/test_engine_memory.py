@@ -62,7 +62,7 @@ def test_a_residual_is_overwritten(qdq, lowered):
     c = net.pair(net.node("Relu", net.conv(b, 16, 16, 1)))
     made = lowered(net, net.node("Relu", c)).exact()
     size = 16 * 32 * 32 + SLACK
-    # Codes of x, a, b and c; never more than two of them but for reals at the end.
+    # Codes of x, a, b and c; never more than two of them but for floats at the end.
     assert bound(made.plan).arena <= 3 * (size + 64)
 
 

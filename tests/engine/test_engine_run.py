@@ -10,7 +10,7 @@ from onnx import TensorProto
 from intact.engine.engine import MAX_BOUND, Engine
 from intact.engine.reference import evaluate
 from intact.errors import QuantValueError
-from intact.kernels import sums
+from intact.kernels import gemm
 from intact.kernels.registry import kernel_list
 
 
@@ -166,7 +166,7 @@ def test_profile_tells_inner_loops_apart(plan, rng, monkeypatch):
         packed = {key: array for key, array in engine.packed.items() if key[1].startswith(kernel.name)}
         for kind, name in (("conv", "conv"), ("linear", "z")):
             (weights,) = (array for (constant, _), array in packed.items() if constant.startswith(name))
-            counts = sums.steps_by_group(weights, kernel.name)
+            counts = gemm.steps_by_group(weights, kernel.name)
             grouped = {f"{n}-step": c / sum(counts) for n, c in enumerate(counts, 1) if c}
             loops = steps[kind].loops
             assert loops == (pytest.approx(grouped) if kernel.name == "gemm_avx2" else {}), kernel.name

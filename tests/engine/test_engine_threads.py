@@ -13,7 +13,7 @@ import pytest
 from intact.engine.engine import Engine
 from intact.engine.reference import evaluate
 from intact.kernels import planes
-from intact.kernels.program import Program, Team, View, available_cpus
+from intact.kernels.program import Program, ThreadPool, View, available_cpus
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_any_number_of_threads_gives_the_same(plan, threads):
 
 @pytest.mark.parametrize("engines", [1, 2])
 def test_engines_run_from_several_threads_at_once(plan, engines):
-    """Whoever finds the team of an engine busy works alone; every run has an arena of its own."""
+    """Whoever finds the thread_pool of an engine busy works alone; every run has an arena of its own."""
     made = [Engine(plan, threads=2) for _ in range(engines)]
     feeds = batches(12)
     want = [answer(made[0].run(f)) for f in feeds]
@@ -158,8 +158,8 @@ def test_threads_end_with_their_engine(plan):
 
 
 def test_a_team_has_a_thread_for_each_processor_unless_told():
-    assert Team().threads == available_cpus() >= 1
-    assert Team(5).threads == 5
+    assert ThreadPool().threads == available_cpus() >= 1
+    assert ThreadPool(5).threads == 5
 
 
 def test_two_runs_do_not_share_a_context():

@@ -17,8 +17,8 @@ from intact.engine.build import load
 from intact.engine.engine import Engine
 from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
-from intact.engine.steps import Codes, Conv, ConvTranspose, Ending, Reinterpret, Tensor
-from intact.kernels import sums
+from intact.engine.steps import Codes, Conv, ConvTranspose, Epilogue, Reinterpret, Tensor
+from intact.kernels import gemm
 from intact.kernels.program import View
 from intact.kernels.registry import kernel_list
 
@@ -81,7 +81,7 @@ CONSUMERS: dict[str, Callable[[Any, str, str], str]] = {
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=["above", "below", "lowest", "highest"])
-@pytest.mark.parametrize("real", [False, True], ids=["codes", "reals"])
+@pytest.mark.parametrize("real", [False, True], ids=["codes", "float_steps"])
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_a_zero_point_that_no_producer_writes(qdq, lowered, consumer, real, grid, tmp_path):
     graph = qdq()
@@ -127,7 +127,7 @@ def two_layers(kind: Any, weight: np.ndarray, grids: tuple, more: tuple, shapes:
     for i, (grid, extra, shape) in enumerate(zip(grids, more, shapes, strict=True)):
         tensors[f"x{i}"] = Tensor(f"x{i}", "codes", (1, weight.shape[-1], 9, 9), grid)
         tensors[f"y{i}"] = Tensor(f"y{i}", "float32", (1, out, *shape))
-        steps.append(kind(f"l{i}", (f"l{i}",), f"x{i}", f"y{i}", "w", Ending("m"), **extra))
+        steps.append(kind(f"l{i}", (f"l{i}",), f"x{i}", f"y{i}", "w", Epilogue("m"), **extra))
     return Plan(tuple(steps), tensors, constants, ("x0", "x1"), ("y0", "y1"))
 
 
@@ -180,17 +180,17 @@ def test_what_an_old_plan_packed_for_too_few_bytes_is_not_used():
     """Its key was the kernel's name alone, and its bound left the halo out."""
     weight = np.full((8, 3, 3, 8), 127, np.int8)
     plan = two_layers(Conv, weight, (Codes(0.1, 255, False, 0, 15),) * 2, (PADS, PADS), ((9, 9), (9, 9)))
-    names = [k.name for k in kernel_list() if k.family == sums.FAMILY and k.available]
-    stale = {("w", name): sums.pack(weight, high=15, kernel=name) for name in names}
+    names = [k.name for k in kernel_list() if k.family == gemm.FAMILY and k.available]
+    stale = {("w", name): gemm.pack(weight, high=15, kernel=name) for name in names}
     check(plan, packed=dict(stale))
 
 
 def test_a_step_refuses_weights_packed_for_smaller_bytes_than_it_reads():
     weight = np.ones((8, 1, 1, 8), np.int8)
-    ending = sums.Ending(np.ones(8), np.ones(8), np.zeros(8, np.int32))
-    packed = sums.pack(weight, high=15)
+    epilogue = gemm.Epilogue(np.ones(8), np.ones(8), np.zeros(8, np.int32))
+    packed = gemm.pack(weight, high=15)
     sizes, strides = (1, 1, 4, 8), (32, 32, 8, 1)
     y = View(0, 64, "uint8", sizes, strides)
-    assert sums.conv(View(0, 0, "uint8", sizes, strides, holds=(0, 15)), y, packed, ending)
+    assert gemm.conv(View(0, 0, "uint8", sizes, strides, holds=(0, 15)), y, packed, epilogue)
     with pytest.raises(ValueError, match="smaller bytes"):
-        sums.conv(View(0, 0, "uint8", sizes, strides, holds=(0, 16)), y, packed, ending)
+        gemm.conv(View(0, 0, "uint8", sizes, strides, holds=(0, 16)), y, packed, epilogue)

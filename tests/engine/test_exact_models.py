@@ -1,4 +1,4 @@
-"""Whole networks: no stretch, the same bits in reference and engine, the same answers as ONNX Runtime."""
+"""Whole networks: no subgraph, the same bits in reference and engine, the same answers as ONNX Runtime."""
 
 import io
 

@@ -111,7 +111,7 @@ class Tokens:
         self.now = self.g.pair(real, *grid)
 
     def _linear(self, x):
-        return self.g.node("Add", self.g.node("MatMul", x, self.g.weight(16, 16, axis=1)), self.g.reals(16))
+        return self.g.node("Add", self.g.node("MatMul", x, self.g.weight(16, 16, axis=1)), self.g.floats(16))
 
     def linear(self, grid):
         self.end(self._linear(self.now), grid)
@@ -133,7 +133,7 @@ class Tokens:
 
     def norm(self, grid):
         y = self.g.node("Add", self._linear(self.now), self.kept)
-        y = self.g.node("LayerNormalization", y, self.g.reals(16), self.g.reals(16), axis=-1)
+        y = self.g.node("LayerNormalization", y, self.g.floats(16), self.g.floats(16), axis=-1)
         self.end(y, grid)
         self.kept = self.now
 

@@ -9,7 +9,7 @@ import pytest
 import intact
 from intact.engine.compare import compare
 from intact.engine.reference import evaluate
-from intact.engine.steps import Stretch
+from intact.engine.steps import FallbackSubgraph
 from intact.graph import load
 
 MODEL = """<ir_version: 8, opset_import: ["" : 18]>
@@ -33,8 +33,8 @@ def feeds(rng: np.random.Generator) -> dict[str, np.ndarray]:
     return {"x": rng.normal(0, 2, (2, 26, 27, 21)).astype(np.float32)}
 
 
-def stretch(engine: intact.engine.Engine) -> Stretch:
-    (found,) = (step for step in engine.plan.steps if isinstance(step, Stretch))
+def subgraph(engine: intact.engine.Engine) -> FallbackSubgraph:
+    (found,) = (step for step in engine.plan.steps if isinstance(step, FallbackSubgraph))
     return found
 
 
@@ -49,7 +49,7 @@ def fallback(monkeypatch: pytest.MonkeyPatch, model: onnx.ModelProto, **options:
         return session(*given, threads=threads, **named)
 
     engine = intact.compile(model, **options)
-    assert stretch(engine)
+    assert subgraph(engine)
     monkeypatch.setattr(intact.graph, "Session", noted)
     engine(np.zeros((1, 26, 27, 21), np.float32))
     monkeypatch.undo()
@@ -82,16 +82,16 @@ def test_what_follows_a_fallback_part_is_compared_though_its_own_bits_are_free(
 ) -> None:
     """Another last bit of the part is no fault of the engine; a wrong code behind the part is one."""
     engine = intact.compile(model, threads=1)
-    run = engine._stretches._run
+    run = engine._subgraphs._run
     monkeypatch.setattr(
-        engine._stretches, "_run",
+        engine._subgraphs, "_run",
         lambda step, at: {n: np.nextafter(a, np.float32(9)) for n, a in run(step, at).items()},
     )  # fmt: skip
     assert compare(load(model), engine, [feeds]).exact
     monkeypatch.setattr(engine, "deterministic", True)
     assert not compare(load(model), engine, [feeds]).exact
     monkeypatch.setattr(engine, "deterministic", False)
-    tap, (made,) = engine.tap, stretch(engine).ys
+    tap, (made,) = engine.tap, subgraph(engine).ys
 
     def wrong(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         tensors = dict(tap(inputs))

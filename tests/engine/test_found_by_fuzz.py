@@ -41,7 +41,7 @@ class TestProductsAlongTheWidthOfImages:
         y = g.node("Add", g.node("MatMul", x, g.weight(5, 5, axis=1)), residual)
         y = g.pair(g.conv(g.pair(y), 3, 4))
         found = lowered(g, y, sizes={"n": 2}).agree()
-        assert found.step("linear").ending.residual
+        assert found.step("linear").epilogue.residual
 
 
 def test_sizes_that_fit_for_one_batch_alone_are_refused_in_our_words(qdq, lowered):

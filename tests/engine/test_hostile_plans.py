@@ -184,7 +184,7 @@ def test_reals_where_codes_should_be_are_refused(plan, tmp_path):
         if tensor["name"] == step["y"]:
             tensor |= {"dtype": "float32", "codes": None}
     with pytest.raises(FileFormatError, match="codes"):
-        intact.load(rewritten(tmp_path / "reals.plan", content, arrays))
+        intact.load(rewritten(tmp_path / "floats.plan", content, arrays))
 
 
 @pytest.mark.parametrize("read", [intact.load, intact.compile, Calibration.load, TrtCache.load])

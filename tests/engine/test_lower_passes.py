@@ -53,7 +53,7 @@ def test_names_are_the_graphs_own(qdq):
     y = small(g)
     plan = lower(g.proto(y))
     assert plan.inputs == ("image",) and plan.outputs == ("logits",)
-    assert plan.tensors["act"].codes is not None, "codes are called as the reals that they stand for"
+    assert plan.tensors["act"].codes is not None, "codes are called as the floats that they stand for"
     assert [step.name for step in plan.steps if step.kind == "pool"] == ["pool"]
     assert not plan.tensors.keys() & plan.constants.keys()
 
@@ -61,8 +61,8 @@ def test_names_are_the_graphs_own(qdq):
 def test_constants_take_no_names_of_tensors(qdq, lowered):
     g = qdq()
     x = g.pair(g.input("x", [2, 8]))
-    y = g.node("Add", g.node("MatMul", x, g.weight(8, 8, axis=1), name="o"), g.reals(8), name="o.bias")
-    found = lowered(g, g.node("LayerNormalization", g.node("Add", y, g.input("z", [2, 8])), g.reals(8)))
+    y = g.node("Add", g.node("MatMul", x, g.weight(8, 8, axis=1), name="o"), g.floats(8), name="o.bias")
+    found = lowered(g, g.node("LayerNormalization", g.node("Add", y, g.input("z", [2, 8])), g.floats(8)))
     assert found.agree(1e-5).kinds == ["quantize", "linear", "layer_norm"]
 
 
@@ -83,8 +83,8 @@ def test_the_same_file_gives_the_same_plan_and_stays_as_it_was(qdq):
 
 def test_a_file_without_pairs_is_one_stretch(qdq, lowered):
     g = qdq()
-    y = g.node("Conv", g.input("x", [1, 3, 4, 4]), g.reals(4, 3, 3, 3))
-    found = lowered(g, g.node("Relu", g.node("Conv", y, g.reals(4, 4, 1, 1)))).agree(1e-4)
+    y = g.node("Conv", g.input("x", [1, 3, 4, 4]), g.floats(4, 3, 3, 3))
+    found = lowered(g, g.node("Relu", g.node("Conv", y, g.floats(4, 4, 1, 1)))).agree(1e-4)
     assert found.kinds[0] == "onnx" and found.kinds.count("onnx") == 1
 
 

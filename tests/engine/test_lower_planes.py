@@ -212,11 +212,11 @@ def test_a_batchnorm_over_rows_is_not_one_over_channels(qdq, lowered):
     g = qdq()
     y = g.node("MatMul", g.pair(g.input("x", [2, 5, 8])), g.weight(8, 5, axis=1))
     variance = g.constant(np.float32([1, 2, 3, 4, 5]))
-    y = g.node("BatchNormalization", y, g.reals(5), g.reals(5), g.reals(5), variance)
+    y = g.node("BatchNormalization", y, g.floats(5), g.floats(5), g.floats(5), variance)
     assert lowered(g, g.quantize(y)).agree().kinds == ["quantize", "linear", "binary", "binary"]
 
 
 def test_a_factor_that_widens_the_channels_is_its_own_step(qdq, lowered):
     g = qdq()
-    y = g.node("Mul", g.conv(g.pair(g.input("x", [1, 3, 4, 4])), 3, 1), g.reals(4, 1, 1))
+    y = g.node("Mul", g.conv(g.pair(g.input("x", [1, 3, 4, 4])), 3, 1), g.floats(4, 1, 1))
     assert lowered(g, g.quantize(y)).agree().kinds == ["quantize", "conv", "binary"]

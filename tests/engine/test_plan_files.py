@@ -24,7 +24,7 @@ def codes(name, *shape):
     return s.Tensor(name, "codes", shape, GRID)
 
 
-def reals(name, *shape):
+def floats(name, *shape):
     return s.Tensor(name, "float32", shape)
 
 
@@ -49,11 +49,11 @@ def arrays():
 def example():
     """A plan with a step of every kind."""
     image, row = ("batch", 4, 6, 6), ("batch", 8)
-    ending = s.Ending("m", bias="b", residual="q", residual_multiplier=0.5, low=0, high=127)
+    epilogue = s.Epilogue("m", bias="b", residual="q", residual_multiplier=0.5, low=0, high=127)
     steps = (
         s.Quantize("quantize", ("Q1",), "x", "q"),
-        s.Conv("conv", ("Conv1", "Relu1"), "q", "c", "w", ending, pads=(1, 1, 1, 1)),
-        s.ConvTranspose("up", (), "c", "t", "wt", s.Ending("m", integer_bias="i", activation="gelu")),
+        s.Conv("conv", ("Conv1", "Relu1"), "q", "c", "w", epilogue, pads=(1, 1, 1, 1)),
+        s.ConvTranspose("up", (), "c", "t", "wt", s.Epilogue("m", integer_bias="i", activation="gelu")),
         s.Pool("pool", (), "t", "p", "max", kernel=(2, 2), ceil_mode=True),
         s.Add("add", (), "c", "c", "a", low=-3),
         s.Table("table", (), "a", "ta", "table"),
@@ -64,8 +64,8 @@ def example():
         s.Pad("pad", (), "sl", "pd", ((0, 0), (0, 0), (1, 2), (0, 0))),
         s.Resize("resize", (), "pd", "rs", (2, 3), ("index", "index")),
         s.Reshape("reshape", (), "p", "f"),
-        s.Linear("linear", (), "f", "l", "wl", s.Ending("m")),
-        s.MatMul("matmul", (), "l", "k", "mm", s.Ending("m")),
+        s.Linear("linear", (), "f", "l", "wl", s.Epilogue("m")),
+        s.MatMul("matmul", (), "l", "k", "mm", s.Epilogue("m")),
         s.Dequantize("dequantize", (), "mm", "d"),
         s.Softmax("softmax", (), "d", "so", -1, gain=0.125, mask="mask"),
         s.LayerNorm("norm", (), "so", "ln", "m", "b", 1e-5, residual="d"),
@@ -76,10 +76,10 @@ def example():
         s.Gather("gather", (), "me", "zero", "ga"),
         s.Reinterpret("as", (), "r", "as"),
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
-        s.Stretch("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),
+        s.FallbackSubgraph("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),
     )
     tensors = [
-        reals("x", *image),
+        floats("x", *image),
         *(codes(n, *image) for n in ("q", "c", "t", "a", "ta", "r", "as", "sl", "pd", "rs")),
     ]
     tensors += [codes("p", "batch", 4, 3, 3), codes("cat", "batch", 8, 6, 6), codes("tr", "batch", 6, 6, 8)]
@@ -88,10 +88,10 @@ def example():
         codes("l", *row),
         codes("k", 8, 8),
         codes("mm", *row),
-        reals("me", 1, 8),
-        reals("ga", 3, 8),
+        floats("me", 1, 8),
+        floats("ga", 3, 8),
     ]
-    tensors += [reals(n, *row) for n in ("d", "so", "ln", "g", "cl", "bi", "own", "o")]
+    tensors += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "bi", "own", "o")]
     layer = Layer("conv", "Conv", ("Conv1", "Relu1"), "int8", "Conv+Relu", "its inputs are quantized: 'ß'")
     return Plan(
         steps, {t.name: t for t in tensors}, arrays(), ("x", "k"), ("o",), (layer,), ("folded BatchNorm",)

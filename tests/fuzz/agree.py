@@ -19,7 +19,7 @@ Arrays = Mapping[str, NDArray[Any]]
 _MOVES = frozenset({"reshape", "transpose", "slice", "gather", "pad", "resize", "reinterpret", "dequantize"})
 """Steps that round nothing."""
 _REALS = frozenset({"layer_norm", "softmax", "function", "binary", "reduce", "quantize"})
-"""Steps of reals: N33 speaks of sums, and a norm of nearly equal numbers magnifies the last bits."""
+"""Steps of floats: N33 speaks of sums, and a norm of nearly equal numbers magnifies the last bits."""
 
 
 def disagreement(
@@ -77,7 +77,7 @@ def _key(grid: Codes) -> tuple[float, int, bool]:
 
 
 def _codes_of(proto: onnx.ModelProto) -> dict[tuple[str, float, int, bool], tuple[str, str]]:
-    """(tensor of reals, grid) -> that tensor, and its codes, in the file."""
+    """(tensor of floats, grid) -> that tensor, and its codes, in the file."""
     constants = {tensor.name: tensor for tensor in proto.graph.initializer}
     found = {}
     for node in proto.graph.node:

@@ -63,7 +63,7 @@ def function(net: Net, x: Real, channel: int | None = None) -> Real:
     """An element-wise function, as one node or as exporters write it."""
     kind, name, spread = net.pick(TABLES), x.name, x.spread
     if kind in _CODES_ALONE and x.grid is None and net.chance(0.9):
-        kind = "Clip"  # no kernel computes the others on reals
+        kind = "Clip"  # no kernel computes the others on floats
     if kind == "Exp" and spread > 6:
         kind = "Tanh"
     plain: dict[str, Callable[[], str]] = {
@@ -96,11 +96,11 @@ def slopes(net: Net, x: Real, channel: int | None) -> str:
     if channel is None or net.chance(0.4):
         return net.constant(np.float32([net.pick([0.25, -0.5, 0.0])]))
     shape = [x.sizes[channel]] + [1] * (x.rank - 1 - channel)
-    return net.reals_of(shape, 1.0)
+    return net.floats_of(shape, 1.0)
 
 
 def element(net: Net) -> None:
-    """A function between codes, of reals, or of an empty tensor."""
+    """A function between codes, of floats, or of an empty tensor."""
     net.end(function(net, net.real()))
 
 
@@ -129,7 +129,7 @@ def arithmetic(net: Net) -> None:
         b = net.like(a.sizes, a)
     else:
         fits = [
-            r for r in net.reals
+            r for r in net.floats
             if 0 < r.rank <= a.rank
             and all(m in (1, n) for m, n in zip(r.sizes[::-1], a.sizes[::-1], strict=False))
         ]  # fmt: skip
@@ -150,7 +150,7 @@ def gate(net: Net) -> None:
         shape = [1] * a.rank
         axis = int(net.rng.integers(1, a.rank))
         shape[axis] = a.sizes[axis]
-        y = net.node(net.pick(["Mul", "Add"]), a.name, net.reals_of(shape, 1.0))
+        y = net.node(net.pick(["Mul", "Add"]), a.name, net.floats_of(shape, 1.0))
     else:
         y = net.node("Mul", a.name, one(net, "Sigmoid", net.like(a.sizes, a).name))
     net.end(net.made(y, a.sizes, a.spread))
@@ -191,7 +191,7 @@ def concat(net: Net) -> None:
     a = net.real(2, 3, 4)
     axis = int(net.rng.integers(1, a.rank))
     fits = [
-        r for r in net.reals
+        r for r in net.floats
         if r.rank == a.rank
         and all(i == axis or m == n for i, (m, n) in enumerate(zip(r.sizes, a.sizes, strict=True)))
     ]  # fmt: skip

@@ -87,11 +87,11 @@ def _step(net: Net, seed: int, step: int) -> str:
     net.rng = np.random.default_rng([seed, step])
     for _ in range(8):
         _, act = _STEPS[net.rng.choice(len(_STEPS), p=_WEIGHTS / _WEIGHTS.sum())]
-        kept = len(net.nodes), len(net.constants), len(net.reals)
+        kept = len(net.nodes), len(net.constants), len(net.floats)
         try:
             act(net)
         except Impossible:
-            for made, n in zip((net.nodes, net.constants, net.reals), kept, strict=True):
+            for made, n in zip((net.nodes, net.constants, net.floats), kept, strict=True):
                 del made[n:]
             continue
         return act.__name__
@@ -99,7 +99,7 @@ def _step(net: Net, seed: int, step: int) -> str:
 
 
 def _begin(net: Net) -> dict[str, int]:
-    """The inputs: images, tokens or rows, as reals or as codes; returns the free sizes but the batch."""
+    """The inputs: images, tokens or rows, as floats or as codes; returns the free sizes but the batch."""
     kind = net.pick(["image"] * 6 + ["tokens"] * 3 + ["sequence", "rows"])
     small = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12] + [0] * ("empty" not in net.off and net.chance(0.15))
     channels = net.pick([1, 2, 3, 4, 4, 8, 8, 16, 17])
@@ -122,7 +122,7 @@ def _begin(net: Net) -> dict[str, int]:
 
 
 def _input(net: Net, name: str, dims: list[int | str], sizes: list[int]) -> None:
-    """One input: reals behind a pair, codes, or reals that something is done to before."""
+    """One input: floats behind a pair, codes, or floats that something is done to before."""
     spread = float(net.rng.uniform(1, 6))
     grid = net.grid(spread)
     if net.chance(0.15):
@@ -138,12 +138,12 @@ def _input(net: Net, name: str, dims: list[int | str], sizes: list[int]) -> None
 
 def _outputs(net: Net) -> list[str]:
     """What the graph puts out: the last value, now and then codes and values in between."""
-    last = net.reals[-1].name
+    last = net.floats[-1].name
     outputs = [last]
     producer = {o: n for n in net.nodes for o in n.output}
     if last in producer and producer[last].op_type == "DequantizeLinear" and net.chance(0.3):
         outputs = [producer[last].input[0]]
-    for real in net.reals[:-1]:
+    for real in net.floats[:-1]:
         if net.chance(0.1) and real.name in producer:
             outputs.append(real.name)
     if last not in producer and outputs == [last]:

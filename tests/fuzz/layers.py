@@ -27,7 +27,7 @@ def finished(net: Net, y: Real, channel: int) -> None:
         if op in ("Mul", "Add") and net.chance(0.3):
             operands.reverse()
         y = net.made(net.node(op, *operands), y.sizes, y.spread * 1.5)
-    if net.chance(0.25) and any(r.sizes == y.sizes for r in net.reals):
+    if net.chance(0.25) and any(r.sizes == y.sizes for r in net.floats):
         other = net.like(y.sizes)
         operands = [y.name, other.name]
         if net.chance(0.5):
@@ -75,11 +75,11 @@ def window(net: Net, sizes: Sequence[int], most: int = 5) -> tuple[dict[str, Any
     )
     dilations = [1] * rank if net.chance(0.75) else [1 + net.upto(2) for _ in range(rank)]
     how = net.pick(["none", "same", "same", "random", "random", "large", "auto"])
-    extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    reaches = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     pads = [0] * (2 * rank)
     attributes: dict[str, Any] = {"strides": strides, "dilations": dilations}
     if how == "same":
-        pads = [(e - 1) // 2 for e in extents] + [e // 2 for e in extents]
+        pads = [(e - 1) // 2 for e in reaches] + [e // 2 for e in reaches]
     elif how == "random":
         pads = [net.upto(3) for _ in pads]
     elif how == "large":
@@ -88,14 +88,14 @@ def window(net: Net, sizes: Sequence[int], most: int = 5) -> tuple[dict[str, Any
         auto = attributes["auto_pad"] = net.pick(["SAME_UPPER", "SAME_LOWER", "VALID"])
         if auto != "VALID":
             return attributes, kernel, [-(-n // s) for n, s in zip(sizes, strides, strict=True)]
-    for axis, (n, extent) in enumerate(zip(sizes, extents, strict=True)):
-        if how == "auto" and n < extent:
+    for axis, (n, reach) in enumerate(zip(sizes, reaches, strict=True)):
+        if how == "auto" and n < reach:
             raise Impossible
-        while n + pads[axis] + pads[axis + rank] < extent:
+        while n + pads[axis] + pads[axis + rank] < reach:
             pads[axis + net.upto(1) * rank] += 1
     if how != "auto" and any(pads):
         attributes["pads"] = pads
-    out = [(n + pads[i] + pads[i + rank] - extents[i]) // strides[i] + 1 for i, n in enumerate(sizes)]
+    out = [(n + pads[i] + pads[i + rank] - reaches[i]) // strides[i] + 1 for i, n in enumerate(sizes)]
     return attributes, kernel, out
 
 
@@ -140,7 +140,7 @@ def conv_transpose(net: Net) -> None:
     kernel = [1 + net.upto(3), 1 + net.upto(3)]
     strides = [1 + net.upto(2), 1 + net.upto(2)]
     dilations = [1, 1] if net.chance(0.8) else [1 + net.upto(1), 2]
-    extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    reaches = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     pads = [net.upto(1), net.upto(2), net.upto(2), net.upto(1)] if net.chance(0.5) else [0] * 4
     extra = (
         [net.upto(max(s, d) - 1) for s, d in zip(strides, dilations, strict=True)]
@@ -150,7 +150,7 @@ def conv_transpose(net: Net) -> None:
     groups = c if net.chance(0.2) else 1
     out = net.pick([1, 2, 3, 8]) * groups
     spatial = [
-        (x.sizes[2 + i] - 1) * strides[i] + extents[i] + extra[i] - pads[i] - pads[i + 2] for i in range(2)
+        (x.sizes[2 + i] - 1) * strides[i] + reaches[i] + extra[i] - pads[i] - pads[i + 2] for i in range(2)
     ]
     sizes = [x.sizes[0], out, *spatial]
     if min(spatial) < ("empty" in net.off):
@@ -178,11 +178,11 @@ def pool(net: Net) -> None:
             del attributes["dilations"]
     if dilations != [1, 1] and "auto_pad" in attributes:
         raise Impossible  # ONNX Runtime pads as if there were no dilations
-    extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    reaches = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     if "auto_pad" not in attributes:
         pads = [min(p, k - 1) for p, k in zip(attributes.get("pads", [0] * 4), kernel * 2, strict=True)]
         attributes["pads"] = pads
-        room = [x.sizes[2 + i] + pads[i] + pads[i + 2] - extents[i] for i in range(2)]
+        room = [x.sizes[2 + i] + pads[i] + pads[i + 2] - reaches[i] for i in range(2)]
         if min(room) < 0:
             raise Impossible
         spatial = [room[i] // attributes["strides"][i] + 1 for i in range(2)]
@@ -267,7 +267,7 @@ def linear(net: Net) -> None:
     spread = x.spread * typical * k**0.5
     y = net.node("MatMul", x.name, w)
     if net.chance(0.6):
-        operands = [y, net.reals_of((out,), spread)]
+        operands = [y, net.floats_of((out,), spread)]
         y = net.node("Add", *(operands if net.chance(0.5) else operands[::-1]))
     finished(net, net.made(y, [*x.sizes[:-1], out], spread), x.rank - 1)
 
@@ -316,7 +316,7 @@ def product(net: Net) -> None:
         scaled = net.node(net.pick(["Mul", "Div"]), y.name, net.number(net.pick([0.25, 8.0, 0.125])))
         mask = scaled
         if net.chance(0.3):
-            mask = net.node("Add", scaled, net.reals_of((1, columns), 1.0))
+            mask = net.node("Add", scaled, net.floats_of((1, columns), 1.0))
         weights = net.paired(net.made(net.node("Softmax", mask, axis=-1), sizes, 1.0))
         net.keep(weights)
         if net.chance(0.6) and b.sizes[-2] == columns:
@@ -345,7 +345,9 @@ def layer_norm(net: Net) -> None:
     if net.chance(0.5):
         name = net.node("Add", name, net.like(x.sizes).name)
     more = (
-        (net.reals_of((e,), 1.0), net.reals_of((e,), 1.0)) if net.chance(0.7) else (net.reals_of((e,), 1.0),)
+        (net.floats_of((e,), 1.0), net.floats_of((e,), 1.0))
+        if net.chance(0.7)
+        else (net.floats_of((e,), 1.0),)
     )
     if net.chance(0.7):
         y = net.node("LayerNormalization", name, *more, axis=-1, epsilon=net.pick([1e-5, 1e-3]))

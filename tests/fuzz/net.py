@@ -57,7 +57,7 @@ class Net(Qdq):
     """A graph that grows step by step; the numbers of a step depend on the seed and its index alone.
 
     Attributes:
-        reals: The float values so far.
+        floats: The float values so far.
         wild: Whether scales may be of any size: then nothing is promised of float evaluations.
         off: Features that are left out.
     """
@@ -65,7 +65,7 @@ class Net(Qdq):
     def __init__(self, opset: int, wild: bool, off: frozenset[str]) -> None:
         super().__init__(opset)
         self.wild, self.off = wild, off
-        self.reals: list[Real] = []
+        self.floats: list[Real] = []
 
     # -- choices
 
@@ -81,14 +81,14 @@ class Net(Qdq):
 
     def real(self, *ranks: int, grid: bool = False) -> Real:
         """A value of one of these ranks, the last ones more often; with `grid` one that comes as codes."""
-        found = [r for r in self.reals if (not ranks or r.rank in ranks) and (r.grid or not grid)]
+        found = [r for r in self.floats if (not ranks or r.rank in ranks) and (r.grid or not grid)]
         if not found:
             raise Impossible
         return found[-1 - min(int(self.rng.geometric(0.5)) - 1, len(found) - 1)]
 
     def like(self, sizes: tuple[int, ...], other: Real | None = None) -> Real:
         """A value of these sizes, not `other` where there is another one."""
-        found = [r for r in self.reals if r.sizes == sizes]
+        found = [r for r in self.floats if r.sizes == sizes]
         if not found:
             raise Impossible
         return self.pick([r for r in found if r is not other] or found)
@@ -101,7 +101,7 @@ class Net(Qdq):
 
     def keep(self, real: Real) -> Real:
         """Offer a value to the steps that follow."""
-        self.reals.append(real)
+        self.floats.append(real)
         return real
 
     def number(self, value: float, rank: int = 0) -> str:
@@ -138,7 +138,7 @@ class Net(Qdq):
         return self.made(name, real.sizes, spread, grid)
 
     def end(self, real: Real, p: float = 0.85) -> Real:
-        """What a step leaves: codes mostly, reals sometimes, now and then both, or two kinds of codes."""
+        """What a step leaves: codes mostly, floats sometimes, now and then both, or two kinds of codes."""
         if not self.chance(p):
             return self.keep(real)
         if self.chance(0.05):
@@ -166,10 +166,10 @@ class Net(Qdq):
         points = np.full(count, zero, dtype)
         if self.chance(0.1):  # as exporters that quantize when they are asked to: a float weight, Q and DQ
             wide = [-1 if i == axis else 1 for i in range(len(shape))] if per_channel else [1] * len(shape)
-            reals = (codes.astype(np.float32) - zero) * scale.reshape(wide if per_channel else ())
+            floats = (codes.astype(np.float32) - zero) * scale.reshape(wide if per_channel else ())
             names = self.constant(scale), self.constant(points)
             stored = str(
-                self.node("QuantizeLinear", self.constant(reals.astype(np.float32)), *names, **along)
+                self.node("QuantizeLinear", self.constant(floats.astype(np.float32)), *names, **along)
             )
         else:
             names, stored = (self.constant(scale), self.constant(points)), self.constant(codes)
@@ -207,12 +207,12 @@ class Net(Qdq):
         return codes.astype(dtype), zero
 
     def bias(self, channels: int, x: Real, weight: str, spread: float) -> tuple[str, ...]:
-        """The third input of a layer, or none: reals, or int32 codes in the scale of the sums."""
+        """The third input of a layer, or none: floats, or int32 codes in the scale of the sums."""
         how = self.rng.random()
         if how < 0.25:
             return ()
         if how < 0.75 or x.grid is None:
-            return (self.reals_of((channels,), spread),)
+            return (self.floats_of((channels,), spread),)
         node = next(n for n in self.nodes if n.output[0] == weight)
         scale = next(c for c in self.constants if c.name == node.input[1])
         from onnx import numpy_helper
@@ -232,6 +232,6 @@ class Net(Qdq):
             str(self.node("DequantizeLinear", self.constant(codes), self.constant(sums), *zero, **along)),
         )
 
-    def reals_of(self, shape: Sequence[int], spread: float) -> str:
+    def floats_of(self, shape: Sequence[int], spread: float) -> str:
         """Random float constants."""
         return self.constant((self.rng.standard_normal(tuple(shape)) * spread * 0.5).astype(np.float32))

@@ -278,8 +278,8 @@ def test_readers_of_one_tensor_with_one_scale_share_a_pair() -> None:
     other = build.marker(x, 2.0, name="c._input_quantizer")
     build.file([build.node("Relu", [v], x) for v in (a, b, other)])
     assert build.ops().count("QuantizeLinear") == 2
-    reals = [p.real for p in build.pairs]
-    assert reals[0] == reals[1] != reals[2]
+    floats = [p.real for p in build.pairs]
+    assert floats[0] == floats[1] != floats[2]
 
 
 def test_equal_constants_share_their_codes(rng: np.random.Generator) -> None:

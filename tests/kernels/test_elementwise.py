@@ -21,7 +21,7 @@ shapes = st.lists(sizes, min_size=0, max_size=4).filter(lambda s: np.prod(s, dty
 seeds = st.integers(0, 2**32 - 1)
 
 
-def reals(rng: np.random.Generator, shape: tuple[int, ...], dtype, scale: float = 0.25) -> np.ndarray:
+def floats(rng: np.random.Generator, shape: tuple[int, ...], dtype, scale: float = 0.25) -> np.ndarray:
     """Ordinary values, exact ties of `scale`, infinities, NaN, zeros of both signs, denormals, outliers."""
     ties = (rng.integers(-300, 300, 40) + 0.5) * scale
     odd = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-40, -3e-42, 3e38, -6e4, 127 * scale]
@@ -58,7 +58,7 @@ def params(rng: np.random.Generator, x: np.ndarray, spec: QuantSpec) -> tuple[np
 def cases(draw):
     """A generator, a tensor and a spec of any granularity that fits it."""
     rng, shape = np.random.default_rng(draw(seeds)), draw(shapes)
-    x = scrambled(reals(rng, shape, draw(st.sampled_from(DTYPES))), rng)
+    x = scrambled(floats(rng, shape, draw(st.sampled_from(DTYPES))), rng)
     axes = draw(st.sets(st.integers(0, len(shape) - 1))) if shape else set()
     blocks = st.integers(1, 40) if len(axes) == 1 and x.size else st.none()
     symmetric, narrow = draw(st.booleans()), draw(st.booleans())
@@ -83,7 +83,7 @@ def test_fake_quantize_grad(
     fake_quantize_grad_kernel, convert_kernel, forced, assert_same_bits, case, grad_dtype
 ):
     rng, x, spec = case
-    grad = scrambled(reals(rng, x.shape, grad_dtype), rng)
+    grad = scrambled(floats(rng, x.shape, grad_dtype), rng)
     high = np.abs(rng.standard_normal(numerics.granule_shape(x.shape, spec))) * 30
     low = -high * rng.choice([1, 0.25])
     want = numerics.fake_quantize_grad(grad, x, low, high, spec)
@@ -109,7 +109,7 @@ def test_quantize_and_back(quantize_kernel, convert_kernel, forced, assert_same_
 @pytest.mark.parametrize("n", EDGE_SIZES)
 @pytest.mark.parametrize("fmt", [INT8, UINT8], ids=str)
 def test_every_tail_of_a_row(fake_quantize_kernel, quantize_kernel, forced, assert_same_bits, n, fmt):
-    x, spec = reals(np.random.default_rng(n), (n,), np.float32), QuantSpec(fmt, symmetric=fmt is INT8)
+    x, spec = floats(np.random.default_rng(n), (n,), np.float32), QuantSpec(fmt, symmetric=fmt is INT8)
     zero_point = 0 if fmt is INT8 else 3
     with forced(fake_quantize_kernel, quantize_kernel):
         y = kernels.fake_quantize(x, 0.25, zero_point, spec)
@@ -124,7 +124,7 @@ def test_every_tail_of_a_row(fake_quantize_kernel, quantize_kernel, forced, asse
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "asymmetric"])
 def test_every_width(fmt, narrow, symmetric, forced, assert_same_bits, fake_quantize_kernel):
     rng, spec = np.random.default_rng(1), QuantSpec(fmt, 1, None, symmetric, narrow)
-    x = reals(rng, (3, 17, 19), np.float32, scale=0.0625)
+    x = floats(rng, (3, 17, 19), np.float32, scale=0.0625)
     scale, zero_point = params(rng, x, spec)
     with forced(fake_quantize_kernel):
         y = kernels.fake_quantize(x, scale, zero_point, spec)
@@ -135,7 +135,7 @@ def test_every_width(fmt, narrow, symmetric, forced, assert_same_bits, fake_quan
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 def test_large_tensors_on_any_number_of_threads(axis, threads, assert_same_bits):
     rng, spec = np.random.default_rng(7), QuantSpec(axis=axis)
-    x = reals(rng, (67, 129, 41), np.float32)
+    x = floats(rng, (67, 129, 41), np.float32)
     scale, _ = params(rng, x, spec)
     y = kernels.fake_quantize(x, scale, 0, spec, threads=threads)
     assert_same_bits(y, numerics.fake_quantize(x, scale, 0, spec))
@@ -147,7 +147,7 @@ def test_large_tensors_on_any_number_of_threads(axis, threads, assert_same_bits)
 
 @pytest.mark.parametrize("name", ["fp8e4m3", "fp8e5m2", "fp4e2m1"])
 def test_float_grids_are_those_of_numerics(name, assert_same_bits):
-    x, spec = reals(np.random.default_rng(2), (9, 33), np.float32), QuantSpec(name, axis=0)
+    x, spec = floats(np.random.default_rng(2), (9, 33), np.float32), QuantSpec(name, axis=0)
     scale = np.linspace(0.1, 2, 9, dtype=np.float32)
     assert_same_bits(kernels.fake_quantize(x, scale, 0, spec), numerics.fake_quantize(x, scale, 0, spec))
     x[np.isnan(x)] = 0
@@ -167,7 +167,7 @@ def test_a_zero_point_that_is_no_code_is_refused(zero_point, axis):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: np.dtype(d).name)
 def test_out_receives_the_result(dtype, assert_same_bits):
-    x = reals(np.random.default_rng(3), (5, 6, 7), dtype)
+    x = floats(np.random.default_rng(3), (5, 6, 7), dtype)
     want = numerics.fake_quantize(x, 0.25, 0, QuantSpec())
     fortran, strided = np.empty_like(x, order="F"), np.empty((5, 6, 14), dtype)[..., ::2]
     for out in (np.empty_like(x), fortran, strided, x.copy()):

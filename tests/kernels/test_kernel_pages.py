@@ -34,6 +34,6 @@ def test_threads_share_a_pool(monkeypatch, large_pages):
     if not large_pages:
         monkeypatch.delattr(pages.mmap, "MADV_HUGEPAGE", raising=False)
     pool = pages.Pages()
-    with ThreadPoolExecutor(4) as team:
-        kept = list(team.map(lambda i: pool.copy(np.full(1000 + i, i, np.uint8)), range(200)))
+    with ThreadPoolExecutor(4) as thread_pool:
+        kept = list(thread_pool.map(lambda i: pool.copy(np.full(1000 + i, i, np.uint8)), range(200)))
     assert all(array.size == 1000 + i and (array == i).all() for i, array in enumerate(kept))

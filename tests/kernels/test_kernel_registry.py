@@ -19,7 +19,7 @@ from intact.kernels import _native, registry
 
 FAMILIES = {
     "convert", "depthwise", "fake_quantize", "fake_quantize_grad", "gemm", "histogram", "matmul", "pointwise",
-    "pool", "quantize", "reals", "reduce", "transpose", "winograd",
+    "pool", "quantize", "float_steps", "reduce", "transpose", "winograd",
 }  # fmt: skip
 ROOT = Path(__file__).parents[2]
 

@@ -18,7 +18,7 @@ sizes = st.sampled_from([0, 1, 2, 3, 5, 7, 8, 9, 16, 17, 31, 67, 300])
 shapes = st.lists(sizes, min_size=0, max_size=5).filter(lambda s: np.prod(s, dtype=int) < 20000).map(tuple)
 
 
-def reals(rng: np.random.Generator, shape: tuple[int, ...], dtype, missing: bool = True) -> np.ndarray:
+def floats(rng: np.random.Generator, shape: tuple[int, ...], dtype, missing: bool = True) -> np.ndarray:
     odd = [np.inf, -np.inf, 0.0, -0.0, 1e-40, -3e-42, 3e38, -7e4, *([np.nan] if missing else [])]
     pool = np.concatenate([odd, rng.standard_normal(400)])
     with np.errstate(over="ignore"):
@@ -29,7 +29,7 @@ def reals(rng: np.random.Generator, shape: tuple[int, ...], dtype, missing: bool
 def cases(draw):
     """A tensor in some memory layout, and the axes to keep."""
     rng, shape = np.random.default_rng(draw(st.integers(0, 2**32 - 1))), draw(shapes)
-    x = reals(rng, shape, draw(st.sampled_from(DTYPES)), missing=draw(st.booleans()))
+    x = floats(rng, shape, draw(st.sampled_from(DTYPES)), missing=draw(st.booleans()))
     order = rng.permutation(len(shape))
     axes = draw(st.sets(st.integers(0, len(shape) - 1))) if shape else set()
     return x.transpose(order), tuple(axes)
@@ -65,7 +65,7 @@ def test_one_outlier_anywhere_in_a_row_is_found(reduce_kernel, forced, n, positi
 @pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 2), (1, 2)], ids=str)
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 def test_large_tensors(axis, threads):
-    x = reals(np.random.default_rng(5), (129, 67, 41), np.float32, missing=False)
+    x = floats(np.random.default_rng(5), (129, 67, 41), np.float32, missing=False)
     np.testing.assert_array_equal(kernels.absmax(x, axis, threads=threads), numerics.absmax(x, axis))
     got, want = kernels.minmax(x, axis, threads=threads), numerics.minmax(x, axis)
     np.testing.assert_array_equal(got[0], want[0])
@@ -97,19 +97,19 @@ def test_count_pow2(histogram_kernel, convert_kernel, forced, seed, n, dtype, bi
         x = np.ldexp(rng.standard_normal(n), exponent + rng.integers(-3, 13, n)).astype(np.float32)
         edges = np.ldexp(np.float64(rng.integers(0, bins + 1, n)), exponent).astype(np.float32)
     x = np.where(rng.random(n) < 0.3, edges * rng.choice([-1, 1], n), x)
-    x = np.where(rng.random(n) < 0.05, reals(rng, (n,), np.float32), x)
+    x = np.where(rng.random(n) < 0.05, floats(rng, (n,), np.float32), x)
     with np.errstate(over="ignore"):
         x = x.astype(dtype)
     negative, positive = rng.integers(0, 9, (2, bins))
     before = negative.copy(), positive.copy()
     with forced(histogram_kernel, convert_kernel):
-        extent = kernels.collect_pow2(x, exponent, negative, positive)
+        reach = kernels.collect_pow2(x, exponent, negative, positive)
     want = numerics.count_pow2(x, exponent, bins)
     np.testing.assert_array_equal(negative - before[0], want[0])
     np.testing.assert_array_equal(positive - before[1], want[1])
     real = numerics.to_float32(x)
     finite = real[np.isfinite(real)]
-    assert extent == (*(float(end) for end in numerics.minmax(finite)), n - finite.size)
+    assert reach == (*(float(end) for end in numerics.minmax(finite)), n - finite.size)
 
 
 @settings(max_examples=80)
@@ -126,7 +126,7 @@ def test_count_fixed(histogram_kernel, convert_kernel, forced, seed, n, dtype, b
         x = rng.standard_normal(n) * width * bins / 3
         edges = rng.integers(-bins, bins + 1, n) * width
         x = np.where(rng.random(n) < 0.3, edges, x).astype(np.float32)
-        x = np.where(rng.random(n) < 0.05, reals(rng, (n,), np.float32), x).astype(dtype)
+        x = np.where(rng.random(n) < 0.05, floats(rng, (n,), np.float32), x).astype(dtype)
     counts = rng.integers(0, 9, bins)
     before = counts.copy()
     with forced(histogram_kernel, convert_kernel):
@@ -137,7 +137,7 @@ def test_count_fixed(histogram_kernel, convert_kernel, forced, seed, n, dtype, b
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 @pytest.mark.parametrize("bins", [64, 4096])
 def test_large_histograms(histogram_kernel, forced, threads, bins):
-    x = reals(np.random.default_rng(5), (500, 1100), np.float32)
+    x = floats(np.random.default_rng(5), (500, 1100), np.float32)
     negative, positive, fixed = np.zeros((3, bins), np.int64)
     with forced(histogram_kernel):
         kernels.count_pow2(x, -9, negative, positive, threads=threads)

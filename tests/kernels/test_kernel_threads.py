@@ -49,13 +49,13 @@ assert torch.set_flush_denormal(True)
 try:
     masks = [kernels.fake_quantize_grad(grad, x, low, high, spec, threads=n) for n in (1, 3)]
     got_ends = kernels.minmax(x)
-    extent = kernels.collect_pow2(x, -140, *counted)
+    reach = kernels.collect_pow2(x, -140, *counted)
     got_half = kernels.absmax(halves)
 finally:
     torch.set_flush_denormal(False)
 assert all((got == mask).all() for got in masks)
 assert got_ends == ends and ends[0] < 0
-assert extent[:2] == tuple(map(float, ends)) and (counted == bins).all()
+assert reach[:2] == tuple(map(float, ends)) and (counted == bins).all()
 assert got_half == halves[0]
 """
 

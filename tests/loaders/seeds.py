@@ -65,7 +65,7 @@ def _images() -> onnx.ModelProto:
 def _tokens() -> onnx.ModelProto:
     net = Qdq()
     x = net.input("x", (2, 4, 8))
-    norm = net.node("LayerNormalization", x, net.reals(8), net.reals(8), epsilon=1e-5)
+    norm = net.node("LayerNormalization", x, net.floats(8), net.floats(8), epsilon=1e-5)
     a = net.pair(norm)
     q = net.pair(net.node("MatMul", a, net.weight(8, 8, axis=1)))
     rows = net.pair(net.node("Reshape", q, net.ints(2, 4, 2, 4)))

@@ -10,7 +10,7 @@
 
 #include "runtime/context.h"
 #include "runtime/program.h"
-#include "runtime/team.h"
+#include "runtime/thread_pool.h"
 
 namespace intact {
 namespace {
@@ -53,7 +53,7 @@ std::string verdict(const std::shared_ptr<const Step>& step, std::vector<uint8_t
   Program program;
   program.arena(4 * kSize + kGap);
   program.add(step);
-  Team alone(1, false);
+  ThreadPool alone(1, false);
   Context context(program, alone, true);
   for (size_t i = 0; i < 4 * kSize + kGap; ++i) context.arena()[i] = static_cast<uint8_t>(i % 100);
   try {

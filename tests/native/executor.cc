@@ -1,4 +1,4 @@
-// Programs run by a team, from several threads at once: under ThreadSanitizer, nothing races; results are
+// Programs run by a thread_pool, from several threads at once: under ThreadSanitizer, nothing races; results are
 // those of one thread. Ends with status 0, or says what differs.
 #include <atomic>
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 #include "runtime/context.h"
 #include "runtime/program.h"
-#include "runtime/team.h"
+#include "runtime/thread_pool.h"
 
 namespace intact {
 namespace {
@@ -81,19 +81,19 @@ std::vector<uint8_t> run(Context& context, const std::vector<uint8_t>& x) {
   return y;
 }
 
-// Several callers, each with a context of its own: one has the team, the others work alone.
+// Several callers, each with a context of its own: one has the thread_pool, the others work alone.
 void test_callers(int threads, bool spin, int callers, int rounds) {
   const auto program = make_program();
   std::vector<uint8_t> x(kSize);
   for (size_t i = 0; i < kSize; ++i) x[i] = static_cast<uint8_t>(i * 7 + i / 256);
-  Team alone(1, false), team(threads, spin);
+  ThreadPool alone(1, false), thread_pool(threads, spin);
   Context reference(*program, alone);
   const std::vector<uint8_t> want = run(reference, x);
   std::atomic<int> wrong{0};
   std::vector<std::thread> all;
   for (int c = 0; c < callers; ++c) {
     all.emplace_back([&] {
-      Context context(*program, team);
+      Context context(*program, thread_pool);
       for (int i = 0; i < rounds; ++i) wrong += run(context, x) != want;
     });
   }
@@ -105,8 +105,8 @@ void test_callers(int threads, bool spin, int callers, int rounds) {
 void test_one_run_for_each_context() {
   const auto program = make_program();
   const std::vector<uint8_t> x(kSize, 1);
-  Team team(2, true);
-  Context context(*program, team);
+  ThreadPool thread_pool(2, true);
+  Context context(*program, thread_pool);
   std::vector<uint8_t> y(kSize);
   context.place(1, x.data(), kSize);
   context.place(2, y.data(), kSize);
@@ -134,7 +134,7 @@ int main_() {
     test_callers(7, spin, 1, 10);  // more threads than this machine may have cores
   }
   test_one_run_for_each_context();
-  for (int i = 0; i < 50; ++i) Team(3, true);                          // never used
+  for (int i = 0; i < 50; ++i) ThreadPool(3, true);  // never used
   for (int i = 0; i < 20; ++i) test_callers(3, i % 2 == 0, 2, 1);  // dissolved while it looks for work
   return 0;
 }

@@ -1,4 +1,4 @@
-// The gemm kernels of this build against the plain one, sums and endings, on random layers: for instruction
+// The gemm kernels of this build against the plain one, sums and epilogues, on random layers: for instruction
 // sets that run elsewhere, under an emulator or through the instructions of another set.
 #include <array>
 #include <vector>
@@ -27,7 +27,7 @@ struct Layer {
   GemmWeights weights;
   int height, width, out_height, out_width;
   std::array<int64_t, 2> strides, dilations;
-  bool reals, residual;
+  bool floats, residual;
   std::vector<int8_t> w;
   std::vector<uint8_t> x, r;
   std::vector<int32_t> correction;
@@ -44,7 +44,7 @@ struct Layer {
     width = (weights.kernel_w - 1) * static_cast<int>(dilations[1]) + 1 + pick(0, pick(0, 1) * 60 + 5);
     out_height = positions(height, weights.kernel_h, 0);
     out_width = positions(width, weights.kernel_w, 1);
-    reals = pick(1, 4) == 1;
+    floats = pick(1, 4) == 1;
     residual = pick(1, 2) == 1;
     w.resize(static_cast<size_t>(weights.out) * weights.kernel_h * weights.kernel_w * weights.in);
     for (int8_t& v : w) v = static_cast<int8_t>(random_bits());
@@ -82,7 +82,7 @@ std::vector<uint8_t> run(const Layer& layer, const GemmOps& ops) {
   ConvSpec spec{};
   spec.x = image(0, Type::u8, layer.height, layer.width, g.in * g.groups);
   spec.x.high = static_cast<uint8_t>(g.high);
-  spec.y = image(1, layer.reals ? Type::f32 : Type::u8, layer.out_height, layer.out_width, g.out);
+  spec.y = image(1, layer.floats ? Type::f32 : Type::u8, layer.out_height, layer.out_width, g.out);
   if (layer.residual) spec.residual = image(2, Type::u8, layer.out_height, layer.out_width, g.out);
   spec.kernel = &ops;
   spec.packed = packed.data();
@@ -92,14 +92,14 @@ std::vector<uint8_t> run(const Layer& layer, const GemmOps& ops) {
   spec.bias = layer.bias;
   spec.strides = layer.strides;
   spec.dilations = layer.dilations;
-  spec.ending.reals = layer.reals;
-  spec.ending.zero_point = 11;
-  spec.ending.low = 3;
-  spec.ending.high = 250;
-  spec.ending.real_low = -50;
-  spec.ending.real_high = 150;
-  spec.ending.residual_zero_point = 9;
-  spec.ending.residual_multiplier = 0.37f;
+  spec.epilogue.floats = layer.floats;
+  spec.epilogue.zero_point = 11;
+  spec.epilogue.low = 3;
+  spec.epilogue.high = 250;
+  spec.epilogue.real_low = -50;
+  spec.epilogue.real_high = 150;
+  spec.epilogue.residual_zero_point = 9;
+  spec.epilogue.residual_multiplier = 0.37f;
   const std::unique_ptr<Step> step = make_conv(spec);
   std::vector<uint8_t> x = layer.x, r = layer.r;
   std::vector<uint8_t> y(static_cast<size_t>(spec.y.elements()) * bytes_of(spec.y.type));

@@ -46,10 +46,10 @@ struct Product {
 
   Product() {
     const int rows = pick(1, 40), columns = pick(1, 150), k = pick(1, pick(0, 1) == 0 ? 40 : 300);
-    const bool reals = pick(0, 1) == 0;
+    const bool floats = pick(0, 1) == 0;
     spec.a = matrix(0, Type::u8, rows, k);
     spec.b = matrix(1, Type::u8, k, columns);
-    spec.y = matrix(2, reals ? Type::f32 : Type::u8, rows, columns);
+    spec.y = matrix(2, floats ? Type::f32 : Type::u8, rows, columns);
     spec.zeros = {pick(0, 3) == 0 ? 0 : pick(0, 255), pick(0, 3) == 0 ? 128 : pick(0, 255)};
     spec.multiplier = static_cast<float>(pick(-1000, 1000)) * (pick(0, 9) == 0 ? 1e20f : 1e-6f);
     const int32_t low = pick(0, 255);

@@ -23,7 +23,7 @@
 #include "steps/pointwise.h"
 #include "steps/pool.h"
 #include "steps/quantize.h"
-#include "steps/reals.h"
+#include "steps/float_steps.h"
 #include "steps/reduce.h"
 #include "steps/winograd.h"
 
@@ -144,11 +144,11 @@ Image some_window(int64_t out, Type type) {
     w.dilations[i] = chance(3) ? 2 : 1;
     w.pads[i] = pick(0, 2);
     w.pads[i + 2] = pick(0, 2);
-    const int64_t extent = (w.kernel[i] - 1) * w.dilations[i] + 1;
+    const int64_t reach = (w.kernel[i] - 1) * w.dilations[i] + 1;
     // An image without pixels has nothing but its halo.
-    const int64_t fewest = std::max<int64_t>(0, extent - w.pads[i] - w.pads[i + 2]);
+    const int64_t fewest = std::max<int64_t>(0, reach - w.pads[i] - w.pads[i + 2]);
     in[i] = chance(8) ? fewest : pick(std::max<int64_t>(1, fewest), 12);
-    positions[i] = (in[i] + w.pads[i] + w.pads[i + 2] - extent) / w.strides[i] + 1;
+    positions[i] = (in[i] + w.pads[i] + w.pads[i + 2] - reach) / w.strides[i] + 1;
   }
   w.x = disturbed(dense(readable(), Type::u8, {n, in[0], in[1], c}, w.pads));
   w.y = disturbed(dense(writable(), type, {n, positions[0], positions[1], out == 0 ? c : out}));
@@ -171,21 +171,21 @@ ConvSpec some_spec(const Image& w, int64_t out, Type type) {
   s.bias = floats(channels);
   s.origin = {-w.pads[0], -w.pads[1]};
   const ByteGrid grid = some_grid();
-  s.ending.reals = type == Type::f32;
-  s.ending.zero_point = std::abs(grid.zero) % 256;
-  s.ending.low = grid.low;
-  s.ending.high = grid.high;
-  s.ending.real_low = -1;
-  s.ending.real_high = 1;
-  s.ending.scale = 0.1f;
-  s.ending.residual_multiplier = 0.5f;
+  s.epilogue.floats = type == Type::f32;
+  s.epilogue.zero_point = std::abs(grid.zero) % 256;
+  s.epilogue.low = grid.low;
+  s.epilogue.high = grid.high;
+  s.epilogue.real_low = -1;
+  s.epilogue.real_high = 1;
+  s.epilogue.scale = 0.1f;
+  s.epilogue.residual_multiplier = 0.5f;
   if (chance(4)) {
-    const NamedFunction* const gelu = find_function(some_kernel<RealsOps>("reals"), "gelu");
-    s.ending.function = gelu->function;
-    s.ending.smooth = gelu->smooth;
+    const NamedFunction* const gelu = find_function(some_kernel<FloatOps>("float_steps"), "gelu");
+    s.epilogue.function = gelu->function;
+    s.epilogue.smooth = gelu->smooth;
   }
-  if (chance(s.ending.function == nullptr ? 20 : 2)) s.factors = floats(channels);
-  if (chance(s.ending.function == nullptr ? 4 : 20)) s.slopes = floats(channels);
+  if (chance(s.epilogue.function == nullptr ? 20 : 2)) s.factors = floats(channels);
+  if (chance(s.epilogue.function == nullptr ? 4 : 20)) s.slopes = floats(channels);
   return s;
 }
 
@@ -272,13 +272,13 @@ Made some_depthwise() {
     s.dilations[i] = static_cast<int>(w.dilations[i]);
     s.pads[i] = static_cast<int>(w.pads[i]);
   }
-  s.ending.grid = some_grid();
-  s.ending.low = -1;
-  s.ending.high = 1;
-  s.ending.real = type == Type::f32;
-  s.ending.residual_multiplier = 0.5f;
-  s.ending.residual_zero = 3;
-  if (chance(4)) s.curve = DepthwiseCurve{&some_kernel<RealsOps>("reals"), nullptr, 1.0f, floats(c)};
+  s.epilogue.grid = some_grid();
+  s.epilogue.low = -1;
+  s.epilogue.high = 1;
+  s.epilogue.real = type == Type::f32;
+  s.epilogue.residual_multiplier = 0.5f;
+  s.epilogue.residual_zero = 3;
+  if (chance(4)) s.curve = DepthwiseCurve{&some_kernel<FloatOps>("float_steps"), nullptr, 1.0f, floats(c)};
   return make_depthwise(some_kernel<DepthwiseOps>("depthwise"), s);
 }
 
@@ -361,9 +361,9 @@ RealIn some_real(const std::vector<int64_t>& sizes) {
   return {disturbed(dense(readable(), chance(2) ? Type::u8 : Type::f32, sizes)), 3, 0.1f};
 }
 
-Made some_reals() {
+Made some_floats() {
   const std::vector<int64_t> sizes = some_sizes();
-  const auto& ops = some_kernel<RealsOps>("reals");
+  const auto& ops = some_kernel<FloatOps>("float_steps");
   const RealIn a = some_real(sizes), b = some_real(sizes);
   const RealOut y{disturbed(dense(writable(), chance(2) ? Type::u8 : Type::f32, sizes)), 0.1f, some_grid()};
   switch (pick(0, 5)) {
@@ -408,7 +408,7 @@ struct Blocks {
 };
 
 // Whether the step was accepted; then it has run, in one piece or in several.
-bool accepted(const std::function<Made()>& make, const Blocks& blocks, Team& team) {
+bool accepted(const std::function<Made()>& make, const Blocks& blocks, ThreadPool& thread_pool) {
   Program program;
   program.arena(kArena);
   program.constant(blocks.constant.data(), kConstant);
@@ -419,7 +419,7 @@ bool accepted(const std::function<Made()>& make, const Blocks& blocks, Team& tea
   } catch (const std::invalid_argument&) {
     return false;
   }
-  Context context(program, team);
+  Context context(program, thread_pool);
   context.place(kInputBlock, blocks.input.data(), kInput);
   context.place(kOutputBlock, blocks.output.data(), kOutput);
   context.run(0, 1, nullptr);
@@ -428,13 +428,13 @@ bool accepted(const std::function<Made()>& make, const Blocks& blocks, Team& tea
 
 int main_(int rounds) {
   const std::map<std::string, std::function<Made()>> kinds = {
-      {"conv", some_conv},        {"winograd", some_winograd}, {"depthwise", some_depthwise},
-      {"pool", some_pool},        {"points", some_points},     {"move", some_move},
-      {"grid", some_grid_change}, {"reals", some_reals},       {"matmul", some_matmul}};
+      {"conv", some_conv},        {"winograd", some_winograd},  {"depthwise", some_depthwise},
+      {"pool", some_pool},        {"points", some_points},      {"move", some_move},
+      {"grid", some_grid_change}, {"float_steps", some_floats}, {"matmul", some_matmul}};
   Blocks blocks;
   fill(blocks.constant);
   fill(blocks.input);
-  Team alone(1, false), two(2, true);
+  ThreadPool alone(1, false), two(2, true);
   bool both = true;
   for (const auto& [kind, make] : kinds) {
     int ran = 0;

@@ -102,6 +102,6 @@ def test_a_network_over_tokens():
         graph.node("Softmax", graph.pair(graph.node("MatMul", a, turned), 0.5, 2)), 1 / 255, -128
     )
     mixed = graph.node("Add", graph.pair(graph.node("MatMul", scores, v), 0.05, 4), x)
-    normed = graph.node("LayerNormalization", mixed, graph.reals(24), graph.reals(24))
+    normed = graph.node("LayerNormalization", mixed, graph.floats(24), graph.floats(24))
     made = graph.pair(graph.node("Gelu", graph.pair(normed, 0.04, 1), name="g"), 0.03, -100)
     Lowered(graph, [made], {"n": 2}).exact()

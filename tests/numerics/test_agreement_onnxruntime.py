@@ -15,7 +15,7 @@ BOUNDARY = 1e-3
 
 
 def run_qdq_conv(qx, qw, bias, x_affine, s_w, y_affine, relu, **attributes) -> tuple[np.ndarray, np.ndarray]:
-    """Codes and reals of Q(Relu(Conv(DQ(x), DQ(w), bias))) with per-channel weights."""
+    """Codes and floats of Q(Relu(Conv(DQ(x), DQ(w), bias))) with per-channel weights."""
     constants = {
         "sx": np.float32(x_affine[0]),
         "zx": np.uint8(x_affine[1]),

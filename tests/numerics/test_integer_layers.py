@@ -130,10 +130,10 @@ def test_requantize_per_channel_negative_gain_and_axis():
 
 def test_activation_bounds_equal_clamping_the_reals(rng):
     scale, z = nx.affine_from_range(-1.0, 7.0, U8)
-    reals = np.linspace(-3, 9, 1201, dtype=np.float32)
+    floats = np.linspace(-3, 9, 1201, dtype=np.float32)
     bounds = nx.activation_bounds(0.0, 6.0, scale, int(z), U8)
-    direct = nx.quantize(np.clip(reals, 0, 6), scale, z, U8)
-    got = nx.to_codes(reals / scale, int(z), U8, bounds)
+    direct = nx.quantize(np.clip(floats, 0, 6), scale, z, U8)
+    got = nx.to_codes(floats / scale, int(z), U8, bounds)
     assert (got == direct).all()
     assert nx.activation_bounds(0.0, math.inf, scale, int(z), U8) == (int(z), 255)
 

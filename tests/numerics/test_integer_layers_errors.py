@@ -40,7 +40,7 @@ LAYOUT = "check the layout; scales and weights keep the float layer's"
         pytest.param(
             lambda: nx.linear([[1.0]], [[1]], 0),
             "x: got dtype float64, want integer codes. Fix: quantize it first",
-            id="reals",
+            id="float_steps",
         ),
         pytest.param(
             lambda: nx.linear([[1, 2]], [[1]], 0),

@@ -60,8 +60,8 @@ def test_asymmetric_scale_is_short_and_the_range_stays(below, above):
     np.testing.assert_array_equal(again, ends)
     # Each end is reached up to the half step that the rounding of the zero point may cost it.
     codes = quantize(np.float32([-below, above]), scale, zero_point, spec)
-    reals = (codes - zero_point) * float(scale)
-    assert np.abs(reals - [-below, above]).max() <= 0.5001 * scale
+    floats = (codes - zero_point) * float(scale)
+    assert np.abs(floats - [-below, above]).max() <= 0.5001 * scale
 
 
 @pytest.mark.parametrize("low, high, zero_point", [(0.0, 7.3, -128), (0.5, 7.3, -128), (-7.3, 0.0, 127)])
@@ -148,7 +148,7 @@ def test_midway_bias_is_the_nearest_that_is_farthest_from_every_boundary(bias, s
 
 
 def test_a_bias_that_float32_cannot_put_midway_stays():
-    """Scales of 24 bits leave reals everywhere; around 2^23 no float32 ends in a quarter."""
+    """Scales of 24 bits leave floats everywhere; around 2^23 no float32 ends in a quarter."""
     assert midway_bias(np.float32(0.7), np.float32(0.0123456), np.float32(0.0234567), 0.1) == np.float32(0.7)
     assert midway_bias(np.float32([2.0**23, 0.3]), 0.5, 1.0, 1.0).tolist() == [2.0**23, 0.25]
 

@@ -353,7 +353,7 @@ STRUCTURE_CASES: dict[str, tuple[Write, str, str, str, str]] = {
         twice, "warning", "conv", "redundant-pairs",
         "two pairs stand one behind the other on input 0 of Conv 'conv'",
     ),
-    "pad": (pad, "warning", "pad", "pair-behind-pad", "Pad 'pad' pads reals that are quantized behind it"),
+    "pad": (pad, "warning", "pad", "pair-behind-pad", "Pad 'pad' pads floats that are quantized behind it"),
     "one input": (
         half_an_input, "warning", "conv", "inputs",
         "input 0 ('x') does not come from a DequantizeLinear: the layer does not run in int8",

@@ -83,7 +83,7 @@ KEPT: dict[str, tuple[Callable[[Any], str], str]] = {
     "a small K": (lambda n: product(n, 8, 32), "K = 8, below 16: too small to pay in int8"),
     "one column": (lambda n: product(n, 32, 1), "N = 1: a matrix-vector product, bound by memory"),
     "a vector": (lambda n: product(n, 32), "N = 1: a matrix-vector product, bound by memory"),
-    "integers": (integers, "input 0 holds int32, not reals"),
+    "integers": (integers, "input 0 holds int32, not floats"),
 }
 
 

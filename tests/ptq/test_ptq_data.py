@@ -148,7 +148,7 @@ WRONG: dict[str, tuple[Any, list[Input], type[IntactError], str]] = {
              "batch 0 of data: input 'x': got shape (1, 3, 4, 5), want [N, 3, 4, 6]. Fix: bring the data"),
     "pixels": ([np.zeros((1, 3, 4, 6), np.uint8)], IMAGE, QuantValueError,
                "input 'x': got dtype uint8, want float32. Fix: convert the data, and normalize"),
-    "reals": ([(np.zeros((1, 2)), np.zeros((1, 2)))], TEXT, QuantValueError,
+    "float_steps": ([(np.zeros((1, 2)), np.zeros((1, 2)))], TEXT, QuantValueError,
               "input 'ids': got dtype float64, want int64"),
     "missing name": ([{"ids": np.zeros((1, 2), int)}], TEXT, QuantValueError,
                      "batch 0 of data: input 'mask': got no array for it among ['ids']"),

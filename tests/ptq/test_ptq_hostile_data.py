@@ -201,7 +201,7 @@ BAD_IMAGES: dict[str, tuple[Callable[[], bytes], str]] = {
     "10000 x 10000 declared, no data": (lambda: png(10000, 10000), "an image that Pillow can read"),
     "cut off": (lambda: saved(Image.new("RGB", (64, 64)), "JPEG")[:300], "an image that Pillow can read"),
     "PostScript": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "cannot identify"),
-    "reals": (lambda: saved(Image.fromarray(np.float32([[0, 0.5]])), "TIFF"), "got reals per pixel"),
+    "float_steps": (lambda: saved(Image.fromarray(np.float32([[0, 0.5]])), "TIFF"), "got floats per pixel"),
     "32-bit numbers": (lambda: saved(Image.fromarray(np.int32([[0, 9]])), "TIFF"), "got 32-bit numbers"),
     "text": (lambda: b"no image", "cannot identify"),
     "nothing": (lambda: b"", "cannot identify"),

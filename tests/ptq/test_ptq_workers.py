@@ -11,7 +11,7 @@ import pytest
 
 from intact import graph
 from intact.ptq.collect import Held
-from intact.ptq.judge import Judge
+from intact.ptq.evaluator import Evaluator
 from intact.ptq.workers import WORKERS, in_order
 
 
@@ -64,7 +64,9 @@ def test_a_configuration_measured_in_two_rounds_has_the_same_error(
     runs = [Held(bytes([i]), {"x": x[None]}, session.run({"x": x[None]})) for i, x in enumerate(images[:12])]
     weights = model.graph.initializers["b4"].const_value.numpy()
     candidates = {str(i): {"b4": (weights + 0.1 * i).astype(np.float32)} for i in (3, 1, 2, 4)}
-    judge = Judge(model, runs, ["b4"])
-    chosen, errors = judge.best(candidates)
-    assert chosen == "1" and errors["1"] == judge.errors(candidates["1"])
-    assert errors["2"] == judge.errors(candidates["2"]) and errors["4"] != judge.errors(candidates["4"])
+    evaluator = Evaluator(model, runs, ["b4"])
+    chosen, errors = evaluator.best(candidates)
+    assert chosen == "1" and errors["1"] == evaluator.errors(candidates["1"])
+    assert errors["2"] == evaluator.errors(candidates["2"]) and errors["4"] != evaluator.errors(
+        candidates["4"]
+    )

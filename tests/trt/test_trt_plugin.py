@@ -1,4 +1,4 @@
-"""Custom layers: in codes between pairs, in reals anywhere, from the network and from files."""
+"""Custom layers: in codes between pairs, in floats anywhere, from the network and from files."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ struct DepthwiseWeights {
   const float* bias;
 };
 
-struct DepthwiseEnding {
+struct DepthwiseEpilogue {
   ByteGrid grid;                  // bytes out
-  float low, high;                // reals out
+  float low, high;                // floats out
   bool real;                      // y is float32
   bool bounded;                   // |v| < 2^31 for all bytes of x: v rounds to an integer as it is
   float residual_multiplier;
@@ -46,7 +46,7 @@ struct DepthwiseRow {
   ptrdiff_t residual_pixel;
   uint8_t* y;                         // u8 or f32
   ptrdiff_t y_pixel;
-  DepthwiseEnding ending;
+  DepthwiseEpilogue epilogue;
 };
 
 struct DepthwiseOps {

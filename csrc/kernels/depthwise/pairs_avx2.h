@@ -71,14 +71,14 @@ class Worker {
   Worker(const DepthwiseRow& d, const uint8_t* packed, int channel, int channels)
       : d_(d),
         x_(d.x + channel),
-        y_(d.y + channel * (d.ending.real ? 4 : 1)),
+        y_(d.y + channel * (d.epilogue.real ? 4 : 1)),
         residual_(d.residual == nullptr ? nullptr : d.residual + channel),
         correction_(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(packed))),
         multiplier_(_mm256_loadu_ps(reinterpret_cast<const float*>(packed) + kWidth)),
         bias_(_mm256_loadu_ps(reinterpret_cast<const float*>(packed) + 2 * kWidth)),
-        zero_(_mm_set1_epi16(static_cast<int16_t>(d.ending.grid.zero))),
-        low_(_mm_set1_epi8(static_cast<char>(d.ending.grid.low))),
-        high_(_mm_set1_epi8(static_cast<char>(d.ending.grid.high))),
+        zero_(_mm_set1_epi16(static_cast<int16_t>(d.epilogue.grid.zero))),
+        low_(_mm_set1_epi8(static_cast<char>(d.epilogue.grid.low))),
+        high_(_mm_set1_epi8(static_cast<char>(d.epilogue.grid.high))),
         weight_(packed + 12 * kWidth),
         channels_(static_cast<size_t>(channels)) {}
 
@@ -141,7 +141,7 @@ class Worker {
 
   INTACT_INLINE void finish(__m256i acc) {
     __m256 v = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(acc), multiplier_), bias_);
-    const DepthwiseEnding& e = d_.ending;
+    const DepthwiseEpilogue& e = d_.epilogue;
     if (kEnd == End::bytes_and_residual || (kEnd == End::any && residual_ != nullptr)) {
       const __m256i r =
           _mm256_sub_epi32(_mm256_cvtepu8_epi32(load(residual_)), _mm256_set1_epi32(e.residual_zero));
@@ -198,7 +198,8 @@ void work(const DepthwiseRow& d, const uint8_t* packed, int channel, const ptrdi
 
 template <bool kTail>
 void work(const DepthwiseRow& d, const uint8_t* packed, int channel, const ptrdiff_t* offsets, int pairs) {
-  if (d.ending.real || !d.ending.bounded) return work<kTail, End::any>(d, packed, channel, offsets, pairs);
+  if (d.epilogue.real || !d.epilogue.bounded)
+    return work<kTail, End::any>(d, packed, channel, offsets, pairs);
   if (d.residual != nullptr) {
     return work<kTail, End::bytes_and_residual>(d, packed, channel, offsets, pairs);
   }

@@ -28,7 +28,7 @@ int32_t sum(const DepthwiseRow& d, const uint8_t* x, const int8_t* w) {
   return static_cast<int32_t>(acc);
 }
 
-void finish(const DepthwiseEnding& e, float v, const uint8_t* residual, uint8_t* y, int channel) {
+void finish(const DepthwiseEpilogue& e, float v, const uint8_t* residual, uint8_t* y, int channel) {
   if (residual != nullptr) {
     v = v + static_cast<float>(residual[channel] - e.residual_zero) * e.residual_multiplier;
   }
@@ -52,7 +52,7 @@ void run(const DepthwiseRow& d) {
       const int32_t products = sum(d, d.x + at * d.x_pixel + c, weight + c);
       const uint32_t acc = static_cast<uint32_t>(products) + static_cast<uint32_t>(correction[c]);
       const float v = static_cast<float>(static_cast<int32_t>(acc)) * multiplier[c] + bias[c];
-      finish(d.ending, v, residual, d.y + at * d.y_pixel, c);
+      finish(d.epilogue, v, residual, d.y + at * d.y_pixel, c);
     }
   }
 }

@@ -1,4 +1,4 @@
-// Cheap bounds of a smooth function's codes (SmoothFunction), for endings that compute codes of a function:
+// Cheap bounds of a smooth function's codes (SmoothFunction), for epilogues that compute codes of a function:
 // where both bounds round to the same byte it is the right one, and where they do not, the function itself
 // has to say. One in a few thousand bytes needs that.
 //
@@ -20,7 +20,7 @@ struct FunctionCells {
   float per_unit, middle;
 };
 
-// nullptr where bounds of such an ending are not close enough to save time. `bias`: the largest magnitude.
-std::unique_ptr<const FunctionCells> make_cells(const GemmEnding& ending, double bias);
+// nullptr where bounds of such an epilogue are not close enough to save time. `bias`: the largest magnitude.
+std::unique_ptr<const FunctionCells> make_cells(const GemmEpilogue& epilogue, double bias);
 
 }  // namespace intact

@@ -1,4 +1,4 @@
-// Sums of products of bytes with constant int8 weights, and the endings that turn them into codes or reals:
+// Sums of products of bytes with constant int8 weights, and the epilogues that turn them into codes or floats:
 // numerics.linear, numerics.conv, numerics.requantize and numerics.to_real (N19 to N25), normative.
 //
 // A tile is a few output pixels (rows, each with the address of its own input) by one panel of output
@@ -14,7 +14,7 @@
 #include <cstdint>
 
 #include "base/cpu.h"
-#include "kernels/reals/reals.h"
+#include "kernels/float_steps/float_steps.h"
 
 namespace intact {
 
@@ -35,8 +35,8 @@ struct GemmSteps {
 
 struct GemmTile {
   const uint8_t* const* x;  // rows
-  ptrdiff_t x_offset;       // added to each: the group's channels
-  int rows;                 // 1 to the most that the kernel takes for this width
+  ptrdiff_t x_offset;  // added to each: the group's channels
+  int rows;  // 1 to the most that the kernel takes for this width
   const int32_t* correction;  // [width]
   int32_t* sums;  // [rows][width], aligned to 64; there is room for the most rows, and those may be written
   const int8_t* next;  // what is read later, kFetched bytes for each step: fetched in passing; or nullptr
@@ -45,13 +45,13 @@ struct GemmTile {
 
 struct FunctionCells;
 
-// The ending of a layer, the same for all its tiles.
+// The epilogue of a layer, the same for all its tiles.
 //   real  = fl32(acc) * M + B [+ (r - z_r) * R], each operation rounded [; * slope where below 0]
 //   codes:               clamp(rne(real) + z_y, low, high)
 //   codes of a function: clamp(rne(f(real) [* S] / scale) + z_y, low, high)
-//   reals:               [f] real [* S], and no further than real_low and real_high
-struct GemmEnding {
-  bool reals;  // y is float32
+//   floats:               [f] real [* S], and no further than real_low and real_high
+struct GemmEpilogue {
+  bool floats;  // y is float32
   bool has_residual;
   bool bounded;  // proved that every `real` is below 2^30 in magnitude
   int32_t residual_zero_point;
@@ -86,10 +86,10 @@ struct GemmOps {
   int rows[4];  // most rows of a tile, by the number of vectors in the panel - 1
   int32_t shift;  // what it subtracts from each byte: corrections have to add shift * (sum of the weights)
   void (*sum)(const GemmSteps& steps, const GemmTile& tile);
-  void (*finish)(const GemmEnding& ending, const GemmRows& rows);
+  void (*finish)(const GemmEpilogue& epilogue, const GemmRows& rows);
   // Optional: both, for any number of rows, which share out `next`. False, and nothing done, where the kernel
   // has no form that beats the two. `sums` and `scratch` are not used.
-  bool (*whole)(const GemmSteps& steps, const GemmTile& tile, const GemmEnding& ending,
+  bool (*whole)(const GemmSteps& steps, const GemmTile& tile, const GemmEpilogue& epilogue,
                 const GemmRows& rows) = nullptr;
   // Called before and behind any number of sums, on their thread; nullptr: nothing to do.
   void (*enter)() = nullptr;
@@ -97,7 +97,7 @@ struct GemmOps {
 };
 
 // The meaning of finish; kernels leave to it what they have no faster form of.
-void gemm_finish(const GemmEnding& ending, const GemmRows& rows);
+void gemm_finish(const GemmEpilogue& epilogue, const GemmRows& rows);
 
 #define INTACT_KERNEL(name, needs) extern const GemmOps name;
 #include "kernels/gemm/kernels.inc"

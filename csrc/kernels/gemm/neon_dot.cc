@@ -68,8 +68,8 @@ void sum(const GemmSteps& s, const GemmTile& t) {
   }
 }
 
-// 4 reals; `residual` has 4 bytes, or is nullptr.
-inline float32x4_t real_of(const GemmEnding& e, const GemmRows& t, int at, int c, const uint8_t* residual) {
+// 4 floats; `residual` has 4 bytes, or is nullptr.
+inline float32x4_t real_of(const GemmEpilogue& e, const GemmRows& t, int at, int c, const uint8_t* residual) {
   const float32x4_t acc = vcvtq_f32_s32(vld1q_s32(t.sums + at));
   float32x4_t real = vaddq_f32(vmulq_f32(acc, vld1q_f32(t.multiplier + c)), vld1q_f32(t.bias + c));
   if (residual == nullptr) return real;
@@ -82,8 +82,8 @@ inline float32x4_t real_of(const GemmEnding& e, const GemmRows& t, int at, int c
 }
 
 // Whole panels of codes; what is left goes the plain way.
-void finish(const GemmEnding& e, const GemmRows& t) {
-  const bool plain = !e.reals && e.function == nullptr && e.bounded && t.slopes == nullptr;
+void finish(const GemmEpilogue& e, const GemmRows& t) {
+  const bool plain = !e.floats && e.function == nullptr && e.bounded && t.slopes == nullptr;
   if (!plain || t.channels != t.width) return gemm_finish(e, t);
   const int32x4_t zero_point = vdupq_n_s32(e.zero_point);
   const int32x4_t low = vdupq_n_s32(e.low), high = vdupq_n_s32(e.high);

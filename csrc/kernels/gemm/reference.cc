@@ -28,13 +28,13 @@ void sum(const GemmSteps& s, const GemmTile& t) {
   }
 }
 
-float residual_of(const GemmEnding& e, const GemmRows& t, int row, int c) {
+float residual_of(const GemmEpilogue& e, const GemmRows& t, int row, int c) {
   const int32_t code = t.residual[row][t.residual_offset + c];
   return static_cast<float>(code - e.residual_zero_point) * e.residual_multiplier;
 }
 
 // Rounded and clamped to a byte; clamping first to the same bounds keeps the conversion in range.
-uint8_t byte_of(const GemmEnding& e, float steps) {
+uint8_t byte_of(const GemmEpilogue& e, float steps) {
   const float low = static_cast<float>(e.low - e.zero_point);
   const float high = static_cast<float>(e.high - e.zero_point);
   if (!(steps > low)) steps = low;
@@ -42,34 +42,34 @@ uint8_t byte_of(const GemmEnding& e, float steps) {
   return static_cast<uint8_t>(static_cast<int32_t>(std::nearbyint(steps)) + e.zero_point);
 }
 
-void clamp_reals(const GemmEnding& e, float* reals, int n) {
+void clamp_floats(const GemmEpilogue& e, float* floats, int n) {
   for (int c = 0; c < n; ++c) {
-    if (reals[c] < e.real_low) reals[c] = e.real_low;
-    if (reals[c] > e.real_high) reals[c] = e.real_high;
+    if (floats[c] < e.real_low) floats[c] = e.real_low;
+    if (floats[c] > e.real_high) floats[c] = e.real_high;
   }
 }
 
 }  // namespace
 
-void gemm_finish(const GemmEnding& e, const GemmRows& t) {
+void gemm_finish(const GemmEpilogue& e, const GemmRows& t) {
   for (int row = 0; row < t.rows; ++row) {
-    float* const reals = t.scratch;
+    float* const floats = t.scratch;
     for (int c = 0; c < t.channels; ++c) {
-      reals[c] = static_cast<float>(t.sums[row * t.width + c]) * t.multiplier[c];
-      reals[c] = reals[c] + t.bias[c];
-      if (e.has_residual) reals[c] = reals[c] + residual_of(e, t, row, c);
-      if (t.slopes != nullptr && reals[c] < 0) reals[c] = reals[c] * t.slopes[c];
+      floats[c] = static_cast<float>(t.sums[row * t.width + c]) * t.multiplier[c];
+      floats[c] = floats[c] + t.bias[c];
+      if (e.has_residual) floats[c] = floats[c] + residual_of(e, t, row, c);
+      if (t.slopes != nullptr && floats[c] < 0) floats[c] = floats[c] * t.slopes[c];
     }
-    if (e.function != nullptr) e.function(reals, reals, static_cast<size_t>(t.channels));
-    for (int c = 0; t.factors != nullptr && c < t.channels; ++c) reals[c] = reals[c] * t.factors[c];
+    if (e.function != nullptr) e.function(floats, floats, static_cast<size_t>(t.channels));
+    for (int c = 0; t.factors != nullptr && c < t.channels; ++c) floats[c] = floats[c] * t.factors[c];
     uint8_t* const y = t.y[row] + t.y_offset;
-    if (e.reals) {
-      clamp_reals(e, reals, t.channels);
-      std::memcpy(y, reals, sizeof(float) * static_cast<size_t>(t.channels));
+    if (e.floats) {
+      clamp_floats(e, floats, t.channels);
+      std::memcpy(y, floats, sizeof(float) * static_cast<size_t>(t.channels));
       continue;
     }
-    for (int c = 0; e.function != nullptr && c < t.channels; ++c) reals[c] = reals[c] / e.scale;
-    for (int c = 0; c < t.channels; ++c) y[c] = byte_of(e, reals[c]);
+    for (int c = 0; e.function != nullptr && c < t.channels; ++c) floats[c] = floats[c] / e.scale;
+    for (int c = 0; c < t.channels; ++c) y[c] = byte_of(e, floats[c]);
   }
 }
 

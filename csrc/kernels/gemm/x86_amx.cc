@@ -1,4 +1,4 @@
-// tdpbusd: 16 rows by 16 channels by 64 bytes in one instruction, exact. Endings are those of AVX-512.
+// tdpbusd: 16 rows by 16 channels by 64 bytes in one instruction, exact. Epilogues are those of AVX-512.
 //
 // 16 steps of a vector of channels are a tile as they lie packed. 16 rows of inputs are one where pixels lie
 // evenly and a run goes on for 64 bytes; elsewhere they are gathered first.
@@ -180,7 +180,7 @@ void sum(const GemmSteps& s, const GemmTile& t) {
   return s.width == kUnit ? sum_tile<2, 1>(s, t, total) : sum_tile<2, 2>(s, t, total);
 }
 
-void finish(const GemmEnding& e, const GemmRows& rows) { gemm_avx512vnni.finish(e, rows); }
+void finish(const GemmEpilogue& e, const GemmRows& rows) { gemm_avx512vnni.finish(e, rows); }
 
 }  // namespace
 

@@ -114,12 +114,12 @@ void sum(const GemmSteps& s, const GemmTile& t) {
 
 struct Lanes {
   __m256 residual_zero_point, residual_multiplier;
-  explicit Lanes(const GemmEnding& e)
+  explicit Lanes(const GemmEpilogue& e)
       : residual_zero_point(_mm256_set1_ps(static_cast<float>(e.residual_zero_point))),
         residual_multiplier(_mm256_set1_ps(e.residual_multiplier)) {}
 };
 
-// 8 reals; `residual` has 8 bytes, or is nullptr.
+// 8 floats; `residual` has 8 bytes, or is nullptr.
 inline __m256 real_of(const int32_t* sums, const Lanes& lanes, const float* m, const float* b,
                       const uint8_t* residual) {
   const __m256i acc = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums));
@@ -135,7 +135,7 @@ inline __m256 real_of(const int32_t* sums, const Lanes& lanes, const float* m, c
 struct ToBytes {
   __m256i zero_point;
   __m128i low, high;
-  explicit ToBytes(const GemmEnding& e)
+  explicit ToBytes(const GemmEpilogue& e)
       : zero_point(_mm256_set1_epi16(static_cast<int16_t>(e.zero_point))),
         low(_mm_set1_epi8(static_cast<char>(e.low))),
         high(_mm_set1_epi8(static_cast<char>(e.high))) {}
@@ -165,7 +165,7 @@ inline __m256 sloped(__m256 real, __m256 slope) {
 
 // Rows of 16 channels, two at a time; constants stay in registers.
 template <bool kResidual, bool kSloped>
-void finish_pairs(const GemmEnding& e, const GemmRows& t) {
+void finish_pairs(const GemmEpilogue& e, const GemmRows& t) {
   const __m256 zero = _mm256_set1_ps(static_cast<float>(e.residual_zero_point));
   const __m256 multiplier = _mm256_set1_ps(e.residual_multiplier);
   const __m256 m[2] = {_mm256_loadu_ps(t.multiplier), _mm256_loadu_ps(t.multiplier + kUnit)};
@@ -206,7 +206,7 @@ void finish_pairs(const GemmEnding& e, const GemmRows& t) {
 }
 
 // Rows of any number of channels up to 16.
-void finish_codes(const GemmEnding& e, const GemmRows& t) {
+void finish_codes(const GemmEpilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   const ToBytes to_bytes(e);
   uint8_t copy[16] = {0};
@@ -228,21 +228,21 @@ void finish_codes(const GemmEnding& e, const GemmRows& t) {
 }
 
 // The real sums of one row, `width` of them.
-void reals_of_row(const Lanes& lanes, const GemmRows& t, int row, float* reals) {
+void floats_of_row(const Lanes& lanes, const GemmRows& t, int row, float* floats) {
   uint8_t copy[16] = {0};
   const uint8_t* const residual = whole_residual(t, row, copy);
   for (int c = 0; c < t.width; c += kUnit) {
     const uint8_t* const branch = residual == nullptr ? nullptr : residual + c;
     const int32_t* const sums = t.sums + row * t.width + c;
-    _mm256_storeu_ps(reals + c, real_of(sums, lanes, t.multiplier + c, t.bias + c, branch));
+    _mm256_storeu_ps(floats + c, real_of(sums, lanes, t.multiplier + c, t.bias + c, branch));
   }
 }
 
-void finish_reals(const GemmEnding& e, const GemmRows& t) {
+void finish_floats(const GemmEpilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   const __m256 low = _mm256_set1_ps(e.real_low), high = _mm256_set1_ps(e.real_high);
   for (int row = 0; row < t.rows; ++row) {
-    reals_of_row(lanes, t, row, t.scratch);
+    floats_of_row(lanes, t, row, t.scratch);
     for (int c = 0; c < t.width; c += kUnit) {
       __m256 real = _mm256_loadu_ps(t.scratch + c);
       if (t.slopes != nullptr) real = sloped(real, _mm256_loadu_ps(t.slopes + c));
@@ -254,13 +254,13 @@ void finish_reals(const GemmEnding& e, const GemmRows& t) {
 
 // The function's values, divided by the scale, to bytes: clamped first, for they may be anything. The
 // function gets the whole tile at once: its chains of operations are long.
-void finish_function(const GemmEnding& e, const GemmRows& t) {
+void finish_function(const GemmEpilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   const ToBytes to_bytes(e);
   const __m256 scale = _mm256_set1_ps(e.scale);
   const __m256 low = _mm256_set1_ps(static_cast<float>(e.low - e.zero_point));
   const __m256 high = _mm256_set1_ps(static_cast<float>(e.high - e.zero_point));
-  for (int row = 0; row < t.rows; ++row) reals_of_row(lanes, t, row, t.scratch + row * t.width);
+  for (int row = 0; row < t.rows; ++row) floats_of_row(lanes, t, row, t.scratch + row * t.width);
   e.function(t.scratch, t.scratch, static_cast<size_t>(t.rows) * static_cast<size_t>(t.width));
   for (int row = 0; row < t.rows; ++row) {
     __m256 steps[2];
@@ -277,10 +277,10 @@ void finish_function(const GemmEnding& e, const GemmRows& t) {
   }
 }
 
-void finish(const GemmEnding& e, const GemmRows& t) {
-  const bool quantized = !e.reals && e.function != nullptr;
-  if (e.reals ? e.function != nullptr : !quantized && !e.bounded) return gemm_finish(e, t);
-  if (e.reals) return finish_reals(e, t);
+void finish(const GemmEpilogue& e, const GemmRows& t) {
+  const bool quantized = !e.floats && e.function != nullptr;
+  if (e.floats ? e.function != nullptr : !quantized && !e.bounded) return gemm_finish(e, t);
+  if (e.floats) return finish_floats(e, t);
   if (quantized) return finish_function(e, t);
   if (t.channels != 2 * kUnit) return finish_codes(e, t);
   if (t.slopes != nullptr) {

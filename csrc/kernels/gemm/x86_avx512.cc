@@ -91,10 +91,10 @@ void sum(const GemmSteps& s, const GemmTile& t) {
   }
 }
 
-// The constants of an ending that all vectors share.
+// The constants of an epilogue that all vectors share.
 struct Lanes {
   __m512 residual_zero_point, residual_multiplier;
-  explicit Lanes(const GemmEnding& e)
+  explicit Lanes(const GemmEpilogue& e)
       : residual_zero_point(_mm512_set1_ps(static_cast<float>(e.residual_zero_point))),
         residual_multiplier(_mm512_set1_ps(e.residual_multiplier)) {}
 };
@@ -120,7 +120,7 @@ inline __mmask16 mask_of(int channels, int v) {
 // Reals below 2^30 in magnitude to bytes: saturating packs clamp, a permutation undoes their order.
 struct ToBytes {
   __m512i zero_point, low, high, order;
-  explicit ToBytes(const GemmEnding& e)
+  explicit ToBytes(const GemmEpilogue& e)
       : zero_point(_mm512_set1_epi16(static_cast<int16_t>(e.zero_point))),
         low(_mm512_set1_epi8(static_cast<char>(e.low))),
         high(_mm512_set1_epi8(static_cast<char>(e.high))),
@@ -134,9 +134,9 @@ struct ToBytes {
 
   // kPlain: zero point and low are 0.
   template <bool kPlain>
-  __m512i bytes_of(const __m512 (&reals)[4]) const {
-    __m512i ab = _mm512_packs_epi32(_mm512_cvtps_epi32(reals[0]), _mm512_cvtps_epi32(reals[1]));
-    __m512i cd = _mm512_packs_epi32(_mm512_cvtps_epi32(reals[2]), _mm512_cvtps_epi32(reals[3]));
+  __m512i bytes_of(const __m512 (&floats)[4]) const {
+    __m512i ab = _mm512_packs_epi32(_mm512_cvtps_epi32(floats[0]), _mm512_cvtps_epi32(floats[1]));
+    __m512i cd = _mm512_packs_epi32(_mm512_cvtps_epi32(floats[2]), _mm512_cvtps_epi32(floats[3]));
     if constexpr (!kPlain) {
       ab = _mm512_adds_epi16(ab, zero_point);
       cd = _mm512_adds_epi16(cd, zero_point);
@@ -153,7 +153,7 @@ inline __m512 sloped(__m512 real, __m512 slope) {
 }
 
 template <int kVectors, bool kResidual, bool kPlain, bool kSloped = false>
-void finish_codes(const GemmEnding& e, const GemmRows& t) {
+void finish_codes(const GemmEpilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   const ToBytes to_bytes(e);
   const __mmask64 all = t.channels >= 64 ? ~0ull : (1ull << t.channels) - 1;
@@ -170,21 +170,21 @@ void finish_codes(const GemmEnding& e, const GemmRows& t) {
   for (int row = 0; row < t.rows; ++row) {
     const int32_t* const sums = t.sums + row * kUnit * kVectors;
     const uint8_t* const residual = kResidual ? t.residual[row] + t.residual_offset : nullptr;
-    __m512 reals[4];
+    __m512 floats[4];
 #pragma GCC unroll 4
     for (int v = 0; v < 4; ++v) {
-      reals[v] = v < kVectors ? real_of<kResidual, kPlain>(sums + kUnit * v, lanes, m[v < kVectors ? v : 0],
-                                                           b[v < kVectors ? v : 0], residual + kUnit * v,
-                                                           masks[v < kVectors ? v : 0])
-                              : reals[0];
-      if constexpr (kSloped) reals[v] = v < kVectors ? sloped(reals[v], slopes[v]) : reals[0];
+      floats[v] = v < kVectors ? real_of<kResidual, kPlain>(sums + kUnit * v, lanes, m[v < kVectors ? v : 0],
+                                                            b[v < kVectors ? v : 0], residual + kUnit * v,
+                                                            masks[v < kVectors ? v : 0])
+                               : floats[0];
+      if constexpr (kSloped) floats[v] = v < kVectors ? sloped(floats[v], slopes[v]) : floats[0];
     }
-    _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, to_bytes.bytes_of<kPlain>(reals));
+    _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, to_bytes.bytes_of<kPlain>(floats));
   }
 }
 
 template <bool kResidual>
-void finish_reals(const GemmEnding& e, const GemmRows& t) {
+void finish_floats(const GemmEpilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   const __m512 low = _mm512_set1_ps(e.real_low), high = _mm512_set1_ps(e.real_high);
   for (int row = 0; row < t.rows; ++row) {
@@ -203,7 +203,7 @@ void finish_reals(const GemmEnding& e, const GemmRows& t) {
 
 // The function's values, divided by the scale, to bytes: clamped first, for they may be anything. The
 // function gets the whole tile at once: its chains of operations are long.
-void finish_function(const GemmEnding& e, const GemmRows& t) {
+void finish_function(const GemmEpilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   const __m512 scale = _mm512_set1_ps(e.scale);
   const __m512 low = _mm512_set1_ps(static_cast<float>(e.low - e.zero_point));
@@ -230,7 +230,7 @@ void finish_function(const GemmEnding& e, const GemmRows& t) {
 }
 
 // One row of finish_function.
-void finish_row(const GemmEnding& e, GemmRows t, int row) {
+void finish_row(const GemmEpilogue& e, GemmRows t, int row) {
   t.sums += row * t.width;
   t.y += row;
   t.rows = 1;
@@ -239,7 +239,7 @@ void finish_row(const GemmEnding& e, GemmRows t, int row) {
 
 // The same bytes as finish_function, by bounds (cells.h).
 template <int kVectors>
-void finish_cells(const GemmEnding& e, const GemmRows& t) {
+void finish_cells(const GemmEpilogue& e, const GemmRows& t) {
   const FunctionCells& cells = *e.cells;
   const ToBytes to_bytes(e);
   const __mmask64 all = t.channels >= 64 ? ~0ull : (1ull << t.channels) - 1;
@@ -289,7 +289,7 @@ void finish_cells(const GemmEnding& e, const GemmRows& t) {
   }
 }
 
-void finish_smooth(const GemmEnding& e, const GemmRows& t) {
+void finish_smooth(const GemmEpilogue& e, const GemmRows& t) {
   switch (t.width / kUnit) {
     case 1: return finish_cells<1>(e, t);
     case 2: return finish_cells<2>(e, t);
@@ -299,7 +299,7 @@ void finish_smooth(const GemmEnding& e, const GemmRows& t) {
 }
 
 template <bool kResidual, bool kPlain, bool kSloped = false>
-void finish_panel(const GemmEnding& e, const GemmRows& t) {
+void finish_panel(const GemmEpilogue& e, const GemmRows& t) {
   switch (t.width / kUnit) {
     case 1: return finish_codes<1, kResidual, kPlain, kSloped>(e, t);
     case 2: return finish_codes<2, kResidual, kPlain, kSloped>(e, t);
@@ -309,7 +309,7 @@ void finish_panel(const GemmEnding& e, const GemmRows& t) {
 }
 
 // Behind a Relu nothing is left of zero points: that is most layers.
-void finish_bounded(const GemmEnding& e, const GemmRows& t) {
+void finish_bounded(const GemmEpilogue& e, const GemmRows& t) {
   if (t.slopes != nullptr) {
     return e.has_residual ? finish_panel<true, false, true>(e, t) : finish_panel<false, false, true>(e, t);
   }
@@ -319,14 +319,14 @@ void finish_bounded(const GemmEnding& e, const GemmRows& t) {
   return both ? finish_panel<true, true>(e, t) : finish_panel<true, false>(e, t);
 }
 
-void finish(const GemmEnding& e, const GemmRows& t) {
-  if (e.reals && e.function == nullptr) {
-    return e.has_residual ? finish_reals<true>(e, t) : finish_reals<false>(e, t);
+void finish(const GemmEpilogue& e, const GemmRows& t) {
+  if (e.floats && e.function == nullptr) {
+    return e.has_residual ? finish_floats<true>(e, t) : finish_floats<false>(e, t);
   }
-  if (!e.reals && e.function != nullptr && !e.has_residual) {
+  if (!e.floats && e.function != nullptr && !e.has_residual) {
     return e.cells != nullptr ? finish_smooth(e, t) : finish_function(e, t);
   }
-  if (e.reals || e.function != nullptr || !e.bounded) return gemm_finish(e, t);
+  if (e.floats || e.function != nullptr || !e.bounded) return gemm_finish(e, t);
   return finish_bounded(e, t);
 }
 
@@ -341,7 +341,7 @@ constexpr ptrdiff_t kFirstBytes = 32 << 10;
 
 template <int kVectors, bool kResidual, bool kPlain>
 struct Whole {
-  using Tile = void (*)(const GemmSteps&, const GemmTile&, const GemmEnding&, const GemmRows&, int, Fetch);
+  using Tile = void (*)(const GemmSteps&, const GemmTile&, const GemmEpilogue&, const GemmRows&, int, Fetch);
   static constexpr int kHalf = 12 / kVectors, kMost = 28 / kVectors;
 
   template <int... i>
@@ -350,7 +350,7 @@ struct Whole {
     return kAll[rows - 1];
   }
 
-  static void run(const GemmSteps& s, const GemmTile& t, const GemmEnding& e, const GemmRows& rows) {
+  static void run(const GemmSteps& s, const GemmTile& t, const GemmEpilogue& e, const GemmRows& rows) {
     ptrdiff_t steps = 0;
     for (int32_t r = 0; r < s.counts[0]; ++r) steps += s.steps[2 * r + 1];
     const bool near = steps * s.width * 4 <= kNearBytes && s.steps[1] >= kHalfSteps;
@@ -369,7 +369,7 @@ struct Whole {
 };
 
 template <int kVectors>
-void whole_panel(const GemmSteps& s, const GemmTile& t, const GemmEnding& e, const GemmRows& rows) {
+void whole_panel(const GemmSteps& s, const GemmTile& t, const GemmEpilogue& e, const GemmRows& rows) {
   const bool plain = e.zero_point == 0 && e.low == 0;
   if (!e.has_residual) {
     return plain ? Whole<kVectors, false, true>::run(s, t, e, rows)
@@ -379,9 +379,9 @@ void whole_panel(const GemmSteps& s, const GemmTile& t, const GemmEnding& e, con
                                              : Whole<kVectors, true, false>::run(s, t, e, rows);
 }
 
-bool whole(const GemmSteps& s, const GemmTile& t, const GemmEnding& e, const GemmRows& rows) {
+bool whole(const GemmSteps& s, const GemmTile& t, const GemmEpilogue& e, const GemmRows& rows) {
   const int vectors = s.width / kUnit;
-  if (e.reals || e.function != nullptr || !e.bounded || rows.slopes != nullptr) return false;
+  if (e.floats || e.function != nullptr || !e.bounded || rows.slopes != nullptr) return false;
   if (rows.channels != s.width || vectors < 3) return false;
   vectors == 4 ? whole_panel<4>(s, t, e, rows) : whole_panel<3>(s, t, e, rows);
   return true;

@@ -1,5 +1,5 @@
 // Tiles of whole panels that keep their sums in registers until they are codes: for layers of few products,
-// whose endings cost as much as a third of their sums. For x86_avx512.cc alone.
+// whose epilogues cost as much as a third of their sums. For x86_avx512.cc alone.
 //
 // GCC moves arithmetic to where its result is used and copies sums that are read as two types, which spills:
 // `pin` holds values where they are.
@@ -159,7 +159,7 @@ struct Codes {
   __m512i zero_point, low, high, order;
   __m512 residual_multiplier, residual_zero_point;
 
-  INTACT_INLINE Codes(const GemmEnding& e, const GemmRows& rows)
+  INTACT_INLINE Codes(const GemmEpilogue& e, const GemmRows& rows)
       : t(rows),
         zero_point(_mm512_set1_epi16(static_cast<int16_t>(e.zero_point))),
         low(_mm512_set1_epi8(static_cast<char>(e.low))),
@@ -168,7 +168,7 @@ struct Codes {
         residual_multiplier(_mm512_set1_ps(e.residual_multiplier)),
         residual_zero_point(_mm512_set1_ps(static_cast<float>(e.residual_zero_point))) {}
 
-  // Sums of vector v to reals, or to codes where nothing is added.
+  // Sums of vector v to floats, or to codes where nothing is added.
   template <int v>
   INTACT_INLINE void scale(Sums<kRows, kVectors>& sums) const {
     const __m512 m = _mm512_loadu_ps(t.multiplier + kLanes * v), b = _mm512_loadu_ps(t.bias + kLanes * v);
@@ -219,7 +219,7 @@ struct Codes {
 
 // Sums and codes of rows [first, first + kRows).
 template <int kRows, int kVectors, bool kResidual, bool kPlain>
-void whole_tile(const GemmSteps& s, const GemmTile& t, const GemmEnding& e, const GemmRows& rows, int first,
+void whole_tile(const GemmSteps& s, const GemmTile& t, const GemmEpilogue& e, const GemmRows& rows, int first,
                 Fetch fetch) {
   Sums<kRows, kVectors> sums;
   sums.start(t.correction);
@@ -233,7 +233,7 @@ void whole_tile(const GemmSteps& s, const GemmTile& t, const GemmEnding& e, cons
 constexpr int kHalfSteps = 5;
 
 // The sums of rows [first, first + kRows), and in between them the codes of the rows before: products keep
-// two ports busy, and endings use the others.
+// two ports busy, and epilogues use the others.
 template <int kRows, int kVectors, bool kResidual, bool kPlain>
 INTACT_INLINE void half_tile(Products<kRows, kVectors> products,
                              const Codes<kRows, kVectors, kResidual, kPlain>& codes, const GemmTile& t,
@@ -255,7 +255,7 @@ INTACT_INLINE void half_tile(Products<kRows, kVectors> products,
 
 // As many rows as make an odd number of halves; returns how many.
 template <int kRows, int kVectors, bool kResidual, bool kPlain>
-int whole_halves(const GemmSteps& s, const GemmTile& t, const GemmEnding& e, const GemmRows& rows,
+int whole_halves(const GemmSteps& s, const GemmTile& t, const GemmEpilogue& e, const GemmRows& rows,
                  Fetching& fetching) {
   if (t.rows < kRows) return 0;
   const Codes<kRows, kVectors, kResidual, kPlain> codes(e, rows);

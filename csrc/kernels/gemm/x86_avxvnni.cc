@@ -1,4 +1,4 @@
-// vpdpbusd on 256-bit registers, for machines that have it without AVX-512. Endings are those of AVX2.
+// vpdpbusd on 256-bit registers, for machines that have it without AVX-512. Epilogues are those of AVX2.
 #include "kernels/gemm/gemm.h"
 
 #if INTACT_ARCH_X86 && defined(INTACT_AVXVNNI)
@@ -73,7 +73,7 @@ void sum(const GemmSteps& s, const GemmTile& t) {
   return s.width == kUnit ? sum_rows<1>(s, t) : sum_rows<2>(s, t);
 }
 
-void finish(const GemmEnding& e, const GemmRows& rows) { gemm_avx2.finish(e, rows); }
+void finish(const GemmEpilogue& e, const GemmRows& rows) { gemm_avx2.finish(e, rows); }
 
 }  // namespace
 

@@ -26,13 +26,13 @@ struct FixedBins {
 };
 
 // What pow2 met besides: ends of the finite values, and how many were not finite.
-struct Extent {
+struct ValueRange {
   float min, max;
   uint64_t nonfinite;
 };
 
 struct HistogramOps {
-  void (*pow2)(const float* x, size_t n, const Pow2Bins& bins, uint32_t* slot, Extent& extent);
+  void (*pow2)(const float* x, size_t n, const Pow2Bins& bins, uint32_t* slot, ValueRange& range);
   void (*fixed)(const float* x, size_t n, const FixedBins& bins, uint32_t* slot);
 };
 

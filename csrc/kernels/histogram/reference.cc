@@ -6,13 +6,13 @@
 namespace intact {
 namespace {
 
-void pow2(const float* x, size_t n, const Pow2Bins& bins, uint32_t* slot, Extent& extent) {
+void pow2(const float* x, size_t n, const Pow2Bins& bins, uint32_t* slot, ValueRange& range) {
   for (size_t i = 0; i < n; ++i) {
     if (std::isfinite(x[i])) {
-      if (x[i] < extent.min) extent.min = x[i];
-      if (x[i] > extent.max) extent.max = x[i];
+      if (x[i] < range.min) range.min = x[i];
+      if (x[i] > range.max) range.max = x[i];
     } else {
-      ++extent.nonfinite;
+      ++range.nonfinite;
     }
     const float position = std::fabs(x[i]) * bins.first * bins.second;
     const uint32_t half = x[i] < 0.0f ? bins.bins : 0;

@@ -23,13 +23,13 @@ inline float largest(__m256 v) {
   return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
 }
 
-void pow2(const float* x, size_t n, const Pow2Bins& bins, uint32_t* slot, Extent& extent) {
+void pow2(const float* x, size_t n, const Pow2Bins& bins, uint32_t* slot, ValueRange& range) {
   const __m256 first = _mm256_set1_ps(bins.first), second = _mm256_set1_ps(bins.second);
   const __m256 end = _mm256_set1_ps(static_cast<float>(bins.bins));
   const __m256i half = _mm256_set1_epi32(static_cast<int>(bins.bins));
   const __m256i rest = _mm256_set1_epi32(static_cast<int>(2 * bins.bins));
   const __m256 inf = _mm256_castsi256_ps(_mm256_set1_epi32(0x7f800000));
-  __m256 min = _mm256_set1_ps(extent.min), max = _mm256_set1_ps(extent.max);
+  __m256 min = _mm256_set1_ps(range.min), max = _mm256_set1_ps(range.max);
   __m256 finite = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
@@ -47,12 +47,12 @@ void pow2(const float* x, size_t n, const Pow2Bins& bins, uint32_t* slot, Extent
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(slot + i), kept);
   }
   if (_mm256_movemask_ps(finite) == 0xff) {
-    extent.min = smallest(min);
-    extent.max = largest(max);
+    range.min = smallest(min);
+    range.max = largest(max);
   } else {  // rare, and about to be refused: let the reference sort it out, slots included
     i = 0;
   }
-  histogram_ref.pow2(x + i, n - i, bins, slot + i, extent);
+  histogram_ref.pow2(x + i, n - i, bins, slot + i, range);
 }
 
 void fixed(const float* x, size_t n, const FixedBins& bins, uint32_t* slot) {

@@ -1,4 +1,4 @@
-// Products of two matrices of bytes, both made at run time: numerics.matmul and its endings (N19, N22, N25),
+// Products of two matrices of bytes, both made at run time: numerics.matmul and its epilogues (N19, N22, N25),
 // normative. acc[i][j] = sum over k of (a[i][k] - zero_a) * (b[k][j] - zero_b), exact modulo 2^32.
 //
 // Both sides are packed first, rows of a whole and b in panels of columns, in a form that is the kernel's
@@ -38,7 +38,7 @@ struct MatMulOps {
   // y = clamp(rne(fl32(fl32(acc) * multiplier) + 0) + zero, low, high).
   void (*codes)(const int32_t* sums, size_t n, float multiplier, const ByteGrid& grid, uint8_t* y);
   // y = fl32(fl32(acc) * multiplier) + 0, and no further than low and high.
-  void (*reals)(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y);
+  void (*floats)(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y);
 };
 
 #define INTACT_KERNEL(name, needs) extern const MatMulOps name;

@@ -174,7 +174,7 @@ void codes(const int32_t* sums, size_t n, float multiplier, const ByteGrid& g, u
   }
 }
 
-void reals(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
+void floats(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
   for (size_t i = 0; i < n; i += 4) {
     const float32x4_t v =
         vminq_f32(vmaxq_f32(real4(sums + i, multiplier), vdupq_n_f32(low)), vdupq_n_f32(high));
@@ -188,7 +188,7 @@ void reals(const int32_t* sums, size_t n, float multiplier, float low, float hig
 
 }  // namespace
 
-const MatMulOps matmul_neondot = {kRows, kColumns, kDepth, 1, pack_a, pack_b, tile, codes, reals};
+const MatMulOps matmul_neondot = {kRows, kColumns, kDepth, 1, pack_a, pack_b, tile, codes, floats};
 
 }  // namespace intact
 #endif

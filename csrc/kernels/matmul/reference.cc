@@ -25,7 +25,7 @@ void codes(const int32_t* sums, size_t n, float multiplier, const ByteGrid& grid
   for (size_t i = 0; i < n; ++i) y[i] = to_byte(static_cast<float>(sums[i]) * multiplier + 0.0f, grid);
 }
 
-void reals(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
+void floats(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
   for (size_t i = 0; i < n; ++i) {
     const float v = static_cast<float>(sums[i]) * multiplier + 0.0f;
     y[i] = v < low ? low : v > high ? high : v;
@@ -35,6 +35,6 @@ void reals(const int32_t* sums, size_t n, float multiplier, float low, float hig
 }  // namespace
 
 const MatMulOps matmul_ref = {
-    4, kColumns, 1, sizeof(int16_t), pack_words_a<1>, pack_words_b<1, kColumns>, tile, codes, reals};
+    4, kColumns, 1, sizeof(int16_t), pack_words_a<1>, pack_words_b<1, kColumns>, tile, codes, floats};
 
 }  // namespace intact

@@ -135,7 +135,7 @@ void codes(const int32_t* sums, size_t n, float multiplier, const ByteGrid& g, u
   }
 }
 
-void reals(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
+void floats(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
   const __m256 m = _mm256_set1_ps(multiplier), least = _mm256_set1_ps(low), most = _mm256_set1_ps(high);
   for (size_t i = 0; i < n; i += 8) {
     const __m256 v = _mm256_min_ps(_mm256_max_ps(real8(sums + i, m), least), most);
@@ -149,8 +149,8 @@ void reals(const int32_t* sums, size_t n, float multiplier, float low, float hig
 
 }  // namespace
 
-const MatMulOps matmul_avx2 = {kRows, kColumns, 2,    sizeof(int16_t), pack_words_a<2>, pack_b,
-                               tile,  codes,    reals};
+const MatMulOps matmul_avx2 = {kRows,  kColumns, 2,     sizeof(int16_t), pack_words_a<2>,
+                               pack_b, tile,     codes, floats};
 
 }  // namespace intact
 #endif

@@ -216,7 +216,7 @@ void codes(const int32_t* sums, size_t n, float multiplier, const ByteGrid& g, u
   for (; i < n; i += 16) _mm512_mask_cvtepi32_storeu_epi8(y + i, part(n - i), code16(i));
 }
 
-void reals(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
+void floats(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
   const __m512 m = _mm512_set1_ps(multiplier), least = _mm512_set1_ps(low), most = _mm512_set1_ps(high);
   const auto real = [&](size_t i) { return _mm512_min_ps(_mm512_max_ps(real16(sums + i, m), least), most); };
   size_t i = 0;
@@ -228,7 +228,7 @@ void reals(const int32_t* sums, size_t n, float multiplier, float low, float hig
 
 }  // namespace
 
-const MatMulOps matmul_vnni = {kRows, kColumns, 4, 1, pack_a, pack_b, tile, codes, reals};
+const MatMulOps matmul_vnni = {kRows, kColumns, 4, 1, pack_a, pack_b, tile, codes, floats};
 
 }  // namespace intact
 #endif

@@ -1,5 +1,5 @@
 // vpdpbusd on 256-bit registers, for machines that have it without AVX-512; sums and terms are those of
-// x86_avx512.cc: bytes of a as they are, those of b with their top bit turned. Endings are those of AVX2.
+// x86_avx512.cc: bytes of a as they are, those of b with their top bit turned. Epilogues are those of AVX2.
 #include "kernels/matmul/matmul.h"
 
 #if INTACT_ARCH_X86 && defined(INTACT_AVXVNNI)
@@ -165,13 +165,13 @@ void codes(const int32_t* sums, size_t n, float multiplier, const ByteGrid& grid
   matmul_avx2.codes(sums, n, multiplier, grid, y);
 }
 
-void reals(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
-  matmul_avx2.reals(sums, n, multiplier, low, high, y);
+void floats(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {
+  matmul_avx2.floats(sums, n, multiplier, low, high, y);
 }
 
 }  // namespace
 
-const MatMulOps matmul_avxvnni = {kRows, kColumns, 4, 1, pack_a, pack_b, tile, codes, reals};
+const MatMulOps matmul_avxvnni = {kRows, kColumns, 4, 1, pack_a, pack_b, tile, codes, floats};
 
 }  // namespace intact
 #endif

@@ -16,7 +16,7 @@ inline Lanes lanes_at(const Grid& g, size_t i) {
   return {_mm256_loadu_ps(g.scale + i), _mm256_loadu_ps(g.low + i), _mm256_loadu_ps(g.high + i)};
 }
 
-// 8 reals to 8 bytes. max returns its second operand for NaN: the low end, hence qmin.
+// 8 floats to 8 bytes. max returns its second operand for NaN: the low end, hence qmin.
 inline void quantize8(const float* x, const Lanes& p, __m256i qmin, uint8_t* q) {
   __m256 v = _mm256_div_ps(_mm256_loadu_ps(x), p.scale);
   v = _mm256_min_ps(_mm256_max_ps(v, p.low), p.high);

@@ -7,7 +7,7 @@
 //   output  = A' sums A     with the scales taken out again
 //
 // Every step but the last is addition and multiplication modulo 2^32, where Winograd's identity holds as it
-// does among the reals. What it gives is 576 = 64 * 9 times the convolution: 9 has an inverse modulo 2^32,
+// does among the floats. What it gives is 576 = 64 * 9 times the convolution: 9 has an inverse modulo 2^32,
 // and 64 goes by a shift, which is exact as long as the convolution itself stays within 2^25. The builder
 // proves that for every output channel (pack.cc).
 #pragma once
@@ -59,7 +59,7 @@ struct WinogradCost {
 };
 
 struct WinogradOps {
-  const GemmOps* gemm;  // whose endings these are, and whose unit
+  const GemmOps* gemm;  // whose epilogues these are, and whose unit
   int widest;  // vectors of a panel
   WinogradCost cost;
   // To input[point * plane + c].

@@ -1,7 +1,6 @@
 """Calibration without a framework: collect once, decide later, merge anywhere."""
 
 from intact.calib.calibration import Calibration, ZeroRangeWarning
-from intact.calib.extent import Range
 from intact.calib.histogram import BINS, Histogram
 from intact.calib.methods import (
     METHODS,
@@ -11,6 +10,7 @@ from intact.calib.methods import (
     expected_sqnr,
     range_of,
 )
+from intact.calib.range import Range
 from intact.calib.trt_cache import TrtCache
 
 __all__ = [

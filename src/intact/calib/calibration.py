@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from intact._version import __version__
 from intact.calib import files
-from intact.calib.extent import Range
 from intact.calib.histogram import Histogram
 from intact.calib.methods import Stats, range_of
+from intact.calib.range import Range
 from intact.errors import CalibrationError, IntactError
 from intact.numerics import ZERO_RANGE
 from intact.spec import QuantSpec

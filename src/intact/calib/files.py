@@ -25,8 +25,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from intact.atomic import replacing
-from intact.calib.extent import Range
 from intact.calib.histogram import Histogram
+from intact.calib.range import Range
 from intact.errors import CalibrationError, FileFormatError
 from intact.reading import reading
 

@@ -82,14 +82,14 @@ class Histogram:
         for channel, values in enumerate([x] if axis is None else np.moveaxis(x, axis, 0)):
             bins = batch._negative[channel], batch._positive[channel]
             exponent = int(batch._exponent[channel])
-            extent = kernels.collect_pow2(values, exponent, *bins, threads=threads)
-            needed = int(_exponent_of(np.float32(max(-extent.min, extent.max, 0))))
+            found = kernels.collect_pow2(values, exponent, *bins, threads=threads)
+            needed = int(_exponent_of(np.float32(max(-found.min, found.max, 0))))
             if needed > exponent:
                 for row in bins:
                     row[:] = 0
                 kernels.count_pow2(values, needed, *bins, threads=threads)
                 batch._exponent[channel] = needed
-            bounds.set(channel, extent.min, extent.max, values.size, extent.nonfinite)
+            bounds.set(channel, found.min, found.max, values.size, found.nonfinite)
         if self._policy == "raise" and bounds.nonfinite.any():
             refuse_nonfinite(x)
         return batch

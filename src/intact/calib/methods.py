@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact.calib.entropy import VARIANTS, entropy_edge
-from intact.calib.extent import Range
 from intact.calib.histogram import Histogram
+from intact.calib.range import Range
 from intact.calib.squared_error import best_affine, symmetric_errors, widest_best
 from intact.errors import CalibrationError, QuantValueError, UnsupportedError
 from intact.numerics import affine_from_range, fake_quantize, scale_from_amax, short_amax, short_range

@@ -22,7 +22,7 @@ import numpy as np
 
 from intact.atomic import replacing
 from intact.calib.calibration import Calibration
-from intact.calib.extent import Range
+from intact.calib.range import Range
 from intact.errors import CalibrationError, FileFormatError, IntactError
 from intact.reading import read_bytes
 from intact.spec import INT8

@@ -43,16 +43,16 @@ def run(
     before, after = model.stat().st_size, out.stat().st_size
     if as_json:
         show_json({
-            "out": str(out), "steps": steps, "layers": layers, "onnxruntime": stretches(engine.plan),
+            "out": str(out), "steps": steps, "layers": layers, "onnxruntime": subgraphs(engine.plan),
             "bytes": {"before": before, "after": after}, "seconds": seconds, "notes": engine.plan.notes,
         })  # fmt: skip
         return
     rows = [(f"layers in {name}", f"{count:,}") for name, count in layers.items()]
     rows += [("native steps", f"{sum(steps.values()) - steps.get('onnx', 0):,}")]
-    rows += [("stretches in ONNX Runtime", f"{steps.get('onnx', 0):,}")]
+    rows += [("subgraphs in ONNX Runtime", f"{steps.get('onnx', 0):,}")]
     rows += [("bytes before", f"{before:,}"), ("bytes after", f"{after:,}"), ("seconds", f"{seconds:.1f}")]
     show_table(f"{model.name} -> {out}", ("", "built"), rows, figures=("built",))
-    for name, reason in stretches(engine.plan).items():
+    for name, reason in subgraphs(engine.plan).items():
         say(f"in ONNX Runtime: {name}: {reason}")
     for note in engine.plan.notes if show_notes else ():
         say(note)
@@ -65,8 +65,8 @@ def describe(plan: Plan) -> tuple[dict[str, int], dict[str, int]]:
     return dict(sorted(steps.items())), {"int8": layers["int8"], "float": layers["float"]}
 
 
-def stretches(plan: Plan) -> dict[str, str]:
+def subgraphs(plan: Plan) -> dict[str, str]:
     """What of a plan ONNX Runtime runs, and why."""
-    from intact.engine.steps import Stretch
+    from intact.engine.steps import FallbackSubgraph
 
-    return {step.name: step.reason for step in plan.steps if isinstance(step, Stretch)}
+    return {step.name: step.reason for step in plan.steps if isinstance(step, FallbackSubgraph)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intact.cli.build import stretches
+from intact.cli.build import subgraphs
 from intact.cli.options import READ, AsJson, Exclude, Include, ProfileName
 from intact.cli.output import say, show_json, show_table
 from intact.errors import QuantValueError
@@ -62,7 +62,7 @@ def run(
     cells = [(row["layer"], row["precision"], row["fused"], row["reason"]) for row in rows]
     show_table(title, columns, cells)
     say(f"{counts['int8']} layers in int8, {counts['float']} in float, for {engine}")
-    for name, reason in stretches(plan).items() if plan is not None else ():
+    for name, reason in subgraphs(plan).items() if plan is not None else ():
         say(f"in ONNX Runtime: {name}: {reason}")
 
 

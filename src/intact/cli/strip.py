@@ -26,7 +26,7 @@ def run(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take the Q/DQ pairs away; stored weights become the reals that their codes stood for.
+    """Take the Q/DQ pairs away; stored weights become the floats that their codes stood for.
 
     The ranges can be kept, and used again: `intact quantize float.onnx --calib ranges.calib --method max`.
 
@@ -56,7 +56,7 @@ def run(
 
 
 def ranges_of(stripped: Mapping[str, Stripped], source: str) -> Calibration:
-    """The reals that each grid reaches, as `Range` statistics: method "max" gives the scales again.
+    """The floats that each grid reaches, as `Range` statistics: method "max" gives the scales again.
 
     Tensors with a scale per block are left out: no statistic has that granularity.
     """

@@ -151,7 +151,7 @@ def _show(found: Comparison, model: Path, all_tensors: bool) -> None:
     sides = [side for side in SIDES if side in ("engine", "file") or found.total(side).compared]
     shown = [t for t in found.tensors if all_tensors or any(getattr(t, s).differing for s in sides)]
     counts = attrgetter(*sides)
-    rows = [(t.tensor, t.layer, "codes" if t.codes else "reals", *map(_of, counts(t))) for t in shown]
+    rows = [(t.tensor, t.layer, "codes" if t.codes else "float_steps", *map(_of, counts(t))) for t in shown]
     if rows and found.traced:
         columns = ("tensor", "layer", "compared", *(_COLUMNS.get(side, side) for side in sides))
         show_table(f"{model.name}: against the integer reference, {found.traced} samples", columns, rows)

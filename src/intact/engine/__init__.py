@@ -3,6 +3,6 @@
 from intact.engine.build import compile, load
 from intact.engine.engine import Engine
 from intact.engine.plan import Plan
-from intact.engine.steps import Codes, Ending, Step, Tensor
+from intact.engine.steps import Codes, Epilogue, Step, Tensor
 
-__all__ = ["Codes", "Ending", "Engine", "Plan", "Step", "Tensor", "compile", "load"]
+__all__ = ["Codes", "Epilogue", "Engine", "Plan", "Step", "Tensor", "compile", "load"]

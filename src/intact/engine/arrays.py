@@ -59,7 +59,7 @@ def rest(size: int, start: int, hop: int) -> int:
 
 
 def offset_of(tensor: Tensor) -> int:
-    """What bytes have above codes; 0 for reals."""
+    """What bytes have above codes; 0 for floats."""
     return 0 if tensor.codes is None else tensor.codes.offset
 
 

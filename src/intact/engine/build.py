@@ -70,7 +70,7 @@ def load(
     engine = Engine(stored.plan, threads=threads, packed=packed, deterministic=deterministic)
     stored.packed.verify(here, engine.threads)
     stored.constants.verify([name for name in stored.constants if name not in ready], engine.threads)
-    engine.check_stretches()
+    engine.check_subgraphs()
     return engine
 
 

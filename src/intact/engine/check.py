@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from intact.engine.steps import Binary, Call, Gather, Step
-from intact.engine.wiring import constants, ending_of, reads, writes
+from intact.engine.wiring import constants, epilogue_of, reads, writes
 from intact.errors import FileFormatError
 
 if TYPE_CHECKING:
@@ -49,8 +49,10 @@ def check(plan: Plan) -> None:
 
 
 def _may_be_constant(step: Step, name: str) -> bool:
-    ending = ending_of(step)
-    return isinstance(step, (Binary, Call, Gather)) or (ending is None and getattr(step, "mask", "") == name)
+    epilogue = epilogue_of(step)
+    return isinstance(step, (Binary, Call, Gather)) or (
+        epilogue is None and getattr(step, "mask", "") == name
+    )
 
 
 def _tensor(plan: Plan, name: str, where: str) -> None:

@@ -1,5 +1,7 @@
 """Frozen records to JSON values and back, driven by their dataclass fields: one rule for every record.
 
+A field whose name in files is another than in code says it: ``field(metadata={"key": "ending"})``.
+
 Reading is strict: a value must have exactly the declared type, an object exactly the declared fields. What
 comes out is what the constructor's annotations promise, whoever wrote the text.
 """
@@ -7,7 +9,7 @@ comes out is what the constructor's annotations promise, whoever wrote the text.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from math import isfinite
 from types import UnionType
@@ -25,7 +27,8 @@ def encode(value: Any) -> Any:
     """`value` as `json.dumps` takes it: records become objects, tuples lists, NumPy scalars numbers."""
     if is_dataclass(value) and not isinstance(value, type):
         hints = _hints(type(value))
-        plain = {name: _encode_field(hint, getattr(value, name)) for name, hint in hints.items()}
+        keys = _keys(type(value))
+        plain = {keys[name]: _encode_field(hint, getattr(value, name)) for name, hint in hints.items()}
         kind = getattr(value, "kind", None)
         return plain if kind is None else {"kind": kind, **plain}
     if isinstance(value, tuple | list):
@@ -67,6 +70,12 @@ def _hints(kind: Any) -> Mapping[str, Any]:
 
 
 @cache
+def _keys(kind: Any) -> Mapping[str, str]:
+    """Under which key each field of a record stands in a file."""
+    return {one.name: one.metadata.get("key", one.name) for one in fields(kind)}
+
+
+@cache
 def _reader(kind: Any) -> Reader:
     """What reads a `kind`; made once, for a plan has thousands of values."""
     origin, options = get_origin(kind), get_args(kind)
@@ -82,17 +91,18 @@ def _reader(kind: Any) -> Reader:
 
 
 def _record(kind: Any) -> Reader:
-    readers = {name: _reader(hint) for name, hint in _hints(kind).items()}
+    names = {key: name for name, key in _keys(kind).items()}
+    readers = {key: _reader(_hints(kind)[name]) for key, name in names.items()}
 
     def read(value: Any) -> Any:
         if not isinstance(value, dict) or value.keys() != readers.keys():
             raise unexpected("", value, f"an object with the fields {', '.join(readers)}")
         found = {}
-        for name, reader in readers.items():
+        for key, reader in readers.items():
             try:
-                found[name] = reader(value[name])
+                found[names[key]] = reader(value[key])
             except FileFormatError as error:
-                raise _below(f".{name}", error) from error
+                raise _below(f".{key}", error) from error
         return kind(**found)
 
     return read

@@ -44,7 +44,7 @@ class Module(Protocol):
     def trace(
         self, feeds: Feeds, given: Mapping[str, NDArray] | None = None
     ) -> tuple[Sequence[NDArray], Sequence[Seen]]:
-        """The outputs, and every call of a quantizer; `given`: what is handed on in place of its reals."""
+        """The outputs, and every call of a quantizer; `given`: what is handed on in place of its floats."""
 
 
 @dataclass
@@ -93,7 +93,7 @@ class TensorCounts:
     Attributes:
         tensor: Its name.
         layer: The step that makes it, or reads a weight; "" for an input.
-        codes: Whether codes were compared, or reals.
+        codes: Whether codes were compared, or floats.
         quantizer: Of the module: what quantizes it; "" where nothing does, or there is no module.
         engine: The engine against the integer reference.
         file: The file in ONNX Runtime against it; nothing compared where the file has no such tensor.
@@ -150,7 +150,7 @@ class Comparison:
         """The first tensor with a difference; None: there is none.
 
         Args:
-            side: One of the counts of `TensorCounts`. Where both sides compute in float, reals do not count.
+            side: One of the counts of `TensorCounts`. Where both sides compute in float, floats do not count.
         """
         counted = (t for t in self.tensors if t.codes or side == "engine")
         return next((t for t in counted if getattr(t, side).differing), None)

@@ -1,8 +1,8 @@
-"""Operators of the user's own: registered by name, with a Python body, in reals or in codes.
+"""Operators of the user's own: registered by name, with a Python body, in floats or in codes.
 
-A body in reals gets NumPy arrays and returns one, or a tuple of them. A body in codes gets `Quantized`
+A body in floats gets NumPy arrays and returns one, or a tuple of them. A body in codes gets `Quantized`
 inputs, the grids of its outputs as `outputs`, and returns codes: such an operator takes part in an int8
-stretch, with no dequantize before it and no quantize behind.
+subgraph, with no dequantize before it and no quantize behind.
 """
 
 from __future__ import annotations

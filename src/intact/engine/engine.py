@@ -22,13 +22,13 @@ from intact.engine.arrays import as_input, as_output
 from intact.engine.bind.bound import Bound, bind
 from intact.engine.bind.core import Packed, Shape
 from intact.engine.execute import Seconds, execute, memory
+from intact.engine.fallback import FallbackSessions
 from intact.engine.files import save
 from intact.engine.plan import Plan
 from intact.engine.profiler import Profile, profile_of
 from intact.engine.steps import Dim
-from intact.engine.stretches import Stretches
 from intact.errors import QuantValueError, UnsupportedError
-from intact.kernels.program import Program, Team
+from intact.kernels.program import Program, ThreadPool
 from intact.kernels.registry import chosen_kernels
 from intact.limits import THREADS
 
@@ -78,14 +78,14 @@ class Engine:
         packed: Packed | None = None,
         deterministic: bool = False,
     ) -> None:
-        self._team = Team(_checked_threads(threads))
-        self.threads = self._team.threads
+        self._thread_pool = ThreadPool(_checked_threads(threads))
+        self.threads = self._thread_pool.threads
         self.plan = plan
         self.packed: Packed = {} if packed is None else packed
         self.inputs = tuple(_port(plan, name) for name in plan.inputs)
         self.outputs = tuple(_port(plan, name) for name in plan.outputs)
         self.deterministic = deterministic
-        self._stretches = Stretches(plan, 1 if deterministic else self.threads)
+        self._subgraphs = FallbackSessions(plan, 1 if deterministic else self.threads)
         self._bound: dict[tuple[Shape, ...], Bound] = {}
 
     def __call__(self, *inputs: Any) -> NDArray[Any] | tuple[NDArray[Any], ...]:
@@ -116,18 +116,18 @@ class Engine:
         made = self._outputs(bound, out or {})
         context = bound.program.take()
         try:
-            execute(self.plan, bound, self._stretches, given, made, context)
+            execute(self.plan, bound, self._subgraphs, given, made, context)
         finally:
             bound.program.give_back(context)
         return made
 
-    def check_stretches(self) -> None:
+    def check_subgraphs(self) -> None:
         """Refuse models for ONNX Runtime that no plan of ours holds: `load` asks, and so does the first run.
 
         Raises:
             FileFormatError: As for `intact.graph.check_fallback`; names the step.
         """
-        self._stretches.check()
+        self._subgraphs.check()
 
     def prepare(self, shapes: Mapping[str, Sequence[int]]) -> Bound:
         """Make the plan native for inputs of these shapes, which the first run with them would do."""
@@ -160,7 +160,7 @@ class Engine:
         bound = self._make(tuple(array.shape for array in given.values()), reuse=False)
         made = self._outputs(bound, {})
         context = bound.program.take()
-        execute(self.plan, bound, self._stretches, given, made, context)
+        execute(self.plan, bound, self._subgraphs, given, made, context)
         at = memory(self.plan, bound, given, made, context)
         tensors = {}
         for name in bound.shapes:
@@ -187,7 +187,7 @@ class Engine:
         taken = []
         for _ in range(runs + 1):  # the first one warms up
             seconds = Seconds(bound)
-            execute(self.plan, bound, self._stretches, given, made, context, seconds)
+            execute(self.plan, bound, self._subgraphs, given, made, context, seconds)
             taken.append(seconds)
         bound.program.give_back(context)
         return profile_of(self.plan, bound, taken[1:])
@@ -200,10 +200,10 @@ class Engine:
         return bind(
             self.plan,
             dict(zip(self.plan.inputs, key, strict=True)),
-            Program(self._team),
+            Program(self._thread_pool),
             kernels=chosen_kernels(),
             packed=self.packed,
-            stretch=self._stretches.shapes,
+            subgraph=self._subgraphs.shapes,
             reuse=reuse,
         )
 

@@ -1,4 +1,4 @@
-"""One run of a bound plan: its native segments and its stretches."""
+"""One run of a bound plan: its native segments and its subgraphs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from intact.engine.arrays import check_rows, offset_of, to_bytes
 from intact.engine.bind.bound import Bound
 from intact.engine.bind.core import dtype_of
+from intact.engine.fallback import FallbackSessions
 from intact.engine.plan import Plan
-from intact.engine.stretches import Stretches
 from intact.kernels.program import Context
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -24,18 +24,18 @@ class Seconds:
 
     Attributes:
         native: Of each native step.
-        stretches: Of each stretch, by its step's name.
+        subgraphs: Of each subgraph, by its step's name.
     """
 
     def __init__(self, bound: Bound) -> None:
         self.native = np.zeros(len(bound.program))
-        self.stretches: dict[str, float] = {}
+        self.subgraphs: dict[str, float] = {}
 
 
 def execute(
     plan: Plan,
     bound: Bound,
-    stretches: Stretches,
+    subgraphs: FallbackSessions,
     given: Arrays,
     made: Arrays,
     context: Context,
@@ -46,7 +46,7 @@ def execute(
     Args:
         plan: The plan.
         bound: It, made native for the shapes of `given`.
-        stretches: Its stretches.
+        subgraphs: Its subgraphs.
         given: Dense arrays of the inputs.
         made: Dense arrays, which receive the outputs.
         context: Memory that no other run uses.
@@ -62,13 +62,13 @@ def execute(
     bound.program.place(context, list(ins.values()), list(outs.values()))
     at = memory(plan, bound, ins, outs, context)
     for segment in bound.segments:
-        if segment.stretch is None:
+        if segment.subgraph is None:
             context.run(segment.begin, segment.end, None if seconds is None else seconds.native)
             continue
         start = perf_counter()
-        stretches.run(segment.stretch, at)
+        subgraphs.run(segment.subgraph, at)
         if seconds is not None:
-            seconds.stretches[segment.stretch.name] = perf_counter() - start
+            seconds.subgraphs[segment.subgraph.name] = perf_counter() - start
     for name in made:
         if offset := offset_of(plan.tensors[name]):
             np.bitwise_xor(outs[name], np.uint8(offset), out=outs[name])

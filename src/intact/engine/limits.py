@@ -20,7 +20,8 @@ from intact.engine.steps import (
     Conv,
     ConvTranspose,
     Dequantize,
-    Ending,
+    Epilogue,
+    FallbackSubgraph,
     Gather,
     LayerNorm,
     Linear,
@@ -36,12 +37,11 @@ from intact.engine.steps import (
     Slice,
     Softmax,
     Step,
-    Stretch,
     Table,
     Tensor,
     Transpose,
 )
-from intact.engine.wiring import ending_of
+from intact.engine.wiring import epilogue_of
 from intact.errors import FileFormatError
 
 DTYPES = (
@@ -73,9 +73,9 @@ def check_limits(plan: Plan, arrays: Arrays) -> None:
         named = [getattr(step, field, "-") for field in ("x", "y", "a", "b")]
         found.that("" not in (*named, *getattr(step, "xs", ()), *getattr(step, "ys", ())), "no name", "one")
         found.finite(step)
-        if (ending := ending_of(step)) is not None:
-            found.finite(ending)
-            _check_ending(found, ending)
+        if (epilogue := epilogue_of(step)) is not None:
+            found.finite(epilogue)
+            _check_epilogue(found, epilogue)
         if step.kind in _RULES:
             _RULES[step.kind](found, step)
 
@@ -122,7 +122,7 @@ class _Check:
         if not holds:
             raise _wrong(self.where, str(got), want)
 
-    def finite(self, record: Step | Ending) -> None:
+    def finite(self, record: Step | Epilogue) -> None:
         """No number of a record is infinite or none: a file cannot say them."""
         for field, value in vars(record).items():
             self.that(not isinstance(value, float) or isfinite(value), f"{field} {value}", "a finite number")
@@ -145,9 +145,9 @@ class _Check:
     def codes(self, *names: str) -> None:
         """These tensors hold codes."""
         for name in names:
-            self.that(self.grid(name) is not None, f"reals in '{name}'", "codes")
+            self.that(self.grid(name) is not None, f"floats in '{name}'", "codes")
 
-    def reals(self, *names: str) -> None:
+    def floats(self, *names: str) -> None:
         """These tensors hold float32."""
         for name in names:
             self.that(self.dtype(name) == "float32", f"{self.dtype(name)} in '{name}'", "float32")
@@ -161,31 +161,31 @@ class _Check:
         return shape
 
 
-def _check_ending(check: _Check, ending: Ending) -> None:
+def _check_epilogue(check: _Check, epilogue: Epilogue) -> None:
     weight = getattr(check.step, "weight", "")
     channels = check.constant(weight, "int8", 2 if check.step.kind == "linear" else 4)[0] if weight else 1
-    check.that(bool(ending.multiplier), "no multiplier", "one")
+    check.that(bool(epilogue.multiplier), "no multiplier", "one")
     for name, dtype in (
-        (ending.multiplier, "float32"), (ending.bias, "float32"), (ending.integer_bias, "int32"),
-        (ending.factors, "float32"), (ending.slope, "float32"),
+        (epilogue.multiplier, "float32"), (epilogue.bias, "float32"), (epilogue.integer_bias, "int32"),
+        (epilogue.factors, "float32"), (epilogue.slope, "float32"),
     ):  # fmt: skip
         if name:
             (size,) = check.constant(name, dtype, 1)
             check.that(size in (1, channels), f"{size} numbers in '{name}'", f"1 or {channels}")
-    if ending.residual:
-        check.codes(ending.residual)
-    check.that(bool(ending.activation) or not ending.factors, "factors", "an activation before them")
-    check.that(not ending.activation or not ending.slope, "an activation and a slope", "one of them")
+    if epilogue.residual:
+        check.codes(epilogue.residual)
+    check.that(bool(epilogue.activation) or not epilogue.factors, "factors", "an activation before them")
+    check.that(not epilogue.activation or not epilogue.slope, "an activation and a slope", "one of them")
 
 
 def _quantize(check: _Check, step: Quantize) -> None:
-    check.reals(step.x)
+    check.floats(step.x)
     check.codes(step.y)
 
 
 def _dequantize(check: _Check, step: Dequantize) -> None:
     check.codes(step.x)
-    check.reals(step.y)
+    check.floats(step.y)
 
 
 def _rescale(check: _Check, step: Rescale) -> None:
@@ -246,8 +246,8 @@ def _pool(check: _Check, step: Pool) -> None:
         step.kernel is None or all(0 < k <= MOST_WIDTH for k in step.kernel), step.kernel, "a kernel above 0"
     )
     _window(check, step)
-    extents = [(k - 1) * d + 1 for k, d in zip(step.kernel or (1, 1), step.dilations, strict=True)]
-    most = [extents[0] - 1, extents[1] - 1] * 2  # a window reads some pixel, as ONNX wants it
+    reachs = [(k - 1) * d + 1 for k, d in zip(step.kernel or (1, 1), step.dilations, strict=True)]
+    most = [reachs[0] - 1, reachs[1] - 1] * 2  # a window reads some pixel, as ONNX wants it
     check.that(all(p <= m for p, m in zip(step.pads, most, strict=True)), step.pads, f"pads up to {most}")
     check.codes(step.x, step.y)
 
@@ -316,7 +316,7 @@ def _resize(check: _Check, step: Resize) -> None:
         check.constant(name, "int64", 1)
 
 
-def _stretch(check: _Check, step: Stretch) -> None:
+def _subgraph(check: _Check, step: FallbackSubgraph) -> None:
     check.constant(step.model, "uint8", 1)
     check.that(bool(step.ys), "no outputs", "some")
 
@@ -351,7 +351,7 @@ _RULES: dict[str, Callable[[_Check, Any], None]] = {
     "gather": _gather,
     "pad": _pad,
     "resize": _resize,
-    "onnx": _stretch,
+    "onnx": _subgraph,
     "call": _call,
 }
 

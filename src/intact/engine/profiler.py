@@ -25,7 +25,7 @@ class Timing:
 
     Attributes:
         name, kind: The step's.
-        kernels: What ran: the native steps' own names; "onnxruntime" for a stretch.
+        kernels: What ran: the native steps' own names; "onnxruntime" for a subgraph.
         seconds: Median over the runs.
         macs: Multiplications of codes, of which each is one accumulation too.
         nbytes: Of the tensors and constants that it reads and writes, each once.
@@ -88,7 +88,7 @@ def profile_of(plan: Plan, bound: Bound, runs: Sequence[Seconds]) -> Profile:
         parts.setdefault(label, []).append(index)
     for step in plan.steps:
         if isinstance(step, OUTSIDE):
-            seconds = float(np.median([run.stretches[step.name] for run in runs]))
+            seconds = float(np.median([run.subgraphs[step.name] for run in runs]))
             names: tuple[str, ...] = ("python" if isinstance(step, Call) else "onnxruntime",)
         else:
             seconds = float(sum(native[i] for i in parts.get(step, ())))

@@ -5,7 +5,7 @@ read it: the integer reference (`engine.reference`, the meaning), the binder (na
 input shapes) and plan files. All axes, pads and shapes are in ONNX's order (N, C, H, W); where bytes lie is
 the binder's business.
 
-Codes are read and written as `Codes` says. A step that computes in reals takes codes or float32 on every
+Codes are read and written as `Codes` says. A step that computes in floats takes codes or float32 on every
 input and makes either: codes in are dequantized (N12), codes out quantized (N11).
 """
 
@@ -70,7 +70,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Ending:
+class Epilogue:
     """How a sum becomes an output: N22 to N25.
 
     Attributes:
@@ -81,7 +81,7 @@ class Ending:
         residual_multiplier: R: float32; s_r / s_y, or s_r where the output is real.
         activation: A function of `numerics` evaluated on the real sum before it is quantized ("gelu", ...);
             then M and B are those of a real output. "" for none: Relu and Clip are `low` and `high`.
-        low, high: Bounds in codes of the output, or in reals where the output is real (None: unbounded).
+        low, high: Bounds in codes of the output, or in floats where the output is real (None: unbounded).
         factors: Constant, float32 [channels] (or [1]), by which what `activation` gives is multiplied; "" for
             none.
         slope: Constant, float32 [channels] (or [1]), by which what is below 0 behind the residual is
@@ -98,6 +98,10 @@ class Ending:
     high: float | None = None
     factors: str = ""
     slope: str = ""
+
+
+_FILED_AS_ENDING = {"key": "ending"}
+"""What plan files call an epilogue."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ class Conv(Step):
     x: str
     y: str
     weight: str
-    ending: Ending
+    epilogue: Epilogue = field(metadata=_FILED_AS_ENDING)
     strides: tuple[int, int] = (1, 1)
     dilations: tuple[int, int] = (1, 1)
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -160,7 +164,7 @@ class ConvTranspose(Step):
     x: str
     y: str
     weight: str
-    ending: Ending
+    epilogue: Epilogue = field(metadata=_FILED_AS_ENDING)
     strides: tuple[int, int] = (1, 1)
     dilations: tuple[int, int] = (1, 1)
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -176,21 +180,21 @@ class Linear(Step):
     x: str
     y: str
     weight: str
-    ending: Ending
+    epilogue: Epilogue = field(metadata=_FILED_AS_ENDING)
 
 
 @dataclass(frozen=True)
 class MatMul(Step):
     """Product of two activations of codes, [..., i, k] by [..., k, j], leading axes broadcast.
 
-    `ending` has one multiplier; a factor that follows (1 / sqrt(d)) is part of it. No bias, no residual.
+    `epilogue` has one multiplier; a factor that follows (1 / sqrt(d)) is part of it. No bias, no residual.
     """
 
     kind = "matmul"
     a: str
     b: str
     y: str
-    ending: Ending
+    epilogue: Epilogue = field(metadata=_FILED_AS_ENDING)
 
 
 @dataclass(frozen=True)
@@ -357,7 +361,7 @@ class LayerNorm(Step):
 
 @dataclass(frozen=True)
 class Reduce(Step):
-    """Sum or mean of reals along axes (N50), which stay with size 1 where `keepdims` says so."""
+    """Sum or mean of floats along axes (N50), which stay with size 1 where `keepdims` says so."""
 
     kind = "reduce"
     x: str
@@ -369,7 +373,7 @@ class Reduce(Step):
 
 @dataclass(frozen=True)
 class Function(Step):
-    """An element-wise function of `numerics` in reals: "gelu", "sigmoid", "tanh", "silu", "relu", ..."""
+    """An element-wise function of `numerics` in floats: "gelu", "sigmoid", "tanh", "silu", "relu", ..."""
 
     kind = "function"
     x: str
@@ -379,7 +383,7 @@ class Function(Step):
 
 @dataclass(frozen=True)
 class Clip(Step):
-    """Bounds of reals (N49). None: unbounded."""
+    """Bounds of floats (N49). None: unbounded."""
 
     kind = "clip"
     x: str
@@ -390,7 +394,7 @@ class Clip(Step):
 
 @dataclass(frozen=True)
 class Binary(Step):
-    """Element-wise in reals with broadcasting: "add", "sub", "mul", "div", "max", "min", "slope".
+    """Element-wise in floats with broadcasting: "add", "sub", "mul", "div", "max", "min", "slope".
 
     a or b may name a constant. The slope of a is b (N48).
     """
@@ -420,12 +424,12 @@ class Call(Step):
 
 
 @dataclass(frozen=True)
-class Stretch(Step):
+class FallbackSubgraph(Step):
     """What no kernel covers, run by ONNX Runtime between native steps.
 
     Attributes:
         model: Constant, uint8: a serialized ONNX model whose inputs and outputs carry these names. It reads
-            reals: codes that come in or go out pass through Dequantize and Quantize steps.
+            floats: codes that come in or go out pass through Dequantize and Quantize steps.
         reason: Why it is not native.
     """
 
@@ -436,5 +440,5 @@ class Stretch(Step):
     reason: str = field(default="")
 
 
-OUTSIDE = (Call, Stretch)
+OUTSIDE = (Call, FallbackSubgraph)
 """What native code does not run."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from intact.engine.steps import Ending, Step
+from intact.engine.steps import Epilogue, Step
 
 _ONE = ("x", "index", "a", "b", "residual", "mask")
 _CONSTANT = ("weight", "bias", "table", "model")
@@ -12,8 +12,8 @@ def reads(step: Step) -> tuple[str, ...]:
     """What `step` computes with: tensors, and constants where a tensor could stand (of Binary and a mask)."""
     names = [getattr(step, field) for field in _ONE if hasattr(step, field)]
     names += getattr(step, "xs", ())
-    if (ending := ending_of(step)) is not None:
-        names.append(ending.residual)
+    if (epilogue := epilogue_of(step)) is not None:
+        names.append(epilogue.residual)
     return tuple(name for name in names if name)
 
 
@@ -27,11 +27,11 @@ def constants(step: Step) -> tuple[str, ...]:
     """The constants that `step` names as such."""
     names = [getattr(step, field) for field in _CONSTANT if hasattr(step, field)]
     names += getattr(step, "indices", ())
-    if (ending := ending_of(step)) is not None:
-        names += [ending.multiplier, ending.bias, ending.integer_bias, ending.factors, ending.slope]
+    if (epilogue := epilogue_of(step)) is not None:
+        names += [epilogue.multiplier, epilogue.bias, epilogue.integer_bias, epilogue.factors, epilogue.slope]
     return tuple(name for name in names if name)
 
 
-def ending_of(step: Step) -> Ending | None:
+def epilogue_of(step: Step) -> Epilogue | None:
     """How the sum of `step` ends; None where it has no sum."""
-    return getattr(step, "ending", None)
+    return getattr(step, "epilogue", None)

@@ -44,7 +44,7 @@ def register_operator(
         name, domain, 1,
         inputs=[OpSchema.FormalParameter("inputs", "T", param_option=variadic, min_arity=1)],
         outputs=[OpSchema.FormalParameter("outputs", "T", param_option=variadic, min_arity=outputs)],
-        type_constraints=[("T", _TYPES, "reals or codes")],
+        type_constraints=[("T", _TYPES, "floats or codes")],
         attributes=[OpSchema.Attribute(k, _kind(v), "", required=False) for k, v in attributes.items()],
     )  # fmt: skip
     schema.set_type_and_shape_inference_function(lambda context: _infer(context, outputs, infer))

@@ -82,7 +82,7 @@ def emit_qdq(model: ir.Model, opset: int, *, fold_weights: bool = True) -> list[
     Args:
         model: Holds markers; changed.
         opset: What the pairs may use; the rest of the graph is `set_opset`'s matter.
-        fold_weights: Store the codes of constant tensors instead of their reals.
+        fold_weights: Store the codes of constant tensors instead of their floats.
     Returns:
         One record per marker, in the graph's order.
     Raises:
@@ -182,7 +182,7 @@ class _PairInserter:
         return self._tag(self._insert.node("Cast", [x], name, dtype=dtype, shape=x.shape, to=int(dtype)))
 
     def clip(self, x: ir.Value) -> ir.Value:
-        """`x` within the reals of a narrow grid; QuantizeLinear would use the code that it drops."""
+        """`x` within the floats of a narrow grid; QuantizeLinear would use the code that it drops."""
         if self._spec.qmin == self._spec.format.qmin:
             return x
         bounds = numerics.representable_range(self._scale, self._zero_point, self._spec)
@@ -225,7 +225,7 @@ class _PairInserter:
         return self._pair_node("DequantizeLinear", codes, f"{self._base}.output", ir.DataType.FLOAT)
 
     def weight(self, constant: NDArray, perm: tuple[int, ...] | None, base: str, fold: bool) -> ir.Value:
-        """The codes of a constant: stored, or computed by a QuantizeLinear from the stored reals."""
+        """The codes of a constant: stored, or computed by a QuantizeLinear from the stored floats."""
         x: NDArray = numerics.to_float32(constant)
         q = numerics.quantize(x, self._scale, self._zero_point, self._spec)
         self._base = base

@@ -16,7 +16,7 @@ from intact.graph.view import is_op
 _FLOAT = ir.DataType.FLOAT
 
 INTEGER = ("MatMulInteger", "ConvInteger")
-_MIDDLE = 128  # what uint8 codes are above the int8 codes of the same reals
+_MIDDLE = 128  # what uint8 codes are above the int8 codes of the same floats
 
 
 def rewrite_integer(node: ir.Node, constants: Constants, names: Namer) -> Note:
@@ -46,7 +46,7 @@ def rewrite_integer(node: ir.Node, constants: Constants, names: Namer) -> Note:
     zeros = constants(zero)
     if weight_scale.ndim and zeros is not None:
         zero = insert.constant(f"{weight.name}.zero_points", np.broadcast_to(zeros, weight_scale.shape))
-    reals = [
+    floats = [
         insert.node(
             "DequantizeLinear", inputs, f"{value.name}.real", dtype=_FLOAT, shape=value.shape, **attributes
         )
@@ -57,7 +57,7 @@ def rewrite_integer(node: ir.Node, constants: Constants, names: Namer) -> Note:
     ]
     attributes: dict[str, Any] = dict(node.attributes)
     real_type = op_type.removesuffix("Integer")
-    y = insert.node(real_type, reals, f"{name}.real", dtype=_FLOAT, shape=output.shape, **attributes)
+    y = insert.node(real_type, floats, f"{name}.real", dtype=_FLOAT, shape=output.shape, **attributes)
     cast = next(iter(node.outputs[0].consumers()))
     replace(last, y, names)
     for spent in (cast, node):
@@ -71,7 +71,7 @@ def _graph(node: ir.Node) -> ir.Graph:
 
 
 def _scaled(node: ir.Node, constants: Constants) -> tuple[ir.Node, NDArray[np.float32]] | str:
-    """The Mul that makes reals of the sum, and the weight's scale: its factor over the input's scale."""
+    """The Mul that makes floats of the sum, and the weight's scale: its factor over the input's scale."""
     quantize = node.inputs[0].producer() if node.inputs[0] is not None else None
     if quantize is None or not is_op(quantize, "QuantizeLinear"):
         return "its input is quantized anew for each batch, or by no QuantizeLinear"
@@ -106,7 +106,7 @@ def _only_reader(node: ir.Node, op_type: str) -> ir.Node | None:
 
 
 def shift_weights(graph: ir.Graph, names: Namer) -> list[Note]:
-    """Constant uint8 codes behind a DequantizeLinear as int8 ones of the same reals, in place."""
+    """Constant uint8 codes behind a DequantizeLinear as int8 ones of the same floats, in place."""
     notes = []
     shifted: dict[ir.Value, ir.Value] = {}
     for node in list(graph):

@@ -16,7 +16,7 @@ _MOVING = (
 
 
 def lift_dequantize(model: ir.Model) -> None:
-    """Let operators that move codes move reals instead, in place; the numbers stay the same.
+    """Let operators that move codes move floats instead, in place; the numbers stay the same.
 
     Before: ``Q(x) -> MaxPool -> Reshape -> DQ``.  After: ``Q(x) -> DQ -> MaxPool -> Reshape``.
 

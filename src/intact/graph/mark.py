@@ -21,7 +21,7 @@ class Mark:
 
     Attributes:
         value: Its name; a value of the main graph.
-        readers: (node name, input index) of those who shall read it quantized; the others keep the reals.
+        readers: (node name, input index) of those who shall read it quantized; the others keep the floats.
         spec: Grid and granularity; at most one axis.
         amax: Largest magnitude, or upper end, of each granule; granule shape of `spec`.
         amin: Lower end of an asymmetric range; None for a symmetric one.

@@ -29,7 +29,7 @@ def marker_schema() -> onnx.defs.OpSchema:
     """The marker's signature: FakeQuantize(x, amax, amin?) with format, axis, narrow and block_size."""
     schema = onnx.defs.OpSchema
     optional = schema.FormalParameterOption.Optional
-    reals = ["tensor(float)", "tensor(float16)", "tensor(bfloat16)", "tensor(double)"]
+    floats = ["tensor(float)", "tensor(float16)", "tensor(bfloat16)", "tensor(double)"]
     return schema(
         OP_TYPE,
         DOMAIN,
@@ -40,7 +40,7 @@ def marker_schema() -> onnx.defs.OpSchema:
             schema.FormalParameter("amin", "R", param_option=optional),
         ],
         outputs=[schema.FormalParameter("y", "T")],
-        type_constraints=[("T", reals, "the tensor"), ("R", reals, "its range")],
+        type_constraints=[("T", floats, "the tensor"), ("R", floats, "its range")],
         attributes=[
             schema.Attribute("format", schema.AttrType.STRING, required=True),
             schema.Attribute("axis", schema.AttrType.INTS, required=False),

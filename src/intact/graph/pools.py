@@ -100,8 +100,8 @@ def _rewrite(node: onnx.NodeProto, x: Sequence[int | None] | None, y: Sequence[i
     for axis, (size, stride) in enumerate(zip(x[2:], strides, strict=True)):
         if size is None:
             continue
-        extent = (kernel[axis] - 1) * dilations[axis] + 1
-        room = size + pads[axis] + pads[axis + rank] - extent
+        reach = (kernel[axis] - 1) * dilations[axis] + 1
+        room = size + pads[axis] + pads[axis + rank] - reach
         count = -(-room // stride) + 1
         if (count - 1) * stride >= size + pads[axis]:
             count -= 1

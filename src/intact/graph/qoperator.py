@@ -27,8 +27,8 @@ def normalize(model: ir.Model) -> list[Note]:
     After:  ``y = Q(Conv(DQ(x), DQ(w), DQ(b)), y_s, y_z)``; and so for every operator in `FORMS`.
 
     A MatMulInteger or ConvInteger between a QuantizeLinear and the Mul that gives its sum a scale becomes a
-    MatMul or Conv on reals. Constant uint8 codes behind a DequantizeLinear become int8 ones: ``q - 128`` with
-    a zero point 128 less, the same reals. int32 biases behind a DequantizeLinear stay (`quantized_bias_of`).
+    MatMul or Conv on floats. Constant uint8 codes behind a DequantizeLinear become int8: ``q - 128`` with
+    a zero point 128 less, the same floats. int32 biases behind a DequantizeLinear stay (`quantized_bias_of`).
 
     The opset is raised to 13, for the axis of per-channel scales, where something is rewritten. Both forms
     mean the same codes; the float32 sums of the one may round differently from the integer sums of the other.
@@ -61,13 +61,13 @@ class _Form:
 
     Attributes:
         op_type: The float operator that it is between DQ and Q.
-        reals: Where the codes of each real input stand; its scale and zero point follow.
+        floats: Where the codes of each real input stand; its scale and zero point follow.
         output: Where the scale of the output stands; its zero point follows.
         bias: Where int32 codes stand that have the product of the two input scales; None: nowhere.
     """
 
     op_type: str
-    reals: tuple[int, ...]
+    floats: tuple[int, ...]
     output: int
     bias: int | None = None
 
@@ -100,14 +100,14 @@ class _Rewriter:
         if form is None or obstacle:
             return Note(node.name or op_type, f"{op_type} stays: {obstacle}", changed=False)
         insert = Inserter(self.graph, node, names)
-        reals = [self._dequantized(node, at, insert) for at in _places(node, form)]
+        floats = [self._dequantized(node, at, insert) for at in _places(node, form)]
         if form.bias is not None and _input(node, form.bias) is not None:
-            reals.append(self._bias(node, form, insert))
+            floats.append(self._bias(node, form, insert))
         output = node.outputs[0]
         attributes: dict[str, Any] = {k: a for k, a in node.attributes.items() if k not in _DROPPED}
         base = node.name or op_type
         y = insert.node(
-            form.op_type, reals, f"{base}.real", dtype=ir.DataType.FLOAT, shape=output.shape, **attributes
+            form.op_type, floats, f"{base}.real", dtype=ir.DataType.FLOAT, shape=output.shape, **attributes
         )
         if (scale := _input(node, form.output)) is not None:
             zero = self._zero_point(node, form, insert)
@@ -120,7 +120,7 @@ class _Rewriter:
         return Note(base, f"{op_type} became Q/DQ around {form.op_type}")
 
     def _dequantized(self, node: ir.Node, at: int, insert: Inserter) -> ir.Value:
-        """The reals of an input: one DequantizeLinear for all who read the same codes in the same way."""
+        """The floats of an input: one DequantizeLinear for all who read the same codes in the same way."""
         codes, scale, zero = _input(node, at), _input(node, at + 1), _input(node, at + 2)
         assert codes is not None
         if (codes, scale, zero) not in self._real:
@@ -145,7 +145,7 @@ class _Rewriter:
     def _bias(self, node: ir.Node, form: _Form, insert: Inserter) -> ir.Value:
         """The int32 bias behind a DequantizeLinear of scale ``fl32(x_scale * w_scale)``."""
         assert form.bias is not None
-        codes, (first, second) = _input(node, form.bias), form.reals
+        codes, (first, second) = _input(node, form.bias), form.floats
         x_scale, w_scale = (self.constants(_input(node, at + 1)) for at in (first, second))
         assert codes is not None and x_scale is not None and w_scale is not None
         alpha = floating(node, "alpha", 1.0)
@@ -172,7 +172,7 @@ _DROPPED = ("channels_last", "opset")  # of ONNX Runtime's operators; `_obstacle
 
 
 def _places(node: ir.Node, form: _Form) -> tuple[int, ...]:
-    return form.reals or tuple(range(2, len(node.inputs), 3))
+    return form.floats or tuple(range(2, len(node.inputs), 3))
 
 
 def _input(node: ir.Node, index: int) -> ir.Value | None:

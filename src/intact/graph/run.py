@@ -27,7 +27,7 @@ class Session:
             stay alive and unchanged as long as the session.
         extra: Names of inner values that become outputs too.
         overridable: Names of initializers that `run` may be fed, instead of what the model has.
-        folded: Let ONNX Runtime compute constants once, the reals of stored codes among them, fuse float
+        folded: Let ONNX Runtime compute constants once, the floats of stored codes among them, fuse float
             operators and lay out tensors as suits it: the same numbers but for the order of float32 sums.
             Q/DQ pairs stay as they are.
         threads: Threads within one operator; 0: ONNX Runtime's choice.

@@ -38,7 +38,7 @@ class Stripped:
 
     @property
     def range(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(rmin, rmax): the reals that the grid reached."""
+        """(rmin, rmax): the floats that the grid reached."""
         return numerics.representable_range(self.scale, self.zero_point, self.spec)
 
 
@@ -46,8 +46,8 @@ def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
     """Remove Q/DQ pairs, in place, and say how each tensor was quantized.
 
     Before: ``y = Conv(DQ(Q(x)), DQ(w_codes), DQ(b_codes))``.  After: ``y = Conv(x, w, b)``, w and b the
-    reals of their codes; casts and clips that our emitter put around a pair go with it. Operators that moved
-    codes move reals. A DequantizeLinear stays where its scale is computed, or where its codes come from
+    floats of their codes; casts and clips that our emitter put around a pair go with it. Operators that moved
+    codes move floats. A DequantizeLinear stays where its scale is computed, or where its codes come from
     anything but a QuantizeLinear.
 
     Returns:
@@ -110,15 +110,15 @@ class _Stripper:
         q = codes.astype(np.float32) if view.spec.format.is_float else codes.astype(np.int32)
         return self._store(node, numerics.dequantize(q, view.scale, view.zero_point, view.spec))
 
-    def _store(self, node: ir.Node, reals: NDArray[np.float32]) -> ir.Value:
-        """The reals of stored codes as an initializer, called as the tensor was before it was quantized."""
+    def _store(self, node: ir.Node, floats: NDArray[np.float32]) -> ir.Value:
+        """The floats of stored codes as an initializer, called as the tensor was before it was quantized."""
         key, output = tuple(node.inputs), node.outputs[0]
         if key not in self._stored:
             name = (key[0].name if key[0] is not None else "") or "weight"
             suffix = next((s for s in _CODES_SUFFIXES if name.endswith(s) and name != s), "")
             dtype = ir.DataType.FLOAT if output.dtype is None else output.dtype
             insert = Inserter(self._graph, node, self._names)
-            self._stored[key] = insert.constant(name.removesuffix(suffix), reals.astype(dtype.numpy()))
+            self._stored[key] = insert.constant(name.removesuffix(suffix), floats.astype(dtype.numpy()))
         replace(node, self._stored[key], self._names)
         return self._stored[key]
 

@@ -21,7 +21,7 @@ class Tagged:
         quantizer: Module path of the quantizer; where several share the pair, of the first.
         quantized: Grid, scale and zero point.
         stored: The codes of a constant, in the file's order of axes; None for any other tensor.
-        readers: Names of the nodes that read its reals.
+        readers: Names of the nodes that read its floats.
     """
 
     quantizer: str
@@ -31,7 +31,7 @@ class Tagged:
 
     @property
     def real(self) -> str:
-        """The name of the reals behind the DequantizeLinear."""
+        """The name of the floats behind the DequantizeLinear."""
         return self.quantized.value.name or ""
 
     @property
@@ -54,7 +54,7 @@ class Seen:
         quantizer: Module path.
         pair: What the file has for it; None: nothing.
         x: What was quantized.
-        y: The reals that came of it.
+        y: The floats that came of it.
     """
 
     quantizer: str

@@ -19,7 +19,7 @@ DTYPE_NAMES = {
 """The dtypes that the native code reads, with the names it knows them by (dtype.name is slow)."""
 
 
-def team_size(threads: int) -> int:
+def thread_pool_size(threads: int) -> int:
     """How many threads a call may start: `threads`, at least 1.
 
     Raises:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from intact import numerics
 from intact.kernels import _native
-from intact.kernels._arrays import DTYPE_NAMES, dense, empty_like, give, real_array, target, team_size
+from intact.kernels._arrays import DTYPE_NAMES, dense, empty_like, give, real_array, target, thread_pool_size
 from intact.kernels._layout import Plan, plan
 from intact.kernels.registry import chosen_kernels
 from intact.numerics.affine import code_zero_point, positive_scale
@@ -53,7 +53,7 @@ def fake_quantize(
     y, use = target(out, x, way.order, x), chosen_kernels()
     _native.fake_quantize(
         use["fake_quantize"], use["convert"], DTYPE_NAMES[x.dtype], way.layout,
-        dense(x, way.order), scales, low, high, dense(y, way.order), team_size(threads),
+        dense(x, way.order), scales, low, high, dense(y, way.order), thread_pool_size(threads),
     )  # fmt: skip
     return give(y, out)
 
@@ -92,7 +92,7 @@ def fake_quantize_grad(
     _native.fake_quantize_grad(
         use["fake_quantize_grad"], use["convert"], DTYPE_NAMES[grad.dtype], DTYPE_NAMES[x.dtype],
         way.layout, dense(grad, way.order), dense(x, way.order), low_flat, high_flat, dense(y, way.order),
-        team_size(threads),
+        thread_pool_size(threads),
     )  # fmt: skip
     return give(y, out)
 
@@ -119,7 +119,7 @@ def quantize(
     q, use = empty_like(x, way.order, _byte(spec)), chosen_kernels()
     _native.quantize(
         use["quantize"], use["convert"], DTYPE_NAMES[x.dtype], way.layout, dense(x, way.order),
-        scales, low, high, int(spec.qmin), spec.format.signed, dense(q, way.order), team_size(threads),
+        scales, low, high, int(spec.qmin), spec.format.signed, dense(q, way.order), thread_pool_size(threads),
     )  # fmt: skip
     return q
 
@@ -146,7 +146,7 @@ def dequantize(
     y = empty_like(q, way.order, np.float32)
     _native.dequantize(
         chosen_kernels()["quantize"], way.layout, dense(q, way.order), scales, low, int(spec.qmin),
-        spec.format.signed, dense(y, way.order), team_size(threads),
+        spec.format.signed, dense(y, way.order), thread_pool_size(threads),
     )  # fmt: skip
     return y
 

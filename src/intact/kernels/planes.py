@@ -25,7 +25,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class Bytes:
-    """Where reals in steps of a scale become bytes: ``clamp(rne(steps) + zero, low, high)``."""
+    """Where floats in steps of a scale become bytes: ``clamp(rne(steps) + zero, low, high)``."""
 
     zero: int
     low: int = 0
@@ -52,14 +52,14 @@ class Window:
 
 
 @dataclass(frozen=True)
-class DepthwiseEnding:
+class DepthwiseEpilogue:
     """How sums become outputs (N22 to N25).
 
     Attributes:
         multiplier, bias: float32 [channels].
         correction: int32 [channels]: ``-zero_of_x * sum(w)``, and an integer bias.
-        grid: Bytes out; None: reals.
-        low, high: Bounds of reals.
+        grid: Bytes out; None: floats.
+        low, high: Bounds of floats.
         residual: Bytes, an image of the shape of y, of which ``(r - zero) * multiplier`` is added.
         function: A function of `numerics` of the real sum, before it is quantized; "" for none.
         scale: That of y, where there is a function.
@@ -189,7 +189,7 @@ def depthwise(
     y: View,
     weight: NDArray[Any],
     window: Window,
-    ending: DepthwiseEnding,
+    epilogue: DepthwiseEpilogue,
     kernels: Kernels | None = None,
 ) -> NativeStep:
     """Convolution of each channel by itself.
@@ -200,10 +200,10 @@ def depthwise(
         y: Image of bytes or of float32.
         weight: int8 [kernel_h, kernel_w, channels].
         window: `kernel` is that of `weight`.
-        ending: From sums to y.
+        epilogue: From sums to y.
         kernels: The kernel of each family.
     """
-    e = ending
+    e = epilogue
     grid = e.grid or Bytes(0)
     k = _kernels(kernels)
     return _native.step_depthwise(
@@ -224,7 +224,7 @@ def depthwise(
         e.high,
         e.residual_multiplier,
         e.residual_zero,
-        k["reals"],
+        k["float_steps"],
         e.function,
         e.scale,
         np.ascontiguousarray(() if e.slopes is None else e.slopes, np.float32),

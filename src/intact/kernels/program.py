@@ -1,7 +1,7 @@
 """Programs: native steps in order over blocks of memory, run without the interpreter.
 
 Block 0 is the arena, memory that every run has for itself. Constants, inputs and outputs are arrays of the
-caller. Steps come from `intact.kernels.sums`, `planes` and `reals`; what they read and write they see
+caller. Steps come from `intact.kernels.gemm`, `planes` and `floats`; what they read and write they see
 through a `View`. `Program.add` refuses a step whose views leave their blocks, so that nothing in a plan can
 make a run touch other memory.
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.kernels import _native
-from intact.kernels._arrays import team_size
+from intact.kernels._arrays import thread_pool_size
 from intact.kernels._native import Context, View
 from intact.kernels._native import Step as NativeStep
 
@@ -29,7 +29,7 @@ ARENA = 0
 SLACK = 64
 """Bytes behind every tensor in the arena that kernels may read."""
 
-__all__ = ["ARENA", "SLACK", "Context", "NativeStep", "Program", "Team", "View", "available_cpus"]
+__all__ = ["ARENA", "SLACK", "Context", "NativeStep", "Program", "ThreadPool", "View", "available_cpus"]
 
 
 def available_cpus() -> int:
@@ -47,7 +47,7 @@ def _is_checked() -> bool:
     return os.environ.get("INTACT_CHECK", "1" if _native.CHECKED else "0") == "1"
 
 
-class Team:
+class ThreadPool:
     """Threads that any number of programs share; a run that finds them busy does without.
 
     Args:
@@ -56,23 +56,23 @@ class Team:
 
     def __init__(self, threads: int | None = None) -> None:
         cpus = available_cpus()
-        self.threads = cpus if threads is None else team_size(threads)
-        self.native = _native.Team(self.threads, self.threads <= cpus)
+        self.threads = cpus if threads is None else thread_pool_size(threads)
+        self.native = _native.ThreadPool(self.threads, self.threads <= cpus)
 
 
 class Program:
     """Blocks, then steps, then runs. Any number of threads may run it at once.
 
     Args:
-        team: The threads of a run; or their number.
+        thread_pool: The threads of a run; or their number.
 
     Attributes:
         kernels: What each step calls itself.
     """
 
-    def __init__(self, team: Team | int = 1) -> None:
+    def __init__(self, thread_pool: ThreadPool | int = 1) -> None:
         self.native = _native.Program()
-        self.team = Team(team) if isinstance(team, int) else team
+        self.thread_pool = ThreadPool(thread_pool) if isinstance(thread_pool, int) else thread_pool
         self.kernels: list[str] = []
         self._inputs: list[int] = []
         self._outputs: list[int] = []
@@ -142,7 +142,7 @@ class Program:
         try:
             return self._idle.pop()
         except IndexError:
-            return Context(self.native, self.team.native, _is_checked())
+            return Context(self.native, self.thread_pool.native, _is_checked())
 
     def give_back(self, context: Context) -> None:
         """Let another run have this context."""

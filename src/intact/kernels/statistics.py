@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
 from intact.kernels import _native
-from intact.kernels._arrays import DTYPE_NAMES, dense, inverse, real_array, team_size
+from intact.kernels._arrays import DTYPE_NAMES, dense, inverse, real_array, thread_pool_size
 from intact.kernels._layout import Layout, layout_of, memory_order
 from intact.kernels.registry import chosen_kernels
 from intact.numerics import normalized_axes
@@ -59,7 +59,7 @@ def absmax(x: ArrayLike, axis: Axis = None, *, threads: int = 1) -> Floats:
         use = chosen_kernels()
         _native.absmax(
             use["reduce"], use["convert"], DTYPE_NAMES[x.dtype], view.layout, view.dense, amax,
-            team_size(threads),
+            thread_pool_size(threads),
         )  # fmt: skip
     return view.result(amax)
 
@@ -77,7 +77,7 @@ def minmax(x: ArrayLike, axis: Axis = None, *, threads: int = 1) -> tuple[Floats
         use = chosen_kernels()
         _native.minmax(
             use["reduce"], use["convert"], DTYPE_NAMES[x.dtype], view.layout, view.dense, low,
-            high, team_size(threads),
+            high, thread_pool_size(threads),
         )  # fmt: skip
     return view.result(low), view.result(high)
 
@@ -94,7 +94,7 @@ def collect_pow2(
 
     Args:
         x: Reals of any shape, dtype and memory layout. Values that are not finite, or at or beyond
-            bins * 2**exponent, are not counted: compare the extent with the last edge.
+            bins * 2**exponent, are not counted: compare the range with the last edge.
         exponent: Width of a bin, as a power of two.
         negative, positive: int64 [bins] each, dense; counts are ADDED to them.
         threads: At most so many threads work.
@@ -107,7 +107,7 @@ def collect_pow2(
     x, use = real_array(x), chosen_kernels()
     found = _native.count_pow2(
         use["histogram"], use["convert"], DTYPE_NAMES[x.dtype], _flat(x),
-        max(-1000, min(1000, int(exponent))), negative, positive, team_size(threads),
+        max(-1000, min(1000, int(exponent))), negative, positive, thread_pool_size(threads),
     )  # fmt: skip
     return Extent(*found)
 
@@ -144,7 +144,7 @@ def count_fixed(x: ArrayLike, width: float, counts: NDArray[np.int64], *, thread
     x, use = real_array(x), chosen_kernels()
     _native.count_fixed(
         use["histogram"], use["convert"], DTYPE_NAMES[x.dtype], _flat(x), float(width), counts,
-        team_size(threads),
+        thread_pool_size(threads),
     )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ from intact.numerics.functions import (
     tanh,
 )
 from intact.numerics.granularity import expand, granule_shape, normalized_axes
+from intact.numerics.integer_sum import accumulator_bound, linear, matmul, prove_accumulator
 from intact.numerics.minifloat import round_to_format
 from intact.numerics.multipliers import fold_batchnorm, multipliers, ratio, scaled_bias
 from intact.numerics.normalization import lane_sum, layer_norm, mean_over, softmax, sum_over
@@ -44,7 +45,6 @@ from intact.numerics.ranges import ZERO_RANGE, affine_from_range, inverse_scale_
 from intact.numerics.requantize import Bounds, Residual, activation_bounds, requantize, to_codes, to_real
 from intact.numerics.short_scale import SHORT_BITS, midway_bias, short_amax, short_range
 from intact.numerics.statistics import absmax, count_fixed, count_pow2, minmax
-from intact.numerics.sums import accumulator_bound, linear, matmul, prove_accumulator
 
 __all__ = [
     "Affine",

@@ -131,7 +131,7 @@ def fake_quantize_grad(
 def representable_range(
     scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """``((qmin - zp) * scale, (qmax - zp) * scale)`` in float32: the reals that the grid reaches."""
+    """``((qmin - zp) * scale, (qmax - zp) * scale)`` in float32: the floats that the grid reaches."""
     scale, zero_point = to_float32(scale), code_zero_point(zero_point, spec)
     low, high = np.int32(spec.qmin) - zero_point, np.int32(spec.qmax) - zero_point
     with np.errstate(over="ignore"):
@@ -153,7 +153,7 @@ def _codes(x: NDArray[np.float32], scale: ArrayLike, zero_point: ArrayLike, spec
 def round_and_clamp(steps: NDArray[np.float32], zero_point: NDArray[np.int32], spec: QuantSpec) -> NDArray:
     if spec.format.is_float:
         return round_to_format(steps, spec.format)
-    # Clamp before the cast, or +-inf and large reals would wrap. The bounds are small integers, so the
+    # Clamp before the cast, or +-inf and large floats would wrap. The bounds are small integers, so the
     # float32 comparison is exact, and clamping rne(x) to qmin - zp equals clamping the sum to qmin.
     low = (np.int32(spec.qmin) - zero_point).astype(np.float32)
     high = (np.int32(spec.qmax) - zero_point).astype(np.float32)

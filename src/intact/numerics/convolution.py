@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
-from intact.numerics.sums import accumulator, centred, centred_weights, exact_product
+from intact.numerics.integer_sum import accumulator, centred, centred_weights, exact_product
 from intact.numerics.windows import Padding, Size, Window
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from intact.numerics.integer_sum import centred
 from intact.numerics.multipliers import ratio
 from intact.numerics.requantize import Bounds, to_codes
-from intact.numerics.sums import centred
 from intact.spec import QuantSpec
 
 Affine = tuple[ArrayLike, int]

@@ -1,4 +1,4 @@
-"""Functions of reals that give the same bits on every machine. NORMATIVE.
+"""Functions of floats that give the same bits on every machine. NORMATIVE.
 
 Every operation is one float32 operation, rounded by itself, in the order written; no library function is
 called whose last bits depend on the machine. Polynomials are minimax fits whose coefficients were rounded to

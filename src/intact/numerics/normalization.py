@@ -1,4 +1,4 @@
-"""Sums of reals in one fixed order, and what rests on them: means, softmax and layer_norm. NORMATIVE."""
+"""Sums of floats in one fixed order, and what rests on them: means, softmax and layer_norm. NORMATIVE."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
 from intact.numerics.elementwise import Affine
+from intact.numerics.integer_sum import centred
 from intact.numerics.multipliers import ratio
 from intact.numerics.requantize import to_codes
-from intact.numerics.sums import centred
 from intact.numerics.windows import Padding, Size, Window
 from intact.spec import QuantSpec
 

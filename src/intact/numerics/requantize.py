@@ -1,4 +1,4 @@
-"""The two ways an integer layer ends: codes of the next grid, or reals."""
+"""The two ways an integer layer ends: codes of the next grid, or floats."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from intact.errors import QuantValueError
 from intact.numerics.affine import code_zero_point, quantize, round_and_clamp
 from intact.numerics.functions import sloped
-from intact.numerics.sums import centred
+from intact.numerics.integer_sum import centred
 from intact.spec import QuantSpec
 
 Bounds = tuple[int, int]
@@ -76,7 +76,7 @@ def to_real(acc: ArrayLike, multiplier: ArrayLike, bias: ArrayLike, *, axis: int
 
     Args:
         acc: int32 sums, any shape.
-        multiplier: float32 from `multipliers` (without `y_scale` for reals), one number or [channels].
+        multiplier: float32 from `multipliers` (without `y_scale` for floats), one number or [channels].
         bias: float32, one number or [channels] along `axis`.
         axis: The channel axis of `acc`.
     Returns:
@@ -116,7 +116,7 @@ def activation_bounds(
 ) -> Bounds:
     """``(quantize(lower), quantize(upper))``: Relu is (0, inf), Clip(0, 6) is (0, 6). NORMATIVE.
 
-    Rounding keeps order, so clamping codes to these equals quantizing the clamped reals.
+    Rounding keeps order, so clamping codes to these equals quantizing the clamped floats.
 
     Args:
         lower, upper: Bounds of the activation in real units; infinities leave the grid's end.

@@ -73,7 +73,7 @@ def midway_bias(
     y_scale: ArrayLike,
     residual_scale: ArrayLike | None = None,
 ) -> NDArray[np.float32]:
-    """The bias nearest to `bias` that keeps a layer's reals farthest from where codes change. NORMATIVE.
+    """The bias nearest to `bias` that keeps a layer's floats farthest from where codes change. NORMATIVE.
 
     A real in front of a quantizer is ``n * s_x * s_w + bias [+ r * s_r]``, a boundary ``(k + 1/2) * s_y``,
     with integers n, r and k. All their differences are ``bias - s_y / 2`` and a multiple of

@@ -62,17 +62,17 @@ class Window:
             QuantValueError: A window is larger than the padded input.
         """
         counts = []
-        for size, (before, after), stride, extent in zip(
-            sizes, self.padding, self.stride, self._extents(), strict=True
+        for size, (before, after), stride, taps in zip(
+            sizes, self.padding, self.stride, self._reach(), strict=True
         ):
-            room = size + before + after - extent
+            room = size + before + after - taps
             count = (room + (stride - 1 if self.ceil_mode else 0)) // stride + 1
             if self.ceil_mode and (count - 1) * stride >= size + before:
                 count -= 1
             if count < 1:
                 raise QuantValueError(
                     "window",
-                    f"{extent} taps for a padded size of {size + before + after}",
+                    f"{taps} taps for a padded size of {size + before + after}",
                     "a window no larger than the padded input",
                     "pad more, or use a smaller kernel",
                 )
@@ -89,21 +89,21 @@ class Window:
         """
         sizes = x.shape[2:]
         counts = self.positions(sizes)
-        extents = self._extents()
+        reach = self._reach()
         overhang = [
-            max(0, (count - 1) * stride + extent - size - sum(pads))
-            for count, stride, extent, size, pads in zip(
-                counts, self.stride, extents, sizes, self.padding, strict=True
+            max(0, (count - 1) * stride + taps - size - sum(pads))
+            for count, stride, taps, size, pads in zip(
+                counts, self.stride, reach, sizes, self.padding, strict=True
             )
         ]
         x = np.pad(x, ((0, 0), (0, 0), *self.padding), constant_values=fill)
         x = np.pad(x, ((0, 0), (0, 0), *[(0, n) for n in overhang]), constant_values=beyond)
-        every = sliding_window_view(x, extents, axis=tuple(range(2, x.ndim)))
+        every = sliding_window_view(x, reach, axis=tuple(range(2, x.ndim)))
         steps = [slice(0, count * s, s) for count, s in zip(counts, self.stride, strict=True)]
         taps = [slice(None, None, d) for d in self.dilation]
         return every[(slice(None), slice(None), *steps, *taps)]
 
-    def _extents(self) -> tuple[int, ...]:
+    def _reach(self) -> tuple[int, ...]:
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
 
 

@@ -154,7 +154,7 @@ def pair_behind_pad(read: Read) -> Iterator[Remark]:
         if is_pad and any(True for _ in read.pairs.readers(op.outputs[0])):
             yield Remark(
                     op, "pair-behind-pad",
-                    f"{op} pads reals that are quantized behind it",
+                    f"{op} pads floats that are quantized behind it",
                     f"put the pair in front of {op.name}",
                 )  # fmt: skip
 

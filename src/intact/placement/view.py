@@ -208,7 +208,7 @@ def shape_of(value: Value | None) -> list[int | None] | None:
 
 
 def may_be_float(value: Value | None) -> bool:
-    """Whether a value holds reals; an unknown type may."""
+    """Whether a value holds floats; an unknown type may."""
     return value is not None and (value.dtype is None or value.dtype.name in FLOATS)
 
 

@@ -1,6 +1,6 @@
-"""Biases that keep a layer's reals off the boundaries between its output codes (`numerics.midway_bias`).
+"""Biases that keep a layer's floats off the boundaries between its output codes (`numerics.midway_bias`).
 
-With short scales float sums are exact, but for the bias, and reals lie on a lattice. Some bias or other puts
+With short scales float sums are exact, but for the bias, and floats lie on a lattice. Some bias or other puts
 its points as close to a boundary as it happens, where runtimes that round elsewhere get other codes. One that
 moves by less than a step of the sum puts the boundaries midway between points.
 """
@@ -32,10 +32,10 @@ def clear_boundaries(model: Model) -> int:
         if factors is None or (found := _bias(node)) is None:
             continue
         bias, output = found
-        old, ending = constants(bias), _ending(output, constants)
-        if ending is None or old is None or old.dtype != np.float32 or factors[1].size not in (1, old.size):
+        old, epilogue = constants(bias), _epilogue(output, constants)
+        if epilogue is None or old is None or old.dtype != np.float32 or factors[1].size not in (1, old.size):
             continue
-        set_initializer(model, bias.name or "", numerics.midway_bias(old.reshape(-1), *factors, *ending))
+        set_initializer(model, bias.name or "", numerics.midway_bias(old.reshape(-1), *factors, *epilogue))
         changed += 1
     return changed
 
@@ -79,7 +79,7 @@ def _bias(node: Node) -> tuple[Value, Value] | None:
     return bias, output
 
 
-def _ending(value: Value, constants: Constants) -> list[NDArray[np.float32]] | None:
+def _epilogue(value: Value, constants: Constants) -> list[NDArray[np.float32]] | None:
     """Scale of the codes that `value` becomes, and of those that are added first; None for other ends."""
     residual: list[NDArray[np.float32]] = []
     while True:

@@ -109,12 +109,12 @@ class _Form:
                 "choose one of these",
             )  # fmt: skip
         layout = images.layout or ("NHWC" if shape[1] not in (1, 3) and shape[3] in (1, 3) else "NCHW")
-        channels, *extent = (shape[1], *shape[2:]) if layout == "NCHW" else (shape[3], *shape[1:3])
+        channels, *sides = (shape[1], *shape[2:]) if layout == "NCHW" else (shape[3], *shape[1:3])
         colour = images.colour or ("grey" if channels == 1 else "rgb")
         planes = 1 if colour == "grey" else 3
         if colour not in _MODES or (isinstance(channels, int) and channels != planes):
             raise _unfit(one, f"{planes} channels for colour {colour!r} and layout {layout}")
-        size = images.size or (extent[0], extent[1])
+        size = images.size or (sides[0], sides[1])
         if not all(isinstance(n, int) and n > 0 for n in size):
             raise QuantValueError(
                 f"input '{one.name}'",

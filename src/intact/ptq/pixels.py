@@ -33,7 +33,7 @@ def decoded(
         error: The kind of error.
     Raises:
         IntactError: The file is damaged, of another format, larger than `intact.limits` allows, or holds
-            reals or 32-bit numbers, whose white nobody knows; of the kind given.
+            floats or 32-bit numbers, whose white nobody knows; of the kind given.
         MissingExtraError: Pillow is not installed.
     """
     try:
@@ -81,7 +81,7 @@ def _eight_bits(image: Any, where: str, error: type[IntactError]) -> Any:
     if not sixteen:
         raise error(
             where,
-            f"{'reals' if image.mode == 'F' else '32-bit numbers'} per pixel",
+            f"{'floats' if image.mode == 'F' else '32-bit numbers'} per pixel",
             "8 or 16 bits, whose black and white are known",
             "convert the file, or give the values as the model wants them in an .npy file",
         )

@@ -22,8 +22,8 @@ from intact.ptq.boundaries import clear_boundaries
 from intact.ptq.collect import Collected, collect
 from intact.ptq.data import open_data
 from intact.ptq.equalization import clipped_pairs, equalize
+from intact.ptq.evaluator import Evaluator, relative, sqnr
 from intact.ptq.inputs import inputs_of
-from intact.ptq.judge import Judge, relative, sqnr
 from intact.ptq.prepare import Prepared, emit, feeds_of_ranges, prepare
 from intact.ptq.ranges import Activations, Ranges
 from intact.ptq.settings import Overrides, Settings
@@ -265,8 +265,8 @@ def _finish(
     biases = corrected(ready.model, layers)
     if runs:
         feeds = {name: feeds_of_ranges(chooser, grids, ranges) for name, ranges in configurations.items()}
-        judge = Judge(ready.model, runs, [*feeds_of_ranges(chooser, grids, best), *biases])
-        best = configurations[_choose_ranges(judge, feeds, biases, correct, result)]
+        evaluator = Evaluator(ready.model, runs, [*feeds_of_ranges(chooser, grids, best), *biases])
+        best = configurations[_choose_ranges(evaluator, feeds, biases, correct, result)]
     for name, array in (feeds_of_ranges(chooser, grids, best) | biases).items():
         if result.corrected or name not in biases:
             graph.set_initializer(ready.model, name, array)
@@ -283,7 +283,7 @@ def _finish(
 
 
 def _choose_ranges(
-    judge: Judge, feeds: dict[str, dict[str, NDArray]], biases: dict[str, NDArray], correct: Switch,
+    evaluator: Evaluator, feeds: dict[str, dict[str, NDArray]], biases: dict[str, NDArray], correct: Switch,
     result: QuantizedModel,
 ) -> str:  # fmt: skip
     """The configuration under which the outputs change least, the first of equals; and whether to correct.
@@ -291,17 +291,17 @@ def _choose_ranges(
     Ranges are compared with corrected biases: what rounding does to the means would drown what they do.
 
     Args:
-        judge: Of the quantized model.
+        evaluator: Of the quantized model.
         feeds: Scales and zero points by configuration.
         biases: Corrected ones; {} for those that are there.
         correct: True, or "auto": where it helps.
         result: Gets what was found.
     """
-    label, errors = judge.best({name: ranges | biases for name, ranges in feeds.items()})
+    label, errors = evaluator.best({name: ranges | biases for name, ranges in feeds.items()})
     result.errors = {name: relative(error) for name, error in errors.items()}
     result.chosen, result.sqnr, result.corrected = label, sqnr(errors[label]), bool(biases)
     if biases:
-        plain = judge.errors(feeds[label])
+        plain = evaluator.errors(feeds[label])
         result.errors[_PLAIN] = relative(plain)
         if correct == "auto" and result.errors[_PLAIN] <= result.errors[label]:
             result.corrected, result.sqnr = False, sqnr(plain)

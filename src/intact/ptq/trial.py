@@ -11,8 +11,8 @@ from intact.ptq.bias_correction import corrected, mean_errors
 from intact.ptq.collect import Held, collect
 from intact.ptq.data import Source
 from intact.ptq.equalization import equalize, find_pairs
+from intact.ptq.evaluator import Evaluator, relative
 from intact.ptq.inputs import inputs_of
-from intact.ptq.judge import Judge, relative
 from intact.ptq.prepare import Prepared, emit
 from intact.ptq.ranges import Activations
 
@@ -73,4 +73,4 @@ def _error(trial: Prepared, stats: Calibration, runs: Sequence[Held], correct: b
     emit(trial, chooser, weights, next(iter(chooser.configurations(False).values())))
     for name, bias in corrected(trial.model, layers).items():
         set_initializer(trial.model, name, bias)
-    return relative(Judge(trial.model, runs).errors())
+    return relative(Evaluator(trial.model, runs).errors())

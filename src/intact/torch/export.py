@@ -112,7 +112,7 @@ def export(
         example: One input of the model: a tensor, a tuple of positional or a dict of named arguments.
         path: The file; written whole or not at all.
         opset: 13..25. 16-bit and 4-bit grids need 21, fp8 needs 19.
-        fold_weights: Store weights as codes behind a DequantizeLinear; False: as reals in front of a pair.
+        fold_weights: Store weights as codes behind a DequantizeLinear; False: as floats in front of a pair.
         dynamic_batch: Leave the first dimension of the inputs that share it open, as "batch".
         input_names, output_names: Names in the file; None: the exporter's.
         verify: True: compare module and file in ONNX Runtime on `example`. Batches like `example` (or
@@ -203,7 +203,7 @@ def _refuse_unready(model: nn.Module) -> None:
             )  # fmt: skip
         if quantizer._if_quant and not quantizer.fake_quant:
             raise QuantValueError(
-                name, "fake_quant=False: it returns codes", "a quantizer that returns reals",
+                name, "fake_quant=False: it returns codes", "a quantizer that returns floats",
                 "build it from QuantDescriptor(fake_quant=True)",
             )  # fmt: skip
 

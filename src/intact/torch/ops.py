@@ -61,7 +61,7 @@ def fake_quantize(
         Shape, dtype and layout of `x`. NaN stays NaN, infinities saturate.
     Raises:
         QuantValueError: `amax` does not fit `x`, or is negative, NaN or infinite.
-    Gradient: to `x`, where it lies in the range (|x| <= amax, or the reals that an asymmetric grid reaches);
+    Gradient: to `x`, where it lies in the range (|x| <= amax, or the floats that an asymmetric grid reaches);
         none to `amax` and `amin`.
     """
     amax = _range_end(amax)

@@ -59,7 +59,7 @@ class Runner:
         Args:
             feeds: The inputs by name, in the model's order.
             given: What the layers behind a quantizer get in place of what it made, by the name of its
-                pair's reals: so each layer can be looked at by itself.
+                pair's floats: so each layer can be looked at by itself.
         Returns:
             The outputs, and the calls in their order.
         """

@@ -1,7 +1,7 @@
 """The bare quantization functions of `pytorch_quantization.tensor_quant`, and the predefined descriptors.
 
-Codes and reals follow docs/numerics.md: true division by ``scale = amax / qmax``. The old library multiplied
-by ``qmax / amax``: its codes differ within a few ulp of a tie, its reals by 1 ulp. What it calls "scale" is
+Codes and floats follow docs/numerics.md: true division by ``scale = amax / qmax``. The old library multiplied
+by ``qmax / amax``: its codes differ within a few ulp of a tie, its floats by 1 ulp. What it calls "scale" is
 that inverse, and `tensor_quant` returns it.
 
 Where amax is at or below 2**-24 these functions return zeros, as the library did (`TensorQuantizer`, the

@@ -157,7 +157,7 @@ class INetworkDefinition:
     def add_dequantize(
         self, input: ITensor, scale: ITensor, output_type: DataType = DataType.FLOAT
     ) -> kinds.IDequantizeLayer:
-        """The reals that codes mean; `scale` comes from a constant."""
+        """The floats that codes mean; `scale` comes from a constant."""
         return self._add(kinds.IDequantizeLayer, (input, scale), to_type=DataType(output_type))
 
     def add_identity(self, input: ITensor) -> kinds.IIdentityLayer:

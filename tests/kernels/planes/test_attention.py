@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intact import numerics
-from intact.kernels import reals
+from intact.kernels import float_steps
+from intact.kernels.float_steps import Product, Real
 from intact.kernels.program import View
-from intact.kernels.reals import Product, Real
 from intact.spec import QuantSpec
 
 UINT8 = QuantSpec("uint8", symmetric=False)
@@ -40,7 +40,7 @@ def _check_probabilities(
     unit, y = Real(run.input(np.eye(tokens, dtype=np.uint8))), Real(run.output((rows, tokens), np.float32))
     first = Product(Real(run.input(scores)), unit, Real(_sizes_alone("float32", rows, tokens)), multiplier)
     hidden = None if mask is None else Real(run.input(mask))
-    step = reals.attention(first, Product(codes, unit, y, 1.0), gain=gain, mask=hidden, kernels=kernels)
+    step = float_steps.attention(first, Product(codes, unit, y, 1.0), gain=gain, mask=hidden, kernels=kernels)
     got = run.run(step)
     real = numerics.to_real(scores.astype(np.int32), np.float32(multiplier), 0.0)
     soft = numerics.softmax(real, gain=np.float32(gain), mask=mask)
@@ -60,7 +60,7 @@ def _check_probabilities(
 def test_probabilities(
     runner: Any,
     matmul_kernel: str,
-    reals_kernel: str,
+    float_steps_kernel: str,
     seed: int,
     rows: int,
     tokens: int,
@@ -77,24 +77,26 @@ def test_probabilities(
     low, high = sorted(rng.integers(0, 256, 2).tolist())
     view = _sizes_alone("uint8", rows, tokens)
     codes = Real(view, float(np.float32(rng.choice(SCALES))), int(rng.choice([0, 128, 255])), low, high)
-    kernels = {"matmul": matmul_kernel, "reals": reals_kernel}
+    kernels = {"matmul": matmul_kernel, "float_steps": float_steps_kernel}
     multiplier = float(np.float32(rng.choice([1e-6, 0.004, 0.05, 3.0])))
     _check_probabilities(runner, kernels, scores, codes, multiplier, gain, mask)
 
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("multiplier", [0.002, 0.02, 0.3])
-def test_a_million_probabilities(runner: Any, reals_kernel: str, scale: float, multiplier: float) -> None:
+def test_a_million_probabilities(
+    runner: Any, float_steps_kernel: str, scale: float, multiplier: float
+) -> None:
     """So many that some lie where a cheaper evaluation would round to the other code."""
     scores = np.random.default_rng(3).integers(0, 256, (8000, 128)).astype(np.uint8)
-    kernels = {**reals.chosen_kernels(), "reals": reals_kernel}
+    kernels = {**float_steps.chosen_kernels(), "float_steps": float_steps_kernel}
     codes = Real(_sizes_alone("uint8", 8000, 128), float(np.float32(scale)), 7)
     _check_probabilities(runner, kernels, scores, codes, float(np.float32(multiplier)))
 
 
 @pytest.mark.parametrize("tokens", [1000, 1024, 1025, 3000])
-def test_long_rows(runner: Any, reals_kernel: str, tokens: int) -> None:
+def test_long_rows(runner: Any, float_steps_kernel: str, tokens: int) -> None:
     scores = np.random.default_rng(4).integers(0, 256, (5, tokens)).astype(np.uint8)
-    kernels = {**reals.chosen_kernels(), "reals": reals_kernel}
+    kernels = {**float_steps.chosen_kernels(), "float_steps": float_steps_kernel}
     codes = Real(_sizes_alone("uint8", 5, tokens), float(np.float32(2e-5)), 0)
     _check_probabilities(runner, kernels, scores, codes, float(np.float32(0.01)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from intact import numerics
 from intact.kernels import planes
-from intact.kernels.planes import Bytes, DepthwiseEnding, Window
+from intact.kernels.planes import Bytes, DepthwiseEpilogue, Window
 from intact.spec import QuantSpec
 
 UINT8 = QuantSpec("uint8", symmetric=False)
@@ -198,11 +198,11 @@ def pools(draw: st.DrawFn) -> tuple[int, dict[str, object], tuple[int, int]]:
     kernel = draw(st.tuples(st.integers(1, 5), st.integers(1, 5)))
     dilation = draw(st.sampled_from([(1, 1), (1, 1), (2, 1), (1, 3)]))
     stride = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
-    extent = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     pads = [
-        draw(st.integers(0, e - 1 if d == 1 else 0)) for e, d in zip(extent * 2, dilation * 2, strict=True)
+        draw(st.integers(0, e - 1 if d == 1 else 0)) for e, d in zip(reach * 2, dilation * 2, strict=True)
     ]
-    sizes = [draw(st.integers(max(1, e - p), 13)) for e, p in zip(extent, pads, strict=False)]
+    sizes = [draw(st.integers(max(1, e - p), 13)) for e, p in zip(reach, pads, strict=False)]
     window = {"kernel": kernel, "stride": stride, "dilation": dilation}
     padding = ((pads[0], pads[2]), (pads[1], pads[3]))
     ceil = draw(st.booleans())
@@ -334,8 +334,8 @@ def test_fill_and_halo(runner: Any) -> None:
 def filters(draw: st.DrawFn) -> tuple[int, dict[str, object], tuple[int, int]]:
     kernel = draw(st.sampled_from([(3, 3), (3, 3), (5, 5), (1, 1), (3, 1), (2, 3), (1, 7), (4, 4)]))
     seed, w, sizes = draw(pools())
-    extent = [(k - 1) * d + 1 for k, d in zip(kernel, w["dilation"], strict=True)]
-    sizes = tuple(max(s, e) for s, e in zip(sizes, extent, strict=True))
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, w["dilation"], strict=True)]
+    sizes = tuple(max(s, e) for s, e in zip(sizes, reach, strict=True))
     stride = draw(st.sampled_from([(1, 1), (1, 1), (2, 2), (1, 2), (3, 3)]))
     return (
         seed,
@@ -377,7 +377,7 @@ def test_depthwise(
     x_view = run.input(x, halo=halo, fill=zero, slack=64, holds=(0, high))
     y_view = run.output(branch.shape, np.float32 if real else np.uint8, gap=seed % 2)
     r_view = run.input(branch, gap=seed % 3, slack=64)
-    ending = DepthwiseEnding(
+    epilogue = DepthwiseEpilogue(
         multiplier,
         bias,
         (-zero * weight.astype(np.int64).sum(axis=(1, 2, 3))).astype(np.int32),
@@ -390,7 +390,7 @@ def test_depthwise(
     )
     window, kernels = window_of(w), kernels_of(depthwise=depthwise_kernel)
     taps = np.ascontiguousarray(weight[:, 0].transpose(1, 2, 0))
-    y = run.run(planes.depthwise(x_view, y_view, taps, window, ending, kernels))
+    y = run.run(planes.depthwise(x_view, y_view, taps, window, epilogue, kernels))
     steps = numerics.to_real(acc, multiplier, bias)
     if residual:
         steps = steps + (branch.astype(np.float32) - 100).transpose(0, 3, 1, 2) * np.float32(0.37)
@@ -410,15 +410,15 @@ def test_depthwise_saturates_and_takes_extreme_weights(
     run = runner(2)
     x_view, y_view = run.input(x, slack=64, holds=(0, high)), run.output((1, 4, 4, 40))
     per_channel = np.ones(40, np.float32)
-    ending = DepthwiseEnding(
+    epilogue = DepthwiseEpilogue(
         per_channel * np.float32(multiplier), per_channel, np.zeros(40, np.int32), Bytes(100, 3, 250)
     )
     kernels = kernels_of(depthwise=depthwise_kernel)
-    y = run.run(planes.depthwise(x_view, y_view, taps, Window((3, 3)), ending, kernels))
+    y = run.run(planes.depthwise(x_view, y_view, taps, Window((3, 3)), epilogue, kernels))
     assert (y == (250 if (multiplier > 0) == (weight > 0) else 3)).all()
 
 
-@pytest.mark.parametrize("real", [False, True], ids=["codes", "reals"])
+@pytest.mark.parametrize("real", [False, True], ids=["codes", "float_steps"])
 @pytest.mark.parametrize("channels", [5, 64, 200])
 @pytest.mark.parametrize("function", ["silu", "gelu", ""], ids=["silu", "gelu", "slopes"])
 def test_depthwise_through_a_function(
@@ -437,7 +437,7 @@ def test_depthwise_through_a_function(
     correction = (-77 * weight.astype(np.int64).sum(axis=(1, 2, 3))).astype(np.int32)
     grid, scale = Bytes(100, 3, 240), float(np.float32(0.02)) if function else 1.0
     slopes = rng.uniform(-1, 2, channels).astype(np.float32)
-    ending = DepthwiseEnding(
+    epilogue = DepthwiseEpilogue(
         multiplier,
         bias,
         correction,
@@ -451,7 +451,7 @@ def test_depthwise_through_a_function(
     )
     taps, window = weight[:, 0].transpose(1, 2, 0), Window((3, 3), pads=(1, 1, 1, 1))
     kernels = kernels_of(depthwise=depthwise_kernel)
-    y = run.run(planes.depthwise(x_view, y_view, taps, window, ending, kernels=kernels))
+    y = run.run(planes.depthwise(x_view, y_view, taps, window, epilogue, kernels=kernels))
     added = (branch.astype(np.float32) - 9).transpose(0, 3, 1, 2) * np.float32(0.01)
     want = numerics.to_real(acc, multiplier, bias) + added
     want = numerics.FUNCTIONS[function](want) if function else numerics.sloped(want, slopes[:, None, None])

@@ -5,5 +5,5 @@
     memory   its place in the arena
     core     `Binding`, what the functions that make native steps are given, and their registry
 
-`sums`, `planes` and `reals` hold those functions, one for each kind of step.
+`sums`, `planes` and `floats` hold those functions, one for each kind of step.
 """

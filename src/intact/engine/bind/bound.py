@@ -9,16 +9,16 @@ from math import prod
 
 import numpy as np
 
+from intact.engine.bind import float_steps as _reals  # noqa: F401
+from intact.engine.bind import gemm as _gemm  # noqa: F401
 from intact.engine.bind import planes as _planes  # noqa: F401  # registers its binders
-from intact.engine.bind import reals as _reals  # noqa: F401
-from intact.engine.bind import sums as _sums  # noqa: F401
 from intact.engine.bind.core import BINDERS, NO_HALO, Binding, Packed, Place, Shape, dense_view, dtype_of
 from intact.engine.bind.fuse import fuse
 from intact.engine.bind.layout import Layout, lay_out
 from intact.engine.bind.memory import plan_memory
-from intact.engine.bind.shapes import StretchShapes, infer_shapes
+from intact.engine.bind.shapes import FallbackShapes, infer_shapes
 from intact.engine.plan import Plan
-from intact.engine.steps import OUTSIDE, Call, Gather, Step, Stretch
+from intact.engine.steps import OUTSIDE, Call, FallbackSubgraph, Gather, Step
 from intact.engine.wiring import writes
 from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.kernels import planes
@@ -28,11 +28,11 @@ from intact.limits import ENGINE_BYTES
 
 @dataclass(frozen=True)
 class Segment:
-    """What runs without a break: native steps [begin, end) of the program, or one stretch."""
+    """What runs without a break: native steps [begin, end) of the program, or one subgraph."""
 
     begin: int
     end: int
-    stretch: Call | Stretch | None = None
+    subgraph: Call | FallbackSubgraph | None = None
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Bound:
 
     Attributes:
         program: The native steps.
-        segments: The order of native steps and stretches.
+        segments: The order of native steps and subgraphs.
         labels: For each native step the plan's step that it belongs to; None: a copy of an input or output.
         shapes, places: Of every tensor.
         arena: Bytes of the arena.
@@ -64,7 +64,7 @@ def bind(
     *,
     kernels: dict[str, str],
     packed: Packed,
-    stretch: StretchShapes,
+    subgraph: FallbackShapes,
     reuse: bool = True,
 ) -> Bound:
     """Make a plan native.
@@ -75,13 +75,13 @@ def bind(
         program: An empty program.
         kernels: The chosen kernel of each family.
         packed: Packed weights; what is missing is added.
-        stretch: Shapes of what a stretch makes, where the plan does not say them.
+        subgraph: Shapes of what a subgraph makes, where the plan does not say them.
         reuse: False: every tensor keeps its memory, so that all can be read after a run.
     Raises:
         QuantValueError: The shapes contradict each other or the plan.
         UnsupportedError: A step cannot be made native.
     """
-    shapes = infer_shapes(plan, inputs, stretch)
+    shapes = infer_shapes(plan, inputs, subgraph)
     if reuse:
         plan = fuse(plan)
     outside = _check_sizes(plan, shapes)
@@ -139,7 +139,7 @@ def _places(layout: Layout, offsets: dict[str, int], outer: Mapping[str, int]) -
 def _steps(
     binding: Binding, layout: Layout, inputs: Mapping[str, int], outputs: list[tuple[str, int]]
 ) -> tuple[list[NativeStep], list[Step | None], tuple[Segment, ...]]:
-    """Native steps, the plan's step of each one, and where stretches run between them."""
+    """Native steps, the plan's step of each one, and where subgraphs run between them."""
     steps: list[NativeStep] = []
     labels: list[Step | None] = []
     segments: list[Segment] = []

@@ -4,7 +4,7 @@ One function for each kind of step, beside the family's others:
 
     @binder("conv", halo=padding_of)
     def bind_conv(step: Conv, binding: Binding) -> list[NativeStep]:
-        return [sums.conv(binding.image(step.x), binding.image(step.y), ...)]
+        return [gemm.conv(binding.image(step.x), binding.image(step.y), ...)]
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Binding:
     @property
     def threads(self) -> int:
         """That will run the steps."""
-        return self._program.team.threads
+        return self._program.thread_pool.threads
 
     def tensor(self, name: str) -> Tensor:
         """The plan's record of a tensor."""

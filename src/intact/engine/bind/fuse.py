@@ -49,10 +49,10 @@ class Attention(Step):
 
 @dataclass(frozen=True)
 class NormAndCodes(Step):
-    """A LayerNorm whose reals are read, and quantized for others.
+    """A LayerNorm whose floats are read, and quantized for others.
 
     Attributes:
-        x, residual, ys: What it reads, and writes: reals and codes.
+        x, residual, ys: What it reads, and writes: floats and codes.
         norm, quantize: The steps of the plan; in place of a Quantize may stand a product by `factors`.
         factors: Constant, one number for each element of a row; "" for none.
     """

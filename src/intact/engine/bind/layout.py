@@ -2,7 +2,7 @@
 
 Images, tensors of rank 4 that a convolution or a pool touches, lie channels last; what is computed from
 them element by element too, so that no step turns them round. Everything else is row-major. Inputs and
-outputs of the plan, and of ONNX Runtime's stretches, are row-major whatever touches them: where that
+outputs of the plan, and of ONNX Runtime's subgraphs, are row-major whatever touches them: where that
 contradicts, `staged` names them, and they are copied.
 
 Reshapes and transposes move nothing where their elements lie right already, or may lie as they do; what is

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from intact.engine.bind.core import BINDERS, round_up
 from intact.engine.bind.layout import Layout
 from intact.engine.plan import Plan
-from intact.engine.steps import Ending, Step
+from intact.engine.steps import Epilogue, Step
 from intact.engine.wiring import reads, writes
 from intact.kernels.program import SLACK
 
@@ -114,6 +114,6 @@ def _overwritten(
 
 def _overwritable(step: Step) -> Iterable[str]:
     fields = BINDERS[step.kind].in_place if step.kind in BINDERS else ()
-    ending: Ending | None = getattr(step, "ending", None)
+    epilogue: Epilogue | None = getattr(step, "epilogue", None)
     for field in fields:
-        yield ending.residual if field == "residual" and ending is not None else getattr(step, field)
+        yield epilogue.residual if field == "residual" and epilogue is not None else getattr(step, field)

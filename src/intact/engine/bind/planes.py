@@ -1,4 +1,4 @@
-"""Native steps for what is no dense sum: codes made from reals and back, pools, sums of two, and moves."""
+"""Native steps for what is no dense sum: codes made from floats and back, pools, sums of two, and moves."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def bind_resize(step: Resize, binding: Binding) -> list[NativeStep]:
 def is_depthwise(step: Conv, binding: Binding) -> bool:
     """Whether `bind_depthwise` takes this convolution: each channel by itself."""
     out, _, _, inputs = binding.weight(step.weight).shape
-    return step.groups > 1 and inputs == 1 and out == step.groups and not step.ending.factors
+    return step.groups > 1 and inputs == 1 and out == step.groups and not step.epilogue.factors
 
 
 def bind_depthwise(step: Conv, binding: Binding) -> list[NativeStep]:
@@ -217,34 +217,34 @@ def bind_depthwise(step: Conv, binding: Binding) -> list[NativeStep]:
     weight = binding.array(step.weight)
     window = Window((weight.shape[1], weight.shape[2]), step.strides, step.dilations, step.pads)
     taps = np.ascontiguousarray(weight[..., 0].transpose(1, 2, 0))
-    ending = _depthwise_ending(step, binding)
+    epilogue = _depthwise_epilogue(step, binding)
     x, y = binding.image(step.x), binding.image(step.y)
-    return [planes.depthwise(x, y, taps, window, ending, binding.kernels)]
+    return [planes.depthwise(x, y, taps, window, epilogue, binding.kernels)]
 
 
-def _depthwise_ending(step: Conv, binding: Binding) -> planes.DepthwiseEnding:
-    ending, weight = step.ending, binding.array(step.weight)
+def _depthwise_epilogue(step: Conv, binding: Binding) -> planes.DepthwiseEpilogue:
+    epilogue, weight = step.epilogue, binding.array(step.weight)
     channels = weight.shape[0]
     correction = -zero_of(binding.codes(step.x)) * weight.astype(np.int64).sum(axis=(1, 2, 3))
-    if ending.integer_bias:
-        correction = correction + binding.array(ending.integer_bias)
+    if epilogue.integer_bias:
+        correction = correction + binding.array(epilogue.integer_bias)
     codes = binding.tensor(step.y).codes
-    clamps = not ending.activation  # a function's output has the whole grid, or all reals
-    low, high = (ending.low, ending.high) if clamps else (None, None)
-    bias = binding.array(ending.bias) if ending.bias else np.float32(0)
-    return planes.DepthwiseEnding(
-        multiplier=np.broadcast_to(binding.array(ending.multiplier), channels),
+    clamps = not epilogue.activation  # a function's output has the whole grid, or all floats
+    low, high = (epilogue.low, epilogue.high) if clamps else (None, None)
+    bias = binding.array(epilogue.bias) if epilogue.bias else np.float32(0)
+    return planes.DepthwiseEpilogue(
+        multiplier=np.broadcast_to(binding.array(epilogue.multiplier), channels),
         bias=np.broadcast_to(bias, channels),
         correction=correction.astype(np.int32),
         grid=None if codes is None else grid_of(codes, low, high),
         low=low if codes is None and low is not None else float("-inf"),
         high=high if codes is None and high is not None else float("inf"),
-        residual=binding.image(ending.residual) if ending.residual else None,
-        residual_multiplier=ending.residual_multiplier,
-        residual_zero=zero_of(binding.codes(ending.residual)) if ending.residual else 0,
-        function=ending.activation,
+        residual=binding.image(epilogue.residual) if epilogue.residual else None,
+        residual_multiplier=epilogue.residual_multiplier,
+        residual_zero=zero_of(binding.codes(epilogue.residual)) if epilogue.residual else 0,
+        function=epilogue.activation,
         scale=1.0 if codes is None else codes.scale,
-        slopes=np.broadcast_to(binding.array(ending.slope), channels) if ending.slope else None,
+        slopes=np.broadcast_to(binding.array(epilogue.slope), channels) if epilogue.slope else None,
     )
 
 

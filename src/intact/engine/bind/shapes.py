@@ -28,16 +28,16 @@ from intact.errors import QuantValueError
 from intact.numerics.windows import Window
 
 Shape = tuple[int, ...]
-StretchShapes = Callable[[Any, Mapping[str, Shape]], Mapping[str, Shape]]
+FallbackShapes = Callable[[Any, Mapping[str, Shape]], Mapping[str, Shape]]
 
 
-def infer_shapes(plan: Plan, inputs: Mapping[str, Shape], stretch: StretchShapes) -> dict[str, Shape]:
+def infer_shapes(plan: Plan, inputs: Mapping[str, Shape], subgraph: FallbackShapes) -> dict[str, Shape]:
     """Sizes of all tensors of a plan, in ONNX's order.
 
     Args:
         plan: The plan.
         inputs: Sizes of its inputs.
-        stretch: The sizes of what a stretch makes, where the plan does not say them.
+        subgraph: The sizes of what a subgraph makes, where the plan does not say them.
     Raises:
         QuantValueError: Sizes contradict each other or the plan; names tensor and dimension.
     """
@@ -46,7 +46,7 @@ def infer_shapes(plan: Plan, inputs: Mapping[str, Shape], stretch: StretchShapes
         sizes.bind(name, inputs[name])
     for step in plan.steps:
         if isinstance(step, OUTSIDE):
-            made = sizes.declared_all(step.ys) or stretch(step, sizes.shapes)
+            made = sizes.declared_all(step.ys) or subgraph(step, sizes.shapes)
             for name in step.ys:
                 sizes.bind(name, made[name])
             continue

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from intact.engine.lower.builder import PlanBuilder
+from intact.engine.lower.float_steps import lower_function, lower_layer_norm, lower_softmax
+from intact.engine.lower.gemm import ROOTS, lower_sum
 from intact.engine.lower.parts import lower_batchnorm
 from intact.engine.lower.planes import lower_add
-from intact.engine.lower.reals import lower_function, lower_layer_norm, lower_softmax
-from intact.engine.lower.sheet import Sheet
-from intact.engine.lower.sums import ROOTS, lower_sum
 from intact.graph import Node, Value, is_op
 from intact.placement import PROFILES, Layer
 from intact.placement.activations import Activation, activation_behind
@@ -26,14 +26,19 @@ class Group:
     """
 
     nodes: list[Node]
-    rule: Callable[[Sheet], list[Node]]
+    rule: Callable[[PlanBuilder], list[Node]]
 
 
-def claim(sheet: Sheet, layers: Sequence[Layer]) -> list[Group]:
+def claim(builder: PlanBuilder, layers: Sequence[Layer]) -> list[Group]:
     """The groups of more than one node, and every root; each node is in one group at most."""
     taken: set[Node] = set()
     groups: list[Group] = []
-    found = (*_layers(sheet, layers), *_behind_adds(sheet), *_behind_norms(sheet), *_activations(sheet))
+    found = (
+        *_layers(builder, layers),
+        *_behind_adds(builder),
+        *_behind_norms(builder),
+        *_activations(builder),
+    )
     for group in found:
         if not taken.intersection(group.nodes):
             groups.append(group)
@@ -41,22 +46,22 @@ def claim(sheet: Sheet, layers: Sequence[Layer]) -> list[Group]:
     return groups
 
 
-def _layers(sheet: Sheet, layers: Sequence[Layer]) -> Iterator[Group]:
-    nodes = {node.name: node for node in sheet.model.graph}
+def _layers(builder: PlanBuilder, layers: Sequence[Layer]) -> Iterator[Group]:
+    nodes = {node.name: node for node in builder.model.graph}
     for layer in layers:
         members = [nodes[name] for name in layer.nodes if name in nodes]
         if not members or members[0].domain:
             continue
         if layer.op_type in ROOTS:
-            members = _multiplied(sheet, members)
+            members = _multiplied(builder, members)
             yield Group(members, _sum(members, layer.fused))
         elif layer.op_type == "Add" and len(members) > 1:
             yield Group(members, _complete(members, lower_add))
 
 
-def _multiplied(sheet: Sheet, nodes: list[Node]) -> list[Node]:
+def _multiplied(builder: PlanBuilder, nodes: list[Node]) -> list[Node]:
     """The layer; of a product of two activations no more than its factors: an Add may be a Softmax's mask."""
-    if any(value in sheet.constants for value in nodes[0].inputs[:2]):
+    if any(value in builder.constants for value in nodes[0].inputs[:2]):
         return nodes
     kept = nodes[:1]
     for node in nodes[1:]:
@@ -67,26 +72,26 @@ def _multiplied(sheet: Sheet, nodes: list[Node]) -> list[Node]:
     return kept
 
 
-def _sum(nodes: list[Node], label: str) -> Callable[[Sheet], list[Node]]:
-    return lambda sheet: lower_sum(sheet, nodes, label)
+def _sum(nodes: list[Node], label: str) -> Callable[[PlanBuilder], list[Node]]:
+    return lambda builder: lower_sum(builder, nodes, label)
 
 
 def _complete(
-    nodes: list[Node], rule: Callable[[Sheet, Sequence[Node]], None]
-) -> Callable[[Sheet], list[Node]]:
+    nodes: list[Node], rule: Callable[[PlanBuilder, Sequence[Node]], None]
+) -> Callable[[PlanBuilder], list[Node]]:
     """A rule that takes in all of its nodes."""
 
-    def run(sheet: Sheet) -> list[Node]:
-        rule(sheet, nodes)
+    def run(builder: PlanBuilder) -> list[Node]:
+        rule(builder, nodes)
         return []
 
     return run
 
 
-def _behind_adds(sheet: Sheet) -> Iterator[Group]:
+def _behind_adds(builder: PlanBuilder) -> Iterator[Group]:
     """Norms and softmaxes that alone read an Add: of a residual, of a mask."""
     rules = {"LayerNormalization": lower_layer_norm, "Softmax": lower_softmax}
-    for node in sheet.model.graph:
+    for node in builder.model.graph:
         rule = rules.get(node.op_type) if not node.domain else None
         value = node.inputs[0] if rule is not None else None
         add = value.producer() if value is not None else None
@@ -96,19 +101,19 @@ def _behind_adds(sheet: Sheet) -> Iterator[Group]:
             yield Group([add, node], _complete([add, node], rule))
 
 
-def _behind_norms(sheet: Sheet) -> Iterator[Group]:
+def _behind_norms(builder: PlanBuilder) -> Iterator[Group]:
     """A Relu, a Clip or a slope that alone reads a BatchNormalization."""
     ends = ("Relu", "Clip", "LeakyRelu", "PRelu")
-    for node in sheet.model.graph:
+    for node in builder.model.graph:
         uses = list(node.outputs[0].uses()) if is_op(node, "BatchNormalization") else []
         if len(uses) == 1 and not node.outputs[0].is_graph_output() and is_op(uses[0].node, *ends):
             nodes = [node, uses[0].node]
             yield Group(nodes, _complete(nodes, lower_batchnorm))
 
 
-def _activations(sheet: Sheet) -> Iterator[Group]:
+def _activations(builder: PlanBuilder) -> Iterator[Group]:
     """Functions that exporters write as several nodes."""
-    view, profile = View(sheet.model), PROFILES["intact"]
+    view, profile = View(builder.model), PROFILES["intact"]
     for op in view.ops:
         for source in dict.fromkeys(op.inputs):
             if source is None or view.is_constant(source):
@@ -133,9 +138,11 @@ def _entry(found: Activation, source: Value) -> Value | None:
     return entries.pop() if len(entries) == 1 else None
 
 
-def _function(nodes: list[Node], label: str, entry: Value, output: Value) -> Callable[[Sheet], list[Node]]:
-    def run(sheet: Sheet) -> list[Node]:
-        lower_function(sheet, nodes, label, entry, output)
+def _function(
+    nodes: list[Node], label: str, entry: Value, output: Value
+) -> Callable[[PlanBuilder], list[Node]]:
+    def run(builder: PlanBuilder) -> list[Node]:
+        lower_function(builder, nodes, label, entry, output)
         return []
 
     return run

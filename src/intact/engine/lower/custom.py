@@ -6,28 +6,28 @@ import json
 from typing import Any
 
 from intact.engine.custom import Operator, find
-from intact.engine.lower.sheet import Cannot, Output, Sheet
+from intact.engine.lower.builder import NoMatch, Output, PlanBuilder
 from intact.engine.steps import Call
 from intact.graph import Node
 
 
-def lower_call(sheet: Sheet, node: Node) -> None:
+def lower_call(builder: PlanBuilder, node: Node) -> None:
     """``[DQ ->] custom operator [-> Q]``: one call."""
     name = f"{node.domain}::{node.op_type}"
     operator = find(name)
     if operator is None:
-        raise Cannot(f"no kernel for {name}, which nobody registered")
+        raise NoMatch(f"no kernel for {name}, which nobody registered")
     values = [value for value in node.inputs if value is not None]
     if operator.codes:
-        xs = tuple(sheet.wanted_codes(value)[0] for value in values)
+        xs = tuple(builder.wanted_codes(value)[0] for value in values)
     else:
-        xs = tuple(sheet.either(v) if v in sheet.constants else sheet.real(v) for v in values)
+        xs = tuple(builder.either(v) if v in builder.constants else builder.real(v) for v in values)
     ys = []
     for value in node.outputs:
-        output = _output(sheet, operator, value)
-        ys.append(sheet.write(output, value))
+        output = _output(builder, operator, value)
+        ys.append(builder.write(output, value))
     attributes = {key: _plain(attribute.value) for key, attribute in node.attributes.items()}
-    sheet.add(
+    builder.add(
         Call(
             node.name or name,
             (node.name or name,),
@@ -44,8 +44,8 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, (tuple, list)) else value
 
 
-def _output(sheet: Sheet, operator: Operator, value: Any) -> Output:
-    found = sheet.output(value)
+def _output(builder: PlanBuilder, operator: Operator, value: Any) -> Output:
+    found = builder.output(value)
     if operator.codes and found.grid is None:
-        raise Cannot(f"its output '{found.name}' goes on in reals, and its body makes codes: quantize it")
+        raise NoMatch(f"its output '{found.name}' goes on in floats, and its body makes codes: quantize it")
     return found if operator.codes else Output(value.name or "", None)

@@ -1,4 +1,4 @@
-"""Operators that only move elements, of codes and of reals alike, as steps."""
+"""Operators that only move elements, of codes and of floats alike, as steps."""
 
 from __future__ import annotations
 
@@ -8,55 +8,55 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.lower.sheet import Cannot, Sheet, dims_of
+from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.steps import Codes, Pad, Reshape, Slice, Transpose
 from intact.graph import Node, Value
 from intact.graph.attributes import integer, integers, text
 
-Rule = Callable[[Sheet, Node], None]
+Rule = Callable[[PlanBuilder, Node], None]
 
 
-def data(sheet: Sheet, value: Value | None) -> tuple[str, Codes | None]:
+def data(builder: PlanBuilder, value: Value | None) -> tuple[str, Codes | None]:
     """The tensor that an operator moves: codes that are codes in the graph too, or float32."""
     name = (value.name if value is not None else "") or ""
-    tensor = sheet.tensors.get(name)
+    tensor = builder.tensors.get(name)
     if tensor is not None and tensor.codes is not None:
         return name, tensor.codes
-    name = sheet.real(value)
-    if sheet.tensors[name].dtype != "float32":
-        raise Cannot(f"it moves {sheet.tensors[name].dtype}")
+    name = builder.real(value)
+    if builder.tensors[name].dtype != "float32":
+        raise NoMatch(f"it moves {builder.tensors[name].dtype}")
     return name, None
 
 
-def moved(sheet: Sheet, value: Value, codes: Codes | None) -> str:
+def moved(builder: PlanBuilder, value: Value, codes: Codes | None) -> str:
     """Define what such an operator makes."""
-    return sheet.write_plain(value, "float32") if codes is None else sheet.write_codes(value, codes)
+    return builder.write_plain(value, "float32") if codes is None else builder.write_codes(value, codes)
 
 
-def _reshape(sheet: Sheet, node: Node) -> None:
-    x, codes = data(sheet, node.inputs[0])
+def _reshape(builder: PlanBuilder, node: Node) -> None:
+    x, codes = data(builder, node.inputs[0])
     shape = dims_of(node.outputs[0])
-    new = [dim for dim in shape if isinstance(dim, str) and dim not in sheet.tensors[x].shape]
+    new = [dim for dim in shape if isinstance(dim, str) and dim not in builder.tensors[x].shape]
     if len(new) > 1:
-        raise Cannot(f"its output has the sizes {', '.join(new)}, which its input does not tell")
-    y = moved(sheet, node.outputs[0], codes)
-    sheet.add(Reshape(*_who(node), x, y), node)
+        raise NoMatch(f"its output has the sizes {', '.join(new)}, which its input does not tell")
+    y = moved(builder, node.outputs[0], codes)
+    builder.add(Reshape(*_who(node), x, y), node)
 
 
-def _transpose(sheet: Sheet, node: Node) -> None:
-    x, codes = data(sheet, node.inputs[0])
-    rank = len(sheet.tensors[x].shape)
+def _transpose(builder: PlanBuilder, node: Node) -> None:
+    x, codes = data(builder, node.inputs[0])
+    rank = len(builder.tensors[x].shape)
     perm = integers(node, "perm", range(rank)[::-1])
-    y = moved(sheet, node.outputs[0], codes)
-    sheet.add(Transpose(*_who(node), x, y, perm), node)
+    y = moved(builder, node.outputs[0], codes)
+    builder.add(Transpose(*_who(node), x, y, perm), node)
 
 
-def _slice(sheet: Sheet, node: Node) -> None:
-    x, codes = data(sheet, node.inputs[0])
-    shape = sheet.tensors[x].shape
-    starts, ends = (_numbers(sheet, node, i) for i in (1, 2))
-    axes = _numbers(sheet, node, 3) if _has(node, 3) else list(range(len(starts)))
-    steps = _numbers(sheet, node, 4) if _has(node, 4) else [1] * len(starts)
+def _slice(builder: PlanBuilder, node: Node) -> None:
+    x, codes = data(builder, node.inputs[0])
+    shape = builder.tensors[x].shape
+    starts, ends = (_numbers(builder, node, i) for i in (1, 2))
+    axes = _numbers(builder, node, 3) if _has(node, 3) else list(range(len(starts)))
+    steps = _numbers(builder, node, 4) if _has(node, 4) else [1] * len(starts)
     first, hops = [0] * len(shape), [1] * len(shape)
     for start, end, axis, hop in zip(starts, ends, axes, steps, strict=True):
         size = shape[axis]
@@ -64,49 +64,49 @@ def _slice(sheet: Sheet, node: Node) -> None:
             taken = range(*slice(start, end, hop).indices(size))
             first[axis], hops[axis] = (taken.start, hop) if taken else (0, 1)  # nothing begins nowhere
         elif start < 0 or hop < 0 or end < 2**31 - 1:
-            raise Cannot(f"it cuts axis {axis}, whose size is not known")
+            raise NoMatch(f"it cuts axis {axis}, whose size is not known")
         else:
             first[axis], hops[axis] = start, hop
-    y = moved(sheet, node.outputs[0], codes)
-    sheet.add(Slice(*_who(node), x, y, tuple(first), tuple(hops)), node)
+    y = moved(builder, node.outputs[0], codes)
+    builder.add(Slice(*_who(node), x, y, tuple(first), tuple(hops)), node)
 
 
-def _split(sheet: Sheet, node: Node) -> None:
-    x, codes = data(sheet, node.inputs[0])
-    axis = integer(node, "axis", 0) % len(sheet.tensors[x].shape)
+def _split(builder: PlanBuilder, node: Node) -> None:
+    x, codes = data(builder, node.inputs[0])
+    axis = integer(node, "axis", 0) % len(builder.tensors[x].shape)
     start = 0
     for output in node.outputs:
         shape = dims_of(output)
         size = shape[axis]
         if not isinstance(size, int):
-            raise Cannot(f"it splits axis {axis}, whose size is not known")
+            raise NoMatch(f"it splits axis {axis}, whose size is not known")
         if output.uses() or output.is_graph_output():
             starts = tuple(start if a == axis else 0 for a in range(len(shape)))
-            y = moved(sheet, output, codes)
-            sheet.add(Slice(output.name or "", (node.name or "",), x, y, starts, (1,) * len(shape)), node)
+            y = moved(builder, output, codes)
+            builder.add(Slice(output.name or "", (node.name or "",), x, y, starts, (1,) * len(shape)), node)
         start += size
 
 
-def _pad(sheet: Sheet, node: Node) -> None:
-    x, codes = data(sheet, node.inputs[0])
-    rank = len(sheet.tensors[x].shape)
+def _pad(builder: PlanBuilder, node: Node) -> None:
+    x, codes = data(builder, node.inputs[0])
+    rank = len(builder.tensors[x].shape)
     if text(node, "mode", "constant") != "constant":
-        raise Cannot("it pads with what is there already")
-    filled = sheet.constant(node.inputs[2], "its fill").reshape(-1) if _has(node, 2) else np.zeros(1)
+        raise NoMatch("it pads with what is there already")
+    filled = builder.constant(node.inputs[2], "its fill").reshape(-1) if _has(node, 2) else np.zeros(1)
     if filled.size and filled[0] != (0 if codes is None else codes.zero_point):
-        raise Cannot("it pads with another value than 0")
-    given = _numbers(sheet, node, 1)
-    axes = _numbers(sheet, node, 3) if _has(node, 3) else list(range(rank))
+        raise NoMatch("it pads with another value than 0")
+    given = _numbers(builder, node, 1)
+    axes = _numbers(builder, node, 3) if _has(node, 3) else list(range(rank))
     pads = [(0, 0)] * rank
     for i, axis in enumerate(axes):
         pads[axis] = given[i], given[i + len(axes)]
     if any(n < 0 for pair in pads for n in pair):
-        raise Cannot("its pads are negative")
+        raise NoMatch("its pads are negative")
     if codes is not None:
         low, high = codes.held  # the zero point occurs now, if it did not
         codes = replace(codes, low=low, high=high)
-    y = moved(sheet, node.outputs[0], codes)
-    sheet.add(Pad(*_who(node), x, y, tuple(pads)), node)
+    y = moved(builder, node.outputs[0], codes)
+    builder.add(Pad(*_who(node), x, y, tuple(pads)), node)
 
 
 def _who(node: Node) -> tuple[str, tuple[str, ...]]:
@@ -117,8 +117,8 @@ def _has(node: Node, index: int) -> bool:
     return index < len(node.inputs) and node.inputs[index] is not None
 
 
-def _numbers(sheet: Sheet, node: Node, index: int) -> list[int]:
-    array: NDArray[np.generic] = sheet.constant(node.inputs[index], f"its input {index}")
+def _numbers(builder: PlanBuilder, node: Node, index: int) -> list[int]:
+    array: NDArray[np.generic] = builder.constant(node.inputs[index], f"its input {index}")
     return [int(n) for n in array.reshape(-1)]
 
 

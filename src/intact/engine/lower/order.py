@@ -1,4 +1,4 @@
-"""An order in which everything can run, cut by as few stretches as possible."""
+"""An order in which everything can run, cut by as few subgraphs as possible."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from itertools import count, pairwise
 from typing import Any
 
-from intact.engine.lower.sheet import Cannot, Sheet
+from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.steps import Binary, Clip, Concat, Function, Pad, Reshape, Slice, Step, Transpose
 from intact.engine.wiring import reads, writes
 from intact.errors import UnsupportedError
@@ -32,33 +32,33 @@ class Part:
     ys: tuple[str, ...]
 
 
-def in_order(sheet: Sheet) -> tuple[Sheet, list[Step | Part]]:
+def in_order(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step | Part]]:
     """The steps that the outputs need, in the graph's order, with the parts that no step does between them.
 
     Where nothing but cheap steps stands between two parts, their nodes join them, so that there is one part.
 
     Returns:
-        A copy of `sheet` in which that is so, and the order.
+        A copy of `builder` in which that is so, and the order.
     Raises:
         UnsupportedError: A node reads what no plan holds.
     """
-    found = _copy(sheet)
+    found = _copy(builder)
     order = _ordered(found)
     FALLBACK_PARTS.check(sum(isinstance(one, Part) for one in order), "model", UnsupportedError)
-    tries = count(max(_FEWEST_TRIES, _TRIED_NODES // max(len(sheet.model.graph), 1)), -1)
+    tries = count(max(_FEWEST_TRIES, _TRIED_NODES // max(len(builder.model.graph), 1)), -1)
     while (fewer := _joined(found, order, tries)) is not None:
         found, order = fewer
     return found, order
 
 
 def _joined(
-    sheet: Sheet, order: Sequence[Step | Part], tries: Iterator[int]
-) -> tuple[Sheet, list[Step | Part]] | None:
+    builder: PlanBuilder, order: Sequence[Step | Part], tries: Iterator[int]
+) -> tuple[PlanBuilder, list[Step | Part]] | None:
     """The same with fewer parts; None where there is nothing to be won, or after the last of the tries."""
     places = [i for i, one in enumerate(order) if isinstance(one, Part)]
     for first, second in pairwise(places):
         between = _between(order[first:second], order[second])
-        fewer = _without(sheet, between) if between else None
+        fewer = _without(builder, between) if between else None
         if fewer is None:
             continue
         if next(tries) <= 0:
@@ -87,54 +87,54 @@ def _between(order: Sequence[Step | Part], last: Step | Part) -> list[Step]:
     return found
 
 
-def _without(sheet: Sheet, between: Sequence[Step]) -> Sheet | None:
-    """A copy of `sheet` that leaves these nodes to parts; None where other steps have some of them too."""
+def _without(builder: PlanBuilder, between: Sequence[Step]) -> PlanBuilder | None:
+    """A copy of `builder` that leaves these nodes to parts; None where other steps have some of them too."""
     names = {name for step in between for name in step.nodes}
-    gone = [step for step in sheet.steps if names.intersection(step.nodes)]
+    gone = [step for step in builder.steps if names.intersection(step.nodes)]
     if not all(isinstance(step, _CHEAP) and names.issuperset(step.nodes) for step in gone):
         return None
-    if any(_holds_codes(sheet, name) for step in gone for name in (*reads(step), *writes(step))):
+    if any(_holds_codes(builder, name) for step in gone for name in (*reads(step), *writes(step))):
         return None
-    nodes = {node for node in sheet.model.graph if node.name in names}
+    nodes = {node for node in builder.model.graph if node.name in names}
     reasons = dict.fromkeys(nodes, "it stands between nodes without a kernel")
-    copy = _copy(sheet)
+    copy = _copy(builder)
     left_out = {id(step) for step in gone}
-    copy.steps = [step for step in sheet.steps if id(step) not in left_out]
-    copy.done = {node: None for node in sheet.done if node not in nodes}
+    copy.steps = [step for step in builder.steps if id(step) not in left_out]
+    copy.done = {node: None for node in builder.done if node not in nodes}
     copy.reasons |= reasons
     return copy
 
 
-def _holds_codes(sheet: Sheet, name: str) -> bool:
-    tensor = sheet.tensors.get(name)
+def _holds_codes(builder: PlanBuilder, name: str) -> bool:
+    tensor = builder.tensors.get(name)
     return tensor is not None and tensor.codes is not None
 
 
-def _copy(sheet: Sheet) -> Sheet:
-    """What can be written on without changing `sheet`."""
+def _copy(builder: PlanBuilder) -> PlanBuilder:
+    """What can be written on without changing `builder`."""
     return replace(
-        sheet, steps=list(sheet.steps), tensors=dict(sheet.tensors), arrays=dict(sheet.arrays),
-        done=dict(sheet.done), reasons=dict(sheet.reasons),
+        builder, steps=list(builder.steps), tensors=dict(builder.tensors), arrays=dict(builder.arrays),
+        done=dict(builder.done), reasons=dict(builder.reasons),
     )  # fmt: skip
 
 
-def _ordered(sheet: Sheet) -> list[Step | Part]:
-    order = _Order(sheet)
+def _ordered(builder: PlanBuilder) -> list[Step | Part]:
+    order = _Order(builder)
     while order.native() or order.part():
         pass
     return order.found
 
 
 class _Order:
-    """Runs what can: native steps while there are some, then all other nodes that can, as one stretch."""
+    """Runs what can: native steps while there are some, then all other nodes that can, as one subgraph."""
 
-    def __init__(self, sheet: Sheet) -> None:
-        self.sheet, self.found = sheet, list[Step | Part]()
-        graph = sheet.model.graph
-        self._left = _needed_nodes(sheet)
-        self._demand_reals()
-        self._waiting = _needed_steps(sheet, self._left)
-        ready = {v.name or "" for v in graph.inputs} | set(sheet.arrays)
+    def __init__(self, builder: PlanBuilder) -> None:
+        self.builder, self.found = builder, list[Step | Part]()
+        graph = builder.model.graph
+        self._left = _needed_nodes(builder)
+        self._demand_floats()
+        self._waiting = _needed_steps(builder, self._left)
+        ready = {v.name or "" for v in graph.inputs} | set(builder.arrays)
         position = {node.name: i for i, node in enumerate(graph)}
         self._waiting.sort(key=lambda step: max(position.get(name, -1) for name in step.nodes))
         self._wanted = Counter(v.name or "" for v in graph.outputs)  # by how many that have not run
@@ -142,19 +142,19 @@ class _Order:
         self._nodes = _Queue(map(self._read_by, self._left), ready, self._wanted)
 
     def _read_by(self, node: Node) -> list[str]:
-        return [v.name or "" for v in values_read(node) if v not in self.sheet.constants]
+        return [v.name or "" for v in values_read(node) if v not in self.builder.constants]
 
-    def _demand_reals(self) -> None:
-        """What a stretch reads or the graph puts out must exist as it is in the graph."""
-        sheet = self.sheet
+    def _demand_floats(self) -> None:
+        """What a subgraph reads or the graph puts out must exist as it is in the graph."""
+        builder = self.builder
         made = {value for node in self._left for value in node.outputs}
         for node in self._left:
             for value in values_read(node):
-                if value not in made and value not in sheet.constants:
-                    _demand(sheet, value, f"{node.op_type} '{node.name}'")
-        for value in sheet.model.graph.outputs:
+                if value not in made and value not in builder.constants:
+                    _demand(builder, value, f"{node.op_type} '{node.name}'")
+        for value in builder.model.graph.outputs:
             if value not in made:
-                _demand(sheet, value, "the graph's output")
+                _demand(builder, value, "the graph's output")
 
     def native(self) -> bool:
         """Move every native step that can run; whether there was one."""
@@ -252,28 +252,28 @@ def _graphs(attribute: Any) -> list[Any]:
     return list(attribute.as_graphs()) if attribute.type.name == "GRAPHS" else []
 
 
-def _demand(sheet: Sheet, value: Value, who: str) -> None:
-    tensor = sheet.tensors.get(value.name or "")
+def _demand(builder: PlanBuilder, value: Value, who: str) -> None:
+    tensor = builder.tensors.get(value.name or "")
     if tensor is not None:
         return
     try:
-        sheet.real(value)
-    except Cannot as why:
+        builder.real(value)
+    except NoMatch as why:
         raise UnsupportedError(
             f"tensor '{value.name}'", str(why), f"a tensor that {who} can read", "export the model again"
         ) from why
 
 
-def _needed_nodes(sheet: Sheet) -> list[Node]:
+def _needed_nodes(builder: PlanBuilder) -> list[Node]:
     """The nodes without a step that some output needs, in the graph's order."""
-    graph, makers = sheet.model.graph, _makers(sheet)
+    graph, makers = builder.model.graph, _makers(builder)
     wanted: list[Value | str] = list(graph.outputs)
     seen: set[Value | str] = set()
     found: set[Node] = set()
     by_name = {v.name: v for n in graph for v in n.outputs}
     while wanted:
         one = wanted.pop()
-        if one in seen or (one in sheet.constants and one not in graph.outputs):
+        if one in seen or (one in builder.constants and one not in graph.outputs):
             continue
         seen.add(one)
         name = one if isinstance(one, str) else one.name or ""
@@ -284,7 +284,7 @@ def _needed_nodes(sheet: Sheet) -> list[Node]:
         node = value.producer() if value is not None else None
         if node is None or node in found:
             continue
-        if node in sheet.done:  # a pair, or the inside of a step
+        if node in builder.done:  # a pair, or the inside of a step
             wanted += [v for v in node.inputs[:1] if v is not None]
         else:
             found.add(node)
@@ -292,13 +292,13 @@ def _needed_nodes(sheet: Sheet) -> list[Node]:
     return [node for node in graph if node in found]
 
 
-def _makers(sheet: Sheet) -> dict[str, Step]:
-    return {name: step for step in sheet.steps for name in writes(step)}
+def _makers(builder: PlanBuilder) -> dict[str, Step]:
+    return {name: step for step in builder.steps for name in writes(step)}
 
 
-def _needed_steps(sheet: Sheet, left: Iterable[Node]) -> list[Step]:
-    makers = _makers(sheet)
-    wanted = [v.name or "" for v in sheet.model.graph.outputs]
+def _needed_steps(builder: PlanBuilder, left: Iterable[Node]) -> list[Step]:
+    makers = _makers(builder)
+    wanted = [v.name or "" for v in builder.model.graph.outputs]
     wanted += [v.name or "" for node in left for v in values_read(node)]
     found: dict[int, Step] = {}
     while wanted:

@@ -7,69 +7,69 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.lower.ending import Tail, finish, take_affine, take_bounds, take_slope
+from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of, is_float32
+from intact.engine.lower.epilogue import Tail, finish, take_affine, take_bounds, take_slope
 from intact.engine.lower.moves import Rule
-from intact.engine.lower.sheet import Cannot, Sheet, dims_of, is_float32
 from intact.engine.lower.weights import Bias
 from intact.engine.steps import Binary, Conv, Pad
 from intact.graph import Node, Value, is_op
 from intact.graph.attributes import integer
 
 
-def lower_batchnorm(sheet: Sheet, nodes: Sequence[Node]) -> None:
+def lower_batchnorm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
     """A BatchNormalization that no layer took in, and the Relu, Clip or slope behind it.
 
     Of codes of images it is a convolution of each channel by 1, whose multipliers and biases it is (N29); of
-    reals a product and a sum.
+    floats a product and a sum.
 
     Raises:
-        Cannot: Its parameters are no constants.
+        NoMatch: Its parameters are no constants.
     """
     node = nodes[0]
     x = node.inputs[0]
     if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
-        raise Cannot("it is in training mode")
-    tail = Tail([], node.outputs[0], sheet.constant(node.inputs[1], "its scale").size)
-    take_affine(sheet, tail, node)
-    found = sheet.codes(x)
-    if found is None or len(sheet.tensors[found[0]].shape) != 4:
-        _in_reals(sheet, nodes, x, tail)
+        raise NoMatch("it is in training mode")
+    tail = Tail([], node.outputs[0], builder.constant(node.inputs[1], "its scale").size)
+    take_affine(builder, tail, node)
+    found = builder.codes(x)
+    if found is None or len(builder.tensors[found[0]].shape) != 4:
+        _in_floats(builder, nodes, x, tail)
         return
     for other in nodes[1:]:
-        if not (take_bounds(sheet, tail, other) or take_slope(sheet, tail, other)):
-            raise Cannot(f"{other.op_type} behind it is no bound")
+        if not (take_bounds(builder, tail, other) or take_slope(builder, tail, other)):
+            raise NoMatch(f"{other.op_type} behind it is no bound")
     name, (source, codes) = node.name or "", found
     channels = tail.gain.size
     if not channels:
-        raise Cannot("it has no channels")
-    ending, output = finish(sheet, tail, (codes.scale, 1.0), Bias(np.zeros(())), name)
-    ones = sheet.hold(f"{name}.ones", np.ones((channels, 1, 1, 1), np.int8))
+        raise NoMatch("it has no channels")
+    epilogue, output = finish(builder, tail, (codes.scale, 1.0), Bias(np.zeros(())), name)
+    ones = builder.hold(f"{name}.ones", np.ones((channels, 1, 1, 1), np.int8))
     done = tuple(n.name or "" for n in nodes)
-    sheet.add(Conv(name, done, source, output.name, ones, ending, groups=channels), *nodes)
+    builder.add(Conv(name, done, source, output.name, ones, epilogue, groups=channels), *nodes)
 
 
-def _in_reals(sheet: Sheet, nodes: Sequence[Node], x: Value | None, tail: Tail) -> None:
+def _in_floats(builder: PlanBuilder, nodes: Sequence[Node], x: Value | None, tail: Tail) -> None:
     if len(nodes) > 1:
-        raise Cannot("what it normalizes comes in float, and so does what is behind it")
-    source, value = sheet.either(x), nodes[0].outputs[0]
+        raise NoMatch("what it normalizes comes in float, and so does what is behind it")
+    source, value = builder.either(x), nodes[0].outputs[0]
     shape = dims_of(value)
     wide = (-1, *[1] * (len(shape) - 2))
     gain, shift = (
-        sheet.hold(f"{nodes[0].name}.{key}", np.asarray(numbers, np.float32).reshape(wide))
+        builder.hold(f"{nodes[0].name}.{key}", np.asarray(numbers, np.float32).reshape(wide))
         for key, numbers in (("gain", tail.gain), ("shift", tail.shift))
     )
     name = nodes[0].name or ""
-    scaled = sheet.scratch(f"{value.name}.scaled", "float32", shape)
-    y = sheet.write(sheet.output(value), value)
-    sheet.add(Binary(name, (name,), "mul", source, gain, scaled), nodes[0])
-    sheet.add(Binary(name, (name,), "add", scaled, shift, y))
+    scaled = builder.scratch(f"{value.name}.scaled", "float32", shape)
+    y = builder.write(builder.output(value), value)
+    builder.add(Binary(name, (name,), "mul", source, gain, scaled), nodes[0])
+    builder.add(Binary(name, (name,), "add", scaled, shift, y))
 
 
-def _batchnorm(sheet: Sheet, node: Node) -> None:
-    lower_batchnorm(sheet, [node])
+def _batchnorm(builder: PlanBuilder, node: Node) -> None:
+    lower_batchnorm(builder, [node])
 
 
-def with_tokens(sheet: Sheet, node: Node) -> None:
+def with_tokens(builder: PlanBuilder, node: Node) -> None:
     """A Concat of constants around one tensor, in float: zeros around it, plus the constants there.
 
     Before: ``Concat(Expand(token), x)``.  After: ``Pad(x) + constant``.
@@ -77,14 +77,14 @@ def with_tokens(sheet: Sheet, node: Node) -> None:
     value, name = node.outputs[0], node.name or ""
     shape = dims_of(value)
     axis = integer(node, "axis", 0) % len(shape)
-    parts = [constant_of(sheet, v) for v in node.inputs]
+    parts = [constant_of(builder, v) for v in node.inputs]
     free = [i for i, part in enumerate(parts) if part is None]
     if len(free) != 1 or len(parts) < 2 or not is_float32(value):
-        raise Cannot("it joins constants with more than one tensor")
-    x = sheet.real(node.inputs[free[0]])
-    size = sheet.tensors[x].shape[axis]
+        raise NoMatch("it joins constants with more than one tensor")
+    x = builder.real(node.inputs[free[0]])
+    size = builder.tensors[x].shape[axis]
     if not isinstance(size, int):
-        raise Cannot(f"the size of axis {axis} is not known")
+        raise NoMatch(f"the size of axis {axis} is not known")
     before, after = (_joined(parts[s], axis, len(shape)) for s in (slice(free[0]), slice(free[0] + 1, None)))
     wide = np.maximum(before.shape, after.shape)
     middle = np.zeros([1] * len(shape), np.float32)
@@ -94,10 +94,10 @@ def with_tokens(sheet: Sheet, node: Node) -> None:
         axis=axis,
     )
     pads = tuple((before.shape[axis], after.shape[axis]) if a == axis else (0, 0) for a in range(len(shape)))
-    padded = sheet.scratch(f"{value.name}.padded", "float32", shape)
-    y = sheet.write(sheet.output(value), value)
-    sheet.add(Pad(name, (name,), x, padded, pads), node)
-    sheet.add(Binary(name, (name,), "add", padded, sheet.hold(f"{name}.tokens", whole), y))
+    padded = builder.scratch(f"{value.name}.padded", "float32", shape)
+    y = builder.write(builder.output(value), value)
+    builder.add(Pad(name, (name,), x, padded, pads), node)
+    builder.add(Binary(name, (name,), "add", padded, builder.hold(f"{name}.tokens", whole), y))
 
 
 def _joined(parts: Sequence[NDArray[np.float32] | None], axis: int, rank: int) -> NDArray[np.float32]:
@@ -108,13 +108,13 @@ def _joined(parts: Sequence[NDArray[np.float32] | None], axis: int, rank: int) -
     return np.concatenate(arrays, axis=axis)
 
 
-def constant_of(sheet: Sheet, value: Value | None) -> NDArray[np.float32] | None:
+def constant_of(builder: PlanBuilder, value: Value | None) -> NDArray[np.float32] | None:
     """A float32 constant, of which an Expand may have made more; None for anything else."""
     node = value.producer() if value is not None else None
-    while node is not None and is_op(node, "Expand") and value not in sheet.constants:
+    while node is not None and is_op(node, "Expand") and value not in builder.constants:
         value = node.inputs[0]
         node = value.producer() if value is not None else None
-    array = sheet.constants(value)
+    array = builder.constants(value)
     return array if array is not None and array.dtype == np.float32 else None
 
 

@@ -1,6 +1,6 @@
 """Small rewrites of the finished list of steps: neighbours that one step does, exactly.
 
-Two that move data as one, padding as a convolution's own, factors in a layer's ending.
+Two that move data as one, padding as a convolution's own, factors in a layer's epilogue.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def _join(above: Step, step: Step, arrays: _Arrays) -> Step | None:
 def _with_factors(
     layer: Conv | ConvTranspose | Linear, step: Binary, arrays: _Arrays
 ) -> Conv | ConvTranspose | Linear | None:
-    """The layer whose function's values are multiplied, where kernels do that in its ending."""
+    """The layer whose function's values are multiplied, where kernels do that in its epilogue."""
     other = step.b if step.a == layer.y else step.a
     depthwise = not isinstance(layer, Linear) and layer.groups > 1
-    if step.function != "mul" or not layer.ending.activation or layer.ending.factors or depthwise:
+    if step.function != "mul" or not layer.epilogue.activation or layer.epilogue.factors or depthwise:
         return None
     behind = 0 if isinstance(layer, Linear) else 2
     factors = _vector(arrays, other, len(arrays[layer.weight]), behind) if other in arrays else None
@@ -84,8 +84,8 @@ def _with_factors(
     while name in arrays and arrays[name] is not factors:
         name += ".vector"
     arrays[name] = factors
-    ending = replace(layer.ending, factors=name)
-    return replace(layer, nodes=layer.nodes + step.nodes, y=step.y, ending=ending)
+    epilogue = replace(layer.epilogue, factors=name)
+    return replace(layer, nodes=layer.nodes + step.nodes, y=step.y, epilogue=epilogue)
 
 
 def _vector(arrays: Mapping[str, NDArray[Any]], name: str, size: int, behind: int) -> NDArray[Any] | None:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from intact.engine.heap import tidying
 from intact.engine.limits import check_limits
 from intact.engine.lower.finish import finish
-from intact.engine.lower.motion import (
+from intact.engine.lower.peephole import join_steps
+from intact.engine.lower.qdq_propagation import (
     STAYS,
     cancel_pairs,
     lower_dequantizers,
@@ -15,7 +16,6 @@ from intact.engine.lower.motion import (
     raise_quantizers,
     share_pairs,
 )
-from intact.engine.lower.peephole import join_steps
 from intact.engine.lower.select import select
 from intact.engine.lower.shapes import fold_sizes
 from intact.engine.lower.simplify import drop_idle, join_norms
@@ -65,7 +65,7 @@ PASSES = (*BEFORE, *AFTER)
 
 
 def lower(source: Source) -> Plan:
-    """The plan of a model: integer steps where its Q/DQ pairs say so, float steps and stretches elsewhere.
+    """The plan of a model: integer steps where its Q/DQ pairs say so, float steps and subgraphs elsewhere.
 
     Args:
         source: A path, the bytes of a file, a ModelProto, or an onnx-ir Model; never changed.
@@ -87,13 +87,13 @@ def _lowered(source: Source) -> Plan:
     stays: set[str] = set()
     while True:
         moved, said = _moved(model, stays)
-        sheet = select(moved, layers)
-        more = {node.name or "" for node in sheet.reasons if moves_codes(node)} - stays
+        builder = select(moved, layers)
+        more = {node.name or "" for node in builder.reasons if moves_codes(node)} - stays
         if not more:
             break
         stays |= more  # codes came to operators that no step moves them through: once more, without
     notes += said
-    plan = join_steps(finish(sheet, layers, notes))
+    plan = join_steps(finish(builder, layers, notes))
     plan.check()
     _check_holds(plan)
     return plan

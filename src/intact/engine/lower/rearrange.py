@@ -7,66 +7,66 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.lower.builder import NoMatch, PlanBuilder, check_ratio, dims_of
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule, data, moved
-from intact.engine.lower.sheet import Cannot, Sheet, check_ratio, dims_of
 from intact.engine.steps import Concat, Dim, Gather, Reshape, Resize, Slice, Transpose
 from intact.graph import Node, Value, is_op
 from intact.graph.attributes import integer, text
 from intact.limits import RESIZED
 
 
-def _concat(sheet: Sheet, node: Node) -> None:
+def _concat(builder: PlanBuilder, node: Node) -> None:
     value = node.outputs[0]
     axis = integer(node, "axis", 0) % len(dims_of(value))
-    codes = data(sheet, node.inputs[0])[1]
+    codes = data(builder, node.inputs[0])[1]
     if codes is None:
-        names = [data(sheet, v) for v in node.inputs]
+        names = [data(builder, v) for v in node.inputs]
         if any(grid is not None for _, grid in names):
-            raise Cannot("it joins codes and reals")
-        y = sheet.write_plain(value, "float32")
-        sheet.add(Concat(*_who(node), tuple(name for name, _ in names), y, axis), node)
+            raise NoMatch("it joins codes and floats")
+        y = builder.write_plain(value, "float32")
+        builder.add(Concat(*_who(node), tuple(name for name, _ in names), y, axis), node)
         return
     grid = Grid.of(codes)
-    parts = [_part(sheet, v, grid, node) for v in node.inputs]
+    parts = [_part(builder, v, grid, node) for v in node.inputs]
     low, high = min(low for _, low, _ in parts), max(high for _, _, high in parts)
-    y = sheet.write_codes(value, grid.codes(low, high))
-    sheet.add(Concat(*_who(node), tuple(name for name, _, _ in parts), y, axis), node)
+    y = builder.write_codes(value, grid.codes(low, high))
+    builder.add(Concat(*_who(node), tuple(name for name, _, _ in parts), y, axis), node)
 
 
-def _part(sheet: Sheet, value: Value | None, grid: Grid, concat: Node) -> tuple[str, int, int]:
+def _part(builder: PlanBuilder, value: Value | None, grid: Grid, concat: Node) -> tuple[str, int, int]:
     """The tensor of a part, and its ends on `grid`; of codes that a pair rescales, those: Concat does it."""
-    name, codes = data(sheet, value)
+    name, codes = data(builder, value)
     if codes is None:
-        raise Cannot("it joins codes and reals")
+        raise NoMatch("it joins codes and floats")
     node = value.producer() if value is not None else None
     if Grid.of(codes) != grid:
-        name = sheet.read_as(sheet.tensors[name], codes, grid, concat)[0]
-    elif node is not None and is_op(node, "QuantizeLinear") and (found := sheet.codes(node.inputs[0])):
+        name = builder.read_as(builder.tensors[name], codes, grid, concat)[0]
+    elif node is not None and is_op(node, "QuantizeLinear") and (found := builder.codes(node.inputs[0])):
         name = found[0]
         check_ratio(Grid.of(found[1]), grid)
     return name, codes.low, codes.high
 
 
-def _resize(sheet: Sheet, node: Node) -> None:
+def _resize(builder: PlanBuilder, node: Node) -> None:
     if text(node, "mode", "nearest") != "nearest":
-        raise Cannot(f"it interpolates: {text(node, 'mode', 'nearest')}")
-    x, codes = data(sheet, node.inputs[0])
-    shape, out = sheet.tensors[x].shape, dims_of(node.outputs[0])
-    scales = sheet.constants(node.inputs[2]) if len(node.inputs) > 2 else None
+        raise NoMatch(f"it interpolates: {text(node, 'mode', 'nearest')}")
+    x, codes = data(builder, node.inputs[0])
+    shape, out = builder.tensors[x].shape, dims_of(node.outputs[0])
+    scales = builder.constants(node.inputs[2]) if len(node.inputs) > 2 else None
     axes, indices = list[int](), list[str]()
     for axis, (size, wanted) in enumerate(zip(shape, out, strict=True)):
         given = float(scales[axis]) if scales is not None and scales.size == len(shape) else None
         if size == wanted or given == 1:
             continue
         if not isinstance(size, int) or not isinstance(wanted, int):
-            raise Cannot(f"the size of axis {axis} is not known")
+            raise NoMatch(f"the size of axis {axis} is not known")
         scale = wanted / size if given is None else given
         axes.append(axis)
         reads = nearest(node, size, wanted, scale)
-        indices.append(sheet.hold(f"{node.name}.axis{axis}", reads))
-    y = moved(sheet, node.outputs[0], codes)
-    sheet.add(Resize(*_who(node), x, y, tuple(axes), tuple(indices)), node)
+        indices.append(builder.hold(f"{node.name}.axis{axis}", reads))
+    y = moved(builder, node.outputs[0], codes)
+    builder.add(Resize(*_who(node), x, y, tuple(axes), tuple(indices)), node)
 
 
 def nearest(node: Node, size: int, wanted: int, scale: float) -> NDArray[np.int64]:
@@ -75,7 +75,7 @@ def nearest(node: Node, size: int, wanted: int, scale: float) -> NDArray[np.int6
     RESIZED.check(wanted, f"node '{node.name}' ({node.op_type})")
     place, rounding = _PLACES.get(mode), _ROUNDINGS.get(text(node, "nearest_mode", "round_prefer_floor"))
     if place is None or rounding is None:
-        raise Cannot(f"its coordinates follow '{mode}'")
+        raise NoMatch(f"its coordinates follow '{mode}'")
     positions = place(np.arange(wanted, dtype=np.float64), scale, size, wanted)
     return np.asarray(np.clip(rounding(positions), 0, size - 1).astype(np.int64))
 
@@ -98,22 +98,22 @@ _ROUNDINGS: dict[str, Callable[[_Reals], _Reals]] = {
 }
 
 
-def _depth_to_space(sheet: Sheet, node: Node) -> None:
+def _depth_to_space(builder: PlanBuilder, node: Node) -> None:
     b, (n, c, h, w) = integer(node, "blocksize", 1), _image(node)
     if not isinstance(c, int):
-        raise Cannot("its channels are not known")
+        raise NoMatch("its channels are not known")
     if text(node, "mode", "DCR") == "DCR":
-        _reordered(sheet, node, (n, b, b, c // b**2, h, w), (0, 3, 4, 1, 5, 2))
+        _reordered(builder, node, (n, b, b, c // b**2, h, w), (0, 3, 4, 1, 5, 2))
     else:
-        _reordered(sheet, node, (n, c // b**2, b, b, h, w), (0, 1, 4, 2, 5, 3))
+        _reordered(builder, node, (n, c // b**2, b, b, h, w), (0, 1, 4, 2, 5, 3))
 
 
-def _space_to_depth(sheet: Sheet, node: Node) -> None:
+def _space_to_depth(builder: PlanBuilder, node: Node) -> None:
     b, (n, c, h, w) = integer(node, "blocksize", 1), _image(node)
     if not isinstance(h, int) or not isinstance(w, int):
-        raise Cannot("its height or width is not known")
+        raise NoMatch("its height or width is not known")
     perm = (0, 3, 5, 1, 2, 4) if text(node, "mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
-    _reordered(sheet, node, (n, c, h // b, b, w // b, b), perm)
+    _reordered(builder, node, (n, c, h // b, b, w // b, b), perm)
 
 
 def _image(node: Node) -> tuple[Dim, Dim, Dim, Dim]:
@@ -123,68 +123,68 @@ def _image(node: Node) -> tuple[Dim, Dim, Dim, Dim]:
     return n, c, h, w
 
 
-def _reordered(sheet: Sheet, node: Node, split: tuple[Dim, ...], perm: tuple[int, ...]) -> None:
+def _reordered(builder: PlanBuilder, node: Node, split: tuple[Dim, ...], perm: tuple[int, ...]) -> None:
     """A Reshape to `split`, a Transpose, and a Reshape to what the graph says."""
-    x, codes = data(sheet, node.inputs[0])
+    x, codes = data(builder, node.inputs[0])
     dtype, name = "float32" if codes is None else "codes", node.outputs[0].name
-    cut = sheet.scratch(f"{name}.split", dtype, split, codes)
-    turned = sheet.scratch(f"{name}.turned", dtype, tuple(split[i] for i in perm), codes)
-    y = moved(sheet, node.outputs[0], codes)
-    sheet.add(Reshape(*_who(node), x, cut), node)
-    sheet.add(Transpose(*_who(node), cut, turned, perm))
-    sheet.add(Reshape(*_who(node), turned, y))
+    cut = builder.scratch(f"{name}.split", dtype, split, codes)
+    turned = builder.scratch(f"{name}.turned", dtype, tuple(split[i] for i in perm), codes)
+    y = moved(builder, node.outputs[0], codes)
+    builder.add(Reshape(*_who(node), x, cut), node)
+    builder.add(Transpose(*_who(node), cut, turned, perm))
+    builder.add(Reshape(*_who(node), turned, y))
 
 
-def _gather(sheet: Sheet, node: Node) -> None:
+def _gather(builder: PlanBuilder, node: Node) -> None:
     """One index of an axis: a Slice, and a Reshape where the axis goes."""
-    x, codes = data(sheet, node.inputs[0])
-    shape = sheet.tensors[x].shape
-    index = sheet.constant(node.inputs[1], "its index")
+    x, codes = data(builder, node.inputs[0])
+    shape = builder.tensors[x].shape
+    index = builder.constant(node.inputs[1], "its index")
     axis = integer(node, "axis", 0) % len(shape)
     if index.size != 1:
-        raise Cannot("it gathers more than one index")
+        raise NoMatch("it gathers more than one index")
     at, size = int(index.reshape(-1)[0]), shape[axis]
     if at < 0 and not isinstance(size, int):
-        raise Cannot("it counts from the end of an axis whose size is not known")
+        raise NoMatch("it counts from the end of an axis whose size is not known")
     at += size if at < 0 and isinstance(size, int) else 0
     starts = tuple(at if a == axis else 0 for a in range(len(shape)))
     cut = tuple(1 if a == axis else dim for a, dim in enumerate(shape))
-    row = sheet.scratch(f"{node.outputs[0].name}.row", "float32" if codes is None else "codes", cut, codes)
-    y = moved(sheet, node.outputs[0], codes)
-    sheet.add(Slice(*_who(node), x, row, starts, (1,) * len(shape)), node)
-    sheet.add(Reshape(*_who(node), row, y))
+    row = builder.scratch(f"{node.outputs[0].name}.row", "float32" if codes is None else "codes", cut, codes)
+    y = moved(builder, node.outputs[0], codes)
+    builder.add(Slice(*_who(node), x, row, starts, (1,) * len(shape)), node)
+    builder.add(Reshape(*_who(node), row, y))
 
 
-def gather_rows(sheet: Sheet, node: Node) -> None:
+def gather_rows(builder: PlanBuilder, node: Node) -> None:
     """Rows of a table or a tensor, by indices that are an input of the graph, or constants.
 
     Raises:
-        Cannot: It gathers along another axis, or by what the graph computes.
+        NoMatch: It gathers along another axis, or by what the graph computes.
     """
     value, table, index = node.outputs[0], *node.inputs
-    if table in sheet.constants:
-        x, codes = sheet.either(table), None
-        rank = sheet.arrays[x].ndim
+    if table in builder.constants:
+        x, codes = builder.either(table), None
+        rank = builder.arrays[x].ndim
     else:
-        x, codes = data(sheet, table)
-        rank = len(sheet.tensors[x].shape)
+        x, codes = data(builder, table)
+        rank = len(builder.tensors[x].shape)
     if integer(node, "axis", 0) % max(rank, 1) or rank == 0:
-        raise Cannot("it gathers along another axis than the first")
+        raise NoMatch("it gathers along another axis than the first")
     if 4 in (rank, len(dims_of(value))):
-        raise Cannot("it gathers images, which need not lie row by row")
-    y = moved(sheet, value, codes)
-    sheet.add(Gather(*_who(node), x, _index(sheet, index, sheet.arrays.get(x)), y), node)
+        raise NoMatch("it gathers images, which need not lie row by row")
+    y = moved(builder, value, codes)
+    builder.add(Gather(*_who(node), x, _index(builder, index, builder.arrays.get(x)), y), node)
 
 
-def _index(sheet: Sheet, value: Value | None, table: NDArray[np.generic] | None) -> str:
+def _index(builder: PlanBuilder, value: Value | None, table: NDArray[np.generic] | None) -> str:
     name = (value.name if value is not None else "") or ""
-    if value in sheet.constants:
-        array = sheet.constant(value, "its index")
+    if value in builder.constants:
+        array = builder.constant(value, "its index")
         if table is not None and array.size and not -len(table) <= array.min() <= array.max() < len(table):
-            raise Cannot("an index is out of range")
-        return sheet.hold(name, array)
-    if value not in sheet.model.graph.inputs or name not in sheet.tensors:
-        raise Cannot("its indices are computed")
+            raise NoMatch("an index is out of range")
+        return builder.hold(name, array)
+    if value not in builder.model.graph.inputs or name not in builder.tensors:
+        raise NoMatch("its indices are computed")
     return name
 
 

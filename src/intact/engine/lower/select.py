@@ -5,69 +5,69 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.claims import Group, claim
 from intact.engine.lower.custom import lower_call
+from intact.engine.lower.float_steps import REALS
+from intact.engine.lower.gemm import ROOTS, lower_root
 from intact.engine.lower.grids import Grids
 from intact.engine.lower.moves import MOVES, Rule
 from intact.engine.lower.parts import PARTS, with_tokens
 from intact.engine.lower.planes import PLANES
-from intact.engine.lower.reals import REALS
 from intact.engine.lower.rearrange import REARRANGE, gather_rows
-from intact.engine.lower.sheet import Cannot, Sheet
-from intact.engine.lower.sums import ROOTS, lower_root
 from intact.errors import IntactError, UnsupportedError
 from intact.graph import Constants, Model, Node, Value, is_op
 from intact.placement import Layer
 
 
-def select(model: Model, layers: Sequence[Layer]) -> Sheet:
-    """The steps of every node that has some; `Sheet.reasons` says why others have none."""
+def select(model: Model, layers: Sequence[Layer]) -> PlanBuilder:
+    """The steps of every node that has some; `PlanBuilder.reasons` says why others have none."""
     constants = Constants(model.graph)
-    sheet = Sheet(model, constants, Grids(constants))
+    builder = PlanBuilder(model, constants, Grids(constants))
     for value in model.graph.inputs:
-        _define_input(sheet, value)
-    groups = claim(sheet, layers)
+        _define_input(builder, value)
+    groups = claim(builder, layers)
     taken = {node for group in groups for node in group.nodes}
     for node in model.graph:
         if node not in taken and not all(value in constants for value in node.outputs):
             groups.append(_single(node))
     position = {node: i for i, node in enumerate(model.graph)}
     for group in sorted(groups, key=lambda g: position[g.nodes[-1]]):
-        if sheet.done.keys().isdisjoint(group.nodes):
-            _lower(sheet, group)
-    return sheet
+        if builder.done.keys().isdisjoint(group.nodes):
+            _lower(builder, group)
+    return builder
 
 
-def _define_input(sheet: Sheet, value: Value) -> None:
+def _define_input(builder: PlanBuilder, value: Value) -> None:
     """An input of the graph: codes where all that reads it is one grid's DequantizeLinear."""
     readers = [use.node for use in value.uses()]
-    grids = {sheet.grids.of(n) if is_op(n, "DequantizeLinear") else None for n in readers}
+    grids = {builder.grids.of(n) if is_op(n, "DequantizeLinear") else None for n in readers}
     grid = next(iter(grids)) if len(grids) == 1 else None
     if grid is None:
-        _define_plain(sheet, value)
+        _define_plain(builder, value)
     elif value.shape is not None:
-        sheet.write_codes(value, grid.codes())
+        builder.write_codes(value, grid.codes())
 
 
-def _define_plain(sheet: Sheet, value: Value) -> None:
-    """A tensor that no native step makes, where its rank and type are known: else only stretches read it."""
+def _define_plain(builder: PlanBuilder, value: Value) -> None:
+    """A tensor that no native step makes, where its rank and type are known: else only subgraphs read it."""
     if value.shape is not None and value.dtype is not None and value.dtype.name != "UNDEFINED":
-        sheet.write_plain(value, value.dtype.numpy().name)
+        builder.write_plain(value, value.dtype.numpy().name)
 
 
-def _lower(sheet: Sheet, group: Group) -> None:
+def _lower(builder: PlanBuilder, group: Group) -> None:
     """Let the rule of a group write its step; node by node where it cannot, or leaves some over."""
     try:
-        with sheet.attempt(), _named(group.nodes[-1]):
-            left = group.rule(sheet)
-    except Cannot as why:
+        with builder.attempt(), _named(group.nodes[-1]):
+            left = group.rule(builder)
+    except NoMatch as why:
         if len(group.nodes) == 1:
-            _give_up(sheet, group.nodes[0], str(why))
+            _give_up(builder, group.nodes[0], str(why))
             return
         left = group.nodes
-        sheet.reasons[left[0]] = str(why)
+        builder.reasons[left[0]] = str(why)
     for node in left:
-        _lower(sheet, _single(node))
+        _lower(builder, _single(node))
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def _named(node: Node) -> Iterator[None]:
     """Say at which node a rule met what no valid file says."""
     try:
         yield
-    except (IntactError, Cannot):
+    except (IntactError, NoMatch):
         raise
     except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
         raise UnsupportedError(
@@ -86,26 +86,26 @@ def _named(node: Node) -> Iterator[None]:
         ) from error
 
 
-def _give_up(sheet: Sheet, node: Node, why: str) -> None:
+def _give_up(builder: PlanBuilder, node: Node, why: str) -> None:
     """Leave a node to ONNX Runtime; what it makes can be read."""
-    sheet.reasons.setdefault(node, why)
+    builder.reasons.setdefault(node, why)
     for value in node.outputs:
         if value.name:
-            _define_plain(sheet, value)
+            _define_plain(builder, value)
 
 
 def _single(node: Node) -> Group:
-    def run(sheet: Sheet) -> list[Node]:
+    def run(builder: PlanBuilder) -> list[Node]:
         rules = SINGLES.get(node.op_type, []) if not node.domain else [lower_call]
         why = f"no kernel for {node.op_type}" if not rules else ""
         for rule in rules:
             try:
-                with sheet.attempt():
-                    rule(sheet, node)
+                with builder.attempt():
+                    rule(builder, node)
                 return []
-            except Cannot as error:
+            except NoMatch as error:
                 why = str(error)
-        raise Cannot(why)
+        raise NoMatch(why)
 
     return Group([node], run)
 

@@ -61,7 +61,7 @@ _IDLE: dict[str, Callable[[Node, Constants], bool]] = {
 def join_norms(model: Model) -> list[str]:
     """Before: ``d = x - mean(x); y = d / sqrt(mean(d * d) + e) * g + b``.  After: LayerNormalization.
 
-    Guards: means over the last axis, whose size is known; one epsilon; the reals in between are read here
+    Guards: means over the last axis, whose size is known; one epsilon; the floats in between are read here
     alone.
     """
     constants, names = Constants(model.graph), Namer(model.graph)

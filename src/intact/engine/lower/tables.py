@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
+from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.grids import Grid
-from intact.engine.lower.sheet import Cannot, Sheet
 from intact.engine.steps import Codes, Reinterpret, Table
 from intact.graph import Node, Value
 from intact.placement.activations import POINTWISE
@@ -20,35 +20,35 @@ from intact.placement.view import Op
 Curve = Callable[..., NDArray[Any]]
 
 
-def lower_table(sheet: Sheet, nodes: Sequence[Node], entry: Value, output: Value) -> None:
+def lower_table(builder: PlanBuilder, nodes: Sequence[Node], entry: Value, output: Value) -> None:
     """`nodes`, which make `output` of `entry` and constants of one element, as one table.
 
     Raises:
-        Cannot: It does not stand between codes, or one of its operators is not known here.
+        NoMatch: It does not stand between codes, or one of its operators is not known here.
     """
-    x, codes = sheet.wanted_codes(entry)
-    written = sheet.output(output)
+    x, codes = builder.wanted_codes(entry)
+    written = builder.output(output)
     if written.grid is None:
-        raise Cannot("its output goes on in float")
+        raise NoMatch("its output goes on in float")
     inside = codes_of(codes)
     grid = Grid.of(codes)
-    reals = numerics.dequantize(inside, *grid.affine, grid.spec).astype(np.float64)  # what the file means
-    known: dict[Value, NDArray[Any] | float] = {entry: reals}
+    floats = numerics.dequantize(inside, *grid.affine, grid.spec).astype(np.float64)  # what the file means
+    known: dict[Value, NDArray[Any] | float] = {entry: floats}
     with np.errstate(all="ignore"):
         for node in nodes:
-            known[node.outputs[0]] = _evaluate(sheet, node, known)
-    reals = np.broadcast_to(np.asarray(known[output], np.float64), inside.shape)
-    if np.isnan(reals).any():
-        raise Cannot("it is not a number for some codes")
-    made = numerics.quantize(reals, *written.grid.affine, written.grid.spec)
+            known[node.outputs[0]] = _evaluate(builder, node, known)
+    floats = np.broadcast_to(np.asarray(known[output], np.float64), inside.shape)
+    if np.isnan(floats).any():
+        raise NoMatch("it is not a number for some codes")
+    made = numerics.quantize(floats, *written.grid.affine, written.grid.spec)
     done = tuple(n.name or "" for n in nodes)
     if _stay(inside, made, codes, written.grid):
-        y = sheet.write(written, output, codes.low, codes.high)
-        sheet.add(Reinterpret(nodes[0].name or "", done, x, y), *nodes)
+        y = builder.write(written, output, codes.low, codes.high)
+        builder.add(Reinterpret(nodes[0].name or "", done, x, y), *nodes)
         return
-    y = sheet.write(written, output, int(made.min()), int(made.max()))
-    table = sheet.hold(f"{nodes[0].name}.table", _bytes(sheet, inside, made, codes, y))
-    sheet.add(Table(nodes[0].name or "", done, x, y, table), *nodes)
+    y = builder.write(written, output, int(made.min()), int(made.max()))
+    table = builder.hold(f"{nodes[0].name}.table", _bytes(builder, inside, made, codes, y))
+    builder.add(Table(nodes[0].name or "", done, x, y, table), *nodes)
 
 
 def codes_of(codes: Codes) -> NDArray[np.int64]:
@@ -63,39 +63,39 @@ def _stay(inside: NDArray[np.int64], made: NDArray[np.int32], codes: Codes, grid
 
 
 def _bytes(
-    sheet: Sheet, inside: NDArray[np.int64], made: NDArray[np.int32], codes: Codes, y: str
+    builder: PlanBuilder, inside: NDArray[np.int64], made: NDArray[np.int32], codes: Codes, y: str
 ) -> NDArray[np.uint8]:
     """The table by bytes; those that do not occur read as the nearest that does."""
-    out = sheet.tensors[y].codes
+    out = builder.tensors[y].codes
     assert out is not None
     places = np.clip(np.arange(256), inside[0] + codes.offset, inside[-1] + codes.offset)
     return np.asarray(made[places - codes.offset - inside[0]] + out.offset, np.uint8)
 
 
-def _evaluate(sheet: Sheet, node: Node, known: Mapping[Value, NDArray[Any] | float]) -> NDArray[Any]:
+def _evaluate(builder: PlanBuilder, node: Node, known: Mapping[Value, NDArray[Any] | float]) -> NDArray[Any]:
     curve = CURVES.get(node.op_type) if not node.domain else None
     if curve is None:
-        raise Cannot(f"no curve is known for {node.op_type}")
+        raise NoMatch(f"no curve is known for {node.op_type}")
     operands: list[NDArray[Any] | float] = []
     for index, value in enumerate(node.inputs):
         if value is None:
             operands.append(_left_out(node, index))
         else:
-            operands.append(known[value] if value in known else _number(sheet, value))
+            operands.append(known[value] if value in known else _number(builder, value))
     return curve(Op(node, node.name or "", tuple(node.inputs)), *operands)
 
 
 def _left_out(node: Node, index: int) -> float:
     """What an operand is that is not given: the ends of Clip."""
     if node.op_type != "Clip":
-        raise Cannot("an operand in the middle is left out")
+        raise NoMatch("an operand in the middle is left out")
     return -np.inf if index == 1 else np.inf
 
 
-def _number(sheet: Sheet, value: Value) -> float:
-    array = sheet.constant(value, "one of its operands")
+def _number(builder: PlanBuilder, value: Value) -> float:
+    array = builder.constant(value, "one of its operands")
     if array.size != 1:
-        raise Cannot("one of its operands has more than one element")
+        raise NoMatch("one of its operands has more than one element")
     return float(array.reshape(-1)[0])
 
 
@@ -129,4 +129,4 @@ CURVES: dict[str, Curve] = {
     "Swish": lambda op, x: x / (1 + np.exp(-op.float("alpha", 1.0) * x)),
     "ThresholdedRelu": lambda op, x: np.where(x > op.float("alpha", 1.0), x, 0),
 }  # fmt: skip
-"""Operators in float64: operand arrays and numbers -> reals."""
+"""Operators in float64: operand arrays and numbers -> floats."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.engine.lower.sheet import Cannot, Sheet, in_range
+from intact.engine.lower.builder import NoMatch, PlanBuilder, in_range
 from intact.engine.steps import Codes
 from intact.graph import Value, is_op, quantization_of, quantized_bias_of
 from intact.graph.attributes import integers
@@ -29,7 +29,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class Bias:
-    """A bias: reals that are added to the result, or integers that are added to the sum.
+    """A bias: floats that are added to the result, or integers that are added to the sum.
 
     Attributes:
         real: float64: one, or [out]; zero where there is none.
@@ -40,29 +40,29 @@ class Bias:
     integer: NDArray[np.int32] | None = None
 
 
-def weight_of(sheet: Sheet, value: Value | None, out_axis: int) -> Weight:
+def weight_of(builder: PlanBuilder, value: Value | None, out_axis: int) -> Weight:
     """The weight behind a DequantizeLinear, its axis of output channels moved to the front.
 
     Raises:
-        Cannot: It is no constant in codes of 8 bits or less with a scale per tensor or output channel.
+        NoMatch: It is no constant in codes of 8 bits or less with a scale per tensor or output channel.
     """
     perm: tuple[int, ...] | None = None
     node = value.producer() if value is not None else None
     if node is not None and is_op(node, "Transpose") and "perm" in node.attributes:
         perm, value = integers(node, "perm", ()), node.inputs[0]
-    found = quantization_of(value, sheet.constants)
+    found = quantization_of(value, builder.constants)
     if found is None or not found.constant:
-        raise Cannot("its weight is no constant behind a DequantizeLinear with a constant scale")
+        raise NoMatch("its weight is no constant behind a DequantizeLinear with a constant scale")
     if found.spec.format.is_float or found.spec.format.bits > 8:
-        raise Cannot(f"its weight is {found.spec.format}: kernels multiply int8")
+        raise NoMatch(f"its weight is {found.spec.format}: kernels multiply int8")
     if found.spec.block_size is not None:
-        raise Cannot("its weight has a scale for each block, and sums run over blocks")
-    codes = np.asarray(sheet.constants(found.codes))
+        raise NoMatch("its weight has a scale for each block, and sums run over blocks")
+    codes = np.asarray(builder.constants(found.codes))
     if codes.size == 0:
-        raise Cannot(f"its weight of shape {codes.shape} has no elements")
+        raise NoMatch(f"its weight of shape {codes.shape} has no elements")
     axis, stored_axis = found.spec.axis, out_axis if perm is None else perm[out_axis]
     if axis is not None and axis != stored_axis:
-        raise Cannot(f"its weight has a scale for each index of axis {axis}, which is summed over")
+        raise NoMatch(f"its weight has a scale for each index of axis {axis}, which is summed over")
     points = found.zero_point.reshape([-1 if a == axis else 1 for a in range(codes.ndim)])
     centred = _centred(codes, points)
     if perm is not None:
@@ -76,28 +76,28 @@ def _centred(codes: NDArray[np.generic], points: NDArray[np.int32]) -> NDArray[n
         return codes.copy() if codes.flags.writeable else codes  # type: ignore[return-value]
     centred = codes.astype(np.int16) - points.astype(np.int16)
     if centred.size and (centred.min() < -128 or centred.max() > 127):
-        raise Cannot("its weight less its zero point does not fit into int8")
+        raise NoMatch("its weight less its zero point does not fit into int8")
     return centred.astype(np.int8)
 
 
-def bias_of(sheet: Sheet, value: Value | None, x_scale: float, weight: Weight) -> Bias:
+def bias_of(builder: PlanBuilder, value: Value | None, x_scale: float, weight: Weight) -> Bias:
     """The bias of a layer: exact integers where the file stores them in the scale of the sums.
 
     Raises:
-        Cannot: It is no constant, or not one number per output channel.
+        NoMatch: It is no constant, or not one number per output channel.
     """
     channels = weight.codes.shape[0]
     if value is None:
         return Bias(np.zeros((), np.float64))
-    stored = quantized_bias_of(value, sheet.constants)
+    stored = quantized_bias_of(value, builder.constants)
     if stored is not None and stored.codes.size == channels:
         with in_range():
             product = numerics.multipliers(np.float32(x_scale), weight.scale)
         if np.array_equal(np.broadcast_to(product, channels), np.broadcast_to(stored.scale, channels)):
             return Bias(np.zeros((), np.float64), stored.codes.reshape(-1))
-    array = sheet.constant(value, "its bias").astype(np.float64)
+    array = builder.constant(value, "its bias").astype(np.float64)
     if array.size not in (1, channels) or (array.size > 1 and array.shape[-1] != channels):
-        raise Cannot("its bias is not one number per output channel")
+        raise NoMatch("its bias is not one number per output channel")
     return Bias(array.reshape(()) if array.size == 1 else array.reshape(-1))
 
 
@@ -108,7 +108,7 @@ def prove(weight: Weight, x: Codes, bias: NDArray[np.int32] | None) -> None:
     """That no input makes a sum leave int32.
 
     Raises:
-        Cannot: Some input could.
+        NoMatch: Some input could.
     """
     rows = range(0, max(1, len(weight.codes)), _ROWS)  # the sums are formed in int64
     bound = np.concatenate([
@@ -119,4 +119,4 @@ def prove(weight: Weight, x: Codes, bias: NDArray[np.int32] | None) -> None:
         for i in rows
     ])  # fmt: skip
     if bound.size and bound.max() >= 2**31:
-        raise Cannot(f"sums of output channel {bound.argmax()} could reach {bound.max()}, beyond int32")
+        raise NoMatch(f"sums of output channel {bound.argmax()} could reach {bound.max()}, beyond int32")

@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from intact.engine.plan import Plan
 from intact.engine.reference.custom import RUNNERS as CALLS
+from intact.engine.reference.fallback import RUNNERS as FALLBACK
+from intact.engine.reference.gemm import RUNNERS as SUMS
 from intact.engine.reference.run import Run, Runner, check_input
 from intact.engine.reference.shape import RUNNERS as SHAPES
-from intact.engine.reference.stretch import RUNNERS as STRETCHES
-from intact.engine.reference.sums import RUNNERS as SUMS
 from intact.engine.reference.values import RUNNERS as VALUES
-from intact.engine.steps import Step, Stretch
+from intact.engine.steps import FallbackSubgraph, Step
 from intact.errors import IntactError, QuantValueError
 
-RUNNERS: dict[str, Runner] = {**SUMS, **SHAPES, **VALUES, **STRETCHES, **CALLS}
+RUNNERS: dict[str, Runner] = {**SUMS, **SHAPES, **VALUES, **FALLBACK, **CALLS}
 """What each kind of step does."""
 
 
@@ -29,7 +29,7 @@ def evaluate(
     Args:
         plan: A checked plan.
         inputs: The inputs by name; where one has codes, its codes.
-        given: What stretches have made elsewhere, by name, to go on from; None: they run here.
+        given: What subgraphs have made elsewhere, by name, to go on from; None: they run here.
     Raises:
         QuantValueError: An input is missing, or has another dtype or shape than the plan says.
     """
@@ -37,7 +37,7 @@ def evaluate(
     for name in plan.inputs:
         run.bind(name, check_input(plan, name, inputs))
     for step in plan.steps:
-        if given is not None and isinstance(step, Stretch):
+        if given is not None and isinstance(step, FallbackSubgraph):
             for name in step.ys:
                 run.bind(name, given[name])
         else:

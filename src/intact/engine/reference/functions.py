@@ -1,4 +1,4 @@
-"""The functions of reals by the names that steps use."""
+"""The functions of floats by the names that steps use."""
 
 from __future__ import annotations
 

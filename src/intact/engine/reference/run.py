@@ -1,4 +1,4 @@
-"""What the functions of the reference share: the tensors so far, codes and reals read and written."""
+"""What the functions of the reference share: the tensors so far, codes and floats read and written."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Run:
         return self.arrays[name] if name in self.arrays else self.plan.constants[name]
 
     def real(self, name: str) -> NDArray[Any]:
-        """A tensor or constant in reals: codes dequantized."""
+        """A tensor or constant in floats: codes dequantized."""
         array, grid = self.array(name), self.grid(name)
         if grid is None:
             return array
@@ -89,14 +89,14 @@ class Run:
         assert codes.size == 0 or (codes.min() >= grid.low and codes.max() <= grid.high), name
         self.bind(name, codes.astype(np.int8 if grid.signed else np.uint8))
 
-    def write_real(self, name: str, reals: NDArray[Any]) -> None:
-        """Store reals, quantized where the tensor has codes."""
+    def write_real(self, name: str, floats: NDArray[Any]) -> None:
+        """Store floats, quantized where the tensor has codes."""
         grid = self.grid(name)
         if grid is None:
-            self.bind(name, reals)
+            self.bind(name, floats)
         else:
             scale = np.float32(grid.scale)
-            self.write_codes(name, numerics.quantize(reals, scale, grid.zero_point, spec_of(grid)))
+            self.write_codes(name, numerics.quantize(floats, scale, grid.zero_point, spec_of(grid)))
 
 
 def spec_of(grid: Codes) -> QuantSpec:

@@ -1,4 +1,4 @@
-"""Steps that move elements, of codes and of reals alike."""
+"""Steps that move elements, of codes and of floats alike."""
 
 from __future__ import annotations
 

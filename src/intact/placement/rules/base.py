@@ -100,5 +100,5 @@ def not_float(op: Op, inputs: tuple[int, ...]) -> Kept | None:
         value = op.inputs[index]
         if not may_be_float(value):
             kind = value.dtype.name.lower() if value is not None and value.dtype is not None else "nothing"
-            return Kept(f"input {index} holds {kind}, not reals")
+            return Kept(f"input {index} holds {kind}, not floats")
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _SUMS = "its sums and roots need float"
-_ORDER = "it compares or sorts reals, and close ones would become equal"
+_ORDER = "it compares or sorts floats, and close ones would become equal"
 _CONTROL = "its subgraphs run in float"
 _STATE = "its state feeds back into itself, so that every step would add error"
 

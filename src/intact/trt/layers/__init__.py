@@ -1,6 +1,15 @@
 """The layers of a network: each file one kind, each class what it is in ONNX."""
 
 from intact.trt.layers.base import ILayer
+from intact.trt.layers.images import (
+    INormalizationLayer,
+    IPaddingLayer,
+    IPoolingLayer,
+    IReduceLayer,
+    IResizeLayer,
+    ISoftMaxLayer,
+    ITopKLayer,
+)
 from intact.trt.layers.moves import (
     IConcatenationLayer,
     IConstantLayer,
@@ -10,15 +19,6 @@ from intact.trt.layers.moves import (
     ISliceLayer,
 )
 from intact.trt.layers.parsed import IOnnxLayer
-from intact.trt.layers.planes import (
-    INormalizationLayer,
-    IPaddingLayer,
-    IPoolingLayer,
-    IReduceLayer,
-    IResizeLayer,
-    ISoftMaxLayer,
-    ITopKLayer,
-)
 from intact.trt.layers.pointwise import (
     IActivationLayer,
     ICastLayer,
@@ -29,7 +29,7 @@ from intact.trt.layers.pointwise import (
     IUnaryLayer,
 )
 from intact.trt.layers.qdq import IDequantizeLayer, IQuantizeLayer
-from intact.trt.layers.sums import IConvolutionLayer, IDeconvolutionLayer, IMatrixMultiplyLayer
+from intact.trt.layers.weighted import IConvolutionLayer, IDeconvolutionLayer, IMatrixMultiplyLayer
 
 __all__ = [
     "IActivationLayer",

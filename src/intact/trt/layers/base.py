@@ -160,7 +160,7 @@ class ILayer:
     def _cast_to(self, index: int) -> int | None:
         """The ONNX type that output `index` is cast to; None where nothing is.
 
-        A type of reals or codes that `set_output_type` asks for is a wish about precision: see `precision`.
+        A type of floats or codes that `set_output_type` asks for is a wish about precision: see `precision`.
         """
         asked = self._types.get(index)
         return DTYPES[asked.numpy.name] if asked in CONVERTED else None

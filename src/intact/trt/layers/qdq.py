@@ -157,10 +157,10 @@ class IQuantizeLayer(_Grid):
             factors = np.float32(1) / scale
             if scale.size > 1:
                 factors = factors.reshape(-1, *[1] * (len(data.shape) - 1 - self.axis))
-            reals = c.fresh(f"{self.name}.steps")
+            floats = c.fresh(f"{self.name}.steps")
             factor = c.constant(f"{self.name}.reciprocal", factors if scale.size > 1 else factors.reshape(()))
-            c.node("Mul", [x[0], factor], [reals], name=f"{self.name}.multiply")
-            x, scale = [reals], np.ones((), np.float32)
+            c.node("Mul", [x[0], factor], [floats], name=f"{self.name}.multiply")
+            x, scale = [floats], np.ones((), np.float32)
         names, given = self._parameters(c, scale)
         c.node("QuantizeLinear", [x[0], *names], y, name=self.name, **given)
 
@@ -174,11 +174,11 @@ class IQuantizeLayer(_Grid):
 
 
 class IDequantizeLayer(_Grid):
-    """Codes to reals: ``(q - zero_point) * scale``; input 2 is a zero point of zeros.
+    """Codes to floats: ``(q - zero_point) * scale``; input 2 is a zero point of zeros.
 
     Attributes:
         axis: The channel axis of a scale with several values; ignored for a single one.
-        to_type: Type of the reals.
+        to_type: Type of the floats.
     """
 
     TYPE = LayerType.DEQUANTIZE

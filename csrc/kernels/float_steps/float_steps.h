@@ -1,0 +1,69 @@
+// Functions, sums and norms of float32: numerics.functions and numerics.normalization, normative. Every
+// operation is rounded by itself, and sums run over 16 lanes whatever the register holds, so that all kernels
+// give the same bits (of a NaN: that it is one). Dense, n >= 0, no alignment needed; y may be an input.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/byte_grid.h"
+#include "base/cpu.h"
+
+namespace intact {
+
+// y[i] = f(x[i]).
+using RealFunction = void (*)(const float* x, float* y, size_t n);
+
+// What is known of a smooth function that is 0 at minus infinity and x at infinity: it falls up to -2 at
+// least, rises from 0 on, and its slope is nowhere beyond kSteepest.
+struct SmoothFunction {
+  double (*exact)(double x);
+  double fourth;  // bounds the magnitude of its fourth derivative
+  double error;  // bounds that of the RealFunction's error, as a share of max(1, |value|)
+};
+extern const SmoothFunction smooth_gelu, smooth_gelu_tanh, smooth_silu;
+constexpr double kSteepest = 1.13;
+
+struct NamedFunction {
+  const char* name;  // of numerics; nullptr ends the table
+  RealFunction function;
+  const SmoothFunction* smooth;  // nullptr: another kind
+};
+
+enum class BinaryKind : uint8_t { add, sub, mul, div, max, min, slope };
+constexpr size_t kBinaryKinds = 7;
+
+constexpr size_t kScorePitch = 64;
+
+struct FloatOps {
+  const NamedFunction* functions;
+  // y[i] = x[i] between low and high; a NaN stays one.
+  void (*clip)(const float* x, size_t n, float low, float high, float* y);
+  // y = a op b; a or b of one element when its step (0 or 1) is 0.
+  void (*binary[kBinaryKinds])(const float* a, size_t a_step, const float* b, size_t b_step, size_t n,
+                               float* y);
+  // x = fl32((byte - zero) * scale): N12.
+  void (*dequantize)(const uint8_t* q, size_t n, int32_t zero, float scale, float* x);
+  // byte = clamp(rne(fl32(fl32(x * factor) / scale)) + zero, low, high), a NaN low: N11.
+  void (*quantize)(const float* x, size_t n, float factor, float scale, const ByteGrid& grid, uint8_t* q);
+  // Over 16 lanes: numerics.lane_sum.
+  float (*sum)(const float* x, size_t n);
+  // One row, in place, all but its last product: softmax(x * gain [+ mask]) is x * what is returned.
+  float (*softmax)(float* x, size_t n, float gain, const float* mask);
+  // Rows `pitch` apart, a multiple of kScorePitch: the bytes [rows][n] that quantize() makes of softmax(x).
+  // x is overwritten, also behind n.
+  void (*softmax_codes)(float* x, size_t rows, size_t pitch, size_t n, float scale, const ByteGrid& grid,
+                        uint8_t* q);
+  // One row, in place: layer_norm(x [+ residual]) * weight + bias; each may be nullptr.
+  void (*layer_norm)(float* x, size_t n, const float* residual, const float* weight, const float* bias,
+                     float epsilon);
+};
+
+// The function called `name`, or nullptr.
+const NamedFunction* find_function(const FloatOps& ops, const char* name);
+
+#define INTACT_KERNEL(name, needs) extern const FloatOps name;
+#include "kernels/float_steps/kernels.inc"
+#undef INTACT_KERNEL
+
+}  // namespace intact

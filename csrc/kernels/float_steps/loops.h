@@ -1,0 +1,238 @@
+// The loops of the family, once for every register. V is a type with internal linkage, so that no two
+// instruction sets ever share an instance.
+//
+//   Floats, Ints, Mask, kWidth       a register and its elements; kWidth divides kLanes
+//   Floats                           + - * /, each rounded by itself
+//   set, set_int, load, store        unaligned
+//   load_part(p, n, fill), store_part(p, v, n)   the first n < kWidth elements, no other touched
+//   keep(v, n)                       +0 behind the first n
+//   at_least, at_most                of x and a bound, x where they are equal; x too where one is a NaN
+//   is_nan -> Mask
+//   larger                           of two numbers; anything for a NaN
+//   lookup(table, i)                 entry i % 8
+//   tree(lanes)                      i + 8, i + 4, i + 2, i + 1 of kLanes lanes in registers
+//   less, select, abs, with_sign, root, bits, floats, add_int, sub_int, halve_int (n >> 1)
+//   to_exponent                      n << 23
+//   load_bytes(q) -> Floats of q - zero;  store_bytes(q, steps, ...)     kWidth bytes
+#pragma once
+
+#include <array>
+#include <limits>
+
+#include "kernels/float_steps/functions.h"
+#include "kernels/float_steps/float_steps.h"
+
+namespace intact::float_steps {
+
+constexpr size_t kLanes = 16;
+
+// body(index, elements): elements is V::kWidth but for the last, smaller one.
+template <class V, class Body>
+INTACT_INLINE void for_each(size_t n, const Body& body) {
+  size_t i = 0;
+  for (; i + V::kWidth <= n; i += V::kWidth) body(i, V::kWidth);
+  if (i < n) body(i, n - i);
+}
+
+template <class V>
+inline F<V> load(const float* x, size_t n, float fill = 0.0f) {
+  return n == V::kWidth ? V::load(x) : V::load_part(x, n, fill);
+}
+
+template <class V>
+inline void store(float* y, F<V> v, size_t n) {
+  if (n == V::kWidth) {
+    V::store(y, v);
+  } else {
+    V::store_part(y, v, n);
+  }
+}
+
+// numerics.lane_sum of what add() is given.
+template <class V>
+class LaneSum {
+ public:
+  LaneSum() { parts_.fill(V::set(0.0f)); }
+
+  // Of elements [index, index + n).
+  void add(size_t index, F<V> v, size_t n) {
+    F<V>& part = parts_[index / V::kWidth % parts_.size()];
+    part = part + (n == V::kWidth ? v : V::keep(v, n));
+  }
+
+  float total() const { return V::tree(parts_); }
+
+ private:
+  std::array<F<V>, kLanes / V::kWidth> parts_;
+};
+
+template <class V, F<V> (*function)(F<V>)>
+void map(const float* x, float* y, size_t n) {
+  for_each<V>(
+      n, [&](size_t i, size_t k) INTACT_INLINE_BODY { store<V>(y + i, function(load<V>(x + i, k)), k); });
+}
+
+template <class V, F<V> (*function)(F<V>, F<V>)>
+void combine(const float* a, size_t a_step, const float* b, size_t b_step, size_t n, float* y) {
+  const F<V> one_a = V::set(n ? *a : 0.0f), one_b = V::set(n ? *b : 0.0f);
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    const F<V> left = a_step ? load<V>(a + i, k) : one_a;
+    const F<V> right = b_step ? load<V>(b + i, k, 1.0f) : one_b;
+    store<V>(y + i, function(left, right), k);
+  });
+}
+
+template <class V>
+F<V> add(F<V> a, F<V> b) {
+  return a + b;
+}
+template <class V>
+F<V> sub(F<V> a, F<V> b) {
+  return a - b;
+}
+template <class V>
+F<V> mul(F<V> a, F<V> b) {
+  return a * b;
+}
+template <class V>
+F<V> div(F<V> a, F<V> b) {
+  return a / b;
+}
+
+template <class V>
+F<V> maximum(F<V> a, F<V> b) {
+  return V::select(V::is_nan(b), b, V::at_least(a, b));
+}
+template <class V>
+F<V> minimum(F<V> a, F<V> b) {
+  return V::select(V::is_nan(b), b, V::at_most(a, b));
+}
+
+template <class V>
+F<V> sloped(F<V> x, F<V> slope) {
+  return V::select(V::less(x, V::set(0.0f)), x * slope, x);
+}
+
+template <class V>
+void clip(const float* x, size_t n, float low, float high, float* y) {
+  const F<V> least = V::set(low), most = V::set(high);
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    store<V>(y + i, V::at_most(V::at_least(load<V>(x + i, k), least), most), k);
+  });
+}
+
+template <class V>
+float sum(const float* x, size_t n) {
+  LaneSum<V> lanes;
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY { lanes.add(i, load<V>(x + i, k), k); });
+  return lanes.total();
+}
+
+template <class V>
+float softmax(float* x, size_t n, float gain, const float* mask) {
+  constexpr float kLeast = -std::numeric_limits<float>::infinity();
+  if (gain != 1.0f || mask) {
+    const F<V> factor = V::set(gain);
+    for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+      const F<V> v = load<V>(x + i, k) * factor;
+      store<V>(x + i, mask ? v + load<V>(mask + i, k) : v, k);
+    });
+  }
+  F<V> largest = V::set(kLeast);
+  for_each<V>(n, [&](size_t i, size_t k)
+                     INTACT_INLINE_BODY { largest = V::larger(largest, load<V>(x + i, k, kLeast)); });
+  const F<V> top = V::set(V::largest_of(largest));
+  LaneSum<V> sum;
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    const F<V> below = load<V>(x + i, k) - top;
+    const F<V> power = exp2<V>(below * V::set(1.44269504f));
+    const F<V> e = V::select(V::less(below, V::set(-87.0f)), V::set(0.0f), power);
+    store<V>(x + i, e, k);
+    sum.add(i, e, k);
+  });
+  return 1.0f / sum.total();
+}
+
+template <class V>
+void layer_norm(float* x, size_t n, const float* residual, const float* weight, const float* bias,
+                float epsilon) {
+  const float count = static_cast<float>(n);
+  LaneSum<V> sum;
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    F<V> v = load<V>(x + i, k);
+    if (residual) {
+      v = v + load<V>(residual + i, k);
+      store<V>(x + i, v, k);
+    }
+    sum.add(i, v, k);
+  });
+  const F<V> mean = V::set(sum.total() / count);
+  LaneSum<V> squares;
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    const F<V> d = load<V>(x + i, k) - mean;
+    store<V>(x + i, d, k);
+    squares.add(i, d * d, k);
+  });
+  const F<V> r = V::set(1.0f / V::root(squares.total() / count + epsilon));
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    F<V> y = load<V>(x + i, k) * r;
+    if (weight) y = y * load<V>(weight + i, k);
+    if (bias) y = y + load<V>(bias + i, k);
+    store<V>(x + i, y, k);
+  });
+}
+
+template <class V>
+void dequantize(const uint8_t* q, size_t n, int32_t zero, float scale, float* x) {
+  const F<V> step = V::set(scale);
+  for_each<V>(n, [&](size_t i, size_t k)
+                     INTACT_INLINE_BODY { store<V>(x + i, V::from_bytes(q + i, k, zero) * step, k); });
+}
+
+template <class V>
+void quantize(const float* x, size_t n, float factor, float scale, const ByteGrid& grid, uint8_t* q) {
+  const F<V> step = V::set(scale), times = V::set(factor);
+  for_each<V>(n, [&](size_t i, size_t k)
+                     INTACT_INLINE_BODY { V::to_bytes(load<V>(x + i, k) * times / step, grid, q + i, k); });
+}
+
+template <class V>
+void softmax_codes(float* x, size_t rows, size_t pitch, size_t n, float scale, const ByteGrid& grid,
+                   uint8_t* q) {
+  for (size_t r = 0; r < rows; ++r, x += pitch, q += n) {
+    quantize<V>(x, n, softmax<V>(x, n, 1.0f, nullptr), scale, grid, q);
+  }
+}
+
+template <class V>
+constexpr NamedFunction kFunctions[] = {
+    {"elu", map<V, elu<V>>, nullptr},
+    {"erf", map<V, erf<V>>, nullptr},
+    {"exp", map<V, exp<V>>, nullptr},
+    {"gelu", map<V, gelu<V>>, &smooth_gelu},
+    {"gelu_tanh", map<V, gelu_tanh<V>>, &smooth_gelu_tanh},
+    {"hard_sigmoid", map<V, hard_sigmoid<V>>, nullptr},
+    {"hard_swish", map<V, hard_swish<V>>, nullptr},
+    {"leaky_relu", map<V, leaky_relu<V>>, nullptr},
+    {"relu", map<V, relu<V>>, nullptr},
+    {"sigmoid", map<V, sigmoid<V>>, nullptr},
+    {"silu", map<V, silu<V>>, &smooth_silu},
+    {"tanh", map<V, tanh<V>>, nullptr},
+    {nullptr, nullptr, nullptr},
+};
+
+template <class V>
+constexpr FloatOps ops_of() {
+  return {kFunctions<V>,
+          clip<V>,
+          {combine<V, add<V>>, combine<V, sub<V>>, combine<V, mul<V>>, combine<V, div<V>>,
+           combine<V, maximum<V>>, combine<V, minimum<V>>, combine<V, sloped<V>>},
+          dequantize<V>,
+          quantize<V>,
+          sum<V>,
+          softmax<V>,
+          softmax_codes<V>,
+          layer_norm<V>};
+}
+
+}  // namespace intact::float_steps

@@ -1,0 +1,77 @@
+// One element at a time.
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/float_steps/loops.h"
+
+namespace intact {
+namespace {
+
+struct Scalar {
+  using Floats = float;
+  using Ints = int32_t;
+  static constexpr size_t kWidth = 1;
+
+  static float set(float v) { return v; }
+  static int32_t set_int(int32_t v) { return v; }
+  static float load(const float* p) { return *p; }
+  static void store(float* p, float v) { *p = v; }
+  static float load_part(const float*, size_t, float fill) { return fill; }  // no part of one
+  static void store_part(float*, float, size_t) {}
+  static float keep(float v, size_t) { return v; }
+  static float at_least(float x, float low) { return x < low ? low : x; }
+  static float at_most(float x, float high) { return x > high ? high : x; }
+  static float larger(float a, float b) { return a > b ? a : b; }
+  static float tree(std::array<float, float_steps::kLanes> lanes) {
+    for (size_t half = lanes.size() / 2; half > 0; half /= 2) {
+      for (size_t i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
+    }
+    return lanes[0];
+  }
+  static float largest_of(float v) { return v; }
+  static float root(float v) { return std::sqrt(v); }
+  static bool is_nan(float v) { return v != v; }
+  static bool less(float a, float b) { return a < b; }
+  static float select(bool where, float yes, float no) { return where ? yes : no; }
+  static float abs(float v) { return std::fabs(v); }
+  static float with_sign(float v, float sign) { return std::copysign(v, sign); }
+  static float lookup(const float (&table)[8], int32_t index) { return table[index & 7]; }
+  static int32_t bits(float v) { return std::bit_cast<int32_t>(v); }
+  // Whatever the bits of a NaN give, without overflow.
+  static int32_t sub_int(int32_t a, int32_t b) {
+    return static_cast<int32_t>(static_cast<uint32_t>(a) - static_cast<uint32_t>(b));
+  }
+  static int32_t halve_int(int32_t n) { return n >> 1; }
+  static int32_t add_int(int32_t a, int32_t b) {
+    return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+  }
+  static int32_t to_exponent(int32_t n) { return static_cast<int32_t>(static_cast<uint32_t>(n) << 23); }
+  static float floats(int32_t bits) { return std::bit_cast<float>(bits); }
+  static float from_bytes(const uint8_t* q, size_t, int32_t zero) { return static_cast<float>(*q - zero); }
+  static void to_bytes(float steps, const ByteGrid& grid, uint8_t* q, size_t) { *q = to_byte(steps, grid); }
+};
+
+double exact_sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double exact_gelu(double x) { return x * std::erfc(x * -0.70710678118654752) / 2; }
+double exact_gelu_tanh(double x) {
+  return x * exact_sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x));
+}
+double exact_silu(double x) { return x * exact_sigmoid(x); }
+
+}  // namespace
+
+const SmoothFunction smooth_gelu = {exact_gelu, 1.596, 3e-7};
+const SmoothFunction smooth_gelu_tanh = {exact_gelu_tanh, 1.604, 3e-7};
+const SmoothFunction smooth_silu = {exact_silu, 0.5001, 3e-7};
+
+const FloatOps float_steps_ref = float_steps::ops_of<Scalar>();
+
+const NamedFunction* find_function(const FloatOps& ops, const char* name) {
+  for (const NamedFunction* f = ops.functions; f->name; ++f) {
+    if (std::strcmp(f->name, name) == 0) return f;
+  }
+  return nullptr;
+}
+
+}  // namespace intact

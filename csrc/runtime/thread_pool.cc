@@ -1,0 +1,165 @@
+#include "runtime/thread_pool.h"
+
+#include <chrono>
+#include <memory>
+#include <system_error>
+
+#include "base/fp_env.h"
+
+#if !defined(_WIN32)
+#include <unistd.h>
+#endif
+#if INTACT_ARCH_X86
+#include <immintrin.h>
+#endif
+
+namespace intact {
+namespace {
+
+constexpr int kEndBits = 12;
+constexpr uint64_t kEndMask = (uint64_t{1} << kEndBits) - 1;
+constexpr size_t kChunksPerThread = 8;
+
+// How long a thread looks for the next step: at first without a pause for others, then letting them run.
+constexpr int kEagerLooks = 1000;
+constexpr auto kPatience = std::chrono::microseconds(400);
+
+long process_id() {
+#if defined(_WIN32)
+  return 0;  // no fork there
+#else
+  return static_cast<long>(getpid());
+#endif
+}
+
+void pause() {
+#if INTACT_ARCH_X86
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+uint64_t pack(uint64_t stage, uint64_t first, uint64_t last) {
+  return stage << (2 * kEndBits) | first << kEndBits | last;
+}
+uint64_t first_of(uint64_t open) { return open >> kEndBits & kEndMask; }
+uint64_t last_of(uint64_t open) { return open & kEndMask; }
+bool has_work(uint64_t open) { return first_of(open) < last_of(open); }
+
+// Whether `ready` became true within the time that looking is worth.
+template <class Ready>
+bool look(bool spin, const Ready& ready) {
+  if (ready()) return true;
+  if (!spin) return false;
+  for (int i = 0; i < kEagerLooks; ++i) {
+    pause();
+    if (ready()) return true;
+  }
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (std::chrono::steady_clock::now() < until) {
+    std::this_thread::yield();
+    if (ready()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Workers::Workers(int threads, bool spin) : owner(process_id()), spin_(spin) {
+  try {
+    for (int seat = 1; seat < threads; ++seat) threads_.emplace_back([this, seat] { serve(seat); });
+  } catch (const std::system_error&) {
+    // The system gives no more threads: those that exist, and the caller, do the work.
+  }
+}
+
+Workers::~Workers() {
+  stop_.store(true);
+  bell_.fetch_add(1);
+  bell_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Workers::deal(const Step& step, const Memory& memory, size_t items, const Scratch& scratch) {
+  size_t chunks = kChunksPerThread * (threads_.size() + 1);
+  if (chunks > kEndMask) chunks = kEndMask;
+  if (chunks > items) chunks = items;
+  task_ = {&step, &memory, items, chunks, scratch};
+  done_.store(0, std::memory_order_relaxed);
+  open_.store(pack(++stage_, 0, chunks));
+  ring();
+  wait_for_done(static_cast<uint32_t>(chunks) - work(0));
+}
+
+// The store to open_ before and the load of asleep_ here, like the store and the load of who goes to sleep,
+// are sequentially consistent: one of the two sees the other.
+void Workers::ring() {
+  if (!asleep_.load() || !asleep_.exchange(false)) return;
+  bell_.fetch_add(1);
+  bell_.notify_all();
+}
+
+// Does chunks until none is left; returns how many. Even seats take the first, odd ones the last: with two
+// threads each finds in its cache what it has written in the step before.
+uint32_t Workers::work(int seat) {
+  uint32_t mine = 0;
+  for (uint64_t open = open_.load(std::memory_order_relaxed); has_work(open);) {
+    const bool front = seat % 2 == 0;
+    const uint64_t chunk = front ? first_of(open) : last_of(open) - 1;
+    const uint64_t rest = front ? open + (uint64_t{1} << kEndBits) : open - 1;
+    if (!open_.compare_exchange_weak(open, rest, std::memory_order_acq_rel, std::memory_order_relaxed)) {
+      continue;
+    }
+    const Task& t = task_;
+    const size_t begin = t.items * chunk / t.chunks, end = t.items * (chunk + 1) / t.chunks;
+    t.step->run(*t.memory, begin, end, t.scratch.of(seat));
+    ++mine;
+    open = open_.load(std::memory_order_relaxed);
+  }
+  return mine;
+}
+
+void Workers::serve(int seat) {
+  const ScopedFpEnv env;
+  while (wait_for_work()) {
+    const uint32_t mine = work(seat);
+    if (mine == 0) continue;
+    done_.fetch_add(mine, std::memory_order_acq_rel);
+    done_.notify_one();
+  }
+}
+
+// False: the workers is dissolved.
+bool Workers::wait_for_work() {
+  const auto ready = [this] { return has_work(open_.load()) || stop_.load(std::memory_order_relaxed); };
+  while (!look(spin_, ready)) {
+    const uint32_t heard = bell_.load();
+    asleep_.store(true);
+    if (!ready()) bell_.wait(heard);
+  }
+  return !stop_.load();
+}
+
+void Workers::wait_for_done(uint32_t count) {
+  const auto ready = [&] { return done_.load(std::memory_order_acquire) == count; };
+  if (look(spin_, ready)) return;
+  for (uint32_t seen; (seen = done_.load(std::memory_order_acquire)) != count;) done_.wait(seen);
+}
+
+ThreadPool::~ThreadPool() {
+  const Workers* workers = workers_.load();
+  if (workers != nullptr && workers->owner == process_id()) delete workers;
+}
+
+Workers* ThreadPool::try_take() {
+  if (threads_ < 2) return nullptr;
+  Workers* found = workers_.load();
+  while (found == nullptr || found->owner != process_id()) {
+    auto fresh = std::make_unique<Workers>(threads_, spin_);
+    if (workers_.compare_exchange_strong(found, fresh.get())) found = fresh.release();
+  }
+  return found->try_take() ? found : nullptr;
+}
+
+}  // namespace intact

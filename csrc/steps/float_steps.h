@@ -1,0 +1,35 @@
+// Element-wise steps in floats: functions of one and of two. Views may broadcast (stride 0) and lie in any
+// order of axes; y may be an input of the same dtype.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "steps/real_rows.h"
+
+namespace intact {
+
+struct FunctionSpec {
+  RealIn x;
+  RealOut y;
+  std::string function;  // a name of kernels/float_steps
+};
+
+struct ClipSpec {
+  RealIn x;
+  RealOut y;
+  float low, high;
+};
+
+struct BinarySpec {
+  RealIn a, b;
+  RealOut y;
+  BinaryKind kind;
+};
+
+// All throw std::invalid_argument for what cannot be run safely.
+std::unique_ptr<Step> make_function(const FloatOps& ops, const FunctionSpec& spec);
+std::unique_ptr<Step> make_clip(const FloatOps& ops, const ClipSpec& spec);
+std::unique_ptr<Step> make_binary(const FloatOps& ops, const BinarySpec& spec);
+
+}  // namespace intact

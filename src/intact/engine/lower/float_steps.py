@@ -1,0 +1,225 @@
+"""Operators that compute in floats, element by element or along an axis, as steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from intact import numerics
+from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
+from intact.engine.lower.functions import OPERATORS, function_of
+from intact.engine.lower.moves import Rule
+from intact.engine.lower.tables import CURVES, lower_table
+from intact.engine.steps import Binary, Clip, Function, LayerNorm, Reduce, Softmax
+from intact.graph import Node, Value
+from intact.graph.attributes import floating, integer
+
+_BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
+
+
+def lower_softmax(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
+    """A Softmax; the Add of a mask in front of it, if it is among `nodes`, is part of it.
+
+    Raises:
+        NoMatch: The mask has another rank than the scores.
+    """
+    node = nodes[-1]
+    x, mask = node.inputs[0], ""
+    for add in nodes[:-1]:
+        a, b = add.inputs
+        x, other = (a, b) if b in builder.constants or _size(a) >= _size(b) else (b, a)
+        if dims_of(add.outputs[0]) != (dims_of(x) if x is not None else ()):
+            raise NoMatch("its mask is larger than its scores")
+        mask = builder.real(other) if other not in builder.constants else builder.either(other)
+    source = builder.either(x)
+    rank = len(builder.tensors[source].shape)
+    output = builder.output(node.outputs[0])
+    low = high = None
+    if output.grid is not None:  # a softmax lies in [0, 1]
+        low, high = numerics.activation_bounds(0.0, 1.0, *output.grid.affine, output.grid.spec)
+    y = builder.write(output, node.outputs[0], low, high)
+    axis = integer(node, "axis", -1) % rank
+    done = tuple(n.name or "" for n in nodes)
+    builder.add(Softmax(node.name or "", done, source, y, axis, 1.0, mask), *nodes)
+
+
+def _size(value: Value | None) -> int:
+    return len(value.shape) if value is not None and value.shape is not None else 0
+
+
+def lower_layer_norm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
+    """A LayerNormalization over the last axis; the Add in front of it, if among `nodes`, is its residual.
+
+    Raises:
+        NoMatch: It spans several axes, or has other outputs or parameters than kernels know.
+    """
+    node = nodes[-1]
+    x, residual = node.inputs[0], ""
+    for add in nodes[:-1]:
+        if dims_of(_some(add.inputs[0])) != dims_of(_some(add.inputs[1])):
+            raise NoMatch("the Add before it broadcasts")
+        if any(v in builder.constants for v in add.inputs):
+            raise NoMatch("the Add before it adds a constant")
+        x, residual = add.inputs[0], builder.either(add.inputs[1])
+    source = builder.either(x)
+    rank = len(builder.tensors[source].shape)
+    if integer(node, "axis", -1) % rank != rank - 1:
+        raise NoMatch("it spans more than the last axis")
+    if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
+        raise NoMatch("its mean or deviation is read")
+    weight, bias = (_vector(builder, node, index) for index in (1, 2))
+    epsilon = floating(node, "epsilon", 1e-5)
+    y = builder.write(builder.output(node.outputs[0]), node.outputs[0])
+    done = tuple(n.name or "" for n in nodes)
+    builder.add(LayerNorm(node.name or "", done, source, y, weight, bias, epsilon, residual), *nodes)
+
+
+def _some(value: Value | None) -> Value:
+    assert value is not None, "both operands of an Add are there"
+    return value
+
+
+def _vector(builder: PlanBuilder, node: Node, index: int) -> str:
+    value = node.inputs[index] if index < len(node.inputs) else None
+    if value is None:
+        return ""
+    array = builder.constant(value, "its weight or bias")
+    if array.dtype != np.float32 or array.ndim != 1:
+        raise NoMatch("its weight or bias is no float32 vector")
+    return builder.hold(value.name or "", array)
+
+
+def lower_function(
+    builder: PlanBuilder, nodes: Sequence[Node], label: str, entry: Value, output: Value
+) -> None:
+    """`nodes`, which compute the function that placement calls `label`: a table of codes, or in floats.
+
+    Raises:
+        NoMatch: It is neither.
+    """
+    if builder.codes(entry) is not None and builder.asked(output) is not None:
+        lower_table(builder, nodes, entry, output)
+        return
+    name = function_of(nodes, label)
+    if name is None:
+        raise NoMatch(f"no kernel computes {label} in float")
+    x = builder.either(entry)
+    y = builder.write(builder.output(output), output)
+    done = tuple(n.name or "" for n in nodes)
+    builder.add(Function(nodes[0].name or "", done, x, y, name), *nodes)
+
+
+def _function(builder: PlanBuilder, node: Node) -> None:
+    variable = [v for v in node.inputs if v is not None and v not in builder.constants]
+    if len(set(variable)) != 1:
+        raise NoMatch("it reads more than one tensor")
+    lower_function(builder, [node], node.op_type, variable[0], node.outputs[0])
+
+
+def _binary(builder: PlanBuilder, node: Node) -> None:
+    a, b = (builder.either(value) for value in node.inputs)
+    y = builder.write(builder.output(node.outputs[0]), node.outputs[0])
+    builder.add(Binary(node.name or "", (node.name or "",), _BINARY[node.op_type], a, b, y), node)
+
+
+def _extreme(builder: PlanBuilder, node: Node) -> None:
+    """Max or Min of any number of tensors, two by two."""
+    value, name = node.outputs[0], node.name or ""
+    operands = [builder.either(v) for v in node.inputs]
+    if len(operands) < 2:
+        raise NoMatch("it compares nothing")
+    made = operands[0]
+    for i, other in enumerate(operands[1:], 2):
+        last = i == len(operands)
+        y = builder.write(builder.output(value), value) if last else _between(builder, value, i)
+        builder.add(Binary(name, (name,), node.op_type.lower(), made, other, y), *[node] * last)
+        made = y
+
+
+def _between(builder: PlanBuilder, value: Value, index: int) -> str:
+    return builder.scratch(f"{value.name}.{index}", "float32", dims_of(value))
+
+
+def _clip(builder: PlanBuilder, node: Node) -> None:
+    """Clip by constants in one step, by anything else in one for each end."""
+    value, who = node.outputs[0], (node.name or "", (node.name or "",))
+    low, high = (node.inputs[i] if i < len(node.inputs) else None for i in (1, 2))
+    source = builder.either(node.inputs[0])
+    if all(end is None or end in builder.constants for end in (low, high)):
+        ends = _end(builder, low, -np.inf), _end(builder, high, np.inf)
+        y = builder.write(builder.output(value), value)
+        builder.add(Clip(*who, source, y, *ends), node)
+        return
+    for function, end in (("max", low), ("min", high)):
+        if end is None:
+            continue
+        last = function == "min" or high is None
+        y = builder.write(builder.output(value), value) if last else _between(builder, value, 1)
+        builder.add(Binary(*who, function, source, builder.either(end), y), *[node] * last)
+        source = y
+
+
+def _end(builder: PlanBuilder, value: Value | None, nothing: float) -> float | None:
+    """A constant bound; None for one that bounds nothing."""
+    array = (
+        builder.constant(value, "an end of Clip") if value is not None else np.array([nothing], np.float32)
+    )
+    end = float(array.reshape(-1)[0]) if array.dtype == np.float32 and array.size == 1 else np.nan
+    if np.isnan(end) or end == -nothing:
+        raise NoMatch("an end of Clip leaves no number")
+    return None if end == nothing else end
+
+
+def _slope(builder: PlanBuilder, node: Node) -> None:
+    """LeakyRelu and PRelu."""
+    value, name = node.outputs[0], node.name or ""
+    x = builder.either(node.inputs[0])
+    if node.op_type == "PRelu":
+        slope = builder.either(node.inputs[1])
+    else:
+        slope = builder.hold(f"{name}.slope", np.array([floating(node, "alpha", 0.01)], np.float32))
+    y = builder.write(builder.output(value), value)
+    builder.add(Binary(name, (name,), "slope", x, slope, y), node)
+
+
+_MEANS, _SUMS = ("GlobalAveragePool", "ReduceMean"), ("ReduceSum",)
+
+
+def _reduce(builder: PlanBuilder, node: Node) -> None:
+    """A sum or a mean in floats, along any axes."""
+    value, source = node.outputs[0], builder.either(node.inputs[0])
+    rank = len(builder.tensors[source].shape)
+    axes: tuple[int, ...] = tuple(range(2, rank))
+    keepdims = True
+    if node.op_type != "GlobalAveragePool":
+        keepdims = bool(integer(node, "keepdims", 1))
+        given = node.inputs[1] if len(node.inputs) > 1 else None
+        array = builder.constant(given, "its axes") if given is not None else np.zeros(0, np.int64)
+        everything = () if integer(node, "noop_with_empty_axes", 0) else range(rank)
+        axes = tuple(sorted({int(axis) % rank for axis in array.reshape(-1)} or everything))
+    y = builder.write(builder.output(value), value)
+    who = node.name or "", (node.name or "",)
+    builder.add(Reduce(*who, source, y, "mean" if node.op_type in _MEANS else "sum", axes, keepdims), node)
+
+
+def _softmax(builder: PlanBuilder, node: Node) -> None:
+    lower_softmax(builder, [node])
+
+
+def _layer_norm(builder: PlanBuilder, node: Node) -> None:
+    lower_layer_norm(builder, [node])
+
+
+REALS: dict[str, list[Rule]] = {
+    **{op_type: [_function] for op_type in sorted(CURVES.keys() | OPERATORS)},
+    **{op_type: [_function, _binary] for op_type in _BINARY},
+    "Clip": [_function, _clip],
+    **{op_type: [_reduce] for op_type in _MEANS + _SUMS},
+    "LayerNormalization": [_layer_norm],
+    "Max": [_function, _extreme],
+    "Min": [_function, _extreme],
+    **{op_type: [_function, _slope] for op_type in ("LeakyRelu", "PRelu")},
+    "Softmax": [_softmax],
+}
+"""Operator -> the ways in which it becomes a step, tried in this order."""

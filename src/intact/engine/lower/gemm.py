@@ -1,0 +1,216 @@
+"""Convolutions and products as steps, with the bias, residual and activation that placement found behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower.builder import NoMatch, PlanBuilder
+from intact.engine.lower.epilogue import Tail, finish, take_affine, take_bounds, take_residual, take_slope
+from intact.engine.lower.functions import function_of
+from intact.engine.lower.weights import Bias, Weight, bias_of, prove, weight_of
+from intact.engine.lower.window import window
+from intact.engine.steps import Codes, Conv, ConvTranspose, Dim, Epilogue, Linear, MatMul, Reshape, Step
+from intact.graph import Node
+from intact.graph.attributes import floating, integer, integers
+
+
+def lower_sum(builder: PlanBuilder, nodes: list[Node], label: str) -> list[Node]:
+    """The layer of `nodes`, whose first is its root.
+
+    Returns:
+        The nodes that it could not take in.
+    Raises:
+        NoMatch: The root itself.
+    """
+    return _ROOTS[nodes[0].op_type](builder, nodes, label)
+
+
+ROOTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+
+def _tail(builder: PlanBuilder, nodes: list[Node], label: str, tail: Tail) -> list[Node]:
+    """Take in as many of `nodes` as the epilogue can say, in order; the others."""
+    parts = label.split("+")
+    composed = len(nodes) > len(parts)  # the last part is a function in several nodes
+    left = nodes[1:]
+    while left and not (composed and len(tail.nodes) == len(parts) - 1):
+        node = left[0]
+        linear = tail.residual is None and take_affine(builder, tail, node)
+        ends = not linear and (take_bounds(builder, tail, node) or take_slope(builder, tail, node))
+        if not (linear or ends or take_residual(builder, tail, node)):
+            break
+        left = left[1:]
+        if ends:
+            return left
+    if left and len(tail.nodes) == len(parts) - 1 and (function := function_of(left, parts[-1])) is not None:
+        tail.activation = function
+        tail.nodes += left
+        tail.output = left[-1].outputs[0]
+        return []
+    return left
+
+
+def _conv(builder: PlanBuilder, nodes: list[Node], label: str) -> list[Node]:
+    node = nodes[0]
+    x, codes = builder.wanted_codes(node.inputs[0])
+    weight = weight_of(builder, node.inputs[1], 0)
+    shape, groups = window(node, weight.codes.shape[2:]), integer(node, "group", 1)
+    packed = np.moveaxis(weight.codes, 1, -1)
+    flat = packed.ndim == 3
+
+    def step(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
+        laid = shape.strides, shape.dilations, shape.pads
+        if not flat:
+            return [Conv(name, done, x, y, w, epilogue, *laid, groups)]
+        image, before = as_image(builder, x, name, done)
+        residual, more = as_image(builder, epilogue.residual, name, done) if epilogue.residual else ("", [])
+        row = builder.tensors[y]
+        made = builder.scratch(f"{y}.image", row.dtype, _image(row.shape), row.codes)
+        conv = Conv(name, done, image, made, w, replace(epilogue, residual=residual), *laid, groups)
+        return [*before, *more, conv, Reshape(name, done, made, y)]
+
+    return _weighted(builder, nodes, label, codes, weight, packed[:, None] if flat else packed, step)
+
+
+def as_image(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) -> tuple[str, list[Step]]:
+    """A tensor over sequences [n, c, l] as one over images [n, c, 1, l], and the step that makes it."""
+    tensor = builder.tensors[x]
+    image = builder.scratch(f"{x}.image", tensor.dtype, _image(tensor.shape), tensor.codes)
+    return image, [Reshape(name, done, x, image)]
+
+
+def _image(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    return (*shape[:2], 1, *shape[2:])
+
+
+def _conv_transpose(builder: PlanBuilder, nodes: list[Node], label: str) -> list[Node]:
+    node = nodes[0]
+    x, codes = builder.wanted_codes(node.inputs[0])
+    value, groups = node.inputs[1], integer(node, "group", 1)
+    if value is None or value.shape is None or len(value.shape) != 4:
+        raise NoMatch("it is no convolution of images: kernels know two spatial axes")
+    weight = weight_of(builder, value, 1)
+    if groups > 1 and weight.scale.ndim:
+        raise NoMatch("its groups share the scales of its weight")
+    if "output_shape" in node.attributes:
+        raise NoMatch("its pads follow from an output_shape")
+    shape = window(node, weight.codes.shape[2:])
+    extra = integers(node, "output_padding", [0, 0])
+    weight = Weight(_grouped(weight.codes, groups), weight.scale)
+    packed = np.moveaxis(weight.codes, 1, -1)
+
+    def step(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
+        laid = shape.strides, shape.dilations, shape.pads
+        extras = extra[0], extra[1]
+        return [ConvTranspose(name, done, x, y, w, epilogue, *laid, extras, groups)]
+
+    return _weighted(builder, nodes, label, codes, weight, packed, step)
+
+
+def _grouped(codes: NDArray[np.int8], groups: int) -> NDArray[np.int8]:
+    """[out / groups, in, ...] of ONNX's ConvTranspose as [out, in / groups, ...]."""
+    outputs, inputs, *kernel = codes.shape
+    split = codes.reshape(outputs, groups, inputs // groups, *kernel)
+    return np.ascontiguousarray(np.moveaxis(split, 1, 0)).reshape(outputs * groups, inputs // groups, *kernel)
+
+
+_Maker = Callable[[str, str, str, Epilogue, tuple[str, ...]], list[Step]]
+
+
+def _weighted(
+    builder: PlanBuilder, nodes: list[Node], label: str, x: Codes, weight: Weight, packed: NDArray[np.int8],
+    make: _Maker, *, alpha: float = 1.0, beta: float = 1.0,
+) -> list[Node]:  # fmt: skip
+    node = nodes[0]
+    bias = bias_of(builder, node.inputs[2] if len(node.inputs) > 2 else None, x.scale, weight)
+    if bias.integer is not None and (alpha, beta) != (1.0, 1.0):
+        raise NoMatch("it scales a bias that is part of its sum")
+    prove(weight, x, bias.integer)
+    tail = Tail([node], node.outputs[0], weight.codes.shape[0], np.float64(alpha) * np.ones(()))
+    tail.shift = bias.real * beta
+    left = _tail(builder, nodes, label, tail)
+    name = node.name or ""
+    still = np.asarray(~weight.codes.any(axis=tuple(range(1, weight.codes.ndim))))
+    if bias.integer is not None:
+        still &= bias.integer == 0
+    epilogue, output = finish(builder, tail, (x.scale, weight.scale), bias, name, still=still)
+    w = builder.hold(f"{name}.weight", packed)
+    done = tuple(n.name or "" for n in tail.nodes)
+    for step in make(name, output.name, w, epilogue, done):
+        builder.add(step, *tail.nodes)
+    return left
+
+
+def _gemm(builder: PlanBuilder, nodes: list[Node], label: str) -> list[Node]:
+    node = nodes[0]
+    if integer(node, "transA", 0):
+        raise NoMatch("its first operand is transposed")
+    alpha, beta = floating(node, "alpha", 1.0), floating(node, "beta", 1.0)
+    return _linear(builder, nodes, label, 0 if integer(node, "transB", 0) else 1, alpha, beta)
+
+
+def _linear(
+    builder: PlanBuilder, nodes: list[Node], label: str, out_axis: int, alpha: float = 1.0, beta: float = 1.0
+) -> list[Node]:
+    node = nodes[0]
+    x, codes = builder.wanted_codes(node.inputs[0])
+    value = node.inputs[1]
+    if value is None or value.shape is None or len(value.shape) != 2:
+        raise NoMatch("its weight is no matrix")
+    weight = weight_of(builder, value, out_axis)
+
+    def step(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
+        return [Linear(name, done, x, y, w, epilogue)]
+
+    return _weighted(builder, nodes, label, codes, weight, weight.codes, step, alpha=alpha, beta=beta)
+
+
+def _matmul(builder: PlanBuilder, nodes: list[Node], label: str) -> list[Node]:
+    node = nodes[0]
+    if node.inputs[1] in builder.constants:
+        return _linear(builder, nodes, label, 1)
+    if node.inputs[0] in builder.constants:
+        raise NoMatch("its first operand is a constant")
+    (a, first), (b, second) = (builder.wanted_codes(v) for v in node.inputs[:2])
+    if min(len(builder.tensors[a].shape), len(builder.tensors[b].shape)) < 2:
+        raise NoMatch("one of its operands is a vector")
+    _prove_product(first, second, builder.tensors[a].shape[-1], builder.tensors[b].shape[-2])
+    tail = Tail([node], node.outputs[0])
+    left = _tail(builder, nodes, label, tail)
+    epilogue, output = finish(builder, tail, (first.scale, second.scale), Bias(np.zeros(())), node.name or "")
+    done = tuple(n.name or "" for n in tail.nodes)
+    builder.add(MatMul(node.name or "", done, a, b, output.name, epilogue), *tail.nodes)
+    return left
+
+
+def _prove_product(a: Codes, b: Codes, *inner: Dim) -> None:
+    size = next((n for n in inner if isinstance(n, int)), LONGEST)
+    if _reach(a) * _reach(b) * size >= 2**31:
+        raise NoMatch(f"sums of {size} products could leave int32")
+
+
+def _reach(codes: Codes) -> int:
+    return max(codes.high - codes.zero_point, codes.zero_point - codes.low)
+
+
+LONGEST = 32768
+"""A sequence of unknown length is taken to be no longer: 255 * 255 * 32768 < 2**31."""
+
+
+def lower_root(builder: PlanBuilder, node: Node) -> None:
+    """A convolution or product by itself.
+
+    Raises:
+        NoMatch: As for `lower_sum`.
+    """
+    lower_sum(builder, [node], node.op_type)
+
+
+_Lower = Callable[[PlanBuilder, list[Node], str], list[Node]]
+_ROOTS: dict[str, _Lower] = {
+    "Conv": _conv, "ConvTranspose": _conv_transpose, "Gemm": _gemm, "MatMul": _matmul,
+}  # fmt: skip

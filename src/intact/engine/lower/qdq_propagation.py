@@ -1,0 +1,228 @@
+"""Q moves up and DQ moves down through what only moves data, so that codes pass; pairs that meet vanish.
+
+Every function rewrites a valid model into a valid model that means the same, code by code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from intact.engine.lower.grids import Grid, Grids
+from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, replace
+from intact.graph.attributes import text
+
+STAYS = "intact.stays"
+"""In a node's meta: no step moves codes as it does, so that they shall not pass there."""
+
+_MOVING = frozenset({
+    "Concat", "DepthToSpace", "Flatten", "Gather", "GlobalMaxPool", "MaxPool", "Pad", "Reshape", "Resize",
+    "Slice", "SpaceToDepth", "Split", "Squeeze", "Transpose", "Unsqueeze",
+})  # fmt: skip
+"""``Op(DQ(q)) == DQ(Op(q))``, and there is a step that does it to codes."""
+
+
+class Propagation:
+    """One graph while Q and DQ are moved in it."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.names = Namer(model.graph)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look at the constants again."""
+        self.constants = Constants(self.model.graph)
+        self.grids = Grids(self.constants)
+
+    def grid(self, node: Node | None) -> Grid | None:
+        """The grid of a Q or DQ; None for anything else."""
+        return self.grids.of(node) if node is not None and is_op(node, *_PAIR) else None
+
+    def data(self, node: Node) -> list[int] | None:
+        """The inputs that `node` moves; None where it does more than that."""
+        if node.domain or node.op_type not in _MOVING or STAYS in node.meta:
+            return None
+        indices = list(range(len(node.inputs))) if node.op_type == "Concat" else [0]
+        if any(node.inputs[i] is None or node.inputs[i] in self.constants for i in indices):
+            return None
+        guard = _GUARDS.get(node.op_type)
+        return indices if guard is None or guard(self, node) else None
+
+
+def moves_codes(node: Node) -> bool:
+    """Whether codes pass through `node`, which only moves data."""
+    types = {value.dtype.name for value in node.outputs if value.dtype is not None}
+    return not node.domain and node.op_type in _MOVING and bool(types & {"INT8", "UINT8"})
+
+
+_PAIR = ("QuantizeLinear", "DequantizeLinear")
+
+
+def _max_pool(walk: Propagation, node: Node) -> bool:
+    return not any(output.uses() or output.is_graph_output() for output in node.outputs[1:])
+
+
+def _pad(walk: Propagation, node: Node) -> bool:
+    if text(node, "mode", "constant") != "constant":
+        return False
+    fill = node.inputs[2] if len(node.inputs) > 2 else None
+    if fill is None:
+        return True
+    array = walk.constants(fill)
+    return array is not None and not array.any()
+
+
+def _resize(walk: Propagation, node: Node) -> bool:
+    return text(node, "mode", "nearest") == "nearest"
+
+
+def _gather(walk: Propagation, node: Node) -> bool:
+    array = walk.constants(node.inputs[1])
+    return array is not None and array.size == 1
+
+
+_GUARDS = {"Gather": _gather, "MaxPool": _max_pool, "Pad": _pad, "Resize": _resize}
+
+
+def share_pairs(model: Model) -> list[str]:
+    """One Q for every tensor and grid, one DQ for every tensor of codes.
+
+    Before: ``a = DQ(Q(x, s)), b = DQ(Q(x, s))``.  After: ``a = b = DQ(Q(x, s))``.
+    """
+    walk, found = Propagation(model), 0
+    seen: dict[tuple[Value | None, str, Grid], Value] = {}
+    for node in list(model.graph):
+        grid = walk.grid(node)
+        if grid is None or node.inputs[0] in walk.constants:
+            continue
+        first = seen.setdefault((node.inputs[0], node.op_type, grid), node.outputs[0])
+        if first is not node.outputs[0] and not node.outputs[0].is_graph_output():
+            replace(node, first, walk.names)
+            found += 1
+    return [f"{found} Q or DQ were doubles of others"] if found else []
+
+
+def raise_quantizers(model: Model) -> list[str]:
+    """Before: ``Q(Transpose(x))``, read as codes alone.  After: ``Transpose(Q(x))``.
+
+    Guards: nobody reads the floats; all readers want one grid; the operator only moves data.
+    """
+    walk, notes = Propagation(model), []
+    for node in reversed(list(model.graph)):
+        indices = walk.data(node)
+        if indices is None or not (quantizers := _quantizers(walk, node)):
+            continue
+        _raise(walk, node, indices, quantizers)
+        notes.append(f"{node.name}: moves codes, Q stands before it")
+    return notes
+
+
+def _quantizers(walk: Propagation, node: Node) -> list[Node]:
+    """The Q behind each used output, where they are all that reads them and have one grid."""
+    found: list[Node] = []
+    for output in node.outputs:
+        if output.is_graph_output():
+            return []
+        readers = list(output.uses())
+        if not readers and len(node.outputs) > 1:
+            continue
+        if len(readers) != 1 or readers[0].idx or not is_op(readers[0].node, "QuantizeLinear"):
+            return []
+        if readers[0].node.graph is not walk.model.graph:
+            return []
+        found.append(readers[0].node)
+    grids = {walk.grid(q) for q in found}
+    return found if len(grids) == 1 and None not in grids else []
+
+
+def _raise(walk: Propagation, node: Node, indices: list[int], quantizers: list[Node]) -> None:
+    model, first = quantizers[0].outputs[0], quantizers[0]
+    attributes: dict[str, Any] = dict(first.attributes)
+    insert = Inserter(walk.model.graph, node, walk.names)
+    made: dict[Value, Value] = {}
+    for index in indices:
+        x = node.inputs[index]
+        assert x is not None
+        if x not in made:
+            made[x] = insert.node(
+                "QuantizeLinear", [x, *first.inputs[1:]], f"{x.name}.codes",
+                dtype=model.dtype, shape=x.shape, **attributes,
+            )  # fmt: skip
+        node.replace_input_with(index, made[x])
+    _fill_with_zero_point(node, first)
+    for quantizer in quantizers:
+        floats = quantizer.inputs[0]
+        assert floats is not None
+        floats.type = quantizer.outputs[0].type
+        replace(quantizer, floats, walk.names)
+
+
+def _fill_with_zero_point(node: Node, pair: Node) -> None:
+    """A Pad of codes fills with the code of 0.0."""
+    if node.op_type != "Pad":
+        return
+    node.resize_inputs(max(3, len(node.inputs)))
+    zero = pair.inputs[2] if len(pair.inputs) > 2 else None
+    node.replace_input_with(2, zero)
+
+
+def lower_dequantizers(model: Model) -> list[str]:
+    """Before: ``Transpose(DQ(q))``.  After: ``DQ(Transpose(q))``.
+
+    Guards: everything that is moved has one grid; the operator only moves data.
+    """
+    walk, notes = Propagation(model), []
+    for node in list(model.graph):
+        indices = walk.data(node)
+        if indices is None:
+            continue
+        pairs = [value.producer() for i in indices if (value := node.inputs[i]) is not None]
+        grids = {walk.grid(p) if p is not None and p.op_type == _PAIR[1] else None for p in pairs}
+        if len(grids) != 1 or None in grids or pairs[0] is None:
+            continue
+        _lower(walk, node, indices, pairs[0])
+        notes.append(f"{node.name}: moves codes, DQ stands behind it")
+    return notes
+
+
+def _lower(walk: Propagation, node: Node, indices: list[int], pair: Node) -> None:
+    codes = pair.inputs[0]
+    attributes: dict[str, Any] = dict(pair.attributes)
+    assert codes is not None
+    for index in indices:
+        value = node.inputs[index]
+        producer = value.producer() if value is not None else None
+        assert producer is not None and producer.inputs[0] is not None
+        node.replace_input_with(index, producer.inputs[0])
+    _fill_with_zero_point(node, pair)
+    for output in node.outputs:
+        if not output.uses() and not output.is_graph_output():
+            output.type = codes.type
+            continue
+        insert = Inserter(walk.model.graph, node, walk.names, after=True)
+        real = insert.node(
+            "DequantizeLinear", [output, *pair.inputs[1:]], f"{output.name}.real",
+            dtype=output.dtype, shape=output.shape, **attributes,
+        )  # fmt: skip
+        producer = real.producer()
+        assert producer is not None
+        output.replace_all_uses_with(real, replace_graph_outputs=True)
+        producer.replace_input_with(0, output)
+        output.type = codes.type
+        output.name, real.name = walk.names(f"{output.name}.codes"), output.name
+
+
+def cancel_pairs(model: Model) -> list[str]:
+    """Before: ``Q(DQ(q, s), s)``.  After: ``q``: quantizing what a code means gives that code back."""
+    walk, notes = Propagation(model), []
+    for node in list(model.graph):
+        x = node.inputs[0] if is_op(node, "QuantizeLinear") else None
+        above = x.producer() if x is not None else None
+        if above is None or not is_op(above, "DequantizeLinear") or above.inputs[0] is None:
+            continue
+        grid = walk.grid(node)
+        if grid is None or grid != walk.grid(above):
+            continue
+        replace(node, above.inputs[0], walk.names)
+        notes.append(f"{node.name}: vanishes, for its codes are there already")
+    return notes

@@ -1,0 +1,175 @@
+"""Makers of the native steps that compute in floats, and of the product of two tensors of codes.
+
+Each returns a step for `Program.add`. A tensor of floats is float32, or bytes with the scale and the zero
+point that make them floats: bytes are dequantized on the way in (N12) and quantized on the way out (N11).
+Views may lie in any order and broadcast (strides of 0). Makers raise ValueError for what could not be run
+safely; they are called by `intact.engine.bind.float_steps`, which knows what fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from intact.kernels import _native
+from intact.kernels.program import NativeStep, View
+from intact.kernels.registry import chosen_kernels
+
+Kernels = Mapping[str, str]
+"""The kernel of each family; None in a maker: those that are chosen now."""
+REALS, MATMUL = "float_steps", "matmul"
+
+
+@dataclass(frozen=True)
+class Real:
+    """A tensor of floats.
+
+    Attributes:
+        view: float32, or uint8.
+        scale, zero: A byte means ``(byte - zero) * scale``.
+        low, high: Bounds of the bytes that are written.
+    """
+
+    view: View
+    scale: float = 1.0
+    zero: int = 0
+    low: int = 0
+    high: int = 255
+
+    def read(self) -> _native.RealIn:
+        """As native code takes an input."""
+        return _native.RealIn(self.view, self.zero, self.scale)
+
+    def written(self) -> _native.RealOut:
+        """As native code takes an output."""
+        return _native.RealOut(self.view, self.scale, (self.zero, self.low, self.high))
+
+
+def functions(kernels: Kernels | None = None) -> list[str]:
+    """Names of the functions of one real: those of `numerics.FUNCTIONS`."""
+    return _native.real_functions(_kernels(kernels)[REALS])
+
+
+def smooth_functions(kernels: Kernels | None = None) -> dict[str, tuple[float, float]]:
+    """Functions whose codes kernels may tell by bounds, and what those rest upon.
+
+    Returns:
+        By name: a bound of the fourth derivative, and of the error, as a share of ``max(1, |value|)``.
+    """
+    return _native.smooth_functions(_kernels(kernels)[REALS])
+
+
+def function(x: Real, y: Real, name: str, kernels: Kernels | None = None) -> NativeStep:
+    """``y = name(x)``, one of `functions` (N38). y may be the memory of x where both have one dtype."""
+    return _native.step_function(_kernels(kernels)[REALS], x.read(), y.written(), name)
+
+
+def clip(x: Real, y: Real, low: float, high: float, kernels: Kernels | None = None) -> NativeStep:
+    """``y = min(max(x, low), high)`` (N49). y may be the memory of x where both have one dtype."""
+    return _native.step_clip(_kernels(kernels)[REALS], x.read(), y.written(), low, high)
+
+
+def binary(a: Real, b: Real, y: Real, name: str, kernels: Kernels | None = None) -> NativeStep:
+    """``y = a (add | sub | mul | div | max | min | slope) b``; the views have the sizes of y."""
+    return _native.step_binary(_kernels(kernels)[REALS], a.read(), b.read(), y.written(), name)
+
+
+def softmax(
+    x: Real, y: Real, gain: float = 1.0, mask: Real | None = None, kernels: Kernels | None = None
+) -> NativeStep:
+    """Along the last axis of the views (N40); `mask` has the sizes of x."""
+    hidden = None if mask is None else mask.read()
+    return _native.step_softmax(_kernels(kernels)[REALS], x.read(), y.written(), gain, hidden)
+
+
+def reduce(x: Real, y: Real, mean: bool, kernels: Kernels | None = None) -> NativeStep:
+    """Sum, or mean, along those last axes of x that y does not have (N50)."""
+    return _native.step_reduce(_kernels(kernels)[REALS], x.read(), y.written(), mean)
+
+
+def layer_norm(
+    x: Real,
+    y: Real,
+    epsilon: float,
+    *,
+    weight: View | None = None,
+    bias: View | None = None,
+    residual: Real | None = None,
+    codes: Real | None = None,
+    factors: View | None = None,
+    kernels: Kernels | None = None,
+) -> NativeStep:
+    """Over the last axis of the views, of x + residual (N41); `weight` and `bias` are float32 [n].
+
+    Where y is float32, `codes` may be a second output: bytes, of y or of ``y * factors``, float32 [n].
+    """
+    other = None if residual is None else residual.read()
+    also = None if codes is None else codes.written()
+    return _native.step_layer_norm(
+        _kernels(kernels)[REALS], x.read(), y.written(), epsilon, other, weight, bias, also, factors
+    )
+
+
+@dataclass(frozen=True)
+class Product:
+    """``[..., i, k]`` by ``[..., k, j]``, both bytes, leading sizes those of y (N19, N22, N25).
+
+    Attributes:
+        a, b: Only their zero points count; the scales are part of `multiplier`.
+        y: Bytes, or float32.
+        multiplier: M of N21.
+        low, high: Bounds of a real output.
+    """
+
+    a: Real
+    b: Real
+    y: Real
+    multiplier: float
+    low: float = float("-inf")
+    high: float = float("inf")
+
+    def spec(self) -> _native.MatMulSpec:
+        """As native code takes it."""
+        zeros, grid = (self.a.zero, self.b.zero), (self.y.zero, self.y.low, self.y.high)
+        return _native.MatMulSpec(
+            self.a.view, self.b.view, self.y.view, zeros, self.multiplier, grid, self.low, self.high
+        )
+
+
+def matmul(product: Product, kernels: Kernels | None = None) -> NativeStep:
+    """A product of two tensors of codes."""
+    return _native.step_matmul(_kernels(kernels)[MATMUL], product.spec())
+
+
+def attention(
+    scores: Product,
+    product: Product,
+    *,
+    gain: float = 1.0,
+    mask: Real | None = None,
+    kernels: Kernels | None = None,
+) -> NativeStep:
+    """``softmax(scores * gain + mask)``, as codes, times values: the bits of three steps.
+
+    Args:
+        scores: Its `y` says what the scores are: only sizes, dtype and grid of that view count.
+        product: Its `a` says the grid of the probabilities: of that view only the sizes count.
+        gain, mask: As for `softmax`.
+    """
+    k, p = _kernels(kernels), product.a
+    hidden = None if mask is None else mask.read()
+    return _native.step_attention(
+        k[MATMUL],
+        k[REALS],
+        scores.spec(),
+        scores.y.scale,
+        gain,
+        hidden,
+        p.scale,
+        (p.zero, p.low, p.high),
+        product.spec(),
+    )
+
+
+def _kernels(kernels: Kernels | None) -> Kernels:
+    return chosen_kernels() if kernels is None else kernels

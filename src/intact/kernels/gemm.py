@@ -1,0 +1,211 @@
+"""Convolutions and products with constant matrices, as steps of a `Program`.
+
+Weights are packed once for a kernel (`pack`); `conv` makes a step of them for one set of shapes. Sums and
+epilogues are those of `numerics` (N19 to N25), bit for bit, whatever the kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intact.kernels import _native
+from intact.kernels.pages import WEIGHTS
+from intact.kernels.program import NativeStep, View
+from intact.kernels.registry import chosen_kernels
+
+FAMILY = "gemm"
+WINOGRAD = "winograd"
+REALS = "float_steps"
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """How sums become what is stored; see `intact.engine.steps.Epilogue`, whose numbers these are in bytes.
+
+    Attributes:
+        multiplier, bias: M and B, float32, one for each output channel.
+        correction: int32, added to the sums: what zero points and integer biases come to.
+        zero_point, low, high: Of the output, in bytes.
+        real_low, real_high: Bounds of an output in floats.
+        residual: Bytes, shape of the output: added after B as ``(r - residual_zero_point) * multiplier``.
+        function: A function of `numerics` that the real sum goes through, "" for none; where the output is
+            codes, what it gives is divided by `scale` and rounded (N11).
+        scale: Of the output, behind a function.
+        factors: float32, one for each output channel: what the function gives is multiplied by them; None:
+            it is not.
+        slopes: float32, one for each output channel, by which what is below 0 behind the residual is
+            multiplied; None: nothing is. Not with a function.
+    """
+
+    multiplier: ArrayLike
+    bias: ArrayLike
+    correction: ArrayLike
+    zero_point: int = 0
+    low: int = 0
+    high: int = 255
+    real_low: float = -np.inf
+    real_high: float = np.inf
+    residual: View | None = None
+    residual_multiplier: float = 0.0
+    residual_zero_point: int = 0
+    function: str = ""
+    scale: float = 1.0
+    factors: ArrayLike | None = None
+    slopes: ArrayLike | None = None
+
+
+def pack(
+    weight: NDArray[np.int8], *, high: int, groups: int = 1, joined: bool = True, kernel: str | None = None
+) -> NDArray[np.uint8]:
+    """Weights in the form that a kernel reads, for any shape of input.
+
+    Args:
+        weight: int8 [out, kernel_h, kernel_w, in / groups], zero points subtracted.
+        high: The largest byte that the input can hold: what some kernels' proofs rest on.
+        groups: Of input and output channels.
+        joined: The pixels of a window's row will be neighbours in memory: one group, dilation 1 across.
+        kernel: Of family "gemm"; the chosen one by default.
+    Returns:
+        Bytes, described in csrc/kernels/gemm/packed.h; they are read fastest from a multiple of 64.
+    Raises:
+        ValueError: Sizes are out of range.
+    """
+    packed = _native.pack_gemm(
+        kernel or chosen_kernels()[FAMILY], np.ascontiguousarray(weight), groups, joined, high
+    )
+    return WEIGHTS.copy(packed)
+
+
+def steps_by_group(packed: NDArray[np.uint8], kernel: str | None = None) -> tuple[int, ...]:
+    """How many steps of 4 bytes run in groups of 1, 2, ... that share one 16-bit sum, over all panels."""
+    return tuple(_native.gemm_groups(kernel or chosen_kernels()[FAMILY], packed))
+
+
+def conv(
+    x: View,
+    y: View,
+    packed: NDArray[np.uint8],
+    epilogue: Epilogue,
+    *,
+    strides: tuple[int, int] = (1, 1),
+    dilations: tuple[int, int] = (1, 1),
+    origin: tuple[int, int] = (0, 0),
+    kernel: str | None = None,
+) -> NativeStep:
+    """A convolution. A matrix is an image of 1 x M pixels.
+
+    Args:
+        x: Bytes (n, h, w, c), channels side by side, with a halo as wide as windows reach.
+        y: Bytes or float32 (n, h, w, c), channels side by side.
+        packed: What `pack` returned for the same kernel. Not copied.
+        epilogue: From sums to `y`.
+        strides, dilations: Of the window, (h, w).
+        origin: The pixel of `x` under the first tap of pixel (0, 0) of `y`: minus the padding.
+        kernel: Of family "gemm"; the chosen one by default.
+    Raises:
+        ValueError: Views, weights and windows do not fit each other.
+    """
+    return _native.conv(
+        kernel or chosen_kernels()[FAMILY],
+        x,
+        y,
+        packed,
+        *_constants(epilogue),
+        strides,
+        dilations,
+        origin,
+        _native_epilogue(y, epilogue),
+        epilogue.residual,
+    )
+
+
+def winograd_fits(weight: NDArray[np.int8], *, high: int) -> bool:
+    """Whether Winograd's form of a 3x3 convolution of stride 1 is proved exact for these weights.
+
+    Args:
+        weight: int8 [out, 3, 3, in]: `in` has to be a multiple of 32, and no output may reach 2^25.
+        high: The largest byte that the input can hold.
+    """
+    return _native.winograd_fits(np.ascontiguousarray(weight), high)
+
+
+def winograd_pays(y: View, channels: int, *, threads: int = 1, kernel: str | None = None) -> bool:
+    """Whether `winograd` is faster than `conv`, for an output (n, h, w, c) and the input's channels."""
+    n, h, w, out = y.sizes
+    return _native.winograd_pays(kernel or chosen_kernels()[WINOGRAD], (n, h, w, channels, out), threads)
+
+
+def pack_winograd(weight: NDArray[np.int8], *, high: int, kernel: str | None = None) -> NDArray[np.uint8]:
+    """As `pack`, for `winograd`.
+
+    Raises:
+        ValueError: Weights that `winograd_fits` refuses.
+    """
+    packed = _native.pack_winograd(kernel or chosen_kernels()[WINOGRAD], np.ascontiguousarray(weight), high)
+    return WEIGHTS.copy(packed)
+
+
+def winograd(
+    x: View,
+    y: View,
+    packed: NDArray[np.uint8],
+    epilogue: Epilogue,
+    *,
+    origin: tuple[int, int] = (0, 0),
+    threads: int = 1,
+    kernel: str | None = None,
+) -> NativeStep:
+    """A 3x3 convolution of stride 1, by a quarter of the products that `conv` needs: the same bits.
+
+    Arguments and errors are those of `conv`; `packed` is what `pack_winograd` returned. The work is cut
+    for as many `threads`.
+    """
+    return _native.winograd(
+        kernel or chosen_kernels()[WINOGRAD],
+        x,
+        y,
+        packed,
+        *_constants(epilogue),
+        origin,
+        _native_epilogue(y, epilogue),
+        epilogue.residual,
+        threads,
+    )
+
+
+_Reals = NDArray[np.float32]
+
+
+def _constants(epilogue: Epilogue) -> tuple[NDArray[np.int32], _Reals, _Reals, _Reals, _Reals]:
+    """Correction, multiplier, bias, factors and slopes."""
+    return (
+        np.ascontiguousarray(epilogue.correction, np.int32),
+        _vector(epilogue.multiplier),
+        _vector(epilogue.bias),
+        _vector(epilogue.factors),
+        _vector(epilogue.slopes),
+    )
+
+
+def _vector(values: ArrayLike | None) -> _Reals:
+    """As native code takes what may be missing: without elements then."""
+    return np.ascontiguousarray(() if values is None else values, np.float32)
+
+
+def _native_epilogue(y: View, epilogue: Epilogue) -> _native.GemmEpilogue:
+    return _native.GemmEpilogue(
+        y.itemsize == 4,
+        epilogue.zero_point,
+        epilogue.low,
+        epilogue.high,
+        epilogue.real_low,
+        epilogue.real_high,
+        epilogue.residual_zero_point,
+        epilogue.residual_multiplier,
+        epilogue.scale,
+        chosen_kernels()[REALS] if epilogue.function else "",
+        epilogue.function,
+    )
