@@ -24,7 +24,7 @@ CALLS: dict[str, Any] = {
     "collect_pow2": lambda n: kernels.collect_pow2(X, 0, COUNTS, COUNTS.copy(), threads=n),
     "quantize": lambda n: kernels.quantize(X, np.float32(1), np.int32(0), QuantSpec(), threads=n),
     "fake_quantize": lambda n: kernels.fake_quantize(X, np.float32(1), np.int32(0), QuantSpec(), threads=n),
-    "a thread_pool": ThreadPool,
+    "a thread pool": ThreadPool,
     "a session": lambda n: Session(parser.parse_model(MODEL).SerializeToString(), threads=n),
     "an engine": lambda n: intact.compile(parser.parse_model(MODEL), threads=n),
 }

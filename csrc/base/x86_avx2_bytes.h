@@ -1,4 +1,4 @@
-// How AVX2 kernels write floats in steps of a scale as bytes; see to_byte. Included by x86_avx2.cc files only.
+// How AVX2 kernels write floats in steps of a scale as bytes; see to_byte. For x86_avx2.cc files only.
 #pragma once
 
 #include <immintrin.h>

@@ -19,7 +19,7 @@ using Aligned = std::unique_ptr<uint8_t, FreeAligned>;
 // `bytes` of zeros at a multiple of 64.
 Aligned make_aligned(size_t bytes);
 
-// Belongs to one run at a time. The program must be complete; it and the thread_pool must outlive it.
+// Belongs to one run at a time. The program must be complete; it and the thread pool must outlive it.
 class Context {
  public:
   // `checked`: steps are held to what they declare (checked.h), at a price.
@@ -28,7 +28,7 @@ class Context {
   // Where an input or output lies from now on: as many bytes as the block has, at a multiple of what its
   // views need. Throws std::invalid_argument where it does not.
   void place(uint32_t block, const void* data, size_t bytes);
-  // Steps begin to end, by the thread_pool, or by this thread alone where another run has the thread_pool. `seconds` has
+  // Steps begin to end, by the thread pool, or by this thread alone where another run has it. `seconds` has
   // one number for each step of the program, or is nullptr. Throws std::logic_error where it is checked, and
   // finds something.
   void run(size_t begin, size_t end, double* seconds);

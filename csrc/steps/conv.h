@@ -1,4 +1,4 @@
-// A convolution, or a product with a constant matrix (an image of 1 x M pixels), and its epilogue: N19 to N25.
+// A convolution or a product with a constant matrix (an image of 1 x M pixels), and its epilogue: N19 to N25.
 // The input is read through its halo; the output may be any strided image, so that a transposed convolution
 // is a few of these, each writing the pixels of one phase.
 #pragma once

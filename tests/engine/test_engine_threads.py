@@ -46,7 +46,7 @@ def test_any_number_of_threads_gives_the_same(plan, threads):
 
 @pytest.mark.parametrize("engines", [1, 2])
 def test_engines_run_from_several_threads_at_once(plan, engines):
-    """Whoever finds the thread_pool of an engine busy works alone; every run has an arena of its own."""
+    """Whoever finds the threads of an engine busy works alone; every run has an arena of its own."""
     made = [Engine(plan, threads=2) for _ in range(engines)]
     feeds = batches(12)
     want = [answer(made[0].run(f)) for f in feeds]

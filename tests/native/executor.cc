@@ -1,4 +1,4 @@
-// Programs run by a thread_pool, from several threads at once: under ThreadSanitizer, nothing races; results are
+// Programs run by a thread pool, from several threads at once: under ThreadSanitizer, nothing races; results are
 // those of one thread. Ends with status 0, or says what differs.
 #include <atomic>
 #include <cstdio>
@@ -81,7 +81,7 @@ std::vector<uint8_t> run(Context& context, const std::vector<uint8_t>& x) {
   return y;
 }
 
-// Several callers, each with a context of its own: one has the thread_pool, the others work alone.
+// Several callers, each with a context of its own: one has the thread pool, the others work alone.
 void test_callers(int threads, bool spin, int callers, int rounds) {
   const auto program = make_program();
   std::vector<uint8_t> x(kSize);

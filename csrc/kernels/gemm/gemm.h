@@ -1,4 +1,4 @@
-// Sums of products of bytes with constant int8 weights, and the epilogues that turn them into codes or floats:
+// Sums of products of bytes with constant int8 weights, and their epilogues, which make codes or floats:
 // numerics.linear, numerics.conv, numerics.requantize and numerics.to_real (N19 to N25), normative.
 //
 // A tile is a few output pixels (rows, each with the address of its own input) by one panel of output

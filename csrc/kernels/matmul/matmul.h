@@ -1,4 +1,4 @@
-// Products of two matrices of bytes, both made at run time: numerics.matmul and its epilogues (N19, N22, N25),
+// Products of two matrices of bytes, both made at run time: numerics.matmul and epilogues (N19, N22, N25),
 // normative. acc[i][j] = sum over k of (a[i][k] - zero_a) * (b[k][j] - zero_b), exact modulo 2^32.
 //
 // Both sides are packed first, rows of a whole and b in panels of columns, in a form that is the kernel's
