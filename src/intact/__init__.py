@@ -75,8 +75,10 @@ def calibrate(model: Any, data: Any, **options: Any) -> Any:
     return calibrate_onnx(model, data, **options)
 
 
-def compile(model: Any, *, threads: int | None = None, deterministic: bool = False) -> Any:
-    """Build the engine that runs `model` in int8 on the CPU, exactly as its Q/DQ pairs say.
+def compile(
+    model: Any, *, threads: int | None = None, deterministic: bool = False, backend: Any = "cpu"
+) -> Any:
+    """Build the engine that runs `model` in int8, exactly as its Q/DQ pairs say.
 
     Args:
         model: A Q/DQ model: an ONNX model (a path, the file's bytes, a ModelProto, an onnx-ir model), what
@@ -84,6 +86,7 @@ def compile(model: Any, *, threads: int | None = None, deterministic: bool = Fal
         threads: Threads of a run, the caller's included; None: as many as the process may use.
         deterministic: Run the parts that ONNX Runtime has on one thread each, so that the outputs are the
             same for any number of threads. Else they have all, and their last bits depend on how many.
+        backend: "cpu": native kernels; "reference": plain NumPy, slow, with the same codes.
 
     Returns:
         An `intact.engine.Engine`: ``engine(x)``, ``engine.run({name: x})``, ``profile``, ``save``.
@@ -101,7 +104,7 @@ def compile(model: Any, *, threads: int | None = None, deterministic: bool = Fal
     ptq = sys.modules.get("intact.ptq")
     if ptq is not None and isinstance(model, ptq.QuantizedModel):
         model = model.model
-    return build(model, threads=threads, deterministic=deterministic)
+    return build(model, threads=threads, deterministic=deterministic, backend=backend)
 
 
 def load(
@@ -110,12 +113,13 @@ def load(
     threads: int | None = None,
     copy: bool = False,
     deterministic: bool = False,
+    backend: Any = "cpu",
 ) -> Any:
     """The engine of a plan file, which `Engine.save` or ``intact build`` wrote. Nothing in it is executed.
 
     Args:
         path: The plan file.
-        threads, deterministic: As for `compile`.
+        threads, deterministic, backend: As for `compile`.
         copy: Read the file into memory. Otherwise it is mapped, and must not be overwritten in place while
             the engine lives; saving over it, as INTact does, is always safe.
 
@@ -124,7 +128,7 @@ def load(
     """
     from intact.engine import load as load_plan
 
-    return load_plan(path, threads=threads, copy=copy, deterministic=deterministic)
+    return load_plan(path, threads=threads, copy=copy, deterministic=deterministic, backend=backend)
 
 
 def _is_module(model: Any) -> bool:

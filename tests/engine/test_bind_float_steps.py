@@ -193,10 +193,10 @@ def test_attention_to_reals() -> None:
 def test_attention_runs_as_one_step_unless_its_scores_are_asked_for() -> None:
     plan = heads(None, "", 9, 4)
     shapes = {name: plan.tensors[name].shape for name in plan.inputs}
-    fused = [s.name for s in Engine(plan).prepare(shapes).labels if s]
+    fused = [s.name for s in Engine(plan).prepare(shapes).bound.labels if s]
     assert "pv" in fused and not {"qk", "soft"} & set(fused)
     asked = replace(plan, outputs=("y", "s"))
-    assert {"pv", "qk", "soft"} <= {s.name for s in Engine(asked).prepare(shapes).labels if s}
+    assert {"pv", "qk", "soft"} <= {s.name for s in Engine(asked).prepare(shapes).bound.labels if s}
     feeds = {name: np.zeros(shape, np.int8) for name, shape in shapes.items()}
     assert {"s", "p"} <= set(Engine(plan).tap(feeds))
 
@@ -222,7 +222,7 @@ def test_layer_norm_makes_reals_and_codes_in_one_step(x_grid: Codes | None, seco
         ("y",),
     )
     check_plan(plan)
-    labels = [s.name for s in Engine(plan).prepare({"x": shape, "r": shape}).labels if s]
+    labels = [s.name for s in Engine(plan).prepare({"x": shape, "r": shape}).bound.labels if s]
     assert "norm" in labels and "codes" not in labels
     assert ("again" in labels) == second
 
@@ -241,7 +241,7 @@ def test_layer_norm_makes_codes_of_its_product_with_a_vector(shape: tuple[int, .
     tensors = {name: tensor(name, (2, 3, 40), grid) for name, grid in grids.items()}
     plan = Plan(tuple(steps), tensors, {"w": factors}, ("x",), ("y",))
     check_plan(plan)
-    assert "smoothed" not in [s.name for s in Engine(plan).prepare({"x": (2, 3, 40)}).labels if s]
+    assert "smoothed" not in [s.name for s in Engine(plan).prepare({"x": (2, 3, 40)}).bound.labels if s]
 
 
 def test_products_that_are_no_layer_norms_own_run_by_themselves() -> None:
@@ -259,4 +259,4 @@ def test_products_that_are_no_layer_norms_own_run_by_themselves() -> None:
         tensors = {name: tensor(name, (2, 3, 40), g) for name, g in grids.items()}
         plan = Plan(tuple(steps), tensors, constants, ("x",), ("y",))
         check_plan(plan)
-        assert "product" in [s.name for s in Engine(plan).prepare({"x": (2, 3, 40)}).labels if s]
+        assert "product" in [s.name for s in Engine(plan).prepare({"x": (2, 3, 40)}).bound.labels if s]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intact.engine.bind.layout import image_frame
-from intact.engine.bind.memory import Span, place_spans
+from intact.engine.cpu.layout import image_frame
+from intact.engine.cpu.memory import Span, place_spans
 from intact.engine.engine import Engine
 from intact.kernels.program import SLACK
 
@@ -51,7 +51,7 @@ def test_neighbouring_rows_and_images_share_their_halo():
 def bound(plan, batch=1):
     engine = Engine(plan, threads=1)
     shapes = {p.name: [batch if isinstance(d, str) else d for d in p.shape] for p in engine.inputs}
-    return engine.prepare(shapes)
+    return engine.prepare(shapes).bound
 
 
 def test_a_residual_is_overwritten(qdq, lowered):

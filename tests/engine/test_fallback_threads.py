@@ -82,9 +82,9 @@ def test_what_follows_a_fallback_part_is_compared_though_its_own_bits_are_free(
 ) -> None:
     """Another last bit of the part is no fault of the engine; a wrong code behind the part is one."""
     engine = intact.compile(model, threads=1)
-    run = engine._subgraphs._run
+    run = engine.backend._fallback_of(engine.plan)._run
     monkeypatch.setattr(
-        engine._subgraphs, "_run",
+        engine.backend._fallback_of(engine.plan), "_run",
         lambda step, at: {n: np.nextafter(a, np.float32(9)) for n, a in run(step, at).items()},
     )  # fmt: skip
     assert compare(load(model), engine, [feeds]).exact

@@ -128,7 +128,7 @@ def written(folder, content):
 
 
 def test_the_example_has_a_step_of_every_kind():
-    assert {step.kind for step in example().steps} == set(files._KINDS)
+    assert {step.kind for step in example().steps} == set(s.KINDS)
 
 
 def test_what_goes_in_comes_out(tmp_path):

@@ -12,8 +12,8 @@ from onnx import numpy_helper
 
 from intact.engine.compare import ROUNDING
 from intact.engine.plan import Plan
-from intact.engine.steps import OUTSIDE, Codes
-from intact.engine.wiring import reads, writes
+from intact.engine.steps import Codes
+from intact.engine.steps.wiring import reads, writes
 
 Arrays = Mapping[str, NDArray[Any]]
 _MOVES = frozenset({"reshape", "transpose", "slice", "gather", "pad", "resize", "reinterpret", "dequantize"})
@@ -41,9 +41,7 @@ def disagreement(
     clean = {name for name in plan.inputs if name not in outside and _modest(proto, name, values[name])}
     compared = 0
     for step in plan.steps:
-        same = all(name in clean for name in reads(step) if name in plan.tensors) and not isinstance(
-            step, OUTSIDE
-        )
+        same = step.native and all(name in clean for name in reads(step) if name in plan.tensors)
         for name in writes(step):
             grid = plan.tensors[name].codes
             source = made.get((name, *_key(grid))) if grid is not None else None

@@ -28,8 +28,7 @@ from intact.engine.engine import Engine
 from intact.engine.lower import lower
 from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
-from intact.engine.steps import OUTSIDE
-from intact.engine.wiring import reads, writes
+from intact.engine.steps.wiring import reads, writes
 from intact.errors import IntactError
 from intact.kernels.registry import ISA_LEVELS, chosen_kernels, kernel_list
 
@@ -180,7 +179,7 @@ def _outside(plan: Plan) -> set[str]:
     """Tensors that depend on what ONNX Runtime computes: its last bits differ from one run to the next."""
     tainted: set[str] = set()
     for step in plan.steps:
-        if isinstance(step, OUTSIDE) or tainted.intersection(reads(step)):
+        if not step.native or tainted.intersection(reads(step)):
             tainted.update(writes(step))
     return tainted
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import ChainMap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from intact.engine import files
-from intact.engine.bind.core import Packed
+from intact.engine.backend import Backend, Options, Packed
 from intact.engine.engine import Engine
 from intact.engine.plan import Plan
 from intact.kernels.registry import kernel_list
@@ -18,26 +18,32 @@ if TYPE_CHECKING:
     from intact.graph import Source
 
 
-def compile(source: Source | Plan, *, threads: int | None = None, deterministic: bool = False) -> Engine:
+def compile(
+    source: Source | Plan,
+    *,
+    threads: int | None = None,
+    deterministic: bool = False,
+    backend: str | Callable[[Options], Backend] = "cpu",
+) -> Engine:
     """The engine of a Q/DQ model.
 
     Args:
         source: A path (of an ONNX file, or of a plan file), the bytes of an ONNX file, a ModelProto, an
             onnx-ir Model, or a plan.
         threads: Threads of a run, the caller's included; None: as many as the process may use.
-        deterministic: As for `Engine`.
+        deterministic, backend: As for `Engine`.
 
     Raises:
         FileFormatError: The file is damaged.
         UnsupportedError: It is of a version that is not read.
     """
     if isinstance(source, str | os.PathLike) and Path(source).is_file() and files.is_plan(source):
-        return load(source, threads=threads, deterministic=deterministic)
+        return load(source, threads=threads, deterministic=deterministic, backend=backend)
     if isinstance(source, Plan):
-        return Engine(source, threads=threads, deterministic=deterministic)
+        return Engine(source, threads=threads, deterministic=deterministic, backend=backend)
     from intact.engine.lower import lower  # plans are read and run without ONNX
 
-    return Engine(lower(source), threads=threads, deterministic=deterministic)
+    return Engine(lower(source), threads=threads, deterministic=deterministic, backend=backend)
 
 
 def load(
@@ -46,6 +52,7 @@ def load(
     threads: int | None = None,
     copy: bool = False,
     deterministic: bool = False,
+    backend: str | Callable[[Options], Backend] = "cpu",
 ) -> Engine:
     """The engine of a plan file: nothing in it is executed, and weights stay on disk until they are read.
 
@@ -54,7 +61,7 @@ def load(
 
     Args:
         path: The plan file.
-        threads, deterministic: As for `compile`.
+        threads, deterministic, backend: As for `compile`.
         copy: Read the file into memory instead of mapping it, so that it may be overwritten in place.
 
     Raises:
@@ -67,10 +74,10 @@ def load(
     ready = {constant for constant, _ in here}
     # What is missing is packed into the first map; nothing is ever written to the second.
     packed = ChainMap({}, cast("Packed", stored.packed))
-    engine = Engine(stored.plan, threads=threads, packed=packed, deterministic=deterministic)
+    engine = Engine(stored.plan, threads=threads, packed=packed, deterministic=deterministic, backend=backend)
     stored.packed.verify(here, engine.threads)
     stored.constants.verify([name for name in stored.constants if name not in ready], engine.threads)
-    engine.check_subgraphs()
+    engine.check()
     return engine
 
 

@@ -19,9 +19,8 @@ from intact import numerics
 from intact.engine.engine import Engine
 from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
-from intact.engine.reference.run import spec_of
 from intact.engine.steps import Codes
-from intact.engine.wiring import writes
+from intact.engine.steps.wiring import writes
 from intact.graph import Model, Seen, Session, Tagged, to_proto
 
 Feeds = Mapping[str, NDArray]
@@ -320,14 +319,14 @@ def _codes_of(plan: Plan, name: str) -> Codes:
 
 def _real(codes: NDArray, grid: Codes) -> NDArray:
     """What codes of the reference mean."""
-    return numerics.dequantize(codes, np.float32(grid.scale), np.int32(grid.zero_point), spec_of(grid))
+    return numerics.dequantize(codes, np.float32(grid.scale), np.int32(grid.zero_point), grid.spec)
 
 
 def _codes(real: NDArray, codes: Codes) -> NDArray:
     """The codes of a real tensor; a tensor that is codes already (an output of the file) as it is."""
     if real.dtype.kind in "iu":
         return real
-    return numerics.quantize(real, np.float32(codes.scale), np.int32(codes.zero_point), spec_of(codes))
+    return numerics.quantize(real, np.float32(codes.scale), np.int32(codes.zero_point), codes.spec)
 
 
 def _first(plan: Plan, tensors: Mapping[str, Any]) -> NDArray:

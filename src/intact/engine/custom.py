@@ -7,7 +7,6 @@ subgraph, with no dequantize before it and no quantize behind.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.steps import Call, Codes
-from intact.errors import QuantValueError, UnsupportedError
+from intact.errors import QuantValueError
 
 Shape = tuple[int | str, ...]
 Shapes = Callable[..., Any]
@@ -41,7 +39,7 @@ class Quantized:
 
 
 @dataclass(frozen=True)
-class Grid:
+class OutputGrid:
     """Where a body's codes go.
 
     Attributes:
@@ -99,7 +97,7 @@ def register(
     Args:
         name: "domain::Name": nodes of that domain with that operator type are it.
         body: Positional arguments are the inputs; keyword arguments with defaults are the attributes; a body
-            in codes has a keyword argument `outputs` too, a tuple of `Grid`.
+            in codes has a keyword argument `outputs` too, a tuple of `OutputGrid`.
         shapes: Shapes of the outputs from those of the inputs; None: every output is as the first input.
         codes: Whether the body reads and makes codes.
         outputs: Number of outputs.
@@ -127,63 +125,3 @@ def register(
 def find(name: str) -> Operator | None:
     """The operator called "domain::Name"; None where none is registered."""
     return _OPERATORS.get(name)
-
-
-def operator_of(step: Call) -> Operator:
-    """The operator that a step calls.
-
-    Raises:
-        UnsupportedError: It is not registered in this process.
-    """
-    found = find(step.operator)
-    if found is None:
-        raise UnsupportedError(
-            f"step '{step.name}'", f"operator '{step.operator}', which nobody registered here",
-            "the operators that the plan was built with", "import the module that registers it first",
-        )  # fmt: skip
-    return found
-
-
-def call(
-    step: Call, inputs: Sequence[tuple[NDArray[Any], Codes | None]], grids: Sequence[Codes | None]
-) -> list[NDArray[Any]]:
-    """Run a step's body.
-
-    Args:
-        step: The step.
-        inputs: For each input its array, and its grid where it has codes (in the dtype of the file).
-        grids: For each output its grid, where it has one.
-    Raises:
-        UnsupportedError: The operator is not registered.
-        QuantValueError: The body made something else than it should.
-    """
-    operator = operator_of(step)
-    given = [array if grid is None else _quantized(array, grid) for array, grid in inputs]
-    keywords = {**operator.defaults, **json.loads(step.attributes)}
-    if operator.codes:
-        keywords["outputs"] = tuple(_grid(codes) for codes in grids if codes is not None)
-    made = operator.body(*given, **keywords)
-    arrays = [np.asarray(made)] if operator.outputs == 1 else [np.asarray(one) for one in made]
-    return [_checked(step, array, grid) for array, grid in zip(arrays, grids, strict=True)]
-
-
-def _quantized(array: NDArray[Any], codes: Codes) -> Quantized:
-    return Quantized(array, np.float32(codes.scale), codes.zero_point)
-
-
-def _grid(codes: Codes) -> Grid:
-    dtype = np.dtype(np.int8 if codes.signed else np.uint8)
-    return Grid(np.float32(codes.scale), codes.zero_point, dtype, codes.low, codes.high)
-
-
-def _checked(step: Call, array: NDArray[Any], codes: Codes | None) -> NDArray[Any]:
-    if codes is None:
-        return array
-    low, high = (int(array.min()), int(array.max())) if array.size else (codes.low, codes.high)
-    fits = array.dtype.kind in "iu" and codes.low <= low and high <= codes.high
-    if not fits:
-        raise QuantValueError(
-            f"operator '{step.operator}'", str(array.dtype), f"integers from {codes.low} to {codes.high}",
-            "clip the codes in its body",
-        )  # fmt: skip
-    return array.astype(np.int8 if codes.signed else np.uint8, copy=False)

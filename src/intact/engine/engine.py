@@ -10,7 +10,7 @@ Any number of Python threads may call one engine at once; each run has memory of
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,21 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.arrays import as_input, as_output
-from intact.engine.bind.bound import Bound, bind
-from intact.engine.bind.core import Packed, Shape
-from intact.engine.execute import Seconds, execute, memory
-from intact.engine.fallback import FallbackSessions
+from intact.engine.backend import Backend, Executable, Options, Packed, stored_dtype
+from intact.engine.backends import make_backend
 from intact.engine.files import save
 from intact.engine.plan import Plan
-from intact.engine.profiler import Profile, profile_of
-from intact.engine.steps import Dim
+from intact.engine.profile import Profile
+from intact.engine.steps import Dim, Shape
 from intact.errors import QuantValueError, UnsupportedError
-from intact.kernels.program import Program, ThreadPool
-from intact.kernels.registry import chosen_kernels
 from intact.limits import THREADS
 
 Arrays = Mapping[str, Any]
-MAX_BOUND = 8
+MOST_SHAPES = 8
 """Sets of input shapes that an engine keeps ready."""
 
 
@@ -62,10 +58,12 @@ class Engine:
             first needed, and added.
         deterministic: Run the parts that ONNX Runtime has on one thread each, so that the outputs are the
             same for any number of threads. Else they have all, and their last bits depend on how many.
+        backend: "cpu": native kernels; "reference": plain NumPy, slow, with the same codes. Or a function
+            that makes a `Backend` from `Options`.
 
     Attributes:
         plan: The plan.
-        packed: All packed weights so far.
+        backend: What runs it.
         inputs, outputs: `Port`s, in the model's order.
         threads, deterministic: As given.
     """
@@ -77,16 +75,21 @@ class Engine:
         threads: int | None = None,
         packed: Packed | None = None,
         deterministic: bool = False,
+        backend: str | Callable[[Options], Backend] = "cpu",
     ) -> None:
-        self._thread_pool = ThreadPool(_checked_threads(threads))
-        self.threads = self._thread_pool.threads
+        options = Options(_checked_threads(threads), deterministic, {} if packed is None else packed)
+        self.backend = make_backend(backend, options)
+        self.threads = self.backend.threads
         self.plan = plan
-        self.packed: Packed = {} if packed is None else packed
         self.inputs = tuple(_port(plan, name) for name in plan.inputs)
         self.outputs = tuple(_port(plan, name) for name in plan.outputs)
         self.deterministic = deterministic
-        self._subgraphs = FallbackSessions(plan, 1 if deterministic else self.threads)
-        self._bound: dict[tuple[Shape, ...], Bound] = {}
+        self._ready: dict[tuple[Shape, ...], Executable] = {}
+
+    @property
+    def packed(self) -> Packed:
+        """All weights that the backend has packed so far, by (constant, form)."""
+        return self.backend.packed
 
     def __call__(self, *inputs: Any) -> NDArray[Any] | tuple[NDArray[Any], ...]:
         """Run on the inputs in the model's order; returns the output, a tuple where there are several."""
@@ -112,33 +115,29 @@ class Engine:
             QuantValueError: An input or output array does not fit; names it.
         """
         given = self._checked(inputs)
-        bound = self._bound_to(given)
-        made = self._outputs(bound, out or {})
-        context = bound.program.take()
-        try:
-            execute(self.plan, bound, self._subgraphs, given, made, context)
-        finally:
-            bound.program.give_back(context)
+        executable = self._ready_for(given)
+        made = self._outputs(executable, out or {})
+        executable.run(given, made)
         return made
 
-    def check_subgraphs(self) -> None:
-        """Refuse models for ONNX Runtime that no plan of ours holds: `load` asks, and so does the first run.
+    def check(self) -> None:
+        """Refuse parts of the plan that could not be run safely: `load` asks, and so does the first run.
 
         Raises:
-            FileFormatError: As for `intact.graph.check_fallback`; names the step.
+            FileFormatError: Names the step.
         """
-        self._subgraphs.check()
+        self.backend.check(self.plan)
 
-    def prepare(self, shapes: Mapping[str, Sequence[int]]) -> Bound:
-        """Make the plan native for inputs of these shapes, which the first run with them would do."""
+    def prepare(self, shapes: Mapping[str, Sequence[int]]) -> Executable:
+        """Make the plan executable for inputs of these shapes, which the first run with them would do."""
         key = tuple(tuple(shapes[name]) for name in self.plan.inputs)
-        bound = self._bound.pop(key, None)
-        if bound is None:
-            bound = self._make(key)
-        self._bound[key] = bound  # the last used is the last in line
-        while len(self._bound) > MAX_BOUND:
-            self._bound.pop(next(iter(self._bound)), None)
-        return bound
+        executable = self._ready.pop(key, None)
+        if executable is None:
+            executable = self.backend.compile(self.plan, dict(zip(self.plan.inputs, key, strict=True)))
+        self._ready[key] = executable  # the last used is the last in line
+        while len(self._ready) > MOST_SHAPES:
+            self._ready.pop(next(iter(self._ready)), None)
+        return executable
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a plan file, which `intact.load` reads: the plan, and its weights as kernels packed them.
@@ -146,7 +145,7 @@ class Engine:
         An engine that has not run yet packs for inputs with 1 for every size that is free, or leaves it to
         who loads the file where the model does not take them.
         """
-        if not self._bound:
+        if not self._ready:
             with suppress(QuantValueError, UnsupportedError):
                 self.prepare({name: array.shape for name, array in self._zeros().items()})
         save(path, self.plan, self.packed)
@@ -154,24 +153,9 @@ class Engine:
     def tap(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
         """Run with memory for every tensor and return all of them, in ONNX's order of axes.
 
-        Tensors of codes come as int8 or uint8 codes. For verification: it binds the plan anew.
+        Tensors of codes come as int8 or uint8 codes. For verification: it is slower than a run.
         """
-        given = self._checked(inputs)
-        bound = self._make(tuple(array.shape for array in given.values()), reuse=False)
-        made = self._outputs(bound, {})
-        context = bound.program.take()
-        execute(self.plan, bound, self._subgraphs, given, made, context)
-        at = memory(self.plan, bound, given, made, context)
-        tensors = {}
-        for name in bound.shapes:
-            codes = self.plan.tensors[name].codes
-            if name in given or name in made:
-                tensors[name] = at(name)
-            elif codes is None:
-                tensors[name] = at(name).copy()
-            else:
-                tensors[name] = (at(name) ^ np.uint8(codes.offset)).view("int8" if codes.signed else "uint8")
-        return tensors
+        return self.backend.tap(self.plan, self._checked(inputs))
 
     def profile(self, inputs: Arrays | None = None, *, runs: int = 10) -> Profile:
         """Time every step.
@@ -181,31 +165,11 @@ class Engine:
             runs: Number of runs; the median of each step's times is kept.
         """
         given = self._checked(self._zeros() if inputs is None else inputs)
-        bound = self._bound_to(given)
-        made = self._outputs(bound, {})
-        context = bound.program.take()
-        taken = []
-        for _ in range(runs + 1):  # the first one warms up
-            seconds = Seconds(bound)
-            execute(self.plan, bound, self._subgraphs, given, made, context, seconds)
-            taken.append(seconds)
-        bound.program.give_back(context)
-        return profile_of(self.plan, bound, taken[1:])
+        return self._ready_for(given).profile(given, runs)
 
     def _zeros(self) -> Arrays:
         shapes = {p.name: tuple(1 if isinstance(d, str) else d for d in p.shape) for p in self.inputs}
         return {p.name: np.zeros(shapes[p.name], p.dtype) for p in self.inputs}
-
-    def _make(self, key: tuple[Shape, ...], *, reuse: bool = True) -> Bound:
-        return bind(
-            self.plan,
-            dict(zip(self.plan.inputs, key, strict=True)),
-            Program(self._thread_pool),
-            kernels=chosen_kernels(),
-            packed=self.packed,
-            subgraph=self._subgraphs.shapes,
-            reuse=reuse,
-        )
 
     def _checked(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
         _check_names(inputs, self.plan.inputs, "input")
@@ -214,14 +178,14 @@ class Engine:
                 raise QuantValueError(f"input '{name}'", "no array", "one", "pass every input once")
         return {p.name: as_input(inputs[p.name], p.name, p.dtype) for p in self.inputs}
 
-    def _bound_to(self, given: Mapping[str, NDArray[Any]]) -> Bound:
+    def _ready_for(self, given: Mapping[str, NDArray[Any]]) -> Executable:
         return self.prepare({name: array.shape for name, array in given.items()})
 
-    def _outputs(self, bound: Bound, out: Arrays) -> dict[str, NDArray[Any]]:
+    def _outputs(self, executable: Executable, out: Arrays) -> dict[str, NDArray[Any]]:
         _check_names(out, self.plan.outputs, "output")
         made = {}
         for port in self.outputs:
-            shape = bound.shapes[port.name]
+            shape = executable.shapes[port.name]
             array = out.get(port.name)
             fresh = array is None
             made[port.name] = (
@@ -242,10 +206,7 @@ def _check_names(given: Arrays, known: Sequence[str], kind: str) -> None:
 
 
 def _port(plan: Plan, name: str) -> Port:
-    tensor = plan.tensors[name]
-    codes = tensor.codes
-    dtype = tensor.dtype if codes is None else "int8" if codes.signed else "uint8"
-    return Port(name, dtype, tensor.shape)
+    return Port(name, stored_dtype(plan, name), plan.tensors[name].shape)
 
 
 def _checked_threads(threads: int | None) -> int | None:

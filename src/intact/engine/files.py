@@ -24,18 +24,16 @@ from numpy.typing import NDArray
 
 from intact._version import __version__
 from intact.engine import container
-from intact.engine.check import check
 from intact.engine.codec import decode, encode, unexpected
 from intact.engine.limits import check_limits
 from intact.engine.plan import Plan
-from intact.engine.steps import Step, Tensor
+from intact.engine.steps import KINDS, Step, Tensor
 from intact.errors import FileFormatError, QuantValueError
 from intact.layer import Layer
 from intact.reading import reading
 
 VERSION = 1
 _PLAN, _CHECKSUM = "intact.plan", "intact.plan.crc32"
-_KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__()}
 _DTYPES = ("uint8", "int8", "int32", "int64", "float32", "float64", "float16", "bool")
 
 Key = TypeVar("Key", bound=Hashable)
@@ -191,7 +189,7 @@ def load(path: str | os.PathLike[str], *, copy: bool = False) -> PlanFile:
     if len(plan.tensors) != len(body.tensors):
         raise unexpected(f"{where}.tensors", "a name twice", "distinct names")
     try:
-        check(plan)
+        plan.check()
         check_limits(plan, {entry.name: (entry.dtype, entry.shape) for entry in body.constants})
     except FileFormatError as error:
         raise error.at(where) from error
@@ -233,9 +231,9 @@ def _content(where: str, metadata: Mapping[str, str]) -> dict[str, Any]:
 
 def _step(entry: Any, where: str) -> Step:
     kind = entry.pop("kind", None) if isinstance(entry, dict) else None
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise unexpected(f"{where}.kind", kind, f"one of {', '.join(_KINDS)}")
-    step: Step = decode(_KINDS[kind], entry, where)
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise unexpected(f"{where}.kind", kind, f"one of {', '.join(KINDS)}")
+    step: Step = decode(KINDS[kind], entry, where)
     return step
 
 

@@ -9,12 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.steps import Step, Tensor
+from intact.engine.steps.wiring import Const, Reads, Writes, named
+from intact.errors import FileFormatError
 from intact.layer import Layer
+
+_FIX = "lower the model again"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """An integer model, lowered: what `engine.reference` evaluates and `engine.bind` makes native.
+    """An integer model, lowered: what `evaluate` computes and a backend makes executable.
 
     Attributes:
         steps: In an order in which they can run.
@@ -39,6 +43,43 @@ class Plan:
         Raises:
             FileFormatError: Names the step, the tensor or the constant.
         """
-        from intact.engine.check import check  # which reads plans
+        if both := self.tensors.keys() & self.constants.keys():
+            got = "a tensor and a constant"
+            raise FileFormatError(f"'{min(both)}'", got, "names that are given once", _FIX)
+        for ports, where in ((self.inputs, "the inputs"), (self.outputs, "the outputs")):
+            if len(set(ports)) < len(ports):
+                raise FileFormatError(where, "a name twice", "distinct names", _FIX)
+        defined = set(self.inputs)
+        for name in self.inputs:
+            self._require_tensor(name, "the inputs")
+        for step in self.steps:
+            self._check_names(step, defined)
+        for name in self.outputs:
+            if name not in defined:
+                raise FileFormatError("the outputs", f"'{name}', which no step makes", "tensors", _FIX)
+        for tensor in self.tensors.values():
+            if (tensor.dtype == "codes") != (tensor.codes is not None):
+                raise FileFormatError(f"tensor '{tensor.name}'", tensor.dtype, "codes with a grid", _FIX)
 
-        check(self)
+    def _check_names(self, step: Step, defined: set[str]) -> None:
+        """Refuse names of a step that nothing gave; what it makes is defined then."""
+        where, made = f"step '{step.name}'", list[str]()
+        for name, role in named(step):
+            if isinstance(role, Writes):
+                made.append(name)
+            elif isinstance(role, Const) and name not in self.constants:
+                raise FileFormatError(where, f"no constant '{name}'", "a constant of the plan", _FIX)
+            elif isinstance(role, Reads) and name not in defined:
+                if role.constant and name in self.constants:
+                    continue
+                got = f"'{name}', which no step before it makes"
+                raise FileFormatError(where, got, "a tensor that is there", _FIX)
+        for name in made:
+            if name in defined:
+                raise FileFormatError(where, f"a second '{name}'", "names that are given once", _FIX)
+            self._require_tensor(name, where)
+            defined.add(name)
+
+    def _require_tensor(self, name: str, where: str) -> None:
+        if name not in self.tensors:
+            raise FileFormatError(where, f"'{name}'", "a tensor of the plan", _FIX)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, is_float32
 from intact.engine.lower.order import Part, in_order, values_read
 from intact.engine.plan import Plan
-from intact.engine.steps import OUTSIDE, Epilogue, FallbackSubgraph, Step
-from intact.engine.wiring import constants, reads, writes
+from intact.engine.steps import FallbackSubgraph, Step
+from intact.engine.steps.wiring import constants, reads, renamed, writes
 from intact.errors import UnsupportedError
 from intact.graph import cut, is_op
 from intact.placement import Layer
@@ -102,7 +101,7 @@ def _named(
 ) -> list[Step]:
     """Call tensors of codes as the graph calls the floats that they stand for, where that name is free."""
     used = {name for step in steps for name in (*reads(step), *writes(step))}
-    outside = [step for step in steps if isinstance(step, OUTSIDE)]
+    outside = [step for step in steps if not step.native]
     fixed = {*inputs, *outputs, *(name for step in outside for name in (*reads(step), *writes(step)))}
     names: dict[str, str] = {}
     taken = used | fixed
@@ -120,20 +119,4 @@ def _named(
             taken.add(real.name)
     for old, new in names.items():
         builder.tensors[new] = replace(builder.tensors.pop(old), name=new)
-    return [_renamed(step, names) for step in steps]
-
-
-def _renamed(step: Step, names: dict[str, str]) -> Step:
-    changes: dict[str, Any] = {}
-    for one in fields(step):
-        value = getattr(step, one.name)
-        if one.name in _TENSORS:
-            changes[one.name] = (
-                tuple(names.get(v, v) for v in value) if isinstance(value, tuple) else names.get(value, value)
-            )
-        elif isinstance(value, Epilogue):
-            changes[one.name] = replace(value, residual=names.get(value.residual, value.residual))
-    return replace(step, **changes)
-
-
-_TENSORS = {"x", "index", "xs", "y", "ys", "a", "b", "mask", "residual"}
+    return [renamed(step, names) for step in steps]

@@ -11,7 +11,7 @@ from typing import Any
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.steps import Binary, Clip, Concat, Function, Pad, Reshape, Slice, Step, Transpose
-from intact.engine.wiring import reads, writes
+from intact.engine.steps.wiring import reads, writes
 from intact.errors import UnsupportedError
 from intact.graph import Node, Value
 from intact.limits import FALLBACK_PARTS

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from intact.engine.plan import Plan
 from intact.engine.steps import Binary, Conv, ConvTranspose, Linear, Pad, Slice, Step
-from intact.engine.wiring import constants, reads, writes
+from intact.engine.steps.wiring import constants, reads, writes
 
 
 def join_steps(plan: Plan) -> Plan:

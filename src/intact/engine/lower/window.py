@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from intact.engine.limits import MOST_HOP, MOST_WIDTH
 from intact.engine.lower.builder import NoMatch
+from intact.engine.steps.window import MOST_HOP, MOST_WIDTH
 from intact.graph import Node
 from intact.graph.attributes import integers, text
 

@@ -1,0 +1,103 @@
+"""What runs plans: the seam between an integer model, which holds codes alone, and a machine.
+
+A backend makes a plan executable for one set of input shapes. What it needs for that (where bytes lie, packed
+weights, threads, devices) is its own business. Every backend gives the codes of `Step.evaluate`, and the same
+floats wherever `numerics` says them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.plan import Plan
+from intact.engine.profile import Profile
+from intact.engine.steps import Shape
+
+Arrays = Mapping[str, NDArray[Any]]
+Packed = MutableMapping[tuple[str, str], NDArray[Any]]
+"""Weights as a kernel wants them, by (constant, form): kept for all shapes, and in plan files."""
+
+
+class Executable(Protocol):
+    """A plan that can run on inputs of certain shapes, from several threads at once.
+
+    Attributes:
+        shapes: Of every tensor.
+    """
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]: ...
+
+    def run(self, inputs: Arrays, outputs: Arrays) -> None:
+        """Run once: dense arrays of the inputs, and dense arrays that receive the outputs. Codes are int8 or
+        uint8, as the plan's tensors say."""
+
+    def profile(self, inputs: Arrays, runs: int) -> Profile:
+        """Time every step: the medians of so many runs."""
+
+
+class Backend(Protocol):
+    """Runs one plan.
+
+    Attributes:
+        name: What `intact.compile(backend=...)` calls it.
+        threads: Threads of a run, the caller's included.
+        packed: Weights that it keeps in a form of its own, for plan files.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def packed(self) -> Packed: ...
+
+    def check(self, plan: Plan) -> None:
+        """Refuse what is in the plan and could not be run safely, before anything runs.
+
+        Raises:
+            FileFormatError: Names the step.
+        """
+
+    def compile(self, plan: Plan, shapes: Mapping[str, Shape]) -> Executable:
+        """Make a plan executable for inputs of these shapes.
+
+        Raises:
+            QuantValueError: The shapes contradict each other or the plan.
+            UnsupportedError: This backend cannot do a step.
+        """
+
+    def tap(self, plan: Plan, inputs: Arrays) -> dict[str, NDArray[Any]]:
+        """Run once and return every tensor, in ONNX's order of axes: codes as int8 or uint8."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a backend is made with.
+
+    Attributes:
+        threads: Threads of a run, the caller's included; None: as many as the process may use.
+        deterministic: Parts that others run (ONNX Runtime) have one thread, so that the outputs are the same
+            for any number.
+        packed: Packed weights of a plan file. What is missing is packed when it is first needed, and added.
+    """
+
+    threads: int | None = None
+    deterministic: bool = False
+    packed: Packed = field(default_factory=dict)
+
+
+def stored_dtype(plan: Plan, name: str) -> str:
+    """The dtype in which callers pass and get a tensor."""
+    tensor = plan.tensors[name]
+    return tensor.dtype if tensor.codes is None else "int8" if tensor.codes.signed else "uint8"
+
+
+def outputs_for(plan: Plan, shapes: Mapping[str, Shape]) -> dict[str, NDArray[Any]]:
+    """New arrays for all outputs."""
+    return {name: np.empty(shapes[name], stored_dtype(plan, name)) for name in plan.outputs}

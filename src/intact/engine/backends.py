@@ -1,0 +1,25 @@
+"""The backends by name. A new one needs a line here, and nothing else outside its own package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from intact.engine.backend import Backend, Options
+from intact.engine.cpu import CpuBackend
+from intact.engine.reference import ReferenceBackend
+from intact.errors import QuantValueError
+
+BACKENDS: dict[str, Callable[[Options], Backend]] = {"cpu": CpuBackend, "reference": ReferenceBackend}
+
+
+def make_backend(wanted: str | Callable[[Options], Backend], options: Options) -> Backend:
+    """The backend of that name, or what the function makes.
+
+    Raises:
+        QuantValueError: There is none of that name.
+    """
+    if callable(wanted):
+        return wanted(options)
+    if wanted not in BACKENDS:
+        raise QuantValueError("backend", repr(wanted), " or ".join(map(repr, BACKENDS)), "name one of them")
+    return BACKENDS[wanted](options)

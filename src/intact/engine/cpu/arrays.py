@@ -1,0 +1,30 @@
+"""Arrays of the graph as native steps have them: codes as unsigned bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.steps import Codes, Tensor
+
+
+def offset_of(tensor: Tensor) -> int:
+    """What bytes have above codes; 0 for floats."""
+    return 0 if tensor.codes is None else tensor.codes.offset
+
+
+def to_bytes(array: NDArray[Any], codes: Codes | None) -> NDArray[Any]:
+    """An array of the graph as native steps read it: of codes, bytes, which may lie 128 above signed ones."""
+    if codes is None:
+        return array
+    return array.view(np.uint8) ^ np.uint8(codes.offset) if codes.offset else array.view(np.uint8)
+
+
+def to_codes(stored: NDArray[Any], codes: Codes | None) -> NDArray[Any]:
+    """Memory of native steps as the graph has it: of codes, int8 or uint8, a copy."""
+    if codes is None:
+        return stored
+    found = stored.view(np.uint8) ^ np.uint8(codes.offset)
+    return found.view(np.int8) if codes.signed else found

@@ -1,0 +1,118 @@
+"""Plans on the CPU's native kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.backend import Arrays, Options, outputs_for
+from intact.engine.cpu.arrays import to_codes
+from intact.engine.cpu.bound import Bound, bind
+from intact.engine.cpu.execute import Seconds, execute, memory
+from intact.engine.cpu.fallback import FallbackSessions
+from intact.engine.cpu.profiler import profile_of
+from intact.engine.plan import Plan
+from intact.engine.profile import Profile
+from intact.engine.steps import Shape
+from intact.kernels.program import Program, ThreadPool
+from intact.kernels.registry import chosen_kernels
+
+
+class CpuBackend:
+    """Native kernels, chosen for the instruction sets of this machine, on threads of its own.
+
+    Attributes:
+        name: "cpu".
+        threads, packed: As `Backend` says.
+    """
+
+    name = "cpu"
+
+    def __init__(self, options: Options) -> None:
+        self._pool = ThreadPool(options.threads)
+        self.threads = self._pool.threads
+        self.packed = options.packed
+        self._fallback_threads = 1 if options.deterministic else self.threads
+        self._fallback: FallbackSessions | None = None
+
+    def check(self, plan: Plan) -> None:
+        """Refuse models for ONNX Runtime that no plan of ours holds.
+
+        Raises:
+            FileFormatError: As for `intact.graph.check_fallback`; names the step.
+        """
+        self._fallback_of(plan).check()
+
+    def compile(self, plan: Plan, shapes: Mapping[str, Shape]) -> CpuExecutable:
+        """Bind a plan to kernels, and pack the weights that are not packed yet."""
+        return CpuExecutable(plan, self._bind(plan, shapes), self._fallback_of(plan))
+
+    def tap(self, plan: Plan, inputs: Arrays) -> dict[str, NDArray[Any]]:
+        """Run with memory for every tensor, for which the plan is bound anew."""
+        bound = self._bind(plan, {name: array.shape for name, array in inputs.items()}, reuse=False)
+        made = outputs_for(plan, bound.shapes)
+        context = bound.program.take()
+        execute(plan, bound, self._fallback_of(plan), inputs, made, context)
+        at = memory(plan, bound, inputs, made, context)
+        outer = {**inputs, **made}
+        found = {}
+        for name in bound.shapes:
+            stored = to_codes(at(name), plan.tensors[name].codes) if name not in outer else outer[name]
+            found[name] = np.copy(stored, order="K") if name not in outer else stored
+        return found
+
+    def _bind(self, plan: Plan, shapes: Mapping[str, Shape], *, reuse: bool = True) -> Bound:
+        return bind(
+            plan, shapes, Program(self._pool), kernels=chosen_kernels(), packed=self.packed,
+            fallback=self._fallback_of(plan).shapes, reuse=reuse,
+        )  # fmt: skip
+
+    def _fallback_of(self, plan: Plan) -> FallbackSessions:
+        if self._fallback is None or self._fallback.plan is not plan:
+            self._fallback = FallbackSessions(plan, self._fallback_threads)
+        return self._fallback
+
+
+@dataclass(frozen=True)
+class CpuExecutable:
+    """A plan that is bound to kernels and memory.
+
+    Attributes:
+        plan: The plan.
+        bound: It, made native.
+        fallback: What runs the parts that no kernel does.
+    """
+
+    plan: Plan
+    bound: Bound
+    fallback: FallbackSessions
+
+    @cached_property
+    def shapes(self) -> Mapping[str, Shape]:
+        """Of every tensor."""
+        return self.bound.shapes
+
+    def run(self, inputs: Arrays, outputs: Arrays) -> None:
+        """Run once, with memory that no other run uses."""
+        context = self.bound.program.take()
+        try:
+            execute(self.plan, self.bound, self.fallback, inputs, outputs, context)
+        finally:
+            self.bound.program.give_back(context)
+
+    def profile(self, inputs: Arrays, runs: int) -> Profile:
+        """Time every native step, and every part that no kernel does."""
+        made = outputs_for(self.plan, self.shapes)
+        context = self.bound.program.take()
+        taken = []
+        for _ in range(runs + 1):  # the first one warms up
+            seconds = Seconds(self.bound)
+            execute(self.plan, self.bound, self.fallback, inputs, made, context, seconds)
+            taken.append(seconds)
+        self.bound.program.give_back(context)
+        return profile_of(self.plan, self.bound, taken[1:])

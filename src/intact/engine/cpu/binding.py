@@ -1,0 +1,223 @@
+"""What a function that makes native steps sees, and the registry of those functions.
+
+One function for each kind of step, beside the family's others:
+
+    @binder("conv", halo=padding_of)
+    def bind_conv(step: Conv, binding: Binding) -> list[NativeStep]:
+        return [gemm.conv(binding.image(step.x), binding.image(step.y), ...)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.plan import Plan
+from intact.engine.shapes import peek
+from intact.engine.steps import Codes, Halo, Shape, Step, Tensor
+from intact.kernels.program import ARENA, SLACK, NativeStep, Program, View
+
+NO_HALO: Halo = (0, 0, 0, 0)
+ALIGNMENT = 64
+
+Packed = MutableMapping[tuple[str, str], NDArray[Any]]
+"""Weights as a kernel wants them, by (constant, kernel): kept for all shapes, and in plan files."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lies.
+
+    Attributes:
+        block: Number of the block.
+        offset: Bytes from its start to element 0.
+        strides: Bytes, in ONNX's order of axes.
+        halo: Only images (channels last) have one. Its bytes hold the zero point.
+    """
+
+    block: int
+    offset: int
+    strides: tuple[int, ...]
+    halo: Halo = NO_HALO
+
+
+class Binding:
+    """A plan with shapes and places.
+
+    Attributes:
+        plan: What is bound.
+        shapes: Sizes of every tensor, in ONNX's order.
+        places: Where every tensor lies.
+        kernels: The chosen kernel of each family.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        shapes: dict[str, Shape],
+        places: dict[str, Place],
+        arena: int,
+        program: Program,
+        kernels: dict[str, str],
+        packed: Packed,
+    ) -> None:
+        self.plan, self.shapes, self.places, self.kernels = plan, shapes, places, kernels
+        self._program, self._packed = program, packed
+        self._constants: dict[str, View] = {}
+        self._planned = self._top = self._most = arena
+
+    @property
+    def threads(self) -> int:
+        """That will run the steps."""
+        return self._program.thread_pool.threads
+
+    def tensor(self, name: str) -> Tensor:
+        """The plan's record of a tensor."""
+        return self.plan.tensors[name]
+
+    def codes(self, name: str) -> Codes:
+        """The grid of a tensor of codes."""
+        codes = self.plan.tensors[name].codes
+        assert codes is not None, f"{name} holds no codes"
+        return codes
+
+    def shape(self, name: str) -> Shape:
+        """Sizes of a tensor, in ONNX's order."""
+        return self.shapes[name]
+
+    def view(self, name: str) -> View:
+        """A tensor, or a constant that stands for one, with its axes in ONNX's order, however its bytes
+        lie; without its halo."""
+        if name not in self.places:
+            return self.constant(name)
+        place = self.places[name]
+        dtype, holds = dtype_of(self.tensor(name)), bytes_of(self.tensor(name))
+        return View(place.block, place.offset, dtype, self.shapes[name], place.strides, holds=holds)
+
+    def image(self, name: str) -> View:
+        """A tensor of rank 4 as (n, h, w, c), with its halo. Channels are neighbours where a step's
+        binder asked for images."""
+        place, shape = self.places[name], self.shapes[name]
+        return View(
+            place.block,
+            place.offset,
+            dtype_of(self.tensor(name)),
+            channels_last(shape),
+            channels_last(place.strides),
+            place.halo,
+            bytes_of(self.tensor(name)),
+        )
+
+    def array(self, name: str) -> NDArray[Any]:
+        """A constant of the plan."""
+        return self.plan.constants[name]
+
+    def weight(self, name: str) -> NDArray[Any]:
+        """As `array`, but of a plan file nothing is read yet: for `packed`, and for its shape."""
+        return peek(self.plan, name)
+
+    def constant(self, name: str) -> View:
+        """A constant of the plan, dense, as native steps read it."""
+        if name not in self._constants:
+            self._constants[name] = self.hold(self.plan.constants[name])
+        return self._constants[name]
+
+    def hold(self, array: NDArray[Any]) -> View:
+        """An array made now, dense, as native steps read it."""
+        array = np.ascontiguousarray(array)
+        return dense_view(self._program.constant(array), 0, array.dtype.name, array.shape)
+
+    def is_packed(self, constant: str, kernel: str) -> bool:
+        """Whether `packed` has this already."""
+        return (constant, kernel) in self._packed
+
+    def packed(self, constant: str, kernel: str, pack: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """A constant in the form that `kernel` wants; `pack` makes it when nobody has yet."""
+        key = (constant, kernel)
+        if key not in self._packed:
+            self.array(constant)  # compares it with its checksum
+            self._packed[key] = pack()
+        return self._packed[key]
+
+    def same_memory(self, x: View, y: View) -> bool:
+        """Whether two views of one shape and dtype are the same bytes: there is nothing to copy then."""
+        return (x.block, x.offset) == (y.block, y.offset) and all(
+            size == 1 or a == b for size, a, b in zip(x.sizes, x.strides, y.strides, strict=True)
+        )
+
+    def temporary(self, dtype: str, sizes: Shape) -> View:
+        """Memory between the native steps of one step of the plan."""
+        offset, nbytes = self._top, prod(sizes) * np.dtype(dtype).itemsize
+        self._program.tensor(offset, nbytes)
+        self._top = round_up(offset + nbytes + SLACK)
+        self._most = max(self._most, self._top)
+        return dense_view(ARENA, offset, dtype, sizes)
+
+    @property
+    def arena(self) -> int:
+        """Bytes of the arena, temporary memory so far included."""
+        return self._most
+
+    def native_steps(self, step: Step) -> list[NativeStep]:
+        """What runs for this step. Steps of one plan share their temporary memory."""
+        self._top = self._planned
+        return BINDERS[type(step)](step, self)
+
+
+Bind = Callable[[Any, Binding], list[NativeStep]]
+BindT = TypeVar("BindT", bound=Bind)
+BINDERS: dict[type[Step], Bind] = {}
+"""How the steps of each kind become native."""
+
+
+def binds(kind: type[Step]) -> Callable[[BindT], BindT]:
+    """Register a function that makes the steps of a kind native."""
+
+    def register(bind: BindT) -> BindT:
+        BINDERS[kind] = bind
+        return bind
+
+    return register
+
+
+def channels_last(axes: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """(n, c, h, w) as (n, h, w, c)."""
+    n, c, h, w = axes
+    return n, h, w, c
+
+
+def dense_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:
+    """Strides of row-major memory without gaps, in bytes."""
+    strides, step = [], itemsize
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def dense_view(block: int, offset: int, dtype: str, shape: Shape) -> View:
+    """Row-major memory without gaps."""
+    return View(block, offset, dtype, shape, dense_strides(shape, np.dtype(dtype).itemsize))
+
+
+def dtype_of(tensor: Tensor) -> str:
+    """The dtype of a tensor's elements in memory: codes are bytes."""
+    return "uint8" if tensor.codes is not None else tensor.dtype
+
+
+def bytes_of(tensor: Tensor) -> tuple[int, int]:
+    """Ends of the bytes in a tensor's memory, its halo included: what kernels' proofs rest on."""
+    if tensor.codes is None:
+        return 0, 255
+    low, high = tensor.codes.held
+    return low + tensor.codes.offset, high + tensor.codes.offset
+
+
+def round_up(nbytes: int) -> int:
+    """The next place where a tensor may start."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT

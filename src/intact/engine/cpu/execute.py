@@ -1,0 +1,92 @@
+"""One run of a bound plan: its native segments, and what no kernel does between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.cpu.arrays import offset_of, to_bytes
+from intact.engine.cpu.binding import dtype_of
+from intact.engine.cpu.bound import Bound
+from intact.engine.cpu.fallback import FallbackSessions
+from intact.engine.plan import Plan
+from intact.engine.steps.gather import check_rows
+from intact.kernels.program import Context
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Seconds:
+    """What the parts of a run took.
+
+    Attributes:
+        native: Of each native step.
+        fallbacks: Of each step that no kernel does, by its name.
+    """
+
+    def __init__(self, bound: Bound) -> None:
+        self.native = np.zeros(len(bound.program))
+        self.fallbacks: dict[str, float] = {}
+
+
+def execute(
+    plan: Plan,
+    bound: Bound,
+    fallback: FallbackSessions,
+    given: Arrays,
+    made: Arrays,
+    context: Context,
+    seconds: Seconds | None = None,
+) -> None:
+    """Run a plan.
+
+    Args:
+        plan: The plan.
+        bound: It, made native for the shapes of `given`.
+        fallback: Runs what no kernel does.
+        given: Dense arrays of the inputs.
+        made: Dense arrays, which receive the outputs.
+        context: Memory that no other run uses.
+        seconds: Receives what every part took.
+
+    Raises:
+        QuantValueError: An input is an index of rows that are not there; nothing has run.
+    """
+    for name, size in bound.rows:
+        check_rows(given[name], size, f"input '{name}'")
+    ins = {name: to_bytes(array, plan.tensors[name].codes) for name, array in given.items()}
+    outs = {n: array if plan.tensors[n].codes is None else array.view(np.uint8) for n, array in made.items()}
+    bound.program.place(context, list(ins.values()), list(outs.values()))
+    at = memory(plan, bound, ins, outs, context)
+    for segment in bound.segments:
+        if segment.fallback is None:
+            context.run(segment.begin, segment.end, None if seconds is None else seconds.native)
+            continue
+        start = perf_counter()
+        fallback.run(segment.fallback, at)
+        if seconds is not None:
+            seconds.fallbacks[segment.fallback.name] = perf_counter() - start
+    for name in made:
+        if offset := offset_of(plan.tensors[name]):
+            np.bitwise_xor(outs[name], np.uint8(offset), out=outs[name])
+
+
+def memory(
+    plan: Plan, bound: Bound, given: Arrays, made: Arrays, context: Context
+) -> Callable[[str], NDArray[Any]]:
+    """What gives a tensor's memory, its axes in ONNX's order: the caller's arrays, or the arena."""
+
+    def at(name: str) -> NDArray[Any]:
+        for outer in (given, made):
+            if name in outer:
+                return outer[name]
+        shape, place, dtype = bound.shapes[name], bound.places[name], np.dtype(dtype_of(plan.tensors[name]))
+        if 0 in shape:  # it has no place of its own but a halo's, which need not begin within the arena
+            return np.empty(shape, dtype)
+        return np.ndarray(shape, dtype, context.arena().data, place.offset, place.strides)
+
+    return at

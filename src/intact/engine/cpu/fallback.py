@@ -1,0 +1,95 @@
+"""The parts of a plan that ONNX Runtime or Python runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.backend import stored_dtype
+from intact.engine.cpu.arrays import to_bytes, to_codes
+from intact.engine.plan import Plan
+from intact.engine.steps import Call, Codes, FallbackSubgraph, Shape, Step
+from intact.engine.steps.wiring import writes
+from intact.errors import QuantValueError
+
+if TYPE_CHECKING:
+    from intact.graph import Session
+
+
+class FallbackSessions:
+    """What runs steps that no kernel does: one session for each subgraph, made when it is first needed.
+
+    Args:
+        plan: The plan.
+        threads: Threads within one operator.
+
+    Attributes:
+        plan: As given.
+    """
+
+    def __init__(self, plan: Plan, threads: int) -> None:
+        self.plan, self._threads = plan, threads
+        self._sessions: dict[str, Session] = {}
+
+    def run(self, step: Step, at: Callable[[str], NDArray[Any]]) -> None:
+        """Run a step; `at` gives the memory of a tensor, dense: of codes, bytes."""
+        made = self._call(step, at) if isinstance(step, Call) else self._run(_subgraph(step), at)
+        for name in writes(step):
+            into = at(name)
+            if made[name].shape != into.shape:
+                raise QuantValueError(
+                    f"tensor '{name}'",
+                    f"shape {made[name].shape}",
+                    f"{into.shape}: the shape must not depend on the values of the inputs",
+                    "run this model in ONNX Runtime",
+                )
+            np.copyto(into, to_bytes(made[name], self.plan.tensors[name].codes))
+
+    def _run(self, subgraph: FallbackSubgraph, at: Callable[[str], NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        codes = {name: self.plan.tensors[name].codes for name in subgraph.xs}
+        return self._session(subgraph).run({name: to_codes(at(name), codes[name]) for name in subgraph.xs})
+
+    def _call(self, step: Call, at: Callable[[str], NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """What a registered operator makes."""
+        inputs = [self._input(name, at) for name in step.xs]
+        grids = [self.plan.tensors[name].codes for name in step.ys]
+        return dict(zip(step.ys, step.call(inputs, grids), strict=True))
+
+    def _input(self, name: str, at: Callable[[str], NDArray[Any]]) -> tuple[NDArray[Any], Codes | None]:
+        tensor = self.plan.tensors.get(name)
+        if tensor is None:
+            return self.plan.constants[name], None
+        return to_codes(at(name), tensor.codes), tensor.codes
+
+    def check(self) -> None:
+        """Read the models of all subgraphs, so that a hostile one is refused before anything runs.
+
+        Raises:
+            FileFormatError: As for `intact.graph.check_fallback`; names the step.
+        """
+        models = {step.model: step for step in self.plan.steps if isinstance(step, FallbackSubgraph)}
+        for step in models.values():
+            step.check_model(self.plan.constants)
+
+    def shapes(self, step: Step, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+        """The shapes of what a step makes: as registered, or found by running it on zeros."""
+        if isinstance(step, Call):
+            constants = self.plan.constants
+            return step.output_shapes([shapes[x] if x in shapes else constants[x].shape for x in step.xs])
+        subgraph = _subgraph(step)
+        zeros = {name: np.zeros(shapes[name], stored_dtype(self.plan, name)) for name in subgraph.xs}
+        made = self._session(subgraph).run(zeros)
+        return {name: made[name].shape for name in subgraph.ys}
+
+    def _session(self, step: FallbackSubgraph) -> Session:
+        if step.model not in self._sessions:
+            self._sessions[step.model] = step.session(self.plan.constants, self._threads)
+        return self._sessions[step.model]
+
+
+def _subgraph(step: Step) -> FallbackSubgraph:
+    assert isinstance(step, FallbackSubgraph), f"no kernel for '{step.kind}', and nobody else"
+    return step

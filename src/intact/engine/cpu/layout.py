@@ -1,0 +1,217 @@
+"""The order in which a tensor's bytes lie, and its halo.
+
+Images, tensors of rank 4 that a convolution or a pool touches, lie channels last; what is computed from
+them element by element too, so that no step turns them round. Everything else is row-major. Inputs and
+outputs of the plan, and of ONNX Runtime's subgraphs, are row-major whatever touches them: where that
+contradicts, `staged` names them, and they are copied.
+
+Reshapes and transposes move nothing where their elements lie right already, or may lie as they do; what is
+only concatenated is written into its part of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from intact.engine.cpu.binding import NO_HALO, dense_strides, dtype_of
+from intact.engine.plan import Plan
+from intact.engine.steps import Concat, Halo, Reshape, Shape, Step, Transpose
+from intact.engine.steps.wiring import reads, writes
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How a tensor lies in memory of its own.
+
+    Attributes:
+        strides: Bytes, in ONNX's order of axes.
+        first: Bytes from the start to element 0: the halo before it.
+        nbytes: All of it.
+        halo: As in `Place`.
+    """
+
+    strides: tuple[int, ...]
+    first: int
+    nbytes: int
+    halo: Halo = NO_HALO
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The frames of all tensors.
+
+    Attributes:
+        frames: By name.
+        aliases: Tensors that are another's memory under another shape, or a part of it, and whose.
+        staged: Inputs and outputs of the plan that lie in the arena, in a frame of their own, besides.
+    """
+
+    frames: dict[str, Frame]
+    aliases: dict[str, str]
+    staged: frozenset[str]
+
+
+def lay_out(plan: Plan, shapes: dict[str, Shape]) -> Layout:
+    """Choose how every tensor lies."""
+    outer = frozenset((*plan.inputs, *plan.outputs))
+    images = _images(plan, outer)
+    halos = _halos(plan)
+    frames = {}
+    for name, shape in shapes.items():
+        itemsize = np.dtype(dtype_of(plan.tensors[name])).itemsize
+        if name in images:
+            frames[name] = image_frame(shape, itemsize, halos.get(name, NO_HALO))
+        else:
+            frames[name] = Frame(dense_strides(shape, itemsize), 0, prod(shape) * itemsize)
+    aliases = Aliases(plan, shapes, frames, images | outer).find()
+    both = set(plan.inputs) & set(plan.outputs)
+    staged = {n for n in outer if n in images or n in both or plan.tensors[n].codes is not None}
+    return Layout(frames, aliases, frozenset(staged))
+
+
+def image_frame(shape: Shape, itemsize: int, halo: Halo) -> Frame:
+    """Channels last. Neighbouring rows share the halo between them, and neighbouring images theirs."""
+    n, c, h, w = shape
+    top, left, bottom, right = halo
+    pixel = c * itemsize
+    row = (w + max(left, right)) * pixel
+    image = (h + max(top, bottom)) * row
+    first = top * row + left * pixel
+    last = first + (n - 1) * image + (h - 1 + bottom) * row + (w + right) * pixel
+    pixels = n and h + top + bottom and w + left + right  # without any of its own it has a halo to be read
+    return Frame((image, itemsize, row, pixel), first, last if pixels and c else 0, halo)
+
+
+def _images(plan: Plan, outer: frozenset[str]) -> set[str]:
+    """What lies channels last: what steps ask for, then what can follow without a contradiction."""
+    rank4 = {name for name, tensor in plan.tensors.items() if len(tensor.shape) == 4}
+    images: set[str] = set()
+    fixed = set(outer)
+    for step in plan.steps:
+        if not step.native:
+            fixed.update(reads(step), writes(step))
+        elif step.traits.images:
+            images.update(rank4.intersection((*reads(step), *writes(step))))
+    followers = [set(_tensors(step)) & rank4 for step in plan.steps if step.traits.follows]
+    grown = True
+    while grown:
+        grown = False
+        for names in followers:
+            new = names - images - fixed
+            if new and names & images:
+                images |= new
+                grown = True
+    return images
+
+
+def _tensors(step: Step) -> Iterable[str]:
+    return (*reads(step), *writes(step))
+
+
+def _halos(plan: Plan) -> dict[str, Halo]:
+    """The largest that any reader wants, side by side."""
+    halos: dict[str, Halo] = {}
+    for step in plan.steps:
+        for name, halo in step.halo(plan.constants).items():
+            top, left, bottom, right = map(max, halo, halos.get(name, NO_HALO))
+            halos[name] = (top, left, bottom, right)
+    return halos
+
+
+def _same_strides(shape: Shape, a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether two sets of strides lead to the same places: those of single positions lead nowhere."""
+    return all(size == 1 or m == n for size, m, n in zip(shape, a, b, strict=True))
+
+
+class Aliases:
+    """Finds tensors that can be others' memory, so that steps which only move them need not run. Frames of
+    tensors that may lie in any order are changed, so that there are more of them.
+
+    Args:
+        plan, shapes: The plan, and the sizes of its tensors.
+        frames: Their frames.
+        fixed: Tensors whose frames stay as they are.
+    """
+
+    def __init__(
+        self, plan: Plan, shapes: dict[str, Shape], frames: dict[str, Frame], fixed: Collection[str]
+    ) -> None:
+        self._plan, self._shapes, self._frames, self._fixed = plan, shapes, frames, fixed
+        self._readers: dict[str, list[Step]] = {}
+        self._makers = {name: step for step in plan.steps for name in writes(step)}
+        for step in plan.steps:
+            for name in reads(step):
+                self._readers.setdefault(name, []).append(step)
+        self._found: dict[str, str] = {}
+
+    def find(self) -> dict[str, str]:
+        """Tensors that are another's memory, and whose."""
+        outer = {*self._plan.inputs, *self._plan.outputs}
+        for step in self._plan.steps:
+            if not isinstance(step, Reshape | Transpose) or outer & {step.x, step.y}:
+                continue
+            x, y = self._frames[step.x], self._frames[step.y]
+            if x.halo != NO_HALO or y.halo != NO_HALO or not self._same_bytes(step.x, step.y):
+                continue
+            if self._stays(step) if isinstance(step, Reshape) else self._turns(step):
+                self._found[step.y] = self._found.get(step.x, step.x)
+        for step in self._plan.steps:
+            if isinstance(step, Concat) and step.y not in outer and step.y not in self._found:
+                self._join(step, outer)
+        return self._found
+
+    def _join(self, step: Concat, outer: Collection[str]) -> None:
+        """Inputs that nobody else reads are written where the concatenation wants them."""
+        y, start = self._frames[step.y], 0
+        axis = step.axis % len(y.strides)
+        for x in step.xs:
+            alone = self._readers.get(x) == [step] and x not in outer
+            whole = x not in self._found and x not in self._found.values()
+            maker = self._makers.get(x)
+            parts = maker is not None and maker.traits.writes_parts
+            if alone and whole and parts and self._same_bytes(x, step.y):
+                first = y.first + start * y.strides[axis]
+                self._frames[x] = replace(self._frames[x], strides=y.strides, first=first)
+                self._found[x] = step.y
+            start += self._shapes[x][axis] if x in self._shapes else self._plan.constants[x].shape[axis]
+
+    def _stays(self, step: Reshape) -> bool:
+        """Whether both sides are row-major."""
+        return self._is_dense(step.x) and self._is_dense(step.y)
+
+    def _turns(self, step: Transpose) -> bool:
+        """Whether y lies as x does with its axes in another order, or one of the two can be made to."""
+        x, y = self._frames[step.x], self._frames[step.y]
+        moved = tuple(x.strides[axis] for axis in step.perm)
+        if _same_strides(self._shapes[step.y], moved, y.strides):
+            return True
+        if self._is_free(step.y) and self._readers.get(step.y):
+            self._frames[step.y] = replace(y, strides=moved)
+            return True
+        maker = self._makers.get(step.x)
+        made_here = step.x not in self._found and maker is not None and maker.traits.strided
+        if made_here and self._is_free(step.x):
+            back = sorted(range(len(step.perm)), key=lambda axis: step.perm[axis])
+            self._frames[step.x] = replace(x, strides=tuple(y.strides[axis] for axis in back))
+            return True
+        return False
+
+    def _is_free(self, name: str) -> bool:
+        """Whether all readers take a tensor as it lies."""
+        return name not in self._fixed and all(step.traits.strided for step in self._readers.get(name, ()))
+
+    def _is_dense(self, name: str) -> bool:
+        itemsize = np.dtype(dtype_of(self._plan.tensors[name])).itemsize
+        dense = dense_strides(self._shapes[name], itemsize)
+        return _same_strides(self._shapes[name], self._frames[name].strides, dense)
+
+    def _same_bytes(self, x: str, y: str) -> bool:
+        """Whether what means a number in one tensor means it in the other."""
+        a, b = self._plan.tensors[x].codes, self._plan.tensors[y].codes
+        if a is None or b is None:
+            return a is b
+        return (a.scale, a.zero_point, a.offset) == (b.scale, b.zero_point, b.offset)

@@ -1,0 +1,118 @@
+"""A place in the arena for every tensor, for as long as somebody reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from intact.engine.cpu.binding import round_up
+from intact.engine.cpu.layout import Layout
+from intact.engine.plan import Plan
+from intact.engine.steps import Epilogue, Step
+from intact.engine.steps.wiring import reads, writes
+from intact.kernels.program import SLACK
+
+
+@dataclass
+class Span:
+    """Memory that is taken from one step to another, both included."""
+
+    nbytes: int
+    begin: int
+    end: int
+
+
+def plan_memory(
+    plan: Plan, layout: Layout, *, reuse: bool = True
+) -> tuple[dict[str, int], set[tuple[int, int]], int]:
+    """Offsets of all tensors that lie in the arena; (offset, bytes) of the places that they have; its size.
+
+    Args:
+        plan: The plan.
+        layout: How its tensors lie.
+        reuse: Let tensors that are never alive together have the same memory.
+    """
+    owners, spans = _spans(plan, layout, reuse)
+    offsets, size = place_spans(spans)
+    places = {(offsets[name], span.nbytes) for name, span in spans.items()}
+    return {name: offsets[owner] for name, owner in owners.items()}, places, size
+
+
+def place_spans(spans: dict[str, Span]) -> tuple[dict[str, int], int]:
+    """The largest first, each as low as it fits; offsets are aligned and SLACK lies behind everything."""
+    offsets: dict[str, int] = {}
+    placed: list[tuple[int, int, Span]] = []
+    for name, span in sorted(spans.items(), key=lambda item: -item[1].nbytes):
+        size = round_up(span.nbytes + SLACK)
+        offset = 0
+        for begin, end, other in placed:  # by offset
+            if other.begin > span.end or other.end < span.begin:
+                continue
+            if begin - offset >= size:
+                break
+            offset = max(offset, end)
+        offsets[name] = offset
+        placed.append((offset, offset + size, span))
+        placed.sort(key=lambda entry: entry[0])
+    return offsets, max((end for _, end, _ in placed), default=0)
+
+
+def _spans(plan: Plan, layout: Layout, reuse: bool) -> tuple[dict[str, str], dict[str, Span]]:
+    """Which tensor's memory a tensor has, and when that memory is taken."""
+    last = len(plan.steps)
+    outside = {n for n in (*plan.inputs, *plan.outputs) if n not in layout.staged}
+    dies = _last_reads(plan, layout.aliases, last)
+    owners: dict[str, str] = {}
+    spans: dict[str, Span] = {}
+    for name in plan.inputs:
+        if name not in outside:
+            owners[name] = name
+            spans[name] = Span(layout.frames[name].nbytes, -1, dies.get(name, -1) if reuse else last)
+    for index, step in enumerate(plan.steps):
+        for name in writes(step):
+            root = layout.aliases.get(name, name)
+            if root in outside:
+                continue
+            end = dies.get(root, index) if reuse else last
+            if root not in owners and root != name:  # the first part of a concatenation
+                owners[root], spans[root] = root, Span(layout.frames[root].nbytes, index, end)
+            if root == name and name not in owners:
+                owner = _overwritten(step, name, index, layout, spans, owners) if reuse else name
+                owners[name] = owner
+                if owner == name:
+                    spans[name] = Span(layout.frames[name].nbytes, index, end)
+                spans[owner].end = max(spans[owner].end, end)
+            else:
+                owners[name] = owners[root]
+                spans[owners[root]].end = max(spans[owners[root]].end, end)
+    return owners, spans
+
+
+def _last_reads(plan: Plan, aliases: dict[str, str], last: int) -> dict[str, int]:
+    """The last step that reads a tensor's memory; outputs are read behind all steps."""
+    dies: dict[str, int] = {}
+    for index, step in enumerate(plan.steps):
+        for name in reads(step):
+            dies[aliases.get(name, name)] = index
+    for name in plan.outputs:
+        dies[aliases.get(name, name)] = last
+    return dies
+
+
+def _overwritten(
+    step: Step, y: str, index: int, layout: Layout, spans: dict[str, Span], owners: dict[str, str]
+) -> str:
+    """The owner of the memory that y can take over from what the step reads; y where there is none."""
+    used = [owners.get(name) for name in reads(step)]
+    for x in _overwritable(step):
+        owner = owners.get(x)
+        dead = owner is not None and spans[owner].end == index and used.count(owner) == 1
+        if owner is not None and dead and layout.frames[x] == layout.frames[y]:
+            return owner
+    return y
+
+
+def _overwritable(step: Step) -> Iterable[str]:
+    epilogue: Epilogue | None = getattr(step, "epilogue", None)
+    for field in step.traits.in_place:
+        yield epilogue.residual if field == "residual" and epilogue is not None else getattr(step, field)

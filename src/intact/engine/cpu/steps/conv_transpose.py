@@ -1,0 +1,92 @@
+"""Transposed convolutions: for each phase of the strides one convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+
+from intact.engine.cpu.binding import Binding, binds
+from intact.engine.cpu.steps.gemm import Part, native
+from intact.engine.steps import ConvTranspose
+from intact.kernels.program import SLACK, NativeStep, View
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """Along one axis, every stride-th output of a transposed convolution: a convolution of stride 1.
+
+    Attributes:
+        first: The first of these outputs.
+        taps: The kernel's taps that reach them, in the order of the inputs that they read; may be empty.
+        origin: The input under the first of these taps at output `first`.
+        dilation: From tap to tap, in inputs.
+    """
+
+    first: int
+    taps: tuple[int, ...]
+    origin: int
+    dilation: int
+
+
+def _phases(taps: int, stride: int, dilation: int, pad: int) -> list[_Phase]:
+    """Output o takes tap k from input (o + pad - k * dilation) / stride, where that is a whole number."""
+    apart = dilation // gcd(stride, dilation)
+    phases = []
+    for first in range(stride):
+        reach = [k for k in reversed(range(taps)) if (first + pad - k * dilation) % stride == 0]
+        origin = (first + pad - reach[0] * dilation) // stride if reach else 0
+        phases.append(_Phase(first, tuple(reach), origin, apart))
+    return phases
+
+
+@binds(ConvTranspose)
+def bind_conv_transpose(step: ConvTranspose, binding: Binding) -> list[NativeStep]:
+    """One convolution for each phase of the strides, which writes the outputs of that phase."""
+    return [native(part, step, binding) for part in _transposed_parts(step, binding)]
+
+
+def _transposed_parts(step: ConvTranspose, binding: Binding) -> Iterator[Part]:
+    x, y, weight = binding.image(step.x), binding.image(step.y), binding.weight(step.weight)
+    residual = binding.image(step.epilogue.residual) if step.epilogue.residual else None
+    axes = [_phases(weight.shape[1 + i], step.strides[i], step.dilations[i], step.pads[i]) for i in range(2)]
+    for h in axes[0]:
+        for w in axes[1]:
+            if h.first >= y.sizes[1] or w.first >= y.sizes[2]:
+                continue
+            firsts = h.first, w.first
+            part = Part(
+                x,
+                _every(y, firsts, step.strides),
+                _every(residual, firsts, step.strides) if residual else None,
+                weight[:, h.taps][:, :, w.taps],
+                dilations=(h.dilation, w.dilation),
+                origin=(h.origin, w.origin),
+                groups=step.groups,
+                label=f".{_named(h.taps)}.{_named(w.taps)}",
+            )
+            yield part if h.taps and w.taps else _untouched(part, binding)
+
+
+def _named(taps: tuple[int, ...]) -> str:
+    """Every so many taps of a kernel."""
+    return f"{taps[0]}-{taps[-1]}-{len(taps)}" if taps else "none"
+
+
+def _every(image: View, first: tuple[int, int], strides: tuple[int, int]) -> View:
+    """Every stride-th pixel of an image, from `first` on."""
+    n, h, w, c = image.sizes
+    image_stride, row, pixel, step = image.strides
+    offset = image.offset + first[0] * row + first[1] * pixel
+    sizes = (n, -(-(h - first[0]) // strides[0]), -(-(w - first[1]) // strides[1]), c)
+    return image.part(offset, sizes, (image_stride, row * strides[0], pixel * strides[1], step))
+
+
+def _untouched(part: Part, binding: Binding) -> Part:
+    """Outputs that no tap reaches: one tap of weight 0, on a pixel of their own: x may have none."""
+    (n, h, w, _), channels = part.y.sizes, part.x.sizes[3]
+    still = binding.hold(np.zeros(channels + SLACK, np.uint8)).part(0, (n, h, w, channels), (0, 0, 0, 1))
+    nothing = np.zeros((part.weight.shape[0], 1, 1, part.weight.shape[3]), np.int8)
+    return Part(still, part.y, part.residual, nothing, groups=part.groups, label=part.label)

@@ -1,0 +1,44 @@
+"""Functions of one float or two, and sums along axes."""
+
+from __future__ import annotations
+
+from intact.engine.cpu.binding import Binding, binds
+from intact.engine.cpu.steps.operands import operand_of, spread, turned
+from intact.engine.steps import Binary, Clip, Function, Reduce
+from intact.kernels import float_steps
+from intact.kernels.program import NativeStep
+
+
+@binds(Function)
+def bind_function(step: Function, binding: Binding) -> list[NativeStep]:
+    """A function of one real."""
+    x, y = operand_of(binding, step.x), operand_of(binding, step.y)
+    return [float_steps.function(x, y, step.function, binding.kernels)]
+
+
+@binds(Clip)
+def bind_clip(step: Clip, binding: Binding) -> list[NativeStep]:
+    """Bounds of floats."""
+    low = float("-inf") if step.low is None else step.low
+    high = float("inf") if step.high is None else step.high
+    return [
+        float_steps.clip(operand_of(binding, step.x), operand_of(binding, step.y), low, high, binding.kernels)
+    ]
+
+
+@binds(Binary)
+def bind_binary(step: Binary, binding: Binding) -> list[NativeStep]:
+    """A function of two floats, with broadcasting."""
+    a, b, y = (spread(binding, name, binding.shape(step.y)) for name in (step.a, step.b, step.y))
+    return [float_steps.binary(a, b, y, step.function, binding.kernels)]
+
+
+@binds(Reduce)
+def bind_reduce(step: Reduce, binding: Binding) -> list[NativeStep]:
+    """A sum or a mean along axes: they become the last ones of x, and y has the others."""
+    x, y = operand_of(binding, step.x), operand_of(binding, step.y)
+    kept = [axis for axis in range(len(x.view.sizes)) if axis not in step.axes]
+    inner = sorted(step.axes)
+    written = turned(y, kept) if step.keepdims else y
+    mean = step.function == "mean"
+    return [float_steps.reduce(turned(x, [*kept, *inner]), written, mean, binding.kernels)]

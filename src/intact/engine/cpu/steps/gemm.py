@@ -1,0 +1,142 @@
+"""Convolutions and products with constant weights: one native convolution, in the form that pays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.cpu.binding import Binding
+from intact.engine.cpu.steps.views import grid_of, zero_of
+from intact.engine.steps import Conv, ConvTranspose, Linear
+from intact.kernels import gemm
+from intact.kernels.program import NativeStep, View
+
+Weighted = Conv | ConvTranspose | Linear
+Weights = NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One native convolution of a layer.
+
+    Attributes:
+        x, y: Images (n, h, w, c). No byte that x says it holds is beyond what the weights are packed for.
+        residual: An image like y; None: none.
+        weight: int8 [out, kernel_h, kernel_w, in / groups].
+        origin: The pixel of x under the first tap of y's pixel (0, 0).
+        label: Tells the weights of the parts of a layer apart, of all layers that share them: the taps.
+    """
+
+    x: View
+    y: View
+    residual: View | None
+    weight: Weights
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+    origin: tuple[int, int] = (0, 0)
+    groups: int = 1
+    label: str = ""
+
+
+def native(part: Part, step: Weighted, binding: Binding) -> NativeStep:
+    if _tiles_pay(part, binding) and _tiles_fit(part, step, binding):
+        return _winograd(part, step, binding)
+    kernel = binding.kernels[gemm.FAMILY]
+    joined = part.groups == 1 and part.dilations[1] == 1 and part.x.strides[2] == part.x.sizes[3]
+
+    def pack() -> NDArray[np.uint8]:
+        return gemm.pack(part.weight, high=_high(part), groups=part.groups, joined=joined, kernel=kernel)
+
+    apart = "" if joined else f".apart{part.groups}"
+    return gemm.conv(
+        part.x,
+        part.y,
+        binding.packed(step.weight, _form(kernel, part, apart), pack),
+        _epilogue(part, step, binding),
+        strides=part.strides,
+        dilations=part.dilations,
+        origin=part.origin,
+        kernel=kernel,
+    )
+
+
+def _high(part: Part) -> int:
+    """The largest byte that a kernel can read of x, its halo included."""
+    return part.x.holds[1]
+
+
+def _form(kernel: str, part: Part, apart: str = "") -> str:
+    """What packed weights are called: by all that they depend on beside the weights. So a plan file from when
+    the bound was no part of the name, and too low where there is a halo, has none that are used."""
+    return f"{kernel}.to{_high(part)}{apart}{part.label}"
+
+
+def _tiles_pay(part: Part, binding: Binding) -> bool:
+    """Whether Winograd's form is meant for this convolution, and faster."""
+    taps = part.weight.shape[1:3] == (3, 3) and part.strides == part.dilations == (1, 1)
+    if not taps or part.groups > 1:
+        return False
+    kernel = binding.kernels[gemm.WINOGRAD]
+    return gemm.winograd_pays(part.y, part.weight.shape[3], threads=binding.threads, kernel=kernel)
+
+
+def _tiles_fit(part: Part, step: Weighted, binding: Binding) -> bool:
+    """Whether Winograd's form is proved exact: once, for weights that are packed so were."""
+    if binding.is_packed(step.weight, _form(binding.kernels[gemm.WINOGRAD], part)):
+        return True
+    binding.array(step.weight)  # compares it with its checksum
+    return gemm.winograd_fits(part.weight, high=_high(part))
+
+
+def _winograd(part: Part, step: Weighted, binding: Binding) -> NativeStep:
+    kernel = binding.kernels[gemm.WINOGRAD]
+
+    def pack() -> NDArray[np.uint8]:
+        return gemm.pack_winograd(part.weight, high=_high(part), kernel=kernel)
+
+    packed = binding.packed(step.weight, _form(kernel, part), pack)
+    epilogue = _epilogue(part, step, binding)
+    return gemm.winograd(
+        part.x, part.y, packed, epilogue, origin=part.origin, threads=binding.threads, kernel=kernel
+    )
+
+
+def _weight_sums(part: Part, step: Weighted, binding: Binding) -> NDArray[np.int32]:
+    """Of each output channel; kept with the packed weights, so that a plan file starts without summing."""
+
+    def add() -> NDArray[np.int32]:
+        added: NDArray[np.int32] = part.weight.sum(axis=(1, 2, 3), dtype=np.int32)
+        return added
+
+    return binding.packed(step.weight, f"sums{part.label}", add)
+
+
+def _epilogue(part: Part, step: Weighted, binding: Binding) -> gemm.Epilogue:
+    epilogue, channels = step.epilogue, part.weight.shape[0]
+    correction = -zero_of(binding.codes(step.x)) * _weight_sums(part, step, binding).astype(np.int64)
+    if epilogue.integer_bias:
+        correction = correction + binding.array(epilogue.integer_bias)
+    codes = binding.tensor(step.y).codes
+    clamps = not epilogue.activation  # a function's output has the whole grid, or all floats
+    grid = (
+        grid_of(codes, epilogue.low if clamps else None, epilogue.high if clamps else None) if codes else None
+    )
+    return gemm.Epilogue(
+        multiplier=np.broadcast_to(binding.array(epilogue.multiplier), channels),
+        bias=np.broadcast_to(binding.array(epilogue.bias) if epilogue.bias else np.float32(0), channels),
+        correction=correction.astype(np.int32),
+        zero_point=grid.zero if grid else 0,
+        low=grid.low if grid else 0,
+        high=grid.high if grid else 255,
+        real_low=epilogue.low if clamps and epilogue.low is not None else -np.inf,
+        real_high=epilogue.high if clamps and epilogue.high is not None else np.inf,
+        residual=part.residual,
+        residual_multiplier=epilogue.residual_multiplier,
+        residual_zero_point=zero_of(binding.codes(epilogue.residual)) if epilogue.residual else 0,
+        function=epilogue.activation,
+        scale=codes.scale if codes else 1.0,
+        factors=np.broadcast_to(binding.array(epilogue.factors), channels) if epilogue.factors else None,
+        slopes=np.broadcast_to(binding.array(epilogue.slope), channels) if epilogue.slope else None,
+    )

@@ -1,0 +1,88 @@
+"""Elements moved, on one grid or to another; where nothing need be moved, no native step at all."""
+
+from __future__ import annotations
+
+from intact.engine.cpu.binding import Binding, binds, dtype_of
+from intact.engine.cpu.steps.views import dense, is_dense, move, part_of, regrid, zero_of
+from intact.engine.steps import Concat, Gather, Pad, Reshape, Resize, Slice, Transpose
+from intact.engine.steps.gather import check_rows
+from intact.kernels import planes
+from intact.kernels.program import NativeStep
+
+
+@binds(Concat)
+def bind_concat(step: Concat, binding: Binding) -> list[NativeStep]:
+    """Every input goes into its slice of y."""
+    y, axis = binding.view(step.y), step.axis % len(binding.shape(step.y))
+    steps: list[NativeStep] = []
+    start = 0
+    for name in step.xs:
+        shape = binding.shape(name)
+        part = part_of(y, {axis: start}, shape)
+        steps += move(binding, name, binding.view(name), step.y, part)
+        start += shape[axis]
+    return steps
+
+
+@binds(Reshape)
+def bind_reshape(step: Reshape, binding: Binding) -> list[NativeStep]:
+    """The elements in ONNX's order. Nothing where they lie in it on both sides."""
+    x, y = binding.view(step.x), binding.view(step.y)
+    if is_dense(y):
+        y = dense(y, x.sizes)
+    elif is_dense(x):
+        x = dense(x, y.sizes)
+    else:
+        rows = binding.temporary(dtype_of(binding.tensor(step.y)), x.sizes)
+        again = dense(rows, y.sizes)
+        return [
+            *move(binding, step.x, x, step.x, rows),
+            *move(binding, step.x, again, step.y, y),
+        ]
+    return move(binding, step.x, x, step.y, y)
+
+
+@binds(Transpose)
+def bind_transpose(step: Transpose, binding: Binding) -> list[NativeStep]:
+    """Axes in another order. Nothing where y lies as x does."""
+    x = binding.view(step.x)
+    sizes, strides = ([axes[i] for i in step.perm] for axes in (x.sizes, x.strides))
+    return move(binding, step.x, x.part(x.offset, sizes, strides), step.y, binding.view(step.y))
+
+
+@binds(Slice)
+def bind_slice(step: Slice, binding: Binding) -> list[NativeStep]:
+    """Every so many elements along each axis."""
+    shape = binding.shape(step.y)
+    part = part_of(binding.view(step.x), dict(enumerate(step.starts)), shape, step.steps)
+    return move(binding, step.x, part, step.y, binding.view(step.y))
+
+
+@binds(Pad)
+def bind_pad(step: Pad, binding: Binding) -> list[NativeStep]:
+    """Real 0 everywhere, then x in its place."""
+    x, y = binding.view(step.x), binding.view(step.y)
+    codes = binding.tensor(step.y).codes
+    starts = {axis: before for axis, (before, _) in enumerate(step.pads)}
+    target = part_of(y, starts, x.sizes)
+    fill = planes.fill(y, 0 if codes is None else zero_of(codes))
+    return [fill, *move(binding, step.x, x, step.y, target)]
+
+
+@binds(Gather)
+def bind_gather(step: Gather, binding: Binding) -> list[NativeStep]:
+    """Rows of a tensor or of a constant; the engine compares indices that are its inputs before each run."""
+    x, index = binding.view(step.x), binding.view(step.index)
+    if step.index in binding.plan.constants:
+        check_rows(binding.array(step.index), x.sizes[0], f"constant '{step.index}'")
+    return [planes.pick(x, index, binding.view(step.y))]
+
+
+@binds(Resize)
+def bind_resize(step: Resize, binding: Binding) -> list[NativeStep]:
+    """Nearest neighbour."""
+    indices = [range(size) for size in binding.shape(step.y)]
+    chosen = dict(zip(step.axes, step.indices, strict=True))
+    lists = [binding.array(chosen[i]).tolist() if i in chosen else list(r) for i, r in enumerate(indices)]
+    resized = planes.gather(binding.view(step.x), binding.view(step.y), lists)
+    return [resized, *regrid(binding, step.x, step.y)]

@@ -1,0 +1,89 @@
+"""Where the time of a run goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from intact.engine.plan import Plan
+from intact.engine.shapes import peek
+from intact.engine.steps import Shape, Step
+from intact.engine.steps.wiring import constants, reads, writes
+from intact.terminal import printable
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one step of a plan took.
+
+    Attributes:
+        name, kind: The step's.
+        kernels: What ran: the native steps' own names; "onnxruntime" for a subgraph.
+        seconds: Median over the runs.
+        macs: Multiplications of codes, of which each is one accumulation too.
+        nbytes: Of the tensors and constants that it reads and writes, each once.
+        loops: The share of products that each inner loop forms, padding included; empty where there is one
+            loop. A kernel that groups has one for each number of steps that share a 16-bit sum.
+    """
+
+    name: str
+    kind: str
+    kernels: tuple[str, ...]
+    seconds: float
+    macs: int
+    nbytes: int
+    loops: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def gmacs(self) -> float:
+        """10^9 multiplications a second."""
+        return self.macs / self.seconds / 1e9 if self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The timings of all steps, in order.
+
+    Attributes:
+        timings: One for each step of the plan; copies of inputs and outputs are their own.
+    """
+
+    timings: tuple[Timing, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Of all steps together."""
+        return sum(t.seconds for t in self.timings)
+
+    def __str__(self) -> str:
+        rows = [
+            f"{t.seconds * 1e6:9.1f}  {t.seconds / max(self.seconds, 1e-12):6.1%}  {t.gmacs:8.1f}  "
+            f"{t.nbytes / 1024:9.1f}  {t.kind:<14}  {'+'.join(t.kernels):<20}  "
+            f"{printable(t.name)}{_said(t.loops)}"
+            for t in self.timings
+        ]
+        head = f"{'us':>9}  {'share':>6}  {'GMAC/s':>8}  {'KiB':>9}  {'kind':<14}  {'kernels':<20}  "
+        head += "step [inner loops]"
+        return "\n".join([head, *rows, f"{self.seconds * 1e6:9.1f}  in all"])
+
+
+def _said(loops: dict[str, float]) -> str:
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in loops.items())
+    return f" [{shares}]" if shares else ""
+
+
+def work_of(plan: Plan, shapes: Mapping[str, Shape], step: Step) -> tuple[int, int]:
+    """Multiplications of codes of a step, and bytes of the tensors and constants that it names, each once."""
+    moved = [name for name in {*reads(step), *writes(step)} if name in shapes]
+    held = [name for name in {*reads(step), *constants(step)} if name not in shapes]
+    nbytes = sum(prod(shapes[name]) * _itemsize(plan, name) for name in moved)
+    nbytes += sum(peek(plan, name).nbytes for name in held)
+    return step.macs(lambda name: shapes[name] if name in shapes else peek(plan, name).shape), nbytes
+
+
+def _itemsize(plan: Plan, name: str) -> int:
+    tensor = plan.tensors[name]
+    return 1 if tensor.codes is not None else np.dtype(tensor.dtype).itemsize

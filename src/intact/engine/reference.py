@@ -1,0 +1,143 @@
+"""The meaning of a plan, in plain NumPy over `numerics`: what every other backend equals. NORMATIVE.
+
+codes = evaluate(plan, {"image": x})["conv1.codes"]
+engine = intact.compile("model.onnx", backend="reference")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.backend import Arrays, Options, Packed, stored_dtype
+from intact.engine.plan import Plan
+from intact.engine.profile import Profile, Timing, work_of
+from intact.engine.shapes import infer_shapes
+from intact.engine.steps import Call, FallbackSubgraph, Shape, Step
+from intact.engine.steps.run import Run
+from intact.errors import IntactError, QuantValueError
+
+
+def evaluate(
+    plan: Plan, inputs: Mapping[str, NDArray[Any]], given: Mapping[str, NDArray[Any]] | None = None
+) -> dict[str, NDArray[np.generic]]:
+    """Every tensor of `plan` for some inputs: codes as int8 or uint8, everything else as it is.
+
+    Args:
+        plan: A checked plan.
+        inputs: The inputs by name; where one has codes, its codes.
+        given: What subgraphs have made elsewhere, by name, to go on from; None: they run here.
+    Raises:
+        QuantValueError: An input is missing, or has another dtype or shape than the plan says.
+    """
+    run = _started(plan, inputs)
+    for step in plan.steps:
+        if given is not None and isinstance(step, FallbackSubgraph):
+            for name in step.ys:
+                run.bind(name, given[name])
+        else:
+            _evaluate(run, step)
+    return run.arrays
+
+
+def _started(plan: Plan, inputs: Mapping[str, NDArray[Any]]) -> Run:
+    run = Run(plan.tensors, plan.constants)
+    for name in plan.inputs:
+        wanted, got = stored_dtype(plan, name), inputs.get(name)
+        if got is None or np.asarray(got).dtype.name != wanted:
+            found = "nothing" if got is None else f"dtype {np.asarray(got).dtype}"
+            raise QuantValueError(f"input '{name}'", found, wanted, f"give {', '.join(plan.inputs)}")
+        run.bind(name, np.asarray(got))
+    return run
+
+
+def _evaluate(run: Run, step: Step) -> None:
+    try:
+        step.evaluate(run)
+    except IntactError:
+        raise
+    except ValueError as error:  # of NumPy, about shapes that fit each other for other inputs alone
+        where, fix = f"step '{step.name}'", "give inputs of the shapes that the model was made for"
+        raise QuantValueError(where, f"'{error}'", "sizes that fit each other", fix) from error
+
+
+class ReferenceBackend:
+    """The evaluator as a backend: slow, with nothing chosen, packed or shared out.
+
+    Attributes:
+        name: "reference".
+        threads, packed: 1, and what it was given: it packs nothing.
+    """
+
+    name = "reference"
+
+    def __init__(self, options: Options) -> None:
+        self.threads = 1
+        self.packed: Packed = options.packed
+
+    def check(self, plan: Plan) -> None:
+        """Refuse models for ONNX Runtime that no plan of ours holds; names the step."""
+        for step in plan.steps:
+            if isinstance(step, FallbackSubgraph):
+                step.check_model(plan.constants)
+
+    def compile(self, plan: Plan, shapes: Mapping[str, Shape]) -> ReferenceExecutable:
+        """Find the shapes; everything else is done when it runs."""
+        found = infer_shapes(plan, shapes, lambda step, known: _shapes_of(plan, step, known))
+        return ReferenceExecutable(plan, found)
+
+    def tap(self, plan: Plan, inputs: Arrays) -> dict[str, NDArray[Any]]:
+        """What `evaluate` returns."""
+        return evaluate(plan, inputs)
+
+
+@dataclass(frozen=True)
+class ReferenceExecutable:
+    """A plan, and the shapes of its tensors.
+
+    Attributes:
+        plan, shapes: They.
+    """
+
+    plan: Plan
+    shapes: dict[str, Shape]
+
+    def run(self, inputs: Arrays, outputs: Arrays) -> None:
+        """Evaluate once."""
+        found = evaluate(self.plan, inputs)
+        for name, into in outputs.items():
+            np.copyto(into, found[name])
+
+    def profile(self, inputs: Arrays, runs: int) -> Profile:
+        """Time every step's evaluation."""
+        taken = [self._timed(inputs) for _ in range(runs)]
+        medians = np.median(taken, axis=0)
+        return Profile(
+            tuple(
+                Timing(step.name, step.kind, ("numpy",), float(took), *work_of(self.plan, self.shapes, step))
+                for step, took in zip(self.plan.steps, medians, strict=True)
+            )
+        )
+
+    def _timed(self, inputs: Arrays) -> list[float]:
+        run, taken = _started(self.plan, inputs), []
+        for step in self.plan.steps:
+            start = perf_counter()
+            _evaluate(run, step)
+            taken.append(perf_counter() - start)
+        return taken
+
+
+def _shapes_of(plan: Plan, step: Step, known: Mapping[str, Shape]) -> dict[str, Shape]:
+    """The shapes of what a step makes that no kernel does: as registered, or found by running it on zeros."""
+    if isinstance(step, Call):
+        return step.output_shapes([known[x] if x in known else plan.constants[x].shape for x in step.xs])
+    assert isinstance(step, FallbackSubgraph), f"no shapes for '{step.kind}'"
+    zeros = {x: np.zeros(known[x], stored_dtype(plan, x)) for x in step.xs}
+    made = step.session(plan.constants, threads=1).run(zeros)
+    return {y: made[y].shape for y in step.ys}

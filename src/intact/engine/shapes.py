@@ -1,0 +1,52 @@
+"""The sizes of every tensor, from those of the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.plan import Plan
+from intact.engine.steps import Shape, Step
+from intact.engine.steps.sizes import Sizes
+from intact.engine.steps.wiring import writes
+from intact.errors import QuantValueError
+
+FallbackShapes = Callable[[Step, Mapping[str, Shape]], Mapping[str, Shape]]
+"""The sizes of what a step makes that no kernel does, from those of the tensors so far."""
+
+
+def infer_shapes(plan: Plan, inputs: Mapping[str, Shape], fallback: FallbackShapes) -> dict[str, Shape]:
+    """Sizes of all tensors of a plan, in ONNX's order.
+
+    Args:
+        plan: The plan.
+        inputs: Sizes of its inputs.
+        fallback: For steps that no kernel does, where the plan does not say what they make.
+    Raises:
+        QuantValueError: Sizes contradict each other or the plan; names tensor and dimension.
+    """
+    sizes = Sizes(plan.tensors, lambda name: peek(plan, name).shape)
+    for name in plan.inputs:
+        sizes.bind(name, inputs[name])
+    for step in plan.steps:
+        made = writes(step)
+        if step.native:
+            try:
+                shape = step.output_shape(sizes)
+            except QuantValueError as error:
+                raise error.at(f"step '{step.name}'") from error
+            sizes.bind(made[0], shape)
+        else:
+            found = sizes.declared_all(made) or fallback(step, sizes.shapes)
+            for name in made:
+                sizes.bind(name, found[name])
+    return sizes.shapes
+
+
+def peek(plan: Plan, constant: str) -> NDArray[np.generic]:
+    """A constant whose bytes may not be what was written to a plan file: for its shape and dtype."""
+    look = getattr(plan.constants, "peek", plan.constants.__getitem__)
+    found: NDArray[np.generic] = look(constant)
+    return found

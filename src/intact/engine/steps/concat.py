@@ -1,0 +1,54 @@
+"""Concatenation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from intact.engine.steps.checker import Checker
+from intact.engine.steps.rescale import rescaled
+from intact.engine.steps.run import Run
+from intact.engine.steps.sizes import Sizes, mismatch
+from intact.engine.steps.step import Step, Traits
+from intact.engine.steps.tensors import Shape
+from intact.engine.steps.wiring import Reads, Write
+
+
+@dataclass(frozen=True)
+class Concat(Step):
+    """Concatenation. Inputs on another grid than y are rescaled (N28)."""
+
+    kind = "concat"
+    traits = Traits(follows=True)
+    xs: Annotated[tuple[str, ...], Reads()]
+    y: Write
+    axis: int
+
+    def check(self, checker: Checker) -> None:
+        (rank,) = checker.rank(self.y)
+        checker.that(-rank <= self.axis < rank, f"axis {self.axis}", f"one of {rank} axes")
+        alike = bool(self.xs) and set(checker.rank(*self.xs)) == {rank}
+        checker.that(alike, self.xs, f"tensors of rank {rank}")
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        first = list(sizes.of(self.xs[0]))
+        axis = self.axis % len(first)
+        first[axis] = 0
+        for name in self.xs:
+            shape = sizes.of(name)
+            if len(shape) != len(first):
+                raise mismatch(name, f"{len(shape)} dimensions", f"{len(first)}")
+            for other, (size, want) in enumerate(zip(shape, first, strict=True)):
+                if other != axis and size != want:
+                    raise mismatch(name, f"size {size} in dimension {other}", f"{want}")
+            first[axis] += shape[axis]
+        return tuple(first)
+
+    def evaluate(self, run: Run) -> None:
+        if run.grid(self.y) is None:
+            run.bind(self.y, np.concatenate([run.array(name) for name in self.xs], axis=self.axis))
+            return
+        parts = [rescaled(run, name, self.y) for name in self.xs]
+        run.write_codes(self.y, np.concatenate(parts, axis=self.axis))

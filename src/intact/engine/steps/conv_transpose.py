@@ -1,0 +1,108 @@
+"""Transposed convolution with constant weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.engine.steps.checker import Checker
+from intact.engine.steps.conv import Filters, check_filters, filters
+from intact.engine.steps.epilogue import FILED, Epilogue
+from intact.engine.steps.run import Run
+from intact.engine.steps.sizes import Sizes, mismatch
+from intact.engine.steps.step import Halo, Step, Traits
+from intact.engine.steps.tensors import Shape
+from intact.engine.steps.window import Pads, Pair, check_window
+from intact.engine.steps.wiring import Read, Write
+
+
+@dataclass(frozen=True)
+class ConvTranspose(Step):
+    """Transposed convolution. `weight` is int8 [out, kernel_h, kernel_w, in / groups], not flipped."""
+
+    kind = "conv_transpose"
+    traits = Traits(images=True)
+    x: Read
+    y: Write
+    weight: Filters
+    epilogue: Epilogue = field(metadata=FILED)
+    strides: Pair = (1, 1)
+    dilations: Pair = (1, 1)
+    pads: Pads = (0, 0, 0, 0)
+    output_padding: Pair = (0, 0)
+    groups: int = 1
+
+    def check(self, checker: Checker) -> None:
+        check_filters(checker, self.x, self.weight, self.groups, self.epilogue)
+        check_window(checker, self.x, self.y, (*self.strides, *self.dilations), self.pads)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        x, (out, *kernel, _) = sizes.of(self.x), sizes.of(self.weight)
+        pads = (self.pads[0] + self.pads[2], self.pads[1] + self.pads[3])
+        spatial = tuple(
+            (n - 1) * s + (k - 1) * d + 1 + extra - pad
+            for n, s, k, d, extra, pad in zip(
+                x[2:], self.strides, kernel, self.dilations, self.output_padding, pads, strict=True
+            )
+        )
+        if min(spatial) < 1:
+            raise mismatch(self.x, f"sizes {x[2:]}", "sizes of which the pads leave something")
+        return x[0], out, *spatial
+
+    def evaluate(self, run: Run) -> None:
+        """The convolution of x with zeros between its pixels, and around it, by the kernel turned round."""
+        zero_point, kernel = run.codes(self.x).zero_point, filters(run, self.weight)
+        x = run.array(self.x)
+        sizes = [(n - 1) * s + 1 for n, s in zip(x.shape[2:], self.strides, strict=True)]
+        x = _spread(x, zero_point, self.strides)
+        room = [d * (k - 1) for d, k in zip(self.dilations, kernel.shape[2:], strict=True)]
+        top, left, bottom, right = self.pads
+        around = [
+            (room[0] - top, room[0] - bottom + self.output_padding[0]),
+            (room[1] - left, room[1] - right + self.output_padding[1]),
+        ]
+        # No pixels take up less room than none: the frame is all there is, and by that much smaller.
+        around = [
+            (a, b) if n > 0 else (max(a + n + b, 0), 0) for n, (a, b) in zip(sizes, around, strict=True)
+        ]
+        acc = numerics.conv(
+            _framed(x, around, zero_point), kernel[:, :, ::-1, ::-1], zero_point,
+            bias=self.epilogue.added(run), dilation=self.dilations, groups=self.groups,
+        )  # fmt: skip
+        self.epilogue.evaluate(run, self.y, acc, axis=1)
+
+    def halo(self, constants: Mapping[str, NDArray[Any]]) -> dict[str, Halo]:
+        """How far outputs reach beyond the input, whatever its size."""
+        kernel = constants[self.weight].shape[1:3]
+        before, behind = [], []
+        for axis in range(2):
+            reach = (kernel[axis] - 1) * self.dilations[axis]
+            pad_before, pad_behind = self.pads[axis], self.pads[axis + 2]
+            before.append(max(0, (reach - pad_before) // self.strides[axis]))
+            behind.append(max(0, (reach + self.output_padding[axis] - pad_behind) // self.strides[axis]))
+        return {self.x: (before[0], before[1], behind[0], behind[1])}
+
+    def macs(self, shape_of: Callable[[str], Shape]) -> int:
+        weight = shape_of(self.weight)
+        return int(prod(shape_of(self.x)) * prod(weight[1:3]) * weight[0] // self.groups)
+
+
+def _spread(x: NDArray[Any], fill: int, strides: Pair) -> NDArray[Any]:
+    """`x` with strides - 1 codes of real 0 between its pixels."""
+    sizes = [max((n - 1) * s + 1, 0) for n, s in zip(x.shape[2:], strides, strict=True)]
+    wide = np.full((*x.shape[:2], *sizes), fill, x.dtype)
+    wide[:, :, :: strides[0], :: strides[1]] = x
+    return wide
+
+
+def _framed(x: NDArray[Any], around: list[tuple[int, int]], fill: int) -> NDArray[Any]:
+    """`x` with a frame of real 0; a negative width cuts."""
+    padded = np.pad(x, ((0, 0), (0, 0), *[(max(a, 0), max(b, 0)) for a, b in around]), constant_values=fill)
+    cut = [slice(max(-a, 0), b if b < 0 else None) for a, b in around]
+    return padded[:, :, cut[0], cut[1]]

@@ -1,0 +1,112 @@
+"""How a sum of products becomes an output: N22 to N25."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.engine.steps.checker import Checker
+from intact.engine.steps.run import Run
+from intact.engine.steps.wiring import Const, Read
+from intact.numerics import Residual
+from intact.numerics.functions import FUNCTIONS
+
+FILED = {"key": "ending"}
+"""What plan files call the field of a step that has one."""
+_Floats = Annotated[str, Const("float32", 1)]
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What happens to a sum.
+
+    Attributes:
+        multiplier: Constant, float32 [channels] (or [1]): M.
+        bias: Constant, float32 [channels] (or [1]): B; "" for none.
+        integer_bias: Constant, int32 [channels], added to the sum: N30; "" for none.
+        residual: Tensor of codes that is added after B; "" for none.
+        residual_multiplier: R: float32; s_r / s_y, or s_r where the output is real.
+        activation: A function of `numerics` evaluated on the real sum before it is quantized ("gelu", ...);
+            then M and B are those of a real output. "" for none: Relu and Clip are `low` and `high`.
+        low, high: Bounds in codes of the output, or in floats where the output is real (None: unbounded).
+        factors: Constant, float32 [channels] (or [1]), by which what `activation` gives is multiplied; "" for
+            none.
+        slope: Constant, float32 [channels] (or [1]), by which what is below 0 behind the residual is
+            multiplied (N48): LeakyRelu and PRelu, in place of an activation; "" for none.
+    """
+
+    multiplier: _Floats
+    bias: _Floats = ""
+    integer_bias: Annotated[str, Const("int32", 1)] = ""
+    residual: Read = ""
+    residual_multiplier: float = 0.0
+    activation: str = ""
+    low: float | None = None
+    high: float | None = None
+    factors: _Floats = ""
+    slope: _Floats = ""
+
+    def check(self, checker: Checker, channels: int) -> None:
+        """Refuse an epilogue that does not fit a layer of so many channels."""
+        for name in (self.multiplier, self.bias, self.integer_bias, self.factors, self.slope):
+            if name:
+                (size,) = checker.sizes(name)
+                checker.that(size in (1, channels), f"{size} numbers in '{name}'", f"1 or {channels}")
+        if self.residual:
+            checker.codes(self.residual)
+        checker.that(bool(self.activation) or not self.factors, "factors", "an activation before them")
+        checker.that(not self.activation or not self.slope, "an activation and a slope", "one of them")
+
+    def added(self, run: Run) -> NDArray[Any] | None:
+        """The integers that are part of the sum."""
+        return run.array(self.integer_bias) if self.integer_bias else None
+
+    def evaluate(self, run: Run, y: str, acc: NDArray[np.int32], axis: int) -> None:
+        """Write the codes of y's grid, or floats, from the sums, whose channels lie along `axis`."""
+        m = _channels(run.array(self.multiplier))
+        bias = _channels(run.array(self.bias)) if self.bias else np.zeros((), np.float32)
+        residual = self._residual(run)
+        slope = _channels(run.array(self.slope)) if self.slope else None
+        if (grid := run.grid(y)) is not None and not self.activation:
+            bounds = self._bounds(grid.low, grid.high)
+            codes = numerics.requantize(
+                acc, m, bias, grid.zero_point, grid.spec,
+                residual=residual, slope=slope, bounds=bounds, axis=axis,
+            )  # fmt: skip
+            run.write_codes(y, codes)
+            return
+        real = numerics.to_real(acc, m, bias, axis=axis)
+        if residual is not None:
+            steps = (np.asarray(residual.codes, np.int32) - residual.zero_point).astype(np.float32)
+            real = real + steps * np.asarray(residual.multiplier, np.float32)
+        if slope is not None:
+            real = np.moveaxis(numerics.sloped(np.moveaxis(real, axis, -1), slope), -1, axis)
+        run.write_real(y, self._activated(run, real, axis))
+
+    def _activated(self, run: Run, real: NDArray[Any], axis: int) -> NDArray[Any]:
+        if self.activation:
+            real = FUNCTIONS[self.activation](real)
+            if self.factors:
+                real = np.moveaxis(np.moveaxis(real, axis, -1) * run.array(self.factors), -1, axis)
+        elif self.low is not None or self.high is not None:
+            low = -np.inf if self.low is None else self.low
+            high = np.inf if self.high is None else self.high
+            real = np.clip(real, np.float32(low), np.float32(high))
+        return real
+
+    def _residual(self, run: Run) -> Residual | None:
+        if not self.residual:
+            return None
+        zero_point = run.codes(self.residual).zero_point
+        return Residual(run.array(self.residual), np.float32(self.residual_multiplier), zero_point)
+
+    def _bounds(self, low: int, high: int) -> tuple[int, int]:
+        return low if self.low is None else int(self.low), high if self.high is None else int(self.high)
+
+
+def _channels(values: NDArray[Any]) -> NDArray[Any]:
+    return values.reshape(()) if values.size == 1 else values

@@ -1,0 +1,59 @@
+"""Rows that indices choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.steps.checker import Checker
+from intact.engine.steps.run import Run
+from intact.engine.steps.sizes import Sizes
+from intact.engine.steps.step import Step
+from intact.engine.steps.tensors import Shape
+from intact.engine.steps.wiring import Operand, Write
+from intact.errors import QuantValueError
+
+
+@dataclass(frozen=True)
+class Gather(Step):
+    """Rows of x, a tensor or a constant of float32: ``y[i, ...] = x[index[i], ...]``.
+
+    Attributes:
+        index: int32 or int64, an input of the plan or a constant. Negative ones count from the end; what is
+            out of range is an error.
+    """
+
+    kind = "gather"
+    x: Operand
+    index: Operand
+    y: Write
+
+    def check(self, checker: Checker) -> None:
+        x, index, y = ranks = checker.rank(self.x, self.index, self.y)
+        checker.that(x > 0 and y == x + index - 1, ranks, "rows for each index")
+        checker.that(checker.dtype(self.index) in ("int64", "int32"), self.index, "int32 or int64")
+        both = f"'{self.x}', '{self.y}'"
+        checker.that(checker.dtype(self.x) == checker.dtype(self.y), both, "one dtype")
+        checker.that(checker.grid(self.x) == checker.grid(self.y), both, "one grid")
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        return *sizes.of(self.index), *sizes.of(self.x)[1:]
+
+    def evaluate(self, run: Run) -> None:
+        x, index = run.array(self.x), run.array(self.index)
+        check_rows(index, x.shape[0], f"tensor '{self.index}'")
+        run.bind(self.y, np.take(x, index, axis=0))
+
+
+def check_rows(index: NDArray[Any], size: int, where: str) -> None:
+    """Refuse indices of rows that a tensor of `size` rows does not have; negative ones count from the end.
+
+    Raises:
+        QuantValueError: One is out of range; names `where`.
+    """
+    if index.size and not -size <= (low := int(index.min())) <= (high := int(index.max())) < size:
+        got = low if low < -size else high
+        raise QuantValueError(where, f"index {got}", f"{-size} to {size - 1}", "give rows that are there")

@@ -1,0 +1,47 @@
+"""Product with a constant matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+from typing import Annotated
+
+from intact import numerics
+from intact.engine.steps.checker import Checker
+from intact.engine.steps.epilogue import FILED, Epilogue
+from intact.engine.steps.run import Run
+from intact.engine.steps.sizes import Sizes
+from intact.engine.steps.step import Step, Traits
+from intact.engine.steps.tensors import Shape
+from intact.engine.steps.wiring import Const, Read, Write
+
+
+@dataclass(frozen=True)
+class Linear(Step):
+    """x [..., in] times constant weights int8 [out, in], transposed (Gemm, MatMul)."""
+
+    kind = "linear"
+    traits = Traits(writes_parts=True, in_place=("residual",))
+    x: Read
+    y: Write
+    weight: Annotated[str, Const("int8", 2)]
+    epilogue: Epilogue = field(metadata=FILED)
+
+    def check(self, checker: Checker) -> None:
+        shape = checker.sizes(self.weight)
+        self.epilogue.check(checker, shape[0])
+        checker.that(min(shape) > 0, self.weight, "weights that are not empty")
+        checker.one_rank(self.x, self.y)
+        checker.codes(self.x)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        return *sizes.of(self.x)[:-1], sizes.of(self.weight)[0]
+
+    def evaluate(self, run: Run) -> None:
+        x, weight, zero_point = run.array(self.x), run.array(self.weight), run.codes(self.x).zero_point
+        acc = numerics.linear(x, weight, zero_point, bias=self.epilogue.added(run))
+        self.epilogue.evaluate(run, self.y, acc, axis=-1)
+
+    def macs(self, shape_of: Callable[[str], Shape]) -> int:
+        return prod(shape_of(self.y)) * shape_of(self.weight)[1]

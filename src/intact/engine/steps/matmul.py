@@ -1,0 +1,51 @@
+"""Product of two activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+
+from intact import numerics
+from intact.engine.steps.checker import Checker
+from intact.engine.steps.epilogue import FILED, Epilogue
+from intact.engine.steps.run import Run
+from intact.engine.steps.sizes import Sizes, broadcast, mismatch
+from intact.engine.steps.step import Step, Traits
+from intact.engine.steps.tensors import Shape
+from intact.engine.steps.wiring import Read, Write
+
+
+@dataclass(frozen=True)
+class MatMul(Step):
+    """Product of two activations of codes, [..., i, k] by [..., k, j], leading axes broadcast.
+
+    `epilogue` has one multiplier; a factor that follows (1 / sqrt(d)) is part of it. No bias, no residual.
+    """
+
+    kind = "matmul"
+    traits = Traits(strided=True)
+    a: Read
+    b: Read
+    y: Write
+    epilogue: Epilogue = field(metadata=FILED)
+
+    def check(self, checker: Checker) -> None:
+        self.epilogue.check(checker, 1)
+        ranks = checker.rank(self.a, self.b)
+        checker.that(min(ranks) >= 2, ranks, "rank 2 or more")
+        checker.codes(self.a, self.b)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        a, b = sizes.of(self.a), sizes.of(self.b)
+        if a[-1] != b[-2]:
+            raise mismatch(self.b, f"{b[-2]} rows", f"{a[-1]}, the columns of '{self.a}'")
+        return *broadcast(self.b, a[:-2], b[:-2]), a[-2], b[-1]
+
+    def evaluate(self, run: Run) -> None:
+        a, b = run.array(self.a), run.array(self.b)
+        acc = numerics.matmul(a, b, run.codes(self.a).zero_point, run.codes(self.b).zero_point)
+        self.epilogue.evaluate(run, self.y, acc, axis=-1)
+
+    def macs(self, shape_of: Callable[[str], Shape]) -> int:
+        return prod(shape_of(self.y)) * shape_of(self.a)[-1]

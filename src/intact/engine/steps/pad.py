@@ -1,0 +1,40 @@
+"""Constant padding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from intact.engine.steps.checker import Checker
+from intact.engine.steps.run import Run
+from intact.engine.steps.sizes import Sizes
+from intact.engine.steps.step import Step, Traits
+from intact.engine.steps.tensors import Shape
+from intact.engine.steps.window import MOST_WIDTH
+from intact.engine.steps.wiring import Read, Write
+
+
+@dataclass(frozen=True)
+class Pad(Step):
+    """Constant padding with real 0 (codes: the zero point). (before, after) for each axis."""
+
+    kind = "pad"
+    traits = Traits(follows=True)
+    x: Read
+    y: Write
+    pads: tuple[tuple[int, int], ...]
+
+    def check(self, checker: Checker) -> None:
+        checker.per_axis((self.x, self.y), self.pads)
+        widths = [n for pair in self.pads for n in pair]
+        checker.that(all(0 <= n <= MOST_WIDTH for n in widths), self.pads, "pads of 0 or more")
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        x = sizes.of(self.x)
+        return tuple(n + before + after for n, (before, after) in zip(x, self.pads, strict=True))
+
+    def evaluate(self, run: Run) -> None:
+        grid = run.grid(self.x)
+        zero = 0 if grid is None else grid.zero_point
+        run.bind(self.y, np.pad(run.array(self.x), self.pads, constant_values=zero))

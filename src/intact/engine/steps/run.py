@@ -1,0 +1,94 @@
+"""One evaluation of a plan in plain NumPy: the tensors so far, codes and floats read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.engine.steps.tensors import Codes, Tensor
+from intact.errors import QuantValueError
+
+
+class Run:
+    """One evaluation.
+
+    Attributes:
+        tensors, constants: Of the plan.
+        arrays: The tensors so far, by name.
+        sizes: What the named dimensions turned out to be.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor], constants: Mapping[str, NDArray[Any]]) -> None:
+        self.tensors, self.constants = tensors, constants
+        self.arrays: dict[str, NDArray[np.generic]] = {}
+        self.sizes: dict[str, int] = {}
+
+    def bind(self, name: str, array: NDArray[np.generic]) -> None:
+        """Store a tensor, and learn the sizes of its named dimensions."""
+        shape = self.tensors[name].shape
+        fits = len(shape) == array.ndim
+        for dim, size in zip(shape, array.shape, strict=False):
+            fits &= (self.sizes.setdefault(dim, size) if isinstance(dim, str) else dim) == size
+        if not fits:
+            raise QuantValueError(
+                f"tensor '{name}'", f"shape {array.shape} with {self.sizes}", f"shape {shape}",
+                "give inputs of the shapes that the model was made for",
+            )  # fmt: skip
+        self.arrays[name] = array
+
+    def shape_of(self, name: str, count: int) -> tuple[int, ...]:
+        """The sizes of a tensor of `count` elements; at most one of its dimensions may be new.
+
+        Raises:
+            QuantValueError: No size of that one makes as many.
+        """
+        new = -1 if count else 0  # what holds nothing tells no size: 0 is one that fits
+        known = [self.sizes.get(d, new) if isinstance(d, str) else d for d in self.tensors[name].shape]
+        try:
+            return np.empty(count, np.bool_).reshape(known).shape
+        except ValueError as error:
+            raise QuantValueError(
+                f"tensor '{name}'", f"{count} elements with {self.sizes}", f"shape {tuple(known)}",
+                "give inputs of the shapes that the model was made for",
+            ) from error  # fmt: skip
+
+    def grid(self, name: str) -> Codes | None:
+        """The grid of a tensor of codes; None for others and for constants."""
+        tensor = self.tensors.get(name)
+        return None if tensor is None else tensor.codes
+
+    def codes(self, name: str) -> Codes:
+        """The grid of a tensor of codes."""
+        grid = self.grid(name)
+        assert grid is not None, f"the plan was checked: '{name}' has codes"
+        return grid
+
+    def array(self, name: str) -> NDArray[Any]:
+        """A tensor, or a constant."""
+        return self.arrays[name] if name in self.arrays else self.constants[name]
+
+    def real(self, name: str) -> NDArray[Any]:
+        """A tensor or constant in floats: codes dequantized."""
+        array, grid = self.array(name), self.grid(name)
+        if grid is None:
+            return array
+        return numerics.dequantize(array, np.float32(grid.scale), grid.zero_point, grid.spec)
+
+    def write_codes(self, name: str, codes: NDArray[np.int32]) -> None:
+        """Store codes in the dtype of their grid."""
+        grid = self.codes(name)
+        assert codes.size == 0 or (codes.min() >= grid.low and codes.max() <= grid.high), name
+        self.bind(name, codes.astype(np.int8 if grid.signed else np.uint8))
+
+    def write_real(self, name: str, floats: NDArray[Any]) -> None:
+        """Store floats, quantized where the tensor has codes."""
+        grid = self.grid(name)
+        if grid is None:
+            self.bind(name, floats)
+        else:
+            scale = np.float32(grid.scale)
+            self.write_codes(name, numerics.quantize(floats, scale, grid.zero_point, grid.spec))

@@ -1,0 +1,75 @@
+"""Values between steps, and the grids that their codes lie on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from intact.numerics import Affine
+from intact.spec import INT8, UINT8, QuantSpec
+
+Dim = int | str
+"""A size; or the name of one that the first run with it fixes, such as "batch"."""
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The grid of a tensor of codes, and which codes can occur.
+
+    Attributes:
+        scale: Real size of one step, a float32 number.
+        zero_point: The code that means 0.0.
+        signed: int8 codes; False: uint8.
+        low, high: Ends of what its producer can write, in codes of that format. The zero point may lie
+            outside of them.
+    """
+
+    scale: float
+    zero_point: int
+    signed: bool
+    low: int
+    high: int
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """Ends of the codes in its memory: what its producer can write, and the zero point, for padding."""
+        return min(self.low, self.zero_point), max(self.high, self.zero_point)
+
+    @property
+    def offset(self) -> int:
+        """Kernels read bytes: byte = code + offset. Codes that are never negative are bytes already."""
+        return 128 if self.held[0] < 0 else 0
+
+    @property
+    def byte_range(self) -> tuple[int, int]:
+        """Ends of what its producer can write, as bytes."""
+        return self.low + self.offset, self.high + self.offset
+
+    @property
+    def spec(self) -> QuantSpec:
+        """The codes as `numerics` describes them."""
+        return QuantSpec(INT8 if self.signed else UINT8, symmetric=self.zero_point == 0)
+
+    @property
+    def affine(self) -> Affine:
+        """(scale, zero point) as `numerics` wants them."""
+        return np.float32(self.scale), self.zero_point
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value between steps.
+
+    Attributes:
+        name: Unique in the plan: the graph's name for the real tensor where there is one.
+        dtype: "codes", or a NumPy dtype's name ("float32", "int64", "bool", ...).
+        shape: ONNX's order.
+        codes: Its grid, where dtype is "codes".
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+    codes: Codes | None = None

@@ -1,0 +1,145 @@
+"""Which tensors and constants a record names, as its fields say: the one place where a name has a role.
+
+A field of names is annotated with what they are::
+
+    x: Read                       # a tensor that the step computes with
+    a: Operand                    # a tensor, or a constant in its place
+    y: Write                      # a tensor that it makes
+    weight: Annotated[str, Const("int8", 4)]
+
+A field whose default is "" may be left out. From these annotations follow the order of execution, renaming,
+lifetimes in memory, checks of files and the page of the format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
+from typing import Annotated, Any, get_type_hints
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Of a field: names of tensors that are computed with.
+
+    Attributes:
+        constant: A constant may stand in place of one.
+    """
+
+    constant: bool = False
+
+
+@dataclass(frozen=True)
+class Writes:
+    """Of a field: names of tensors that are made."""
+
+
+@dataclass(frozen=True)
+class Const:
+    """Of a field: names of constants.
+
+    Attributes:
+        dtype: A NumPy dtype's name.
+        rank: Number of axes.
+        optional: "" says that there is none, even where the field has no default.
+    """
+
+    dtype: str
+    rank: int
+    optional: bool = False
+
+
+Role = Reads | Writes | Const
+Read = Annotated[str, Reads()]
+Operand = Annotated[str, Reads(constant=True)]
+Write = Annotated[str, Writes()]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of names.
+
+    Attributes:
+        name: Of the field.
+        role: What its names are.
+        optional: It may be "".
+    """
+
+    name: str
+    role: Role
+    optional: bool
+
+    def names(self, record: object) -> tuple[str, ...]:
+        """What a record has there, left out ones included."""
+        value = getattr(record, self.name)
+        return value if isinstance(value, tuple) else (value,)
+
+
+def fields_of(record: object) -> tuple[Field, ...]:
+    """The fields of names of a record, in order; not those of records within it."""
+    kind: Any = type(record)
+    return _fields_of(kind)
+
+
+@cache
+def _fields_of(kind: Any) -> tuple[Field, ...]:
+    hints = get_type_hints(kind, include_extras=True)
+    found = []
+    for one in fields(kind):
+        roles = [role for role in getattr(hints[one.name], "__metadata__", ()) if isinstance(role, Role)]
+        if roles:
+            optional = one.default == "" or (isinstance(roles[0], Const) and roles[0].optional)
+            found.append(Field(one.name, roles[0], optional))
+    return tuple(found)
+
+
+def named(record: object) -> Iterator[tuple[str, Role]]:
+    """All names of a record and of the records within it, with their roles."""
+    for one in fields_of(record):
+        yield from ((name, one.role) for name in one.names(record) if name)
+    for part in _parts_of(record):
+        yield from named(getattr(record, part))
+
+
+def reads(record: object) -> tuple[str, ...]:
+    """What a step computes with: tensors, and constants that stand in the place of one."""
+    return tuple(name for name, role in named(record) if isinstance(role, Reads))
+
+
+def writes(record: object) -> tuple[str, ...]:
+    """The tensors that a step makes."""
+    return tuple(name for name, role in named(record) if isinstance(role, Writes))
+
+
+def constants(record: object) -> tuple[str, ...]:
+    """The constants that a step names as such."""
+    return tuple(name for name, role in named(record) if isinstance(role, Const))
+
+
+def renamed(record: Any, names: Mapping[str, str]) -> Any:
+    """A record with its tensors called by other names, where `names` has one."""
+    changes: dict[str, Any] = {}
+    for one in fields_of(record):
+        if not isinstance(one.role, Const):
+            value = getattr(record, one.name)
+            new = tuple(names.get(v, v) for v in one.names(record))
+            changes[one.name] = new if isinstance(value, tuple) else new[0]
+    for part in _parts_of(record):
+        changes[part] = renamed(getattr(record, part), names)
+    return replace(record, **changes)
+
+
+def _parts_of(record: object) -> tuple[str, ...]:
+    """The fields of a record that are records with names of their own, but no steps."""
+    kind: Any = type(record)
+    return _parts_of_kind(kind)
+
+
+@cache
+def _parts_of_kind(kind: Any) -> tuple[str, ...]:
+    hints = get_type_hints(kind)
+    return tuple(
+        one.name for one in fields(kind)
+        if is_dataclass(hints[one.name]) and not hasattr(hints[one.name], "kind")
+    )  # fmt: skip
