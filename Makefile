@@ -9,6 +9,7 @@
 #   make fuzz         new random graphs for a minute, every kernel against the reference; longer: SECONDS=600
 #   make fuzz-loaders new mutated files of every kind that is read; guided by coverage too where Atheris is installed
 #   make bench        the scripts of benchmarks/, each in its own process; one: BENCH=benchmarks/kernels.py ARGS=...
+#   make docs         the documentation site, in build/site; a warning stops it
 #   make fmt          format Python and C++, sort imports
 #   make dev          work in place: src/ on the path, the extension built with CMake beside its sources
 
@@ -35,7 +36,7 @@ READY_TO_RUN := build/dev/.built
 READY_TO_TEST := build/dev/.built
 endif
 
-.PHONY: quickstart test test-lowest quick fuzz fuzz-loaders check-native bench fmt dev clean
+.PHONY: quickstart test test-lowest quick fuzz fuzz-loaders check-native bench docs fmt dev clean
 .DELETE_ON_ERROR:
 
 quickstart: $(READY_TO_RUN)
@@ -75,6 +76,10 @@ fuzz: $(READY_TO_TEST)
 bench: $(READY_TO_TEST)
 	for script in $(BENCH); do echo "== $$script"; $(BIN)/python "$$script" $(ARGS) || exit 1; done
 
+# The site's pages are read from src/; the command line's help comes from the package that runs.
+docs: $(VENV)/.ready-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet $(ARGS)
+
 fmt: $(READY_TO_TEST)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -108,6 +113,10 @@ $(VENV)/.ready-test: dist/.built
 	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps dist/intact-*.whl
 	$(BIN)/python -m pip install --quiet "$$(ls dist/intact-*.whl)[dev]"
 	touch $@ $(VENV)/.ready-quickstart
+
+$(VENV)/.ready-docs: $(READY_TO_TEST)
+	$(BIN)/python -m pip install --quiet $$($(BIN)/python .ci/extra.py docs)
+	touch $@
 
 $(LOWEST)/.ready: dist/.built
 	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
