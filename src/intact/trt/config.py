@@ -87,7 +87,8 @@ class IBuilderConfig:
     Attributes:
         flags: Bits of `BuilderFlag`.
         int8_calibrator: Gives ranges for implicit quantization.
-        profiling_verbosity, builder_optimization_level, default_device_type, avg_timing_iterations,
+        profiling_verbosity, builder_optimization_level: Kept; nothing here depends on them.
+        default_device_type, avg_timing_iterations: Kept; nothing here depends on them.
         engine_capability, max_aux_streams: Kept; nothing here depends on them.
     """
 
