@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import logging
 import re
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
+logger = logging.getLogger("mkdocs.hooks.intact")
 ROOT = Path(__file__).parents[2]
 PAGES = {
     "CHANGELOG.md": "project/changelog.md",
@@ -16,6 +19,12 @@ PAGES = {
     "SECURITY.md": "project/security.md",
 }
 """Pages at the root, and where the site has them."""
+_PACKAGE = re.compile(r"^::: (intact(?:\.[a-z]+)?)$", re.MULTILINE)
+_NAMED = {
+    *("calib", "nn", "ops", "quant_modules", "tensor_quant", "utils"),
+    *("bfloat16", "bool", "float16", "float32", "fp4", "fp8", "int32", "int4", "int64", "int8", "uint8"),
+}
+"""Modules of `intact.torch` and data types of `intact.trt`, which pages name in words."""
 _LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)]*)?\)")
 
 
@@ -37,6 +46,30 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         if "<!-- every verb -->" in markdown
         else markdown
     )
+
+
+def on_post_build(config: Any) -> None:
+    """Warn of public names that the reference forgot, which stops the build."""
+    pages = (ROOT / "docs/reference").glob("*.md")
+    packages = {one for page in pages for one in _PACKAGE.findall(page.read_text(encoding="utf-8"))}
+    texts = [path.read_text(encoding="utf-8") for path in Path(config.site_dir, "reference").glob("*.html")]
+    shown = {one for text in texts for one in re.findall(r'id="(intact\.[\w.]+)"', text)}
+    for package in sorted(packages):
+        known = {one.rpartition(".")[2] for one in shown if one.startswith(f"{package}.")}
+        for name in sorted(_public(package) - known):
+            logger.warning("%s.%s is not in the reference", package, name)
+
+
+def _public(package: str) -> set[str]:
+    """The functions and classes in a package's `__all__`; constants stand where their values are."""
+    path = ROOT / "src" / package.replace(".", "/") / "__init__.py"
+    if not path.exists():
+        return set()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = next(n.value for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "__all__")
+    return {
+        name for name in ast.literal_eval(found) if not (name in _NAMED or name.isupper() or name[0] == "_")
+    }
 
 
 def _from_root(found: re.Match[str]) -> str:
@@ -67,7 +100,7 @@ def _verbs(group: Any, name: str) -> list[tuple[str, Any]]:
 
 
 def _described(name: str, verb: Any) -> list[str]:
-    text = re.sub(r"\s*\b\n?", "", verb.help or "").strip()
+    text = (verb.help or "").strip()
     arguments = [p for p in verb.params if p.param_type_name == "argument"]
     usage = " ".join([name, "[OPTIONS]", *(f"[{_word(p)}]" for p in arguments)])
     rows = [f"| `{_flags(p)}` | {_cell(p.help)} |" for p in verb.params if not getattr(p, "hidden", False)]
