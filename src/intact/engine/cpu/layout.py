@@ -69,12 +69,16 @@ def lay_out(plan: Plan, shapes: dict[str, Shape]) -> Layout:
             frames[name] = Frame(dense_strides(shape, itemsize), 0, prod(shape) * itemsize)
     aliases = Aliases(plan, shapes, frames, images | outer).find()
     both = set(plan.inputs) & set(plan.outputs)
+    # A caller's array is row-major and ends where it ends. Images lie in another order, and kernels read a
+    # little beyond codes (SLACK): both are copied, and lie in the arena meanwhile.
     staged = {n for n in outer if n in images or n in both or plan.tensors[n].codes is not None}
     return Layout(frames, aliases, frozenset(staged))
 
 
 def image_frame(shape: Shape, itemsize: int, halo: Halo) -> Frame:
     """Channels last. Neighbouring rows share the halo between them, and neighbouring images theirs."""
+    # All bytes of a halo are the zero point, so that what lies right of one row can be what lies left of the
+    # next: one border between two rows instead of two. At 7 x 7 pixels that is a fifth of the memory.
     n, c, h, w = shape
     top, left, bottom, right = halo
     pixel = c * itemsize
@@ -96,6 +100,10 @@ def _images(plan: Plan, outer: frozenset[str]) -> set[str]:
             fixed.update(reads(step), writes(step))
         elif step.traits.images:
             images.update(rank4.intersection((*reads(step), *writes(step))))
+    # An element-wise step takes any order that all its tensors have. Where one of them is an image the
+    # others had better be, else somebody turns them round. That goes with the steps and against them: an
+    # Add takes its other input along, and that one what it was made from; hence a fixed point, not one
+    # walk.
     followers = [set(_tensors(step)) & rank4 for step in plan.steps if step.traits.follows]
     grown = True
     while grown:
@@ -155,6 +163,7 @@ class Aliases:
             if not isinstance(step, Reshape | Transpose) or outer & {step.x, step.y}:
                 continue
             x, y = self._frames[step.x], self._frames[step.y]
+            # An image with a halo is not dense: under another shape its borders would be elements.
             if x.halo != NO_HALO or y.halo != NO_HALO or not self._same_bytes(step.x, step.y):
                 continue
             if self._stays(step) if isinstance(step, Reshape) else self._turns(step):
@@ -166,6 +175,8 @@ class Aliases:
 
     def _join(self, step: Concat, outer: Collection[str]) -> None:
         """Inputs that nobody else reads are written where the concatenation wants them."""
+        # Another reader might want the input dense, or with a halo; and an input that is an alias, or has
+        # some, would take others along.
         y, start = self._frames[step.y], 0
         axis = step.axis % len(y.strides)
         for x in step.xs:
@@ -185,6 +196,8 @@ class Aliases:
 
     def _turns(self, step: Transpose) -> bool:
         """Whether y lies as x does with its axes in another order, or one of the two can be made to."""
+        # First as both lie; then y follows x, which its readers have to take; last x follows y, which its
+        # maker has to write, and x's other readers to take.
         x, y = self._frames[step.x], self._frames[step.y]
         moved = tuple(x.strides[axis] for axis in step.perm)
         if _same_strides(self._shapes[step.y], moved, y.strides):

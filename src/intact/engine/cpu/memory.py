@@ -40,6 +40,8 @@ def plan_memory(
 
 def place_spans(spans: dict[str, Span]) -> tuple[dict[str, int], int]:
     """The largest first, each as low as it fits; offsets are aligned and SLACK lies behind everything."""
+    # A few large tensors decide how large the arena is; small ones fit into the gaps that those leave. The
+    # best packing takes a search; this takes a walk, and every machine finds the same.
     offsets: dict[str, int] = {}
     placed: list[tuple[int, int, Span]] = []
     for name, span in sorted(spans.items(), key=lambda item: -item[1].nbytes):
@@ -67,6 +69,7 @@ def _spans(plan: Plan, layout: Layout, reuse: bool) -> tuple[dict[str, str], dic
     for name in plan.inputs:
         if name not in outside:
             owners[name] = name
+            # Copied in before the first step, so that nothing of that step may lie there.
             spans[name] = Span(layout.frames[name].nbytes, -1, dies.get(name, -1) if reuse else last)
     for index, step in enumerate(plan.steps):
         for name in writes(step):
@@ -74,7 +77,9 @@ def _spans(plan: Plan, layout: Layout, reuse: bool) -> tuple[dict[str, str], dic
             if root in outside:
                 continue
             end = dies.get(root, index) if reuse else last
-            if root not in owners and root != name:  # the first part of a concatenation
+            # Parts of a concatenation are written straight into the whole, long before its own step: its
+            # memory is taken from the first of them on.
+            if root not in owners and root != name:
                 owners[root], spans[root] = root, Span(layout.frames[root].nbytes, index, end)
             if root == name and name not in owners:
                 owner = _overwritten(step, name, index, layout, spans, owners) if reuse else name
@@ -103,6 +108,8 @@ def _overwritten(
     step: Step, y: str, index: int, layout: Layout, spans: dict[str, Span], owners: dict[str, str]
 ) -> str:
     """The owner of the memory that y can take over from what the step reads; y where there is none."""
+    # A step that may write over an input reads each element of it before it writes the one at that place: x
+    # has to lie exactly as y does. What a step reads twice, it might read in another way too, and too late.
     used = [owners.get(name) for name in reads(step)]
     for x in _overwritable(step):
         owner = owners.get(x)

@@ -42,6 +42,8 @@ def in_order(builder: PlanBuilder) -> tuple[PlanBuilder, list[Step | Part]]:
     Raises:
         UnsupportedError: A node reads what no plan holds.
     """
+    # Every part costs a call of ONNX Runtime, row-major copies of what goes in and out, and a stop of the
+    # native steps. A cheap step between two parts costs less when it runs in one part with them.
     found = _copy(builder)
     order = _ordered(found)
     FALLBACK_PARTS.check(sum(isinstance(one, Part) for one in order), "model", UnsupportedError)
@@ -56,6 +58,7 @@ def _joined(
 ) -> tuple[PlanBuilder, list[Step | Part]] | None:
     """The same with fewer parts; None where there is nothing to be won, or after the last of the tries."""
     places = [i for i, one in enumerate(order) if isinstance(one, Part)]
+    # Only neighbours are tried: two parts with a third between them join when it has joined one of them.
     for first, second in pairwise(places):
         between = _between(order[first:second], order[second])
         fewer = _without(builder, between) if between else None
@@ -64,6 +67,7 @@ def _joined(
         if next(tries) <= 0:
             return None
         made = _ordered(fewer)
+        # The part may depend on more than these steps: count, don't guess.
         if sum(isinstance(one, Part) for one in made) < len(places):
             return fewer, made
     return None
@@ -93,6 +97,8 @@ def _without(builder: PlanBuilder, between: Sequence[Step]) -> PlanBuilder | Non
     gone = [step for step in builder.steps if names.intersection(step.nodes)]
     if not all(isinstance(step, _CHEAP) and names.issuperset(step.nodes) for step in gone):
         return None
+    # A part computes in float. Codes would be dequantized and quantized around it: slower, and no longer the
+    # integers that were promised.
     if any(_holds_codes(builder, name) for step in gone for name in (*reads(step), *writes(step))):
         return None
     nodes = {node for node in builder.model.graph if node.name in names}
@@ -120,6 +126,8 @@ def _copy(builder: PlanBuilder) -> PlanBuilder:
 
 def _ordered(builder: PlanBuilder) -> list[Step | Part]:
     order = _Order(builder)
+    # A part is taken as late as can be: when no native step can run any more, all nodes that are ready by
+    # then go into it together. Taken earlier, some of them would need a part of their own.
     while order.native() or order.part():
         pass
     return order.found
@@ -179,6 +187,7 @@ class _Order:
             assert not self._steps.left and not self._nodes.left, "the graph is in order"
             return False
         nodes = [self._left[index] for index in sorted(taken)]
+        # What only this part reads is no output of it: ONNX Runtime may fuse it away, and copies it nowhere.
         ys = tuple(v.name or "" for node in nodes for v in node.outputs if self._wanted[v.name or ""] > 0)
         self.found.append(Part(nodes, ys))
         self._steps.made(ys)
@@ -190,6 +199,10 @@ _Turn = tuple[int, int]  # sweep over the graph, place in it
 
 class _Queue:
     """What waits for the names that it reads, and runs in the order of sweeps over the graph.
+
+    Any topological order is right. This one is the file's wherever it can be: exporters write what belongs
+    together side by side, so that tensors die soon and the arena stays small. A heap of (sweep, place) gives
+    the order of going through the graph again and again, without going: a graph may have many thousand nodes.
 
     Args:
         items: The names that each reads.
