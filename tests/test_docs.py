@@ -73,3 +73,13 @@ def test_the_readme_names_make_targets_that_exist() -> None:
     asked = set(re.findall(r"\bmake ([\w-]+)", (ROOT / "README.md").read_text(encoding="utf-8")))
     known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert asked <= known and len(asked) >= 3
+
+
+def test_the_architecture_names_files_that_exist() -> None:
+    """The table of concepts: each is where it says."""
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d+ \|.*\| (.*) \|$", text, re.MULTILINE)
+    named = [path for row in rows for path in re.findall(r"`([\w/]+\.py|[\w/]+/<\w+>\S*)`", row)]
+    known = [path.partition("<")[0].replace("csrc/", "../../csrc/") for path in named]
+    assert len(rows) <= 12 and len(named) >= len(rows)
+    assert [path for path in known if not (ROOT / "src/intact" / path).exists()] == []

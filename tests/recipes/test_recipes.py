@@ -22,7 +22,7 @@ MOST_FILES = {"a calibration method": 3, "an operator": 8}
 
 
 def test_there_is_a_recipe_for_what_is_added_most_often() -> None:
-    assert {"a placement rule", "a calibration method", "a kernel"} <= set(RECIPES)
+    assert {"a placement rule", "a calibration method", "a kernel", "a step", "a backend"} <= set(RECIPES)
     assert all(RECIPES.values())
 
 
