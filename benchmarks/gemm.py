@@ -15,6 +15,7 @@ import numpy as np
 
 from intact import kernels
 from intact.kernels import gemm
+from intact.kernels.epilogue import BoundEpilogue
 from intact.kernels.program import ARENA, SLACK, Program, View
 
 
@@ -101,7 +102,7 @@ def measure(shape: Shape, kernel: str, threads: int, high: int, runs: int) -> tu
     else:
         packed = gemm.pack(weight, high=high, kernel=kernel)
     m = np.full(shape.out, 1e-4, np.float32)
-    epilogue = gemm.Epilogue(m, m, np.zeros(shape.out, np.int32))
+    epilogue = BoundEpilogue(m, m, np.zeros(shape.out, np.int32))
     strides = (shape.stride, shape.stride)
     program = Program(threads)
     program.arena(nbytes)

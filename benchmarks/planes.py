@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from intact.kernels import planes
-from intact.kernels.planes import Bytes, DepthwiseEpilogue, Window
+from intact.kernels.epilogue import BoundEpilogue, Bytes
+from intact.kernels.planes import Window
 from intact.kernels.program import NativeStep, Program, View
 from intact.kernels.registry import chosen_kernels
 
@@ -99,7 +100,7 @@ def depthwise(
         weight = rng.integers(-127, 128, (kernel, kernel, channels)).astype(np.int8)
         per_channel = np.full(channels, 2**-10, np.float32)
         correction = np.zeros(channels, np.int32)
-        epilogue = DepthwiseEpilogue(per_channel, per_channel, correction, Bytes(0, 0, 127))
+        epilogue = BoundEpilogue(per_channel, per_channel, correction, Bytes(0, 0, 127))
         window = Window((kernel,) * 2, (stride,) * 2, (1, 1), (pad,) * 4)
         return planes.depthwise(x, y, weight, window, epilogue)
 

@@ -236,6 +236,7 @@ NB_MODULE(_native, m) {
   bind_statistics(m);
   bind_histogram(m);
   bind_program(m);
+  bind_epilogue(m);
   bind_planes(m);
   bind_gemm(m);
   bind_float_steps(m);

@@ -107,10 +107,10 @@ void bind_float_steps(nb::module_& m) {
       "codes"_a.none(), "factors"_a.none());
   nb::class_<MatMulSpec>(m, "MatMulSpec")
       .def(nb::new_([](const View& a, const View& b, const View& y, std::array<int32_t, 2> zeros,
-                       float multiplier, GridTuple grid, float low, float high) {
-             return MatMulSpec{a, b, y, {zeros[0], zeros[1]}, multiplier, grid_of(grid), low, high};
+                       const EpilogueSpec& epilogue) {
+             return MatMulSpec{a, b, y, {zeros[0], zeros[1]}, epilogue};
            }),
-           "a"_a, "b"_a, "y"_a, "zeros"_a, "multiplier"_a, "grid"_a, "low"_a, "high"_a);
+           "a"_a, "b"_a, "y"_a, "zeros"_a, "epilogue"_a);
   m.def(
       "step_attention",
       [](const std::string& matmul, const std::string& floats, const MatMulSpec& scores, float scale,

@@ -4,9 +4,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
-#include <limits>
-
 #include "bindings/bindings.h"
 #include "steps/conv.h"
 #include "steps/winograd.h"
@@ -50,55 +47,36 @@ std::shared_ptr<const void> keep(nb::object object) {
           }};
 }
 
-template <class T>
-std::vector<T> values_of(const Dense<const T>& array) {
-  return {array.data(), array.data() + array.size()};
-}
-
 using Pair = std::array<int64_t, 2>;
 
 // A convolution's spec but for its kernel and windows.
-ConvSpec spec_of(const View& x, const View& y, const Bytes& packed, const Dense<const int32_t>& correction,
-                 const FloatsIn& multiplier, const FloatsIn& bias, const FloatsIn& factors,
-                 const FloatsIn& slopes, Pair origin, const GemmEpilogue& epilogue,
-                 const std::optional<View>& residual) {
+ConvSpec spec_of(const View& x, const View& y, const Bytes& packed, Pair origin,
+                 const EpilogueSpec& epilogue) {
   ConvSpec spec{};
   spec.x = x;
   spec.y = y;
-  spec.residual = residual;
   spec.packed = packed.data();
   spec.packed_bytes = packed.size();
   spec.owner = keep(nb::cast(packed));
-  spec.correction = values_of(correction);
-  spec.multiplier = values_of(multiplier);
-  spec.bias = values_of(bias);
-  spec.factors = values_of(factors);
-  spec.slopes = values_of(slopes);
   spec.origin = origin;
   spec.epilogue = epilogue;
   return spec;
 }
 
-NativeStep conv(const std::string& name, const View& x, const View& y, Bytes packed,
-                Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, FloatsIn factors,
-                FloatsIn slopes, Pair strides, Pair dilations, Pair origin, const GemmEpilogue& epilogue,
-                std::optional<View> residual) {
-  ConvSpec spec =
-      spec_of(x, y, packed, correction, multiplier, bias, factors, slopes, origin, epilogue, residual);
+NativeStep conv(const std::string& name, const View& x, const View& y, Bytes packed, Pair strides,
+                Pair dilations, Pair origin, const EpilogueSpec& epilogue) {
+  ConvSpec spec = spec_of(x, y, packed, origin, epilogue);
   spec.kernel = &kernel<GemmOps>(name);
   spec.strides = strides;
   spec.dilations = dilations;
   return native(make_conv(spec));
 }
 
-NativeStep winograd(const std::string& name, const View& x, const View& y, Bytes packed,
-                    Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, FloatsIn factors,
-                    FloatsIn slopes, Pair origin, const GemmEpilogue& epilogue, std::optional<View> residual,
-                    int threads) {
+NativeStep winograd(const std::string& name, const View& x, const View& y, Bytes packed, Pair origin,
+                    const EpilogueSpec& epilogue, int threads) {
   require(threads >= 1, "a step is run by at least one thread");
-  return native(make_winograd(
-      {spec_of(x, y, packed, correction, multiplier, bias, factors, slopes, origin, epilogue, residual),
-       &kernel<WinogradOps>(name), threads}));
+  return native(
+      make_winograd({spec_of(x, y, packed, origin, epilogue), &kernel<WinogradOps>(name), threads}));
 }
 
 // Of a 3x3 window.
@@ -126,47 +104,18 @@ nb::ndarray<nb::numpy, uint8_t> pack_taps(const std::string& name, Weights weigh
                                 kernel<WinogradOps>(name)));
 }
 
-GemmEpilogue make_epilogue(bool floats_out, int zero_point, int low, int high, float real_low,
-                           float real_high, int residual_zero_point, float residual_multiplier, float scale,
-                           const std::string& floats, const std::string& function) {
-  GemmEpilogue e{};
-  e.floats = floats_out;
-  e.zero_point = zero_point;
-  e.low = low;
-  e.high = high;
-  e.real_low = real_low;
-  e.real_high = real_high;
-  e.residual_zero_point = residual_zero_point;
-  e.residual_multiplier = residual_multiplier;
-  e.scale = scale;
-  if (!function.empty()) {
-    const NamedFunction* const found = find_function(kernel<FloatOps>(floats), function.c_str());
-    require(found != nullptr, "no such function of floats");
-    e.function = found->function;
-    e.smooth = found->smooth;
-  }
-  return e;
-}
-
 }  // namespace
 
 void bind_gemm(nb::module_& m) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  nb::class_<GemmEpilogue>(m, "GemmEpilogue")
-      .def(nb::new_(&make_epilogue), "floats_out"_a, "zero_point"_a = 0, "low"_a = 0, "high"_a = 255,
-           "real_low"_a = -kInfinity, "real_high"_a = kInfinity, "residual_zero_point"_a = 0,
-           "residual_multiplier"_a = 0.0f, "scale"_a = 1.0f, "float_steps"_a = "", "function"_a = "");
   m.def("pack_gemm", &pack, "kernel"_a, "weights"_a.noconvert(), "groups"_a, "joined"_a, "high"_a);
   m.def("gemm_groups", &steps_by_group, "kernel"_a, "packed"_a.noconvert());
-  m.def("conv", &conv, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "correction"_a.noconvert(),
-        "multiplier"_a.noconvert(), "bias"_a.noconvert(), "factors"_a.noconvert(), "slopes"_a.noconvert(),
-        "strides"_a, "dilations"_a, "origin"_a, "epilogue"_a, "residual"_a.none() = nb::none());
+  m.def("conv", &conv, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "strides"_a, "dilations"_a,
+        "origin"_a, "epilogue"_a);
   m.def("winograd_fits", &fits_winograd, "weights"_a.noconvert(), "high"_a);
   m.def("winograd_pays", &pays_winograd, "kernel"_a, "sizes"_a, "threads"_a);
   m.def("pack_winograd", &pack_taps, "kernel"_a, "weights"_a.noconvert(), "high"_a);
-  m.def("winograd", &winograd, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "correction"_a.noconvert(),
-        "multiplier"_a.noconvert(), "bias"_a.noconvert(), "factors"_a.noconvert(), "slopes"_a.noconvert(),
-        "origin"_a, "epilogue"_a, "residual"_a.none() = nb::none(), "threads"_a = 1);
+  m.def("winograd", &winograd, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "origin"_a, "epilogue"_a,
+        "threads"_a = 1);
 }
 
 }  // namespace intact

@@ -111,57 +111,28 @@ void bind_pools(nb::module_& m) {
       "counts"_a, "multipliers"_a, "zero"_a, "grid"_a);
 }
 
-// weight: int8 [kernel_h, kernel_w, channels].
-DepthwiseWeights weights_of(const Dense<const int8_t, nb::ndim<3>>& weight,
-                            const Dense<const int32_t>& correction, const FloatsIn& multiplier,
-                            const FloatsIn& bias) {
+// weight: int8 [kernel_h, kernel_w, channels]. Its epilogue and the bytes of x are the maker's to add.
+DepthwiseWeights weights_of(const Dense<const int8_t, nb::ndim<3>>& weight) {
   const size_t channels = weight.shape(2);
   require(weight.shape(0) <= kMostTaps && weight.shape(1) <= kMostTaps && channels < (1 << 24),
           "weights are [kernel_h, kernel_w, channels]");
-  require(correction.size() == channels && multiplier.size() == channels && bias.size() == channels,
-          "one correction, multiplier and bias for each channel");
-  return {static_cast<int>(weight.shape(0)),
-          static_cast<int>(weight.shape(1)),
-          static_cast<int>(channels),
-          255,  // the maker takes that of x
-          weight.data(),
-          correction.data(),
-          multiplier.data(),
-          bias.data()};
+  DepthwiseWeights found{};
+  found.kernel_h = static_cast<int>(weight.shape(0));
+  found.kernel_w = static_cast<int>(weight.shape(1));
+  found.channels = static_cast<int>(channels);
+  found.weight = weight.data();
+  return found;
 }
 
-std::optional<DepthwiseCurve> curve_of(const std::string& floats, const std::string& name, float scale,
-                                       const FloatsIn& slopes) {
-  if (name.empty() && slopes.size() == 0) return std::nullopt;
-  const FloatOps& ops = kernel<FloatOps>(floats);
-  if (name.empty())
-    return DepthwiseCurve{&ops, nullptr, 1.0f, {slopes.data(), slopes.data() + slopes.size()}};
-  const NamedFunction* const found = find_function(ops, name.c_str());
-  require(found != nullptr, "no such function of floats");
-  require(slopes.size() == 0, "slopes and a function");
-  return DepthwiseCurve{&ops, found->function, scale, {}};
-}
-
-void bind_gemm_by_channel(nb::module_& m) {
+void bind_depthwise(nb::module_& m) {
   m.def(
       "step_depthwise",
       [](const std::string& name, const View& x, const View& y, Dense<const int8_t, nb::ndim<3>> weight,
-         Dense<const int32_t> correction, FloatsIn multiplier, FloatsIn bias, std::optional<View> residual,
-         Pair strides, Pair dilations, Pair pads, GridTuple grid, bool real, float low, float high,
-         float residual_multiplier, int32_t residual_zero, const std::string& floats,
-         const std::string& function, float scale, FloatsIn slopes) {
-        const bool bounded = false;  // the maker finds out
-        const DepthwiseEpilogue epilogue = {grid_of(grid),       low,          high, real, bounded,
-                                            residual_multiplier, residual_zero};
-        const auto weights = weights_of(weight, correction, multiplier, bias);
+         Pair strides, Pair dilations, Pair pads, const EpilogueSpec& epilogue) {
         return native(make_depthwise(kernel<DepthwiseOps>(name),
-                                     {x, y, weights, residual, strides, dilations, pads, epilogue,
-                                      curve_of(floats, function, scale, slopes)}));
+                                     {x, y, weights_of(weight), strides, dilations, pads, epilogue}));
       },
-      "kernel"_a, "x"_a, "y"_a, "weight"_a.noconvert(), "correction"_a.noconvert(),
-      "multiplier"_a.noconvert(), "bias"_a.noconvert(), "residual"_a.none(), "strides"_a, "dilations"_a,
-      "pads"_a, "grid"_a, "real"_a, "low"_a, "high"_a, "residual_multiplier"_a, "residual_zero"_a,
-      "float_steps"_a, "function"_a, "scale"_a, "slopes"_a.noconvert());
+      "kernel"_a, "x"_a, "y"_a, "weight"_a.noconvert(), "strides"_a, "dilations"_a, "pads"_a, "epilogue"_a);
 }
 
 }  // namespace
@@ -170,7 +141,7 @@ void bind_planes(nb::module_& m) {
   bind_order(m);
   bind_points(m);
   bind_pools(m);
-  bind_gemm_by_channel(m);
+  bind_depthwise(m);
 }
 
 }  // namespace intact

@@ -23,6 +23,12 @@ class Memory {
   uint8_t* const* blocks_;
 };
 
+// The next place where a vector may be aligned.
+template <class Bytes>
+Bytes align64(Bytes n) {
+  return (n + 63) / 64 * 64;
+}
+
 constexpr int kMaxRank = 6;
 
 // A tensor as a step walks it: sizes and strides in bytes, outermost first, in the order in which the step

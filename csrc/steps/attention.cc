@@ -31,12 +31,7 @@ void demand_product(const MatMulSpec& s, const char* what) {
   demand(size_of(s.a, 0) == size_of(s.y, 0) && size_of(s.b, 1) == size_of(s.y, 1) &&
              size_of(s.a, 1) == size_of(s.b, 0) && size_of(s.a, 1) < (1 << 24),
          what);
-  demand(s.a.type == Type::u8 && s.b.type == Type::u8, "codes are bytes");
-  demand(s.y.type == Type::u8 || s.y.type == Type::f32, "a product makes bytes or float32");
-  demand(std::isfinite(s.multiplier), "a multiplier is not finite");
-  demand(s.y.type == Type::f32 || is_sound(s.grid), "the output's grid is not within bytes");
-  demand(0 <= s.zeros.a && s.zeros.a <= 255 && 0 <= s.zeros.b && s.zeros.b <= 255,
-         "a zero point is out of range");
+  check_product(s);
 }
 
 // One side b of a product as panels in scratch.
@@ -215,12 +210,9 @@ class Attention final : public Step {
       for (size_t r = 0; r < rows; ++r) {
         const int32_t* const sums = s.sums + r * ops_.columns;
         float* const to = s.scores + r * pitch() + p * ops_.columns;
-        if (s_.scores.y.type == Type::f32) {
-          ops_.floats(sums, ops_.columns, s_.scores.multiplier, s_.scores.low, s_.scores.high, to);
-        } else {
-          ops_.codes(sums, ops_.columns, s_.scores.multiplier, s_.scores.grid, s.codes);
-          floats_.dequantize(s.codes, ops_.columns, s_.scores.grid.zero, s_.scale, to);
-        }
+        const EpilogueSpec& e = s_.scores.epilogue;
+        write_sums(ops_, s_.scores, sums, ops_.columns, e.floats ? reinterpret_cast<uint8_t*>(to) : s.codes);
+        if (!e.floats) floats_.dequantize(s.codes, ops_.columns, e.zero_point, s_.scale, to);
       }
     }
   }
@@ -238,20 +230,11 @@ class Attention final : public Step {
       for (size_t r = 0; r < rows; ++r) {
         uint8_t* const to = y + stride_of(out, 0) * signed_of(r) + stride_of(out, 1) * signed_of(from);
         const bool dense = n < 2 || stride_of(out, 1) == signed_of(size);
-        finish(s.sums + r * ops_.columns, n, dense ? to : s.row);
+        write_sums(ops_, s_.product, s.sums + r * ops_.columns, n, dense ? to : s.row);
         for (size_t j = 0; !dense && j < n; ++j) {
           std::memcpy(to + stride_of(out, 1) * signed_of(j), s.row + j * size, size);
         }
       }
-    }
-  }
-
-  void finish(const int32_t* sums, size_t n, uint8_t* to) const {
-    const MatMulSpec& m = s_.product;
-    if (m.y.type == Type::u8) {
-      ops_.codes(sums, n, m.multiplier, m.grid, to);
-    } else {
-      ops_.floats(sums, n, m.multiplier, m.low, m.high, reinterpret_cast<float*>(to));
     }
   }
 

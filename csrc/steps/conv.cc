@@ -76,7 +76,7 @@ class ConvStep final : public Step {
   ConvSpec s_;
   std::vector<std::vector<int32_t>> steps_;  // one for all panels, or one for each
   std::vector<BoundPanel> panels_;
-  Constants constants_;
+  PanelConstants constants_;
   std::unique_ptr<const FunctionCells> cells_;
   Cutting cut_{};
   int64_t pixels_ = 0;
@@ -93,19 +93,19 @@ void ConvStep::check_window(const PackedHeader& h) const {
     const int64_t positions = s_.y.sizes[i + 1], stride = s_.strides[i], dilation = s_.dilations[i];
     const bool sane = stride >= 1 && stride <= kMost && dilation >= 1 && dilation <= kMost &&
                       s_.origin[i] >= -kMost && s_.origin[i] <= kMost && positions >= 0 && positions <= kMost;
-    refuse_unless(sane, "strides, dilations or pads are out of range");
+    demand(sane, "strides, dilations or pads are out of range");
     if (s_.y.elements() == 0) continue;
     const int64_t last = (positions - 1) * stride + s_.origin[i] + (kernel[i] - 1) * dilation;
     const bool inside = s_.origin[i] >= -x.halo[i] && last <= x.sizes[i + 1] - 1 + x.halo[i + 2];
-    refuse_unless(inside, "windows reach beyond the input and its halo");
+    demand(inside, "windows reach beyond the input and its halo");
   }
   const bool dense = x.strides[2] == x.sizes[3] && s_.dilations[1] == 1;
-  refuse_unless(h.joined == 0 || h.kernel_w == 1 || dense, "weights are packed for neighbouring pixels");
+  demand(h.joined == 0 || h.kernel_w == 1 || dense, "weights are packed for neighbouring pixels");
   const double reach = static_cast<double>(h.kernel_h) * static_cast<double>(s_.dilations[0]) *
                            static_cast<double>(x.strides[1]) +
                        static_cast<double>(h.kernel_w) * static_cast<double>(s_.dilations[1]) *
                            static_cast<double>(x.strides[2]);
-  refuse_unless(reach < 2e9, "a window spans more than 2 GB");
+  demand(reach < 2e9, "a window spans more than 2 GB");
 }
 
 int32_t ConvStep::offset_of(const PackedHeader& h, int32_t position) const {
@@ -160,7 +160,7 @@ void ConvStep::bind(const Packed& packed) {
     widest_ = std::max(widest_, p.width);
     std::vector<int32_t> shifted;
     if (s_.kernel->shift != 0) shifted = weight_sums(packed.weights + p.weights, p, s_.kernel->shift);
-    constants_.append(s_, p.channel, p.channels, p.width, shifted);
+    constants_.append(s_.epilogue, p.channel, p.channels, p.width, shifted);
   }
 }
 
@@ -204,13 +204,9 @@ void ConvStep::cut() {
 ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
   const Packed packed = read_packed(s_.packed, s_.packed_bytes, *s_.kernel);
   const PackedHeader& h = packed.header;
-  check_images(s_, int64_t{h.in} * h.groups, h.out, h.high);
+  check_conv(s_, int64_t{h.in} * h.groups, h.out, h.high);
   check_window(h);
-  check_epilogue(s_);
-  s_.epilogue.has_residual = s_.residual.has_value();
-  s_.epilogue.bounded = bounded(s_);
-  cells_ = cells_of(s_);
-  s_.epilogue.cells = cells_.get();
+  cells_ = settle(s_.epilogue);
   group_channels_ = h.in;
   pixels_ = s_.y.sizes[0] * s_.y.sizes[1] * s_.y.sizes[2];
   bind(packed);
@@ -219,7 +215,7 @@ ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
   slack_ = static_cast<size_t>((4 - run % 4) % 4);
   reads(s_.x, slack_);
   writes(s_.y);
-  if (s_.residual) reads(*s_.residual);
+  if (s_.epilogue.residual) reads(*s_.epilogue.residual);
 }
 
 size_t ConvStep::tile_bytes() const {
@@ -234,7 +230,7 @@ size_t ConvStep::scratch() const {
 // The addresses of output pixels [first, end): their windows, where they are written, their residuals.
 void ConvStep::fill_rows(const Memory& memory, int64_t first, int64_t end, const Rows& rows) const {
   const View &x = s_.x, &y = s_.y;
-  const View& r = s_.residual ? *s_.residual : y;
+  const View& r = s_.epilogue.residual ? *s_.epilogue.residual : y;
   const int64_t height = y.sizes[1], width = y.sizes[2];
   int64_t n = first / (height * width), h = first / width % height, w = first % width;
   const int64_t x_pixel = s_.strides[1] * x.strides[2];
@@ -307,11 +303,11 @@ void ConvStep::run_blocks(const Memory& memory, size_t chunk, Range blocks, bool
                   constants_.bias.data() + panel.constants,
                   rows.y,
                   panel.channel * static_cast<ptrdiff_t>(bytes_of(s_.y.type)),
-                  s_.residual ? rows.residual : nullptr,
+                  s_.epilogue.residual ? rows.residual : nullptr,
                   panel.channel,
                   floats,
-                  Constants::part_of(constants_.factors, panel.constants),
-                  Constants::part_of(constants_.slopes, panel.constants)};
+                  PanelConstants::part_of(constants_.factors, panel.constants),
+                  PanelConstants::part_of(constants_.slopes, panel.constants)};
     if (s_.kernel->whole == nullptr || !s_.kernel->whole(panel.steps, tile, s_.epilogue, ends)) {
       run_tiles(panel, tiles, tile, ends);
     }
@@ -351,6 +347,18 @@ void ConvStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scra
 }
 
 }  // namespace
+
+void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
+  const View &x = s.x, &y = s.y;
+  demand(x.high <= high, "weights are packed for smaller bytes");
+  demand_image(x, "conv reads an image of bytes with dense pixels");
+  demand(y.rank == 4 && y.strides[3] == static_cast<int64_t>(bytes_of(y.type)),
+         "conv writes an image of dense pixels");
+  demand(x.sizes[0] == y.sizes[0], "conv keeps the number of images");
+  demand(y.sizes[3] == out && x.sizes[3] == in, "channels differ from the weights'");
+  for (int i = 0; i < 4; ++i) demand(x.strides[i] >= 0, "conv reads rows in order");
+  check_epilogue(s.epilogue, y, out);
+}
 
 std::unique_ptr<Step> make_conv(const ConvSpec& spec) { return std::make_unique<ConvStep>(spec); }
 

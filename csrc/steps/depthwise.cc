@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/registry.h"
-#include "steps/demand.h"
+#include "steps/check.h"
 
 namespace intact {
 namespace {
@@ -28,17 +28,16 @@ void demand_window(const DepthwiseSpec& s, int axis) {
   demand(-s.x.halo[axis] <= first && last < x + s.x.halo[axis + 2], "a tap leaves the halo");
 }
 
-// Whether no output can lie outside int32 before it is rounded, for any bytes.
-bool is_bounded(const DepthwiseSpec& s) {
+// The largest magnitude of each channel's sum, whatever the bytes.
+std::vector<double> sums_of(const DepthwiseSpec& s) {
   const DepthwiseWeights& w = s.weights;
-  const double residual = s.residual ? std::abs(s.epilogue.residual_multiplier) * (255.0 + kMostZero) : 0;
+  std::vector<double> sums;
   for (int c = 0; c < w.channels; ++c) {
-    double sum = std::abs(static_cast<double>(w.correction[c]));
+    double sum = std::abs(static_cast<double>(s.epilogue.correction[c]));
     for (int t = 0; t < w.kernel_h * w.kernel_w; ++t) sum += 255.0 * std::abs(w.weight[t * w.channels + c]);
-    const double most = sum * std::abs(w.multiplier[c]) + std::abs(w.bias[c]) + residual;
-    if (!(sum < 2147483648.0 && most < 1073741824.0)) return false;
+    sums.push_back(sum);
   }
-  return true;
+  return sums;
 }
 
 class Depthwise final : public Step {
@@ -47,9 +46,15 @@ class Depthwise final : public Step {
       : ops_(ops), s_(s), kernel_h_(s.weights.kernel_h), kernel_w_(s.weights.kernel_w), high_(s.x.high) {
     check();
     s_.weights.high = high_;
+    s_.weights.correction = s_.epilogue.correction.data();
+    s_.weights.multiplier = s_.epilogue.multiplier.data();
+    s_.weights.bias = s_.epilogue.bias.data();
     packed_.resize((ops.packed_bytes(s_.weights) + sizeof(Line) - 1) / sizeof(Line));
     ops.pack(s_.weights, packed_.front().bytes);
-    s_.epilogue.bounded = is_bounded(s);
+    s_.epilogue.has_residual = s.epilogue.residual.has_value();
+    const std::vector<double> sums = sums_of(s);
+    const bool held = *std::max_element(sums.begin(), sums.end()) < 2147483648.0;  // none wraps around
+    s_.epilogue.bounded = held && is_bounded(s_.epilogue, sums);
     s_.weights = {};
     blocks_ = (channels() + ops.block - 1) / ops.block;
     const auto size = [&](int axis) { return static_cast<size_t>(s_.y.sizes[axis]); };
@@ -58,13 +63,13 @@ class Depthwise final : public Step {
     each_ = std::max<size_t>(1, kPieceProducts / std::max<size_t>(1, products));
     const size_t slack = channels() % ops.block == 0 ? 0 : ops.slack;
     reads(s.x, slack);
-    if (s.residual) reads(*s.residual, slack);
+    if (s.epilogue.residual) reads(*s.epilogue.residual, slack);
     writes(s.y);
   }
 
   size_t items() const override { return (units_ + each_ - 1) / each_; }
   std::string name() const override { return name_of(&ops_); }
-  size_t scratch() const override { return s_.curve ? segment() * channels() * sizeof(float) : 0; }
+  size_t scratch() const override { return has_curve() ? segment() * channels() * sizeof(float) : 0; }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     DepthwiseRow d = constant();
@@ -75,7 +80,7 @@ class Depthwise final : public Step {
       d.end = std::min(blocks_, d.begin + last - unit);
       unit += d.end - d.begin;
       place(memory, row, d);
-      s_.curve ? run_curve(d, reinterpret_cast<float*>(scratch)) : ops_.run(d);
+      has_curve() ? run_curve(d, reinterpret_cast<float*>(scratch)) : ops_.run(d);
     }
   }
 
@@ -83,26 +88,15 @@ class Depthwise final : public Step {
   void check() const {
     demand_image(s_.x, "x is an image of bytes (n, h, w, c)");
     for (const View* v : {&s_.x, &s_.y}) elements_of(*v);
-    demand(s_.y.type == (s_.epilogue.real ? Type::f32 : Type::u8), "y is of bytes, or of floats");
     demand_pixels(s_.y);
     demand(s_.x.sizes[0] == s_.y.sizes[0] && s_.x.sizes[3] == s_.y.sizes[3], "x and y differ in n or c");
     demand(0 < s_.x.sizes[3] && s_.x.sizes[3] < (1 << 24), "the number of channels is out of range");
     demand(s_.x.sizes[3] == s_.weights.channels, "one filter for each channel");
     for (int axis : {0, 1}) demand_window(s_, axis);
     demand(kernel_h_ * kernel_w_ <= kMostTaps, "too many taps");
-    demand(s_.epilogue.real || is_sound(s_.epilogue.grid), "the output's grid is not within bytes");
-    const int32_t zero = s_.epilogue.residual_zero;
-    demand(-kMostZero < zero && zero < kMostZero, "a zero point is out of range");
-    if (s_.curve) {
-      const float scale = s_.curve->scale;
-      demand(scale > 0 && std::isfinite(scale), "a scale is positive and finite");
-      const bool sloped = s_.curve->slopes.size() == channels();
-      demand(s_.curve->function != nullptr || sloped, "one slope for each channel");
-    }
-    if (!s_.residual) return;
-    demand_image(*s_.residual, "the residual is an image of bytes (n, h, w, c)");
-    demand_same_sizes(*s_.residual, s_.y);
-    elements_of(*s_.residual);
+    check_epilogue(s_.epilogue, s_.y, s_.weights.channels);
+    demand(s_.epilogue.factors.empty(), "a depthwise convolution has no factors");
+    demand(!has_curve() || s_.epilogue.ops != nullptr, "a function or slopes without their kernel");
   }
 
   static void demand_pixels(const View& y) {
@@ -112,6 +106,9 @@ class Depthwise final : public Step {
 
   size_t channels() const { return static_cast<size_t>(s_.x.sizes[3]); }
 
+  // Whether floats go through a function, or slopes, before they are written.
+  bool has_curve() const { return s_.epilogue.function != nullptr || !s_.epilogue.slopes.empty(); }
+
   // Pixels whose floats are worked on at once.
   size_t segment() const { return std::max<size_t>(1, kSegment / channels()); }
 
@@ -119,9 +116,9 @@ class Depthwise final : public Step {
   void run_curve(const DepthwiseRow& row, float* floats) const {
     const size_t first = row.begin * ops_.block, width = std::min(row.end * ops_.block, channels()) - first;
     DepthwiseRow d = row;
-    d.epilogue.real = true;
-    d.epilogue.low = -std::numeric_limits<float>::infinity();
-    d.epilogue.high = std::numeric_limits<float>::infinity();
+    d.epilogue.floats = true;
+    d.epilogue.real_low = -std::numeric_limits<float>::infinity();
+    d.epilogue.real_high = std::numeric_limits<float>::infinity();
     d.y_pixel = static_cast<ptrdiff_t>(width * sizeof(float));
     for (size_t p = 0; p < row.pixels; p += d.pixels) {
       const auto at = static_cast<ptrdiff_t>(p);
@@ -130,9 +127,10 @@ class Depthwise final : public Step {
       d.residual = row.residual == nullptr ? nullptr : row.residual + at * row.residual_pixel;
       d.y = reinterpret_cast<uint8_t*>(floats) - first * sizeof(float);
       ops_.run(d);
-      if (s_.curve->function != nullptr) s_.curve->function(floats, floats, d.pixels * width);
+      const RealFunction function = s_.epilogue.function;
+      if (function != nullptr) function(floats, floats, d.pixels * width);
       for (size_t i = 0; i < d.pixels; ++i) {
-        if (s_.curve->function == nullptr) slope(floats + i * width, s_.curve->slopes.data() + first, width);
+        if (function == nullptr) slope(floats + i * width, s_.epilogue.slopes.data() + first, width);
         uint8_t* y = row.y + (at + static_cast<ptrdiff_t>(i)) * row.y_pixel;
         write(floats + i * width, width, y + first * bytes_of(s_.y.type));
       }
@@ -140,14 +138,15 @@ class Depthwise final : public Step {
   }
 
   void slope(float* floats, const float* slopes, size_t n) const {
-    s_.curve->ops->binary[static_cast<size_t>(BinaryKind::slope)](floats, 1, slopes, 1, n, floats);
+    s_.epilogue.ops->binary[static_cast<size_t>(BinaryKind::slope)](floats, 1, slopes, 1, n, floats);
   }
 
   void write(const float* floats, size_t n, uint8_t* y) const {
-    if (s_.epilogue.real) {
+    if (s_.epilogue.floats) {
       std::memcpy(y, floats, n * sizeof(float));
-    } else {
-      s_.curve->ops->quantize(floats, n, 1.0f, s_.curve->scale, s_.epilogue.grid, y);
+    } else {  // slopes are of steps of y already
+      const float scale = s_.epilogue.function == nullptr ? 1.0f : s_.epilogue.scale;
+      s_.epilogue.ops->quantize(floats, n, 1.0f, scale, s_.epilogue.grid(), y);
     }
   }
 
@@ -163,7 +162,8 @@ class Depthwise final : public Step {
     d.x_pixel = static_cast<ptrdiff_t>(s_.strides[1] * s_.x.strides[2]);
     d.pixels = static_cast<size_t>(s_.y.sizes[2]);
     d.packed = packed_.front().bytes;
-    d.residual_pixel = s_.residual ? static_cast<ptrdiff_t>(s_.residual->strides[2]) : 0;
+    const auto& residual = s_.epilogue.residual;
+    d.residual_pixel = residual ? static_cast<ptrdiff_t>(residual->strides[2]) : 0;
     d.y_pixel = static_cast<ptrdiff_t>(s_.y.strides[2]);
     d.epilogue = s_.epilogue;
     return d;
@@ -175,8 +175,8 @@ class Depthwise final : public Step {
     d.x = s_.x.at<uint8_t>(memory) + n * s_.x.strides[0] + top * s_.x.strides[1] + left * s_.x.strides[2];
     d.y = s_.y.at<uint8_t>(memory) + n * s_.y.strides[0] + h * s_.y.strides[1];
     d.residual = nullptr;
-    if (s_.residual) {
-      const View& r = *s_.residual;
+    if (s_.epilogue.residual) {
+      const View& r = *s_.epilogue.residual;
       d.residual = r.at<uint8_t>(memory) + n * r.strides[0] + h * r.strides[1];
     }
   }

@@ -1,101 +1,95 @@
-// What all forms of a convolution share: checks of their images and epilogues, and their constants by panel.
+// The epilogue of a layer as a step is made with it: one record, one check, for convolutions, products and
+// depthwise convolutions alike.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
+#include <memory>
+#include <optional>
+#include <vector>
 
+#include "kernels/epilogue.h"
 #include "kernels/gemm/cells.h"
-#include "steps/conv.h"
+#include "steps/check.h"
 
 namespace intact {
 
-template <class Bytes>
-Bytes align64(Bytes n) {
-  return (n + 63) / 64 * 64;
-}
+// `bounded`, `has_residual` and `cells` are found when the step is made.
+struct EpilogueSpec : Epilogue {
+  std::vector<int32_t> correction;  // [c of y]: added to the sums
+  std::vector<float> multiplier, bias;  // [c of y]
+  std::vector<float> factors;  // [c of y], behind the function; empty: none
+  std::vector<float> slopes;  // [c of y], of what is below 0, without a function; empty: none
+  std::optional<View> residual;  // bytes, sizes of y
+  const FloatOps* ops = nullptr;  // where the function is from; with a function or slopes
+};
 
-inline void refuse_unless(bool holds, const char* what) {
-  if (!holds) throw std::invalid_argument(what);
-}
-
-inline bool is_image(const View& v) {
-  return v.rank == 4 && v.strides[3] == static_cast<int64_t>(bytes_of(v.type));
-}
-
-// `high` is the largest byte of x for which the weights were packed.
-inline void check_images(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
-  const View &x = s.x, &y = s.y;
-  refuse_unless(x.high <= high, "weights are packed for smaller bytes");
-  refuse_unless(is_image(x) && x.type == Type::u8, "conv reads an image of bytes with dense pixels");
-  const Type written = s.epilogue.floats ? Type::f32 : Type::u8;
-  refuse_unless(is_image(y) && y.type == written, "conv writes an image of dense pixels");
-  refuse_unless(x.sizes[0] == y.sizes[0], "conv keeps the number of images");
-  refuse_unless(y.sizes[3] == out && x.sizes[3] == in, "channels differ from the weights'");
-  for (int i = 0; i < 4; ++i) refuse_unless(x.strides[i] >= 0, "conv reads rows in order");
-  if (s.residual) {
-    const View& r = *s.residual;
-    refuse_unless(is_image(r) && r.type == Type::u8, "a residual is an image of bytes with dense pixels");
-    for (int i = 0; i < 4; ++i) {
-      refuse_unless(r.sizes[i] == y.sizes[i], "a residual has the sizes of the output");
-    }
-  }
-  const auto each = static_cast<size_t>(out);
-  refuse_unless(s.correction.size() == each && s.multiplier.size() == each && s.bias.size() == each,
-                "one correction, multiplier and bias for each channel");
-  refuse_unless(s.factors.empty() || s.factors.size() == each, "one factor for each channel");
-  refuse_unless(s.slopes.empty() || s.slopes.size() == each, "one slope for each channel");
-}
-
-inline void check_epilogue(const ConvSpec& s) {
-  const GemmEpilogue& e = s.epilogue;
+// Throws std::invalid_argument unless `e` makes y, an image or rows of so many channels.
+inline void check_epilogue(const EpilogueSpec& e, const View& y, int64_t channels) {
   const auto byte = [](int32_t n) { return n >= 0 && n <= 255; };
-  refuse_unless(byte(e.zero_point) && byte(e.residual_zero_point), "zero points are bytes");
-  refuse_unless(byte(e.low) && byte(e.high) && e.low <= e.high, "bounds are bytes, low to high");
-  refuse_unless(e.function == nullptr || e.scale > 0, "the scale of a function's output is not positive");
-  refuse_unless(e.function != nullptr || s.factors.empty(), "factors stand behind a function");
-  refuse_unless(e.function == nullptr || s.slopes.empty(), "slopes stand in place of a function");
+  demand(y.type == (e.floats ? Type::f32 : Type::u8), "y is of bytes, or of floats");
+  demand(byte(e.zero_point) && byte(e.residual_zero_point), "zero points are bytes");
+  demand(byte(e.low) && byte(e.high) && e.low <= e.high, "bounds are bytes, low to high");
+  demand(e.function == nullptr || (e.scale > 0 && std::isfinite(e.scale)),
+         "the scale of a function's output is not positive and finite");
+  demand(e.function != nullptr || e.factors.empty(), "factors stand behind a function");
+  demand(e.function == nullptr || e.slopes.empty(), "slopes stand in place of a function");
+  const auto each = static_cast<size_t>(channels);
+  demand(e.correction.size() == each && e.multiplier.size() == each && e.bias.size() == each,
+         "one correction, multiplier and bias for each channel");
+  demand(e.factors.empty() || e.factors.size() == each, "one factor for each channel");
+  demand(e.slopes.empty() || e.slopes.size() == each, "one slope for each channel");
+  if (!e.residual) return;
+  demand_image(*e.residual, "a residual is an image of bytes with dense pixels");
+  demand_same_sizes(*e.residual, y);
+  elements_of(*e.residual);
 }
 
-// Whether no real can reach 2^30 before it is rounded, whatever the sums are.
-inline bool bounded(const ConvSpec& s) {
+// Whether no real can reach 2^30 before it is rounded. `sums`: the largest magnitude of each channel's sum,
+// where it is known.
+inline bool is_bounded(const EpilogueSpec& e, const std::vector<double>& sums = {}) {
   double most = 0;
-  const double residual = 256 * std::fabs(double{s.epilogue.residual_multiplier}) + 256;
-  for (size_t c = 0; c < s.multiplier.size(); ++c) {
-    const double sum = std::fabs(double{s.multiplier[c]}) * 2147483648.0 + std::fabs(double{s.bias[c]});
-    const double slope = s.slopes.empty() ? 1.0 : std::max(std::fabs(double{s.slopes[c]}), 1.0);
+  const double residual = 256 * std::fabs(double{e.residual_multiplier}) + 256;
+  for (size_t c = 0; c < e.multiplier.size(); ++c) {
+    const double most_sum = sums.empty() ? 2147483648.0 : sums[c];
+    const double sum = std::fabs(double{e.multiplier[c]}) * most_sum + std::fabs(double{e.bias[c]});
+    const double slope = e.slopes.empty() ? 1.0 : std::max(std::fabs(double{e.slopes[c]}), 1.0);
     const double real = (sum + residual) * slope;
     if (!(real <= most)) most = real;
   }
   return most < 1073741824.0;
 }
 
-// Bounds of the codes of an epilogue's function, or nullptr; `has_residual` and `bounded` are known.
-inline std::unique_ptr<const FunctionCells> cells_of(const ConvSpec& s) {
-  if (!s.factors.empty()) return nullptr;  // cells are of the function alone
+// Finds what kernels want to know beside the numbers. Returns the bounds of a function's codes, to which `e`
+// refers; nullptr where there are none.
+inline std::unique_ptr<const FunctionCells> settle(EpilogueSpec& e) {
+  e.has_residual = e.residual.has_value();
+  e.bounded = is_bounded(e);
   double bias = 0;
-  for (const float b : s.bias) bias = std::max(bias, std::fabs(double{b}));
-  return make_cells(s.epilogue, bias);
+  for (const float b : e.bias) bias = std::max(bias, std::fabs(double{b}));
+  auto cells = e.factors.empty() ? make_cells(e, bias) : nullptr;  // cells are of the function alone
+  e.cells = cells.get();
+  return cells;
 }
 
 // Of all panels, each padded to its width.
-struct Constants {
+struct PanelConstants {
   std::vector<int32_t> correction;
   std::vector<float> multiplier, bias, factors, slopes;
 
   // Those of one panel. `shifted`: added to the corrections; may be empty.
-  void append(const ConvSpec& s, int32_t channel, int32_t channels, int32_t width,
+  void append(const EpilogueSpec& e, int32_t channel, int32_t channels, int32_t width,
               const std::vector<int32_t>& shifted) {
     for (int32_t c = 0; c < width; ++c) {
       const auto from = static_cast<size_t>(channel + c);
       const bool exists = c < channels;
       const auto more = shifted.empty() ? 0u : static_cast<uint32_t>(shifted[static_cast<size_t>(c)]);
-      const uint32_t own = exists ? static_cast<uint32_t>(s.correction[from]) + more : 0u;
+      const uint32_t own = exists ? static_cast<uint32_t>(e.correction[from]) + more : 0u;
       correction.push_back(static_cast<int32_t>(own));
-      multiplier.push_back(exists ? s.multiplier[from] : 0.0f);
-      bias.push_back(exists ? s.bias[from] : 0.0f);
-      if (!s.factors.empty()) factors.push_back(exists ? s.factors[from] : 0.0f);
-      if (!s.slopes.empty()) slopes.push_back(exists ? s.slopes[from] : 0.0f);
+      multiplier.push_back(exists ? e.multiplier[from] : 0.0f);
+      bias.push_back(exists ? e.bias[from] : 0.0f);
+      if (!e.factors.empty()) factors.push_back(exists ? e.factors[from] : 0.0f);
+      if (!e.slopes.empty()) slopes.push_back(exists ? e.slopes[from] : 0.0f);
     }
   }
 

@@ -46,12 +46,7 @@ class MatMul final : public Step {
         k_(padded(axes_.k, ops.depth)),
         block_(std::min(axes_.rows, kBlock)),
         blocks_(block_ == 0 ? 0 : (axes_.rows + block_ - 1) / block_) {
-    demand(s.a.type == Type::u8 && s.b.type == Type::u8, "codes are bytes");
-    demand(s.y.type == Type::u8 || s.y.type == Type::f32, "a product makes bytes or float32");
-    demand(std::isfinite(s.multiplier), "a multiplier is not finite");
-    demand(s.y.type == Type::f32 || is_sound(s.grid), "the output's grid is not within bytes");
-    demand(0 <= s.zeros.a && s.zeros.a <= 255 && 0 <= s.zeros.b && s.zeros.b <= 255,
-           "a zero point is out of range");
+    check_product(s);
     reads(s.a);
     reads(s.b);
     writes(s.y);
@@ -127,11 +122,7 @@ class MatMul final : public Step {
     const size_t size = bytes_of(s_.y.type);
     const bool dense = n < 2 || stride(s_.y, 1) == static_cast<ptrdiff_t>(size);
     uint8_t* const to = dense ? y : row;
-    if (size == 1) {
-      ops_.codes(sums, n, s_.multiplier, s_.grid, to);
-    } else {
-      ops_.floats(sums, n, s_.multiplier, s_.low, s_.high, reinterpret_cast<float*>(to));
-    }
+    write_sums(ops_, s_, sums, n, to);
     for (size_t j = 0; !dense && j < n; ++j)
       std::memcpy(y + stride(s_.y, 1) * first_of(j), row + j * size, size);
   }
@@ -144,6 +135,26 @@ class MatMul final : public Step {
 };
 
 }  // namespace
+
+void check_product(const MatMulSpec& s) {
+  demand(s.a.type == Type::u8 && s.b.type == Type::u8, "codes are bytes");
+  demand(0 <= s.zeros.a && s.zeros.a <= 255 && 0 <= s.zeros.b && s.zeros.b <= 255,
+         "a zero point is out of range");
+  const EpilogueSpec& e = s.epilogue;
+  check_epilogue(e, s.y, 1);
+  demand(std::isfinite(e.multiplier[0]), "a multiplier is not finite");
+  demand(e.bias[0] == 0 && e.correction[0] == 0 && !e.residual && e.function == nullptr && e.slopes.empty(),
+         "a product of activations has a multiplier and bounds alone");
+}
+
+void write_sums(const MatMulOps& ops, const MatMulSpec& s, const int32_t* sums, size_t n, uint8_t* to) {
+  const EpilogueSpec& e = s.epilogue;
+  if (e.floats) {
+    ops.floats(sums, n, e.multiplier[0], e.real_low, e.real_high, reinterpret_cast<float*>(to));
+  } else {
+    ops.codes(sums, n, e.multiplier[0], e.grid(), to);
+  }
+}
 
 std::unique_ptr<Step> make_matmul(const MatMulOps& ops, const MatMulSpec& spec) {
   return std::make_unique<MatMul>(ops, spec);

@@ -6,16 +6,21 @@
 
 #include "kernels/matmul/matmul.h"
 #include "runtime/step.h"
+#include "steps/epilogue.h"
 
 namespace intact {
 
 struct MatMulSpec {
   View a, b, y;  // the same number of axes; leading ones of y's sizes, with strides of 0 where they broadcast
   MatMulZeros zeros;
-  float multiplier;
-  ByteGrid grid;  // where y is bytes
-  float low, high;  // where y is float32
+  EpilogueSpec epilogue;  // one multiplier, and bounds
 };
+
+// Throws std::invalid_argument for operands and an epilogue that no product has; sizes are the maker's.
+void check_product(const MatMulSpec& spec);
+
+// n sums of a row as elements of y, side by side.
+void write_sums(const MatMulOps& ops, const MatMulSpec& spec, const int32_t* sums, size_t n, uint8_t* to);
 
 // Throws std::invalid_argument for what cannot be run safely.
 std::unique_ptr<Step> make_matmul(const MatMulOps& ops, const MatMulSpec& spec);

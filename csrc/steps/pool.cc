@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/registry.h"
-#include "steps/demand.h"
+#include "steps/check.h"
 
 namespace intact {
 namespace {

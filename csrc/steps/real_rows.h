@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "kernels/float_steps/float_steps.h"
-#include "steps/demand.h"
+#include "steps/check.h"
 
 namespace intact {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "steps/demand.h"
+#include "steps/check.h"
 
 namespace intact {
 

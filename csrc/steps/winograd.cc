@@ -74,7 +74,7 @@ class WinogradStep final : public Step {
   ConvSpec s_;
   const WinogradOps* kernel_;
   WinogradPacked packed_;
-  Constants constants_;
+  PanelConstants constants_;
   std::unique_ptr<const FunctionCells> cells_;
   int64_t across_ = 0, down_ = 0, tiles_ = 0;
   int64_t blocks_ = 0, most_tiles_ = 0;
@@ -87,21 +87,21 @@ class WinogradStep final : public Step {
 
 void WinogradStep::check_views(const WinogradHeader& h) const {
   const View &x = s_.x, &y = s_.y;
-  check_images(s_, h.in, h.out, h.high);
+  check_conv(s_, h.in, h.out, h.high);
   const bool plain = s_.strides[0] == 1 && s_.strides[1] == 1 && s_.dilations[0] == 1 && s_.dilations[1] == 1;
-  refuse_unless(plain, "Winograd's form is for stride and dilation 1");
+  demand(plain, "Winograd's form is for stride and dilation 1");
   if (y.elements() == 0) return;
-  refuse_unless(y.elements() < kMostOutputs, "conv writes more than it can count");
+  demand(y.elements() < kMostOutputs, "conv writes more than it can count");
   for (int i = 0; i < 2; ++i) {
     const int64_t last = s_.origin[i] + y.sizes[i + 1] - 1 + 2;
     const bool inside = s_.origin[i] >= -x.halo[i] && last <= x.sizes[i + 1] - 1 + x.halo[i + 2];
-    refuse_unless(inside, "windows reach beyond the input and its halo");
+    demand(inside, "windows reach beyond the input and its halo");
   }
 }
 
 void WinogradStep::bind(const WinogradPacked& packed) {
   for (const WinogradPanel& p : packed.panels) {
-    constants_.append(s_, p.channel, p.channels, p.width, {});
+    constants_.append(s_.epilogue, p.channel, p.channels, p.width, {});
     widest_ = std::max(widest_, p.width);
   }
 }
@@ -126,11 +126,7 @@ void WinogradStep::cut(int threads) {
 WinogradStep::WinogradStep(const WinogradSpec& spec)
     : s_(spec.conv), kernel_(spec.kernel), packed_(read_winograd(s_.packed, s_.packed_bytes, *kernel_)) {
   check_views(packed_.header);
-  check_epilogue(s_);
-  s_.epilogue.has_residual = s_.residual.has_value();
-  s_.epilogue.bounded = bounded(s_);
-  cells_ = cells_of(s_);
-  s_.epilogue.cells = cells_.get();
+  cells_ = settle(s_.epilogue);
   down_ = tiles_across(s_.y.sizes[1]);
   across_ = tiles_across(s_.y.sizes[2]);
   tiles_ = s_.y.elements() == 0 ? 0 : s_.y.sizes[0] * down_ * across_;
@@ -138,7 +134,7 @@ WinogradStep::WinogradStep(const WinogradSpec& spec)
   cut(spec.threads);
   reads(s_.x);
   writes(s_.y);
-  if (s_.residual) reads(*s_.residual);
+  if (s_.epilogue.residual) reads(*s_.epilogue.residual);
 }
 
 Tile WinogradStep::tile_at(int64_t index) const {
@@ -166,7 +162,7 @@ void WinogradStep::transform(const Memory& memory, int64_t first, int64_t end, c
 
 void WinogradStep::finish(const Memory& memory, size_t p, const Tile& tile, const Scratch& at) const {
   const View& y = s_.y;
-  const View& r = s_.residual ? *s_.residual : y;
+  const View& r = s_.epilogue.residual ? *s_.epilogue.residual : y;
   const WinogradPanel& panel = packed_.panels[p];
   const auto constants = static_cast<size_t>(panel.channel);  // panels before it are whole
   const auto high = static_cast<int>(std::min<int64_t>(kTileOut, y.sizes[1] - tile.top));
@@ -190,9 +186,9 @@ void WinogradStep::finish(const Memory& memory, size_t p, const Tile& tile, cons
         {at.outputs + i * kTileOut * panel.width, whole ? high * kTileOut : wide, panel.width, panel.channels,
          constants_.multiplier.data() + constants, constants_.bias.data() + constants, to + i * kTileOut,
          panel.channel * static_cast<ptrdiff_t>(bytes_of(y.type)),
-         s_.residual ? beside + i * kTileOut : nullptr, panel.channel, at.floats,
-         Constants::part_of(constants_.factors, constants),
-         Constants::part_of(constants_.slopes, constants)});
+         s_.epilogue.residual ? beside + i * kTileOut : nullptr, panel.channel, at.floats,
+         PanelConstants::part_of(constants_.factors, constants),
+         PanelConstants::part_of(constants_.slopes, constants)});
   }
 }
 

@@ -19,6 +19,7 @@ from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
 from intact.engine.steps import Codes, Conv, ConvTranspose, Epilogue, Reinterpret, Tensor
 from intact.kernels import gemm
+from intact.kernels.epilogue import BoundEpilogue
 from intact.kernels.program import View
 from intact.kernels.registry import kernel_list
 
@@ -187,7 +188,7 @@ def test_what_an_old_plan_packed_for_too_few_bytes_is_not_used():
 
 def test_a_step_refuses_weights_packed_for_smaller_bytes_than_it_reads():
     weight = np.ones((8, 1, 1, 8), np.int8)
-    epilogue = gemm.Epilogue(np.ones(8), np.ones(8), np.zeros(8, np.int32))
+    epilogue = BoundEpilogue(np.ones(8), np.ones(8), np.zeros(8, np.int32))
     packed = gemm.pack(weight, high=15)
     sizes, strides = (1, 1, 4, 8), (32, 32, 8, 1)
     y = View(0, 64, "uint8", sizes, strides)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from intact import kernels, numerics
 from intact.kernels import gemm
+from intact.kernels.epilogue import BoundEpilogue, Bytes
 from intact.kernels.program import ARENA, SLACK, NativeStep, Program, View
 from intact.spec import QuantSpec
 
@@ -108,18 +109,16 @@ class Layer:
         r = None if self.residual is None else y if self.in_place else arena.image(shape, 1, (0, 0, 0, 1), 3)
         correction = self.integer_bias - self.zero * self.weight.astype(np.int32).sum((1, 2, 3))
         low, high = self.bounds
-        epilogue = gemm.Epilogue(
+        epilogue = BoundEpilogue(
             self.multiplier,
             self.bias,
             correction,
-            zero_point=self.zero_point,
-            low=low,
-            high=high,
-            real_low=low - 100.0,
-            real_high=high - 100.0,
+            None if self.floats else Bytes(self.zero_point, low, high),
+            low=low - 100.0,
+            high=high - 100.0,
             residual=r.view if r else None,
             residual_multiplier=self.residual_multiplier,
-            residual_zero_point=self.residual_zero,
+            residual_zero=self.residual_zero,
             function=self.function,
             scale=self.scale,
             factors=self.factors,
@@ -143,7 +142,7 @@ class Layer:
         assert np.array_equal(memory, before), "wrote outside its output"
         return got
 
-    def step(self, x: View, y: View, epilogue: gemm.Epilogue, kernel: str) -> NativeStep:
+    def step(self, x: View, y: View, epilogue: BoundEpilogue, kernel: str) -> NativeStep:
         origin = (-self.pads[0], -self.pads[1])
         if kernel.startswith(gemm.WINOGRAD):
             packed = gemm.pack_winograd(self.weight, high=self.high, kernel=kernel)

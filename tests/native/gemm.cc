@@ -83,13 +83,13 @@ std::vector<uint8_t> run(const Layer& layer, const GemmOps& ops) {
   spec.x = image(0, Type::u8, layer.height, layer.width, g.in * g.groups);
   spec.x.high = static_cast<uint8_t>(g.high);
   spec.y = image(1, layer.floats ? Type::f32 : Type::u8, layer.out_height, layer.out_width, g.out);
-  if (layer.residual) spec.residual = image(2, Type::u8, layer.out_height, layer.out_width, g.out);
+  if (layer.residual) spec.epilogue.residual = image(2, Type::u8, layer.out_height, layer.out_width, g.out);
   spec.kernel = &ops;
   spec.packed = packed.data();
   spec.packed_bytes = packed.size();
-  spec.correction = layer.correction;
-  spec.multiplier = layer.multiplier;
-  spec.bias = layer.bias;
+  spec.epilogue.correction = layer.correction;
+  spec.epilogue.multiplier = layer.multiplier;
+  spec.epilogue.bias = layer.bias;
   spec.strides = layer.strides;
   spec.dilations = layer.dilations;
   spec.epilogue.floats = layer.floats;

@@ -157,35 +157,45 @@ Image some_window(int64_t out, Type type) {
 
 using Made = std::unique_ptr<Step>;
 
+// Of an output y with so many channels.
+EpilogueSpec some_epilogue(const View& y, int64_t out) {
+  EpilogueSpec e;
+  if (chance(3)) {
+    e.residual = disturbed(dense(readable(), Type::u8, {y.sizes[0], y.sizes[1], y.sizes[2], out}));
+  }
+  const auto channels = static_cast<size_t>(out);
+  e.correction.resize(channels);
+  fill(e.correction);
+  e.multiplier = floats(channels);
+  e.bias = floats(channels);
+  const ByteGrid grid = some_grid();
+  e.floats = y.type == Type::f32;
+  e.zero_point = std::abs(grid.zero) % 256;
+  e.low = grid.low;
+  e.high = grid.high;
+  e.real_low = -1;
+  e.real_high = 1;
+  e.scale = 0.1f;
+  e.residual_multiplier = 0.5f;
+  e.residual_zero_point = 3;
+  e.ops = &some_kernel<FloatOps>("float_steps");
+  if (chance(4)) {
+    const NamedFunction* const gelu = find_function(*e.ops, "gelu");
+    e.function = gelu->function;
+    e.smooth = gelu->smooth;
+  }
+  if (chance(e.function == nullptr ? 20 : 2)) e.factors = floats(channels);
+  if (chance(e.function == nullptr ? 4 : 20)) e.slopes = floats(channels);
+  return e;
+}
+
 // All but kernel, weights, strides and dilations.
-ConvSpec some_spec(const Image& w, int64_t out, Type type) {
+ConvSpec some_spec(const Image& w, int64_t out) {
   ConvSpec s{};
   s.x = w.x;
   s.y = w.y;
-  if (chance(3))
-    s.residual = disturbed(dense(readable(), Type::u8, {w.y.sizes[0], w.y.sizes[1], w.y.sizes[2], out}));
-  const auto channels = static_cast<size_t>(out);
-  s.correction.resize(channels);
-  fill(s.correction);
-  s.multiplier = floats(channels);
-  s.bias = floats(channels);
   s.origin = {-w.pads[0], -w.pads[1]};
-  const ByteGrid grid = some_grid();
-  s.epilogue.floats = type == Type::f32;
-  s.epilogue.zero_point = std::abs(grid.zero) % 256;
-  s.epilogue.low = grid.low;
-  s.epilogue.high = grid.high;
-  s.epilogue.real_low = -1;
-  s.epilogue.real_high = 1;
-  s.epilogue.scale = 0.1f;
-  s.epilogue.residual_multiplier = 0.5f;
-  if (chance(4)) {
-    const NamedFunction* const gelu = find_function(some_kernel<FloatOps>("float_steps"), "gelu");
-    s.epilogue.function = gelu->function;
-    s.epilogue.smooth = gelu->smooth;
-  }
-  if (chance(s.epilogue.function == nullptr ? 20 : 2)) s.factors = floats(channels);
-  if (chance(s.epilogue.function == nullptr ? 4 : 20)) s.slopes = floats(channels);
+  s.epilogue = some_epilogue(w.y, out);
   return s;
 }
 
@@ -211,7 +221,7 @@ Made some_conv() {
   // As a damaged plan file would have it.
   if (chance(3)) (*packed)[random_bits() % std::min<size_t>(packed->size(), 600)] ^= 1u << pick(0, 7);
   if (chance(9)) packed->resize(random_bits() % packed->size());
-  ConvSpec s = some_spec(w, out, type);
+  ConvSpec s = some_spec(w, out);
   s.kernel = &ops;
   s.packed = packed->data();
   s.packed_bytes = packed->size();
@@ -237,7 +247,7 @@ Made some_winograd() {
       pack_winograd(static_cast<int32_t>(out), static_cast<int32_t>(in), 255, weights.data(), ops));
   if (chance(3)) (*packed)[random_bits() % 64] ^= 1u << pick(0, 7);
   if (chance(9)) packed->resize(random_bits() % packed->size());
-  ConvSpec s = some_spec(w, out, type);
+  ConvSpec s = some_spec(w, out);
   s.packed = packed->data();
   s.packed_bytes = packed->size();
   s.owner = packed;
@@ -250,35 +260,18 @@ Made some_depthwise() {
   const auto c = static_cast<size_t>(w.x.sizes[3] > 0 && w.x.sizes[3] < 99 ? w.x.sizes[3] : 5);
   std::vector<int8_t> weights(c * static_cast<size_t>(w.kernel[0] * w.kernel[1]));
   fill(weights);
-  std::vector<int32_t> correction(c);
-  fill(correction);
-  const std::vector<float> multiplier = floats(c), bias = floats(c);
   DepthwiseSpec s{};
   s.x = w.x;
   s.x.high = chance(2) ? 127 : 255;
   s.y = w.y;
-  s.weights = {static_cast<int>(w.kernel[0]),
-               static_cast<int>(w.kernel[1]),
-               static_cast<int>(c),
-               0,
-               weights.data(),
-               correction.data(),
-               multiplier.data(),
-               bias.data()};
-  const std::vector<int64_t> sizes(w.y.sizes.begin(), w.y.sizes.begin() + 4);
-  if (chance(3)) s.residual = disturbed(dense(readable(), Type::u8, sizes));
+  s.weights = {static_cast<int>(w.kernel[0]), static_cast<int>(w.kernel[1]), static_cast<int>(c), 0,
+               weights.data()};
+  s.epilogue = some_epilogue(w.y, static_cast<int64_t>(c));
   for (size_t i = 0; i < 2; ++i) {
     s.strides[i] = static_cast<int>(w.strides[i]);
     s.dilations[i] = static_cast<int>(w.dilations[i]);
     s.pads[i] = static_cast<int>(w.pads[i]);
   }
-  s.epilogue.grid = some_grid();
-  s.epilogue.low = -1;
-  s.epilogue.high = 1;
-  s.epilogue.real = type == Type::f32;
-  s.epilogue.residual_multiplier = 0.5f;
-  s.epilogue.residual_zero = 3;
-  if (chance(4)) s.curve = DepthwiseCurve{&some_kernel<FloatOps>("float_steps"), nullptr, 1.0f, floats(c)};
   return make_depthwise(some_kernel<DepthwiseOps>("depthwise"), s);
 }
 
@@ -399,7 +392,15 @@ Made some_matmul() {
   }
   if (chance(4)) b.strides[0] = 0;
   const View y = disturbed(dense(writable(), chance(3) ? Type::f32 : Type::u8, {n, i, j}));
-  return make_matmul(some_kernel<MatMulOps>("matmul"), {a, b, y, {128, 3}, 0.01f, some_grid(), -1, 1});
+  EpilogueSpec e;
+  e.floats = y.type == Type::f32;
+  e.multiplier = {0.01f};
+  e.bias = {0};
+  e.correction = {0};
+  e.zero_point = static_cast<int32_t>(pick(0, 255));
+  e.real_low = -1;
+  e.real_high = 1;
+  return make_matmul(some_kernel<MatMulOps>("matmul"), {a, b, y, {128, 3}, e});
 }
 
 struct Blocks {

@@ -1,16 +1,13 @@
 // Depthwise convolution of bytes: channel c of the output is a sum over the taps of channel c of the input.
-//   acc = sum_t x[t] * w[t] + correction            exact in int32; wraps around in between
-//   v   = fl32(fl32(acc) * M) + B                   N22, every operation rounded by itself
-//   v  += fl32((r - residual_zero) * R)             N23, where there is a residual
-//   y   = to_byte(v), or clamp(v) as float32
+// exact in int32, which wraps around in between, and the epilogue (kernels/epilogue.h) without a function.
 // Images lie NHWC. One call makes `pixels` neighbouring outputs of one row, for a range of channel blocks.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "base/byte_grid.h"
 #include "base/cpu.h"
+#include "kernels/epilogue.h"
 
 namespace intact {
 
@@ -25,15 +22,6 @@ struct DepthwiseWeights {
   const float* bias;
 };
 
-struct DepthwiseEpilogue {
-  ByteGrid grid;                  // bytes out
-  float low, high;                // floats out
-  bool real;                      // y is float32
-  bool bounded;                   // |v| < 2^31 for all bytes of x: v rounds to an integer as it is
-  float residual_multiplier;
-  int32_t residual_zero;
-};
-
 struct DepthwiseRow {
   int kernel_h, kernel_w, channels;
   int high;                           // that of the weights
@@ -46,7 +34,7 @@ struct DepthwiseRow {
   ptrdiff_t residual_pixel;
   uint8_t* y;                         // u8 or f32
   ptrdiff_t y_pixel;
-  DepthwiseEpilogue epilogue;
+  Epilogue epilogue;
 };
 
 struct DepthwiseOps {

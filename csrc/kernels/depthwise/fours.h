@@ -126,7 +126,7 @@ class Worker {
   explicit Worker(const Block& b)
       : d_(b.d),
         x_(b.d.x + b.channel),
-        y_(b.d.y + b.channel * (b.d.epilogue.real ? 4 : 1)),
+        y_(b.d.y + b.channel * (b.d.epilogue.floats ? 4 : 1)),
         residual_(b.d.residual == nullptr ? nullptr : b.d.residual + b.channel),
         correction_(reinterpret_cast<const int32_t*>(b.packed)),
         multiplier_(reinterpret_cast<const float*>(correction_ + V::kWidth)),
@@ -134,9 +134,9 @@ class Worker {
         weight_(reinterpret_cast<const uint8_t*>(bias_ + V::kWidth)),
         mask_(V::mask(b.channels)),
         bytes_(static_cast<size_t>(b.channels) * 4),
-        zero_(V::all16(d_.epilogue.grid.zero)),
-        low_(V::all8(d_.epilogue.grid.low)),
-        high_(V::all8(d_.epilogue.grid.high)),
+        zero_(V::all16(d_.epilogue.zero_point)),
+        low_(V::all8(d_.epilogue.low)),
+        high_(V::all8(d_.epilogue.high)),
         gain_(V::all(d_.epilogue.residual_multiplier)) {}
 
   // Columns of three taps stay in registers for all outputs that read them.
@@ -206,7 +206,7 @@ class Worker {
       v[k] = V::add(v[k], V::loadf(bias_ + k * V::kWidth / 4));
     }
     if (kEnd == End::bytes_and_residual || (kEnd == End::any && residual_ != nullptr)) add_residual(v);
-    if (kEnd == End::any && d_.epilogue.real) {
+    if (kEnd == End::any && d_.epilogue.floats) {
       store_floats(v);
     } else {
       if (kEnd == End::any) bound(v);
@@ -230,7 +230,7 @@ class Worker {
     residual_ += d_.residual_pixel;
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
-      v[k] = V::add(v[k], V::mul(V::real(V::minus(r[k], d_.epilogue.residual_zero)), gain_));
+      v[k] = V::add(v[k], V::mul(V::real(V::minus(r[k], d_.epilogue.residual_zero_point)), gain_));
     }
   }
 
@@ -238,7 +238,7 @@ class Worker {
     constexpr int kLanes = V::kWidth / 4;
     alignas(64) float lanes[4][kLanes], ordered[V::kWidth];
     for (int k = 0; k < 4; ++k) {
-      const Float low = V::all(d_.epilogue.low), high = V::all(d_.epilogue.high);
+      const Float low = V::all(d_.epilogue.real_low), high = V::all(d_.epilogue.real_high);
       V::storef(lanes[k], V::least(V::most(v[k], low), high));
       for (int i = 0; i < kLanes; i += 4) std::memcpy(ordered + 4 * i + 4 * k, lanes[k] + i, 16);
     }
@@ -271,7 +271,7 @@ void work(const Block& b, const ptrdiff_t* offsets, int groups) {
 
 template <class V, bool kTail>
 void work(const Block& b, const ptrdiff_t* offsets, int groups) {
-  if (b.d.epilogue.real || !b.d.epilogue.bounded) return work<V, kTail, End::any>(b, offsets, groups);
+  if (b.d.epilogue.floats || !b.d.epilogue.bounded) return work<V, kTail, End::any>(b, offsets, groups);
   if (b.d.residual != nullptr) return work<V, kTail, End::bytes_and_residual>(b, offsets, groups);
   work<V, kTail, End::bytes>(b, offsets, groups);
 }

@@ -71,14 +71,14 @@ class Worker {
   Worker(const DepthwiseRow& d, const uint8_t* packed, int channel, int channels)
       : d_(d),
         x_(d.x + channel),
-        y_(d.y + channel * (d.epilogue.real ? 4 : 1)),
+        y_(d.y + channel * (d.epilogue.floats ? 4 : 1)),
         residual_(d.residual == nullptr ? nullptr : d.residual + channel),
         correction_(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(packed))),
         multiplier_(_mm256_loadu_ps(reinterpret_cast<const float*>(packed) + kWidth)),
         bias_(_mm256_loadu_ps(reinterpret_cast<const float*>(packed) + 2 * kWidth)),
-        zero_(_mm_set1_epi16(static_cast<int16_t>(d.epilogue.grid.zero))),
-        low_(_mm_set1_epi8(static_cast<char>(d.epilogue.grid.low))),
-        high_(_mm_set1_epi8(static_cast<char>(d.epilogue.grid.high))),
+        zero_(_mm_set1_epi16(static_cast<int16_t>(d.epilogue.zero_point))),
+        low_(_mm_set1_epi8(static_cast<char>(d.epilogue.low))),
+        high_(_mm_set1_epi8(static_cast<char>(d.epilogue.high))),
         weight_(packed + 12 * kWidth),
         channels_(static_cast<size_t>(channels)) {}
 
@@ -141,15 +141,15 @@ class Worker {
 
   INTACT_INLINE void finish(__m256i acc) {
     __m256 v = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(acc), multiplier_), bias_);
-    const DepthwiseEpilogue& e = d_.epilogue;
+    const Epilogue& e = d_.epilogue;
     if (kEnd == End::bytes_and_residual || (kEnd == End::any && residual_ != nullptr)) {
       const __m256i r =
-          _mm256_sub_epi32(_mm256_cvtepu8_epi32(load(residual_)), _mm256_set1_epi32(e.residual_zero));
+          _mm256_sub_epi32(_mm256_cvtepu8_epi32(load(residual_)), _mm256_set1_epi32(e.residual_zero_point));
       v = _mm256_add_ps(v, _mm256_mul_ps(_mm256_cvtepi32_ps(r), _mm256_set1_ps(e.residual_multiplier)));
       residual_ += d_.residual_pixel;
     }
-    if (kEnd == End::any && e.real) {
-      v = _mm256_min_ps(_mm256_max_ps(v, _mm256_set1_ps(e.low)), _mm256_set1_ps(e.high));
+    if (kEnd == End::any && e.floats) {
+      v = _mm256_min_ps(_mm256_max_ps(v, _mm256_set1_ps(e.real_low)), _mm256_set1_ps(e.real_high));
       store<32>(_mm256_castps_si256(v), channels_ * 4);
     } else {
       // What is too small for an integer becomes the smallest one, which is right; too large would too.
@@ -198,7 +198,7 @@ void work(const DepthwiseRow& d, const uint8_t* packed, int channel, const ptrdi
 
 template <bool kTail>
 void work(const DepthwiseRow& d, const uint8_t* packed, int channel, const ptrdiff_t* offsets, int pairs) {
-  if (d.epilogue.real || !d.epilogue.bounded)
+  if (d.epilogue.floats || !d.epilogue.bounded)
     return work<kTail, End::any>(d, packed, channel, offsets, pairs);
   if (d.residual != nullptr) {
     return work<kTail, End::bytes_and_residual>(d, packed, channel, offsets, pairs);

@@ -28,15 +28,15 @@ int32_t sum(const DepthwiseRow& d, const uint8_t* x, const int8_t* w) {
   return static_cast<int32_t>(acc);
 }
 
-void finish(const DepthwiseEpilogue& e, float v, const uint8_t* residual, uint8_t* y, int channel) {
+void finish(const Epilogue& e, float v, const uint8_t* residual, uint8_t* y, int channel) {
   if (residual != nullptr) {
-    v = v + static_cast<float>(residual[channel] - e.residual_zero) * e.residual_multiplier;
+    v = v + static_cast<float>(residual[channel] - e.residual_zero_point) * e.residual_multiplier;
   }
-  if (!e.real) {
-    y[channel] = to_byte(v, e.grid);
+  if (!e.floats) {
+    y[channel] = to_byte(v, e.grid());
     return;
   }
-  v = v < e.low ? e.low : v > e.high ? e.high : v;
+  v = v < e.real_low ? e.real_low : v > e.real_high ? e.real_high : v;
   std::memcpy(y + 4 * static_cast<size_t>(channel), &v, 4);
 }
 

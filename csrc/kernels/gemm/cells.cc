@@ -19,7 +19,7 @@ struct Range {
 };
 
 // The cubic of x in steps, x in cells, through the function at the Chebyshev nodes of cell `n`.
-void fit_cell(const GemmEpilogue& e, const Range& range, int n, double (&terms)[4]) {
+void fit_cell(const Epilogue& e, const Range& range, int n, double (&terms)[4]) {
   double at[4], parts[4];
   for (int i = 0; i < 4; ++i) {
     at[i] = n + 0.5 * std::cos((2 * i + 1) * 3.14159265358979324 / 8);
@@ -45,7 +45,7 @@ double rounding_of(const double (&terms)[4], int n) {
 }
 
 // By how many steps the floats that are rounded and the cubic differ, at most, but for its own rounding.
-double doubt_of(const GemmEpilogue& e, const Range& range, double bias) {
+double doubt_of(const Epilogue& e, const Range& range, double bias) {
   const double half = range.cell() / 2, reach = std::max(range.high, -range.low), top = range.high;
   // What interpolation at four Chebyshev nodes leaves: fourth / 4! * 2 (half / 2)^4.
   const double fit = e.smooth->fourth * half * half * half * half / 192;
@@ -60,7 +60,7 @@ double doubt_of(const GemmEpilogue& e, const Range& range, double bias) {
 }
 
 // Above `high` codes are the highest one; below the best `low` the function is as good as 0.
-Range range_of(const GemmEpilogue& e, double bias) {
+Range range_of(const Epilogue& e, double bias) {
   const double highest = (e.high - e.zero_point + 1) * double{e.scale};
   Range best{-2, std::max(0.5, highest)};
   while (e.smooth->exact(best.high) < highest) best.high += 0.125;
@@ -77,7 +77,7 @@ Range range_of(const GemmEpilogue& e, double bias) {
 
 }  // namespace
 
-std::unique_ptr<const FunctionCells> make_cells(const GemmEpilogue& e, double bias) {
+std::unique_ptr<const FunctionCells> make_cells(const Epilogue& e, double bias) {
   if (e.smooth == nullptr || e.floats || e.has_residual || !e.bounded) return nullptr;
   if (!((e.high - e.zero_point + 1) * double{e.scale} < kFarthest)) return nullptr;
   const Range range = range_of(e, bias);

@@ -21,6 +21,6 @@ struct FunctionCells {
 };
 
 // nullptr where bounds of such an epilogue are not close enough to save time. `bias`: the largest magnitude.
-std::unique_ptr<const FunctionCells> make_cells(const GemmEpilogue& epilogue, double bias);
+std::unique_ptr<const FunctionCells> make_cells(const Epilogue& epilogue, double bias);
 
 }  // namespace intact

@@ -14,7 +14,7 @@
 #include <cstdint>
 
 #include "base/cpu.h"
-#include "kernels/float_steps/float_steps.h"
+#include "kernels/epilogue.h"
 
 namespace intact {
 
@@ -43,27 +43,6 @@ struct GemmTile {
   int64_t next_bytes;  // of them
 };
 
-struct FunctionCells;
-
-// The epilogue of a layer, the same for all its tiles.
-//   real  = fl32(acc) * M + B [+ (r - z_r) * R], each operation rounded [; * slope where below 0]
-//   codes:               clamp(rne(real) + z_y, low, high)
-//   codes of a function: clamp(rne(f(real) [* S] / scale) + z_y, low, high)
-//   floats:               [f] real [* S], and no further than real_low and real_high
-struct GemmEpilogue {
-  bool floats;  // y is float32
-  bool has_residual;
-  bool bounded;  // proved that every `real` is below 2^30 in magnitude
-  int32_t residual_zero_point;
-  float residual_multiplier;
-  int32_t zero_point, low, high;  // bytes
-  float real_low, real_high;
-  float scale;
-  RealFunction function;  // nullptr: none
-  const SmoothFunction* smooth;  // what is known of it, or nullptr
-  const FunctionCells* cells;  // bounds of its codes (cells.h), or nullptr
-};
-
 struct GemmRows {
   const int32_t* sums;  // [rows][width]
   int rows, width;
@@ -86,10 +65,10 @@ struct GemmOps {
   int rows[4];  // most rows of a tile, by the number of vectors in the panel - 1
   int32_t shift;  // what it subtracts from each byte: corrections have to add shift * (sum of the weights)
   void (*sum)(const GemmSteps& steps, const GemmTile& tile);
-  void (*finish)(const GemmEpilogue& epilogue, const GemmRows& rows);
+  void (*finish)(const Epilogue& epilogue, const GemmRows& rows);
   // Optional: both, for any number of rows, which share out `next`. False, and nothing done, where the kernel
   // has no form that beats the two. `sums` and `scratch` are not used.
-  bool (*whole)(const GemmSteps& steps, const GemmTile& tile, const GemmEpilogue& epilogue,
+  bool (*whole)(const GemmSteps& steps, const GemmTile& tile, const Epilogue& epilogue,
                 const GemmRows& rows) = nullptr;
   // Called before and behind any number of sums, on their thread; nullptr: nothing to do.
   void (*enter)() = nullptr;
@@ -97,7 +76,7 @@ struct GemmOps {
 };
 
 // The meaning of finish; kernels leave to it what they have no faster form of.
-void gemm_finish(const GemmEpilogue& epilogue, const GemmRows& rows);
+void gemm_finish(const Epilogue& epilogue, const GemmRows& rows);
 
 #define INTACT_KERNEL(name, needs) extern const GemmOps name;
 #include "kernels/gemm/kernels.inc"

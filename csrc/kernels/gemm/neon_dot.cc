@@ -69,7 +69,7 @@ void sum(const GemmSteps& s, const GemmTile& t) {
 }
 
 // 4 floats; `residual` has 4 bytes, or is nullptr.
-inline float32x4_t real_of(const GemmEpilogue& e, const GemmRows& t, int at, int c, const uint8_t* residual) {
+inline float32x4_t real_of(const Epilogue& e, const GemmRows& t, int at, int c, const uint8_t* residual) {
   const float32x4_t acc = vcvtq_f32_s32(vld1q_s32(t.sums + at));
   float32x4_t real = vaddq_f32(vmulq_f32(acc, vld1q_f32(t.multiplier + c)), vld1q_f32(t.bias + c));
   if (residual == nullptr) return real;
@@ -82,7 +82,7 @@ inline float32x4_t real_of(const GemmEpilogue& e, const GemmRows& t, int at, int
 }
 
 // Whole panels of codes; what is left goes the plain way.
-void finish(const GemmEpilogue& e, const GemmRows& t) {
+void finish(const Epilogue& e, const GemmRows& t) {
   const bool plain = !e.floats && e.function == nullptr && e.bounded && t.slopes == nullptr;
   if (!plain || t.channels != t.width) return gemm_finish(e, t);
   const int32x4_t zero_point = vdupq_n_s32(e.zero_point);

@@ -36,19 +36,19 @@ PackStep step_at(const GemmWeights& w, const int8_t* weights, int32_t position, 
   return step;
 }
 
-void refuse_unless(bool holds, const char* what) {
+void demand(bool holds, const char* what) {
   if (!holds) throw std::invalid_argument(what);
 }
 
 void check_shape(const GemmWeights& w) {
   const int32_t most = 1 << 24;
   for (const int32_t n : {w.out, w.kernel_h, w.kernel_w, w.in, w.groups}) {
-    refuse_unless(n >= 1 && n <= most, "a size of the weights is out of range");
+    demand(n >= 1 && n <= most, "a size of the weights is out of range");
   }
-  refuse_unless(w.out % w.groups == 0, "groups do not divide the output channels");
-  refuse_unless(int64_t{w.kernel_h} * w.kernel_w * w.in <= most, "the window is too large");
-  refuse_unless(w.high >= 0 && w.high <= 255, "bytes are 0 to 255");
-  refuse_unless(!w.joined || w.groups == 1, "rows of a window have gaps where there are groups");
+  demand(w.out % w.groups == 0, "groups do not divide the output channels");
+  demand(int64_t{w.kernel_h} * w.kernel_w * w.in <= most, "the window is too large");
+  demand(w.high >= 0 && w.high <= 255, "bytes are 0 to 255");
+  demand(!w.joined || w.groups == 1, "rows of a window have gaps where there are groups");
 }
 
 }  // namespace
@@ -125,13 +125,13 @@ std::vector<uint8_t> pack_gemm(const GemmWeights& w, const int8_t* weights, cons
 namespace {
 
 void check_header(const PackedHeader& h, size_t size, const GemmOps& ops) {
-  refuse_unless(h.magic == kMagic, "not packed weights");
-  refuse_unless(h.unit == ops.unit && h.grouped == ops.grouped, "weights are packed for another kernel");
-  refuse_unless(h.joined == 0 || h.joined == 1, "packed weights are damaged");
+  demand(h.magic == kMagic, "not packed weights");
+  demand(h.unit == ops.unit && h.grouped == ops.grouped, "weights are packed for another kernel");
+  demand(h.joined == 0 || h.joined == 1, "packed weights are damaged");
   check_shape({h.out, h.kernel_h, h.kernel_w, h.in, h.groups, h.joined != 0, h.high});
   const int64_t head = sizeof h + int64_t{h.panels} * sizeof(PackedPanel) + int64_t{h.positions} * 4;
-  refuse_unless(h.panels >= 1 && h.positions >= 1 && h.weights >= head, "packed weights are damaged");
-  refuse_unless(h.bytes == static_cast<int64_t>(size) && h.weights <= h.bytes, "packed weights are cut off");
+  demand(h.panels >= 1 && h.positions >= 1 && h.weights >= head, "packed weights are damaged");
+  demand(h.bytes == static_cast<int64_t>(size) && h.weights <= h.bytes, "packed weights are cut off");
 }
 
 // How many steps the groups of a panel have, or -1.
@@ -147,18 +147,17 @@ int64_t steps_in_groups(const PackedPanel& p, bool grouped) {
 void check_panel(const PackedHeader& h, const PackedPanel& p, int32_t channel, const GemmOps& ops) {
   const int32_t share = h.out / h.groups;
   const bool whole = p.width >= h.unit && p.width <= h.unit * ops.widest && p.width % h.unit == 0;
-  refuse_unless(whole && p.channels >= 1 && p.channels <= p.width, "a panel's width is damaged");
+  demand(whole && p.channels >= 1 && p.channels <= p.width, "a panel's width is damaged");
   const bool in_order =
       p.channel == channel && p.group == p.channel / share && p.channels <= share - p.channel % share;
-  refuse_unless(in_order, "panels do not follow one another");
-  refuse_unless(p.steps >= 1 && p.positions >= 0 && p.steps <= h.positions - p.positions,
-                "a panel's steps are damaged");
+  demand(in_order, "panels do not follow one another");
+  demand(p.steps >= 1 && p.positions >= 0 && p.steps <= h.positions - p.positions,
+         "a panel's steps are damaged");
   const bool shared = p.positions == 0 && p.steps == h.positions;
-  refuse_unless(h.grouped != 0 || shared, "a panel's steps are damaged");
-  refuse_unless(steps_in_groups(p, h.grouped != 0) == p.steps, "a panel's groups are damaged");
+  demand(h.grouped != 0 || shared, "a panel's steps are damaged");
+  demand(steps_in_groups(p, h.grouped != 0) == p.steps, "a panel's groups are damaged");
   const int64_t room = h.bytes - h.weights, bytes = int64_t{p.steps} * p.width * 4;
-  refuse_unless(p.weights >= 0 && p.weights <= room && bytes <= room - p.weights,
-                "a panel's weights are cut off");
+  demand(p.weights >= 0 && p.weights <= room && bytes <= room - p.weights, "a panel's weights are cut off");
 }
 
 }  // namespace
@@ -166,7 +165,7 @@ void check_panel(const PackedHeader& h, const PackedPanel& p, int32_t channel, c
 Packed read_packed(const uint8_t* bytes, size_t size, const GemmOps& ops) {
   Packed found{};
   PackedHeader& h = found.header;
-  refuse_unless(size >= sizeof h, "packed weights are cut off");
+  demand(size >= sizeof h, "packed weights are cut off");
   std::memcpy(&h, bytes, sizeof h);
   check_header(h, size, ops);
   found.panels.resize(static_cast<size_t>(h.panels));
@@ -179,10 +178,10 @@ Packed read_packed(const uint8_t* bytes, size_t size, const GemmOps& ops) {
     check_panel(h, p, channel, ops);
     channel += p.channels;
   }
-  refuse_unless(channel == h.out, "packed weights lack channels");
+  demand(channel == h.out, "packed weights lack channels");
   const int32_t window = h.kernel_h * h.kernel_w * h.in;
   for (const int32_t p : found.positions) {
-    refuse_unless(p >= 0 && p < window, "a step lies outside the window");
+    demand(p >= 0 && p < window, "a step lies outside the window");
   }
   found.weights = reinterpret_cast<const int8_t*>(bytes + h.weights);
   return found;

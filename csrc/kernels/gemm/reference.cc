@@ -28,13 +28,13 @@ void sum(const GemmSteps& s, const GemmTile& t) {
   }
 }
 
-float residual_of(const GemmEpilogue& e, const GemmRows& t, int row, int c) {
+float residual_of(const Epilogue& e, const GemmRows& t, int row, int c) {
   const int32_t code = t.residual[row][t.residual_offset + c];
   return static_cast<float>(code - e.residual_zero_point) * e.residual_multiplier;
 }
 
 // Rounded and clamped to a byte; clamping first to the same bounds keeps the conversion in range.
-uint8_t byte_of(const GemmEpilogue& e, float steps) {
+uint8_t byte_of(const Epilogue& e, float steps) {
   const float low = static_cast<float>(e.low - e.zero_point);
   const float high = static_cast<float>(e.high - e.zero_point);
   if (!(steps > low)) steps = low;
@@ -42,7 +42,7 @@ uint8_t byte_of(const GemmEpilogue& e, float steps) {
   return static_cast<uint8_t>(static_cast<int32_t>(std::nearbyint(steps)) + e.zero_point);
 }
 
-void clamp_floats(const GemmEpilogue& e, float* floats, int n) {
+void clamp_floats(const Epilogue& e, float* floats, int n) {
   for (int c = 0; c < n; ++c) {
     if (floats[c] < e.real_low) floats[c] = e.real_low;
     if (floats[c] > e.real_high) floats[c] = e.real_high;
@@ -51,7 +51,7 @@ void clamp_floats(const GemmEpilogue& e, float* floats, int n) {
 
 }  // namespace
 
-void gemm_finish(const GemmEpilogue& e, const GemmRows& t) {
+void gemm_finish(const Epilogue& e, const GemmRows& t) {
   for (int row = 0; row < t.rows; ++row) {
     float* const floats = t.scratch;
     for (int c = 0; c < t.channels; ++c) {

@@ -180,7 +180,7 @@ void sum(const GemmSteps& s, const GemmTile& t) {
   return s.width == kUnit ? sum_tile<2, 1>(s, t, total) : sum_tile<2, 2>(s, t, total);
 }
 
-void finish(const GemmEpilogue& e, const GemmRows& rows) { gemm_avx512vnni.finish(e, rows); }
+void finish(const Epilogue& e, const GemmRows& rows) { gemm_avx512vnni.finish(e, rows); }
 
 }  // namespace
 

@@ -114,7 +114,7 @@ void sum(const GemmSteps& s, const GemmTile& t) {
 
 struct Lanes {
   __m256 residual_zero_point, residual_multiplier;
-  explicit Lanes(const GemmEpilogue& e)
+  explicit Lanes(const Epilogue& e)
       : residual_zero_point(_mm256_set1_ps(static_cast<float>(e.residual_zero_point))),
         residual_multiplier(_mm256_set1_ps(e.residual_multiplier)) {}
 };
@@ -135,7 +135,7 @@ inline __m256 real_of(const int32_t* sums, const Lanes& lanes, const float* m, c
 struct ToBytes {
   __m256i zero_point;
   __m128i low, high;
-  explicit ToBytes(const GemmEpilogue& e)
+  explicit ToBytes(const Epilogue& e)
       : zero_point(_mm256_set1_epi16(static_cast<int16_t>(e.zero_point))),
         low(_mm_set1_epi8(static_cast<char>(e.low))),
         high(_mm_set1_epi8(static_cast<char>(e.high))) {}
@@ -165,7 +165,7 @@ inline __m256 sloped(__m256 real, __m256 slope) {
 
 // Rows of 16 channels, two at a time; constants stay in registers.
 template <bool kResidual, bool kSloped>
-void finish_pairs(const GemmEpilogue& e, const GemmRows& t) {
+void finish_pairs(const Epilogue& e, const GemmRows& t) {
   const __m256 zero = _mm256_set1_ps(static_cast<float>(e.residual_zero_point));
   const __m256 multiplier = _mm256_set1_ps(e.residual_multiplier);
   const __m256 m[2] = {_mm256_loadu_ps(t.multiplier), _mm256_loadu_ps(t.multiplier + kUnit)};
@@ -206,7 +206,7 @@ void finish_pairs(const GemmEpilogue& e, const GemmRows& t) {
 }
 
 // Rows of any number of channels up to 16.
-void finish_codes(const GemmEpilogue& e, const GemmRows& t) {
+void finish_codes(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   const ToBytes to_bytes(e);
   uint8_t copy[16] = {0};
@@ -238,7 +238,7 @@ void floats_of_row(const Lanes& lanes, const GemmRows& t, int row, float* floats
   }
 }
 
-void finish_floats(const GemmEpilogue& e, const GemmRows& t) {
+void finish_floats(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   const __m256 low = _mm256_set1_ps(e.real_low), high = _mm256_set1_ps(e.real_high);
   for (int row = 0; row < t.rows; ++row) {
@@ -254,7 +254,7 @@ void finish_floats(const GemmEpilogue& e, const GemmRows& t) {
 
 // The function's values, divided by the scale, to bytes: clamped first, for they may be anything. The
 // function gets the whole tile at once: its chains of operations are long.
-void finish_function(const GemmEpilogue& e, const GemmRows& t) {
+void finish_function(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   const ToBytes to_bytes(e);
   const __m256 scale = _mm256_set1_ps(e.scale);
@@ -277,7 +277,7 @@ void finish_function(const GemmEpilogue& e, const GemmRows& t) {
   }
 }
 
-void finish(const GemmEpilogue& e, const GemmRows& t) {
+void finish(const Epilogue& e, const GemmRows& t) {
   const bool quantized = !e.floats && e.function != nullptr;
   if (e.floats ? e.function != nullptr : !quantized && !e.bounded) return gemm_finish(e, t);
   if (e.floats) return finish_floats(e, t);

@@ -94,7 +94,7 @@ void sum(const GemmSteps& s, const GemmTile& t) {
 // The constants of an epilogue that all vectors share.
 struct Lanes {
   __m512 residual_zero_point, residual_multiplier;
-  explicit Lanes(const GemmEpilogue& e)
+  explicit Lanes(const Epilogue& e)
       : residual_zero_point(_mm512_set1_ps(static_cast<float>(e.residual_zero_point))),
         residual_multiplier(_mm512_set1_ps(e.residual_multiplier)) {}
 };
@@ -120,7 +120,7 @@ inline __mmask16 mask_of(int channels, int v) {
 // Reals below 2^30 in magnitude to bytes: saturating packs clamp, a permutation undoes their order.
 struct ToBytes {
   __m512i zero_point, low, high, order;
-  explicit ToBytes(const GemmEpilogue& e)
+  explicit ToBytes(const Epilogue& e)
       : zero_point(_mm512_set1_epi16(static_cast<int16_t>(e.zero_point))),
         low(_mm512_set1_epi8(static_cast<char>(e.low))),
         high(_mm512_set1_epi8(static_cast<char>(e.high))),
@@ -153,7 +153,7 @@ inline __m512 sloped(__m512 real, __m512 slope) {
 }
 
 template <int kVectors, bool kResidual, bool kPlain, bool kSloped = false>
-void finish_codes(const GemmEpilogue& e, const GemmRows& t) {
+void finish_codes(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   const ToBytes to_bytes(e);
   const __mmask64 all = t.channels >= 64 ? ~0ull : (1ull << t.channels) - 1;
@@ -184,7 +184,7 @@ void finish_codes(const GemmEpilogue& e, const GemmRows& t) {
 }
 
 template <bool kResidual>
-void finish_floats(const GemmEpilogue& e, const GemmRows& t) {
+void finish_floats(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   const __m512 low = _mm512_set1_ps(e.real_low), high = _mm512_set1_ps(e.real_high);
   for (int row = 0; row < t.rows; ++row) {
@@ -203,7 +203,7 @@ void finish_floats(const GemmEpilogue& e, const GemmRows& t) {
 
 // The function's values, divided by the scale, to bytes: clamped first, for they may be anything. The
 // function gets the whole tile at once: its chains of operations are long.
-void finish_function(const GemmEpilogue& e, const GemmRows& t) {
+void finish_function(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   const __m512 scale = _mm512_set1_ps(e.scale);
   const __m512 low = _mm512_set1_ps(static_cast<float>(e.low - e.zero_point));
@@ -230,7 +230,7 @@ void finish_function(const GemmEpilogue& e, const GemmRows& t) {
 }
 
 // One row of finish_function.
-void finish_row(const GemmEpilogue& e, GemmRows t, int row) {
+void finish_row(const Epilogue& e, GemmRows t, int row) {
   t.sums += row * t.width;
   t.y += row;
   t.rows = 1;
@@ -239,7 +239,7 @@ void finish_row(const GemmEpilogue& e, GemmRows t, int row) {
 
 // The same bytes as finish_function, by bounds (cells.h).
 template <int kVectors>
-void finish_cells(const GemmEpilogue& e, const GemmRows& t) {
+void finish_cells(const Epilogue& e, const GemmRows& t) {
   const FunctionCells& cells = *e.cells;
   const ToBytes to_bytes(e);
   const __mmask64 all = t.channels >= 64 ? ~0ull : (1ull << t.channels) - 1;
@@ -289,7 +289,7 @@ void finish_cells(const GemmEpilogue& e, const GemmRows& t) {
   }
 }
 
-void finish_smooth(const GemmEpilogue& e, const GemmRows& t) {
+void finish_smooth(const Epilogue& e, const GemmRows& t) {
   switch (t.width / kUnit) {
     case 1: return finish_cells<1>(e, t);
     case 2: return finish_cells<2>(e, t);
@@ -299,7 +299,7 @@ void finish_smooth(const GemmEpilogue& e, const GemmRows& t) {
 }
 
 template <bool kResidual, bool kPlain, bool kSloped = false>
-void finish_panel(const GemmEpilogue& e, const GemmRows& t) {
+void finish_panel(const Epilogue& e, const GemmRows& t) {
   switch (t.width / kUnit) {
     case 1: return finish_codes<1, kResidual, kPlain, kSloped>(e, t);
     case 2: return finish_codes<2, kResidual, kPlain, kSloped>(e, t);
@@ -309,7 +309,7 @@ void finish_panel(const GemmEpilogue& e, const GemmRows& t) {
 }
 
 // Behind a Relu nothing is left of zero points: that is most layers.
-void finish_bounded(const GemmEpilogue& e, const GemmRows& t) {
+void finish_bounded(const Epilogue& e, const GemmRows& t) {
   if (t.slopes != nullptr) {
     return e.has_residual ? finish_panel<true, false, true>(e, t) : finish_panel<false, false, true>(e, t);
   }
@@ -319,7 +319,7 @@ void finish_bounded(const GemmEpilogue& e, const GemmRows& t) {
   return both ? finish_panel<true, true>(e, t) : finish_panel<true, false>(e, t);
 }
 
-void finish(const GemmEpilogue& e, const GemmRows& t) {
+void finish(const Epilogue& e, const GemmRows& t) {
   if (e.floats && e.function == nullptr) {
     return e.has_residual ? finish_floats<true>(e, t) : finish_floats<false>(e, t);
   }
@@ -341,7 +341,7 @@ constexpr ptrdiff_t kFirstBytes = 32 << 10;
 
 template <int kVectors, bool kResidual, bool kPlain>
 struct Whole {
-  using Tile = void (*)(const GemmSteps&, const GemmTile&, const GemmEpilogue&, const GemmRows&, int, Fetch);
+  using Tile = void (*)(const GemmSteps&, const GemmTile&, const Epilogue&, const GemmRows&, int, Fetch);
   static constexpr int kHalf = 12 / kVectors, kMost = 28 / kVectors;
 
   template <int... i>
@@ -350,7 +350,7 @@ struct Whole {
     return kAll[rows - 1];
   }
 
-  static void run(const GemmSteps& s, const GemmTile& t, const GemmEpilogue& e, const GemmRows& rows) {
+  static void run(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
     ptrdiff_t steps = 0;
     for (int32_t r = 0; r < s.counts[0]; ++r) steps += s.steps[2 * r + 1];
     const bool near = steps * s.width * 4 <= kNearBytes && s.steps[1] >= kHalfSteps;
@@ -369,7 +369,7 @@ struct Whole {
 };
 
 template <int kVectors>
-void whole_panel(const GemmSteps& s, const GemmTile& t, const GemmEpilogue& e, const GemmRows& rows) {
+void whole_panel(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
   const bool plain = e.zero_point == 0 && e.low == 0;
   if (!e.has_residual) {
     return plain ? Whole<kVectors, false, true>::run(s, t, e, rows)
@@ -379,7 +379,7 @@ void whole_panel(const GemmSteps& s, const GemmTile& t, const GemmEpilogue& e, c
                                              : Whole<kVectors, true, false>::run(s, t, e, rows);
 }
 
-bool whole(const GemmSteps& s, const GemmTile& t, const GemmEpilogue& e, const GemmRows& rows) {
+bool whole(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
   const int vectors = s.width / kUnit;
   if (e.floats || e.function != nullptr || !e.bounded || rows.slopes != nullptr) return false;
   if (rows.channels != s.width || vectors < 3) return false;

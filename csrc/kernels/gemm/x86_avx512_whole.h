@@ -159,7 +159,7 @@ struct Codes {
   __m512i zero_point, low, high, order;
   __m512 residual_multiplier, residual_zero_point;
 
-  INTACT_INLINE Codes(const GemmEpilogue& e, const GemmRows& rows)
+  INTACT_INLINE Codes(const Epilogue& e, const GemmRows& rows)
       : t(rows),
         zero_point(_mm512_set1_epi16(static_cast<int16_t>(e.zero_point))),
         low(_mm512_set1_epi8(static_cast<char>(e.low))),
@@ -219,7 +219,7 @@ struct Codes {
 
 // Sums and codes of rows [first, first + kRows).
 template <int kRows, int kVectors, bool kResidual, bool kPlain>
-void whole_tile(const GemmSteps& s, const GemmTile& t, const GemmEpilogue& e, const GemmRows& rows, int first,
+void whole_tile(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows, int first,
                 Fetch fetch) {
   Sums<kRows, kVectors> sums;
   sums.start(t.correction);
@@ -255,7 +255,7 @@ INTACT_INLINE void half_tile(Products<kRows, kVectors> products,
 
 // As many rows as make an odd number of halves; returns how many.
 template <int kRows, int kVectors, bool kResidual, bool kPlain>
-int whole_halves(const GemmSteps& s, const GemmTile& t, const GemmEpilogue& e, const GemmRows& rows,
+int whole_halves(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows,
                  Fetching& fetching) {
   if (t.rows < kRows) return 0;
   const Codes<kRows, kVectors, kResidual, kPlain> codes(e, rows);

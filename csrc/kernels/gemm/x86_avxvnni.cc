@@ -73,7 +73,7 @@ void sum(const GemmSteps& s, const GemmTile& t) {
   return s.width == kUnit ? sum_rows<1>(s, t) : sum_rows<2>(s, t);
 }
 
-void finish(const GemmEpilogue& e, const GemmRows& rows) { gemm_avx2.finish(e, rows); }
+void finish(const Epilogue& e, const GemmRows& rows) { gemm_avx2.finish(e, rows); }
 
 }  // namespace
 

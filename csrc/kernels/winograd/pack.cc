@@ -11,7 +11,7 @@ constexpr uint32_t kMagic = 0x31474e57;  // "WNG1"
 constexpr int kTaps = 9;
 constexpr int32_t kMostChannels = 1 << 14;
 
-void refuse_unless(bool holds, const char* what) {
+void demand(bool holds, const char* what) {
   if (!holds) throw std::invalid_argument(what);
 }
 
@@ -58,7 +58,7 @@ bool winograd_fits(int32_t out, int32_t in, int32_t high, const int8_t* weights)
 
 std::vector<uint8_t> pack_winograd(int32_t out, int32_t in, int32_t high, const int8_t* weights,
                                    const WinogradOps& ops) {
-  refuse_unless(winograd_fits(out, in, high, weights), "these weights do not fit Winograd's bounds");
+  demand(winograd_fits(out, in, high, weights), "these weights do not fit Winograd's bounds");
   WinogradHeader header{kMagic, ops.gemm->unit, ops.widest, out, in, high, 0, {}};
   const std::vector<WinogradPanel> panels = panels_of(out, in, ops, header.bytes);
   header.bytes += static_cast<int64_t>(sizeof header);
@@ -75,15 +75,15 @@ std::vector<uint8_t> pack_winograd(int32_t out, int32_t in, int32_t high, const 
 WinogradPacked read_winograd(const uint8_t* bytes, size_t size, const WinogradOps& ops) {
   WinogradPacked found{};
   WinogradHeader& h = found.header;
-  refuse_unless(size >= sizeof h, "packed weights are cut off");
+  demand(size >= sizeof h, "packed weights are cut off");
   std::memcpy(&h, bytes, sizeof h);
-  refuse_unless(h.magic == kMagic, "not packed weights of Winograd's form");
-  refuse_unless(h.unit == ops.gemm->unit && h.widest == ops.widest, "weights are packed for another kernel");
-  refuse_unless(sane(h.out, h.in, h.high), "packed weights are damaged");
+  demand(h.magic == kMagic, "not packed weights of Winograd's form");
+  demand(h.unit == ops.gemm->unit && h.widest == ops.widest, "weights are packed for another kernel");
+  demand(sane(h.out, h.in, h.high), "packed weights are damaged");
   int64_t needed = 0;
   found.panels = panels_of(h.out, h.in, ops, needed);
   needed += static_cast<int64_t>(sizeof h);
-  refuse_unless(h.bytes == needed && needed == static_cast<int64_t>(size), "packed weights are cut off");
+  demand(h.bytes == needed && needed == static_cast<int64_t>(size), "packed weights are cut off");
   const uint8_t* at = bytes + sizeof h;
   for (WinogradPanel& panel : found.panels) {
     panel.taps = reinterpret_cast<const int8_t*>(at);

@@ -140,20 +140,26 @@ class Context:
     def run(self, begin: int, end: int, seconds: _Array | None = None) -> None: ...
     def arena(self) -> NDArray[Any]: ...
 
-class GemmEpilogue:
+class EpilogueSpec:
     def __init__(
         self,
-        floats_out: bool,
-        zero_point: int = 0,
-        low: int = 0,
-        high: int = 255,
-        real_low: float = ...,
-        real_high: float = ...,
-        residual_zero_point: int = 0,
-        residual_multiplier: float = 0.0,
-        scale: float = 1.0,
-        floats: str = "",
-        function: str = "",
+        floats: bool,
+        multiplier: _Array,
+        bias: _Array,
+        correction: _Array,
+        zero_point: int,
+        low: int,
+        high: int,
+        real_low: float,
+        real_high: float,
+        residual: View | None,
+        residual_multiplier: float,
+        residual_zero_point: int,
+        ops: str,
+        function: str,
+        scale: float,
+        factors: _Array,
+        slopes: _Array,
     ) -> None: ...
 
 def pack_gemm(kernel: str, weights: _Array, groups: int, joined: bool, high: int) -> _Array: ...
@@ -163,16 +169,10 @@ def conv(
     x: View,
     y: View,
     packed: _Array,
-    correction: _Array,
-    multiplier: _Array,
-    bias: _Array,
-    factors: _Array,
-    slopes: _Array,
     strides: tuple[int, int],
     dilations: tuple[int, int],
     origin: tuple[int, int],
-    epilogue: GemmEpilogue,
-    residual: View | None = None,
+    epilogue: EpilogueSpec,
 ) -> Step: ...
 def winograd_fits(weights: _Array, high: int) -> bool: ...
 def winograd_pays(kernel: str, sizes: tuple[int, int, int, int, int], threads: int) -> bool: ...
@@ -182,14 +182,8 @@ def winograd(
     x: View,
     y: View,
     packed: _Array,
-    correction: _Array,
-    multiplier: _Array,
-    bias: _Array,
-    factors: _Array,
-    slopes: _Array,
     origin: tuple[int, int],
-    epilogue: GemmEpilogue,
-    residual: View | None = None,
+    epilogue: EpilogueSpec,
     threads: int = 1,
 ) -> Step: ...
 
@@ -239,23 +233,10 @@ def step_depthwise(
     x: View,
     y: View,
     weight: _Array,
-    correction: _Array,
-    multiplier: _Array,
-    bias: _Array,
-    residual: View | None,
     strides: _Pair,
     dilations: _Pair,
     pads: _Pair,
-    grid: _Grid,
-    real: bool,
-    low: float,
-    high: float,
-    residual_multiplier: float,
-    residual_zero: int,
-    floats: str,
-    function: str,
-    scale: float,
-    slopes: _Array,
+    epilogue: EpilogueSpec,
 ) -> Step: ...
 
 class RealIn:
@@ -290,10 +271,7 @@ class MatMulSpec:
         b: View,
         y: View,
         zeros: tuple[int, int],
-        multiplier: float,
-        grid: _Grid,
-        low: float,
-        high: float,
+        epilogue: EpilogueSpec,
     ) -> None: ...
 
 def step_matmul(matmul: str, product: MatMulSpec) -> Step: ...

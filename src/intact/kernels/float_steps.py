@@ -3,7 +3,7 @@
 Each returns a step for `Program.add`. A tensor of floats is float32, or bytes with the scale and the zero
 point that make them floats: bytes are dequantized on the way in (N12) and quantized on the way out (N11).
 Views may lie in any order and broadcast (strides of 0). Makers raise ValueError for what could not be run
-safely; they are called by `intact.engine.bind.float_steps`, which knows what fits.
+safely; they are called by `intact.engine.cpu.steps`, which knows what fits.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from intact.kernels import _native
+from intact.kernels.epilogue import BoundEpilogue
 from intact.kernels.program import NativeStep, View
 from intact.kernels.registry import chosen_kernels
 
@@ -115,25 +116,20 @@ class Product:
     """``[..., i, k]`` by ``[..., k, j]``, both bytes, leading sizes those of y (N19, N22, N25).
 
     Attributes:
-        a, b: Only their zero points count; the scales are part of `multiplier`.
+        a, b: Only their zero points count; the scales are part of the multiplier.
         y: Bytes, or float32.
-        multiplier: M of N21.
-        low, high: Bounds of a real output.
+        epilogue: Its multiplier is M of N21; bounds, and nothing else.
     """
 
     a: Real
     b: Real
     y: Real
-    multiplier: float
-    low: float = float("-inf")
-    high: float = float("inf")
+    epilogue: BoundEpilogue
 
     def spec(self) -> _native.MatMulSpec:
         """As native code takes it."""
-        zeros, grid = (self.a.zero, self.b.zero), (self.y.zero, self.y.low, self.y.high)
-        return _native.MatMulSpec(
-            self.a.view, self.b.view, self.y.view, zeros, self.multiplier, grid, self.low, self.high
-        )
+        zeros = self.a.zero, self.b.zero
+        return _native.MatMulSpec(self.a.view, self.b.view, self.y.view, zeros, self.epilogue.native())
 
 
 def matmul(product: Product, kernels: Kernels | None = None) -> NativeStep:

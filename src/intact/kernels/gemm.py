@@ -6,55 +6,17 @@ epilogues are those of `numerics` (N19 to N25), bit for bit, whatever the kernel
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from intact.kernels import _native
+from intact.kernels.epilogue import BoundEpilogue
 from intact.kernels.pages import WEIGHTS
 from intact.kernels.program import NativeStep, View
 from intact.kernels.registry import chosen_kernels
 
 FAMILY = "gemm"
 WINOGRAD = "winograd"
-REALS = "float_steps"
-
-
-@dataclass(frozen=True)
-class Epilogue:
-    """How sums become what is stored; see `intact.engine.steps.Epilogue`, whose numbers these are in bytes.
-
-    Attributes:
-        multiplier, bias: M and B, float32, one for each output channel.
-        correction: int32, added to the sums: what zero points and integer biases come to.
-        zero_point, low, high: Of the output, in bytes.
-        real_low, real_high: Bounds of an output in floats.
-        residual: Bytes, shape of the output: added after B as ``(r - residual_zero_point) * multiplier``.
-        function: A function of `numerics` that the real sum goes through, "" for none; where the output is
-            codes, what it gives is divided by `scale` and rounded (N11).
-        scale: Of the output, behind a function.
-        factors: float32, one for each output channel: what the function gives is multiplied by them; None:
-            it is not.
-        slopes: float32, one for each output channel, by which what is below 0 behind the residual is
-            multiplied; None: nothing is. Not with a function.
-    """
-
-    multiplier: ArrayLike
-    bias: ArrayLike
-    correction: ArrayLike
-    zero_point: int = 0
-    low: int = 0
-    high: int = 255
-    real_low: float = -np.inf
-    real_high: float = np.inf
-    residual: View | None = None
-    residual_multiplier: float = 0.0
-    residual_zero_point: int = 0
-    function: str = ""
-    scale: float = 1.0
-    factors: ArrayLike | None = None
-    slopes: ArrayLike | None = None
 
 
 def pack(
@@ -88,7 +50,7 @@ def conv(
     x: View,
     y: View,
     packed: NDArray[np.uint8],
-    epilogue: Epilogue,
+    epilogue: BoundEpilogue,
     *,
     strides: tuple[int, int] = (1, 1),
     dilations: tuple[int, int] = (1, 1),
@@ -113,12 +75,10 @@ def conv(
         x,
         y,
         packed,
-        *_constants(epilogue),
         strides,
         dilations,
         origin,
-        _native_epilogue(y, epilogue),
-        epilogue.residual,
+        epilogue.native(),
     )
 
 
@@ -152,7 +112,7 @@ def winograd(
     x: View,
     y: View,
     packed: NDArray[np.uint8],
-    epilogue: Epilogue,
+    epilogue: BoundEpilogue,
     *,
     origin: tuple[int, int] = (0, 0),
     threads: int = 1,
@@ -168,44 +128,7 @@ def winograd(
         x,
         y,
         packed,
-        *_constants(epilogue),
         origin,
-        _native_epilogue(y, epilogue),
-        epilogue.residual,
+        epilogue.native(),
         threads,
-    )
-
-
-_Reals = NDArray[np.float32]
-
-
-def _constants(epilogue: Epilogue) -> tuple[NDArray[np.int32], _Reals, _Reals, _Reals, _Reals]:
-    """Correction, multiplier, bias, factors and slopes."""
-    return (
-        np.ascontiguousarray(epilogue.correction, np.int32),
-        _vector(epilogue.multiplier),
-        _vector(epilogue.bias),
-        _vector(epilogue.factors),
-        _vector(epilogue.slopes),
-    )
-
-
-def _vector(values: ArrayLike | None) -> _Reals:
-    """As native code takes what may be missing: without elements then."""
-    return np.ascontiguousarray(() if values is None else values, np.float32)
-
-
-def _native_epilogue(y: View, epilogue: Epilogue) -> _native.GemmEpilogue:
-    return _native.GemmEpilogue(
-        y.itemsize == 4,
-        epilogue.zero_point,
-        epilogue.low,
-        epilogue.high,
-        epilogue.real_low,
-        epilogue.real_high,
-        epilogue.residual_zero_point,
-        epilogue.residual_multiplier,
-        epilogue.scale,
-        chosen_kernels()[REALS] if epilogue.function else "",
-        epilogue.function,
     )

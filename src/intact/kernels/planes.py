@@ -2,7 +2,7 @@
 
 Each returns a step for `Program.add`. Codes are bytes (`Codes.offset`); every zero point and bound here is
 one of bytes. Images are views (n, h, w, c) whose channels are neighbours. Makers raise ValueError for what
-could not be run safely; they are called by `intact.engine.bind.planes`, which knows what fits.
+could not be run safely; they are called by `intact.engine.cpu.steps`, which knows what fits.
 """
 
 from __future__ import annotations
@@ -15,25 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.kernels import _native
+from intact.kernels.epilogue import BoundEpilogue, Bytes
 from intact.kernels.program import NativeStep, View
 from intact.kernels.registry import chosen_kernels
 
 Kernels = Mapping[str, str]
 """The kernel of each family; None in a maker: those that are chosen now."""
 Pair = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Bytes:
-    """Where floats in steps of a scale become bytes: ``clamp(rne(steps) + zero, low, high)``."""
-
-    zero: int
-    low: int = 0
-    high: int = 255
-
-    def packed(self) -> tuple[int, int, int]:
-        """As native code takes it."""
-        return self.zero, self.low, self.high
 
 
 @dataclass(frozen=True)
@@ -49,36 +37,6 @@ class Window:
     strides: Pair = (1, 1)
     dilations: Pair = (1, 1)
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
-
-
-@dataclass(frozen=True)
-class DepthwiseEpilogue:
-    """How sums become outputs (N22 to N25).
-
-    Attributes:
-        multiplier, bias: float32 [channels].
-        correction: int32 [channels]: ``-zero_of_x * sum(w)``, and an integer bias.
-        grid: Bytes out; None: floats.
-        low, high: Bounds of floats.
-        residual: Bytes, an image of the shape of y, of which ``(r - zero) * multiplier`` is added.
-        function: A function of `numerics` of the real sum, before it is quantized; "" for none.
-        scale: That of y, where there is a function.
-        slopes: float32 [channels], by which what is below 0 behind the residual is multiplied; None: nothing
-            is. Not with a function.
-    """
-
-    multiplier: NDArray[np.float32]
-    bias: NDArray[np.float32]
-    correction: NDArray[np.int32]
-    grid: Bytes | None
-    low: float = float("-inf")
-    high: float = float("inf")
-    residual: View | None = None
-    residual_multiplier: float = 0.0
-    residual_zero: int = 0
-    function: str = ""
-    scale: float = 1.0
-    slopes: NDArray[np.float32] | None = None
 
 
 def quantize(x: View, y: View, scale: float, grid: Bytes, kernels: Kernels | None = None) -> NativeStep:
@@ -189,7 +147,7 @@ def depthwise(
     y: View,
     weight: NDArray[Any],
     window: Window,
-    epilogue: DepthwiseEpilogue,
+    epilogue: BoundEpilogue,
     kernels: Kernels | None = None,
 ) -> NativeStep:
     """Convolution of each channel by itself.
@@ -200,34 +158,18 @@ def depthwise(
         y: Image of bytes or of float32.
         weight: int8 [kernel_h, kernel_w, channels].
         window: `kernel` is that of `weight`.
-        epilogue: From sums to y.
+        epilogue: From sums to y; no factors.
         kernels: The kernel of each family.
     """
-    e = epilogue
-    grid = e.grid or Bytes(0)
-    k = _kernels(kernels)
     return _native.step_depthwise(
-        k["depthwise"],
+        _kernels(kernels)["depthwise"],
         x,
         y,
         np.ascontiguousarray(weight, np.int8),
-        np.ascontiguousarray(e.correction, np.int32),
-        np.ascontiguousarray(e.multiplier, np.float32),
-        np.ascontiguousarray(e.bias, np.float32),
-        e.residual,
         window.strides,
         window.dilations,
         window.pads[:2],
-        grid.packed(),
-        e.grid is None,
-        e.low,
-        e.high,
-        e.residual_multiplier,
-        e.residual_zero,
-        k["float_steps"],
-        e.function,
-        e.scale,
-        np.ascontiguousarray(() if e.slopes is None else e.slopes, np.float32),
+        epilogue.native(),
     )
 
 

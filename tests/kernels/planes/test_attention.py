@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from intact import numerics
 from intact.kernels import float_steps
+from intact.kernels.epilogue import BoundEpilogue, Bytes
 from intact.kernels.float_steps import Product, Real
 from intact.kernels.program import View
 from intact.spec import QuantSpec
@@ -18,6 +19,13 @@ from intact.spec import QuantSpec
 UINT8 = QuantSpec("uint8", symmetric=False)
 # 2e-7 is too small, and 3 too large, for bounds of probabilities to be of use.
 SCALES = (1 / 255, 4e-4, 2**-13, 0.02, 2e-7, 3.0)
+
+
+def product(
+    a: Real, b: Real, y: Real, multiplier: float, low: float = -np.inf, high: float = np.inf
+) -> Product:
+    grid = None if y.view.itemsize == 4 else Bytes(y.zero, y.low, y.high)
+    return Product(a, b, y, BoundEpilogue([multiplier], [0.0], [0], grid, low, high))
 
 
 def _sizes_alone(dtype: str, *sizes: int) -> View:
@@ -38,9 +46,9 @@ def _check_probabilities(
     rows, tokens = scores.shape
     run = runner(2)
     unit, y = Real(run.input(np.eye(tokens, dtype=np.uint8))), Real(run.output((rows, tokens), np.float32))
-    first = Product(Real(run.input(scores)), unit, Real(_sizes_alone("float32", rows, tokens)), multiplier)
+    first = product(Real(run.input(scores)), unit, Real(_sizes_alone("float32", rows, tokens)), multiplier)
     hidden = None if mask is None else Real(run.input(mask))
-    step = float_steps.attention(first, Product(codes, unit, y, 1.0), gain=gain, mask=hidden, kernels=kernels)
+    step = float_steps.attention(first, product(codes, unit, y, 1.0), gain=gain, mask=hidden, kernels=kernels)
     got = run.run(step)
     real = numerics.to_real(scores.astype(np.int32), np.float32(multiplier), 0.0)
     soft = numerics.softmax(real, gain=np.float32(gain), mask=mask)

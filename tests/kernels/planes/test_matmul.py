@@ -11,12 +11,20 @@ from hypothesis import strategies as st
 
 from intact import numerics
 from intact.kernels import float_steps
+from intact.kernels.epilogue import BoundEpilogue, Bytes
 from intact.kernels.float_steps import Product, Real
 from intact.kernels.program import View
 from intact.spec import QuantSpec
 
 UINT8 = QuantSpec("uint8", symmetric=False)
 SEEDS = st.integers(0, 2**32 - 1)
+
+
+def product(
+    a: Real, b: Real, y: Real, multiplier: float, low: float = -np.inf, high: float = np.inf
+) -> Product:
+    grid = None if y.view.itemsize == 4 else Bytes(y.zero, y.low, y.high)
+    return Product(a, b, y, BoundEpilogue([multiplier], [0.0], [0], grid, low, high))
 
 
 def _codes(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -68,7 +76,7 @@ def test_matmul(
     y = Real(y_view, 1.0, int(rng.integers(0, 256)), low, high)
     sides = [Real(_input(run, rng, x, batch), 1.0, zero) for x, zero in zip((a, b), zeros, strict=True)]
     kernels = {**float_steps.chosen_kernels(), "matmul": matmul_kernel}
-    got = run.run(float_steps.matmul(Product(*sides, y, float(multiplier), -2.0, 30.0), kernels))
+    got = run.run(float_steps.matmul(product(*sides, y, float(multiplier), -2.0, 30.0), kernels))
     acc = np.broadcast_to(numerics.matmul(a, b, *zeros), got.shape)
     if codes:
         want = numerics.requantize(acc, multiplier, 0.0, y.zero, UINT8, bounds=(low, high)).astype(np.uint8)
@@ -86,8 +94,8 @@ def test_larger_products_in_several_pieces(runner: Any, matmul_kernel: str, shap
     a, b = (rng.integers(0, 256, s).astype(np.uint8) for s in ((n, i, k), (n, k, j)))
     y = Real(run.output((n, i, j), np.float32))
     kernels = {**float_steps.chosen_kernels(), "matmul": matmul_kernel}
-    product = Product(Real(run.input(a), 1, 128), Real(run.input(b), 1, 7), y, 1.0)
-    step = float_steps.matmul(product, kernels)
+    whole = product(Real(run.input(a), 1, 128), Real(run.input(b), 1, 7), y, 1.0)
+    step = float_steps.matmul(whole, kernels)
     np.testing.assert_array_equal(run.run(step), numerics.matmul(a, b, 128, 7).astype(np.float32))
 
 
@@ -106,7 +114,7 @@ def test_heads_are_read_where_they_lie(runner: Any, matmul_kernel: str) -> None:
     y = Real(run.output((batch, heads, tokens, tokens), np.float32))
     a, b = Real(view(views[0], (0, 2, 1, 3)), 1, 128), Real(view(views[1], (0, 2, 3, 1)), 1, 128)
     got = run.run(
-        float_steps.matmul(Product(a, b, y, 0.5), {**float_steps.chosen_kernels(), "matmul": matmul_kernel})
+        float_steps.matmul(product(a, b, y, 0.5), {**float_steps.chosen_kernels(), "matmul": matmul_kernel})
     )
     acc = numerics.matmul(q.transpose(0, 2, 1, 3), k.transpose(0, 2, 3, 1), 128, 128)
     np.testing.assert_array_equal(got, numerics.to_real(acc, np.float32(0.5), 0.0))
@@ -125,12 +133,12 @@ def test_heads_are_read_where_they_lie(runner: Any, matmul_kernel: str) -> None:
 def test_makers_refuse(a: tuple[int, ...], b: tuple[int, ...], y: tuple[int, ...], message: str) -> None:
     views = [Real(View(1, 0, "uint8", s, (1,) * len(s))) for s in (a, b, y)]
     with pytest.raises(ValueError, match=message):
-        float_steps.matmul(Product(*views, 1.0))
+        float_steps.matmul(product(*views, 1.0))
 
 
 def test_makers_refuse_zero_points_and_multipliers() -> None:
     a, b, y = (Real(View(n, 0, "uint8", (2, 2), (2, 1))) for n in range(3))
     with pytest.raises(ValueError, match="zero point is out of range"):
-        float_steps.matmul(Product(Real(a.view, 1.0, 256), b, y, 1.0))
+        float_steps.matmul(product(Real(a.view, 1.0, 256), b, y, 1.0))
     with pytest.raises(ValueError, match="multiplier is not finite"):
-        float_steps.matmul(Product(a, b, y, float("inf")))
+        float_steps.matmul(product(a, b, y, float("inf")))

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from intact import numerics
 from intact.kernels import planes
-from intact.kernels.planes import Bytes, DepthwiseEpilogue, Window
+from intact.kernels.epilogue import BoundEpilogue, Bytes
+from intact.kernels.planes import Window
 from intact.spec import QuantSpec
 
 UINT8 = QuantSpec("uint8", symmetric=False)
@@ -377,7 +378,7 @@ def test_depthwise(
     x_view = run.input(x, halo=halo, fill=zero, slack=64, holds=(0, high))
     y_view = run.output(branch.shape, np.float32 if real else np.uint8, gap=seed % 2)
     r_view = run.input(branch, gap=seed % 3, slack=64)
-    epilogue = DepthwiseEpilogue(
+    epilogue = BoundEpilogue(
         multiplier,
         bias,
         (-zero * weight.astype(np.int64).sum(axis=(1, 2, 3))).astype(np.int32),
@@ -410,7 +411,7 @@ def test_depthwise_saturates_and_takes_extreme_weights(
     run = runner(2)
     x_view, y_view = run.input(x, slack=64, holds=(0, high)), run.output((1, 4, 4, 40))
     per_channel = np.ones(40, np.float32)
-    epilogue = DepthwiseEpilogue(
+    epilogue = BoundEpilogue(
         per_channel * np.float32(multiplier), per_channel, np.zeros(40, np.int32), Bytes(100, 3, 250)
     )
     kernels = kernels_of(depthwise=depthwise_kernel)
@@ -437,7 +438,7 @@ def test_depthwise_through_a_function(
     correction = (-77 * weight.astype(np.int64).sum(axis=(1, 2, 3))).astype(np.int32)
     grid, scale = Bytes(100, 3, 240), float(np.float32(0.02)) if function else 1.0
     slopes = rng.uniform(-1, 2, channels).astype(np.float32)
-    epilogue = DepthwiseEpilogue(
+    epilogue = BoundEpilogue(
         multiplier,
         bias,
         correction,

@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.cpu.binding import Binding
-from intact.engine.cpu.steps.views import grid_of, zero_of
+from intact.engine.cpu.steps.epilogue import bound_epilogue
+from intact.engine.cpu.steps.views import zero_of
 from intact.engine.steps import Conv, ConvTranspose, Linear
 from intact.kernels import gemm
+from intact.kernels.epilogue import BoundEpilogue
 from intact.kernels.program import NativeStep, View
 
 Weighted = Conv | ConvTranspose | Linear
@@ -113,30 +115,9 @@ def _weight_sums(part: Part, step: Weighted, binding: Binding) -> NDArray[np.int
     return binding.packed(step.weight, f"sums{part.label}", add)
 
 
-def _epilogue(part: Part, step: Weighted, binding: Binding) -> gemm.Epilogue:
-    epilogue, channels = step.epilogue, part.weight.shape[0]
-    correction = -zero_of(binding.codes(step.x)) * _weight_sums(part, step, binding).astype(np.int64)
-    if epilogue.integer_bias:
-        correction = correction + binding.array(epilogue.integer_bias)
-    codes = binding.tensor(step.y).codes
-    clamps = not epilogue.activation  # a function's output has the whole grid, or all floats
-    grid = (
-        grid_of(codes, epilogue.low if clamps else None, epilogue.high if clamps else None) if codes else None
-    )
-    return gemm.Epilogue(
-        multiplier=np.broadcast_to(binding.array(epilogue.multiplier), channels),
-        bias=np.broadcast_to(binding.array(epilogue.bias) if epilogue.bias else np.float32(0), channels),
-        correction=correction.astype(np.int32),
-        zero_point=grid.zero if grid else 0,
-        low=grid.low if grid else 0,
-        high=grid.high if grid else 255,
-        real_low=epilogue.low if clamps and epilogue.low is not None else -np.inf,
-        real_high=epilogue.high if clamps and epilogue.high is not None else np.inf,
-        residual=part.residual,
-        residual_multiplier=epilogue.residual_multiplier,
-        residual_zero_point=zero_of(binding.codes(epilogue.residual)) if epilogue.residual else 0,
-        function=epilogue.activation,
-        scale=codes.scale if codes else 1.0,
-        factors=np.broadcast_to(binding.array(epilogue.factors), channels) if epilogue.factors else None,
-        slopes=np.broadcast_to(binding.array(epilogue.slope), channels) if epilogue.slope else None,
+def _epilogue(part: Part, step: Weighted, binding: Binding) -> BoundEpilogue:
+    zeros = -zero_of(binding.codes(step.x)) * _weight_sums(part, step, binding).astype(np.int64)
+    channels = part.weight.shape[0]
+    return bound_epilogue(
+        step.epilogue, step.y, binding, channels=channels, correction=zeros, residual=part.residual
     )

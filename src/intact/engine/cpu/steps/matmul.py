@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from intact.engine.cpu.binding import Binding, binds, dense_view, dtype_of
 from intact.engine.cpu.fuse import Attention
+from intact.engine.cpu.steps.epilogue import bound_epilogue
 from intact.engine.cpu.steps.operands import as_operand, operand_of, spread
 from intact.engine.steps import MatMul, Shape
 from intact.kernels import float_steps
@@ -35,16 +34,9 @@ def bind_attention(step: Attention, binding: Binding) -> list[NativeStep]:
 
 
 def _product(step: MatMul, binding: Binding, a: Real, y: Real) -> Product:
-    """The product of a and the step's b, within the epilogue's bounds."""
+    """The product of a and the step's b."""
     b = spread(binding, step.b, _matrices(binding, step.b, binding.shape(step.y)))
-    multiplier = float(binding.array(step.epilogue.multiplier).reshape(-1)[0])
-    low, high = step.epilogue.low, step.epilogue.high
-    if (codes := binding.plan.tensors[step.y].codes) is None:
-        ends = float("-inf") if low is None else low, float("inf") if high is None else high
-        return Product(a, b, y, multiplier, *ends)
-    bounds = (codes.low if low is None else int(low)), (codes.high if high is None else int(high))
-    y = replace(y, low=bounds[0] + codes.offset, high=bounds[1] + codes.offset)
-    return Product(a, b, y, multiplier)
+    return Product(a, b, y, bound_epilogue(step.epilogue, step.y, binding, channels=1))
 
 
 def _matrices(binding: Binding, name: str, shape: Shape) -> Shape:

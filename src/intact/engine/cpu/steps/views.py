@@ -8,7 +8,7 @@ from math import prod
 from intact.engine.cpu.binding import Binding, dense_strides
 from intact.engine.steps import Codes, Shape
 from intact.kernels import planes
-from intact.kernels.planes import Bytes
+from intact.kernels.epilogue import Bytes
 from intact.kernels.program import NativeStep, View
 from intact.numerics import ratio
 

@@ -1,0 +1,36 @@
+// How a sum of products becomes an output, N22 to N25: the same for every family that forms such sums.
+//   real  = fl32(acc) * M + B [+ (r - z_r) * R], each operation rounded [; * slope where below 0]
+//   codes:               clamp(rne(real) + z_y, low, high)
+//   codes of a function: clamp(rne(f(real) [* S] / scale) + z_y, low, high)
+//   floats:               [f] real [* S], and no further than real_low and real_high
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "base/byte_grid.h"
+#include "kernels/float_steps/float_steps.h"
+
+namespace intact {
+
+struct FunctionCells;
+
+// What is one for the whole layer; M, B, S and slopes are one for each channel, and go to kernels by panel.
+struct Epilogue {
+  bool floats = false;  // y is float32
+  bool has_residual = false;
+  bool bounded = false;  // proved that every `real` is below 2^30 in magnitude
+  int32_t residual_zero_point = 0;
+  float residual_multiplier = 0;
+  int32_t zero_point = 0, low = 0, high = 255;  // bytes
+  float real_low = -std::numeric_limits<float>::infinity();
+  float real_high = std::numeric_limits<float>::infinity();
+  float scale = 1;
+  RealFunction function = nullptr;  // nullptr: none
+  const SmoothFunction* smooth = nullptr;  // what is known of it, or nullptr
+  const FunctionCells* cells = nullptr;  // bounds of its codes (gemm/cells.h), or nullptr
+
+  ByteGrid grid() const { return {zero_point, low, high}; }
+};
+
+}  // namespace intact

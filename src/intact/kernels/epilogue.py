@@ -1,0 +1,86 @@
+"""How sums become outputs, as native steps are told: one record for convolutions and products alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from intact.kernels import _native
+from intact.kernels.program import View
+from intact.kernels.registry import chosen_kernels
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Where floats in steps of a scale become bytes: ``clamp(rne(steps) + zero, low, high)``."""
+
+    zero: int
+    low: int = 0
+    high: int = 255
+
+    def packed(self) -> tuple[int, int, int]:
+        """As native code takes it."""
+        return self.zero, self.low, self.high
+
+
+@dataclass(frozen=True)
+class BoundEpilogue:
+    """`intact.engine.steps.Epilogue` (N22 to N25) in bytes and arrays.
+
+    Attributes:
+        multiplier, bias: M and B, float32, one for each output channel.
+        correction: int32, added to the sums: what zero points and integer biases come to.
+        grid: Bytes out; None: floats.
+        low, high: Bounds of floats.
+        residual: Bytes, an image of the sizes of the output: ``(r - residual_zero) * residual_multiplier`` is
+            added behind B.
+        function: A function of `numerics` that the real sum goes through, "" for none; where the output is
+            bytes, what it gives is divided by `scale` and rounded (N11).
+        scale: Of the output, behind a function.
+        factors: float32, one for each output channel: what the function gives is multiplied by them; None:
+            it is not.
+        slopes: float32, one for each output channel, by which what is below 0 behind the residual is
+            multiplied; None: nothing is. Not with a function.
+    """
+
+    multiplier: ArrayLike
+    bias: ArrayLike
+    correction: ArrayLike
+    grid: Bytes | None = Bytes(0)
+    low: float = float("-inf")
+    high: float = float("inf")
+    residual: View | None = None
+    residual_multiplier: float = 0.0
+    residual_zero: int = 0
+    function: str = ""
+    scale: float = 1.0
+    factors: ArrayLike | None = None
+    slopes: ArrayLike | None = None
+
+    def native(self) -> _native.EpilogueSpec:
+        """As the makers of native steps take it."""
+        grid = self.grid or Bytes(0)
+        return _native.EpilogueSpec(
+            self.grid is None,
+            _floats(self.multiplier),
+            _floats(self.bias),
+            np.ascontiguousarray(self.correction, np.int32),
+            *grid.packed(),
+            self.low,
+            self.high,
+            self.residual,
+            self.residual_multiplier,
+            self.residual_zero,
+            chosen_kernels()["float_steps"],
+            self.function,
+            self.scale,
+            _floats(self.factors),
+            _floats(self.slopes),
+        )
+
+
+def _floats(values: ArrayLike | None) -> NDArray[np.float32]:
+    """As native code takes what may be missing: without elements then."""
+    return np.ascontiguousarray(() if values is None else values, np.float32)
