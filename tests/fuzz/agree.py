@@ -12,7 +12,7 @@ from onnx import numpy_helper
 
 from intact.engine.compare import ROUNDING
 from intact.engine.plan import Plan
-from intact.engine.steps import Codes
+from intact.engine.steps import Codes, LayerNorm
 from intact.engine.steps.wiring import reads, writes
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -56,12 +56,27 @@ def disagreement(
             if same:
                 compared += 1
                 room = 10 * ROUNDING if step.kind in _REALS else ROUNDING
+                if isinstance(step, LayerNorm):
+                    room += _magnified(plan, step, values) / grid.scale
                 wrong = "" if equal else _beyond(file[codes], values[name], file.get(real), grid, room)
                 if wrong:
                     return compared, f"'{name}' of {step.kind}: {wrong}"
             if equal:
                 clean.add(name)
     return compared, ""
+
+
+def _magnified(plan: Plan, step: LayerNorm, values: Arrays) -> float:
+    """What two last bits of a row's mean come to behind its norm: much, where all its numbers are equal."""
+    x = sum(_reals(plan, values, name) for name in (step.x, step.residual) if name)
+    spread = np.sqrt(x.var(axis=-1) + step.epsilon)
+    gain = np.abs(plan.constants[step.weight]).max(initial=0) if step.weight else 1.0
+    return float((2.0**-22 * np.abs(x).max(axis=-1, initial=0) / spread).max(initial=0) * gain)
+
+
+def _reals(plan: Plan, values: Arrays, name: str) -> NDArray[np.float64]:
+    grid, found = plan.tensors[name].codes, values[name].astype(np.float64)
+    return found if grid is None else (found - grid.zero_point) * grid.scale
 
 
 def _modest(proto: onnx.ModelProto, name: str, array: NDArray[Any]) -> bool:

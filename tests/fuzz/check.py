@@ -39,8 +39,12 @@ FAR = 1e4
 """Inputs that saturate every grid of a tame graph, and stay finite in what comes before it."""
 
 
-KNOWN = ("at least one value in every window", "a window no larger than the padded input")
-"""Refusals that stand: windows over nothing but padding, and over images without pixels (N27)."""
+KNOWN = (
+    "at least one value in every window", "a window no larger than the padded input", "want scales above 0",
+    "could not be broadcast together with shapes (0,",
+)  # fmt: skip
+"""Refusals that stand: windows over nothing but padding, and over images without pixels (N27); scales that are
+no number; sizes that contradict each other, which ONNX Runtime does not see where nothing is computed."""
 
 
 class Fault(Exception):

@@ -55,7 +55,8 @@ _Arrays = dict[str, NDArray[Any]]
 def _join(above: Step, step: Step, arrays: _Arrays) -> Step | None:
     if isinstance(above, Slice) and isinstance(step, Slice):
         pairs = zip(above.starts, above.steps, step.starts, strict=True)
-        starts = tuple(start + hop * more for start, hop, more in pairs)
+        # Where nothing is taken, a part may begin behind the end, which is before the start for a negative hop.
+        starts = tuple(max(start + hop * more, 0) for start, hop, more in pairs)
         steps = tuple(a * b for a, b in zip(above.steps, step.steps, strict=True))
         return replace(step, nodes=above.nodes + step.nodes, x=above.x, starts=starts, steps=steps)
     if isinstance(above, Pad) and isinstance(step, Conv) and not any(above.pads[0] + above.pads[1]):
