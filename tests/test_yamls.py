@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from intact.errors import FileFormatError, QuantValueError
-from intact.ptq.settings import Settings, with_override
+from intact.ptq.settings import LayerSettings, with_override
 from intact.yamls import read_yaml
 
 LISTS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -82,5 +82,5 @@ SETTINGS = {
 @pytest.mark.parametrize(("wanted", "message"), SETTINGS.values(), ids=SETTINGS)
 def test_every_field_of_an_override_has_its_type(wanted: Any, message: str) -> None:
     with pytest.raises(QuantValueError, match=message) as caught:
-        with_override(Settings(), "conv", wanted)
+        with_override(LayerSettings(), "conv", wanted)
     assert str(caught.value).startswith("overrides['conv']: ")

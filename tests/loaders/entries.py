@@ -140,14 +140,14 @@ def image(data: bytes) -> None:
 def overrides(data: bytes) -> None:
     """The YAML file of `intact quantize --overrides`."""
     from intact.cli.quantize import _overrides
-    from intact.ptq.settings import Settings, with_override
+    from intact.ptq.settings import LayerSettings, with_override
 
     try:
         found = _overrides(written("given.yaml", data))
     except IntactError:
         return
     for pattern, wanted in (found or {}).items():
-        _ours(lambda p=pattern, w=wanted: with_override(Settings(), p, w))
+        _ours(lambda p=pattern, w=wanted: with_override(LayerSettings(), p, w))
 
 
 def _feed(path: Path) -> None:

@@ -12,9 +12,9 @@ from intact import graph
 from intact.numerics import fake_quantize
 from intact.ptq import quantize
 from intact.ptq.bias_correction import mean_errors
-from intact.ptq.collect import Held
 from intact.ptq.equalization import equalize, find_pairs
-from intact.ptq.ranges import Weight, weight_ends
+from intact.ptq.ranges import QuantizedWeight, weight_ends
+from intact.ptq.sample import Held
 from intact.spec import QuantSpec
 
 PADS: dict[str, Any] = {"pads": [1, 1, 1, 1]}
@@ -126,7 +126,7 @@ def test_the_mean_error_is_that_of_the_layer(build: Any, node: Any, shape: tuple
     ends = weight_ends(w, spec)
     loaded = graph.load(model)
     before = graph.Session(loaded).run({"x": x})["y"]
-    weight = Weight((("n_y", 1),), w, spec, ends)
+    weight = QuantizedWeight((("n_y", 1),), w, spec, ends)
     (layer,) = mean_errors(loaded, [weight], [Held(b"", {"x": x}, {})])
     scale, zero_point = weight.grid
     graph.set_initializer(loaded, "w", fake_quantize(w, scale, zero_point, spec))

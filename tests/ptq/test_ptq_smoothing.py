@@ -11,12 +11,11 @@ import pytest
 
 from intact import graph
 from intact.ptq import quantize
-from intact.ptq.collect import Collected, collect
-from intact.ptq.data import open_data
-from intact.ptq.inputs import inputs_of
-from intact.ptq.prepare import Prepared, prepare
+from intact.ptq.collect import calibrated
+from intact.ptq.prepare import prepared
 from intact.ptq.settings import Settings
 from intact.ptq.smoothing import smoothed
+from intact.ptq.state import State
 
 WIDTH = 64
 SHAPES = {"x": ["N", "T", WIDTH]}, {"y": ["N", "T", WIDTH]}
@@ -50,11 +49,10 @@ def tokens() -> np.ndarray:
     return normal(7, 16, 12, WIDTH)
 
 
-def collected(model: onnx.ModelProto, data: np.ndarray) -> tuple[Prepared, Collected]:
-    ready = prepare(model, Settings(), "intact", (), (), None, None)
-    inputs = inputs_of(ready.model)
-    opened = open_data(data, inputs)
-    return ready, collect(ready.model, ready.wanted, opened, inputs, progress=False)
+def collected(model: onnx.ModelProto, data: np.ndarray) -> State:
+    state = calibrated(prepared(model, data, Settings(progress=False)))
+    assert state is not None
+    return state
 
 
 def operators(result: Any) -> list[str]:
@@ -67,14 +65,13 @@ def initializers(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("residual", [False, True], ids=["parameters", "mul"])
 def test_the_float_model_computes_the_same_bits(build: Any, tokens: np.ndarray, residual: bool) -> None:
-    ready, found = collected(block(build, residual=residual), tokens)
-    got = smoothed(ready, found)
+    state = collected(block(build, residual=residual), tokens)
+    got = smoothed(state)
     assert got is not None
-    smooth, calibration = got
-    before, after = (graph.Session(one.model).run({"x": tokens})["y"] for one in (ready, smooth))
+    before, after = (graph.Session(one.model).run({"x": tokens})["y"] for one in (state, got))
     assert np.array_equal(before, after)
-    assert float(calibration["n.smoothed"].amax) < float(calibration["n"].amax) / 3
-    assert "n.smoothed" in smooth.wanted and "n" not in smooth.wanted
+    assert float(got.calibration["n.smoothed"].amax) < float(got.calibration["n"].amax) / 3
+    assert "n.smoothed" in got.wanted and "n" not in got.wanted
 
 
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "asymmetric"])
@@ -119,8 +116,8 @@ def test_a_weight_that_others_read_stays(build: Any, tokens: np.ndarray) -> None
         SHAPES[0], {"y": ["N", "T", 4 * WIDTH]},
         **{name: array for name, array in parameters(30.0).items() if name in "gbw"},
     )  # fmt: skip
-    ready, found = collected(model, tokens)
-    assert smoothed(ready, found) is None
+    state = collected(model, tokens)
+    assert smoothed(state) is None
 
 
 def test_a_reader_that_is_no_product_with_a_constant_keeps_the_tensor(build: Any, tokens: np.ndarray) -> None:
@@ -130,9 +127,9 @@ def test_a_reader_that_is_no_product_with_a_constant_keeps_the_tensor(build: Any
         SHAPES[0], {"y": ["N", "T", 4 * WIDTH]},
         **{name: array for name, array in parameters(30.0).items() if name in "gbw"},
     )  # fmt: skip
-    ready, found = collected(model, tokens)
-    assert "n" in ready.wanted
-    assert smoothed(ready, found) is None
+    state = collected(model, tokens)
+    assert "n" in state.wanted
+    assert smoothed(state) is None
 
 
 @pytest.mark.parametrize("transposed", [0, 1])
@@ -144,23 +141,23 @@ def test_gemm_scales_the_right_side(build: Any, transposed: int) -> None:
         w=np.ascontiguousarray(w.T) if transposed else w,
     )  # fmt: skip
     x = normal(8, 64, WIDTH)
-    ready, found = collected(model, x)
-    got = smoothed(ready, found)
+    state = collected(model, x)
+    got = smoothed(state)
     assert got is not None
-    before, after = (graph.Session(one.model).run({"x": x})["y"] for one in (ready, got[0]))
+    before, after = (graph.Session(one.model).run({"x": x})["y"] for one in (state, got))
     assert np.array_equal(before, after)
 
 
 def test_what_the_held_runs_did_not_reach_still_fits(build: Any, tokens: np.ndarray) -> None:
-    ready, found = collected(block(build), tokens)
-    got = smoothed(ready, found)
+    state = collected(block(build), tokens)
+    got = smoothed(state)
     assert got is not None
-    before = float(got[1]["n.smoothed"].amax)
-    reached = float(found.calibration["n"].amax)
-    found.calibration.collect("n", np.float32([-4 * reached]))
-    got = smoothed(ready, found)
+    before = float(got.calibration["n.smoothed"].amax)
+    reached = float(state.calibration["n"].amax)
+    state.calibration.collect("n", np.float32([-4 * reached]))
+    got = smoothed(state)
     assert got is not None
-    assert float(got[1]["n.smoothed"].amax) == pytest.approx(4 * before)
+    assert float(got.calibration["n.smoothed"].amax) == pytest.approx(4 * before)
 
 
 def test_the_file_does_not_depend_on_batches_or_their_order(

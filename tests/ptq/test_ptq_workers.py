@@ -10,8 +10,8 @@ import onnx
 import pytest
 
 from intact import graph
-from intact.ptq.collect import Held
 from intact.ptq.evaluator import Evaluator
+from intact.ptq.sample import Held
 from intact.ptq.workers import WORKERS, in_order
 
 

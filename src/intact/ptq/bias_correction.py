@@ -9,38 +9,51 @@ no mean to speak of (docs/decisions/0006-auto-compares-outputs.md).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact import kernels, numerics
-from intact.graph import Constants, Inserter, Model, Namer, Node, Session, Value
+from intact.graph import Constants, Inserter, Model, Namer, Node, Session, Value, prune, set_initializer
 from intact.graph.attributes import floating, integer, integers, text
-from intact.ptq.collect import Held
-from intact.ptq.ranges import Weight
+from intact.ptq.ranges import QuantizedWeight
+from intact.ptq.sample import Held
+from intact.ptq.state import BiasError, State
 from intact.ptq.workers import THREADS, in_order
 
 
-@dataclass(frozen=True)
-class Layer:
-    """A layer whose bias can be corrected.
-
-    Attributes:
-        node: Conv, ConvTranspose, Gemm or MatMul.
-        bias: Name of the initializer that only this layer adds.
-        added: It was put there for the correction, as zeros.
-        error: Mean error of the output, one entry per output channel.
-    """
-
-    node: str
-    bias: str
-    added: bool
-    error: NDArray[np.float64]
+def with_bias_errors(state: State) -> State | None:
+    """What the weights' rounding does to the means; None where nothing is held to measure it on."""
+    if not state.runs:
+        return None
+    model = state.model.clone()
+    errors = mean_errors(model, state.weights, state.runs)
+    return replace(state, model=model, bias_errors=tuple(errors))
 
 
-def mean_errors(model: Model, weights: Sequence[Weight], runs: Sequence[Held]) -> list[Layer]:
+def with_corrected_biases(state: State) -> State | None:
+    """The model with the errors taken out of its biases; None where there are none."""
+    if not state.bias_errors:
+        return None
+    model = state.model.clone()
+    for name, bias in corrected(model, state.bias_errors).items():
+        set_initializer(model, name, bias)
+    return replace(state, model=model, corrected=True)
+
+
+def without_added_biases(state: State) -> State | None:
+    """The model without the zeros that were put there to be corrected; None where they were."""
+    if state.corrected:
+        return None
+    model = state.model.clone()
+    drop_added(model, state.bias_errors)
+    prune(model)
+    return replace(state, model=model)
+
+
+def mean_errors(model: Model, weights: Sequence[QuantizedWeight], runs: Sequence[Held]) -> list[BiasError]:
     """The layers of a float model that quantized weights move the mean of, and by how much.
 
     Every layer gets a bias of its own, in place; `drop_added` takes unneeded ones away.
@@ -68,14 +81,14 @@ def mean_errors(model: Model, weights: Sequence[Weight], runs: Sequence[Held]) -
         exact = numerics.to_float32(weight.array)
         lost = kernels.fake_quantize(exact, scale, zero_point, weight.spec).astype(np.float64) - exact
         if (bias := editor.own_bias(node, weight.array)) is not None:
-            layers.append(Layer(node.name or "", *bias, _applied(node, lost, mean)))
+            layers.append(BiasError(node.name or "", *bias, _applied(node, lost, mean)))
     return layers
 
 
-def corrected(model: Model, layers: Sequence[Layer]) -> dict[str, NDArray]:
+def corrected(model: Model, errors: Sequence[BiasError]) -> dict[str, NDArray]:
     """The corrected bias of every layer, by initializer."""
     found = {}
-    for layer in layers:
+    for layer in errors:
         old = model.graph.initializers[layer.bias].const_value
         assert old is not None
         bias = old.numpy()
@@ -84,9 +97,9 @@ def corrected(model: Model, layers: Sequence[Layer]) -> dict[str, NDArray]:
     return found
 
 
-def drop_added(model: Model, layers: Sequence[Layer]) -> None:
+def drop_added(model: Model, errors: Sequence[BiasError]) -> None:
     """Take the zero biases away that `mean_errors` added."""
-    added = {layer.node for layer in layers if layer.added}
+    added = {layer.node for layer in errors if layer.added}
     for node in model.graph:
         if node.name in added:
             node.resize_inputs(2)

@@ -7,16 +7,28 @@ moves by less than a step of the sum puts the boundaries midway between points.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
 from intact.graph import Constants, Model, Node, Quantized, Value, is_op, quantization_of, set_initializer
 from intact.graph.attributes import floating
+from intact.ptq.state import State
 from intact.ptq.targets import channel_axis
 
 _MOVING = ("Flatten", "Identity", "MaxPool", "Pad", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 """Operators that only move elements, through which codes may come."""
+
+
+def with_cleared_boundaries(state: State) -> State | None:
+    """The model with such biases; None where scales are not short."""
+    if any(target.settings.scale_bits is None for target in state.targets):
+        return None
+    model = state.model.clone()
+    clear_boundaries(model)
+    return replace(state, model=model)
 
 
 def clear_boundaries(model: Model) -> int:

@@ -12,13 +12,15 @@ divided by each channel's factor. (The paper makes it a Relu, which is another f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Constants, Model, Node, Value, set_initializer
 from intact.graph.attributes import integer
+from intact.ptq.state import State
 
 _PASSING = ("Relu", "LeakyRelu", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")
 _ROUNDS = 8
@@ -26,7 +28,7 @@ _ROUNDS = 8
 
 
 @dataclass(frozen=True)
-class Pair:
+class ConvPair:
     """Two convolutions with nothing between them but what a positive factor per channel passes through."""
 
     first: Node
@@ -38,7 +40,40 @@ class Pair:
         return _groups(self.second) > 1
 
 
-def find_pairs(model: Model) -> list[Pair]:
+def equalized_as_asked(state: State) -> State | None:
+    """The model equalized where that was asked for, before its statistics are collected."""
+    if state.calibration is not None:
+        return None
+    state = replace(state, not_equalized=clipped_pairs(state.model))
+    return _equalized(state) if state.settings.equalization is True else state
+
+
+def equalized_where_it_matters(state: State) -> State | None:
+    """The equalized model, its statistics to be collected anew; None where equalizing cannot matter.
+
+    It can where weights have one scale, or layers are depthwise.
+    """
+    if not state.runs or state.settings.equalization != "auto":
+        return None
+    pairs = find_pairs(state.model)
+    matters = bool(pairs) and (not state.settings.per_channel or any(pair.depthwise for pair in pairs))
+    return _equalized(state) if matters else None
+
+
+def read_once(state: State) -> str:
+    """Why the statistics of `state` cannot be collected anew; empty where they can."""
+    if not isinstance(state.data, Iterator):
+        return ""
+    return "equalization would help, but the data can be read only once: give a list, or equalization=True"
+
+
+def _equalized(state: State) -> State:
+    model = state.model.clone()
+    count = equalize(model)
+    return replace(state, model=model, equalized=count > 0, calibration=None)
+
+
+def find_pairs(model: Model) -> list[ConvPair]:
     """The pairs whose weights can be balanced, in the graph's order."""
     return [pair for pair, clips in _candidates(model) if not clips]
 
@@ -53,7 +88,7 @@ def clipped_pairs(model: Model) -> str:
     return f"{count} a Clip between them, one bound for all channels: {shown}"
 
 
-def _candidates(model: Model) -> list[tuple[Pair, list[Node]]]:
+def _candidates(model: Model) -> list[tuple[ConvPair, list[Node]]]:
     """Convolutions with nothing but passing operators and Clips between them; and the Clips."""
     found = []
     for node in model.graph:
@@ -65,7 +100,7 @@ def _candidates(model: Model) -> list[tuple[Pair, list[Node]]]:
             clips += [reader] if reader.op_type == "Clip" else []
             reader = _only_reader(reader.outputs[0]) if len(reader.outputs) == 1 else None
         if reader is not None and reader is not node and _is_conv(reader):
-            found.append((Pair(node, reader), clips))
+            found.append((ConvPair(node, reader), clips))
     return found
 
 

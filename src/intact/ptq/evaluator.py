@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Model, Session
-from intact.ptq.collect import Held
+from intact.ptq.sample import Held
 from intact.ptq.workers import THREADS, in_order
 
 Errors = dict[str, tuple[float, float]]

@@ -4,35 +4,23 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
-
-from numpy.typing import NDArray
 
 from intact import graph, placement
 from intact.calib import Calibration, ZeroRangeWarning
-from intact.errors import QuantValueError
+from intact.calib.choice import Ranged
 from intact.graph import Model
 from intact.numerics import SHORT_BITS, ZERO_RANGE
 from intact.placement import Placement
-from intact.ptq.bias_correction import corrected, drop_added, mean_errors
-from intact.ptq.boundaries import clear_boundaries
-from intact.ptq.collect import Collected, collect
-from intact.ptq.data import open_data
-from intact.ptq.equalization import clipped_pairs, equalize
-from intact.ptq.evaluator import Evaluator, relative, sqnr
-from intact.ptq.inputs import inputs_of
-from intact.ptq.prepare import Prepared, emit, feeds_of_ranges, prepare
-from intact.ptq.ranges import Activations, Ranges
-from intact.ptq.settings import Overrides, Settings
-from intact.ptq.smoothing import smoothed
-from intact.ptq.targets import Target
-from intact.ptq.trial import equalizing_helps, smoothing_helps
-
-Switch = bool | str
-_PLAIN = "without corrected biases"
+from intact.ptq.choose import label
+from intact.ptq.collect import calibrated
+from intact.ptq.evaluator import relative, sqnr
+from intact.ptq.prepare import prepared
+from intact.ptq.settings import Overrides, Settings, Switch
+from intact.ptq.stages import run
+from intact.ptq.state import State
 
 
 @dataclass
@@ -153,38 +141,10 @@ def quantize(
         ZeroRangeWarning: A tensor is zero throughout; its scale is 1.
     """
     settings = Settings(
-        activations=activations, weights=weights, method=method, symmetric=symmetric,
-        axis="channel" if per_channel else None, scale_bits=scale_bits,
+        method, profile, activations, weights, symmetric, per_channel, include, exclude, overrides, opset,
+        num_batches, batch_size, bias_correction, equalization, scale_bits, progress, options,
     )  # fmt: skip
-    _require_switches(bias_correction=bias_correction, equalization=equalization)
-    ready = prepare(source, settings, profile, include, exclude, overrides, opset)
-    if (stored := _stored_calibration(data)) is not None:
-        _require_no_data(bias_correction=bias_correction, equalization=equalization)
-        return _finish(ready, stored, None, False, options)
-
-    def collected() -> Collected:
-        inputs = inputs_of(ready.model)
-        opened = open_data(data, inputs, batch_size=batch_size, num_batches=num_batches)
-        return collect(ready.model, ready.wanted, opened, inputs, progress=progress)
-
-    not_equalized = clipped_pairs(ready.model) if equalization else ""
-    equalized = equalization is True and equalize(ready.model) > 0
-    found = collected()
-    helps = equalization == "auto" and equalizing_helps(ready, found.sample.runs, per_channel)
-    if helps and not isinstance(data, Iterator):
-        equalized = equalize(ready.model) > 0
-        found = collected()
-    before = ready
-    if equalization:
-        ready, found = _smoothed(ready, found, equalization, bool(bias_correction))
-    result = _finish(ready, found.calibration, found, bias_correction, options)
-    result.equalized, result.not_equalized = equalized, not_equalized
-    result.smoothed = [name for name in before.wanted if name not in ready.wanted]
-    if helps and not equalized:
-        result.warnings.append(
-            "equalization would help, but the data can be read only once: give a list, or equalization=True"
-        )
-    return result
+    return _result(run(prepared(source, data, settings)))
 
 
 def calibrate(
@@ -202,116 +162,41 @@ def calibrate(
 
     Arguments and errors as for `quantize`. Statistics of several runs merge exactly (`Calibration.merge`).
     """
-    ready = prepare(source, Settings(), profile, include, exclude, None, None)
-    inputs = inputs_of(ready.model)
-    opened = open_data(data, inputs, batch_size=batch_size, num_batches=num_batches)
-    return collect(ready.model, ready.wanted, opened, inputs, progress=progress).calibration
+    settings = Settings(
+        profile=profile, include=include, exclude=exclude, num_batches=num_batches, batch_size=batch_size,
+        progress=progress,
+    )  # fmt: skip
+    state = prepared(source, None, settings)
+    found = calibrated(replace(state, data=data))
+    assert found is not None and found.calibration is not None, "nothing was collected before"
+    return found.calibration
 
 
-def _smoothed(
-    ready: Prepared, found: Collected, equalization: Switch, correct: bool
-) -> tuple[Prepared, Collected]:
-    """Both with smoothed tensors, where that is asked for, or helps; as they are elsewhere."""
-    tried = smoothed(ready, found)
-    if tried is None:
-        return ready, found
-    if equalization == "auto":
-        plain = ready, found.calibration
-        if not smoothing_helps(plain, tried, found.sample.runs, correct):
-            return ready, found
-    return tried[0], Collected(tried[1], found.sample)
+def _result(state: State) -> QuantizedModel:
+    assert state.calibration is not None
+    taken = {target.site.value: state.ranges[target.key] for target in state.activations}
+    return QuantizedModel(
+        state.model,
+        state.placement,
+        state.calibration,
+        methods={name: one.method for name, one in taken.items()},
+        ranges={name: (float(one.ends[0]), float(one.ends[1])) for name, one in taken.items()},
+        errors={name: relative(errors) for name, errors in state.errors.items()},
+        chosen=state.chosen,
+        sqnr=sqnr(state.errors[label(state)]) if state.errors else {},
+        corrected=state.corrected,
+        equalized=state.equalized,
+        not_equalized=state.not_equalized,
+        smoothed=list(state.smoothed),
+        warnings=[*_zero_ranges(taken), *state.warnings],
+        notes=list(state.notes),
+    )
 
 
-def _require_switches(**switches: Switch) -> None:
-    for name, value in switches.items():
-        if value not in (True, False, "auto"):
-            raise QuantValueError(name, repr(value), "True, False or 'auto'", "choose one of these")
-
-
-def _require_no_data(**switches: Switch) -> None:
-    for name, value in switches.items():
-        if value is True:
-            raise QuantValueError(
-                name,
-                "True with statistics instead of data",
-                "data to measure on",
-                "give data, or leave it out",
-            )
-
-
-def _stored_calibration(data: Any) -> Calibration | None:
-    """Statistics given instead of data."""
-    if isinstance(data, Calibration):
-        return data
-    if isinstance(data, (str, os.PathLike)) and Path(data).suffix == ".calib":
-        return Calibration.load(data)
-    return None
-
-
-def _finish(
-    ready: Prepared, calibration: Calibration, collected: Collected | None, correct: Switch,
-    options: dict[str, Any],
-) -> QuantizedModel:  # fmt: skip
-    chooser = Activations(ready.activations, calibration, options)
-    runs = collected.sample.runs if collected else []
-    configurations = chooser.configurations(several=bool(runs))
-    result = QuantizedModel(ready.model, ready.placement, calibration, notes=ready.notes)
-    best = next(iter(configurations.values()))
-    weights = ready.quantized_weights()
-    layers = mean_errors(ready.model, weights, runs) if runs and correct else []
-    grids = emit(ready, chooser, weights, best)
-    graph.prune(ready.model)
-    del weights  # the float weights, which nothing reads any more
-    biases = corrected(ready.model, layers)
-    if runs:
-        feeds = {name: feeds_of_ranges(chooser, grids, ranges) for name, ranges in configurations.items()}
-        evaluator = Evaluator(ready.model, runs, [*feeds_of_ranges(chooser, grids, best), *biases])
-        best = configurations[_choose_ranges(evaluator, feeds, biases, correct, result)]
-    for name, array in (feeds_of_ranges(chooser, grids, best) | biases).items():
-        if result.corrected or name not in biases:
-            graph.set_initializer(ready.model, name, array)
-    if not result.corrected:
-        drop_added(ready.model, layers)
-        graph.prune(ready.model)
-    if ready.short_scales:
-        clear_boundaries(ready.model)
-    taken = {target.site.value: best[target.key] for target in ready.activations}
-    result.methods = {name: one.method for name, one in taken.items()}
-    result.ranges = {name: (float(one.ends[0]), float(one.ends[1])) for name, one in taken.items()}
-    result.warnings += _zero_ranges(ready.activations, best)
-    return result
-
-
-def _choose_ranges(
-    evaluator: Evaluator, feeds: dict[str, dict[str, NDArray]], biases: dict[str, NDArray], correct: Switch,
-    result: QuantizedModel,
-) -> str:  # fmt: skip
-    """The configuration under which the outputs change least, the first of equals; and whether to correct.
-
-    Ranges are compared with corrected biases: what rounding does to the means would drown what they do.
-
-    Args:
-        evaluator: Of the quantized model.
-        feeds: Scales and zero points by configuration.
-        biases: Corrected ones; {} for those that are there.
-        correct: True, or "auto": where it helps.
-        result: Gets what was found.
-    """
-    label, errors = evaluator.best({name: ranges | biases for name, ranges in feeds.items()})
-    result.errors = {name: relative(error) for name, error in errors.items()}
-    result.chosen, result.sqnr, result.corrected = label, sqnr(errors[label]), bool(biases)
-    if biases:
-        plain = evaluator.errors(feeds[label])
-        result.errors[_PLAIN] = relative(plain)
-        if correct == "auto" and result.errors[_PLAIN] <= result.errors[label]:
-            result.corrected, result.sqnr = False, sqnr(plain)
-    return label
-
-
-def _zero_ranges(targets: Iterable[Target], ranges: Ranges) -> list[str]:
+def _zero_ranges(taken: Mapping[str, Ranged]) -> list[str]:
     found = []
-    for name, ends in {t.site.value: ranges[t.key].ends for t in targets}.items():
-        if max(-float(ends[0]), float(ends[1])) <= ZERO_RANGE:
+    for name, one in taken.items():
+        if max(-float(one.ends[0]), float(one.ends[1])) <= ZERO_RANGE:
             found.append(f"tensor '{name}': every value is zero or almost; its scale is 1")
             warnings.warn(found[-1], ZeroRangeWarning, stacklevel=4)
     return found

@@ -123,7 +123,7 @@ def weight_ends(weight: NDArray, spec: QuantSpec, scale_bits: int | None = None)
 
 
 @dataclass(frozen=True)
-class Weight:
+class QuantizedWeight:
     """A constant of the graph and the grid that it will be stored on.
 
     Attributes:
@@ -144,7 +144,7 @@ class Weight:
         return grid_of(self.spec, self.ends)
 
 
-def weight_of(target: Target, constants: Constants, value: Value) -> Weight:
+def weight_of(target: Target, constants: Constants, value: Value) -> QuantizedWeight:
     """The weight that `target` names.
 
     Raises:
@@ -154,7 +154,7 @@ def weight_of(target: Target, constants: Constants, value: Value) -> Weight:
     assert array is not None, "placement calls constants weights"
     bits = None if target.format in WEIGHT_ONLY else target.settings.scale_bits
     try:
-        return Weight(target.readers, array, spec, weight_ends(array, spec, bits))
+        return QuantizedWeight(target.readers, array, spec, weight_ends(array, spec, bits))
     except IntactError as error:
         raise error.at(f"weight '{value.name}'") from None
 

@@ -1,15 +1,16 @@
-"""What the user asked for about one layer: formats, method, granularity; by defaults and overrides."""
+"""What the user asked for: of the whole run, and of one layer (formats, method, granularity)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from intact.calib import METHODS
 from intact.errors import QuantValueError
 from intact.graph import FORMAT_OPSETS
 from intact.numerics import SHORT_BITS
+from intact.placement import Profile
 from intact.spec import Format, checked_block_size, checked_bool, is_whole
 
 BLOCK = 32
@@ -23,7 +24,7 @@ WEIGHT_ONLY = ("int4", "uint4")
 
 
 @dataclass(frozen=True)
-class Settings:
+class LayerSettings:
     """How the inputs of one node are quantized.
 
     Attributes:
@@ -67,9 +68,63 @@ def _is_axis(value: object) -> bool:
 
 
 Overrides = Mapping[str, Mapping[str, Any]]
+Switch = bool | str
+"""True, False, or "auto": where it helps."""
 
 
-def with_override(base: Settings, pattern: str, wanted: Mapping[str, Any]) -> Settings:
+@dataclass(frozen=True)
+class Settings:
+    """What `intact.ptq.quantize` was asked for: its arguments, the methods' own under `options`."""
+
+    method: str = "auto"
+    profile: str | Profile = "intact"
+    activations: str = "int8"
+    weights: str = "int8"
+    symmetric: bool = True
+    per_channel: bool = True
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    overrides: Overrides | None = None
+    opset: int | None = None
+    num_batches: int | None = None
+    batch_size: int | None = None
+    bias_correction: Switch = "auto"
+    equalization: Switch = "auto"
+    scale_bits: int | None = SHORT_BITS
+    progress: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+    layer: LayerSettings = field(init=False)
+
+    def __post_init__(self) -> None:
+        layer = LayerSettings(
+            activations=self.activations, weights=self.weights, method=self.method, symmetric=self.symmetric,
+            axis="channel" if self.per_channel else None, scale_bits=self.scale_bits,
+        )  # fmt: skip
+        object.__setattr__(self, "layer", layer)
+        for name, value in self._switches():
+            if value not in (True, False, "auto"):
+                raise QuantValueError(name, repr(value), "True, False or 'auto'", "choose one of these")
+
+    def _switches(self) -> list[tuple[str, Switch]]:
+        return [("bias_correction", self.bias_correction), ("equalization", self.equalization)]
+
+    def require_no_data(self) -> None:
+        """Check that nothing was asked for that only data tell.
+
+        Raises:
+            QuantValueError: Something was.
+        """
+        for name, value in self._switches():
+            if value is True:
+                raise QuantValueError(
+                    name,
+                    "True with statistics instead of data",
+                    "data to measure on",
+                    "give data, or leave it out",
+                )
+
+
+def with_override(base: LayerSettings, pattern: str, wanted: Mapping[str, Any]) -> LayerSettings:
     """`base`, changed as one entry of overrides says.
 
     Raises:

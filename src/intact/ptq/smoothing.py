@@ -23,9 +23,9 @@ from intact import kernels, numerics
 from intact.calib import Calibration, Histogram
 from intact.graph import Constants, Inserter, Model, Namer, Node, Session, Value, set_initializer
 from intact.placement import Layer, Placement
-from intact.ptq.collect import Collected, Held
-from intact.ptq.prepare import Prepared
 from intact.ptq.ranges import weight_spec
+from intact.ptq.sample import Held
+from intact.ptq.state import State
 from intact.ptq.targets import Target, channel_axis, summed_axis
 from intact.ptq.workers import THREADS, WORKERS
 from intact.spec import Format, QuantSpec
@@ -36,7 +36,7 @@ _CLEARLY = 0.5  # of the expected error: what smoothing must get below to be wor
 
 
 @dataclass(frozen=True)
-class Product:
+class WeightProduct:
     """A product with a constant that reads the tensor.
 
     Attributes:
@@ -53,47 +53,46 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Found:
+class SmoothableTensor:
     """A tensor that only products with constants read quantized."""
 
     target: Target
-    products: tuple[Product, ...]
+    products: tuple[WeightProduct, ...]
 
     @property
     def name(self) -> str:
         return self.target.site.value
 
 
-def smoothed(ready: Prepared, collected: Collected) -> tuple[Prepared, Calibration] | None:
-    """A copy of `ready` with smoothed tensors, and statistics for it; None where nothing is to be gained.
+def smoothed(state: State) -> State | None:
+    """The model with smoothed tensors, and statistics for it; None where nothing is to be gained.
 
     The statistics of new tensors come from a few held runs, widened as far as all data reached beyond these.
     Those of the tensors as they were are kept.
     """
-    found = _find(ready)
-    runs = collected.sample.runs[:_MEASURED]
-    if not found or not runs:
+    found = _find(state)
+    runs = state.runs[:_MEASURED]
+    if not found or not runs or state.calibration is None:
         return None
     names = [one.name for one in found]
-    session = Session(ready.model, extra=names, folded=True, threads=THREADS * WORKERS)
+    session = Session(state.model, extra=names, folded=True, threads=THREADS * WORKERS)
     channels = _measure(session, names, runs)
     factors = {}
     for one in found:
-        if one.name in channels and (factor := _choose(ready.model, one, channels[one.name])) is not None:
+        if one.name in channels and (factor := _choose(state.model, one, channels[one.name])) is not None:
             factors[one.name] = factor
     if not factors:
         return None
     stats = _count(session, factors, runs)
-    copy = replace(ready, model=ready.model.clone())
-    renamed = _apply(copy, [one for one in found if one.name in factors], factors)
-    calibration = Calibration(dict(collected.calibration), collected.calibration.provenance)
+    made, renamed = _apply(state, [one for one in found if one.name in factors], factors)
+    calibration = Calibration(dict(state.calibration), state.calibration.provenance)
     for old, new in renamed.items():
-        seen, every = stats[old], collected.calibration[old]
+        seen, every = stats[old], state.calibration[old]
         reach = float(every.amax) / float(channels[old].largest.max())
         if reach > 1:
             seen.collect(np.float32(reach) * np.stack([seen.min, seen.max]))
         calibration[new] = seen
-    return copy, calibration
+    return replace(made, calibration=calibration, smoothed=tuple(n for n in state.wanted if n in renamed))
 
 
 @dataclass
@@ -109,19 +108,19 @@ class _Channels:
         return self.square / self.rows
 
 
-def _find(ready: Prepared) -> list[Found]:
-    constants = Constants(ready.model.graph)
-    nodes = {node.name or "": node for node in ready.model.graph}
-    values = {v.name: v for node in ready.model.graph for v in node.outputs}
-    groups = [target.site.group for target in ready.targets]
-    weights = {reader: t for t in ready.targets if t.site.role == "weight" for reader in t.readers}
+def _find(state: State) -> list[SmoothableTensor]:
+    constants = Constants(state.model.graph)
+    nodes = {node.name or "": node for node in state.model.graph}
+    values = {v.name: v for node in state.model.graph for v in node.outputs}
+    groups = [target.site.group for target in state.targets]
+    weights = {reader: t for t in state.targets if t.site.role == "weight" for reader in t.readers}
     computed = {
         name: layer.precision == "float" or channel_axis(nodes[layer.name]) is not None
-        for layer in ready.placement.layers
+        for layer in state.placement.layers
         for name in layer.nodes
     }
     found = []
-    for target in ready.activations:
+    for target in state.activations:
         value = values.get(target.site.value)
         producer = value.producer() if value is not None else None
         alone = groups.count(target.site.group) == 1 and target.readers == target.site.readers
@@ -132,13 +131,13 @@ def _find(ready: Prepared) -> list[Found]:
             continue
         products = [_product(nodes[name], index, constants, weights) for name, index in target.readers]
         if all(products):
-            found.append(Found(target, tuple(p for p in products if p is not None)))
+            found.append(SmoothableTensor(target, tuple(p for p in products if p is not None)))
     return found
 
 
 def _product(
     node: Node, index: int, constants: Constants, weights: dict[tuple[str, int], Target]
-) -> Product | None:
+) -> WeightProduct | None:
     if index != 0 or summed_axis(node, 0) != -1:
         return None
     value = node.inputs[1]
@@ -153,7 +152,7 @@ def _product(
     assert outputs is not None
     if spec is not None and (spec.block_size is not None or {a % 2 for a in spec.axes} - {outputs % 2}):
         return None
-    return Product(node.name or "", value.name or "", spec, outputs % 2 == 0)
+    return WeightProduct(node.name or "", value.name or "", spec, outputs % 2 == 0)
 
 
 def _measure(session: Session, names: Sequence[str], runs: Iterable[Held]) -> dict[str, _Channels]:
@@ -174,7 +173,7 @@ def _measure(session: Session, names: Sequence[str], runs: Iterable[Held]) -> di
     return found
 
 
-def _choose(model: Model, one: Found, channels: _Channels) -> NDArray[np.float64] | None:
+def _choose(model: Model, one: SmoothableTensor, channels: _Channels) -> NDArray[np.float64] | None:
     """The factor of every channel; None where the expected error does not clearly fall."""
     peak = channels.largest.max()
     if not 0 < peak < np.inf:
@@ -191,7 +190,7 @@ def _choose(model: Model, one: Found, channels: _Channels) -> NDArray[np.float64
     return best
 
 
-def _rows_are_channels(model: Model, product: Product) -> NDArray:
+def _rows_are_channels(model: Model, product: WeightProduct) -> NDArray:
     tensor = model.graph.initializers[product.weight].const_value
     assert tensor is not None
     array = numerics.to_float32(tensor.numpy())
@@ -234,10 +233,11 @@ def _count(
 
 
 def _apply(
-    ready: Prepared, found: Sequence[Found], factors: dict[str, NDArray[np.float64]]
-) -> dict[str, str]:
-    """Smooth the tensors in place; returns the name of each new one by that of the old."""
-    graph = ready.model.graph
+    state: State, found: Sequence[SmoothableTensor], factors: dict[str, NDArray[np.float64]]
+) -> tuple[State, dict[str, str]]:
+    """A state with smoothed tensors, and the name of each new one by that of the old."""
+    model = state.model.clone()
+    graph = model.graph
     names, constants = Namer(graph), Constants(graph)
     nodes = {node.name or "": node for node in graph}
     values = {v.name: v for node in graph for v in node.outputs}
@@ -246,7 +246,7 @@ def _apply(
     for one in found:
         factor, readers = factors[one.name], [nodes[product.node] for product in one.products]
         for product in one.products:
-            _rescale(ready.model, product, factor)
+            _rescale(model, product, factor)
         value = values[one.name]
         if _fold(value, readers, 1 / factor, names, constants):
             value.name = renamed[one.name] = names(f"{one.name}.smoothed")
@@ -256,16 +256,16 @@ def _apply(
         mul, producer = new.producer(), value.producer()
         assert mul is not None and producer is not None
         added[producer.name or ""] = mul.name or ""
-    ready.placement = _with_muls(ready.placement, renamed, added)
-    sites = {site.value: site for site in ready.placement.sites}
-    ready.targets = [
+    placement = _with_muls(state.placement, renamed, added)
+    sites = {site.value: site for site in placement.sites}
+    targets = tuple(
         replace(target, site=sites[renamed[old]]) if (old := target.site.value) in renamed else target
-        for target in ready.targets
-    ]
-    return renamed
+        for target in state.targets
+    )
+    return replace(state, model=model, placement=placement, targets=targets), renamed
 
 
-def _rescale(model: Model, product: Product, factor: NDArray[np.float64]) -> None:
+def _rescale(model: Model, product: WeightProduct, factor: NDArray[np.float64]) -> None:
     tensor = model.graph.initializers[product.weight].const_value
     assert tensor is not None
     spread = factor if product.transposed else factor[:, None]

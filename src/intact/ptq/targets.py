@@ -11,7 +11,7 @@ from intact.errors import QuantValueError, UnsupportedError
 from intact.graph import FORMAT_OPSETS, MIN_OPSET, Constants, Model, Node, check_format, check_opset
 from intact.graph.attributes import integer
 from intact.placement import MOVING, Layer, Placement, Site
-from intact.ptq.settings import BLOCK, WEIGHT_ONLY, Overrides, Settings, with_override
+from intact.ptq.settings import BLOCK, WEIGHT_ONLY, LayerSettings, Overrides, with_override
 from intact.spec import Format
 
 _PARTED = "overrides give the layers behind it other formats: their pairs stand behind it"
@@ -31,7 +31,7 @@ class Target:
     site: Site
     readers: tuple[tuple[str, int], ...]
     format: str
-    settings: Settings
+    settings: LayerSettings
 
     @property
     def key(self) -> tuple[int, str, bool]:
@@ -50,7 +50,7 @@ class Rules:
         QuantValueError: A pattern fits nothing, or its settings are wrong.
     """
 
-    def __init__(self, model: Model, base: Settings, overrides: Overrides | None) -> None:
+    def __init__(self, model: Model, base: LayerSettings, overrides: Overrides | None) -> None:
         self._model, self._base = model, base
         self._nodes: dict[str, Node] = {node.name or "": node for node in model.graph}
         self._rules = [(p, with_override(base, p, wanted)) for p, wanted in (overrides or {}).items()]
@@ -153,7 +153,7 @@ class Rules:
         """
         found = []
         for site in (*placement.sites, *weight_only):
-            by_grid: dict[Settings, tuple[Settings, list[tuple[str, int]]]] = {}
+            by_grid: dict[LayerSettings, tuple[LayerSettings, list[tuple[str, int]]]] = {}
             for reader in site.readers:
                 settings = self._relevant(site, reader, self._of(reader[0], site.value))
                 grid = replace(settings, method="auto")
@@ -182,20 +182,20 @@ class Rules:
                 sites.append(Site(value.name, ((name, 1),), "weight", axis, -1 - len(sites), reason))
         return sites
 
-    def _of(self, node: str, tensor: str) -> Settings:
+    def _of(self, node: str, tensor: str) -> LayerSettings:
         """The first override that fits the tensor or the node; or what the node only moves data for."""
         first, *others = self._wishes(node, tensor)
         for other in others:
             first = self._more_special(first, other)
         return first
 
-    def _more_special(self, one: Settings, other: Settings) -> Settings:
+    def _more_special(self, one: LayerSettings, other: LayerSettings) -> LayerSettings:
         """Of two settings of one grid, that whose method an override chose."""
         return other if one.method == self._base.method else one
 
-    def _wishes(self, node: str, tensor: str) -> list[Settings]:
+    def _wishes(self, node: str, tensor: str) -> list[LayerSettings]:
         """The settings of `node`, a reader of `tensor`; of all layers behind it where it only moves data."""
-        found: dict[Settings, None] = {}
+        found: dict[LayerSettings, None] = {}
         waiting, seen = [(node, tensor)], set[tuple[str, str]]()
         while waiting:
             name, read = waiting.pop(0)
@@ -212,13 +212,13 @@ class Rules:
                 found[own] = None
         return list(found)
 
-    def _override(self, node: Node, tensor: str) -> Settings | None:
+    def _override(self, node: Node, tensor: str) -> LayerSettings | None:
         for pattern, settings in self._rules:
             if _fits(node, pattern) or (tensor and fnmatchcase(tensor, pattern)):
                 return settings
         return None
 
-    def _relevant(self, site: Site, reader: tuple[str, int], settings: Settings) -> Settings:
+    def _relevant(self, site: Site, reader: tuple[str, int], settings: LayerSettings) -> LayerSettings:
         """`settings` without what does not matter for the site, so that equal grids are one target."""
         if site.role == "activation":
             return replace(settings, weights="int8", axis="channel", block_size=None)

@@ -1,76 +1,43 @@
-"""Whether equalization or smoothing helps, tried on a few held runs."""
+"""What equalization and smoothing are scored by: the outputs of a quantized trial on a few held runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from intact.calib import Calibration
-from intact.graph import set_initializer
-from intact.ptq.bias_correction import corrected, mean_errors
-from intact.ptq.collect import Held, collect
+from intact.ptq.bias_correction import with_bias_errors, with_corrected_biases
+from intact.ptq.collect import collect
 from intact.ptq.data import Source
-from intact.ptq.equalization import equalize, find_pairs
+from intact.ptq.emit import with_pairs, with_weights
 from intact.ptq.evaluator import Evaluator, relative
 from intact.ptq.inputs import inputs_of
-from intact.ptq.prepare import Prepared, emit
 from intact.ptq.ranges import Activations
+from intact.ptq.state import State
 
 _TRIED = 8
-_CLEARLY = (
-    0.95  # of the error without it: below that it is worth a second pass over the data, or new operators
-)
 
 
-def equalizing_helps(ready: Prepared, held: Sequence[Held], per_channel: bool) -> bool:
-    """Whether the outputs on a few held runs change less when channels are equalized first.
+def error_by_statistics(state: State) -> float:
+    """Error of the outputs, with the ranges of the least expected error.
 
-    It is tried where it can matter: weights with one scale, or depthwise layers.
+    Biases are corrected where they may be: coarser weights move means.
     """
-    pairs = find_pairs(ready.model)
-    matters = bool(pairs) and (not per_channel or any(pair.depthwise for pair in pairs))
-    if not matters:
-        return False
-    runs = held[:_TRIED]
-    before, after = (_error_with(ready, runs, equalized) for equalized in (False, True))
-    return after < _CLEARLY * before
+    return _error(replace(state, runs=state.runs[:_TRIED]), bool(state.settings.bias_correction))
 
 
-def smoothing_helps(
-    plain: tuple[Prepared, Calibration],
-    smooth: tuple[Prepared, Calibration],
-    held: Sequence[Held],
-    correct: bool,
-) -> bool:
-    """Whether the outputs on a few held runs change less in the smoothed copy of a model.
-
-    Args:
-        plain, smooth: The model and its statistics, as it was and smoothed.
-        held: The runs.
-        correct: Whether biases may be corrected: coarser weights move means.
-    """
-    before, after = (
-        _error(replace(ready, model=ready.model.clone()), stats, held[:_TRIED], correct)
-        for ready, stats in (plain, smooth)
-    )
-    return after < _CLEARLY * before
-
-
-def _error_with(ready: Prepared, runs: Sequence[Held], equalized: bool) -> float:
-    """Error of the outputs on `runs` when they are the calibration data, too."""
-    trial = replace(ready, model=ready.model.clone())
-    if equalized:
-        equalize(trial.model)
+def error_by_held_runs(state: State) -> float:
+    """The same where the held runs are the calibration data, too: a state needs no statistics of its own."""
+    runs = state.runs[:_TRIED]
     feeds = Source(iter([held.feeds for held in runs]), len(runs), "held runs")
-    stats = collect(trial.model, trial.wanted, feeds, inputs_of(trial.model), progress=False).calibration
-    return _error(trial, stats, runs, False)
+    stats = collect(state.model, state.wanted, feeds, inputs_of(state.model), progress=False).calibration
+    return _error(replace(state, runs=runs, calibration=stats), False)
 
 
-def _error(trial: Prepared, stats: Calibration, runs: Sequence[Held], correct: bool) -> float:
-    """Error of the outputs on `runs`; puts the pairs into the model of `trial`."""
-    chooser, weights = Activations(trial.activations, stats, {}), trial.quantized_weights()
-    layers = mean_errors(trial.model, weights, runs) if correct else []
-    emit(trial, chooser, weights, next(iter(chooser.configurations(False).values())))
-    for name, bias in corrected(trial.model, layers).items():
-        set_initializer(trial.model, name, bias)
-    return relative(Evaluator(trial.model, runs).errors())
+def _error(state: State, correct: bool) -> float:
+    assert state.calibration is not None
+    chooser = Activations(state.activations, state.calibration, {})
+    state = with_weights(replace(state, chooser=chooser, configurations=chooser.configurations(False)))
+    if correct:
+        state = with_bias_errors(state) or state
+    state = with_pairs(state)
+    state = with_corrected_biases(state) or state
+    return relative(Evaluator(state.model, state.runs).errors())

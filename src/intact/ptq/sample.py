@@ -1,0 +1,90 @@
+"""Runs that are kept from calibration, to measure on them what a choice does to the model's outputs."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.ptq.inputs import Feeds
+
+HELD_BYTES, HELD_LEAST, HELD_MOST = 2**22, 4, 64
+STACKED_BYTES = 2**18
+
+
+@dataclass(order=True)
+class Held:
+    """One run that is kept: to measure what a choice does to the model's outputs.
+
+    Attributes:
+        digest: Of the inputs; runs are kept and summed in its order, so that no choice depends on the
+            order of the data.
+        feeds: The inputs.
+        outputs: What the float model says to them.
+    """
+
+    digest: bytes
+    feeds: Feeds = field(compare=False)
+    outputs: dict[str, NDArray] = field(compare=False)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in (*self.feeds.values(), *self.outputs.values()))
+
+
+class Sample:
+    """A few of the runs, chosen by the hash of their content: the same ones in whatever order they come.
+
+    At most 64, and at most 4 MiB of them where that is more than 4.
+    """
+
+    def __init__(self) -> None:
+        self.runs: list[Held] = []
+
+    def offer(self, feeds: Feeds, outputs: dict[str, NDArray]) -> None:
+        """Keep a copy of this run, if it is one of the chosen; another one may have to go."""
+        digest = _digest(feeds)
+        if len(self.runs) == HELD_MOST and digest >= self.runs[-1].digest:
+            return
+        copies = ({name: a.copy() for name, a in arrays.items()} for arrays in (feeds, outputs))
+        insort(self.runs, Held(digest, *copies))
+        while len(self.runs) > HELD_LEAST and (
+            len(self.runs) > HELD_MOST or sum(held.nbytes for held in self.runs) > HELD_BYTES
+        ):
+            self.runs.pop()
+
+    def stack(self) -> None:
+        """Put small runs together, at most 256 KiB of inputs each: the fewer runs, the faster they are."""
+        stacked: list[list[Held]] = []
+        for held in self.runs:
+            last = stacked[-1] if stacked else []
+            alike = bool(last) and _shapes(last[0]) == _shapes(held)
+            if alike and (len(last) + 1) * held.nbytes <= STACKED_BYTES:
+                last.append(held)
+            else:
+                stacked.append([held])
+        self.runs = [_together(runs) for runs in stacked]
+
+
+def _shapes(held: Held) -> list[tuple[int, ...]]:
+    return [array.shape for array in (*held.feeds.values(), *held.outputs.values())]
+
+
+def _together(runs: Sequence[Held]) -> Held:
+    feeds, outputs = (
+        {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        for parts in ([held.feeds for held in runs], [held.outputs for held in runs])
+    )
+    return Held(runs[0].digest, feeds, outputs)
+
+
+def _digest(feeds: Feeds) -> bytes:
+    digest = blake2b(digest_size=16)
+    for name in sorted(feeds):
+        digest.update(f"{name} {feeds[name].dtype} {feeds[name].shape}".encode())
+        digest.update(feeds[name].tobytes())
+    return digest.digest()

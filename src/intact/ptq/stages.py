@@ -1,0 +1,87 @@
+"""The stages of quantization, in order: each proposes another state, is scored, and is kept or not.
+
+To add one, write ``stage(state) -> State | None`` in a file of its own, which changes a clone of the model,
+and give it a line of `STAGES`: in front of "calibrate" it sees the float model and no data; between
+"calibrate" and "ranges" statistics and held runs, too; behind "pairs" the quantized model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from intact.ptq.bias_correction import with_bias_errors, with_corrected_biases, without_added_biases
+from intact.ptq.boundaries import with_cleared_boundaries
+from intact.ptq.choose import measured_error, with_best_ranges, with_candidates
+from intact.ptq.collect import calibrated
+from intact.ptq.emit import with_pairs, with_weights
+from intact.ptq.equalization import equalized_as_asked, equalized_where_it_matters, read_once
+from intact.ptq.smoothing import smoothed
+from intact.ptq.state import State
+from intact.ptq.trial import error_by_held_runs, error_by_statistics
+
+_CLEARLY = 0.95
+"""Of the error before: below that a change is worth a second pass over the data, or new operators."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of `quantize`.
+
+    Attributes:
+        name: In words.
+        propose: The state that it would make of the one before; None: there is nothing to do.
+        switch: The setting that rules it, which is False: it does not run; True: what it proposes is kept;
+            "auto": that is scored. "": it always runs.
+        error: What a proposal and the state before it are scored by, the less the better; None: proposals
+            are kept unseen.
+        below: The part of the error before that a proposal must fall below.
+        barred: Why a proposal that helps cannot be taken, which becomes a warning; "" where it can.
+    """
+
+    name: str
+    propose: Callable[[State], State | None]
+    switch: str = ""
+    error: Callable[[State], float] | None = None
+    below: float = 1.0
+    barred: Callable[[State], str] | None = None
+
+    def run(self, state: State) -> State:
+        """The state behind this stage."""
+        switch = getattr(state.settings, self.switch) if self.switch else True
+        proposed = self.propose(state) if switch else None
+        if proposed is None or (switch == "auto" and not self._helps(state, proposed)):
+            return state
+        if self.barred is not None and (why := self.barred(state)):
+            return replace(state, warnings=(*state.warnings, why))
+        return proposed
+
+    def _helps(self, before: State, after: State) -> bool:
+        return self.error is None or self.error(after) < self.below * self.error(before)
+
+
+STAGES = (
+    Stage("equalize as asked", equalized_as_asked, "equalization"),
+    Stage("calibrate", calibrated),
+    Stage(
+        "equalize where it helps", equalized_where_it_matters, "equalization",
+        error_by_held_runs, _CLEARLY, read_once,
+    ),
+    Stage("calibrate what was equalized", calibrated),
+    Stage("smooth", smoothed, "equalization", error_by_statistics, _CLEARLY),
+    Stage("ranges", with_candidates),
+    Stage("weights", with_weights),
+    Stage("bias errors", with_bias_errors, "bias_correction"),
+    Stage("pairs", with_pairs),
+    Stage("best ranges", with_best_ranges),
+    Stage("correct biases", with_corrected_biases, "bias_correction", measured_error),
+    Stage("drop biases that nothing needs", without_added_biases),
+    Stage("clear boundaries", with_cleared_boundaries),
+)  # fmt: skip
+
+
+def run(state: State, stages: Sequence[Stage] = STAGES) -> State:
+    """`state` behind all `stages`."""
+    for stage in stages:
+        state = stage.run(state)
+    return state

@@ -1,0 +1,113 @@
+"""Where quantization stands: what one stage hands to the next. Nothing in a state is ever changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.calib import Calibration
+from intact.graph import Model
+from intact.placement import Placement
+from intact.ptq.evaluator import Errors
+from intact.ptq.ranges import Activations, QuantizedWeight, Ranges
+from intact.ptq.sample import Held
+from intact.ptq.settings import Settings
+from intact.ptq.targets import Target
+
+
+@dataclass(frozen=True)
+class StoredScale:
+    """Where the file keeps the scale and zero point of an activation: names of initializers."""
+
+    target: Target
+    scale: str
+    zero_point: str
+
+
+@dataclass(frozen=True)
+class BiasError:
+    """A layer whose bias can be corrected.
+
+    Attributes:
+        node: Conv, ConvTranspose, Gemm or MatMul.
+        bias: Name of the initializer that only this layer adds.
+        added: It was put there for the correction, as zeros.
+        error: Mean error of the output, one entry per output channel.
+    """
+
+    node: str
+    bias: str
+    added: bool
+    error: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A model on its way; `intact.ptq.stages` lists the stages in the order in which they fill it in.
+
+    A stage returns another state (`dataclasses.replace`) and changes a clone of the model, so that a proposal
+    can be dropped, and two states be compared.
+
+    Attributes:
+        settings: What was asked for.
+        data: What to calibrate on, as the user gave it.
+        model: The float model; from the stage on that puts the pairs in, the quantized one.
+        placement: Where pairs belong, what fuses with what, and why.
+        targets: The tensors to quantize, and how.
+        opset: Of the file.
+        calibration: The statistics of the activations; None: they are still to be collected.
+        runs: What is held of the data, to measure choices on; none where statistics were given.
+        chooser: What each method would choose.
+        configurations: The ranges to compare, by name.
+        weights: The weights to quantize, until they are in the model as codes.
+        scales: Where the model keeps the activations' scales.
+        bias_errors: What rounding weights does to the means, where it may be corrected.
+        errors: Of the outputs on the held runs, by what was compared.
+        chosen: The configuration that was taken.
+        corrected, equalized: Whether that was done to biases, to channels.
+        not_equalized: Which convolutions cannot be equalized, and why.
+        smoothed: The tensors whose channels were brought to like ranges.
+        warnings: What should be looked at.
+        notes: What was rewritten before placement.
+    """
+
+    settings: Settings
+    data: Any
+    model: Model
+    placement: Placement
+    targets: tuple[Target, ...]
+    opset: int
+    notes: tuple[str, ...] = ()
+    calibration: Calibration | None = None
+    runs: tuple[Held, ...] = ()
+    chooser: Activations | None = None
+    configurations: Mapping[str, Ranges] = field(default_factory=dict)
+    weights: tuple[QuantizedWeight, ...] = ()
+    scales: tuple[StoredScale, ...] = ()
+    bias_errors: tuple[BiasError, ...] = ()
+    errors: Mapping[str, Errors] = field(default_factory=dict)
+    chosen: str = ""
+    corrected: bool = False
+    equalized: bool = False
+    not_equalized: str = ""
+    smoothed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def activations(self) -> list[Target]:
+        """The targets that are no weights."""
+        return [target for target in self.targets if target.site.role == "activation"]
+
+    @property
+    def wanted(self) -> list[str]:
+        """The tensors to calibrate."""
+        return list(dict.fromkeys(target.site.value for target in self.activations))
+
+    @property
+    def ranges(self) -> Ranges:
+        """The ranges of the activations: those that were chosen, or else the first of the configurations."""
+        return self.configurations[self.chosen or next(iter(self.configurations))]
