@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 
 from intact.errors import MissingExtraError
-from intact.report import Page, Panel, Table, to_rich, write_page
+from intact.report import Page, Panel, ReportTable, to_rich, write_page
 from intact.report.page import render
 
-TABLE = Table(
+TABLE = ReportTable(
     "results", ("model", "top-1"), [("float", "98.0"), ("</script><b>mse</b>", "97.9")], "597 images"
 )
 PANEL = Panel(

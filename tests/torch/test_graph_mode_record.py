@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from intact.errors import FileFormatError
-from intact.torch.graph_mode.record import Call, Inserted, Record
+from intact.torch.graph_mode.record import GraphModeRecord, Inserted, QuantizerCall
 
-RECORD = Record(
+RECORD = GraphModeRecord(
     {"flag": True},
     {"rnn": "a recurrent module"},
-    (Inserted("layers.0.1.add_quantizer", (Call("add", (("relu", 0),)),)),),
+    (Inserted("layers.0.1.add_quantizer", (QuantizerCall("add", (("relu", 0),)),)),),
 )
 
 
 def test_a_record_survives_json() -> None:
-    assert Record.from_json(RECORD.to_json()) == RECORD
+    assert GraphModeRecord.from_json(RECORD.to_json()) == RECORD
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_name_that_is_no_path_is_refused(name: str) -> None:
     data: dict[str, Any] = copy.deepcopy(RECORD.to_json())
     data["inserted"][0]["name"] = name
     with pytest.raises(FileFormatError) as error:
-        Record.from_json(data)
+        GraphModeRecord.from_json(data)
     assert str(error.value) == (
         f"graph mode record: got ValueError: {name!r} is no path of a module, want what graph mode recorded."
         " Fix: save the model again"
@@ -47,4 +47,4 @@ def test_a_name_that_is_no_path_is_refused(name: str) -> None:
 @pytest.mark.parametrize("fixed", [{"flag": [1]}, {"flag": {"a": 1}}, {"a-b": 1}, {"x=1, y": 2}])
 def test_a_fixed_argument_that_is_no_plain_value_is_refused(fixed: dict[str, Any]) -> None:
     with pytest.raises(FileFormatError, match="is no argument with a plain value"):
-        Record.from_json(RECORD.to_json() | {"fixed": fixed})
+        GraphModeRecord.from_json(RECORD.to_json() | {"fixed": fixed})

@@ -17,7 +17,7 @@ from intact.cli.options import COUNT, few
 from intact.cli.output import counted, say
 from intact.cli.report import provenance
 from intact.cli.verify import sentences
-from intact.report import Page, Table, panel, to_rich, write_page
+from intact.report import Page, ReportTable, panel, to_rich, write_page
 
 if TYPE_CHECKING:
     from intact.torch.quickstart import Outcome, Row
@@ -57,9 +57,9 @@ def run(
     - `intact quickstart --data photos --out photos-int8` where photos/cats and photos/dogs hold images
     - `intact quickstart --data cifar10_train.npz --epochs 3`
     """
-    from intact.torch.quickstart import Settings, quickstart
+    from intact.torch.quickstart import QuickstartSettings, quickstart
 
-    outcome = quickstart(Settings(data, out, epochs, seed, threads, progress))
+    outcome = quickstart(QuickstartSettings(data, out, epochs, seed, threads, progress))
     table = results_table(outcome)
     built = engine_table(outcome)
     write_page(results_page(outcome, table, built), out / "report.html")
@@ -72,10 +72,10 @@ def run(
         say(out / name)
 
 
-def results_table(outcome: Outcome) -> Table:
+def results_table(outcome: Outcome) -> ReportTable:
     """One row per model, and below it what was compared with what."""
     images, settings = outcome.images, outcome.settings
-    return Table(
+    return ReportTable(
         title=f"{images.name}: float and int8",
         columns=("model", "top-1", "agrees with float", "logits, SQNR", "file"),
         rows=[_cells(row) for row in outcome.rows],
@@ -87,7 +87,7 @@ def results_table(outcome: Outcome) -> Table:
     )
 
 
-def engine_table(outcome: Outcome) -> Table:
+def engine_table(outcome: Outcome) -> ReportTable:
     """Build the engine of model.onnx, save it as model.plan, verify it and time it against float."""
     import intact
     from intact.engine.compare import compare
@@ -108,7 +108,7 @@ def engine_table(outcome: Outcome) -> Table:
         ours, theirs = fastest(partial(engine, x), partial(plain.run, {plain.inputs[0]: x}))
         figures = f"{ours:.3f} ms, float {theirs:.3f} ms: {theirs / ours:.2f} times as fast"
         rows.append((f"batch of {len(x)}, {counted(threads)}", figures))
-    return Table(
+    return ReportTable(
         title="model.plan in INTact's engine",
         columns=("what", "found"),
         rows=rows,
@@ -129,7 +129,7 @@ def fastest(*runs: Callable[[], object]) -> list[float]:
     return best
 
 
-def results_page(outcome: Outcome, table: Table, built: Table) -> Page:
+def results_page(outcome: Outcome, table: ReportTable, built: ReportTable) -> Page:
     """The table, every activation's histogram with its thresholds, configuration and provenance."""
     methods: dict[str, dict[str, Any]] = {method: {} for method in METHODS}
     panels = [
@@ -161,13 +161,13 @@ def _calibrated(outcome: Outcome) -> int:
     return sum(int(record["samples"]) for record in outcome.calibration.provenance)
 
 
-def _verification(outcome: Outcome) -> Table:
+def _verification(outcome: Outcome) -> ReportTable:
     written = outcome.export
     end = written.end_to_end
     rows = [("codes, layer by layer", f"{written.codes:,}", f"{written.codes_differing:,}")]
     if end is not None:
         rows.append(("top-1 answers, end to end", f"{end.answers:,}", f"{end.answers_differing:,}"))
-    return Table(
+    return ReportTable(
         title="model.onnx in ONNX Runtime against the module",
         columns=("what", "compared", "different"),
         rows=rows,

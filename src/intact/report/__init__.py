@@ -2,6 +2,6 @@
 
 from intact.report.histogram import Panel, curve, panel
 from intact.report.page import Page, write_page
-from intact.report.table import Table, to_rich
+from intact.report.table import ReportTable, to_rich
 
-__all__ = ["Page", "Panel", "Table", "curve", "panel", "to_rich", "write_page"]
+__all__ = ["Page", "Panel", "ReportTable", "curve", "panel", "to_rich", "write_page"]

@@ -16,7 +16,7 @@ from typing import Any
 from intact.atomic import replacing
 from intact.errors import MissingExtraError
 from intact.report.histogram import Panel
-from intact.report.table import Table
+from intact.report.table import ReportTable
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Page:
 
     title: str
     summary: str = ""
-    tables: Sequence[Table] = ()
+    tables: Sequence[ReportTable] = ()
     panels: Sequence[Panel] = ()
     configuration: Mapping[str, str] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)

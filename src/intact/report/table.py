@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Rows of text under headings.
 
     Attributes:
@@ -29,7 +29,7 @@ class Table:
     note: str = ""
 
 
-def to_rich(table: Table) -> rich.table.Table:
+def to_rich(table: ReportTable) -> rich.table.Table:
     """`table` for a rich console."""
     from rich.table import Table as RichTable
     from rich.text import Text

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from intact.torch import distributed
 from intact.torch._batches import Forward, forward_batch
 from intact.torch._collection import evaluating
-from intact.torch.distributed import Group
+from intact.torch.distributed import ProcessGroup
 
 _BatchNorm = nn.modules.batchnorm._BatchNorm
 
@@ -28,7 +28,7 @@ def reestimate_batchnorm(
     data: Iterable[Any],
     *,
     forward: Forward | None = None,
-    group: Group | None = None,
+    group: ProcessGroup | None = None,
 ) -> None:
     """Measure the running statistics of every BatchNorm anew: the mean of those of all batches.
 
@@ -56,7 +56,7 @@ def reestimate_batchnorm(
             for norm, momentum in zip(norms, momenta, strict=True):
                 norm.momentum = momentum
     statistics: list[Tensor] = [t for n in norms for t in (n.running_mean, n.running_var) if t is not None]
-    group = group or Group()
+    group = group or ProcessGroup()
     seen = int(distributed.sum_over(np.array([float(batches)]), group)[0])
     with torch.no_grad():
         distributed.mean_over(statistics, batches, group)

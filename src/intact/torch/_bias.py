@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from intact.torch import distributed
 from intact.torch._collection import evaluating, quantizing, watching
-from intact.torch.distributed import Group
+from intact.torch.distributed import ProcessGroup
 from intact.torch.nn.modules._utils import QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
@@ -39,7 +39,7 @@ def correct_bias(
     batches: Iterable[tuple[int, Any]],
     run: Callable[[nn.Module, Any], Any],
     rows: int,
-    group: Group,
+    group: ProcessGroup,
 ) -> None:
     """Subtract from the bias of each quantized convolution and linear layer the mean error of its output.
 

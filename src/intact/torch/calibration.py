@@ -39,7 +39,7 @@ from intact.torch._collection import (
     watching,
     weights_of,
 )
-from intact.torch.distributed import Group
+from intact.torch.distributed import ProcessGroup
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
 HELD_BATCHES = 4
@@ -75,7 +75,7 @@ class CalibrationResult:
     _held: list[_Held] = field(default_factory=list, repr=False)
     _shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
     _forward: Forward = field(default=forward_batch, repr=False)
-    _group: Group = field(default_factory=Group, repr=False)
+    _group: ProcessGroup = field(default_factory=ProcessGroup, repr=False)
 
     def apply(
         self,

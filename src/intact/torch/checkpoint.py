@@ -22,7 +22,7 @@ from intact.atomic import replacing
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.reading import reading
 from intact.torch.graph_mode.forward import record_of, restore
-from intact.torch.graph_mode.record import Record
+from intact.torch.graph_mode.record import GraphModeRecord
 from intact.torch.nn.modules._quantizer_state import config_of, configure
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
 from intact.torch.replace import apply_conversion, conversion_record
@@ -79,7 +79,7 @@ def load_checkpoint(
         QuantValueError: The model lacks a module or quantizer of the file, or has one more.
     """
     document, tensors = _read(path)
-    record = Record.from_json(document["graph"]) if "graph" in document else None
+    record = GraphModeRecord.from_json(document["graph"]) if "graph" in document else None
     apply_conversion(model, document["modules"], custom=custom)
     restore(model, record)
     quantizers = {n: m for n, m in model.named_modules() if isinstance(m, TensorQuantizer)}

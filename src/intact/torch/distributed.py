@@ -29,7 +29,7 @@ Stats = Histogram | Range
 
 
 @dataclass(frozen=True)
-class Group:
+class ProcessGroup:
     """The processes that work together: this one's `rank` among `size`."""
 
     rank: int = 0
@@ -41,19 +41,19 @@ class Group:
         return self.rank == 0
 
 
-def join() -> Group:
+def join() -> ProcessGroup:
     """The group this process belongs to; under ``torchrun`` it is joined first if nobody did.
 
     The backend is NCCL where every process has a GPU, else Gloo.
     """
     if not dist.is_available():
-        return Group()
+        return ProcessGroup()
     if not dist.is_initialized():
         if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "RANK" not in os.environ:
-            return Group()
+            return ProcessGroup()
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
         atexit.register(_leave)
-    return Group(dist.get_rank(), dist.get_world_size())
+    return ProcessGroup(dist.get_rank(), dist.get_world_size())
 
 
 def _leave() -> None:
@@ -61,7 +61,7 @@ def _leave() -> None:
         dist.destroy_process_group()
 
 
-def deal(data: Iterable[Any], group: Group, limit: int | None = None) -> Iterator[tuple[int, Any]]:
+def deal(data: Iterable[Any], group: ProcessGroup, limit: int | None = None) -> Iterator[tuple[int, Any]]:
     """This process's batches of `data`, each with its number among those of all processes.
 
     Batch i belongs to process ``i % size``. A loader whose sampler is a `DistributedSampler` has been
@@ -88,7 +88,7 @@ def is_dealt(data: Iterable[Any]) -> bool:
     return isinstance(getattr(data, "sampler", None), DistributedSampler)
 
 
-def share_failure(error: Exception | None, group: Group) -> None:
+def share_failure(error: Exception | None, group: ProcessGroup) -> None:
     """Raise `error`; in the other processes, an error that says which one failed.
 
     Every process calls this at the end of a stretch in which each worked alone: nobody may wait for one
@@ -108,7 +108,7 @@ def share_failure(error: Exception | None, group: Group) -> None:
         raise error
 
 
-def sum_over(values: NDArray[np.float64], group: Group) -> NDArray[np.float64]:
+def sum_over(values: NDArray[np.float64], group: ProcessGroup) -> NDArray[np.float64]:
     """Sum over the processes; exact where all but one of them have a 0."""
     if group.size == 1:
         return values
@@ -117,7 +117,7 @@ def sum_over(values: NDArray[np.float64], group: Group) -> NDArray[np.float64]:
     return tensor.cpu().numpy()
 
 
-def mean_over(tensors: Iterable[Tensor], weight: float, group: Group) -> None:
+def mean_over(tensors: Iterable[Tensor], weight: float, group: ProcessGroup) -> None:
     """Replace each tensor, in place, by its mean over the processes, each of which counts with its weight."""
     if group.size == 1:
         return
@@ -128,7 +128,7 @@ def mean_over(tensors: Iterable[Tensor], weight: float, group: Group) -> None:
         tensor.copy_(weighted)
 
 
-def merge_statistics(stats: dict[str, Stats], group: Group) -> None:
+def merge_statistics(stats: dict[str, Stats], group: ProcessGroup) -> None:
     """Merge the statistics of all processes into those of each, in place.
 
     Args:

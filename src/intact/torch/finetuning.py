@@ -25,7 +25,7 @@ from intact.torch._batchnorm import freeze, reestimate_batchnorm
 from intact.torch._choice import set_range, weight_range
 from intact.torch._collection import enabled_quantizers, evaluating, spec_of, weights_of
 from intact.torch._training_state import read_state, restore, write_state
-from intact.torch.distributed import Group
+from intact.torch.distributed import ProcessGroup
 
 Data = Iterable[Any] | Callable[[int], Iterable[Any]]
 Loss = Callable[[Any, Any], Tensor]
@@ -159,7 +159,9 @@ class _Run:
     optimizer: Optimizer
     network: nn.Module
 
-    def __init__(self, model: nn.Module, data: Data, epochs: int, lr: float, seed: int, group: Group) -> None:
+    def __init__(
+        self, model: nn.Module, data: Data, epochs: int, lr: float, seed: int, group: ProcessGroup
+    ) -> None:
         self.model, self.data, self.epochs, self.lr = model, data, epochs, lr
         self.seed, self.group = seed, group
         self.result = FinetuneResult(model)

@@ -11,7 +11,7 @@ from intact.trt.implicit import implicit_plan
 from intact.trt.layers import IDequantizeLayer, ILayer, IOnnxLayer, IQuantizeLayer
 from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.network import INetworkDefinition
-from intact.trt.record import Record
+from intact.trt.record import BuildRecord
 from intact.trt.runtime import ICudaEngine, IHostMemory, to_bytes
 
 IGNORED = (
@@ -93,7 +93,7 @@ class Builder:
         asked = config.get_flag(BuilderFlag.INT8) and (config.int8_calibrator is not None or ranges)
         if asked and not explicit:
             return implicit_plan(network, config, model)
-        return Record(network.name, config.profiles).added_to(lower(model))
+        return BuildRecord(network.name, config.profiles).added_to(lower(model))
 
 
 def _is_qdq(layer: ILayer) -> bool:

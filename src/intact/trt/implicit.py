@@ -31,7 +31,7 @@ from intact.trt.calibrators import table_of
 from intact.trt.config import IBuilderConfig, ITimingCache
 from intact.trt.enums import DataType
 from intact.trt.network import INetworkDefinition
-from intact.trt.record import Choice, Record
+from intact.trt.record import BuildRecord, LayerChoice
 
 RUNS = 9
 """Runs of which the median counts."""
@@ -145,7 +145,7 @@ class _Chooser:
         whole = self._whole_times(plans)
         best = min(plans, key=lambda name: whole[f"plan {name}"])
         choices = self._choices(plans[best], int8, floats, whole, best)
-        return Record(self.network.name, self.config.profiles, choices).added_to(plans[best])
+        return BuildRecord(self.network.name, self.config.profiles, choices).added_to(plans[best])
 
     def _engine(self, name: str, plan: Plan) -> Engine:
         """The engine of a candidate, made once: its weights are packed only then."""
@@ -191,7 +191,7 @@ class _Chooser:
 
     def _choices(
         self, plan: Plan, int8: dict[str, float], floats: dict[str, float], whole: dict[str, float], best: str
-    ) -> dict[str, Choice]:  # fmt: skip
+    ) -> dict[str, LayerChoice]:  # fmt: skip
         seconds = ", ".join(f"{name[5:]} {1e3 * s:.3f} ms" for name, s in whole.items())
         choices = {}
         pinned = {layer.name for layer in self.network.layers if layer.precision_is_set}
@@ -199,5 +199,5 @@ class _Chooser:
             why = "pinned" if pinned.intersection(layer.nodes) else f"the {best} engine is fastest: {seconds}"
             precision = "int8" if layer.precision == "int8" else "float32"
             times = [1e3 * t[layer.name] if layer.name in t else None for t in (int8, floats)]
-            choices[layer.name] = Choice(precision, times[0], times[1], why)
+            choices[layer.name] = LayerChoice(precision, times[0], times[1], why)
         return choices

@@ -8,7 +8,7 @@ from typing import Any
 from intact.engine import Plan
 from intact.placement import Layer
 from intact.trt.enums import LayerInformationFormat
-from intact.trt.record import Record
+from intact.trt.record import BuildRecord
 
 
 class EngineInspector:
@@ -18,7 +18,7 @@ class EngineInspector:
         execution_context: Kept.
     """
 
-    def __init__(self, plan: Plan, record: Record) -> None:
+    def __init__(self, plan: Plan, record: BuildRecord) -> None:
         self._plan, self._record = plan, record
         self.execution_context: Any = None
 

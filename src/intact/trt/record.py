@@ -13,7 +13,7 @@ _MARK = "intact.trt "
 
 
 @dataclass(frozen=True)
-class Choice:
+class LayerChoice:
     """Why a layer has its precision.
 
     Attributes:
@@ -29,7 +29,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Record:
+class BuildRecord:
     """One note of the plan, as JSON.
 
     Attributes:
@@ -40,10 +40,10 @@ class Record:
 
     name: str = ""
     profiles: tuple[IOptimizationProfile, ...] = ()
-    choices: dict[str, Choice] = field(default_factory=dict)
+    choices: dict[str, LayerChoice] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: Plan) -> Record:
+    def of(cls, plan: Plan) -> BuildRecord:
         """The record in a plan; an empty one where there is none."""
         for note in plan.notes:
             if note.startswith(_MARK):
@@ -54,12 +54,12 @@ class Record:
         return cls()
 
     @classmethod
-    def _parse(cls, content: dict[str, Any]) -> Record:
+    def _parse(cls, content: dict[str, Any]) -> BuildRecord:
         profiles = tuple(
             IOptimizationProfile({str(k): tuple(tuple(map(int, d)) for d in v) for k, v in shapes.items()})  # type: ignore[misc]
             for shapes in content["profiles"]
         )
-        choices = {str(name): Choice(**entry) for name, entry in content["choices"].items()}
+        choices = {str(name): LayerChoice(**entry) for name, entry in content["choices"].items()}
         return cls(str(content["name"]), profiles, choices)
 
     def added_to(self, plan: Plan) -> Plan:

@@ -23,7 +23,7 @@ from intact.trt.enums import DataType, ProfilingVerbosity, TensorIOMode, TensorL
 from intact.trt.inspector import EngineInspector
 from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.profiler import IProfiler
-from intact.trt.record import Record
+from intact.trt.record import BuildRecord
 from intact.trt.tensors import Dims
 
 
@@ -76,7 +76,7 @@ class ICudaEngine:
 
     def __init__(self, plan: Plan, packed: Any, logger: ILogger, threads: int | None = None) -> None:
         self._engine, self._logger = Engine(plan, threads=threads, packed=dict(packed or {})), logger
-        self._record = Record.of(plan)
+        self._record = BuildRecord.of(plan)
         self.name = self._record.name
 
     @property

@@ -13,7 +13,7 @@ from torch import Tensor, fx, nn
 
 from intact.errors import QuantValueError
 from intact.torch.descriptor import QuantDescriptor
-from intact.torch.graph_mode.record import Inserted, Record
+from intact.torch.graph_mode.record import GraphModeRecord, Inserted
 from intact.torch.graph_mode.tracing import Traced, Untraceable, trace
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
@@ -27,7 +27,7 @@ class GraphMode(nn.Module):
     trace: what the forward of a submodule said is in it, and later changes of that code are not.
     """
 
-    _graph_record: Record
+    _graph_record: GraphModeRecord
     _float_class: type[nn.Module]
 
     def quantized_weights(self) -> dict[str, Tensor]:
@@ -55,12 +55,12 @@ def _restored(float_class: type[nn.Module], state: Mapping[str, Any]) -> nn.Modu
     return model
 
 
-def record_of(model: nn.Module) -> Record | None:
+def record_of(model: nn.Module) -> GraphModeRecord | None:
     """What was installed in `model`; None for another model."""
     return model._graph_record if isinstance(model, GraphMode) else None
 
 
-def install(model: nn.Module, record: Record, traced: Traced | None = None) -> None:
+def install(model: nn.Module, record: GraphModeRecord, traced: Traced | None = None) -> None:
     """Let `model`'s forward be its trace with the quantizers of `record`, which it must hold already.
 
     Args:
@@ -84,7 +84,7 @@ def install(model: nn.Module, record: Record, traced: Traced | None = None) -> N
     model._graph_record = record  # type: ignore[assignment]
 
 
-def restore(model: nn.Module, record: Record | None) -> None:
+def restore(model: nn.Module, record: GraphModeRecord | None) -> None:
     """Give a float `model` the quantizers and the forward of `record`; None: it must have no such forward.
 
     Raises:
@@ -116,7 +116,7 @@ def add_quantizer(model: nn.Module, item: Inserted, descriptor: QuantDescriptor 
     owner.add_module(name, quantizer.to(device))
 
 
-def insert(graph: fx.Graph, record: Record) -> None:
+def insert(graph: fx.Graph, record: GraphModeRecord) -> None:
     """Put the calls of quantizers into `graph`, in place, each in front of its first reader."""
     nodes = {node.name: node for node in graph.nodes}
     order = {name: position for position, name in enumerate(nodes)}

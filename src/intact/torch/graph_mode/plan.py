@@ -12,7 +12,7 @@ from torch import nn
 
 from intact.placement import Site
 from intact.torch.graph_mode.analysis import Analysis, Edge
-from intact.torch.graph_mode.record import Call, Inserted
+from intact.torch.graph_mode.record import Inserted, QuantizerCall
 from intact.torch.graph_mode.tracing import Traced
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
@@ -25,7 +25,7 @@ _WEIGHT_AXES: dict[Any, int] = {
 
 
 @dataclass
-class Plan:
+class QuantizerPlan:
     """What is to be done to a model.
 
     Attributes:
@@ -45,7 +45,7 @@ class Plan:
 
 def make_plan(
     model: nn.Module, traced: Traced, found: Analysis, why_not: Callable[[str], str | None]
-) -> Plan:
+) -> QuantizerPlan:
     """Turn the sites of `found` into quantizers.
 
     Args:
@@ -67,7 +67,7 @@ class _Planner:
     def __init__(
         self, model: nn.Module, traced: Traced, found: Analysis, why_not: Callable[[str], str | None]
     ) -> None:
-        self.plan = Plan()
+        self.plan = QuantizerPlan()
         self._model, self._found, self._why_not = model, found, why_not
         self._nodes = {node.name: node for node in traced.graph.nodes}
         self._order = {name: position for position, name in enumerate(self._nodes)}
@@ -206,5 +206,5 @@ class _Planner:
             return False
 
 
-def _call(source: str, edges: Iterable[Edge]) -> Call:
-    return Call(source, tuple((edge.reader, edge.operand) for edge in edges))
+def _call(source: str, edges: Iterable[Edge]) -> QuantizerCall:
+    return QuantizerCall(source, tuple((edge.reader, edge.operand) for edge in edges))

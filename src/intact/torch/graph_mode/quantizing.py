@@ -23,7 +23,7 @@ from intact.torch.export import example_arguments
 from intact.torch.graph_mode.analysis import Analysis, analyse
 from intact.torch.graph_mode.forward import add_quantizer, install, record_of
 from intact.torch.graph_mode.plan import make_plan
-from intact.torch.graph_mode.record import Record
+from intact.torch.graph_mode.record import GraphModeRecord
 from intact.torch.graph_mode.report import GraphModeReport, GraphModeResult
 from intact.torch.graph_mode.tracing import Traced, Untraceable, fixed_arguments, tensors_in, trace
 from intact.torch.nn.modules._utils import QuantInputMixin, QuantMixin
@@ -199,7 +199,7 @@ class _Job:
             add_quantizer(
                 self._model, item, self._activation if not item.weight else self._weight_of(item.axis)
             )
-        install(self._model, Record(traced.fixed, traced.leaves, tuple(plan.inserted)), traced)
+        install(self._model, GraphModeRecord(traced.fixed, traced.leaves, tuple(plan.inserted)), traced)
         finish(self._model)
         return GraphModeReport(self._modules, plan.reasons, traced.leaves, left | self._float_layers(found))
 

@@ -13,7 +13,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 @dataclass(frozen=True)
-class Call:
+class QuantizerCall:
     """One call of a quantizer: it stands on the tensor `source`, in front of some of its readers.
 
     Attributes:
@@ -37,13 +37,13 @@ class Inserted:
     """
 
     name: str
-    calls: tuple[Call, ...]
+    calls: tuple[QuantizerCall, ...]
     weight: str = ""
     axis: int | None = None
 
 
 @dataclass(frozen=True)
-class Record:
+class GraphModeRecord:
     """How a model's forward was traced, and the quantizers that were put into it.
 
     Attributes:
@@ -72,7 +72,7 @@ class Record:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: Any) -> Record:
+    def from_json(cls, data: Any) -> GraphModeRecord:
         """The record that `to_json` wrote.
 
         Raises:
@@ -111,8 +111,10 @@ def _inserted(data: Mapping[str, Any]) -> Inserted:
     return Inserted(_path(data["name"]), tuple(map(_call, data["calls"])), str(data["weight"]), axis)
 
 
-def _call(data: Mapping[str, Any]) -> Call:
-    return Call(str(data["source"]), tuple((str(name), int(place)) for name, place in data["readers"]))
+def _call(data: Mapping[str, Any]) -> QuantizerCall:
+    return QuantizerCall(
+        str(data["source"]), tuple((str(name), int(place)) for name, place in data["readers"])
+    )
 
 
 def _texts(data: Mapping[str, Any]) -> dict[str, str]:

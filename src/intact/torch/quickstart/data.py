@@ -38,7 +38,7 @@ def untracked(items: Iterable[Any], label: str, total: int) -> Iterable[Any]:
 
 
 @dataclass(frozen=True)
-class Images:
+class LabelledImages:
     """A labelled data set.
 
     Attributes:
@@ -56,7 +56,7 @@ class Images:
     test_y: np.ndarray
 
 
-def load(source: Path | None, track: Track = untracked) -> Images:
+def load(source: Path | None, track: Track = untracked) -> LabelledImages:
     """The images at `source`: None for the digits, a packed npz file, or a folder with one folder per class.
 
     Args:
@@ -81,7 +81,7 @@ def load(source: Path | None, track: Track = untracked) -> Images:
     )
 
 
-def digits() -> Images:
+def digits() -> LabelledImages:
     """scikit-learn's 1,797 handwritten digits, 8x8, 16 grey levels; they come with its wheel."""
     try:
         from sklearn.datasets import load_digits
@@ -94,10 +94,12 @@ def digits() -> Images:
     test = slice(train.stop, None)
     labels = bunch.target.astype(np.int64)
     names = tuple(str(name) for name in bunch.target_names)
-    return Images("handwritten digits", names, images[train], labels[train], images[test], labels[test])
+    return LabelledImages(
+        "handwritten digits", names, images[train], labels[train], images[test], labels[test]
+    )
 
 
-def class_folders(root: Path, track: Track = untracked) -> Images:
+def class_folders(root: Path, track: Track = untracked) -> LabelledImages:
     """Images in ``root/<class>/``, scaled to 32x32 RGB; every fifth image of a class is for testing."""
     folders = sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
     files = {f.name: _image_files(f) for f in folders}
@@ -107,10 +109,10 @@ def class_folders(root: Path, track: Track = untracked) -> Images:
     labels = np.array([label for _, label in listed], np.int64)
     rank = np.concatenate([np.arange(len(paths)) for paths in files.values()])
     test = rank % round(1 / TEST_SHARE) == 0
-    return Images(root.name, tuple(files), pixels[~test], labels[~test], pixels[test], labels[test])
+    return LabelledImages(root.name, tuple(files), pixels[~test], labels[~test], pixels[test], labels[test])
 
 
-def packed_images(train_file: Path, track: Track = untracked) -> Images:
+def packed_images(train_file: Path, track: Track = untracked) -> LabelledImages:
     """JPEG files laid end to end in an npz file: `jpeg` uint8, `offsets` int64 [n+1], `labels` uint8 [n].
 
     The test images lie beside `train_file`, in the file of the same name with "test" for "train".
@@ -129,7 +131,7 @@ def packed_images(train_file: Path, track: Track = untracked) -> Images:
     ten = count == len(CIFAR10_CLASSES) and "cifar10" in train_file.name
     names = tuple(CIFAR10_CLASSES) if ten else tuple(str(label) for label in range(count))
     name = train_file.stem.replace("train", "").strip("-_. ") or train_file.stem
-    return Images(name, names, train_x, train_y, test_x, test_y)
+    return LabelledImages(name, names, train_x, train_y, test_x, test_y)
 
 
 def _image_files(folder: Path) -> list[Path]:

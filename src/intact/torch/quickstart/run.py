@@ -22,7 +22,7 @@ from intact.torch.calibration import CalibrationResult, calibrate
 from intact.torch.export import ExportReport, export
 from intact.torch.finetuning import finetune
 from intact.torch.graph_mode import quantize
-from intact.torch.quickstart.data import Images, load
+from intact.torch.quickstart.data import LabelledImages, load
 from intact.torch.quickstart.net import ResidualNet
 from intact.torch.quickstart.train import (
     LEARNING_RATE,
@@ -40,7 +40,7 @@ VERIFIED_BATCH = 100
 
 
 @dataclass(frozen=True)
-class Settings:
+class QuickstartSettings:
     """What a user may choose; None takes the default for the data."""
 
     data: Path | None = None
@@ -85,8 +85,8 @@ class Outcome:
         float_file: The float network as an ONNX file.
     """
 
-    settings: Settings
-    images: Images
+    settings: QuickstartSettings
+    images: LabelledImages
     rows: tuple[Row, ...]
     calibration: Calibration
     specs: dict[str, QuantSpec]
@@ -101,7 +101,7 @@ class Outcome:
             yield prepare(images[start : start + size]).numpy()
 
 
-def quickstart(settings: Settings) -> Outcome:
+def quickstart(settings: QuickstartSettings) -> Outcome:
     """Run the main job and write model.onnx and model.calib into `settings.out`.
 
     Deterministic: the same settings, machine and number of threads give the same files.
@@ -125,7 +125,7 @@ def quickstart(settings: Settings) -> Outcome:
 class _Job:
     """One run: what its steps share."""
 
-    def __init__(self, settings: Settings, images: Images) -> None:
+    def __init__(self, settings: QuickstartSettings, images: LabelledImages) -> None:
         assert settings.epochs is not None
         self.settings, self.images, self.epochs = settings, images, settings.epochs
         self.show = _tracker(settings.progress)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from intact.torch.quickstart.data import Images, Track, untracked
+from intact.torch.quickstart.data import LabelledImages, Track, untracked
 from intact.torch.quickstart.net import ResidualNet
 
 BATCH = 50
@@ -22,7 +22,7 @@ SMALL_IMAGE = 16 * 16
 class Normalized:
     """Images as float32 of zero mean and unit deviation per channel, both measured on the train images."""
 
-    def __init__(self, images: Images) -> None:
+    def __init__(self, images: LabelledImages) -> None:
         channels = torch.from_numpy(images.train_x).transpose(0, 1).flatten(1).float().div(255)
         self.mean = channels.mean(1).view(-1, 1, 1)
         self.deviation = channels.std(1).clamp(min=1e-3).view(-1, 1, 1)
@@ -39,7 +39,7 @@ class Batches:
     normalization over a handful of images helps nobody.
     """
 
-    def __init__(self, images: Images, prepare: Normalized, seed: int, batch: int = BATCH) -> None:
+    def __init__(self, images: LabelledImages, prepare: Normalized, seed: int, batch: int = BATCH) -> None:
         self._images, self._prepare, self._batch = images, prepare, min(batch, len(images.train_y))
         self._rng = np.random.default_rng(seed)
 
@@ -55,18 +55,18 @@ class Batches:
             yield shifted, torch.from_numpy(self._images.train_y[chosen])
 
 
-def default_epochs(images: Images) -> int:
+def default_epochs(images: LabelledImages) -> int:
     """Passes over the train images that a quickstart spends: many over a small set, one over a large."""
     return max(1, min(MAX_EPOCHS, round(PASSES / len(images.train_y))))
 
 
-def default_threads(images: Images) -> int:
+def default_threads(images: LabelledImages) -> int:
     """Threads for convolutions over `images`: one for small ones, else as many as torch takes."""
     return 1 if images.train_x[0, 0].size <= SMALL_IMAGE else torch.get_num_threads()
 
 
 def train(
-    images: Images, prepare: Normalized, epochs: int, seed: int, track: Track = untracked
+    images: LabelledImages, prepare: Normalized, epochs: int, seed: int, track: Track = untracked
 ) -> ResidualNet:
     """A `ResidualNet` trained in float on the train images; in eval mode."""
     torch.manual_seed(seed)

@@ -16,11 +16,11 @@ from intact.trt.enums import (
     TopKOperation,
 )
 from intact.trt.layers.base import ILayer, axes_of, int64
-from intact.trt.layers.weighted import Window
+from intact.trt.layers.weighted import WindowLayer
 from intact.trt.tensors import Dims
 
 
-class IPoolingLayer(Window):
+class IPoolingLayer(WindowLayer):
     """Largest value or mean of each window; `blend_factor` mixes the two: b of
     the mean and 1 - b of the largest.
     """

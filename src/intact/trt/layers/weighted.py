@@ -15,7 +15,7 @@ from intact.trt.tensors import Dims, Weights, array_of
 AUTO_PADS = {PaddingMode.SAME_UPPER: "SAME_UPPER", PaddingMode.SAME_LOWER: "SAME_LOWER"}
 
 
-class Window(ILayer):
+class WindowLayer(ILayer):
     """What convolutions and pools share: strides, padding, dilation."""
 
     stride_nd: Dims = ()
@@ -49,7 +49,7 @@ class Window(ILayer):
         return given
 
 
-class IConvolutionLayer(Window):
+class IConvolutionLayer(WindowLayer):
     """Convolution; its kernel is an array, or input 1 (behind a Dequantize layer, for example)."""
 
     TYPE = LayerType.CONVOLUTION
