@@ -11,9 +11,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-USER_ERROR, FAULT = 2, 70
-BROKEN_PIPE, INTERRUPTED, TERMINATED = 128 + 13, 128 + 2, 128 + 15
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb with `arguments` (default: the process's) and exit with its status."""

@@ -16,9 +16,9 @@ from typing import Any
 
 import typer
 
-from intact.cli import BROKEN_PIPE, FAULT, INTERRUPTED, TERMINATED, USER_ERROR
 from intact.cli.app import build
 from intact.cli.output import complain
+from intact.cli.status import BROKEN_PIPE, FAULT, INTERRUPTED, TERMINATED, USER_ERROR
 from intact.errors import IntactError
 
 _UsageError: Any = typer.BadParameter.__base__  # click's; newer versions of typer bring a click of their own

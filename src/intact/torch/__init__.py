@@ -15,7 +15,7 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtraError.of("torch", "torch", "intact.torch") from None
 
-from intact import __version__ as _intact_version
+from intact._version import __version__ as _intact_version
 from intact.torch import calib, nn, ops, quant_modules, tensor_quant, utils
 from intact.torch.alias import alias
 from intact.torch.calibration import CalibrationResult, calibrate

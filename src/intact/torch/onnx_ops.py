@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from intact import graph
 from intact.errors import IntactError, UnsupportedError
 from intact.torch import ops
+from intact.torch.nn.modules._export_switch import follow
+from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
 __all__ = ["export_pairs", "set_export_switch", "translate"]
 
@@ -132,14 +134,15 @@ def set_export_switch(on: bool) -> None:
         torch.onnx.export = _switch.pop("export")
 
 
+follow(set_export_switch)
+
+
 def _torch_export() -> Callable[..., Any]:
     return _switch.get("export", torch.onnx.export)
 
 
 def take_missing_ranges(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Run the example once and give every active quantizer without a range that of what it saw."""
-    from intact.torch.nn import TensorQuantizer  # its switch imports this module
-
     missing = {
         name: q
         for name, q in model.named_modules()

@@ -28,11 +28,10 @@ from intact.trt.enums import (
 from intact.trt.layers import ILayer
 from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.plugin import IPluginV2Layer
-from intact.trt.tensors import Dims, ITensor, Weights
+from intact.trt.tensors import Answer, Dims, ITensor, Weights
 
 OPSET = 21
 Layer = TypeVar("Layer", bound=ILayer)
-Answer = TypeVar("Answer")
 Array = Weights | NDArray | None
 
 
@@ -414,8 +413,8 @@ class INetworkDefinition:
 
     def _up_to(self, tensor: ITensor) -> list[ILayer]:
         """The layers up to the one that makes `tensor`."""
-        producer = tensor._producer
-        return self._layers[: self._layers.index(producer) + 1] if producer is not None else []
+        makers = [i for i, layer in enumerate(self._layers) if layer is tensor._producer]
+        return self._layers[: makers[0] + 1] if makers else []
 
     def errors(self) -> list[str]:
         """What TensorRT would refuse to build, one message for each thing."""

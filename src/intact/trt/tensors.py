@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
+from intact.trt.dialects import Dialect
 from intact.trt.enums import DataType, TensorLocation, dtype_of
 
-if TYPE_CHECKING:
-    from intact.trt.layers import ILayer
-    from intact.trt.network import INetworkDefinition
-
+Answer = TypeVar("Answer")
 Dims = tuple[int, ...]
 """Sizes, or strides and the like; -1 is a size that is not known before the network runs."""
 
@@ -72,6 +70,23 @@ def array_of(weights: object) -> NDArray | None:
     return array if array.size else None
 
 
+class OwningNetwork(Protocol):
+    """What tensors and layers ask of the network that they belong to, which is written in their terms."""
+
+    dialect: Dialect
+
+    @property
+    def outputs(self) -> tuple[ITensor, ...]: ...
+    def shape_of(self, tensor: ITensor) -> Dims: ...
+    def dtype_of(self, tensor: ITensor) -> DataType: ...
+    def rename(self, tensor: ITensor, name: str) -> None: ...
+    def unnamed(self, title: str) -> str: ...
+    def unused(self, wanted: str) -> str: ...
+    def touch(self) -> None: ...
+    def complain(self, message: str, answer: Answer) -> Answer: ...
+    def warn(self, message: str) -> None: ...
+
+
 class ITensor:
     """A tensor of a network: made by ``add_input`` or by a layer, never by hand.
 
@@ -81,7 +96,7 @@ class ITensor:
     """
 
     def __init__(
-        self, network: INetworkDefinition, name: str, *, producer: ILayer | None = None,
+        self, network: OwningNetwork, name: str, *, producer: object | None = None,
         dtype: DataType | None = None, shape: Dims | None = None,
     ) -> None:  # fmt: skip
         self._network, self._name, self._producer = network, name, producer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,7 @@ from numpy.typing import NDArray
 from intact.errors import QuantValueError
 from intact.graph import DTYPES, Composer
 from intact.trt.enums import DataType, LayerType
-from intact.trt.tensors import ITensor
-
-if TYPE_CHECKING:
-    from intact.trt.network import INetworkDefinition
-
+from intact.trt.tensors import ITensor, OwningNetwork
 
 CONVERTED = (DataType.INT32, DataType.INT64, DataType.BOOL, DataType.UINT8)
 
@@ -32,9 +28,7 @@ class ILayer:
     TYPE: ClassVar[LayerType] = LayerType.OTHER
     OUTPUTS: ClassVar[int] = 1
 
-    def __init__(
-        self, network: INetworkDefinition, inputs: tuple[ITensor | None, ...], **parameters: Any
-    ) -> None:
+    def __init__(self, network: OwningNetwork, inputs: tuple[ITensor | None, ...], **parameters: Any) -> None:
         self._ready = False
         self.network, self._inputs = network, list(inputs)
         self._name = network.unnamed(self._title())

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import nn
 
 _state = {"on": False}
+_followers: list[Callable[[bool], None]] = []
+
+
+def follow(switched: Callable[[bool], None]) -> None:
+    """Call `switched` with what the switch is set to, whenever it is: `intact.torch.onnx_ops` does."""
+    _followers.append(switched)
 
 
 class ExportSwitch(type(nn.Module)):  # type: ignore[misc]
@@ -20,9 +28,8 @@ class ExportSwitch(type(nn.Module)):  # type: ignore[misc]
 
     @_enable_onnx_export.setter
     def _enable_onnx_export(cls, value: bool) -> None:
-        from intact.torch.onnx_ops import set_export_switch
-
-        set_export_switch(bool(value))
+        for switched in _followers:
+            switched(bool(value))
         _state["on"] = bool(value)
 
     @property

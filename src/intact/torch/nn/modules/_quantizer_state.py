@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import torch
 
 from intact.torch.descriptor import QuantDescriptor
 from intact.torch.utils.quant_logging import LOGGER
 
-if TYPE_CHECKING:
-    from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+TensorQuantizer: TypeAlias = Any  # its module imports this one
 
 _BUFFERS = ("_amax", "_amin", "_pre_quant_scale")
 _CONFIGURATION = (
