@@ -1,15 +1,10 @@
 """Calibration without a framework: collect once, decide later, merge anywhere."""
 
+from intact.calib.amax import amax_from_counts, amax_of, range_of
 from intact.calib.calibration import Calibration, ZeroRangeWarning
 from intact.calib.histogram import BINS, Histogram
-from intact.calib.methods import (
-    METHODS,
-    amax_from_counts,
-    amax_of,
-    expected_error,
-    expected_sqnr,
-    range_of,
-)
+from intact.calib.methods import METHODS, Method, register_method
+from intact.calib.quantization_error import expected_error, expected_sqnr
 from intact.calib.range import Range
 from intact.calib.trt_cache import TrtCache
 
@@ -18,6 +13,7 @@ __all__ = [
     "METHODS",
     "Calibration",
     "Histogram",
+    "Method",
     "Range",
     "TrtCache",
     "ZeroRangeWarning",
@@ -26,4 +22,5 @@ __all__ = [
     "expected_error",
     "expected_sqnr",
     "range_of",
+    "register_method",
 ]

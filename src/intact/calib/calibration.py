@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from intact._version import __version__
 from intact.calib import files
+from intact.calib.amax import Stats, range_of
 from intact.calib.histogram import Histogram
-from intact.calib.methods import Stats, range_of
 from intact.calib.range import Range
 from intact.errors import CalibrationError, IntactError
 from intact.numerics import ZERO_RANGE

@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.calib.amax import Stats, range_of
 from intact.calib.histogram import Histogram
-from intact.calib.methods import METHODS, Stats, expected_error, range_of
+from intact.calib.methods import METHODS
+from intact.calib.quantization_error import expected_error
 from intact.errors import IntactError
 from intact.spec import QuantSpec
 
@@ -75,7 +77,7 @@ class Candidates:
         """The methods that the statistic and the grid offer."""
         if not isinstance(self.stats, Histogram):
             return ("max",)
-        return tuple(m for m in METHODS if not (m == "entropy" and self.spec.format.is_float))
+        return tuple(name for name, method in METHODS.items() if method.offers(self.spec))
 
     def _argument(self, ends: Ends) -> Any:
         return ends[1] if self.spec.symmetric else ends

@@ -105,8 +105,8 @@ def quantize(
         source: A path, the bytes of a file, an `onnx.ModelProto` or an onnx-ir model; never changed.
         data: Calibration data, see `intact.ptq.open_data`; or what `calibrate` collected, or its file: then
             ranges are chosen without data.
-        method: "max", "percentile", "mse", "entropy", or "auto": for each tensor the least expected error,
-            and then the best of that and the four methods by the error of the outputs on a few held runs.
+        method: One of `intact.calib.METHODS` ("max", "percentile", ...), or "auto": for each tensor the least
+            expected error, and then the best of that and each method by the outputs of a few held runs.
         profile: The engine to place for: a name of `intact.placement.PROFILES`.
         activations, weights: Formats; "float" leaves them. An unsigned grid gets a zero point for tensors
             with negative values.

@@ -224,7 +224,7 @@ def calibrate(
     Statistics are collected in eval mode with nothing quantized, in memory that does not grow with the
     number of batches; afterwards each module is in the mode it was in, and the quantizers quantize.
 
-    "auto" takes for each tensor the range of the smallest expected squared error among the four methods;
+    "auto" takes for each tensor the range of the smallest expected squared error among all methods;
     then it compares that configuration with the four plain ones by the error of the model's outputs
     on the first `HELD_BATCHES` batches, without labels, and takes the best. A statistic or grid that has
     no such method gets "max" (docs/decisions/0006-auto-compares-outputs.md has the measurements).
@@ -233,7 +233,7 @@ def calibrate(
         model: Holds `TensorQuantizer` modules, as `intact.torch.replace_modules` makes them.
         data: Batches: a tensor; a tuple or list that begins with the inputs (a tensor, a tuple of them, or
             a dict); or a dict of keyword arguments.
-        method: "max", "percentile", "mse", "entropy" or "auto"; or a dict of name pattern -> method.
+        method: One of `intact.calib.METHODS`, or "auto"; or a dict of name pattern -> method.
         num_batches: Use at most this many; None: all.
         weight_method: The method for weights, whose ranges come from the parameters: per channel, "max".
         unsigned: Give tensors in which no value was negative the unsigned grid, which has twice the codes
