@@ -212,7 +212,7 @@ def test_a_killed_writer_leaves_the_old_file_alone(number: signal.Signals, tmp_p
     ) as writer:
         assert writer.stdout is not None and writer.stdout.readline() == b"half way\n"
         writer.send_signal(number)
-        status = writer.wait(60)
+        status = writer.wait(600)
     assert target.read_text() == "old"
     assert status == (143 if number == signal.SIGTERM else -number)
     if number != signal.SIGKILL or nameless:

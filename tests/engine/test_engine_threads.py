@@ -73,21 +73,26 @@ def test_other_threads_run_while_native_code_does():
     view = [View(block, 0, "uint8", (size,), (1,)) for block in (x, y)]
     for _ in range(50):
         program.add(planes.lookup(view[0], View(table, 0, "uint8", (256,), (1,)), view[1]))
-    running, counted = threading.Event(), 0
     data = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
 
-    def run() -> None:
-        program.run([data[0]], [data[1]])
-        running.clear()
+    def counted() -> int:
+        running, count = threading.Event(), 0
 
-    running.set()
-    thread = threading.Thread(target=run)
-    thread.start()
-    while running.is_set():
-        counted += 1
-    thread.join()
+        def run() -> None:
+            program.run([data[0]], [data[1]])
+            running.clear()
+
+        running.set()
+        thread = threading.Thread(target=run)
+        thread.start()
+        while running.is_set():
+            count += 1
+        thread.join()
+        return count
+
+    # With the interpreter held it would be 1 or so; on a busy machine now and then, too, but not every time.
+    assert any(counted() > 1000 for _ in range(50))
     assert (data[1] == 255).all()
-    assert counted > 1000  # with the interpreter held it would be 1 or so
 
 
 FORK = """
@@ -125,7 +130,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork")
 def test_parent_and_child_of_a_fork_both_run():
     command = [sys.executable, "-W", "ignore", "-c", FORK]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert ran.returncode == 0, ran.stderr
 
 

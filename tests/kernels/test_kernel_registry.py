@@ -34,7 +34,7 @@ print(json.dumps([k.name for k in kernels.kernel_list() if k.chosen]))
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("INTACT_")}
     return subprocess.run(
-        [sys.executable, "-c", code], env=kept | environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code], env=kept | environment, capture_output=True, text=True, timeout=600
     )
 
 

@@ -75,7 +75,7 @@ def _launch(folder: Path, scenarios: str) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
 

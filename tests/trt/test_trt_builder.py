@@ -104,8 +104,7 @@ def test_without_a_batch_nothing_is_built(small, said) -> None:
     assert "no batch" in said.of("ERROR")[0]
 
 
-def test_ranges_of_the_user_override_and_missing_ones_warn(small, said, timed) -> None:
-    timed(lambda name: 1.0 if "int8" in name else 2.0)
+def test_ranges_of_the_user_override_and_missing_ones_warn(small, said) -> None:
     small.inputs[0].set_dynamic_range(-4, 2)
     serialized = trt.Builder(said).build_serialized_network(small, config_of(said))
     assert serialized is not None
@@ -143,7 +142,7 @@ def test_a_pin_that_cannot_be_met_fails_or_warns_by_flag(small, said, flag, buil
     assert any("layer 'second' is pinned to INT8 and runs in float" in m for m in said_so)
 
 
-def test_the_inspector_shows_both_times(small, said) -> None:
+def test_the_inspector_shows_both_times(small, said, clock) -> None:
     config = config_of(said, calibrator(trt.IInt8EntropyCalibrator2))
     layers = layers_of(trt.Builder(said).build_serialized_network(small, config), said)
     entry = layers["first"]
