@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact.calib.histogram import Histogram
-from intact.calib.methods import METHODS, Method, Options, Row, require
+from intact.calib.methods import METHODS, GranuleCounts, Method, MethodOptions, require
 from intact.calib.range import Range
 from intact.errors import CalibrationError, UnsupportedError
 from intact.numerics import short_amax, short_range
@@ -115,24 +115,24 @@ def amax_from_counts(
     Source: pytorch_quantization 2.2.1, calib/histogram.py (behaviour).
     """
     bins, spec = _checked_counts(counts, width), _bare_spec(bits, unsigned)
-    chosen, tuned = _method(method, spec), Options(**options)
+    chosen, tuned = _method(method, spec), MethodOptions(**options)
     if width == 0:
         return 0.0
     if chosen.bare is not None:
         return chosen.bare(bins, width, spec, tuned)
     assert chosen.amax is not None, "only 'max' needs no counts"
-    row = Row(bins, np.zeros_like(bins), width, 0.0, width * (int(np.flatnonzero(bins)[-1]) + 1))
+    row = GranuleCounts(bins, np.zeros_like(bins), width, 0.0, width * (int(np.flatnonzero(bins)[-1]) + 1))
     return chosen.amax(row, spec, tuned)
 
 
-def _rows(stats: Stats) -> list[Row]:
+def _rows(stats: Stats) -> list[GranuleCounts]:
     assert isinstance(stats, Histogram)
     columns = (np.atleast_1d(a).tolist() for a in (stats.bin_width, stats.min, stats.max))
     halves = np.atleast_2d(stats.positive), np.atleast_2d(stats.negative)
     rows = []
     for positive, negative, width, low, high in zip(*halves, *columns, strict=True):
         bins = int(max(-low, high) / width) + 1
-        rows.append(Row(positive[:bins], negative[:bins], width, low, high))
+        rows.append(GranuleCounts(positive[:bins], negative[:bins], width, low, high))
     return rows
 
 
@@ -156,7 +156,9 @@ def _bare_spec(bits: int | tuple[int, int], unsigned: bool) -> QuantSpec:
     return QuantSpec(Format.integer(bits, signed=not unsigned))
 
 
-def checked(stats: Stats, spec: QuantSpec, method: str, options: Mapping[str, Any]) -> tuple[Method, Options]:
+def checked(
+    stats: Stats, spec: QuantSpec, method: str, options: Mapping[str, Any]
+) -> tuple[Method, MethodOptions]:
     """The method called `method` and its options, checked to fit the statistic and the grid."""
     chosen = _method(method, spec)
     if chosen.needs_counts and not isinstance(stats, Histogram):
@@ -166,7 +168,7 @@ def checked(stats: Stats, spec: QuantSpec, method: str, options: Mapping[str, An
             "a Histogram",
             "collect a Histogram, or use method 'max'",
         )
-    return chosen, Options(**options)
+    return chosen, MethodOptions(**options)
 
 
 def _method(name: str, spec: QuantSpec) -> Method:

@@ -1,6 +1,6 @@
 """The calibration methods: how each chooses the range to keep from the counts of a tensor.
 
-A new one is a `Method` among `METHODS`, with its options among `Options`; everything else asks there:
+A new one is a `Method` among `METHODS`, with its options among `MethodOptions`; everything else asks there:
 `amax_of` and `range_of`, "auto", `quantize`, `intact.torch.calibrate`, the command line and reports. Its
 test is a case of tests/calib/test_methods.py, its line for users one of README.md. Who does not want to
 change this file calls `register_method`:
@@ -39,7 +39,7 @@ from intact.spec import QuantSpec
 
 
 @dataclass(frozen=True)
-class Options:
+class MethodOptions:
     """What tunes a method; each is a keyword of `amax_of` and `range_of`.
 
     Attributes:
@@ -64,7 +64,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Row:
+class GranuleCounts:
     """One granule: its counts up to the bin of the largest magnitude, and its exact ends."""
 
     positive: NDArray[np.int64]
@@ -110,9 +110,9 @@ class Method:
     """
 
     name: str
-    amax: Callable[[Row, QuantSpec, Options], float] | None
-    ends: Callable[[Row, QuantSpec, Options], tuple[float, float]] | None
-    bare: Callable[[NDArray[np.int64], float, QuantSpec, Options], float] | None = None
+    amax: Callable[[GranuleCounts, QuantSpec, MethodOptions], float] | None
+    ends: Callable[[GranuleCounts, QuantSpec, MethodOptions], tuple[float, float]] | None
+    bare: Callable[[NDArray[np.int64], float, QuantSpec, MethodOptions], float] | None = None
     for_floats: bool = True
 
     @property
@@ -148,12 +148,12 @@ def require(condition: bool, where: str, got: object, want: str) -> None:
 # ---- percentile ----
 
 
-def _percentile_amax(row: Row, spec: QuantSpec, options: Options) -> float:
+def _percentile_amax(row: GranuleCounts, spec: QuantSpec, options: MethodOptions) -> float:
     counts, top = row.kept(spec)
     return min(row.width * (_percentile_bin(counts, options.percentile) + 1), top)
 
 
-def _percentile_ends(row: Row, spec: QuantSpec, options: Options) -> tuple[float, float]:
+def _percentile_ends(row: GranuleCounts, spec: QuantSpec, options: MethodOptions) -> tuple[float, float]:
     below, above = row.sides
     return (
         -_side_percentile(row.negative, row.positive, row.width, below, options.percentile),
@@ -161,7 +161,9 @@ def _percentile_ends(row: Row, spec: QuantSpec, options: Options) -> tuple[float
     )
 
 
-def _percentile_bare(counts: NDArray[np.int64], width: float, spec: QuantSpec, options: Options) -> float:
+def _percentile_bare(
+    counts: NDArray[np.int64], width: float, spec: QuantSpec, options: MethodOptions
+) -> float:
     return width * _percentile_bin(counts, options.percentile)
 
 
@@ -181,7 +183,7 @@ def _percentile_bin(counts: NDArray[np.int64], percentile: float) -> int:
 # ---- mse ----
 
 
-def _mse_amax(row: Row, spec: QuantSpec, options: Options) -> float:
+def _mse_amax(row: GranuleCounts, spec: QuantSpec, options: MethodOptions) -> float:
     counts, top = row.kept(spec)
     if _levels(spec) >= len(counts):
         return top
@@ -192,7 +194,7 @@ def _mse_amax(row: Row, spec: QuantSpec, options: Options) -> float:
     return float(edges[widest_best(errors, float(errors.max()))])
 
 
-def _mse_ends(row: Row, spec: QuantSpec, options: Options) -> tuple[float, float]:
+def _mse_ends(row: GranuleCounts, spec: QuantSpec, options: MethodOptions) -> tuple[float, float]:
     below, above = row.sides
     if spec.qmax - spec.qmin + 1 < len(row.positive):
         ends = np.array([below, above])
@@ -200,7 +202,7 @@ def _mse_ends(row: Row, spec: QuantSpec, options: Options) -> tuple[float, float
     return -below, above
 
 
-def _mse_bare(counts: NDArray[np.int64], width: float, spec: QuantSpec, options: Options) -> float:
+def _mse_bare(counts: NDArray[np.int64], width: float, spec: QuantSpec, options: MethodOptions) -> float:
     middles = width * (np.arange(options.start_bin, len(counts), options.stride) + 0.5)
     if not len(middles):
         return width * len(counts)
@@ -211,13 +213,13 @@ def _mse_bare(counts: NDArray[np.int64], width: float, spec: QuantSpec, options:
 # ---- entropy ----
 
 
-def _entropy_amax(row: Row, spec: QuantSpec, options: Options) -> float:
+def _entropy_amax(row: GranuleCounts, spec: QuantSpec, options: MethodOptions) -> float:
     counts, top = row.kept(spec)
     edge = _entropy_edge(counts, row.width, _levels(spec), options)
     return top if edge is None else min(edge, top)
 
 
-def _entropy_ends(row: Row, spec: QuantSpec, options: Options) -> tuple[float, float]:
+def _entropy_ends(row: GranuleCounts, spec: QuantSpec, options: MethodOptions) -> tuple[float, float]:
     below, above = row.sides
     codes = spec.qmax - spec.qmin + 1
     share = [int(np.rint(codes * side / max(below + above, row.width))) for side in (below, above)]
@@ -227,19 +229,21 @@ def _entropy_ends(row: Row, spec: QuantSpec, options: Options) -> tuple[float, f
     )
 
 
-def _entropy_bare(counts: NDArray[np.int64], width: float, spec: QuantSpec, options: Options) -> float:
+def _entropy_bare(counts: NDArray[np.int64], width: float, spec: QuantSpec, options: MethodOptions) -> float:
     edge = _entropy_edge(counts, width, _levels(spec), options)
     return width * len(counts) if edge is None else edge
 
 
 def _side_entropy(
-    counts: NDArray[np.int64], width: float, end: float, levels: int, options: Options
+    counts: NDArray[np.int64], width: float, end: float, levels: int, options: MethodOptions
 ) -> float:
     edge = _entropy_edge(counts[: int(end / width) + 1], width, max(levels, 1), options)
     return end if edge is None else min(edge, end)
 
 
-def _entropy_edge(counts: NDArray[np.int64], width: float, levels: int, options: Options) -> float | None:
+def _entropy_edge(
+    counts: NDArray[np.int64], width: float, levels: int, options: MethodOptions
+) -> float | None:
     edge = entropy_edge(counts, levels, options.variant, options.start_bin, options.stride)
     if edge is None:
         return None
@@ -251,7 +255,7 @@ def _levels(spec: QuantSpec) -> int:
     return int(spec.qmax) + 1
 
 
-def _max_bare(counts: NDArray[np.int64], width: float, spec: QuantSpec, options: Options) -> float:
+def _max_bare(counts: NDArray[np.int64], width: float, spec: QuantSpec, options: MethodOptions) -> float:
     return width * (int(np.flatnonzero(counts)[-1]) + 1)
 
 

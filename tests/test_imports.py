@@ -1,0 +1,101 @@
+"""No module of the package imports itself through others: when it loads, later, or for types alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[1] / "src"
+PENDING: frozenset[frozenset[str]] = frozenset()
+"""Circles that are still to be untied; it only ever gets shorter."""
+
+FRONT_DOOR = "intact"
+"""Its functions import what they dispatch to, below which it is not imported (`import intact.x` loads it)."""
+
+
+def modules(root: Path) -> dict[str, Path]:
+    """Every module and package under `root` by its name; an extension module counts by its stub."""
+    found = {}
+    for path in [*root.rglob("*.pyi"), *root.rglob("*.py")]:
+        parts = path.relative_to(root).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported(name: str, path: Path, known: Mapping[str, Path]) -> Iterator[str]:
+    """What a module imports anywhere: at its top, in functions, and for type checkers alone."""
+    package = name if path.stem == "__init__" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                yield inner if inner in known else base
+
+
+def graph(root: Path) -> dict[str, set[str]]:
+    known = modules(root)
+    return {
+        name: {other for other in imported(name, path, known) if other in known and other != name}
+        for name, path in known.items()
+    }
+
+
+def circles(edges: Mapping[str, set[str]]) -> set[frozenset[str]]:
+    """The sets of modules that all reach each other (Tarjan's strongly connected components)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: set[frozenset[str]] = set()
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in sorted(edges[name]):
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[name] = min(low[name], low[other])
+        if low[name] == index[name]:
+            at = stack.index(name)
+            circle, stack[at:] = frozenset(stack[at:]), []
+            if len(circle) > 1:
+                found.add(circle)
+
+    for name in sorted(edges):
+        if name not in index:
+            visit(name)
+    return found
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    found = circles(graph(SOURCES))
+    assert sorted(map(sorted, found - PENDING)) == []
+    assert sorted(map(sorted, PENDING - found)) == [], "these are untied: take them off the list"
+
+
+def test_what_lies_below_the_front_door_does_not_go_through_it() -> None:
+    users = {name for name, others in graph(SOURCES).items() if FRONT_DOOR in others}
+    assert {name for name in users if not name.startswith("intact.cli")} <= {"intact.__main__"}
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("import p.b", "from p.a import x"),
+        ("from p import b", "def f():\n    from p import a"),
+        ("from .b import y", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import a"),
+    ],
+    ids=["plain", "in a function", "for types"],
+)
+def test_a_circle_is_found(tmp_path: Path, a: str, b: str) -> None:
+    (tmp_path / "p").mkdir()
+    for name, text in {"__init__": "", "a": a, "b": b, "c": "from p import a"}.items():
+        (tmp_path / "p" / f"{name}.py").write_text(text)
+    assert circles(graph(tmp_path)) == {frozenset({"p.a", "p.b"})}
