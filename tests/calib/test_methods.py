@@ -248,7 +248,7 @@ ERRORS = {
     "unknown method": (
         lambda: amax_of(collected([1.0]), QuantSpec(), "minmax"),
         QuantValueError,
-        "method: got 'minmax', want one of max, percentile, mse, entropy. Fix: choose a value in that range",
+        f"method: got 'minmax', want one of {', '.join(METHODS)}. Fix: choose a value in that range",
     ),
     "percentile": (
         lambda: amax_of(collected([1.0]), QuantSpec(), "percentile", percentile=101),

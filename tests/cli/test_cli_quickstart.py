@@ -10,12 +10,12 @@ import onnxruntime
 import pytest
 from PIL import Image
 
-from intact.calib import Calibration
+from intact.calib import METHODS, Calibration
 from intact.cli import main
 
 pytest.importorskip("torch")
 
-ROWS = ["float", "max", "percentile", "mse", "entropy", "auto", "QAT"]
+ROWS = ["float", *METHODS, "auto", "QAT"]
 FILES = {"model.onnx", "model.plan", "model.calib", "report.html"}
 
 

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto
 
 import intact
-from intact.calib import Calibration, ZeroRangeWarning
+from intact.calib import METHODS, Calibration, ZeroRangeWarning
 from intact.errors import CalibrationError, QuantValueError, UnsupportedError
 from intact.ptq import QuantizedModel, calibrate, quantize
 
@@ -73,7 +73,7 @@ def test_the_float_model_is_left_alone(cnn: onnx.ModelProto, images: np.ndarray,
     assert path.read_bytes() == file
 
 
-@pytest.mark.parametrize("method", ["auto", "max", "percentile", "mse", "entropy"])
+@pytest.mark.parametrize("method", ["auto", *METHODS])
 def test_the_file_does_not_depend_on_batches_or_their_order(
     cnn: onnx.ModelProto, images: np.ndarray, tmp_path: Path, method: str
 ) -> None:
@@ -96,7 +96,7 @@ def test_a_path_bytes_and_proto_give_the_same_file(
 
 def test_auto_takes_the_smallest_error(cnn: onnx.ModelProto, images: np.ndarray) -> None:
     result = quiet(cnn, images, bias_correction=False)
-    assert set(result.errors) == {"least expected error", "max", "percentile", "mse", "entropy"}
+    assert set(result.errors) == {"least expected error", *METHODS}
     assert 10 ** (-result.sqnr["y"] / 10) == pytest.approx(min(result.errors.values()))
     assert result.errors[result.chosen] == min(result.errors.values())
 
@@ -112,7 +112,7 @@ def test_statistics_serve_every_method_without_data(
             stored = quiet(cnn, given, method=method)
             assert saved(stored, tmp_path, "a.onnx") == saved(direct, tmp_path, "b.onnx")
             assert stored.errors == {}
-    assert set(quiet(cnn, calibration).methods.values()) <= {"max", "percentile", "mse", "entropy"}
+    assert set(quiet(cnn, calibration).methods.values()) <= set(METHODS)
 
 
 def test_runs_on_parts_of_the_data_merge_to_one(cnn: onnx.ModelProto, images: np.ndarray) -> None:

@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from intact import graph
+from intact.calib import METHODS
 from intact.ptq import quantize
 from intact.ptq.collect import calibrated
 from intact.ptq.prepare import prepared
@@ -186,9 +187,7 @@ def test_overrides_of_a_tensor_stay_with_it(build: Any, tokens: np.ndarray) -> N
 
 def test_ranges_are_compared_with_corrected_biases(build: Any, tokens: np.ndarray) -> None:
     result = quantize(block(build), tokens, progress=False, bias_correction=True)
-    assert set(result.errors) == {
-        "least expected error", "max", "percentile", "mse", "entropy", "without corrected biases"
-    }  # fmt: skip
+    assert set(result.errors) == {"least expected error", *METHODS, "without corrected biases"}
     compared = {k: v for k, v in result.errors.items() if k != "without corrected biases"}
     assert result.errors[result.chosen] == min(compared.values())
     assert 10 ** (-result.sqnr["y"] / 10) == pytest.approx(result.errors[result.chosen])
