@@ -7,6 +7,7 @@ and give it a line of `STAGES`: in front of "calibrate" it sees the float model 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -83,5 +84,8 @@ STAGES = (
 def run(state: State, stages: Sequence[Stage] = STAGES) -> State:
     """`state` behind all `stages`."""
     for stage in stages:
+        held = bool(state.weights)
         state = stage.run(state)
+        if held and not state.weights:
+            gc.collect()  # a model is a circle of nodes and values: its float weights would stay for a while
     return state
