@@ -41,7 +41,7 @@ def test_the_example_works(name: str, tree: Path) -> None:
                "no:cacheprovider", "--import-mode=importlib", *tests]  # fmt: skip
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     environment["PYTHONPATH"] = str(tree / "src")
-    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert str(tree) in _where(tree, environment), "the copy is what was tried"
 
