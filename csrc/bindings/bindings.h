@@ -43,7 +43,7 @@ struct NativeStep {
 inline NativeStep native(std::unique_ptr<Step> step) { return {std::move(step)}; }
 
 void bind_epilogue(nb::module_& m);
-void bind_planes(nb::module_& m);
+void bind_images(nb::module_& m);
 void bind_program(nb::module_& m);
 void bind_float_steps(nb::module_& m);
 void bind_gemm(nb::module_& m);

@@ -237,7 +237,7 @@ NB_MODULE(_native, m) {
   bind_histogram(m);
   bind_program(m);
   bind_epilogue(m);
-  bind_planes(m);
+  bind_images(m);
   bind_gemm(m);
   bind_float_steps(m);
 }

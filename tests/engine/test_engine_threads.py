@@ -12,7 +12,7 @@ import pytest
 
 from intact.engine.engine import Engine
 from intact.engine.reference import evaluate
-from intact.kernels import planes
+from intact.kernels import pointwise
 from intact.kernels.program import Program, ThreadPool, View, available_cpus
 
 
@@ -72,7 +72,7 @@ def test_other_threads_run_while_native_code_does():
     table = program.constant(np.arange(256, dtype=np.uint8)[::-1].copy())
     view = [View(block, 0, "uint8", (size,), (1,)) for block in (x, y)]
     for _ in range(50):
-        program.add(planes.lookup(view[0], View(table, 0, "uint8", (256,), (1,)), view[1]))
+        program.add(pointwise.lookup(view[0], View(table, 0, "uint8", (256,), (1,)), view[1]))
     data = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
 
     def counted() -> int:
@@ -98,7 +98,7 @@ def test_other_threads_run_while_native_code_does():
 FORK = """
 import os, sys
 import numpy as np
-from intact.kernels import planes
+from intact.kernels import pointwise
 from intact.kernels.program import Program, View
 
 size = 300_000
@@ -107,7 +107,7 @@ x, y = program.input(size), program.output(size)
 table = program.constant(np.arange(255, -1, -1, dtype=np.int16).astype(np.uint8))
 view = [View(block, 0, "uint8", (size,), (1,)) for block in (x, y)]
 for _ in range(5):
-    program.add(planes.lookup(view[0], View(table, 0, "uint8", (256,), (1,)), view[1]))
+    program.add(pointwise.lookup(view[0], View(table, 0, "uint8", (256,), (1,)), view[1]))
 
 def right(seed):
     data = np.random.default_rng(seed).integers(0, 256, size).astype(np.uint8)

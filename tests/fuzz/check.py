@@ -43,8 +43,8 @@ KNOWN = (
     "at least one value in every window", "a window no larger than the padded input", "want scales above 0",
     "could not be broadcast together with shapes (0,",
 )  # fmt: skip
-"""Refusals that stand: windows over nothing but padding, and over images without pixels (N27); scales that are
-no number; sizes that contradict each other, which ONNX Runtime does not see where nothing is computed."""
+"""Refusals that stand: windows over nothing but padding, and over images without pixels (N27); scales that
+are no number; sizes that contradict each other, which ONNX Runtime does not see where nothing is computed."""
 
 
 class Fault(Exception):

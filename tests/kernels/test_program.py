@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intact.kernels import planes
+from intact.kernels import moves, pointwise, pool
 from intact.kernels.program import SLACK, Program, View
+from intact.kernels.window import PixelWindow
 
 ARENA = 1000
 
@@ -41,7 +42,7 @@ def row(block, offset, size, stride=1):
 )
 def test_views_that_are_refused(program, view, words):
     with pytest.raises(ValueError, match=words):
-        program.add(planes.fill(view, 0))
+        program.add(moves.fill(view, 0))
     assert len(program) == 0
 
 
@@ -61,7 +62,7 @@ def test_views_that_are_refused(program, view, words):
 def test_halos_lie_within_the_block(program, offset, halo, fits):
     """3 rows of 10 pixels of 4 bytes, row pitch 40."""
     image = View(0, offset, "uint8", (1, 3, 10, 4), (120, 40, 4, 1), halo)
-    step = planes.halo(image, 0) if any(halo) else planes.fill(image, 0)
+    step = moves.halo(image, 0) if any(halo) else moves.fill(image, 0)
     if fits:
         program.add(step)
     else:
@@ -69,7 +70,7 @@ def test_halos_lie_within_the_block(program, offset, halo, fits):
             program.add(step)
 
 
-ONE = planes.Window((1, 1))
+ONE = PixelWindow((1, 1))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ ONE = planes.Window((1, 1))
 def test_the_halo_of_an_image_without_pixels_lies_within_the_block_too(program, offset, sizes, halo, fits):
     """It is read, although no element is: nothing was checked where a size was 0."""
     image = View(0, offset, "uint8", sizes, (120, 40, 4, 1), halo)
-    step = planes.max_pool(image, View(0, 0, "uint8", (*sizes[:1], 0, 0, *sizes[3:]), (0, 0, 4, 1)), ONE)
+    step = pool.max_pool(image, View(0, 0, "uint8", (*sizes[:1], 0, 0, *sizes[3:]), (0, 0, 4, 1)), ONE)
     if fits:
         program.add(step)
     else:
@@ -104,20 +105,20 @@ def test_elements_are_aligned(program):
     x = View(2, 0, "float32", (4,), (4,))
     for y in (View(0, 2, "float32", (4,), (4,)), View(0, 0, "float32", (4,), (6,))):
         with pytest.raises(ValueError, match="no multiple of its element"):
-            program.add(planes.copy(x, y))
-    program.add(planes.copy(x, View(0, 8, "float32", (4,), (4,))))
+            program.add(moves.copy(x, y))
+    program.add(moves.copy(x, View(0, 8, "float32", (4,), (4,))))
     odd = np.zeros(201, np.uint8)[1:]
     with pytest.raises(ValueError, match="does not lie at a multiple"):
         program.run([odd], [np.zeros(300, np.uint8)])
 
 
 def test_nothing_is_read_of_an_empty_view(program):
-    program.add(planes.copy(row(2, 10**6, 0), row(3, 0, 0)))
+    program.add(moves.copy(row(2, 10**6, 0), row(3, 0, 0)))
     program.run([np.zeros(200, np.uint8)], [np.zeros(300, np.uint8)])
 
 
 def test_the_arena_is_given_before_steps(program):
-    program.add(planes.fill(row(0, 0, 5), 1))
+    program.add(moves.fill(row(0, 0, 5), 1))
     with pytest.raises(ValueError, match="before the first step"):
         program.arena(10)
 
@@ -134,7 +135,7 @@ def test_a_run_needs_every_input_and_output(program):
 
 
 def test_a_context_runs_when_everything_has_a_place(program):
-    program.add(planes.fill(row(3, 0, 300), 7))
+    program.add(moves.fill(row(3, 0, 300), 7))
     context = program.take()
     with pytest.raises(ValueError, match="has no place yet"):
         context.run(0, 1)
@@ -145,9 +146,9 @@ def test_a_context_runs_when_everything_has_a_place(program):
 
 
 def test_a_run_and_its_times(program):
-    program.add(planes.copy(row(2, 0, 200), row(0, 64, 200)))
-    program.add(planes.fill(row(3, 0, 300), 7))
-    program.add(planes.copy(row(0, 64, 200), row(3, 100, 200)))
+    program.add(moves.copy(row(2, 0, 200), row(0, 64, 200)))
+    program.add(moves.fill(row(3, 0, 300), 7))
+    program.add(moves.copy(row(0, 64, 200), row(3, 100, 200)))
     x, y, times = np.arange(200, dtype=np.uint8), np.zeros(300, np.uint8), np.full(3, -1.0)
     program.run([x], [y], times)
     np.testing.assert_array_equal(y, [7] * 100 + list(range(200)))
@@ -157,8 +158,8 @@ def test_a_run_and_its_times(program):
 
 
 def test_steps_of_one_program_are_named(program):
-    program.add(planes.fill(row(3, 0, 300), 7))
-    program.add(planes.copy(row(2, 0, 200), row(0, 0, 200), {"transpose": "transpose_ref"}))
+    program.add(moves.fill(row(3, 0, 300), 7))
+    program.add(moves.copy(row(2, 0, 200), row(0, 0, 200), {"transpose": "transpose_ref"}))
     assert program.kernels == ["fill", "transpose_ref"]
 
 
@@ -166,7 +167,7 @@ def test_constants_live_as_long_as_their_program():
     program = Program(1)
     block = program.constant(np.arange(256, dtype=np.uint8)[::-1].copy())  # nobody else holds it
     x, y = program.input(256), program.output(256)
-    program.add(planes.lookup(row(x, 0, 256), row(block, 0, 256), row(y, 0, 256)))
+    program.add(pointwise.lookup(row(x, 0, 256), row(block, 0, 256), row(y, 0, 256)))
     filler = [np.full(256, 9, np.uint8) for _ in range(100)]
     out = np.zeros(256, np.uint8)
     program.run([np.arange(256, dtype=np.uint8)], [out])

@@ -8,7 +8,7 @@ from tests.engine import test_empty_images, test_exact_grids
 from tests.engine.conftest import Lowered, Qdq
 
 from intact.engine.engine import Engine
-from intact.kernels import planes
+from intact.kernels import moves, pointwise
 from intact.kernels.program import Program, View
 
 
@@ -24,7 +24,7 @@ def lookup(holds: tuple[int, int]) -> None:
     program.arena(0)
     views = [View(b, 0, "uint8", (101,), (1,)) for b in (program.output(101), program.constant(table))]
     x_view = View(program.input(101), 0, "uint8", (101,), (1,), holds=holds)
-    program.add(planes.lookup(x_view, View(views[1].block, 0, "uint8", (256,), (1,)), views[0]))
+    program.add(pointwise.lookup(x_view, View(views[1].block, 0, "uint8", (256,), (1,)), views[0]))
     program.run([x], [y])
     assert (x == y).all()
 
@@ -51,7 +51,7 @@ def test_a_view_that_leaves_its_tensor_is_refused():
         (64, 64, False),
         (130, 63, False),
     ):
-        step = planes.fill(View(0, offset, "uint8", (size,), (1,)), 7)
+        step = moves.fill(View(0, offset, "uint8", (size,), (1,)), 7)
         if fits:
             program.add(step)
         else:

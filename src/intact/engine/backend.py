@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.plan import Plan
-from intact.engine.profile import Profile
+from intact.engine.profile import EngineProfile
 from intact.engine.steps import Shape
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -37,7 +37,7 @@ class Executable(Protocol):
         """Run once: dense arrays of the inputs, and dense arrays that receive the outputs. Codes are int8 or
         uint8, as the plan's tensors say."""
 
-    def profile(self, inputs: Arrays, runs: int) -> Profile:
+    def profile(self, inputs: Arrays, runs: int) -> EngineProfile:
         """Time every step: the medians of so many runs."""
 
 

@@ -23,7 +23,7 @@ from intact.engine.backend import Backend, Executable, Options, Packed, stored_d
 from intact.engine.backends import make_backend
 from intact.engine.files import save
 from intact.engine.plan import Plan
-from intact.engine.profile import Profile
+from intact.engine.profile import EngineProfile
 from intact.engine.steps import Dim, Shape
 from intact.errors import QuantValueError, UnsupportedError
 from intact.limits import THREADS
@@ -157,7 +157,7 @@ class Engine:
         """
         return self.backend.tap(self.plan, self._checked(inputs))
 
-    def profile(self, inputs: Arrays | None = None, *, runs: int = 10) -> Profile:
+    def profile(self, inputs: Arrays | None = None, *, runs: int = 10) -> EngineProfile:
         """Time every step.
 
         Args:

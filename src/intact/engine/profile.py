@@ -44,7 +44,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Profile:
+class EngineProfile:
     """The timings of all steps, in order.
 
     Attributes:

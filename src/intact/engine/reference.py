@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from intact.engine.backend import Arrays, Options, Packed, stored_dtype
 from intact.engine.plan import Plan
-from intact.engine.profile import Profile, Timing, work_of
+from intact.engine.profile import EngineProfile, Timing, work_of
 from intact.engine.shapes import infer_shapes
 from intact.engine.steps import Call, FallbackSubgraph, Shape, Step
 from intact.engine.steps.run import Run
@@ -113,11 +113,11 @@ class ReferenceExecutable:
         for name, into in outputs.items():
             np.copyto(into, found[name])
 
-    def profile(self, inputs: Arrays, runs: int) -> Profile:
+    def profile(self, inputs: Arrays, runs: int) -> EngineProfile:
         """Time every step's evaluation."""
         taken = [self._timed(inputs) for _ in range(runs)]
         medians = np.median(taken, axis=0)
-        return Profile(
+        return EngineProfile(
             tuple(
                 Timing(step.name, step.kind, ("numpy",), float(took), *work_of(self.plan, self.shapes, step))
                 for step, took in zip(self.plan.steps, medians, strict=True)

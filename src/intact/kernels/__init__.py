@@ -6,10 +6,10 @@ INTACT_FORCE_KERNEL); all kernels of a family give the same bits.
 
 from intact.kernels.elementwise import dequantize, fake_quantize, fake_quantize_grad, quantize
 from intact.kernels.registry import Kernel, cpu_features, kernel_list
-from intact.kernels.statistics import Extent, absmax, collect_pow2, count_fixed, count_pow2, minmax
+from intact.kernels.statistics import FoundRange, absmax, collect_pow2, count_fixed, count_pow2, minmax
 
 __all__ = [
-    "Extent",
+    "FoundRange",
     "Kernel",
     "absmax",
     "collect_pow2",

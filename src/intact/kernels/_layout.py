@@ -45,7 +45,7 @@ def memory_order(x: NDArray[Any]) -> tuple[int, ...] | None:
     return order if x.transpose(order).flags.c_contiguous else None
 
 
-class Plan(NamedTuple):
+class ParameterLayout(NamedTuple):
     """How one tensor meets its parameters.
 
     Attributes:
@@ -80,7 +80,7 @@ class Plan(NamedTuple):
         return np.ascontiguousarray(full.transpose(self.order)).reshape(-1)
 
 
-def plan(x: NDArray[Any], spec: QuantSpec, *, shared: bool) -> Plan:
+def plan(x: NDArray[Any], spec: QuantSpec, *, shared: bool) -> ParameterLayout:
     """The cheapest way to walk `x` (`shared`: all its parameters are one number).
 
     Raises:
@@ -90,7 +90,7 @@ def plan(x: NDArray[Any], spec: QuantSpec, *, shared: bool) -> Plan:
     natural = tuple(range(x.ndim))
     order = memory_order(x) or natural
     if shared:
-        return Plan(order, (1, 1, 1, x.size), x.shape, spec)
+        return ParameterLayout(order, (1, 1, 1, x.size), x.shape, spec)
     if spec.block_size is None:
         kept = tuple(axis in axes for axis in order)
         layout = layout_of(tuple(x.shape[axis] for axis in order), kept)
@@ -100,8 +100,8 @@ def plan(x: NDArray[Any], spec: QuantSpec, *, shared: bool) -> Plan:
         layout = _block_layout(x.shape, axes[0], spec.block_size)
         granules = granule_shape(x.shape, spec)
     if layout is None:
-        return Plan(order, (1, 1, x.size, 1), x.shape, spec, spread=True)
-    return Plan(order, layout, x.shape, spec, granules)
+        return ParameterLayout(order, (1, 1, x.size, 1), x.shape, spec, spread=True)
+    return ParameterLayout(order, layout, x.shape, spec, granules)
 
 
 def _block_layout(shape: Shape, axis: int, block_size: int) -> Layout | None:

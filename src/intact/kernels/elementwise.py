@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from intact import numerics
 from intact.kernels import _native
 from intact.kernels._arrays import DTYPE_NAMES, dense, empty_like, give, real_array, target, thread_pool_size
-from intact.kernels._layout import Plan, plan
+from intact.kernels._layout import ParameterLayout, plan
 from intact.kernels.registry import chosen_kernels
 from intact.numerics.affine import code_zero_point, positive_scale
 from intact.spec import QuantSpec
@@ -153,8 +153,8 @@ def dequantize(
 
 def _grid(
     x: NDArray[Any], scale: ArrayLike, zero_point: ArrayLike, spec: QuantSpec
-) -> tuple[Plan, Floats, Floats, Floats] | None:
-    """Plan and flat scale, low, high; None for what numerics computes, or refuses with the right words."""
+) -> tuple[ParameterLayout, Floats, Floats, Floats] | None:
+    """Layout and flat scale, low, high; None for what numerics computes, or refuses with the right words."""
     scale, zero_point = np.asarray(scale), np.asarray(zero_point)
     if spec.format.is_float or x.size == 0 or scale.size == 0 or zero_point.size == 0:
         return None
@@ -173,7 +173,7 @@ def _grid(
 
 def _shared_grid(
     x: NDArray[Any], scale: float, zero_point: int, spec: QuantSpec
-) -> tuple[Plan, Floats, Floats, Floats] | None:
+) -> tuple[ParameterLayout, Floats, Floats, Floats] | None:
     """`_grid` for one scale, in Python numbers: small tensors should not wait for NumPy."""
     if not spec.qmin <= zero_point <= spec.qmax or zero_point != int(zero_point):
         return None

@@ -8,16 +8,13 @@ safely; they are called by `intact.engine.cpu.steps`, which knows what fits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from intact.kernels import _native
 from intact.kernels.epilogue import BoundEpilogue
 from intact.kernels.program import NativeStep, View
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import Kernels, kernels_or_chosen
 
-Kernels = Mapping[str, str]
-"""The kernel of each family; None in a maker: those that are chosen now."""
 REALS, MATMUL = "float_steps", "matmul"
 
 
@@ -48,7 +45,7 @@ class Real:
 
 def functions(kernels: Kernels | None = None) -> list[str]:
     """Names of the functions of one real: those of `numerics.FUNCTIONS`."""
-    return _native.real_functions(_kernels(kernels)[REALS])
+    return _native.real_functions(kernels_or_chosen(kernels)[REALS])
 
 
 def smooth_functions(kernels: Kernels | None = None) -> dict[str, tuple[float, float]]:
@@ -57,22 +54,22 @@ def smooth_functions(kernels: Kernels | None = None) -> dict[str, tuple[float, f
     Returns:
         By name: a bound of the fourth derivative, and of the error, as a share of ``max(1, |value|)``.
     """
-    return _native.smooth_functions(_kernels(kernels)[REALS])
+    return _native.smooth_functions(kernels_or_chosen(kernels)[REALS])
 
 
 def function(x: Real, y: Real, name: str, kernels: Kernels | None = None) -> NativeStep:
     """``y = name(x)``, one of `functions` (N38). y may be the memory of x where both have one dtype."""
-    return _native.step_function(_kernels(kernels)[REALS], x.read(), y.written(), name)
+    return _native.step_function(kernels_or_chosen(kernels)[REALS], x.read(), y.written(), name)
 
 
 def clip(x: Real, y: Real, low: float, high: float, kernels: Kernels | None = None) -> NativeStep:
     """``y = min(max(x, low), high)`` (N49). y may be the memory of x where both have one dtype."""
-    return _native.step_clip(_kernels(kernels)[REALS], x.read(), y.written(), low, high)
+    return _native.step_clip(kernels_or_chosen(kernels)[REALS], x.read(), y.written(), low, high)
 
 
 def binary(a: Real, b: Real, y: Real, name: str, kernels: Kernels | None = None) -> NativeStep:
     """``y = a (add | sub | mul | div | max | min | slope) b``; the views have the sizes of y."""
-    return _native.step_binary(_kernels(kernels)[REALS], a.read(), b.read(), y.written(), name)
+    return _native.step_binary(kernels_or_chosen(kernels)[REALS], a.read(), b.read(), y.written(), name)
 
 
 def softmax(
@@ -80,12 +77,12 @@ def softmax(
 ) -> NativeStep:
     """Along the last axis of the views (N40); `mask` has the sizes of x."""
     hidden = None if mask is None else mask.read()
-    return _native.step_softmax(_kernels(kernels)[REALS], x.read(), y.written(), gain, hidden)
+    return _native.step_softmax(kernels_or_chosen(kernels)[REALS], x.read(), y.written(), gain, hidden)
 
 
 def reduce(x: Real, y: Real, mean: bool, kernels: Kernels | None = None) -> NativeStep:
     """Sum, or mean, along those last axes of x that y does not have (N50)."""
-    return _native.step_reduce(_kernels(kernels)[REALS], x.read(), y.written(), mean)
+    return _native.step_reduce(kernels_or_chosen(kernels)[REALS], x.read(), y.written(), mean)
 
 
 def layer_norm(
@@ -107,7 +104,7 @@ def layer_norm(
     other = None if residual is None else residual.read()
     also = None if codes is None else codes.written()
     return _native.step_layer_norm(
-        _kernels(kernels)[REALS], x.read(), y.written(), epsilon, other, weight, bias, also, factors
+        kernels_or_chosen(kernels)[REALS], x.read(), y.written(), epsilon, other, weight, bias, also, factors
     )
 
 
@@ -134,7 +131,7 @@ class Product:
 
 def matmul(product: Product, kernels: Kernels | None = None) -> NativeStep:
     """A product of two tensors of codes."""
-    return _native.step_matmul(_kernels(kernels)[MATMUL], product.spec())
+    return _native.step_matmul(kernels_or_chosen(kernels)[MATMUL], product.spec())
 
 
 def attention(
@@ -152,7 +149,7 @@ def attention(
         product: Its `a` says the grid of the probabilities: of that view only the sizes count.
         gain, mask: As for `softmax`.
     """
-    k, p = _kernels(kernels), product.a
+    k, p = kernels_or_chosen(kernels), product.a
     hidden = None if mask is None else mask.read()
     return _native.step_attention(
         k[MATMUL],
@@ -165,7 +162,3 @@ def attention(
         (p.zero, p.low, p.high),
         product.spec(),
     )
-
-
-def _kernels(kernels: Kernels | None) -> Kernels:
-    return chosen_kernels() if kernels is None else kernels

@@ -13,7 +13,7 @@ tiles: not to a process with a small signal stack) it may refuse: then the next 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -151,3 +151,12 @@ def choose(
             best[family] = name
     needs_of = {name: needs for _, name, needs in runnable}
     return best | {family_of[name]: name for name in forced if granted(needs_of[name])}
+
+
+Kernels = Mapping[str, str]
+"""The kernel of each family."""
+
+
+def kernels_or_chosen(kernels: Kernels | None) -> Kernels:
+    """`kernels`, or where none are given those that are chosen now."""
+    return chosen_kernels() if kernels is None else kernels

@@ -26,7 +26,7 @@ MAX_BINS = 1 << 20
 """Most bins of one native histogram."""
 
 
-class Extent(NamedTuple):
+class FoundRange(NamedTuple):
     """What one pass of `collect_pow2` saw besides the bins.
 
     Attributes:
@@ -89,7 +89,7 @@ def collect_pow2(
     positive: NDArray[np.int64],
     *,
     threads: int = 1,
-) -> Extent:
+) -> FoundRange:
     """`count_pow2`, and what the same pass can tell about the ends: everything a calibrator needs.
 
     Args:
@@ -109,7 +109,7 @@ def collect_pow2(
         use["histogram"], use["convert"], DTYPE_NAMES[x.dtype], _flat(x),
         max(-1000, min(1000, int(exponent))), negative, positive, thread_pool_size(threads),
     )  # fmt: skip
-    return Extent(*found)
+    return FoundRange(*found)
 
 
 def count_pow2(

@@ -17,7 +17,7 @@ from intact.engine.cpu.execute import Seconds, execute, memory
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.cpu.profiler import profile_of
 from intact.engine.plan import Plan
-from intact.engine.profile import Profile
+from intact.engine.profile import EngineProfile
 from intact.engine.steps import Shape
 from intact.kernels.program import Program, ThreadPool
 from intact.kernels.registry import chosen_kernels
@@ -105,7 +105,7 @@ class CpuExecutable:
         finally:
             self.bound.program.give_back(context)
 
-    def profile(self, inputs: Arrays, runs: int) -> Profile:
+    def profile(self, inputs: Arrays, runs: int) -> EngineProfile:
         """Time every native step, and every part that no kernel does."""
         made = outputs_for(self.plan, self.shapes)
         context = self.bound.program.take()

@@ -19,7 +19,7 @@ from intact.engine.shapes import FallbackShapes, infer_shapes
 from intact.engine.steps import Gather, Shape, Step
 from intact.engine.steps.wiring import writes
 from intact.errors import IntactError, QuantValueError, UnsupportedError
-from intact.kernels import planes
+from intact.kernels import moves
 from intact.kernels.program import ARENA, NativeStep, Program
 from intact.limits import ENGINE_BYTES
 
@@ -179,14 +179,14 @@ def _halo(binding: Binding, name: str) -> list[NativeStep]:
     if binding.places[name].halo == NO_HALO:
         return []
     codes = binding.codes(name)
-    return [planes.halo(binding.image(name), codes.zero_point + codes.offset)]
+    return [moves.halo(binding.image(name), codes.zero_point + codes.offset)]
 
 
 def _outer_copy(binding: Binding, name: str, block: int, *, to_arena: bool) -> NativeStep:
     """Between a caller's array, which is row-major, and the tensor."""
     inside = binding.view(name)
     outside = dense_view(block, 0, dtype_of(binding.tensor(name)), binding.shape(name))
-    return planes.copy(outside, inside) if to_arena else planes.copy(inside, outside)
+    return moves.copy(outside, inside) if to_arena else moves.copy(inside, outside)
 
 
 @contextmanager

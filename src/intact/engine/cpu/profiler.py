@@ -10,11 +10,11 @@ import numpy as np
 from intact.engine.cpu.bound import Bound
 from intact.engine.cpu.execute import Seconds
 from intact.engine.plan import Plan
-from intact.engine.profile import Profile, Timing, work_of
+from intact.engine.profile import EngineProfile, Timing, work_of
 from intact.engine.steps import Call, Step
 
 
-def profile_of(plan: Plan, bound: Bound, runs: Sequence[Seconds]) -> Profile:
+def profile_of(plan: Plan, bound: Bound, runs: Sequence[Seconds]) -> EngineProfile:
     """The timings of several runs, native steps added up step by step of the plan."""
     native = np.median([run.native for run in runs], axis=0)
     timings = []
@@ -33,7 +33,7 @@ def profile_of(plan: Plan, bound: Bound, runs: Sequence[Seconds]) -> Profile:
         timings.append(Timing(step.name, step.kind, names, seconds, *work, _loops(bound, own)))
     for index in parts.get(None, ()):
         timings.append(Timing("", "copy", (bound.program.kernels[index],), float(native[index]), 0, 0))
-    return Profile(tuple(timings))
+    return EngineProfile(tuple(timings))
 
 
 def _loops(bound: Bound, parts: Sequence[int]) -> dict[str, float]:

@@ -55,7 +55,7 @@ _Arrays = dict[str, NDArray[Any]]
 def _join(above: Step, step: Step, arrays: _Arrays) -> Step | None:
     if isinstance(above, Slice) and isinstance(step, Slice):
         pairs = zip(above.starts, above.steps, step.starts, strict=True)
-        # Where nothing is taken, a part may begin behind the end, which is before the start for a negative hop.
+        # What takes nothing may begin behind the end: before the start, where the first one goes backwards.
         starts = tuple(max(start + hop * more, 0) for start, hop, more in pairs)
         steps = tuple(a * b for a, b in zip(above.steps, step.steps, strict=True))
         return replace(step, nodes=above.nodes + step.nodes, x=above.x, starts=starts, steps=steps)

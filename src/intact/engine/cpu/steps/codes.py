@@ -8,7 +8,7 @@ from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.views import broadcast, grid_of, move, operand, zero_of
 from intact.engine.steps import Add, Dequantize, Quantize, Reinterpret, Rescale, Table
 from intact.errors import FileFormatError
-from intact.kernels import planes
+from intact.kernels import moves, pointwise
 from intact.kernels.program import NativeStep
 
 
@@ -17,7 +17,7 @@ def bind_quantize(step: Quantize, binding: Binding) -> list[NativeStep]:
     """float32 -> codes."""
     codes = binding.codes(step.y)
     x, y = binding.view(step.x), binding.view(step.y)
-    return [planes.quantize(x, y, codes.scale, grid_of(codes), binding.kernels)]
+    return [pointwise.quantize(x, y, codes.scale, grid_of(codes), binding.kernels)]
 
 
 @binds(Dequantize)
@@ -25,7 +25,7 @@ def bind_dequantize(step: Dequantize, binding: Binding) -> list[NativeStep]:
     """codes -> float32."""
     codes = binding.codes(step.x)
     x, y = binding.view(step.x), binding.view(step.y)
-    return [planes.dequantize(x, y, codes.scale, zero_of(codes), binding.kernels)]
+    return [pointwise.dequantize(x, y, codes.scale, zero_of(codes), binding.kernels)]
 
 
 @binds(Rescale)
@@ -40,8 +40,8 @@ def bind_reinterpret(step: Reinterpret, binding: Binding) -> list[NativeStep]:
     x, y = binding.view(step.x), binding.view(step.y)
     if further := binding.codes(step.y).offset - binding.codes(step.x).offset:
         shifted = np.clip(np.arange(256) + further, 0, 255).astype(np.uint8)
-        return [planes.lookup(x, binding.hold(shifted), y, binding.kernels)]
-    return [] if binding.same_memory(x, y) else [planes.copy(x, y, binding.kernels)]
+        return [pointwise.lookup(x, binding.hold(shifted), y, binding.kernels)]
+    return [] if binding.same_memory(x, y) else [moves.copy(x, y, binding.kernels)]
 
 
 @binds(Table)
@@ -58,7 +58,7 @@ def bind_table(step: Table, binding: Binding) -> list[NativeStep]:
         got, want = f"a table of {made.min()} to {made.max()}", f"bytes from {least} to {most}"
         raise FileFormatError(f"step '{step.name}'", got, want, "build the plan from the model again")
     table = binding.constant(step.table)
-    return [planes.lookup(binding.view(step.x), table, binding.view(step.y), binding.kernels)]
+    return [pointwise.lookup(binding.view(step.x), table, binding.view(step.y), binding.kernels)]
 
 
 @binds(Add)
@@ -68,4 +68,4 @@ def bind_add(step: Add, binding: Binding) -> list[NativeStep]:
     grid = grid_of(y, step.low, step.high)
     a, b = (broadcast(binding, name, shape) for name in (step.a, step.b))
     from_a, from_b = (operand(binding.codes(name), y) for name in (step.a, step.b))
-    return [planes.add(a, b, binding.view(step.y), from_a, from_b, grid, binding.kernels)]
+    return [pointwise.add(a, b, binding.view(step.y), from_a, from_b, grid, binding.kernels)]

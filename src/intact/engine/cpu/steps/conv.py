@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.depthwise import bind_depthwise, is_depthwise
-from intact.engine.cpu.steps.gemm import Part, native
+from intact.engine.cpu.steps.gemm import PartialConv, native
 from intact.engine.steps import Conv
 from intact.kernels.program import NativeStep
 
@@ -15,7 +15,7 @@ def bind_conv(step: Conv, binding: Binding) -> list[NativeStep]:
     if is_depthwise(step, binding):
         return bind_depthwise(step, binding)
     residual = binding.image(step.epilogue.residual) if step.epilogue.residual else None
-    part = Part(
+    part = PartialConv(
         binding.image(step.x),
         binding.image(step.y),
         residual,

@@ -9,7 +9,7 @@ from math import gcd
 import numpy as np
 
 from intact.engine.cpu.binding import Binding, binds
-from intact.engine.cpu.steps.gemm import Part, native
+from intact.engine.cpu.steps.gemm import PartialConv, native
 from intact.engine.steps import ConvTranspose
 from intact.kernels.program import SLACK, NativeStep, View
 
@@ -48,7 +48,7 @@ def bind_conv_transpose(step: ConvTranspose, binding: Binding) -> list[NativeSte
     return [native(part, step, binding) for part in _transposed_parts(step, binding)]
 
 
-def _transposed_parts(step: ConvTranspose, binding: Binding) -> Iterator[Part]:
+def _transposed_parts(step: ConvTranspose, binding: Binding) -> Iterator[PartialConv]:
     x, y, weight = binding.image(step.x), binding.image(step.y), binding.weight(step.weight)
     residual = binding.image(step.epilogue.residual) if step.epilogue.residual else None
     axes = [_phases(weight.shape[1 + i], step.strides[i], step.dilations[i], step.pads[i]) for i in range(2)]
@@ -57,7 +57,7 @@ def _transposed_parts(step: ConvTranspose, binding: Binding) -> Iterator[Part]:
             if h.first >= y.sizes[1] or w.first >= y.sizes[2]:
                 continue
             firsts = h.first, w.first
-            part = Part(
+            part = PartialConv(
                 x,
                 _every(y, firsts, step.strides),
                 _every(residual, firsts, step.strides) if residual else None,
@@ -84,9 +84,9 @@ def _every(image: View, first: tuple[int, int], strides: tuple[int, int]) -> Vie
     return image.part(offset, sizes, (image_stride, row * strides[0], pixel * strides[1], step))
 
 
-def _untouched(part: Part, binding: Binding) -> Part:
+def _untouched(part: PartialConv, binding: Binding) -> PartialConv:
     """Outputs that no tap reaches: one tap of weight 0, on a pixel of their own: x may have none."""
     (n, h, w, _), channels = part.y.sizes, part.x.sizes[3]
     still = binding.hold(np.zeros(channels + SLACK, np.uint8)).part(0, (n, h, w, channels), (0, 0, 0, 1))
     nothing = np.zeros((part.weight.shape[0], 1, 1, part.weight.shape[3]), np.int8)
-    return Part(still, part.y, part.residual, nothing, groups=part.groups, label=part.label)
+    return PartialConv(still, part.y, part.residual, nothing, groups=part.groups, label=part.label)

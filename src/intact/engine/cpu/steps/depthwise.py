@@ -8,9 +8,9 @@ from intact.engine.cpu.binding import Binding
 from intact.engine.cpu.steps.epilogue import bound_epilogue
 from intact.engine.cpu.steps.views import zero_of
 from intact.engine.steps import Conv
-from intact.kernels import planes
-from intact.kernels.planes import Window
+from intact.kernels import depthwise
 from intact.kernels.program import NativeStep
+from intact.kernels.window import PixelWindow
 
 
 def is_depthwise(step: Conv, binding: Binding) -> bool:
@@ -22,7 +22,7 @@ def is_depthwise(step: Conv, binding: Binding) -> bool:
 def bind_depthwise(step: Conv, binding: Binding) -> list[NativeStep]:
     """A convolution of each channel by itself; `bind_conv` hands it over."""
     weight = binding.array(step.weight)
-    window = Window((weight.shape[1], weight.shape[2]), step.strides, step.dilations, step.pads)
+    window = PixelWindow((weight.shape[1], weight.shape[2]), step.strides, step.dilations, step.pads)
     taps = np.ascontiguousarray(weight[..., 0].transpose(1, 2, 0))
     correction = -zero_of(binding.codes(step.x)) * weight.astype(np.int64).sum(axis=(1, 2, 3))
     residual = binding.image(step.epilogue.residual) if step.epilogue.residual else None
@@ -30,4 +30,4 @@ def bind_depthwise(step: Conv, binding: Binding) -> list[NativeStep]:
         step.epilogue, step.y, binding, channels=len(weight), correction=correction, residual=residual
     )
     x, y = binding.image(step.x), binding.image(step.y)
-    return [planes.depthwise(x, y, taps, window, epilogue, binding.kernels)]
+    return [depthwise.depthwise(x, y, taps, window, epilogue, binding.kernels)]

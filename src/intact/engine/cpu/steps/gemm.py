@@ -20,7 +20,7 @@ Weights = NDArray[np.int8]
 
 
 @dataclass(frozen=True)
-class Part:
+class PartialConv:
     """One native convolution of a layer.
 
     Attributes:
@@ -42,7 +42,7 @@ class Part:
     label: str = ""
 
 
-def native(part: Part, step: Weighted, binding: Binding) -> NativeStep:
+def native(part: PartialConv, step: Weighted, binding: Binding) -> NativeStep:
     if _tiles_pay(part, binding) and _tiles_fit(part, step, binding):
         return _winograd(part, step, binding)
     kernel = binding.kernels[gemm.FAMILY]
@@ -64,18 +64,18 @@ def native(part: Part, step: Weighted, binding: Binding) -> NativeStep:
     )
 
 
-def _high(part: Part) -> int:
+def _high(part: PartialConv) -> int:
     """The largest byte that a kernel can read of x, its halo included."""
     return part.x.holds[1]
 
 
-def _form(kernel: str, part: Part, apart: str = "") -> str:
+def _form(kernel: str, part: PartialConv, apart: str = "") -> str:
     """What packed weights are called: by all that they depend on beside the weights. So a plan file from when
     the bound was no part of the name, and too low where there is a halo, has none that are used."""
     return f"{kernel}.to{_high(part)}{apart}{part.label}"
 
 
-def _tiles_pay(part: Part, binding: Binding) -> bool:
+def _tiles_pay(part: PartialConv, binding: Binding) -> bool:
     """Whether Winograd's form is meant for this convolution, and faster."""
     taps = part.weight.shape[1:3] == (3, 3) and part.strides == part.dilations == (1, 1)
     if not taps or part.groups > 1:
@@ -84,7 +84,7 @@ def _tiles_pay(part: Part, binding: Binding) -> bool:
     return gemm.winograd_pays(part.y, part.weight.shape[3], threads=binding.threads, kernel=kernel)
 
 
-def _tiles_fit(part: Part, step: Weighted, binding: Binding) -> bool:
+def _tiles_fit(part: PartialConv, step: Weighted, binding: Binding) -> bool:
     """Whether Winograd's form is proved exact: once, for weights that are packed so were."""
     if binding.is_packed(step.weight, _form(binding.kernels[gemm.WINOGRAD], part)):
         return True
@@ -92,7 +92,7 @@ def _tiles_fit(part: Part, step: Weighted, binding: Binding) -> bool:
     return gemm.winograd_fits(part.weight, high=_high(part))
 
 
-def _winograd(part: Part, step: Weighted, binding: Binding) -> NativeStep:
+def _winograd(part: PartialConv, step: Weighted, binding: Binding) -> NativeStep:
     kernel = binding.kernels[gemm.WINOGRAD]
 
     def pack() -> NDArray[np.uint8]:
@@ -105,7 +105,7 @@ def _winograd(part: Part, step: Weighted, binding: Binding) -> NativeStep:
     )
 
 
-def _weight_sums(part: Part, step: Weighted, binding: Binding) -> NDArray[np.int32]:
+def _weight_sums(part: PartialConv, step: Weighted, binding: Binding) -> NDArray[np.int32]:
     """Of each output channel; kept with the packed weights, so that a plan file starts without summing."""
 
     def add() -> NDArray[np.int32]:
@@ -115,7 +115,7 @@ def _weight_sums(part: Part, step: Weighted, binding: Binding) -> NDArray[np.int
     return binding.packed(step.weight, f"sums{part.label}", add)
 
 
-def _epilogue(part: Part, step: Weighted, binding: Binding) -> BoundEpilogue:
+def _epilogue(part: PartialConv, step: Weighted, binding: Binding) -> BoundEpilogue:
     zeros = -zero_of(binding.codes(step.x)) * _weight_sums(part, step, binding).astype(np.int64)
     channels = part.weight.shape[0]
     return bound_epilogue(

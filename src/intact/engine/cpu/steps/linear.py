@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from intact.engine.cpu.binding import Binding, binds, dtype_of
-from intact.engine.cpu.steps.gemm import Part, native
+from intact.engine.cpu.steps.gemm import PartialConv, native
 from intact.engine.steps import Linear
-from intact.kernels import planes
+from intact.kernels import moves
 from intact.kernels.program import NativeStep, View
 
 
@@ -22,7 +22,7 @@ def bind_linear(step: Linear, binding: Binding) -> list[NativeStep]:
         if (rows := _rows(view)) is not None:
             return rows
         dense = binding.temporary(dtype_of(binding.tensor(name)), tuple(view.sizes))
-        before.append(planes.copy(view, dense))
+        before.append(moves.copy(view, dense))
         return _dense_rows(dense)
 
     x = gathered(step.x)
@@ -30,10 +30,10 @@ def bind_linear(step: Linear, binding: Binding) -> list[NativeStep]:
     weight = binding.weight(step.weight)[:, None, None, :]
     y = binding.view(step.y)
     if (rows := _rows(y)) is not None:
-        return [*before, native(Part(x, rows, residual, weight), step, binding)]
+        return [*before, native(PartialConv(x, rows, residual, weight), step, binding)]
     dense = binding.temporary(dtype_of(binding.tensor(step.y)), tuple(y.sizes))
-    part = Part(x, _dense_rows(dense), residual, weight)
-    return [*before, native(part, step, binding), planes.copy(dense, y)]
+    part = PartialConv(x, _dense_rows(dense), residual, weight)
+    return [*before, native(part, step, binding), moves.copy(dense, y)]
 
 
 def _dense_rows(view: View) -> View:

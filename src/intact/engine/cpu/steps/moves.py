@@ -6,7 +6,7 @@ from intact.engine.cpu.binding import Binding, binds, dtype_of
 from intact.engine.cpu.steps.views import dense, is_dense, move, part_of, regrid, zero_of
 from intact.engine.steps import Concat, Gather, Pad, Reshape, Resize, Slice, Transpose
 from intact.engine.steps.gather import check_rows
-from intact.kernels import planes
+from intact.kernels import moves
 from intact.kernels.program import NativeStep
 
 
@@ -65,7 +65,7 @@ def bind_pad(step: Pad, binding: Binding) -> list[NativeStep]:
     codes = binding.tensor(step.y).codes
     starts = {axis: before for axis, (before, _) in enumerate(step.pads)}
     target = part_of(y, starts, x.sizes)
-    fill = planes.fill(y, 0 if codes is None else zero_of(codes))
+    fill = moves.fill(y, 0 if codes is None else zero_of(codes))
     return [fill, *move(binding, step.x, x, step.y, target)]
 
 
@@ -75,7 +75,7 @@ def bind_gather(step: Gather, binding: Binding) -> list[NativeStep]:
     x, index = binding.view(step.x), binding.view(step.index)
     if step.index in binding.plan.constants:
         check_rows(binding.array(step.index), x.sizes[0], f"constant '{step.index}'")
-    return [planes.pick(x, index, binding.view(step.y))]
+    return [moves.pick(x, index, binding.view(step.y))]
 
 
 @binds(Resize)
@@ -84,5 +84,5 @@ def bind_resize(step: Resize, binding: Binding) -> list[NativeStep]:
     indices = [range(size) for size in binding.shape(step.y)]
     chosen = dict(zip(step.axes, step.indices, strict=True))
     lists = [binding.array(chosen[i]).tolist() if i in chosen else list(r) for i, r in enumerate(indices)]
-    resized = planes.gather(binding.view(step.x), binding.view(step.y), lists)
+    resized = moves.gather(binding.view(step.x), binding.view(step.y), lists)
     return [resized, *regrid(binding, step.x, step.y)]

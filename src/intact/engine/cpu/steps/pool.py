@@ -8,9 +8,9 @@ from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.views import grid_of, regrid, zero_of
 from intact.engine.steps import Pool, Shape
 from intact.errors import QuantValueError
-from intact.kernels import planes
-from intact.kernels.planes import Window
+from intact.kernels import pool
 from intact.kernels.program import NativeStep
+from intact.kernels.window import PixelWindow
 from intact.numerics import ratio
 
 
@@ -19,9 +19,9 @@ def bind_pool(step: Pool, binding: Binding) -> list[NativeStep]:
     """Maximum or mean over windows."""
     x, y = binding.image(step.x), binding.image(step.y)
     sizes, positions = binding.shape(step.x)[2:], binding.shape(step.y)[2:]
-    window = Window((sizes[0], sizes[1]))
+    window = PixelWindow((sizes[0], sizes[1]))
     if step.kernel is not None:
-        window = Window(step.kernel, step.strides, step.dilations, step.pads)
+        window = PixelWindow(step.kernel, step.strides, step.dilations, step.pads)
     counts = _counts(window, sizes, positions, step.mode == "average" and step.count_include_pad)
     if 0 in counts:
         raise QuantValueError(
@@ -31,12 +31,12 @@ def bind_pool(step: Pool, binding: Binding) -> list[NativeStep]:
             "pad by less than the kernel",
         )
     if step.mode == "max":
-        pooled = planes.max_pool(x, y, window, binding.kernels)
+        pooled = pool.max_pool(x, y, window, binding.kernels)
         return [pooled, *regrid(binding, step.x, step.y)]
     from_codes, to_codes = binding.codes(step.x), binding.codes(step.y)
     multipliers = {n: float(ratio(from_codes.scale, to_codes.scale, n)) for n in sorted(counts)}
     return [
-        planes.mean_pool(
+        pool.mean_pool(
             x,
             y,
             window,
@@ -49,7 +49,7 @@ def bind_pool(step: Pool, binding: Binding) -> list[NativeStep]:
     ]
 
 
-def _counts(window: Window, sizes: Shape, positions: Shape, include_pads: bool) -> set[int]:
+def _counts(window: PixelWindow, sizes: Shape, positions: Shape, include_pads: bool) -> set[int]:
     """Every number of elements that a window counts."""
     per_axis = []
     for axis in range(2):

@@ -7,7 +7,7 @@ from math import prod
 
 from intact.engine.cpu.binding import Binding, dense_strides
 from intact.engine.steps import Codes, Shape
-from intact.kernels import planes
+from intact.kernels import moves, pointwise
 from intact.kernels.epilogue import Bytes
 from intact.kernels.program import NativeStep, View
 from intact.numerics import ratio
@@ -33,9 +33,9 @@ def move(binding: Binding, x_name: str, x: View, y_name: str, y: View) -> list[N
     """Elements of one view into another of the same shape, on the grid of the second."""
     from_codes, to_codes = binding.tensor(x_name).codes, binding.tensor(y_name).codes
     if from_codes is None or to_codes is None or _same_bytes(from_codes, to_codes):
-        return [] if binding.same_memory(x, y) else [planes.copy(x, y, binding.kernels)]
+        return [] if binding.same_memory(x, y) else [moves.copy(x, y, binding.kernels)]
     zero, multiplier = operand(from_codes, to_codes)
-    return [planes.rescale(x, y, zero, multiplier, grid_of(to_codes), binding.kernels)]
+    return [pointwise.rescale(x, y, zero, multiplier, grid_of(to_codes), binding.kernels)]
 
 
 def regrid(binding: Binding, x_name: str, y_name: str) -> list[NativeStep]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from intact.kernels import planes
+from intact.kernels import moves
 from intact.kernels.program import View
 
 
@@ -24,7 +24,7 @@ def test_pick(
     index = np.asarray(rng.integers(-shape[0], shape[0], index_shape), wide)
     run = runner(2)
     y = run.output((*index_shape, *shape[1:]), dtype, gap=0)
-    got = run.run(planes.pick(run.input(x), run.input(index, order=tuple(range(index.ndim))[::-1]), y))
+    got = run.run(moves.pick(run.input(x), run.input(index, order=tuple(range(index.ndim))[::-1]), y))
     np.testing.assert_array_equal(got, x[index])
     assert run.only_wrote(y)
 
@@ -32,7 +32,7 @@ def test_pick(
 def test_pick_stays_within_its_rows(runner: Any) -> None:
     x, index = np.arange(12, dtype=np.uint8).reshape(4, 3), np.array([4, -5, 2**62, -(2**63), 3])
     run = runner()
-    got = run.run(planes.pick(run.input(x), run.input(index), run.output((5, 3))))
+    got = run.run(moves.pick(run.input(x), run.input(index), run.output((5, 3))))
     np.testing.assert_array_equal(got, x[[0, 0, 0, 0, 3]])
 
 
@@ -54,4 +54,4 @@ def test_pick_refuses(x: Any, index: Any, y: Any, message: str) -> None:
         strides = [prod(shape[i + 1 :]) * np.dtype(dtype).itemsize for i in range(len(shape))]
         views.append(View(block, 0, dtype, shape, strides))
     with pytest.raises(ValueError, match=message):
-        planes.pick(*views)
+        moves.pick(*views)

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intact import numerics
-from intact.kernels import planes
+from intact.kernels import depthwise, moves, pointwise, pool
 from intact.kernels.epilogue import BoundEpilogue, Bytes
-from intact.kernels.planes import Window
+from intact.kernels.program import View
+from intact.kernels.registry import chosen_kernels
+from intact.kernels.window import PixelWindow
 from intact.spec import QuantSpec
 
 UINT8 = QuantSpec("uint8", symmetric=False)
@@ -36,7 +38,7 @@ def grid_and_bounds(rng: np.random.Generator) -> tuple[Bytes, tuple[int, int]]:
 
 
 def kernels_of(**names: str) -> dict[str, str]:
-    return {**planes.chosen_kernels(), **names}
+    return {**chosen_kernels(), **names}
 
 
 @settings(deadline=None, max_examples=60)
@@ -51,7 +53,7 @@ def test_quantize_in_any_order(
     x_view = run.input(x, order_of(rng, x.ndim), gap=int(rng.integers(0, 3)))
     y_view = run.output(shape, order=order_of(rng, x.ndim), gap=int(rng.integers(0, 3)))
     kernels = kernels_of(quantize=quantize_kernel, transpose=transpose_kernel)
-    y = run.run(planes.quantize(x_view, y_view, scale, grid, kernels))
+    y = run.run(pointwise.quantize(x_view, y_view, scale, grid, kernels))
     want = np.clip(numerics.quantize(x, scale, grid.zero, UINT8), *bounds)
     np.testing.assert_array_equal(y, want)
     assert run.only_wrote(y_view)
@@ -76,7 +78,7 @@ def test_quantize_images(
     kernels = kernels_of(quantize=quantize_kernel, transpose=transpose_kernel)
     x_view = run.input(x.transpose(0, 2, 3, 1), (0, 3, 1, 2))
     y_view = run.output((shape[0], shape[2], shape[3], shape[1]), halo=halo)
-    y = run.run(planes.quantize(x_view, y_view, 0.02, Bytes(128), kernels))
+    y = run.run(pointwise.quantize(x_view, y_view, 0.02, Bytes(128), kernels))
     np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), numerics.quantize(x, np.float32(0.02), 128, UINT8))
     assert run.only_wrote(y_view)
 
@@ -89,7 +91,7 @@ def test_quantize_close_to_ties(runner: Any, quantize_kernel: str, scale: float,
     run = runner()
     x_view, y_view = run.input(x), run.output(x.shape)
     kernels = kernels_of(quantize=quantize_kernel)
-    y = run.run(planes.quantize(x_view, y_view, scale, Bytes(zero), kernels))
+    y = run.run(pointwise.quantize(x_view, y_view, scale, Bytes(zero), kernels))
     np.testing.assert_array_equal(y, numerics.quantize(x, np.float32(scale), zero, UINT8))
 
 
@@ -98,7 +100,7 @@ def test_quantize_takes_infinities_and_nan_as_numerics_says(runner: Any, quantiz
     run = runner()
     x_view, y_view = run.input(x), run.output(x.shape)
     kernels = kernels_of(quantize=quantize_kernel)
-    y = run.run(planes.quantize(x_view, y_view, 1.0, Bytes(10, 3, 250), kernels))
+    y = run.run(pointwise.quantize(x_view, y_view, 1.0, Bytes(10, 3, 250), kernels))
     assert y.tolist() == [250, 3, 3, 10, 12, 10, 250]
 
 
@@ -113,7 +115,7 @@ def test_dequantize_in_any_order(
     x_view = run.input(x, order_of(rng, x.ndim), gap=int(rng.integers(0, 3)))
     y_view = run.output(shape, np.float32, order_of(rng, x.ndim), gap=int(rng.integers(0, 3)))
     kernels = kernels_of(quantize=quantize_kernel, transpose=transpose_kernel)
-    y = run.run(planes.dequantize(x_view, y_view, scale, zero, kernels))
+    y = run.run(pointwise.dequantize(x_view, y_view, scale, zero, kernels))
     np.testing.assert_array_equal(y, numerics.dequantize(x, scale, zero, UINT8))
     assert run.only_wrote(y_view)
 
@@ -131,15 +133,15 @@ def test_add_broadcasts_in_any_order(
     views = [spread(run.input(x, order_of(rng, x.ndim)), both) for x in (a, b)]
     y_view = run.output(both, order=order_of(rng, len(both)), gap=int(rng.integers(0, 3)))
     from_a, from_b = ((z, float(numerics.ratio(s, 1.0))) for z, s in ((za, a_scale), (zb, b_scale)))
-    y = run.run(planes.add(*views, y_view, from_a, from_b, grid, kernels_of(pointwise=pointwise_kernel)))
+    y = run.run(pointwise.add(*views, y_view, from_a, from_b, grid, kernels_of(pointwise=pointwise_kernel)))
     affines = (a_scale, za), (b_scale, zb), (1.0, grid.zero)
     np.testing.assert_array_equal(y, numerics.add(a, b, *affines, UINT8, bounds=bounds))
     assert run.only_wrote(y_view)
 
 
-def spread(view: planes.View, shape: tuple[int, ...]) -> planes.View:
+def spread(view: View, shape: tuple[int, ...]) -> View:
     strides = [0 if n == 1 else s for n, s in zip(view.sizes, view.strides, strict=True)]
-    return planes.View(view.block, view.offset, "uint8", shape, strides)
+    return View(view.block, view.offset, "uint8", shape, strides)
 
 
 @pytest.mark.parametrize("n", [1, 15, 16, 17, 63, 64, 65, 1000, 40000])
@@ -151,21 +153,21 @@ def test_points_of_every_byte_and_any_tail(runner: Any, pointwise_kernel: str, n
 
     run = runner(2)
     views, y_view = [run.input(a), run.input(b)], run.output((n,))
-    y = run.run(planes.add(*views, y_view, (3, r[0]), (200, r[1]), Bytes(120, 2, 251), kernels))
+    y = run.run(pointwise.add(*views, y_view, (3, r[0]), (200, r[1]), Bytes(120, 2, 251), kernels))
     want = numerics.add(a, b, (0.31, 3), (1.9, 200), (0.7, 120), UINT8, bounds=(2, 251))
     np.testing.assert_array_equal(y, want)
     assert run.only_wrote(y_view)
 
     run = runner(2)
     x_view, y_view = run.input(a), run.output((n,))
-    y = run.run(planes.rescale(x_view, y_view, 3, r[0], Bytes(120, 2, 251), kernels))
+    y = run.run(pointwise.rescale(x_view, y_view, 3, r[0], Bytes(120, 2, 251), kernels))
     want = np.clip(numerics.rescale(a, (0.31, 3), (0.7, 120), UINT8), 2, 251)
     np.testing.assert_array_equal(y, want)
     assert run.only_wrote(y_view)
 
     run = runner(2)
     x_view, y_view = run.input(a), run.output((n,))
-    y = run.run(planes.lookup(x_view, run.constant(table), y_view, kernels))
+    y = run.run(pointwise.lookup(x_view, run.constant(table), y_view, kernels))
     np.testing.assert_array_equal(y, table[a])
     assert run.only_wrote(y_view)
 
@@ -178,7 +180,7 @@ def test_rescale_saturates_where_an_integer_would_wrap(
     run = runner()
     x_view, y_view = run.input(x), run.output((256,))
     kernels = kernels_of(pointwise=pointwise_kernel)
-    y = run.run(planes.rescale(x_view, y_view, 100, multiplier, Bytes(7, 1, 250), kernels))
+    y = run.run(pointwise.rescale(x_view, y_view, 100, multiplier, Bytes(7, 1, 250), kernels))
     steps = (x.astype(np.float32) - 100) * np.float32(multiplier)
     np.testing.assert_array_equal(y, numerics.to_codes(steps, 7, UINT8, (1, 250)))
 
@@ -189,8 +191,8 @@ def test_pointwise_in_place(runner: Any, pointwise_kernel: str) -> None:
     run = runner()
     x_view, y_view = run.input(x), run.output((333,))
     kernels = kernels_of(pointwise=pointwise_kernel)
-    double = planes.add(y_view, y_view, y_view, (0, 1.0), (0, 1.0), Bytes(0), kernels)
-    y = run.run(planes.copy(x_view, y_view), double)
+    double = pointwise.add(y_view, y_view, y_view, (0, 1.0), (0, 1.0), Bytes(0), kernels)
+    y = run.run(moves.copy(x_view, y_view), double)
     np.testing.assert_array_equal(y, np.minimum(2 * x.astype(int), 255))
 
 
@@ -210,9 +212,9 @@ def pools(draw: st.DrawFn) -> tuple[int, dict[str, object], tuple[int, int]]:
     return draw(SEEDS), {**window, "padding": padding, "ceil_mode": ceil}, (sizes[0], sizes[1])
 
 
-def window_of(w: dict) -> Window:
+def window_of(w: dict) -> PixelWindow:
     (top, bottom), (left, right) = w["padding"]
-    return Window(w["kernel"], w["stride"], w["dilation"], (top, left, bottom, right))
+    return PixelWindow(w["kernel"], w["stride"], w["dilation"], (top, left, bottom, right))
 
 
 @settings(deadline=None, max_examples=80)
@@ -223,7 +225,7 @@ def test_max_pool(runner: Any, pool_kernel: str, pool: tuple, channels: int, bat
     want = numerics.max_pool(x.transpose(0, 3, 1, 2), **w).transpose(0, 2, 3, 1)
     run = runner()
     x_view, y_view = run.input(x, halo=(1, 0, 0, 2)), run.output(want.shape, gap=seed % 3, halo=(0, 1, 1, 0))
-    y = run.run(planes.max_pool(x_view, y_view, window_of(w), kernels_of(pool=pool_kernel)))
+    y = run.run(pool.max_pool(x_view, y_view, window_of(w), kernels_of(pool=pool_kernel)))
     np.testing.assert_array_equal(y, want)
     assert run.only_wrote(y_view)
 
@@ -245,7 +247,7 @@ def test_mean_pool(
     taps = w["kernel"][0] * w["kernel"][1]
     multipliers = {n: float(numerics.ratio(scale, 1.0, n)) for n in range(1, taps + 1)}
     kernels = kernels_of(pool=pool_kernel)
-    mean = planes.mean_pool(
+    mean = pool.mean_pool(
         x_view, y_view, window_of(w), zero, multipliers, grid, include_pads=include, kernels=kernels
     )
     y = run.run(mean)
@@ -267,8 +269,8 @@ def test_global_mean_sums_exactly(runner: Any, pool_kernel: str, channels: int, 
     run = runner()
     x_view, y_view = run.input(x), run.output((1, 1, 1, channels))
     multipliers = {size**2: float(numerics.ratio(np.float32(0.1), np.float32(0.09), size**2))}
-    window, kernels = Window((size, size)), kernels_of(pool=pool_kernel)
-    y = run.run(planes.mean_pool(x_view, y_view, window, 200, multipliers, Bytes(3), kernels=kernels))
+    window, kernels = PixelWindow((size, size)), kernels_of(pool=pool_kernel)
+    y = run.run(pool.mean_pool(x_view, y_view, window, 200, multipliers, Bytes(3), kernels=kernels))
     np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), want)
 
 
@@ -282,7 +284,7 @@ def test_copy_in_any_order(
     run = runner()
     x_view = run.input(x, order_of(rng, x.ndim), gap=int(rng.integers(0, 3)))
     y_view = run.output(shape, dtype, order_of(rng, x.ndim), gap=int(rng.integers(0, 3)))
-    y = run.run(planes.copy(x_view, y_view, kernels_of(transpose=transpose_kernel)))
+    y = run.run(moves.copy(x_view, y_view, kernels_of(transpose=transpose_kernel)))
     np.testing.assert_array_equal(y, x)
     assert run.only_wrote(y_view)
 
@@ -296,7 +298,7 @@ def test_transpose_of_any_size(
     x = np.random.default_rng(0).integers(0, 256, (rows, columns)).astype(dtype)
     run = runner(2)
     x_view, y_view = run.input(x), run.output((rows, columns), dtype, (1, 0))
-    y = run.run(planes.copy(x_view, y_view, kernels_of(transpose=transpose_kernel)))
+    y = run.run(moves.copy(x_view, y_view, kernels_of(transpose=transpose_kernel)))
     np.testing.assert_array_equal(y, x)
 
 
@@ -307,7 +309,7 @@ def test_gather_reads_where_the_indices_say(runner: Any, order: tuple[int, ...])
     indices = [rng.integers(0, n, m).tolist() for n, m in zip(x.shape, (3, 7, 9), strict=True)]
     run = runner(2)
     x_view, y_view = run.input(x, order), run.output((3, 7, 9), gap=1)
-    np.testing.assert_array_equal(run.run(planes.gather(x_view, y_view, indices)), x[np.ix_(*indices)])
+    np.testing.assert_array_equal(run.run(moves.gather(x_view, y_view, indices)), x[np.ix_(*indices)])
     assert run.only_wrote(y_view)
 
 
@@ -317,14 +319,14 @@ def test_gather_copies_runs(runner: Any) -> None:
     run = runner()
     x_view, y_view = run.input(x), run.output((2, 6, 8, 80), halo=(1, 1, 1, 1))
     want = x.repeat(2, axis=1).repeat(2, axis=2)
-    np.testing.assert_array_equal(run.run(planes.gather(x_view, y_view, indices)), want)
+    np.testing.assert_array_equal(run.run(moves.gather(x_view, y_view, indices)), want)
     assert run.only_wrote(y_view)
 
 
 def test_fill_and_halo(runner: Any) -> None:
     run = runner()
     y_view = run.output((2, 3, 4, 5), halo=(1, 2, 0, 1))
-    y = run.run(planes.fill(y_view, 7), planes.halo(y_view, 9))
+    y = run.run(moves.fill(y_view, 7), moves.halo(y_view, 9))
     assert (y == 7).all()
     image = run.buffer.reshape(2, 4, 7, 5)
     image[:, 1:, 2:6] = 9
@@ -391,7 +393,7 @@ def test_depthwise(
     )
     window, kernels = window_of(w), kernels_of(depthwise=depthwise_kernel)
     taps = np.ascontiguousarray(weight[:, 0].transpose(1, 2, 0))
-    y = run.run(planes.depthwise(x_view, y_view, taps, window, epilogue, kernels))
+    y = run.run(depthwise.depthwise(x_view, y_view, taps, window, epilogue, kernels))
     steps = numerics.to_real(acc, multiplier, bias)
     if residual:
         steps = steps + (branch.astype(np.float32) - 100).transpose(0, 3, 1, 2) * np.float32(0.37)
@@ -415,7 +417,7 @@ def test_depthwise_saturates_and_takes_extreme_weights(
         per_channel * np.float32(multiplier), per_channel, np.zeros(40, np.int32), Bytes(100, 3, 250)
     )
     kernels = kernels_of(depthwise=depthwise_kernel)
-    y = run.run(planes.depthwise(x_view, y_view, taps, Window((3, 3)), epilogue, kernels))
+    y = run.run(depthwise.depthwise(x_view, y_view, taps, PixelWindow((3, 3)), epilogue, kernels))
     assert (y == (250 if (multiplier > 0) == (weight > 0) else 3)).all()
 
 
@@ -450,9 +452,9 @@ def test_depthwise_through_a_function(
         scale=scale,
         slopes=None if function else slopes,
     )
-    taps, window = weight[:, 0].transpose(1, 2, 0), Window((3, 3), pads=(1, 1, 1, 1))
+    taps, window = weight[:, 0].transpose(1, 2, 0), PixelWindow((3, 3), pads=(1, 1, 1, 1))
     kernels = kernels_of(depthwise=depthwise_kernel)
-    y = run.run(planes.depthwise(x_view, y_view, taps, window, epilogue, kernels=kernels))
+    y = run.run(depthwise.depthwise(x_view, y_view, taps, window, epilogue, kernels=kernels))
     added = (branch.astype(np.float32) - 9).transpose(0, 3, 1, 2) * np.float32(0.01)
     want = numerics.to_real(acc, multiplier, bias) + added
     want = numerics.FUNCTIONS[function](want) if function else numerics.sloped(want, slopes[:, None, None])

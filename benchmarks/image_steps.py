@@ -1,7 +1,7 @@
 """Steps on planes of codes: the depthwise layers of MobileNetV2, the pools and sums of ResNet-50, the input.
 
-    python benchmarks/planes.py [--threads 2] [--seconds 0.2]
-    INTACT_MAX_ISA=avx2 python benchmarks/planes.py
+    python benchmarks/image_steps.py [--threads 2] [--seconds 0.2]
+    INTACT_MAX_ISA=avx2 python benchmarks/image_steps.py
 
 Times are the best of many runs, each a program of one step. GB/s count what is read and written once.
 """
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from intact.kernels import planes
+from intact.kernels import depthwise, moves, pointwise, pool
 from intact.kernels.epilogue import BoundEpilogue, Bytes
-from intact.kernels.planes import Window
 from intact.kernels.program import NativeStep, Program, View
 from intact.kernels.registry import chosen_kernels
+from intact.kernels.window import PixelWindow
 
 MOBILENET_V2 = (
     # channels, size of x, stride, how often
@@ -87,7 +87,7 @@ class Arena:
         return start
 
 
-def depthwise(
+def depthwise_layer(
     channels: int, size: int, stride: int, kernel: int = 3, high: int = 127
 ) -> Callable[[Arena], NativeStep]:
     """A layer with padding that keeps the size, or halves it."""
@@ -101,8 +101,8 @@ def depthwise(
         per_channel = np.full(channels, 2**-10, np.float32)
         correction = np.zeros(channels, np.int32)
         epilogue = BoundEpilogue(per_channel, per_channel, correction, Bytes(0, 0, 127))
-        window = Window((kernel,) * 2, (stride,) * 2, (1, 1), (pad,) * 4)
-        return planes.depthwise(x, y, weight, window, epilogue)
+        window = PixelWindow((kernel,) * 2, (stride,) * 2, (1, 1), (pad,) * 4)
+        return depthwise.depthwise(x, y, weight, window, epilogue)
 
     return make
 
@@ -110,13 +110,13 @@ def depthwise(
 def max_pool(arena: Arena) -> NativeStep:
     """ResNet-50's."""
     x, y = arena.image(1, 112, 112, 64), arena.image(1, 56, 56, 64)
-    return planes.max_pool(x, y, Window((3, 3), (2, 2), (1, 1), (1, 1, 1, 1)))
+    return pool.max_pool(x, y, PixelWindow((3, 3), (2, 2), (1, 1), (1, 1, 1, 1)))
 
 
 def mean_pool(arena: Arena) -> NativeStep:
     """ResNet-50's, over all of the plane."""
     x, y = arena.image(1, 7, 7, 2048), arena.image(1, 1, 1, 2048)
-    return planes.mean_pool(x, y, Window((7, 7)), 0, {49: 0.02}, Bytes(0))
+    return pool.mean_pool(x, y, PixelWindow((7, 7)), 0, {49: 0.02}, Bytes(0))
 
 
 def add(channels: int, size: int) -> Callable[[Arena], NativeStep]:
@@ -124,7 +124,7 @@ def add(channels: int, size: int) -> Callable[[Arena], NativeStep]:
 
     def make(arena: Arena) -> NativeStep:
         a, b, y = (arena.image(1, size, size, channels) for _ in "aby")
-        return planes.add(a, b, y, (0, 0.7), (128, 1.3), Bytes(0, 0, 127))
+        return pointwise.add(a, b, y, (0, 0.7), (128, 1.3), Bytes(0, 0, 127))
 
     return make
 
@@ -134,7 +134,7 @@ def quantize(channels: int, size: int) -> Callable[[Arena], NativeStep]:
 
     def make(arena: Arena) -> NativeStep:
         x, y = arena.planes(1, channels, size, size), arena.image(1, size, size, channels, HALO)
-        return planes.quantize(x, y, 0.02, Bytes(128))
+        return pointwise.quantize(x, y, 0.02, Bytes(128))
 
     return make
 
@@ -144,7 +144,7 @@ def dequantize(channels: int, size: int) -> Callable[[Arena], NativeStep]:
 
     def make(arena: Arena) -> NativeStep:
         x, y = arena.image(1, size, size, channels), arena.planes(1, channels, size, size)
-        return planes.dequantize(x, y, 0.02, 128)
+        return pointwise.dequantize(x, y, 0.02, 128)
 
     return make
 
@@ -152,19 +152,19 @@ def dequantize(channels: int, size: int) -> Callable[[Arena], NativeStep]:
 def heads(arena: Arena) -> NativeStep:
     """BERT's [tokens, heads, 64] to [heads, tokens, 64]."""
     x, y = arena.image(1, 128, 12, 64), arena.image(1, 12, 128, 64)
-    return planes.copy(x, View(0, y.offset, "uint8", (1, 128, 12, 64), (y.strides[0], 64, 128 * 64, 1)))
+    return moves.copy(x, View(0, y.offset, "uint8", (1, 128, 12, 64), (y.strides[0], 64, 128 * 64, 1)))
 
 
 def rescale(arena: Arena) -> NativeStep:
     """One input of a Concat."""
     x, y = arena.image(1, 28, 28, 256), arena.image(1, 28, 28, 512)
-    return planes.rescale(x, View(0, y.offset, "uint8", x.sizes, y.strides), 3, 0.77, Bytes(7))
+    return pointwise.rescale(x, View(0, y.offset, "uint8", x.sizes, y.strides), 3, 0.77, Bytes(7))
 
 
 def lookup(arena: Arena) -> NativeStep:
     """A function of codes behind a layer."""
     x, y, table = arena.image(1, 56, 56, 256), arena.image(1, 56, 56, 256), arena.image(1, 1, 1, 256)
-    return planes.lookup(x, View(0, table.offset, "uint8", (256,), (1,)), y)
+    return pointwise.lookup(x, View(0, table.offset, "uint8", (256,), (1,)), y)
 
 
 def cases() -> Iterator[Case]:
@@ -172,10 +172,10 @@ def cases() -> Iterator[Case]:
     for channels, size, stride, count in MOBILENET_V2:
         products = (size // stride) ** 2 * channels * 9
         name = f"depthwise 3x3 s{stride} {size}x{size}x{channels}"
-        yield Case(name, count, products, depthwise(channels, size, stride))
-    every = depthwise(384, 14, 1, 3, 255)
+        yield Case(name, count, products, depthwise_layer(channels, size, stride))
+    every = depthwise_layer(384, 14, 1, 3, 255)
     yield Case("depthwise 3x3 s1 14x14x384, any byte", 0, 14 * 14 * 384 * 9, every)
-    yield Case("depthwise 5x5 s1 28x28x120", 0, 28 * 28 * 120 * 25, depthwise(120, 28, 1, 5))
+    yield Case("depthwise 5x5 s1 28x28x120", 0, 28 * 28 * 120 * 25, depthwise_layer(120, 28, 1, 5))
     yield Case("max pool 3x3 s2 112x112x64", 0, 0, max_pool)
     yield Case("mean pool 7x7x2048", 0, 0, mean_pool)
     yield Case("add 56x56x256", 0, 0, add(256, 56))

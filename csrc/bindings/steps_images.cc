@@ -137,7 +137,7 @@ void bind_depthwise(nb::module_& m) {
 
 }  // namespace
 
-void bind_planes(nb::module_& m) {
+void bind_images(nb::module_& m) {
   bind_order(m);
   bind_points(m);
   bind_pools(m);

@@ -1,0 +1,45 @@
+"""Makers of native steps that move elements or fill memory.
+
+Each returns a step for `Program.add`. Codes are bytes; every zero point and bound here is one of bytes.
+Images are views (n, h, w, c) whose channels are neighbours. Makers raise ValueError for what could not be run
+safely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from intact.kernels import _native
+from intact.kernels.program import NativeStep, View
+from intact.kernels.registry import Kernels, kernels_or_chosen
+
+
+def halo(image: View, value: int) -> NativeStep:
+    """Fill the halo of an image."""
+    return _native.step_halo(image, value)
+
+
+def pick(x: View, index: View, y: View) -> NativeStep:
+    """``y[i, ...] = x[index[i], ...]``, whose rows lie side by side.
+
+    Args:
+        x, y: Of one dtype.
+        index: int32 or int64, of any rank; negative ones count from the end. What is out of range reads row
+            0: compare before a run.
+    """
+    return _native.step_pick(x, index, y)
+
+
+def fill(y: View, value: int) -> NativeStep:
+    """Set every byte of y, without its halo."""
+    return _native.step_fill(y, value)
+
+
+def copy(x: View, y: View, kernels: Kernels | None = None) -> NativeStep:
+    """Elements as they are; x and y have one dtype and one shape."""
+    return _native.step_copy(kernels_or_chosen(kernels)["transpose"], x, y)
+
+
+def gather(x: View, y: View, indices: Sequence[Sequence[int]]) -> NativeStep:
+    """``y[i, j, ...] = x[indices[0][i], indices[1][j], ...]``; one list for each axis of y."""
+    return _native.step_gather(x, y, [list(map(int, axis)) for axis in indices])

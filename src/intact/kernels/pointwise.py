@@ -1,0 +1,52 @@
+"""Makers of native steps on codes: from floats and back, to another grid, looked up, added.
+
+Each returns a step for `Program.add`. Codes are bytes; every zero point and bound here is one of bytes.
+Images are views (n, h, w, c) whose channels are neighbours. Makers raise ValueError for what could not be run
+safely.
+"""
+
+from __future__ import annotations
+
+from intact.kernels import _native
+from intact.kernels.epilogue import Bytes
+from intact.kernels.program import NativeStep, View
+from intact.kernels.registry import Kernels, kernels_or_chosen
+
+
+def quantize(x: View, y: View, scale: float, grid: Bytes, kernels: Kernels | None = None) -> NativeStep:
+    """float32 to bytes (N11), in whatever order the two lie."""
+    k = kernels_or_chosen(kernels)
+    return _native.step_quantize(k["quantize"], k["transpose"], x, y, scale, grid.packed())
+
+
+def dequantize(x: View, y: View, scale: float, zero: int, kernels: Kernels | None = None) -> NativeStep:
+    """Bytes to float32 (N12), in whatever order the two lie."""
+    k = kernels_or_chosen(kernels)
+    return _native.step_dequantize(k["quantize"], k["transpose"], x, y, scale, zero)
+
+
+def add(
+    a: View,
+    b: View,
+    y: View,
+    from_a: tuple[int, float],
+    from_b: tuple[int, float],
+    grid: Bytes,
+    kernels: Kernels | None = None,
+) -> NativeStep:
+    """Sum of two tensors (N26) of one shape; strides of 0 broadcast. `from_a`: its zero, A; as for b."""
+    return _native.step_add(kernels_or_chosen(kernels)["pointwise"], a, b, y, *from_a, *from_b, grid.packed())
+
+
+def rescale(
+    x: View, y: View, zero: int, multiplier: float, grid: Bytes, kernels: Kernels | None = None
+) -> NativeStep:
+    """Bytes of one grid to bytes of another (N28)."""
+    return _native.step_rescale(
+        kernels_or_chosen(kernels)["pointwise"], x, y, zero, multiplier, grid.packed()
+    )
+
+
+def lookup(x: View, table: View, y: View, kernels: Kernels | None = None) -> NativeStep:
+    """``y = table[x]``; the table is a constant of 256 bytes."""
+    return _native.step_lookup(kernels_or_chosen(kernels)["pointwise"], x, table, y)

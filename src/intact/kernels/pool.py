@@ -1,0 +1,51 @@
+"""Makers of native steps that pool bytes over windows.
+
+Each returns a step for `Program.add`. Codes are bytes; every zero point and bound here is one of bytes.
+Images are views (n, h, w, c) whose channels are neighbours. Makers raise ValueError for what could not be run
+safely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from intact.kernels import _native
+from intact.kernels.epilogue import Bytes
+from intact.kernels.program import NativeStep, View
+from intact.kernels.registry import Kernels, kernels_or_chosen
+from intact.kernels.window import PixelWindow
+
+
+def max_pool(x: View, y: View, window: PixelWindow, kernels: Kernels | None = None) -> NativeStep:
+    """The largest byte of each window (N27); padding never wins."""
+    w = window
+    name = kernels_or_chosen(kernels)["pool"]
+    return _native.step_max_pool(name, x, y, w.kernel, w.strides, w.dilations, w.pads)
+
+
+def mean_pool(
+    x: View,
+    y: View,
+    window: PixelWindow,
+    zero: int,
+    multipliers: Mapping[int, float],
+    grid: Bytes,
+    *,
+    include_pads: bool = False,
+    kernels: Kernels | None = None,
+) -> NativeStep:
+    """The mean of each window (N27).
+
+    Args:
+        x, y: Images of bytes.
+        window: What is pooled.
+        zero: The byte of x that means 0.0.
+        multipliers: ``ratio(s_x, s_y, n)`` for every n that a window can count.
+        grid: Bytes of y.
+        include_pads: n counts padding; what overhangs it is never counted.
+        kernels: The kernel of each family.
+    """
+    w = window
+    counts, values = list(multipliers), list(multipliers.values())
+    name, last = kernels_or_chosen(kernels)["pool"], (include_pads, counts, values, zero, grid.packed())
+    return _native.step_mean_pool(name, x, y, w.kernel, w.strides, w.dilations, w.pads, *last)

@@ -1,0 +1,22 @@
+"""Windows over images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class PixelWindow:
+    """Where pools and convolutions look.
+
+    Attributes:
+        kernel, strides, dilations: (down, across).
+        pads: (top, left, bottom, right).
+    """
+
+    kernel: Pair
+    strides: Pair = (1, 1)
+    dilations: Pair = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
