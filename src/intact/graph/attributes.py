@@ -36,6 +36,28 @@ def text(node: ir.Node, name: str, default: str) -> str:
     return str(_of(node, name, ir.AttributeType.STRING, default))
 
 
+def copied(node: ir.Node) -> dict[str, Any]:
+    """All attributes, for a node like this one."""
+    return dict(node.attributes)
+
+
+def plain(node: ir.Node) -> dict[str, Any]:
+    """All attributes of an operator that nobody knows, as JSON has them."""
+    given = {key: attribute.value for key, attribute in node.attributes.items()}
+    return {key: list(v) if isinstance(v, tuple | list) else v for key, v in given.items()}
+
+
+def subgraphs(node: ir.Node) -> list[ir.Graph]:
+    """The graphs among the attributes."""
+    found: list[ir.Graph] = []
+    for one in node.attributes.values():
+        if one.type == ir.AttributeType.GRAPH:
+            found.append(one.as_graph())
+        elif one.type == ir.AttributeType.GRAPHS:
+            found += one.as_graphs()
+    return found
+
+
 def _of(node: ir.Node, name: str, kind: ir.AttributeType, default: Any) -> Any:
     found = node.attributes.get(name)
     if found is None:

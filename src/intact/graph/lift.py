@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx_ir as ir
 
+from intact.graph import ops
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
 from intact.graph.view import Quantized, is_op, quantization_of
-
-_MOVING = (
-    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Pad", "Reshape", "Slice",
-    "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
-)  # fmt: skip
 
 
 def lift_dequantize(model: ir.Model) -> None:
@@ -40,7 +38,7 @@ class _Lifter:
         view = quantization_of(node.outputs[0], self._constants) if node.graph is not None else None
         if mover is None or view is None or view.constant or view.spec.axis is not None:
             return []
-        if not is_op(mover, *_MOVING) or mover.graph is not self._graph:
+        if not ops.may_move(mover) or mover.graph is not self._graph or self._interpolates(mover):
             return []
         behind = [v for v in mover.outputs if v.dtype is None or v.dtype == view.codes.dtype]
         readers = [use.node for value in behind for use in value.uses()]
@@ -49,8 +47,11 @@ class _Lifter:
         fill = self._fill(mover, view)
         if fill is None:
             return []
-        inputs = range(len(mover.inputs)) if mover.op_type == "Concat" else range(1)
-        return self._swap(mover, node, readers, behind, list(inputs), fill)
+        return self._swap(mover, node, readers, behind, ops.data_inputs(mover), fill)
+
+    def _interpolates(self, mover: ir.Node) -> bool:
+        """Whether `mover` makes new values; what a Pad fills with is brought along."""
+        return not is_op(mover, "Pad") and bool(ops.computes(mover, self._constants))
 
     def _is_like(self, reader: ir.Node, view: Quantized) -> bool:
         """Whether `reader` dequantizes as `view` does."""
@@ -72,7 +73,7 @@ class _Lifter:
 
     def _swap(
         self, mover: ir.Node, node: ir.Node, readers: list[ir.Node], behind: list[ir.Value],
-        inputs: list[int], fill: float,
+        inputs: Sequence[int], fill: float,
     ) -> list[ir.Node]:  # fmt: skip
         insert, dtype, parameters = (
             Inserter(self._graph, mover, self._names),

@@ -1,5 +1,6 @@
 """Where Q/DQ pairs belong, what fuses with what, and why: rules as data over the graph."""
 
+from intact.graph.ops import MOVING
 from intact.layer import Layer
 from intact.placement.checks import check
 from intact.placement.explain import explain
@@ -7,7 +8,6 @@ from intact.placement.place import place
 from intact.placement.profiles import PROFILES, Profile
 from intact.placement.read import read_placement
 from intact.placement.records import Finding, Kept, Placement, Site
-from intact.placement.rules.moves import MOVING
 
 __all__ = [
     "Finding",

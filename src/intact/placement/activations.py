@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Value
+from intact.graph import ops as book
 from intact.placement.profiles import Profile
 from intact.placement.view import Op, View, shape_of
 
@@ -35,7 +34,7 @@ def activation_behind(view: View, profile: Profile, value: Value) -> Activation 
     if composed is not None and composed.label in profile.activations:
         return composed
     if len(readers) == 1 and is_function(view, op) and op.op_type in profile.activations:
-        return Activation((op,), op.op_type, op.outputs[0])
+        return Activation((op,), book.called(op.node), op.outputs[0])
     return None
 
 
@@ -63,7 +62,9 @@ def _composed(view: View, value: Value) -> Activation | None:
         inside.add(output)
         with np.errstate(all="ignore"):
             inputs = [_operand(view, known, v) for v in op.inputs if v is not None]
-            known[output] = POINTWISE[op.op_type](op, *inputs)
+            made = book.curve(op.node, *inputs)
+        assert made is not None, f"the book says what {op.op_type} is"
+        known[output] = made
         leads_out = len(ops) > 1 and _exits(view, inside, ops) == {output}
         if leads_out and (label := _name(known[output])) is not None:
             best = Activation(tuple(ops), label, output)
@@ -73,7 +74,7 @@ def _composed(view: View, value: Value) -> Activation | None:
 def _next(view: View, inside: set[Value], ops: list[Op]) -> Op | None:
     candidates = {
         op: None for value in inside for op, _ in view.readers(value)
-        if op not in ops and op.domain == "" and op.op_type in POINTWISE and len(op.outputs) == 1
+        if op not in ops and op.domain == "" and op.op_type in _WRITTEN_WITH and len(op.outputs) == 1
         and all(v is None or v in inside or _scalar(view, v) is not None for v in op.inputs)
     }  # fmt: skip
     return min(candidates, key=view.position, default=None)
@@ -94,52 +95,25 @@ def _scalar(view: View, value: Value) -> float | None:
     return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
 
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-
-
-def _sigmoid(x: NDArray) -> NDArray:
-    return np.asarray(1 / (1 + np.exp(-x)))
-
-
-def _hard_sigmoid(op: Op, x: NDArray) -> NDArray:
-    alpha, beta = op.float("alpha", 0.2), op.float("beta", 0.5)
-    return np.clip(alpha * x + beta, 0, 1)
-
-
-POINTWISE: dict[str, Callable[..., NDArray]] = {
-    "Add": lambda op, a, b: a + b,
-    "Clip": lambda op, x, low=-np.inf, high=np.inf: np.clip(x, op.float("min", low), op.float("max", high)),
-    "Div": lambda op, a, b: a / b,
-    "Erf": lambda op, x: _erf(x),
-    "Exp": lambda op, x: np.exp(x),
-    "HardSigmoid": _hard_sigmoid,
-    "Log": lambda op, x: np.log(x),
-    "Mul": lambda op, a, b: a * b,
-    "Neg": lambda op, x: -x,
-    "Pow": lambda op, a, b: a**b,
-    "Relu": lambda op, x: np.maximum(x, 0),
-    "Sigmoid": lambda op, x: _sigmoid(x),
-    "Softplus": lambda op, x: np.logaddexp(x, 0),
-    "Sub": lambda op, a, b: a - b,
-    "Tanh": lambda op, x: np.tanh(x),
-}
-"""The operators that an activation is written with, in float64; good enough to recognize it."""
+_WRITTEN_WITH = frozenset({
+    "Add", "Clip", "Div", "Erf", "Exp", "HardSigmoid", "Log", "Mul", "Neg", "Pow", "Relu", "Sigmoid",
+    "Softplus", "Sub", "Tanh",
+})  # fmt: skip
+"""The operators that exporters write activations with."""
 
 _SAMPLES = np.linspace(-8.0, 8.0, 161)
 
 _KNOWN: dict[str, NDArray] = {
-    "Silu": _SAMPLES * _sigmoid(_SAMPLES),
-    "QuickGelu": _SAMPLES * _sigmoid(1.702 * _SAMPLES),
-    "HardSwish": _SAMPLES * np.clip(_SAMPLES / 6 + 0.5, 0, 1),
-    "HardSigmoid": np.clip(_SAMPLES / 6 + 0.5, 0, 1),
-    "Gelu": _SAMPLES * 0.5 * (1 + _erf(_SAMPLES / math.sqrt(2))),
-    "Gelu(tanh)": _SAMPLES
-    * 0.5
-    * (1 + np.tanh(math.sqrt(2 / math.pi) * (_SAMPLES + 0.044715 * _SAMPLES**3))),
-    "Mish": _SAMPLES * np.tanh(np.logaddexp(_SAMPLES, 0)),
-    "Softplus": np.logaddexp(_SAMPLES, 0),
+    "Silu": book.Swish().curve(_SAMPLES),
+    "QuickGelu": book.Swish(alpha=1.702).curve(_SAMPLES),
+    "HardSwish": book.HardSwish().curve(_SAMPLES),
+    "HardSigmoid": book.HardSigmoid(alpha=1 / 6).curve(_SAMPLES),
+    "Gelu": book.Gelu().curve(_SAMPLES),
+    "Gelu(tanh)": book.Gelu("tanh").curve(_SAMPLES),
+    "Mish": book.Mish().curve(_SAMPLES),
+    "Softplus": book.Softplus().curve(_SAMPLES),
 }
-
+"""What is known by its values; in float64, good enough to recognize it."""
 
 _TABLE = np.stack([*_KNOWN.values()])
 _BOUNDS = 2e-6 + 1e-5 * np.abs(_TABLE)

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from intact.graph import Value
+from intact.graph.ops import CONVOLUTIONS, BatchNormalization
 from intact.placement.activations import Activation, activation_behind
 from intact.placement.profiles import Profile
 from intact.placement.view import Op, Reader, View, shape_of
 
-CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
-PRODUCTS = frozenset({"Gemm", "MatMul"})
 _SCALES = frozenset({"Mul", "Div"})
 _OFFSETS = frozenset({"Add", "Sub"})
 
@@ -74,7 +73,7 @@ def _is_linear(view: View, root: Op, op: Op, index: int) -> bool:
         return False
     if op.op_type == "BatchNormalization":
         constant = all(map(view.is_constant, op.inputs[1:]))
-        return index == 0 and constant and not op.int("training_mode", 0)
+        return index == 0 and constant and not BatchNormalization.of(op.node).training_mode
     if op.op_type in _OFFSETS | _SCALES and (index == 0 or op.op_type in ("Add", "Mul")):
         return _is_per_channel(view, root, op.inputs[1 - index])
     return False

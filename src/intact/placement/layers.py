@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from intact.graph import Value
+from intact.graph.ops import CONVOLUTIONS, PRODUCTS
 from intact.layer import Layer
-from intact.placement.chains import CONVOLUTIONS, PRODUCTS, Chain, extend, linear_tail, with_activation
+from intact.placement.chains import Chain, extend, linear_tail, with_activation
 from intact.placement.profiles import Profile
 from intact.placement.records import Kept
 from intact.placement.rules import Rule, rules_of

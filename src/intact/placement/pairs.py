@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from intact.graph import Node, Quantized, Value, quantization_of
-from intact.placement.rules.moves import MOVING
+from intact.graph.ops import may_move
 from intact.placement.view import Reader, View
 
 
@@ -29,7 +29,7 @@ class Pairs:
         """The pair whose codes an edge brings: on it, or further up where data is only moved."""
         while (found := self.on(reader)) is None:
             producer = self._view.producer(reader[0].inputs[reader[1]])
-            if producer is None or producer.domain or producer.op_type not in MOVING:
+            if producer is None or not may_move(producer.node):
                 return None
             reader = producer, 0
         return found

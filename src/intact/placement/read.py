@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from intact.graph import Model, Quantized, Value
+from intact.graph.ops import CONVOLUTIONS, PRODUCTS
 from intact.layer import Layer
-from intact.placement.chains import CONVOLUTIONS, PRODUCTS
 from intact.placement.layers import Fuser
 from intact.placement.pairs import Pairs, scale_key
 from intact.placement.profiles import Profile, profile_of

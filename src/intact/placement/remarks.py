@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from intact.graph import Value, is_op
+from intact.graph.ops import CONVOLUTIONS, PRODUCTS
 from intact.placement.activations import activation_behind
-from intact.placement.chains import CONVOLUTIONS, PRODUCTS, linear_tail
+from intact.placement.chains import linear_tail
 from intact.placement.pairs import Pairs, same_scale
 from intact.placement.profiles import Profile
 from intact.placement.view import Op, View

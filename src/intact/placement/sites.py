@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from intact.graph import Value
-from intact.placement.chains import CONVOLUTIONS, PRODUCTS
+from intact.graph.ops import CONVOLUTIONS, PRODUCTS
 from intact.placement.profiles import Profile
 from intact.placement.records import Kept, Site
 from intact.placement.rules import Int8, rules_of

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from intact.graph import Constants, Model, Node, Value
-from intact.graph.attributes import floating, integer, integers, text
+from intact.graph.ops import may_move
 
 FLOATS = {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"}
-_MOVES_CONSTANTS = {"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,22 +47,6 @@ class Op:
 
     def __str__(self) -> str:
         return f"{self.op_type} '{self.name}'"
-
-    def ints(self, attribute: str) -> list[int] | None:
-        """An attribute as integers; None where it is left out."""
-        return list(integers(self.node, attribute, ())) if attribute in self.node.attributes else None
-
-    def int(self, attribute: str, default: int) -> int:
-        """An attribute as an integer."""
-        return integer(self.node, attribute, default)
-
-    def float(self, attribute: str, default: float) -> float:
-        """An attribute as a real."""
-        return floating(self.node, attribute, default)
-
-    def string(self, attribute: str, default: str) -> str:
-        """An attribute as text."""
-        return text(self.node, attribute, default)
 
 
 @dataclass(frozen=True)
@@ -135,7 +118,7 @@ class View:
         return value, mark
 
     def _moves_stored_codes(self, node: Node) -> bool:
-        while node.domain == "" and node.op_type in _MOVES_CONSTANTS and node.inputs[0] is not None:
+        while may_move(node, keeps_all=True) and node.inputs[0] is not None:
             above = node.inputs[0].producer()
             if above is None:
                 return False

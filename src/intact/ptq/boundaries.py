@@ -13,13 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.graph import Constants, Model, Node, Quantized, Value, is_op, quantization_of, set_initializer
-from intact.graph.attributes import floating
+from intact.graph import (
+    Constants,
+    Model,
+    Node,
+    Quantized,
+    Value,
+    is_op,
+    ops,
+    quantization_of,
+    set_initializer,
+)
 from intact.ptq.state import State
 from intact.ptq.targets import channel_axis
-
-_MOVING = ("Flatten", "Identity", "MaxPool", "Pad", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
-"""Operators that only move elements, through which codes may come."""
 
 
 def with_cleared_boundaries(state: State) -> State | None:
@@ -56,7 +62,9 @@ def _factors(node: Node, constants: Constants) -> tuple[NDArray[np.float32], NDA
     """Scales of input and weight; None where `node` is no layer of codes."""
     if not is_op(node, "Conv", "ConvTranspose", "Gemm", "MatMul") or not _plain(node):
         return None
-    x, w = (quantization_of(value, constants) for value in (_moved(node.inputs[0]), node.inputs[1]))
+    x, w = (
+        quantization_of(value, constants) for value in (_moved(node.inputs[0], constants), node.inputs[1])
+    )
     if x is None or w is None or x.constant or not w.constant or x.scale.size != 1 or w.spec.block_size:
         return None
     if _is_float(x) or _is_float(w) or (w.scale.size > 1 and not _by_channel(node, w)):
@@ -72,7 +80,8 @@ def _by_channel(node: Node, w: Quantized) -> bool:
 
 def _plain(node: Node) -> bool:
     """Whether a Gemm multiplies neither its product nor its bias."""
-    return all(floating(node, name, 1.0) == 1 for name in ("alpha", "beta"))
+    said = ops.read(node)
+    return not isinstance(said, ops.Gemm) or said.alpha == said.beta == 1
 
 
 def _bias(node: Node) -> tuple[Value, Value] | None:
@@ -104,7 +113,9 @@ def _epilogue(value: Value, constants: Constants) -> list[NDArray[np.float32]] |
         if len(readers) > 1:
             return None
         if is_op(node, "Add") and not residual:
-            other = quantization_of(_moved(node.inputs[1 if node.inputs[0] is value else 0]), constants)
+            other = quantization_of(
+                _moved(node.inputs[1 if node.inputs[0] is value else 0], constants), constants
+            )
             if other is None or other.constant or other.scale.size != 1 or _is_float(other):
                 return None
             residual = [other.scale.reshape(())]
@@ -113,12 +124,12 @@ def _epilogue(value: Value, constants: Constants) -> list[NDArray[np.float32]] |
         value = node.outputs[0]
 
 
-def _moved(value: Value | None) -> Value | None:
-    """What the elements of `value` are: the tensor in front of operators that only move them."""
-    while value is not None and is_op(value.producer(), *_MOVING):
-        node = value.producer()
-        assert node is not None
+def _moved(value: Value | None, constants: Constants) -> Value | None:
+    """What the elements of `value` are: the tensor in front of operators that only move its elements."""
+    node = value.producer() if value is not None else None
+    while node is not None and ops.data_inputs(node) == (0,) and not ops.computes(node, constants):
         value = node.inputs[0]
+        node = value.producer() if value is not None else None
     return value
 
 

@@ -9,6 +9,7 @@ from intact.engine.custom import Operator, find
 from intact.engine.lower.builder import NoMatch, Output, PlanBuilder
 from intact.engine.steps import Call
 from intact.graph import Node
+from intact.graph.attributes import plain
 
 
 def lower_call(builder: PlanBuilder, node: Node) -> None:
@@ -26,7 +27,6 @@ def lower_call(builder: PlanBuilder, node: Node) -> None:
     for value in node.outputs:
         output = _output(builder, operator, value)
         ys.append(builder.write(output, value))
-    attributes = {key: _plain(attribute.value) for key, attribute in node.attributes.items()}
     builder.add(
         Call(
             node.name or name,
@@ -34,14 +34,10 @@ def lower_call(builder: PlanBuilder, node: Node) -> None:
             name,
             xs,
             tuple(ys),
-            json.dumps(attributes, sort_keys=True),
+            json.dumps(plain(node), sort_keys=True),
         ),
         node,
     )
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, (tuple, list)) else value
 
 
 def _output(builder: PlanBuilder, operator: Operator, value: Any) -> Output:

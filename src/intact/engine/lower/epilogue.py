@@ -12,8 +12,7 @@ from intact import numerics
 from intact.engine.lower.builder import NoMatch, Output, PlanBuilder, dims_of, in_range
 from intact.engine.lower.weights import Bias
 from intact.engine.steps import Codes, Epilogue
-from intact.graph import Node, Value, is_op
-from intact.graph.attributes import floating
+from intact.graph import Node, Value, is_op, ops
 
 AFFINE = frozenset({"BatchNormalization", "Add", "Sub", "Mul", "Div"})
 
@@ -83,7 +82,7 @@ def _take_batchnorm(builder: PlanBuilder, tail: Tail, node: Node) -> bool:
     last = bool(tail.nodes) and is_op(tail.nodes[0], "Gemm", "MatMul")  # where the layer's channels are
     if gamma.size != tail.channels or (last and rank != 2):
         return False
-    epsilon = float(np.float32(floating(node, "epsilon", 1e-5)))
+    epsilon = float(np.float32(ops.BatchNormalization.of(node).epsilon))
     gain, tail.shift = numerics.fold_batchnorm(gamma, beta, mean, var, epsilon, tail.shift)
     tail.gain = tail.gain * gain
     tail.take(node, node.outputs[0])
@@ -177,7 +176,7 @@ def take_bounds(builder: PlanBuilder, tail: Tail, node: Node) -> bool:
 def take_slope(builder: PlanBuilder, tail: Tail, node: Node) -> bool:
     """Take in a LeakyRelu, or a PRelu with a constant slope per output channel; False for anything else."""
     if is_op(node, "LeakyRelu"):
-        slope = np.array([floating(node, "alpha", 0.01)], np.float32)
+        slope = np.array([ops.LeakyRelu.of(node).alpha], np.float32)
     elif is_op(node, "PRelu") and node.inputs[1] in builder.constants and tail.output.shape is not None:
         slope = builder.constant(node.inputs[1], "its slope").astype(np.float32)
     else:

@@ -8,12 +8,11 @@ import numpy as np
 
 from intact import numerics
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
-from intact.engine.lower.functions import OPERATORS, function_of
+from intact.engine.lower.functions import function_of
 from intact.engine.lower.moves import Rule
-from intact.engine.lower.tables import CURVES, lower_table
+from intact.engine.lower.tables import lower_table
 from intact.engine.steps import Binary, Clip, Function, LayerNorm, Reduce, Softmax
-from intact.graph import Node, Value
-from intact.graph.attributes import floating, integer
+from intact.graph import Node, Value, ops
 
 _BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
 
@@ -39,7 +38,7 @@ def lower_softmax(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
     if output.grid is not None:  # a softmax lies in [0, 1]
         low, high = numerics.activation_bounds(0.0, 1.0, *output.grid.affine, output.grid.spec)
     y = builder.write(output, node.outputs[0], low, high)
-    axis = integer(node, "axis", -1) % rank
+    axis = ops.Softmax.of(node).axis % rank
     done = tuple(n.name or "" for n in nodes)
     builder.add(Softmax(node.name or "", done, source, y, axis, 1.0, mask), *nodes)
 
@@ -64,15 +63,15 @@ def lower_layer_norm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
         x, residual = add.inputs[0], builder.either(add.inputs[1])
     source = builder.either(x)
     rank = len(builder.tensors[source].shape)
-    if integer(node, "axis", -1) % rank != rank - 1:
+    said = ops.LayerNormalization.of(node)
+    if said.axis % rank != rank - 1:
         raise NoMatch("it spans more than the last axis")
     if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
         raise NoMatch("its mean or deviation is read")
     weight, bias = (_vector(builder, node, index) for index in (1, 2))
-    epsilon = floating(node, "epsilon", 1e-5)
     y = builder.write(builder.output(node.outputs[0]), node.outputs[0])
     done = tuple(n.name or "" for n in nodes)
-    builder.add(LayerNorm(node.name or "", done, source, y, weight, bias, epsilon, residual), *nodes)
+    builder.add(LayerNorm(node.name or "", done, source, y, weight, bias, said.epsilon, residual), *nodes)
 
 
 def _some(value: Value | None) -> Value:
@@ -114,7 +113,7 @@ def _function(builder: PlanBuilder, node: Node) -> None:
     variable = [v for v in node.inputs if v is not None and v not in builder.constants]
     if len(set(variable)) != 1:
         raise NoMatch("it reads more than one tensor")
-    lower_function(builder, [node], node.op_type, variable[0], node.outputs[0])
+    lower_function(builder, [node], ops.called(node), variable[0], node.outputs[0])
 
 
 def _binary(builder: PlanBuilder, node: Node) -> None:
@@ -178,7 +177,7 @@ def _slope(builder: PlanBuilder, node: Node) -> None:
     if node.op_type == "PRelu":
         slope = builder.either(node.inputs[1])
     else:
-        slope = builder.hold(f"{name}.slope", np.array([floating(node, "alpha", 0.01)], np.float32))
+        slope = builder.hold(f"{name}.slope", np.array([ops.LeakyRelu.of(node).alpha], np.float32))
     y = builder.write(builder.output(value), value)
     builder.add(Binary(name, (name,), "slope", x, slope, y), node)
 
@@ -193,11 +192,13 @@ def _reduce(builder: PlanBuilder, node: Node) -> None:
     axes: tuple[int, ...] = tuple(range(2, rank))
     keepdims = True
     if node.op_type != "GlobalAveragePool":
-        keepdims = bool(integer(node, "keepdims", 1))
-        given = node.inputs[1] if len(node.inputs) > 1 else None
-        array = builder.constant(given, "its axes") if given is not None else np.zeros(0, np.int64)
-        everything = () if integer(node, "noop_with_empty_axes", 0) else range(rank)
-        axes = tuple(sorted({int(axis) % rank for axis in array.reshape(-1)} or everything))
+        said = ops.ReduceMean.of(node)
+        keepdims = bool(said.keepdims)
+        given = said.axes_of(node, builder.constants)
+        if given is None:
+            raise NoMatch("its axes is not a constant")
+        everything = () if said.noop_with_empty_axes else range(rank)
+        axes = tuple(sorted({axis % rank for axis in given} or everything))
     y = builder.write(builder.output(value), value)
     who = node.name or "", (node.name or "",)
     builder.add(Reduce(*who, source, y, "mean" if node.op_type in _MEANS else "sum", axes, keepdims), node)
@@ -212,7 +213,7 @@ def _layer_norm(builder: PlanBuilder, node: Node) -> None:
 
 
 REALS: dict[str, list[Rule]] = {
-    **{op_type: [_function] for op_type in sorted(CURVES.keys() | OPERATORS)},
+    **{op_type: [_function] for op_type in sorted(ops.WITH_CURVE)},
     **{op_type: [_function, _binary] for op_type in _BINARY},
     "Clip": [_function, _clip],
     **{op_type: [_reduce] for op_type in _MEANS + _SUMS},

@@ -14,8 +14,7 @@ from intact.engine.lower.functions import function_of
 from intact.engine.lower.weights import Bias, Weight, bias_of, prove, weight_of
 from intact.engine.lower.window import window
 from intact.engine.steps import Codes, Conv, ConvTranspose, Dim, Epilogue, Linear, MatMul, Reshape, Step
-from intact.graph import Node
-from intact.graph.attributes import floating, integer, integers
+from intact.graph import Node, ops
 
 
 def lower_sum(builder: PlanBuilder, nodes: list[Node], label: str) -> list[Node]:
@@ -58,7 +57,8 @@ def _conv(builder: PlanBuilder, nodes: list[Node], label: str) -> list[Node]:
     node = nodes[0]
     x, codes = builder.wanted_codes(node.inputs[0])
     weight = weight_of(builder, node.inputs[1], 0)
-    shape, groups = window(node, weight.codes.shape[2:]), integer(node, "group", 1)
+    said = ops.Conv.of(node)
+    shape, groups = window(node, said, weight.codes.shape[2:]), said.group
     packed = np.moveaxis(weight.codes, 1, -1)
     flat = packed.ndim == 3
 
@@ -90,16 +90,17 @@ def _image(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
 def _conv_transpose(builder: PlanBuilder, nodes: list[Node], label: str) -> list[Node]:
     node = nodes[0]
     x, codes = builder.wanted_codes(node.inputs[0])
-    value, groups = node.inputs[1], integer(node, "group", 1)
+    value, said = node.inputs[1], ops.ConvTranspose.of(node)
+    groups = said.group
     if value is None or value.shape is None or len(value.shape) != 4:
         raise NoMatch("it is no convolution of images: kernels know two spatial axes")
     weight = weight_of(builder, value, 1)
     if groups > 1 and weight.scale.ndim:
         raise NoMatch("its groups share the scales of its weight")
-    if "output_shape" in node.attributes:
+    if said.output_shape is not None:
         raise NoMatch("its pads follow from an output_shape")
-    shape = window(node, weight.codes.shape[2:])
-    extra = integers(node, "output_padding", [0, 0])
+    shape = window(node, said, weight.codes.shape[2:])
+    extra = said.output_padding or (0, 0)
     weight = Weight(_grouped(weight.codes, groups), weight.scale)
     packed = np.moveaxis(weight.codes, 1, -1)
 
@@ -147,10 +148,10 @@ def _weighted(
 
 def _gemm(builder: PlanBuilder, nodes: list[Node], label: str) -> list[Node]:
     node = nodes[0]
-    if integer(node, "transA", 0):
+    said = ops.Gemm.of(node)
+    if said.transA:
         raise NoMatch("its first operand is transposed")
-    alpha, beta = floating(node, "alpha", 1.0), floating(node, "beta", 1.0)
-    return _linear(builder, nodes, label, 0 if integer(node, "transB", 0) else 1, alpha, beta)
+    return _linear(builder, nodes, label, said.weight_axis, said.alpha, said.beta)
 
 
 def _linear(

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.steps import Codes, Pad, Reshape, Slice, Transpose
-from intact.graph import Node, Value
-from intact.graph.attributes import integer, integers, text
+from intact.graph import Node, Value, ops
 
 Rule = Callable[[PlanBuilder, Node], None]
 
@@ -46,7 +45,7 @@ def _reshape(builder: PlanBuilder, node: Node) -> None:
 def _transpose(builder: PlanBuilder, node: Node) -> None:
     x, codes = data(builder, node.inputs[0])
     rank = len(builder.tensors[x].shape)
-    perm = integers(node, "perm", range(rank)[::-1])
+    perm = ops.Transpose.of(node).order(rank)
     y = moved(builder, node.outputs[0], codes)
     builder.add(Transpose(*_who(node), x, y, perm), node)
 
@@ -73,7 +72,7 @@ def _slice(builder: PlanBuilder, node: Node) -> None:
 
 def _split(builder: PlanBuilder, node: Node) -> None:
     x, codes = data(builder, node.inputs[0])
-    axis = integer(node, "axis", 0) % len(builder.tensors[x].shape)
+    axis = ops.Split.of(node).axis % len(builder.tensors[x].shape)
     start = 0
     for output in node.outputs:
         shape = dims_of(output)
@@ -90,7 +89,7 @@ def _split(builder: PlanBuilder, node: Node) -> None:
 def _pad(builder: PlanBuilder, node: Node) -> None:
     x, codes = data(builder, node.inputs[0])
     rank = len(builder.tensors[x].shape)
-    if text(node, "mode", "constant") != "constant":
+    if ops.Pad.of(node).mode != "constant":
         raise NoMatch("it pads with what is there already")
     filled = builder.constant(node.inputs[2], "its fill").reshape(-1) if _has(node, 2) else np.zeros(1)
     if filled.size and filled[0] != (0 if codes is None else codes.zero_point):

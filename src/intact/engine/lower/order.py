@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count, pairwise
-from typing import Any
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.steps import Binary, Clip, Concat, Function, Pad, Reshape, Slice, Step, Transpose
 from intact.engine.steps.wiring import reads, writes
 from intact.errors import UnsupportedError
 from intact.graph import Node, Value
+from intact.graph.attributes import subgraphs
 from intact.limits import FALLBACK_PARTS
 
 _CHEAP = (Binary, Clip, Concat, Function, Pad, Reshape, Slice, Transpose)
@@ -250,19 +250,13 @@ def values_read(node: Node) -> list[Value]:
 
 def _captured(node: Node) -> list[Value]:
     """Values of the main graph that the subgraphs of `node` read."""
-    graphs = [g for a in node.attributes.values() for g in _graphs(a)]
+    graphs = subgraphs(node)
     inner = {n for g in graphs for n in g.all_nodes()}
     own = {v for g in graphs for v in (*g.inputs, *g.initializers.values())}
     own |= {v for g in graphs for s in g.subgraphs() for v in (*s.inputs, *s.initializers.values())}
     found = [v for n in inner for v in n.inputs if v is not None]
     found += [v for g in graphs for v in g.outputs]
     return [v for v in dict.fromkeys(found) if v not in own and v.producer() not in inner]
-
-
-def _graphs(attribute: Any) -> list[Any]:
-    if attribute.type.name == "GRAPH":
-        return [attribute.as_graph()]
-    return list(attribute.as_graphs()) if attribute.type.name == "GRAPHS" else []
 
 
 def _demand(builder: PlanBuilder, value: Value, who: str) -> None:

@@ -12,8 +12,7 @@ from intact.engine.lower.epilogue import Tail, finish, take_affine, take_bounds,
 from intact.engine.lower.moves import Rule
 from intact.engine.lower.weights import Bias
 from intact.engine.steps import Binary, Conv, Pad
-from intact.graph import Node, Value, is_op
-from intact.graph.attributes import integer
+from intact.graph import Node, Value, is_op, ops
 
 
 def lower_batchnorm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
@@ -76,7 +75,7 @@ def with_tokens(builder: PlanBuilder, node: Node) -> None:
     """
     value, name = node.outputs[0], node.name or ""
     shape = dims_of(value)
-    axis = integer(node, "axis", 0) % len(shape)
+    axis = ops.Concat.of(node).axis % len(shape)
     parts = [constant_of(builder, v) for v in node.inputs]
     free = [i for i, part in enumerate(parts) if part is None]
     if len(free) != 1 or len(parts) < 2 or not is_float32(value):

@@ -13,8 +13,7 @@ from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule
 from intact.engine.lower.window import window
 from intact.engine.steps import Add, Pool, Quantize, Rescale, Reshape
-from intact.graph import Node
-from intact.graph.attributes import integer, integers
+from intact.graph import Node, ops
 
 
 def _max_pool(builder: PlanBuilder, node: Node) -> None:
@@ -30,14 +29,15 @@ def _max_pool(builder: PlanBuilder, node: Node) -> None:
     if node.op_type == "GlobalMaxPool":
         builder.add(Pool(node.name or "", (node.name or "",), tensor.name, y, "max"), node)
         return
-    if integer(node, "storage_order", 0):
+    if ops.MaxPool.of(node).storage_order:
         raise NoMatch("its storage order is by columns")
     builder.add(_windowed(node, tensor.name, y), node)
 
 
 def _windowed(node: Node, x: str, y: str) -> Pool:
-    kernel = integers(node, "kernel_shape", ())
-    shape = window(node, kernel)
+    said = (ops.MaxPool if node.op_type == "MaxPool" else ops.AveragePool).of(node)
+    kernel = said.kernel_shape
+    shape = window(node, said, kernel)
     if len(kernel) != 2:
         raise NoMatch("it is no pool of images")
     reach = [(k - 1) * d for k, d in zip(kernel, shape.dilations, strict=True)] * 2
@@ -46,7 +46,7 @@ def _windowed(node: Node, x: str, y: str) -> Pool:
     return Pool(
         node.name or "", (node.name or "",), x, y, "max" if node.op_type == "MaxPool" else "average",
         (kernel[0], kernel[1]), shape.strides, shape.dilations, shape.pads,
-        bool(integer(node, "ceil_mode", 0)), bool(integer(node, "count_include_pad", 0)),
+        bool(said.ceil_mode), isinstance(said, ops.AveragePool) and bool(said.count_include_pad),
     )  # fmt: skip
 
 
@@ -74,9 +74,9 @@ def _average_pool(builder: PlanBuilder, node: Node) -> None:
 
 def _check_axes(builder: PlanBuilder, node: Node) -> None:
     """Refuse a mean over anything but the whole planes."""
-    axes = integers(node, "axes", ())
-    if len(node.inputs) > 1 and node.inputs[1] is not None:
-        axes = tuple(int(a) for a in builder.constant(node.inputs[1], "its axes").reshape(-1))
+    axes = ops.ReduceMean.of(node).axes_of(node, builder.constants)
+    if axes is None:
+        raise NoMatch("its axes is not a constant")
     if sorted(a % 4 for a in axes) != [2, 3]:
         raise NoMatch("it is a mean over other axes than height and width")
 

@@ -5,20 +5,12 @@ Every function rewrites a valid model into a valid model that means the same, co
 
 from __future__ import annotations
 
-from typing import Any
-
 from intact.engine.lower.grids import Grid, Grids
-from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, replace
-from intact.graph.attributes import text
+from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, ops, replace
+from intact.graph.attributes import copied
 
 STAYS = "intact.stays"
 """In a node's meta: no step moves codes as it does, so that they shall not pass there."""
-
-_MOVING = frozenset({
-    "Concat", "DepthToSpace", "Flatten", "Gather", "GlobalMaxPool", "MaxPool", "Pad", "Reshape", "Resize",
-    "Slice", "SpaceToDepth", "Split", "Squeeze", "Transpose", "Unsqueeze",
-})  # fmt: skip
-"""``Op(DQ(q)) == DQ(Op(q))``, and there is a step that does it to codes."""
 
 
 class Propagation:
@@ -40,48 +32,21 @@ class Propagation:
 
     def data(self, node: Node) -> list[int] | None:
         """The inputs that `node` moves; None where it does more than that."""
-        if node.domain or node.op_type not in _MOVING or STAYS in node.meta:
+        if not ops.may_move(node) or STAYS in node.meta:
             return None
-        indices = list(range(len(node.inputs))) if node.op_type == "Concat" else [0]
+        indices = list(ops.data_inputs(node))
         if any(node.inputs[i] is None or node.inputs[i] in self.constants for i in indices):
             return None
-        guard = _GUARDS.get(node.op_type)
-        return indices if guard is None or guard(self, node) else None
+        return None if ops.quantized_before(node, self.constants) else indices
 
 
 def moves_codes(node: Node) -> bool:
     """Whether codes pass through `node`, which only moves data."""
     types = {value.dtype.name for value in node.outputs if value.dtype is not None}
-    return not node.domain and node.op_type in _MOVING and bool(types & {"INT8", "UINT8"})
+    return ops.may_move(node) and bool(types & {"INT8", "UINT8"})
 
 
 _PAIR = ("QuantizeLinear", "DequantizeLinear")
-
-
-def _max_pool(walk: Propagation, node: Node) -> bool:
-    return not any(output.uses() or output.is_graph_output() for output in node.outputs[1:])
-
-
-def _pad(walk: Propagation, node: Node) -> bool:
-    if text(node, "mode", "constant") != "constant":
-        return False
-    fill = node.inputs[2] if len(node.inputs) > 2 else None
-    if fill is None:
-        return True
-    array = walk.constants(fill)
-    return array is not None and not array.any()
-
-
-def _resize(walk: Propagation, node: Node) -> bool:
-    return text(node, "mode", "nearest") == "nearest"
-
-
-def _gather(walk: Propagation, node: Node) -> bool:
-    array = walk.constants(node.inputs[1])
-    return array is not None and array.size == 1
-
-
-_GUARDS = {"Gather": _gather, "MaxPool": _max_pool, "Pad": _pad, "Resize": _resize}
 
 
 def share_pairs(model: Model) -> list[str]:
@@ -137,7 +102,6 @@ def _quantizers(walk: Propagation, node: Node) -> list[Node]:
 
 def _raise(walk: Propagation, node: Node, indices: list[int], quantizers: list[Node]) -> None:
     model, first = quantizers[0].outputs[0], quantizers[0]
-    attributes: dict[str, Any] = dict(first.attributes)
     insert = Inserter(walk.model.graph, node, walk.names)
     made: dict[Value, Value] = {}
     for index in indices:
@@ -146,7 +110,7 @@ def _raise(walk: Propagation, node: Node, indices: list[int], quantizers: list[N
         if x not in made:
             made[x] = insert.node(
                 "QuantizeLinear", [x, *first.inputs[1:]], f"{x.name}.codes",
-                dtype=model.dtype, shape=x.shape, **attributes,
+                dtype=model.dtype, shape=x.shape, **copied(first),
             )  # fmt: skip
         node.replace_input_with(index, made[x])
     _fill_with_zero_point(node, first)
@@ -187,7 +151,6 @@ def lower_dequantizers(model: Model) -> list[str]:
 
 def _lower(walk: Propagation, node: Node, indices: list[int], pair: Node) -> None:
     codes = pair.inputs[0]
-    attributes: dict[str, Any] = dict(pair.attributes)
     assert codes is not None
     for index in indices:
         value = node.inputs[index]
@@ -202,7 +165,7 @@ def _lower(walk: Propagation, node: Node, indices: list[int], pair: Node) -> Non
         insert = Inserter(walk.model.graph, node, walk.names, after=True)
         real = insert.node(
             "DequantizeLinear", [output, *pair.inputs[1:]], f"{output.name}.real",
-            dtype=output.dtype, shape=output.shape, **attributes,
+            dtype=output.dtype, shape=output.shape, **copied(pair),
         )  # fmt: skip
         producer = real.producer()
         assert producer is not None

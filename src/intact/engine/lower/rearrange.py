@@ -11,14 +11,13 @@ from intact.engine.lower.builder import NoMatch, PlanBuilder, check_ratio, dims_
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule, data, moved
 from intact.engine.steps import Concat, Dim, Gather, Reshape, Resize, Slice, Transpose
-from intact.graph import Node, Value, is_op
-from intact.graph.attributes import integer, text
+from intact.graph import Node, Value, is_op, ops
 from intact.limits import RESIZED
 
 
 def _concat(builder: PlanBuilder, node: Node) -> None:
     value = node.outputs[0]
-    axis = integer(node, "axis", 0) % len(dims_of(value))
+    axis = ops.Concat.of(node).axis % len(dims_of(value))
     codes = data(builder, node.inputs[0])[1]
     if codes is None:
         names = [data(builder, v) for v in node.inputs]
@@ -49,8 +48,9 @@ def _part(builder: PlanBuilder, value: Value | None, grid: Grid, concat: Node) -
 
 
 def _resize(builder: PlanBuilder, node: Node) -> None:
-    if text(node, "mode", "nearest") != "nearest":
-        raise NoMatch(f"it interpolates: {text(node, 'mode', 'nearest')}")
+    said = ops.Resize.of(node)
+    if said.mode != "nearest":
+        raise NoMatch(f"it interpolates: {said.mode}")
     x, codes = data(builder, node.inputs[0])
     shape, out = builder.tensors[x].shape, dims_of(node.outputs[0])
     scales = builder.constants(node.inputs[2]) if len(node.inputs) > 2 else None
@@ -71,9 +71,10 @@ def _resize(builder: PlanBuilder, node: Node) -> None:
 
 def nearest(node: Node, size: int, wanted: int, scale: float) -> NDArray[np.int64]:
     """What each of `wanted` positions reads of `size`, as ONNX's Resize says."""
-    mode = text(node, "coordinate_transformation_mode", "half_pixel")
+    said = ops.Resize.of(node)
+    mode = said.coordinate_transformation_mode
     RESIZED.check(wanted, f"node '{node.name}' ({node.op_type})")
-    place, rounding = _PLACES.get(mode), _ROUNDINGS.get(text(node, "nearest_mode", "round_prefer_floor"))
+    place, rounding = _PLACES.get(mode), _ROUNDINGS.get(said.nearest_mode)
     if place is None or rounding is None:
         raise NoMatch(f"its coordinates follow '{mode}'")
     positions = place(np.arange(wanted, dtype=np.float64), scale, size, wanted)
@@ -99,20 +100,22 @@ _ROUNDINGS: dict[str, Callable[[_Reals], _Reals]] = {
 
 
 def _depth_to_space(builder: PlanBuilder, node: Node) -> None:
-    b, (n, c, h, w) = integer(node, "blocksize", 1), _image(node)
+    said, (n, c, h, w) = ops.DepthToSpace.of(node), _image(node)
+    b = said.blocksize
     if not isinstance(c, int):
         raise NoMatch("its channels are not known")
-    if text(node, "mode", "DCR") == "DCR":
+    if said.mode == "DCR":
         _reordered(builder, node, (n, b, b, c // b**2, h, w), (0, 3, 4, 1, 5, 2))
     else:
         _reordered(builder, node, (n, c // b**2, b, b, h, w), (0, 1, 4, 2, 5, 3))
 
 
 def _space_to_depth(builder: PlanBuilder, node: Node) -> None:
-    b, (n, c, h, w) = integer(node, "blocksize", 1), _image(node)
+    said, (n, c, h, w) = ops.SpaceToDepth.of(node), _image(node)
+    b = said.blocksize
     if not isinstance(h, int) or not isinstance(w, int):
         raise NoMatch("its height or width is not known")
-    perm = (0, 3, 5, 1, 2, 4) if text(node, "mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    perm = (0, 3, 5, 1, 2, 4) if said.mode == "DCR" else (0, 1, 3, 5, 2, 4)
     _reordered(builder, node, (n, c, h // b, b, w // b, b), perm)
 
 
@@ -140,7 +143,7 @@ def _gather(builder: PlanBuilder, node: Node) -> None:
     x, codes = data(builder, node.inputs[0])
     shape = builder.tensors[x].shape
     index = builder.constant(node.inputs[1], "its index")
-    axis = integer(node, "axis", 0) % len(shape)
+    axis = ops.Gather.of(node).axis % len(shape)
     if index.size != 1:
         raise NoMatch("it gathers more than one index")
     at, size = int(index.reshape(-1)[0]), shape[axis]
@@ -168,7 +171,7 @@ def gather_rows(builder: PlanBuilder, node: Node) -> None:
     else:
         x, codes = data(builder, table)
         rank = len(builder.tensors[x].shape)
-    if integer(node, "axis", 0) % max(rank, 1) or rank == 0:
+    if ops.Gather.of(node).axis % max(rank, 1) or rank == 0:
         raise NoMatch("it gathers along another axis than the first")
     if 4 in (rank, len(dims_of(value))):
         raise NoMatch("it gathers images, which need not lie row by row")

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from intact.engine.steps import Dim
-from intact.graph import Constants, Inserter, Model, Namer, Node, Value, refresh_shapes, set_shape
-from intact.graph.attributes import integer, integers, text
+from intact.graph import Constants, Inserter, Model, Namer, Node, Value, ops, refresh_shapes, set_shape
 
 Size = Dim | None
 """A size, its name, or nothing where nobody knows it before a run."""
@@ -111,12 +110,13 @@ _Rule = Callable[["_Walk", Node, Sequence[Sizes]], Sizes | None]
 
 def _shape_of(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
     sizes = walk.shape(node.inputs[0])
-    return None if sizes is None else sizes[integer(node, "start", 0) : integer(node, "end", len(sizes))]
+    said = ops.Shape.of(node)
+    return None if sizes is None else sizes[said.start : said.end]
 
 
 def _gather(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
     sizes, indices = inputs
-    if integer(node, "axis", 0) != 0 or not sizes:
+    if ops.Gather.of(node).axis != 0 or not sizes:
         return None
     found = [sizes[i] for i in indices if isinstance(i, int) and -len(sizes) <= i < len(sizes)]
     return found if len(found) == len(indices) else None
@@ -196,7 +196,7 @@ def _product(walk: _Walk, node: Node) -> Sizes | None:
 
 def _turned(walk: _Walk, node: Node) -> Sizes | None:
     sizes = walk.shape(node.inputs[0])
-    return None if sizes is None else [sizes[i] for i in integers(node, "perm", range(len(sizes))[::-1])]
+    return None if sizes is None else [sizes[i] for i in ops.Transpose.of(node).order(len(sizes))]
 
 
 def _reshaped(walk: _Walk, node: Node) -> Sizes | None:
@@ -204,7 +204,7 @@ def _reshaped(walk: _Walk, node: Node) -> Sizes | None:
     sizes, target = walk.shape(node.inputs[0]), walk.content(node.inputs[1])
     if sizes is None or target is None:
         return None
-    copies = not integer(node, "allowzero", 0)
+    copies = not ops.Reshape.of(node).allowzero
     found: Sizes = [sizes[i] if n == 0 and copies and i < len(sizes) else n for i, n in enumerate(target)]
     if -1 in found:
         found[found.index(-1)] = _left(sizes, [n for n in found if n != -1])
@@ -231,38 +231,15 @@ def _convolved(walk: _Walk, node: Node) -> Sizes | None:
     if w is None or (x is not None and len(x) != len(w)):
         return None
     x = x or [None] * len(w)
-    return [x[0], w[0], *_positions(node, x[2:], w[2:])]
+    return [x[0], w[0], *ops.Conv.of(node).positions(x[2:], w[2:])]
 
 
 def _pooled(walk: _Walk, node: Node) -> Sizes | None:
     x = walk.shape(node.inputs[0])
-    if x is None or integer(node, "ceil_mode", 0):
+    said = (ops.MaxPool if node.op_type == "MaxPool" else ops.AveragePool).of(node)
+    if x is None or said.ceil_mode:
         return None
-    return [*x[:2], *_positions(node, x[2:], list(integers(node, "kernel_shape", ())))]
-
-
-def _positions(node: Node, sizes: Sizes, kernel: Sizes) -> Sizes:
-    """How often a window fits along each axis; the same name wherever that is the same."""
-    rank = len(sizes)
-    strides, dilations = (integers(node, name, (1,) * rank) for name in ("strides", "dilations"))
-    pads = integers(node, "pads", (0,) * 2 * rank)
-    mode = text(node, "auto_pad", "NOTSET")
-    found: Sizes = []
-    for axis, (n, k, s, d) in enumerate(zip(sizes, kernel, strides, dilations, strict=True)):
-        if not isinstance(k, int) or n is None:
-            found.append(None)
-            continue
-        reach = 0 if mode.startswith("SAME") else (k - 1) * d
-        around = pads[axis] + pads[axis + rank] if mode == "NOTSET" else 0
-        found.append(_steps(n, around - reach + s - 1, s))
-    return found
-
-
-def _steps(size: Dim, more: int, stride: int) -> Dim:
-    """(size + more) // stride."""
-    if isinstance(size, int):
-        return (size + more) // stride
-    return size if (more, stride) == (0, 1) else f"({size}{more:+d})//{stride}"
+    return [*x[:2], *said.positions(x[2:], said.kernel_shape)]
 
 
 def _resized(walk: _Walk, node: Node) -> Sizes | None:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, replace
-from intact.graph.attributes import integer, integers
+from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, ops, replace
 
 
 def drop_idle(model: Model) -> list[str]:
@@ -31,10 +30,8 @@ def drop_idle(model: Model) -> list[str]:
 
 
 def _dropout(node: Node, constants: Constants) -> bool:
-    mode = node.inputs[2] if len(node.inputs) > 2 else None
-    training = constants(mode) if mode is not None else np.zeros(1)
     mask = len(node.outputs) > 1 and bool(node.outputs[1].uses() or node.outputs[1].is_graph_output())
-    if mask or training is None or training.any():
+    if mask or ops.computes(node, constants):
         return False
     node.resize_outputs(1)
     return True
@@ -42,12 +39,12 @@ def _dropout(node: Node, constants: Constants) -> bool:
 
 def _cast(node: Node, constants: Constants) -> bool:
     x = node.inputs[0]
-    return x is not None and x.dtype is not None and int(x.dtype) == integer(node, "to", 0)
+    return x is not None and x.dtype is not None and int(x.dtype) == ops.Cast.of(node).to
 
 
 def _transpose(node: Node, constants: Constants) -> bool:
-    perm = integers(node, "perm", ())
-    return bool(perm) and perm == tuple(range(len(perm)))
+    perm = ops.Transpose.of(node).perm
+    return perm is not None and perm == tuple(range(len(perm)))
 
 
 _IDLE: dict[str, Callable[[Node, Constants], bool]] = {
@@ -117,11 +114,9 @@ def _with_constant(node: Node, constants: Constants) -> tuple[Value | None, floa
 def _mean_of(value: Value | None, constants: Constants) -> Value | None:
     """What `value` is the mean of, over the last axis, which stays with size 1."""
     node = _above(value, "ReduceMean")
-    if node is None or node.inputs[0] is None or not integer(node, "keepdims", 1):
+    if node is None or node.inputs[0] is None or not ops.ReduceMean.of(node).keepdims:
         return None
-    axes = integers(node, "axes", ())
-    if len(node.inputs) > 1 and (array := constants(node.inputs[1])) is not None:
-        axes = tuple(int(a) for a in array.reshape(-1))
+    axes = ops.ReduceMean.of(node).axes_of(node, constants)
     rank = len(node.inputs[0].shape) if node.inputs[0].shape is not None else 0
     return node.inputs[0] if axes in ((-1,), (rank - 1,)) else None
 

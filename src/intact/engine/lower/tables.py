@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,7 @@ from intact import numerics
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.grids import Grid
 from intact.engine.steps import Codes, Reinterpret, Table
-from intact.graph import Node, Value
-from intact.placement.activations import POINTWISE
-from intact.placement.view import Op
-
-Curve = Callable[..., NDArray[Any]]
+from intact.graph import Node, Value, ops
 
 
 def lower_table(builder: PlanBuilder, nodes: Sequence[Node], entry: Value, output: Value) -> None:
@@ -73,16 +68,16 @@ def _bytes(
 
 
 def _evaluate(builder: PlanBuilder, node: Node, known: Mapping[Value, NDArray[Any] | float]) -> NDArray[Any]:
-    curve = CURVES.get(node.op_type) if not node.domain else None
-    if curve is None:
-        raise NoMatch(f"no curve is known for {node.op_type}")
     operands: list[NDArray[Any] | float] = []
     for index, value in enumerate(node.inputs):
         if value is None:
             operands.append(_left_out(node, index))
         else:
             operands.append(known[value] if value in known else _number(builder, value))
-    return curve(Op(node, node.name or "", tuple(node.inputs)), *operands)
+    made = ops.curve(node, *operands)
+    if made is None:
+        raise NoMatch(f"no curve is known for {node.op_type}")
+    return made
 
 
 def _left_out(node: Node, index: int) -> float:
@@ -97,36 +92,3 @@ def _number(builder: PlanBuilder, value: Value) -> float:
     if array.size != 1:
         raise NoMatch("one of its operands has more than one element")
     return float(array.reshape(-1)[0])
-
-
-def _gelu(op: Op, x: NDArray[Any]) -> NDArray[Any]:
-    if op.string("approximate", "none") == "none":
-        return np.asarray(x * 0.5 * (1 + POINTWISE["Erf"](op, x / np.sqrt(2.0))))
-    return np.asarray(x * 0.5 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
-
-
-def _selu(op: Op, x: NDArray[Any]) -> NDArray[Any]:
-    alpha, gamma = op.float("alpha", 1.6732632423543772), op.float("gamma", 1.0507009873554805)
-    return gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
-
-
-CURVES: dict[str, Curve] = {
-    **POINTWISE,
-    "Abs": lambda op, x: np.abs(x),
-    "Celu": lambda op, x: np.maximum(x, 0) + np.minimum(0, op.float("alpha", 1.0) * np.expm1(
-        np.minimum(x, 0) / op.float("alpha", 1.0))),
-    "Elu": lambda op, x: np.where(x > 0, x, op.float("alpha", 1.0) * np.expm1(np.minimum(x, 0))),
-    "Gelu": _gelu,
-    "HardSwish": lambda op, x: x * np.clip(x / 6 + 0.5, 0, 1),
-    "LeakyRelu": lambda op, x: np.where(x < 0, op.float("alpha", 0.01) * x, x),
-    "Max": lambda op, *xs: reduce(np.maximum, xs),
-    "Min": lambda op, *xs: reduce(np.minimum, xs),
-    "Mish": lambda op, x: x * np.tanh(np.logaddexp(x, 0)),
-    "PRelu": lambda op, x, slope: np.where(x < 0, slope * x, x),
-    "Selu": _selu,
-    "Softsign": lambda op, x: x / (1 + np.abs(x)),
-    "Sqrt": lambda op, x: np.sqrt(x),
-    "Swish": lambda op, x: x / (1 + np.exp(-op.float("alpha", 1.0) * x)),
-    "ThresholdedRelu": lambda op, x: np.where(x > op.float("alpha", 1.0), x, 0),
-}  # fmt: skip
-"""Operators in float64: operand arrays and numbers -> floats."""

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.engine.lower.builder import NoMatch, PlanBuilder, in_range
 from intact.engine.steps import Codes
-from intact.graph import Value, is_op, quantization_of, quantized_bias_of
-from intact.graph.attributes import integers
+from intact.graph import Value, is_op, ops, quantization_of, quantized_bias_of
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,8 @@ def weight_of(builder: PlanBuilder, value: Value | None, out_axis: int) -> Weigh
     """
     perm: tuple[int, ...] | None = None
     node = value.producer() if value is not None else None
-    if node is not None and is_op(node, "Transpose") and "perm" in node.attributes:
-        perm, value = integers(node, "perm", ()), node.inputs[0]
+    if node is not None and is_op(node, "Transpose") and value is not None and value.shape is not None:
+        perm, value = ops.Transpose.of(node).order(len(value.shape)), node.inputs[0]
     found = quantization_of(value, builder.constants)
     if found is None or not found.constant:
         raise NoMatch("its weight is no constant behind a DequantizeLinear with a constant scale")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from intact.engine.lower.builder import NoMatch
 from intact.engine.steps.window import MOST_HOP, MOST_WIDTH
 from intact.graph import Node
-from intact.graph.attributes import integers, text
+from intact.graph.ops import Windowed
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Window:
     pads: tuple[int, int, int, int]
 
 
-def window(node: Node, kernel: Sequence[int]) -> Window:
+def window(node: Node, said: Windowed, kernel: Sequence[int]) -> Window:
     """The window of a convolution or pool over images, or over sequences as images of height 1.
 
     Raises:
@@ -29,8 +29,8 @@ def window(node: Node, kernel: Sequence[int]) -> Window:
     rank = len(kernel)
     if rank not in (1, 2):
         raise NoMatch(f"kernels know one or two spatial axes, not {rank}")
-    strides, dilations = (integers(node, name, (1,) * rank) for name in ("strides", "dilations"))
-    pads = _pads(node, kernel, strides, dilations)
+    strides, dilations = said.strides_of(rank), said.dilations_of(rank)
+    pads = _pads(node, said, kernel)
     if min(pads) < 0:
         raise NoMatch("its pads are negative")
     if max(*strides, *dilations) > MOST_HOP or max(*kernel, *pads) > MOST_WIDTH:
@@ -41,26 +41,12 @@ def window(node: Node, kernel: Sequence[int]) -> Window:
     return Window((strides[0], strides[1]), (dilations[0], dilations[1]), (top, left, bottom, right))
 
 
-def _pads(
-    node: Node, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> tuple[int, ...]:
-    auto = text(node, "auto_pad", "NOTSET")
-    if auto == "VALID":
-        return (0, 0) * len(kernel)
-    if auto == "NOTSET":
-        return integers(node, "pads", (0, 0) * len(kernel))
-    if node.op_type == "ConvTranspose":
+def _pads(node: Node, said: Windowed, kernel: Sequence[int]) -> tuple[int, ...]:
+    if node.op_type == "ConvTranspose" and said.auto_pad.startswith("SAME"):
         raise NoMatch("its pads follow from auto_pad")
     shape = node.inputs[0].shape if node.inputs[0] is not None else None
-    before, after = [], []
-    for axis, (k, s, d) in enumerate(zip(kernel, strides, dilations, strict=True)):
-        size = shape[2 + axis] if shape is not None else None
-        if not isinstance(size, int):
-            if s != 1:
-                raise NoMatch("its pads follow from a size that is not known")
-            size = 1
-        total = max(0, (-(-size // s) - 1) * s + (k - 1) * d + 1 - size)
-        less, more = total // 2, total - total // 2
-        before.append(more if auto == "SAME_LOWER" else less)
-        after.append(less if auto == "SAME_LOWER" else more)
-    return *before, *after
+    sizes = [None] * len(kernel) if shape is None else [n if isinstance(n, int) else None for n in shape[2:]]
+    pads = said.pads_of(kernel, sizes)
+    if pads is None:
+        raise NoMatch("its pads follow from a size that is not known")
+    return pads

@@ -46,7 +46,7 @@ def code_type(half: Half) -> Said | None:
 
 def output_dtype(half: Half) -> Said | None:
     """output_dtype and the zero point name the same type."""
-    given, zero_point = half.attribute("output_dtype"), half.input(ZERO_POINT)
+    given, zero_point = half.said.output_dtype, half.input(ZERO_POINT)
     if not half.quantizes or not given or zero_point is None or zero_point.dtype is None:
         return None
     if given == int(zero_point.dtype):
@@ -217,7 +217,7 @@ def missing_axis(half: Half) -> Said | None:
 
 def missing_type(half: Half) -> Said | None:
     """The parser and ONNX fill in another type."""
-    if not half.quantizes or half.input(ZERO_POINT) is not None or half.attribute("output_dtype"):
+    if not half.quantizes or half.input(ZERO_POINT) is not None or half.said.output_dtype:
         return None
     message = "The zero point is missing: TensorRT takes INT8, ONNX takes UINT8"
     return message, "give it a zero point of int8"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Constants, Model, Node, Value
-from intact.graph.attributes import integer
+from intact.graph.ops import DequantizeLinear, QuantizeLinear
 from intact.placement.view import is_pair, is_quantize, shape_of
 
 SCALE, ZERO_POINT = 1, 2
@@ -57,26 +57,27 @@ class Half:
     def codes(self) -> str | None:
         """Type of the codes: "INT8", ...; None where the graph does not tell."""
         value = self.node.outputs[0] if self.quantizes else self.input(0)
-        given = self.attribute("output_dtype") if self.quantizes else 0
+        given = self.said.output_dtype if self.quantizes else 0
         zero_point = self.input(ZERO_POINT)
         for source in (zero_point, value):
             if source is not None and source.dtype is not None:
                 return source.dtype.name
         return _TYPE_NAMES.get(given) if given else None
 
-    def attribute(self, name: str, default: int = 0) -> int:
-        """An attribute as an integer."""
-        return integer(self.node, name, default)
+    @cached_property
+    def said(self) -> QuantizeLinear | DequantizeLinear:
+        """What the node says."""
+        return (QuantizeLinear if self.quantizes else DequantizeLinear).of(self.node)
 
     @property
     def has_axis(self) -> bool:
         """Whether the file says the axis."""
-        return "axis" in self.node.attributes
+        return self.said.axis is not None
 
     @property
     def axis(self) -> int:
         """The axis, counted from the front where the rank is known."""
-        axis = self.attribute("axis", 1)
+        axis = 1 if self.said.axis is None else self.said.axis
         return axis % len(self.shape) if self.shape and axis < 0 else axis
 
     @property

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from intact.graph import Model, Node, Value, is_op
-from intact.placement.chains import CONVOLUTIONS, PRODUCTS
+from intact.graph.ops import CONVOLUTIONS, PRODUCTS, ConvTranspose, may_move
 from intact.placement.checks.records import Half
 from intact.placement.records import Finding
-from intact.placement.rules.moves import MOVING
 from intact.placement.rules.weighted import weight_axis
 from intact.placement.view import Op, Reader, View, is_dequantize, is_quantize, shape_of
 
@@ -99,12 +98,12 @@ def unpaired(c: Checked) -> Iterator[Finding]:
 
 
 def _takes_codes(node: Node) -> bool:
-    return is_dequantize(node) or (node.domain == "" and node.op_type in MOVING)
+    return is_dequantize(node) or may_move(node)
 
 
 def _gives_codes(value: Value | None) -> bool:
     node = value.producer() if value is not None else None
-    return node is not None and (is_quantize(node) or (node.domain == "" and node.op_type in MOVING))
+    return node is not None and (is_quantize(node) or may_move(node))
 
 
 def _weighted(c: Checked) -> Iterator[Op]:
@@ -156,7 +155,7 @@ def weight_axes(c: Checked) -> Iterator[Finding]:
             wanted = weight_axis(op, index, codes) if codes is not None else None
             if _is_moved(c, op, index) or (half.axis if half.has_axis else 0) == wanted:
                 continue
-            if op.op_type == "ConvTranspose" and op.int("group", 1) > 1:
+            if op.op_type == "ConvTranspose" and ConvTranspose.of(op.node).group > 1:
                 yield Finding(
                     "error", op.name, "grouped-conv-transpose",
                     f"Could not find any implementation for node {op.name}: ConvTranspose with groups and a "

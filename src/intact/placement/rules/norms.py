@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from intact.placement.chains import CONVOLUTIONS
+from intact.graph.ops import CONVOLUTIONS
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
 from intact.placement.rules.floats import float_reason

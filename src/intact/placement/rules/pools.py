@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from intact.graph.ops import ReduceMean
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
 from intact.placement.view import Op, View, shape_of
@@ -20,9 +21,7 @@ def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
 
 
 def _is_pool(view: View, op: Op) -> bool:
-    shape, axes = shape_of(op.inputs[0]), op.ints("axes")
-    if axes is None and len(op.inputs) > 1 and (array := view.constants(op.inputs[1])) is not None:
-        axes = [int(i) for i in array.reshape(-1)]
+    shape, axes = shape_of(op.inputs[0]), ReduceMean.of(op.node).axes_of(op.node, view.constants)
     if not axes or shape is None or len(shape) not in (4, 5):
         return False
     return sorted(axis % len(shape) for axis in axes) == list(range(2, len(shape)))

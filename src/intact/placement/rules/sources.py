@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from intact.graph import Value
+from intact.graph.ops import may_move
 from intact.placement.rules.base import Context
-from intact.placement.rules.moves import MOVING
 
 _WRITES_INT8 = frozenset({"Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "ReduceMean"})
 
@@ -23,7 +23,7 @@ def float_source(ctx: Context, value: Value | None) -> str | None:
             return "a graph input"
         if op in ctx.fused or (op.domain == "" and op.op_type in _WRITES_INT8 | ctx.profile.tables):
             return None
-        if op.domain or op.op_type not in MOVING:
+        if not may_move(op.node):
             return str(op)
         value = op.inputs[0]
     return "nothing"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from intact.graph import Value
-from intact.placement.chains import CONVOLUTIONS
+from intact.graph import Value, ops
+from intact.graph.ops import CONVOLUTIONS, Conv, ConvTranspose
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
 from intact.placement.view import Op, View, shape_of
@@ -33,7 +33,7 @@ def _wants(ctx: Context, op: Op, inputs: tuple[int, ...]) -> Int8 | Kept:
 def _small_convolution(ctx: Context, op: Op) -> Kept | None:
     """Guard of engines whose kernels want 16 channels; the first layer, large in area, is left alone."""
     least, shape = ctx.profile.min_channels, shape_of(op.inputs[1])
-    if shape is None or op.int("group", 1) > 1 or op.inputs[0] in ctx.view.model.graph.inputs:
+    if shape is None or Conv.of(op.node).group > 1 or op.inputs[0] in ctx.view.model.graph.inputs:
         return None
     narrow = [size for size in shape[:2] if size is not None and size < least]
     return Kept(f"{narrow[0]} channels, below {least}: no int8 kernel that pays") if narrow else None
@@ -59,7 +59,7 @@ def _sizes(op: Op) -> tuple[int | None, int | None]:
         return (a[-1] if a else None), None
     if len(b) == 1:
         return b[0], 1
-    inner, outer = (b[-1], b[-2]) if op.op_type == "Gemm" and op.int("transB", 0) else (b[-2], b[-1])
+    inner, outer = (b[-1], b[-2]) if ops.weight_axis(op.node) == 0 else (b[-2], b[-1])
     return inner, outer
 
 
@@ -70,13 +70,11 @@ def weight_axis(op: Op, index: int, value: Value) -> int | None:
     Gemm: 0 where transB, else 1. MatMul with a matrix on the right: 1.
     """
     shape = shape_of(value)
-    if op.op_type == "Conv":
-        return 0
-    if op.op_type == "ConvTranspose":
-        return 1 if op.int("group", 1) == 1 else None
-    if index != 1 or shape is None or len(shape) != 2:
+    if op.op_type == "ConvTranspose" and ConvTranspose.of(op.node).group > 1:
         return None
-    return 0 if op.op_type == "Gemm" and op.int("transB", 0) else 1
+    if op.op_type not in CONVOLUTIONS and (index != 1 or shape is None or len(shape) != 2):
+        return None
+    return ops.weight_axis(op.node)
 
 
 RULE = Rule("weighted", frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"}), "multiplies", _reads, _wants)

@@ -15,12 +15,13 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from intact import graph as onnx_graph
+from intact.graph import ops
+from intact.graph.attributes import integer
 from intact.placement import Placement, place
 from intact.torch._collection import evaluating
 from intact.torch.graph_mode.tracing import Traced, scope_of
 from intact.torch.onnx_ops import translate
 
-_MOVES = {"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Cast", "Flatten"}
 _DOMAIN = "intact"
 
 
@@ -214,7 +215,7 @@ class _Reading:
         self._spread(model)
 
     def _edge(self, node: onnx_graph.Node) -> Edge:
-        return self._numbered[node.attributes["id"].as_int()]
+        return self._numbered[integer(node, "id", -1)]
 
     def _find_owners(self, nodes: Sequence[onnx_graph.Node]) -> dict[onnx_graph.Node, str]:
         owners: dict[onnx_graph.Node, str] = {}
@@ -257,11 +258,16 @@ class _Reading:
         for node in model.graph:
             for index, value in enumerate(node.inputs):
                 above = value.producer() if value is not None else None
-                if above is None or (node.name or "", index) in self.edges or above.op_type not in _MOVES:
+                if above is None or (node.name or "", index) in self.edges or not _hands_on(above):
                     continue
                 edge = self.edges.get((above.name or "", 0))
                 if edge is not None and edge.reader == self.owners.get(node.name or ""):
                     self.edges[node.name or "", index] = edge
+
+
+def _hands_on(node: onnx_graph.Node) -> bool:
+    """Whether a node is how the exporter writes a tensor of other sizes or of another type."""
+    return ops.may_move(node, keeps_all=True) or onnx_graph.is_op(node, "Cast")
 
 
 def _is_edge(node: onnx_graph.Node) -> bool:

@@ -1,0 +1,67 @@
+"""Element by element, of several tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.graph.ops.record import Kind, Operator
+
+
+@dataclass(frozen=True)
+class Arithmetic(Operator, shared=True):
+    """Of all its inputs, which broadcast."""
+
+    kind: ClassVar[Kind] = "arithmetic"
+    data: ClassVar[tuple[int, ...] | None] = None
+
+
+@dataclass(frozen=True)
+class Add(Arithmetic):
+    def curve(self, a: Any, b: Any) -> NDArray[Any]:
+        return np.asarray(a + b)
+
+
+@dataclass(frozen=True)
+class Sub(Arithmetic):
+    def curve(self, a: Any, b: Any) -> NDArray[Any]:
+        return np.asarray(a - b)
+
+
+@dataclass(frozen=True)
+class Mul(Arithmetic):
+    def curve(self, a: Any, b: Any) -> NDArray[Any]:
+        return np.asarray(a * b)
+
+
+@dataclass(frozen=True)
+class Div(Arithmetic):
+    def curve(self, a: Any, b: Any) -> NDArray[Any]:
+        return np.asarray(a / b)
+
+
+@dataclass(frozen=True)
+class Pow(Arithmetic):
+    def curve(self, a: Any, b: Any) -> NDArray[Any]:
+        return np.asarray(a**b)
+
+
+@dataclass(frozen=True)
+class Max(Arithmetic):
+    def curve(self, *operands: Any) -> NDArray[Any]:
+        return np.asarray(reduce(np.maximum, operands))
+
+
+@dataclass(frozen=True)
+class Min(Arithmetic):
+    def curve(self, *operands: Any) -> NDArray[Any]:
+        return np.asarray(reduce(np.minimum, operands))
+
+
+@dataclass(frozen=True)
+class Where(Arithmetic):
+    """Inputs: condition, where it holds, where not."""

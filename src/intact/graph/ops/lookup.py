@@ -1,0 +1,110 @@
+"""Questions about nodes, answered by the records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from intact.graph.ops import arithmetic, functions, moves, norms, pools, reductions, structure, weighted
+from intact.graph.ops.record import Kind, Look, Operator
+
+_FILES = (arithmetic, functions, moves, norms, pools, reductions, structure, weighted)
+
+
+def _records() -> dict[tuple[str, str], type[Operator]]:
+    """Records by (domain, operator)."""
+    found: dict[tuple[str, str], type[Operator]] = {}
+    for file in _FILES:
+        for name, one in vars(file).items():
+            if isinstance(one, type) and issubclass(one, Operator) and not one.shared:
+                found[one.domain, name] = one
+    return found
+
+
+BOOK = _records()
+"""(domain, operator) -> its record."""
+
+
+def of_kind(*kinds: Kind) -> frozenset[str]:
+    """ONNX's own operators of these kinds."""
+    return frozenset(name for (domain, name), one in BOOK.items() if not domain and one.kind in kinds)
+
+
+CONVOLUTIONS = of_kind("convolution")
+PRODUCTS = of_kind("product")
+WITH_CURVE = frozenset(name for (domain, name), one in BOOK.items() if not domain and one.curve is not None)
+"""Operators of which `curve` knows what they make."""
+MOVING = of_kind("move")
+"""Operators that only move data, where their guards hold: `computes`."""
+
+
+def record_of(node: ir.Node | None) -> type[Operator] | None:
+    """The record of a node's operator; None where nothing is known of it."""
+    return None if node is None else BOOK.get((node.domain, node.op_type))
+
+
+def read(node: ir.Node) -> Operator | None:
+    """What a node says, as its operator's record; None where nothing is known of its operator."""
+    record = record_of(node)
+    return None if record is None else record.of(node)
+
+
+def data_inputs(node: ir.Node) -> tuple[int, ...]:
+    """The inputs that hold what a node works on; all, where nothing is known of its operator."""
+    said = read(node)
+    return tuple(range(len(node.inputs))) if said is None else said.data_inputs(node)
+
+
+def weight_axis(node: ir.Node) -> int | None:
+    """The axis of a node's weight along which output channels lie; None where its operator has no weight."""
+    said = read(node)
+    return None if said is None else said.weight_axis
+
+
+def called(node: ir.Node) -> str:
+    """What people call what a node computes: mostly its operator."""
+    said = read(node)
+    return node.op_type if said is None else said.called
+
+
+def curve(node: ir.Node, *operands: NDArray[Any] | float) -> NDArray[Any] | None:
+    """What a node makes of arrays and numbers, element by element, in float64; None where no record says."""
+    said = read(node)
+    return None if said is None or said.curve is None else said.curve(*operands)
+
+
+def is_kind(node: ir.Node | None, *kinds: Kind) -> bool:
+    """Whether a node's operator is of one of these kinds."""
+    record = record_of(node)
+    return record is not None and record.kind in kinds
+
+
+def may_move(node: ir.Node | None, *, keeps_all: bool = False) -> bool:
+    """Whether a node's operator moves data, whatever its attributes say; `keeps_all`: each element, once."""
+    record = record_of(node)
+    return record is not None and record.kind == "move" and (record.keeps_all or not keeps_all)
+
+
+def computes(node: ir.Node, constants: Look) -> str:
+    """Why `node` does more than to move its data, and ``Op(DQ(q))`` is not ``DQ(Op(q))``; "" where it is.
+
+    Args:
+        node: Of any operator.
+        constants: Tells what a value always is, None where it depends on an input.
+    """
+    said = read(node)
+    return "it computes" if said is None else said.computes(node, constants)
+
+
+def quantized_before(node: ir.Node, constants: Look) -> str:
+    """Why what goes into `node` cannot be quantized in place of what comes out; "" where it can."""
+    if why := computes(node, constants):
+        return why
+    record = record_of(node)
+    # Codes may be equal where floats are not: it would pick another, which has the same code.
+    told = (
+        record is not None and record.picks and any(v.uses() or v.is_graph_output() for v in node.outputs[1:])
+    )
+    return "its indices are used, and equal codes would change them" if told else ""

@@ -1,0 +1,193 @@
+"""Operators whose elements come in and go out at other places: codes pass through them as floats do.
+
+Guards, `computes`, say under which attributes and constants one of them does more than that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from intact.graph.ops.record import Kind, Look, Operator
+from intact.graph.ops.window import Windowed
+
+
+@dataclass(frozen=True)
+class Move(Operator, shared=True):
+    """The first input goes out; some of it once, not at all, or often."""
+
+    kind: ClassVar[Kind] = "move"
+
+
+@dataclass(frozen=True)
+class Rearrangement(Move, shared=True):
+    """Each element goes out once."""
+
+    keeps_all: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Flatten(Rearrangement):
+    axis: int = 1
+
+
+@dataclass(frozen=True)
+class Identity(Rearrangement):
+    pass
+
+
+@dataclass(frozen=True)
+class Reshape(Rearrangement):
+    """Inputs: data, sizes."""
+
+    allowzero: int = 0
+
+
+@dataclass(frozen=True)
+class Squeeze(Rearrangement):
+    """Inputs: data, axes."""
+
+    axes: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Unsqueeze(Rearrangement):
+    """Inputs: data, axes."""
+
+    axes: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Transpose(Rearrangement):
+    perm: tuple[int, ...] | None = None
+
+    def order(self, rank: int) -> tuple[int, ...]:
+        """The axis of the input that each axis of the output is."""
+        return tuple(reversed(range(rank))) if self.perm is None else self.perm
+
+
+@dataclass(frozen=True)
+class DepthToSpace(Rearrangement):
+    blocksize: int = 1
+    mode: str = "DCR"
+
+
+@dataclass(frozen=True)
+class SpaceToDepth(Rearrangement):
+    blocksize: int = 1
+    mode: str = "DCR"
+
+
+@dataclass(frozen=True)
+class Concat(Move):
+    """All inputs, side by side: they share one scale where codes pass."""
+
+    data: ClassVar[tuple[int, ...] | None] = None
+    axis: int = 0
+
+
+@dataclass(frozen=True)
+class Split(Move):
+    """Inputs: data, sizes."""
+
+    axis: int = 0
+    num_outputs: int | None = None
+
+
+@dataclass(frozen=True)
+class Slice(Move):
+    """Inputs: data, starts, ends, axes, steps."""
+
+
+@dataclass(frozen=True)
+class Gather(Move):
+    """Inputs: data, indices."""
+
+    axis: int = 0
+
+
+@dataclass(frozen=True)
+class Expand(Move):
+    """Inputs: data, sizes."""
+
+
+@dataclass(frozen=True)
+class Tile(Move):
+    """Inputs: data, repeats."""
+
+
+@dataclass(frozen=True)
+class Pad(Move):
+    """Inputs: data, pads, fill, axes. `value` is the fill before opset 11."""
+
+    mode: str = "constant"
+    value: float = 0.0
+    pads: tuple[int, ...] | None = None
+
+    def computes(self, node: ir.Node, constants: Look) -> str:
+        """A fill of another real than 0, which is no code of every grid; edge, reflect and wrap copy."""
+        if self.mode != "constant":
+            return ""
+        fill, given = self.value, node.inputs[2] if len(node.inputs) > 2 else None
+        if given is not None:
+            array = constants(given)
+            if array is None:
+                return "it pads with a value that is computed"
+            fill = float(array.reshape(-1)[0]) if array.size else 0.0
+        return "" if fill == 0 else f"it pads with {fill:g}, which is no code of every grid; 0 is"
+
+
+@dataclass(frozen=True)
+class Resize(Move):
+    """Inputs: data, region, scales, sizes."""
+
+    mode: str = "nearest"
+    coordinate_transformation_mode: str = "half_pixel"
+    nearest_mode: str = "round_prefer_floor"
+
+    def computes(self, node: ir.Node, constants: Look) -> str:
+        """Anything but the nearest element."""
+        return _interpolates(self.mode)
+
+
+@dataclass(frozen=True)
+class Upsample(Move):
+    """Inputs: data, scales: what Resize was before opset 10."""
+
+    mode: str = "nearest"
+
+    def computes(self, node: ir.Node, constants: Look) -> str:
+        """Anything but the nearest element."""
+        return _interpolates(self.mode)
+
+
+def _interpolates(mode: str) -> str:
+    return "" if mode == "nearest" else f"it interpolates ({mode}): new values between the codes"
+
+
+@dataclass(frozen=True)
+class Dropout(Move):
+    """Inputs: data, ratio, whether it trains. Outputs: data, mask."""
+
+    def computes(self, node: ir.Node, constants: Look) -> str:
+        """Training, or what might be."""
+        given = node.inputs[2] if len(node.inputs) > 2 else None
+        trains = np.False_ if given is None else constants(given)
+        return "" if trains is not None and not np.any(trains) else "it drops at random"
+
+
+@dataclass(frozen=True)
+class MaxPool(Windowed, Move):
+    """The largest element of each window. Outputs: data, indices."""
+
+    picks: ClassVar[bool] = True
+    ceil_mode: int = 0
+    storage_order: int = 0
+
+
+@dataclass(frozen=True)
+class GlobalMaxPool(Move):
+    """The largest element of each plane."""

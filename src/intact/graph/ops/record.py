@@ -1,0 +1,125 @@
+"""What a record of the book is: an operator's attributes with types and defaults, and what holds for it.
+
+A record is a frozen dataclass called as its operator. Its fields are the attributes that INTact reads; its
+class variables say what is known of the operator in any node; its methods what depends on attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import cache, partial
+from types import UnionType
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from intact.graph import attributes
+
+Kind = Literal[
+    "convolution",  # sums of products with a window over the axes behind the channels
+    "product",  # sums of products along one axis
+    "move",  # the elements that come in go out, at other places
+    "pool",  # one number for each place of a window
+    "arithmetic",  # element by element, of several tensors
+    "function",  # element by element, of one tensor
+    "reduction",  # one number for the elements along some axes
+    "norm",  # each element, scaled by what the elements along some axes are together
+    "order",  # compares or sorts
+    "recurrent",  # one step after the other, with a state
+    "shape",  # sizes, and what is made or cast by them
+    "control",  # runs subgraphs
+    "quantizer",  # between floats and codes
+    "attention",  # several products in one node
+]
+Look = Callable[[ir.Value | None], NDArray[Any] | None]
+"""What a value always is; None where it depends on an input. Callers find constants in their own ways."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One node's attributes, and what is known of its operator.
+
+    Attributes:
+        kind: What it does.
+        domain: Where its name means this; "" for ONNX's own.
+        data: The inputs that hold what it works on; None: all. The others are parameters: sizes, axes.
+        channels: The axis of its output's channels, where it has weights for each; None: it knows none.
+        keeps_all: A move that hands each element on once.
+        picks: Its further outputs say which elements it picked.
+        shared: It is what several operators have in common, and no operator.
+        curve: What it makes of arrays and numbers in float64, element by element; None: not written down.
+    """
+
+    kind: ClassVar[Kind]
+    domain: ClassVar[str] = ""
+    data: ClassVar[tuple[int, ...] | None] = (0,)
+    channels: ClassVar[int | None] = None
+    keeps_all: ClassVar[bool] = False
+    curve: ClassVar[Callable[..., NDArray[Any]] | None] = None
+
+    picks: ClassVar[bool] = False
+    shared: ClassVar[bool] = True
+
+    def __init_subclass__(cls, *, shared: bool = False) -> None:
+        cls.shared = shared
+
+    @classmethod
+    def of(cls, node: ir.Node) -> Self:
+        """What `node` says; defaults for what it leaves out.
+
+        Raises:
+            FileFormatError: An attribute is of another type; names the node.
+        """
+        given = node.attributes
+        readers = _readers(cls)  # type: ignore[arg-type]  # classes are hashable
+        return cls(**{name: read(node) for name, read in readers.items() if name in given})
+
+    @property
+    def called(self) -> str:
+        """What people call it with these attributes."""
+        return type(self).__name__
+
+    @property
+    def weight_axis(self) -> int | None:
+        """The axis of its weight along which output channels lie; None where it has no weight."""
+        return None
+
+    def data_inputs(self, node: ir.Node) -> tuple[int, ...]:
+        """The inputs of `node` that hold what it works on."""
+        return tuple(range(len(node.inputs))) if self.data is None else self.data
+
+    def computes(self, node: ir.Node, constants: Look) -> str:
+        """Why `node`, of an operator that moves data, makes values that were not there; "" where it does not.
+
+        Where it does not, ``Op(DQ(q)) == DQ(Op(q))`` code by code: the largest code is the largest real.
+        """
+        return "" if self.kind == "move" else "it computes"
+
+
+_READERS: Mapping[type, tuple[Callable[..., Any], Any]] = {
+    int: (attributes.integer, 0),
+    float: (attributes.floating, 0.0),
+    str: (attributes.text, ""),
+    tuple: (attributes.integers, ()),
+}
+
+
+@cache
+def _readers(record: Callable[..., Operator]) -> dict[str, Callable[[ir.Node], Any]]:
+    """How each attribute of a record is read, by the type that its field declares."""
+    assert isinstance(record, type)
+    hints = get_type_hints(record)
+    found: dict[str, Callable[[ir.Node], Any]] = {}
+    for one in fields(record):
+        options = [option for option in get_args(hints[one.name]) if option is not type(None)]
+        optional = isinstance(hints[one.name], UnionType)
+        kind = options[0] if optional else hints[one.name]
+        read, nothing = _READERS[get_origin(kind) or kind]
+        found[one.name] = partial(_called, read, one.name, nothing)
+    return found
+
+
+def _called(read: Callable[..., Any], name: str, nothing: Any, node: ir.Node) -> Any:
+    return read(node, name, nothing)

@@ -1,0 +1,74 @@
+"""One number for the elements along some axes, and what compares or sorts them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from intact.graph.ops.record import Kind, Look, Operator
+
+
+@dataclass(frozen=True)
+class Reduction(Operator, shared=True):
+    """Inputs: data, axes. `axes` is where they stand in older opsets."""
+
+    kind: ClassVar[Kind] = "reduction"
+    axes: tuple[int, ...] | None = None
+    keepdims: int = 1
+    noop_with_empty_axes: int = 0
+
+    def axes_of(self, node: ir.Node, constants: Look) -> tuple[int, ...] | None:
+        """The axes that `node` names, () for none; None where they are computed."""
+        given = node.inputs[1] if len(node.inputs) > 1 else None
+        if given is None:
+            return self.axes or ()
+        array = constants(given)
+        return None if array is None else tuple(int(axis) for axis in array.reshape(-1))
+
+
+@dataclass(frozen=True)
+class ReduceMean(Reduction):
+    pass
+
+
+@dataclass(frozen=True)
+class ReduceSum(Reduction):
+    pass
+
+
+@dataclass(frozen=True)
+class Order(Operator, shared=True):
+    kind: ClassVar[Kind] = "order"
+
+
+@dataclass(frozen=True)
+class ArgMax(Order):
+    axis: int = 0
+    keepdims: int = 1
+
+
+@dataclass(frozen=True)
+class ArgMin(Order):
+    axis: int = 0
+    keepdims: int = 1
+
+
+@dataclass(frozen=True)
+class TopK(Order):
+    """Inputs: data, how many."""
+
+    axis: int = -1
+
+
+@dataclass(frozen=True)
+class NonMaxSuppression(Order):
+    """Inputs: boxes, scores, and limits."""
+
+    data: ClassVar[tuple[int, ...] | None] = (0, 1)
+
+
+@dataclass(frozen=True)
+class NonZero(Order):
+    pass

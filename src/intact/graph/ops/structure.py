@@ -1,0 +1,112 @@
+"""What computes no floats by itself: sizes, types, subgraphs, states, pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from intact.graph.ops.record import Kind, Operator
+
+
+@dataclass(frozen=True)
+class Shaped(Operator, shared=True):
+    kind: ClassVar[Kind] = "shape"
+
+
+@dataclass(frozen=True)
+class Shape(Shaped):
+    start: int = 0
+    end: int | None = None
+
+
+@dataclass(frozen=True)
+class Size(Shaped):
+    pass
+
+
+@dataclass(frozen=True)
+class Cast(Shaped):
+    to: int = 0
+
+
+@dataclass(frozen=True)
+class ConstantOfShape(Shaped):
+    """Inputs: sizes."""
+
+
+@dataclass(frozen=True)
+class Range(Shaped):
+    """Inputs: start, end, step."""
+
+
+@dataclass(frozen=True)
+class Control(Operator, shared=True):
+    """Runs subgraphs."""
+
+    kind: ClassVar[Kind] = "control"
+    data: ClassVar[tuple[int, ...] | None] = None
+
+
+@dataclass(frozen=True)
+class If(Control):
+    pass
+
+
+@dataclass(frozen=True)
+class Loop(Control):
+    pass
+
+
+@dataclass(frozen=True)
+class Scan(Control):
+    pass
+
+
+@dataclass(frozen=True)
+class SequenceMap(Control):
+    pass
+
+
+@dataclass(frozen=True)
+class Recurrent(Operator, shared=True):
+    """Inputs: data, weights of inputs, weights of states, biases, lengths, states."""
+
+    kind: ClassVar[Kind] = "recurrent"
+    direction: str = "forward"
+    hidden_size: int = 0
+    layout: int = 0
+
+
+@dataclass(frozen=True)
+class GRU(Recurrent):
+    linear_before_reset: int = 0
+
+
+@dataclass(frozen=True)
+class LSTM(Recurrent):
+    pass
+
+
+@dataclass(frozen=True)
+class RNN(Recurrent):
+    pass
+
+
+@dataclass(frozen=True)
+class QuantizeLinear(Operator):
+    """Inputs: floats, scale, zero point. An axis that is left out is 1."""
+
+    kind: ClassVar[Kind] = "quantizer"
+    axis: int | None = None
+    block_size: int = 0
+    output_dtype: int = 0
+
+
+@dataclass(frozen=True)
+class DequantizeLinear(Operator):
+    """Inputs: codes, scale, zero point. An axis that is left out is 1."""
+
+    kind: ClassVar[Kind] = "quantizer"
+    axis: int | None = None
+    block_size: int = 0
+    output_dtype: int = 0

@@ -1,0 +1,79 @@
+"""Convolutions and products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from intact.graph.ops.record import Kind, Operator
+from intact.graph.ops.window import Windowed
+
+
+@dataclass(frozen=True)
+class Conv(Windowed):
+    """Inputs: data, weight [out, in / group, ...], bias."""
+
+    kind: ClassVar[Kind] = "convolution"
+    channels: ClassVar[int | None] = 1
+    group: int = 1
+
+    @property
+    def weight_axis(self) -> int:
+        """The axis of the weight along which output channels lie."""
+        return 0
+
+
+@dataclass(frozen=True)
+class ConvTranspose(Windowed):
+    """Inputs: data, weight [in, out / group, ...], bias."""
+
+    kind: ClassVar[Kind] = "convolution"
+    channels: ClassVar[int | None] = 1
+    group: int = 1
+    output_padding: tuple[int, ...] = ()
+    output_shape: tuple[int, ...] | None = None
+
+    @property
+    def weight_axis(self) -> int:
+        """The axis of the weight along which output channels lie: of each group those of that group."""
+        return 1
+
+
+@dataclass(frozen=True)
+class Gemm(Operator):
+    """``alpha * A @ B + beta * C``; inputs: A, B, C."""
+
+    kind: ClassVar[Kind] = "product"
+    channels: ClassVar[int | None] = -1
+    data: ClassVar[tuple[int, ...] | None] = (0, 1)
+    alpha: float = 1.0
+    beta: float = 1.0
+    transA: int = 0
+    transB: int = 0
+
+    @property
+    def weight_axis(self) -> int:
+        """The axis of B along which output channels lie."""
+        return 0 if self.transB else 1
+
+
+@dataclass(frozen=True)
+class MatMul(Operator):
+    """Inputs: two tensors, or one and a weight [in, out]."""
+
+    kind: ClassVar[Kind] = "product"
+    channels: ClassVar[int | None] = -1
+    data: ClassVar[tuple[int, ...] | None] = (0, 1)
+
+    @property
+    def weight_axis(self) -> int:
+        """The axis of a matrix on the right along which output channels lie."""
+        return 1
+
+
+@dataclass(frozen=True)
+class Attention(Operator):
+    """Scores, Softmax and weighted sum in one node."""
+
+    kind: ClassVar[Kind] = "attention"
+    data: ClassVar[tuple[int, ...] | None] = (0, 1, 2)
