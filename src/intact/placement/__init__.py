@@ -7,10 +7,11 @@ from intact.placement.explain import explain
 from intact.placement.place import place
 from intact.placement.profiles import PROFILES, Profile
 from intact.placement.read import read_placement
-from intact.placement.records import Finding, Kept, Placement, Site
+from intact.placement.records import Finding, Fusion, Kept, Placement, Site
 
 __all__ = [
     "Finding",
+    "Fusion",
     "Kept",
     "Layer",
     "MOVING",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from intact.graph import Value
-from intact.graph.ops import CONVOLUTIONS, BatchNormalization
+from intact.graph.ops import CONVOLUTIONS, BatchNormalization, called
 from intact.placement.activations import Activation, activation_behind
 from intact.placement.profiles import Profile
+from intact.placement.records import Fusion
 from intact.placement.view import Op, Reader, View, shape_of
 
 _SCALES = frozenset({"Mul", "Div"})
@@ -17,19 +18,42 @@ _OFFSETS = frozenset({"Add", "Sub"})
 
 @dataclass(frozen=True)
 class Chain:
-    """Ops that become one kernel.
+    """Ops that become one kernel, in the graph's order, by what each does there.
 
     Attributes:
-        ops: In the graph's order, the root first.
-        label: "Conv+Add+Relu".
-        output: What the last of them makes.
-        residual: The edge over which a residual Add reads its other branch.
+        root: What computes.
+        affine: BatchNorms, biases and factors by constants behind it.
+        residual: The edge over which the Add behind those reads its other branch; None where there is none.
+        activation: The one function at the end.
     """
 
-    ops: tuple[Op, ...]
-    label: str
-    output: Value
+    root: Op
+    affine: tuple[Op, ...] = ()
     residual: Reader | None = None
+    activation: Activation | None = None
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """All of them."""
+        add = () if self.residual is None else (self.residual[0],)
+        return (self.root, *self.affine, *add, *(self.activation.ops if self.activation is not None else ()))
+
+    @property
+    def output(self) -> Value:
+        """What the last of them makes."""
+        return self.ops[-1].outputs[0] if self.activation is None else self.activation.output
+
+    @property
+    def fusion(self) -> Fusion:
+        """The same by the names of nodes, which hold in any copy of the graph."""
+        return Fusion(
+            called(self.root.node),
+            self.root.name,
+            tuple((called(op.node), op.name) for op in self.affine),
+            "" if self.residual is None else self.residual[0].name,
+            "" if self.activation is None else self.activation.label,
+            () if self.activation is None else tuple(op.name for op in self.activation.ops),
+        )
 
 
 def linear_tail(view: View, root: Op, barred: Callable[[Op], bool], cut: Callable[[Reader], bool]) -> Chain:
@@ -39,21 +63,14 @@ def linear_tail(view: View, root: Op, barred: Callable[[Op], bool], cut: Callabl
 
     Guards: nobody else reads the values in between; `cut` says of an edge that a pair stands on it.
     """
-    ops, value = [root], root.outputs[0]
+    affine, value = list[Op](), root.outputs[0]
     while (reader := view.only_reader(value)) is not None:
         op, index = reader
         if cut(reader) or barred(op) or not _is_linear(view, root, op, index):
             break
-        ops.append(op)
+        affine.append(op)
         value = op.outputs[0]
-    return Chain(tuple(ops), "+".join(op.op_type for op in ops), value)
-
-
-def extend(
-    chain: Chain, ops: tuple[Op, ...], label: str, output: Value, residual: Reader | None = None
-) -> Chain:
-    """`chain` with further ops at its end."""
-    return Chain((*chain.ops, *ops), f"{chain.label}+{label}", output, residual or chain.residual)
+    return Chain(root, tuple(affine))
 
 
 def with_activation(
@@ -65,7 +82,7 @@ def with_activation(
         return chain
     if any(cut((op, i)) for op in found.ops for i, v in enumerate(op.inputs) if not view.is_constant(v)):
         return chain
-    return extend(chain, found.ops, found.label, found.output)
+    return replace(chain, activation=found)
 
 
 def _is_linear(view: View, root: Op, op: Op, index: int) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 
 from intact.graph import Value
 from intact.graph.ops import CONVOLUTIONS, PRODUCTS
 from intact.layer import Layer
-from intact.placement.chains import Chain, extend, linear_tail, with_activation
+from intact.placement.chains import Chain, linear_tail, with_activation
 from intact.placement.profiles import Profile
-from intact.placement.records import Kept
+from intact.placement.records import Fusion, Kept
 from intact.placement.rules import Rule, rules_of
 from intact.placement.rules.floats import float_reason
 from intact.placement.view import Op, Reader, View, shape_of
@@ -47,18 +48,19 @@ class Fuser:
             for value in op.outputs:
                 self.hands_on(value)
 
-    def layers(self) -> tuple[Layer, ...]:
-        """Every op in exactly one layer, in the order of their first ops."""
+    def layers(self) -> tuple[tuple[Layer, ...], tuple[Fusion, ...]]:
+        """Every op in exactly one layer, in the order of their first ops; what each fuses beside them."""
         taken: set[Op] = set()
-        done: list[tuple[Op, Layer]] = []
+        done: list[Chain] = []
         for heads in (self._is_root, lambda op: True):
             for op in self._view.ops:
                 if op in taken or not heads(op):
                     continue
                 chain = self._chain(op, taken)
                 taken.update(chain.ops)
-                done.append((op, self._layer(chain)))
-        return tuple(layer for _, layer in sorted(done, key=lambda pair: self._view.position(pair[0])))
+                done.append(chain)
+        done.sort(key=lambda chain: self._view.position(chain.root))
+        return tuple(map(self._layer, done)), tuple(chain.fusion for chain in done)
 
     @staticmethod
     def _is_root(op: Op) -> bool:
@@ -71,7 +73,7 @@ class Fuser:
             if self._float_reason(op) is None:
                 chain = self._with_residual(chain)
         else:
-            chain = Chain((op,), op.op_type, op.outputs[0])
+            chain = Chain(op)
         if self._is_root(op) or (op.domain == "" and op.op_type in _ACTIVATED and not self._has_constant(op)):
             longer = with_activation(self._view, self._profile, chain, self._barred, self._quantized)
             return chain if taken.intersection(longer.ops) else longer
@@ -92,7 +94,7 @@ class Fuser:
         other = add, 1 - index
         if self._barred(add) or self._has_constant(add) or not self.carries(other) or not _same_shape(add):
             return chain
-        return extend(chain, (add,), "Add", add.outputs[0], other)
+        return replace(chain, residual=other)
 
     def _float_reason(self, op: Op) -> str | None:
         """Why `op` runs in float; None where it runs in int8."""
@@ -128,7 +130,7 @@ class Fuser:
     def _chain_of(self, op: Op) -> Value:
         """What `op` and its activation make."""
         if op.op_type in _ACTIVATED:
-            chain = Chain((op,), op.op_type, op.outputs[0])
+            chain = Chain(op)
             return with_activation(self._view, self._profile, chain, self._barred, self._quantized).output
         return op.outputs[0]
 
@@ -168,7 +170,7 @@ class Fuser:
         )
 
     def _layer(self, chain: Chain) -> Layer:
-        head = chain.ops[0]
+        head = chain.root
         why = self._float_reason(head)
         nodes = sorted(chain.ops, key=self._view.position)
         return Layer(
@@ -176,12 +178,12 @@ class Fuser:
             op_type=head.op_type,
             nodes=tuple(op.name for op in nodes),
             precision="int8" if why is None else "float",
-            fused=chain.label,
+            fused=chain.fusion.label,
             reason=self._int8_reason(chain) if why is None else why,
         )
 
     def _int8_reason(self, chain: Chain) -> str:
-        head = chain.ops[0]
+        head = chain.root
         kinds = {rule.kind for rule in rules_of(head.op_type, head.domain)}
         if "moves" in kinds:
             return "it only moves data: codes pass"

@@ -54,7 +54,7 @@ def place(
         reasons={op: got.reason for op, got in decisions.items() if isinstance(got, Kept)},
         barred=lambda op: choice.barred(op) is not None,
     )
-    return Placement(tuple(sites), fuser.layers(), walk.ctx.profile)
+    return Placement(tuple(sites), *fuser.layers(), walk.ctx.profile)
 
 
 class _Walk:

@@ -41,8 +41,9 @@ def read_placement(model: Model, profile: str | Profile = "intact") -> Placement
         if op.domain == "" and op.op_type in CONVOLUTIONS | PRODUCTS and view.is_constant(op.inputs[1])
         and not fuser.carries((op, 0)) and (weight := pairs.above((op, 1))) is not None
     }  # fmt: skip
-    layers = (replace(one, reason=alone.get(one.name, "") + one.reason) for one in fuser.layers())
-    return Placement(_sites(view), tuple(_with(layer, remarks) for layer in layers), chosen)
+    layers, fusions = fuser.layers()
+    said = (replace(one, reason=alone.get(one.name, "") + one.reason) for one in layers)
+    return Placement(_sites(view), tuple(_with(layer, remarks) for layer in said), fusions, chosen)
 
 
 def _with(layer: Layer, remarks: dict[str, list[str]]) -> Layer:

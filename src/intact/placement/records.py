@@ -33,17 +33,53 @@ class Site:
 
 
 @dataclass(frozen=True)
+class Fusion:
+    """What one layer is made of: the nodes that are to become one kernel, by what each does there.
+
+    Attributes:
+        op_type: What people call what the root computes: mostly its operator.
+        root: The node that computes.
+        affine: (operator, node) of each BatchNorm, bias and factor by constants behind it.
+        residual: The Add of another branch behind those; "" for none.
+        function: What people call the activation at the end: "Relu", "Gelu(tanh)"; "" for none.
+        activation: The nodes that it is written with.
+    """
+
+    op_type: str
+    root: str
+    affine: tuple[tuple[str, str], ...] = ()
+    residual: str = ""
+    function: str = ""
+    activation: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """What it does, each with its nodes, one after the other."""
+        affine = ((op_type, (node,)) for op_type, node in self.affine)
+        add = (("Add", (self.residual,)),) if self.residual else ()
+        last = ((self.function, self.activation),) if self.activation else ()
+        return ((self.op_type, (self.root,)), *affine, *add, *last)
+
+    @property
+    def label(self) -> str:
+        """How `explain` shows it: "Conv+Add+Relu"."""
+        return "+".join(label for label, _ in self.parts)
+
+
+@dataclass(frozen=True)
 class Placement:
     """Where Q/DQ pairs stand, and what runs as one layer.
 
     Attributes:
         sites: In the order in which the graph makes their tensors; weights with their reader.
         layers: In the graph's order; every node is in exactly one, constants and Q/DQ aside.
+        fusions: What each of the layers is made of, in the same order: what an engine is to do as one.
         profile: Whose engine it was decided for.
     """
 
     sites: tuple[Site, ...]
     layers: tuple[Layer, ...]
+    fusions: tuple[Fusion, ...]
     profile: Profile
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from intact.engine.lower.builder import PlanBuilder
 from intact.engine.lower.float_steps import lower_function, lower_layer_norm, lower_softmax
+from intact.engine.lower.fused import Fused, fused_nodes
 from intact.engine.lower.gemm import ROOTS, lower_sum
 from intact.engine.lower.parts import lower_batchnorm
 from intact.engine.lower.planes import lower_add
 from intact.graph import Node, Value, is_op
-from intact.placement import PROFILES, Layer
+from intact.placement import PROFILES, Fusion
 from intact.placement.activations import Activation, activation_behind
 from intact.placement.view import View
 
@@ -29,12 +30,12 @@ class Group:
     rule: Callable[[PlanBuilder], list[Node]]
 
 
-def claim(builder: PlanBuilder, layers: Sequence[Layer]) -> list[Group]:
+def claim(builder: PlanBuilder, fusions: Sequence[Fusion]) -> list[Group]:
     """The groups of more than one node, and every root; each node is in one group at most."""
     taken: set[Node] = set()
     groups: list[Group] = []
     found = (
-        *_layers(builder, layers),
+        *_layers(builder, fusions),
         *_behind_adds(builder),
         *_behind_norms(builder),
         *_activations(builder),
@@ -46,34 +47,22 @@ def claim(builder: PlanBuilder, layers: Sequence[Layer]) -> list[Group]:
     return groups
 
 
-def _layers(builder: PlanBuilder, layers: Sequence[Layer]) -> Iterator[Group]:
-    nodes = {node.name: node for node in builder.model.graph}
-    for layer in layers:
-        members = [nodes[name] for name in layer.nodes if name in nodes]
-        if not members or members[0].domain:
+def _layers(builder: PlanBuilder, fusions: Sequence[Fusion]) -> Iterator[Group]:
+    nodes = {node.name or "": node for node in builder.model.graph}
+    for fusion in fusions:
+        fused = fused_nodes(fusion, nodes)
+        if fused is None or fused.root.domain:
             continue
-        if layer.op_type in ROOTS:
-            members = _multiplied(builder, members)
-            yield Group(members, _sum(members, layer.fused))
-        elif layer.op_type == "Add" and len(members) > 1:
-            yield Group(members, _complete(members, lower_add))
+        if fused.root.op_type in ROOTS:
+            if not any(value in builder.constants for value in fused.root.inputs[:2]):
+                fused = fused.factors()  # no more of a product of two: an Add may be a Softmax's mask
+            yield Group(fused.nodes, _sum(fused))
+        elif is_op(fused.root, "Add") and len(fused.nodes) > 1:
+            yield Group(fused.nodes, _complete(fused.nodes, lower_add))
 
 
-def _multiplied(builder: PlanBuilder, nodes: list[Node]) -> list[Node]:
-    """The layer; of a product of two activations no more than its factors: an Add may be a Softmax's mask."""
-    if any(value in builder.constants for value in nodes[0].inputs[:2]):
-        return nodes
-    kept = nodes[:1]
-    for node in nodes[1:]:
-        value = kept[-1].outputs[0]  # a GELU begins with a Div too, and reads what it divides once more
-        if not is_op(node, "Mul", "Div") or len(list(value.uses())) != 1 or value.is_graph_output():
-            break
-        kept.append(node)
-    return kept
-
-
-def _sum(nodes: list[Node], label: str) -> Callable[[PlanBuilder], list[Node]]:
-    return lambda builder: lower_sum(builder, nodes, label)
+def _sum(fused: Fused) -> Callable[[PlanBuilder], list[Node]]:
+    return lambda builder: lower_sum(builder, fused)
 
 
 def _complete(

@@ -11,50 +11,50 @@ from numpy.typing import NDArray
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.epilogue import Tail, finish, take_affine, take_bounds, take_residual, take_slope
 from intact.engine.lower.functions import function_of
+from intact.engine.lower.fused import Fused
 from intact.engine.lower.weights import Bias, Weight, bias_of, prove, weight_of
 from intact.engine.lower.window import window
 from intact.engine.steps import Codes, Conv, ConvTranspose, Dim, Epilogue, Linear, MatMul, Reshape, Step
 from intact.graph import Node, ops
 
 
-def lower_sum(builder: PlanBuilder, nodes: list[Node], label: str) -> list[Node]:
-    """The layer of `nodes`, whose first is its root.
+def lower_sum(builder: PlanBuilder, fused: Fused) -> list[Node]:
+    """A layer whose root is a convolution or product.
 
     Returns:
         The nodes that it could not take in.
     Raises:
         NoMatch: The root itself.
     """
-    return _ROOTS[nodes[0].op_type](builder, nodes, label)
+    return _ROOTS[fused.root.op_type](builder, fused)
 
 
 ROOTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
-def _tail(builder: PlanBuilder, nodes: list[Node], label: str, tail: Tail) -> list[Node]:
-    """Take in as many of `nodes` as the epilogue can say, in order; the others."""
-    parts = label.split("+")
-    composed = len(nodes) > len(parts)  # the last part is a function in several nodes
-    left = nodes[1:]
-    while left and not (composed and len(tail.nodes) == len(parts) - 1):
-        node = left[0]
-        linear = tail.residual is None and take_affine(builder, tail, node)
-        ends = not linear and (take_bounds(builder, tail, node) or take_slope(builder, tail, node))
-        if not (linear or ends or take_residual(builder, tail, node)):
-            break
-        left = left[1:]
-        if ends:
-            return left
-    if left and len(tail.nodes) == len(parts) - 1 and (function := function_of(left, parts[-1])) is not None:
-        tail.activation = function
-        tail.nodes += left
-        tail.output = left[-1].outputs[0]
+def _tail(builder: PlanBuilder, fused: Fused, tail: Tail) -> list[Node]:
+    """Take in as much of `fused` as the epilogue can say, in order; the others."""
+    for node in fused.affine:
+        if not take_affine(builder, tail, node):
+            return _left(fused, tail)
+    add, last = fused.residual, fused.activation
+    if add is not None and not take_residual(builder, tail, add):
+        return _left(fused, tail)
+    if len(last) == 1 and (take_bounds(builder, tail, last[0]) or take_slope(builder, tail, last[0])):
         return []
-    return left
+    if last and (function := function_of(last, fused.function)) is not None:
+        tail.activation = function
+        tail.nodes += last
+        tail.output = last[-1].outputs[0]
+    return _left(fused, tail)
 
 
-def _conv(builder: PlanBuilder, nodes: list[Node], label: str) -> list[Node]:
-    node = nodes[0]
+def _left(fused: Fused, tail: Tail) -> list[Node]:
+    return [node for node in fused.nodes if node not in tail.nodes]
+
+
+def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
+    node = fused.root
     x, codes = builder.wanted_codes(node.inputs[0])
     weight = weight_of(builder, node.inputs[1], 0)
     said = ops.Conv.of(node)
@@ -73,7 +73,7 @@ def _conv(builder: PlanBuilder, nodes: list[Node], label: str) -> list[Node]:
         conv = Conv(name, done, image, made, w, replace(epilogue, residual=residual), *laid, groups)
         return [*before, *more, conv, Reshape(name, done, made, y)]
 
-    return _weighted(builder, nodes, label, codes, weight, packed[:, None] if flat else packed, step)
+    return _weighted(builder, fused, codes, weight, packed[:, None] if flat else packed, step)
 
 
 def as_image(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) -> tuple[str, list[Step]]:
@@ -87,8 +87,8 @@ def _image(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
     return (*shape[:2], 1, *shape[2:])
 
 
-def _conv_transpose(builder: PlanBuilder, nodes: list[Node], label: str) -> list[Node]:
-    node = nodes[0]
+def _conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
+    node = fused.root
     x, codes = builder.wanted_codes(node.inputs[0])
     value, said = node.inputs[1], ops.ConvTranspose.of(node)
     groups = said.group
@@ -109,7 +109,7 @@ def _conv_transpose(builder: PlanBuilder, nodes: list[Node], label: str) -> list
         extras = extra[0], extra[1]
         return [ConvTranspose(name, done, x, y, w, epilogue, *laid, extras, groups)]
 
-    return _weighted(builder, nodes, label, codes, weight, packed, step)
+    return _weighted(builder, fused, codes, weight, packed, step)
 
 
 def _grouped(codes: NDArray[np.int8], groups: int) -> NDArray[np.int8]:
@@ -123,17 +123,17 @@ _Maker = Callable[[str, str, str, Epilogue, tuple[str, ...]], list[Step]]
 
 
 def _weighted(
-    builder: PlanBuilder, nodes: list[Node], label: str, x: Codes, weight: Weight, packed: NDArray[np.int8],
+    builder: PlanBuilder, fused: Fused, x: Codes, weight: Weight, packed: NDArray[np.int8],
     make: _Maker, *, alpha: float = 1.0, beta: float = 1.0,
 ) -> list[Node]:  # fmt: skip
-    node = nodes[0]
+    node = fused.root
     bias = bias_of(builder, node.inputs[2] if len(node.inputs) > 2 else None, x.scale, weight)
     if bias.integer is not None and (alpha, beta) != (1.0, 1.0):
         raise NoMatch("it scales a bias that is part of its sum")
     prove(weight, x, bias.integer)
     tail = Tail([node], node.outputs[0], weight.codes.shape[0], np.float64(alpha) * np.ones(()))
     tail.shift = bias.real * beta
-    left = _tail(builder, nodes, label, tail)
+    left = _tail(builder, fused, tail)
     name = node.name or ""
     still = np.asarray(~weight.codes.any(axis=tuple(range(1, weight.codes.ndim))))
     if bias.integer is not None:
@@ -146,18 +146,18 @@ def _weighted(
     return left
 
 
-def _gemm(builder: PlanBuilder, nodes: list[Node], label: str) -> list[Node]:
-    node = nodes[0]
+def _gemm(builder: PlanBuilder, fused: Fused) -> list[Node]:
+    node = fused.root
     said = ops.Gemm.of(node)
     if said.transA:
         raise NoMatch("its first operand is transposed")
-    return _linear(builder, nodes, label, said.weight_axis, said.alpha, said.beta)
+    return _linear(builder, fused, said.weight_axis, said.alpha, said.beta)
 
 
 def _linear(
-    builder: PlanBuilder, nodes: list[Node], label: str, out_axis: int, alpha: float = 1.0, beta: float = 1.0
+    builder: PlanBuilder, fused: Fused, out_axis: int, alpha: float = 1.0, beta: float = 1.0
 ) -> list[Node]:
-    node = nodes[0]
+    node = fused.root
     x, codes = builder.wanted_codes(node.inputs[0])
     value = node.inputs[1]
     if value is None or value.shape is None or len(value.shape) != 2:
@@ -167,13 +167,13 @@ def _linear(
     def step(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
         return [Linear(name, done, x, y, w, epilogue)]
 
-    return _weighted(builder, nodes, label, codes, weight, weight.codes, step, alpha=alpha, beta=beta)
+    return _weighted(builder, fused, codes, weight, weight.codes, step, alpha=alpha, beta=beta)
 
 
-def _matmul(builder: PlanBuilder, nodes: list[Node], label: str) -> list[Node]:
-    node = nodes[0]
+def _matmul(builder: PlanBuilder, fused: Fused) -> list[Node]:
+    node = fused.root
     if node.inputs[1] in builder.constants:
-        return _linear(builder, nodes, label, 1)
+        return _linear(builder, fused, 1)
     if node.inputs[0] in builder.constants:
         raise NoMatch("its first operand is a constant")
     (a, first), (b, second) = (builder.wanted_codes(v) for v in node.inputs[:2])
@@ -181,7 +181,7 @@ def _matmul(builder: PlanBuilder, nodes: list[Node], label: str) -> list[Node]:
         raise NoMatch("one of its operands is a vector")
     _prove_product(first, second, builder.tensors[a].shape[-1], builder.tensors[b].shape[-2])
     tail = Tail([node], node.outputs[0])
-    left = _tail(builder, nodes, label, tail)
+    left = _tail(builder, fused, tail)
     epilogue, output = finish(builder, tail, (first.scale, second.scale), Bias(np.zeros(())), node.name or "")
     done = tuple(n.name or "" for n in tail.nodes)
     builder.add(MatMul(node.name or "", done, a, b, output.name, epilogue), *tail.nodes)
@@ -208,10 +208,10 @@ def lower_root(builder: PlanBuilder, node: Node) -> None:
     Raises:
         NoMatch: As for `lower_sum`.
     """
-    lower_sum(builder, [node], node.op_type)
+    lower_sum(builder, Fused(node))
 
 
-_Lower = Callable[[PlanBuilder, list[Node], str], list[Node]]
+_Lower = Callable[[PlanBuilder, Fused], list[Node]]
 _ROOTS: dict[str, _Lower] = {
     "Conv": _conv, "ConvTranspose": _conv_transpose, "Gemm": _gemm, "MatMul": _matmul,
 }  # fmt: skip

@@ -83,17 +83,17 @@ def _lowered(source: Source) -> Plan:
     model, notes = load(source), list[str]()
     settle(model)
     run_passes(model, BEFORE, notes)
-    layers = read_placement(model).layers
+    placement = read_placement(model)
     stays: set[str] = set()
     while True:
         moved, said = _moved(model, stays)
-        builder = select(moved, layers)
+        builder = select(moved, placement.fusions)
         more = {node.name or "" for node in builder.reasons if moves_codes(node)} - stays
         if not more:
             break
         stays |= more  # codes came to operators that no step moves them through: once more, without
     notes += said
-    plan = join_steps(finish(builder, layers, notes))
+    plan = join_steps(finish(builder, placement.layers, notes))
     plan.check()
     _check_holds(plan)
     return plan

@@ -17,16 +17,16 @@ from intact.engine.lower.planes import PLANES
 from intact.engine.lower.rearrange import REARRANGE, gather_rows
 from intact.errors import IntactError, UnsupportedError
 from intact.graph import Constants, Model, Node, Value, is_op
-from intact.placement import Layer
+from intact.placement import Fusion
 
 
-def select(model: Model, layers: Sequence[Layer]) -> PlanBuilder:
+def select(model: Model, fusions: Sequence[Fusion]) -> PlanBuilder:
     """The steps of every node that has some; `PlanBuilder.reasons` says why others have none."""
     constants = Constants(model.graph)
     builder = PlanBuilder(model, constants, Grids(constants))
     for value in model.graph.inputs:
         _define_input(builder, value)
-    groups = claim(builder, layers)
+    groups = claim(builder, fusions)
     taken = {node for group in groups for node in group.nodes}
     for node in model.graph:
         if node not in taken and not all(value in constants for value in node.outputs):
