@@ -39,7 +39,7 @@ def _reshape(builder: PlanBuilder, node: Node) -> None:
     if len(new) > 1:
         raise NoMatch(f"its output has the sizes {', '.join(new)}, which its input does not tell")
     y = moved(builder, node.outputs[0], codes)
-    builder.add(Reshape(*_who(node), x, y), node)
+    builder.add(Reshape(*who(node), x, y), node)
 
 
 def _transpose(builder: PlanBuilder, node: Node) -> None:
@@ -47,15 +47,15 @@ def _transpose(builder: PlanBuilder, node: Node) -> None:
     rank = len(builder.tensors[x].shape)
     perm = ops.Transpose.of(node).order(rank)
     y = moved(builder, node.outputs[0], codes)
-    builder.add(Transpose(*_who(node), x, y, perm), node)
+    builder.add(Transpose(*who(node), x, y, perm), node)
 
 
 def _slice(builder: PlanBuilder, node: Node) -> None:
     x, codes = data(builder, node.inputs[0])
     shape = builder.tensors[x].shape
-    starts, ends = (_numbers(builder, node, i) for i in (1, 2))
-    axes = _numbers(builder, node, 3) if _has(node, 3) else list(range(len(starts)))
-    steps = _numbers(builder, node, 4) if _has(node, 4) else [1] * len(starts)
+    starts, ends = (numbers(builder, node, i) for i in (1, 2))
+    axes = numbers(builder, node, 3) if has(node, 3) else list(range(len(starts)))
+    steps = numbers(builder, node, 4) if has(node, 4) else [1] * len(starts)
     first, hops = [0] * len(shape), [1] * len(shape)
     for start, end, axis, hop in zip(starts, ends, axes, steps, strict=True):
         size = shape[axis]
@@ -67,7 +67,7 @@ def _slice(builder: PlanBuilder, node: Node) -> None:
         else:
             first[axis], hops[axis] = start, hop
     y = moved(builder, node.outputs[0], codes)
-    builder.add(Slice(*_who(node), x, y, tuple(first), tuple(hops)), node)
+    builder.add(Slice(*who(node), x, y, tuple(first), tuple(hops)), node)
 
 
 def _split(builder: PlanBuilder, node: Node) -> None:
@@ -91,32 +91,49 @@ def _pad(builder: PlanBuilder, node: Node) -> None:
     rank = len(builder.tensors[x].shape)
     if ops.Pad.of(node).mode != "constant":
         raise NoMatch("it pads with what is there already")
-    filled = builder.constant(node.inputs[2], "its fill").reshape(-1) if _has(node, 2) else np.zeros(1)
+    filled = builder.constant(node.inputs[2], "its fill").reshape(-1) if has(node, 2) else np.zeros(1)
     if filled.size and filled[0] != (0 if codes is None else codes.zero_point):
         raise NoMatch("it pads with another value than 0")
-    given = _numbers(builder, node, 1)
-    axes = _numbers(builder, node, 3) if _has(node, 3) else list(range(rank))
+    pads = pads_of(builder, node, rank)
+    if codes is not None:
+        low, high = codes.held  # the zero point occurs now, if it did not
+        codes = replace(codes, low=low, high=high)
+    y = moved(builder, node.outputs[0], codes)
+    builder.add(Pad(*who(node), x, y, pads), node)
+
+
+def pads_of(builder: PlanBuilder, node: Node, rank: int) -> tuple[tuple[int, int], ...]:
+    """What a Pad adds in front of and behind each axis.
+
+    Raises:
+        NoMatch: It is computed, or takes away.
+    """
+    given = numbers(builder, node, 1)
+    axes = numbers(builder, node, 3) if has(node, 3) else list(range(rank))
     pads = [(0, 0)] * rank
     for i, axis in enumerate(axes):
         pads[axis] = given[i], given[i + len(axes)]
     if any(n < 0 for pair in pads for n in pair):
         raise NoMatch("its pads are negative")
-    if codes is not None:
-        low, high = codes.held  # the zero point occurs now, if it did not
-        codes = replace(codes, low=low, high=high)
-    y = moved(builder, node.outputs[0], codes)
-    builder.add(Pad(*_who(node), x, y, tuple(pads)), node)
+    return tuple(pads)
 
 
-def _who(node: Node) -> tuple[str, tuple[str, ...]]:
+def who(node: Node) -> tuple[str, tuple[str, ...]]:
+    """Name and nodes of a step that does `node` alone."""
     return node.name or "", (node.name or "",)
 
 
-def _has(node: Node, index: int) -> bool:
+def has(node: Node, index: int) -> bool:
+    """Whether `node` has this input."""
     return index < len(node.inputs) and node.inputs[index] is not None
 
 
-def _numbers(builder: PlanBuilder, node: Node, index: int) -> list[int]:
+def numbers(builder: PlanBuilder, node: Node, index: int) -> list[int]:
+    """What an input of integers always is.
+
+    Raises:
+        NoMatch: It is computed.
+    """
     array: NDArray[np.generic] = builder.constant(node.inputs[index], f"its input {index}")
     return [int(n) for n in array.reshape(-1)]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, check_ratio, dims_of
 from intact.engine.lower.grids import Grid
-from intact.engine.lower.moves import Rule, data, moved
+from intact.engine.lower.moves import Rule, data, moved, who
 from intact.engine.steps import Concat, Dim, Gather, Reshape, Resize, Slice, Transpose
 from intact.graph import Node, Value, is_op, ops
 from intact.limits import RESIZED
@@ -24,13 +24,13 @@ def _concat(builder: PlanBuilder, node: Node) -> None:
         if any(grid is not None for _, grid in names):
             raise NoMatch("it joins codes and floats")
         y = builder.write_plain(value, "float32")
-        builder.add(Concat(*_who(node), tuple(name for name, _ in names), y, axis), node)
+        builder.add(Concat(*who(node), tuple(name for name, _ in names), y, axis), node)
         return
     grid = Grid.of(codes)
     parts = [_part(builder, v, grid, node) for v in node.inputs]
     low, high = min(low for _, low, _ in parts), max(high for _, _, high in parts)
     y = builder.write_codes(value, grid.codes(low, high))
-    builder.add(Concat(*_who(node), tuple(name for name, _, _ in parts), y, axis), node)
+    builder.add(Concat(*who(node), tuple(name for name, _, _ in parts), y, axis), node)
 
 
 def _part(builder: PlanBuilder, value: Value | None, grid: Grid, concat: Node) -> tuple[str, int, int]:
@@ -66,7 +66,7 @@ def _resize(builder: PlanBuilder, node: Node) -> None:
         reads = nearest(node, size, wanted, scale)
         indices.append(builder.hold(f"{node.name}.axis{axis}", reads))
     y = moved(builder, node.outputs[0], codes)
-    builder.add(Resize(*_who(node), x, y, tuple(axes), tuple(indices)), node)
+    builder.add(Resize(*who(node), x, y, tuple(axes), tuple(indices)), node)
 
 
 def nearest(node: Node, size: int, wanted: int, scale: float) -> NDArray[np.int64]:
@@ -133,9 +133,9 @@ def _reordered(builder: PlanBuilder, node: Node, split: tuple[Dim, ...], perm: t
     cut = builder.scratch(f"{name}.split", dtype, split, codes)
     turned = builder.scratch(f"{name}.turned", dtype, tuple(split[i] for i in perm), codes)
     y = moved(builder, node.outputs[0], codes)
-    builder.add(Reshape(*_who(node), x, cut), node)
-    builder.add(Transpose(*_who(node), cut, turned, perm))
-    builder.add(Reshape(*_who(node), turned, y))
+    builder.add(Reshape(*who(node), x, cut), node)
+    builder.add(Transpose(*who(node), cut, turned, perm))
+    builder.add(Reshape(*who(node), turned, y))
 
 
 def _gather(builder: PlanBuilder, node: Node) -> None:
@@ -154,8 +154,8 @@ def _gather(builder: PlanBuilder, node: Node) -> None:
     cut = tuple(1 if a == axis else dim for a, dim in enumerate(shape))
     row = builder.scratch(f"{node.outputs[0].name}.row", "float32" if codes is None else "codes", cut, codes)
     y = moved(builder, node.outputs[0], codes)
-    builder.add(Slice(*_who(node), x, row, starts, (1,) * len(shape)), node)
-    builder.add(Reshape(*_who(node), row, y))
+    builder.add(Slice(*who(node), x, row, starts, (1,) * len(shape)), node)
+    builder.add(Reshape(*who(node), row, y))
 
 
 def gather_rows(builder: PlanBuilder, node: Node) -> None:
@@ -176,7 +176,7 @@ def gather_rows(builder: PlanBuilder, node: Node) -> None:
     if 4 in (rank, len(dims_of(value))):
         raise NoMatch("it gathers images, which need not lie row by row")
     y = moved(builder, value, codes)
-    builder.add(Gather(*_who(node), x, _index(builder, index, builder.arrays.get(x)), y), node)
+    builder.add(Gather(*who(node), x, _index(builder, index, builder.arrays.get(x)), y), node)
 
 
 def _index(builder: PlanBuilder, value: Value | None, table: NDArray[np.generic] | None) -> str:
@@ -189,10 +189,6 @@ def _index(builder: PlanBuilder, value: Value | None, table: NDArray[np.generic]
     if value not in builder.model.graph.inputs or name not in builder.tensors:
         raise NoMatch("its indices are computed")
     return name
-
-
-def _who(node: Node) -> tuple[str, tuple[str, ...]]:
-    return node.name or "", (node.name or "",)
 
 
 REARRANGE: dict[str, Rule] = {

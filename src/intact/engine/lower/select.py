@@ -13,6 +13,7 @@ from intact.engine.lower.gemm import ROOTS, lower_root
 from intact.engine.lower.grids import Grids
 from intact.engine.lower.moves import MOVES, Rule
 from intact.engine.lower.parts import PARTS, with_tokens
+from intact.engine.lower.picks import PICKS
 from intact.engine.lower.planes import PLANES
 from intact.engine.lower.rearrange import REARRANGE, gather_rows
 from intact.errors import IntactError, UnsupportedError
@@ -117,7 +118,7 @@ def _merged() -> dict[str, list[Rule]]:
         found.setdefault(op_type, []).append(rule)
     for op_type, rules in REALS.items():
         found.setdefault(op_type, []).extend(rules)
-    for op_type, rule in (*PARTS.items(), ("Gather", gather_rows)):
+    for op_type, rule in (*PARTS.items(), ("Gather", gather_rows), *PICKS.items()):
         found.setdefault(op_type, []).append(rule)
     return found
 

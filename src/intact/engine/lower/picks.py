@@ -1,0 +1,118 @@
+"""Operators whose output reads constant places of axes: Tile, Expand, Pads that copy, Gather by constants.
+
+One step does all of them: a Resize says for each axis which of its elements are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
+from intact.engine.lower.moves import Rule, data, moved, numbers, pads_of, who
+from intact.engine.steps import Codes, Dim, Reshape, Resize
+from intact.graph import Node, ops
+from intact.limits import RESIZED
+
+Places = Mapping[int, NDArray[np.int64]]
+"""Axis -> what is read there; other axes stay as they are."""
+
+
+def _tile(builder: PlanBuilder, node: Node) -> None:
+    x, codes = data(builder, node.inputs[0])
+    shape, repeats = builder.tensors[x].shape, numbers(builder, node, 1)
+    often = {axis: count for axis, count in enumerate(repeats) if count != 1}
+    for axis, count in often.items():
+        _check(axis, count * _size(shape, axis))
+    places = {axis: np.tile(np.arange(_size(shape, axis)), count) for axis, count in often.items()}
+    _pick(builder, node, x, codes, places)
+
+
+def _expand(builder: PlanBuilder, node: Node) -> None:
+    x, codes = data(builder, node.inputs[0])
+    shape, wanted = builder.tensors[x].shape, dims_of(node.outputs[0])
+    more = len(wanted) - len(shape)
+    if more > 0:
+        shape = (*[1] * more, *shape)
+        dtype = "float32" if codes is None else "codes"
+        wide = builder.scratch(f"{node.outputs[0].name}.wide", dtype, shape, codes)
+        builder.add(Reshape(*who(node), x, wide), node)
+        x = wide
+    places = {}
+    for axis, (size, new) in enumerate(zip(shape, wanted, strict=True)):
+        if size == new:
+            continue
+        if size != 1 or not isinstance(new, int):
+            raise NoMatch(f"the size of axis {axis} is not known")
+        _check(axis, new)
+        places[axis] = np.zeros(new, np.int64)
+    _pick(builder, node, x, codes, places)
+
+
+def _pad(builder: PlanBuilder, node: Node) -> None:
+    mode = _MODES.get(ops.Pad.of(node).mode)
+    if mode is None:
+        raise NoMatch("its mode is no copy")
+    x, codes = data(builder, node.inputs[0])
+    shape = builder.tensors[x].shape
+    places = {}
+    for axis, (before, after) in enumerate(pads_of(builder, node, len(shape))):
+        if before or after:
+            size = _size(shape, axis)
+            if mode != "edge" and max(before, after) >= size:
+                raise NoMatch(f"it pads axis {axis} with more than there is")
+            _check(axis, before + size + after)
+            places[axis] = np.pad(np.arange(size), (before, after), mode)
+    _pick(builder, node, x, codes, places)
+
+
+_MODES: dict[str, Literal["edge", "reflect", "wrap"]] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
+
+
+def _gather(builder: PlanBuilder, node: Node) -> None:
+    x, codes = data(builder, node.inputs[0])
+    shape, index = builder.tensors[x].shape, builder.constant(node.inputs[1], "its index").astype(np.int64)
+    axis = ops.Gather.of(node).axis % len(shape)
+    size = _size(shape, axis)
+    _check(axis, index.size)
+    if index.min() < -size or index.max() >= size:
+        raise NoMatch("an index is out of range")
+    _pick(builder, node, x, codes, {axis: index.reshape(-1) % size}, flat=index.ndim != 1)
+
+
+def _check(axis: int, count: int) -> None:
+    if not 0 < count <= RESIZED.most:
+        raise NoMatch(f"it makes {count} elements along axis {axis}")
+
+
+def _size(shape: tuple[Dim, ...], axis: int) -> int:
+    size = shape[axis]
+    if not isinstance(size, int):
+        raise NoMatch(f"the size of axis {axis} is not known")
+    if size < 1:
+        raise NoMatch(f"axis {axis} is empty")
+    return size
+
+
+def _pick(
+    builder: PlanBuilder, node: Node, x: str, codes: Codes | None, places: Places, *, flat: bool = False
+) -> None:
+    """The step; `flat`: its output's axes are one axis there."""
+    name, value = node.outputs[0].name, node.outputs[0]
+    indices = tuple(builder.hold(f"{node.name}.axis{axis}", read) for axis, read in places.items())
+    if not flat:
+        y = moved(builder, value, codes)
+        builder.add(Resize(*who(node), x, y, tuple(places), indices), node)
+        return
+    shape = tuple(len(places[a]) if a in places else n for a, n in enumerate(builder.tensors[x].shape))
+    made = builder.scratch(f"{name}.flat", "float32" if codes is None else "codes", shape, codes)
+    y = moved(builder, value, codes)
+    builder.add(Resize(*who(node), x, made, tuple(places), indices), node)
+    builder.add(Reshape(*who(node), made, y))
+
+
+PICKS: dict[str, Rule] = {"Expand": _expand, "Gather": _gather, "Pad": _pad, "Tile": _tile}
+"""Operator -> how it becomes a step."""
