@@ -130,11 +130,11 @@ def sources() -> Iterator[tuple[str, ast.Module]]:
 
 
 def test_nobody_else_lists_the_operators_that_move_data() -> None:
-    """A table from operator to what is done about it is none; a bare collection is."""
+    """A table from operator to what is done about it is none, nor what a module exports; a collection is."""
     found = [
         (name, part.lineno)
         for name, tree in sources()
-        for part in ast.walk(tree)
+        for part in (p for top in tree.body if "__all__" not in ast.unparse(top)[:10] for p in ast.walk(top))
         if isinstance(part, ast.Set | ast.Tuple | ast.List)
         and sum(isinstance(e, ast.Constant) and e.value in ops.MOVING for e in part.elts) > 2
     ]

@@ -32,7 +32,7 @@ def run(
     """Show layer by layer what runs in int8, fused into what, and why.
 
     For a file with Q/DQ pairs: what they make of it. For a float file: what `intact quantize` would do. For
-    a plan: what it was built to do, and what of it ONNX Runtime runs.
+    a plan: what its steps do, which `--json` names, and what of it ONNX Runtime runs.
 
     Examples:
 
@@ -47,7 +47,7 @@ def run(
         raise QuantValueError("--precision", repr(precision), "int8 or float", "choose one of these")
     plan = _plan(model)
     if plan is not None:
-        quantized, rows, engine = True, explain(plan), "intact"
+        quantized, rows, engine = True, with_steps(explain(plan), plan), "intact"
     else:
         quantized, placement = read(model, profile, include or (), exclude or ())
         rows, engine = explain(placement), placement.profile.name
@@ -64,6 +64,15 @@ def run(
     say(f"{counts['int8']} layers in int8, {counts['float']} in float, for {engine}")
     for name, reason in subgraphs(plan).items() if plan is not None else ():
         say(f"in ONNX Runtime: {name}: {reason}")
+
+
+def with_steps(rows: list[dict[str, object]], plan: Plan) -> list[dict[str, object]]:
+    """`rows`, each with the kinds of the plan's steps that run it; "onnx" is ONNX Runtime."""
+    kinds: dict[str, list[str]] = {}
+    for step in plan.steps:
+        for node in step.nodes:
+            kinds.setdefault(node, []).append(step.kind)
+    return [row | {"steps": kinds.get(str(row["layer"]), [])} for row in rows]
 
 
 def _plan(model: Path) -> Plan | None:

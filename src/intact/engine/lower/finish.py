@@ -13,11 +13,10 @@ from intact.engine.steps import FallbackSubgraph, Step
 from intact.engine.steps.wiring import constants, reads, renamed, writes
 from intact.errors import UnsupportedError
 from intact.graph import cut, is_op
-from intact.placement import Layer
 
 
-def finish(builder: PlanBuilder, layers: tuple[Layer, ...], notes: list[str]) -> Plan:
-    """The plan of `builder`.
+def finish(builder: PlanBuilder, notes: list[str]) -> tuple[Plan, dict[str, str]]:
+    """The plan of `builder`, without its layers, and why nodes have no step, by their names.
 
     Raises:
         UnsupportedError: The graph puts out or reads what a plan cannot hold.
@@ -33,12 +32,13 @@ def finish(builder: PlanBuilder, layers: tuple[Layer, ...], notes: list[str]) ->
     steps = _named(builder, steps, inputs, outputs)
     used = {name for step in steps for name in (*reads(step), *writes(step))} | {*inputs, *outputs}
     held = {name for step in steps for name in (*constants(step), *reads(step))}
-    return Plan(
+    plan = Plan(
         tuple(steps),
         {name: tensor for name, tensor in builder.tensors.items() if name in used},
         {name: array for name, array in builder.arrays.items() if name in held},
-        inputs, outputs, layers, (*notes, *said),
+        inputs, outputs, notes=(*notes, *said),
     )  # fmt: skip
+    return plan, {node.name or "": why for node, why in builder.reasons.items()}
 
 
 def _give_up_all(builder: PlanBuilder, why: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from intact.engine.heap import tidying
 from intact.engine.limits import check_limits
 from intact.engine.lower.finish import finish
+from intact.engine.lower.layers import layers_of
 from intact.engine.lower.peephole import join_steps
 from intact.engine.lower.qdq_propagation import (
     STAYS,
@@ -93,7 +95,9 @@ def _lowered(source: Source) -> Plan:
             break
         stays |= more  # codes came to operators that no step moves them through: once more, without
     notes += said
-    plan = join_steps(finish(builder, placement.layers, notes))
+    plan, reasons = finish(builder, notes)
+    plan = join_steps(plan)
+    plan = replace(plan, layers=layers_of(plan, placement, moved, reasons))
     plan.check()
     _check_holds(plan)
     return plan
