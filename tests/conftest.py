@@ -15,6 +15,8 @@ import pytest
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+os.environ.setdefault("INTACT_CHECK_PASSES", "1")  # the specification of a graph, behind each pass
+
 hypothesis.settings.register_profile("local", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")

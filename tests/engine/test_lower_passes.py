@@ -7,6 +7,7 @@ import pytest
 from onnx import TensorProto
 
 from intact.engine.lower import lower
+from intact.engine.lower.pipeline import run_passes
 from intact.engine.reference import evaluate
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.graph import load
@@ -129,3 +130,28 @@ def test_the_reference_refuses_other_inputs(qdq, inputs, message):
     plan = lower(g.proto(small(g)))
     with pytest.raises(QuantValueError, match=message):
         evaluate(plan, inputs)
+
+
+def spoiled(model, kind):
+    """`model` as a wrong pass would leave it."""
+    nodes = list(model.graph)
+    if kind == "order":
+        model.graph.remove(nodes[0])
+        model.graph.append(nodes[0])
+    elif kind == "name":
+        nodes[1].outputs[0].name = nodes[0].outputs[0].name
+    elif kind == "codes":
+        pool = next(node for node in nodes if node.op_type == "Flatten")
+        pool.outputs[0].type = next(n for n in nodes if n.op_type == "QuantizeLinear").outputs[0].type
+    return []
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("order", "before it is made"), ("name", "makes a second"), ("codes", "moves codes on one side")],
+)
+def test_a_pass_that_breaks_the_graph_is_named(qdq, kind, message):
+    g = qdq()
+    model = load(g.proto(small(g)))
+    with pytest.raises(UnsupportedError, match=rf"node '.*'.*{message}.*after 'wrong'"):
+        run_passes(model, (("wrong", lambda m: spoiled(m, kind)), ("right", lambda m: [])), [])

@@ -12,7 +12,7 @@ import typer
 from intact.cli.build import subgraphs
 from intact.cli.options import READ, AsJson, Exclude, Include, ProfileName
 from intact.cli.output import say, show_json, show_table
-from intact.errors import QuantValueError
+from intact.errors import QuantValueError, UnsupportedError
 
 if TYPE_CHECKING:
     from intact.engine import Plan
@@ -31,8 +31,9 @@ def run(
 ) -> None:
     """Show layer by layer what runs in int8, fused into what, and why.
 
-    For a file with Q/DQ pairs: what they make of it. For a float file: what `intact quantize` would do. For
-    a plan: what its steps do, which `--json` names, and what of it ONNX Runtime runs.
+    For a file with Q/DQ pairs: what they make of it; with the profile "intact", what the steps of its plan
+    do. For a float file: what `intact quantize` would do. For a plan: what its steps do, which `--json`
+    names, and what of it ONNX Runtime runs.
 
     Examples:
 
@@ -45,12 +46,13 @@ def run(
 
     if precision not in (None, "int8", "float"):
         raise QuantValueError("--precision", repr(precision), "int8 or float", "choose one of these")
-    plan = _plan(model)
-    if plan is not None:
-        quantized, rows, engine = True, with_steps(explain(plan), plan), "intact"
-    else:
+    plan, quantized, engine = _plan(model), True, "intact"
+    if plan is None:
         quantized, placement = read(model, profile, include or (), exclude or ())
         rows, engine = explain(placement), placement.profile.name
+        plan = _lowered(model) if quantized and engine == "intact" else None
+    if plan is not None:
+        rows = with_steps(explain(plan), plan)
     counts = Counter(str(row["precision"]) for row in rows)
     if precision is not None:
         rows = [row for row in rows if row["precision"] == precision]
@@ -80,6 +82,16 @@ def _plan(model: Path) -> Plan | None:
     from intact.engine import files
 
     return files.load(model).plan if files.is_plan(model) else None
+
+
+def _lowered(model: Path) -> Plan | None:
+    """The plan of a file with pairs; None where the engine does not take it."""
+    from intact.engine.lower import lower
+
+    try:
+        return lower(model)
+    except UnsupportedError:
+        return None
 
 
 def read(model: Path, profile: str, include: Sequence[str], exclude: Sequence[str]) -> tuple[bool, Placement]:
