@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from intact.graph.attributes import floating, integer
+from intact.graph import ops
 from intact.graph.build import Inserter, Namer, drop_unused, replace
 from intact.graph.constants import Constants
 from intact.graph.notes import Note
@@ -91,7 +91,7 @@ def _obstacle(norm: ir.Node, constants: Constants) -> str:
     if layer is None or not is_op(layer, *_WEIGHTED):
         before = "the model's input" if layer is None else f"the output of {layer.op_type} '{layer.name}'"
         return f"it normalizes {before}, and only {', '.join(_WEIGHTED)} have weights to fold into"
-    if integer(norm, "training_mode", 0) or any(_is_read(v) for v in norm.outputs[1:]):
+    if ops.BatchNormalization.of(norm).training_mode or any(_is_read(v) for v in norm.outputs[1:]):
         return "it is in training mode"
     if any(constants(v) is None for v in norm.inputs[1:]):
         return "its parameters are not constant"
@@ -117,7 +117,8 @@ def _mismatch(layer: ir.Node, weight: NDArray, norm: ir.Node, constants: Constan
         return f"it has {gamma.size} channels, and '{layer.name}' {channels}"
     if is_op(layer, "Gemm"):
         bias = constants(layer.inputs[2]) if len(layer.inputs) > 2 else None
-        if floating(layer, "alpha", 1.0) != 1 or (bias is not None and floating(layer, "beta", 1.0) != 1):
+        said = ops.Gemm.of(layer)
+        if said.alpha != 1 or (bias is not None and said.beta != 1):
             return f"'{layer.name}' scales its product or its bias"
         if bias is not None and bias.size not in (1, channels):
             return f"the bias of '{layer.name}' is a matrix"
@@ -131,7 +132,7 @@ def _is_read(value: ir.Value) -> bool:
 def _affine(norm: ir.Node, constants: Constants) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(gain, shift) with ``y = x * gain + shift``."""
     gamma, beta, mean, var = (np.asarray(constants(v), np.float64).reshape(-1) for v in norm.inputs[1:5])
-    gain = gamma / np.sqrt(var + np.float64(np.float32(floating(norm, "epsilon", 1e-5))))
+    gain = gamma / np.sqrt(var + np.float64(np.float32(ops.BatchNormalization.of(norm).epsilon)))
     return gain, beta - mean * gain
 
 
@@ -146,15 +147,11 @@ def _channels(layer: ir.Node, weight: NDArray) -> int:
         return int(weight.shape[0])
     if is_op(layer, "ConvTranspose"):
         return int(weight.shape[1]) * _groups(layer)
-    return int(weight.shape[0 if _transposed(layer) else 1])
+    return int(weight.shape[ops.Gemm.of(layer).weight_axis])
 
 
 def _groups(layer: ir.Node) -> int:
-    return integer(layer, "group", 1)
-
-
-def _transposed(layer: ir.Node) -> bool:
-    return bool(integer(layer, "transB", 0))
+    return ops.ConvTranspose.of(layer).group
 
 
 def _spread(layer: ir.Node, shape: tuple[int, ...], gain: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -164,6 +161,6 @@ def _spread(layer: ir.Node, shape: tuple[int, ...], gain: NDArray[np.float64]) -
         groups = _groups(layer)
         rows = np.repeat(gain.reshape(groups, -1), shape[0] // groups, axis=0)
         return rows.reshape(*rows.shape, *[1] * (len(shape) - 2))
-    if is_op(layer, "Gemm") and not _transposed(layer):
+    if is_op(layer, "Gemm") and ops.weight_axis(layer) == 1:
         return gain
     return gain.reshape(-1, *[1] * (len(shape) - 1))

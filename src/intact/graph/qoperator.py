@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from intact.graph.attributes import floating, integer
+from intact.graph import ops
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
 from intact.graph.integer import INTEGER, rewrite_integer, shift_weights
 from intact.graph.notes import Note
+from intact.graph.ops import MICROSOFT, QOperator
 from intact.graph.raising import raise_opset
 from intact.graph.view import is_op
 
-MICROSOFT = "com.microsoft"
 _AXIS_OPSET = 13  # the first whose QuantizeLinear has an axis
 
 
@@ -24,7 +23,7 @@ def normalize(model: ir.Model) -> list[Note]:
     """Bring the older forms of a quantized model to Q/DQ form, in place.
 
     Before: ``y = QLinearConv(x, x_s, x_z, w, w_s, w_z, y_s, y_z, b)`` on codes.
-    After:  ``y = Q(Conv(DQ(x), DQ(w), DQ(b)), y_s, y_z)``; and so for every operator in `FORMS`.
+    After:  ``y = Q(Conv(DQ(x), DQ(w), DQ(b)), y_s, y_z)``; and so for every `QOperator` of the book.
 
     A MatMulInteger or ConvInteger between a QuantizeLinear and the Mul that gives its sum a scale becomes a
     MatMul or Conv on floats. Constant uint8 codes behind a DequantizeLinear become int8: ``q - 128`` with
@@ -51,41 +50,9 @@ def normalize(model: ir.Model) -> list[Note]:
 
 
 def _is_quantized_operator(node: ir.Node) -> bool:
-    known = (node.domain, node.op_type) in FORMS
-    return known or (node.domain == MICROSOFT and node.op_type.startswith("QLinear"))
-
-
-@dataclass(frozen=True)
-class _Form:
-    """How one QOperator lays out its inputs.
-
-    Attributes:
-        op_type: The float operator that it is between DQ and Q.
-        floats: Where the codes of each real input stand; its scale and zero point follow.
-        output: Where the scale of the output stands; its zero point follows.
-        bias: Where int32 codes stand that have the product of the two input scales; None: nowhere.
-    """
-
-    op_type: str
-    floats: tuple[int, ...]
-    output: int
-    bias: int | None = None
-
-
-FORMS = {
-    ("", "QLinearConv"): _Form("Conv", (0, 3), 6, bias=8),
-    ("", "QLinearMatMul"): _Form("MatMul", (0, 3), 6),
-    (MICROSOFT, "QGemm"): _Form("Gemm", (0, 3), 7, bias=6),
-    (MICROSOFT, "QLinearAdd"): _Form("Add", (0, 3), 6),
-    (MICROSOFT, "QLinearMul"): _Form("Mul", (0, 3), 6),
-    (MICROSOFT, "QLinearSigmoid"): _Form("Sigmoid", (0,), 3),
-    (MICROSOFT, "QLinearLeakyRelu"): _Form("LeakyRelu", (0,), 3),
-    (MICROSOFT, "QLinearSoftmax"): _Form("Softmax", (0,), 3),
-    (MICROSOFT, "QLinearAveragePool"): _Form("AveragePool", (0,), 3),
-    (MICROSOFT, "QLinearGlobalAveragePool"): _Form("GlobalAveragePool", (0,), 3),
-    (MICROSOFT, "QLinearConcat"): _Form("Concat", (), 0),
-}
-"""The QOperators that `normalize` reads, by domain and type."""
+    return isinstance(ops.read(node), QOperator) or (
+        node.domain == MICROSOFT and node.op_type.startswith("QLinear")
+    )
 
 
 class _Rewriter:
@@ -95,21 +62,21 @@ class _Rewriter:
 
     def rewrite(self, node: ir.Node, constants: Constants, names: Namer) -> Note:
         """One QOperator as DQ, its float operator, Q."""
-        form, op_type = FORMS.get((node.domain, node.op_type)), node.op_type
-        obstacle = "no rule for it" if form is None else _obstacle(node, form, constants)
-        if form is None or obstacle:
+        form, op_type = ops.read(node), node.op_type
+        obstacle = _obstacle(node, form, constants) if isinstance(form, QOperator) else "no rule for it"
+        if not isinstance(form, QOperator) or obstacle:
             return Note(node.name or op_type, f"{op_type} stays: {obstacle}", changed=False)
         insert = Inserter(self.graph, node, names)
-        floats = [self._dequantized(node, at, insert) for at in _places(node, form)]
+        floats = [self._dequantized(node, at, insert) for at in form.data_inputs(node)]
         if form.bias is not None and _input(node, form.bias) is not None:
             floats.append(self._bias(node, form, insert))
         output = node.outputs[0]
         attributes: dict[str, Any] = {k: a for k, a in node.attributes.items() if k not in _DROPPED}
         base = node.name or op_type
         y = insert.node(
-            form.op_type, floats, f"{base}.real", dtype=ir.DataType.FLOAT, shape=output.shape, **attributes
+            form.real, floats, f"{base}.real", dtype=ir.DataType.FLOAT, shape=output.shape, **attributes
         )
-        if (scale := _input(node, form.output)) is not None:
+        if (scale := _input(node, form.written)) is not None:
             zero = self._zero_point(node, form, insert)
             y = insert.node(
                 "QuantizeLinear", [y, scale, zero], f"{base}.codes", dtype=zero.dtype, shape=output.shape
@@ -117,7 +84,7 @@ class _Rewriter:
         kept, output.name = output.name, None
         replace(node, y, names)
         y.name = kept
-        return Note(base, f"{op_type} became Q/DQ around {form.op_type}")
+        return Note(base, f"{op_type} became Q/DQ around {form.real}")
 
     def _dequantized(self, node: ir.Node, at: int, insert: Inserter) -> ir.Value:
         """The floats of an input: one DequantizeLinear for all who read the same codes in the same way."""
@@ -136,20 +103,19 @@ class _Rewriter:
         array = self.constants(scale)
         if array is None or array.size == 1:
             return {}
-        if node.op_type == "QLinearConv":
-            return {"axis": 0}
-        transposed = node.op_type == "QGemm" and integer(node, "transB", 0)
-        rank = 2 if codes.shape is None else len(codes.shape)
-        return {"axis": 0 if transposed else rank - 1}
+        form = ops.read(node)
+        assert isinstance(form, QOperator)
+        return {"axis": form.scale_axis(2 if codes.shape is None else len(codes.shape))}
 
-    def _bias(self, node: ir.Node, form: _Form, insert: Inserter) -> ir.Value:
+    def _bias(self, node: ir.Node, form: QOperator, insert: Inserter) -> ir.Value:
         """The int32 bias behind a DequantizeLinear of scale ``fl32(x_scale * w_scale)``."""
         assert form.bias is not None
-        codes, (first, second) = _input(node, form.bias), form.floats
+        codes, (first, second) = _input(node, form.bias), form.data_inputs(node)
         x_scale, w_scale = (self.constants(_input(node, at + 1)) for at in (first, second))
         assert codes is not None and x_scale is not None and w_scale is not None
-        alpha = floating(node, "alpha", 1.0)
-        product = np.float32(alpha) * x_scale.reshape(()).astype(np.float32) * w_scale.astype(np.float32)
+        product = (
+            np.float32(form.factor) * x_scale.reshape(()).astype(np.float32) * w_scale.astype(np.float32)
+        )
         scale = insert.constant(f"{codes.name}.scale", product if product.size > 1 else product.reshape(()))
         axis: dict[str, Any] = (
             {"axis": 0 if codes.shape is None else len(codes.shape) - 1} if product.size > 1 else {}
@@ -159,11 +125,11 @@ class _Rewriter:
             shape=codes.shape, **axis,
         )  # fmt: skip
 
-    def _zero_point(self, node: ir.Node, form: _Form, insert: Inserter) -> ir.Value:
-        given = _input(node, form.output + 1)
+    def _zero_point(self, node: ir.Node, form: QOperator, insert: Inserter) -> ir.Value:
+        given = _input(node, form.written + 1)
         if given is not None:
             return given
-        x = _input(node, _places(node, form)[0])
+        x = _input(node, form.data_inputs(node)[0])
         dtype = x.dtype if x is not None and x.dtype is not None else ir.DataType.UINT8
         return insert.constant(f"{node.name}.zero_point", np.zeros((), dtype.numpy()))
 
@@ -171,23 +137,19 @@ class _Rewriter:
 _DROPPED = ("channels_last", "opset")  # of ONNX Runtime's operators; `_obstacle` has looked at them
 
 
-def _places(node: ir.Node, form: _Form) -> tuple[int, ...]:
-    return form.floats or tuple(range(2, len(node.inputs), 3))
-
-
 def _input(node: ir.Node, index: int) -> ir.Value | None:
     return node.inputs[index] if index < len(node.inputs) else None
 
 
-def _obstacle(node: ir.Node, form: _Form, constants: Constants) -> str:
+def _obstacle(node: ir.Node, form: QOperator, constants: Constants) -> str:
     """Why `node` cannot be rewritten; empty where it can."""
-    scales = [constants(_input(node, at + 1)) for at in _places(node, form)]
+    scales = [constants(_input(node, at + 1)) for at in form.data_inputs(node)]
     if any(scale is None for scale in scales):
         return "its scales are not constant"
-    if form.op_type != "Concat" and any(s is not None and s.size > 1 for s in scales[:1]):
+    if not isinstance(form, ops.QLinearConcat) and any(s is not None and s.size > 1 for s in scales[:1]):
         return "its first input has several scales"
-    if integer(node, "channels_last", 0):
+    if form.channels_last:
         return "its channels are last, and ONNX's operators want them first"
-    if form.op_type == "Softmax" and integer(node, "opset", 0) < 13:
+    if isinstance(form, ops.QLinearSoftmax) and form.opset < 13:
         return "it is the Softmax of an opset before 13"
     return ""

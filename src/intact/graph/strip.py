@@ -9,7 +9,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.graph.attributes import integer
+from intact.graph import ops
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
 from intact.graph.emit_qdq import QUANTIZER_KEY
@@ -87,7 +87,7 @@ class _Stripper:
             replace(node, origin, self._names)
             return origin
         for reader in list(output.consumers()):
-            if is_op(reader, "Cast") and integer(reader, "to", 0) == origin.dtype:
+            if is_op(reader, "Cast") and ops.Cast.of(reader).to == origin.dtype:
                 replace(reader, origin, self._names)
         if output.uses() or output.is_graph_output():
             insert = Inserter(self._graph, node, self._names)

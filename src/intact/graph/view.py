@@ -9,7 +9,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import FileFormatError
-from intact.graph.attributes import integer
+from intact.graph import ops
 from intact.graph.constants import Constants
 from intact.spec import Format, QuantSpec
 
@@ -149,10 +149,10 @@ def _layout(node: ir.Node, codes: ir.Value, scale: NDArray) -> tuple[int | None,
     if scale.size == 1 and scale.ndim <= 1:
         return None, None
     rank = len(codes.shape) if codes.shape is not None else None
-    axis = integer(node, "axis", 1)
+    said = ops.DequantizeLinear.of(node)
+    axis = 1 if said.axis is None else said.axis
     if axis < 0:
         if rank is None:
             return None
         axis += rank
-    block = integer(node, "block_size", 0)
-    return axis, block or None
+    return axis, said.block_size or None

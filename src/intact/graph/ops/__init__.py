@@ -11,6 +11,7 @@ from intact.graph.ops.lookup import *
 from intact.graph.ops.moves import *
 from intact.graph.ops.norms import *
 from intact.graph.ops.pools import *
+from intact.graph.ops.qoperators import *
 from intact.graph.ops.record import Kind as Kind
 from intact.graph.ops.record import Look as Look
 from intact.graph.ops.record import Operator as Operator

@@ -7,10 +7,20 @@ from typing import Any
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from intact.graph.ops import arithmetic, functions, moves, norms, pools, reductions, structure, weighted
+from intact.graph.ops import (
+    arithmetic,
+    functions,
+    moves,
+    norms,
+    pools,
+    qoperators,
+    reductions,
+    structure,
+    weighted,
+)
 from intact.graph.ops.record import Kind, Look, Operator
 
-_FILES = (arithmetic, functions, moves, norms, pools, reductions, structure, weighted)
+_FILES = (arithmetic, functions, moves, norms, pools, qoperators, reductions, structure, weighted)
 
 
 def _records() -> dict[tuple[str, str], type[Operator]]:

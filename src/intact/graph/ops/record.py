@@ -32,6 +32,7 @@ Kind = Literal[
     "control",  # runs subgraphs
     "quantizer",  # between floats and codes
     "attention",  # several products in one node
+    "quantized",  # one of the others, on codes
 ]
 Look = Callable[[ir.Value | None], NDArray[Any] | None]
 """What a value always is; None where it depends on an input. Callers find constants in their own ways."""

@@ -1,0 +1,137 @@
+"""Operators on codes, ONNX's and ONNX Runtime's own: each is a float operator between DQ and Q.
+
+Scale and zero point follow each input that holds codes, the output's stand at `written`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from intact.graph.ops.record import Kind, Operator
+
+MICROSOFT = "com.microsoft"
+
+
+@dataclass(frozen=True)
+class QOperator(Operator, shared=True):
+    """What all of them have.
+
+    Attributes:
+        real: The float operator.
+        written: Where the scale of the output stands.
+        bias: Where int32 codes stand that have the product of the two input scales; None: nowhere.
+    """
+
+    kind: ClassVar[Kind] = "quantized"
+    domain: ClassVar[str] = MICROSOFT
+    real: ClassVar[str]
+    written: ClassVar[int] = 3
+    bias: ClassVar[int | None] = None
+    channels_last: int = 0
+
+    @property
+    def factor(self) -> float:
+        """By which the product is multiplied."""
+        return 1.0
+
+    def scale_axis(self, rank: int) -> int:
+        """The axis of a weight of `rank` axes along which a vector of scales lies."""
+        return rank - 1
+
+
+@dataclass(frozen=True)
+class QLinearConv(QOperator):
+    domain: ClassVar[str] = ""
+    real: ClassVar[str] = "Conv"
+    data: ClassVar[tuple[int, ...] | None] = (0, 3)
+    written: ClassVar[int] = 6
+    bias: ClassVar[int | None] = 8
+
+    def scale_axis(self, rank: int) -> int:
+        """Of the output channels."""
+        return 0
+
+
+@dataclass(frozen=True)
+class QLinearMatMul(QOperator):
+    domain: ClassVar[str] = ""
+    real: ClassVar[str] = "MatMul"
+    data: ClassVar[tuple[int, ...] | None] = (0, 3)
+    written: ClassVar[int] = 6
+
+
+@dataclass(frozen=True)
+class QGemm(QOperator):
+    real: ClassVar[str] = "Gemm"
+    data: ClassVar[tuple[int, ...] | None] = (0, 3)
+    written: ClassVar[int] = 7
+    bias: ClassVar[int | None] = 6
+    alpha: float = 1.0
+    transA: int = 0
+    transB: int = 0
+
+    @property
+    def factor(self) -> float:
+        """By which the product is multiplied."""
+        return self.alpha
+
+    def scale_axis(self, rank: int) -> int:
+        """Of the output channels."""
+        return 0 if self.transB else rank - 1
+
+
+@dataclass(frozen=True)
+class QLinearAdd(QOperator):
+    real: ClassVar[str] = "Add"
+    data: ClassVar[tuple[int, ...] | None] = (0, 3)
+    written: ClassVar[int] = 6
+
+
+@dataclass(frozen=True)
+class QLinearMul(QOperator):
+    real: ClassVar[str] = "Mul"
+    data: ClassVar[tuple[int, ...] | None] = (0, 3)
+    written: ClassVar[int] = 6
+
+
+@dataclass(frozen=True)
+class QLinearSigmoid(QOperator):
+    real: ClassVar[str] = "Sigmoid"
+
+
+@dataclass(frozen=True)
+class QLinearLeakyRelu(QOperator):
+    real: ClassVar[str] = "LeakyRelu"
+
+
+@dataclass(frozen=True)
+class QLinearSoftmax(QOperator):
+    """`opset` says which Softmax of ONNX it is."""
+
+    real: ClassVar[str] = "Softmax"
+    opset: int = 0
+
+
+@dataclass(frozen=True)
+class QLinearAveragePool(QOperator):
+    real: ClassVar[str] = "AveragePool"
+
+
+@dataclass(frozen=True)
+class QLinearGlobalAveragePool(QOperator):
+    real: ClassVar[str] = "GlobalAveragePool"
+
+
+@dataclass(frozen=True)
+class QLinearConcat(QOperator):
+    """Scale and zero point of the output come first."""
+
+    real: ClassVar[str] = "Concat"
+    written: ClassVar[int] = 0
+
+    def data_inputs(self, node: ir.Node) -> tuple[int, ...]:
+        """Every third input behind them."""
+        return tuple(range(2, len(node.inputs), 3))
