@@ -86,11 +86,14 @@ def _split(builder: PlanBuilder, node: Node) -> None:
         start += size
 
 
-def _pad(builder: PlanBuilder, node: Node) -> None:
+def pad_with_zero(builder: PlanBuilder, node: Node) -> None:
+    """A Pad of mode "constant", where it fills with the real 0.
+
+    Raises:
+        NoMatch: It does not.
+    """
     x, codes = data(builder, node.inputs[0])
     rank = len(builder.tensors[x].shape)
-    if ops.Pad.of(node).mode != "constant":
-        raise NoMatch("it pads with what is there already")
     filled = builder.constant(node.inputs[2], "its fill").reshape(-1) if has(node, 2) else np.zeros(1)
     if filled.size and filled[0] != (0 if codes is None else codes.zero_point):
         raise NoMatch("it pads with another value than 0")
@@ -139,7 +142,7 @@ def numbers(builder: PlanBuilder, node: Node, index: int) -> list[int]:
 
 
 MOVES: dict[str, Rule] = {
-    "Flatten": _reshape, "Identity": _reshape, "Pad": _pad, "Reshape": _reshape, "Slice": _slice,
+    "Flatten": _reshape, "Identity": _reshape, "Reshape": _reshape, "Slice": _slice,
     "Split": _split, "Squeeze": _reshape, "Transpose": _transpose, "Unsqueeze": _reshape,
 }  # fmt: skip
 """Operator -> how it becomes a step."""

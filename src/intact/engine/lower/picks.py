@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
-from intact.engine.lower.moves import Rule, data, moved, numbers, pads_of, who
+from intact.engine.lower.moves import Rule, data, moved, numbers, pad_with_zero, pads_of, who
+from intact.engine.lower.rearrange import gather_rows
 from intact.engine.steps import Codes, Dim, Reshape, Resize
 from intact.graph import Node, ops
 from intact.limits import RESIZED
@@ -53,9 +54,13 @@ def _expand(builder: PlanBuilder, node: Node) -> None:
 
 
 def _pad(builder: PlanBuilder, node: Node) -> None:
-    mode = _MODES.get(ops.Pad.of(node).mode)
+    said = ops.Pad.of(node).mode
+    mode = _MODES.get(said)
+    if said == "constant":
+        pad_with_zero(builder, node)
+        return
     if mode is None:
-        raise NoMatch("its mode is no copy")
+        raise NoMatch(f"its mode is '{said}'")
     x, codes = data(builder, node.inputs[0])
     shape = builder.tensors[x].shape
     places = {}
@@ -73,9 +78,17 @@ _MODES: dict[str, Literal["edge", "reflect", "wrap"]] = {"edge": "edge", "reflec
 
 
 def _gather(builder: PlanBuilder, node: Node) -> None:
+    """By constants along any axis; rows by a step of their own, which also takes computed indices."""
+    axis = ops.Gather.of(node).axis
+    shapes = [value.shape for value in (node.inputs[0], node.outputs[0]) if value is not None]
+    images = any(shape is not None and len(shape) == 4 for shape in shapes)
+    table, by = (value in builder.constants for value in node.inputs)
+    if table or not by or (axis == 0 and not images):
+        gather_rows(builder, node)
+        return
     x, codes = data(builder, node.inputs[0])
     shape, index = builder.tensors[x].shape, builder.constant(node.inputs[1], "its index").astype(np.int64)
-    axis = ops.Gather.of(node).axis % len(shape)
+    axis %= len(shape)
     size = _size(shape, axis)
     _check(axis, index.size)
     if index.min() < -size or index.max() >= size:

@@ -15,7 +15,7 @@ from intact.engine.lower.moves import MOVES, Rule
 from intact.engine.lower.parts import PARTS, with_tokens
 from intact.engine.lower.picks import PICKS
 from intact.engine.lower.planes import PLANES
-from intact.engine.lower.rearrange import REARRANGE, gather_rows
+from intact.engine.lower.rearrange import REARRANGE
 from intact.errors import IntactError, UnsupportedError
 from intact.graph import Constants, Model, Node, Value, is_op
 from intact.placement import Fusion
@@ -118,7 +118,7 @@ def _merged() -> dict[str, list[Rule]]:
         found.setdefault(op_type, []).append(rule)
     for op_type, rules in REALS.items():
         found.setdefault(op_type, []).extend(rules)
-    for op_type, rule in (*PARTS.items(), ("Gather", gather_rows), *PICKS.items()):
+    for op_type, rule in (*PARTS.items(), *PICKS.items()):
         found.setdefault(op_type, []).append(rule)
     return found
 
