@@ -355,3 +355,8 @@ def test_inputs_that_the_operator_does_not_take_are_refused() -> None:
         load(model(*nodes))
     left_out = helper.make_node("Clip", ["x", "", ""], ["y"])
     assert load(model(left_out)).graph[0].op_type == "Clip"
+
+
+def test_a_node_without_an_input_that_it_needs_is_refused() -> None:
+    with pytest.raises(FileFormatError, match=r"\(QuantizeLinear\).*: got 1 inputs, want at least 2"):
+        load(model(helper.make_node("QuantizeLinear", ["x"], ["y"])))

@@ -34,7 +34,7 @@ from intact.graph.save import save
 from intact.graph.strip import Stripped, strip_qdq
 from intact.graph.tagged import Seen, Tagged, tagged_pairs
 from intact.graph.timing import node_seconds
-from intact.graph.view import Quantized, QuantizedBias, is_op, quantization_of, quantized_bias_of
+from intact.graph.view import QuantizedBias, QuantizedValue, is_op, quantization_of, quantized_bias_of
 
 __all__ = [
     "Composer",
@@ -54,7 +54,7 @@ __all__ = [
     "Pair",
     "Parts",
     "QUANTIZER_KEY",
-    "Quantized",
+    "QuantizedValue",
     "QuantizedBias",
     "Seen",
     "Session",

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from intact.graph import ops
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
-from intact.graph.view import Quantized, is_op, quantization_of
+from intact.graph.view import QuantizedValue, is_op, quantization_of
 
 
 def lift_dequantize(model: ir.Model) -> None:
@@ -53,7 +53,7 @@ class _Lifter:
         """Whether `mover` makes new values; what a Pad fills with is brought along."""
         return not is_op(mover, "Pad") and bool(ops.computes(mover, self._constants))
 
-    def _is_like(self, reader: ir.Node, view: Quantized) -> bool:
+    def _is_like(self, reader: ir.Node, view: QuantizedValue) -> bool:
         """Whether `reader` dequantizes as `view` does."""
         other = quantization_of(reader.outputs[0], self._constants) if reader.outputs else None
         return (
@@ -61,7 +61,7 @@ class _Lifter:
             and bool(other.scale == view.scale) and bool(other.zero_point == view.zero_point)
         )  # fmt: skip
 
-    def _fill(self, mover: ir.Node, view: Quantized) -> float | None:
+    def _fill(self, mover: ir.Node, view: QuantizedValue) -> float | None:
         """The real that a Pad fills with; 0 for other operators, None where it is computed."""
         if mover.op_type != "Pad":
             return 0.0

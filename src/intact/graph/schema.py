@@ -38,9 +38,10 @@ def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: s
         raise FileFormatError(where, "an attribute twice", "each attribute once", _FIX)
     domain = "" if node.domain == "ai.onnx" else node.domain
     version = versions.get(domain, 0)
-    most = _most_inputs(node.op_type, domain, version)
-    if any(node.input[most:]):
-        raise FileFormatError(where, f"{len(node.input)} inputs", f"at most {most}", _FIX)
+    fewest, most = _inputs(node.op_type, domain, version)
+    if len(node.input) < fewest or any(node.input[most:]):
+        want = f"at least {fewest}" if len(node.input) < fewest else f"at most {most}"
+        raise FileFormatError(where, f"{len(node.input)} inputs", want, _FIX)
     types = _types(node.op_type, domain, version)
     for name, (wanted, required) in types.items():
         found = given.get(name)
@@ -55,16 +56,20 @@ def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: s
 
 @cache
 def _schema(op_type: str, domain: str, version: int) -> Any:
-    """What ONNX says about an operator; None where it does not know it."""
-    try:
-        return onnx.defs.get_schema(op_type, min(max(version, 1), 2**31 - 1), domain)
-    except onnx.defs.SchemaError:
-        return None
+    """What ONNX says about an operator, in its last form where the version does not have it yet; None where
+    ONNX does not know it."""
+    for named in ((op_type, min(max(version, 1), 2**31 - 1), domain), (op_type, domain)):
+        try:
+            return onnx.defs.get_schema(*named)
+        except onnx.defs.SchemaError:
+            continue
+    return None
 
 
-def _most_inputs(op_type: str, domain: str, version: int) -> int:
+def _inputs(op_type: str, domain: str, version: int) -> tuple[int, int]:
+    """How many inputs an operator takes, at least and at most."""
     schema = _schema(op_type, domain, version)
-    return 2**31 - 1 if schema is None else int(schema.max_input)
+    return (0, 2**31 - 1) if schema is None else (int(schema.min_input), int(schema.max_input))
 
 
 @cache

@@ -15,7 +15,7 @@ from intact.graph.constants import Constants
 from intact.graph.emit_qdq import QUANTIZER_KEY
 from intact.graph.io import prune
 from intact.graph.lift import lift_dequantize
-from intact.graph.view import Quantized, is_op, quantization_of, quantized_bias_of
+from intact.graph.view import QuantizedValue, is_op, quantization_of, quantized_bias_of
 from intact.spec import QuantSpec
 
 _CODES_SUFFIXES = (".codes", "_quantized", ".int8")
@@ -104,7 +104,7 @@ class _Stripper:
             self._graph.remove(node, safe=True)
         return origin
 
-    def _dequantized(self, node: ir.Node, view: Quantized) -> ir.Value:
+    def _dequantized(self, node: ir.Node, view: QuantizedValue) -> ir.Value:
         codes = self._constants(view.codes)
         assert codes is not None
         q = codes.astype(np.float32) if view.spec.format.is_float else codes.astype(np.int32)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.graph.constants import Constants
 from intact.graph.emit_qdq import QUANTIZER_KEY
-from intact.graph.view import Quantized, quantization_of
+from intact.graph.view import QuantizedValue, quantization_of
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Tagged:
     """
 
     quantizer: str
-    quantized: Quantized
+    quantized: QuantizedValue
     stored: NDArray[np.generic] | None
     readers: tuple[str, ...]
 

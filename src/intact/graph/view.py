@@ -23,7 +23,7 @@ FORMATS = {
 
 
 @dataclass(frozen=True)
-class Quantized:
+class QuantizedValue:
     """A tensor that comes out of a DequantizeLinear.
 
     Attributes:
@@ -69,7 +69,7 @@ def is_op(node: ir.Node | None, *op_types: str, domain: str = "") -> bool:
     return node is not None and node.domain == domain and node.op_type in op_types
 
 
-def quantization_of(value: ir.Value | None, constants: Constants | None = None) -> Quantized | None:
+def quantization_of(value: ir.Value | None, constants: Constants | None = None) -> QuantizedValue | None:
     """How `value` is quantized: None unless it is the output of a DequantizeLinear with constant parameters.
 
     Args:
@@ -89,7 +89,7 @@ def quantization_of(value: ir.Value | None, constants: Constants | None = None) 
     axis, block = layout
     spec = QuantSpec(Format.parse(format_name), axis, block, symmetric=not zero_point.any())
     shape = scale.shape if spec.axis is not None else ()
-    return Quantized(
+    return QuantizedValue(
         node.outputs[0], codes, spec, scale.reshape(shape),
         _as_many(zero_point, scale).reshape(shape), codes in constants,
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from intact.graph import Node, Quantized, Value, quantization_of
+from intact.graph import Node, QuantizedValue, Value, quantization_of
 from intact.graph.ops import may_move
 from intact.placement.view import Reader, View
 
@@ -14,9 +14,9 @@ class Pairs:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._known: dict[Node, Quantized | None] = {}
+        self._known: dict[Node, QuantizedValue | None] = {}
 
-    def on(self, reader: Reader) -> Quantized | None:
+    def on(self, reader: Reader) -> QuantizedValue | None:
         """The pair on an edge; None where there is none, or its scale is computed."""
         mark = self._view.marks.get(reader)
         if mark is None or mark.dq is None:
@@ -25,7 +25,7 @@ class Pairs:
             self._known[mark.dq] = quantization_of(mark.dq.outputs[0], self._view.constants)
         return self._known[mark.dq]
 
-    def above(self, reader: Reader) -> Quantized | None:
+    def above(self, reader: Reader) -> QuantizedValue | None:
         """The pair whose codes an edge brings: on it, or further up where data is only moved."""
         while (found := self.on(reader)) is None:
             producer = self._view.producer(reader[0].inputs[reader[1]])
@@ -34,7 +34,7 @@ class Pairs:
             reader = producer, 0
         return found
 
-    def readers(self, value: Value) -> Iterator[tuple[Reader, Quantized]]:
+    def readers(self, value: Value) -> Iterator[tuple[Reader, QuantizedValue]]:
         """The readers of a tensor that read it through a pair."""
         for reader in self._view.readers(value):
             if (found := self.on(reader)) is not None:
@@ -47,11 +47,11 @@ class Pairs:
         return (value for value in seen if any(True for _ in self.readers(value)))
 
 
-def same_scale(one: Quantized, other: Quantized) -> bool:
+def same_scale(one: QuantizedValue, other: QuantizedValue) -> bool:
     """Whether two pairs have the same grid, scale and zero point."""
     return scale_key(one) == scale_key(other)
 
 
-def scale_key(one: Quantized) -> tuple[object, ...]:
+def scale_key(one: QuantizedValue) -> tuple[object, ...]:
     """What two pairs have in common when their codes mean the same."""
     return one.spec, one.scale.tobytes(), one.zero_point.tobytes()

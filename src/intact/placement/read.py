@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from intact.graph import Model, Quantized, Value
+from intact.graph import Model, QuantizedValue, Value
 from intact.graph.ops import CONVOLUTIONS, PRODUCTS
 from intact.layer import Layer
 from intact.placement.layers import Fuser
@@ -57,7 +57,7 @@ def _sites(view: View) -> tuple[Site, ...]:
     sites = list[Site]()
     for value in pairs.tensors():
         constant = view.is_constant(value)
-        split: dict[tuple[object, ...], list[tuple[Reader, Quantized]]] = {}
+        split: dict[tuple[object, ...], list[tuple[Reader, QuantizedValue]]] = {}
         for reader, one in pairs.readers(value):
             split.setdefault(scale_key(one), []).append((reader, one))
         for key, found in split.items():
@@ -66,7 +66,7 @@ def _sites(view: View) -> tuple[Site, ...]:
     return tuple(sites)
 
 
-def _site(value: Value, found: list[tuple[Reader, Quantized]], constant: bool, group: int) -> Site:
+def _site(value: Value, found: list[tuple[Reader, QuantizedValue]], constant: bool, group: int) -> Site:
     axis = found[0][1].spec.axis
     return Site(
         value=value.name or "",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from intact.graph import Model, Quantized, Value, quantization_of
+from intact.graph import Model, QuantizedValue, Value, quantization_of
 from intact.placement.rules import rules_of
-from intact.placement.view import Mark, Op, View
+from intact.placement.view import EdgeMark, Op, View
 
 
-def tensor_scales(model: Model) -> dict[str, list[Quantized]]:
+def tensor_scales(model: Model) -> dict[str, list[QuantizedValue]]:
     """How each activation is quantized, by the name of the real tensor, in the graph's order.
 
     Tensors behind operators that only move data have the scale of what was moved, with or without a pair
@@ -17,7 +17,7 @@ def tensor_scales(model: Model) -> dict[str, list[Quantized]]:
         Nearly always one entry for a name; several where readers of one tensor quantize it differently.
     """
     view = View(model)
-    found: dict[Value, list[Quantized]] = {}
+    found: dict[Value, list[QuantizedValue]] = {}
     for output, mark in view.output_marks.items():
         _add(view, found, output, mark)
     for op in view.ops:
@@ -32,7 +32,7 @@ def tensor_scales(model: Model) -> dict[str, list[Quantized]]:
     return {value.name: found[value] for value in order if value in found and value.name}
 
 
-def _add(view: View, found: dict[Value, list[Quantized]], value: Value, mark: Mark | None) -> None:
+def _add(view: View, found: dict[Value, list[QuantizedValue]], value: Value, mark: EdgeMark | None) -> None:
     if mark is None or mark.dq is None or view.is_constant(value):
         return
     one = quantization_of(mark.dq.outputs[0], view.constants)
@@ -40,7 +40,7 @@ def _add(view: View, found: dict[Value, list[Quantized]], value: Value, mark: Ma
         found.setdefault(value, []).append(one)
 
 
-def _moved(view: View, op: Op, found: dict[Value, list[Quantized]]) -> Quantized | None:
+def _moved(view: View, op: Op, found: dict[Value, list[QuantizedValue]]) -> QuantizedValue | None:
     """How `op` hands on what it moves; None where it computes, or its inputs come in different codes."""
     rule = next((rule for rule in rules_of(op.op_type, op.domain) if rule.kind == "moves"), None)
     inputs = rule.reads(view, op) if rule is not None else ()
@@ -54,7 +54,7 @@ def _moved(view: View, op: Op, found: dict[Value, list[Quantized]]) -> Quantized
     return first if all(len(k) == 1 and _same(k[0], first) for k in known) else None
 
 
-def _same(one: Quantized, other: Quantized) -> bool:
+def _same(one: QuantizedValue, other: QuantizedValue) -> bool:
     return (
         one.spec == other.spec
         and one.scale.tobytes() == other.scale.tobytes()

@@ -50,7 +50,7 @@ class Op:
 
 
 @dataclass(frozen=True)
-class Mark:
+class EdgeMark:
     """The pair through which an edge comes: `q` is None for stored codes, `dq` for codes read as they are."""
 
     q: Node | None
@@ -74,7 +74,7 @@ class View:
         self.model = model
         self.constants = Constants(model.graph)
         self._glue = _glue(model)
-        self.marks: dict[Reader, Mark] = {}
+        self.marks: dict[Reader, EdgeMark] = {}
         self.ops: list[Op] = []
         self._readers: dict[Value, list[Reader]] = {}
         for index, node in enumerate(model.graph):
@@ -82,7 +82,7 @@ class View:
                 self._add(node, index)
         self._position = {op: i for i, op in enumerate(self.ops)}
         self._producers = {value: op for op in self.ops for value in op.outputs}
-        self.output_marks: dict[Value, Mark | None] = {}
+        self.output_marks: dict[Value, EdgeMark | None] = {}
         for output in model.graph.outputs:
             source, mark = self.trace(output)
             self.output_marks[source] = mark if self.output_marks.get(source, mark) else None
@@ -101,9 +101,9 @@ class View:
             if mark is not None:
                 self.marks[op, i] = mark
 
-    def trace(self, value: Value) -> tuple[Value, Mark | None]:
+    def trace(self, value: Value) -> tuple[Value, EdgeMark | None]:
         """What `value` stands for without Q/DQ, and the pair nearest to its reader."""
-        mark: Mark | None = None
+        mark: EdgeMark | None = None
         while (node := value.producer()) is not None:
             above = node.inputs[0] if node.inputs else None
             if above is None:
@@ -195,11 +195,11 @@ def may_be_float(value: Value | None) -> bool:
     return value is not None and (value.dtype is None or value.dtype.name in FLOATS)
 
 
-def _mark(node: Node) -> Mark:
+def _mark(node: Node) -> EdgeMark:
     if is_quantize(node):
-        return Mark(node, None)
+        return EdgeMark(node, None)
     above = node.inputs[0].producer() if node.inputs[0] is not None else None
-    return Mark(above if above is not None and is_quantize(above) else None, node)
+    return EdgeMark(above if above is not None and is_quantize(above) else None, node)
 
 
 def _glue(model: Model) -> set[Node]:

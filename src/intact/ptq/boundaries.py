@@ -17,7 +17,7 @@ from intact.graph import (
     Constants,
     Model,
     Node,
-    Quantized,
+    QuantizedValue,
     Value,
     is_op,
     ops,
@@ -72,7 +72,7 @@ def _factors(node: Node, constants: Constants) -> tuple[NDArray[np.float32], NDA
     return x.scale.reshape(()), w.scale.reshape(-1)
 
 
-def _by_channel(node: Node, w: Quantized) -> bool:
+def _by_channel(node: Node, w: QuantizedValue) -> bool:
     """Whether a weight has a scale for each output channel."""
     axis, rank = channel_axis(node), len(w.codes.shape or ())
     return axis is not None and rank > 0 and w.spec.axis == axis % rank
@@ -143,5 +143,5 @@ def _one_scale(
     return [known[0].reshape(()), *residual]
 
 
-def _is_float(quantized: Quantized) -> bool:
+def _is_float(quantized: QuantizedValue) -> bool:
     return quantized.spec.format.is_float

@@ -12,7 +12,7 @@ from intact.graph.ops import Windowed
 
 
 @dataclass(frozen=True)
-class Window:
+class LoweredWindow:
     """How a kernel is laid over an image: (height, width), pads as (top, left, bottom, right)."""
 
     strides: tuple[int, int]
@@ -20,7 +20,7 @@ class Window:
     pads: tuple[int, int, int, int]
 
 
-def window(node: Node, said: Windowed, kernel: Sequence[int]) -> Window:
+def window(node: Node, said: Windowed, kernel: Sequence[int]) -> LoweredWindow:
     """The window of a convolution or pool over images, or over sequences as images of height 1.
 
     Raises:
@@ -36,9 +36,9 @@ def window(node: Node, said: Windowed, kernel: Sequence[int]) -> Window:
     if max(*strides, *dilations) > MOST_HOP or max(*kernel, *pads) > MOST_WIDTH:
         raise NoMatch("its strides, dilations, kernel or pads are wider than any image")
     if rank == 1:  # an image of height 1
-        return Window((1, strides[0]), (1, dilations[0]), (0, pads[0], 0, pads[1]))
+        return LoweredWindow((1, strides[0]), (1, dilations[0]), (0, pads[0], 0, pads[1]))
     top, left, bottom, right = pads
-    return Window((strides[0], strides[1]), (dilations[0], dilations[1]), (top, left, bottom, right))
+    return LoweredWindow((strides[0], strides[1]), (dilations[0], dilations[1]), (top, left, bottom, right))
 
 
 def _pads(node: Node, said: Windowed, kernel: Sequence[int]) -> tuple[int, ...]:
