@@ -18,6 +18,7 @@ from intact import kernels
 from intact.kernels import float_steps
 from intact.kernels.float_steps import Product, Real
 from intact.kernels.program import NativeStep, Program, View
+from intact.kernels.registry import chosen_kernels
 
 LAYERS, HEADS, HIDDEN, INNER = 12, 12, 768, 3072
 WIDTH = HIDDEN // HEADS
@@ -27,7 +28,7 @@ class Bench:
     """One step over its own arena."""
 
     def __init__(self, kernel: str, threads: int) -> None:
-        self.kernels = {**float_steps.chosen_kernels(), kernel.split("_")[0]: kernel}
+        self.kernels = {**chosen_kernels(), kernel.rpartition("_")[0]: kernel}
         self.threads, self.nbytes = threads, 0
         self.floats: list[View] = []
 

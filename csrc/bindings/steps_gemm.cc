@@ -64,11 +64,13 @@ ConvSpec spec_of(const View& x, const View& y, const Bytes& packed, Pair origin,
 }
 
 NativeStep conv(const std::string& name, const View& x, const View& y, Bytes packed, Pair strides,
-                Pair dilations, Pair origin, const EpilogueSpec& epilogue) {
+                Pair dilations, Pair origin, const EpilogueSpec& epilogue, int threads) {
+  require(threads >= 1, "a step is run by at least one thread");
   ConvSpec spec = spec_of(x, y, packed, origin, epilogue);
   spec.kernel = &kernel<GemmOps>(name);
   spec.strides = strides;
   spec.dilations = dilations;
+  spec.threads = threads;
   return native(make_conv(spec));
 }
 
@@ -92,9 +94,11 @@ bool fits_winograd(Weights weights, int high) {
                        weights.data());
 }
 
-bool pays_winograd(const std::string& name, std::array<int64_t, 5> sizes, int threads) {
+bool pays_winograd(const std::string& name, const std::string& direct, std::array<int64_t, 5> sizes,
+                   int threads) {
   const auto [images, height, width, in, out] = sizes;
-  return winograd_pays(kernel<WinogradOps>(name), {images, height, width, in, out, threads});
+  const WinogradWork work{images, height, width, in, out, threads};
+  return winograd_pays(kernel<WinogradOps>(name), kernel<GemmOps>(direct), work);
 }
 
 nb::ndarray<nb::numpy, uint8_t> pack_taps(const std::string& name, Weights weights, int high) {
@@ -110,9 +114,9 @@ void bind_gemm(nb::module_& m) {
   m.def("pack_gemm", &pack, "kernel"_a, "weights"_a.noconvert(), "groups"_a, "joined"_a, "high"_a);
   m.def("gemm_groups", &steps_by_group, "kernel"_a, "packed"_a.noconvert());
   m.def("conv", &conv, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "strides"_a, "dilations"_a,
-        "origin"_a, "epilogue"_a);
+        "origin"_a, "epilogue"_a, "threads"_a = 1);
   m.def("winograd_fits", &fits_winograd, "weights"_a.noconvert(), "high"_a);
-  m.def("winograd_pays", &pays_winograd, "kernel"_a, "sizes"_a, "threads"_a);
+  m.def("winograd_pays", &pays_winograd, "kernel"_a, "direct"_a, "sizes"_a, "threads"_a);
   m.def("pack_winograd", &pack_taps, "kernel"_a, "weights"_a.noconvert(), "high"_a);
   m.def("winograd", &winograd, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "origin"_a, "epilogue"_a,
         "threads"_a = 1);

@@ -74,9 +74,10 @@ void Context::run(size_t begin, size_t end, double* seconds) {
   Held held{nullptr, running_};
   held.workers = thread_pool_.try_take();
   const ScopedFpEnv env;
-  const Memory memory(blocks_.data());
   const Scratch scratch{scratch_.get(), program_.scratch()};
-  const auto run_step = [&](const Step& step) {
+  const auto run_step = [&](size_t i) {
+    const Step& step = *steps[i];
+    const Memory memory(blocks_.data(), program_.ahead(i));
     const size_t items = step.items();
     if (held.workers != nullptr && items > 1) {
       held.workers->deal(step, memory, items, scratch);
@@ -87,9 +88,9 @@ void Context::run(size_t begin, size_t end, double* seconds) {
   for (size_t i = begin; i < end; ++i) {
     const double start = seconds == nullptr ? 0 : now();
     if (checker_ == nullptr) {
-      run_step(*steps[i]);
+      run_step(i);
     } else {
-      checker_->run(i, [&] { run_step(*steps[i]); });
+      checker_->run(i, [&] { run_step(i); });
     }
     if (seconds != nullptr) seconds[i] = now() - start;
   }

@@ -98,6 +98,11 @@ void Program::add(std::shared_ptr<const Step> step) {
   for (const Access& access : step->accesses()) check(access);
   const size_t scratch = (step->scratch() + 63) / 64 * 64;
   if (scratch > scratch_) scratch_ = scratch;
+  const Weights weights = step->weights();
+  for (size_t i = ahead_.size(); weights.bytes > 0 && i > 0 && ahead_[i - 1].bytes == 0; --i) {
+    ahead_[i - 1] = weights;
+  }
+  ahead_.emplace_back();
   steps_.push_back(std::move(step));
 }
 

@@ -38,6 +38,8 @@ class Program {
 
   const std::vector<Block>& blocks() const { return blocks_; }
   const std::vector<std::shared_ptr<const Step>>& steps() const { return steps_; }
+  // The weights of the first step behind this one that has some.
+  Weights ahead(size_t step) const { return ahead_[step]; }
   size_t scratch() const { return scratch_; }  // the most that a step wants, for one thread
 
  private:
@@ -47,6 +49,7 @@ class Program {
   std::set<std::pair<size_t, size_t>> tensors_;  // offset, bytes
   std::vector<Block> blocks_;
   std::vector<std::shared_ptr<const Step>> steps_;
+  std::vector<Weights> ahead_;
   size_t scratch_ = 0;
 };
 

@@ -13,14 +13,23 @@ namespace intact {
 enum class Type : uint8_t { u8, i32, f32, i64 };
 constexpr size_t bytes_of(Type t) { return t == Type::u8 ? 1 : t == Type::i64 ? 8 : 4; }
 
+// Constants of a step that are read from one end to the other.
+struct Weights {
+  const uint8_t* data = nullptr;
+  size_t bytes = 0;
+};
+
 // Blocks of memory, by number: 0 is the arena of this run, then the constants, inputs and outputs.
 class Memory {
  public:
-  explicit Memory(uint8_t* const* blocks) : blocks_(blocks) {}
+  explicit Memory(uint8_t* const* blocks, Weights ahead = {}) : blocks_(blocks), ahead_(ahead) {}
   uint8_t* block(uint32_t number) const { return blocks_[number]; }
+  // What a later step will read: a step that has the time may fetch it in passing.
+  Weights ahead() const { return ahead_; }
 
  private:
   uint8_t* const* blocks_;
+  Weights ahead_;
 };
 
 // The next place where a vector may be aligned.
@@ -92,6 +101,8 @@ class Step {
   virtual std::string name() const { return "native"; }
   // What a profile says of its inner loops; nothing where there is one. Asked for by profiles alone.
   virtual std::vector<Loop> loops() const { return {}; }
+  // What steps before it may fetch for it; nothing where that does not pay.
+  virtual Weights weights() const { return {}; }
   virtual void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept = 0;
 
   const std::vector<Access>& accesses() const { return accesses_; }

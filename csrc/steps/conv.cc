@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "kernels/registry.h"
-#include "steps/epilogue.h"
+#include "steps/conv_tiles.h"
+#include "steps/window.h"
 
 namespace intact {
 namespace {
@@ -58,10 +59,8 @@ class ConvStep final : public Step {
   // times. Panels of the others are narrower than a line, whose parts should be written close in time.
   bool joins() const { return s_.kernel->whole != nullptr; }
   size_t blocks() const { return static_cast<size_t>(cut_.blocks); }
-  void check_window(const PackedHeader& h) const;
   void bind(const Packed& packed);
   std::vector<int32_t> resolve(const Packed& packed, const PackedPanel& panel) const;
-  int32_t offset_of(const PackedHeader& h, int32_t position) const;
   void cut();
   void run_blocks(const Memory& memory, size_t chunk, Range blocks, bool fresh, uint8_t* scratch) const;
   int64_t pixel_of(int64_t block) const { return pixels_ * block / cut_.blocks; }
@@ -82,56 +81,23 @@ class ConvStep final : public Step {
   int64_t pixels_ = 0;
   int32_t group_channels_ = 0;
   int widest_ = 0;
-  size_t slack_ = 0;
 };
-
-void ConvStep::check_window(const PackedHeader& h) const {
-  const View& x = s_.x;
-  const int64_t kernel[2] = {h.kernel_h, h.kernel_w};
-  constexpr int64_t kMost = int64_t{1} << 30;
-  for (int i = 0; i < 2; ++i) {
-    const int64_t positions = s_.y.sizes[i + 1], stride = s_.strides[i], dilation = s_.dilations[i];
-    const bool sane = stride >= 1 && stride <= kMost && dilation >= 1 && dilation <= kMost &&
-                      s_.origin[i] >= -kMost && s_.origin[i] <= kMost && positions >= 0 && positions <= kMost;
-    demand(sane, "strides, dilations or pads are out of range");
-    if (s_.y.elements() == 0) continue;
-    const int64_t last = (positions - 1) * stride + s_.origin[i] + (kernel[i] - 1) * dilation;
-    const bool inside = s_.origin[i] >= -x.halo[i] && last <= x.sizes[i + 1] - 1 + x.halo[i + 2];
-    demand(inside, "windows reach beyond the input and its halo");
-  }
-  const bool dense = x.strides[2] == x.sizes[3] && s_.dilations[1] == 1;
-  demand(h.joined == 0 || h.kernel_w == 1 || dense, "weights are packed for neighbouring pixels");
-  const double reach = static_cast<double>(h.kernel_h) * static_cast<double>(s_.dilations[0]) *
-                           static_cast<double>(x.strides[1]) +
-                       static_cast<double>(h.kernel_w) * static_cast<double>(s_.dilations[1]) *
-                           static_cast<double>(x.strides[2]);
-  demand(reach < 2e9, "a window spans more than 2 GB");
-}
-
-int32_t ConvStep::offset_of(const PackedHeader& h, int32_t position) const {
-  const int64_t row = s_.dilations[0] * s_.x.strides[1], pixel = s_.dilations[1] * s_.x.strides[2];
-  const int32_t row_bytes = h.kernel_w * h.in;
-  const int64_t kh = position / row_bytes, rest = position % row_bytes;
-  return static_cast<int32_t>(kh * row + (h.joined ? rest : rest / h.in * pixel + rest % h.in));
-}
 
 // The offsets of a panel's steps; where the kernel wants runs, pairs of (offset, number of steps).
 std::vector<int32_t> ConvStep::resolve(const Packed& packed, const PackedPanel& panel) const {
-  std::vector<int32_t> found;
+  const std::vector<int32_t> offsets = step_offsets(s_, packed, panel);
+  if (s_.kernel->grouped) return offsets;
+  std::vector<int32_t> runs;
   int32_t next = -1;
-  for (int32_t i = 0; i < panel.steps; ++i) {
-    const auto at = static_cast<size_t>(panel.positions + i);
-    const int32_t offset = offset_of(packed.header, packed.positions[at]);
-    if (s_.kernel->grouped) {
-      found.push_back(offset);
-    } else if (i > 0 && offset == next) {
-      ++found.back();
+  for (const int32_t offset : offsets) {
+    if (!runs.empty() && offset == next) {
+      ++runs.back();
     } else {
-      found.insert(found.end(), {offset, 1});
+      runs.insert(runs.end(), {offset, 1});
     }
     next = offset + 4;
   }
-  return found;
+  return runs;
 }
 
 // Of each channel of a panel, times `shift`.
@@ -205,15 +171,13 @@ ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
   const Packed packed = read_packed(s_.packed, s_.packed_bytes, *s_.kernel);
   const PackedHeader& h = packed.header;
   check_conv(s_, int64_t{h.in} * h.groups, h.out, h.high);
-  check_window(h);
+  check_window(s_, h);
   cells_ = settle(s_.epilogue);
   group_channels_ = h.in;
   pixels_ = s_.y.sizes[0] * s_.y.sizes[1] * s_.y.sizes[2];
   bind(packed);
   cut();
-  const int32_t run = h.joined ? h.kernel_w * h.in : h.in;
-  slack_ = static_cast<size_t>((4 - run % 4) % 4);
-  reads(s_.x, slack_);
+  reads(s_.x, slack_of(h));
   writes(s_.y);
   if (s_.epilogue.residual) reads(*s_.epilogue.residual);
 }
@@ -333,7 +297,6 @@ void ConvStep::run_tiles(const BoundPanel& panel, const Tiles& cut, GemmTile& ti
 }
 
 void ConvStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept {
-  if (s_.kernel->enter) s_.kernel->enter();
   for (size_t item = begin; item < end;) {
     const size_t chunk = item / blocks();
     const auto block = static_cast<int64_t>(item % blocks());
@@ -343,7 +306,6 @@ void ConvStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scra
     run_blocks(memory, chunk, joined, item == begin || block == 0, scratch);
     item += static_cast<size_t>(joined.end - block);
   }
-  if (s_.kernel->leave) s_.kernel->leave();
 }
 
 }  // namespace
@@ -360,6 +322,9 @@ void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
   check_epilogue(s.epilogue, y, out);
 }
 
-std::unique_ptr<Step> make_conv(const ConvSpec& spec) { return std::make_unique<ConvStep>(spec); }
+std::unique_ptr<Step> make_conv(const ConvSpec& spec) {
+  if (spec.kernel->tiles != nullptr) return make_tiled_conv(spec);
+  return std::make_unique<ConvStep>(spec);
+}
 
 }  // namespace intact

@@ -21,6 +21,7 @@ struct ConvSpec {
   std::array<int64_t, 2> strides{1, 1}, dilations{1, 1};
   std::array<int64_t, 2> origin{0, 0};  // input pixel under the first tap of output pixel (0, 0); -1: pad 1
   EpilogueSpec epilogue;
+  int threads = 1;  // that will share the work
 };
 
 // Throws std::invalid_argument unless images, weights of so many channels, and epilogue fit each other.

@@ -230,7 +230,8 @@ void WinogradStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* 
 }  // namespace
 
 // The time of a thread that has the most pieces to do, against an equal share of the other form's products.
-bool winograd_pays(const WinogradOps& kernel, const WinogradWork& w) {
+bool winograd_pays(const WinogradOps& kernel, const GemmOps& direct, const WinogradWork& w) {
+  if (direct.tiles != nullptr) return false;
   const int64_t most = int64_t{kernel.gemm->unit} * kernel.widest, panels = (w.out + most - 1) / most;
   const int64_t tiles = w.images * tiles_across(w.height) * tiles_across(w.width);
   if (tiles <= 0 || w.in <= 0 || w.in % kWinogradChannels != 0 || w.out <= 0 || w.threads <= 0) return false;

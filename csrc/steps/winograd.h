@@ -21,8 +21,9 @@ struct WinogradWork {
   int threads;
 };
 
-// Whether this is faster than make_conv, by the kernel's costs.
-bool winograd_pays(const WinogradOps& kernel, const WinogradWork& work);
+// Whether this is faster than make_conv with a kernel `direct`, by this kernel's costs. Tiles multiply
+// bytes so fast that it never is.
+bool winograd_pays(const WinogradOps& kernel, const GemmOps& direct, const WinogradWork& work);
 
 // Throws std::invalid_argument for what run() could not do inside the views.
 std::unique_ptr<Step> make_winograd(const WinogradSpec& spec);

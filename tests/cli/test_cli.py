@@ -53,21 +53,13 @@ def test_kernels_lists_every_kernel_of_the_build(run, monkeypatch: pytest.Monkey
 
 
 def test_kernels_that_the_system_refuses_say_so_and_what_runs_instead(run, monkeypatch) -> None:
-    refused = kernels.Kernel("gemm", "gemm_amx", ("amx",), True, True, chosen=False, refused=True)
-    instead = kernels.Kernel("gemm", "gemm_vnni", ("vnni",), True, False, chosen=True)
+    refused = kernels.Kernel("gemm", "gemm_amx", ("amx",), True, chosen=False, refused=True)
+    instead = kernels.Kernel("gemm", "gemm_vnni", ("vnni",), True, chosen=True)
     monkeypatch.setattr(kernels, "kernel_list", lambda: [refused, instead])
     status, out, _ = run("kernels")
     said = " ".join(out.split())
     assert status == 0 and "refused by the system" in said
     assert "gemm_amx: the operating system does not grant amx" in said and "gemm_vnni runs instead" in said
-
-
-def test_kernels_that_wait_to_be_asked_for_say_so(run, monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = kernels.Kernel("gemm", "gemm_amx", ("amx",), available=True, on_request=True, chosen=False)
-    monkeypatch.setattr(kernels, "kernel_list", lambda: [waiting])
-    status, out, _ = run("kernels")
-    assert status == 0
-    assert any("gemm_amx" in line and "on request" in line for line in out.splitlines())
 
 
 def test_report_writes_a_page_of_every_histogram(run, calib_file: Path, tmp_path: Path) -> None:

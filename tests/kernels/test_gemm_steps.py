@@ -427,10 +427,15 @@ def test_winograd_never_pays_for_nothing(shape):
 
 def test_winograd_where_it_pays():
     """A cost model decides: many outputs for each weight, and channels enough for the transforms."""
-    pays = lambda size, channels, n=1: gemm.winograd_pays(square(n, size, channels), channels)  # noqa: E731
+
+    def pays(size: int, channels: int, direct: str = "gemm_ref") -> bool:
+        return gemm.winograd_pays(square(1, size, channels), channels, direct=direct)
+
     kernel = next(k.name for k in kernels.kernel_list() if k.family == gemm.WINOGRAD and k.chosen)
     assert (pays(56, 64) and pays(28, 128)) == (kernel != "winograd_ref")
     assert not pays(7, 512) and not pays(56, 16) and not pays(1, 64)
+    if kernels.cpu_features()["amx"]:
+        assert not pays(56, 64, "gemm_amx")
 
 
 def square(n: int, size: int, channels: int) -> View:

@@ -45,7 +45,7 @@ def test_every_family_has_a_reference_that_runs_anywhere_and_one_choice():
         members = [k for k in listed if k.family == family]
         assert members[-1].name == f"{family}_ref" and members[-1].needs == () and members[-1].available
         assert sum(k.chosen for k in members) == 1
-        assert next(k for k in members if k.available and not k.on_request).chosen
+        assert next(k for k in members if k.available and not k.refused).chosen
 
 
 def test_features_are_booleans_and_cover_what_kernels_need():
@@ -65,24 +65,6 @@ def test_a_forced_kernel_is_chosen_in_its_family_alone():
     assert forced == ["reduce_ref" if name.startswith("reduce") else name for name in free]
 
 
-def test_a_kernel_on_request_is_chosen_by_its_name_alone(monkeypatch):
-    listed = [("gemm", "gemm_amx", ["amx"], True), ("gemm", "gemm_ref", [], True)]
-    monkeypatch.setattr(_native, "kernels", lambda: listed)
-    monkeypatch.setattr(_native, "acquire", lambda needs: True)
-    monkeypatch.delenv("INTACT_MAX_ISA", raising=False)
-    for forced, chosen in (("", "gemm_ref"), ("gemm_amx", "gemm_amx")):
-        monkeypatch.setenv("INTACT_FORCE_KERNEL", forced)
-        registry._available.cache_clear()
-        registry._choices.cache_clear()
-        try:
-            first, second = kernels.kernel_list()
-        finally:
-            registry._available.cache_clear()
-            registry._choices.cache_clear()
-        assert first.on_request and first.available and not second.on_request
-        assert [k.name for k in (first, second) if k.chosen] == [chosen]
-
-
 AMX, VNNI, REF = ("gemm", "gemm_amx", ["amx"]), ("gemm", "gemm_vnni", ["vnni"]), ("gemm", "gemm_ref", [])
 
 
@@ -92,8 +74,9 @@ AMX, VNNI, REF = ("gemm", "gemm_amx", ["amx"]), ("gemm", "gemm_vnni", ["vnni"]),
         pytest.param({"amx", "vnni"}, {"amx", "vnni"}, ["gemm_amx"], "gemm_amx", id="granted"),
         pytest.param({"amx", "vnni"}, {"vnni"}, ["gemm_amx"], "gemm_vnni", id="refused"),
         pytest.param({"amx"}, set(), ["gemm_amx"], "gemm_ref", id="refused, and there is no other"),
-        pytest.param({"amx", "vnni"}, {"amx"}, [], "gemm_ref", id="the best is refused"),
-        pytest.param({"amx", "vnni"}, {"amx", "vnni"}, [], "gemm_vnni", id="not asked for"),
+        pytest.param({"amx", "vnni"}, {"vnni"}, [], "gemm_vnni", id="the best is refused"),
+        pytest.param({"amx", "vnni"}, {"amx", "vnni"}, [], "gemm_amx", id="the best"),
+        pytest.param({"amx", "vnni"}, {"amx", "vnni"}, ["gemm_vnni"], "gemm_vnni", id="another is forced"),
         pytest.param({"vnni"}, {"amx", "vnni"}, ["gemm_amx"], None, id="the machine has none"),
     ],
 )
@@ -111,7 +94,7 @@ def test_what_the_system_refuses_is_left_to_the_next_kernel(has, grants, forced,
             registry.choose(rows, forced, granted)
     else:
         assert registry.choose(rows, forced, granted) == {"gemm": chosen}
-    assert "amx" not in asked or forced, "it costs every signal its room: nobody asks without need"
+    assert "amx" not in asked or forced != ["gemm_vnni"], "it costs every signal its room: not without need"
 
 
 def test_the_system_grants_what_needs_no_asking():
@@ -130,8 +113,8 @@ def test_the_system_grants_what_needs_no_asking():
         (
             "INTACT_MAX_ISA",
             "sse9",
-            r"INTACT_MAX_ISA: got 'sse9', want one of none, avx2, avxvnni, avx512, neon\. Fix: set it to one "
-            r"of these, or unset it to use all that the machine has",
+            r"INTACT_MAX_ISA: got 'sse9', want one of none, avx2, avxvnni, avx512, amx, neon\. Fix: set it "
+            r"to one of these, or unset it to use all that the machine has",
         ),
     ],
 )

@@ -21,6 +21,7 @@ COMMON = {
         *(GEMM / f"{name}.cc" for name in ("cells", "pack", "groups")),
         ROOT / "csrc/base/cpu.cc",
         ROOT / "csrc/steps/conv.cc",
+        ROOT / "csrc/steps/conv_tiles.cc",
     ],
     MATMUL: [ROOT / "csrc/steps/matmul.cc"],
 }

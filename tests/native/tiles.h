@@ -70,6 +70,12 @@ inline bool store(int tile, uint8_t* to, int64_t stride) {
   return true;
 }
 
+inline bool zero(int tile) {
+  if (!usable(tile)) return false;
+  std::memset(state.data[tile], 0, sizeof state.data[tile]);
+  return true;
+}
+
 // TDPBUSD: unsigned bytes of `a` by signed ones of `b`, fours of them summed into 32 bits.
 inline bool multiply(int c, int a, int b) {
   if (!usable(c) || !usable(a) || !usable(b) || c == a || c == b || a == b) return false;
@@ -164,7 +170,7 @@ inline bool execute(const Instruction& i) {
         std::memset(&state, 0, offsetof(State, products));
         return true;
       }
-      return false;
+      return i.prefix == kF2 && !i.in_memory && i.second == 0 && zero(i.first);
     case 0x4b:
       if (!i.indexed) return false;
       if (i.prefix == kF2) return load(i.first, memory, i.stride);

@@ -58,6 +58,8 @@ struct GemmRows {
   const float* slopes = nullptr;  // [width]; nullptr: none
 };
 
+struct TileOps;
+
 struct GemmOps {
   int unit;  // channels of one vector
   int widest;  // vectors of a panel
@@ -70,9 +72,10 @@ struct GemmOps {
   // has no form that beats the two. `sums` and `scratch` are not used.
   bool (*whole)(const GemmSteps& steps, const GemmTile& tile, const Epilogue& epilogue,
                 const GemmRows& rows) = nullptr;
-  // Called before and behind any number of sums, on their thread; nullptr: nothing to do.
-  void (*enter)() = nullptr;
-  void (*leave)() = nullptr;
+  int deep = 1;  // weights of a panel are zeros up to a multiple of so many steps
+  // Of kernels whose registers are tiles (tiles.h), which then have neither sum nor whole; nullptr: of
+  // vectors.
+  const TileOps* tiles = nullptr;
 };
 
 // The meaning of finish; kernels leave to it what they have no faster form of.

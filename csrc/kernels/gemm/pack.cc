@@ -6,8 +6,15 @@
 namespace intact {
 namespace {
 
-constexpr uint32_t kMagic = 0x314d4749;  // "IGM1"
 constexpr int64_t kAlign = 64;
+
+// "IGM1"; "IGM2" where panels end in zeros.
+uint32_t magic_of(const GemmOps& ops) { return ops.deep > 1 ? 0x324d4749 : 0x314d4749; }
+
+// Bytes of a panel's weights, the zeros behind them included.
+int64_t weight_bytes(int64_t steps, int64_t width, const GemmOps& ops) {
+  return (steps + ops.deep - 1) / ops.deep * ops.deep * width * 4;
+}
 
 int64_t aligned(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 
@@ -91,12 +98,13 @@ std::vector<uint8_t> pack_gemm(const GemmWeights& w, const int8_t* weights, cons
       panel.width = cut.width;
       panel.group = group;
       for (const PackStep& s : steps) bytes.insert(bytes.end(), s.weights.begin(), s.weights.end());
-      bytes.resize(static_cast<size_t>(aligned(static_cast<int64_t>(bytes.size()))));
+      bytes.resize(static_cast<size_t>(aligned(panel.weights + weight_bytes(panel.steps, cut.width, ops))),
+                   0);
       panels.push_back(panel);
     }
   }
   PackedHeader header{};
-  header = {kMagic,
+  header = {magic_of(ops),
             ops.unit,
             ops.grouped,
             w.out,
@@ -125,7 +133,7 @@ std::vector<uint8_t> pack_gemm(const GemmWeights& w, const int8_t* weights, cons
 namespace {
 
 void check_header(const PackedHeader& h, size_t size, const GemmOps& ops) {
-  demand(h.magic == kMagic, "not packed weights");
+  demand(h.magic == magic_of(ops), "not packed weights");
   demand(h.unit == ops.unit && h.grouped == ops.grouped, "weights are packed for another kernel");
   demand(h.joined == 0 || h.joined == 1, "packed weights are damaged");
   check_shape({h.out, h.kernel_h, h.kernel_w, h.in, h.groups, h.joined != 0, h.high});
@@ -156,7 +164,7 @@ void check_panel(const PackedHeader& h, const PackedPanel& p, int32_t channel, c
   const bool shared = p.positions == 0 && p.steps == h.positions;
   demand(h.grouped != 0 || shared, "a panel's steps are damaged");
   demand(steps_in_groups(p, h.grouped != 0) == p.steps, "a panel's groups are damaged");
-  const int64_t room = h.bytes - h.weights, bytes = int64_t{p.steps} * p.width * 4;
+  const int64_t room = h.bytes - h.weights, bytes = weight_bytes(p.steps, p.width, ops);
   demand(p.weights >= 0 && p.weights <= room && bytes <= room - p.weights, "a panel's weights are cut off");
 }
 

@@ -2,10 +2,11 @@
 //
 //   PackedHeader | PackedPanel[panels] | int32 positions[positions] | weights, at a multiple of 64
 //
-// A position is that of a step's first byte in the window, (kh * kernel_w + kw) * in + c. A run is what lies
-// side by side in the input: one pixel's channels or, where `joined`, a whole row of the window, kernel_w
-// pixels; steps cut runs into fours, and the last step of a run has zero weights where it reaches beyond.
-// Little-endian. Everything in the bytes is checked before use: read_packed.
+// Behind a panel's weights are zeros, as many as the kernel asks for (GemmOps::deep) and up to the next
+// multiple of 64. A position is that of a step's first byte in the window, (kh * kernel_w + kw) * in + c. A
+// run is what lies side by side in the input: one pixel's channels or, where `joined`, a whole row of the
+// window, kernel_w pixels; steps cut runs into fours, and the last step of a run has zero weights where it
+// reaches beyond. Little-endian. Everything in the bytes is checked before use: read_packed.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,7 @@ struct PackedHeader {
   int32_t out, kernel_h, kernel_w, in, groups, joined, high;
   int32_t panels, positions;
   int64_t weights;  // where they begin
-  int64_t bytes;    // of all
+  int64_t bytes;  // of all
 };
 
 struct PackedPanel {

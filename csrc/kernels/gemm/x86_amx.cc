@@ -1,8 +1,6 @@
-// tdpbusd: 16 rows by 16 channels by 64 bytes in one instruction, exact. Epilogues are those of AVX-512.
-//
-// 16 steps of a vector of channels are a tile as they lie packed. 16 rows of inputs are one where pixels lie
-// evenly and a run goes on for 64 bytes; elsewhere they are gathered first.
-#include "kernels/gemm/gemm.h"
+// tdpbusd: 16 rows by 16 channels by 64 bytes in one instruction, exact. A block has 2 x 2 tiles of sums,
+// so that 4 tiles that are loaded feed 4 products; epilogues are vectors' work and go in between (tiles.h).
+#include "kernels/gemm/tiles.h"
 
 #if INTACT_ARCH_X86 && defined(INTACT_AMX)
 #include <immintrin.h>
@@ -11,10 +9,7 @@ namespace intact {
 namespace {
 
 constexpr int kUnit = 16;
-constexpr int kWidest = 2;  // with two blocks of rows: 4 tiles of sums, 2 of inputs, 2 of weights
-constexpr int kBlock = 16;  // rows of a tile
-constexpr int kDeep = 16;   // steps of a tile
-constexpr int kTall = 2 * kBlock;
+constexpr int kWidest = 2;
 
 struct alignas(64) TileShapes {
   uint8_t palette, start_row, reserved[14];
@@ -32,167 +27,212 @@ void leave() { _tile_release(); }
 // Compilers do not all know that tile instructions read memory: nothing is stored later or earlier than here.
 inline void settle() { __asm__ volatile("" ::: "memory"); }
 
-// Neighbouring steps of one run, and the lane of 4 bytes that the first of them is for.
-struct Piece {
-  int32_t offset;
-  int lane, steps;
-};
-
-// Walks the steps of all runs.
-class Runs {
- public:
-  explicit Runs(const GemmSteps& s) : pair_(s.steps) {}
-
-  // What the next `steps` steps consist of, for lanes from `lane`; how many pieces that is.
-  int next(int steps, int lane, Piece (&pieces)[kDeep]) {
-    int count = 0;
-    while (steps > 0) {
-      const int left = pair_[1] - done_, taken = steps < left ? steps : left;
-      pieces[count++] = {pair_[0] + 4 * done_, lane, taken};
-      lane += taken;
-      steps -= taken;
-      done_ += taken;
-      if (taken < left) break;
-      pair_ += 2;
-      done_ = 0;
+void gather(const TileGather& g, uint8_t* to) {
+  const uint8_t* const* const x = g.x;
+  const int rows = g.rows;
+  for (const TilePiece *piece = g.pieces, *end = piece + g.count; piece < end; ++piece) {
+    const ptrdiff_t from = g.x_offset + piece->from;
+    uint8_t* at = to + piece->to;
+    if (piece->steps == kDeepSteps) {
+      for (int r = 0; r < rows; ++r, at += kDeepBytes)
+        _mm512_store_si512(at, _mm512_loadu_si512(x[r] + from));
+      continue;
     }
-    return count;
-  }
-
- private:
-  const int32_t* pair_;
-  int32_t done_ = 0;
-};
-
-// 64 bytes of 16 rows, somewhere.
-struct Source {
-  const uint8_t* from;
-  ptrdiff_t pitch;
-};
-
-class Block {
- public:
-  // Rows beyond the last repeat it: nobody reads their sums.
-  Block(const GemmTile& t, int first) {
-    for (int r = 0; r < kBlock; ++r) {
-      const int row = first + r < t.rows ? first + r : t.rows - 1;
-      x_[r] = t.x[row] + t.x_offset;
+    const auto lanes = static_cast<__mmask16>((1u << piece->steps) - 1);
+    for (int r = 0; r < rows; ++r, at += kDeepBytes) {
+      _mm512_mask_storeu_epi32(at, lanes, _mm512_maskz_loadu_epi32(lanes, x[r] + from));
     }
-    const auto place = [this](int r) { return reinterpret_cast<intptr_t>(x_[r]); };
-    pitch_ = place(1) - place(0);
-    for (int r = 2; r < kBlock; ++r) even_ = even_ && place(r) - place(r - 1) == pitch_;
-  }
-
-  Source at(const Piece (&pieces)[kDeep], int count, uint8_t* gathered) const {
-    if (even_ && pieces[0].steps == kDeep) return {x_[0] + pieces[0].offset, pitch_};
-    if (pieces[0].lane != 0) {
-      for (int r = 0; r < kBlock; ++r) _mm512_store_si512(gathered + 64 * r, _mm512_setzero_si512());
-    }
-    for (int i = 0; i < count; ++i) {
-      const auto lanes = static_cast<__mmask16>((1u << pieces[i].steps) - 1);
-      uint8_t* const to = gathered + 4 * pieces[i].lane;
-      for (int r = 0; r < kBlock; ++r) {
-        const __m512i bytes = _mm512_maskz_loadu_epi32(lanes, x_[r] + pieces[i].offset);
-        _mm512_mask_storeu_epi32(to + 64 * r, lanes, bytes);
-      }
-    }
-    return {gathered, 64};
-  }
-
- private:
-  const uint8_t* x_[kBlock];
-  ptrdiff_t pitch_;
-  bool even_ = true;
-};
-
-// The weights of the next panel's steps that fall to so many steps of this one.
-inline void fetch(const int8_t* next) {
-  for (int i = 0; i < kDeep * kFetched; i += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(next + i), _MM_HINT_T1);
   }
 }
 
-// `total` steps, at least 16. Tiles 0 to 3 are sums, 4 and 5 inputs, 6 and 7 weights. The last steps come
-// with those before them, whose inputs are then zeros.
-template <int kBlocks, int kVectors>
-void sum_tile(const GemmSteps& s, const GemmTile& t, int total) {
-  constexpr ptrdiff_t kPitch = 64 * kVectors;
-  alignas(64) uint8_t gathered[kBlocks][kBlock * 64];
-  const Block top(t, 0), bottom(t, kBlocks == 2 ? kBlock : 0);
-  settle();
-  _tile_loadd(0, t.correction, 0);
-  if constexpr (kBlocks == 2) _tile_loadd(2, t.correction, 0);
-  if constexpr (kVectors == 2) _tile_loadd(1, t.correction + kUnit, 0);
-  if constexpr (kBlocks == 2 && kVectors == 2) _tile_loadd(3, t.correction + kUnit, 0);
-  Runs runs(s);
-  Piece pieces[kDeep];
-  const int8_t* next = t.next;
-  for (int step = 0; step < total; step += kDeep) {
-    const int left = total - step, steps = left < kDeep ? left : kDeep, idle = kDeep - steps;
-    const int8_t* const w = s.weights + (step - idle) * kPitch;
-    const int count = runs.next(steps, idle, pieces);
-    const Source a = top.at(pieces, count, gathered[0]);
-    const Source b = kBlocks == 2 ? bottom.at(pieces, count, gathered[kBlocks - 1]) : a;
-    if (next != nullptr) {
-      fetch(next);
-      next += kDeep * kFetched;
+// Codes of 32 channels, two rows at a time. kPlain: zero points and `low` are 0.
+template <bool kResidual, bool kPlain>
+class Codes {
+ public:
+  Codes(const Epilogue& e, const GemmRows& t, const int32_t* correction)
+      : t_(t),
+        correction_{_mm512_loadu_si512(correction), _mm512_loadu_si512(correction + kUnit)},
+        multiplier_{_mm512_loadu_ps(t.multiplier), _mm512_loadu_ps(t.multiplier + kUnit)},
+        bias_{_mm512_loadu_ps(t.bias), _mm512_loadu_ps(t.bias + kUnit)},
+        residual_multiplier_(_mm512_set1_ps(e.residual_multiplier)),
+        residual_zero_point_(_mm512_set1_ps(static_cast<float>(e.residual_zero_point))),
+        zero_point_(_mm512_set1_epi16(static_cast<int16_t>(e.zero_point))),
+        low_(_mm512_set1_epi8(static_cast<char>(e.low))),
+        high_(_mm512_set1_epi8(static_cast<char>(e.high))),
+        order_(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)) {}
+
+  void write(int row) const {
+    __m512i bytes = _mm512_packus_epi16(words(row), words(row + 1));
+    if constexpr (!kPlain) bytes = _mm512_max_epu8(bytes, low_);
+    bytes = _mm512_permutexvar_epi32(order_, _mm512_min_epu8(bytes, high_));
+    store(row, _mm512_castsi512_si256(bytes));
+    store(row + 1, _mm512_extracti64x4_epi64(bytes, 1));
+  }
+
+ private:
+  void store(int row, __m256i bytes) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(t_.y[row] + t_.y_offset), bytes);
+  }
+
+  __m512i words(int row) const {
+    const __m512i words = _mm512_packs_epi32(steps<0>(row), steps<1>(row));
+    return kPlain ? words : _mm512_adds_epi16(words, zero_point_);
+  }
+
+  template <int kVector>
+  __m512i steps(int row) const {
+    const __m512i products = _mm512_load_si512(t_.sums + (row * kWidest + kVector) * kUnit);
+    const __m512 sums = _mm512_cvtepi32_ps(_mm512_add_epi32(products, correction_[kVector]));
+    __m512 real = _mm512_add_ps(_mm512_mul_ps(sums, multiplier_[kVector]), bias_[kVector]);
+    if constexpr (kResidual) {
+      const uint8_t* const codes = t_.residual[row] + t_.residual_offset + kUnit * kVector;
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+      __m512 branch = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
+      if constexpr (!kPlain) branch = _mm512_sub_ps(branch, residual_zero_point_);
+      real = _mm512_add_ps(real, _mm512_mul_ps(branch, residual_multiplier_));
     }
-    settle();
+    return _mm512_cvtps_epi32(real);
+  }
+
+  const GemmRows& t_;
+  __m512i correction_[kWidest];
+  __m512 multiplier_[kWidest], bias_[kWidest];
+  __m512 residual_multiplier_, residual_zero_point_;
+  __m512i zero_point_, low_, high_, order_;
+};
+
+template <bool kResidual, bool kPlain>
+void finish_codes(const TilePending& p, int first, int count) {
+  const Codes<kResidual, kPlain> codes(*p.epilogue, p.rows, p.correction);
+  for (int row = first; row < first + count; row += 2) codes.write(row);
+}
+
+void finish_any(const TilePending& p, int first, int count) {
+  GemmRows part = p.rows;
+  int32_t* const sums = p.sums + first * part.width;
+  for (int i = 0; i < count * part.width; i += kUnit) {
+    const __m512i correction = _mm512_loadu_si512(p.correction + i % part.width);
+    _mm512_store_si512(sums + i, _mm512_add_epi32(_mm512_load_si512(sums + i), correction));
+  }
+  part.sums = sums;
+  part.rows = count;
+  part.y += first;
+  if (part.residual != nullptr) part.residual += first;
+  gemm_avx512vnni.finish(*p.epilogue, part);
+}
+
+TileEpilogue epilogue_of(const Epilogue& e, const GemmRows& rows) {
+  const bool codes = !e.floats && e.function == nullptr && e.bounded && rows.slopes == nullptr;
+  if (!codes || rows.channels != kWidest * kUnit) return finish_any;
+  const bool plain = e.zero_point == 0 && e.low == 0;
+  if (!e.has_residual) return plain ? finish_codes<false, true> : finish_codes<false, false>;
+  return plain && e.residual_zero_point == 0 ? finish_codes<true, true> : finish_codes<true, false>;
+}
+
+// Lines far from each other, which arrive before the block's own epilogue needs them.
+inline void fetch_ends(const GemmRows& ends, int first, int count) {
+  const int end = first + count < ends.rows ? first + count : ends.rows;
+  for (int r = first; r < end; ++r) __builtin_prefetch(ends.y[r] + ends.y_offset, 1);
+  if (ends.residual == nullptr) return;
+  for (int r = first; r < end; ++r) __builtin_prefetch(ends.residual[r] + ends.residual_offset);
+}
+
+// What goes on between tiles, some rows at a time: the epilogue of the block before and what this one's will
+// need. Where there are few deep steps, all rows at once would keep a core, which looks some 500
+// instructions ahead, from the next tile.
+template <bool kFew>
+class Between {
+ public:
+  Between(const TileBlock& b, TilePending& before)
+      : ends_(b.ends),
+        before_(before),
+        times_(kFew ? 2 * b.depth + 2 : b.depth),
+        each_(((kBlockRows + times_ - 1) / times_ + 1) & ~1) {}
+
+  void middle() {
+    if constexpr (kFew) end();
+  }
+  void end() {
+    if (ends_ != nullptr) fetch_ends(*ends_, fetched_, each_);
+    fetched_ += each_;
+    before_.advance(each_);
+  }
+
+ private:
+  const GemmRows* const ends_;
+  TilePending& before_;
+  const int times_, each_;
+  int fetched_ = 0;
+};
+
+// Tiles 0 to 3 are sums, 4 and 5 inputs, 6 and 7 weights.
+template <bool kTall, bool kWide, bool kFew>
+void sum_block(const TileBlock& b, TilePending& before) {
+  constexpr ptrdiff_t kPitch = kWide ? 2 * kDeepBytes : kDeepBytes;
+  const ptrdiff_t below = kTileRows * b.pitch;
+  const int8_t *w = b.weights, *next = b.next;
+  Between<kFew> between(b, before);
+  settle();
+  _tile_zero(0);
+  if constexpr (kWide) _tile_zero(1);
+  if constexpr (kTall) _tile_zero(2);
+  if constexpr (kTall && kWide) _tile_zero(3);
+  for (int32_t k = 0; k < b.depth; ++k, w += kDeepSteps * kPitch) {
+    const uint8_t* const x = b.x + b.offsets[k];
+    for (int i = 0; i < b.lines; ++i, next += kFetchedBytes) {
+      _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T1);
+    }
+    _tile_loadd(4, x, b.pitch);
     _tile_loadd(6, w, kPitch);
-    _tile_loadd(4, a.from, a.pitch);
     _tile_dpbusd(0, 4, 6);
-    if constexpr (kVectors == 2) {
+    if constexpr (kWide) {
       _tile_loadd(7, w + 64, kPitch);
       _tile_dpbusd(1, 4, 7);
     }
-    if constexpr (kBlocks == 2) {
-      _tile_loadd(5, b.from, b.pitch);
+    between.middle();
+    if constexpr (kTall) {
+      _tile_loadd(5, x + below, b.pitch);
       _tile_dpbusd(2, 5, 6);
     }
-    if constexpr (kBlocks == 2 && kVectors == 2) _tile_dpbusd(3, 5, 7);
-    settle();
+    if constexpr (kTall && kWide) _tile_dpbusd(3, 5, 7);
+    between.end();
   }
-  int32_t* const below = t.sums + kBlock * kUnit * kVectors;
-  _tile_stored(0, t.sums, kPitch);
-  if constexpr (kVectors == 2) _tile_stored(1, t.sums + kUnit, kPitch);
-  if constexpr (kBlocks == 2) _tile_stored(2, below, kPitch);
-  if constexpr (kBlocks == 2 && kVectors == 2) _tile_stored(3, below + kUnit, kPitch);
+  settle();
+  int32_t* const lower = b.sums + kTileRows * b.width;
+  _tile_stored(0, b.sums, kPitch);
+  if constexpr (kWide) _tile_stored(1, b.sums + kUnit, kPitch);
+  between.middle();
+  if constexpr (kTall) _tile_stored(2, lower, kPitch);
+  if constexpr (kTall && kWide) _tile_stored(3, lower + kUnit, kPitch);
+  before.advance(kBlockRows);
+  settle();
 }
 
-// Fewer steps than a tile has: no work for tiles, and no weights before them to come with.
-void sum_shallow(const GemmSteps& s, const GemmTile& t) {
-  const int most = gemm_avx512vnni.rows[s.width / kUnit - 1];
-  for (int row = 0; row < t.rows; row += most) {
-    GemmTile part = t;
-    part.x += row;
-    part.rows = t.rows - row < most ? t.rows - row : most;
-    part.sums += row * s.width;
-    part.next = nullptr;
-    gemm_avx512vnni.sum(s, part);
+template <bool kFew>
+void sum_any(const TileBlock& b, TilePending& before) {
+  if (b.rows == kTileRows) {
+    return b.width == kUnit ? sum_block<false, false, kFew>(b, before)
+                            : sum_block<false, true, kFew>(b, before);
   }
+  return b.width == kUnit ? sum_block<true, false, kFew>(b, before) : sum_block<true, true, kFew>(b, before);
+}
+void sum(const TileBlock& b, TilePending& before) {
+  return b.depth < 4 ? sum_any<true>(b, before) : sum_any<false>(b, before);
 }
 
-void sum(const GemmSteps& s, const GemmTile& t) {
-  int total = 0;
-  for (int32_t run = 0; run < s.counts[0]; ++run) total += s.steps[2 * run + 1];
-  if (total < kDeep) return sum_shallow(s, t);
-  if (t.rows <= kBlock) return s.width == kUnit ? sum_tile<1, 1>(s, t, total) : sum_tile<1, 2>(s, t, total);
-  return s.width == kUnit ? sum_tile<2, 1>(s, t, total) : sum_tile<2, 2>(s, t, total);
-}
-
-void finish(const Epilogue& e, const GemmRows& rows) { gemm_avx512vnni.finish(e, rows); }
+constexpr TileOps kOps = {enter, leave, gather, epilogue_of, sum};
 
 }  // namespace
 
 const GemmOps gemm_amx = {.unit = kUnit,
                           .widest = kWidest,
                           .grouped = false,
-                          .rows = {kTall, kTall, 0, 0},
+                          .rows = {kBlockRows, kBlockRows, 0, 0},
                           .shift = 0,
-                          .sum = sum,
-                          .finish = finish,
-                          .enter = enter,
-                          .leave = leave};
+                          .sum = nullptr,
+                          .finish = nullptr,
+                          .deep = kDeepSteps,
+                          .tiles = &kOps};
 
 }  // namespace intact
 #endif

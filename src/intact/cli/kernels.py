@@ -40,6 +40,4 @@ def run() -> None:
 def _state(kernel: kernels.Kernel) -> str:
     if not kernel.available:
         return "no"
-    if kernel.refused:
-        return "refused by the system"
-    return "on request" if kernel.on_request else "yes"
+    return "refused by the system" if kernel.refused else "yes"

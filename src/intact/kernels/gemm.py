@@ -55,6 +55,7 @@ def conv(
     strides: tuple[int, int] = (1, 1),
     dilations: tuple[int, int] = (1, 1),
     origin: tuple[int, int] = (0, 0),
+    threads: int = 1,
     kernel: str | None = None,
 ) -> NativeStep:
     """A convolution. A matrix is an image of 1 x M pixels.
@@ -66,6 +67,7 @@ def conv(
         epilogue: From sums to `y`.
         strides, dilations: Of the window, (h, w).
         origin: The pixel of `x` under the first tap of pixel (0, 0) of `y`: minus the padding.
+        threads: That will share the work: it is cut for as many, where the kernel minds.
         kernel: Of family "gemm"; the chosen one by default.
     Raises:
         ValueError: Views, weights and windows do not fit each other.
@@ -79,6 +81,7 @@ def conv(
         dilations,
         origin,
         epilogue.native(),
+        threads,
     )
 
 
@@ -92,10 +95,18 @@ def winograd_fits(weight: NDArray[np.int8], *, high: int) -> bool:
     return _native.winograd_fits(np.ascontiguousarray(weight), high)
 
 
-def winograd_pays(y: View, channels: int, *, threads: int = 1, kernel: str | None = None) -> bool:
-    """Whether `winograd` is faster than `conv`, for an output (n, h, w, c) and the input's channels."""
+def winograd_pays(
+    y: View, channels: int, *, threads: int = 1, kernel: str | None = None, direct: str | None = None
+) -> bool:
+    """Whether `winograd` is faster than `conv`, for an output (n, h, w, c) and the input's channels.
+
+    Args:
+        kernel, direct: Of `winograd` and of `conv`; the chosen ones by default.
+    """
     n, h, w, out = y.sizes
-    return _native.winograd_pays(kernel or chosen_kernels()[WINOGRAD], (n, h, w, channels, out), threads)
+    chosen = chosen_kernels()
+    sizes = (n, h, w, channels, out)
+    return _native.winograd_pays(kernel or chosen[WINOGRAD], direct or chosen[FAMILY], sizes, threads)
 
 
 def pack_winograd(weight: NDArray[np.int8], *, high: int, kernel: str | None = None) -> NDArray[np.uint8]:

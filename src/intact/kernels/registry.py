@@ -2,12 +2,11 @@
 
 The best available kernel of each family is taken, unless the environment says otherwise:
 
-    INTACT_MAX_ISA=none|avx2|avxvnni|avx512|neon   use nothing above this instruction set
+    INTACT_MAX_ISA=none|avx2|avxvnni|avx512|amx|neon   use nothing above this instruction set
     INTACT_FORCE_KERNEL=<name>[,<name>]    use these kernels in their families
 
-Kernels of instruction sets that they have run on in emulation alone (`ON_REQUEST`) are taken where
-INTACT_FORCE_KERNEL names them, and nowhere else. What an operating system hands out when it is asked (AMX's
-tiles: not to a process with a small signal stack) it may refuse: then the next kernel of the family runs.
+What an operating system hands out when it is asked (AMX's tiles: not to a process with a small signal stack)
+it may refuse: then the next kernel of the family runs.
 """
 
 from __future__ import annotations
@@ -25,12 +24,10 @@ ISA_LEVELS: dict[str, frozenset[str]] = {
     "avx2": frozenset({"avx2", "f16c", "fma"}),
     "avxvnni": frozenset({"avx2", "f16c", "fma", "avxvnni"}),
     "avx512": frozenset({"avx2", "f16c", "fma", "avxvnni", "avx512", "vnni"}),
+    "amx": frozenset({"avx2", "f16c", "fma", "avxvnni", "avx512", "vnni", "amx"}),
     "neon": frozenset({"neon", "dotprod"}),
 }
 """Values of INTACT_MAX_ISA and the CPU features that each one permits."""
-
-ON_REQUEST = frozenset({"amx"})
-"""CPU features whose kernels have run in emulation alone: only INTACT_FORCE_KERNEL chooses these kernels."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +39,14 @@ class Kernel:
         name: Unique in the build; what INTACT_FORCE_KERNEL takes.
         needs: CPU features that it uses, names of `cpu_features`.
         available: This machine has them, and INTACT_MAX_ISA permits them.
-        on_request: Never chosen but by INTACT_FORCE_KERNEL.
         chosen: Calls use it.
-        refused: It would be, but for the operating system, which does not grant what it needs.
+        refused: It could, but for the operating system, which does not grant what it needs.
     """
 
     family: str
     name: str
     needs: tuple[str, ...]
     available: bool
-    on_request: bool
     chosen: bool
     refused: bool = False
 
@@ -75,9 +70,8 @@ def kernel_list() -> list[Kernel]:
             name,
             tuple(needs),
             runs,
-            not ON_REQUEST.isdisjoint(needs),
             chosen[family] == name,
-            runs and name in _names(forced) and not _granted(needs),
+            runs and not _granted(needs),
         )
         for family, name, needs, runs in _available(max_isa)
     ]
@@ -145,12 +139,12 @@ def choose(
                 f"one of {', '.join(family_of)}",
                 "name a kernel that this machine has; `intact kernels` lists them",
             )
-    best: dict[str, str] = {}
-    for family, name, needs in runnable:
-        if family not in best and ON_REQUEST.isdisjoint(needs) and granted(needs):
-            best[family] = name
     needs_of = {name: needs for _, name, needs in runnable}
-    return best | {family_of[name]: name for name in forced if granted(needs_of[name])}
+    chosen = {family_of[name]: name for name in forced if granted(needs_of[name])}
+    for family, name, needs in runnable:
+        if family not in chosen and granted(needs):
+            chosen[family] = name
+    return chosen
 
 
 Kernels = Mapping[str, str]

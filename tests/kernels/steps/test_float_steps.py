@@ -15,6 +15,7 @@ from intact import numerics
 from intact.kernels import float_steps
 from intact.kernels.float_steps import Real
 from intact.kernels.program import View
+from intact.kernels.registry import chosen_kernels
 from intact.spec import QuantSpec
 
 UINT8 = QuantSpec("uint8", symmetric=False)
@@ -44,7 +45,7 @@ class Case:
     def __init__(self, runner: Any, seed: int, kernel: str, threads: int = 1) -> None:
         self.rng = np.random.default_rng(seed)
         self.runner = runner(threads)
-        self.kernels = {**float_steps.chosen_kernels(), kernel.split("_")[0]: kernel}
+        self.kernels = {**chosen_kernels(), kernel.rpartition("_")[0]: kernel}
 
     def order(self, rank: int) -> tuple[int, ...]:
         return tuple(self.rng.permutation(rank).tolist())

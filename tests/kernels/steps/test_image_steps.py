@@ -218,9 +218,9 @@ def window_of(w: dict) -> PixelWindow:
 
 
 @settings(deadline=None, max_examples=80)
-@given(pool=pools(), channels=st.integers(1, 70), batch=st.integers(1, 2))
-def test_max_pool(runner: Any, pool_kernel: str, pool: tuple, channels: int, batch: int) -> None:
-    seed, w, sizes = pool
+@given(drawn=pools(), channels=st.integers(1, 70), batch=st.integers(1, 2))
+def test_max_pool(runner: Any, pool_kernel: str, drawn: tuple, channels: int, batch: int) -> None:
+    seed, w, sizes = drawn
     x = codes(np.random.default_rng(seed), batch, *sizes, channels)
     want = numerics.max_pool(x.transpose(0, 3, 1, 2), **w).transpose(0, 2, 3, 1)
     run = runner()
@@ -231,11 +231,11 @@ def test_max_pool(runner: Any, pool_kernel: str, pool: tuple, channels: int, bat
 
 
 @settings(deadline=None, max_examples=80)
-@given(pool=pools(), channels=st.integers(1, 70), scale=SCALES, include=st.booleans())
+@given(drawn=pools(), channels=st.integers(1, 70), scale=SCALES, include=st.booleans())
 def test_mean_pool(
-    runner: Any, pool_kernel: str, pool: tuple, channels: int, scale: float, include: bool
+    runner: Any, pool_kernel: str, drawn: tuple, channels: int, scale: float, include: bool
 ) -> None:
-    seed, w, sizes = pool
+    seed, w, sizes = drawn
     rng = np.random.default_rng(seed)
     x, zero = codes(rng, 2, *sizes, channels), int(rng.integers(0, 256))
     grid, bounds = grid_and_bounds(rng)

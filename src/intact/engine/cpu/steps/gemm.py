@@ -60,6 +60,7 @@ def native(part: PartialConv, step: Weighted, binding: Binding) -> NativeStep:
         strides=part.strides,
         dilations=part.dilations,
         origin=part.origin,
+        threads=binding.threads,
         kernel=kernel,
     )
 
@@ -80,8 +81,9 @@ def _tiles_pay(part: PartialConv, binding: Binding) -> bool:
     taps = part.weight.shape[1:3] == (3, 3) and part.strides == part.dilations == (1, 1)
     if not taps or part.groups > 1:
         return False
-    kernel = binding.kernels[gemm.WINOGRAD]
-    return gemm.winograd_pays(part.y, part.weight.shape[3], threads=binding.threads, kernel=kernel)
+    kernel, direct = binding.kernels[gemm.WINOGRAD], binding.kernels[gemm.FAMILY]
+    channels = part.weight.shape[3]
+    return gemm.winograd_pays(part.y, channels, threads=binding.threads, kernel=kernel, direct=direct)
 
 
 def _tiles_fit(part: PartialConv, step: Weighted, binding: Binding) -> bool:

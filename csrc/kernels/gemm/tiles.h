@@ -1,0 +1,82 @@
+// Micro-kernels whose registers are tiles: a block of up to 32 rows by one panel of up to 32 channels at a
+// time, and between its products the epilogue of the block before, so that tiles and vectors work at once.
+//
+// A deep step is kDeepSteps k-steps, 64 bytes of each row. Rows lie a constant pitch apart, and the bytes
+// of a deep step side by side: in the image, where it is so there, or where `gather` has put them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/gemm/gemm.h"
+
+namespace intact {
+
+constexpr int kTileRows = 16, kBlockRows = 2 * kTileRows;
+constexpr int kDeepSteps = 16, kDeepBytes = 4 * kDeepSteps;
+constexpr ptrdiff_t kFetchedBytes = 64;  // by one prefetch
+constexpr ptrdiff_t kGatheredBytes = kBlockRows * kDeepBytes;  // of one deep step, rows behind one another
+
+// Neighbouring steps of a window that lie side by side, within one deep step.
+struct TilePiece {
+  int32_t from;  // offset from a row's address
+  int32_t to;  // offset from the gathered row
+  int32_t steps;  // 1 to kDeepSteps
+};
+
+struct TileGather {
+  const TilePiece* pieces;
+  int32_t count;
+  const uint8_t* const* x;  // rows
+  ptrdiff_t x_offset;  // added to each
+  int rows;  // the others stay as they are: nobody reads their sums
+};
+
+struct TilePending;
+// Rows [first, first + count): an even number, from an even one on.
+using TileEpilogue = void (*)(const TilePending& block, int first, int count);
+
+// A block whose products are summed. Rows that are not wanted are written where nobody reads.
+struct TilePending {
+  const Epilogue* epilogue = nullptr;
+  TileEpilogue finish = nullptr;
+  const int32_t* correction = nullptr;  // [width], still to be added
+  int32_t* sums = nullptr;
+  GemmRows rows{};  // rows.rows: 0, kTileRows or kBlockRows
+  int done = 0;
+
+  void advance(int count) {
+    if (count > rows.rows - done) count = rows.rows - done;
+    if (count <= 0) return;
+    finish(*this, done, count);
+    done += count;
+  }
+};
+
+struct TileBlock {
+  const uint8_t* x;  // row 0
+  ptrdiff_t pitch;
+  const int32_t* offsets;  // of each deep step from a row
+  int32_t depth;  // deep steps
+  int rows;  // kTileRows or kBlockRows
+  int width;  // channels: one vector or two
+  const int8_t* weights;
+  int32_t* sums;  // [kBlockRows][width], aligned to 64
+  const GemmRows*
+      ends;  // where it will be written, and what is added: fetched in passing; nullptr: it has been
+  const int8_t* next;  // fetched in passing, `lines` with every deep step
+  int lines;
+};
+
+struct TileOps {
+  // Called before and behind any number of sums, on their thread.
+  void (*enter)();
+  void (*leave)();
+  // To [deep step][kBlockRows][kDeepBytes].
+  void (*gather)(const TileGather& gather, uint8_t* to);
+  TileEpilogue (*epilogue)(const Epilogue& epilogue, const GemmRows& rows);
+  // Completes `before` on the way.
+  void (*sum)(const TileBlock& block, TilePending& before);
+};
+
+}  // namespace intact

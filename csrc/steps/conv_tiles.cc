@@ -1,0 +1,387 @@
+#include "steps/conv_tiles.h"
+
+#include <algorithm>
+
+#include "kernels/registry.h"
+#include "steps/tile_work.h"
+#include "steps/window.h"
+
+namespace intact {
+namespace {
+
+constexpr int64_t kNearBytes = 32 << 10;   // of weights that stay in the first cache
+constexpr int64_t kRangeBytes = 512 << 10;  // of inputs that stay in the second one
+constexpr int64_t kKeptBytes = 512 << 10;  // of all weights of a layer that stay there too
+constexpr int64_t kMostRows = 1024;        // of a range: so do their addresses
+constexpr int64_t kMostAhead = 1 << 20;     // of a later step's weights
+// Lines that a deep step can fetch without delaying what it loads itself: of the next chunk, and of a later
+// step's weights, which must not cost more than they save.
+constexpr int64_t kMostLines = 8, kMostFarLines = 1;
+constexpr int64_t kItemsPerThread = 8;
+constexpr int64_t kSmallItem = 4 << 20;  // products
+constexpr double kMostWalked = 1.4;  // rows that are summed for each one that is wanted
+
+class TiledConvStep final : public Step {
+ public:
+  explicit TiledConvStep(const ConvSpec& spec);
+
+  size_t items() const override { return static_cast<size_t>(ranges_) * parts_; }
+  std::string name() const override { return name_of(s_.kernel); }
+  Weights weights() const override;
+  size_t scratch() const override { return lay_out(nullptr).second; }
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override;
+
+ private:
+  void bind(const Packed& packed);
+  bool walks(const std::vector<int32_t>& steps) const;
+  void gather_by(const std::vector<int32_t>& steps);
+  void cut_chunks();
+  void cut();
+  int64_t weights_bytes() const { return panels_.back().weights + panels_.back().bytes - panels_[0].weights; }
+  size_t chunks() const { return chunks_.size() - 1; }
+  bool gathers() const { return !pieces_.empty(); }
+  Range range_of(int64_t i) const { return {i * range_rows_, std::min(rows_.total, (i + 1) * range_rows_)}; }
+  int64_t shift_of(const Range& range, int64_t block) const;
+  std::pair<Work, size_t> lay_out(uint8_t* scratch) const;
+  void fill(const Memory& memory, Work& work) const;
+  void gather(int32_t group, Work& work) const;
+  Ahead ahead_of(size_t chunk, int64_t range, bool fresh) const;
+  Ahead later_of(const Memory& memory, size_t item, size_t chunk, size_t chunks) const;
+  void run_chunk(const Memory& memory, size_t chunk, Ahead near, Ahead far, Work& work) const;
+  void prepare(const Panel& panel, int64_t block, int rows, Work& work) const;
+
+  ConvSpec s_;
+  const TileOps& ops_;
+  std::vector<Panel> panels_;
+  std::vector<size_t> chunks_;  // first panel of each, and the end
+  size_t parts_ = 1;  // of the chunks
+  PanelConstants constants_;
+  std::unique_ptr<const FunctionCells> cells_;
+  std::vector<int32_t> offsets_;  // of each deep step from its row
+  std::vector<TilePiece> pieces_;  // none: tiles are loaded as the image lies
+  int64_t pitch_ = 0;
+  Rows rows_{};
+  int64_t range_rows_ = 1, ranges_ = 0;
+  bool weights_first_ = false;  // all ranges of a chunk before the next chunk
+};
+
+// Whether tiles can be loaded as the image lies: rows a constant pitch apart, and not too many that nobody
+// wants. Sets what that takes.
+bool TiledConvStep::walks(const std::vector<int32_t>& steps) const {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i] != steps[i / kDeepSteps * kDeepSteps] + 4 * static_cast<int32_t>(i % kDeepSteps))
+      return false;
+  }
+  const View &x = s_.x, &y = s_.y;
+  const int64_t pixel = x.strides[2];
+  const bool whole =
+      steps.size() % kDeepSteps == 0 || x.block == 0;  // only the arena may be read over its end
+  if (!whole || pixel <= 0 || s_.strides[0] != 1 || s_.strides[1] != 1) return false;
+  if (y.sizes[1] > 1 && x.strides[1] % pixel != 0) return false;
+  if (y.sizes[0] > 1 && x.strides[0] % pixel != 0) return false;
+  return true;
+}
+
+// Steps that lie side by side in one deep step are copied together.
+void TiledConvStep::gather_by(const std::vector<int32_t>& steps) {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const auto deep = static_cast<int32_t>(i / kDeepSteps), lane = static_cast<int32_t>(i % kDeepSteps);
+    if (lane != 0 && steps[i] == steps[i - 1] + 4) {
+      ++pieces_.back().steps;
+    } else {
+      pieces_.push_back({steps[i], deep * static_cast<int32_t>(kGatheredBytes) + 4 * lane, 1});
+    }
+  }
+}
+
+void TiledConvStep::bind(const Packed& packed) {
+  for (const PackedPanel& p : packed.panels) {
+    const int64_t depth = (p.steps + kDeepSteps - 1) / kDeepSteps;
+    panels_.push_back({packed.weights + p.weights, p.channel, p.channels, p.width, p.group,
+                       constants_.bias.size(), depth * kDeepSteps * p.width * 4});
+    constants_.append(s_.epilogue, p.channel, p.channels, p.width, {});
+  }
+  const std::vector<int32_t> steps = step_offsets(s_, packed, packed.panels[0]);
+  const View &x = s_.x, &y = s_.y;
+  const int64_t images = y.sizes[0], height = y.sizes[1], width = y.sizes[2];
+  rows_ = {width, height * width, images * height * width};
+  bool walk = rows_.total > 0 && walks(steps);
+  if (walk) {
+    Rows all{height > 1 ? x.strides[1] / x.strides[2] : width, 0, 0};
+    const int64_t image = (height - 1) * all.each_line + width;
+    all.each_image = images > 1 ? x.strides[0] / x.strides[2] : image;
+    all.total = (images - 1) * all.each_image + image;
+    walk = all.total >= kBlockRows && all.each_line >= width && all.each_image >= image &&
+           static_cast<double>(all.total) <= kMostWalked * static_cast<double>(rows_.total);
+    if (walk) rows_ = all;
+  }
+  const size_t depth = (steps.size() + kDeepSteps - 1) / kDeepSteps;
+  pitch_ = walk ? x.strides[2] : kDeepBytes;
+  if (!walk) gather_by(steps);
+  for (size_t k = 0; k < depth; ++k) {
+    offsets_.push_back(walk ? steps[k * kDeepSteps]
+                            : static_cast<int32_t>(k) * static_cast<int32_t>(kGatheredBytes));
+  }
+  const size_t idle = (depth * kDeepSteps - steps.size()) * 4;
+  reads(s_.x, slack_of(packed.header) + (walk ? idle : 0));
+}
+
+// Chunks: neighbouring panels that stay in the first cache together.
+void TiledConvStep::cut_chunks() {
+  int64_t chunk = 0;
+  for (size_t p = 0; p < panels_.size(); ++p) {
+    const Panel& panel = panels_[p];
+    const bool fits = p > 0 && chunk + panel.bytes <= kNearBytes && panel.group == panels_[p - 1].group;
+    if (!fits) {
+      chunks_.push_back(p);
+      chunk = 0;
+    }
+    chunk += panel.bytes;
+  }
+  chunks_.push_back(panels_.size());
+}
+
+// An item is a range of rows by a part of the chunks. What is gathered is gathered for as many chunks as
+// can be: then threads share the rows, or take a part each where rows are few.
+void TiledConvStep::cut() {
+  const int64_t deep = static_cast<int64_t>(offsets_.size()) * kDeepBytes;  // bytes of a row
+  const int64_t all = blocks_of(rows_.total), weights = weights_bytes(), threads = s_.threads;
+  const int64_t wanted = threads == 1 ? 1 : kItemsPerThread * threads;
+  const bool few = gathers() && threads > 1 && all < 2 * threads;
+  parts_ = !gathers() ? chunks() : few ? std::min(chunks(), static_cast<size_t>(threads)) : 1;
+  const int64_t parts = static_cast<int64_t>(parts_), part = weights / parts;
+  int64_t blocks = std::clamp<int64_t>(kRangeBytes / deep, kBlockRows, kMostRows) / kBlockRows;
+  blocks = std::max<int64_t>(1, std::min(blocks, all));
+  const auto short_of = [&] { return (all + blocks - 1) / blocks * parts < wanted; };
+  while (!few && blocks > 1 && short_of() && blocks * kBlockRows * part > kSmallItem)
+    blocks = (blocks + 1) / 2;
+  range_rows_ = blocks * kBlockRows;
+  ranges_ = (all + blocks - 1) / blocks;
+  weights_first_ = !gathers() && weights > kKeptBytes;
+}
+
+TiledConvStep::TiledConvStep(const ConvSpec& spec) : s_(spec), ops_(*spec.kernel->tiles) {
+  const Packed packed = read_packed(s_.packed, s_.packed_bytes, *s_.kernel);
+  const PackedHeader& h = packed.header;
+  check_conv(s_, int64_t{h.in} * h.groups, h.out, h.high);
+  check_window(s_, h);
+  cells_ = settle(s_.epilogue);
+  bind(packed);
+  cut_chunks();
+  cut();
+  writes(s_.y);
+  if (s_.epilogue.residual) reads(*s_.epilogue.residual);
+}
+
+// The pieces of a thread's scratch, and how many bytes they take.
+std::pair<Work, size_t> TiledConvStep::lay_out(uint8_t* scratch) const {
+  size_t used = 0;
+  const auto take = [&](size_t bytes) {
+    uint8_t* const piece = scratch == nullptr ? nullptr : scratch + used;
+    used += align64(bytes);
+    return piece;
+  };
+  const auto rows = static_cast<size_t>(range_rows_), tile = kBlockRows * 2 * kTileRows * sizeof(float);
+  Work w{};
+  w.rows.y = reinterpret_cast<uint8_t**>(take(rows * sizeof(void*)));
+  w.rows.residual = reinterpret_cast<const uint8_t**>(take(s_.epilogue.residual ? rows * sizeof(void*) : 0));
+  w.rows.x = reinterpret_cast<const uint8_t**>(take(gathers() ? rows * sizeof(void*) : 0));
+  w.nowhere = take(static_cast<size_t>(s_.y.sizes[3]) * bytes_of(s_.y.type) + kDeepBytes);
+  for (TilePending& block : w.blocks) {
+    block.epilogue = &s_.epilogue;
+    block.sums = reinterpret_cast<int32_t*>(take(tile));
+  }
+  w.floats = reinterpret_cast<float*>(take(tile));
+  w.gathered = take(gathers() ? rows / kBlockRows * offsets_.size() * kGatheredBytes : 0);
+  w.group = -1;
+  return {w, used};
+}
+
+// By how many rows the last block of all begins earlier, so that it ends with the last row: nothing is loaded
+// from behind the image. What is gathered has room.
+int64_t TiledConvStep::shift_of(const Range& range, int64_t block) const {
+  const int64_t left = range.count() - block * kBlockRows;
+  if (gathers() || left >= kBlockRows) return 0;
+  return (left > kTileRows ? kBlockRows : kTileRows) - left;
+}
+
+// Where the rows of a range are written, what is added to them and, to be gathered, where they begin.
+void TiledConvStep::fill(const Memory& memory, Work& work) const {
+  const View &x = s_.x, &y = s_.y;
+  const View& r = s_.epilogue.residual ? *s_.epilogue.residual : y;
+  const int64_t height = y.sizes[1], width = y.sizes[2], count = work.range.count();
+  int64_t n = work.range.first / rows_.each_image, rest = work.range.first % rows_.each_image;
+  int64_t h = rest / rows_.each_line, w = rest % rows_.each_line, i = 0;
+  const int64_t last = (blocks_of(count) - 1) * kBlockRows, shift = shift_of(work.range, last / kBlockRows);
+  int64_t to = 0;
+  const auto skip = [&](int64_t rows) {
+    for (; rows > 0; --rows, ++to) {
+      work.rows.y[to] = work.nowhere;
+      if (s_.epilogue.residual) work.rows.residual[to] = work.nowhere;
+      if (gathers()) work.rows.x[to] = nullptr;
+    }
+  };
+  const auto pass = [&](int64_t rows, bool wanted) {
+    uint8_t* const at = y.at<uint8_t>(memory) + n * y.strides[0] + h * y.strides[1] + w * y.strides[2];
+    const uint8_t* const beside =
+        r.at<uint8_t>(memory) + n * r.strides[0] + h * r.strides[1] + w * r.strides[2];
+    const int64_t row = s_.origin[0] + h * s_.strides[0], column = s_.origin[1] + w * s_.strides[1];
+    const uint8_t* const from =
+        x.at<uint8_t>(memory) + n * x.strides[0] + row * x.strides[1] + column * x.strides[2];
+    for (int64_t k = 0; k < rows; ++k, ++i) {
+      if (i == last) skip(shift);
+      if (!wanted) {
+        skip(1);
+        continue;
+      }
+      work.rows.y[to] = at + k * y.strides[2];
+      if (s_.epilogue.residual) work.rows.residual[to] = beside + k * r.strides[2];
+      if (gathers()) work.rows.x[to] = from + k * s_.strides[1] * x.strides[2];
+      ++to;
+    }
+    w += rows;
+  };
+  while (i < count) {
+    if (h < height && w < width) pass(std::min(width - w, count - i), true);
+    const int64_t end = h + 1 < height ? rows_.each_line : rows_.each_image - h * rows_.each_line;
+    pass(std::min(end - w, count - i), false);
+    w = 0;
+    if (++h >= height) {
+      h = 0;
+      ++n;
+    }
+  }
+  skip(align64(to * 2) / 2 - to);
+}
+
+void TiledConvStep::gather(int32_t group, Work& work) const {
+  const int64_t in = s_.x.sizes[3] / (panels_.back().group + 1);
+  for (int64_t b = 0; b < blocks_of(work.range.count()); ++b) {
+    const int64_t rows = std::min<int64_t>(kBlockRows, work.range.count() - b * kBlockRows);
+    uint8_t* const to = work.gathered + static_cast<size_t>(b) * offsets_.size() * kGatheredBytes;
+    ops_.gather({pieces_.data(), static_cast<int32_t>(pieces_.size()), work.rows.x + b * kBlockRows,
+                 static_cast<ptrdiff_t>(group * in), static_cast<int>(rows)},
+                to);
+  }
+  work.group = group;
+}
+
+// The next chunk, so that weights which no cache near the core holds arrive while there is other work.
+// `fresh`: this thread has not used the same chunk before.
+Ahead TiledConvStep::ahead_of(size_t chunk, int64_t range, bool fresh) const {
+  if (chunk + 1 == chunks()) return {};
+  const Panel &first = panels_[chunks_[chunk + 1]], &last = panels_[chunks_[chunk + 2] - 1];
+  const int64_t all = last.weights + last.bytes - first.weights;
+  if (!weights_first_) return {first.weights, fresh ? all : 0};
+  const int64_t begin = all * range / ranges_, end = all * (range + 1) / ranges_;
+  return {first.weights + begin, end - begin};
+}
+
+// How the block that is summed will end. Written where it is read: a copy of what has just been written in
+// other pieces would wait for it.
+void TiledConvStep::prepare(const Panel& panel, int64_t block, int rows, Work& work) const {
+  TilePending& now = work.now();
+  now.correction = constants_.correction.data() + panel.constants;
+  now.done = 0;
+  GemmRows& r = now.rows;
+  r.sums = now.sums;
+  r.rows = rows;
+  r.width = panel.width;
+  r.channels = panel.channels;
+  r.multiplier = constants_.multiplier.data() + panel.constants;
+  r.bias = constants_.bias.data() + panel.constants;
+  r.y = work.rows.y + block * kBlockRows;
+  r.y_offset = panel.channel * static_cast<ptrdiff_t>(bytes_of(s_.y.type));
+  r.residual = s_.epilogue.residual ? work.rows.residual + block * kBlockRows : nullptr;
+  r.residual_offset = panel.channel;
+  r.scratch = work.floats;
+  r.factors = PanelConstants::part_of(constants_.factors, panel.constants);
+  r.slopes = PanelConstants::part_of(constants_.slopes, panel.constants);
+  now.finish = ops_.epilogue(s_.epilogue, r);
+}
+
+void TiledConvStep::run_chunk(const Memory& memory, size_t chunk, Ahead near, Ahead far, Work& work) const {
+  const int64_t blocks = blocks_of(work.range.count());
+  const size_t begin = chunks_[chunk], end = chunks_[chunk + 1];
+  const int64_t deep = blocks * static_cast<int64_t>(end - begin) * static_cast<int64_t>(offsets_.size());
+  far.bytes = std::min(far.bytes, deep * kMostFarLines * kFetchedBytes);
+  const int64_t wanted = ((near.bytes + far.bytes) / kFetchedBytes + deep - 1) / deep;
+  const auto lines = static_cast<int>(std::min(wanted, kMostLines));
+  const int64_t group_bytes = s_.x.sizes[3] / (panels_.back().group + 1) * panels_[begin].group;
+  const uint8_t* const corner = s_.x.at<uint8_t>(memory) + s_.origin[0] * s_.x.strides[1] +
+                                s_.origin[1] * s_.x.strides[2] + group_bytes;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t left = work.range.count() - b * kBlockRows;
+    const int64_t row = work.range.first + b * kBlockRows - shift_of(work.range, b);
+    TileBlock block{};
+    block.x = gathers() ? work.gathered + static_cast<size_t>(b) * offsets_.size() * kGatheredBytes
+                        : corner + row * pitch_;
+    block.pitch = static_cast<ptrdiff_t>(pitch_);
+    block.offsets = offsets_.data();
+    block.depth = static_cast<int32_t>(offsets_.size());
+    block.rows = left > kTileRows ? kBlockRows : kTileRows;
+    for (size_t p = begin; p < end; ++p) {
+      const Panel& panel = panels_[p];
+      prepare(panel, b, block.rows, work);
+      const GemmRows& ends = work.now().rows;
+      block.ends = p == begin || ends.y_offset % kDeepBytes == 0 ? &ends : nullptr;
+      block.width = panel.width;
+      block.weights = panel.weights;
+      block.sums = work.now().sums;
+      Ahead& ahead = near.bytes > 0 ? near : far;
+      block.next = ahead.from;
+      block.lines = ahead.bytes > 0 ? lines : 0;
+      ahead.pass(int64_t{block.lines} * block.depth * kFetchedBytes);
+      ops_.sum(block, work.before());
+      work.odd = !work.odd;
+    }
+  }
+}
+
+// Of the weights of a later step, what falls to a chunk of an item: threads that share this step's items as
+// they will share that one's find their own there.
+Ahead TiledConvStep::later_of(const Memory& memory, size_t item, size_t chunk, size_t chunks) const {
+  const auto bytes = static_cast<int64_t>(memory.ahead().bytes), most = std::min(bytes, kMostAhead);
+  const auto place = static_cast<int64_t>(item * chunks + chunk),
+             all = static_cast<int64_t>(items() * chunks);
+  const int64_t begin = most * place / all, end = most * (place + 1) / all;
+  return {reinterpret_cast<const int8_t*>(memory.ahead().data) + begin, end - begin};
+}
+
+void TiledConvStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept {
+  Work work = lay_out(scratch).first;
+  ops_.enter();
+  int64_t range = -1, first = -1;
+  for (size_t item = begin; item < end; ++item) {
+    const auto ranges = static_cast<size_t>(ranges_);
+    const size_t part = weights_first_ ? item / ranges : item % parts_;
+    const auto next = static_cast<int64_t>(weights_first_ ? item % ranges : item / parts_);
+    if (next != range) {
+      work.flush();
+      range = next;
+      first = first < 0 ? range : first;
+      work.range = range_of(range);
+      work.group = -1;
+      fill(memory, work);
+    }
+    const size_t from = chunks() * part / parts_, to = chunks() * (part + 1) / parts_;
+    for (size_t chunk = from; chunk < to; ++chunk) {
+      const int32_t group = panels_[chunks_[chunk]].group;
+      if (gathers() && work.group != group) gather(group, work);
+      const Ahead near = ahead_of(chunk, range, range == first);
+      run_chunk(memory, chunk, near, later_of(memory, item, chunk - from, to - from), work);
+    }
+  }
+  work.flush();
+  ops_.leave();
+}
+
+Weights TiledConvStep::weights() const {
+  return {reinterpret_cast<const uint8_t*>(panels_[0].weights), static_cast<size_t>(weights_bytes())};
+}
+
+}  // namespace
+
+std::unique_ptr<Step> make_tiled_conv(const ConvSpec& spec) { return std::make_unique<TiledConvStep>(spec); }
+
+}  // namespace intact
