@@ -160,6 +160,17 @@ def test_factors_behind_the_activation_of_images(qdq, lowered):
     assert lowered(g, y).agree().kinds == ["quantize", "conv"]
 
 
+def test_factors_behind_codes_multiply_what_was_rounded(qdq, lowered):
+    """Found by fuzzing: the grid of a Tanh ends at 0, and what it cut off came back."""
+    g = qdq()
+    x = g.pair(g.input("x", ["batch", 7, 16]))
+    y = g.node("Tanh", g.node("MatMul", x, g.weight(16, 6, axis=1)))
+    y = g.node("Mul", g.pair(y, 0.004, 250, "uint8"), g.floats(6))
+    found = lowered(g, y, sizes={"batch": 2}).exact()
+    assert found.kinds == ["quantize", "linear", "binary"]
+    np.testing.assert_allclose(found.values[y], found.expected[y], rtol=1e-6)
+
+
 @pytest.mark.parametrize("why", ["read twice", "along another axis", "depthwise"])
 def test_factors_that_are_no_part_of_the_layer(qdq, lowered, why):
     g = qdq()

@@ -47,7 +47,13 @@ class Bounds:
         return np.where(self.count > 0, np.maximum(-self.low, self.high), np.float32(0))
 
     def merge(self, other: Bounds) -> None:
-        """Widen to hold what `other` holds."""
+        """Widen to hold what `other` holds.
+
+        Raises:
+            CalibrationError: Together they count more values than any data has; nothing is changed.
+        """
+        for mine, more in ((self.count, other.count), (self.nonfinite, other.nonfinite)):
+            _require_countable(mine + more)
         # asarray: NumPy returns scalars where both operands are 0-dimensional.
         self.low = np.asarray(np.minimum(self.low, other.low))
         self.high = np.asarray(np.maximum(self.high, other.high))
@@ -75,8 +81,8 @@ class Bounds:
         low, high = (take(arrays, name, np.float32, shape) for name in ("min", "max"))
         count, nonfinite = (take(arrays, name, np.int64, shape) for name in ("count", "nonfinite"))
         require(bool((count >= 0).all() and (nonfinite >= 0).all()), "count", "a negative number", ">= 0")
-        most = int(max(count.max(initial=0), nonfinite.max(initial=0)))
-        require(most <= _MOST_COUNTED, "count", f"{most:,}", f"at most {_MOST_COUNTED:,}")
+        for counted in (count, nonfinite):
+            _require_countable(counted)
         empty = count == 0
         require(bool(np.isfinite(low[~empty]).all() and np.isfinite(high[~empty]).all()),
                 "min, max", "NaN or infinity", "finite values where something was collected")  # fmt: skip
@@ -84,6 +90,11 @@ class Bounds:
         idle = bool((low[empty] == np.inf).all() and (high[empty] == -np.inf).all())
         require(idle, "min, max", "values without a count", "inf, -inf where nothing was collected")
         return cls(low, high, count, nonfinite)
+
+
+def _require_countable(count: NDArray[np.int64]) -> None:
+    most = int(np.max(count, initial=0))
+    require(most <= _MOST_COUNTED, "count", f"{most:,}", f"at most {_MOST_COUNTED:,}")
 
 
 def measure(x: NDArray, axes: Axis, policy: NonFinite, threads: int) -> Bounds:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.plan import Plan
-from intact.engine.steps import Binary, Conv, ConvTranspose, Linear, Pad, Slice, Step
+from intact.engine.steps import Binary, Conv, ConvTranspose, Linear, Pad, Slice, Step, Tensor
 from intact.engine.steps.wiring import constants, reads, writes
 
 
@@ -31,7 +31,7 @@ def join_steps(plan: Plan) -> Plan:
     for step in plan.steps:
         for x in reads(step):
             above = makers.get(x) if readers[x] == 1 else None
-            joined = _join(above, step, arrays) if above is not None else None
+            joined = _join(above, step, plan.tensors[x], arrays) if above is not None else None
             if joined is not None and above is not None:
                 notes.append(f"join steps: {above.name} and {step.name} are one")
                 gone.add(x)
@@ -52,7 +52,7 @@ def join_steps(plan: Plan) -> Plan:
 _Arrays = dict[str, NDArray[Any]]
 
 
-def _join(above: Step, step: Step, arrays: _Arrays) -> Step | None:
+def _join(above: Step, step: Step, between: Tensor, arrays: _Arrays) -> Step | None:
     if isinstance(above, Slice) and isinstance(step, Slice):
         pairs = zip(above.starts, above.steps, step.starts, strict=True)
         # What takes nothing may begin behind the end: before the start, where the first one goes backwards.
@@ -64,7 +64,8 @@ def _join(above: Step, step: Step, arrays: _Arrays) -> Step | None:
         pads = tuple(a + b for a, b in zip(step.pads, (top, left, bottom, right), strict=True))
         nodes = above.nodes + step.nodes
         return replace(step, nodes=nodes, x=above.x, pads=(pads[0], pads[1], pads[2], pads[3]))
-    if isinstance(above, Conv | ConvTranspose | Linear) and isinstance(step, Binary):
+    floats = between.codes is None  # codes were rounded before they are multiplied
+    if floats and isinstance(above, Conv | ConvTranspose | Linear) and isinstance(step, Binary):
         return _with_factors(above, step, arrays)
     return None
 

@@ -114,10 +114,11 @@ def _raise(walk: Propagation, node: Node, indices: list[int], quantizers: list[N
             )  # fmt: skip
         node.replace_input_with(index, made[x])
     _fill_with_zero_point(node, first)
+    for output in node.outputs:  # those too that nobody reads
+        output.type = model.type
     for quantizer in quantizers:
         floats = quantizer.inputs[0]
         assert floats is not None
-        floats.type = quantizer.outputs[0].type
         replace(quantizer, floats, walk.names)
 
 
