@@ -80,7 +80,7 @@ def install(model: nn.Module, record: GraphModeRecord, traced: Traced | None = N
         "forward": compiled(graph), "_float_class": float_class,
         "__module__": float_class.__module__, "__doc__": float_class.__doc__,
     }  # fmt: skip
-    model.__class__ = type(f"QuantizedValue{float_class.__name__}", (GraphMode, float_class), members)
+    model.__class__ = type(f"Quantized{float_class.__name__}", (GraphMode, float_class), members)
     model._graph_record = record  # type: ignore[assignment]
 
 
