@@ -12,13 +12,6 @@ namespace {
 
 constexpr size_t kBlock = 128;  // queries of a piece of work, for which keys and values are packed anew
 
-constexpr size_t padded(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
-
-View leading(View v) {
-  v.rank -= 2;
-  return v;
-}
-
 size_t size_of(const View& v, int axis) { return static_cast<size_t>(v.sizes[v.rank - 2 + axis]); }
 ptrdiff_t stride_of(const View& v, int axis) { return static_cast<ptrdiff_t>(v.strides[v.rank - 2 + axis]); }
 ptrdiff_t signed_of(size_t n) { return static_cast<ptrdiff_t>(n); }

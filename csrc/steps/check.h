@@ -3,15 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 
+#include "base/check.h"
 #include "runtime/step.h"
 
 namespace intact {
-
-inline void demand(bool holds, const char* what) {
-  if (!holds) throw std::invalid_argument(what);
-}
 
 // No sum of products below this overflows 64 bits.
 constexpr int64_t kMostElements = int64_t{1} << 40;

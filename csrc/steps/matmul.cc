@@ -12,13 +12,6 @@ namespace {
 
 constexpr size_t kBlock = 256;  // rows of a piece of work, for which b is packed anew
 
-constexpr size_t padded(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
-
-View leading(View v) {
-  v.rank -= 2;
-  return v;
-}
-
 struct Axes {
   size_t rows, columns, k;
 };

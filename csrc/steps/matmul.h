@@ -10,6 +10,15 @@
 
 namespace intact {
 
+// The next multiple of `unit`.
+constexpr size_t padded(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+
+// The axes of a view that count matrices.
+inline View leading(View v) {
+  v.rank -= 2;
+  return v;
+}
+
 struct MatMulSpec {
   View a, b, y;  // the same number of axes; leading ones of y's sizes, with strides of 0 where they broadcast
   MatMulZeros zeros;

@@ -1,6 +1,6 @@
 #include <cstring>
-#include <stdexcept>
 
+#include "base/check.h"
 #include "kernels/gemm/packed.h"
 
 namespace intact {
@@ -41,10 +41,6 @@ PackStep step_at(const GemmWeights& w, const int8_t* weights, int32_t position, 
     std::memcpy(&step.weights[static_cast<size_t>(c) * 4], from, static_cast<size_t>(left < 4 ? left : 4));
   }
   return step;
-}
-
-void demand(bool holds, const char* what) {
-  if (!holds) throw std::invalid_argument(what);
 }
 
 void check_shape(const GemmWeights& w) {

@@ -1,6 +1,6 @@
 #include <cstring>
-#include <stdexcept>
 
+#include "base/check.h"
 #include "kernels/gemm/packed.h"
 #include "kernels/winograd/packed.h"
 
@@ -10,10 +10,6 @@ namespace {
 constexpr uint32_t kMagic = 0x31474e57;  // "WNG1"
 constexpr int kTaps = 9;
 constexpr int32_t kMostChannels = 1 << 14;
-
-void demand(bool holds, const char* what) {
-  if (!holds) throw std::invalid_argument(what);
-}
 
 bool sane(int32_t out, int32_t in, int32_t high) {
   const bool channels = in >= kWinogradChannels && in % kWinogradChannels == 0 && in <= kMostChannels;

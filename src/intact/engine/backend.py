@@ -92,12 +92,6 @@ class Options:
     packed: Packed = field(default_factory=dict)
 
 
-def stored_dtype(plan: Plan, name: str) -> str:
-    """The dtype in which callers pass and get a tensor."""
-    tensor = plan.tensors[name]
-    return tensor.dtype if tensor.codes is None else "int8" if tensor.codes.signed else "uint8"
-
-
 def outputs_for(plan: Plan, shapes: Mapping[str, Shape]) -> dict[str, NDArray[Any]]:
     """New arrays for all outputs."""
-    return {name: np.empty(shapes[name], stored_dtype(plan, name)) for name in plan.outputs}
+    return {name: np.empty(shapes[name], plan.tensors[name].stored_dtype) for name in plan.outputs}

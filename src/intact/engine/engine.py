@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.arrays import as_input, as_output
-from intact.engine.backend import Backend, Executable, Options, Packed, stored_dtype
+from intact.engine.backend import Backend, Executable, Options, Packed
 from intact.engine.backends import make_backend
 from intact.engine.files import save
 from intact.engine.plan import Plan
@@ -206,7 +206,7 @@ def _check_names(given: Arrays, known: Sequence[str], kind: str) -> None:
 
 
 def _port(plan: Plan, name: str) -> Port:
-    return Port(name, stored_dtype(plan, name), plan.tensors[name].shape)
+    return Port(name, plan.tensors[name].stored_dtype, plan.tensors[name].shape)
 
 
 def _checked_threads(threads: int | None) -> int | None:

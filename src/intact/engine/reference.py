@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.backend import Arrays, Options, Packed, stored_dtype
+from intact.engine.backend import Arrays, Options, Packed
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile, Timing, work_of
-from intact.engine.shapes import infer_shapes
-from intact.engine.steps import Call, FallbackSubgraph, Shape, Step
+from intact.engine.shapes import fallback_shapes, infer_shapes
+from intact.engine.steps import FallbackSubgraph, Shape, Step
 from intact.engine.steps.run import Run
 from intact.errors import IntactError, QuantValueError
 
@@ -48,7 +48,7 @@ def evaluate(
 def _started(plan: Plan, inputs: Mapping[str, NDArray[Any]]) -> Run:
     run = Run(plan.tensors, plan.constants)
     for name in plan.inputs:
-        wanted, got = stored_dtype(plan, name), inputs.get(name)
+        wanted, got = plan.tensors[name].stored_dtype, inputs.get(name)
         if got is None or np.asarray(got).dtype.name != wanted:
             found = "nothing" if got is None else f"dtype {np.asarray(got).dtype}"
             raise QuantValueError(f"input '{name}'", found, wanted, f"give {', '.join(plan.inputs)}")
@@ -88,7 +88,11 @@ class ReferenceBackend:
 
     def compile(self, plan: Plan, shapes: Mapping[str, Shape]) -> ReferenceExecutable:
         """Find the shapes; everything else is done when it runs."""
-        found = infer_shapes(plan, shapes, lambda step, known: _shapes_of(plan, step, known))
+
+        def fallback(step: Step, known: Mapping[str, Shape]) -> dict[str, Shape]:
+            return fallback_shapes(plan, step, known, lambda one: one.session(plan.constants, threads=1))
+
+        found = infer_shapes(plan, shapes, fallback)
         return ReferenceExecutable(plan, found)
 
     def tap(self, plan: Plan, inputs: Arrays) -> dict[str, NDArray[Any]]:
@@ -131,13 +135,3 @@ class ReferenceExecutable:
             _evaluate(run, step)
             taken.append(perf_counter() - start)
         return taken
-
-
-def _shapes_of(plan: Plan, step: Step, known: Mapping[str, Shape]) -> dict[str, Shape]:
-    """The shapes of what a step makes that no kernel does: as registered, or found by running it on zeros."""
-    if isinstance(step, Call):
-        return step.output_shapes([known[x] if x in known else plan.constants[x].shape for x in step.xs])
-    assert isinstance(step, FallbackSubgraph), f"no shapes for '{step.kind}'"
-    zeros = {x: np.zeros(known[x], stored_dtype(plan, x)) for x in step.xs}
-    made = step.session(plan.constants, threads=1).run(zeros)
-    return {y: made[y].shape for y in step.ys}

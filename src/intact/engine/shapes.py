@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.plan import Plan
-from intact.engine.steps import Shape, Step
+from intact.engine.steps import Call, FallbackSubgraph, Shape, Step
 from intact.engine.steps.sizes import Sizes
 from intact.engine.steps.wiring import writes
 from intact.errors import QuantValueError
+
+if TYPE_CHECKING:
+    from intact.graph import Session
 
 FallbackShapes = Callable[[Step, Mapping[str, Shape]], Mapping[str, Shape]]
 """The sizes of what a step makes that no kernel does, from those of the tensors so far."""
@@ -43,6 +47,17 @@ def infer_shapes(plan: Plan, inputs: Mapping[str, Shape], fallback: FallbackShap
             for name in made:
                 sizes.bind(name, found[name])
     return sizes.shapes
+
+
+def fallback_shapes(
+    plan: Plan, step: Step, shapes: Mapping[str, Shape], session: Callable[[FallbackSubgraph], Session]
+) -> dict[str, Shape]:
+    """`FallbackShapes`: as an operator was registered, or found by running a subgraph on zeros."""
+    if isinstance(step, Call):
+        return step.output_shapes([shapes[x] if x in shapes else plan.constants[x].shape for x in step.xs])
+    assert isinstance(step, FallbackSubgraph), f"no kernel for '{step.kind}', and nobody else"
+    made = session(step).run({x: np.zeros(shapes[x], plan.tensors[x].stored_dtype) for x in step.xs})
+    return {y: made[y].shape for y in step.ys}
 
 
 def peek(plan: Plan, constant: str) -> NDArray[np.generic]:

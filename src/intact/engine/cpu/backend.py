@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.backend import Arrays, Options, outputs_for
@@ -59,12 +58,11 @@ class CpuBackend:
         context = bound.program.take()
         execute(plan, bound, self._fallback_of(plan), inputs, made, context)
         at = memory(plan, bound, inputs, made, context)
-        outer = {**inputs, **made}
-        found = {}
-        for name in bound.shapes:
-            stored = to_codes(at(name), plan.tensors[name].codes) if name not in outer else outer[name]
-            found[name] = np.copy(stored, order="K") if name not in outer else stored
-        return found
+        found = {**inputs, **made}
+        for name in bound.shapes.keys() - found.keys():
+            codes = plan.tensors[name].codes
+            found[name] = at(name).copy() if codes is None else to_codes(at(name), codes)
+        return {name: found[name] for name in bound.shapes}
 
     def _bind(self, plan: Plan, shapes: Mapping[str, Shape], *, reuse: bool = True) -> Bound:
         return bind(

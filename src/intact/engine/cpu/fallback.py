@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.backend import stored_dtype
 from intact.engine.cpu.arrays import to_bytes, to_codes
 from intact.engine.plan import Plan
+from intact.engine.shapes import fallback_shapes
 from intact.engine.steps import Call, Codes, FallbackSubgraph, Shape, Step
 from intact.engine.steps.wiring import writes
 from intact.errors import QuantValueError
@@ -36,7 +36,11 @@ class FallbackSessions:
 
     def run(self, step: Step, at: Callable[[str], NDArray[Any]]) -> None:
         """Run a step; `at` gives the memory of a tensor, dense: of codes, bytes."""
-        made = self._call(step, at) if isinstance(step, Call) else self._run(_subgraph(step), at)
+        if isinstance(step, Call):
+            made = self._call(step, at)
+        else:
+            assert isinstance(step, FallbackSubgraph), f"no kernel for '{step.kind}', and nobody else"
+            made = self._run(step, at)
         for name in writes(step):
             into = at(name)
             if made[name].shape != into.shape:
@@ -76,20 +80,9 @@ class FallbackSessions:
 
     def shapes(self, step: Step, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
         """The shapes of what a step makes: as registered, or found by running it on zeros."""
-        if isinstance(step, Call):
-            constants = self.plan.constants
-            return step.output_shapes([shapes[x] if x in shapes else constants[x].shape for x in step.xs])
-        subgraph = _subgraph(step)
-        zeros = {name: np.zeros(shapes[name], stored_dtype(self.plan, name)) for name in subgraph.xs}
-        made = self._session(subgraph).run(zeros)
-        return {name: made[name].shape for name in subgraph.ys}
+        return fallback_shapes(self.plan, step, shapes, self._session)
 
     def _session(self, step: FallbackSubgraph) -> Session:
         if step.model not in self._sessions:
             self._sessions[step.model] = step.session(self.plan.constants, self._threads)
         return self._sessions[step.model]
-
-
-def _subgraph(step: Step) -> FallbackSubgraph:
-    assert isinstance(step, FallbackSubgraph), f"no kernel for '{step.kind}', and nobody else"
-    return step

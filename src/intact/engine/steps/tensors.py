@@ -73,3 +73,8 @@ class Tensor:
     dtype: str
     shape: tuple[Dim, ...]
     codes: Codes | None = None
+
+    @property
+    def stored_dtype(self) -> str:
+        """The dtype in which callers pass and get it, and the graph has it."""
+        return self.dtype if self.codes is None else "int8" if self.codes.signed else "uint8"
