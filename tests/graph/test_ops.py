@@ -17,7 +17,6 @@ from intact.graph import Constants, Model, ops
 
 SRC = Path(__file__).parents[2] / "src" / "intact"
 ELSEWHERE = {
-    "ptq/bias_correction.py",  # which is being rewritten; nothing is added here
     "trt/enums.py",  # another library's words
 }
 RECORDS = [(key, ops.BOOK[key]) for key in sorted(ops.BOOK) if not key[0]]

@@ -1,6 +1,5 @@
 """Where Q/DQ pairs belong, what fuses with what, and why: rules as data over the graph."""
 
-from intact.graph.ops import MOVING
 from intact.layer import Layer
 from intact.placement.checks import check
 from intact.placement.explain import explain
@@ -14,7 +13,6 @@ __all__ = [
     "Fusion",
     "Kept",
     "Layer",
-    "MOVING",
     "PROFILES",
     "Placement",
     "Profile",

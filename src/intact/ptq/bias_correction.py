@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import kernels, numerics
-from intact.graph import Constants, Inserter, Model, Namer, Node, Session, Value, prune, set_initializer
-from intact.graph.attributes import floating, integer, integers, text
+from intact.graph import Constants, Inserter, Model, Namer, Node, Session, Value, ops, prune, set_initializer
 from intact.ptq.ranges import QuantizedWeight
 from intact.ptq.sample import Held
 from intact.ptq.state import BiasError, State
@@ -106,16 +105,12 @@ def drop_added(model: Model, errors: Sequence[BiasError]) -> None:
 
 
 def _supported(node: Node) -> bool:
-    if node.domain or node.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
-        return False
-    if node.op_type == "ConvTranspose" and ("output_shape" in node.attributes or _auto_pad(node) == "SAME"):
-        return False  # where its pads are what is left over
-    plain = all(_number(node, name, 1.0) == 1 for name in ("alpha", "beta"))
-    return plain and not (integer(node, "transA", 0))
-
-
-def _number(node: Node, name: str, default: float) -> float:
-    return floating(node, name, default)
+    said = ops.read(node)
+    if isinstance(said, ops.ConvTranspose):  # not where its pads are what is left over
+        return said.output_shape is None and not said.auto_pad.startswith("SAME")
+    if isinstance(said, ops.Gemm):
+        return said.alpha == said.beta == 1 and not said.transA
+    return isinstance(said, ops.Conv | ops.MatMul)
 
 
 def _means(
@@ -158,11 +153,13 @@ def _mean(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray[np.float64
         return _mean_transposed(node, x, weight)
     if node.op_type != "Conv":
         return np.asarray(x.reshape(-1, x.shape[-1]).mean(axis=0, dtype=np.float64))
-    kernel, spatial = weight[2:], x.shape[2:]
-    strides, dilations = (_ints(node, name, [1] * len(kernel)) for name in ("strides", "dilations"))
+    said, kernel = ops.Conv.of(node), weight[2:]
+    strides, dilations = said.strides_of(len(kernel)), said.dilations_of(len(kernel))
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    begin, end = _pads(node, spatial, reach, strides)
-    padded = np.pad(x, [(0, 0), (0, 0), *zip(begin, end, strict=True)])
+    pads = said.pads_of(kernel, x.shape[2:])
+    assert pads is not None, "the sizes are known"
+    around = zip(pads[: len(kernel)], pads[len(kernel) :], strict=True)
+    padded = np.pad(x, [(0, 0), (0, 0), *around])
     counts = [(n - r) // s + 1 for n, r, s in zip(padded.shape[2:], reach, strides, strict=True)]
     result = np.empty((x.shape[1], *kernel))
     for tap in product(*map(range, kernel)):
@@ -177,11 +174,10 @@ def _mean(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray[np.float64
 
 def _mean_transposed(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray[np.float64]:
     """Each tap of the kernel writes what it reads to every `stride`-th output position, if that exists."""
-    kernel, spatial = weight[2:], x.shape[2:]
-    ones = [1] * len(kernel)
-    strides, dilations = (_ints(node, name, ones) for name in ("strides", "dilations"))
-    pads = _ints(node, "pads", [0] * 2 * len(kernel))
-    extra = _ints(node, "output_padding", [0] * len(kernel))
+    said, kernel, spatial = ops.ConvTranspose.of(node), weight[2:], x.shape[2:]
+    strides, dilations = said.strides_of(len(kernel)), said.dilations_of(len(kernel))
+    pads = said.pads or (0, 0) * len(kernel)
+    extra = said.output_padding or (0,) * len(kernel)
     sizes = [
         (n - 1) * s + (k - 1) * d + 1 + e - pads[i] - pads[len(kernel) + i]
         for i, (n, s, k, d, e) in enumerate(zip(spatial, strides, kernel, dilations, extra, strict=True))
@@ -198,43 +194,19 @@ def _mean_transposed(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray
     return result
 
 
-def _auto_pad(node: Node) -> str:
-    """NOTSET, VALID or SAME."""
-    mode = text(node, "auto_pad", "NOTSET")
-    return mode.removesuffix("_UPPER").removesuffix("_LOWER")
-
-
-def _pads(
-    node: Node, spatial: Sequence[int], reach: Sequence[int], strides: Sequence[int]
-) -> tuple[list[int], list[int]]:
-    mode = text(node, "auto_pad", "NOTSET")
-    if mode.startswith("SAME"):
-        total = [
-            max((-(-n // s) - 1) * s + r - n, 0) for n, r, s in zip(spatial, reach, strides, strict=True)
-        ]
-        less, more = [t // 2 for t in total], [t - t // 2 for t in total]
-        return (less, more) if mode == "SAME_UPPER" else (more, less)
-    pads = _ints(node, "pads", [0] * 2 * len(reach)) if mode == "NOTSET" else [0] * 2 * len(reach)
-    return pads[: len(reach)], pads[len(reach) :]
-
-
-def _ints(node: Node, name: str, default: list[int]) -> list[int]:
-    return list(integers(node, name, default))
-
-
 def _applied(node: Node, weight: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """What the layer makes of `mean`, per output channel."""
-    if node.op_type == "Conv":
-        groups = integer(node, "group", 1)
+    said = ops.read(node)
+    if isinstance(said, ops.Conv):
+        groups = said.group
         by_group = weight.reshape(groups, weight.shape[0] // groups, -1)
         return np.asarray(np.einsum("gok,gk->go", by_group, mean.reshape(groups, -1)).reshape(-1))
-    if node.op_type == "ConvTranspose":
-        groups = integer(node, "group", 1)
+    if isinstance(said, ops.ConvTranspose):
+        groups = said.group
         inputs, outputs = weight.shape[0] // groups, weight.shape[1]
         taps, means = weight.reshape(groups, inputs, outputs, -1), mean.reshape(groups, inputs, -1)
         return np.asarray(np.einsum("giok,gik->go", taps, means).reshape(-1))
-    transposed = integer(node, "transB", 0)
-    return np.asarray(weight @ mean if transposed else mean @ weight)
+    return np.asarray(weight @ mean if isinstance(said, ops.Gemm) and said.transB else mean @ weight)
 
 
 class _Biases:
@@ -248,10 +220,11 @@ class _Biases:
         """(initializer, whether it was added); None where there is no place for one."""
         if node.op_type == "MatMul":
             return self._behind(node, weight.shape[-1])
-        transposed = integer(node, "transB", 0)
-        channels = weight.shape[0 if node.op_type == "Conv" or transposed else 1]
-        if node.op_type == "ConvTranspose":
-            channels *= integer(node, "group", 1)
+        said = ops.read(node)
+        assert said is not None and said.weight_axis is not None, "`_supported` knows these"
+        channels = weight.shape[said.weight_axis]
+        if isinstance(said, ops.ConvTranspose):
+            channels *= said.group
         old = node.inputs[2] if len(node.inputs) > 2 else None
         if old is None:
             array = np.zeros(channels, weight.dtype)

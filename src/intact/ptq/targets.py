@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from itertools import count
 
 from intact.errors import QuantValueError, UnsupportedError
-from intact.graph import FORMAT_OPSETS, MIN_OPSET, Constants, Model, Node, check_format, check_opset
+from intact.graph import FORMAT_OPSETS, MIN_OPSET, Constants, Model, Node, check_format, check_opset, ops
 from intact.graph.attributes import integer
-from intact.placement import MOVING, Layer, Placement, Site
+from intact.placement import Layer, Placement, Site
 from intact.ptq.settings import BLOCK, WEIGHT_ONLY, LayerSettings, Overrides, with_override
 from intact.spec import Format
 
@@ -201,7 +201,7 @@ class Rules:
             name, read = waiting.pop(0)
             here = self._nodes.get(name)  # None: in a subgraph
             own = self._override(here, read) if here is not None else self._base
-            if own is None and here is not None and here.op_type in MOVING and not here.domain:
+            if own is None and here is not None and ops.may_move(here):
                 behind = [(use.node.name or "", v.name or "") for v in here.outputs for use in v.uses()]
                 waiting += [one for one in behind if one not in seen]
                 seen.update(behind)
