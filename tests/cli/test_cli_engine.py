@@ -87,6 +87,20 @@ def test_bench_times_models_side_by_side(run, plan: Path, net: Path) -> None:
     assert case["engine"] == "intact" and 0 < case["ms"] <= case["median_ms"] and case["runs"] >= 10
 
 
+def test_bench_takes_the_inputs_of_a_file(run, net: Path, tmp_path: Path) -> None:
+    name = onnx.load(net).graph.input[0].name
+    words = ("--threads", 1, "--seconds", 0, "--rounds", 1, "--json", "--data")
+    np.savez(tmp_path / "other.npz", other=np.zeros(3, np.float32))
+    status, _, said = run("bench", net, *words, tmp_path / "other.npz")
+    assert status == 2 and f"no array '{name}'" in said
+    status, _, said = run("bench", net, *words, net)
+    assert status == 2 and said.count("\n") == 1
+    sizes = [dim.dim_value or 1 for dim in onnx.load(net).graph.input[0].type.tensor_type.shape.dim]
+    np.savez(tmp_path / "inputs.npz", **{name: np.zeros(sizes, np.float32)})
+    status, shown, _ = run("bench", net, *words, tmp_path / "inputs.npz")
+    assert status == 0 and json.loads(shown)["cases"][0]["ms"] > 0
+
+
 def test_bench_of_a_file_that_does_not_run_names_it(run, tmp_path: Path) -> None:
     (tmp_path / "broken.onnx").write_bytes(b"no model")
     status, _, said = run("bench", tmp_path / "broken.onnx", "--seconds", 0)

@@ -46,13 +46,16 @@ def run(
     threads: Threads = None,
     batch: Annotated[int, typer.Option(**COUNT, help="For every open first dimension of an input.")] = 1,
     size: Annotated[int, typer.Option(**COUNT, help="For every other open dimension.")] = 1,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="An .npz file: the inputs, each by its name.", **READ)
+    ] = None,
     seconds: Annotated[
         float, typer.Option(min=0.0, callback=seconds, help="How long one round of one case lasts.")
     ] = 2.0,
     rounds: Annotated[int, typer.Option(**COUNT, help="All cases take turns so many times.")] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Time models on noise, and print the ratios to the first one.
+    """Time models on noise, or on the arrays of --data, and print the ratios to the first one.
 
     The fastest run counts, for other work on the machine only adds; the median stands beside it. Each case
     has a process of its own, and the cases take turns. Memory is the process's peak.
@@ -62,12 +65,14 @@ def run(
     - `intact bench model.plan`
     - `intact bench model.int8.onnx model.onnx --peers --threads 1`
     - `intact bench model.plan --batch 8 --json`
+    - `intact bench encoder.int8.onnx --data sentence.npz`
     """
-    cases = [Case("intact", model) for model in models]
+    words = () if data is None else ("--data", str(data))
+    cases = [Case("intact", model, words=words) for model in models]
     if peers:
         onnx = [model for model in models if model.suffix == ".onnx"]
         found = [name for name in PEERS if importlib.util.find_spec(name) is not None]
-        cases += [Case(name, model) for name in found for model in onnx]
+        cases += [Case(name, model, words=words) for name in found for model in onnx]
     count = available() if threads is None else threads
     results = measure(cases, threads=count, batch=batch, size=size, seconds=seconds, rounds=rounds)
     if as_json:

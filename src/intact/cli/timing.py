@@ -57,6 +57,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--least", type=int, default=10, help="runs at least")
     parser.add_argument("--warm", type=int, default=3, help="runs that do not count")
+    parser.add_argument("--data", type=Path, help="an .npz file: an array for every input, by its name")
     parser.add_argument("--float32", action="store_true", help="OpenVINO takes no shorter floats by itself")
     return parser.parse_args()
 
@@ -67,6 +68,16 @@ def _made(dtype: Any, shape: tuple[int, ...]) -> Any:
     if np.issubdtype(dtype, np.floating):
         return rng.standard_normal(shape).astype(dtype)
     return rng.integers(0, 2, shape).astype(dtype)
+
+
+def _feeds(ports: dict[str, tuple[Any, Any]], args: argparse.Namespace) -> dict[str, Any]:
+    """The arrays of --data, or noise; `ports`: dtype and declared shape of each input."""
+    if args.data is None:
+        return {name: _made(dtype, _sizes(shape, args)) for name, (dtype, shape) in ports.items()}
+    with np.load(args.data, allow_pickle=False) as data:
+        if missing := [name for name in ports if name not in data]:
+            raise SystemExit(f"{args.data}: no array '{missing[0]}'")
+        return {name: data[name] for name in ports}
 
 
 def _sizes(shape: Any, args: argparse.Namespace) -> tuple[int, ...]:
@@ -81,10 +92,9 @@ def _intact(args: argparse.Namespace) -> Ready:
 
     start = time.perf_counter()
     engine = intact.compile(args.file, threads=args.threads)
-    shapes = {port.name: _sizes(port.shape, args) for port in engine.inputs}
-    engine.prepare(shapes)
+    feeds = _feeds({port.name: (np.dtype(port.dtype), port.shape) for port in engine.inputs}, args)
+    engine.prepare({name: array.shape for name, array in feeds.items()})
     load = time.perf_counter() - start
-    feeds = {port.name: _made(np.dtype(port.dtype), shapes[port.name]) for port in engine.inputs}
     return lambda: engine.run(feeds), load
 
 
@@ -98,13 +108,14 @@ def _onnxruntime(args: argparse.Namespace) -> Ready:
     session = ort.InferenceSession(args.file, options, providers=["CPUExecutionProvider"])
     load = time.perf_counter() - start
     kinds = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16"}
-    feeds = {
-        one.name: _made(
+    ports = {
+        one.name: (
             np.dtype(kinds.get(one.type) or one.type.removeprefix("tensor(").removesuffix(")")),
-            _sizes(one.shape, args),
+            one.shape,
         )
         for one in session.get_inputs()
     }
+    feeds = _feeds(ports, args)
     return lambda: session.run(None, feeds), load
 
 
@@ -113,19 +124,17 @@ def _openvino(args: argparse.Namespace) -> Ready:
 
     core, start = ov.Core(), time.perf_counter()
     model = core.read_model(args.file)
-    shapes = {}
+    ports = {}
     for one in model.inputs:
         dims = [-1 if dim.is_dynamic else dim.get_length() for dim in one.get_partial_shape()]
-        shapes[one.any_name] = _sizes(dims, args)
-    model.reshape({name: list(shape) for name, shape in shapes.items()})
+        ports[one.any_name] = (one.get_element_type().to_dtype(), dims)
+    feeds = _feeds(ports, args)
+    model.reshape({name: list(array.shape) for name, array in feeds.items()})
     settings = {"INFERENCE_NUM_THREADS": args.threads, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1}
     if args.float32:
         settings["INFERENCE_PRECISION_HINT"] = "f32"
     request = core.compile_model(model, "CPU", settings).create_infer_request()
     load = time.perf_counter() - start
-    feeds = {
-        one.any_name: _made(one.get_element_type().to_dtype(), shapes[one.any_name]) for one in model.inputs
-    }
     return lambda: request.infer(feeds), load
 
 
