@@ -76,13 +76,20 @@ def calibrate(model: Any, data: Any, **options: Any) -> Any:
 
 
 def compile(
-    model: Any, *, threads: int | None = None, deterministic: bool = False, backend: Any = "cpu"
+    model: Any,
+    *,
+    shapes: Any = None,
+    threads: int | None = None,
+    deterministic: bool = False,
+    backend: Any = "cpu",
 ) -> Any:
     """Build the engine that runs `model` in int8, exactly as its Q/DQ pairs say.
 
     Args:
         model: A Q/DQ model: an ONNX model (a path, the file's bytes, a ModelProto, an onnx-ir model), what
             `quantize` returned for one, or the path of a plan file.
+        shapes: Sizes of inputs, by name: {"x": (1, 3, 224, 224)}. The engine is for these alone, with all
+            that follows from them worked out; None: for all sizes that the model takes.
         threads: Threads of a run, the caller's included; None: as many as the process may use.
         deterministic: Run the parts that ONNX Runtime has on one thread each, so that the outputs are the
             same for any number of threads. Else they have all, and their last bits depend on how many.
@@ -104,7 +111,7 @@ def compile(
     ptq = sys.modules.get("intact.ptq")
     if ptq is not None and isinstance(model, ptq.QuantizedModel):
         model = model.model
-    return build(model, threads=threads, deterministic=deterministic, backend=backend)
+    return build(model, shapes=shapes, threads=threads, deterministic=deterministic, backend=backend)
 
 
 def load(

@@ -30,6 +30,17 @@ def test_build_writes_a_plan_that_runs(run, int8: Path, tmp_path: Path, samples:
     assert np.array_equal(intact.load(tmp_path / "out.plan")(x), intact.compile(int8)(x))
 
 
+def test_build_fixes_shapes(run, int8: Path, tmp_path: Path) -> None:
+    port = intact.compile(int8, threads=1).inputs[0]
+    sizes = [dim if isinstance(dim, int) else 3 for dim in port.shape]
+    fixed = f"{port.name}:{'x'.join(map(str, sizes))}"
+    status, _, _ = run("build", int8, "-o", tmp_path / "fixed.plan", "--shapes", fixed)
+    assert status == 0
+    assert intact.load(tmp_path / "fixed.plan").inputs[0].shape == tuple(sizes)
+    status, _, said = run("build", int8, "-o", tmp_path / "no.plan", "--shapes", f"{port.name}:3x")
+    assert status == 2 and "--shapes" in said and not (tmp_path / "no.plan").exists()
+
+
 def test_build_says_as_json_what_it_built(run, int8: Path, tmp_path: Path) -> None:
     status, shown, _ = run("build", int8, "-o", tmp_path / "out.plan", "--json")
     said = json.loads(shown)

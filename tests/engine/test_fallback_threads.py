@@ -82,9 +82,10 @@ def test_what_follows_a_fallback_part_is_compared_though_its_own_bits_are_free(
 ) -> None:
     """Another last bit of the part is no fault of the engine; a wrong code behind the part is one."""
     engine = intact.compile(model, threads=1)
-    run = engine.backend._fallback_of(engine.plan)._run
+    plan = engine.plan_for({name: array.shape for name, array in feeds.items()})
+    run = engine.backend._fallback_of(plan)._run
     monkeypatch.setattr(
-        engine.backend._fallback_of(engine.plan), "_run",
+        engine.backend._fallback_of(plan), "_run",
         lambda step, at: {n: np.nextafter(a, np.float32(9)) for n, a in run(step, at).items()},
     )  # fmt: skip
     assert compare(load(model), engine, [feeds]).exact

@@ -269,8 +269,8 @@ BAD = {
         f"initializer 'w': got data type 77, want a type that ONNX defines. {_DAMAGED}",
     ),
     "negative-input-dimension": (
-        _set("graph.input.0.type.tensor_type.shape.dim.1.dim_value", -1),
-        f"value 'x': got shape [-1], want dimensions of 0 or more that fit in memory. {_DAMAGED}",
+        _set("graph.input.0.type.tensor_type.shape.dim.1.dim_value", -2),
+        f"value 'x': got shape [-2], want dimensions of 0 or more that fit in memory. {_DAMAGED}",
     ),
     "future-ir": (
         _set("ir_version", 99),

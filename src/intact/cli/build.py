@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intact.cli.options import AsJson, ModelFile, Out, Threads
+from intact.cli.options import SHAPES, AsJson, ModelFile, Out, Threads, read_shapes
 from intact.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ def run(
     model: ModelFile,
     out: Out,
     threads: Threads = None,
+    shapes: Annotated[str, typer.Option("--shapes", help=SHAPES)] = "",
     show_notes: Annotated[bool, typer.Option("--notes", help="Print what every pass did.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -31,12 +32,13 @@ def run(
 
     - `intact build model.int8.onnx -o model.plan`
     - `intact build model.int8.onnx -o model.plan --notes`
+    - `intact build model.int8.onnx -o model.plan --shapes x:1x3x224x224` for inputs of this shape alone
     - `intact run model.plan --data samples.npy -o outputs.npz` afterwards
     """
     import intact
 
     start = time.perf_counter()
-    engine = intact.compile(model, threads=threads)
+    engine = intact.compile(model, threads=threads, shapes=read_shapes(shapes) or None)
     engine.save(out)
     seconds = time.perf_counter() - start
     steps, layers = describe(engine.plan)
@@ -52,6 +54,10 @@ def run(
     rows += [("subgraphs in ONNX Runtime", f"{steps.get('onnx', 0):,}")]
     rows += [("bytes before", f"{before:,}"), ("bytes after", f"{after:,}"), ("seconds", f"{seconds:.1f}")]
     show_table(f"{model.name} -> {out}", ("", "built"), rows, figures=("built",))
+    if engine.plan.model:
+        say(
+            "made anew for each set of input shapes, where the steps below may become native: --shapes fixes one"
+        )
     for name, reason in subgraphs(engine.plan).items():
         say(f"in ONNX Runtime: {name}: {reason}")
     for note in engine.plan.notes if show_notes else ():

@@ -170,3 +170,17 @@ def height_width(option: str, text: str | None) -> tuple[int, int] | None:
     if len(parts) > 2 or not all(re.fullmatch(r" *0*[1-9][0-9]{0,8} *", part, re.ASCII) for part in parts):
         raise QuantValueError(option, f"{text!r:.60}", "one size or two", "write it as 224 or as 224x320")
     return int(parts[0]), int(parts[-1])
+
+
+SHAPES = "Shapes by input: images:1x3x224x224,mask:1x128."
+
+
+def read_shapes(text: str, option: str = "--shapes") -> dict[str, tuple[int, ...]]:
+    """What an option like `SHAPES` says."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for entry in filter(None, text.split(",")):
+        name, _, sizes = entry.rpartition(":")
+        if not name or not all(re.fullmatch("[0-9]{1,9}", size) for size in sizes.split("x")):
+            raise QuantValueError(option, repr(entry), "input:1x3x224x224", "write name, colon, sizes")
+        shapes[name] = tuple(map(int, sizes.split("x")))
+    return shapes

@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
-from intact.cli.options import READ, few, into_a_folder, seconds
+from intact.cli.options import READ, SHAPES, few, into_a_folder, seconds
 from intact.cli.trtexec_run import Request, execute
 
 _New = {"dir_okay": False, "callback": into_a_folder}
-SHAPES = "Shapes by input: images:1x3x224x224,mask:1x128."
-
 _Onnx = Annotated[Path | None, typer.Option("--onnx", help="The model.", **READ)]
 _LoadEngine = Annotated[Path | None, typer.Option("--loadEngine", help="A saved engine instead.", **READ)]
 _SaveEngine = Annotated[Path | None, typer.Option("--saveEngine", help="Write the engine.", **_New)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -11,6 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from intact.atomic import replacing
+from intact.cli.options import read_shapes
 from intact.cli.output import say, show_table
 from intact.errors import FileFormatError, QuantValueError
 from intact.limits import BATCH_BYTES
@@ -127,9 +127,9 @@ def _build(asked: Request, onnx: Path, logger: trt.ILogger) -> bytes:
 def _add_profile(
     asked: Request, builder: trt.Builder, network: trt.INetworkDefinition, config: trt.IBuilderConfig
 ) -> None:
-    fixed = _read_shapes(asked.shapes, "--shapes")
+    fixed = read_shapes(asked.shapes, "--shapes")
     texts = (asked.min_shapes, asked.opt_shapes, asked.max_shapes)
-    ends = [_read_shapes(text, "profile shapes") or fixed for text in texts]
+    ends = [read_shapes(text, "profile shapes") or fixed for text in texts]
     if any(-1 in tensor.shape for tensor in network.inputs) and all(ends):
         profile = builder.create_optimization_profile()
         for name in ends[1]:
@@ -194,16 +194,6 @@ def _pin(
         layers[name].precision = precision
 
 
-def _read_shapes(text: str, option: str) -> _Shapes:
-    shapes: _Shapes = {}
-    for entry in filter(None, text.split(",")):
-        name, _, sizes = entry.rpartition(":")
-        if not name or not all(re.fullmatch("[0-9]{1,9}", size) for size in sizes.split("x")):
-            raise QuantValueError(option, repr(entry), "input:1x3x224x224", "write name, colon, sizes")
-        shapes[name] = tuple(map(int, sizes.split("x")))
-    return shapes
-
-
 def _tell_layers(engine: trt.ICudaEngine, asked: Request) -> None:
     from intact import trt
 
@@ -227,7 +217,7 @@ class _Run:
         import numpy as np
 
         self._engine, self._asked = engine.engine, asked
-        shapes = _read_shapes(asked.shapes, "--shapes") or _read_shapes(asked.opt_shapes, "--optShapes")
+        shapes = read_shapes(asked.shapes, "--shapes") or read_shapes(asked.opt_shapes, "--optShapes")
         files = dict(entry.rpartition(":")[::2] for entry in filter(None, asked.load_inputs.split(",")))
         names = [port.name for port in self._engine.inputs]
         for name in (*shapes, *files):

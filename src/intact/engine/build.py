@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import ChainMap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 def compile(
     source: Source | Plan,
     *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
     threads: int | None = None,
     deterministic: bool = False,
     backend: str | Callable[[Options], Backend] = "cpu",
@@ -30,12 +31,15 @@ def compile(
     Args:
         source: A path (of an ONNX file, or of a plan file), the bytes of an ONNX file, a ModelProto, an
             onnx-ir Model, or a plan.
+        shapes: Sizes of inputs, by name, of a model: the engine is for these alone, with all that follows
+            from them worked out; None: for all that the model takes.
         threads: Threads of a run, the caller's included; None: as many as the process may use.
         deterministic, backend: As for `Engine`.
 
     Raises:
         FileFormatError: The file is damaged.
         UnsupportedError: It is of a version that is not read.
+        QuantValueError: The model has no such input, or takes no such shape.
     """
     if isinstance(source, str | os.PathLike) and Path(source).is_file() and files.is_plan(source):
         return load(source, threads=threads, deterministic=deterministic, backend=backend)
@@ -43,7 +47,7 @@ def compile(
         return Engine(source, threads=threads, deterministic=deterministic, backend=backend)
     from intact.engine.lower import lower  # plans are read and run without ONNX
 
-    return Engine(lower(source), threads=threads, deterministic=deterministic, backend=backend)
+    return Engine(lower(source, shapes), threads=threads, deterministic=deterministic, backend=backend)
 
 
 def load(
@@ -76,7 +80,8 @@ def load(
     packed = ChainMap({}, cast("Packed", stored.packed))
     engine = Engine(stored.plan, threads=threads, packed=packed, deterministic=deterministic, backend=backend)
     stored.packed.verify(here, engine.threads)
-    stored.constants.verify([name for name in stored.constants if name not in ready], engine.threads)
+    later = {*ready, stored.plan.model}  # the model is read when it is lowered
+    stored.constants.verify([name for name in stored.constants if name not in later], engine.threads)
     engine.check()
     return engine
 

@@ -184,16 +184,20 @@ def compare(
         threads: For ONNX Runtime.
         module: The fake-quantized module that the file was exported from.
     """
-    plan = engine.plan
     present = {value.name for node in model.graph for value in node.outputs}
-    inner = [name for name in plan.tensors if name in present]
     data = bytes(to_proto(model).SerializeToString())
-    session = Session(data, threads=threads)
-    watched = Session(data, extra=inner, threads=threads)
-    result = Comparison(_tensors(plan, () if module is None else module.pairs))
+    session, watched = Session(data, threads=threads), dict[int, Session]()
+    pairs = () if module is None else module.pairs
+    result = Comparison(_tensors(engine.plan, pairs))
     for number, feeds in enumerate(batches):
+        plan = engine.plan_for({name: np.shape(feeds[name]) for name in engine.plan.inputs})
+        if not number:
+            result.tensors = _tensors(plan, pairs)
         if number < traced:
-            made = _trace(result, plan, engine, watched, module, feeds)
+            inner = [name for name in plan.tensors if name in present]
+            if id(plan) not in watched:
+                watched = {id(plan): Session(data, extra=inner, threads=threads)}
+            made = _trace(result, plan, engine, watched[id(plan)], module, feeds)
         else:
             made = {"engine": _first(plan, engine.run(feeds)), "file": _first(plan, session.run(feeds))}
             made |= {} if module is None else {"module": module(feeds)[0]}

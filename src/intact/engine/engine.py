@@ -24,13 +24,12 @@ from intact.engine.backends import make_backend
 from intact.engine.files import save
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
+from intact.engine.specialize import MOST_SHAPES, Plans
 from intact.engine.steps import Dim, Shape
 from intact.errors import QuantValueError, UnsupportedError
 from intact.limits import THREADS
 
 Arrays = Mapping[str, Any]
-MOST_SHAPES = 8
-"""Sets of input shapes that an engine keeps ready."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Engine:
             that makes a `Backend` from `Options`.
 
     Attributes:
-        plan: The plan.
+        plan: The plan, for all shapes of the inputs.
         backend: What runs it.
         inputs, outputs: `Port`s, in the model's order.
         threads, deterministic: As given.
@@ -80,7 +79,7 @@ class Engine:
         options = Options(_checked_threads(threads), deterministic, {} if packed is None else packed)
         self.backend = make_backend(backend, options)
         self.threads = self.backend.threads
-        self.plan = plan
+        self.plan, self._plans = plan, Plans(plan)
         self.inputs = tuple(_port(plan, name) for name in plan.inputs)
         self.outputs = tuple(_port(plan, name) for name in plan.outputs)
         self.deterministic = deterministic
@@ -133,7 +132,8 @@ class Engine:
         key = tuple(tuple(shapes[name]) for name in self.plan.inputs)
         executable = self._ready.pop(key, None)
         if executable is None:
-            executable = self.backend.compile(self.plan, dict(zip(self.plan.inputs, key, strict=True)))
+            sizes = dict(zip(self.plan.inputs, key, strict=True))
+            executable = self.backend.compile(self._plans.at(sizes), sizes)
         self._ready[key] = executable  # the last used is the last in line
         while len(self._ready) > MOST_SHAPES:
             self._ready.pop(next(iter(self._ready)), None)
@@ -148,14 +148,20 @@ class Engine:
         if not self._ready:
             with suppress(QuantValueError, UnsupportedError):
                 self.prepare({name: array.shape for name, array in self._zeros().items()})
-        save(path, self.plan, self.packed)
+        packed = {key: array for key, array in self.packed.items() if key[0] in self.plan.constants}
+        save(path, self.plan, packed)
 
     def tap(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
         """Run with memory for every tensor and return all of them, in ONNX's order of axes.
 
         Tensors of codes come as int8 or uint8 codes. For verification: it is slower than a run.
         """
-        return self.backend.tap(self.plan, self._checked(inputs))
+        given = self._checked(inputs)
+        return self.backend.tap(self.plan_for({name: x.shape for name, x in given.items()}), given)
+
+    def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan:
+        """What runs on inputs of these shapes: `plan`, or one that was made for them alone."""
+        return self._plans.at({name: tuple(shapes[name]) for name in self.plan.inputs})
 
     def profile(self, inputs: Arrays | None = None, *, runs: int = 10) -> EngineProfile:
         """Time every step.

@@ -32,7 +32,7 @@ from intact.errors import FileFormatError, QuantValueError
 from intact.layer import Layer
 from intact.reading import reading
 
-VERSION = 1
+VERSION = 2
 _PLAN, _CHECKSUM = "intact.plan", "intact.plan.crc32"
 _DTYPES = ("uint8", "int8", "int32", "int64", "float32", "float64", "float16", "bool")
 
@@ -70,6 +70,7 @@ class _Body:
     tensors: tuple[Tensor, ...]
     layers: tuple[Layer, ...]
     notes: tuple[str, ...]
+    model: str
     constants: tuple[_Constant, ...]
     packed: tuple[_Packed, ...]
 
@@ -151,7 +152,7 @@ def save(path: str | os.PathLike[str], plan: Plan, packed: Packed | None = None)
     _require_plain(pieces)
     body = _Body(
         VERSION, __version__, sys.byteorder, plan.inputs, plan.outputs, tuple(plan.tensors.values()),
-        plan.layers, plan.notes,
+        plan.layers, plan.notes, plan.model,
         tuple(_Constant(n, a.dtype.name, a.shape, _crc32(a)) for n, a in constants.items()),
         tuple(_Packed(*key, a.dtype.name, a.shape, _crc32(a)) for key, a in pieces.items()),
     )  # fmt: skip
@@ -185,6 +186,7 @@ def load(path: str | os.PathLike[str], *, copy: bool = False) -> PlanFile:
         steps=tuple(_step(entry, f"{where}.steps[{i}]") for i, entry in enumerate(steps)),
         tensors={tensor.name: tensor for tensor in body.tensors},
         constants=constants, inputs=body.inputs, outputs=body.outputs, layers=body.layers, notes=body.notes,
+        model=body.model,
     )  # fmt: skip
     if len(plan.tensors) != len(body.tensors):
         raise unexpected(f"{where}.tensors", "a name twice", "distinct names")

@@ -31,6 +31,8 @@ def check_limits(plan: Plan, arrays: Arrays) -> None:
     """
     for name, tensor in plan.tensors.items():
         _check_tensor(name, tensor)
+    if plan.model and (arrays[plan.model][0], len(arrays[plan.model][1])) != ("uint8", 1):
+        raise wrong("the model", f"{arrays[plan.model]}", "bytes")
     _check_foreign(plan)
     for step in plan.steps:
         checker = Checker(f"step '{step.name}'", plan.tensors, arrays)

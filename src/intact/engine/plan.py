@@ -27,6 +27,8 @@ class Plan:
         inputs, outputs: Names of tensors, in the model's order and under the model's names.
         layers: What `explain` prints: the same records as for a file.
         notes: What the passes did, and what they could not do.
+        model: Constant, uint8: the ONNX model, where the plan leaves open what the sizes of the inputs
+            tell: it is lowered again for each set of them. "" where one plan is for all sizes.
     """
 
     steps: tuple[Step, ...]
@@ -36,6 +38,7 @@ class Plan:
     outputs: tuple[str, ...]
     layers: tuple[Layer, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    model: str = ""
 
     def check(self) -> None:
         """Refuse a plan that contradicts itself: every name is given once before it is used.
@@ -49,6 +52,8 @@ class Plan:
         for ports, where in ((self.inputs, "the inputs"), (self.outputs, "the outputs")):
             if len(set(ports)) < len(ports):
                 raise FileFormatError(where, "a name twice", "distinct names", _FIX)
+        if self.model and self.model not in self.constants:
+            raise FileFormatError("the model", f"no constant '{self.model}'", "a constant of the plan", _FIX)
         defined = set(self.inputs)
         for name in self.inputs:
             self._require_tensor(name, "the inputs")

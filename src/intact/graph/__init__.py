@@ -31,6 +31,7 @@ from intact.graph.qoperator import normalize
 from intact.graph.raising import raise_opset
 from intact.graph.run import Session
 from intact.graph.save import save
+from intact.graph.specialize import specialize
 from intact.graph.strip import Stripped, strip_qdq
 from intact.graph.tagged import Seen, Tagged, tagged_pairs
 from intact.graph.timing import node_seconds
@@ -91,6 +92,7 @@ __all__ = [
     "set_opset",
     "set_shape",
     "settle",
+    "specialize",
     "strip_qdq",
     "tagged_pairs",
     "tidy",

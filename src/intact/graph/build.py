@@ -9,6 +9,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import ArrayLike
 
+from intact.graph.proto import INFERRED
+
 
 class Namer:
     """Gives out names that no value of the graph has: ``w.scale``, then ``w.scale_1``, ..."""
@@ -98,5 +100,8 @@ def replace(node: ir.Node, value: ir.Value, names: Namer) -> None:
             insert = Inserter(graph, node, names)
             value = insert.node("Identity", [value], "output", dtype=value.dtype, shape=value.shape)
         value.name, output.name = output.name, None
+        if value.shape is None or value.type is None:  # what the file says of its output holds on
+            value.shape, value.type = value.shape or output.shape, value.type or output.type
+            value.meta.pop(INFERRED, None)
     output.replace_all_uses_with(value, replace_graph_outputs=True)
     graph.remove(node, safe=True)

@@ -32,11 +32,26 @@ def set_shape(value: ir.Value, sizes: Sequence[int | str | None]) -> None:
     value.meta.pop(INFERRED, None)  # what is worked out here is not in the file, and inference keeps it
 
 
+def free_weights(model: ir.Model) -> None:
+    """Take weights out of the main graph's inputs, in place: nobody is to feed others, they are constants.
+
+    IR version 3 wanted them there, and exporters still put them there on request
+    (``keep_initializers_as_inputs``). As inputs they would be defaults that a caller may override.
+    """
+    inputs = [value for value in model.graph.inputs if not value.is_initializer()]
+    if len(inputs) < len(model.graph.inputs):
+        for weight in model.graph.initializers.values():
+            weight.meta[INFERRED] = True  # said by the tensor itself
+        model.graph.inputs.clear()
+        model.graph.inputs.extend(inputs)
+
+
 def settle(model: ir.Model) -> None:
-    """Hold every initializer of the main graph as one array in memory, in place.
+    """Hold every initializer of the main graph as one array in memory, and none as an input, in place.
 
     A tensor that came from a protobuf message or a file is copied anew by every reader.
     """
+    free_weights(model)
     for value in model.graph.initializers.values():
         tensor = value.const_value
         if (

@@ -13,9 +13,11 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph.build import Namer
+from intact.graph.edit import free_weights
 from intact.graph.external import Home, check_stored, set_home
 from intact.graph.inference import infer_shapes, to_skeleton
-from intact.graph.proto import INFERRED, from_proto
+from intact.graph.proto import from_proto
+from intact.graph.tensors import free_negative
 from intact.graph.validate import check_structure
 from intact.graph.wording import first_line, root, unreadable
 from intact.reading import read_bytes
@@ -33,7 +35,7 @@ def load(
 
     Every node has a name of its own, nodes stand in topological order, and values have shapes and types
     where the operators tell them; what was not in the file is not written by `save`. Files of IR version 3,
-    whose weights had to be inputs, become IR version 4. Nothing is executed,
+    whose weights had to be inputs, become IR version 4; the size -1 means any size. Nothing is executed,
     nothing outside the model's folder is opened, and no size is believed before it is compared with the
     bytes that are there.
 
@@ -55,11 +57,12 @@ def load(
             check_structure(to_skeleton(model), lambda tensor, where: None, any_opset=any_opset)
         else:
             proto = _parse(source)
+            free_negative(proto)
             check_structure(proto, partial(check_stored, home=home), any_opset=any_opset)
             model = _convert(proto)
             if home is not None:
                 set_home(model, home)
-        _free_weights(model)
+        _free_old_weights(model)
         infer_shapes(model)
     except IntactError as error:
         raise error if where in error.where else error.at(where) from error
@@ -97,15 +100,11 @@ def _convert(proto: onnx.ModelProto) -> ir.Model:
         ) from error
 
 
-def _free_weights(model: ir.Model) -> None:
+def _free_old_weights(model: ir.Model) -> None:
     """IR version 3 wanted weights to be inputs too, and runtimes take them for constants: say so in IR 4."""
     if model.ir_version < _FIRST_FREE_IR:
         model.ir_version = _FIRST_FREE_IR
-        inputs = [v for v in model.graph.inputs if not v.is_initializer()]
-        for weight in model.graph.initializers.values():
-            weight.meta[INFERRED] = True  # said by the tensor itself
-        model.graph.inputs.clear()
-        model.graph.inputs.extend(inputs)
+        free_weights(model)
 
 
 def _name_nodes(model: ir.Model) -> None:

@@ -52,6 +52,15 @@ def check_shape(info: onnx.ValueInfoProto, at: str) -> None:
         element_count(known, f"{at}value '{info.name}'")
 
 
+def free_negative(proto: onnx.ModelProto) -> None:
+    """Take the size -1 of an input, output or inner value for "any size", in place: exporters wrote it so."""
+    for info in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
+        if info.type.HasField("tensor_type"):
+            for dim in info.type.tensor_type.shape.dim:
+                if dim.HasField("dim_value") and dim.dim_value == -1:
+                    dim.Clear()
+
+
 def byte_size(tensor: onnx.TensorProto) -> int:
     """Bytes of the raw data of `tensor`, by its shape and dtype."""
     bits: int = math.prod(tensor.dims) * _BITS[tensor.data_type]

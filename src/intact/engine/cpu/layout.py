@@ -183,7 +183,9 @@ class Aliases:
             alone = self._readers.get(x) == [step] and x not in outer
             whole = x not in self._found and x not in self._found.values()
             maker = self._makers.get(x)
-            parts = maker is not None and maker.traits.writes_parts
+            # What writes images writes parts of images alone.
+            image = len(y.strides) == 4 and step.y in self._fixed
+            parts = maker is not None and maker.traits.writes_parts and (image or not maker.traits.images)
             if alone and whole and parts and self._same_bytes(x, step.y):
                 first = y.first + start * y.strides[axis]
                 self._frames[x] = replace(self._frames[x], strides=y.strides, first=first)

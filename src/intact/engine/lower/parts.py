@@ -76,7 +76,7 @@ def with_tokens(builder: PlanBuilder, node: Node) -> None:
     value, name = node.outputs[0], node.name or ""
     shape = dims_of(value)
     axis = ops.Concat.of(node).axis % len(shape)
-    parts = [constant_of(builder, v) for v in node.inputs]
+    parts = [_token(builder, v, axis, len(shape)) for v in node.inputs]
     free = [i for i, part in enumerate(parts) if part is None]
     if len(free) != 1 or len(parts) < 2 or not is_float32(value):
         raise NoMatch("it joins constants with more than one tensor")
@@ -97,6 +97,18 @@ def with_tokens(builder: PlanBuilder, node: Node) -> None:
     y = builder.write(builder.output(value), value)
     builder.add(Pad(name, (name,), x, padded, pads), node)
     builder.add(Binary(name, (name,), "add", padded, builder.hold(f"{name}.tokens", whole), y))
+
+
+def _token(builder: PlanBuilder, value: Value | None, axis: int, rank: int) -> NDArray[np.float32] | None:
+    """A constant that a Concat joins, with as many axes as the others and its size along `axis`."""
+    array = constant_of(builder, value)
+    if array is None or value is None or array.ndim > rank:
+        return None
+    array = array.reshape((1,) * (rank - array.ndim) + array.shape)
+    size = array.shape[axis] if value in builder.constants else dims_of(value)[axis]
+    if size != array.shape[axis] and not (isinstance(size, int) and array.shape[axis] == 1):
+        return None
+    return np.repeat(array, size, axis) if isinstance(size, int) and size != array.shape[axis] else array
 
 
 def _joined(parts: Sequence[NDArray[np.float32] | None], axis: int, rank: int) -> NDArray[np.float32]:

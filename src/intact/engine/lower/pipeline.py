@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from intact.engine.heap import tidying
 from intact.engine.limits import check_limits
 from intact.engine.lower.finish import finish
 from intact.engine.lower.layers import layers_of
+from intact.engine.lower.open_sizes import leaves_open, with_model
 from intact.engine.lower.peephole import join_steps
 from intact.engine.lower.qdq_propagation import (
     STAYS,
@@ -24,7 +25,17 @@ from intact.engine.lower.simplify import drop_idle, join_norms
 from intact.engine.lower.specification import check_graph, every_pass
 from intact.engine.plan import Plan
 from intact.errors import FileFormatError, UnsupportedError
-from intact.graph import Model, Source, load, normalize, prune, raise_opset, refresh_shapes, settle
+from intact.graph import (
+    Model,
+    Source,
+    load,
+    normalize,
+    prune,
+    raise_opset,
+    refresh_shapes,
+    settle,
+    specialize,
+)
 from intact.placement import read_placement
 
 Pass = Callable[[Model], list[str]]
@@ -67,25 +78,31 @@ AFTER: tuple[tuple[str, Pass], ...] = (
 PASSES = (*BEFORE, *AFTER)
 
 
-def lower(source: Source) -> Plan:
+def lower(source: Source, shapes: Mapping[str, Sequence[int]] | None = None) -> Plan:
     """The plan of a model: integer steps where its Q/DQ pairs say so, float steps and subgraphs elsewhere.
 
     Args:
         source: A path, the bytes of a file, a ModelProto, or an onnx-ir Model; never changed.
+        shapes: Sizes of inputs, by name: the plan is for these alone, and all that follows from them is
+            worked out.
     Returns:
         A plan that has passed `Plan.check`.
     Raises:
         FileFormatError: The file is damaged.
         UnsupportedError: It is of a version that we do not read.
+        QuantValueError: There is no such input, or not of such a shape.
     """
     with tidying():  # nodes and values hold each other, and the weights
-        return _lowered(source)
+        return _lowered(source, shapes or {})
 
 
-def _lowered(source: Source) -> Plan:
+def _lowered(source: Source, shapes: Mapping[str, Sequence[int]]) -> Plan:
     model, notes = load(source), list[str]()
     settle(model)
-    run_passes(model, BEFORE, notes)
+    run_passes(model, BEFORE[:1], notes)
+    if shapes:
+        specialize(model, shapes)
+    run_passes(model, BEFORE[1:], notes)
     placement = read_placement(model)
     stays: set[str] = set()
     while True:
@@ -99,6 +116,8 @@ def _lowered(source: Source) -> Plan:
     plan, reasons = finish(builder, notes)
     plan = join_steps(plan)
     plan = replace(plan, layers=layers_of(plan, placement, moved, reasons))
+    if leaves_open(plan):
+        plan = with_model(plan, model)
     plan.check()
     _check_holds(plan)
     return plan

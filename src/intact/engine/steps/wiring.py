@@ -130,6 +130,19 @@ def renamed(record: Any, names: Mapping[str, str]) -> Any:
     return replace(record, **changes)
 
 
+def renamed_constants(record: Any, names: Mapping[str, str]) -> Any:
+    """A record with its constants called by other names, where `names` has one."""
+    changes: dict[str, Any] = {}
+    for one in fields_of(record):
+        if isinstance(one.role, Const) or (isinstance(one.role, Reads) and one.role.constant):
+            value = getattr(record, one.name)
+            new = tuple(names.get(v, v) for v in one.names(record))
+            changes[one.name] = new if isinstance(value, tuple) else new[0]
+    for part in _parts_of(record):
+        changes[part] = renamed_constants(getattr(record, part), names)
+    return replace(record, **changes)
+
+
 def _parts_of(record: object) -> tuple[str, ...]:
     """The fields of a record that are records with names of their own, but no steps."""
     kind: Any = type(record)

@@ -1,0 +1,70 @@
+"""The plans of one engine: one for all sizes of its inputs, or one for each set of them.
+
+A model whose sizes are all known is lowered best: sizes are numbers, arithmetic with them is done, and every
+operator finds its step. A plan for free sizes that had to leave something open (`Plan.model` holds the model
+then) is lowered again for each set of input shapes. Constants are kept once, whatever plan names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.plan import Plan
+from intact.engine.steps import Shape
+from intact.engine.steps.wiring import renamed_constants
+
+MOST_SHAPES = 8
+"""Sets of input shapes that an engine keeps ready."""
+
+
+class Plans:
+    """What an engine runs on inputs of certain shapes.
+
+    Args:
+        plan: For all shapes.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._found: dict[tuple[Shape, ...], Plan] = {}
+
+    def at(self, shapes: Mapping[str, Shape]) -> Plan:
+        """The plan for inputs of these shapes.
+
+        Raises:
+            QuantValueError: The model does not take them; names the input.
+        """
+        if not self.plan.model:
+            return self.plan
+        key = tuple(tuple(shapes[name]) for name in self.plan.inputs)
+        found = self._found.pop(key, None) or self._lowered(shapes)
+        self._found[key] = found  # the last used is the last in line
+        while len(self._found) > MOST_SHAPES:
+            self._found.pop(next(iter(self._found)), None)
+        return found
+
+    def _lowered(self, shapes: Mapping[str, Shape]) -> Plan:
+        from intact.engine.lower import lower  # plans without a model run without ONNX
+
+        plan = lower(self.plan.constants[self.plan.model].tobytes(), shapes)
+        names = {name: self._name(name, array) for name, array in plan.constants.items()}
+        constants = {
+            new: self.plan.constants[new] if new in self.plan.constants else plan.constants[old]
+            for old, new in names.items()
+        }
+        steps = tuple(renamed_constants(step, names) for step in plan.steps)
+        return replace(plan, steps=steps, constants=constants)
+
+    def _name(self, name: str, array: NDArray[Any]) -> str:
+        """A name under which no plan of this engine has another array: packed weights go by it."""
+        held = self.plan.constants.get(name)
+        if held is not None and held.dtype == array.dtype and np.array_equal(held, array):
+            return name
+        said = f"{array.dtype.name}{array.shape}".encode() + array.tobytes()
+        return f"{name}@{blake2b(said, digest_size=16).hexdigest()}"
