@@ -55,9 +55,7 @@ def run(
     rows += [("bytes before", f"{before:,}"), ("bytes after", f"{after:,}"), ("seconds", f"{seconds:.1f}")]
     show_table(f"{model.name} -> {out}", ("", "built"), rows, figures=("built",))
     if engine.plan.model:
-        say(
-            "made anew for each set of input shapes, where the steps below may become native: --shapes fixes one"
-        )
+        say("made anew for every set of input shapes; --shapes fixes one")
     for name, reason in subgraphs(engine.plan).items():
         say(f"in ONNX Runtime: {name}: {reason}")
     for note in engine.plan.notes if show_notes else ():
