@@ -1,6 +1,10 @@
 #include "steps/copy.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <cstring>
+#include <numeric>
 
 #include "kernels/registry.h"
 #include "steps/relayout.h"
@@ -35,17 +39,36 @@ class Copy final : public Relayout<Copy> {
   size_t unit_;
 };
 
+// The same with y's axes in the order in which they lie in memory: of images whole pixels are copied.
+GatherSpec in_order(const GatherSpec& s) {
+  demand(s.x.rank == s.y.rank && s.indices.size() == static_cast<size_t>(s.y.rank),
+         "one list of indices for each axis");
+  std::array<int, kMaxRank> axes{};
+  std::iota(axes.begin(), axes.end(), 0);
+  std::stable_sort(axes.begin(), axes.begin() + s.y.rank,
+                   [&](int i, int j) { return std::abs(s.y.strides[i]) > std::abs(s.y.strides[j]); });
+  GatherSpec found = s;
+  for (int i = 0; i < s.y.rank; ++i) {
+    const int from = axes[static_cast<size_t>(i)];
+    found.x.sizes[i] = s.x.sizes[from];
+    found.x.strides[i] = s.x.strides[from];
+    found.y.sizes[i] = s.y.sizes[from];
+    found.y.strides[i] = s.y.strides[from];
+    found.indices[static_cast<size_t>(i)] = s.indices[static_cast<size_t>(from)];
+  }
+  return found;
+}
+
 class Gather final : public Step {
  public:
-  explicit Gather(const GatherSpec& s) : s_(s), unit_(bytes_of(s.y.type)), rank_(s.y.rank) {
+  explicit Gather(const GatherSpec& s) : s_(in_order(s)), unit_(bytes_of(s.y.type)), rank_(s.y.rank) {
     const size_t elements = elements_of(s.y);
     elements_of(s.x);
     demand(s.x.type == s.y.type && s.x.rank == rank_ && rank_ > 0, "x and y have one type and one rank");
-    demand(s.indices.size() == static_cast<size_t>(rank_), "one list of indices for each axis");
     for (int i = 0; i < rank_; ++i) demand_within(i);
     const int last = rank_ - 1;
-    run_ = s.y.sizes[last] > 0 && is_run(last);
-    const size_t columns = static_cast<size_t>(s.y.sizes[last]);
+    run_ = s_.y.sizes[last] > 0 && is_run(last);
+    const size_t columns = static_cast<size_t>(s_.y.sizes[last]);
     rows_ = Rows(columns == 0 ? 0 : elements / columns, columns, kTile);
     reads(s.x);
     writes(s.y);

@@ -30,6 +30,42 @@ def test_functions_of_reals(qdq, lowered, op_type):
     assert lowered(g, y).agree(1e-6).kinds == ["function"]
 
 
+@pytest.mark.parametrize("alpha, beta", [(0.2, 0.5), (1 / 6, 0.5), (-0.7, 0.1)])
+def test_hard_sigmoids_of_any_slope(qdq, lowered, alpha, beta):
+    g = qdq()
+    found = lowered(g, g.node("HardSigmoid", g.input("x", ["n", 50]), alpha=alpha, beta=beta), sizes={"n": 3})
+    assert "onnx" not in found.agree(1e-6).kinds
+
+
+@pytest.mark.parametrize("op_type", ["Neg", "Reciprocal"])
+def test_functions_that_are_one_operation_with_a_number(qdq, lowered, op_type):
+    g = qdq()
+    y = g.node(op_type, g.input("x", [3, 50]))
+    found = lowered(g, y)
+    assert found.kinds == ["binary"]
+    np.testing.assert_array_equal(found.values[y], found.expected[y])
+
+
+@pytest.mark.parametrize("number, guarded", [(0.0, False), (1.0, True)])
+def test_a_guard_of_nan_behind_a_softmax_goes_where_a_quantizer_does_its_work(qdq, lowered, number, guarded):
+    g = qdq()
+    p = g.node("Softmax", g.node("Add", g.input("x", [2, 3, 5]), g.input("mask", [2, 1, 5])))
+    kept = g.node("Where", g.node("IsNaN", p), g.constant(np.float32(number)), p)
+    found = lowered(g, g.quantize(kept, 1 / 127)).agree()
+    assert ("onnx" in found.kinds) == guarded
+
+
+def test_a_row_of_which_nothing_may_be_attended_to_is_zeros(qdq):
+    g = qdq()
+    p = g.node("Softmax", g.input("x", [2, 5]))
+    y = g.quantize(g.node("Where", g.node("IsNaN", p), g.constant(np.float32(0)), p), 1 / 127)
+    x = np.full((2, 5), -np.inf, np.float32)
+    x[1] = 0
+    engine = Engine(lower(g.proto(y)), threads=1)
+    (made,) = engine.run({"x": x}).values()
+    assert not made[0].any() and made[1].all()
+
+
 @pytest.mark.parametrize("ends", [(0, 6), (0, None), (None, 1), (2, -1), (-np.inf, 1), (None, None)], ids=str)
 def test_clip_of_reals(qdq, lowered, ends):
     g = qdq()

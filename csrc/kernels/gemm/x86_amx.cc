@@ -110,9 +110,11 @@ void finish_codes(const TilePending& p, int first, int count) {
 void finish_any(const TilePending& p, int first, int count) {
   GemmRows part = p.rows;
   int32_t* const sums = p.sums + first * part.width;
-  for (int i = 0; i < count * part.width; i += kUnit) {
-    const __m512i correction = _mm512_loadu_si512(p.correction + i % part.width);
-    _mm512_store_si512(sums + i, _mm512_add_epi32(_mm512_load_si512(sums + i), correction));
+  for (int c = 0; c < part.width; c += kUnit) {
+    const __m512i correction = _mm512_loadu_si512(p.correction + c);
+    for (int32_t* at = sums + c; at < sums + count * part.width; at += part.width) {
+      _mm512_store_si512(at, _mm512_add_epi32(_mm512_load_si512(at), correction));
+    }
   }
   part.sums = sums;
   part.rows = count;

@@ -252,16 +252,26 @@ void finish_floats(const Epilogue& e, const GemmRows& t) {
   }
 }
 
-// The function's values, divided by the scale, to bytes: clamped first, for they may be anything. The
-// function gets the whole tile at once: its chains of operations are long.
-void finish_function(const Epilogue& e, const GemmRows& t) {
-  const Lanes lanes(e);
+// The function's values as they are.
+void store_floats(const Epilogue& e, const GemmRows& t) {
+  const __m256 low = _mm256_set1_ps(e.real_low), high = _mm256_set1_ps(e.real_high);
+  for (int row = 0; row < t.rows; ++row) {
+    float* const floats = t.scratch + row * t.width;
+    for (int c = 0; c < t.width; c += kUnit) {
+      __m256 real = _mm256_loadu_ps(floats + c);
+      if (t.factors != nullptr) real = _mm256_mul_ps(real, _mm256_loadu_ps(t.factors + c));
+      _mm256_storeu_ps(floats + c, _mm256_min_ps(high, _mm256_max_ps(low, real)));  // a NaN stays one
+    }
+    std::memcpy(t.y[row] + t.y_offset, floats, sizeof(float) * static_cast<size_t>(t.channels));
+  }
+}
+
+// They divided by the scale, to bytes: clamped first, for they may be anything.
+void store_codes(const Epilogue& e, const GemmRows& t) {
   const ToBytes to_bytes(e);
   const __m256 scale = _mm256_set1_ps(e.scale);
   const __m256 low = _mm256_set1_ps(static_cast<float>(e.low - e.zero_point));
   const __m256 high = _mm256_set1_ps(static_cast<float>(e.high - e.zero_point));
-  for (int row = 0; row < t.rows; ++row) floats_of_row(lanes, t, row, t.scratch + row * t.width);
-  e.function(t.scratch, t.scratch, static_cast<size_t>(t.rows) * static_cast<size_t>(t.width));
   for (int row = 0; row < t.rows; ++row) {
     __m256 steps[2];
     for (int v = 0; v < 2; ++v) {
@@ -277,11 +287,18 @@ void finish_function(const Epilogue& e, const GemmRows& t) {
   }
 }
 
+// The function gets the whole tile at once: its chains of operations are long.
+void finish_function(const Epilogue& e, const GemmRows& t) {
+  const Lanes lanes(e);
+  for (int row = 0; row < t.rows; ++row) floats_of_row(lanes, t, row, t.scratch + row * t.width);
+  e.function(t.scratch, t.scratch, static_cast<size_t>(t.rows) * static_cast<size_t>(t.width));
+  return e.floats ? store_floats(e, t) : store_codes(e, t);
+}
+
 void finish(const Epilogue& e, const GemmRows& t) {
-  const bool quantized = !e.floats && e.function != nullptr;
-  if (e.floats ? e.function != nullptr : !quantized && !e.bounded) return gemm_finish(e, t);
+  if (e.function != nullptr) return finish_function(e, t);
   if (e.floats) return finish_floats(e, t);
-  if (quantized) return finish_function(e, t);
+  if (!e.bounded) return gemm_finish(e, t);
   if (t.channels != 2 * kUnit) return finish_codes(e, t);
   if (t.slopes != nullptr) {
     return e.has_residual ? finish_pairs<true, true>(e, t) : finish_pairs<false, true>(e, t);

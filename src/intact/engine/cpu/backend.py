@@ -36,6 +36,7 @@ class CpuBackend:
         self._pool = ThreadPool(options.threads)
         self.threads = self._pool.threads
         self.packed = options.packed
+        self._deterministic = options.deterministic
         self._fallback_threads = 1 if options.deterministic else self.threads
         self._fallback: FallbackSessions | None = None
 
@@ -72,7 +73,7 @@ class CpuBackend:
 
     def _fallback_of(self, plan: Plan) -> FallbackSessions:
         if self._fallback is None or self._fallback.plan is not plan:
-            self._fallback = FallbackSessions(plan, self._fallback_threads)
+            self._fallback = FallbackSessions(plan, self._fallback_threads, optimized=not self._deterministic)
         return self._fallback
 
 

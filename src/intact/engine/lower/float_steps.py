@@ -182,6 +182,34 @@ def _slope(builder: PlanBuilder, node: Node) -> None:
     builder.add(Binary(name, (name,), "slope", x, slope, y), node)
 
 
+def _hard_sigmoid(builder: PlanBuilder, node: Node) -> None:
+    """HardSigmoid of any slope: clip(alpha * x + beta, 0, 1)."""
+    said, value, name = ops.HardSigmoid.of(node), node.outputs[0], node.name or ""
+    who, x = (name, (name,)), builder.either(node.inputs[0])
+    alpha, beta = (
+        builder.hold(f"{name}.{key}", np.array([number], np.float32))
+        for key, number in (("alpha", said.alpha), ("beta", said.beta))
+    )
+    scaled, line = _between(builder, value, 1), _between(builder, value, 2)
+    y = builder.write(builder.output(value), value)
+    builder.add(Binary(*who, "mul", x, alpha, scaled))
+    builder.add(Binary(*who, "add", scaled, beta, line))
+    builder.add(Clip(*who, line, y, 0.0, 1.0), node)
+
+
+def _with_number(function: str, number: float, *, first: bool = False) -> Rule:
+    """A function of one tensor and a number, which comes first or second."""
+
+    def rule(builder: PlanBuilder, node: Node) -> None:
+        name, x = node.name or "", builder.either(node.inputs[0])
+        held = builder.hold(f"{name}.{function}", np.array([number], np.float32))
+        y = builder.write(builder.output(node.outputs[0]), node.outputs[0])
+        a, b = (held, x) if first else (x, held)
+        builder.add(Binary(name, (name,), function, a, b, y), node)
+
+    return rule
+
+
 _MEANS, _SUMS = ("GlobalAveragePool", "ReduceMean"), ("ReduceSum",)
 
 
@@ -216,11 +244,14 @@ REALS: dict[str, list[Rule]] = {
     **{op_type: [_function] for op_type in sorted(ops.WITH_CURVE)},
     **{op_type: [_function, _binary] for op_type in _BINARY},
     "Clip": [_function, _clip],
+    "HardSigmoid": [_function, _hard_sigmoid],
     **{op_type: [_reduce] for op_type in _MEANS + _SUMS},
     "LayerNormalization": [_layer_norm],
     "Max": [_function, _extreme],
     "Min": [_function, _extreme],
     **{op_type: [_function, _slope] for op_type in ("LeakyRelu", "PRelu")},
+    "Neg": [_function, _with_number("mul", -1.0)],
+    "Reciprocal": [_function, _with_number("div", 1.0, first=True)],
     "Softmax": [_softmax],
 }
 """Operator -> the ways in which it becomes a step, tried in this order."""

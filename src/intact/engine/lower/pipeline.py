@@ -21,7 +21,7 @@ from intact.engine.lower.qdq_propagation import (
 )
 from intact.engine.lower.select import select
 from intact.engine.lower.shapes import fold_sizes
-from intact.engine.lower.simplify import drop_idle, join_norms
+from intact.engine.lower.simplify import drop_idle, drop_nan_guards, join_norms
 from intact.engine.lower.specification import check_graph, every_pass
 from intact.engine.plan import Plan
 from intact.errors import FileFormatError, UnsupportedError
@@ -61,6 +61,7 @@ BEFORE: tuple[tuple[str, Pass], ...] = (
     ("drop what does nothing", drop_idle),
     ("fold sizes", fold_sizes),
     ("join norms", join_norms),
+    ("drop NaN guards", drop_nan_guards),
 )
 """What is done before placement reads the graph."""
 

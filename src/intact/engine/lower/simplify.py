@@ -55,6 +55,35 @@ _IDLE: dict[str, Callable[[Node, Constants], bool]] = {
 }
 
 
+def drop_nan_guards(model: Model) -> list[str]:
+    """Before: ``QuantizeLinear(Where(IsNaN(Softmax(x)), 0, Softmax(x)))``.  After: without the Where.
+
+    So exporters guard rows of which nothing may be attended to. What a Softmax makes is quantized with no
+    code below that of 0, and a NaN becomes the lowest code (N11).
+
+    Guards: the number is 0; QuantizeLinears alone read it.
+    """
+    constants, names = Constants(model.graph), Namer(model.graph)
+    notes = []
+    for node in list(model.graph):
+        if not is_op(node, "Where") or node.outputs[0].is_graph_output():
+            continue
+        test, number, value = node.inputs
+        asked = _above(test, "IsNaN")
+        softmax = value.producer() if value is not None else None
+        zero = constants(number)
+        readers = [use.node for use in node.outputs[0].uses()]
+        if (
+            value is None or asked is None or asked.inputs[0] is not value or zero is None or zero.any()
+            or softmax is None or not is_op(softmax, "Softmax")
+            or not all(is_op(reader, "QuantizeLinear") for reader in readers)
+        ):  # fmt: skip
+            continue
+        replace(node, value, names)
+        notes.append(f"{node.name}: the quantizer makes 0 of a NaN")
+    return notes
+
+
 def join_norms(model: Model) -> list[str]:
     """Before: ``d = x - mean(x); y = d / sqrt(mean(d * d) + e) * g + b``.  After: LayerNormalization.
 

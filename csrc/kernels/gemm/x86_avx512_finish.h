@@ -1,0 +1,286 @@
+// The epilogue of avx512: sums to floats, to bytes, and to bytes of a function.
+#pragma once
+
+#include "kernels/gemm/cells.h"
+#include "kernels/gemm/gemm.h"
+
+#if INTACT_ARCH_X86
+#include <immintrin.h>
+
+namespace intact {
+namespace {
+
+constexpr int kUnit = 16;
+
+// The constants of an epilogue that all vectors share.
+struct Lanes {
+  __m512 residual_zero_point, residual_multiplier;
+  explicit Lanes(const Epilogue& e)
+      : residual_zero_point(_mm512_set1_ps(static_cast<float>(e.residual_zero_point))),
+        residual_multiplier(_mm512_set1_ps(e.residual_multiplier)) {}
+};
+
+template <bool kResidual, bool kPlain = false>
+inline __m512 real_of(const int32_t* sums, const Lanes& lanes, __m512 m, __m512 b, const uint8_t* residual,
+                      __mmask16 mask) {
+  __m512 real = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums)), m), b);
+  if constexpr (kResidual) {
+    const __m512i codes = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, residual));
+    __m512 branch = _mm512_cvtepi32_ps(codes);
+    if constexpr (!kPlain) branch = _mm512_sub_ps(branch, lanes.residual_zero_point);
+    real = _mm512_add_ps(real, _mm512_mul_ps(branch, lanes.residual_multiplier));
+  }
+  return real;
+}
+
+inline __mmask16 mask_of(int channels, int v) {
+  const int left = channels - kUnit * v;
+  return left >= kUnit ? 0xffff : static_cast<__mmask16>((1u << left) - 1);
+}
+
+// Reals below 2^30 in magnitude to bytes: saturating packs clamp, a permutation undoes their order.
+struct ToBytes {
+  __m512i zero_point, low, high, order;
+  explicit ToBytes(const Epilogue& e)
+      : zero_point(_mm512_set1_epi16(static_cast<int16_t>(e.zero_point))),
+        low(_mm512_set1_epi8(static_cast<char>(e.low))),
+        high(_mm512_set1_epi8(static_cast<char>(e.high))),
+        order(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)) {}
+
+  __m512i bytes_of_words(__m512i ab, __m512i cd) const {
+    const __m512i bytes =
+        _mm512_packus_epi16(_mm512_adds_epi16(ab, zero_point), _mm512_adds_epi16(cd, zero_point));
+    return _mm512_permutexvar_epi32(order, _mm512_min_epu8(_mm512_max_epu8(bytes, low), high));
+  }
+
+  // kPlain: zero point and low are 0.
+  template <bool kPlain>
+  __m512i bytes_of(const __m512 (&floats)[4]) const {
+    __m512i ab = _mm512_packs_epi32(_mm512_cvtps_epi32(floats[0]), _mm512_cvtps_epi32(floats[1]));
+    __m512i cd = _mm512_packs_epi32(_mm512_cvtps_epi32(floats[2]), _mm512_cvtps_epi32(floats[3]));
+    if constexpr (!kPlain) {
+      ab = _mm512_adds_epi16(ab, zero_point);
+      cd = _mm512_adds_epi16(cd, zero_point);
+    }
+    __m512i bytes = _mm512_packus_epi16(ab, cd);
+    if constexpr (!kPlain) bytes = _mm512_max_epu8(bytes, low);
+    return _mm512_permutexvar_epi32(order, _mm512_min_epu8(bytes, high));
+  }
+};
+
+// N48.
+inline __m512 sloped(__m512 real, __m512 slope) {
+  return _mm512_mask_mul_ps(real, _mm512_cmp_ps_mask(real, _mm512_setzero_ps(), _CMP_LT_OQ), real, slope);
+}
+
+template <int kVectors, bool kResidual, bool kPlain, bool kSloped = false>
+void finish_codes(const Epilogue& e, const GemmRows& t) {
+  const Lanes lanes(e);
+  const ToBytes to_bytes(e);
+  const __mmask64 all = t.channels >= 64 ? ~0ull : (1ull << t.channels) - 1;
+  __m512 m[kVectors], b[kVectors];
+  [[maybe_unused]] __m512 slopes[kVectors];
+  __mmask16 masks[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    m[v] = _mm512_loadu_ps(t.multiplier + kUnit * v);
+    b[v] = _mm512_loadu_ps(t.bias + kUnit * v);
+    if constexpr (kSloped) slopes[v] = _mm512_loadu_ps(t.slopes + kUnit * v);
+    masks[v] = mask_of(t.channels, v);
+  }
+  for (int row = 0; row < t.rows; ++row) {
+    const int32_t* const sums = t.sums + row * kUnit * kVectors;
+    const uint8_t* const residual = kResidual ? t.residual[row] + t.residual_offset : nullptr;
+    __m512 floats[4];
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) {
+      floats[v] = v < kVectors ? real_of<kResidual, kPlain>(sums + kUnit * v, lanes, m[v < kVectors ? v : 0],
+                                                            b[v < kVectors ? v : 0], residual + kUnit * v,
+                                                            masks[v < kVectors ? v : 0])
+                               : floats[0];
+      if constexpr (kSloped) floats[v] = v < kVectors ? sloped(floats[v], slopes[v]) : floats[0];
+    }
+    _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, to_bytes.bytes_of<kPlain>(floats));
+  }
+}
+
+template <bool kResidual>
+void finish_floats(const Epilogue& e, const GemmRows& t) {
+  const Lanes lanes(e);
+  const __m512 low = _mm512_set1_ps(e.real_low), high = _mm512_set1_ps(e.real_high);
+  for (int row = 0; row < t.rows; ++row) {
+    float* const y = reinterpret_cast<float*>(t.y[row] + t.y_offset);
+    for (int c = 0; c < t.channels; c += kUnit) {
+      const __mmask16 mask = mask_of(t.channels, c / kUnit);
+      const uint8_t* const residual = kResidual ? t.residual[row] + t.residual_offset + c : nullptr;
+      __m512 real = real_of<kResidual>(t.sums + row * t.width + c, lanes, _mm512_loadu_ps(t.multiplier + c),
+                                       _mm512_loadu_ps(t.bias + c), residual, mask);
+      if (t.slopes != nullptr) real = sloped(real, _mm512_loadu_ps(t.slopes + c));
+      real = _mm512_min_ps(_mm512_max_ps(real, low), high);
+      _mm512_mask_storeu_ps(y + c, mask, real);
+    }
+  }
+}
+
+// The function's values. It gets the whole tile at once: its chains of operations are long.
+template <bool kResidual>
+void apply_function(const Epilogue& e, const GemmRows& t) {
+  const Lanes lanes(e);
+  for (int row = 0; row < t.rows; ++row) {
+    const uint8_t* const residual = kResidual ? t.residual[row] + t.residual_offset : nullptr;
+    for (int c = 0; c < t.width; c += kUnit) {
+      const int at = row * t.width + c;
+      const __mmask16 mask = c < t.channels ? mask_of(t.channels, c / kUnit) : 0;
+      const __m512 m = _mm512_loadu_ps(t.multiplier + c), b = _mm512_loadu_ps(t.bias + c);
+      _mm512_storeu_ps(t.scratch + at, real_of<kResidual>(t.sums + at, lanes, m, b, residual + c, mask));
+    }
+  }
+  e.function(t.scratch, t.scratch, static_cast<size_t>(t.rows) * static_cast<size_t>(t.width));
+}
+
+// They as they are.
+void store_floats(const Epilogue& e, const GemmRows& t) {
+  const __m512 low = _mm512_set1_ps(e.real_low), high = _mm512_set1_ps(e.real_high);
+  for (int row = 0; row < t.rows; ++row) {
+    float* const y = reinterpret_cast<float*>(t.y[row] + t.y_offset);
+    for (int c = 0; c < t.channels; c += kUnit) {
+      __m512 real = _mm512_loadu_ps(t.scratch + row * t.width + c);
+      if (t.factors != nullptr) real = _mm512_mul_ps(real, _mm512_loadu_ps(t.factors + c));
+      real = _mm512_min_ps(high, _mm512_max_ps(low, real));  // a NaN stays one
+      _mm512_mask_storeu_ps(y + c, mask_of(t.channels, c / kUnit), real);
+    }
+  }
+}
+
+// They divided by the scale, to bytes: clamped first, for they may be anything.
+void store_codes(const Epilogue& e, const GemmRows& t) {
+  const __m512 scale = _mm512_set1_ps(e.scale);
+  const __m512 low = _mm512_set1_ps(static_cast<float>(e.low - e.zero_point));
+  const __m512 high = _mm512_set1_ps(static_cast<float>(e.high - e.zero_point));
+  const __m512i zero_point = _mm512_set1_epi32(e.zero_point);
+  for (int row = 0; row < t.rows; ++row) {
+    for (int c = 0; c < t.channels; c += kUnit) {
+      __m512 steps = _mm512_loadu_ps(t.scratch + row * t.width + c);
+      if (t.factors != nullptr) steps = _mm512_mul_ps(steps, _mm512_loadu_ps(t.factors + c));
+      steps = _mm512_div_ps(steps, scale);
+      const __m512i codes = _mm512_cvtps_epi32(_mm512_min_ps(_mm512_max_ps(steps, low), high));
+      _mm512_mask_cvtepi32_storeu_epi8(t.y[row] + t.y_offset + c, mask_of(t.channels, c / kUnit),
+                                       _mm512_add_epi32(codes, zero_point));
+    }
+  }
+}
+
+void finish_function(const Epilogue& e, const GemmRows& t) {
+  if (e.has_residual) {
+    apply_function<true>(e, t);
+  } else {
+    apply_function<false>(e, t);
+  }
+  return e.floats ? store_floats(e, t) : store_codes(e, t);
+}
+
+// One row of finish_function.
+void finish_row(const Epilogue& e, GemmRows t, int row) {
+  t.sums += row * t.width;
+  t.y += row;
+  t.rows = 1;
+  finish_function(e, t);
+}
+
+// The same bytes as finish_function, by bounds (cells.h).
+template <int kVectors>
+void finish_cells(const Epilogue& e, const GemmRows& t) {
+  const FunctionCells& cells = *e.cells;
+  const ToBytes to_bytes(e);
+  const __mmask64 all = t.channels >= 64 ? ~0ull : (1ull << t.channels) - 1;
+  const __m512 per_unit = _mm512_set1_ps(cells.per_unit), middle = _mm512_set1_ps(cells.middle);
+  const __m512 farthest = _mm512_set1_ps(kMostCell), rounder = _mm512_set1_ps(12582912.0f);
+  const __m512 width = _mm512_set1_ps(cells.width);
+  __m512 terms[4][2], m[kVectors], b[kVectors];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    terms[i][0] = _mm512_load_ps(cells.terms[i]);
+    terms[i][1] = _mm512_load_ps(cells.terms[i] + kUnit);
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    m[v] = _mm512_mul_ps(_mm512_loadu_ps(t.multiplier + kUnit * v), per_unit);
+    b[v] = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(t.bias + kUnit * v), middle), per_unit);
+  }
+  for (int row = 0; row < t.rows; ++row) {
+    const int32_t* const sums = t.sums + row * kUnit * kVectors;
+    __m512i least[4], most[4];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const __m512 acc = _mm512_cvtepi32_ps(_mm512_load_si512(sums + kUnit * v));
+      // The smaller magnitude, with x's sign.
+      const __m512 x = _mm512_range_ps(_mm512_fmadd_ps(acc, m[v], b[v]), farthest, 2);
+      const __m512i cell = _mm512_castps_si512(_mm512_add_ps(x, rounder));
+      __m512 y = _mm512_permutex2var_ps(terms[3][0], cell, terms[3][1]);
+      y = _mm512_fmadd_ps(y, x, _mm512_permutex2var_ps(terms[2][0], cell, terms[2][1]));
+      y = _mm512_fmadd_ps(y, x, _mm512_permutex2var_ps(terms[1][0], cell, terms[1][1]));
+      y = _mm512_fmadd_ps(y, x, _mm512_permutex2var_ps(terms[0][0], cell, terms[0][1]));
+      least[v] = _mm512_cvtps_epi32(y);
+      most[v] = _mm512_cvtps_epi32(_mm512_add_ps(y, width));
+    }
+#pragma GCC unroll 4
+    for (int v = kVectors; v < 4; ++v) {
+      least[v] = least[0];
+      most[v] = most[0];
+    }
+    const __m512i ab = _mm512_packs_epi32(least[0], least[1]), cd = _mm512_packs_epi32(least[2], least[3]);
+    const auto differ = _mm512_cmpneq_epi16_mask(ab, _mm512_packs_epi32(most[0], most[1])) |
+                        _mm512_cmpneq_epi16_mask(cd, _mm512_packs_epi32(most[2], most[3]));
+    if (differ != 0) {
+      finish_row(e, t, row);
+    } else {
+      _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, to_bytes.bytes_of_words(ab, cd));
+    }
+  }
+}
+
+void finish_smooth(const Epilogue& e, const GemmRows& t) {
+  switch (t.width / kUnit) {
+    case 1: return finish_cells<1>(e, t);
+    case 2: return finish_cells<2>(e, t);
+    case 3: return finish_cells<3>(e, t);
+    default: return finish_cells<4>(e, t);
+  }
+}
+
+template <bool kResidual, bool kPlain, bool kSloped = false>
+void finish_panel(const Epilogue& e, const GemmRows& t) {
+  switch (t.width / kUnit) {
+    case 1: return finish_codes<1, kResidual, kPlain, kSloped>(e, t);
+    case 2: return finish_codes<2, kResidual, kPlain, kSloped>(e, t);
+    case 3: return finish_codes<3, kResidual, kPlain, kSloped>(e, t);
+    default: return finish_codes<4, kResidual, kPlain, kSloped>(e, t);
+  }
+}
+
+// Behind a Relu nothing is left of zero points: that is most layers.
+void finish_bounded(const Epilogue& e, const GemmRows& t) {
+  if (t.slopes != nullptr) {
+    return e.has_residual ? finish_panel<true, false, true>(e, t) : finish_panel<false, false, true>(e, t);
+  }
+  const bool plain = e.zero_point == 0 && e.low == 0;
+  if (!e.has_residual) return plain ? finish_panel<false, true>(e, t) : finish_panel<false, false>(e, t);
+  const bool both = plain && e.residual_zero_point == 0;
+  return both ? finish_panel<true, true>(e, t) : finish_panel<true, false>(e, t);
+}
+
+void finish(const Epilogue& e, const GemmRows& t) {
+  if (e.floats && e.function == nullptr) {
+    return e.has_residual ? finish_floats<true>(e, t) : finish_floats<false>(e, t);
+  }
+  if (e.function != nullptr) {
+    const bool smooth = e.cells != nullptr && !e.floats && !e.has_residual;
+    return smooth ? finish_smooth(e, t) : finish_function(e, t);
+  }
+  if (!e.bounded) return gemm_finish(e, t);
+  return finish_bounded(e, t);
+}
+
+}  // namespace
+}  // namespace intact
+#endif
