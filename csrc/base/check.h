@@ -5,8 +5,10 @@
 
 namespace intact {
 
+[[noreturn]] inline void refuse(const char* what) { throw std::invalid_argument(what); }
+
 inline void demand(bool holds, const char* what) {
-  if (!holds) throw std::invalid_argument(what);
+  if (!holds) refuse(what);
 }
 
 }  // namespace intact

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "runtime/program.h"
-#include "runtime/thread_pool.h"
 
 namespace intact {
 

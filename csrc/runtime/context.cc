@@ -3,8 +3,8 @@
 #include <chrono>
 #include <cstring>
 #include <new>
-#include <stdexcept>
 
+#include "base/check.h"
 #include "base/fp_env.h"
 
 namespace intact {
@@ -51,38 +51,41 @@ void Context::place(uint32_t block, const void* data, size_t bytes) {
   const bool known = block < program_.blocks().size();
   const BlockKind kind = known ? program_.blocks()[block].kind : BlockKind::arena;
   if (kind != BlockKind::input && kind != BlockKind::output) {
-    throw std::invalid_argument("only inputs and outputs are placed");
+    refuse("only inputs and outputs are placed");
   }
   const Block& b = program_.blocks()[block];
-  if (bytes != b.bytes) throw std::invalid_argument("an input or output has another size than its block");
+  if (bytes != b.bytes) refuse("an input or output has another size than its block");
   if (reinterpret_cast<uintptr_t>(data) % b.alignment != 0) {
-    throw std::invalid_argument("an input or output does not lie at a multiple of its element");
+    refuse("an input or output does not lie at a multiple of its element");
   }
   blocks_[block] = static_cast<uint8_t*>(const_cast<void*>(data));
 }
 
 void Context::run(size_t begin, size_t end, double* seconds) {
   const auto& steps = program_.steps();
-  if (begin > end || end > steps.size()) throw std::invalid_argument("there are fewer steps");
+  if (begin > end || end > steps.size()) refuse("there are fewer steps");
   for (size_t i = 1; i < blocks_.size(); ++i) {
     const bool missing = blocks_[i] == nullptr && program_.blocks()[i].bytes > 0;
-    if (missing) throw std::invalid_argument("an input or output has no place yet");
+    if (missing) refuse("an input or output has no place yet");
   }
   if (running_.exchange(true, std::memory_order_acquire)) {
-    throw std::invalid_argument("another run uses this context");
+    refuse("another run uses this context");
   }
   Held held{nullptr, running_};
   held.workers = thread_pool_.try_take();
   const ScopedFpEnv env;
-  const Scratch scratch{scratch_.get(), program_.scratch()};
+  uint8_t* const scratch = scratch_.get();
+  const size_t each = program_.scratch();
   const auto run_step = [&](size_t i) {
     const Step& step = *steps[i];
     const Memory memory(blocks_.data(), program_.ahead(i));
     const size_t items = step.items();
     if (held.workers != nullptr && items > 1) {
-      held.workers->deal(step, memory, items, scratch);
+      held.workers->deal(items, [&](size_t first, size_t last, int seat) {
+        step.run(memory, first, last, scratch + each * static_cast<size_t>(seat));
+      });
     } else if (items > 0) {
-      step.run(memory, 0, items, scratch.data);
+      step.run(memory, 0, items, scratch);
     }
   };
   for (size_t i = begin; i < end; ++i) {

@@ -2,7 +2,7 @@
 
 #include "base/fp_env.h"
 #include "runtime/grid_walk.h"
-#include "runtime/parallel.h"
+#include "runtime/thread_pool.h"
 
 namespace intact {
 namespace {

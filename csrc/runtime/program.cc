@@ -1,16 +1,14 @@
 #include "runtime/program.h"
 
 #include <algorithm>
-#include <stdexcept>
-#include <string>
+
+#include "base/check.h"
 
 namespace intact {
 namespace {
 
 // No offset that these bound overflows 64 bits, and no machine has more.
 constexpr int64_t kMost = int64_t{1} << 46;
-
-[[noreturn]] void refuse(const char* what) { throw std::invalid_argument(what); }
 
 // Offsets, relative to element 0, of the first and one behind the last byte that a view covers.
 struct Range {

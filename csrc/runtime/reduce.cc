@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/fp_env.h"
-#include "runtime/parallel.h"
+#include "runtime/thread_pool.h"
 
 namespace intact {
 namespace {

@@ -20,7 +20,7 @@ constexpr int kEndBits = 12;
 constexpr uint64_t kEndMask = (uint64_t{1} << kEndBits) - 1;
 constexpr size_t kChunksPerThread = 8;
 
-// How long a thread looks for the next step: at first without a pause for others, then letting them run.
+// How long a thread looks for the next job: at first without a pause for others, then letting them run.
 constexpr int kEagerLooks = 1000;
 constexpr auto kPatience = std::chrono::microseconds(400);
 
@@ -40,8 +40,8 @@ void pause() {
 #endif
 }
 
-uint64_t pack(uint64_t stage, uint64_t first, uint64_t last) {
-  return stage << (2 * kEndBits) | first << kEndBits | last;
+uint64_t pack(uint64_t number, uint64_t first, uint64_t last) {
+  return number << (2 * kEndBits) | first << kEndBits | last;
 }
 uint64_t first_of(uint64_t open) { return open >> kEndBits & kEndMask; }
 uint64_t last_of(uint64_t open) { return open & kEndMask; }
@@ -66,13 +66,7 @@ bool look(bool spin, const Ready& ready) {
 
 }  // namespace
 
-Workers::Workers(int threads, bool spin) : owner(process_id()), spin_(spin) {
-  try {
-    for (int seat = 1; seat < threads; ++seat) threads_.emplace_back([this, seat] { serve(seat); });
-  } catch (const std::system_error&) {
-    // The system gives no more threads: those that exist, and the caller, do the work.
-  }
-}
+Workers::Workers(bool spin) : owner(process_id()), spin_(spin) {}
 
 Workers::~Workers() {
   stop_.store(true);
@@ -81,13 +75,26 @@ Workers::~Workers() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Workers::deal(const Step& step, const Memory& memory, size_t items, const Scratch& scratch) {
+void Workers::grow_to(int threads) {
+  if (threads <= wanted_) return;
+  wanted_ = threads;
+  try {
+    for (int seat = static_cast<int>(threads_.size()) + 1; seat < threads; ++seat) {
+      threads_.emplace_back([this, seat] { serve(seat); });
+    }
+  } catch (const std::system_error&) {
+    // The system gives no more threads: those that exist, and the caller, do the work.
+  }
+}
+
+void Workers::deal(const Job& job) {
   size_t chunks = kChunksPerThread * (threads_.size() + 1);
   if (chunks > kEndMask) chunks = kEndMask;
-  if (chunks > items) chunks = items;
-  task_ = {&step, &memory, items, chunks, scratch};
+  if (chunks > job.items) chunks = job.items;
+  job_ = job;
+  job_.chunks = chunks;
   done_.store(0, std::memory_order_relaxed);
-  open_.store(pack(++stage_, 0, chunks));
+  open_.store(pack(++number_, 0, chunks));
   ring();
   wait_for_done(static_cast<uint32_t>(chunks) - work(0));
 }
@@ -101,7 +108,7 @@ void Workers::ring() {
 }
 
 // Does chunks until none is left; returns how many. Even seats take the first, odd ones the last: with two
-// threads each finds in its cache what it has written in the step before.
+// threads each finds in its cache what it has written in the job before.
 uint32_t Workers::work(int seat) {
   uint32_t mine = 0;
   for (uint64_t open = open_.load(std::memory_order_relaxed); has_work(open);) {
@@ -111,9 +118,8 @@ uint32_t Workers::work(int seat) {
     if (!open_.compare_exchange_weak(open, rest, std::memory_order_acq_rel, std::memory_order_relaxed)) {
       continue;
     }
-    const Task& t = task_;
-    const size_t begin = t.items * chunk / t.chunks, end = t.items * (chunk + 1) / t.chunks;
-    t.step->run(*t.memory, begin, end, t.scratch.of(seat));
+    const Job& j = job_;
+    j.run(j.body, j.items * chunk / j.chunks, j.items * (chunk + 1) / j.chunks, seat);
     ++mine;
     open = open_.load(std::memory_order_relaxed);
   }
@@ -130,7 +136,7 @@ void Workers::serve(int seat) {
   }
 }
 
-// False: the workers is dissolved.
+// False: the workers are dissolved.
 bool Workers::wait_for_work() {
   const auto ready = [this] { return has_work(open_.load()) || stop_.load(std::memory_order_relaxed); };
   while (!look(spin_, ready)) {
@@ -152,14 +158,29 @@ ThreadPool::~ThreadPool() {
   if (workers != nullptr && workers->owner == process_id()) delete workers;
 }
 
-Workers* ThreadPool::try_take() {
-  if (threads_ < 2) return nullptr;
+Workers* ThreadPool::try_take(int threads) {
+  if (threads < 2) return nullptr;
   Workers* found = workers_.load();
   while (found == nullptr || found->owner != process_id()) {
-    auto fresh = std::make_unique<Workers>(threads_, spin_);
+    auto fresh = std::make_unique<Workers>(spin_);
     if (workers_.compare_exchange_strong(found, fresh.get())) found = fresh.release();
   }
-  return found->try_take() ? found : nullptr;
+  if (!found->try_take()) return nullptr;
+  found->grow_to(threads);
+  return found;
+}
+
+int parts_of(size_t n, size_t grain, int threads) {
+  const size_t most = n / (grain == 0 ? 1 : grain);
+  const size_t wanted = threads < 1 ? 1 : static_cast<size_t>(threads);
+  return static_cast<int>(most < 1 ? 1 : most < wanted ? most : wanted);
+}
+
+// Never destroyed: its threads may still wait when the process ends. They never spin: nobody knows when the
+// next call comes.
+ThreadPool& shared_pool() {
+  static auto* const pool = new ThreadPool(1, false);
+  return *pool;
 }
 
 }  // namespace intact

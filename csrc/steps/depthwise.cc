@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/registry.h"
-#include "steps/check.h"
+#include "steps/views.h"
 
 namespace intact {
 namespace {

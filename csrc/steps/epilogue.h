@@ -10,7 +10,7 @@
 
 #include "kernels/epilogue.h"
 #include "kernels/gemm/cells.h"
-#include "steps/check.h"
+#include "steps/views.h"
 
 namespace intact {
 

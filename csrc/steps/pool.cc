@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/registry.h"
-#include "steps/check.h"
+#include "steps/views.h"
 
 namespace intact {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "kernels/float_steps/float_steps.h"
-#include "steps/check.h"
+#include "steps/views.h"
 
 namespace intact {
 

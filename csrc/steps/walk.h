@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "steps/check.h"
+#include "steps/views.h"
 
 namespace intact {
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -127,7 +128,42 @@ void test_one_run_for_each_context() {
   demand(ran + refused == 400 && ran > 0, "every run is done or refused");
 }
 
+// Several callers of parallel_for: one has the threads, the others work alone. Every part is done once, and what
+// one throws comes back.
+void test_parts(int callers) {
+  std::atomic<int> wrong{0};
+  const auto often = [&] {
+    for (int threads = 1; threads < 9; ++threads) {
+      std::vector<int> times(1000);
+      std::vector<int> parts(8);
+      parallel_for(times.size(), 10, threads, [&](size_t begin, size_t end, int part) {
+        ++parts[static_cast<size_t>(part)];
+        for (size_t i = begin; i < end; ++i) ++times[i];
+      });
+      for (const int n : times) wrong += n != 1;
+      for (int part = 0; part < 8; ++part) wrong += parts[static_cast<size_t>(part)] != (part < threads);
+      const auto fails = [](size_t, size_t, int part) {
+        if (part == 0) throw std::bad_alloc();
+      };
+      try {
+        parallel_for(100, 1, threads, fails);
+        ++wrong;
+      } catch (const std::bad_alloc&) {
+      }
+    }
+  };
+  std::vector<std::thread> all;
+  for (int c = 0; c < callers; ++c)
+    all.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) often();
+    });
+  for (std::thread& t : all) t.join();
+  demand(wrong == 0, "a part was done twice, or never, or its failure was lost");
+}
+
 int main_() {
+  test_parts(1);
+  test_parts(3);
   for (const bool spin : {false, true}) {
     test_callers(2, spin, 1, 40);
     test_callers(4, spin, 3, 15);

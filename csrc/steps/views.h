@@ -1,4 +1,4 @@
-// What makers of steps check, so that no plan file makes run() leave its blocks.
+// What makers of steps demand of views, so that no plan file makes run() leave its blocks.
 #pragma once
 
 #include <cstddef>
