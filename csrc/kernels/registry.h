@@ -5,20 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/convert/convert.h"
-#include "kernels/depthwise/depthwise.h"
-#include "kernels/fake_quantize/fake_quantize.h"
-#include "kernels/fake_quantize_grad/fake_quantize_grad.h"
-#include "kernels/gemm/gemm.h"
-#include "kernels/histogram/histogram.h"
-#include "kernels/matmul/matmul.h"
-#include "kernels/pointwise/pointwise.h"
-#include "kernels/pool/pool.h"
-#include "kernels/quantize/quantize.h"
-#include "kernels/float_steps/float_steps.h"
-#include "kernels/reduce/reduce.h"
-#include "kernels/transpose/transpose.h"
-#include "kernels/winograd/winograd.h"
+#define INTACT_TEXT(x) #x
+// clang-format off: a path
+#define INTACT_FAMILY_FILE(family) INTACT_TEXT(kernels/family/family.h)
+// clang-format on
+#include "kernels/families.inc"
+#undef INTACT_FAMILY_FILE
 
 namespace intact {
 
@@ -32,10 +24,13 @@ struct KernelInfo {
 // All kernels; `*count` receives their number. Kernels of a family are neighbours.
 const KernelInfo* all_kernels(size_t* count);
 
-// The ops of the kernel called `name`, or nullptr when this build or this machine has no such kernel, or the
-// operating system does not let it run.
+// The ops of the kernel of a family called `name`, or nullptr when this build or this machine has no such
+// kernel, or the operating system does not let it run.
+const void* find_kernel(const char* family, const char* name);
 template <class Ops>
-const Ops* find_kernel(const char* name);
+const Ops* find_kernel(const char* name) {
+  return static_cast<const Ops*>(find_kernel(Ops::kFamily, name));
+}
 
 // The name of the kernel that these are the ops of.
 const char* name_of(const void* ops);

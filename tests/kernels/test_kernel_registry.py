@@ -17,11 +17,10 @@ from intact import kernels
 from intact.errors import IntactError
 from intact.kernels import _native, registry
 
-FAMILIES = {
-    "convert", "depthwise", "fake_quantize", "fake_quantize_grad", "gemm", "histogram", "matmul", "pointwise",
-    "pool", "quantize", "float_steps", "reduce", "transpose", "winograd",
-}  # fmt: skip
 ROOT = Path(__file__).parents[2]
+FAMILIES = set(
+    re.findall(r"INTACT_FAMILY_FILE\((\w+)\)", (ROOT / "csrc/kernels/families.inc").read_text("utf-8"))
+)
 
 
 CHOSEN = """

@@ -11,6 +11,7 @@
 namespace intact {
 
 struct ConvertOps {
+  static constexpr const char* kFamily = "convert";
   void (*from_f16)(const uint16_t* x, size_t n, float* y);
   void (*from_bf16)(const uint16_t* x, size_t n, float* y);
   void (*from_f64)(const double* x, size_t n, float* y);

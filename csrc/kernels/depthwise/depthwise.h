@@ -38,6 +38,7 @@ struct DepthwiseRow {
 };
 
 struct DepthwiseOps {
+  static constexpr const char* kFamily = "depthwise";
   size_t block;  // channels that are packed together
   size_t slack;  // bytes that run() may read behind x and residual, where channels % block != 0
   size_t (*packed_bytes)(const DepthwiseWeights& weights);

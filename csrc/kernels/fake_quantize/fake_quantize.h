@@ -13,6 +13,7 @@
 namespace intact {
 
 struct FakeQuantizeOps {
+  static constexpr const char* kFamily = "fake_quantize";
   void (*run)(const float* x, size_t n, const Grid& grid, float* y);
 };
 

@@ -12,6 +12,7 @@
 namespace intact {
 
 struct FakeQuantizeGradOps {
+  static constexpr const char* kFamily = "fake_quantize_grad";
   void (*run)(const float* grad, const float* x, size_t n, const Grid& grid, float* y);
 };
 

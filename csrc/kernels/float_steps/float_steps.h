@@ -36,6 +36,7 @@ constexpr size_t kBinaryKinds = 7;
 constexpr size_t kScorePitch = 64;
 
 struct FloatOps {
+  static constexpr const char* kFamily = "float_steps";
   const NamedFunction* functions;
   // y[i] = x[i] between low and high; a NaN stays one.
   void (*clip)(const float* x, size_t n, float low, float high, float* y);

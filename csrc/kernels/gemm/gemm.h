@@ -61,6 +61,7 @@ struct GemmRows {
 struct TileOps;
 
 struct GemmOps {
+  static constexpr const char* kFamily = "gemm";
   int unit;  // channels of one vector
   int widest;  // vectors of a panel
   bool grouped;  // which form of steps it takes, and so how weights are packed

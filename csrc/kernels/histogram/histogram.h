@@ -32,6 +32,7 @@ struct ValueRange {
 };
 
 struct HistogramOps {
+  static constexpr const char* kFamily = "histogram";
   void (*pow2)(const float* x, size_t n, const Pow2Bins& bins, uint32_t* slot, ValueRange& range);
   void (*fixed)(const float* x, size_t n, const FixedBins& bins, uint32_t* slot);
 };

@@ -26,6 +26,7 @@ struct MatMulZeros {
 };
 
 struct MatMulOps {
+  static constexpr const char* kFamily = "matmul";
   size_t rows, columns;  // most of a tile
   size_t depth, element;  // packed: k in multiples of depth, so many bytes for each code
   // Rows [lines][padded k], terms [lines].

@@ -16,6 +16,7 @@ struct Operand {
 };
 
 struct PointwiseOps {
+  static constexpr const char* kFamily = "pointwise";
   // y = to_byte(steps(a) + steps(b)): N26.
   void (*add)(const uint8_t* a, Operand from_a, const uint8_t* b, Operand from_b, size_t n,
               const ByteGrid& grid, uint8_t* y);

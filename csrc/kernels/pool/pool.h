@@ -27,6 +27,7 @@ struct PoolMean {
 };
 
 struct PoolOps {
+  static constexpr const char* kFamily = "pool";
   // `pixels` windows, x_pixel and y_pixel bytes apart.
   void (*max)(const PoolWindow& window, size_t pixels, ptrdiff_t x_pixel, uint8_t* y, ptrdiff_t y_pixel);
   void (*mean)(const PoolWindow& window, const PoolMean& mean, uint8_t* y);

@@ -18,6 +18,7 @@ struct Codes {
 };
 
 struct QuantizeOps {
+  static constexpr const char* kFamily = "quantize";
   void (*quantize)(const float* x, size_t n, const Grid& grid, Codes codes, uint8_t* q);
   void (*dequantize)(const uint8_t* q, size_t n, const Grid& grid, Codes codes, float* y);
 };

@@ -15,6 +15,7 @@ struct MinMax {
 };
 
 struct ReduceOps {
+  static constexpr const char* kFamily = "reduce";
   float (*absmax)(const float* x, size_t n);   // 0 for n == 0
   MinMax (*minmax)(const float* x, size_t n);  // {inf, -inf} for n == 0
   // Fold x[i] into the i-th of n running results.

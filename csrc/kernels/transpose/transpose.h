@@ -10,6 +10,7 @@
 namespace intact {
 
 struct TransposeOps {
+  static constexpr const char* kFamily = "transpose";
   void (*bytes)(const uint8_t* x, ptrdiff_t x_pitch, size_t rows, size_t columns, uint8_t* y,
                 ptrdiff_t y_pitch);
   void (*words)(const uint8_t* x, ptrdiff_t x_pitch, size_t rows, size_t columns, uint8_t* y,

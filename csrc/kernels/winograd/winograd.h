@@ -59,6 +59,7 @@ struct WinogradCost {
 };
 
 struct WinogradOps {
+  static constexpr const char* kFamily = "winograd";
   const GemmOps* gemm;  // whose epilogues these are, and whose unit
   int widest;  // vectors of a panel
   WinogradCost cost;
