@@ -8,6 +8,11 @@
 #else
 #define INTACT_ARCH_X86 0
 #endif
+#if defined(__aarch64__)
+#define INTACT_ARCH_NEON 1
+#else
+#define INTACT_ARCH_NEON 0
+#endif
 
 namespace intact {
 namespace isa {

@@ -1,23 +1,16 @@
-// numerics.functions, once for every register: V gives a vector of floats with operators that round each
-// operation by itself (vectors.h says what else). The orders of operations are normative.
+// numerics.functions, once for every register (base/vector/vector.h). The orders of operations are normative.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-// Without it compilers make calls of these, and load all coefficients anew for every vector.
-#if defined(_MSC_VER)
-#define INTACT_INLINE __forceinline
-#define INTACT_INLINE_BODY
-#else
-#define INTACT_INLINE [[gnu::always_inline]] inline
-#define INTACT_INLINE_BODY __attribute__((always_inline))  // of a lambda
-#endif
+#include "base/vector/vector.h"
 
 namespace intact::float_steps {
 
-template <class V>
-using F = typename V::Floats;
+using vec::at_least;
+using vec::at_most;
+using vec::F;
 
 // c[0] + c[1] x + ... in pairs: (c[1] x + c[0]), (c[3] x + c[2]), ...; those in pairs with x^2, and so on.
 template <class V, size_t n>
@@ -73,7 +66,7 @@ constexpr float kTanh[] = {-0.33333274722099304f, 0.13331274688243866f, -0.05372
 // 2^n, n being what lies in the low bits of `shifted`: -126 to 127.
 template <class V>
 INTACT_INLINE F<V> power_in(F<V> shifted) {
-  return V::floats(V::add_int(V::to_exponent(V::bits(shifted)), V::set_int(127 << 23)));
+  return V::floats(V::add_int(V::template shift_left<23>(V::bits(shifted)), V::set_int(127 << 23)));
 }
 
 template <class V>
@@ -97,10 +90,12 @@ template <class V>
 INTACT_INLINE F<V> exp(F<V> x) {
   const auto small = V::less(x, V::set(-104.0f));
   F<V> shifted;
-  const F<V> y = exp_fraction<V>(V::at_most(V::select(small, V::set(0.0f), x), V::set(89.0f)), shifted);
+  const F<V> y = exp_fraction<V>(at_most<V>(V::select(small, V::set(0.0f), x), V::set(89.0f)), shifted);
   const auto n = V::sub_int(V::bits(shifted), V::set_int(kRounderBits));
   const auto half = V::halve_int(n);
-  const auto power = [](auto i) { return V::floats(V::to_exponent(V::add_int(i, V::set_int(127)))); };
+  const auto power = [](auto i) {
+    return V::floats(V::template shift_left<23>(V::add_int(i, V::set_int(127))));
+  };
   return V::select(small, V::set(0.0f), y * power(half) * power(V::sub_int(n, half)));
 }
 
@@ -115,7 +110,7 @@ INTACT_INLINE F<V> normal_exp(F<V> x) {
 template <class V>
 INTACT_INLINE F<V> normal_tail(F<V> a) {
   // What is replaced would change no bit, but take the time of denormal powers.
-  const F<V> u = V::at_least(V::at_most(a, V::set(5.96f)) * V::set(1.25f), V::set(0x1p-31f));
+  const F<V> u = at_least<V>(at_most<V>(a, V::set(5.96f)) * V::set(1.25f), V::set(0x1p-31f));
   const F<V> shifted = u + V::set(kRounder);
   F<V> terms[7];
   for (size_t i = 0; i < 7; ++i) terms[i] = V::lookup(kTail[i], V::bits(shifted));
@@ -134,14 +129,14 @@ template <class V>
 INTACT_INLINE F<V> tanh(F<V> x) {
   const F<V> magnitude = V::abs(x), square = x * x;
   const F<V> small = polynomial<V>(kTanh, square) * square * magnitude + magnitude;
-  const F<V> twice = V::at_most(magnitude * V::set(2.0f), V::set(87.0f));
+  const F<V> twice = at_most<V>(magnitude * V::set(2.0f), V::set(87.0f));
   const F<V> large = V::set(1.0f) - V::set(2.0f) / (normal_exp<V>(twice) + V::set(1.0f));
   return V::with_sign(V::select(V::less(magnitude, V::set(0.625f)), small, large), x);
 }
 
 template <class V>
 INTACT_INLINE F<V> sigmoid(F<V> x) {
-  const F<V> e = normal_exp<V>(V::at_least(V::set(0.0f) - V::abs(x), V::set(-87.0f)));
+  const F<V> e = normal_exp<V>(at_least<V>(V::set(0.0f) - V::abs(x), V::set(-87.0f)));
   return V::select(V::less(x, V::set(0.0f)), e, V::set(1.0f)) / (V::set(1.0f) + e);
 }
 
@@ -149,29 +144,29 @@ template <class V>
 INTACT_INLINE F<V> gelu(F<V> x) {
   const F<V> tail = normal_tail<V>(V::abs(x));
   const F<V> phi = V::select(V::less(x, V::set(0.0f)), tail, V::set(1.0f) - tail);
-  return V::at_least(x, V::set(-5.96f)) * phi;
+  return at_least<V>(x, V::set(-5.96f)) * phi;
 }
 
 template <class V>
 INTACT_INLINE F<V> gelu_tanh(F<V> x) {
   const F<V> inner = x * x * x * V::set(0.044715f) + x;
-  return V::at_least(x, V::set(-16.0f)) * sigmoid<V>(inner * V::set(1.59576912f));
+  return at_least<V>(x, V::set(-16.0f)) * sigmoid<V>(inner * V::set(1.59576912f));
 }
 
 template <class V>
 INTACT_INLINE F<V> silu(F<V> x) {
-  return V::at_least(x, V::set(-128.0f)) * sigmoid<V>(x);
+  return at_least<V>(x, V::set(-128.0f)) * sigmoid<V>(x);
 }
 
 template <class V>
 INTACT_INLINE F<V> hard_sigmoid(F<V> x) {
   const F<V> y = x * V::set(static_cast<float>(1.0 / 6)) + V::set(0.5f);
-  return V::at_most(V::at_least(y, V::set(0.0f)), V::set(1.0f));
+  return at_most<V>(at_least<V>(y, V::set(0.0f)), V::set(1.0f));
 }
 
 template <class V>
 INTACT_INLINE F<V> hard_swish(F<V> x) {
-  return V::at_least(x, V::set(-3.0f)) * hard_sigmoid<V>(x);
+  return at_least<V>(x, V::set(-3.0f)) * hard_sigmoid<V>(x);
 }
 
 template <class V>

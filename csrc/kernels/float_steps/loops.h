@@ -1,19 +1,4 @@
-// The loops of the family, once for every register. V is a type with internal linkage, so that no two
-// instruction sets ever share an instance.
-//
-//   Floats, Ints, Mask, kWidth       a register and its elements; kWidth divides kLanes
-//   Floats                           + - * /, each rounded by itself
-//   set, set_int, load, store        unaligned
-//   load_part(p, n, fill), store_part(p, v, n)   the first n < kWidth elements, no other touched
-//   keep(v, n)                       +0 behind the first n
-//   at_least, at_most                of x and a bound, x where they are equal; x too where one is a NaN
-//   is_nan -> Mask
-//   larger                           of two numbers; anything for a NaN
-//   lookup(table, i)                 entry i % 8
-//   tree(lanes)                      i + 8, i + 4, i + 2, i + 1 of kLanes lanes in registers
-//   less, select, abs, with_sign, root, bits, floats, add_int, sub_int, halve_int (n >> 1)
-//   to_exponent                      n << 23
-//   load_bytes(q) -> Floats of q - zero;  store_bytes(q, steps, ...)     kWidth bytes
+// The loops of the family, once for every register (base/vector/vector.h).
 #pragma once
 
 #include <array>
@@ -24,29 +9,11 @@
 
 namespace intact::float_steps {
 
+using vec::for_each;
+using vec::load;
+using vec::store;
+
 constexpr size_t kLanes = 16;
-
-// body(index, elements): elements is V::kWidth but for the last, smaller one.
-template <class V, class Body>
-INTACT_INLINE void for_each(size_t n, const Body& body) {
-  size_t i = 0;
-  for (; i + V::kWidth <= n; i += V::kWidth) body(i, V::kWidth);
-  if (i < n) body(i, n - i);
-}
-
-template <class V>
-inline F<V> load(const float* x, size_t n, float fill = 0.0f) {
-  return n == V::kWidth ? V::load(x) : V::load_part(x, n, fill);
-}
-
-template <class V>
-inline void store(float* y, F<V> v, size_t n) {
-  if (n == V::kWidth) {
-    V::store(y, v);
-  } else {
-    V::store_part(y, v, n);
-  }
-}
 
 // numerics.lane_sum of what add() is given.
 template <class V>
@@ -101,11 +68,11 @@ F<V> div(F<V> a, F<V> b) {
 
 template <class V>
 F<V> maximum(F<V> a, F<V> b) {
-  return V::select(V::is_nan(b), b, V::at_least(a, b));
+  return V::select(V::is_nan(b), b, at_least<V>(a, b));
 }
 template <class V>
 F<V> minimum(F<V> a, F<V> b) {
-  return V::select(V::is_nan(b), b, V::at_most(a, b));
+  return V::select(V::is_nan(b), b, at_most<V>(a, b));
 }
 
 template <class V>
@@ -117,7 +84,7 @@ template <class V>
 void clip(const float* x, size_t n, float low, float high, float* y) {
   const F<V> least = V::set(low), most = V::set(high);
   for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
-    store<V>(y + i, V::at_most(V::at_least(load<V>(x + i, k), least), most), k);
+    store<V>(y + i, at_most<V>(at_least<V>(load<V>(x + i, k), least), most), k);
   });
 }
 
@@ -185,15 +152,23 @@ void layer_norm(float* x, size_t n, const float* residual, const float* weight, 
 template <class V>
 void dequantize(const uint8_t* q, size_t n, int32_t zero, float scale, float* x) {
   const F<V> step = V::set(scale);
-  for_each<V>(n, [&](size_t i, size_t k)
-                     INTACT_INLINE_BODY { store<V>(x + i, V::from_bytes(q + i, k, zero) * step, k); });
+  const auto shift = V::set_int(zero);
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    const auto steps = V::sub_int(vec::load_u8<V>(q + i, k), shift);
+    store<V>(x + i, V::to_float(steps) * step, k);
+  });
 }
 
 template <class V>
 void quantize(const float* x, size_t n, float factor, float scale, const ByteGrid& grid, uint8_t* q) {
   const F<V> step = V::set(scale), times = V::set(factor);
-  for_each<V>(n, [&](size_t i, size_t k)
-                     INTACT_INLINE_BODY { V::to_bytes(load<V>(x + i, k) * times / step, grid, q + i, k); });
+  const F<V> low = V::set(static_cast<float>(grid.low - grid.zero));
+  const F<V> high = V::set(static_cast<float>(grid.high - grid.zero));
+  const auto shift = V::set_int(grid.zero);
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    const F<V> steps = vec::bounded<V>(load<V>(x + i, k) * times / step, low, high);
+    vec::store_u8<V>(q + i, V::add_int(V::to_int(steps), shift), k);
+  });
 }
 
 template <class V>

@@ -20,9 +20,8 @@ struct Scalar {
   static float load_part(const float*, size_t, float fill) { return fill; }  // no part of one
   static void store_part(float*, float, size_t) {}
   static float keep(float v, size_t) { return v; }
-  static float at_least(float x, float low) { return x < low ? low : x; }
-  static float at_most(float x, float high) { return x > high ? high : x; }
   static float larger(float a, float b) { return a > b ? a : b; }
+  static float smaller(float a, float b) { return a < b ? a : b; }
   static float tree(std::array<float, float_steps::kLanes> lanes) {
     for (size_t half = lanes.size() / 2; half > 0; half /= 2) {
       for (size_t i = 0; i < half; ++i) lanes[i] = lanes[i] + lanes[i + half];
@@ -46,10 +45,17 @@ struct Scalar {
   static int32_t add_int(int32_t a, int32_t b) {
     return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
   }
-  static int32_t to_exponent(int32_t n) { return static_cast<int32_t>(static_cast<uint32_t>(n) << 23); }
+  template <int kBits>
+  static int32_t shift_left(int32_t n) {
+    return static_cast<int32_t>(static_cast<uint32_t>(n) << kBits);
+  }
   static float floats(int32_t bits) { return std::bit_cast<float>(bits); }
-  static float from_bytes(const uint8_t* q, size_t, int32_t zero) { return static_cast<float>(*q - zero); }
-  static void to_bytes(float steps, const ByteGrid& grid, uint8_t* q, size_t) { *q = to_byte(steps, grid); }
+  static float to_float(int32_t n) { return static_cast<float>(n); }
+  static int32_t to_int(float v) { return static_cast<int32_t>(std::nearbyint(v)); }
+  static int32_t load_u8(const uint8_t* q) { return *q; }
+  static int32_t load_u8_part(const uint8_t*, size_t) { return 0; }
+  static void store_u8(uint8_t* q, int32_t n) { *q = static_cast<uint8_t>(n); }
+  static void store_u8_part(uint8_t*, int32_t, size_t) {}
 };
 
 double exact_sigmoid(double x) { return 1 / (1 + std::exp(-x)); }

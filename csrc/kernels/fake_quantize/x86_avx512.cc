@@ -1,0 +1,11 @@
+#include "kernels/fake_quantize/generic.h"
+
+#if INTACT_ARCH_X86
+#include "base/vector/avx512.h"
+
+namespace intact {
+
+const FakeQuantizeOps fake_quantize_avx512 = fake_quantize_loops::ops_of<Avx512>();
+
+}  // namespace intact
+#endif

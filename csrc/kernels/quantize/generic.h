@@ -1,0 +1,77 @@
+// The loops of the family, once for every register (base/vector/vector.h). Where one scale serves all, x * (1 /
+// scale) decides, except close to a tie: there x is divided. The product is within 2^-22 of the quotient,
+// relatively; below kMostSteps that is less than kDoubt, so the two round to the same integer unless a tie lies
+// closer than kDoubt.
+#pragma once
+
+#include "base/vector/vector.h"
+#include "kernels/quantize/quantize.h"
+
+namespace intact::quantize_loops {
+
+using vec::F;
+using vec::I;
+
+constexpr float kMostSteps = 1024;
+constexpr float kDoubt = 1.0f / 1024;
+
+// Bounds are whole numbers: steps within them round to integers within them. A NaN gives the low end, hence qmin.
+template <class V>
+void divide(const float* x, size_t n, const Grid& grid, Codes codes, uint8_t* q) {
+  const I<V> qmin = V::set_int(codes.qmin);
+  const bool shared = grid.shared;
+  const F<V> step = V::set(shared ? *grid.scale : 1.0f);
+  const F<V> least = V::set(shared ? *grid.low : 0.0f), most = V::set(shared ? *grid.high : 0.0f);
+  vec::for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    const F<V> scale = shared ? step : vec::load<V>(grid.scale + i, k, 1.0f);
+    const F<V> low = shared ? least : vec::load<V>(grid.low + i, k);
+    const F<V> high = shared ? most : vec::load<V>(grid.high + i, k);
+    const F<V> steps = vec::bounded<V>(vec::load<V>(x + i, k) / scale, low, high);
+    vec::store_u8<V>(q + i, V::add_int(V::sub_int(V::to_int(steps), V::to_int(low)), qmin), k);
+  });
+}
+
+template <class V>
+void quantize(const float* x, size_t n, const Grid& grid, Codes codes, uint8_t* q) {
+  const bool plain = grid.shared && *grid.scale >= 0x1p-100f && *grid.scale <= 0x1p100f &&
+                     *grid.low >= -kMostSteps && *grid.high <= kMostSteps;
+  if (!plain) return divide<V>(x, n, grid, codes, q);
+  const F<V> scale = V::set(*grid.scale), inverse = V::set(1 / *grid.scale);
+  const F<V> low = V::set(*grid.low), high = V::set(*grid.high), close = V::set(0.5f - kDoubt);
+  const I<V> shift = V::set_int(codes.qmin - static_cast<int32_t>(*grid.low));
+  vec::for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    const F<V> v = vec::load<V>(x + i, k), steps = vec::bounded<V>(v * inverse, low, high);
+    I<V> code = V::to_int(steps);
+    if (V::any(V::less(close, V::abs(steps - V::to_float(code))))) [[unlikely]] {
+      code = V::to_int(vec::bounded<V>(v / scale, low, high));
+    }
+    vec::store_u8<V>(q + i, V::add_int(code, shift), k);
+  });
+}
+
+template <class V, bool kSigned, bool kShared>
+void dequantize_as(const uint8_t* q, size_t n, const Grid& grid, int32_t qmin, float* y) {
+  const I<V> least = V::set_int(qmin);
+  const F<V> one_low = V::set(kShared ? *grid.low : 0.0f), one_scale = V::set(kShared ? *grid.scale : 1.0f);
+  vec::for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    const I<V> code = kSigned ? vec::load_s8<V>(q + i, k) : vec::load_u8<V>(q + i, k);
+    const F<V> low = kShared ? one_low : vec::load<V>(grid.low + i, k);
+    const F<V> scale = kShared ? one_scale : vec::load<V>(grid.scale + i, k);
+    vec::store<V>(y + i, (V::to_float(V::sub_int(code, least)) + low) * scale, k);
+  });
+}
+
+template <class V>
+void dequantize(const uint8_t* q, size_t n, const Grid& grid, Codes codes, float* y) {
+  const auto form = codes.is_signed
+                        ? (grid.shared ? dequantize_as<V, true, true> : dequantize_as<V, true, false>)
+                        : (grid.shared ? dequantize_as<V, false, true> : dequantize_as<V, false, false>);
+  form(q, n, grid, codes.qmin, y);
+}
+
+template <class V>
+constexpr QuantizeOps ops_of() {
+  return {quantize<V>, dequantize<V>};
+}
+
+}  // namespace intact::quantize_loops

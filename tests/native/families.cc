@@ -1,0 +1,382 @@
+// Every kernel of this build that this machine has, but those of gemm and matmul, against the plain one of its
+// family: for instruction sets that run elsewhere, under an emulator. Sizes lie around every number of lanes.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "driver.h"
+#include "kernels/registry.h"
+
+namespace intact {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+using Floats = std::vector<float>;
+
+constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+
+size_t some_size() { return static_cast<size_t>(pick(0, 3) == 0 ? pick(0, 300) : pick(0, 40)); }
+
+// What steps of 1/4 round, among them ties and both zeros; now and then what is far out, or no number.
+float some_float(bool wild) {
+  constexpr float kWild[] = {kInf, -kInf, kNan, 3e38f, -3e38f, 1e-40f, -1e-40f, 0.0f, -0.0f, 1e9f, -1e9f};
+  if (wild && pick(0, 9) == 0) return kWild[pick(0, 10)];
+  const float tie = static_cast<float>(pick(-1200, 1200)) / 8;
+  return pick(0, 1) == 0 ? tie : tie * static_cast<float>(pick(1, 99999)) * 1e-5f;
+}
+
+Floats some_floats(size_t n, bool wild) {
+  Floats x(n);
+  for (float& v : x) v = some_float(wild);
+  return x;
+}
+
+Bytes some_bytes(size_t n, int high = 255) {
+  Bytes x(n);
+  for (uint8_t& v : x) v = static_cast<uint8_t>(pick(0, high));
+  return x;
+}
+
+// The same bits; of a NaN: that it is one.
+template <class T>
+bool same(const std::vector<T>& a, const std::vector<T>& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::memcmp(&a[i], &b[i], sizeof(T)) != 0 && (a[i] == a[i] || b[i] == b[i])) return false;
+  }
+  return true;
+}
+
+ByteGrid some_grid() {
+  const int low = pick(0, 255);
+  return {pick(-300, 300), low, pick(low, 255)};
+}
+
+struct SomeGrid {
+  Floats scale, low, high;
+  Grid grid;
+  explicit SomeGrid(size_t n) : scale(n + 1), low(n + 1), high(n + 1) {
+    for (size_t i = 0; i <= n; ++i) {
+      scale[i] = pick(0, 2) == 0 ? 0.25f : std::ldexp(static_cast<float>(pick(1, 999)), pick(-12, -8));
+      low[i] = static_cast<float>(pick(-255, 0));
+      high[i] = low[i] + static_cast<float>(pick(1, 255));
+    }
+    if (pick(0, 9) == 0) scale[0] = 1e-36f;
+    grid = {scale.data(), low.data(), high.data(), pick(0, 1) == 0};
+  }
+};
+
+// `call` on fresh copies of `y`, by the kernel and by the plain one.
+template <class Ops, class Y, class Call>
+bool differs(const Ops& ops, const Ops& plain, const std::vector<Y>& y, const Call& call) {
+  std::vector<Y> got = y, want = y;
+  call(ops, got.data());
+  call(plain, want.data());
+  return !same(got, want);
+}
+
+bool check(const QuantizeOps& ops) {
+  const size_t n = some_size();
+  const SomeGrid g(n);
+  const Codes codes = {pick(0, 1) == 0 ? -128 : 0, pick(0, 1) == 0};
+  const Floats x = some_floats(n, true);
+  const Bytes q = some_bytes(n + 1);
+  const auto to = [&](const auto& o, uint8_t* y) { o.quantize(x.data(), n, g.grid, codes, y); };
+  const auto from = [&](const auto& o, float* y) { o.dequantize(q.data() + 1, n, g.grid, codes, y); };
+  return differs(ops, quantize_ref, Bytes(n + 9, 7), to) ||
+         differs(ops, quantize_ref, Floats(n + 9, 7), from);
+}
+
+bool check(const FakeQuantizeOps& ops) {
+  const size_t n = some_size();
+  const SomeGrid g(n);
+  const Floats x = some_floats(n, true);
+  return differs(ops, fake_quantize_ref, Floats(n + 9, 7),
+                 [&](const auto& o, float* y) { o.run(x.data(), n, g.grid, y); });
+}
+
+bool check(const FakeQuantizeGradOps& ops) {
+  const size_t n = some_size();
+  const SomeGrid g(n);
+  const Floats x = some_floats(n, true), grad = some_floats(n, true);
+  return differs(ops, fake_quantize_grad_ref, Floats(n + 9, 7),
+                 [&](const auto& o, float* y) { o.run(grad.data(), x.data(), n, g.grid, y); });
+}
+
+bool check(const ConvertOps& ops) {
+  const size_t n = some_size();
+  std::vector<uint16_t> halves(n);
+  std::vector<double> doubles(n);
+  Floats x = some_floats(n, true);
+  for (size_t i = 0; i < n; ++i) {
+    halves[i] = static_cast<uint16_t>(random_bits());
+    if (pick(0, 1) == 0) x[i] = std::bit_cast<float>(static_cast<uint32_t>(random_bits()));
+    doubles[i] = static_cast<double>(some_float(true)) * (1 + 1e-9 * pick(0, 999));
+  }
+  const auto reads = [&](auto from, const auto& source) {
+    return differs(ops, convert_ref, Floats(n + 9, 7),
+                   [&](const auto& o, float* y) { (o.*from)(source.data(), n, y); });
+  };
+  const auto writes = [&](auto to, auto y) {
+    y.assign(n + 9, 7);
+    return differs(ops, convert_ref, y, [&](const auto& o, auto* z) { (o.*to)(x.data(), n, z); });
+  };
+  using O = ConvertOps;
+  const bool narrow =
+      reads(&O::from_f16, halves) || reads(&O::from_bf16, halves) || reads(&O::from_f64, doubles);
+  // Which NaN a NaN becomes is left open, and as integers these have no other test for one.
+  for (float& v : x) v = v == v ? v : 1.0f;
+  return narrow || writes(&O::to_f16, halves) || writes(&O::to_bf16, halves) || writes(&O::to_f64, doubles);
+}
+
+bool check(const HistogramOps& ops) {
+  const size_t n = some_size();
+  const Floats x = some_floats(n, pick(0, 3) == 0);
+  const Pow2Bins pow2 = {0.5f, 4.0f, static_cast<uint32_t>(pick(1, 300))};
+  const FixedBins fixed = {0.375f, static_cast<uint32_t>(pick(1, 300))};
+  const auto counts = [&](const auto& o, uint32_t* slot) {
+    ValueRange range = {kInf, -kInf, 0};
+    o.pow2(x.data(), n, pow2, slot, range);
+    slot[n] = std::bit_cast<uint32_t>(range.min + 0.0f);
+    slot[n + 1] = std::bit_cast<uint32_t>(range.max + 0.0f);
+    slot[n + 2] = static_cast<uint32_t>(range.nonfinite);
+  };
+  if (differs(ops, histogram_ref, std::vector<uint32_t>(n + 9, 7), counts)) return true;
+  return differs(ops, histogram_ref, std::vector<uint32_t>(n + 9, 7),
+                 [&](const auto& o, uint32_t* slot) { o.fixed(x.data(), n, fixed, slot); });
+}
+
+bool check(const ReduceOps& ops) {
+  const size_t n = some_size();
+  const Floats x = some_floats(n, pick(0, 3) == 0), most = some_floats(n + 9, true);
+  const auto rows = [&](const auto& o, float* y) {
+    const MinMax ends = o.minmax(x.data(), n);
+    y[0] = o.absmax(x.data(), n);
+    y[1] = ends.min + 0.0f;
+    y[2] = ends.max + 0.0f;
+  };
+  const auto columns = [&](const auto& o, float* y) {
+    o.minmax_each(x.data(), n, y, y + n + 9);
+    for (size_t i = 0; i < 2 * (n + 9); ++i) y[i] = y[i] + 0.0f;
+  };
+  Floats running = most, both = most;
+  for (float& v : running) v = std::fabs(v);
+  both.insert(both.end(), most.begin(), most.end());
+  return differs(ops, reduce_ref, Floats(3), rows) || differs(ops, reduce_ref, both, columns) ||
+         differs(ops, reduce_ref, running, [&](const auto& o, float* y) { o.absmax_each(x.data(), n, y); });
+}
+
+bool check(const PointwiseOps& ops) {
+  const size_t n = some_size();
+  const Bytes a = some_bytes(n), b = some_bytes(n), table = some_bytes(256);
+  const auto operand = [] { return Operand{pick(-300, 300), static_cast<float>(pick(-4000, 4000)) / 1024}; };
+  const Operand from_a = operand(), from_b = operand();
+  const ByteGrid grid = some_grid();
+  const auto add = [&](const auto& o, uint8_t* y) { o.add(a.data(), from_a, b.data(), from_b, n, grid, y); };
+  const auto rescale = [&](const auto& o, uint8_t* y) { o.rescale(a.data(), from_a, n, grid, y); };
+  const auto lookup = [&](const auto& o, uint8_t* y) { o.lookup(a.data(), table.data(), n, y); };
+  const Bytes y(n + 9, 7);
+  return differs(ops, pointwise_ref, y, add) || differs(ops, pointwise_ref, y, rescale) ||
+         differs(ops, pointwise_ref, y, lookup);
+}
+
+bool check(const PoolOps& ops) {
+  const size_t n = some_size(), taps = static_cast<size_t>(pick(0, 5) == 0 ? pick(1, 700) : pick(1, 9)),
+               pixels = 3;
+  const Bytes x = some_bytes(pixels * n + taps * n);
+  std::vector<ptrdiff_t> offsets(taps);
+  for (size_t t = 0; t < taps; ++t) offsets[t] = static_cast<ptrdiff_t>(t * n);
+  const PoolWindow window = {x.data(), offsets.data(), taps, n};
+  const PoolMean mean = {
+      pick(-9, 255), static_cast<float>(pick(-999, 9999)) / (1024 * static_cast<float>(taps)), some_grid()};
+  const auto pitch = static_cast<ptrdiff_t>(n);
+  return differs(ops, pool_ref, Bytes(pixels * n + 9, 7),
+                 [&](const auto& o, uint8_t* y) { o.max(window, pixels, pitch, y, pitch); }) ||
+         differs(ops, pool_ref, Bytes(n + 9, 7), [&](const auto& o, uint8_t* y) { o.mean(window, mean, y); });
+}
+
+bool check(const TransposeOps& ops) {
+  const auto rows = static_cast<size_t>(pick(0, 4) == 0 ? 3 : pick(1, 40)),
+             columns = static_cast<size_t>(pick(1, 40));
+  const size_t more = pick(0, 1) == 0 ? 0 : 8;
+  const Bytes x = some_bytes(rows * (4 * columns + more));
+  const auto turns = [&](auto how, size_t unit) {
+    const auto x_pitch = static_cast<ptrdiff_t>(columns * unit + more);
+    const auto y_pitch = static_cast<ptrdiff_t>(rows * unit + more);
+    return differs(
+        ops, transpose_ref, Bytes(columns * static_cast<size_t>(y_pitch) + 9, 7),
+        [&](const auto& o, uint8_t* y) { (o.*how)(x.data(), x_pitch, rows, columns, y, y_pitch); });
+  };
+  return turns(&TransposeOps::bytes, 1) || turns(&TransposeOps::words, 4);
+}
+
+bool check_rows(const FloatOps& ops, size_t n) {
+  const Floats x = some_floats(n, pick(0, 3) == 0), mask = some_floats(n, false);
+  const bool masked = pick(0, 1) == 0;
+  const auto copy = [&](float* y) { std::copy(x.begin(), x.end(), y); };
+  const Floats y(n + 9, 7);
+  return differs(ops, float_steps_ref, y, [&](const auto& o, float* to) { to[n] = o.sum(x.data(), n); }) ||
+         differs(ops, float_steps_ref, y,
+                 [&](const auto& o, float* to) {
+                   copy(to);
+                   const float gain = o.softmax(to, n, 0.37f, masked ? mask.data() : nullptr);
+                   for (size_t i = 0; i < n; ++i)
+                     to[i] = to[i] * gain;  // where one is no number, all are none
+                 }) ||
+         differs(ops, float_steps_ref, y, [&](const auto& o, float* to) {
+           copy(to);
+           o.layer_norm(to, n, mask.data(), x.data(), mask.data(), 1e-5f);
+         });
+}
+
+bool check_codes(const FloatOps& ops, size_t n) {
+  const Floats x = some_floats(n, true);
+  const Bytes q = some_bytes(n);
+  const ByteGrid grid = some_grid();
+  const size_t pitch = (n + kScorePitch) / kScorePitch * kScorePitch;
+  Floats scores = some_floats(2 * pitch, false);
+  return differs(ops, float_steps_ref, Bytes(n + 9, 7),
+                 [&](const auto& o, uint8_t* y) { o.quantize(x.data(), n, 1.5f, 0.25f, grid, y); }) ||
+         differs(ops, float_steps_ref, Floats(n + 9, 7),
+                 [&](const auto& o, float* y) { o.dequantize(q.data(), n, 100, 0.3f, y); }) ||
+         differs(ops, float_steps_ref, Bytes(2 * n + 9, 7), [&](const auto& o, uint8_t* y) {
+           Floats rows = scores;
+           o.softmax_codes(rows.data(), 2, pitch, n, 1.0f / 256, {0, 0, 255}, y);
+         });
+}
+
+bool check(const FloatOps& ops) {
+  const size_t n = some_size();
+  const Floats a = some_floats(n, true), b = some_floats(n, true), y(n + 9, 7);
+  for (size_t i = 0; ops.functions[i].name != nullptr; ++i) {
+    const auto map = [&](const auto& o, float* to) { o.functions[i].function(a.data(), to, n); };
+    if (differs(ops, float_steps_ref, y, map)) return true;
+  }
+  for (size_t kind = 0; kind < kBinaryKinds; ++kind) {
+    const auto a_step = static_cast<size_t>(pick(0, 1)), b_step = static_cast<size_t>(pick(0, 1));
+    const auto combine = [&](const auto& o, float* to) {
+      o.binary[kind](a.data(), a_step, b.data(), b_step, n, to);
+    };
+    if (differs(ops, float_steps_ref, y, combine)) return true;
+  }
+  const auto clip = [&](const auto& o, float* to) { o.clip(a.data(), n, -1.5f, 30.0f, to); };
+  return differs(ops, float_steps_ref, y, clip) || check_rows(ops, n) || check_codes(ops, n);
+}
+
+struct Convolution {
+  DepthwiseWeights weights{};
+  DepthwiseRow row{};
+  std::vector<int8_t> w;
+  std::vector<int32_t> correction;
+  Floats multiplier, bias;
+  Bytes x, residual;
+
+  Convolution() {
+    const int h = pick(1, 4) == 1 ? 3 : pick(1, 5), k = h == 3 ? 3 : pick(1, 5), channels = pick(1, 100);
+    const int high = pick(0, 1) == 0 ? 127 : 255, stride = pick(1, 3), pixels = pick(1, 9);
+    const size_t columns = static_cast<size_t>(k + (pixels - 1) * stride), n = static_cast<size_t>(channels);
+    x = some_bytes(columns * static_cast<size_t>(h) * n + 64, high);
+    residual = some_bytes(static_cast<size_t>(pixels) * n + 64);
+    for (int i = 0; i < h * k * channels; ++i) w.push_back(static_cast<int8_t>(random_bits()));
+    for (int c = 0; c < channels; ++c) {
+      correction.push_back(pick(-5000, 5000));
+      multiplier.push_back(static_cast<float>(pick(-1000, 1000)) * 1e-5f);
+      bias.push_back(static_cast<float>(pick(0, 2000)) * 0.1f);
+    }
+    weights = {h, k, channels, high, w.data(), correction.data(), multiplier.data(), bias.data()};
+    row.kernel_h = h, row.kernel_w = k, row.channels = channels, row.high = high;
+    row.x = x.data(), row.x_column = channels, row.x_row = static_cast<ptrdiff_t>(columns) * channels;
+    row.x_pixel = ptrdiff_t{stride} * channels, row.pixels = static_cast<size_t>(pixels);
+    if (pick(0, 1) == 0) row.residual = residual.data(), row.residual_pixel = channels;
+    Epilogue& e = row.epilogue;
+    e.floats = pick(0, 3) == 0, e.bounded = pick(0, 1) == 0, e.has_residual = row.residual != nullptr;
+    e.residual_zero_point = pick(0, 255), e.residual_multiplier = 0.37f;
+    e.zero_point = pick(0, 255), e.low = pick(0, 255), e.high = pick(e.low, 255);
+    e.real_low = -20, e.real_high = 90;
+    row.y_pixel = channels * (e.floats ? 4 : 1);
+  }
+
+  Bytes run(const DepthwiseOps& ops) const {
+    Bytes packed(ops.packed_bytes(weights) + 64), y(row.pixels * static_cast<size_t>(row.y_pixel) + 9, 7);
+    DepthwiseRow d = row;
+    uint8_t* aligned = packed.data();
+    while (reinterpret_cast<uintptr_t>(aligned) % 64 != 0) ++aligned;
+    ops.pack(weights, aligned);
+    d.packed = aligned, d.y = y.data(),
+    d.end = (static_cast<size_t>(row.channels) + ops.block - 1) / ops.block;
+    ops.run(d);
+    return y;
+  }
+};
+
+bool check(const DepthwiseOps& ops) {
+  const Convolution c;
+  return c.run(ops) != c.run(depthwise_ref);
+}
+
+// Each of the four steps, on what the plain kernel made of the one before.
+bool check(const WinogradOps& ops) {
+  const int channels = kWinogradChannels * pick(1, 2), tiles = pick(1, 9);
+  const int width = ops.gemm->unit * pick(1, ops.widest), row = pick(0, kTileIn - 1);
+  const size_t in = static_cast<size_t>(channels), out = static_cast<size_t>(width),
+               all = static_cast<size_t>(tiles);
+  const Bytes image = some_bytes(kPoints * in), taps = some_bytes(9 * in * out);
+  WinogradPixels pixels{};
+  for (int i = 0; i < kTileIn; ++i) {
+    pixels.rows[i] = image.data() + static_cast<ptrdiff_t>(i) * kTileIn * channels;
+    pixels.columns[i] = ptrdiff_t{i} * channels;
+  }
+  pixels.channels = channels;
+  const auto spread = [&](const auto& o, int16_t* to) { o.transform_input(pixels, to, channels); };
+  const WinogradTaps some = {reinterpret_cast<const int8_t*>(taps.data()), channels, width, row};
+  const auto transform = [&](const auto& o, int16_t* to) { o.transform_weights(some, to); };
+  std::vector<int16_t> input(all * in), weights(kTileIn * in * out);
+  for (int16_t& v : input) v = static_cast<int16_t>(pick(-17340, 17340));
+  winograd_ref.transform_weights(some, weights.data());
+  // Aligned to 64, as the contract has it.
+  struct alignas(64) Line {
+    int32_t sums[16];
+    bool operator==(const Line& l) const { return std::memcmp(sums, l.sums, sizeof sums) == 0; }
+  };
+  const auto multiply = [&](const auto& o, Line* to) {
+    o.multiply({input.data(), weights.data(), channels, tiles, width, to->sums});
+  };
+  std::vector<int32_t> sums(kPoints * out), correction(out);
+  for (int32_t& v : sums) v = static_cast<int32_t>(random_bits());
+  for (int32_t& v : correction) v = pick(-9999, 9999);
+  const auto gather = [&](const auto& o, int32_t* to) {
+    o.transform_output(sums.data(), width, correction.data(), width, to);
+  };
+  return differs(ops, winograd_ref, std::vector<int16_t>(kPoints * in), spread) ||
+         differs(ops, winograd_ref, std::vector<int16_t>(kTileIn * in * out), transform) ||
+         differs(ops, winograd_ref, std::vector<Line>((all * out + 15) / 16), multiply) ||
+         differs(ops, winograd_ref, std::vector<int32_t>(kTileOutputs * out), gather);
+}
+
+// They have programs of their own.
+bool check(const GemmOps&) { return false; }
+bool check(const MatMulOps&) { return false; }
+
+template <class Ops>
+int failures_of(const char* name, uint64_t needs, const Ops& ops) {
+  if ((needs & cpu_features()) != needs || !acquire(needs)) return 0;
+  constexpr int kTries = 400;
+  int failures = 0;
+  for (int i = 0; i < kTries; ++i) failures += check(ops) ? 1 : 0;
+  std::printf("%s: %d of %d differ\n", name, failures, kTries);
+  return failures;
+}
+
+}  // namespace
+}  // namespace intact
+
+int main() {
+  using namespace intact;
+  int failures = 0;
+  // clang-format off: a path
+#define INTACT_FAMILY_FILE(family) INTACT_TEXT(kernels/family/kernels.inc)
+  // clang-format on
+#define INTACT_KERNEL(name, needs) failures += failures_of(#name, needs, name);
+#include "kernels/families.inc"
+  return failures != 0;
+}
