@@ -69,6 +69,13 @@ struct Avx2 {
     const __m128i bytes = low_bytes(a);
     std::memcpy(p, &bytes, n);
   }
+  static INTACT_INLINE Words load_words(const uint8_t* p) {
+    return _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static INTACT_INLINE Words load_words(const int8_t* p) {
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static INTACT_INLINE void store_words(int16_t* p, Words a) { store_int(p, a); }
   static INTACT_INLINE Ints load_u16(const uint16_t* p) {
     return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }

@@ -49,6 +49,13 @@ struct Avx512 {
   static INTACT_INLINE void store_u8_part(uint8_t* p, Ints a, size_t n) {
     _mm512_mask_cvtepi32_storeu_epi8(p, first(n), a);
   }
+  static INTACT_INLINE Words load_words(const uint8_t* p) {
+    return _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static INTACT_INLINE Words load_words(const int8_t* p) {
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static INTACT_INLINE void store_words(int16_t* p, Words a) { store_int(p, a); }
   static INTACT_INLINE Ints load_u16(const uint16_t* p) {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }

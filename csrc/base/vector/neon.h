@@ -137,7 +137,11 @@ struct Neon {
   static INTACT_INLINE Ints and_int(Ints a, Ints b) { return vandq_s32(a, b); }
   static INTACT_INLINE Ints or_int(Ints a, Ints b) { return vorrq_s32(a, b); }
   static INTACT_INLINE Ints larger_int(Ints a, Ints b) { return vmaxq_s32(a, b); }
-  static INTACT_INLINE Ints halve_int(Ints a) { return vshrq_n_s32(a, 1); }
+  static INTACT_INLINE Ints multiply_int(Ints a, Ints b) { return vmulq_s32(a, b); }
+  template <int kBits>
+  static INTACT_INLINE Ints shift_down(Ints a) {
+    return vshrq_n_s32(a, kBits);
+  }
   template <int kBits>
   static INTACT_INLINE Ints shift_left(Ints a) {
     return vshlq_n_s32(a, kBits);
@@ -169,6 +173,16 @@ struct Neon {
   static INTACT_INLINE Words set_words(int v) { return vdupq_n_s16(static_cast<int16_t>(v)); }
   static INTACT_INLINE Bytes larger_bytes(Bytes a, Bytes b) { return vmaxq_u8(a, b); }
   static INTACT_INLINE Bytes smaller_bytes(Bytes a, Bytes b) { return vminq_u8(a, b); }
+  static INTACT_INLINE Words load_words(const uint8_t* p) {
+    return vreinterpretq_s16_u16(vmovl_u8(vld1_u8(p)));
+  }
+  static INTACT_INLINE Words load_words(const int8_t* p) { return vmovl_s8(vld1_s8(p)); }
+  static INTACT_INLINE void store_words(int16_t* p, Words a) { vst1q_s16(p, a); }
+  template <int kBits>
+  static INTACT_INLINE Words shift_words(Words a) {
+    return vshlq_n_s16(a, kBits);
+  }
+  static INTACT_INLINE Words sub_words(Words a, Words b) { return vsubq_s16(a, b); }
   static INTACT_INLINE Words add_words(Words a, Words b) { return vaddq_s16(a, b); }
   static INTACT_INLINE Words add_words_saturated(Words a, Words b) { return vqaddq_s16(a, b); }
   static INTACT_INLINE Words pack_words(Ints a, Ints b) { return vcombine_s16(vqmovn_s32(a), vqmovn_s32(b)); }

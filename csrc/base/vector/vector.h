@@ -22,12 +22,14 @@
 //   both, either, any, all             of masks
 //   smallest_of, largest_of, largest_int_of, tree(lanes): i + 8, i + 4, i + 2, i + 1 of 16 lanes
 // Ints:
-//   set_int, add_int, sub_int, and_int, or_int, larger_int, shift_left<n>, shift_right<n> (zeros), halve_int, bits, floats
+//   set_int, add_int, sub_int, and_int, or_int, multiply_int, larger_int, bits, floats
+//   shift_left<n>, shift_right<n> (zeros), shift_down<n> (signs)
 //   lookup(table, i): entry i % 8 of 8 floats
 //
 // Bytes, in the order in which unpacking leaves them within 128 bits; packing restores it:
 //   set_bytes, larger_bytes, smaller_bytes, low8, high8, low16, high16 (neighbours from a and b by turns)
-//   set_words, add_words, add_words_saturated
+//   set_words, add_words, sub_words, shift_words<n> (left), add_words_saturated
+//   load_words (of signed or unsigned bytes), store_words
 //   ints_of, words_of, bytes_of        the same bits
 //   pack_words(ints, ints), pack_bytes(words, words)  saturated: to signed words, to unsigned bytes
 //

@@ -47,7 +47,6 @@
   static INTACT_INLINE Ints and_int(Ints a, Ints b) { return P##_and_##S(a, b); }                        \
   static INTACT_INLINE Ints or_int(Ints a, Ints b) { return P##_or_##S(a, b); }                          \
   static INTACT_INLINE Ints larger_int(Ints a, Ints b) { return P##_max_epi32(a, b); }                   \
-  static INTACT_INLINE Ints halve_int(Ints a) { return P##_srai_epi32(a, 1); }                           \
   template <int kBits>                                                                                   \
   static INTACT_INLINE Ints shift_left(Ints a) {                                                         \
     return P##_slli_epi32(a, kBits);                                                                     \
@@ -58,6 +57,18 @@
   }                                                                                                      \
   static INTACT_INLINE Words set_words(int v) { return P##_set1_epi16(static_cast<int16_t>(v)); }        \
   static INTACT_INLINE Bytes set_bytes(int v) { return P##_set1_epi8(static_cast<char>(v)); }            \
+  static INTACT_INLINE Ints multiply_int(Ints a, Ints b) { return P##_mullo_epi32(a, b); }               \
+  template <int kBits>                                                                                   \
+  static INTACT_INLINE Ints shift_down(Ints a) {                                                         \
+    return P##_srai_epi32(a, kBits);                                                                     \
+  }                                                                                                      \
+  template <int kBits>                                                                                   \
+  static INTACT_INLINE Words shift_words(Words a) {                                                      \
+    return P##_slli_epi16(a, kBits);                                                                     \
+  }                                                                                                      \
+  static INTACT_INLINE Words sub_words(Words a, Words b) { return P##_sub_epi16(a, b); }                 \
+  static INTACT_INLINE Ints pair_words(Words a, Words b) { return P##_madd_epi16(a, b); }                \
+  static INTACT_INLINE Words pair_bytes(Bytes a, Bytes b) { return P##_maddubs_epi16(a, b); }            \
   static INTACT_INLINE Words add_words(Words a, Words b) { return P##_add_epi16(a, b); }                 \
   static INTACT_INLINE Words add_words_saturated(Words a, Words b) { return P##_adds_epi16(a, b); }      \
   static INTACT_INLINE Bytes larger_bytes(Bytes a, Bytes b) { return P##_max_epu8(a, b); }               \

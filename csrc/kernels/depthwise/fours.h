@@ -1,43 +1,18 @@
-// The kernels that multiply four taps of one channel at a time, for any register width `V`: taps are
-// interleaved by unpacking within 128-bit lanes. All lanes of a block stand in the order in which unpacking
+// The kernels that multiply four taps of one channel at a time, for any register width `V`: a set of the vector
+// layer (base/vector/vector.h) and
+//
+//   Mask, mask(bytes)                 load_tail(p, mask), store_tail(p, v, mask)   so many bytes
+//   dot(acc, x, w)                 + the sums of fours of unsigned x by signed w; a kernel that takes something
+//                                  from x first has pack() put it into the corrections
+//
+// Taps are interleaved by unpacking within 128-bit lanes. All lanes of a block stand in the order in which unpacking
 // leaves them: lane i of vector k is channel 16 * (i / 4) + 4 * k + i % 4; packing restores the order.
-// Included by files of one instruction set each, which define the widths.
 #pragma once
 
 #include <cstring>
 
+#include "base/vector/vector.h"
 #include "kernels/depthwise/depthwise.h"
-
-#define INTACT_INLINE inline __attribute__((always_inline))
-
-// What a width needs that all instruction sets spell alike.
-#define INTACT_LANES(kBytes, Integers, Floats, P)                                              \
-  using Int = Integers;                                                                        \
-  using Float = Floats;                                                                        \
-  static constexpr int kWidth = kBytes;                                                        \
-  static INTACT_INLINE Float loadf(const float* p) { return P##_loadu_ps(p); }                 \
-  static INTACT_INLINE void storef(float* p, Float v) { P##_storeu_ps(p, v); }                 \
-  static INTACT_INLINE Int zero() { return P##_set1_epi32(0); }                                \
-  static INTACT_INLINE Int low8(Int a, Int b) { return P##_unpacklo_epi8(a, b); }              \
-  static INTACT_INLINE Int high8(Int a, Int b) { return P##_unpackhi_epi8(a, b); }             \
-  static INTACT_INLINE Int low16(Int a, Int b) { return P##_unpacklo_epi16(a, b); }            \
-  static INTACT_INLINE Int high16(Int a, Int b) { return P##_unpackhi_epi16(a, b); }           \
-  static INTACT_INLINE Float real(Int v) { return P##_cvtepi32_ps(v); }                        \
-  static INTACT_INLINE Int rounded(Float v) { return P##_cvtps_epi32(v); }                     \
-  static INTACT_INLINE Float mul(Float a, Float b) { return P##_mul_ps(a, b); }                \
-  static INTACT_INLINE Float add(Float a, Float b) { return P##_add_ps(a, b); }                \
-  static INTACT_INLINE Float least(Float a, Float b) { return P##_min_ps(a, b); }              \
-  static INTACT_INLINE Float most(Float a, Float b) { return P##_max_ps(a, b); }               \
-  static INTACT_INLINE Float all(float v) { return P##_set1_ps(v); }                           \
-  static INTACT_INLINE Int all16(int v) { return P##_set1_epi16(static_cast<int16_t>(v)); }    \
-  static INTACT_INLINE Int all8(int v) { return P##_set1_epi8(static_cast<char>(v)); }         \
-  static INTACT_INLINE Int minus(Int a, int b) { return P##_sub_epi32(a, P##_set1_epi32(b)); } \
-  static INTACT_INLINE Int words(Int a, Int b) { return P##_packs_epi32(a, b); }               \
-  static INTACT_INLINE Int plus(Int a, Int b) { return P##_adds_epi16(a, b); }                 \
-  static INTACT_INLINE Int bytes(Int a, Int b) { return P##_packus_epi16(a, b); }              \
-  static INTACT_INLINE Int within(Int v, Int low, Int high) {                                  \
-    return P##_min_epu8(P##_max_epu8(v, low), high);                                           \
-  }
 
 namespace intact {
 namespace {
@@ -57,7 +32,10 @@ int tap_at(int kernel_h, int kernel_w, int group, int place) {
 size_t bytes_of_block(int width, int groups) { return static_cast<size_t>(width) * (12 + 4 * groups); }
 
 // The lanes that the rest of the channels get, of at most `most`.
-int width_of(int channels, int most) { return most == 64 && channels > 48 ? 64 : channels > 16 ? 32 : 16; }
+int width_of(int channels, int most) {
+  if (most == 64 && channels > 48) return 64;
+  return most >= 32 && channels > 16 ? 32 : 16;
+}
 
 size_t packed_bytes(const DepthwiseWeights& w, int most) {
   size_t n = 0;
@@ -68,7 +46,14 @@ size_t packed_bytes(const DepthwiseWeights& w, int most) {
   return n;
 }
 
-uint8_t* pack_block(const DepthwiseWeights& w, int channel, int width, uint8_t* to) {
+// What a kernel takes from each byte before it multiplies, times the weights of a channel.
+uint32_t shifted(const DepthwiseWeights& w, int channel, int shift) {
+  int32_t sum = 0;
+  for (int tap = 0; tap < w.kernel_h * w.kernel_w; ++tap) sum += w.weight[tap * w.channels + channel];
+  return static_cast<uint32_t>(sum * shift);
+}
+
+uint8_t* pack_block(const DepthwiseWeights& w, int channel, int width, int shift, uint8_t* to) {
   auto* correction = reinterpret_cast<int32_t*>(to);
   auto* multiplier = reinterpret_cast<float*>(correction + width);
   float* bias = multiplier + width;
@@ -78,7 +63,8 @@ uint8_t* pack_block(const DepthwiseWeights& w, int channel, int width, uint8_t* 
     const int vector = i / (width / 4), lane = i % (width / 4);
     const int c = channel + 16 * (lane / 4) + 4 * vector + lane % 4;
     const bool exists = c < w.channels;
-    correction[i] = exists ? w.correction[c] : 0;
+    const uint32_t sum = exists ? static_cast<uint32_t>(w.correction[c]) + shifted(w, c, shift) : 0;
+    correction[i] = static_cast<int32_t>(sum);
     multiplier[i] = exists ? w.multiplier[c] : 0;
     bias[i] = exists ? w.bias[c] : 0;
     for (int g = 0; g < groups; ++g) {
@@ -91,10 +77,10 @@ uint8_t* pack_block(const DepthwiseWeights& w, int channel, int width, uint8_t* 
   return to + bytes_of_block(width, groups);
 }
 
-void pack(const DepthwiseWeights& w, int most, uint8_t* packed) {
+void pack(const DepthwiseWeights& w, int most, uint8_t* packed, int shift = 0) {
   for (int c = 0, width; c < w.channels; c += width) {
     width = width_of(w.channels - c, most);
-    packed = pack_block(w, c, width, packed);
+    packed = pack_block(w, c, width, shift, packed);
   }
 }
 
@@ -105,17 +91,6 @@ struct Block {
   int channel;
   int channels;  // at most the width
 };
-
-template <class V>
-INTACT_INLINE void spread(typename V::Int a, typename V::Int b, typename V::Int c, typename V::Int d,
-                          typename V::Int (&out)[4]) {
-  const auto ab_low = V::low8(a, b), ab_high = V::high8(a, b);
-  const auto cd_low = V::low8(c, d), cd_high = V::high8(c, d);
-  out[0] = V::low16(ab_low, cd_low);
-  out[1] = V::high16(ab_low, cd_low);
-  out[2] = V::low16(ab_high, cd_high);
-  out[3] = V::high16(ab_high, cd_high);
-}
 
 // What most layers end in has loops of its own.
 enum class End { bytes, bytes_and_residual, any };
@@ -129,15 +104,15 @@ class Worker {
         y_(b.d.y + b.channel * (b.d.epilogue.floats ? 4 : 1)),
         residual_(b.d.residual == nullptr ? nullptr : b.d.residual + b.channel),
         correction_(reinterpret_cast<const int32_t*>(b.packed)),
-        multiplier_(reinterpret_cast<const float*>(correction_ + V::kWidth)),
-        bias_(multiplier_ + V::kWidth),
-        weight_(reinterpret_cast<const uint8_t*>(bias_ + V::kWidth)),
+        multiplier_(reinterpret_cast<const float*>(correction_ + kBytes)),
+        bias_(multiplier_ + kBytes),
+        weight_(reinterpret_cast<const uint8_t*>(bias_ + kBytes)),
         mask_(V::mask(b.channels)),
         bytes_(static_cast<size_t>(b.channels) * 4),
-        zero_(V::all16(d_.epilogue.zero_point)),
-        low_(V::all8(d_.epilogue.low)),
-        high_(V::all8(d_.epilogue.high)),
-        gain_(V::all(d_.epilogue.residual_multiplier)) {}
+        zero_(V::set_words(d_.epilogue.zero_point)),
+        low_(V::set_bytes(d_.epilogue.low)),
+        high_(V::set_bytes(d_.epilogue.high)),
+        gain_(V::set(d_.epilogue.residual_multiplier)) {}
 
   // Columns of three taps stay in registers for all outputs that read them.
   template <int kStride>
@@ -169,7 +144,7 @@ class Worker {
       start(acc);
       for (int g = 0; g < groups; ++g) {
         const ptrdiff_t* o = offsets + 4 * g;
-        spread<V>(load(x_ + o[0]), load(x_ + o[1]), load(x_ + o[2]), load(x_ + o[3]), taps);
+        vec::spread<V>(load(x_ + o[0]), load(x_ + o[1]), load(x_ + o[2]), load(x_ + o[3]), taps);
         multiply(acc, taps, g);
       }
       finish(acc);
@@ -177,24 +152,28 @@ class Worker {
   }
 
  private:
-  using Int = typename V::Int;
-  using Float = typename V::Float;
+  using Bytes = typename V::Bytes;
+  using Int = typename V::Ints;
+  using Float = typename V::Floats;
+  static constexpr int kBytes = V::kBytes, kLanes = V::kWidth;
 
-  INTACT_INLINE Int load(const uint8_t* p) const { return kTail ? V::load(p, mask_) : V::load(p); }
+  INTACT_INLINE Bytes load(const uint8_t* p) const {
+    return kTail ? V::load_tail(p, mask_) : V::load_bytes(p);
+  }
 
   INTACT_INLINE void column(const uint8_t* x, Int (&taps)[4]) const {
-    spread<V>(load(x), load(x + d_.x_row), load(x + 2 * d_.x_row), V::zero(), taps);
+    vec::spread<V>(load(x), load(x + d_.x_row), load(x + 2 * d_.x_row), V::set_bytes(0), taps);
   }
 
   INTACT_INLINE void start(Int (&acc)[4]) const {
 #pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) acc[k] = V::load(correction_ + k * V::kWidth / 4);
+    for (int k = 0; k < 4; ++k) acc[k] = V::load_int(correction_ + k * kLanes);
   }
 
   INTACT_INLINE void multiply(Int (&acc)[4], const Int (&taps)[4], int group) const {
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
-      acc[k] = V::dot(acc[k], taps[k], V::load(weight_ + (group * 4 + k) * V::kWidth));
+      acc[k] = V::dot(acc[k], taps[k], V::load_bytes(weight_ + (group * 4 + k) * kBytes));
     }
   }
 
@@ -202,18 +181,17 @@ class Worker {
     Float v[4];
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
-      v[k] = V::mul(V::real(acc[k]), V::loadf(multiplier_ + k * V::kWidth / 4));
-      v[k] = V::add(v[k], V::loadf(bias_ + k * V::kWidth / 4));
+      v[k] = V::to_float(acc[k]) * V::load(multiplier_ + k * kLanes) + V::load(bias_ + k * kLanes);
     }
     if (kEnd == End::bytes_and_residual || (kEnd == End::any && residual_ != nullptr)) add_residual(v);
     if (kEnd == End::any && d_.epilogue.floats) {
       store_floats(v);
     } else {
       if (kEnd == End::any) bound(v);
-      const Int ab = V::plus(V::words(V::rounded(v[0]), V::rounded(v[1])), zero_);
-      const Int cd = V::plus(V::words(V::rounded(v[2]), V::rounded(v[3])), zero_);
-      const Int bytes = V::within(V::bytes(ab, cd), low_, high_);
-      kTail ? V::store(y_, mask_, bytes) : V::store(y_, bytes);
+      const auto ab = V::add_words_saturated(V::pack_words(V::to_int(v[0]), V::to_int(v[1])), zero_);
+      const auto cd = V::add_words_saturated(V::pack_words(V::to_int(v[2]), V::to_int(v[3])), zero_);
+      const Bytes bytes = V::smaller_bytes(V::larger_bytes(V::pack_bytes(ab, cd), low_), high_);
+      kTail ? V::store_tail(y_, bytes, mask_) : V::store_bytes(y_, bytes);
     }
     y_ += d_.y_pixel;
   }
@@ -221,25 +199,24 @@ class Worker {
   // What is too small for an integer becomes the smallest one, which is right; too large would too.
   INTACT_INLINE void bound(Float (&v)[4]) const {
 #pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) v[k] = V::least(v[k], V::all(1 << 16));
+    for (int k = 0; k < 4; ++k) v[k] = V::smaller(v[k], V::set(1 << 16));
   }
 
   INTACT_INLINE void add_residual(Float (&v)[4]) {
     Int r[4];
-    spread<V>(load(residual_), V::zero(), V::zero(), V::zero(), r);
+    vec::spread<V>(load(residual_), V::set_bytes(0), V::set_bytes(0), V::set_bytes(0), r);
     residual_ += d_.residual_pixel;
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
-      v[k] = V::add(v[k], V::mul(V::real(V::minus(r[k], d_.epilogue.residual_zero_point)), gain_));
+      v[k] = v[k] + V::to_float(V::sub_int(r[k], V::set_int(d_.epilogue.residual_zero_point))) * gain_;
     }
   }
 
   void store_floats(const Float (&v)[4]) const {
-    constexpr int kLanes = V::kWidth / 4;
-    alignas(64) float lanes[4][kLanes], ordered[V::kWidth];
+    alignas(64) float lanes[4][kLanes], ordered[kBytes];
     for (int k = 0; k < 4; ++k) {
-      const Float low = V::all(d_.epilogue.real_low), high = V::all(d_.epilogue.real_high);
-      V::storef(lanes[k], V::least(V::most(v[k], low), high));
+      const Float low = V::set(d_.epilogue.real_low), high = V::set(d_.epilogue.real_high);
+      V::store(lanes[k], V::smaller(V::larger(v[k], low), high));
       for (int i = 0; i < kLanes; i += 4) std::memcpy(ordered + 4 * i + 4 * k, lanes[k] + i, 16);
     }
     std::memcpy(y_, ordered, bytes_);
@@ -255,7 +232,8 @@ class Worker {
   const uint8_t* weight_;
   typename V::Mask mask_;
   size_t bytes_;  // of the floats of one pixel
-  Int zero_, low_, high_;
+  typename V::Words zero_;
+  Bytes low_, high_;
   Float gain_;
 };
 
@@ -278,7 +256,8 @@ void work(const Block& b, const ptrdiff_t* offsets, int groups) {
 
 template <class V>
 void work(const Block& b, const ptrdiff_t* offsets, int groups) {
-  b.channels == V::kWidth ? work<V, false>(b, offsets, groups) : work<V, true>(b, offsets, groups);
+  b.channels == static_cast<int>(V::kBytes) ? work<V, false>(b, offsets, groups)
+                                            : work<V, true>(b, offsets, groups);
 }
 
 // `work(block, width, offsets, groups)` for every block of the row.

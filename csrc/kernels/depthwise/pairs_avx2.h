@@ -6,9 +6,8 @@
 
 #include <cstring>
 
+#include "base/inline.h"
 #include "kernels/depthwise/depthwise.h"
-
-#define INTACT_INLINE inline __attribute__((always_inline))
 
 namespace intact {
 namespace {

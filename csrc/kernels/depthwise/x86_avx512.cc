@@ -3,45 +3,42 @@
 #include "base/cpu.h"
 
 #if INTACT_ARCH_X86
-#include <immintrin.h>
-
+#include "base/vector/avx512.h"
 #include "kernels/depthwise/fours.h"
 
 namespace intact {
 namespace {
 
-#define INTACT_WIDTH(Name, kBytes, Integers, Floats, MaskType, P)                               \
-  struct Name {                                                                                 \
-    INTACT_LANES(kBytes, Integers, Floats, P)                                                   \
-    using Mask = MaskType;                                                                      \
-    static Mask mask(int bytes) { return static_cast<Mask>(~uint64_t{0} >> (64 - bytes)); }     \
-    static INTACT_INLINE Int load(const void* p) { return P##_loadu_epi8(p); }                  \
-    static INTACT_INLINE Int load(const void* p, Mask m) { return P##_maskz_loadu_epi8(m, p); } \
-    static INTACT_INLINE void store(void* p, Int v) { P##_storeu_epi8(p, v); }                  \
-    static INTACT_INLINE void store(void* p, Mask m, Int v) { P##_mask_storeu_epi8(p, m, v); }  \
-    static INTACT_INLINE Int dot(Int acc, Int x, Int w) { return P##_dpbusd_epi32(acc, x, w); } \
+#define INTACT_WIDTH(Name, V, MaskType, P)                                                             \
+  struct Name : V {                                                                                    \
+    using Mask = MaskType;                                                                             \
+    static Mask mask(int bytes) { return static_cast<Mask>(~uint64_t{0} >> (64 - bytes)); }            \
+    static INTACT_INLINE Bytes load_tail(const void* p, Mask m) { return P##_maskz_loadu_epi8(m, p); } \
+    static INTACT_INLINE void store_tail(void* p, Bytes v, Mask m) { P##_mask_storeu_epi8(p, m, v); }  \
+    static INTACT_INLINE Ints dot(Ints acc, Ints x, Bytes w) { return P##_dpbusd_epi32(acc, x, w); }   \
   };
-INTACT_WIDTH(Wide, 64, __m512i, __m512, __mmask64, _mm512)
-INTACT_WIDTH(Half, 32, __m256i, __m256, __mmask32, _mm256)
-INTACT_WIDTH(Narrow, 16, __m128i, __m128, __mmask16, _mm)
+INTACT_WIDTH(Wide, Avx512, __mmask64, _mm512)
+INTACT_WIDTH(Half, Avx2, __mmask32, _mm256)
+INTACT_WIDTH(Narrow, Sse, __mmask16, _mm)
 #undef INTACT_WIDTH
+constexpr int kWidest = Wide::kBytes;
 
-size_t packed_bytes(const DepthwiseWeights& w) { return fours::packed_bytes(w, Wide::kWidth); }
+size_t packed_bytes(const DepthwiseWeights& w) { return fours::packed_bytes(w, kWidest); }
 
-void pack(const DepthwiseWeights& w, uint8_t* packed) { fours::pack(w, Wide::kWidth, packed); }
+void pack(const DepthwiseWeights& w, uint8_t* packed) { fours::pack(w, kWidest, packed); }
 
 void run(const DepthwiseRow& d) {
-  fours::each_block<Wide::kWidth>(
-      d, [](const fours::Block& block, int width, const ptrdiff_t* offsets, int groups) {
-        if (width == 64) fours::work<Wide>(block, offsets, groups);
-        if (width == 32) fours::work<Half>(block, offsets, groups);
-        if (width == 16) fours::work<Narrow>(block, offsets, groups);
-      });
+  fours::each_block<kWidest>(d,
+                             [](const fours::Block& block, int width, const ptrdiff_t* offsets, int groups) {
+                               if (width == 64) fours::work<Wide>(block, offsets, groups);
+                               if (width == 32) fours::work<Half>(block, offsets, groups);
+                               if (width == 16) fours::work<Narrow>(block, offsets, groups);
+                             });
 }
 
 }  // namespace
 
-const DepthwiseOps depthwise_avx512vnni = {Wide::kWidth, 0, packed_bytes, pack, run};
+const DepthwiseOps depthwise_avx512vnni = {kWidest, 0, packed_bytes, pack, run};
 
 }  // namespace intact
 #endif

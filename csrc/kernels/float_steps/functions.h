@@ -92,7 +92,7 @@ INTACT_INLINE F<V> exp(F<V> x) {
   F<V> shifted;
   const F<V> y = exp_fraction<V>(at_most<V>(V::select(small, V::set(0.0f), x), V::set(89.0f)), shifted);
   const auto n = V::sub_int(V::bits(shifted), V::set_int(kRounderBits));
-  const auto half = V::halve_int(n);
+  const auto half = V::template shift_down<1>(n);
   const auto power = [](auto i) {
     return V::floats(V::template shift_left<23>(V::add_int(i, V::set_int(127))));
   };

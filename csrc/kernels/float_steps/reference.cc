@@ -41,7 +41,10 @@ struct Scalar {
   static int32_t sub_int(int32_t a, int32_t b) {
     return static_cast<int32_t>(static_cast<uint32_t>(a) - static_cast<uint32_t>(b));
   }
-  static int32_t halve_int(int32_t n) { return n >> 1; }
+  template <int kBits>
+  static int32_t shift_down(int32_t n) {
+    return n >> kBits;
+  }
   static int32_t add_int(int32_t a, int32_t b) {
     return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
   }

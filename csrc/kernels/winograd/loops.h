@@ -2,19 +2,12 @@
 //
 //   Words, kWords     16-bit lanes: load, load_signed (bytes, widened), store, zero, + -, times<n>, by 2^n
 //   Sums, kSums       32-bit lanes: load, store, zero, + -, times<n>, down<n>, by 2^-n; times9th, by kNinth
-//   pair(p), pairs(p)  two neighbouring words in every 32-bit lane; as many as there are lanes
+//   pair(p), pairs(p)  two neighbouring words for every 32-bit lane; as many as there are lanes, Pairs
 //   dot(s, a, b)       s + the sums of the products of neighbouring words
 #pragma once
 
+#include "base/inline.h"
 #include "kernels/winograd/winograd.h"
-
-#if defined(__GNUC__)
-#define INTACT_UNROLL(n) _Pragma(n)
-#define INTACT_INLINE inline __attribute__((always_inline))
-#else
-#define INTACT_UNROLL(n)
-#define INTACT_INLINE inline
-#endif
 
 namespace intact::winograd {
 namespace {
@@ -180,7 +173,7 @@ void multiply_tile(const WinogradProduct& p, int first) {
     for (int v = 0; v < kVectors; ++v) weights[v] = Set::pairs(w + 2 * Set::kSums * v);
     INTACT_UNROLL("GCC unroll 16")
     for (int r = 0; r < kRows; ++r) {
-      const typename Set::Pairs two = Set::pair(x[r] + k);
+      const auto two = Set::pair(x[r] + k);
       INTACT_UNROLL("GCC unroll 4")
       for (int v = 0; v < kVectors; ++v) sums[r][v] = Set::dot(sums[r][v], two, weights[v]);
     }

@@ -15,7 +15,7 @@ struct Dot {
 
 }  // namespace
 
-const WinogradOps winograd_avx2 = winograd::ops_of<Dot>(&gemm_avx2, {1.6, 430, 500});
+const WinogradOps winograd_avx2 = winograd::avx2_ops_of<Dot>(&gemm_avx2, {1.6, 430, 500});
 
 }  // namespace intact
 #endif

@@ -14,7 +14,7 @@ struct Dot {
 
 }  // namespace
 
-const WinogradOps winograd_avxvnni = winograd::ops_of<Dot>(&gemm_avxvnni, {2, 670, 800});
+const WinogradOps winograd_avxvnni = winograd::avx2_ops_of<Dot>(&gemm_avxvnni, {2, 670, 800});
 
 }  // namespace intact
 #endif
