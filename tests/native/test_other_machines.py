@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from intact.kernels import cpu_features
+from intact.kernels import cpu_features, kernel_list
 
 ROOT = Path(__file__).parents[2]
 GEMM = ROOT / "csrc/kernels/gemm"
@@ -27,6 +28,9 @@ COMMON = {
 }
 OPTIONS = ["-std=c++20", "-O2", "-ffp-contract=off", "-w", f"-I{ROOT / 'csrc'}"]
 AVX512 = ["-mavx2", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"]
+ARM = ["-march=armv8.2-a+dotprod", "-DINTACT_NEON_DOT", "-static"]
+ARM_COMPILER = shutil.which("aarch64-linux-gnu-g++")
+ARM_EMULATOR = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
 X86 = platform.machine() in ("x86_64", "AMD64")
 
 pytestmark = pytest.mark.slow
@@ -46,15 +50,33 @@ def sources_of(family: Path, *kernels: str) -> list[str]:
     return [str(path) for path in (*COMMON[family], *files, ROOT / f"tests/native/{family.name}.cc")]
 
 
+on_arm = pytest.mark.skipif(
+    ARM_COMPILER is None or ARM_EMULATOR is None, reason="no compiler for Arm, or no emulator of it"
+)
+
+
+def compile_and_run_on_arm(driver: Path, sources: list[str]) -> str:
+    command = [str(ARM_COMPILER), *OPTIONS, *ARM, *sources, "-o", str(driver)]
+    return compile_and_run(command, str(ARM_EMULATOR), "-cpu", "max", str(driver))
+
+
+@on_arm
 @pytest.mark.parametrize("family", [GEMM, MATMUL], ids=lambda family: family.name)
-@pytest.mark.skipif(shutil.which("aarch64-linux-gnu-g++") is None, reason="no compiler for Arm")
-@pytest.mark.skipif(shutil.which("qemu-aarch64-static") is None, reason="no emulator of Arm")
 def test_arm(tmp_path, family):
-    driver = str(tmp_path / "driver")
-    arm = ["-march=armv8.2-a+dotprod", "-DINTACT_NEON_DOT", "-static"]
-    command = ["aarch64-linux-gnu-g++", *OPTIONS, *arm, *sources_of(family, "neon_dot"), "-o", driver]
-    printed = compile_and_run(command, "qemu-aarch64-static", "-cpu", "max", driver)
+    printed = compile_and_run_on_arm(tmp_path / "driver", sources_of(family, "neon_dot"))
     assert f"{family.name}_neondot: 0 of" in printed
+
+
+@on_arm
+def test_every_family_has_a_kernel_for_arm_that_gives_the_bits_of_the_plain_one(tmp_path):
+    kernels = (ROOT / "csrc/kernels").glob("*/*.cc")
+    others = ("csrc/kernels/registry.cc", "csrc/base/cpu.cc", "tests/native/families.cc")
+    sources = [str(path) for path in (*kernels, *(ROOT / name for name in others))]
+    printed = compile_and_run_on_arm(tmp_path / "driver", sources)
+    same = set(re.findall(r"^(\w+): 0 of \d+ differ$", printed, re.MULTILINE))
+    families = {name.removesuffix("_ref") for name in same if name.endswith("_ref")}
+    assert families == {kernel.family for kernel in kernel_list()}
+    assert all(same & {f"{family}_neon", f"{family}_neondot"} for family in families)
 
 
 @pytest.mark.parametrize("family", [GEMM, MATMUL], ids=lambda family: family.name)

@@ -30,6 +30,7 @@ pytestmark = [
         ("thread", "executor"),
         ("address", "executor"),
         ("address", "steps"),
+        ("address", "families"),
         ("thread", "checked"),
         ("address", "checked"),
     ],
