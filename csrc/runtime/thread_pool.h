@@ -1,5 +1,6 @@
-// Threads that persist and share out the pieces of one job after another: the steps of an engine's run, or the
-// parts of a range (parallel_for). Who has nothing to do looks around for a moment, if it may, and sleeps.
+// Threads that persist and share out the pieces of one job after another: the steps of an engine's run, or
+// the parts of a range (parallel_for). Who has nothing to do looks around for a moment, if it may, and
+// sleeps.
 #pragma once
 
 #include <atomic>
@@ -11,7 +12,8 @@
 
 namespace intact {
 
-// The threads themselves, for one caller at a time. Never destroyed in a child of fork, where they do not exist.
+// The threads themselves, for one caller at a time. Never destroyed in a child of fork, where they do not
+// exist.
 class Workers {
  public:
   explicit Workers(bool spin);
@@ -56,8 +58,8 @@ class Workers {
   std::vector<std::thread> threads_;
   Job job_{};  // written while no chunk is out, read by who has claimed one
   uint64_t number_ = 0;
-  // The chunks that nobody has claimed yet, [first, last), and the number of the job they belong to, so that a
-  // claim never lands in another job than it was meant for.
+  // The chunks that nobody has claimed yet, [first, last), and the number of the job they belong to, so that
+  // a claim never lands in another job than it was meant for.
   alignas(64) std::atomic<uint64_t> open_{0};
   alignas(64) std::atomic<uint32_t> done_{0};  // chunks of this job that the threads here have finished
   alignas(64) std::atomic<uint32_t> bell_{0};
@@ -76,7 +78,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const { return threads_; }
-  // The workers, for the caller alone until it leaves; nullptr: another run has them, or there are no threads.
+  // The workers, for the caller alone until it leaves; nullptr: another run has them, or there are no
+  // threads.
   Workers* try_take() { return try_take(threads_); }
   // The same, where so many threads are wanted.
   Workers* try_take(int threads);
@@ -93,9 +96,9 @@ int parts_of(size_t n, size_t grain, int threads);
 // The threads of every parallel_for of this process: as many as were ever wanted at once.
 ThreadPool& shared_pool();
 
-// Calls body(begin, end, part) on disjoint pieces that cover [0, n), part < parts_of(n, ...), and returns when
-// all are done. The caller's thread works too; it does everything itself when another call has the threads.
-// What a part throws is thrown here, once all are done. Safe in the child of a fork.
+// Calls body(begin, end, part) on disjoint pieces that cover [0, n), part < parts_of(n, ...), and returns
+// when all are done. The caller's thread works too; it does everything itself when another call has the
+// threads. What a part throws is thrown here, once all are done. Safe in the child of a fork.
 template <class Body>
 void parallel_for(size_t n, size_t grain, int threads, const Body& body) {
   const auto parts = static_cast<size_t>(parts_of(n, grain, threads));

@@ -1,5 +1,5 @@
-// Programs run by a thread pool, from several threads at once: under ThreadSanitizer, nothing races; results are
-// those of one thread. Ends with status 0, or says what differs.
+// Programs run by a thread pool, from several threads at once: under ThreadSanitizer, nothing races; results
+// are those of one thread. Ends with status 0, or says what differs.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -128,8 +128,8 @@ void test_one_run_for_each_context() {
   demand(ran + refused == 400 && ran > 0, "every run is done or refused");
 }
 
-// Several callers of parallel_for: one has the threads, the others work alone. Every part is done once, and what
-// one throws comes back.
+// Several callers of parallel_for: one has the threads, the others work alone. Every part is done once, and
+// what one throws comes back.
 void test_parts(int callers) {
   std::atomic<int> wrong{0};
   const auto often = [&] {

@@ -1,5 +1,6 @@
-// Every kernel of this build that this machine has, but those of gemm and matmul, against the plain one of its
-// family: for instruction sets that run elsewhere, under an emulator. Sizes lie around every number of lanes.
+// Every kernel of this build that this machine has, but those of gemm and matmul, against the plain one of
+// its family: for instruction sets that run elsewhere, under an emulator. Sizes lie around every number of
+// lanes.
 #include <algorithm>
 #include <bit>
 #include <cmath>

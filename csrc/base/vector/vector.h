@@ -1,14 +1,15 @@
 // The vector layer: what the generic.h of a family is written over. An instruction set is a type V of static
-// functions, as thin as the intrinsics behind them. It has internal linkage, so that no two sets ever share an
-// instance of a template.
+// functions, as thin as the intrinsics behind them. It has internal linkage, so that no two sets ever share
+// an instance of a template.
 //
 //   kWidth             lanes of 32 bits, a divisor of 16; kBytes = 4 * kWidth
 //   Floats             + - * /, each rounded by itself
 //   Ints, Words, Bytes lanes of 32, 16 and 8 bits; arithmetic wraps unless it says otherwise
 //   Mask               true or false for each lane of 32 bits
 //
-// Memory, unaligned: load, store, load_int, store_int, load_bytes, store_bytes, and with _part(.., n) the first
-// n < kWidth elements (kBytes of Bytes), no other touched: load_part fills up with `fill`, the others with 0.
+// Memory, unaligned: load, store, load_int, store_int, load_bytes, store_bytes, and with _part(.., n) the
+// first n < kWidth elements (kBytes of Bytes), no other touched: load_part fills up with `fill`, the others
+// with 0.
 //   load_u8, load_s8, load_u16         kWidth of them to Ints; load_u8 and load_s8 have a _part too
 //   store_u8, store_u16                the low bits of Ints, which store_u16 wants below 2^16; store_u8_part
 //   from_f16, to_f16, from_f64, to_f64 kWidth of the others from and to Floats, rounded to nearest even
@@ -16,7 +17,8 @@
 // Floats:
 //   set, abs, root (one number), with_sign(v, sign), keep(v, n): +0 behind the first n
 //   larger, smaller                    of a and b; b where neither is, or where one is a NaN
-//   round, to_int, to_float            to nearest even; to_int's results fit, or saturate one way or the other
+//   round, to_int, to_float            to nearest even; what no integer holds, to_int makes a very large or
+//                                      very small one
 //   truncate                           of what fits; anything for what does not
 //   is_nan, less, less_equal -> Mask;  select(mask, yes, no), also of Ints;  only(mask, v): +0 elsewhere
 //   both, either, any, all             of masks
@@ -33,9 +35,10 @@
 //   ints_of, words_of, bytes_of        the same bits
 //   pack_words(ints, ints), pack_bytes(words, words)  saturated: to signed words, to unsigned bytes
 //
-// For what is too short: V::Half is a set of half the width, V::Narrow one whose Bytes are 16. Of the above it has
-// the bytes, and
-//   load_8, store_8 (of the low half), low32, high32, low64, high64;  store_threes(p, a, b, c): a byte of each by turns
+// For what is too short: V::Half is a set of half the width, V::Narrow one whose Bytes are 16. Of the above
+// it has the bytes, and
+//   load_8, store_8 (of the low half), low32, high32, low64, high64
+//   store_threes(p, a, b, c)           a byte of each by turns
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // What all widths of x86's registers spell alike: P is the prefix of the intrinsics, S the suffix of whole
-// registers. Included by avx2.h and avx512.h.
+// registers. Beyond the layer there are pair_words and pair_bytes, products and the sums of neighbours.
+// Included by avx2.h and avx512.h.
 #pragma once
 
 #include <immintrin.h>

@@ -1,12 +1,13 @@
-// The kernels that multiply four taps of one channel at a time, for any register width `V`: a set of the vector
-// layer (base/vector/vector.h) and
+// The kernels that multiply four taps of one channel at a time, for any register width `V`: a set of the
+// vector layer (base/vector/vector.h) and
 //
-//   Mask, mask(bytes)                 load_tail(p, mask), store_tail(p, v, mask)   so many bytes
-//   dot(acc, x, w)                 + the sums of fours of unsigned x by signed w; a kernel that takes something
-//                                  from x first has pack() put it into the corrections
+//   Mask, mask(bytes)              of so many bytes: load_tail(p, mask), store_tail(p, v, mask)
+//   dot(acc, x, w)                 + the sums of fours of unsigned x by signed w; a kernel that takes
+//                                  something from x first has pack() put it into the corrections
 //
-// Taps are interleaved by unpacking within 128-bit lanes. All lanes of a block stand in the order in which unpacking
-// leaves them: lane i of vector k is channel 16 * (i / 4) + 4 * k + i % 4; packing restores the order.
+// Taps are interleaved by unpacking within 128-bit lanes. All lanes of a block stand in the order in which
+// unpacking leaves them: lane i of vector k is channel 16 * (i / 4) + 4 * k + i % 4; packing restores the
+// order.
 #pragma once
 
 #include <cstring>

@@ -1,5 +1,6 @@
-// 16 channels a block. Products are those of signed bytes: 128 is taken from each byte of x, which corrections make
-// good. Dot::add is a sum of fours of products. Included by the files of Arm's instruction sets.
+// 16 channels a block. Products are those of signed bytes: 128 is taken from each byte of x, which
+// corrections make good. Dot::add is a sum of fours of products. Included by the files of Arm's instruction
+// sets.
 #pragma once
 
 #include "base/vector/neon.h"

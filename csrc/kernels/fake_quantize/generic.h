@@ -1,5 +1,5 @@
-// The loops of the family, once for every register (base/vector/vector.h). Memory-bound: the division hides behind
-// the loads.
+// The loops of the family, once for every register (base/vector/vector.h). Memory-bound: the division hides
+// behind the loads.
 #pragma once
 
 #include "base/vector/vector.h"

@@ -1,5 +1,5 @@
-// The loops of the family, once for every register (base/vector/vector.h): vectors of neighbouring channels, of which
-// the last one overlaps the one before it; half as wide where there are too few.
+// The loops of the family, once for every register (base/vector/vector.h): vectors of neighbouring channels,
+// of which the last one overlaps the one before it; half as wide where there are too few.
 #pragma once
 
 #include "base/vector/vector.h"

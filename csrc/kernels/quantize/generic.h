@@ -1,7 +1,7 @@
-// The loops of the family, once for every register (base/vector/vector.h). Where one scale serves all, x * (1 /
-// scale) decides, except close to a tie: there x is divided. The product is within 2^-22 of the quotient,
-// relatively; below kMostSteps that is less than kDoubt, so the two round to the same integer unless a tie lies
-// closer than kDoubt.
+// The loops of the family, once for every register (base/vector/vector.h). Where one scale serves all, x * (1
+// / scale) decides, except close to a tie: there x is divided. The product is within 2^-22 of the quotient,
+// relatively; below kMostSteps that is less than kDoubt, so the two round to the same integer unless a tie
+// lies closer than kDoubt.
 #pragma once
 
 #include "base/vector/vector.h"
@@ -15,7 +15,8 @@ using vec::I;
 constexpr float kMostSteps = 1024;
 constexpr float kDoubt = 1.0f / 1024;
 
-// Bounds are whole numbers: steps within them round to integers within them. A NaN gives the low end, hence qmin.
+// Bounds are whole numbers: steps within them round to integers within them. A NaN gives the low end, hence
+// qmin.
 template <class V>
 void divide(const float* x, size_t n, const Grid& grid, Codes codes, uint8_t* q) {
   const I<V> qmin = V::set_int(codes.qmin);

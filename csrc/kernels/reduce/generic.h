@@ -1,5 +1,5 @@
-// The loops of the family, once for every register (base/vector/vector.h). Magnitudes compare as integers: the bits
-// of |x| are ordered, NaN above infinity, so that one maximum also propagates NaN.
+// The loops of the family, once for every register (base/vector/vector.h). Magnitudes compare as integers:
+// the bits of |x| are ordered, NaN above infinity, so that one maximum also propagates NaN.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,5 @@
-// The loops of the family, once for every set that has squares of 16 bytes (V::Narrow of base/vector/vector.h):
-// squares in registers; three rows, the planes of a picture, by turns.
+// The loops of the family, once for every set that has squares of 16 bytes (V::Narrow of
+// base/vector/vector.h): squares in registers; three rows, the planes of a picture, by turns.
 #pragma once
 
 #include <cstring>

@@ -1,5 +1,6 @@
-// 8 words or 4 sums at a time; smlal by lane: four products and their sums. The products of bytes that it stands beside
-// are four times as many in an instruction, so that it is never the faster way: it is here for those who ask for it.
+// 8 words or 4 sums at a time; smlal by lane: four products and their sums. The products of bytes that it
+// stands beside are four times as many in an instruction, so that it is never the faster way: it is here for
+// those who ask for it.
 #include "kernels/winograd/generic.h"
 
 #if defined(INTACT_NEON_DOT)
