@@ -49,24 +49,24 @@ def heads(build: Any) -> onnx.ModelProto:
 def test_an_override_reaches_a_pair_that_moved_up(
     cnn: onnx.ModelProto, images: np.ndarray, pattern: str
 ) -> None:
-    got = formats(quiet(cnn, images, overrides={pattern: {"activations": "uint8"}}))
-    assert got == formats(quiet(cnn, images)) | {"pool": TensorProto.UINT8}
+    got = formats(quiet(cnn, images, overrides={pattern: {"activations": "int8"}}))
+    assert got == formats(quiet(cnn, images)) | {"pool": TensorProto.INT8}
 
 
 def test_an_override_for_all_layers_moves_with_them(heads: onnx.ModelProto, images: np.ndarray) -> None:
     got = formats(quiet(heads, images, overrides={"Gemm": {"activations": "int16"}}))
-    assert got == {"x": TensorProto.INT8, "r": TensorProto.INT16}
+    assert got == {"x": TensorProto.UINT8, "r": TensorProto.INT16}
 
 
 def test_layers_with_unlike_formats_get_their_own_pairs(heads: onnx.ModelProto, images: np.ndarray) -> None:
-    result = quiet(heads, images, overrides={"n_z": {"activations": "uint8"}})
+    result = quiet(heads, images, overrides={"n_z": {"activations": "int8"}})
     readers: dict[int, set[str]] = {}
     loaded = graph.load(result.proto)
     for node in loaded.graph:
         view = graph.quantization_of(node.inputs[0]) if node.op_type == "Gemm" else None
         if view is not None and view.source is not None:
             readers.setdefault(int(view.codes.dtype or 0), set()).add(f"{node.name} <- {view.source.name}")
-    assert readers == {TensorProto.INT8: {"n_y <- f"}, TensorProto.UINT8: {"n_z <- f"}}
+    assert readers == {TensorProto.UINT8: {"n_y <- f"}, TensorProto.INT8: {"n_z <- f"}}
     assert {site.value for site in result.placement.sites if site.role == "activation"} == {"x", "f"}
     told = reasons(result)
     assert told["n_t"] == told["n_f"] == (

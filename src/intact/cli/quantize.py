@@ -38,7 +38,9 @@ CalibFile = Annotated[
     typer.Option(help="A .calib file of this model, instead of --data.", **options.READ),
 ]
 Method = Annotated[str, typer.Option(help=f"How ranges are chosen: auto, {', '.join(METHODS)}.")]
-Activations = Annotated[str, typer.Option(help="Format: int8, uint8, int16, fp8, float, ...")]
+Activations = Annotated[
+    str | None, typer.Option(help="Format: int8, uint8, int16, float, ...; left out: what the profile likes.")
+]
 Weights = Annotated[str, typer.Option(help="Format: int8, int4, fp8, float, ...")]
 Asymmetric = Annotated[bool, typer.Option("--asymmetric", help="Activations with a zero point.")]
 PerTensor = Annotated[bool, typer.Option("--per-tensor", help="One scale per weight, not per channel.")]
@@ -58,7 +60,7 @@ def run(
     method: Method = "auto",
     percentile: options.Percentile = None,
     profile: options.ProfileName = "intact",
-    activations: Activations = "int8",
+    activations: Activations = None,
     weights: Weights = "int8",
     asymmetric: Asymmetric = False,
     per_tensor: PerTensor = False,

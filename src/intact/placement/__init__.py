@@ -4,7 +4,7 @@ from intact.layer import Layer
 from intact.placement.checks import check
 from intact.placement.explain import explain
 from intact.placement.place import place
-from intact.placement.profiles import PROFILES, Profile
+from intact.placement.profiles import PROFILES, Profile, profile_of
 from intact.placement.read import read_placement
 from intact.placement.records import Finding, Fusion, Kept, Placement, Site
 
@@ -20,5 +20,6 @@ __all__ = [
     "check",
     "explain",
     "place",
+    "profile_of",
     "read_placement",
 ]

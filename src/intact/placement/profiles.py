@@ -30,6 +30,8 @@ class Profile:
         min_channels: Smallest number of input and output channels of a dense convolution; 1: any.
         max_attention: Longest sequence at which products of two activations run in int8; None: any.
         norm_after_conv: A convolution writes int8 for a LayerNormalization right behind it.
+        grid: Format of activations where nobody asks for another; "uint8" has a zero point where a tensor has
+            negative values.
     """
 
     name: str
@@ -42,13 +44,15 @@ class Profile:
     min_channels: int = 1
     max_attention: int | None = None
     norm_after_conv: bool = False
+    grid: str = "int8"
 
 
 PROFILES = {
     profile.name: profile
     for profile in (
-        # Any activation is evaluated on the accumulator; between pairs it is a table of 256 codes.
-        Profile("intact", _CLAMPS | _CURVES, tables=_CLAMPS | _CURVES | _SCALINGS),
+        # Any activation is evaluated on the accumulator; between pairs it is a table of 256 codes. Kernels
+        # read bytes, whatever the zero point: a grid that fits the values costs nothing.
+        Profile("intact", _CLAMPS | _CURVES, tables=_CLAMPS | _CURVES | _SCALINGS, grid="uint8"),
         # The thresholds are those of ModelOpt's ONNX quantizer, the best public account of the builder.
         Profile(
             "tensorrt", _CLAMPS | _CURVES - {"PRelu", "Mish"}, multiply=False, min_outer=16,

@@ -67,9 +67,9 @@ def quantize_from_cache(
     with catch_warnings():
         simplefilter("ignore", ZeroRangeWarning)  # `zero` says it
         result = quantize(
-            source, table.to_calibration(), method="max", profile=profile, include=include,
-            exclude=plan.exclude, opset=opset, bias_correction=False, equalization=False, scale_bits=None,
-            progress=False,
+            source, table.to_calibration(), method="max", profile=profile, activations="int8",
+            include=include, exclude=plan.exclude, opset=opset, bias_correction=False, equalization=False,
+            scale_bits=None, progress=False,
         )  # fmt: skip
     zero = [name for name in plan.used if table.scales[name] == 0]
     return FromCache(result, _pin(result, table.scales), plan.strangers, plan.missing, zero)

@@ -80,7 +80,7 @@ def quantize(
     *,
     method: str = "auto",
     profile: str | placement.Profile = "intact",
-    activations: str = "int8",
+    activations: str | None = None,
     weights: str = "int8",
     symmetric: bool = True,
     per_channel: bool = True,
@@ -92,6 +92,7 @@ def quantize(
     batch_size: int | None = None,
     bias_correction: Switch = "auto",
     equalization: Switch = "auto",
+    rounding: bool = True,
     scale_bits: int | None = SHORT_BITS,
     progress: bool = True,
     **options: Any,
@@ -108,8 +109,9 @@ def quantize(
         method: One of `intact.calib.METHODS` ("max", "percentile", ...), or "auto": for each tensor the least
             expected error, and then the best of that and each method by the outputs of a few held runs.
         profile: The engine to place for: a name of `intact.placement.PROFILES`.
-        activations, weights: Formats; "float" leaves them. An unsigned grid gets a zero point for tensors
-            with negative values.
+        activations: A format; "float" leaves them. An unsigned grid gets a zero point for tensors with
+            negative values. None: the profile's, uint8 for "intact" and int8 for others.
+        weights: A format; "float" leaves them.
         symmetric: False: activations have a zero point and a range with two ends.
         per_channel: One scale per output channel of each weight; False: one per weight.
         include, exclude: Patterns over node names and operator types, see `intact.placement.place`.
@@ -124,6 +126,9 @@ def quantize(
             the error of the outputs on the held runs.
         equalization: Balance the channels of consecutive convolutions first, and those of tensors in front of
             matrix products (smoothing: a Mul, or other parameters of a LayerNormalization). "auto": as above.
+        rounding: Round the weights of each layer with regard to each other, so that their errors cancel on
+            what the layer reads, where that holds for inputs which they were not fitted to. False: each to
+            its nearest code, as without data.
         scale_bits: Widen each range until its scale has at most so many significant bits: float sums then
             hardly round, and frameworks that add in other orders get the same codes; biases move by less than
             one step of their sum, off the boundaries between codes. None: neither of both
@@ -142,7 +147,7 @@ def quantize(
     """
     settings = Settings(
         method, profile, activations, weights, symmetric, per_channel, include, exclude, overrides, opset,
-        num_batches, batch_size, bias_correction, equalization, scale_bits, progress, options,
+        num_batches, batch_size, bias_correction, equalization, rounding, scale_bits, progress, options,
     )  # fmt: skip
     return _result(run(prepared(source, data, settings)))
 

@@ -10,7 +10,7 @@ from intact.calib import METHODS
 from intact.errors import QuantValueError
 from intact.graph import FORMAT_OPSETS
 from intact.numerics import SHORT_BITS
-from intact.placement import Profile
+from intact.placement import Profile, profile_of
 from intact.spec import Format, checked_block_size, checked_bool, is_whole
 
 BLOCK = 32
@@ -78,7 +78,7 @@ class Settings:
 
     method: str = "auto"
     profile: str | Profile = "intact"
-    activations: str = "int8"
+    activations: str | None = None
     weights: str = "int8"
     symmetric: bool = True
     per_channel: bool = True
@@ -90,6 +90,7 @@ class Settings:
     batch_size: int | None = None
     bias_correction: Switch = "auto"
     equalization: Switch = "auto"
+    rounding: bool = True
     scale_bits: int | None = SHORT_BITS
     progress: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -97,10 +98,12 @@ class Settings:
 
     def __post_init__(self) -> None:
         layer = LayerSettings(
-            activations=self.activations, weights=self.weights, method=self.method, symmetric=self.symmetric,
-            axis="channel" if self.per_channel else None, scale_bits=self.scale_bits,
+            activations=self.activations or profile_of(self.profile).grid, weights=self.weights,
+            method=self.method, symmetric=self.symmetric, axis="channel" if self.per_channel else None,
+            scale_bits=self.scale_bits,
         )  # fmt: skip
         object.__setattr__(self, "layer", layer)
+        checked_bool("rounding", self.rounding)
         for name, value in self._switches():
             if value not in (True, False, "auto"):
                 raise QuantValueError(name, repr(value), "True, False or 'auto'", "choose one of these")
