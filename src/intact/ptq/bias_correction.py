@@ -15,7 +15,6 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from intact import kernels, numerics
 from intact.graph import Constants, Inserter, Model, Namer, Node, Session, Value, ops, prune, set_initializer
 from intact.ptq.ranges import QuantizedWeight
 from intact.ptq.sample import Held
@@ -76,11 +75,8 @@ def mean_errors(model: Model, weights: Sequence[QuantizedWeight], runs: Sequence
     for node, _, weight in found:
         if (mean := means.get(node.name or "")) is None:
             continue
-        scale, zero_point = weight.grid
-        exact = numerics.to_float32(weight.array)
-        lost = kernels.fake_quantize(exact, scale, zero_point, weight.spec).astype(np.float64) - exact
         if (bias := editor.own_bias(node, weight.array)) is not None:
-            layers.append(BiasError(node.name or "", *bias, _applied(node, lost, mean)))
+            layers.append(BiasError(node.name or "", *bias, _applied(node, weight.lost, mean)))
     return layers
 
 

@@ -131,17 +131,26 @@ class QuantizedWeight:
         array: Its values.
         spec: Grid and granularity.
         ends: Its range.
+        rounded: Reals on the grid that are stored for `array`; None: the nearest ones.
     """
 
     readers: tuple[tuple[str, int], ...]
     array: NDArray
     spec: QuantSpec
     ends: Ends
+    rounded: NDArray[np.float32] | None = None
 
     @property
     def grid(self) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
         """Scale and zero point."""
         return grid_of(self.spec, self.ends)
+
+    @property
+    def lost(self) -> NDArray[np.float64]:
+        """What its codes mean, less what they stand for."""
+        exact = numerics.to_float32(self.array)
+        stored = self.rounded if self.rounded is not None else exact
+        return kernels.fake_quantize(stored, *self.grid, self.spec).astype(np.float64) - exact
 
 
 def weight_of(target: Target, constants: Constants, value: Value) -> QuantizedWeight:

@@ -17,6 +17,7 @@ from intact.ptq.choose import measured_error, with_best_ranges, with_candidates
 from intact.ptq.collect import calibrated
 from intact.ptq.emit import with_pairs, with_weights
 from intact.ptq.equalization import equalized_as_asked, equalized_where_it_matters, read_once
+from intact.ptq.rounding import with_rounded_weights
 from intact.ptq.smoothing import smoothed
 from intact.ptq.state import State
 from intact.ptq.trial import error_by_held_runs, error_by_statistics
@@ -72,6 +73,7 @@ STAGES = (
     Stage("smooth", smoothed, "equalization", error_by_statistics, _CLEARLY),
     Stage("ranges", with_candidates),
     Stage("weights", with_weights),
+    Stage("round weights", with_rounded_weights, "rounding"),
     Stage("bias errors", with_bias_errors, "bias_correction"),
     Stage("pairs", with_pairs),
     Stage("best ranges", with_best_ranges),

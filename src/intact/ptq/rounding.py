@@ -1,0 +1,222 @@
+"""Weights rounded with regard to each other, so that the errors of one sum cancel.
+
+The nearest code of each weight is not the best one of all: what one weight's rounding adds to an output, the
+next one can take back, as far as the inputs that both multiply go together. With d the rounding errors of one
+output channel and H = E[x x^T] over the inputs of the float model, the output's squared error is d^T H d.
+Columns are rounded one after the other, each moved by what the errors before it ask for: with H = U D U^T, U
+a unit upper triangle, w_i + sum over k < i of d_k U_ki is rounded, with d = w - w_q (LDLQ, Chee et al. 2023,
+section 3.2; the same codes as GPTQ, Frantar et al. 2023). Where the bias is corrected afterwards
+(`bias_correction`) the mean of the error does not count: H is then the covariance.
+
+A layer keeps this where its error is smaller on inputs that it was not fitted to, and nearest codes else
+(docs/decisions/0023-which-grid.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import numerics
+from intact.graph import Node, Session
+from intact.ptq.columns import as_rows, from_rows, inputs_met
+from intact.ptq.ranges import QuantizedWeight
+from intact.ptq.sample import Held
+from intact.ptq.state import State
+from intact.ptq.workers import THREADS, in_order
+
+_ROWS = 4096  # of inputs of one layer, about: more change next to nothing
+_BLOCK = 128  # columns rounded with regard to each other: work and memory stay linear in the weights
+_PART = 32  # of these, columns whose errors are spread at once
+_RIDGE = 1e-5  # of each column's sum of squares: what float32 sums cannot tell from the mean
+_DAMPING = 0.01  # of the mean square, added to each: what was not seen may happen
+
+
+def with_rounded_weights(state: State) -> State | None:
+    """`state` with such codes for its weights; None where nothing is held to fit them to."""
+    if not state.runs:
+        return None
+    layers = _layers(state)
+    moments = _measure(state, [node for nodes in layers.values() for node in nodes])
+    weights = list(state.weights)
+    centred = bool(state.settings.bias_correction)
+    for index, nodes in layers.items():
+        halves = [moments[node.name or ""] for node in nodes if (node.name or "") in moments]
+        if halves:
+            fitted, tested = (sum(half[1:], half[0]).hessians(centred) for half in zip(*halves, strict=True))
+            rounded = _rounded(weights[index], nodes[0], fitted, tested)
+            weights[index] = replace(weights[index], rounded=rounded)
+    return replace(state, weights=tuple(weights))
+
+
+@dataclass
+class _Moments:
+    """Sums over inputs of one layer, by block of columns.
+
+    Attributes:
+        rows: How many inputs.
+        sums: Of each column, float64 [groups, b] for each block.
+        products: Of any two columns, float64 [groups, b, b] for each block.
+    """
+
+    rows: int
+    sums: list[NDArray[np.float64]]
+    products: list[NDArray[np.float64]]
+
+    @classmethod
+    def of(cls, columns: NDArray[np.float32]) -> _Moments:
+        """Those of `columns`, float32 [groups, rows, columns]."""
+        parts = [columns[:, :, block] for block in _blocks(columns.shape[2])]
+        products = [np.matmul(part.transpose(0, 2, 1), part).astype(np.float64) for part in parts]
+        return cls(columns.shape[1], [part.sum(axis=1, dtype=np.float64) for part in parts], products)
+
+    def __add__(self, other: _Moments) -> _Moments:
+        sums, products = (
+            [a + b for a, b in zip(mine, others, strict=True)]
+            for mine, others in ((self.sums, other.sums), (self.products, other.products))
+        )
+        return _Moments(self.rows + other.rows, sums, products)
+
+    def hessians(self, centred: bool) -> list[NDArray[np.float64]]:
+        """E[x x^T] of each block; `centred`: the covariance, and what keeps it positive in float32 sums."""
+        found = []
+        for total, product in zip(self.sums, self.products, strict=True):
+            mean = total / self.rows * centred
+            ridge = _RIDGE * np.einsum("gbb->gb", product)[:, :, None] * np.eye(product.shape[1])
+            found.append((product + ridge) / self.rows - mean[:, :, None] * mean[:, None, :])
+        return found
+
+
+def _blocks(columns: int) -> list[slice]:
+    return [slice(first, first + _BLOCK) for first in range(0, columns, _BLOCK)]
+
+
+def _layers(state: State) -> dict[int, list[Node]]:
+    """The readers of each weight that is the second operand for all of them, by the number of the weight."""
+    nodes = {node.name or "": node for node in state.model.graph}
+    found = {}
+    for number, weight in enumerate(state.weights):
+        readers = [nodes[name] for name, _ in weight.readers]
+        if weight.spec.format.is_float or any(index != 1 for _, index in weight.readers):
+            continue
+        alike = {(node.op_type, getattr(as_rows(node, weight.array), "shape", None)) for node in readers}
+        if len(alike) == 1 and next(iter(alike))[1] is not None:
+            found[number] = readers
+    return found
+
+
+def _measure(state: State, layers: Sequence[Node]) -> dict[str, tuple[_Moments, _Moments]]:
+    """The moments of every layer's inputs, by its name: over the even runs, and over the odd ones."""
+    runs = _halved(state.runs)
+    most = -(-_ROWS // len(runs))
+    kernels = {name: weight.array.shape[2:] for weight in state.weights for name, _ in weight.readers}
+    by_input: dict[str, list[Node]] = {}
+    for node in layers:
+        assert node.inputs[0] is not None
+        by_input.setdefault(node.inputs[0].name or "", []).append(node)
+    names = [name for name in by_input if name not in runs[0].feeds]
+    session = Session(state.model, extra=names, folded=True, threads=THREADS)
+
+    def moments(held: Held) -> dict[str, _Moments]:
+        given = ((name, held.feeds[name]) for name in by_input if name in held.feeds)
+        return {
+            node.name or "": _Moments.of(inputs_met(node, x, kernels[node.name or ""], most))
+            for part in (given, session.stream(held.feeds, names))
+            for name, x in part
+            if x.size
+            for node in by_input[name]
+        }
+
+    sums: tuple[dict[str, _Moments], dict[str, _Moments]] = ({}, {})
+    for number, found in enumerate(in_order(moments, runs)):
+        half = sums[number % 2]
+        for name, one in found.items():
+            half[name] = half[name] + one if name in half else one
+    return {name: (one, sums[1][name]) for name, one in sums[0].items() if name in sums[1]}
+
+
+def _halved(runs: Sequence[Held]) -> Sequence[Held]:
+    """At least two runs: one of several samples is cut."""
+    return runs if len(runs) > 1 else (*runs, *runs)
+
+
+def _rounded(
+    weight: QuantizedWeight, node: Node, fitted: Sequence[NDArray], tested: Sequence[NDArray]
+) -> NDArray[np.float32] | None:
+    """The weight on its grid, rounded for `fitted` and `tested`; None where nearest codes do as well.
+
+    Whether they do is decided by codes that are fitted to the one, on the other.
+    """
+    shape = weight.array.shape
+    scale = np.broadcast_to(numerics.expand(weight.grid[0], shape, weight.spec), shape)
+    rows, steps = (as_rows(node, np.asarray(a, np.float64)) for a in (weight.array, scale))
+    assert rows is not None and steps is not None
+    grid = _Grid(steps, weight.spec.qmin, weight.spec.qmax)
+    if _error(grid.fitted(rows, fitted) - rows, tested) >= _error(grid.nearest(rows) - rows, tested):
+        return None
+    both = [(a + b) / 2 for a, b in zip(fitted, tested, strict=True)]
+    return from_rows(node, grid.fitted(rows, both).astype(np.float32), shape)
+
+
+def _error(lost: NDArray[np.float64], hessians: Sequence[NDArray]) -> float:
+    """Sum over the outputs of d^T H d, block by block."""
+    parts = [lost[:, :, block] for block in _blocks(lost.shape[2])]
+    return sum(float((np.matmul(d, h) * d).sum()) for d, h in zip(parts, hessians, strict=True))
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """What the weights of a layer are rounded to.
+
+    Attributes:
+        steps: float64 [groups, outputs, columns].
+        low, high: The codes at its ends.
+    """
+
+    steps: NDArray[np.float64]
+    low: float
+    high: float
+
+    def nearest(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The nearest point of each weight."""
+        return np.asarray(np.clip(np.rint(rows / self.steps), self.low, self.high) * self.steps)
+
+    def fitted(self, rows: NDArray[np.float64], hessians: Sequence[NDArray]) -> NDArray[np.float64]:
+        """Points that are rounded for `hessians`, block by block of columns."""
+        found = np.empty_like(rows)
+        for block, hessian in zip(_blocks(rows.shape[2]), hessians, strict=True):
+            grid = replace(self, steps=self.steps[:, :, block])
+            found[:, :, block] = grid._fitted_block(rows[:, :, block], hessian)
+        return found
+
+    def _fitted_block(self, rows: NDArray[np.float64], hessian: NDArray) -> NDArray[np.float64]:
+        """Columns one after the other, those of the largest squares first."""
+        order, spread = _spread(hessian)
+        grid, rows = replace(self, steps=self.steps[:, :, order]), rows[:, :, order]
+        wanted, points = rows.copy(), np.empty_like(rows)
+        for first in range(0, rows.shape[2], _PART):
+            last = min(first + _PART, rows.shape[2])
+            for i in range(first, last):
+                column = replace(grid, steps=grid.steps[:, :, i])
+                points[:, :, i] = column.nearest(wanted[:, :, i])
+                lost = rows[:, :, i, None] - points[:, :, i, None]
+                wanted[:, :, i + 1 : last] += lost * spread[:, i, None, i + 1 : last]
+            lost = rows[:, :, first:last] - points[:, :, first:last]
+            wanted[:, :, last:] += np.matmul(lost, spread[:, first:last, last:])
+        found = np.empty_like(points)
+        found[:, :, order] = points
+        return found
+
+
+def _spread(hessian: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """The order of the columns, and U of U D U^T = H in that order, H damped."""
+    count = hessian.shape[1]
+    damping = np.trace(hessian, axis1=1, axis2=2) * (_DAMPING / count)
+    damped = hessian + np.where(damping > 0, damping, 1.0)[:, None, None] * np.eye(count)
+    order = np.argsort(-np.diagonal(damped, axis1=1, axis2=2).sum(axis=0), kind="stable")
+    backwards = order[::-1]  # for a factor R of R R^T = H that is an upper triangle
+    factor = np.linalg.cholesky(damped[:, backwards][:, :, backwards])[:, ::-1, ::-1]
+    return order, factor / np.diagonal(factor, axis1=1, axis2=2)[:, None, :]
