@@ -12,9 +12,12 @@ import pytest
 from onnx import TensorProto
 
 import intact
+from intact import graph
 from intact.calib import METHODS, Calibration, ZeroRangeWarning
 from intact.errors import CalibrationError, QuantValueError, UnsupportedError
 from intact.ptq import QuantizedModel, calibrate, quantize
+from intact.ptq.evaluator import Evaluator, parts_of, relative, sqnr
+from intact.ptq.sample import Held
 
 
 def run(model: onnx.ModelProto, **feeds: np.ndarray) -> list[np.ndarray]:
@@ -55,7 +58,7 @@ def test_the_quantized_model_answers_as_the_float_one(cnn: onnx.ModelProto, imag
 
 
 def test_weights_are_stored_as_codes_and_batchnorm_is_gone(cnn: onnx.ModelProto, images: np.ndarray) -> None:
-    result = quiet(cnn, images, scale_bits=None)
+    result = quiet(cnn, images, scale_bits=None, rounding=False)
     assert "BatchNormalization" not in {node.op_type for node in result.proto.graph.node}
     assert result.notes == ["n_bn: folded into Conv 'n_c1'"]
     codes = initializers(result)["w2.codes"]
@@ -94,11 +97,41 @@ def test_a_path_bytes_and_proto_give_the_same_file(
     assert len(files) == 1
 
 
-def test_auto_takes_the_smallest_error(cnn: onnx.ModelProto, images: np.ndarray) -> None:
+def test_auto_takes_whole_ranges_unless_others_halve_the_error(
+    cnn: onnx.ModelProto, images: np.ndarray
+) -> None:
     result = quiet(cnn, images, bias_correction=False)
     assert set(result.errors) == {"least expected error", *METHODS}
-    assert 10 ** (-result.sqnr["y"] / 10) == pytest.approx(min(result.errors.values()))
-    assert result.errors[result.chosen] == min(result.errors.values())
+    assert 10 ** (-result.sqnr["y"] / 10) == pytest.approx(result.errors[result.chosen])
+    assert result.errors["max"] < 2 * min(result.errors.values())
+    assert result.errors[result.chosen] == result.errors["max"]
+
+
+@pytest.mark.parametrize("error, chosen", [(0.6, "max"), (0.4, "mse")])
+def test_a_candidate_must_halve_the_error(monkeypatch: pytest.MonkeyPatch, error: float, chosen: str) -> None:
+    monkeypatch.setattr(Evaluator, "__init__", lambda self: setattr(self, "_runs", (None,) * 8))
+    monkeypatch.setattr(Evaluator, "_add", lambda self, sums, one, runs: {"y": (one["s"], np.ones(1))})
+    given = {
+        "max": {"s": np.array([1.0])},
+        "mse": {"s": np.array([error])},
+        "entropy": {"s": np.ones(1)},
+    }
+    assert Evaluator().best(given, unless_halved="max")[0] == chosen
+
+
+def test_boxes_do_not_hide_scores(build: Any) -> None:
+    """An output that is a Concat counts part by part."""
+    join = ("Concat", "boxes scores", "y", {"axis": 1})
+    nodes = [("Mul", "x k", "boxes"), ("Sigmoid", "x", "scores"), join]
+    made = build(nodes, {"x": ["N", 4, 6]}, {"y": ["N", 8, 6]}, k=np.array([1000], np.float32))
+    model = graph.load(made)
+    assert parts_of(model) == {"y": (1, (4, 4))}
+    x = np.random.default_rng(0).standard_normal((2, 4, 6)).astype(np.float32)
+    y = graph.Session(model).run({"x": x})["y"]
+    y[:, 4:] *= 2
+    errors = Evaluator(model, [Held(b"", {"x": x}, {"y": y})]).errors()
+    assert relative(errors) == pytest.approx(0.25 / 2)
+    assert sqnr(errors)["y"] > 60
 
 
 def test_statistics_serve_every_method_without_data(
@@ -108,7 +141,7 @@ def test_statistics_serve_every_method_without_data(
     calibration.save(tmp_path / "stats.calib")
     for given in (calibration, tmp_path / "stats.calib"):
         for method in ("max", "entropy"):
-            direct = quiet(cnn, images, method=method, bias_correction=False)
+            direct = quiet(cnn, images, method=method, bias_correction=False, rounding=False)
             stored = quiet(cnn, given, method=method)
             assert saved(stored, tmp_path, "a.onnx") == saved(direct, tmp_path, "b.onnx")
             assert stored.errors == {}
@@ -138,11 +171,17 @@ def test_what_needs_data_says_so(cnn: onnx.ModelProto, switch: str) -> None:
 def test_uint8_has_zero_points_only_where_values_are_negative(
     cnn: onnx.ModelProto, images: np.ndarray
 ) -> None:
-    result = quiet(cnn, images, activations="uint8")
+    result = quiet(cnn, images)
     zero_points = {n: a for n, a in initializers(result).items() if n.endswith(".zero_point")}
     assert zero_points["r1.zero_point"].dtype == np.uint8 and zero_points["r1.zero_point"] == 0
     assert 100 < zero_points["x.zero_point"] < 156
-    assert result.sqnr["y"] > quiet(cnn, images).sqnr["y"]
+    assert result.sqnr["y"] > quiet(cnn, images, activations="int8").sqnr["y"]
+
+
+@pytest.mark.parametrize("profile", ["tensorrt", "onnxruntime", "openvino"])
+def test_other_engines_keep_symmetric_int8(cnn: onnx.ModelProto, images: np.ndarray, profile: str) -> None:
+    zero_points = initializers(quiet(cnn, images, profile=profile))["x.zero_point"]
+    assert zero_points.dtype == np.int8 and zero_points == 0
 
 
 def significant_bits(scale: np.ndarray) -> int:
@@ -161,8 +200,9 @@ def test_scales_are_short(cnn: onnx.ModelProto, images: np.ndarray, method: str,
 
 
 def test_scales_are_those_of_the_methods_where_asked(cnn: onnx.ModelProto, images: np.ndarray) -> None:
-    exact = initializers(quiet(cnn, images, method="max", scale_bits=None))
-    short = initializers(quiet(cnn, images, method="max"))
+    signed: dict[str, Any] = {"method": "max", "activations": "int8"}
+    exact = initializers(quiet(cnn, images, **signed, scale_bits=None))
+    short = initializers(quiet(cnn, images, **signed))
     assert exact["x.scale"] == np.abs(images).max() / np.float32(127)
     for name in ("x.scale", "r1.scale", "w2.scale", "w4.scale"):
         growth = short[name] / exact[name]
@@ -176,9 +216,10 @@ def test_scale_bits_are_checked_before_calibration(cnn: onnx.ModelProto, bits: A
 
 
 def test_asymmetric_int8_uses_all_codes(cnn: onnx.ModelProto, images: np.ndarray) -> None:
-    result = quiet(cnn, images, symmetric=False, method="max")
+    signed: dict[str, Any] = {"method": "max", "activations": "int8"}
+    result = quiet(cnn, images, symmetric=False, **signed)
     assert initializers(result)["r1.zero_point"] == -128
-    assert result.sqnr["y"] > quiet(cnn, images, method="max").sqnr["y"]
+    assert result.sqnr["y"] > quiet(cnn, images, **signed).sqnr["y"]
 
 
 def test_one_scale_per_weight_where_asked(cnn: onnx.ModelProto, images: np.ndarray) -> None:

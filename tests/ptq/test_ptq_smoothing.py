@@ -189,5 +189,6 @@ def test_ranges_are_compared_with_corrected_biases(build: Any, tokens: np.ndarra
     result = quantize(block(build), tokens, progress=False, bias_correction=True)
     assert set(result.errors) == {"least expected error", *METHODS, "without corrected biases"}
     compared = {k: v for k, v in result.errors.items() if k != "without corrected biases"}
-    assert result.errors[result.chosen] == min(compared.values())
+    clearly = 2 * min(compared.values()) < compared["max"]
+    assert result.errors[result.chosen] == (min(compared.values()) if clearly else compared["max"])
     assert 10 ** (-result.sqnr["y"] / 10) == pytest.approx(result.errors[result.chosen])

@@ -25,6 +25,9 @@ def with_candidates(state: State) -> State:
 def with_best_ranges(state: State) -> State:
     """The ranges under which the outputs change least, the first of equals, stored in the model.
 
+    Whole ranges are clipped only where that halves the error: the runs that are held show few of the rare
+    values that a detector, for example, answers with, and the task may be about these.
+
     They are compared with corrected biases: what rounding does to the means would drown what they do. The
     better ones are then measured without, too.
     """
@@ -33,7 +36,7 @@ def with_best_ranges(state: State) -> State:
         biases = corrected(model, state.bias_errors)
         feeds = {name: feeds_of_ranges(state, ranges) for name, ranges in state.configurations.items()}
         evaluator = Evaluator(model, state.runs, [*next(iter(feeds.values())), *biases])
-        chosen, errors = evaluator.best({name: ranges | biases for name, ranges in feeds.items()})
+        chosen, errors = evaluator.best({name: r | biases for name, r in feeds.items()}, "max")
         if biases:
             errors[UNCORRECTED] = evaluator.errors(feeds[chosen])
         state = replace(state, chosen=chosen, errors=errors)

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import Model, Session
+from intact.graph import Model, Session, ops
 from intact.ptq.sample import Held
 from intact.ptq.workers import THREADS, in_order
 
-Errors = dict[str, tuple[float, float]]
-"""(sum of squared errors, sum of squares) by output."""
+Errors = dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
+"""(sums of squared errors, sums of squares) by output, one for each part of it, see `parts_of`."""
 
 _FIX = "quantize for another opset or with other formats, or exclude the node that it names"
 
@@ -27,32 +27,39 @@ class Evaluator:
     """
 
     def __init__(self, model: Model, runs: Sequence[Held], overridable: Sequence[str] = ()) -> None:
-        self._runs = runs
+        self._runs, self._parts = runs, parts_of(model)
         # Constants are computed once, not in every run of every configuration; the pairs stay as they are.
         self._session = Session(model, overridable=overridable, folded=True, threads=THREADS, fix=_FIX)
 
-    def best(self, candidates: Mapping[str, Mapping[str, NDArray]]) -> tuple[str, dict[str, Errors]]:
+    def best(
+        self, candidates: Mapping[str, Mapping[str, NDArray]], unless_halved: str = ""
+    ) -> tuple[str, dict[str, Errors]]:
         """The candidate that changes the outputs least, the first of equals; and the errors of all.
 
         All are measured on a quarter of the runs, at least two, and the better two of them on all.
 
         Args:
             candidates: Values of overridable initializers, by the candidate's name.
+            unless_halved: One that is taken unless another has less than half its error.
         """
         names = _distinct(candidates)
         distinct = list(dict.fromkeys(names.values()))
         few, runs = max(2, len(self._runs) // 4), self._runs
+
+        def weighed(name: str) -> float:
+            return relative(errors[name]) / (2 if name == names.get(unless_halved) else 1)
+
         errors: dict[str, Errors] = {name: {} for name in distinct}
         if len(distinct) > 2 and few < len(runs):
             errors = {name: self._add({}, candidates[name], runs[:few]) for name in distinct}
-            distinct = sorted(distinct, key=lambda name: relative(errors[name]))[:2]
+            distinct = sorted(distinct, key=weighed)[:2]
             runs = runs[few:]
         errors |= {name: self._add(errors[name], candidates[name], runs) for name in distinct}
-        chosen = min(distinct, key=lambda name: (relative(errors[name]), list(names).index(name)))
+        chosen = min(distinct, key=lambda name: (weighed(name), list(names).index(name)))
         return chosen, {name: errors[same] for name, same in names.items()}
 
     def errors(self, overrides: Mapping[str, NDArray] | None = None) -> Errors:
-        """(sum of squared errors, sum of squares) of every real output, over all runs.
+        """Squared errors and squares of the parts of every real output, summed over all runs.
 
         An output whose shape changed counts as lost altogether.
         """
@@ -72,7 +79,7 @@ class Evaluator:
         for name, got in self._session.stream({**overrides, **held.feeds}):
             want = held.outputs.get(name)
             if want is not None and want.dtype.kind == "f":
-                found[name] = _squares(got, want)
+                found[name] = _squares(got, want, self._parts.get(name))
         return found
 
 
@@ -86,26 +93,55 @@ def _distinct(candidates: Mapping[str, Mapping[str, NDArray]]) -> dict[str, str]
 
 
 def relative(errors: Errors) -> float:
-    """One number to compare by: the mean over the outputs of squared error relative to square."""
-    parts = [error / square if square else error for error, square in errors.values()]
-    return float(np.mean(parts)) if parts else 0.0
+    """One number to compare by: squared error relative to square, its mean over parts, and over outputs."""
+    found = [np.mean(error / np.where(square > 0, square, 1)) for error, square in errors.values()]
+    return float(np.mean(found)) if found else 0.0
 
 
 def sqnr(errors: Errors) -> dict[str, float]:
     """Signal to quantization noise ratio of every output, in dB; inf where nothing is lost."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return {
-            name: float(10 * np.log10(np.float64(square) / np.float64(error))) if error else float("inf")
+            name: float(10 * np.log10(square.sum() / error.sum())) if error.any() else float("inf")
             for name, (error, square) in errors.items()
         }
 
 
-def _squares(got: NDArray, want: NDArray) -> tuple[float, float]:
+def parts_of(model: Model) -> dict[str, tuple[int, tuple[int, ...]]]:
+    """The outputs that put unlike things side by side: (axis, sizes along it) of what a Concat joins there.
+
+    Boxes in pixels and scores below 1, for example: one sum over both would not see the scores. Only where
+    all sizes are known.
+    """
+    found = {}
+    for output in model.graph.outputs:
+        node = output.producer()
+        if node is None or not isinstance(said := ops.read(node), ops.Concat):
+            continue
+        shapes = [list(value.shape) if value is not None and value.shape else [] for value in node.inputs]
+        sizes = [shape[said.axis] if -len(shape) <= said.axis < len(shape) else None for shape in shapes]
+        if all(isinstance(size, int) for size in sizes):
+            found[output.name or ""] = said.axis, tuple(size for size in sizes if isinstance(size, int))
+    return found
+
+
+def _squares(
+    got: NDArray, want: NDArray, parts: tuple[int, tuple[int, ...]] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     real = want.astype(np.float64)
     finite = np.isfinite(real)  # a mask of -inf, for example, says nothing about accuracy
     real = np.where(finite, real, 0)
-    square = float(np.sum(real * real))
+    squares = _by_part(real * real, parts)
     if got.shape != want.shape:
-        return square, square
+        return squares, squares
     difference = np.where(finite, np.nan_to_num(got.astype(np.float64), posinf=0, neginf=0) - real, 0)
-    return float(np.sum(difference * difference)), square
+    return _by_part(difference * difference, parts), squares
+
+
+def _by_part(values: NDArray[np.float64], parts: tuple[int, tuple[int, ...]] | None) -> NDArray[np.float64]:
+    """Sums, float64 [parts]; [1] where there are none, or others than were foreseen."""
+    if parts is None or sum(parts[1]) != values.shape[parts[0]]:
+        return np.array([values.sum()])
+    axis, sizes = parts
+    cut = np.split(values, np.cumsum(sizes)[:-1], axis)
+    return np.array([part.sum() for part in cut])

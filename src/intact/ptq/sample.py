@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from intact.ptq.inputs import Feeds
 
-HELD_BYTES, HELD_LEAST, HELD_MOST = 2**22, 4, 64
+HELD_BYTES, HELD_LEAST, HELD_MOST = 2**22, 8, 64
 STACKED_BYTES = 2**18
 
 
@@ -39,7 +39,7 @@ class Held:
 class Sample:
     """A few of the runs, chosen by the hash of their content: the same ones in whatever order they come.
 
-    At most 64, and at most 4 MiB of them where that is more than 4.
+    At most 64, and at most 4 MiB of them where that is more than 8.
     """
 
     def __init__(self) -> None:
