@@ -142,17 +142,18 @@ def wake_word(folder: Path) -> Work:
     )
 
     def windows(seed: int) -> list[Feeds]:
+        """Of speech that asks for the weather now and then: a word that never falls says nothing."""
         frames = mel(folder, speech(60, seed))
         patches = [frames[at : at + 76, :, None] for at in range(0, len(frames) - 76, 8)]
         embedded = session.run(None, {"input_1": np.stack(patches).astype(np.float32)})[0].reshape(-1, 96)
-        return [{"onnx::Flatten_0": embedded[None, at : at + 16]} for at in range(len(embedded) - 16)]
+        return [{"onnx::Flatten_0": embedded[None, at : at + 22]} for at in range(len(embedded) - 22)]
 
     test = windows(1)
 
     def score(run: Run, float_run: Run) -> float:
         return correlation(*(np.stack([each(x)[0] for x in test]) for each in (run, float_run)))
 
-    return Work(wake_folder(folder) / "hey_mycroft_v0.1.onnx", windows(0)[:256], score, test[0])
+    return Work(wake_folder(folder) / "weather_v0.1.onnx", windows(0)[:256], score, test[0])
 
 
 def basic_pitch(folder: Path) -> Work:
@@ -195,6 +196,6 @@ NETWORKS = (
     ),
     Network("silero-vad-sequence", (SILERO,), "correlation with float", silero_sequence),
     Network("wakeword-embedding", (WAKE,), "correlation with float", wake_embedding),
-    Network("wakeword-mycroft", (WAKE,), "correlation with float", wake_word),
+    Network("wakeword-weather", (WAKE,), "correlation with float", wake_word),
     Network("basic-pitch", ("basic_pitch",), "F1 of float's notes", basic_pitch),
 )
