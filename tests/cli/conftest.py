@@ -79,7 +79,9 @@ def int8_bytes(net_proto: onnx.ModelProto) -> bytes:
     from intact.ptq import quantize
 
     data = np.random.default_rng(0).standard_normal((8, 3, 16, 16)).astype(np.float32)
-    return quantize(net_proto, data, method="max", progress=False).proto.SerializeToString()
+    return quantize(
+        net_proto, data, method="max", activations="int8", progress=False
+    ).proto.SerializeToString()
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ def test_what_a_cache_cannot_say_is_left_out_with_a_reason(
     quantized, out = tmp_path / "affine.onnx", tmp_path / "out.cache"
     off = ("--bias-correction", "off", "--equalization", "off", "--no-progress")
     (tmp_path / "overrides.yaml").write_text("x: {symmetric: false}\n")
-    run("quantize", net, "--data", samples, "-o", quantized, *off, "--method", "max",
+    run("quantize", net, "--data", samples, "-o", quantized, *off, "--activations", "int8", "--method", "max",
         "--overrides", tmp_path / "overrides.yaml")  # fmt: skip
     status, shown, _ = run("cache", "from-onnx", quantized, "-o", out, "--json")
     assert status == 0

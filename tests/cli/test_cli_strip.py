@@ -50,7 +50,8 @@ def test_the_ranges_give_the_scales_again(run, int8: Path, tmp_path: Path) -> No
 def test_stripped_and_quantized_again_is_the_same_file(run, int8: Path, tmp_path: Path) -> None:
     out, calib, again = tmp_path / "float.onnx", tmp_path / "ranges.calib", tmp_path / "again.onnx"
     run("strip", int8, "-o", out, "--calib", calib)
-    assert run("quantize", out, "--calib", calib, "--method", "max", "-o", again)[0] == 0
+    words = ("--method", "max", "--activations", "int8")
+    assert run("quantize", out, "--calib", calib, *words, "-o", again)[0] == 0
     first, second = scales(int8), scales(again)
     assert list(first) == list(second)
     for name in first:

@@ -49,6 +49,7 @@ Overrides = Annotated[
     typer.Option(help="A YAML file: settings by pattern, see above.", **options.READ),
 ]
 BiasCorrection = Annotated[Switch, typer.Option(help="Make up for the mean error of each channel.")]
+Rounding = Annotated[bool, typer.Option(help="Fit codes of weights to the layer's inputs.")]
 Equalization = Annotated[Switch, typer.Option(help="Bring the channels of neighbouring layers to one range.")]
 
 
@@ -78,6 +79,7 @@ def run(
     colour: options.Colour = None,
     bias_correction: BiasCorrection = Switch.auto,
     equalization: Equalization = Switch.auto,
+    rounding: Rounding = True,
     progress: options.Progress = True,
     as_json: options.AsJson = False,
 ) -> None:
@@ -108,7 +110,7 @@ def run(
             symmetric=not asymmetric, per_channel=not per_tensor, include=tuple(include or ()),
             exclude=tuple(exclude or ()), overrides=settings, opset=opset, num_batches=num_batches,
             batch_size=batch_size, bias_correction=bias_correction.for_ptq,
-            equalization=equalization.for_ptq, progress=progress, **tuning,
+            equalization=equalization.for_ptq, rounding=rounding, progress=progress, **tuning,
         )  # fmt: skip
     result.save(out)
     _show(result, model, out, as_json)
