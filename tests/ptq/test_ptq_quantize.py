@@ -58,7 +58,7 @@ def test_the_quantized_model_answers_as_the_float_one(cnn: onnx.ModelProto, imag
 
 
 def test_weights_are_stored_as_codes_and_batchnorm_is_gone(cnn: onnx.ModelProto, images: np.ndarray) -> None:
-    result = quiet(cnn, images, scale_bits=None, rounding=False)
+    result = quiet(cnn, images, scale_bits=None)
     assert "BatchNormalization" not in {node.op_type for node in result.proto.graph.node}
     assert result.notes == ["n_bn: folded into Conv 'n_c1'"]
     codes = initializers(result)["w2.codes"]
@@ -141,7 +141,7 @@ def test_statistics_serve_every_method_without_data(
     calibration.save(tmp_path / "stats.calib")
     for given in (calibration, tmp_path / "stats.calib"):
         for method in ("max", "entropy"):
-            direct = quiet(cnn, images, method=method, bias_correction=False, rounding=False)
+            direct = quiet(cnn, images, method=method, bias_correction=False)
             stored = quiet(cnn, given, method=method)
             assert saved(stored, tmp_path, "a.onnx") == saved(direct, tmp_path, "b.onnx")
             assert stored.errors == {}

@@ -79,7 +79,7 @@ def run(
     colour: options.Colour = None,
     bias_correction: BiasCorrection = Switch.auto,
     equalization: Equalization = Switch.auto,
-    rounding: Rounding = True,
+    rounding: Rounding = False,
     progress: options.Progress = True,
     as_json: options.AsJson = False,
 ) -> None:

@@ -92,7 +92,7 @@ def quantize(
     batch_size: int | None = None,
     bias_correction: Switch = "auto",
     equalization: Switch = "auto",
-    rounding: bool = True,
+    rounding: bool = False,
     scale_bits: int | None = SHORT_BITS,
     progress: bool = True,
     **options: Any,
@@ -127,8 +127,8 @@ def quantize(
         equalization: Balance the channels of consecutive convolutions first, and those of tensors in front of
             matrix products (smoothing: a Mul, or other parameters of a LayerNormalization). "auto": as above.
         rounding: Round the weights of each layer with regard to each other, so that their errors cancel on
-            what the layer reads, where that holds for inputs which they were not fitted to. False: each to
-            its nearest code, as without data.
+            what the layer reads, where that holds for inputs which they were not fitted to: worth its time
+            where int8 weights alone lose too much. False: each to its nearest code.
         scale_bits: Widen each range until its scale has at most so many significant bits: float sums then
             hardly round, and frameworks that add in other orders get the same codes; biases move by less than
             one step of their sum, off the boundaries between codes. None: neither of both

@@ -90,7 +90,7 @@ class Settings:
     batch_size: int | None = None
     bias_correction: Switch = "auto"
     equalization: Switch = "auto"
-    rounding: bool = True
+    rounding: bool = False
     scale_bits: int | None = SHORT_BITS
     progress: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
