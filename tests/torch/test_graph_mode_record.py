@@ -1,4 +1,4 @@
-"""What a checkpoint says of graph mode is data: no name in it can become code."""
+"""What a checkpoint says of graph mode is data, and checked: names are paths in a model, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from intact.errors import FileFormatError
-from intact.torch.graph_mode.record import GraphModeRecord, Inserted, QuantizerCall
+from intact.torch.graph_mode.calls import Call
+from intact.torch.graph_mode.record import GraphModeRecord, Inserted, Spot
 
+SPOT = Spot(Call("layers.0.1", "add", 2), 1, behind=True)
 RECORD = GraphModeRecord(
-    {"flag": True},
-    {"rnn": "a recurrent module"},
-    (Inserted("layers.0.1.add_quantizer", (QuantizerCall("add", (("relu", 0),)),)),),
+    (Inserted("layers.0.1.add_quantizer", ((SPOT,),), "layers.0.1.weight", 0),), {("layers.0.1", "add"): 3}
 )
 
 
@@ -44,7 +44,7 @@ def test_a_name_that_is_no_path_is_refused(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("fixed", [{"flag": [1]}, {"flag": {"a": 1}}, {"a-b": 1}, {"x=1, y": 2}])
-def test_a_fixed_argument_that_is_no_plain_value_is_refused(fixed: dict[str, Any]) -> None:
-    with pytest.raises(FileFormatError, match="is no argument with a plain value"):
-        GraphModeRecord.from_json(RECORD.to_json() | {"fixed": fixed})
+@pytest.mark.parametrize("damaged", [{"inserted": None}, {"made": [["layers.0.1", "add"]]}, {"made": 3}])
+def test_a_damaged_record_is_refused(damaged: dict[str, Any]) -> None:
+    with pytest.raises(FileFormatError, match="want what graph mode recorded"):
+        GraphModeRecord.from_json(RECORD.to_json() | damaged)

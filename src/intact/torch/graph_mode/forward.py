@@ -1,87 +1,304 @@
-"""A model whose forward is its trace with quantizers in it; everything else about it stays."""
+"""The modules of a model run their own code, with quantizers between the calls that it makes."""
 
 from __future__ import annotations
 
-import copy
-import linecache
-from collections.abc import Callable, Mapping
-from itertools import chain, count
+import functools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any
 
-from torch import Tensor, fx, nn
+import torch
+from torch import Tensor, nn
 
 from intact.errors import QuantValueError
 from intact.torch.descriptor import QuantDescriptor
+from intact.torch.graph_mode.calls import Call, Calls, exchanged, function_of, reads_floats
+from intact.torch.graph_mode.opened import OPENED
 from intact.torch.graph_mode.record import GraphModeRecord, Inserted
-from intact.torch.graph_mode.tracing import Traced, Untraceable, trace
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
-_serial = count()
+_local = threading.local()
 
 
-class GraphMode(nn.Module):
-    """Base of the class that `install` gives a model: ``class QuantizedNet(GraphMode, Net)``.
+# ---- what stands where ----
 
-    Submodules, parameters, buffers, hooks and methods are the model's own. Its forward is generated from the
-    trace: what the forward of a submodule said is in it, and later changes of that code are not.
+
+@dataclass(frozen=True)
+class _Use:
+    """One use of a quantizer at a call; it is an attribute of `owner`, for users to exchange.
+
+    Attributes:
+        number: Which of the tensors that the call reads, or makes.
+        tensor: One number for all uses on the same tensor.
+        uses: How many they are.
     """
 
-    _graph_record: GraphModeRecord
+    owner: nn.Module
+    name: str
+    number: int
+    tensor: int
+    uses: int
+
+
+@dataclass
+class _Around:
+    """The quantizers in front of one call, and behind it."""
+
+    front: list[_Use] = field(default_factory=list)
+    behind: list[_Use] = field(default_factory=list)
+
+
+@dataclass
+class _Scope:
+    """What is to be done in one module's forward: quantizers by function and number.
+
+    Attributes:
+        made: Function -> how many calls of it a run makes.
+        opened: Functions with quantizers inside.
+    """
+
+    path: str
+    around: dict[tuple[str, int], _Around] = field(default_factory=dict)
+    made: dict[str, int] = field(default_factory=dict)
+    opened: set[str] = field(default_factory=set)
+
+
+class _Pass(Calls):
+    """One run of a model, or of a part of it, with quantizers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._quantized: dict[int, tuple[Tensor, int, Tensor, int]] = {}
+        self._visited: dict[str, _Scope] = {}
+
+    @contextmanager
+    def inside(self, scope: _Scope) -> Iterator[None]:
+        depth = len(self._frames)
+        self._visited[scope.path] = scope
+        self.enter(scope)
+        try:
+            yield
+        finally:
+            del self._frames[depth:]
+
+    def perform(
+        self, frame: _Scope, inside: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        known = function_of(func)
+        name = inside + known.name
+        if name in frame.opened:
+
+            def run(part: Any, *args: Any, **kwargs: Any) -> Any:
+                return self.perform(frame, f"{name}.", part, args, kwargs)
+
+            return OPENED[name](run, *args, **kwargs)
+        if name not in frame.made or not reads_floats((*args, *kwargs.values())):
+            return func(*args, **kwargs)
+        around = frame.around.get((name, self.numbered(frame.path, name).number))
+        if around is None:
+            return func(*args, **kwargs)
+        args, kwargs = self.read(around.front, args, kwargs, writes=known.writes)
+        return self.made(around.behind, func(*args, **kwargs))
+
+    def read(self, uses: Sequence[_Use], args: Any, kwargs: Any, *, writes: bool = False) -> tuple[Any, Any]:
+        """The arguments of a call, some of them quantized; `writes`: it writes into the first."""
+        if not uses:
+            return args, kwargs
+
+        def quantized(number: int, x: Tensor) -> Tensor:
+            use = next((use for use in uses if use.number == number), None)
+            return x if use is None else self._quantize(use, x, alone=writes and not number)
+
+        return exchanged(args, dict(kwargs), quantized)
+
+    def made(self, uses: Sequence[_Use], answer: Any) -> Any:
+        """The answer of a call, some of it quantized."""
+        return self.read(uses, (answer,), {})[0][0]
+
+    def _quantize(self, use: _Use, x: Tensor, *, alone: bool) -> Tensor:
+        """x, quantized; once for all its uses."""
+        kept = self._quantized.pop(use.tensor, None)
+        if kept is not None and kept[0] is x and kept[1] == _version(x):
+            _, _, quantized, left = kept
+        else:
+            quantized, left = getattr(use.owner, use.name)(x), use.uses
+        if left > 1:
+            self._quantized[use.tensor] = x, _version(x), quantized, left - 1
+            return quantized.clone() if alone else quantized
+        return quantized
+
+    def check(self) -> None:
+        """
+        Raises:
+            QuantValueError: A forward made other calls than when quantizers were placed.
+        """
+        for path, scope in self._visited.items():
+            for function, number in scope.made.items():
+                if (made := self.count(path, function)) != number:
+                    raise QuantValueError(
+                        f"graph mode: forward of '{path or 'the model'}'", f"{made} calls of '{function}'",
+                        f"{number}, as when the model was quantized",
+                        "build the model with the code that was quantized, and pass an example with the same"
+                        " arguments to intact.torch.quantize",
+                    )  # fmt: skip
+
+
+def _version(x: Tensor) -> int:
+    """What changes when x is written to, where PyTorch counts it."""
+    return 0 if torch.compiler.is_dynamo_compiling() or x.is_inference() else x._version
+
+
+# ---- modules whose forward has quantizers in it ----
+
+
+class Quantized(nn.Module):
+    """Base of the class that `install` gives a module: ``class QuantizedNet(Quantized, Net)``.
+
+    Submodules, parameters, buffers, hooks, methods and the code of its forward are the module's own.
+    """
+
     _float_class: type[nn.Module]
+    _scope: _Scope
+    _graph_record: GraphModeRecord | None = None
 
     def quantized_weights(self) -> dict[str, Tensor]:
         """Fake-quantized values of the parameters that functions read, by name of the parameter."""
         return {
             item.weight: self.get_submodule(item.name)(attrgetter(item.weight)(self))
-            for item in self._graph_record.inserted
+            for item in (self._graph_record.inserted if self._graph_record else ())
             if item.weight
         }
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        clone = type(self).__new__(type(self))
-        memo[id(self)] = clone
-        clone.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return clone
-
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _restored, (self._float_class, self.__dict__)
+        return _blank, (self._float_class,), self.__dict__
 
 
-def _restored(float_class: type[nn.Module], state: Mapping[str, Any]) -> nn.Module:
-    model: nn.Module = float_class.__new__(float_class)
-    model.__dict__.update(state)
-    install(model, state["_graph_record"])
-    return model
+def _blank(float_class: type[nn.Module]) -> nn.Module:
+    kind = _class_of(float_class)  # type: ignore[arg-type]
+    return kind.__new__(kind)
+
+
+@functools.cache
+def _class_of(float_class: type[nn.Module]) -> type[Quantized]:
+    own: Callable[..., Any] = float_class.forward
+
+    @functools.wraps(own)
+    def forward(self: Quantized, *args: Any, **kwargs: Any) -> Any:
+        running: _Pass | None = getattr(_local, "running", None)
+        if running is not None:
+            with running.inside(self._scope):
+                return own(self, *args, **kwargs)
+        running = _local.running = _Pass()
+        try:
+            with running, running.inside(self._scope):
+                answer = own(self, *args, **kwargs)
+        finally:
+            _local.running = None
+        running.check()
+        return answer
+
+    members = {
+        "forward": forward, "_float_class": float_class,
+        "__module__": float_class.__module__, "__doc__": float_class.__doc__,
+    }  # fmt: skip
+    return type(f"Quantized{float_class.__name__}", (Quantized, float_class), members)
+
+
+# ---- modules that are one call ----
+
+
+@dataclass
+class _Enter:
+    """Hook in front of a module that is one call; quantizes what it reads, by number of visit."""
+
+    path: str
+    around: dict[int, _Around]
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        running: _Pass | None = getattr(_local, "running", None)
+        if running is None:
+            return None
+        running.enter(None)
+        if not self.around:
+            return None
+        around = self.around.get(running.numbered(self.path).number)
+        return None if around is None else running.read(around.front, args, kwargs)
+
+
+@dataclass
+class _Leave:
+    """Hook behind it; quantizes what it makes."""
+
+    path: str
+    around: dict[int, _Around]
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
+        running: _Pass | None = getattr(_local, "running", None)
+        if running is None:
+            return None
+        answer = None
+        if self.around and output is not None:
+            around = self.around.get(running.count(self.path) - 1)
+            answer = None if around is None else running.made(around.behind, output)
+        running.leave()
+        return answer
+
+
+# ---- putting it in ----
 
 
 def record_of(model: nn.Module) -> GraphModeRecord | None:
     """What was installed in `model`; None for another model."""
-    return model._graph_record if isinstance(model, GraphMode) else None
+    return model._graph_record if isinstance(model, Quantized) else None
 
 
-def install(model: nn.Module, record: GraphModeRecord, traced: Traced | None = None) -> None:
-    """Let `model`'s forward be its trace with the quantizers of `record`, which it must hold already.
+def install(model: nn.Module, record: GraphModeRecord) -> None:
+    """Let `model` and what is in it call the quantizers of `record`, which it must hold already.
 
     Args:
-        model: Changed in place: its class becomes a subclass of its class.
-        record: What to insert.
-        traced: Its trace, where it is known.
+        model: Changed in place: classes of modules become subclasses of these classes.
+        record: What stands where.
     Raises:
-        QuantValueError: The record is not of a model with this code.
+        QuantValueError: The record is not of a model with these modules.
     """
     try:
-        graph = (traced or trace(model, record.fixed, record.leaves)).graph
-    except Untraceable as error:
+        around = _around(model, record)
+        paths = {"", *(call.module for call in around if call.function)}
+        scopes = {model.get_submodule(path): _scope(path, around, record) for path in paths}
+    except AttributeError as error:
         raise _stranger(str(error)) from error
-    insert(graph, record)
-    float_class = type(model)
-    members = {
-        "forward": compiled(graph), "_float_class": float_class,
-        "__module__": float_class.__module__, "__doc__": float_class.__doc__,
-    }  # fmt: skip
-    model.__class__ = type(f"Quantized{float_class.__name__}", (GraphMode, float_class), members)
+    for path, module in model.named_modules():
+        if module in scopes:
+            module.__class__ = _class_of(type(module))  # type: ignore[arg-type]
+            module._scope = scopes[module]
+        elif not isinstance(module, TensorQuantizer):
+            own = {c.number: a for c, a in around.items() if c.module == path and not c.function}
+            module.register_forward_pre_hook(_Enter(path, own), with_kwargs=True)
+            module.register_forward_hook(_Leave(path, own), prepend=True, always_call=True)
     model._graph_record = record  # type: ignore[assignment]
+
+
+def _around(model: nn.Module, record: GraphModeRecord) -> dict[Call, _Around]:
+    found: dict[Call, _Around] = {}
+    tensors = ((item, spots) for item in record.inserted for spots in item.tensors)
+    for tensor, (item, spots) in enumerate(tensors):
+        path, _, name = item.name.rpartition(".")
+        owner = model.get_submodule(path)
+        for spot in spots:
+            around = found.setdefault(spot.call, _Around())
+            uses = around.behind if spot.behind else around.front
+            uses.append(_Use(owner, name, spot.number, tensor, len(spots)))
+    return found
+
+
+def _scope(path: str, around: Mapping[Call, _Around], record: GraphModeRecord) -> _Scope:
+    made = {function: number for (module, function), number in record.made.items() if module == path}
+    own = {(c.function, c.number): a for c, a in around.items() if c.module == path and c.function}
+    return _Scope(path, own, made, {name.partition(".")[0] for name in made if "." in name})
 
 
 def restore(model: nn.Module, record: GraphModeRecord | None) -> None:
@@ -116,44 +333,8 @@ def add_quantizer(model: nn.Module, item: Inserted, descriptor: QuantDescriptor 
     owner.add_module(name, quantizer.to(device))
 
 
-def insert(graph: fx.Graph, record: GraphModeRecord) -> None:
-    """Put the calls of quantizers into `graph`, in place, each in front of its first reader."""
-    nodes = {node.name: node for node in graph.nodes}
-    order = {name: position for position, name in enumerate(nodes)}
-    changes: dict[str, dict[int, fx.Node]] = {}
-    for item in record.inserted:
-        for call in item.calls:
-            if unknown := {call.source, *(reader for reader, _ in call.readers)} - nodes.keys():
-                raise _stranger(f"no call '{min(unknown)}', next to which {item.name} stands")
-            first = min((reader for reader, _ in call.readers), key=order.__getitem__)
-            with graph.inserting_before(nodes[first]):
-                quantized = graph.call_module(item.name, (nodes[call.source],))
-            for reader, place in call.readers:
-                changes.setdefault(reader, {})[place] = quantized
-    for reader, places in changes.items():
-        node, numbers = nodes[reader], count()
-
-        def exchanged(
-            source: fx.Node, places: dict[int, fx.Node] = places, numbers: Any = numbers
-        ) -> fx.Node:
-            return places.get(next(numbers), source)
-
-        node.args, node.kwargs = fx.node.map_arg((node.args, node.kwargs), exchanged)
-
-
 def _stranger(got: str) -> QuantValueError:
     return QuantValueError(
         "graph mode record", got, "the model that it was made of",
         "build the model with the code that was quantized, and with the same arguments",
     )  # fmt: skip
-
-
-def compiled(graph: fx.Graph) -> Callable[..., Any]:
-    """`graph` as a function of the model and its inputs."""
-    code = graph.python_code("self")
-    name = f"<graph mode {next(_serial)}>"
-    linecache.cache[name] = (len(code.src), None, code.src.splitlines(True), name)
-    scope = dict(code.globals)
-    exec(compile(code.src, name, "exec"), scope)  # the code that torch.fx writes for a graph
-    forward: Callable[..., Any] = scope["forward"]
-    return forward

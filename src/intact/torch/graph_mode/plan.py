@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import nn
 
 from intact.placement import Site
-from intact.torch.graph_mode.analysis import Analysis, Edge
-from intact.torch.graph_mode.record import Inserted, QuantizerCall
-from intact.torch.graph_mode.tracing import Traced
+from intact.torch.graph_mode.analysis import Analysis
+from intact.torch.graph_mode.calls import Call
+from intact.torch.graph_mode.record import Inserted, Spot
+from intact.torch.graph_mode.tracing import Edge, Source
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-_WEIGHT_AXES: dict[Any, int] = {
-    nn.functional.linear: 0,
-    **dict.fromkeys((nn.functional.conv1d, nn.functional.conv2d, nn.functional.conv3d), 0),
-    **dict.fromkeys((torch.conv1d, torch.conv2d, torch.conv3d), 0),
-}
+_WEIGHT_AXES = {"linear": 0, "conv1d": 0, "conv2d": 0, "conv3d": 0}
 """The axis of output channels of a functional layer's weight; otherwise the placement's."""
 
 
@@ -43,40 +39,38 @@ class QuantizerPlan:
     left: dict[str, str] = field(default_factory=dict)
 
 
-def make_plan(
-    model: nn.Module, traced: Traced, found: Analysis, why_not: Callable[[str], str | None]
-) -> QuantizerPlan:
+def make_plan(model: nn.Module, found: Analysis, why_not: Callable[[str], str | None]) -> QuantizerPlan:
     """Turn the sites of `found` into quantizers.
 
     Args:
-        model, traced, found: The model, its trace and the placement on its export.
+        model, found: The model and the placement on its export.
         why_not: For a module's path, why it has no quantized class that fits; None where it has.
     """
-    return _Planner(model, traced, found, why_not).plan
+    return _Planner(model, found, why_not).plan
 
 
 @dataclass(frozen=True)
 class _Tensor:
-    """A site, as far as it can be reached from the trace."""
+    """A site, as far as it can be reached from the model's calls."""
 
     site: Site
     edges: tuple[Edge, ...]
 
 
 class _Planner:
-    def __init__(
-        self, model: nn.Module, traced: Traced, found: Analysis, why_not: Callable[[str], str | None]
-    ) -> None:
+    def __init__(self, model: nn.Module, found: Analysis, why_not: Callable[[str], str | None]) -> None:
         self.plan = QuantizerPlan()
         self._model, self._found, self._why_not = model, found, why_not
-        self._nodes = {node.name: node for node in traced.graph.nodes}
-        self._order = {name: position for position, name in enumerate(self._nodes)}
-        self._calls = Counter(n.target for n in traced.graph.nodes if n.op == "call_module")
+        self._traced = found.traced
+        self._readers = Counter(edge.source for edge in found.traced.edges)
+        self._order = {call: position for position, call in enumerate(self._traced.calls)}
+        self._visits = Counter(call.module for call in self._traced.calls if not call.function)
+        self._parameters = {name for name, _ in model.named_parameters()}
         self._taken: set[str] = set()
         self._unreachable = self._find_unreachable()
-        weights = [site for site in found.placement.sites if site.role == "weight"]
-        for site in weights:
-            self._place_weight(site)
+        for site in found.placement.sites:
+            if site.role == "weight":
+                self._place_weight(site)
         groups: dict[int, list[_Tensor]] = {}
         for site in found.placement.sites:
             if site.role == "activation" and (edges := tuple(self._edges(site))):
@@ -84,13 +78,13 @@ class _Planner:
         self._named = Counter(
             edge.reader
             for tensors in groups.values()
-            if (edge := self._first_function([e for t in tensors for e in t.edges])) is not None
+            if (edge := _first_function([e for t in tensors for e in t.edges])) is not None
         )
         for tensors in groups.values():
             self._place_group(tensors)
 
     def _find_unreachable(self) -> set[str]:
-        """Operators of the file with an input to quantize that no call of the trace reads."""
+        """Operators of the file with an input to quantize that no call reads."""
         found = set[str]()
         for site in self._found.placement.sites:
             for node, index in site.readers:
@@ -104,15 +98,16 @@ class _Planner:
 
     def _unreached(self, node: str, site: Site) -> str | None:
         """Why `site` cannot be quantized for `node`; None where the module that owns the node does it."""
-        owner = self._nodes.get(self._found.owners.get(node, ""))
-        if owner is None or owner.op != "call_module":
+        owner = self._found.owners.get(node)
+        if owner is None or owner.function:
             return f"{site.reason}, but the tensor is inside one call of PyTorch"
         if site.role == "weight":
-            return self._why_not(str(owner.target))
+            return self._why_not(owner.module)
         return f"{site.reason}, but the tensor is inside the module"
 
     def _label(self, node: str) -> str:
-        return self._found.labels.get(self._found.owners.get(node, ""), node)
+        owner = self._found.owners.get(node)
+        return node if owner is None else owner.label
 
     def _edges(self, site: Site) -> Iterable[Edge]:
         """The edges of `site`, each once, but for those of operators that cannot run in int8 as a whole."""
@@ -128,19 +123,15 @@ class _Planner:
             n for n, i in site.readers if (n, i) not in self._found.edges and n not in self._unreachable
         ]
         for node in inside:
-            path = str(self._nodes[self._found.owners[node]].target)
+            path = self._found.owners[node].module
             if path not in self.plan.modules:
                 self.plan.modules.append(path)
                 self.plan.reasons[f"{path}._weight_quantizer"] = site.reason
-        by_source: dict[str, list[Edge]] = {}
-        for edge in self._edges(site):
-            by_source.setdefault(edge.source, []).append(edge)
-        for source, edges in by_source.items():
-            node = self._nodes[source]
-            path = str(node.target) if node.op == "get_attr" else ""
-            name = self._name(f"{path or self._found.labels[source]}_quantizer")
-            axis = _WEIGHT_AXES.get(self._nodes[edges[0].reader].target, site.axis)
-            self._insert(Inserted(name, (_call(source, edges),), path, axis), site.reason)
+        for source, edges in _by_source(self._edges(site)).items():
+            weight = source.parameter if source.parameter in self._parameters else ""
+            name = self._name(f"{weight or edges[0].reader.label}_quantizer")
+            axis = _WEIGHT_AXES.get(edges[0].reader.function, site.axis)
+            self._insert(name, [self._spots(source, edges)], site.reason, weight, axis)
 
     def _place_group(self, tensors: list[_Tensor]) -> None:
         edges = [edge for tensor in tensors for edge in tensor.edges]
@@ -151,35 +142,47 @@ class _Planner:
             self.plan.own_input.add(path)
             self.plan.reasons[f"{path}._input_quantizer"] = reason
             return
-        calls = []
-        for tensor in tensors:
-            by_source: dict[str, list[Edge]] = {}
-            for edge in tensor.edges:
-                by_source.setdefault(edge.source, []).append(edge)
-            calls += [_call(source, some) for source, some in by_source.items()]
-        self._insert(Inserted(self._name_of(edges), tuple(calls)), reason)
+        groups = [group for tensor in tensors for group in _by_source(tensor.edges).items()]
+        self._insert(self._name_of(edges), [self._spots(*group) for group in groups], reason)
 
-    def _insert(self, item: Inserted, reason: str) -> None:
-        self.plan.inserted.append(item)
-        self.plan.reasons[item.name] = reason
+    def _insert(
+        self, name: str, tensors: list[tuple[Spot, ...]], reason: str, weight: str = "", axis: Any = None
+    ) -> None:
+        if placed := tuple(filter(None, tensors)):
+            self.plan.inserted.append(Inserted(name, placed, weight, axis))
+            self.plan.reasons[name] = reason
+
+    def _spots(self, source: Source, edges: Sequence[Edge]) -> tuple[Spot, ...]:
+        """In front of what reads a tensor; behind what makes it, where its readers differ from run to run."""
+        steady = [edge for edge in edges if self._moody(edge.reader) is None]
+        if len(steady) == len(edges):
+            return tuple(Spot(edge.reader, edge.operand) for edge in edges)
+        all_of_them = source not in self._traced.answers and self._readers[source] == len(edges)
+        if all_of_them and source.call is not None and self._moody(source.call) is None:
+            return (Spot(source.call, source.output, behind=True),)
+        for edge in edges:
+            if (when := self._moody(edge.reader)) is not None:
+                name = edge.reader.function
+                self.plan.left[edge.reader.label] = f"'{name}' is called another number of times {when}"
+        return tuple(Spot(edge.reader, edge.operand) for edge in steady)
+
+    def _moody(self, call: Call) -> str | None:
+        """When a run makes more or fewer calls of this name."""
+        return self._traced.unsteady.get((call.module, call.function))
 
     def _own(self, edge: Edge) -> str | None:
         """The module whose own input quantizer can stand on `edge`."""
-        reader = self._nodes[edge.reader]
-        path = str(reader.target)
-        if reader.op != "call_module" or edge.operand != 0 or self._calls[reader.target] > 1:
+        path = edge.reader.module
+        if edge.reader.function or edge.operand != 0 or self._visits[path] > 1:
             return None
         return path if path in self.plan.modules or self._why_not(path) is None else None
 
-    def _first_function(self, edges: list[Edge]) -> Edge | None:
-        return next((e for e in edges if self._nodes[e.reader].op != "call_module"), None)
-
     def _name_of(self, edges: list[Edge]) -> str:
         """Called after the first function that reads the tensor, else after the first module."""
-        if (edge := self._first_function(edges)) is None:
-            return self._name(f"{self._found.labels[edges[0].reader]}_input_quantizer")
+        if (edge := _first_function(edges)) is None:
+            return self._name(f"{edges[0].reader.label}_input_quantizer")
         which = f"_{edge.operand}" if self._named[edge.reader] > 1 else ""
-        return self._name(f"{self._found.labels[edge.reader]}_quantizer{which}")
+        return self._name(f"{edge.reader.label}_quantizer{which}")
 
     def _name(self, wanted: str) -> str:
         """A free name like `wanted` inside a module that has a forward of its own."""
@@ -206,5 +209,12 @@ class _Planner:
             return False
 
 
-def _call(source: str, edges: Iterable[Edge]) -> QuantizerCall:
-    return QuantizerCall(source, tuple((edge.reader, edge.operand) for edge in edges))
+def _first_function(edges: Iterable[Edge]) -> Edge | None:
+    return next((edge for edge in edges if edge.reader.function), None)
+
+
+def _by_source(edges: Iterable[Edge]) -> dict[Source, list[Edge]]:
+    found: dict[Source, list[Edge]] = {}
+    for edge in edges:
+        found.setdefault(edge.source, []).append(edge)
+    return found

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.spec import Format
 from intact.torch import nn as quant_nn
 from intact.torch._batches import arguments_of, device_of, moved
 from intact.torch._choice import Method
-from intact.torch._collection import enabled_quantizers, evaluating
+from intact.torch._collection import enabled_quantizers
 from intact.torch.calibration import calibrate
 from intact.torch.descriptor import FLOAT_FORMATS, QuantDescriptor
 from intact.torch.export import example_arguments
 from intact.torch.graph_mode.analysis import Analysis, analyse
 from intact.torch.graph_mode.forward import add_quantizer, install, record_of
 from intact.torch.graph_mode.plan import make_plan
-from intact.torch.graph_mode.record import GraphModeRecord
+from intact.torch.graph_mode.record import record_from
 from intact.torch.graph_mode.report import GraphModeReport, GraphModeResult
-from intact.torch.graph_mode.tracing import Traced, Untraceable, fixed_arguments, tensors_in, trace
+from intact.torch.graph_mode.tracing import Untraceable
 from intact.torch.nn.modules._utils import QuantInputMixin, QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
 from intact.torch.replace import DEFAULT_CLASSES, convert, convertible, finish
@@ -89,14 +88,12 @@ def quantize(
         model = copy.deepcopy(model)
     job = _Job(model, descriptors, include, exclude)
     try:
-        traced = trace(model, fixed_arguments(model, args, kwargs))
-        found = analyse(model, traced, args, kwargs, profile=profile, include=include, exclude=exclude)
-        _require_agreement(model, args, kwargs, found.outputs)
+        found = analyse(model, args, kwargs, profile=profile, include=include, exclude=exclude)
     except (Untraceable, UnsupportedError) as error:
         reason = error.reason if isinstance(error, Untraceable) else f"it cannot be exported: {error}"
         report, placement = job.replace_all(reason), None
     else:
-        report, placement = job.place(traced, found), found.placement
+        report, placement = job.place(found), found.placement
     name_quantizers(model)
     if data is None:
         return GraphModeResult(model, report, placement)
@@ -138,21 +135,6 @@ def _first(
     return args, kwargs, chain([first], stream) if stream is data else data
 
 
-def _require_agreement(model: nn.Module, args: Any, kwargs: Mapping[str, Any], traced: Any) -> None:
-    with evaluating(model):
-        own = list(tensors_in(model(*args, **kwargs)))
-    theirs = list(tensors_in(traced))
-    if len(own) != len(theirs) or not all(map(_agree, own, theirs)):
-        raise Untraceable("", "its trace answers something else than it does: it has state or randomness")
-
-
-def _agree(a: Tensor, b: Tensor) -> bool:
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    a, b = a.double(), b.double()
-    return bool(torch.allclose(a, b, _AGREEMENT, _AGREEMENT * float(a.abs().max()) if a.numel() else 0, True))
-
-
 def _format_of(name: str, where: str) -> dict[str, Any]:
     """A format's name as arguments of QuantDescriptor."""
     try:
@@ -185,11 +167,11 @@ class _Job:
         finish(self._model)
         return GraphModeReport(self._modules, {}, {"": reason}, left)
 
-    def place(self, traced: Traced, found: Analysis) -> GraphModeReport:
+    def place(self, found: Analysis) -> GraphModeReport:
         """Do as the placement says."""
-        plan = make_plan(self._model, traced, found, self._why_not)
+        plan = make_plan(self._model, found, self._why_not)
         left = dict(plan.left)
-        for path in traced.leaves:
+        for path in found.traced.leaves:
             left |= self._replace_inside(path)
         for path in plan.modules:
             self._convert(path)
@@ -199,9 +181,10 @@ class _Job:
             add_quantizer(
                 self._model, item, self._activation if not item.weight else self._weight_of(item.axis)
             )
-        install(self._model, GraphModeRecord(traced.fixed, traced.leaves, tuple(plan.inserted)), traced)
+        install(self._model, record_from(plan.inserted, found.traced.calls))
         finish(self._model)
-        return GraphModeReport(self._modules, plan.reasons, traced.leaves, left | self._float_layers(found))
+        left |= self._float_layers(found)
+        return GraphModeReport(self._modules, plan.reasons, found.traced.leaves, left)
 
     def _why_not(self, path: str) -> str | None:
         quant_class, reason = convertible(self._model.get_submodule(path), _CLASSES)
@@ -247,7 +230,7 @@ class _Job:
     def _float_layers(self, found: Analysis) -> dict[str, str]:
         """Layers with a weight or a product that the placement left in float, by the name of their call."""
         return {
-            found.labels.get(found.owners.get(layer.name, ""), layer.name): layer.reason
+            owner.label if (owner := found.owners.get(layer.name)) else layer.name: layer.reason
             for layer in found.placement.layers
             if layer.precision == "float"
             and layer.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Concat")

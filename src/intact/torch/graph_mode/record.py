@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
-from intact.errors import FileFormatError, UnsupportedError
-
-_PLAIN = (bool, int, float, str, type(None))
+from intact.errors import FileFormatError
+from intact.torch.graph_mode.calls import Call
 
 
 @dataclass(frozen=True)
-class QuantizerCall:
-    """One call of a quantizer: it stands on the tensor `source`, in front of some of its readers.
+class Spot:
+    """Where a quantizer stands: in front of a call, or behind it.
 
     Attributes:
-        source: The call of the trace that makes the tensor.
-        readers: (call, place among the tensors and values that it reads).
+        call: The call.
+        number: How many tensors are in front of this one among those that the call reads, or makes.
+        behind: Whether the call makes it.
     """
 
-    source: str
-    readers: tuple[tuple[str, int], ...]
+    call: Call
+    number: int
+    behind: bool = False
 
 
 @dataclass(frozen=True)
@@ -31,45 +34,33 @@ class Inserted:
 
     Attributes:
         name: Its path in the model.
-        calls: Where it stands; several where tensors share one scale.
+        tensors: Where it stands, for each tensor; several tensors share one scale.
         weight: Path of the parameter that it quantizes; "" for an activation.
         axis: The axis that keeps a scale per index; None: per tensor.
     """
 
     name: str
-    calls: tuple[QuantizerCall, ...]
+    tensors: tuple[tuple[Spot, ...], ...]
     weight: str = ""
     axis: int | None = None
 
 
 @dataclass(frozen=True)
 class GraphModeRecord:
-    """How a model's forward was traced, and the quantizers that were put into it.
+    """The quantizers that were put between a model's calls, and what names those calls.
 
     Attributes:
-        fixed: Arguments of forward that are constants of the graph.
-        leaves: Path of each module that was not traced into -> why.
         inserted: The quantizers.
+        made: Module and function -> how many such calls a run makes, where a quantizer stands at one.
     """
 
-    fixed: dict[str, Any] = field(default_factory=dict)
-    leaves: dict[str, str] = field(default_factory=dict)
     inserted: tuple[Inserted, ...] = ()
+    made: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values.
-
-        Raises:
-            UnsupportedError: A fixed argument is none.
-        """
-        for name, value in self.fixed.items():
-            if not isinstance(value, _PLAIN):
-                raise UnsupportedError(
-                    f"argument '{name}' of forward", f"a {type(value).__name__}",
-                    "a number, text or None, which a file can hold",
-                    "let the model take it in its constructor",
-                )  # fmt: skip
-        return asdict(self)
+        """As JSON values."""
+        made = [[module, function, number] for (module, function), number in self.made.items()]
+        return {"inserted": [asdict(item) for item in self.inserted], "made": made}
 
     @classmethod
     def from_json(cls, data: Any) -> GraphModeRecord:
@@ -79,7 +70,8 @@ class GraphModeRecord:
             FileFormatError: It is none.
         """
         try:
-            return cls(_fixed(data["fixed"]), _texts(data["leaves"]), tuple(map(_inserted, data["inserted"])))
+            made = {(str(module), str(function)): int(number) for module, function, number in data["made"]}
+            return cls(tuple(map(_inserted, data["inserted"])), made)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FileFormatError(
                 "graph mode record", f"{type(error).__name__}: {error}", "what graph mode recorded",
@@ -87,15 +79,16 @@ class GraphModeRecord:
             ) from error  # fmt: skip
 
 
-def _fixed(data: Mapping[str, Any]) -> dict[str, Any]:
-    for name, value in data.items():
-        if not _is_name(name) or not isinstance(value, _PLAIN):
-            raise ValueError(f"{name!r} = {value!r} is no argument with a plain value")
-    return dict(data)
+def record_from(inserted: Sequence[Inserted], calls: Iterable[Call]) -> GraphModeRecord:
+    """The record of `inserted` for a model that makes `calls`."""
+    spots = chain.from_iterable(spots for item in inserted for spots in item.tensors)
+    wanted = {(s.call.module, s.call.function) for s in spots if s.call.function}
+    made = Counter((call.module, call.function) for call in calls)
+    return GraphModeRecord(tuple(inserted), {key: made[key] for key in sorted(wanted)})
 
 
 def _path(text: Any) -> str:
-    """`text`, if it is the path of a module. It becomes Python code: nothing else may pass."""
+    """`text`, if it is the path of something in a model."""
     *owner, name = str(text).split(".")
     if not _is_name(name) or not all(part.isdecimal() or _is_name(part) for part in owner):
         raise ValueError(f"{text!r} is no path of a module")
@@ -108,14 +101,11 @@ def _is_name(text: str) -> bool:
 
 def _inserted(data: Mapping[str, Any]) -> Inserted:
     axis: Literal[None] | int = None if data["axis"] is None else int(data["axis"])
-    return Inserted(_path(data["name"]), tuple(map(_call, data["calls"])), str(data["weight"]), axis)
+    tensors = tuple(tuple(map(_spot, spots)) for spots in data["tensors"])
+    weight = _path(data["weight"]) if data["weight"] else ""
+    return Inserted(_path(data["name"]), tensors, weight, axis)
 
 
-def _call(data: Mapping[str, Any]) -> QuantizerCall:
-    return QuantizerCall(
-        str(data["source"]), tuple((str(name), int(place)) for name, place in data["readers"])
-    )
-
-
-def _texts(data: Mapping[str, Any]) -> dict[str, str]:
-    return {str(key): str(value) for key, value in data.items()}
+def _spot(data: Mapping[str, Any]) -> Spot:
+    call = Call(str(data["call"]["module"]), str(data["call"]["function"]), int(data["call"]["number"]))
+    return Spot(call, int(data["number"]), bool(data["behind"]))

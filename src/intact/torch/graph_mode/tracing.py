@@ -1,29 +1,33 @@
-"""A module's forward as a torch.fx graph, in which what cannot be traced is one call."""
+"""A model as an ONNX graph, traced by torch.export; ``intact::Edge`` marks each tensor that a call reads."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator, Mapping
+import linecache
+import logging
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from intact.errors import QuantValueError
-from intact.torch.nn.modules._utils import QuantInputMixin
-from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+from intact import graph as onnx_graph
+from intact.torch._collection import evaluating
+from intact.torch.graph_mode.calls import Call, tensors_in
+from intact.torch.graph_mode.observing import Observer
+from intact.torch.onnx_ops import translate
 
-WHOLE = (
-    nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention, nn.Transformer, nn.TransformerEncoder,
-    nn.TransformerDecoder, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer,
-)  # fmt: skip
+DOMAIN = "intact"
+WHOLE = (nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
 """Modules of PyTorch with layers inside that the graph does not show."""
 
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-Fixed = dict[str, Any]
+_AGREEMENT = 1e-3
+_NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 
 
 class Untraceable(Exception):
@@ -34,176 +38,267 @@ class Untraceable(Exception):
         self.path, self.reason = path, reason
 
 
+@dataclass(frozen=True)
+class Source:
+    """Where a tensor comes from.
+
+    Attributes:
+        parameter: Path of the parameter or buffer that it is.
+        call: The call that made it.
+        output: How many tensors are in front of it in the call's answer; else a number for each tensor.
+    """
+
+    parameter: str = ""
+    call: Call | None = None
+    output: int = 0
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A tensor that a call reads.
+
+    Attributes:
+        source: What the tensor is.
+        reader: The call.
+        operand: How many tensors are in front of it among the call's arguments.
+    """
+
+    source: Source
+    reader: Call
+    operand: int
+
+
 @dataclass
 class Traced:
     """What tracing found.
 
     Attributes:
-        graph: Calls of modules and functions; names of nodes depend on the model's code alone.
+        model: The ONNX graph, with edges.
+        edges: The edges by their number.
+        calls: Every call, in order.
+        answers: Tensors that the model answers.
         leaves: Path of each module that is one call although it has layers inside -> why.
-        fixed: The arguments of the model's forward that the graph holds as constants.
+        unsteady: Module and function -> when another number of such calls is made.
     """
 
-    graph: fx.Graph
+    model: onnx_graph.Model
+    edges: list[Edge]
+    calls: dict[Call, None]
+    answers: set[Source]
     leaves: dict[str, str] = field(default_factory=dict)
-    fixed: Fixed = field(default_factory=dict)
+    unsteady: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
-def fixed_arguments(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Fixed:
-    """Arguments of a call that hold no tensor, defaults included: the forward may branch on them."""
-    bound = inspect.signature(model.forward).bind(*args, **kwargs)
-    bound.apply_defaults()
-    kinds = {name: parameter.kind for name, parameter in bound.signature.parameters.items()}
-    plain = {n: v for n, v in bound.arguments.items() if kinds[n] not in _VARIADIC}
-    return {n: v for n, v in plain.items() if next(tensors_in(v), None) is None}
+def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
+    """Trace `model` in evaluation mode; a submodule that cannot be traced becomes one call, inner ones first.
 
-
-def trace(model: nn.Module, fixed: Fixed, leaves: Mapping[str, str] | None = None) -> Traced:
-    """Trace `model` in both modes; modules whose forward cannot be traced become leaves, inner ones first.
-
-    Args:
-        model: Its class's forward is traced; nothing is run.
-        fixed: See `fixed_arguments`.
-        leaves: What is known to be untraceable.
     Raises:
         Untraceable: The model's own forward cannot be traced.
+        UnsupportedError: The exporter cannot write an operator.
     """
-    found = dict(leaves or {})
-    while True:
-        try:
-            graphs = [_trace_mode(model, fixed, found, training) for training in (False, True)]
-            _join_modes(*graphs)
-            called = {str(n.target) for n in graphs[0].nodes if n.op == "call_module"}
-            for path in called - found.keys():
-                if isinstance(module := model.get_submodule(path), WHOLE):
-                    found[path] = f"{_base_name(module)} is one call of PyTorch"
-            return Traced(graphs[0], {p: r for p, r in found.items() if p in called}, fixed)
-        except Untraceable as error:
-            if not error.path:
-                raise
-            found[error.path] = error.reason
+    leaves = {path: reason for path, m in model.named_modules() if (reason := _why_whole(m))}
+    with evaluating(model):
+        while True:
+            try:
+                survey = _survey(model, leaves, args, kwargs)
+                marker, traced = _export(model, survey, args, kwargs)
+            except Untraceable as error:
+                if not error.path:
+                    raise
+                leaves[error.path] = error.reason
+            else:
+                called = {call.module for call in traced.calls if not call.function}
+                traced.leaves = {path: reason for path, reason in leaves.items() if path in called}
+                traced.unsteady = _unsteady(marker, survey, _survey_training(model, survey, args, kwargs))
+                return traced
 
 
-def _base_name(module: nn.Module) -> str:
-    return next(c.__name__ for c in type(module).__mro__ if c.__module__.startswith("torch.nn"))
+def _why_whole(module: nn.Module) -> str:
+    if isinstance(module, WHOLE):
+        name = next(c.__name__ for c in type(module).__mro__ if c.__module__.startswith("torch.nn"))
+        return f"{name} is one call of PyTorch"
+    return "its forward was replaced on the instance" if "forward" in vars(module) else ""
 
 
-def _trace_mode(model: nn.Module, fixed: Fixed, leaves: Mapping[str, str], training: bool) -> fx.Graph:
-    before = [(module, module.training) for module in model.modules()]
-    tracer = _Tracer(leaves)
-    try:
-        model.train(training)
-        graph = tracer.trace(model, concrete_args=dict(fixed) or None)
-    except Untraceable:
-        raise
-    except Exception as error:  # whatever the user's code does with a proxy
-        raise Untraceable("", _said(error)) from error
-    finally:
-        for module, mode in before:
-            module.training = mode
-    for node in list(graph.nodes):
-        if node.op == "placeholder" and (name := str(node.target).rpartition("_")[0]) in fixed:
-            _hold(graph, node, name, fixed[name])
-    return graph
+# ---- runs without a trace ----
 
 
-def _hold(graph: fx.Graph, node: fx.Node, name: str, value: Any) -> None:
-    """Give an argument that is constant in `graph` its own name, which torch.fx numbered, and our check."""
-    node.target = name
-    checks = list(node.users)
-    for check in checks:
-        for last in list(check.users):
-            graph.erase_node(last)
-        graph.erase_node(check)
-    if checks:
-        with graph.inserting_after(node):
-            graph.call_function(require_fixed, (node, name, value))
+class _Surveyor(Observer):
+    """Hands every call copies, and keeps what modules that are one call answer."""
+
+    def __init__(self, model: nn.Module, leaves: Mapping[str, str], *, careful: bool) -> None:
+        super().__init__(model, leaves, careful=careful)
+        self.outputs: dict[Call, Any] = {}
+
+    def read(self, call: Call, operand: int, x: Tensor) -> Tensor:
+        return x.clone()
+
+    def answered(self, call: Call, output: Any) -> None:
+        if call.module in self.leaves:
+            self.outputs[call] = output
 
 
-def require_fixed(given: Any, name: str, value: Any) -> None:
-    """
+def _survey(model: nn.Module, leaves: Mapping[str, str], args: Any, kwargs: Any) -> _Surveyor:
+    """A run that shows that copies of what calls read change nothing.
+
     Raises:
-        QuantValueError: An argument that graph mode holds constant has another value.
+        Untraceable: They do.
     """
-    if given is not value and not (type(given) is type(value) and given == value):
-        raise QuantValueError(
-            f"argument '{name}' of forward", f"a {type(given).__name__}" if value is None else repr(given),
-            f"{value!r}, as when the model was quantized",
-            "pass an example that has this argument to intact.torch.quantize",
-        )  # fmt: skip
+    own = list(tensors_in(model(*args, **kwargs)))
+    for careful in (False, True):
+        surveyor = _Surveyor(model, leaves, careful=careful)
+        with surveyor.watching():
+            theirs = list(tensors_in(model(*args, **kwargs)))
+        if len(own) == len(theirs) and all(map(_agree, own, theirs)):
+            return surveyor
+    raise Untraceable("", "it answers something else the second time: it has state or randomness")
 
 
-class _Tracer(fx.Tracer):
-    def __init__(self, leaves: Mapping[str, str]) -> None:
+def _survey_training(model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any) -> _Surveyor | None:
+    """A run in training mode, of which nothing stays; None where there cannot be one with this input."""
+    surveyor = _Surveyor(model, survey.leaves, careful=survey.careful)
+    before = {name: x.clone() for name, x in model.named_buffers()}
+    model.train()
+    try:
+        with torch.random.fork_rng(), surveyor.watching():
+            model(*args, **kwargs)
+    except Exception:  # batch norm refuses a single value per channel; training with it would as well
+        return None
+    finally:
+        model.eval()
+        for name, x in model.named_buffers():
+            x.copy_(before[name])
+    return surveyor
+
+
+def _unsteady(exported: Observer, run: Observer, training: Observer | None) -> dict[tuple[str, str], str]:
+    """Where numbers of calls mean different calls."""
+    found: dict[tuple[str, str], str] = {}
+    for observer, when in ((training, "in training mode"), (run, "where it is not exported")):
+        if observer is not None:
+            ours, theirs = (Counter((c.module, c.function) for c in o.calls) for o in (exported, observer))
+            shared = exported.visited & observer.visited
+            found |= {key: when for key in ours if key[0] in shared and ours[key] != theirs[key]}
+    return found
+
+
+def _agree(a: Tensor, b: Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    a, b = a.double(), b.double()
+    return bool(torch.allclose(a, b, _AGREEMENT, _AGREEMENT * float(a.abs().max()) if a.numel() else 0, True))
+
+
+# ---- the export ----
+
+
+class _Marker(Observer):
+    """Puts an edge on every tensor that a call reads."""
+
+    def __init__(self, model: nn.Module, leaves: Mapping[str, str], *, careful: bool) -> None:
+        super().__init__(model, leaves, careful=careful)
+        self.edges: list[Edge] = []
+        named = [*model.named_parameters(), *model.named_buffers()]
+        self._sources = {id(x): Source(name) for name, x in reversed(named)}
+        self._alive: list[Tensor] = []
+
+    def source(self, x: Tensor) -> Source:
+        """Where x comes from."""
+        self._alive.append(x)  # its id is its own for as long
+        return self._sources.setdefault(id(x), Source(output=len(self._sources)))
+
+    def read(self, call: Call, operand: int, x: Tensor) -> Tensor:
+        self.edges.append(Edge(self.source(x), call, operand))
+        return symbolic("Edge", [x], x, id=len(self.edges) - 1)
+
+    def answered(self, call: Call, output: Any) -> None:
+        for number, x in enumerate(tensors_in(output)):
+            self._alive.append(x)
+            self._sources[id(x)] = Source(call=call, output=number)
+
+
+def symbolic(kind: str, read: list[Tensor], like: Tensor, **attributes: Any) -> Tensor:
+    """An operator of ours that makes a tensor like `like`."""
+    return torch.onnx.ops.symbolic(f"{DOMAIN}::{kind}", read, attributes, dtype=like.dtype, shape=like.shape)
+
+
+@dataclass
+class _Seen:
+    """What `_Marked` works with; an object, as torch.export puts a module's lists back to what they were."""
+
+    survey: _Surveyor
+    marker: _Marker | None = None
+    answers: set[Source] = field(default_factory=set)
+
+
+class _Marked(nn.Module):
+    """The model with an edge on every tensor that is read, and one operator in place of each leaf."""
+
+    def __init__(self, model: nn.Module, seen: _Seen) -> None:
         super().__init__()
-        self._leaves = leaves
+        self.model, self.seen = model, seen
 
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        known = isinstance(m, (TensorQuantizer, QuantInputMixin)) or module_qualified_name in self._leaves
-        return known or super().is_leaf_module(m, module_qualified_name)
+    def forward(self, args: Any, kwargs: Any) -> list[Tensor]:
+        seen = self.seen
+        marker = seen.marker = _Marker(self.model, seen.survey.leaves, careful=seen.survey.careful)
+        with _standing_in(self.model, seen.survey), marker.watching():
+            answers = list(tensors_in(self.model(*args, **kwargs)))
+        seen.answers = {marker.source(x) for x in answers}
+        return answers
 
-    def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
-        path = self.path_of_module(m)
-        try:
-            return super().call_module(m, forward, args, kwargs)
-        except Untraceable:
-            raise
-        except Exception as error:
-            raise Untraceable(path, _said(error)) from error
+
+@contextmanager
+def _standing_in(model: nn.Module, survey: _Surveyor) -> Iterator[None]:
+    """Let the leaves answer what they answered before, in the same order, by one operator for each tensor."""
+    with ExitStack() as stack:
+        for path in survey.leaves:
+            answers = iter([answer for call, answer in survey.outputs.items() if call.module == path])
+            module = model.get_submodule(path)
+            before = vars(module).get("forward")
+            module.forward = _stand_in(answers)
+            stack.callback(_put_back, module, before)
+        yield
+
+
+def _stand_in(answers: Iterator[Any]) -> Callable[..., Any]:
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        read = list(tensors_in((args, kwargs)))
+        return pytree.tree_map_only(Tensor, lambda x: symbolic("Module", read, x), next(answers))
+
+    return forward
+
+
+def _put_back(module: nn.Module, forward: Any) -> None:
+    del module.forward
+    if forward is not None:
+        module.forward = forward
+
+
+def _export(model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any) -> tuple[_Marker, Traced]:
+    seen = _Seen(survey)
+    log = logging.getLogger("torch.fx.experimental.symbolic_shapes")  # prints whole graphs beside its error
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        program = torch.export.export(_Marked(model, seen).eval(), (args, dict(kwargs)), strict=False)
+    except Exception as error:  # whatever the user's code does with tensors that have no values
+        raise Untraceable(seen.marker.path if seen.marker else "", _said(error)) from error
+    finally:
+        log.setLevel(level)
+    assert seen.marker is not None
+    exported = translate(program, (), opset=onnx_graph.NATIVE_OPSET).model
+    return seen.marker, Traced(exported, seen.marker.edges, seen.marker.calls, seen.answers)
 
 
 def _said(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"it cannot be traced: {type(error).__name__}: {text[:200]}"
-
-
-def scope_of(node: fx.Node) -> str:
-    """Path of the module whose forward makes the call of `node`; "" for the model itself."""
-    stack = list((node.meta.get("nn_module_stack") or {}).values())
-    own = node.op == "call_module" and stack and stack[-1][0] == node.target
-    places = [entry[0] for entry in (stack[:-1] if own else stack)]
-    return str(places[-1]) if places else ""
-
-
-def _join_modes(evaluating: fx.Graph, training: fx.Graph) -> None:
-    """Let `evaluating` serve both modes: where a flag is the module's `training`, read it when it runs."""
-    ours, theirs = list(evaluating.nodes), list(training.nodes)
-    for a, b in zip(ours, theirs, strict=False):
-        if (a.op, a.target, a.name) != (b.op, b.target, b.name):
-            raise Untraceable(scope_of(a), "it does something else in training mode")
-        if not _join_arguments(evaluating, a, b):
-            raise Untraceable(scope_of(a), f"'{a.name}' gets other arguments in training mode")
-    if len(ours) != len(theirs):
-        raise Untraceable("", "it does something else in training mode")
-
-
-def _join_arguments(graph: fx.Graph, a: fx.Node, b: fx.Node) -> bool:
-    flat_a, spec = pytree.tree_flatten((a.args, a.kwargs))
-    flat_b, spec_b = pytree.tree_flatten((b.args, b.kwargs))
-    if spec != spec_b:
-        return False
-    differing = [i for i, (x, y) in enumerate(zip(flat_a, flat_b, strict=True)) if not _same(x, y)]
-    if not differing:
-        return True
-    if any((flat_a[i], flat_b[i]) != (False, True) for i in differing):
-        return False
-    scope = scope_of(a)
-    with graph.inserting_before(a):
-        flag = graph.create_node("get_attr", f"{scope}.training" if scope else "training")
-    for i in differing:
-        flat_a[i] = flag
-    a.args, a.kwargs = pytree.tree_unflatten(flat_a, spec)
-    return True
-
-
-def _same(x: Any, y: Any) -> bool:
-    if isinstance(x, fx.Node) or isinstance(y, fx.Node):
-        return isinstance(x, fx.Node) and isinstance(y, fx.Node) and x.name == y.name
-    if isinstance(x, Tensor) or isinstance(y, Tensor):
-        return x is y
-    return type(x) is type(y) and bool(x == y)
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Every tensor in a call's arguments or result."""
-    return (x for x in pytree.tree_leaves(value) if isinstance(x, torch.Tensor))
+    text = " ".join(str(error).split("\n\n")[0].split())
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(_NOT_THE_USERS)
+    ]  # fmt: skip
+    where = ""
+    if frames:
+        last = frames[-1]
+        line = linecache.getline(last.filename, last.lineno or 0).strip()
+        where = f" at {Path(last.filename).name}:{last.lineno}, `{line}`"
+    return f"it cannot be traced{where}: {type(error).__name__}: {text[:200]}"

@@ -1,0 +1,144 @@
+"""The calls that a model's code makes, each with a name: in whose forward, which function, the how-manieth.
+
+A name holds for every input, in training and in evaluation: it says nothing about sizes. What PyTorch's own
+modules do inside is one call, the module's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+_AUGMENTED = {"add_", "sub_", "mul_", "div_", "pow_", "matmul_"}
+_TRANSPOSED = {"T", "mT", "H", "mH"}  # attributes that compute
+_builtin: dict[Any, Function] = {}
+
+
+@dataclass(frozen=True, order=True)
+class Call:
+    """One call in a run of the model.
+
+    Attributes:
+        module: Path of the module whose forward makes it; of the module itself where that is what is called.
+        function: Name of the function; "" for a module.
+        number: How many calls of that name there were in that module before it, of those that read floats.
+    """
+
+    module: str
+    function: str = ""
+    number: int = 0
+
+    @property
+    def label(self) -> str:
+        """What users read, and what quantizers are called after: "layer1.0.add"."""
+        name = ".".join(part for part in (self.module, self.function) if part)
+        return f"{name}_{self.number}" if self.number else name
+
+
+class Calls(TorchFunctionMode):
+    """While it is open, every call of a torch function goes to `perform`, unless a module is one call.
+
+    Frames say whose forward is running; None: that of a module which is one call.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._frames: list[Any] = []
+        self._made: dict[tuple[str, str], int] = {}
+
+    def enter(self, frame: Any) -> None:
+        """From here on calls belong to `frame`."""
+        self._frames.append(frame)
+
+    def leave(self) -> None:
+        """Calls belong to the frame before again."""
+        self._frames.pop()
+
+    def count(self, module: str, function: str = "") -> int:
+        """How many calls of this name were made."""
+        return self._made.get((module, function), 0)
+
+    def numbered(self, module: str, function: str = "") -> Call:
+        """The name of the call that is being made."""
+        number = self.count(module, function)
+        self._made[module, function] = number + 1
+        return Call(module, function, number)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        frame = self._frames[-1] if self._frames else None
+        if frame is None:
+            return func(*args, **(kwargs or {}))
+        return self.perform(frame, "", func, args, kwargs or {})
+
+    def perform(
+        self, frame: Any, inside: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Make the call of `func` in `frame`; `inside`: the function that it is a part of, with a dot."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Function:
+    """What is to be known of a torch function.
+
+    Attributes:
+        name: The same whichever way it is written: `x + y`, `x.add_(y)` and `torch.add` are "add".
+        writes: Whether it may write into its first operand.
+        rebinds: Whether Python may bind the result to that operand's name: ``x += y``.
+    """
+
+    name: str
+    writes: bool
+    rebinds: bool
+
+
+def function_of(func: Any) -> Function:
+    """What is to be known of `func`."""
+    if isinstance(func, FunctionType):
+        return _called(func.__name__)
+    known = _builtin.get(func)  # torch.compile follows a look-up, not the name of a built-in function
+    if known is None:
+        name = str(getattr(func, "__name__", type(func).__name__))
+        read = getattr(getattr(func, "__self__", None), "__name__", "") if name == "__get__" else ""
+        known = _builtin[func] = _called(read if read in _TRANSPOSED else name)
+    return known
+
+
+def _called(name: str) -> Function:
+    writes = name == "__setitem__" or (name.endswith("_") and not name.startswith("__"))
+    return Function(name.strip("_"), writes, name in _AUGMENTED)
+
+
+def reads_floats(value: Any) -> bool:
+    """Whether there is a tensor of a floating type in a call's arguments: others count masks and indices."""
+    if isinstance(value, Tensor):
+        return value.is_floating_point()
+    return isinstance(value, (tuple, list)) and any(map(reads_floats, value))
+
+
+def exchanged(
+    args: tuple[Any, ...], kwargs: dict[str, Any], change: Callable[[int, Tensor], Tensor]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call's arguments with ``change(i, x)`` for the i-th tensor x among them."""
+    out = kwargs.pop("out", None)
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    place = 0
+    for index, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor):
+            leaves[index] = change(place, leaf)
+            place += 1
+    args, kwargs = pytree.tree_unflatten(leaves, spec)
+    return args, kwargs if out is None else kwargs | {"out": out}
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Every tensor in a call's arguments or result."""
+    return (x for x in pytree.tree_leaves(value) if isinstance(x, Tensor))

@@ -1,0 +1,144 @@
+"""Runs of a model in which somebody sees every call and what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from intact.torch.graph_mode.calls import Call, Calls, exchanged, function_of, reads_floats
+from intact.torch.graph_mode.opened import OPENED
+from intact.torch.nn.modules._utils import QuantInputMixin
+from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+
+_QUESTIONS = {
+    "get",
+    "set",
+    "size",
+    "dim",
+    "stride",
+    "numel",
+    "is_floating_point",
+    "is_contiguous",
+    "len",
+    "hash",
+}
+"""Functions that ask about a tensor and compute nothing."""
+
+_NORMS = {"batch_norm", "instance_norm", "group_norm", "layer_norm", "rms_norm"}
+"""What they read besides their data are statistics and factors that stay in float."""
+
+
+def is_one_call(module: nn.Module) -> bool:
+    """Whether `module` is PyTorch's own, or ours, and not a container of others."""
+    place = type(module).__module__
+    own = place.startswith(("torch.nn.", "torch.ao.nn.")) and not isinstance(module, nn.Sequential)
+    return own or isinstance(module, (TensorQuantizer, QuantInputMixin))
+
+
+@dataclass(frozen=True)
+class _Frame:
+    path: str
+
+
+class Observer(Calls):
+    """A run of `model`; `read` is asked about every tensor of a floating type that a call reads.
+
+    Args:
+        model: It gets hooks while `watching`.
+        leaves: Paths of modules that are one call besides those of PyTorch.
+        careful: True: ``x += y`` may change a tensor that others know as well.
+    """
+
+    def __init__(self, model: nn.Module, leaves: Mapping[str, str], *, careful: bool) -> None:
+        super().__init__()
+        self._model, self.leaves, self.careful = model, leaves, careful
+        self.calls: dict[Call, None] = {}
+        self.visited: set[str] = set()
+
+    @property
+    def path(self) -> str:
+        """The module whose forward is running, or was when an error ended it."""
+        return next((frame.path for frame in reversed(self._frames) if frame is not None), "")
+
+    def read(self, call: Call, operand: int, x: Tensor) -> Tensor:
+        """What `call` gets in place of x, its `operand`-th tensor."""
+        raise NotImplementedError
+
+    def answered(self, call: Call, output: Any) -> None:
+        """`call` has answered."""
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Observe what happens inside."""
+        with ExitStack() as stack:
+            for path, module in self._model.named_modules():
+                if path in self.leaves or is_one_call(module):
+                    hooks = self._around_leaf(path, module)
+                else:
+                    hooks = self._around(path, module)
+                for hook in hooks:
+                    stack.callback(hook.remove)
+            stack.enter_context(self)
+            yield
+
+    def _around(self, path: str, module: nn.Module) -> tuple[Any, Any]:
+        def enter(_: nn.Module, args: Any) -> None:
+            self.visited.add(path)
+            self.enter(_Frame(path))
+
+        before = module.register_forward_pre_hook(enter)
+        return before, module.register_forward_hook(lambda _m, _x, _y: self.leave(), prepend=True)
+
+    def _around_leaf(self, path: str, module: nn.Module) -> tuple[Any, Any]:
+        running: list[Call | None] = []
+
+        def enter(_: nn.Module, args: Any, kwargs: Any) -> Any:
+            called = bool(self._frames) and self._frames[-1] is not None
+            call = self.numbered(path) if called else None
+            self.enter(None)
+            running.append(call)
+            return call and self._reading(call, args, kwargs, first=self._may_read_first(module))
+
+        def leave(_: nn.Module, args: Any, output: Any) -> None:
+            if (call := running.pop()) is not None:
+                self.answered(call, output)
+            self.leave()
+
+        before = module.register_forward_pre_hook(enter, with_kwargs=True)
+        return before, module.register_forward_hook(leave, prepend=True)
+
+    def _may_read_first(self, module: nn.Module) -> bool:
+        return not (self.careful and getattr(module, "inplace", False))
+
+    def perform(
+        self, frame: _Frame, inside: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        known = function_of(func)
+        name = inside + known.name
+        if name in _QUESTIONS or not reads_floats((*args, *kwargs.values())):
+            return func(*args, **kwargs)
+        if name in OPENED:
+
+            def run(part: Any, *args: Any, **kwargs: Any) -> Any:
+                return self.perform(frame, f"{name}.", part, args, kwargs)
+
+            return OPENED[name](run, *args, **kwargs)
+        first = not known.writes or (known.rebinds and not self.careful)
+        call = self.numbered(frame.path, name)
+        args, kwargs = self._reading(call, args, kwargs, first=first)
+        answer = func(*args, **kwargs)
+        self.answered(call, answer)
+        return answer
+
+    def _reading(self, call: Call, args: Any, kwargs: Any, *, first: bool) -> Any:
+        self.calls[call] = None
+
+        def read(operand: int, x: Tensor) -> Tensor:
+            wanted = first if operand == 0 else call.function not in _NORMS
+            return self.read(call, operand, x) if wanted and x.is_floating_point() else x
+
+        return exchanged(args, dict(kwargs), read)

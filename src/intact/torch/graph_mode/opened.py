@@ -1,0 +1,66 @@
+"""Functions of PyTorch that do several things at once, as the calls that they are made of.
+
+The exporter writes them as these operators too. Placement decides about each; a model runs them so only where
+a quantizer stands inside.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Run = Callable[..., Any]
+"""``run(function, *arguments)`` makes one of the calls."""
+
+
+def attention(
+    run: Run,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """`scaled_dot_product_attention`: ``softmax(query @ key^T * scale + mask) @ value``."""
+    if enable_gqa and key.shape[-3] != query.shape[-3]:
+        key = run(torch.repeat_interleave, key, query.shape[-3] // key.shape[-3], -3)
+        value = run(torch.repeat_interleave, value, query.shape[-3] // value.shape[-3], -3)
+    if is_causal:
+        ones = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device)
+        attn_mask = ones.tril()
+    # Half of the scale on each side, against overflow: as PyTorch and its exporter do it.
+    root = math.sqrt(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    scores = run(
+        torch.matmul,
+        run(torch.mul, query, root),
+        run(torch.mul, run(torch.transpose, key, -2, -1), root),
+    )
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        scores = run(torch.add, scores, _as_float(attn_mask, query))
+    elif attn_mask is not None:
+        scores = run(torch.add, scores, attn_mask)
+    weights = run(torch.softmax, scores, -1)
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        nowhere = torch.logical_not(attn_mask.any(-1, keepdim=True))
+        weights = run(torch.where, nowhere, torch.zeros((), dtype=query.dtype, device=query.device), weights)
+    if dropout_p:
+        weights = run(torch.dropout, weights, dropout_p, True)
+    return run(torch.matmul, weights, value)  # type: ignore[no-any-return]
+
+
+def _as_float(mask: Tensor, like: Tensor) -> Tensor:
+    """0 where `mask` is, else the smallest number: of a row of -inf alone the gradient would be NaN."""
+    ends = torch.tensor([torch.finfo(like.dtype).min, 0.0], dtype=like.dtype, device=like.device)
+    return torch.where(mask, ends[1], ends[0])
+
+
+OPENED: dict[str, Callable[..., Any]] = {F.scaled_dot_product_attention.__name__: attention}
+"""Name of a function -> what it does, step by step."""
