@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
 import pickle
 import re
 from collections.abc import Iterator
@@ -283,7 +282,7 @@ class TestWhatCannotBeTraced:
         assert list(result.report.replaced) == ["branch"]
         why = result.report.replaced["branch"]
         assert re.match(
-            r"it cannot be traced at test_graph_mode.py:\d+, `return self.positive\(x\) if x.sum", why
+            r"it cannot be traced at test_graph_mode.py:\d+, `return self.positive\(x\) if x", why
         )
         assert "GuardOnDataDependentSymNode: Could not guard on data-dependent expression" in why
         assert isinstance(result.model.branch.positive, quant_nn.QuantLinear)
@@ -299,7 +298,7 @@ class TestWhatCannotBeTraced:
     def test_a_whole_model_falls_back_with_the_line_that_stopped_it(self) -> None:
         result = quantize(Looping().eval(), [torch.randn(2, 32)], progress=False)
         assert re.match(
-            r"it cannot be traced at test_graph_mode.py:\d+, `for _ in range\(1 \+ int\(x.sum\(\) > 0\)\):`: Guard",
+            r"it cannot be traced at test_graph_mode.py:\d+, `for _ in range\(1 \+ int\(x.sum\(\) > 0\)\):`",
             result.report.replaced[""],
         )
         assert result.placement is None and result.explain() == []
@@ -329,9 +328,9 @@ class TestErrors:
         with pytest.raises(QuantValueError) as caught:
             restored(x)
         assert str(caught.value) == (
-            "graph mode: forward of 'the model': got 0 calls of 'conv2d', want 1, as when the model was quantized."
-            " Fix: build the model with the code that was quantized, and pass an example with the same arguments"
-            " to intact.torch.quantize"
+            "graph mode: forward of 'the model': got 0 calls of 'conv2d', want 1, as when the model was"
+            " quantized. Fix: build the model with the code that was quantized, and pass an example with the"
+            " same arguments to intact.torch.quantize"
         )
 
 

@@ -28,14 +28,17 @@ _QUESTIONS = {
 }
 """Functions that ask about a tensor and compute nothing."""
 
+_SEEN = (nn.Sequential, nn.GELU)
+"""Modules of PyTorch that hold others, or a function of `OPENED`."""
+
 _NORMS = {"batch_norm", "instance_norm", "group_norm", "layer_norm", "rms_norm"}
 """What they read besides their data are statistics and factors that stay in float."""
 
 
 def is_one_call(module: nn.Module) -> bool:
-    """Whether `module` is PyTorch's own, or ours, and not a container of others."""
+    """Whether `module` is PyTorch's own, or ours, and not one whose calls are seen."""
     place = type(module).__module__
-    own = place.startswith(("torch.nn.", "torch.ao.nn.")) and not isinstance(module, nn.Sequential)
+    own = place.startswith(("torch.nn.", "torch.ao.nn.")) and not isinstance(module, _SEEN)
     return own or isinstance(module, (TensorQuantizer, QuantInputMixin))
 
 
@@ -139,6 +142,6 @@ class Observer(Calls):
 
         def read(operand: int, x: Tensor) -> Tensor:
             wanted = first if operand == 0 else call.function not in _NORMS
-            return self.read(call, operand, x) if wanted and x.is_floating_point() else x
+            return self.read(call, operand, x) if wanted and x.dim() and x.is_floating_point() else x
 
         return exchanged(args, dict(kwargs), read)

@@ -62,5 +62,14 @@ def _as_float(mask: Tensor, like: Tensor) -> Tensor:
     return torch.where(mask, ends[1], ends[0])
 
 
-OPENED: dict[str, Callable[..., Any]] = {F.scaled_dot_product_attention.__name__: attention}
+def gelu(run: Run, input: Tensor, approximate: str = "none") -> Tensor:
+    """`gelu`: ``input * (0.5 * (1 + erf(input / sqrt(2))))``; the approximation by tanh stays one call."""
+    if approximate != "none":
+        return run(F.gelu, input, approximate=approximate)  # type: ignore[no-any-return]
+    half = torch.tensor(0.5, dtype=input.dtype, device=input.device)
+    share = run(torch.add, run(torch.erf, run(torch.div, input, math.sqrt(2))), 1)
+    return run(torch.mul, input, run(torch.mul, half, share))  # type: ignore[no-any-return]
+
+
+OPENED: dict[str, Callable[..., Any]] = {"scaled_dot_product_attention": attention, "gelu": gelu}
 """Name of a function -> what it does, step by step."""
