@@ -154,6 +154,19 @@ class DiT(nn.Module):
         return x + gate2 * self.mlp(self.norm2(x) * (1 + scale2) + shift2)
 
 
+class CrossAttention(nn.Module):
+    """PyTorch's own attention, with the same and with other keys, once with its weights as an answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own, self.cross = (nn.MultiheadAttention(WIDTH, HEADS, batch_first=True) for _ in range(2))
+        self.last = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor, memory: Tensor) -> Tensor:
+        x = x + self.own(x, x, x, need_weights=False)[0]
+        return self.last(x + self.cross(x, memory, memory)[0])
+
+
 class Moody(nn.Module):
     """Makes more products in training mode, in front of the one that is quantized."""
 
@@ -198,6 +211,7 @@ NETS: dict[str, tuple[Any, Any]] = {
     "cnn": (Cnn, lambda: torch.randn(4, 3, 16, 16)),
     "c2f": (C2f, lambda: torch.randn(2, 16, 8, 8)),
     "dit": (DiT, lambda: (hidden(), torch.randn(2, WIDTH))),
+    "cross attention": (CrossAttention, lambda: (hidden(), hidden())),
     "tied": (Tied, hidden),
 }
 

@@ -1,4 +1,4 @@
-"""Graph mode: quantizers in a float module, placed by the rules of `intact.placement`."""
+"""Graph mode: quantizers between the calls of a float module, placed by the rules of `intact.placement`."""
 
 from intact.torch.graph_mode.quantizing import quantize
 from intact.torch.graph_mode.report import GraphModeReport, GraphModeResult

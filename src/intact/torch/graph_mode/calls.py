@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from intact.torch.graph_mode.opened import BODIES
+
 _AUGMENTED = {"add_", "sub_", "mul_", "div_", "pow_", "matmul_"}
 _TRANSPOSED = {"T", "mT", "H", "mH"}  # attributes that compute
 _builtin: dict[Any, Function] = {}
@@ -76,6 +78,9 @@ class Calls(TorchFunctionMode):
         frame = self._frames[-1] if self._frames else None
         if frame is None:
             return func(*args, **(kwargs or {}))
+        if isinstance(func, FunctionType) and func.__name__ in BODIES:
+            with self:
+                return BODIES[func.__name__](*args, **(kwargs or {}))
         return self.perform(frame, "", func, args, kwargs or {})
 
     def perform(

@@ -28,8 +28,11 @@ _QUESTIONS = {
 }
 """Functions that ask about a tensor and compute nothing."""
 
-_SEEN = (nn.Sequential, nn.GELU)
-"""Modules of PyTorch that hold others, or a function of `OPENED`."""
+_SEEN = (
+    nn.Sequential, nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder, nn.TransformerEncoderLayer,
+    nn.TransformerDecoderLayer, nn.MultiheadAttention, nn.GELU,
+)  # fmt: skip
+"""Modules of PyTorch that hold others, or call a function that is opened."""
 
 _NORMS = {"batch_norm", "instance_norm", "group_norm", "layer_norm", "rms_norm"}
 """What they read besides their data are statistics and factors that stay in float."""
@@ -79,7 +82,7 @@ class Observer(Calls):
         """Observe what happens inside."""
         with ExitStack() as stack:
             for path, module in self._model.named_modules():
-                if path in self.leaves or is_one_call(module):
+                if path and (path in self.leaves or is_one_call(module)):
                     hooks = self._around_leaf(path, module)
                 else:
                     hooks = self._around(path, module)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -73,3 +74,13 @@ def gelu(run: Run, input: Tensor, approximate: str = "none") -> Tensor:
 
 OPENED: dict[str, Callable[..., Any]] = {"scaled_dot_product_attention": attention, "gelu": gelu}
 """Name of a function -> what it does, step by step."""
+
+
+def _body(function: FunctionType) -> FunctionType:
+    """`function` without its question whether somebody wants to see the call, so that its own calls are seen."""
+    seen = {**function.__globals__, "has_torch_function": lambda _: False}
+    return FunctionType(function.__code__, seen, function.__name__, function.__defaults__)
+
+
+BODIES = {"multi_head_attention_forward": _body(F.multi_head_attention_forward)}
+"""Name of a function that PyTorch writes in Python -> what it does, as that code."""

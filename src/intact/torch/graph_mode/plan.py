@@ -1,4 +1,4 @@
-"""From a placement on the exported graph to quantizers in the trace."""
+"""From a placement on the exported graph to quantizers between a model's calls."""
 
 from __future__ import annotations
 

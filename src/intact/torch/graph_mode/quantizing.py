@@ -55,17 +55,18 @@ def quantize(
 ) -> GraphModeResult:
     """Place quantizers in a float module by the rules that place Q/DQ pairs in an ONNX file.
 
-    The forward is traced with torch.fx and exported once; `intact.placement` decides on the exported graph,
-    and its tensors are found again in the trace: weighted layers, residual additions, concatenations, pools
-    and products of functions included. The returned module has the class's other methods, its submodules,
-    parameters and their names; its own forward is the trace with quantizers. A submodule that cannot be
-    traced stays one call, and the modules inside are exchanged as `replace_modules` does.
+    The model is exported once, in evaluation mode; `intact.placement` decides on the exported graph, and its
+    tensors are found again between the calls that the model's code makes: weighted layers, residual
+    additions, concatenations, pools, products and attention included. The module goes on running its own
+    code, in both modes and for any sizes; submodules, parameters, names and methods stay. A submodule that
+    cannot be traced stays one call, and the modules inside are exchanged as `replace_modules` does.
 
     Args:
         model: A float module; in any mode, on any device.
         data: Batches for `calibrate`; None: place only.
         example: One input: a tensor, a tuple of positional or a dict of named arguments. None: the first
-            batch of `data`.
+            batch of `data`. What the model does with it is what gets quantizers; a later run that makes
+            another number of these calls (an optional argument more) raises QuantValueError.
         method: As for `calibrate`.
         profile: The engine that will run the model: "intact", "tensorrt", "onnxruntime", "openvino".
         include, exclude: Shell patterns of modules' paths and of functions' names ("layer1.0.add"), or of

@@ -23,7 +23,7 @@ from intact.torch.graph_mode.observing import Observer
 from intact.torch.onnx_ops import translate
 
 DOMAIN = "intact"
-WHOLE = (nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention)
+WHOLE = (nn.RNNBase, nn.RNNCellBase)
 """Modules of PyTorch with layers inside that the graph does not show."""
 
 _AGREEMENT = 1e-3
@@ -97,6 +97,8 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         UnsupportedError: The exporter cannot write an operator.
     """
     leaves = {path: reason for path, m in model.named_modules() if (reason := _why_whole(m))}
+    if "" in leaves:
+        raise Untraceable("", leaves[""])
     with evaluating(model):
         while True:
             try:
