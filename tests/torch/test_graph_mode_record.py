@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from intact.errors import FileFormatError
-from intact.torch.graph_mode.calls import Call
+from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.record import GraphModeRecord, Inserted, Spot
 
-SPOT = Spot(Call("layers.0.1", "add", 2), 1, behind=True)
+SPOT = Spot(ModelCall("layers.0.1", "add", 2), 1, behind=True)
 RECORD = GraphModeRecord(
     (Inserted("layers.0.1.add_quantizer", ((SPOT,),), "layers.0.1.weight", 0),), {("layers.0.1", "add"): 3}
 )

@@ -16,7 +16,7 @@ from intact import graph as onnx_graph
 from intact.graph import ops
 from intact.graph.attributes import integer
 from intact.placement import Placement, place
-from intact.torch.graph_mode.calls import Call
+from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.tracing import DOMAIN, Edge, Traced, trace
 
 
@@ -34,7 +34,7 @@ class Analysis:
     placement: Placement
     traced: Traced
     edges: dict[tuple[str, int], Edge]
-    owners: dict[str, Call]
+    owners: dict[str, ModelCall]
 
 
 def analyse(
@@ -68,7 +68,7 @@ class _Reading:
 
     def __init__(self, model: onnx_graph.Model, edges: Sequence[Edge]) -> None:
         self.edges: dict[tuple[str, int], Edge] = {}
-        self.owners: dict[str, Call] = {}
+        self.owners: dict[str, ModelCall] = {}
         self._numbered = edges
         nodes = list(model.graph)
         owners = self._find_owners(nodes)
@@ -82,8 +82,8 @@ class _Reading:
     def _edge(self, node: onnx_graph.Node) -> Edge:
         return self._numbered[integer(node, "id", -1)]
 
-    def _find_owners(self, nodes: Sequence[onnx_graph.Node]) -> dict[onnx_graph.Node, Call]:
-        owners: dict[onnx_graph.Node, Call] = {}
+    def _find_owners(self, nodes: Sequence[onnx_graph.Node]) -> dict[onnx_graph.Node, ModelCall]:
+        owners: dict[onnx_graph.Node, ModelCall] = {}
         for node in nodes:
             for value in node.inputs:
                 above = value.producer() if value is not None else None
@@ -95,7 +95,7 @@ class _Reading:
                     break
         return owners
 
-    def _rename(self, nodes: Sequence[onnx_graph.Node], owners: Mapping[onnx_graph.Node, Call]) -> None:
+    def _rename(self, nodes: Sequence[onnx_graph.Node], owners: Mapping[onnx_graph.Node, ModelCall]) -> None:
         taken = set[str]()
         for node in nodes:
             owner = owners.get(node)

@@ -19,11 +19,11 @@ from intact.torch.graph_mode.opened import BODIES
 
 _AUGMENTED = {"add_", "sub_", "mul_", "div_", "pow_", "matmul_"}
 _TRANSPOSED = {"T", "mT", "H", "mH"}  # attributes that compute
-_builtin: dict[Any, Function] = {}
+_builtin: dict[Any, KnownFunction] = {}
 
 
 @dataclass(frozen=True, order=True)
-class Call:
+class ModelCall:
     """One call in a run of the model.
 
     Attributes:
@@ -66,11 +66,11 @@ class Calls(TorchFunctionMode):
         """How many calls of this name were made."""
         return self._made.get((module, function), 0)
 
-    def numbered(self, module: str, function: str = "") -> Call:
+    def numbered(self, module: str, function: str = "") -> ModelCall:
         """The name of the call that is being made."""
         number = self.count(module, function)
         self._made[module, function] = number + 1
-        return Call(module, function, number)
+        return ModelCall(module, function, number)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -91,7 +91,7 @@ class Calls(TorchFunctionMode):
 
 
 @dataclass(frozen=True)
-class Function:
+class KnownFunction:
     """What is to be known of a torch function.
 
     Attributes:
@@ -105,7 +105,7 @@ class Function:
     rebinds: bool
 
 
-def function_of(func: Any) -> Function:
+def function_of(func: Any) -> KnownFunction:
     """What is to be known of `func`."""
     if isinstance(func, FunctionType):
         return _called(func.__name__)
@@ -117,9 +117,9 @@ def function_of(func: Any) -> Function:
     return known
 
 
-def _called(name: str) -> Function:
+def _called(name: str) -> KnownFunction:
     writes = name == "__setitem__" or (name.endswith("_") and not name.startswith("__"))
-    return Function(name.strip("_"), writes, name in _AUGMENTED)
+    return KnownFunction(name.strip("_"), writes, name in _AUGMENTED)
 
 
 def reads_floats(value: Any) -> bool:

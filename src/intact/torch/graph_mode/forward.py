@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from intact.errors import QuantValueError
 from intact.torch.descriptor import QuantDescriptor
-from intact.torch.graph_mode.calls import Call, Calls, exchanged, function_of, reads_floats
+from intact.torch.graph_mode.calls import Calls, ModelCall, exchanged, function_of, reads_floats
 from intact.torch.graph_mode.opened import OPENED
 from intact.torch.graph_mode.record import GraphModeRecord, Inserted
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
@@ -155,8 +155,8 @@ def _version(x: Tensor) -> int:
 # ---- modules whose forward has quantizers in it ----
 
 
-class Quantized(nn.Module):
-    """Base of the class that `install` gives a module: ``class QuantizedNet(Quantized, Net)``.
+class RunsQuantized(nn.Module):
+    """Base of the class that `install` gives a module: ``class QuantizedNet(RunsQuantized, Net)``.
 
     Submodules, parameters, buffers, hooks, methods and the code of its forward are the module's own.
     """
@@ -183,11 +183,11 @@ def _blank(float_class: type[nn.Module]) -> nn.Module:
 
 
 @functools.cache
-def _class_of(float_class: type[nn.Module]) -> type[Quantized]:
+def _class_of(float_class: type[nn.Module]) -> type[RunsQuantized]:
     own: Callable[..., Any] = float_class.forward
 
     @functools.wraps(own)
-    def forward(self: Quantized, *args: Any, **kwargs: Any) -> Any:
+    def forward(self: RunsQuantized, *args: Any, **kwargs: Any) -> Any:
         running: _Pass | None = getattr(_local, "running", None)
         if running is not None:
             with running.inside(self._scope):
@@ -205,7 +205,7 @@ def _class_of(float_class: type[nn.Module]) -> type[Quantized]:
         "forward": forward, "_float_class": float_class,
         "__module__": float_class.__module__, "__doc__": float_class.__doc__,
     }  # fmt: skip
-    return type(f"Quantized{float_class.__name__}", (Quantized, float_class), members)
+    return type(f"Quantized{float_class.__name__}", (RunsQuantized, float_class), members)
 
 
 # ---- modules that are one call ----
@@ -253,7 +253,7 @@ class _Leave:
 
 def record_of(model: nn.Module) -> GraphModeRecord | None:
     """What was installed in `model`; None for another model."""
-    return model._graph_record if isinstance(model, Quantized) else None
+    return model._graph_record if isinstance(model, RunsQuantized) else None
 
 
 def install(model: nn.Module, record: GraphModeRecord) -> None:
@@ -282,8 +282,8 @@ def install(model: nn.Module, record: GraphModeRecord) -> None:
     model._graph_record = record  # type: ignore[assignment]
 
 
-def _around(model: nn.Module, record: GraphModeRecord) -> dict[Call, _Around]:
-    found: dict[Call, _Around] = {}
+def _around(model: nn.Module, record: GraphModeRecord) -> dict[ModelCall, _Around]:
+    found: dict[ModelCall, _Around] = {}
     tensors = ((item, spots) for item in record.inserted for spots in item.tensors)
     for tensor, (item, spots) in enumerate(tensors):
         path, _, name = item.name.rpartition(".")
@@ -295,7 +295,7 @@ def _around(model: nn.Module, record: GraphModeRecord) -> dict[Call, _Around]:
     return found
 
 
-def _scope(path: str, around: Mapping[Call, _Around], record: GraphModeRecord) -> _Scope:
+def _scope(path: str, around: Mapping[ModelCall, _Around], record: GraphModeRecord) -> _Scope:
     made = {function: number for (module, function), number in record.made.items() if module == path}
     own = {(c.function, c.number): a for c, a in around.items() if c.module == path and c.function}
     return _Scope(path, own, made, {name.partition(".")[0] for name in made if "." in name})

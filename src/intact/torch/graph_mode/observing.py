@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from intact.torch.graph_mode.calls import Call, Calls, exchanged, function_of, reads_floats
+from intact.torch.graph_mode.calls import Calls, ModelCall, exchanged, function_of, reads_floats
 from intact.torch.graph_mode.opened import OPENED
 from intact.torch.nn.modules._utils import QuantInputMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
@@ -62,7 +62,7 @@ class Observer(Calls):
     def __init__(self, model: nn.Module, leaves: Mapping[str, str], *, careful: bool) -> None:
         super().__init__()
         self._model, self.leaves, self.careful = model, leaves, careful
-        self.calls: dict[Call, None] = {}
+        self.calls: dict[ModelCall, None] = {}
         self.visited: set[str] = set()
 
     @property
@@ -70,11 +70,11 @@ class Observer(Calls):
         """The module whose forward is running, or was when an error ended it."""
         return next((frame.path for frame in reversed(self._frames) if frame is not None), "")
 
-    def read(self, call: Call, operand: int, x: Tensor) -> Tensor:
+    def read(self, call: ModelCall, operand: int, x: Tensor) -> Tensor:
         """What `call` gets in place of x, its `operand`-th tensor."""
         raise NotImplementedError
 
-    def answered(self, call: Call, output: Any) -> None:
+    def answered(self, call: ModelCall, output: Any) -> None:
         """`call` has answered."""
 
     @contextmanager
@@ -100,7 +100,7 @@ class Observer(Calls):
         return before, module.register_forward_hook(lambda _m, _x, _y: self.leave(), prepend=True)
 
     def _around_leaf(self, path: str, module: nn.Module) -> tuple[Any, Any]:
-        running: list[Call | None] = []
+        running: list[ModelCall | None] = []
 
         def enter(_: nn.Module, args: Any, kwargs: Any) -> Any:
             called = bool(self._frames) and self._frames[-1] is not None
@@ -140,7 +140,7 @@ class Observer(Calls):
         self.answered(call, answer)
         return answer
 
-    def _reading(self, call: Call, args: Any, kwargs: Any, *, first: bool) -> Any:
+    def _reading(self, call: ModelCall, args: Any, kwargs: Any, *, first: bool) -> Any:
         self.calls[call] = None
 
         def read(operand: int, x: Tensor) -> Tensor:

@@ -76,8 +76,8 @@ OPENED: dict[str, Callable[..., Any]] = {"scaled_dot_product_attention": attenti
 """Name of a function -> what it does, step by step."""
 
 
-def _body(function: FunctionType) -> FunctionType:
-    """`function` without its question whether somebody wants to see the call, so that its own calls are seen."""
+def _body(function: Any) -> FunctionType:
+    """`function` without its question whether somebody wants the call as a whole: its own calls are seen."""
     seen = {**function.__globals__, "has_torch_function": lambda _: False}
     return FunctionType(function.__code__, seen, function.__name__, function.__defaults__)
 

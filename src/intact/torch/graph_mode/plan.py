@@ -11,9 +11,9 @@ from torch import nn
 
 from intact.placement import Site
 from intact.torch.graph_mode.analysis import Analysis
-from intact.torch.graph_mode.calls import Call
+from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.record import Inserted, Spot
-from intact.torch.graph_mode.tracing import Edge, Source
+from intact.torch.graph_mode.tracing import Edge, Origin
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _WEIGHT_AXES = {"linear": 0, "conv1d": 0, "conv2d": 0, "conv3d": 0}
@@ -152,7 +152,7 @@ class _Planner:
             self.plan.inserted.append(Inserted(name, placed, weight, axis))
             self.plan.reasons[name] = reason
 
-    def _spots(self, source: Source, edges: Sequence[Edge]) -> tuple[Spot, ...]:
+    def _spots(self, source: Origin, edges: Sequence[Edge]) -> tuple[Spot, ...]:
         """In front of what reads a tensor; behind what makes it, where its readers differ from run to run."""
         steady = [edge for edge in edges if self._moody(edge.reader) is None]
         if len(steady) == len(edges):
@@ -166,7 +166,7 @@ class _Planner:
                 self.plan.left[edge.reader.label] = f"'{name}' is called another number of times {when}"
         return tuple(Spot(edge.reader, edge.operand) for edge in steady)
 
-    def _moody(self, call: Call) -> str | None:
+    def _moody(self, call: ModelCall) -> str | None:
         """When a run makes more or fewer calls of this name."""
         return self._traced.unsteady.get((call.module, call.function))
 
@@ -213,8 +213,8 @@ def _first_function(edges: Iterable[Edge]) -> Edge | None:
     return next((edge for edge in edges if edge.reader.function), None)
 
 
-def _by_source(edges: Iterable[Edge]) -> dict[Source, list[Edge]]:
-    found: dict[Source, list[Edge]] = {}
+def _by_source(edges: Iterable[Edge]) -> dict[Origin, list[Edge]]:
+    found: dict[Origin, list[Edge]] = {}
     for edge in edges:
         found.setdefault(edge.source, []).append(edge)
     return found

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from intact.errors import FileFormatError
-from intact.torch.graph_mode.calls import Call
+from intact.torch.graph_mode.calls import ModelCall
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Spot:
         behind: Whether the call makes it.
     """
 
-    call: Call
+    call: ModelCall
     number: int
     behind: bool = False
 
@@ -79,7 +79,7 @@ class GraphModeRecord:
             ) from error  # fmt: skip
 
 
-def record_from(inserted: Sequence[Inserted], calls: Iterable[Call]) -> GraphModeRecord:
+def record_from(inserted: Sequence[Inserted], calls: Iterable[ModelCall]) -> GraphModeRecord:
     """The record of `inserted` for a model that makes `calls`."""
     spots = chain.from_iterable(spots for item in inserted for spots in item.tensors)
     wanted = {(s.call.module, s.call.function) for s in spots if s.call.function}
@@ -107,5 +107,5 @@ def _inserted(data: Mapping[str, Any]) -> Inserted:
 
 
 def _spot(data: Mapping[str, Any]) -> Spot:
-    call = Call(str(data["call"]["module"]), str(data["call"]["function"]), int(data["call"]["number"]))
+    call = ModelCall(str(data["call"]["module"]), str(data["call"]["function"]), int(data["call"]["number"]))
     return Spot(call, int(data["number"]), bool(data["behind"]))

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from intact import graph as onnx_graph
 from intact.torch._collection import evaluating
-from intact.torch.graph_mode.calls import Call, tensors_in
+from intact.torch.graph_mode.calls import ModelCall, tensors_in
 from intact.torch.graph_mode.observing import Observer
 from intact.torch.onnx_ops import translate
 
@@ -39,7 +39,7 @@ class Untraceable(Exception):
 
 
 @dataclass(frozen=True)
-class Source:
+class Origin:
     """Where a tensor comes from.
 
     Attributes:
@@ -49,7 +49,7 @@ class Source:
     """
 
     parameter: str = ""
-    call: Call | None = None
+    call: ModelCall | None = None
     output: int = 0
 
 
@@ -63,8 +63,8 @@ class Edge:
         operand: How many tensors are in front of it among the call's arguments.
     """
 
-    source: Source
-    reader: Call
+    source: Origin
+    reader: ModelCall
     operand: int
 
 
@@ -83,8 +83,8 @@ class Traced:
 
     model: onnx_graph.Model
     edges: list[Edge]
-    calls: dict[Call, None]
-    answers: set[Source]
+    calls: dict[ModelCall, None]
+    answers: set[Origin]
     leaves: dict[str, str] = field(default_factory=dict)
     unsteady: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -130,12 +130,12 @@ class _Surveyor(Observer):
 
     def __init__(self, model: nn.Module, leaves: Mapping[str, str], *, careful: bool) -> None:
         super().__init__(model, leaves, careful=careful)
-        self.outputs: dict[Call, Any] = {}
+        self.outputs: dict[ModelCall, Any] = {}
 
-    def read(self, call: Call, operand: int, x: Tensor) -> Tensor:
+    def read(self, call: ModelCall, operand: int, x: Tensor) -> Tensor:
         return x.clone()
 
-    def answered(self, call: Call, output: Any) -> None:
+    def answered(self, call: ModelCall, output: Any) -> None:
         if call.module in self.leaves:
             self.outputs[call] = output
 
@@ -201,22 +201,22 @@ class _Marker(Observer):
         super().__init__(model, leaves, careful=careful)
         self.edges: list[Edge] = []
         named = [*model.named_parameters(), *model.named_buffers()]
-        self._sources = {id(x): Source(name) for name, x in reversed(named)}
+        self._sources = {id(x): Origin(name) for name, x in reversed(named)}
         self._alive: list[Tensor] = []
 
-    def source(self, x: Tensor) -> Source:
+    def source(self, x: Tensor) -> Origin:
         """Where x comes from."""
         self._alive.append(x)  # its id is its own for as long
-        return self._sources.setdefault(id(x), Source(output=len(self._sources)))
+        return self._sources.setdefault(id(x), Origin(output=len(self._sources)))
 
-    def read(self, call: Call, operand: int, x: Tensor) -> Tensor:
+    def read(self, call: ModelCall, operand: int, x: Tensor) -> Tensor:
         self.edges.append(Edge(self.source(x), call, operand))
         return symbolic("Edge", [x], x, id=len(self.edges) - 1)
 
-    def answered(self, call: Call, output: Any) -> None:
+    def answered(self, call: ModelCall, output: Any) -> None:
         for number, x in enumerate(tensors_in(output)):
             self._alive.append(x)
-            self._sources[id(x)] = Source(call=call, output=number)
+            self._sources[id(x)] = Origin(call=call, output=number)
 
 
 def symbolic(kind: str, read: list[Tensor], like: Tensor, **attributes: Any) -> Tensor:
@@ -230,7 +230,7 @@ class _Seen:
 
     survey: _Surveyor
     marker: _Marker | None = None
-    answers: set[Source] = field(default_factory=set)
+    answers: set[Origin] = field(default_factory=set)
 
 
 class _Marked(nn.Module):
