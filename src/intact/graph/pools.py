@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 import onnx
 
 Infer = Callable[[onnx.ModelProto], onnx.ModelProto]
-_POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
+POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
+RIGHT_OPSET = 22
+"""From which ONNX's inference counts the windows of a pool as the operator's text does."""
 
 
 def settled_pools(skeleton: onnx.ModelProto, infer: Infer) -> onnx.ModelProto:
@@ -54,7 +56,7 @@ def _is_ceiled(node: onnx.NodeProto) -> bool:
     found = {a.name: a for a in node.attribute}
     auto = found["auto_pad"].s if "auto_pad" in found else b"NOTSET"
     return (
-        node.op_type in _POOLS and not node.domain and "ceil_mode" in found and found["ceil_mode"].i == 1
+        node.op_type in POOLS and not node.domain and "ceil_mode" in found and found["ceil_mode"].i == 1
         and "kernel_shape" in found and auto in (b"NOTSET", b"VALID")
     )  # fmt: skip
 

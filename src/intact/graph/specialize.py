@@ -17,6 +17,7 @@ from intact.graph.build import Inserter, Namer
 from intact.graph.constants import Constants, evaluate_node, foldable
 from intact.graph.edit import set_shape
 from intact.graph.inference import SMALL
+from intact.graph.pools import POOLS, RIGHT_OPSET
 from intact.graph.view import is_op
 
 MAX_COMPUTED = 2**20
@@ -145,8 +146,11 @@ class _Walk:
 
     def _told(self, node: ir.Node) -> dict[str, ir.Shape]:
         """What ONNX's inference tells of this node's outputs, from all that is known of its inputs."""
+        opset = self._opsets.get(node.domain, 1)
+        if not node.domain and node.op_type in POOLS:
+            opset = max(opset, RIGHT_OPSET)
         try:
-            schema = onnx.defs.get_schema(node.op_type, self._opsets.get(node.domain, 1), node.domain)
+            schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
         except onnx.defs.SchemaError:
             return {}
         types, data = {}, {}
