@@ -168,6 +168,21 @@ def test_branches_that_sizes_choose_are_taken_once() -> None:
         assert not any(node.startswith("If") for node in nodes)
 
 
+def test_sizes_that_an_inner_operator_does_not_take(tmp_path: Path) -> None:
+    """Saving tries 1 for every free size; that the model does not take it is no fault of the file."""
+    net = model(
+        """net (float[n, l] x) => (float[n, a] y) {
+        first, second = Split <axis = 1> (x, sizes)  y = Softsign (first) }""",
+        sizes=np.array([4, 0]),
+    )
+    engine = same(net, {"x": reals(2, 4)})
+    intact.compile(net, threads=1).save(tmp_path / "net.plan")
+    with pytest.raises(intact.QuantValueError, match="sizes that fit each other"):
+        intact.load(tmp_path / "net.plan", threads=1)(reals(2, 1))
+    with pytest.raises(intact.QuantValueError):
+        engine.tap({"x": reals(2, 1)})
+
+
 def test_shapes_that_the_model_does_not_take_are_refused() -> None:
     engine = intact.compile(heads(), threads=1)
     with pytest.raises(

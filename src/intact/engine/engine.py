@@ -134,7 +134,8 @@ class Engine:
         executable = self._ready.pop(key, None)
         if executable is None:
             sizes = dict(zip(self.plan.inputs, key, strict=True))
-            executable = self.backend.compile(self._plans.at(sizes), sizes)
+            with self._plans.sized():
+                executable = self.backend.compile(self._plans.at(sizes), sizes)
         self._ready[key] = executable  # the last used is the last in line
         while len(self._ready) > MOST_SHAPES:
             self._ready.pop(next(iter(self._ready)), None)
@@ -158,7 +159,8 @@ class Engine:
         Tensors of codes come as int8 or uint8 codes. For verification: it is slower than a run.
         """
         given = self._checked(inputs)
-        return self.backend.tap(self.plan_for({name: x.shape for name, x in given.items()}), given)
+        with self._plans.sized():
+            return self.backend.tap(self.plan_for({name: x.shape for name, x in given.items()}), given)
 
     def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan:
         """What runs on inputs of these shapes: `plan`, or one that was made for them alone."""

@@ -7,7 +7,8 @@ then) is lowered again for each set of input shapes. Constants are kept once, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from intact.engine.plan import Plan
 from intact.engine.steps import Shape
 from intact.engine.steps.wiring import renamed_constants
+from intact.errors import FileFormatError, QuantValueError
 
 MOST_SHAPES = 8
 """Sets of input shapes that an engine keeps ready."""
@@ -48,6 +50,21 @@ class Plans:
         while len(self._found) > MOST_SHAPES:
             self._found.pop(next(iter(self._found)), None)
         return found
+
+    @contextmanager
+    def sized(self) -> Iterator[None]:
+        """Of a plan for certain sizes, what does not fit was not in the file: say so.
+
+        Raises:
+            QuantValueError: In place of a FileFormatError.
+        """
+        try:
+            yield
+        except FileFormatError as error:
+            if not self.plan.model:
+                raise
+            fix = "give inputs of the shapes that the model was made for"
+            raise QuantValueError(error.where, error.got, "sizes that fit each other", fix) from error
 
     def _lowered(self, shapes: Mapping[str, Shape]) -> Plan:
         from intact.engine.lower import lower  # plans without a model run without ONNX
