@@ -46,6 +46,17 @@ def test_functions_that_are_one_operation_with_a_number(qdq, lowered, op_type):
     np.testing.assert_array_equal(found.values[y], found.expected[y])
 
 
+def test_magnitudes(qdq, lowered):
+    g = qdq()
+    y = g.node("Abs", g.input("x", [4, 3]))
+    strange = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 1e-45, -1e-45, 3e38, -3e38, 2], np.float32)
+    g.feeds = lambda sizes=None: {"x": strange.reshape(4, 3)}
+    found = lowered(g, y)
+    assert found.kinds == ["binary"] * 3
+    np.testing.assert_array_equal(found.values[y], np.abs(strange).reshape(4, 3))
+    assert not np.signbit(found.values[y][~np.isnan(found.values[y])]).any()
+
+
 @pytest.mark.parametrize("number, guarded", [(0.0, False), (1.0, True)])
 def test_a_guard_of_nan_behind_a_softmax_goes_where_a_quantizer_does_its_work(qdq, lowered, number, guarded):
     g = qdq()

@@ -210,6 +210,21 @@ def _with_number(function: str, number: float, *, first: bool = False) -> Rule:
     return rule
 
 
+def _magnitude(builder: PlanBuilder, node: Node) -> None:
+    """Abs: the larger of a number and its negative, less the sign that 0 may have."""
+    value, name = node.outputs[0], node.name or ""
+    who, x = (name, (name,)), builder.either(node.inputs[0])
+    minus, zero = (
+        builder.hold(f"{name}.{key}", np.array([number], np.float32))
+        for key, number in (("minus", -1.0), ("zero", 0.0))
+    )
+    negative, larger = _between(builder, value, 1), _between(builder, value, 2)
+    y = builder.write(builder.output(value), value)
+    builder.add(Binary(*who, "mul", x, minus, negative))
+    builder.add(Binary(*who, "max", negative, x, larger))
+    builder.add(Binary(*who, "add", larger, zero, y), node)
+
+
 _MEANS, _SUMS = ("GlobalAveragePool", "ReduceMean"), ("ReduceSum",)
 
 
@@ -243,6 +258,7 @@ def _layer_norm(builder: PlanBuilder, node: Node) -> None:
 REALS: dict[str, list[Rule]] = {
     **{op_type: [_function] for op_type in sorted(ops.WITH_CURVE)},
     **{op_type: [_function, _binary] for op_type in _BINARY},
+    "Abs": [_function, _magnitude],
     "Clip": [_function, _clip],
     "HardSigmoid": [_function, _hard_sigmoid],
     **{op_type: [_reduce] for op_type in _MEANS + _SUMS},
