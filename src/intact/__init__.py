@@ -91,9 +91,8 @@ def compile(
         shapes: Sizes of inputs, by name: {"x": (1, 3, 224, 224)}. The engine is for these alone, with all
             that follows from them worked out; None: for all sizes that the model takes.
         threads: Threads of a run, the caller's included; None: as many as the process may use.
-        deterministic: Run the parts that ONNX Runtime has as written, on one thread each, so that the outputs
-            are the same for any number of threads. Else it optimizes them, and they have all: last bits
-            depend on both.
+        deterministic: Run the parts that ONNX Runtime has on one thread each, so that the outputs are the
+            same for any number of threads. Else they have all, and their last bits depend on how many.
         backend: "cpu": native kernels; "reference": plain NumPy, slow, with the same codes.
 
     Returns:

@@ -55,9 +55,8 @@ class Engine:
         threads: Threads of a run, the caller's included; None: as many as the process may use.
         packed: Weights as kernels want them, by (constant, kernel). What is missing is packed when it is
             first needed, and added.
-        deterministic: Run the parts that ONNX Runtime has as written, on one thread each, so that the outputs
-            are the same for any number of threads. Else it optimizes them, and they have all: last bits
-            depend on both.
+        deterministic: Run the parts that ONNX Runtime has on one thread each, so that the outputs are the
+            same for any number of threads. Else they have all, and their last bits depend on how many.
         backend: "cpu": native kernels; "reference": plain NumPy, slow, with the same codes. Or a function
             that makes a `Backend` from `Options`.
 

@@ -36,7 +36,6 @@ class CpuBackend:
         self._pool = ThreadPool(options.threads)
         self.threads = self._pool.threads
         self.packed = options.packed
-        self._deterministic = options.deterministic
         self._fallback_threads = 1 if options.deterministic else self.threads
         self._fallback: FallbackSessions | None = None
 
@@ -73,7 +72,7 @@ class CpuBackend:
 
     def _fallback_of(self, plan: Plan) -> FallbackSessions:
         if self._fallback is None or self._fallback.plan is not plan:
-            self._fallback = FallbackSessions(plan, self._fallback_threads, optimized=not self._deterministic)
+            self._fallback = FallbackSessions(plan, self._fallback_threads)
         return self._fallback
 
 

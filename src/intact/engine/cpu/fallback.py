@@ -25,14 +25,13 @@ class FallbackSessions:
     Args:
         plan: The plan.
         threads: Threads within one operator.
-        optimized: ONNX Runtime may fuse operators, which changes last bits.
 
     Attributes:
         plan: As given.
     """
 
-    def __init__(self, plan: Plan, threads: int, *, optimized: bool) -> None:
-        self.plan, self._threads, self._optimized = plan, threads, optimized
+    def __init__(self, plan: Plan, threads: int) -> None:
+        self.plan, self._threads = plan, threads
         self._sessions: dict[str, Session] = {}
 
     def run(self, step: Step, at: Callable[[str], NDArray[Any]]) -> None:
@@ -85,7 +84,5 @@ class FallbackSessions:
 
     def _session(self, step: FallbackSubgraph) -> Session:
         if step.model not in self._sessions:
-            self._sessions[step.model] = step.session(
-                self.plan.constants, self._threads, optimized=self._optimized
-            )
+            self._sessions[step.model] = step.session(self.plan.constants, self._threads)
         return self._sessions[step.model]

@@ -38,7 +38,7 @@ class FallbackSubgraph(Step):
         checker.that(bool(self.ys), "no outputs", "some")
 
     def evaluate(self, run: Run) -> None:
-        """On one thread, with graph optimizations off: other orders of sums give other last bits."""
+        """On one thread, with graph optimizations off."""
         made = self.session(run.constants, threads=1).run({name: run.array(name) for name in self.xs})
         for name in self.ys:
             run.bind(name, made[name])
@@ -55,10 +55,8 @@ class FallbackSubgraph(Step):
         check_fallback(model, f"step '{self.name}'")
         return model
 
-    def session(
-        self, constants: Mapping[str, NDArray[Any]], threads: int, *, optimized: bool = False
-    ) -> Session:
-        """What runs it, on so many threads within one operator, as written or as ONNX Runtime likes best."""
+    def session(self, constants: Mapping[str, NDArray[Any]], threads: int) -> Session:
+        """What runs it, on so many threads within one operator."""
         from intact.graph import Session
 
-        return Session(self.check_model(constants), threads=threads, folded=optimized)
+        return Session(self.check_model(constants), threads=threads)
