@@ -78,8 +78,8 @@ def nearest(node: Node, size: int, wanted: int, scale: float) -> NDArray[np.int6
     if place is None or rounding is None:
         raise NoMatch(f"its coordinates follow '{mode}'")
     positions = place(np.arange(wanted, dtype=np.float64), scale, size, wanted)
-    near = [rounding(positions + apart) for apart in (-1e-4, 1e-4)]
-    if not scale.is_integer() and not (1 / scale).is_integer() and (near[0] != near[1]).any():
+    single = place(np.arange(wanted, dtype=np.float32), np.float32(scale), size, wanted)
+    if (rounding(single) != rounding(positions)).any():
         raise NoMatch("it rounds so near a tie that the width of floats decides")
     return np.asarray(np.clip(rounding(positions), 0, size - 1).astype(np.int64))
 
