@@ -78,7 +78,7 @@ def nearest(node: Node, size: int, wanted: int, scale: float) -> NDArray[np.int6
     if place is None or rounding is None:
         raise NoMatch(f"its coordinates follow '{mode}'")
     positions = place(np.arange(wanted, dtype=np.float64), scale, size, wanted)
-    single = place(np.arange(wanted, dtype=np.float32), np.float32(scale), size, wanted)
+    single = place(np.arange(wanted, dtype=np.float32), np.float32(scale), size, wanted)  # type: ignore[arg-type]
     if (rounding(single) != rounding(positions)).any():
         raise NoMatch("it rounds so near a tie that the width of floats decides")
     return np.asarray(np.clip(rounding(positions), 0, size - 1).astype(np.int64))
