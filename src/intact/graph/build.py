@@ -88,12 +88,20 @@ def drop_unused(graph: ir.Graph, *values: ir.Value | None) -> None:
 
 
 def replace(node: ir.Node, value: ir.Value, names: Namer) -> None:
-    """Let every reader of `node`'s only output read `value`, and remove `node`.
+    """Let every reader of `node`'s only output read `value`, as `hand_over` does, and remove `node`."""
+    graph = node.graph
+    assert isinstance(graph, ir.Graph)
+    hand_over(node, node.outputs[0], value, names)
+    graph.remove(node, safe=True)
+
+
+def hand_over(node: ir.Node, output: ir.Value, value: ir.Value, names: Namer) -> None:
+    """Let every reader of `output`, which `node` makes, read `value`.
 
     A graph output keeps its name: `value` takes it over, through an Identity where `value` is an output,
     an input or an initializer itself.
     """
-    graph, output = node.graph, node.outputs[0]
+    graph = node.graph
     assert isinstance(graph, ir.Graph)
     if output.is_graph_output():
         if value.is_graph_output() or value.producer() is None:
@@ -104,4 +112,3 @@ def replace(node: ir.Node, value: ir.Value, names: Namer) -> None:
             value.shape, value.type = value.shape or output.shape, value.type or output.type
             value.meta.pop(INFERRED, None)
     output.replace_all_uses_with(value, replace_graph_outputs=True)
-    graph.remove(node, safe=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from intact.errors import IntactError, QuantValueError
 from intact.graph import ops
-from intact.graph.build import Inserter, Namer
+from intact.graph.build import Inserter, Namer, hand_over
 from intact.graph.constants import Constants, evaluate_node, foldable
 from intact.graph.edit import set_shape
 from intact.graph.inference import SMALL
@@ -186,21 +186,9 @@ class _Walk:
                 value.name = self._free(value.name) if value.name else value.name
         self._graph.insert_before(node, moved)
         for outer, inner_value in zip(node.outputs, list(branch.outputs), strict=True):
-            self._hand_on(node, outer, inner_value)
+            hand_over(node, outer, inner_value, self._free)
         self._graph.remove(node, safe=True)
         return moved
-
-    def _hand_on(self, node: ir.Node, outer: ir.Value, inner: ir.Value) -> None:
-        """Let readers of an If's output read what its branch makes; a graph output keeps its name."""
-        if outer.is_graph_output():
-            name, outer.name = outer.name, self._free(outer.name or "")
-            if inner.producer() is None or inner.is_graph_output():
-                copy = ir.node("Identity", [inner], outputs=[ir.Value(type=outer.type, shape=outer.shape)])
-                copy.name = self._free(f"{node.name}.identity")
-                self._graph.insert_before(node, copy)
-                inner = copy.outputs[0]
-            inner.name = name
-        outer.replace_all_uses_with(inner, replace_graph_outputs=True)
 
 
 def _measured(node: ir.Node) -> NDArray[Any] | None:
