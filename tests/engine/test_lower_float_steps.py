@@ -66,14 +66,23 @@ def test_a_guard_of_nan_behind_a_softmax_goes_where_a_quantizer_does_its_work(qd
     assert ("onnx" in found.kinds) == guarded
 
 
-def test_a_row_of_which_nothing_may_be_attended_to_is_zeros(qdq):
+@pytest.mark.parametrize("also", ["nothing", "another quantizer", "the probabilities", "the test"])
+def test_a_row_of_which_nothing_may_be_attended_to_is_zeros(qdq, also):
+    """Whoever else reads the Softmax wants it in floats, of which a quantizer makes codes below 0 too."""
     g = qdq()
     p = g.node("Softmax", g.input("x", [2, 5]))
-    y = g.quantize(g.node("Where", g.node("IsNaN", p), g.constant(np.float32(0)), p), 1 / 127)
+    bad = g.node("IsNaN", p)
+    kept = g.node("Where", bad, g.constant(np.float32(0)), p)
+    others = {
+        "nothing": list,
+        "another quantizer": lambda: [g.quantize(kept, 1 / 100)],
+        "the probabilities": lambda: [g.node("Relu", p)],
+        "the test": lambda: [g.node("Where", bad, g.constant(np.float32(1)), g.constant(np.float32(2)))],
+    }[also]()
     x = np.full((2, 5), -np.inf, np.float32)
     x[1] = 0
-    engine = Engine(lower(g.proto(y)), threads=1)
-    (made,) = engine.run({"x": x}).values()
+    engine = Engine(lower(g.proto(g.quantize(kept, 1 / 127), *others)), threads=1)
+    made = next(iter(engine.run({"x": x}).values()))
     assert not made[0].any() and made[1].all()
 
 

@@ -58,30 +58,31 @@ _IDLE: dict[str, Callable[[Node, Constants], bool]] = {
 def drop_nan_guards(model: Model) -> list[str]:
     """Before: ``QuantizeLinear(Where(IsNaN(Softmax(x)), 0, Softmax(x)))``.  After: without the Where.
 
-    So exporters guard rows of which nothing may be attended to. What a Softmax makes is quantized with no
-    code below that of 0, and a NaN becomes the lowest code (N11).
+    So exporters guard rows of which nothing may be attended to. A Softmax that is quantized as it is made
+    has no code below that of 0, and of a NaN makes the lowest one (N11).
 
-    Guards: the number is 0; QuantizeLinears alone read it.
+    Guards: the number is 0; one QuantizeLinear reads what is guarded, and nobody else the Softmax.
     """
     constants, names = Constants(model.graph), Namer(model.graph)
     notes = []
     for node in list(model.graph):
-        if not is_op(node, "Where") or node.outputs[0].is_graph_output():
-            continue
-        test, number, value = node.inputs
-        asked = _above(test, "IsNaN")
-        softmax = value.producer() if value is not None else None
-        zero = constants(number)
-        readers = [use.node for use in node.outputs[0].uses()]
-        if (
-            value is None or asked is None or asked.inputs[0] is not value or zero is None or zero.any()
-            or softmax is None or not is_op(softmax, "Softmax")
-            or not all(is_op(reader, "QuantizeLinear") for reader in readers)
-        ):  # fmt: skip
-            continue
-        replace(node, value, names)
-        notes.append(f"{node.name}: the quantizer makes 0 of a NaN")
+        if is_op(node, "Where") and (softmax := _guarded(node, constants)) is not None:
+            replace(node, softmax, names)
+            notes.append(f"{node.name}: the quantizer makes 0 of a NaN")
     return notes
+
+
+def _guarded(where: Node, constants: Constants) -> Value | None:
+    """What a Softmax makes, where `where` alone stands between it and the one quantizer that reads it."""
+    test, number, value = where.inputs
+    if value is None or _above(value, "Softmax") is None or where.outputs[0].is_graph_output():
+        return None
+    asked, zero = _above(test, "IsNaN"), constants(number)
+    if asked is None or asked.inputs[0] is not value or zero is None or zero.any() or value.is_graph_output():
+        return None
+    readers = [use.node for use in where.outputs[0].uses()]
+    alone = {use.node for use in value.uses()} == {where, asked} and len(asked.outputs[0].uses()) == 1
+    return value if alone and len(readers) == 1 and is_op(readers[0], "QuantizeLinear") else None
 
 
 def join_norms(model: Model) -> list[str]:
