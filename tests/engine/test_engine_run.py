@@ -7,7 +7,8 @@ import pytest
 from ml_dtypes import bfloat16
 from onnx import TensorProto
 
-from intact.engine.engine import MOST_SHAPES, Engine
+from intact.engine.engine import Engine
+from intact.engine.recent import MOST_SHAPES
 from intact.engine.reference import evaluate
 from intact.errors import QuantValueError
 from intact.kernels import gemm

@@ -186,18 +186,19 @@ def compare(
     """
     present = {value.name for node in model.graph for value in node.outputs}
     data = bytes(to_proto(model).SerializeToString())
-    session, watched = Session(data, threads=threads), dict[int, Session]()
+    session = Session(data, threads=threads)
     pairs = () if module is None else module.pairs
     result = Comparison(_tensors(engine.plan, pairs))
+    plan: Plan | None = None
     for number, feeds in enumerate(batches):
-        plan = engine.plan_for({name: np.shape(feeds[name]) for name in engine.plan.inputs})
-        if not number:
+        before, plan = plan, engine.plan_for({name: np.shape(feeds[name]) for name in engine.plan.inputs})
+        if before is None:
             result.tensors = _tensors(plan, pairs)
         if number < traced:
-            inner = [name for name in plan.tensors if name in present]
-            if id(plan) not in watched:
-                watched = {id(plan): Session(data, extra=inner, threads=threads)}
-            made = _trace(result, plan, engine, watched[id(plan)], module, feeds)
+            if plan is not before:
+                inner = [name for name in plan.tensors if name in present]
+                watched = Session(data, extra=inner, threads=threads)
+            made = _trace(result, plan, engine, watched, module, feeds)
         else:
             made = {"engine": _first(plan, engine.run(feeds)), "file": _first(plan, session.run(feeds))}
             made |= {} if module is None else {"module": module(feeds)[0]}

@@ -24,7 +24,8 @@ from intact.engine.backends import make_backend
 from intact.engine.files import save
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
-from intact.engine.specialize import MOST_SHAPES, Plans
+from intact.engine.recent import Recent
+from intact.engine.specialize import Plans
 from intact.engine.steps import Dim, Shape
 from intact.errors import QuantValueError, UnsupportedError
 from intact.limits import THREADS
@@ -83,7 +84,7 @@ class Engine:
         self.inputs = tuple(_port(plan, name) for name in plan.inputs)
         self.outputs = tuple(_port(plan, name) for name in plan.outputs)
         self.deterministic = deterministic
-        self._ready: dict[tuple[Shape, ...], Executable] = {}
+        self._ready = Recent[Executable]()
 
     @property
     def packed(self) -> Packed:
@@ -129,16 +130,13 @@ class Engine:
 
     def prepare(self, shapes: Mapping[str, Sequence[int]]) -> Executable:
         """Make the plan executable for inputs of these shapes, which the first run with them would do."""
-        key = tuple(tuple(shapes[name]) for name in self.plan.inputs)
-        executable = self._ready.pop(key, None)
-        if executable is None:
-            sizes = dict(zip(self.plan.inputs, key, strict=True))
+        sizes = self._sizes(shapes)
+
+        def compiled() -> Executable:
             with self._plans.sized():
-                executable = self.backend.compile(self._plans.at(sizes), sizes)
-        self._ready[key] = executable  # the last used is the last in line
-        while len(self._ready) > MOST_SHAPES:
-            self._ready.pop(next(iter(self._ready)), None)
-        return executable
+                return self.backend.compile(self._plans.at(sizes), sizes)
+
+        return self._ready.get(tuple(sizes.values()), compiled)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a plan file, which `intact.load` reads: the plan, and its weights as kernels packed them.
@@ -163,7 +161,10 @@ class Engine:
 
     def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan:
         """What runs on inputs of these shapes: `plan`, or one that was made for them alone."""
-        return self._plans.at({name: tuple(shapes[name]) for name in self.plan.inputs})
+        return self._plans.at(self._sizes(shapes))
+
+    def _sizes(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Shape]:
+        return {name: tuple(shapes[name]) for name in self.plan.inputs}
 
     def profile(self, inputs: Arrays | None = None, *, runs: int = 10) -> EngineProfile:
         """Time every step.

@@ -17,12 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.plan import Plan
+from intact.engine.recent import Recent
 from intact.engine.steps import Shape
-from intact.engine.steps.wiring import renamed_constants
+from intact.engine.steps.wiring import renamed
 from intact.errors import FileFormatError, QuantValueError
-
-MOST_SHAPES = 8
-"""Sets of input shapes that an engine keeps ready."""
 
 
 class Plans:
@@ -34,7 +32,7 @@ class Plans:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._found: dict[tuple[Shape, ...], Plan] = {}
+        self._found = Recent[Plan]()
 
     def at(self, shapes: Mapping[str, Shape]) -> Plan:
         """The plan for inputs of these shapes.
@@ -44,12 +42,8 @@ class Plans:
         """
         if not self.plan.model:
             return self.plan
-        key = tuple(tuple(shapes[name]) for name in self.plan.inputs)
-        found = self._found.pop(key, None) or self._lowered(shapes)
-        self._found[key] = found  # the last used is the last in line
-        while len(self._found) > MOST_SHAPES:
-            self._found.pop(next(iter(self._found)), None)
-        return found
+        key = tuple(shapes[name] for name in self.plan.inputs)
+        return self._found.get(key, lambda: self._lowered(shapes))
 
     @contextmanager
     def sized(self) -> Iterator[None]:
@@ -75,7 +69,7 @@ class Plans:
             new: self.plan.constants[new] if new in self.plan.constants else plan.constants[old]
             for old, new in names.items()
         }
-        steps = tuple(renamed_constants(step, names) for step in plan.steps)
+        steps = tuple(renamed(step, names) for step in plan.steps)
         return replace(plan, steps=steps, constants=constants)
 
     def _name(self, name: str, array: NDArray[Any]) -> str:

@@ -177,19 +177,21 @@ def _slope(builder: PlanBuilder, node: Node) -> None:
     if node.op_type == "PRelu":
         slope = builder.either(node.inputs[1])
     else:
-        slope = builder.hold(f"{name}.slope", np.array([ops.LeakyRelu.of(node).alpha], np.float32))
+        slope = _number(builder, node, "slope", ops.LeakyRelu.of(node).alpha)
     y = builder.write(builder.output(value), value)
     builder.add(Binary(name, (name,), "slope", x, slope, y), node)
+
+
+def _number(builder: PlanBuilder, node: Node, key: str, number: float) -> str:
+    """A constant of one element."""
+    return builder.hold(f"{node.name}.{key}", np.array([number], np.float32))
 
 
 def _hard_sigmoid(builder: PlanBuilder, node: Node) -> None:
     """HardSigmoid of any slope: clip(alpha * x + beta, 0, 1)."""
     said, value, name = ops.HardSigmoid.of(node), node.outputs[0], node.name or ""
     who, x = (name, (name,)), builder.either(node.inputs[0])
-    alpha, beta = (
-        builder.hold(f"{name}.{key}", np.array([number], np.float32))
-        for key, number in (("alpha", said.alpha), ("beta", said.beta))
-    )
+    alpha, beta = _number(builder, node, "alpha", said.alpha), _number(builder, node, "beta", said.beta)
     scaled, line = _between(builder, value, 1), _between(builder, value, 2)
     y = builder.write(builder.output(value), value)
     builder.add(Binary(*who, "mul", x, alpha, scaled))
@@ -202,7 +204,7 @@ def _with_number(function: str, number: float, *, first: bool = False) -> Rule:
 
     def rule(builder: PlanBuilder, node: Node) -> None:
         name, x = node.name or "", builder.either(node.inputs[0])
-        held = builder.hold(f"{name}.{function}", np.array([number], np.float32))
+        held = _number(builder, node, function, number)
         y = builder.write(builder.output(node.outputs[0]), node.outputs[0])
         a, b = (held, x) if first else (x, held)
         builder.add(Binary(name, (name,), function, a, b, y), node)
@@ -214,10 +216,7 @@ def _magnitude(builder: PlanBuilder, node: Node) -> None:
     """Abs: the larger of a number and its negative, less the sign that 0 may have."""
     value, name = node.outputs[0], node.name or ""
     who, x = (name, (name,)), builder.either(node.inputs[0])
-    minus, zero = (
-        builder.hold(f"{name}.{key}", np.array([number], np.float32))
-        for key, number in (("minus", -1.0), ("zero", 0.0))
-    )
+    minus, zero = _number(builder, node, "minus", -1.0), _number(builder, node, "zero", 0.0)
     negative, larger = _between(builder, value, 1), _between(builder, value, 2)
     y = builder.write(builder.output(value), value)
     builder.add(Binary(*who, "mul", x, minus, negative))

@@ -100,10 +100,7 @@ def lower(source: Source, shapes: Mapping[str, Sequence[int]] | None = None) -> 
 def _lowered(source: Source, shapes: Mapping[str, Sequence[int]]) -> Plan:
     model, notes = load(source), list[str]()
     settle(model)
-    run_passes(model, BEFORE[:1], notes)
-    if shapes:
-        specialize(model, shapes)
-    run_passes(model, BEFORE[1:], notes)
+    run_passes(model, _before(shapes), notes)
     placement = read_placement(model)
     stays: set[str] = set()
     while True:
@@ -122,6 +119,17 @@ def _lowered(source: Source, shapes: Mapping[str, Sequence[int]]) -> Plan:
     plan.check()
     _check_holds(plan)
     return plan
+
+
+def _before(shapes: Mapping[str, Sequence[int]]) -> tuple[tuple[str, Pass], ...]:
+    """`BEFORE`, and in it what fixes the sizes of the inputs."""
+
+    def fix(model: Model) -> list[str]:
+        specialize(model, shapes)
+        return []
+
+    normalized, *rest = BEFORE
+    return (normalized, ("fix sizes", fix), *rest) if shapes else BEFORE
 
 
 def _check_holds(plan: Plan) -> None:

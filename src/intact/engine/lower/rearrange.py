@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,15 +78,17 @@ def nearest(node: Node, size: int, wanted: int, scale: float) -> NDArray[np.int6
     place, rounding = _PLACES.get(mode), _ROUNDINGS.get(said.nearest_mode)
     if place is None or rounding is None:
         raise NoMatch(f"its coordinates follow '{mode}'")
-    positions = place(np.arange(wanted, dtype=np.float64), scale, size, wanted)
-    single = place(np.arange(wanted, dtype=np.float32), np.float32(scale), size, wanted)  # type: ignore[arg-type]
-    if (rounding(single) != rounding(positions)).any():
+    chosen, single = (
+        rounding(place(np.arange(wanted, dtype=real), real(scale), size, wanted))
+        for real in (np.float64, np.float32)
+    )
+    if (single != chosen).any():
         raise NoMatch("it rounds so near a tie that the width of floats decides")
-    return np.asarray(np.clip(rounding(positions), 0, size - 1).astype(np.int64))
+    return np.asarray(np.clip(chosen, 0, size - 1).astype(np.int64))
 
 
-_Reals = NDArray[np.float64]
-_PLACES: dict[str, Callable[[_Reals, float, int, int], _Reals]] = {
+_Reals = NDArray[np.floating[Any]]
+_PLACES: dict[str, Callable[[_Reals, Any, int, int], _Reals]] = {
     "half_pixel": lambda i, scale, size, wanted: (i + 0.5) / scale - 0.5,
     "half_pixel_symmetric": lambda i, scale, size, wanted: (
         (i + 0.5) / scale - 0.5 + size / 2 * (1 - wanted / (scale * size))

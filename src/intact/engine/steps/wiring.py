@@ -118,28 +118,14 @@ def constants(record: object) -> tuple[str, ...]:
 
 
 def renamed(record: Any, names: Mapping[str, str]) -> Any:
-    """A record with its tensors called by other names, where `names` has one."""
+    """A record with its tensors and constants called by other names, where `names` has one."""
     changes: dict[str, Any] = {}
     for one in fields_of(record):
-        if not isinstance(one.role, Const):
-            value = getattr(record, one.name)
-            new = tuple(names.get(v, v) for v in one.names(record))
-            changes[one.name] = new if isinstance(value, tuple) else new[0]
+        value = getattr(record, one.name)
+        new = tuple(names.get(v, v) for v in one.names(record))
+        changes[one.name] = new if isinstance(value, tuple) else new[0]
     for part in _parts_of(record):
         changes[part] = renamed(getattr(record, part), names)
-    return replace(record, **changes)
-
-
-def renamed_constants(record: Any, names: Mapping[str, str]) -> Any:
-    """A record with its constants called by other names, where `names` has one."""
-    changes: dict[str, Any] = {}
-    for one in fields_of(record):
-        if isinstance(one.role, Const) or (isinstance(one.role, Reads) and one.role.constant):
-            value = getattr(record, one.name)
-            new = tuple(names.get(v, v) for v in one.names(record))
-            changes[one.name] = new if isinstance(value, tuple) else new[0]
-    for part in _parts_of(record):
-        changes[part] = renamed_constants(getattr(record, part), names)
     return replace(record, **changes)
 
 
