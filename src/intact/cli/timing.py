@@ -92,10 +92,11 @@ def _intact(args: argparse.Namespace) -> Ready:
 
     start = time.perf_counter()
     engine = intact.compile(args.file, threads=args.threads)
-    feeds = _feeds({port.name: (np.dtype(port.dtype), port.shape) for port in engine.inputs}, args)
-    engine.prepare({name: array.shape for name, array in feeds.items()})
     load = time.perf_counter() - start
-    return lambda: engine.run(feeds), load
+    feeds = _feeds({port.name: (np.dtype(port.dtype), port.shape) for port in engine.inputs}, args)
+    start = time.perf_counter()
+    engine.prepare({name: array.shape for name, array in feeds.items()})
+    return lambda: engine.run(feeds), load + time.perf_counter() - start
 
 
 def _onnxruntime(args: argparse.Namespace) -> Ready:
@@ -128,14 +129,15 @@ def _openvino(args: argparse.Namespace) -> Ready:
     for one in model.inputs:
         dims = [-1 if dim.is_dynamic else dim.get_length() for dim in one.get_partial_shape()]
         ports[one.any_name] = (one.get_element_type().to_dtype(), dims)
+    load = time.perf_counter() - start
     feeds = _feeds(ports, args)
+    start = time.perf_counter()
     model.reshape({name: list(array.shape) for name, array in feeds.items()})
     settings = {"INFERENCE_NUM_THREADS": args.threads, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1}
     if args.float32:
         settings["INFERENCE_PRECISION_HINT"] = "f32"
     request = core.compile_model(model, "CPU", settings).create_infer_request()
-    load = time.perf_counter() - start
-    return lambda: request.infer(feeds), load
+    return lambda: request.infer(feeds), load + time.perf_counter() - start
 
 
 ENGINES: dict[str, Callable[[argparse.Namespace], Ready]] = {
