@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from intact.torch.graph_mode.opened import BODIES
+from intact.torch.graph_mode.opened import BODIES, OPENED
 
 _AUGMENTED = {"add_", "sub_", "mul_", "div_", "pow_", "matmul_"}
 _TRANSPOSED = {"T", "mT", "H", "mH"}  # attributes that compute
@@ -89,6 +89,14 @@ class Calls(TorchFunctionMode):
         """Make the call of `func` in `frame`; `inside`: the function that it is a part of, with a dot."""
         raise NotImplementedError
 
+    def perform_opened(self, frame: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make the calls that the opened function `name` is made of."""
+
+        def run(part: Any, *args: Any, **kwargs: Any) -> Any:
+            return self.perform(frame, f"{name}.", part, args, kwargs)
+
+        return OPENED[name](run, *args, **kwargs)
+
 
 @dataclass(frozen=True)
 class KnownFunction:
@@ -133,6 +141,7 @@ def exchanged(
     args: tuple[Any, ...], kwargs: dict[str, Any], change: Callable[[int, Tensor], Tensor]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A call's arguments with ``change(i, x)`` for the i-th tensor x among them."""
+    kwargs = dict(kwargs)
     out = kwargs.pop("out", None)
     leaves, spec = pytree.tree_flatten((args, kwargs))
     place = 0

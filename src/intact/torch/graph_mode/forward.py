@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from intact.errors import QuantValueError
 from intact.torch.descriptor import QuantDescriptor
 from intact.torch.graph_mode.calls import Calls, ModelCall, exchanged, function_of, reads_floats
-from intact.torch.graph_mode.opened import OPENED
 from intact.torch.graph_mode.record import GraphModeRecord, Inserted
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
@@ -91,11 +90,7 @@ class _Pass(Calls):
         known = function_of(func)
         name = inside + known.name
         if name in frame.opened:
-
-            def run(part: Any, *args: Any, **kwargs: Any) -> Any:
-                return self.perform(frame, f"{name}.", part, args, kwargs)
-
-            return OPENED[name](run, *args, **kwargs)
+            return self.perform_opened(frame, name, args, kwargs)
         if name not in frame.made or not reads_floats((*args, *kwargs.values())):
             return func(*args, **kwargs)
         around = frame.around.get((name, self.numbered(frame.path, name).number))
@@ -113,7 +108,7 @@ class _Pass(Calls):
             use = next((use for use in uses if use.number == number), None)
             return x if use is None else self._quantize(use, x, alone=writes and not number)
 
-        return exchanged(args, dict(kwargs), quantized)
+        return exchanged(args, kwargs, quantized)
 
     def made(self, uses: Sequence[_Use], answer: Any) -> Any:
         """The answer of a call, some of it quantized."""
@@ -152,6 +147,11 @@ def _version(x: Tensor) -> int:
     return 0 if torch.compiler.is_dynamo_compiling() or x.is_inference() else x._version
 
 
+def _running() -> _Pass | None:
+    """The run that this thread is in."""
+    return getattr(_local, "running", None)
+
+
 # ---- modules whose forward has quantizers in it ----
 
 
@@ -188,7 +188,7 @@ def _class_of(float_class: type[nn.Module]) -> type[RunsQuantized]:
 
     @functools.wraps(own)
     def forward(self: RunsQuantized, *args: Any, **kwargs: Any) -> Any:
-        running: _Pass | None = getattr(_local, "running", None)
+        running = _running()
         if running is not None:
             with running.inside(self._scope):
                 return own(self, *args, **kwargs)
@@ -219,7 +219,7 @@ class _Enter:
     around: dict[int, _Around]
 
     def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
-        running: _Pass | None = getattr(_local, "running", None)
+        running = _running()
         if running is None:
             return None
         running.enter(None)
@@ -237,7 +237,7 @@ class _Leave:
     around: dict[int, _Around]
 
     def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
-        running: _Pass | None = getattr(_local, "running", None)
+        running = _running()
         if running is None:
             return None
         answer = None

@@ -128,11 +128,7 @@ class Observer(Calls):
         if name in _QUESTIONS or not reads_floats((*args, *kwargs.values())):
             return func(*args, **kwargs)
         if name in OPENED:
-
-            def run(part: Any, *args: Any, **kwargs: Any) -> Any:
-                return self.perform(frame, f"{name}.", part, args, kwargs)
-
-            return OPENED[name](run, *args, **kwargs)
+            return self.perform_opened(frame, name, args, kwargs)
         first = not known.writes or (known.rebinds and not self.careful)
         call = self.numbered(frame.path, name)
         args, kwargs = self._reading(call, args, kwargs, first=first)
@@ -147,4 +143,4 @@ class Observer(Calls):
             wanted = first if operand == 0 else call.function not in _NORMS
             return self.read(call, operand, x) if wanted and x.dim() and x.is_floating_point() else x
 
-        return exchanged(args, dict(kwargs), read)
+        return exchanged(args, kwargs, read)
