@@ -97,7 +97,8 @@ class Window:
             )
         ]
         x = np.pad(x, ((0, 0), (0, 0), *self.padding), constant_values=fill)
-        x = np.pad(x, ((0, 0), (0, 0), *[(0, n) for n in overhang]), constant_values=beyond)
+        if any(overhang):
+            x = np.pad(x, ((0, 0), (0, 0), *[(0, n) for n in overhang]), constant_values=beyond)
         every = sliding_window_view(x, reach, axis=tuple(range(2, x.ndim)))
         steps = [slice(0, count * s, s) for count, s in zip(counts, self.stride, strict=True)]
         taps = [slice(None, None, d) for d in self.dilation]

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Node, ops
+from intact.numerics.windows import Window
 
 
 def as_rows(node: Node, weight: NDArray) -> NDArray | None:
@@ -44,19 +45,15 @@ def inputs_met(node: Node, x: NDArray, kernel: tuple[int, ...], most: int) -> ND
     said = ops.Conv.of(node)
     pads = said.pads_of(kernel, x.shape[2:])
     assert pads is not None, "the sizes are known"
-    around = zip(pads[: len(kernel)], pads[len(kernel) :], strict=True)
-    padded = np.pad(x, [(0, 0), (0, 0), *around])
-    strides, dilations = said.strides_of(len(kernel)), said.dilations_of(len(kernel))
-    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    counts = [(n - r) // s + 1 for n, r, s in zip(padded.shape[2:], reach, strides, strict=True)]
-    taken = _spaced(len(x) * int(np.prod(counts)), most)
-    sample, *at = np.unravel_index(taken, (len(x), *counts))
-    taps = np.meshgrid(*(np.arange(k) * d for k, d in zip(kernel, dilations, strict=True)), indexing="ij")
-    index = [p[:, None] * s + tap.reshape(-1) for p, s, tap in zip(at, strides, taps, strict=True)]
-    here: tuple[NDArray | slice, ...] = (sample[:, None], slice(None), *index)
-    windows = padded[here]  # [positions, taps, channels]
-    by_group = windows.reshape(len(taken), -1, said.group, x.shape[1] // said.group)
-    found = by_group.transpose(2, 0, 3, 1).reshape(said.group, len(taken), -1)
+    rank = len(kernel)
+    around = list(zip(pads[:rank], pads[rank:], strict=True))
+    laid = Window.of(kernel, rank, said.strides_of(rank), around, said.dilations_of(rank))
+    windows = laid.view(x, fill=0, beyond=0)
+    places = (len(x), *windows.shape[2 : 2 + rank])
+    sample, *at = np.unravel_index(_spaced(int(np.prod(places)), most), places)
+    here: tuple[NDArray | slice, ...] = (sample, slice(None), *at)
+    chosen = windows[here]  # [positions, channels, *kernel]
+    found = chosen.reshape(len(sample), said.group, -1).transpose(1, 0, 2)
     return found.astype(np.float32, copy=False)
 
 
