@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import io
 import os
 import sys
 import tempfile
@@ -29,7 +28,7 @@ from statistics import mean, stdev
 
 import numpy as np
 import torch
-from PIL import Image
+from packed_images import packed_images
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -51,14 +50,10 @@ class Images:
 
     def __init__(self, path: Path, count: int) -> None:
         with np.load(path) as packed:
-            jpeg, offsets, labels = packed["jpeg"], packed["offsets"], packed["labels"]
-        pixels = np.stack([_decoded(jpeg[offsets[i] : offsets[i + 1]]) for i in range(count)])
+            labels = packed["labels"]
+        pixels = np.stack([np.asarray(image) for image in packed_images(path, count)])
         self.x = (torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255 - MEAN) / DEVIATION
         self.y = torch.from_numpy(labels[:count].astype(np.int64))
-
-
-def _decoded(jpeg: np.ndarray) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(jpeg.tobytes())).convert("RGB"))
 
 
 class Augmented:

@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from peers import quantize_nncf, quantize_onnxruntime
 
 NETS = ("resnet18", "resnet50", "mobilenetv2", "bert")
 BATCHES = 8
@@ -71,37 +72,15 @@ def plan(net: str, folder: Path) -> None:
 
 
 def by_onnxruntime(net: str, folder: Path) -> None:
-    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    class Reader(CalibrationDataReader):
-        def __init__(self) -> None:
-            self.rest = iter(noise(net, BATCHES))
-
-        def get_next(self):
-            batch = next(self.rest, None)
-            return None if batch is None else {"input": batch}
-
-    prepared = folder / f"{net}.prepared.onnx"
-    quant_pre_process(str(folder / f"{net}.onnx"), str(prepared), skip_symbolic_shape=True)
-    for kind, name in ((QuantFormat.QDQ, "qdq"), (QuantFormat.QOperator, "qop")):
-        out = folder / f"{net}.ort-{name}.onnx"
-        quantize_static(
-            str(prepared), str(out), Reader(), quant_format=kind, per_channel=True,
-            activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
-        )  # fmt: skip
-    prepared.unlink()
+    outputs = {"QDQ": folder / f"{net}.ort-qdq.onnx", "QOperator": folder / f"{net}.ort-qop.onnx"}
+    quantize_onnxruntime(folder / f"{net}.onnx", outputs, [{"input": batch} for batch in noise(net, BATCHES)])
 
 
 def by_nncf(net: str, folder: Path) -> None:
-    import nncf
-    import openvino as ov
-
-    kind = {"model_type": nncf.ModelType.TRANSFORMER} if net == "bert" else {}
-    data = nncf.Dataset(noise(net, BATCHES))
-    model = ov.convert_model(str(folder / f"{net}.onnx"))
-    quantized = nncf.quantize(model, data, subset_size=BATCHES, **kind)
-    ov.save_model(quantized, folder / f"{net}.nncf.xml", compress_to_fp16=False)
+    quantize_nncf(
+        folder / f"{net}.onnx", folder / f"{net}.nncf.xml", [{"input": x} for x in noise(net, BATCHES)],
+        transformer=net == "bert",
+    )  # fmt: skip
 
 
 STAGES = (

@@ -13,7 +13,6 @@ Targets: top-1 within 0.1 point of float; every residual block one fused Conv+Ad
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
 import subprocess
@@ -26,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from cifar import EVALUATION_BATCH, NETS, Images
-from PIL import Image
+from packed_images import packed_images
 
 from intact.graph import Session
 
@@ -46,11 +45,8 @@ def export(net: str, weights: Path, path: Path) -> None:
 def write_folder(packed: Path, first: int, count: int, folder: Path) -> None:
     """Images `first`, `first + 1`, ... of a packed file as PNG files: the same pixels."""
     folder.mkdir()
-    with np.load(packed) as file:
-        jpeg, offsets = file["jpeg"], file["offsets"]
-    for i in range(first, first + count):
-        with Image.open(io.BytesIO(jpeg[offsets[i] : offsets[i + 1]].tobytes())) as image:
-            image.convert("RGB").save(folder / f"{i:05d}.png")
+    for i, image in enumerate(packed_images(packed, count, first), first):
+        image.save(folder / f"{i:05d}.png")
 
 
 def command(*arguments: str | Path, allowed: tuple[int, ...] = (0,)) -> tuple[int, str]:

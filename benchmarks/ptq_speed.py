@@ -20,6 +20,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from peers import reader
+
 TOOLS = ("intact", "onnxruntime", "nncf")
 SIDE, BATCH = 224, 8
 
@@ -70,17 +72,10 @@ def prepare_intact(model, batches, out):
 
 
 def prepare_onnxruntime(model, batches, out):
-    from onnxruntime.quantization import CalibrationDataReader, quantize_static
+    from onnxruntime.quantization import quantize_static
 
-    class Reader(CalibrationDataReader):
-        def __init__(self):
-            self.rest = iter(batches)
-
-        def get_next(self):
-            batch = next(self.rest, None)
-            return None if batch is None else {"input": batch}
-
-    return lambda _: quantize_static(str(model), str(out), Reader())
+    feeds = ({"input": batch} for batch in batches)
+    return lambda _: quantize_static(str(model), str(out), reader(feeds))
 
 
 def prepare_nncf(model, batches, out):

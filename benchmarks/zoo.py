@@ -30,11 +30,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from peers import quantize_nncf, quantize_onnxruntime
 from zoo_models import NETWORKS
 from zoo_models.network import Feeds, Run, Work
 
 import intact
 from intact.cli.bench import Case, measure
+from intact.engine.steps import FallbackSubgraph
 
 Row = dict[str, Any]
 
@@ -44,36 +46,11 @@ def by_intact(work: Work, out: Path) -> None:
 
 
 def by_onnxruntime(work: Work, out: Path) -> None:
-    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    class Reader(CalibrationDataReader):
-        def __init__(self) -> None:
-            self.rest = iter(work.calibration)
-
-        def get_next(self) -> Feeds | None:
-            return next(self.rest, None)
-
-    prepared: Path | None = out.with_suffix(".prepared")
-    try:
-        quant_pre_process(str(work.model), str(prepared), skip_symbolic_shape=True)
-    except Exception:  # it is no more than advice: some models are quantized without
-        prepared = None
-    quantize_static(
-        str(prepared or work.model), str(out), Reader(), quant_format=QuantFormat.QDQ, per_channel=True,
-        activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
-    )  # fmt: skip
+    quantize_onnxruntime(work.model, {"QDQ": out}, work.calibration)
 
 
 def by_nncf(work: Work, out: Path) -> None:
-    import nncf
-    import openvino as ov
-
-    kind = {"model_type": nncf.ModelType.TRANSFORMER} if work.transformer else {}
-    model = ov.convert_model(str(work.model))
-    data = nncf.Dataset(work.calibration)
-    quantized = nncf.quantize(model, data, subset_size=len(work.calibration), **kind)
-    ov.save_model(quantized, out, compress_to_fp16=False)
+    quantize_nncf(work.model, out, work.calibration, transformer=work.transformer)
 
 
 TOOLS: dict[str, tuple[Callable[[Work, Path], None], str]] = {
@@ -137,22 +114,18 @@ def quantized(name: str, work: Work, folder: Path, row: Row, options: argparse.N
 def timed(name: str, work: Work, folder: Path, row: Row, options: argparse.Namespace) -> None:
     data = folder / f"{name}.npz"
     np.savez(data, **work.example)
-    cases, names = [], []
+    cases = {}
     for column, (engine, suffix) in LATENCY.items():
         file = folder / f"{name}{suffix}" if suffix else work.model
         if file.exists() and column in options.columns:
-            cases.append(Case(engine, file, words=("--data", str(data))))
-            names.append(column)
-    for column, case in zip(names, cases, strict=True):
-        try:
-            (row["ms"][column],) = (
-                one["ms"]
-                for one in measure(
-                    [case], rounds=options.rounds, threads=options.threads, seconds=options.seconds
-                )
-            )
-        except intact.IntactError as error:
-            row["errors"][column] = str(error)
+            cases[column] = Case(engine, file, words=("--data", str(data)))
+    for _ in range(options.rounds):
+        for column, case in cases.items():
+            try:
+                (found,) = measure([case], threads=options.threads, seconds=options.seconds)
+                row["ms"][column] = min(found["ms"], row["ms"].get(column, found["ms"]))
+            except intact.IntactError as error:
+                row["errors"][column] = str(error)
     if "INTact" in row["ms"]:
         row["fallback"] = in_fallback(folder / f"{name}.int8.onnx", work.example)
 
@@ -160,7 +133,7 @@ def timed(name: str, work: Work, folder: Path, row: Row, options: argparse.Names
 def in_fallback(file: Path, example: Feeds) -> float:
     """The share of time outside native steps."""
     profile = intact.compile(file, threads=1).profile(example, runs=20)
-    outside = sum(t.seconds for t in profile.timings if t.kind == "fallback")
+    outside = sum(t.seconds for t in profile.timings if t.kind == FallbackSubgraph.kind)
     return outside / profile.seconds
 
 

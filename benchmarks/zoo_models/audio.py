@@ -158,7 +158,7 @@ def wake_word(folder: Path) -> Work:
 
 def basic_pitch(folder: Path) -> Work:
     model = fetch(folder, "basic_pitch==0.4.0") / "basic_pitch/saved_models/icassp_2022/nmp.onnx"
-    (name,) = ("serving_default_input_2:0",)
+    name = "serving_default_input_2:0"
 
     def music(seed: int) -> Feeds:
         """Chords of plucked tones with overtones, 22,050 samples a second."""

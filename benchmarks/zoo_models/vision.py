@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from pathlib import Path
 
 import numpy as np
+from packed_images import packed_images
 from PIL import Image
 
 from zoo_models.network import Feeds, Network, Run, Work, agreement, f1, fetch, shared
@@ -16,10 +16,7 @@ CALIBRATION, TEST = 64, 300
 
 def photographs(first: int, count: int) -> list[Image.Image]:
     """Of the 1,000 of the shared data."""
-    with np.load(shared("imagenet_sample.npz")) as data:
-        jpeg, offsets = data["jpeg"], data["offsets"]
-    spans = [jpeg[offsets[i] : offsets[i + 1]] for i in range(first, first + count)]
-    return [Image.open(io.BytesIO(span.tobytes())).convert("RGB") for span in spans]
+    return packed_images(shared("imagenet_sample.npz"), count, first)
 
 
 def centred(image: Image.Image, short: int, side: int) -> np.ndarray:
