@@ -1,10 +1,6 @@
 #include "steps/copy.h"
 
-#include <algorithm>
-#include <array>
-#include <cstdlib>
 #include <cstring>
-#include <numeric>
 
 #include "kernels/registry.h"
 #include "steps/relayout.h"
@@ -43,10 +39,7 @@ class Copy final : public Relayout<Copy> {
 GatherSpec in_order(const GatherSpec& s) {
   demand(s.x.rank == s.y.rank && s.indices.size() == static_cast<size_t>(s.y.rank),
          "one list of indices for each axis");
-  std::array<int, kMaxRank> axes{};
-  std::iota(axes.begin(), axes.end(), 0);
-  std::stable_sort(axes.begin(), axes.begin() + s.y.rank,
-                   [&](int i, int j) { return std::abs(s.y.strides[i]) > std::abs(s.y.strides[j]); });
+  const auto axes = axes_in_memory(s.y);
   GatherSpec found = s;
   for (int i = 0; i < s.y.rank; ++i) {
     const int from = axes[static_cast<size_t>(i)];

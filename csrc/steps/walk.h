@@ -7,10 +7,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <numeric>
 
 #include "steps/views.h"
 
 namespace intact {
+
+// The axes of a view in the order in which it lies in memory: along the last one its elements are nearest.
+inline std::array<int, kMaxRank> axes_in_memory(const View& v) {
+  std::array<int, kMaxRank> axes{};
+  std::iota(axes.begin(), axes.end(), 0);
+  std::stable_sort(axes.begin(), axes.begin() + v.rank,
+                   [&](int i, int j) { return std::abs(v.strides[i]) > std::abs(v.strides[j]); });
+  return axes;
+}
 
 template <size_t kViews>
 struct Walk {
@@ -27,16 +37,12 @@ struct Walk {
       units_[v] = static_cast<int64_t>(bytes_of(views[v].type));
       strides[0][v] = units_[v];
     }
-    std::array<int, kMaxRank> axes{};
-    int n = 0;
-    for (int i = 0; i < y.rank; ++i) {
-      if (y.sizes[i] > 1) axes[n++] = i;
-    }
-    if (elements == 0 || n == 0) return;
-    std::stable_sort(axes.begin(), axes.begin() + n,
-                     [&](int i, int j) { return std::abs(y.strides[i]) > std::abs(y.strides[j]); });
+    if (elements <= 1) return;
     rank = 0;
-    for (int i = 0; i < n; ++i) append(views, axes[i]);
+    const auto axes = axes_in_memory(y);
+    for (int i = 0; i < y.rank; ++i) {
+      if (y.sizes[axes[i]] > 1) append(views, axes[i]);
+    }
   }
 
   // Elements along an axis lie next to each other.

@@ -161,7 +161,9 @@ def test_the_module_exports_its_entry_point_alone():
 
 def test_objects_of_an_instruction_set_share_no_code_with_others():
     """A weak function compiled for AVX2 could be the one the linker keeps for every machine."""
-    objects = sorted(ROOT.glob("build/*/CMakeFiles/**/x86_*.cc.o"))
+    built = ROOT.glob("build/*/CMakeFiles/intact_kernels.dir/csrc/kernels/*/x86_*.cc.o")
+    # A build folder keeps the objects of sources that were renamed since.
+    objects = sorted(o for o in built if (ROOT / "csrc/kernels" / o.parent.name / o.stem).is_file())
     if not objects or shutil.which("nm") is None:
         pytest.skip("needs nm and the objects of an in-tree build")
     for path in objects:

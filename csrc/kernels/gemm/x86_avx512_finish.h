@@ -127,12 +127,12 @@ template <bool kResidual>
 void apply_function(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   for (int row = 0; row < t.rows; ++row) {
-    const uint8_t* const residual = kResidual ? t.residual[row] + t.residual_offset : nullptr;
     for (int c = 0; c < t.width; c += kUnit) {
       const int at = row * t.width + c;
+      const uint8_t* const residual = kResidual ? t.residual[row] + t.residual_offset + c : nullptr;
       const __mmask16 mask = c < t.channels ? mask_of(t.channels, c / kUnit) : 0;
       const __m512 m = _mm512_loadu_ps(t.multiplier + c), b = _mm512_loadu_ps(t.bias + c);
-      _mm512_storeu_ps(t.scratch + at, real_of<kResidual>(t.sums + at, lanes, m, b, residual + c, mask));
+      _mm512_storeu_ps(t.scratch + at, real_of<kResidual>(t.sums + at, lanes, m, b, residual, mask));
     }
   }
   e.function(t.scratch, t.scratch, static_cast<size_t>(t.rows) * static_cast<size_t>(t.width));
@@ -270,13 +270,11 @@ void finish_bounded(const Epilogue& e, const GemmRows& t) {
 }
 
 void finish(const Epilogue& e, const GemmRows& t) {
-  if (e.floats && e.function == nullptr) {
-    return e.has_residual ? finish_floats<true>(e, t) : finish_floats<false>(e, t);
-  }
   if (e.function != nullptr) {
     const bool smooth = e.cells != nullptr && !e.floats && !e.has_residual;
     return smooth ? finish_smooth(e, t) : finish_function(e, t);
   }
+  if (e.floats) return e.has_residual ? finish_floats<true>(e, t) : finish_floats<false>(e, t);
   if (!e.bounded) return gemm_finish(e, t);
   return finish_bounded(e, t);
 }
