@@ -77,6 +77,7 @@ class _Walk:
     def __init__(self, model: ir.Model, names: Mapping[str, int]) -> None:
         self._graph, self._names, self._opsets = model.graph, names, dict(model.opset_imports)
         self._constants, self._free = Constants(model.graph), Namer(model.graph)
+        self._imports = [onnx.helper.make_opsetid(d, v) for d, v in self._opsets.items()]
         self._numbers: dict[ir.Value, NDArray[Any]] = {}
 
     def run(self) -> None:
@@ -162,9 +163,8 @@ class _Walk:
                 data[value.name] = onnx.numpy_helper.from_array(array, value.name)
         try:
             found = onnx.shape_inference.infer_node_outputs(
-                schema, ir.to_proto(node), types, data,
-                opset_imports=[onnx.helper.make_opsetid(d, v) for d, v in self._opsets.items()],
-            )  # fmt: skip
+                schema, ir.to_proto(node), types, data, opset_imports=self._imports
+            )
         except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, TypeError):
             return {}
         return {name: shape for name, type_ in found.items() if (shape := _shape_in(type_)) is not None}
