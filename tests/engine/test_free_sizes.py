@@ -14,8 +14,6 @@ import intact
 from intact.engine.lower import lower
 from intact.engine.steps import FallbackSubgraph
 
-rng = np.random.default_rng(0)
-
 
 def model(text: str, **weights: np.ndarray) -> onnx.ModelProto:
     found = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]>\n{text}')
@@ -25,7 +23,8 @@ def model(text: str, **weights: np.ndarray) -> onnx.ModelProto:
 
 
 def reals(*shape: int) -> np.ndarray:
-    return rng.standard_normal(shape).astype(np.float32)
+    """From the generator that every test begins anew: no test's numbers hang on which ran before it."""
+    return np.random.standard_normal(shape).astype(np.float32)
 
 
 def same(source: onnx.ModelProto, feeds: dict[str, np.ndarray], atol: float = 1e-4) -> intact.Engine:
@@ -131,10 +130,13 @@ def test_a_token_of_fewer_axes_is_joined(copies: int) -> None:
 
 
 def test_pools_whose_last_window_would_begin_behind_the_image() -> None:
-    """ONNX's inference counts one too many of them before opset 22."""
+    """ONNX's inference counts one too many of them before opset 22.
+
+    Padding is not counted: by what those windows are divided has changed between versions of ONNX Runtime.
+    """
     net = model(
         """net (float[n, 1, h, w] x) => (float[n, 1, a, b] y) {
-        p = AveragePool <ceil_mode = 1, count_include_pad = 1, kernel_shape = [4, 1], pads = [1, 0, 3, 0],
+        p = AveragePool <ceil_mode = 1, kernel_shape = [4, 1], pads = [1, 0, 3, 0],
                          strides = [2, 2]> (x)
         y = Floor (p) }"""
     )
