@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,49 +59,27 @@ def _divergences(bins: NDArray[np.float64], levels: int, start: int, stride: int
     p = bins / total
     own = _prefix(_xlogx(p))
 
-    def density(first: NDArray[np.intp], end: NDArray[np.intp]) -> tuple[NDArray, NDArray]:
-        m, n = mass.take(end) - mass.take(first), filled.take(end) - filled.take(first)
-        return m / total, np.log(np.maximum(m, 1) / np.maximum(n, 1)) - np.log(total)
-
-    rows = max(8, _BLOCK // levels)
-    for first in range(start, len(bins) + 1, stride * rows):
-        parts = _parts(levels, first, stride, rows)
-        within = (len(bins) - first) // stride + 1
-        edge, last = parts.edge[:within], parts.last[:within]
-        m, log_density = density(np.minimum(parts.first, len(bins)), np.minimum(parts.end, len(bins)))
-        spread = (m * log_density).take(parts.chosen[:within]).sum(axis=1)
-        _, last_density = density(last, edge)
-        inside, tail, end = mass[edge] / total, (total - mass[edge]) / total, p[edge - 1]
-        kl = own[edge] - _xlogx(end) + _xlogx(end + tail) - spread - tail * last_density
+    log_total = np.log(total)
+    for candidates, edges in _blocks(levels, start, stride, len(bins)):
+        m, n = np.diff(mass.take(edges)), np.diff(filled.take(edges))
+        log_density = np.log(np.maximum(m, 1) / np.maximum(n, 1)) - log_total
+        spread = np.einsum("cl,cl->c", m, log_density) / total
+        last_density = log_density[:, -1]
+        inside, tail, end = mass[candidates] / total, (total - mass[candidates]) / total, p[candidates - 1]
+        kl = own[candidates] - _xlogx(end) + _xlogx(end + tail) - spread - tail * last_density
         kl += np.log(np.where(inside > 0, inside, 1.0))
         # What is clipped lands in the last bin: where that one is empty, Q is 0 and P is not.
         yield np.where((inside > 0) & ((end > 0) | (tail == 0)), kl, np.inf)
 
 
-class _Parts(NamedTuple):
-    """The parts of some candidates. Neighbouring candidates share many: each is kept once.
-
-    Attributes:
-        first, end: Bounds of the distinct parts.
-        chosen: Which of them each candidate has, [candidates, levels].
-        last, edge: First bin of the last part of each candidate, and the candidate itself.
-    """
-
-    first: NDArray[np.intp]
-    end: NDArray[np.intp]
-    chosen: NDArray[np.intp]
-    last: NDArray[np.intp]
-    edge: NDArray[np.intp]
-
-
-@lru_cache(maxsize=128)
-def _parts(levels: int, first: int, stride: int, rows: int) -> _Parts:
-    """The parts of the candidates first, first + stride, ...; the same for every histogram."""
-    candidates = first + stride * np.arange(rows, dtype=np.intp)
-    edges = -(-(np.arange(levels + 1, dtype=np.intp) * candidates[:, None]) // levels)
-    key = int(edges.max()) + 1
-    keys, chosen = np.unique(edges[:, :-1] * key + edges[:, 1:], return_inverse=True)
-    return _Parts(keys // key, keys % key, chosen.reshape(rows, levels), edges[:, -2].copy(), candidates)
+def _blocks(levels: int, start: int, stride: int, bins: int) -> Iterator[tuple[NDArray, NDArray]]:
+    """Some candidates at a time, and the edges of their parts: intp [candidates, levels + 1]."""
+    part = np.arange(levels + 1, dtype=np.intp)
+    candidates = np.arange(start, bins + 1, stride, dtype=np.intp)
+    rows = max(8, _BLOCK // levels)
+    for first in range(0, len(candidates), rows):
+        block = candidates[first : first + rows]
+        yield block, -(-(part * block[:, None]) // levels)
 
 
 def _prefix(values: NDArray[np.float64]) -> NDArray[np.float64]:
