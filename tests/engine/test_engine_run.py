@@ -8,7 +8,7 @@ from ml_dtypes import bfloat16
 from onnx import TensorProto
 
 from intact.engine.engine import Engine
-from intact.engine.recent import MOST_SHAPES
+from intact.engine.recent import MOST_KEPT
 from intact.engine.reference import evaluate
 from intact.errors import QuantValueError
 from intact.kernels import gemm
@@ -65,12 +65,12 @@ def test_batch_sizes_one_after_the_other(engine, plan, rng):
 
 
 def test_only_the_last_shapes_stay_bound(engine, rng):
-    for batch in range(1, MOST_SHAPES + 3):
+    for batch in range(1, MOST_KEPT + 3):
         engine.run(images(rng, batch))
     first = engine.prepare({"a": (3, 3, 8, 8), "b": (3, 3, 8, 8)})
     engine.run(images(rng, 99))
     assert engine.prepare({"a": (3, 3, 8, 8), "b": (3, 3, 8, 8)}) is first
-    assert len(engine._ready) == MOST_SHAPES
+    assert len(engine._ready) == MOST_KEPT
 
 
 def test_weights_are_packed_once(engine, rng):

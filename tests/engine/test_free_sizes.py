@@ -191,3 +191,13 @@ def test_shapes_that_the_model_does_not_take_are_refused() -> None:
         intact.IntactError, match=r"input 'x': got shape \(1, 2, 63\), want \('n', 't', '64'\)"
     ):
         engine(reals(1, 2, 63))
+
+
+def test_a_slice_whose_output_nobody_sized() -> None:
+    """Inference does not follow bounds through Abs; the step took everything behind its start."""
+    net = model(
+        """net (float[n, 8] x) => (float[n, k] y) {
+        end = Abs (bound)  s = Slice (x, start, end, one)  y = Sigmoid (s) }""",
+        bound=np.array([-5]), start=np.array([2]), one=np.array([1]),
+    )  # fmt: skip
+    same(net, {"x": reals(2, 8)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +16,7 @@ from intact.errors import QuantValueError, UnsupportedError
 
 if TYPE_CHECKING:
     from intact.engine import Plan
+    from intact.graph import Model
     from intact.placement import Placement
 
 
@@ -47,12 +48,14 @@ def run(
     if precision not in (None, "int8", "float"):
         raise QuantValueError("--precision", repr(precision), "int8 or float", "choose one of these")
     plan, quantized, engine = _plan(model), True, "intact"
+    branches: list[Placement] = []
     if plan is None:
-        quantized, placement = read(model, profile, include or (), exclude or ())
+        quantized, (placement, *branches) = read(model, profile, include or (), exclude or ())
         rows, engine = explain(placement), placement.profile.name
         plan = _lowered(model) if quantized and engine == "intact" else None
     if plan is not None:
         rows = with_steps(explain(plan), plan)
+    rows += [row for branch in branches for row in explain(branch)]
     counts = Counter(str(row["precision"]) for row in rows)
     if precision is not None:
         rows = [row for row in rows if row["precision"] == precision]
@@ -66,6 +69,8 @@ def run(
     say(f"{counts['int8']} layers in int8, {counts['float']} in float, for {engine}")
     for name, reason in subgraphs(plan).items() if plan is not None else ():
         say(f"in ONNX Runtime: {name}: {reason}")
+    if plan is not None and plan.deciding:
+        say(f"once {', '.join(plan.deciding)} is known, the branch that it takes runs as the rest")
 
 
 def with_steps(rows: list[dict[str, object]], plan: Plan) -> list[dict[str, object]]:
@@ -94,8 +99,10 @@ def _lowered(model: Path) -> Plan | None:
         return None
 
 
-def read(model: Path, profile: str, include: Sequence[str], exclude: Sequence[str]) -> tuple[bool, Placement]:
-    """Whether the file has Q/DQ pairs, and what runs where.
+def read(
+    model: Path, profile: str, include: Sequence[str], exclude: Sequence[str]
+) -> tuple[bool, list[Placement]]:
+    """Whether the file has Q/DQ pairs, and what runs where: in the main graph, and in branches of its Ifs.
 
     Raises:
         QuantValueError: Patterns are given for a file whose pairs have decided already, or as for `place`.
@@ -105,8 +112,9 @@ def read(model: Path, profile: str, include: Sequence[str], exclude: Sequence[st
 
     graph = load(model)
     normalize(graph)
-    if not any(is_op(node, "QuantizeLinear", "DequantizeLinear") for node in graph.graph):
-        return False, place(graph, profile, include=include, exclude=exclude)
+    if not any(is_op(node, "QuantizeLinear", "DequantizeLinear") for node in graph.graph.all_nodes()):
+        main = place(graph, profile, include=include, exclude=exclude)
+        return False, [main, *(place(branch, profile) for branch in _branches(graph))]
     if include or exclude:
         raise QuantValueError(
             "include, exclude",
@@ -114,4 +122,14 @@ def read(model: Path, profile: str, include: Sequence[str], exclude: Sequence[st
             "a float file",
             "leave them out, or take the pairs away first: intact strip",
         )
-    return True, read_placement(graph, profile)
+    return True, [read_placement(one, profile) for one in (graph, *_branches(graph))]
+
+
+def _branches(model: Model) -> Iterator[Model]:
+    """The branches of Ifs, and those of branches, as models."""
+    from intact.graph import branches_of, load
+
+    for branch in branches_of(model):
+        part = load(branch.model)
+        yield part
+        yield from _branches(part)

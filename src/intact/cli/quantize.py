@@ -141,27 +141,32 @@ def _overrides(file: Path | None) -> dict[str, dict[str, Any]] | None:
 
 
 def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None:
-    layers = Counter(layer.precision for layer in result.placement.layers)
+    parts = result.parts
+    layers = Counter(layer.precision for part in parts.values() for layer in part.placement.layers)
+    sqnr = {
+        f"{name}: {of}" if name else of: db for name, part in parts.items() for of, db in part.sqnr.items()
+    }
+    warnings = [f"{name}: {line}" if name else line for name, part in parts.items() for line in part.warnings]
     before, after = _size(model), _size(out)
     if as_json:
         show_json({
             "out": str(out), "layers": {"int8": layers["int8"], "float": layers["float"]},
             "bytes": {"before": before, "after": after},
-            "sqnr_db": {name: db if isfinite(db) else None for name, db in result.sqnr.items()},
+            "sqnr_db": {name: db if isfinite(db) else None for name, db in sqnr.items()},
             "chosen": result.chosen or None, "methods": result.methods, "ranges": result.ranges,
             "bias_corrected": result.corrected, "equalized": result.equalized,
             "smoothed": result.smoothed,
             "not_equalized": result.not_equalized or None,
-            "relative_errors": result.errors, "warnings": result.warnings,
+            "relative_errors": result.errors, "warnings": warnings,
         })  # fmt: skip
         return
-    for line in result.warnings:
+    for line in warnings:
         say(f"warning: {line}")
     rows = [
         ("layers in int8", f"{layers['int8']:,}"),
         ("layers in float", f"{layers['float']:,}"),
         *((f"bytes {when}", f"{size:,}") for when, size in (("before", before), ("after", after)) if size),
-        *((f"SQNR of {name}", f"{db:.1f} dB") for name, db in result.sqnr.items()),
+        *((f"SQNR of {name}", f"{db:.1f} dB") for name, db in sqnr.items()),
         ("biases corrected", "yes" if result.corrected else "no"),
         ("channels equalized", "yes" if result.equalized else "no"),
         ("tensors smoothed", f"{len(result.smoothed):,}"),
@@ -172,6 +177,10 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None
     if layers["float"]:
         profile = result.placement.profile.name
         say(f"why layers stay in float: intact explain {out} --profile {profile} --precision float")
+
+
+def _within(part: str, text: str) -> str:
+    return f"{part}: {text}" if part else text
 
 
 def _size(model: Path) -> int | None:

@@ -95,7 +95,7 @@ def _intact(args: argparse.Namespace) -> Ready:
     load = time.perf_counter() - start
     feeds = _feeds({port.name: (np.dtype(port.dtype), port.shape) for port in engine.inputs}, args)
     start = time.perf_counter()
-    engine.prepare({name: array.shape for name, array in feeds.items()})
+    engine.prepare({name: array.shape for name, array in feeds.items()}, feeds)
     return lambda: engine.run(feeds), load + time.perf_counter() - start
 
 

@@ -191,7 +191,10 @@ def compare(
     result = Comparison(_tensors(engine.plan, pairs))
     plan: Plan | None = None
     for number, feeds in enumerate(batches):
-        before, plan = plan, engine.plan_for({name: np.shape(feeds[name]) for name in engine.plan.inputs})
+        before, plan = (
+            plan,
+            engine.plan_for({name: np.shape(feeds[name]) for name in engine.plan.inputs}, feeds),
+        )
         if before is None:
             result.tensors = _tensors(plan, pairs)
         if number < traced:

@@ -24,7 +24,7 @@ from intact.engine.backends import make_backend
 from intact.engine.files import save
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
-from intact.engine.recent import Recent
+from intact.engine.recent import Recent, key_of
 from intact.engine.specialize import Plans
 from intact.engine.steps import Dim, Shape
 from intact.errors import QuantValueError, UnsupportedError
@@ -128,15 +128,21 @@ class Engine:
         """
         self.backend.check(self.plan)
 
-    def prepare(self, shapes: Mapping[str, Sequence[int]]) -> Executable:
-        """Make the plan executable for inputs of these shapes, which the first run with them would do."""
-        sizes = self._sizes(shapes)
+    def prepare(self, shapes: Mapping[str, Sequence[int]], values: Arrays | None = None) -> Executable:
+        """Make the plan executable for inputs of these shapes, which the first run with them would do.
+
+        Args:
+            shapes: Of every input.
+            values: Of the inputs that decide between branches (`Plan.deciding`); others are left alone. None:
+                the branches stay open.
+        """
+        sizes, deciding = self._sizes(shapes), self._plans.deciding(values or {})
 
         def compiled() -> Executable:
             with self._plans.sized():
-                return self.backend.compile(self._plans.at(sizes), sizes)
+                return self.backend.compile(self._plans.at(sizes, deciding), sizes)
 
-        return self._ready.get(tuple(sizes.values()), compiled)
+        return self._ready.get(key_of(sizes, deciding), compiled)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a plan file, which `intact.load` reads: the plan, and its weights as kernels packed them.
@@ -146,7 +152,7 @@ class Engine:
         """
         if not self._ready:
             with suppress(QuantValueError, UnsupportedError):
-                self.prepare({name: array.shape for name, array in self._zeros().items()})
+                self.prepare(_shapes(self._zeros()))
         packed = {key: array for key, array in self.packed.items() if key[0] in self.plan.constants}
         save(path, self.plan, packed)
 
@@ -157,11 +163,11 @@ class Engine:
         """
         given = self._checked(inputs)
         with self._plans.sized():
-            return self.backend.tap(self.plan_for({name: x.shape for name, x in given.items()}), given)
+            return self.backend.tap(self.plan_for(_shapes(given), given), given)
 
-    def plan_for(self, shapes: Mapping[str, Sequence[int]]) -> Plan:
-        """What runs on inputs of these shapes: `plan`, or one that was made for them alone."""
-        return self._plans.at(self._sizes(shapes))
+    def plan_for(self, shapes: Mapping[str, Sequence[int]], values: Arrays | None = None) -> Plan:
+        """What runs on inputs of these shapes and values: `plan`, or one that was made for them alone."""
+        return self._plans.at(self._sizes(shapes), self._plans.deciding(values or {}))
 
     def _sizes(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Shape]:
         return {name: tuple(shapes[name]) for name in self.plan.inputs}
@@ -188,7 +194,7 @@ class Engine:
         return {p.name: as_input(inputs[p.name], p.name, p.dtype) for p in self.inputs}
 
     def _ready_for(self, given: Mapping[str, NDArray[Any]]) -> Executable:
-        return self.prepare({name: array.shape for name, array in given.items()})
+        return self.prepare(_shapes(given), given)
 
     def _outputs(self, executable: Executable, out: Arrays) -> dict[str, NDArray[Any]]:
         _check_names(out, self.plan.outputs, "output")
@@ -201,6 +207,10 @@ class Engine:
                 np.empty(shape, port.dtype) if fresh else as_output(array, port.name, port.dtype, shape)
             )
         return made
+
+
+def _shapes(arrays: Arrays) -> dict[str, Shape]:
+    return {name: np.shape(array) for name, array in arrays.items()}
 
 
 def _check_names(given: Arrays, known: Sequence[str], kind: str) -> None:

@@ -71,6 +71,7 @@ class _Body:
     layers: tuple[Layer, ...]
     notes: tuple[str, ...]
     model: str
+    deciding: tuple[str, ...]
     constants: tuple[_Constant, ...]
     packed: tuple[_Packed, ...]
 
@@ -152,7 +153,7 @@ def save(path: str | os.PathLike[str], plan: Plan, packed: Packed | None = None)
     _require_plain(pieces)
     body = _Body(
         VERSION, __version__, sys.byteorder, plan.inputs, plan.outputs, tuple(plan.tensors.values()),
-        plan.layers, plan.notes, plan.model,
+        plan.layers, plan.notes, plan.model, plan.deciding,
         tuple(_Constant(n, a.dtype.name, a.shape, _crc32(a)) for n, a in constants.items()),
         tuple(_Packed(*key, a.dtype.name, a.shape, _crc32(a)) for key, a in pieces.items()),
     )  # fmt: skip
@@ -186,7 +187,7 @@ def load(path: str | os.PathLike[str], *, copy: bool = False) -> PlanFile:
         steps=tuple(_step(entry, f"{where}.steps[{i}]") for i, entry in enumerate(steps)),
         tensors={tensor.name: tensor for tensor in body.tensors},
         constants=constants, inputs=body.inputs, outputs=body.outputs, layers=body.layers, notes=body.notes,
-        model=body.model,
+        model=body.model, deciding=body.deciding,
     )  # fmt: skip
     if len(plan.tensors) != len(body.tensors):
         raise unexpected(f"{where}.tensors", "a name twice", "distinct names")

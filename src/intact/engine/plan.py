@@ -29,6 +29,8 @@ class Plan:
         notes: What the passes did, and what they could not do.
         model: Constant, uint8: the ONNX model, where the plan leaves open what the sizes of the inputs
             tell: it is lowered again for each set of them. "" where one plan is for all sizes.
+        deciding: Inputs of one number each whose values say which branches run: where they are known, too,
+            the model is lowered for these branches alone.
     """
 
     steps: tuple[Step, ...]
@@ -39,6 +41,7 @@ class Plan:
     layers: tuple[Layer, ...] = ()
     notes: tuple[str, ...] = field(default=())
     model: str = ""
+    deciding: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Refuse a plan that contradicts itself: every name is given once before it is used.
@@ -54,6 +57,11 @@ class Plan:
                 raise FileFormatError(where, "a name twice", "distinct names", _FIX)
         if self.model and self.model not in self.constants:
             raise FileFormatError("the model", f"no constant '{self.model}'", "a constant of the plan", _FIX)
+        for name in self.deciding:
+            if not self.model or name not in self.inputs:
+                raise FileFormatError(
+                    "the deciding inputs", f"'{name}'", "inputs of a model that is held", _FIX
+                )
         defined = set(self.inputs)
         for name in self.inputs:
             self._require_tensor(name, "the inputs")

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from numpy.typing import NDArray
 
 from intact.engine.steps import Shape
 
-Key = tuple[Shape, ...]
-"""Shapes of the inputs, in the model's order."""
+Key = tuple[tuple[Shape, ...], tuple[bytes, ...]]
+"""Shapes of the inputs, and the values of some, in the model's order."""
 Kept = TypeVar("Kept")
 
-MOST_SHAPES = 8
-"""Sets of input shapes that an engine keeps ready."""
+MOST_KEPT = 8
+"""Sets of input shapes, or values that decide between branches, that an engine keeps ready."""
+
+
+def key_of(shapes: Mapping[str, Shape], values: Mapping[str, NDArray[Any]]) -> Key:
+    """What tells one set of inputs from another."""
+    return tuple(shapes.values()), tuple(array.tobytes() for array in values.values())
 
 
 class Recent(Generic[Kept]):
-    """Something for each of the sets of input shapes that came last.
+    """Something for each of the sets of inputs that came last.
 
     Any number of threads may ask at once: what two of them miss, both make.
     """
@@ -33,6 +40,6 @@ class Recent(Generic[Kept]):
         if found is None:
             found = make()
         self._found[key] = found  # the last used is the last in line
-        while len(self._found) > MOST_SHAPES:
+        while len(self._found) > MOST_KEPT:
             self._found.pop(next(iter(self._found)), None)
         return found

@@ -1,8 +1,9 @@
-"""The plans of one engine: one for all sizes of its inputs, or one for each set of them.
+"""The plans of one engine: one for all its inputs, or one for each set of sizes, and of branches taken.
 
 A model whose sizes are all known is lowered best: sizes are numbers, arithmetic with them is done, and every
 operator finds its step. A plan for free sizes that had to leave something open (`Plan.model` holds the model
-then) is lowered again for each set of input shapes. Constants are kept once, whatever plan names them.
+then) is lowered again for each set of input shapes, and for the values of inputs that decide between
+branches. Constants are kept once, whatever plan names them.
 """
 
 from __future__ import annotations
@@ -17,33 +18,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.plan import Plan
-from intact.engine.recent import Recent
+from intact.engine.recent import MOST_KEPT, Recent, key_of
 from intact.engine.steps import Shape
 from intact.engine.steps.wiring import renamed
 from intact.errors import FileFormatError, QuantValueError
 
+Arrays = Mapping[str, NDArray[Any]]
+
 
 class Plans:
-    """What an engine runs on inputs of certain shapes.
+    """What an engine runs on inputs of certain shapes, some of certain values.
 
     Args:
-        plan: For all shapes.
+        plan: For all of them.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._found = Recent[Plan]()
+        self._decided: set[tuple[bytes, ...]] = set()
 
-    def at(self, shapes: Mapping[str, Shape]) -> Plan:
-        """The plan for inputs of these shapes.
+    def deciding(self, given: Arrays) -> dict[str, NDArray[Any]]:
+        """What the inputs hold that decide between branches; nothing where they take ever other values: the
+        plan that leaves the branches open costs less then than one for each."""
+        if not self.plan.deciding or not all(name in given for name in self.plan.deciding):
+            return {}
+        found = {name: np.array(given[name]) for name in self.plan.deciding}
+        key = tuple(array.tobytes() for array in found.values())
+        if key not in self._decided and len(self._decided) == MOST_KEPT:
+            return {}
+        self._decided.add(key)
+        return found
+
+    def at(self, shapes: Mapping[str, Shape], values: Arrays) -> Plan:
+        """The plan for inputs of these shapes, of which some hold these values.
 
         Raises:
             QuantValueError: The model does not take them; names the input.
         """
         if not self.plan.model:
             return self.plan
-        key = tuple(shapes[name] for name in self.plan.inputs)
-        return self._found.get(key, lambda: self._lowered(shapes))
+        return self._found.get(key_of(shapes, values), lambda: self._lowered(shapes, values))
 
     @contextmanager
     def sized(self) -> Iterator[None]:
@@ -60,10 +75,10 @@ class Plans:
             fix = "give inputs of the shapes that the model was made for"
             raise QuantValueError(error.where, error.got, "sizes that fit each other", fix) from error
 
-    def _lowered(self, shapes: Mapping[str, Shape]) -> Plan:
+    def _lowered(self, shapes: Mapping[str, Shape], values: Arrays) -> Plan:
         from intact.engine.lower import lower  # plans without a model run without ONNX
 
-        plan = lower(self.plan.constants[self.plan.model].tobytes(), shapes)
+        plan = lower(self.plan.constants[self.plan.model].tobytes(), shapes, values)
         names = {name: self._name(name, array) for name, array in plan.constants.items()}
         constants = {
             new: self.plan.constants[new] if new in self.plan.constants else plan.constants[old]

@@ -9,6 +9,7 @@ import intact.graph._onnx_ir  # noqa: F401
 from onnx_ir import Graph, Model, Node, Value
 
 from intact.graph.batchnorm import fold_batchnorm
+from intact.graph.branches import Branch, branches_of, deciding_inputs, graft
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.compose import DTYPES, Composer
 from intact.graph.constants import Constants
@@ -38,6 +39,7 @@ from intact.graph.timing import node_seconds
 from intact.graph.view import QuantizedBias, QuantizedValue, is_op, quantization_of, quantized_bias_of
 
 __all__ = [
+    "Branch",
     "Composer",
     "Constants",
     "DTYPES",
@@ -63,13 +65,16 @@ __all__ = [
     "Stripped",
     "Tagged",
     "Value",
+    "branches_of",
     "check_fallback",
     "check_format",
     "check_opset",
-    "data_files",
     "cut",
+    "data_files",
+    "deciding_inputs",
     "emit_qdq",
     "fold_batchnorm",
+    "graft",
     "is_op",
     "load",
     "mark",

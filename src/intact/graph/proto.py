@@ -92,6 +92,13 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     return proto
 
 
+def show_type(value: ir.Value) -> None:
+    """Let `to_proto` write the type of the output of a branch: outputs of a model have one."""
+    if value.meta.get(_TYPE) == b"":
+        del value.meta[_TYPE]
+    value.meta.pop(INFERRED, None)
+
+
 def proto_graphs(proto: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
     """The graph, and every subgraph in it and in the functions."""
     yield from _with_subgraphs(proto.graph)

@@ -80,7 +80,8 @@ class Session:
             value: tensor
             for name, value in model.graph.initializers.items()
             if (tensor := value.const_value) is not None and tensor.dtype in _SHARED
-            and tensor.nbytes >= _LARGE and name not in copied and value.uses()
+            and tensor.nbytes >= _LARGE and name not in copied
+            and any(node.graph is model.graph for node, _ in value.uses())  # ONNX Runtime wants that
         }  # fmt: skip
         arrays = {value.name: np.ascontiguousarray(tensor.numpy()) for value, tensor in tensors.items()}
         try:

@@ -26,7 +26,11 @@ MAX_COMPUTED = 2**20
 _FIX = "give inputs of the shapes that the model was made for"
 
 
-def specialize(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> None:
+def specialize(
+    model: ir.Model,
+    shapes: Mapping[str, Sequence[int]],
+    values: Mapping[str, NDArray[Any]] | None = None,
+) -> None:
     """Fix the sizes of the inputs in place, and compute what follows from them.
 
     Before: ``Reshape(x, Concat(Shape(x)[0], -1, Shape(x)[2] / 4))``, sizes by name.
@@ -37,13 +41,14 @@ def specialize(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> None:
     Args:
         model: Changed in place.
         shapes: Sizes of inputs, by name; others stay as declared.
+        values: What some of the inputs hold, by name: they stay inputs, whose values are known.
     Raises:
         QuantValueError: There is no such input, or its declared rank or sizes are others.
     """
     names: dict[str, int] = {}
     for name, shape in shapes.items():
         _fix(model, name, shape, names)
-    _Walk(model, names).run()
+    _Walk(model, names, values or {}).run()
 
 
 def _fix(model: ir.Model, name: str, shape: Sequence[int], names: dict[str, int]) -> None:
@@ -72,13 +77,15 @@ class _Walk:
     Args:
         model: The model.
         names: Sizes of dimensions that the inputs name: for operators of which nobody knows the shapes.
+        values: What is known of inputs, by name.
     """
 
-    def __init__(self, model: ir.Model, names: Mapping[str, int]) -> None:
+    def __init__(self, model: ir.Model, names: Mapping[str, int], values: Mapping[str, NDArray[Any]]) -> None:
         self._graph, self._names, self._opsets = model.graph, names, dict(model.opset_imports)
         self._constants, self._free = Constants(model.graph), Namer(model.graph)
         self._imports = [onnx.helper.make_opsetid(d, v) for d, v in self._opsets.items()]
-        self._numbers: dict[ir.Value, NDArray[Any]] = {}
+        inputs = {value.name or "": value for value in model.graph.inputs}
+        self._numbers = {inputs[name]: array for name, array in values.items()}
 
     def run(self) -> None:
         """Visit every node, and those of branches that turn out to be taken."""
@@ -118,8 +125,8 @@ class _Walk:
 
     def _computed(self, node: ir.Node) -> NDArray[Any] | None:
         """What follows from sizes, of a node that makes one value; None for everything else."""
-        if len(node.outputs) != 1:
-            return None
+        if len(node.outputs) != 1 or is_op(node, "QuantizeLinear", "DequantizeLinear"):
+            return None  # a pair says what is quantized: the weights of a branch, too
         if is_op(node, "Shape") or is_op(node, "Size"):
             return _measured(node)
         inputs = [self._number(value) for value in node.inputs]
@@ -178,6 +185,9 @@ class _Walk:
             branch.initializers.pop(value.name or "")
             value.name = self._free(value.name or "")
             self._graph.register_initializer(value)
+            tensor = value.const_value
+            if tensor is not None and tensor.size <= SMALL:
+                self._numbers[value] = tensor.numpy()
         moved = list(branch)
         branch.remove(moved)
         for inner in moved:
@@ -185,7 +195,9 @@ class _Walk:
             for value in inner.outputs:
                 value.name = self._free(value.name) if value.name else value.name
         self._graph.insert_before(node, moved)
-        for outer, inner_value in zip(node.outputs, list(branch.outputs), strict=True):
+        made = list(branch.outputs)
+        branch.outputs.clear()  # they are no graph's outputs any more
+        for outer, inner_value in zip(node.outputs, made, strict=True):
             hand_over(node, outer, inner_value, self._free)
         self._graph.remove(node, safe=True)
         return moved

@@ -127,7 +127,7 @@ def _fitted(value: Any, one: Input, where: str) -> NDArray:
         raise QuantValueError(
             where, f"shape {array.shape}", "at least one element", "leave empty batches out"
         )
-    return np.ascontiguousarray(array, one.dtype)
+    return np.ascontiguousarray(array, one.dtype).reshape(array.shape)  # which makes one axis of none
 
 
 def _converts(array: NDArray, wanted: np.dtype[Any]) -> bool:

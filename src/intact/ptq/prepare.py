@@ -16,10 +16,10 @@ from intact.ptq.targets import Rules
 
 
 def prepared(source: graph.Source, data: Any, settings: Settings) -> State:
-    """What `source` is before its first stage.
+    """What `source` is before its first stage; it may have nothing to quantize.
 
     Raises:
-        QuantValueError: There is no layer to quantize, or an override fits nothing.
+        QuantValueError: An override fits nothing.
         FileFormatError, UnsupportedError: As for `quantize`.
     """
     model = graph.load(source)
@@ -34,16 +34,19 @@ def prepared(source: graph.Source, data: Any, settings: Settings) -> State:
     weight_only = rules.weight_only(include, exclude)
     placed = rules.split(rules.told(placed, weight_only))
     targets = rules.targets(placed, weight_only)
-    if not targets:
-        raise QuantValueError(
-            "model", "no layer that can be quantized", "at least one",
-            "see the reasons that `intact explain` gives, or widen include and exclude",
-        )  # fmt: skip
     stored = _stored_calibration(data)
     if stored is not None:
         settings.require_no_data()
     said = tuple(str(note) for note in notes if note.changed)
     return State(settings, data, model, placed, tuple(targets), opset, said, stored)
+
+
+def nothing_to_quantize() -> QuantValueError:
+    """The error of a model in which no layer can be quantized."""
+    return QuantValueError(
+        "model", "no layer that can be quantized", "at least one",
+        "see the reasons that `intact explain` gives, or widen include and exclude",
+    )  # fmt: skip
 
 
 def _stored_calibration(data: Any) -> Calibration | None:

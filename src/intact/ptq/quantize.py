@@ -11,13 +11,15 @@ from typing import Any
 from intact import graph, placement
 from intact.calib import Calibration, ZeroRangeWarning
 from intact.calib.choice import Ranged
+from intact.errors import QuantValueError
 from intact.graph import Model
 from intact.numerics import SHORT_BITS, ZERO_RANGE
 from intact.placement import Placement
+from intact.ptq.branches import Captured, kept
 from intact.ptq.choose import label
 from intact.ptq.collect import calibrated
 from intact.ptq.evaluator import relative, sqnr
-from intact.ptq.prepare import prepared
+from intact.ptq.prepare import nothing_to_quantize, prepared
 from intact.ptq.settings import Overrides, Settings, Switch
 from intact.ptq.stages import run
 from intact.ptq.state import State
@@ -43,6 +45,8 @@ class QuantizedModel:
         smoothed: The tensors whose channels were brought to like ranges.
         warnings: What should be looked at.
         notes: What was rewritten before placement.
+        branches: What was made of the branches of Ifs, by "<node>.then_branch" or "<node>.else_branch": their
+            pairs are in `model`, everything else of them is here.
     """
 
     model: Model
@@ -59,6 +63,15 @@ class QuantizedModel:
     smoothed: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    branches: dict[str, QuantizedModel] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> dict[str, QuantizedModel]:
+        """The main graph, under "", and the branches, those of branches among them."""
+        found = {"": self}
+        for name, branch in self.branches.items():
+            found |= {f"{name}/{inner}" if inner else name: one for inner, one in branch.parts.items()}
+        return found
 
     @property
     def proto(self) -> Any:
@@ -71,7 +84,7 @@ class QuantizedModel:
 
     def explain(self) -> list[dict[str, Any]]:
         """Layer by layer: int8 or float, fused into what, and why."""
-        return placement.explain(self.placement)
+        return [row for part in self.parts.values() for row in placement.explain(part.placement)]
 
 
 def quantize(
@@ -149,7 +162,38 @@ def quantize(
         method, profile, activations, weights, symmetric, per_channel, include, exclude, overrides, opset,
         num_batches, batch_size, bias_correction, equalization, rounding, scale_bits, progress, options,
     )  # fmt: skip
-    return _result(run(prepared(source, data, settings)))
+    result = _quantized(source, data, settings)
+    if result is None:
+        raise nothing_to_quantize()
+    return result
+
+
+def _quantized(source: graph.Source, data: Any, settings: Settings) -> QuantizedModel | None:
+    """The model with its pairs, and those in the branches of its Ifs; None where there are none."""
+    state = prepared(source, data, settings)
+    state = replace(state, data=kept(state.model, data, settings)) if _has_branches(state) else state
+    result = _result(run(state) if state.targets else state)
+    if _has_branches(state):
+        _quantize_branches(result, state)
+    return result if state.targets or result.branches else None
+
+
+def _quantize_branches(result: QuantizedModel, state: State) -> None:
+    """Quantize what the data reach of the branches, each as a model on what reaches it, in place."""
+    for branch in graph.branches_of(result.model):
+        data = Captured(result.model, branch, state.data, state.settings)
+        if not data.reached:
+            result.warnings.append(f"{branch.name} stays in float: no batch of the data takes it")
+            continue
+        try:
+            part = _quantized(branch.model, data, replace(state.settings, opset=state.opset))
+        except QuantValueError as error:  # patterns that fit nothing there
+            result.warnings.append(f"{branch.name} stays in float: {error}")
+            continue
+        if part is not None:
+            graph.graft(result.model, branch, part.model)
+            result.branches[branch.name] = part
+    graph.prune(result.model)
 
 
 def calibrate(
@@ -172,18 +216,24 @@ def calibrate(
         progress=progress,
     )  # fmt: skip
     state = prepared(source, None, settings)
+    if not state.targets:
+        raise nothing_to_quantize()
     found = calibrated(replace(state, data=data))
     assert found is not None and found.calibration is not None, "nothing was collected before"
     return found.calibration
 
 
+def _has_branches(state: State) -> bool:
+    """Whether there is an If whose branches can be calibrated: on data, not on stored statistics."""
+    return state.data is not None and any(graph.is_op(node, "If") for node in state.model.graph)
+
+
 def _result(state: State) -> QuantizedModel:
-    assert state.calibration is not None
     taken = {target.site.value: state.ranges[target.key] for target in state.activations}
     return QuantizedModel(
         state.model,
         state.placement,
-        state.calibration,
+        Calibration() if state.calibration is None else state.calibration,
         methods={name: one.method for name, one in taken.items()},
         ranges={name: (float(one.ends[0]), float(one.ends[1])) for name, one in taken.items()},
         errors={name: relative(errors) for name, errors in state.errors.items()},

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.steps import Codes, Pad, Reshape, Slice, Transpose
-from intact.graph import Node, Value, ops
+from intact.graph import Node, Value, ops, set_shape
 
 Rule = Callable[[PlanBuilder, Node], None]
 
@@ -56,16 +56,18 @@ def _slice(builder: PlanBuilder, node: Node) -> None:
     starts, ends = (numbers(builder, node, i) for i in (1, 2))
     axes = numbers(builder, node, 3) if has(node, 3) else list(range(len(starts)))
     steps = numbers(builder, node, 4) if has(node, 4) else [1] * len(starts)
-    first, hops = [0] * len(shape), [1] * len(shape)
+    first, hops, made = [0] * len(shape), [1] * len(shape), list(dims_of(node.outputs[0]))
     for start, end, axis, hop in zip(starts, ends, axes, steps, strict=True):
         size = shape[axis]
         if isinstance(size, int):
             taken = range(*slice(start, end, hop).indices(size))
             first[axis], hops[axis] = (taken.start, hop) if taken else (0, 1)  # nothing begins nowhere
+            made[axis] = len(taken)
         elif start < 0 or hop < 0 or end < 2**31 - 1:
             raise NoMatch(f"it cuts axis {axis}, whose size is not known")
         else:
             first[axis], hops[axis] = start, hop
+    set_shape(node.outputs[0], made)  # what inference could not tell: the step takes as many
     y = moved(builder, node.outputs[0], codes)
     builder.add(Slice(*who(node), x, y, tuple(first), tuple(hops)), node)
 

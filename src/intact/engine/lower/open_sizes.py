@@ -1,4 +1,4 @@
-"""Whether a plan for free sizes left open what the sizes of the inputs tell."""
+"""Whether a plan left open what the sizes of the inputs tell, or a value that decides between branches."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from intact.graph import Model, to_bytes
 
 def leaves_open(plan: Plan) -> bool:
     """Whether lowering for known sizes may do better: a step has no kernel, or nobody tells a shape."""
+    if plan.deciding:
+        return True
     known = {dim for name in plan.inputs for dim in plan.tensors[name].shape if isinstance(dim, str)}
     if not known:
         return False
@@ -37,7 +39,7 @@ def with_model(plan: Plan, model: Model) -> Plan:
     try:
         data = to_bytes(model)
     except UnsupportedError:
-        return plan
+        return replace(plan, deciding=())
     name = "model.onnx"
     while name in plan.constants or name in plan.tensors:
         name += "_"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+from numpy.typing import NDArray
 
 from intact.engine.heap import tidying
 from intact.engine.limits import check_limits
@@ -28,6 +31,7 @@ from intact.errors import FileFormatError, UnsupportedError
 from intact.graph import (
     Model,
     Source,
+    deciding_inputs,
     load,
     normalize,
     prune,
@@ -79,13 +83,18 @@ AFTER: tuple[tuple[str, Pass], ...] = (
 PASSES = (*BEFORE, *AFTER)
 
 
-def lower(source: Source, shapes: Mapping[str, Sequence[int]] | None = None) -> Plan:
+def lower(
+    source: Source,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, NDArray[Any]] | None = None,
+) -> Plan:
     """The plan of a model: integer steps where its Q/DQ pairs say so, float steps and subgraphs elsewhere.
 
     Args:
         source: A path, the bytes of a file, a ModelProto, or an onnx-ir Model; never changed.
         shapes: Sizes of inputs, by name: the plan is for these alone, and all that follows from them is
             worked out.
+        values: What some inputs hold, by name: the plan is for these values alone.
     Returns:
         A plan that has passed `Plan.check`.
     Raises:
@@ -94,13 +103,14 @@ def lower(source: Source, shapes: Mapping[str, Sequence[int]] | None = None) -> 
         QuantValueError: There is no such input, or not of such a shape.
     """
     with tidying():  # nodes and values hold each other, and the weights
-        return _lowered(source, shapes or {})
+        return _lowered(source, shapes or {}, values or {})
 
 
-def _lowered(source: Source, shapes: Mapping[str, Sequence[int]]) -> Plan:
+def _lowered(source: Source, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]) -> Plan:
     model, notes = load(source), list[str]()
     settle(model)
-    run_passes(model, _before(shapes), notes)
+    run_passes(model, _before(shapes, values), notes)
+    deciding = tuple(deciding_inputs(model))
     placement = read_placement(model)
     stays: set[str] = set()
     while True:
@@ -114,6 +124,7 @@ def _lowered(source: Source, shapes: Mapping[str, Sequence[int]]) -> Plan:
     plan, reasons = finish(builder, notes)
     plan = join_steps(plan)
     plan = replace(plan, layers=layers_of(plan, placement, moved, reasons))
+    plan = replace(plan, deciding=deciding)
     if leaves_open(plan):
         plan = with_model(plan, model)
     plan.check()
@@ -121,15 +132,17 @@ def _lowered(source: Source, shapes: Mapping[str, Sequence[int]]) -> Plan:
     return plan
 
 
-def _before(shapes: Mapping[str, Sequence[int]]) -> tuple[tuple[str, Pass], ...]:
-    """`BEFORE`, and in it what fixes the sizes of the inputs."""
+def _before(
+    shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]
+) -> tuple[tuple[str, Pass], ...]:
+    """`BEFORE`, and in it what fixes the sizes of the inputs, and what some of them hold."""
 
     def fix(model: Model) -> list[str]:
-        specialize(model, shapes)
+        specialize(model, shapes, values)
         return []
 
     normalized, *rest = BEFORE
-    return (normalized, ("fix sizes", fix), *rest) if shapes else BEFORE
+    return (normalized, ("fix sizes", fix), *rest) if shapes or values else BEFORE
 
 
 def _check_holds(plan: Plan) -> None:

@@ -15,6 +15,7 @@ _BY_NAME = {
     "LogSoftmax": "its exponentials need float; what reads it may quantize it",
     "BatchNormalization": "no convolution in front of it takes it in",
     "Cast": "it changes the type",
+    "If": "what its branches hold is decided node by node",
     "Attention": "it is one node; write it as MatMul, Softmax and MatMul to run its products in int8",
 }
 """Operators of which more is to be said than of their kind."""

@@ -1,0 +1,141 @@
+"""Networks inside an If: the branches that data reach are quantized, and the engine runs the one taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import numpy_helper, parser
+
+import intact
+from intact.engine.steps import FallbackSubgraph
+
+NET = """<ir_version: 8, opset_import: ["" : 17]>
+net (float[n, 3, 8, 8] x, int64 rate) => (float[n, 4, h, w] y) {
+    first = Conv (x, w0)
+    fast = Equal (rate, sixteen)
+    y = If (fast) <
+        then_branch = fast_net () => (a) {
+            inner = Relu (first)  a = Conv <strides = [2, 2]> (inner, w1)
+        },
+        else_branch = slow_net () => (b) {
+            inner = Sigmoid (first)  more = Conv (inner, w2)  b = Add (more, first)
+        }
+    >
+}"""
+"""As a voice detector for two sample rates; both branches use one name, and a weight of the main graph."""
+
+
+@pytest.fixture
+def net() -> onnx.ModelProto:
+    found = parser.parse_model(NET)
+    for name, size in (("w0", (4, 3, 1, 1)), ("w1", (4, 4, 3, 3)), ("w2", (4, 4, 1, 1))):
+        array = np.random.standard_normal(size).astype(np.float32)
+        found.graph.initializer.append(numpy_helper.from_array(array, name))
+    found.graph.initializer.append(numpy_helper.from_array(np.array(16), "sixteen"))
+    onnx.checker.check_model(found, full_check=True)
+    return found
+
+
+def feeds(rate: int, count: int = 4) -> Iterator[dict[str, np.ndarray]]:
+    for seed in range(count):
+        x = np.random.default_rng(seed).standard_normal((1, 3, 8, 8)).astype(np.float32)
+        yield {"x": x, "rate": np.array(rate)}
+
+
+def by_onnxruntime(model: onnx.ModelProto, given: dict[str, np.ndarray]) -> np.ndarray:
+    options = ort.SessionOptions()
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    (made,) = session.run(None, given)
+    return made
+
+
+def int8(part: object) -> list[str]:
+    return [row["op_type"] for row in part.explain() if row["precision"] == "int8"]  # type: ignore[attr-defined]
+
+
+def test_both_branches_are_quantized_where_data_take_both(net: onnx.ModelProto) -> None:
+    result = intact.quantize(net, [*feeds(16), *feeds(8)], progress=False)
+    (if_,) = (node.name for node in result.model.graph if node.op_type == "If")
+    assert list(result.branches) == [f"{if_}.then_branch", f"{if_}.else_branch"]
+    assert sorted(int8(result)) == ["Conv", "Conv", "Conv"]
+    assert min(db for part in result.parts.values() for db in part.sqnr.values()) > 30
+    onnx.checker.check_model(result.proto, full_check=True)
+    engine = intact.compile(result.proto, threads=1)
+    for rate in (16, 8):
+        for given in feeds(rate):
+            want, float_ = by_onnxruntime(result.proto, given), by_onnxruntime(net, given)
+            assert np.square(want - float_).mean() < 1e-3 * np.square(float_).mean()
+            # Float sums differ in their last bits, so that a code may be its neighbour (N33).
+            np.testing.assert_allclose(engine.run(given)["y"], want, atol=0.1 * np.abs(float_).max() / 2)
+            assert np.mean(np.isclose(engine.run(given)["y"], want, atol=1e-4)) > 0.95
+
+
+def test_a_branch_that_no_batch_takes_stays_in_float(net: onnx.ModelProto) -> None:
+    result = intact.quantize(net, feeds(16), progress=False)  # a generator: it can be read but once
+    assert [name.split(".")[-1] for name in result.branches] == ["then_branch"]
+    assert any(
+        "else_branch stays in float: no batch of the data takes it" in line for line in result.warnings
+    )
+    assert sorted(int8(result)) == ["Conv", "Conv"]
+    (given,) = feeds(8, 1)
+    engine = intact.compile(result.proto, threads=1)
+    np.testing.assert_allclose(engine.run(given)["y"], by_onnxruntime(result.proto, given), atol=1e-4)
+
+
+def test_a_model_of_nothing_but_branches(net: onnx.ModelProto) -> None:
+    result = intact.quantize(net, [*feeds(16)], exclude=["w0", "Relu"], include=["*"], progress=False)
+    assert result.branches
+
+
+def test_the_engine_runs_the_branch_taken_natively(net: onnx.ModelProto, tmp_path: Path) -> None:
+    result = intact.quantize(net, [*feeds(16), *feeds(8)], progress=False)
+    engine = intact.compile(result.proto, threads=1)
+    engine.save(tmp_path / "net.plan")
+    for one in (engine, intact.load(tmp_path / "net.plan", threads=1)):
+        assert one.plan.deciding == ("rate",)
+        for rate in (16, 8):
+            (given,) = feeds(rate, 1)
+            shapes = {name: array.shape for name, array in given.items()}
+            plan = one.plan_for(shapes, given)
+            assert not any(isinstance(step, FallbackSubgraph) for step in plan.steps)
+            assert plan is one.plan_for(shapes, given)
+            np.testing.assert_array_equal(one.run(given)["y"], engine.run(given)["y"])
+            exact = intact.compile(result.proto, backend="reference").run(given)["y"]
+            np.testing.assert_array_equal(one.run(given)["y"], exact)
+
+
+def test_values_that_are_ever_others_are_not_lowered_for(net: onnx.ModelProto) -> None:
+    """A counter among the inputs: a plan for each value would be lowered in every run."""
+    engine = intact.compile(net, threads=1)
+    (given,) = feeds(16, 1)
+    shapes = {name: array.shape for name, array in given.items()}
+    plans = {id(engine.plan_for(shapes, {"rate": np.array(rate)})) for rate in range(100)}
+    assert len(plans) < 12
+    last = given | {"rate": np.array(99)}
+    np.testing.assert_allclose(engine.run(last)["y"], by_onnxruntime(net, last), atol=1e-4)
+
+
+def test_a_branch_on_data_keeps_its_if(net: onnx.ModelProto) -> None:
+    text = (
+        NET.replace("<strides = [2, 2]>", "<pads = [1, 1, 1, 1]>")
+        .replace("int64 rate", "float[1] level")
+        .replace("Equal (rate, sixteen)", "Less (level, sixteen)")
+    )
+    model = parser.parse_model(text)
+    arrays = {tensor.name: tensor for tensor in net.graph.initializer}
+    model.graph.initializer.extend([*(arrays[n] for n in ("w0", "w1", "w2"))])
+    model.graph.initializer.append(numpy_helper.from_array(np.float32([16]), "sixteen"))
+    given = [{"x": f["x"], "level": np.float32([level])} for level in (3, 30) for f in feeds(0)]
+    result = intact.quantize(model, given, progress=False)
+    assert len(result.branches) == 2
+    engine = intact.compile(result.proto, threads=1)
+    assert engine.plan.deciding == ()
+    for one in (given[0], given[-1]):
+        made = engine.run(one)["y"]
+        assert np.mean(np.isclose(made, by_onnxruntime(result.proto, one), atol=1e-4)) > 0.95
