@@ -90,10 +90,10 @@ void bind_float_steps(nb::module_& m) {
       "float_steps"_a, "x"_a, "y"_a, "gain"_a, "mask"_a.none());
   m.def(
       "step_reduce",
-      [](const std::string& floats, const RealIn& x, const RealOut& y, bool mean) {
-        return native(make_reduce(kernel<FloatOps>(floats), {x, y, mean}));
+      [](const std::string& floats, const RealIn& x, const RealOut& y, const std::string& function) {
+        return native(make_reduce(kernel<FloatOps>(floats), {x, y, function}));
       },
-      "float_steps"_a, "x"_a, "y"_a, "mean"_a);
+      "float_steps"_a, "x"_a, "y"_a, "function"_a);
   m.def(
       "step_layer_norm",
       [](const std::string& floats, const RealIn& x, const RealOut& y, float epsilon,

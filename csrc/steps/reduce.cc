@@ -63,13 +63,33 @@ View without_behind(const View& x, int rank) {
   return v;
 }
 
+// What becomes of the elements: combined two by two from `start` on, and divided by their number.
+struct Function {
+  const char* name;
+  BinaryKind combine;
+  float start;
+  bool divided;
+};
+
+constexpr Function kFunctions[] = {
+    {"sum", BinaryKind::add, 0.0f, false},
+    {"mean", BinaryKind::add, 0.0f, true},
+};
+
+const Function& function_of(const std::string& name) {
+  for (const Function& one : kFunctions) {
+    if (name == one.name) return one;
+  }
+  refuse("no function of many numbers is called so");
+}
+
 class Reduce final : public Step {
  public:
   Reduce(const FloatOps& ops, const ReduceSpec& s)
       : ops_(ops),
         x_(checked(s)),
         y_(s.y.view),
-        mean_(s.mean),
+        function_(function_of(s.function)),
         runs_(x_, y_.rank),
         count_(static_cast<float>(runs_.elements())),
         walk_({without_behind(x_, y_.rank), y_}),
@@ -100,7 +120,7 @@ class Reduce final : public Step {
       uint8_t* const y = y_.at<uint8_t>(memory) + cursor.offset(1) + at * y_step;
       float* const to = writer_.target(y, n, out);
       by_columns_ ? columns(x, n, reinterpret_cast<float*>(scratch), in, to) : rows(x, n, in, to);
-      if (mean_) ops_.binary[static_cast<size_t>(BinaryKind::div)](to, 1, &count_, 0, n, to);
+      if (function_.divided) ops_.binary[static_cast<size_t>(BinaryKind::div)](to, 1, &count_, 0, n, to);
       writer_.finish(to, 1.0f, y, n, out);
     });
   }
@@ -110,24 +130,24 @@ class Reduce final : public Step {
   size_t lanes_bytes() const { return by_columns_ ? kLanes * most_ * sizeof(float) : 0; }
   size_t buffered() const { return by_columns_ ? most_ : runs_.elements(); }
 
-  void add(const float* a, const float* b, size_t n, float* y) const {
-    ops_.binary[static_cast<size_t>(BinaryKind::add)](a, 1, b, 1, n, y);
+  void combine(const float* a, const float* b, size_t n, float* y) const {
+    ops_.binary[static_cast<size_t>(function_.combine)](a, 1, b, 1, n, y);
   }
 
-  // n sums at once, whose elements lie side by side.
+  // n results at once, whose elements lie side by side.
   void columns(const uint8_t* x, size_t n, float* lanes, const RowBuffer& in, float* to) const {
-    std::fill(lanes, lanes + kLanes * n, 0.0f);
+    std::fill(lanes, lanes + kLanes * n, function_.start);
     size_t lane = 0;
     for (const int64_t start : runs_.starts) {
       const uint8_t* from = x + start;
       for (size_t i = 0; i < runs_.n; ++i, from += runs_.stride) {
         float* const sums = lanes + lane * n;
-        add(sums, reader_.row(from, n, in), n, sums);
+        combine(sums, reader_.row(from, n, in), n, sums);
         lane = (lane + 1) % kLanes;
       }
     }
-    for (size_t half = kLanes / 2; half > 1; half /= 2) add(lanes, lanes + half * n, half * n, lanes);
-    add(lanes, lanes + n, n, to);
+    for (size_t half = kLanes / 2; half > 1; half /= 2) combine(lanes, lanes + half * n, half * n, lanes);
+    combine(lanes, lanes + n, n, to);
   }
 
   // One sum after the other; what does not lie side by side is gathered first.
@@ -149,7 +169,7 @@ class Reduce final : public Step {
 
   const FloatOps& ops_;
   View x_, y_;
-  bool mean_;
+  const Function& function_;
   Runs runs_;
   float count_;
   Walk<2> walk_;

@@ -1,7 +1,8 @@
-// Sums and means of floats along any axes: numerics.sum_over and numerics.mean_over (N50).
+// One number for the floats along any axes: numerics.sum_over and numerics.mean_over (N50).
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "steps/real_rows.h"
 
@@ -10,7 +11,7 @@ namespace intact {
 struct ReduceSpec {
   RealIn x;  // the axes of y, then those that go, in the order in which their elements are counted
   RealOut y;
-  bool mean;
+  std::string function;  // what numerics calls it
 };
 
 // Throws std::invalid_argument for what cannot be run safely.

@@ -80,9 +80,9 @@ def softmax(
     return _native.step_softmax(kernels_or_chosen(kernels)[REALS], x.read(), y.written(), gain, hidden)
 
 
-def reduce(x: Real, y: Real, mean: bool, kernels: Kernels | None = None) -> NativeStep:
-    """Sum, or mean, along those last axes of x that y does not have (N50)."""
-    return _native.step_reduce(kernels_or_chosen(kernels)[REALS], x.read(), y.written(), mean)
+def reduce(x: Real, y: Real, function: str, kernels: Kernels | None = None) -> NativeStep:
+    """One number ("sum", "mean") along those last axes of x that y does not have (N50)."""
+    return _native.step_reduce(kernels_or_chosen(kernels)[REALS], x.read(), y.written(), function)
 
 
 def layer_norm(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -72,6 +72,12 @@ def mean_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Real
     sums = sum_over(x, axes, keepdims)
     with np.errstate(all="ignore"):
         return np.asarray(sums / np.float32(math.prod(x.shape[axis] for axis in axes)))
+
+
+REDUCTIONS: dict[str, Callable[[ArrayLike, Sequence[int], bool], Reals]] = {
+    "mean": mean_over, "sum": sum_over,
+}  # fmt: skip
+"""The functions of the elements along some axes that a step can name."""
 
 
 def softmax(x: ArrayLike, axis: int = -1, gain: float = 1.0, mask: ArrayLike | None = None) -> Reals:

@@ -16,6 +16,7 @@ from intact.kernels import float_steps
 from intact.kernels.float_steps import Real
 from intact.kernels.program import View
 from intact.kernels.registry import chosen_kernels
+from intact.numerics.normalization import REDUCTIONS
 from intact.spec import QuantSpec
 
 UINT8 = QuantSpec("uint8", symmetric=False)
@@ -272,22 +273,21 @@ def test_layer_norm(
 
 
 @settings(deadline=None, max_examples=80)
-@given(seed=SEEDS, shape=SIZES, mean=st.booleans())
+@given(seed=SEEDS, shape=SIZES, function=st.sampled_from(sorted(REDUCTIONS)))
 def test_reduce(
     runner: Any,
     float_steps_kernel: str,
     assert_same_bits: SameBits,
     seed: int,
     shape: tuple[int, ...],
-    mean: bool,
+    function: str,
 ) -> None:
     case = Case(runner, seed, float_steps_kernel)
     x, source = case.real(*shape)
     rank = int(case.rng.integers(0, len(shape) + 1))
     y = case.output(*shape[:rank])
-    over = numerics.mean_over if mean else numerics.sum_over
-    want = over(x, tuple(range(rank, len(shape))))
-    case.check(float_steps.reduce(source, y, mean, case.kernels), y, want, assert_same_bits)
+    want = REDUCTIONS[function](x, tuple(range(rank, len(shape))), False)
+    case.check(float_steps.reduce(source, y, function, case.kernels), y, want, assert_same_bits)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_reduce_in_pieces(
     floats_of_x = numerics.dequantize(x, np.float32(0.1), 30, UINT8)
     source = x if dtype is np.uint8 else floats_of_x
     y = Real(case.runner.output(shape[:rank], np.float32))
-    step = float_steps.reduce(Real(case.runner.input(source, order), 0.1, 30), y, True, case.kernels)
+    step = float_steps.reduce(Real(case.runner.input(source, order), 0.1, 30), y, "mean", case.kernels)
     want = numerics.mean_over(floats_of_x, tuple(range(rank, len(shape))))
     case.check(step, y, want, assert_same_bits)
 
@@ -377,7 +377,7 @@ def test_empty_tensors(runner: Any, float_steps_kernel: str) -> None:
     [
         (lambda x, y: float_steps.function(x, y, "cosh"), "no function has this name"),
         (
-            lambda x, y: float_steps.reduce(x, Real(View(2, 0, "float32", (3,), (4,))), True),
+            lambda x, y: float_steps.reduce(x, Real(View(2, 0, "float32", (3,), (4,))), "mean"),
             "differ in their sizes",
         ),
         (lambda x, y: float_steps.clip(x, y, np.nan, 1), "a bound is not a number"),

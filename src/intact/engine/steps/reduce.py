@@ -1,34 +1,32 @@
-"""Sums and means along axes."""
+"""One number for the elements along some axes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from intact import numerics
 from intact.engine.steps.checker import Checker
 from intact.engine.steps.run import Run
 from intact.engine.steps.sizes import Sizes
 from intact.engine.steps.step import Step, Traits
 from intact.engine.steps.tensors import Shape
 from intact.engine.steps.wiring import Read, Write
-
-_OVER = {"mean": numerics.mean_over, "sum": numerics.sum_over}
+from intact.numerics.normalization import REDUCTIONS
 
 
 @dataclass(frozen=True)
 class Reduce(Step):
-    """Sum or mean of floats along axes (N50), which stay with size 1 where `keepdims` says so."""
+    """One of `REDUCTIONS` of floats along axes (N50), which stay with size 1 where `keepdims` says so."""
 
     kind = "reduce"
     traits = Traits(strided=True)
     x: Read
     y: Write
-    function: Literal["mean", "sum"]
+    function: str
     axes: tuple[int, ...]
     keepdims: bool = False
 
     def check(self, checker: Checker) -> None:
+        checker.that(self.function in REDUCTIONS, self.function, f"one of {', '.join(REDUCTIONS)}")
         rank, other = checker.rank(self.x, self.y)
         distinct = len(set(self.axes)) == len(self.axes) and all(0 <= axis < rank for axis in self.axes)
         checker.that(distinct, self.axes, f"some of {rank} axes")
@@ -40,4 +38,4 @@ class Reduce(Step):
         return tuple(n if stays else 1 for stays, n in kept if stays or self.keepdims)
 
     def evaluate(self, run: Run) -> None:
-        run.write_real(self.y, _OVER[self.function](run.real(self.x), self.axes, self.keepdims))
+        run.write_real(self.y, REDUCTIONS[self.function](run.real(self.x), self.axes, self.keepdims))

@@ -35,10 +35,9 @@ def bind_binary(step: Binary, binding: Binding) -> list[NativeStep]:
 
 @binds(Reduce)
 def bind_reduce(step: Reduce, binding: Binding) -> list[NativeStep]:
-    """A sum or a mean along axes: they become the last ones of x, and y has the others."""
+    """One number for the elements along axes: they become the last ones of x, and y has the others."""
     x, y = operand_of(binding, step.x), operand_of(binding, step.y)
     kept = [axis for axis in range(len(x.view.sizes)) if axis not in step.axes]
     inner = sorted(step.axes)
     written = turned(y, kept) if step.keepdims else y
-    mean = step.function == "mean"
-    return [float_steps.reduce(turned(x, [*kept, *inner]), written, mean, binding.kernels)]
+    return [float_steps.reduce(turned(x, [*kept, *inner]), written, step.function, binding.kernels)]
