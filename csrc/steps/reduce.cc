@@ -1,6 +1,8 @@
 #include "steps/reduce.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -63,17 +65,20 @@ View without_behind(const View& x, int rank) {
   return v;
 }
 
-// What becomes of the elements: combined two by two from `start` on, and divided by their number.
+// What becomes of the elements: combined two by two from `start` on; then a sum is divided by their number,
+// or of zeros, which compare equal, +0 is made.
 struct Function {
   const char* name;
   BinaryKind combine;
   float start;
-  bool divided;
+  std::optional<BinaryKind> last;
 };
 
 constexpr Function kFunctions[] = {
-    {"sum", BinaryKind::add, 0.0f, false},
-    {"mean", BinaryKind::add, 0.0f, true},
+    {"sum", BinaryKind::add, 0.0f, std::nullopt},
+    {"mean", BinaryKind::add, 0.0f, BinaryKind::div},
+    {"max", BinaryKind::max, -std::numeric_limits<float>::infinity(), BinaryKind::add},
+    {"min", BinaryKind::min, std::numeric_limits<float>::infinity(), BinaryKind::add},
 };
 
 const Function& function_of(const std::string& name) {
@@ -91,7 +96,7 @@ class Reduce final : public Step {
         y_(s.y.view),
         function_(function_of(s.function)),
         runs_(x_, y_.rank),
-        count_(static_cast<float>(runs_.elements())),
+        operand_(function_.last == BinaryKind::div ? static_cast<float>(runs_.elements()) : 0.0f),
         walk_({without_behind(x_, y_.rank), y_}),
         most_(std::clamp(kPiece / std::max<size_t>(1, runs_.elements()), kFewest, kMost)),
         rows_(walk_.outer(last()), walk_.size(last()), most_),
@@ -120,7 +125,7 @@ class Reduce final : public Step {
       uint8_t* const y = y_.at<uint8_t>(memory) + cursor.offset(1) + at * y_step;
       float* const to = writer_.target(y, n, out);
       by_columns_ ? columns(x, n, reinterpret_cast<float*>(scratch), in, to) : rows(x, n, in, to);
-      if (function_.divided) ops_.binary[static_cast<size_t>(BinaryKind::div)](to, 1, &count_, 0, n, to);
+      if (function_.last) ops_.binary[static_cast<size_t>(*function_.last)](to, 1, &operand_, 0, n, to);
       writer_.finish(to, 1.0f, y, n, out);
     });
   }
@@ -150,12 +155,12 @@ class Reduce final : public Step {
     combine(lanes, lanes + n, n, to);
   }
 
-  // One sum after the other; what does not lie side by side is gathered first.
+  // One result after the other; what does not lie side by side is gathered first.
   void rows(const uint8_t* x, size_t n, const RowBuffer& in, float* to) const {
     const int64_t step = walk_.strides[last()][0];
     for (size_t i = 0; i < n; ++i, x += step) {
       if (runs_.starts.size() == 1) {
-        to[i] = ops_.sum(reader_.row(x, runs_.n, in), runs_.n);
+        to[i] = whole(reader_.row(x, runs_.n, in), runs_.n, in.floats());
         continue;
       }
       float* part = in.floats();
@@ -163,15 +168,26 @@ class Reduce final : public Step {
         reader_.copy(x + start, runs_.n, part, in.bytes());
         part += runs_.n;
       }
-      to[i] = ops_.sum(in.floats(), runs_.elements());
+      to[i] = whole(in.floats(), runs_.elements(), in.floats());
     }
+  }
+
+  // Of one row, which may lie in `spare`: what does not hang on an order goes by halves.
+  float whole(const float* x, size_t n, float* spare) const {
+    if (function_.combine == BinaryKind::add) return ops_.sum(x, n);
+    for (size_t half; n > 1; n = half, x = spare) {
+      half = (n + 1) / 2;
+      combine(x, x + half, n - half, spare);
+      if (n % 2 == 1) spare[half - 1] = x[half - 1];
+    }
+    return n == 0 ? function_.start : x[0];
   }
 
   const FloatOps& ops_;
   View x_, y_;
   const Function& function_;
   Runs runs_;
-  float count_;
+  float operand_;
   Walk<2> walk_;
   size_t most_;
   Rows rows_;

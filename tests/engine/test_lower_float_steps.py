@@ -133,15 +133,21 @@ def test_extremes_of_codes_and_numbers_are_tables(qdq, lowered, op_type):
     assert lowered(g, g.quantize(y, 0.03)).agree().kinds == ["quantize", "table"]
 
 
-@pytest.mark.parametrize("op_type", ["ReduceMean", "ReduceSum"])
+@pytest.mark.parametrize("op_type", ["ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"])
 @pytest.mark.parametrize("axes", [(-1,), (1,), (2, 3), (0, -1), ()], ids=str)
 @pytest.mark.parametrize("keepdims", [0, 1])
-def test_sums_and_means_of_reals(qdq, lowered, op_type, axes, keepdims):
+def test_one_number_for_many_reals(qdq, lowered, op_type, axes, keepdims):
     g = qdq()
     x = g.input("x", ["n", 3, 5, 6])
     given = [g.ints(*axes)] if axes else []
     found = lowered(g, g.node(op_type, x, *given, keepdims=keepdims), sizes={"n": 2}).agree(1e-5)
     assert found.kinds == ["reduce"]
+
+
+def test_the_largest_of_an_image_of_reals(qdq, lowered):
+    g = qdq()
+    x = g.input("x", ["n", 20, 5, 6])
+    assert lowered(g, g.node("GlobalMaxPool", x), sizes={"n": 2}).agree().step("reduce").function == "max"
 
 
 def test_a_mean_over_no_axes_is_nothing(qdq, lowered):

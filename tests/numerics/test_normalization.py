@@ -51,6 +51,18 @@ def test_sums_and_means_along_axes(axes):
     np.testing.assert_array_equal(kept.reshape(sums.shape), numerics.mean_over(x, axes))
 
 
+@pytest.mark.parametrize("axes", [(-1,), (0,), (1, 2), (0, 1, 2), ()], ids=str)
+def test_extremes_along_axes(axes):
+    x = _reals(3, 5, 9)
+    x[0, 0, 0], x[1, 2] = np.nan, -0.0
+    for function, plain in ((numerics.max_over, np.max), (numerics.min_over, np.min)):
+        want = plain(x, axes, keepdims=True) + F32(0)
+        np.testing.assert_array_equal(function(x, axes, keepdims=True), want)
+        assert not np.signbit(function(x, axes)[function(x, axes) == 0]).any()
+        assert function(np.zeros((0, 2), F32), (0,)).tolist() == [function(np.zeros((0,), F32), (0,))] * 2
+    assert numerics.max_over(np.zeros((0,), F32), (0,)) == -np.inf
+
+
 @pytest.mark.parametrize("axes", [(2,), (-3,), (0, 0), (0, -2)], ids=str)
 def test_axes_that_are_not_there_or_twice(axes):
     with pytest.raises(QuantValueError, match=r"axis|axes"):

@@ -39,7 +39,15 @@ from intact.numerics.granularity import expand, granule_shape, normalized_axes
 from intact.numerics.integer_sum import accumulator_bound, linear, matmul, prove_accumulator
 from intact.numerics.minifloat import round_to_format
 from intact.numerics.multipliers import fold_batchnorm, multipliers, ratio, scaled_bias
-from intact.numerics.normalization import lane_sum, layer_norm, mean_over, softmax, sum_over
+from intact.numerics.normalization import (
+    lane_sum,
+    layer_norm,
+    max_over,
+    mean_over,
+    min_over,
+    softmax,
+    sum_over,
+)
 from intact.numerics.pooling import avg_pool, max_pool
 from intact.numerics.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
 from intact.numerics.requantize import Bounds, Residual, activation_bounds, requantize, to_codes, to_real
@@ -87,7 +95,9 @@ __all__ = [
     "maximum",
     "midway_bias",
     "minimum",
+    "max_over",
     "mean_over",
+    "min_over",
     "minmax",
     "multipliers",
     "normalized_axes",

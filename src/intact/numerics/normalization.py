@@ -53,12 +53,10 @@ def sum_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals
         QuantValueError: There is no such axis, or one is given twice.
     """
     x = to_float32(x)
-    inner = sorted(_axis(x, axis) for axis in axes)
-    if len(set(inner)) < len(inner):
-        raise QuantValueError("axes", str(tuple(axes)), "each axis once", "drop what is given twice")
+    inner = _axes(x, axes)
     outer = [axis for axis in range(x.ndim) if axis not in inner]
     kept = tuple(x.shape[axis] for axis in outer)
-    rows = x.transpose(outer + inner).reshape(*kept, math.prod(x.shape[axis] for axis in inner))
+    rows = x.transpose(outer + list(inner)).reshape(*kept, math.prod(x.shape[axis] for axis in inner))
     sums = lane_sum(rows)
     return sums.reshape([1 if axis in inner else n for axis, n in enumerate(x.shape)]) if keepdims else sums
 
@@ -74,10 +72,40 @@ def mean_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Real
         return np.asarray(sums / np.float32(math.prod(x.shape[axis] for axis in axes)))
 
 
+def max_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals:
+    """The largest, plus 0: never -0. A NaN among them gives a NaN, no element minus infinity. NORMATIVE.
+
+    Args and errors are those of `sum_over`.
+    """
+    return _extreme(np.maximum, -np.inf, x, axes, keepdims)
+
+
+def min_over(x: ArrayLike, axes: Sequence[int], keepdims: bool = False) -> Reals:
+    """The smallest, plus 0: never -0. A NaN among them gives a NaN, no element infinity. NORMATIVE.
+
+    Args and errors are those of `sum_over`.
+    """
+    return _extreme(np.minimum, np.inf, x, axes, keepdims)
+
+
+def _extreme(function: np.ufunc, nothing: float, x: ArrayLike, axes: Sequence[int], keepdims: bool) -> Reals:
+    x = to_float32(x)
+    with np.errstate(all="ignore"):
+        found = function.reduce(x, _axes(x, axes), keepdims=keepdims, initial=np.float32(nothing))
+        return np.asarray(found + np.float32(0))
+
+
 REDUCTIONS: dict[str, Callable[[ArrayLike, Sequence[int], bool], Reals]] = {
-    "mean": mean_over, "sum": sum_over,
+    "max": max_over, "mean": mean_over, "min": min_over, "sum": sum_over,
 }  # fmt: skip
 """The functions of the elements along some axes that a step can name."""
+
+
+def _axes(x: Reals, axes: Sequence[int]) -> tuple[int, ...]:
+    inner = tuple(sorted(_axis(x, axis) for axis in axes))
+    if len(set(inner)) < len(inner):
+        raise QuantValueError("axes", str(tuple(axes)), "each axis once", "drop what is given twice")
+    return inner
 
 
 def softmax(x: ArrayLike, axis: int = -1, gain: float = 1.0, mask: ArrayLike | None = None) -> Reals:

@@ -224,17 +224,20 @@ def _magnitude(builder: PlanBuilder, node: Node) -> None:
     builder.add(Binary(*who, "add", larger, zero, y), node)
 
 
-_MEANS, _SUMS = ("GlobalAveragePool", "ReduceMean"), ("ReduceSum",)
+_REDUCTIONS = {
+    "GlobalAveragePool": "mean", "GlobalMaxPool": "max", "ReduceMax": "max", "ReduceMean": "mean",
+    "ReduceMin": "min", "ReduceSum": "sum",
+}  # fmt: skip
 
 
 def _reduce(builder: PlanBuilder, node: Node) -> None:
-    """A sum or a mean in floats, along any axes."""
+    """One number for the floats along any axes."""
     value, source = node.outputs[0], builder.either(node.inputs[0])
     rank = len(builder.tensors[source].shape)
     axes: tuple[int, ...] = tuple(range(2, rank))
     keepdims = True
-    if node.op_type != "GlobalAveragePool":
-        said = ops.ReduceMean.of(node)
+    if node.op_type.startswith("Reduce"):
+        said = ops.Reduction.of(node)
         keepdims = bool(said.keepdims)
         given = said.axes_of(node, builder.constants)
         if given is None:
@@ -243,7 +246,7 @@ def _reduce(builder: PlanBuilder, node: Node) -> None:
         axes = tuple(sorted({axis % rank for axis in given} or everything))
     y = builder.write(builder.output(value), value)
     who = node.name or "", (node.name or "",)
-    builder.add(Reduce(*who, source, y, "mean" if node.op_type in _MEANS else "sum", axes, keepdims), node)
+    builder.add(Reduce(*who, source, y, _REDUCTIONS[node.op_type], axes, keepdims), node)
 
 
 def _softmax(builder: PlanBuilder, node: Node) -> None:
@@ -260,7 +263,7 @@ REALS: dict[str, list[Rule]] = {
     "Abs": [_function, _magnitude],
     "Clip": [_function, _clip],
     "HardSigmoid": [_function, _hard_sigmoid],
-    **{op_type: [_reduce] for op_type in _MEANS + _SUMS},
+    **{op_type: [_reduce] for op_type in _REDUCTIONS},
     "LayerNormalization": [_layer_norm],
     "Max": [_function, _extreme],
     "Min": [_function, _extreme],

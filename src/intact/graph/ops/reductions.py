@@ -29,6 +29,16 @@ class Reduction(Operator, shared=True):
 
 
 @dataclass(frozen=True)
+class ReduceMax(Reduction):
+    pass
+
+
+@dataclass(frozen=True)
+class ReduceMin(Reduction):
+    pass
+
+
+@dataclass(frozen=True)
 class ReduceMean(Reduction):
     pass
 
