@@ -30,6 +30,25 @@ def test_functions_of_reals(qdq, lowered, op_type):
     assert lowered(g, y).agree(1e-6).kinds == ["function"]
 
 
+@pytest.mark.parametrize(
+    ("op_type", "exponent", "kind"),
+    [
+        ("Sqrt", None, "function"), ("Log", None, "function"), ("Pow", 0.5, "function"), ("Pow", 2, "binary"),
+        ("Pow", -1, "binary"),
+    ],
+)  # fmt: skip
+def test_roots_logarithms_and_powers(qdq, lowered, op_type, exponent, kind):
+    g = qdq()
+    given = [] if exponent is None else [g.constant(np.float32(exponent))]
+    found = lowered(g, g.node(op_type, g.node("Exp", g.input("x", [3, 50])), *given)).agree(1e-6)
+    assert found.kinds == ["function", kind]
+
+
+def test_powers_that_no_single_operation_is(qdq, lowered):
+    g = qdq()
+    assert lowered(g, g.node("Pow", g.input("x", [3, 50]), g.constant(np.float32(3)))).kinds == ["onnx"]
+
+
 @pytest.mark.parametrize("alpha, beta", [(0.2, 0.5), (1 / 6, 0.5), (-0.7, 0.1)])
 def test_hard_sigmoids_of_any_slope(qdq, lowered, alpha, beta):
     g = qdq()

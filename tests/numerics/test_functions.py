@@ -57,6 +57,28 @@ def test_exp_of_whole_powers_and_at_the_ends_of_float32():
     assert y[5] == np.float32(1e-45) and y[6] == y[7] == 0
 
 
+def test_log_is_within_one_ulp():
+    whole = np.exp(np.linspace(-103, 88, 200_001))
+    x = np.concatenate([whole, np.linspace(0.5, 2, 100_000), [1, 1e-45, 3.4e38]]).astype(np.float32)
+    exact = np.log(x.astype(np.float64))
+    ulp = np.spacing(np.abs(exact).astype(np.float32)).astype(np.float64)
+    assert (np.abs(numerics.FUNCTIONS["log"](x) - exact) <= ulp).all()
+
+
+def test_log_and_sqrt_where_they_end():
+    x = np.array([0, -0.0, -1e-45, -INF, INF, NAN, 1], np.float32)
+    np.testing.assert_array_equal(numerics.FUNCTIONS["log"](x), [-INF, -INF, NAN, NAN, INF, NAN, 0])
+    np.testing.assert_array_equal(numerics.FUNCTIONS["sqrt"](x), [0, 0, NAN, NAN, INF, NAN, 1])
+
+
+def test_sqrt_is_the_nearest_float():
+    x = _grid(0, 1000, 100_001)
+    x = x[x >= 0]
+    np.testing.assert_array_equal(
+        numerics.FUNCTIONS["sqrt"](x), np.sqrt(x.astype(np.float64)).astype(np.float32)
+    )
+
+
 @pytest.mark.parametrize("name", sorted(EXACT))
 def test_accuracy(name):
     x = _grid(-12, 12, 60_001)
@@ -104,7 +126,7 @@ def test_never_turns_around(name):
 
 
 def test_every_function_is_tested_here_and_takes_any_real_dtype():
-    assert set(numerics.FUNCTIONS) == {*EXACT, "exp"}
+    assert set(numerics.FUNCTIONS) == {*EXACT, "exp", "log", "sqrt"}
     for function in numerics.FUNCTIONS.values():
         y = function(np.linspace(-2, 2, 6, dtype=np.float64).reshape(2, 3))
         assert y.dtype == np.float32 and y.shape == (2, 3)

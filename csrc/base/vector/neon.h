@@ -110,6 +110,7 @@ struct Neon {
 
   static INTACT_INLINE Floats larger(Floats a, Floats b) { return select(vcgtq_f32(a.v, b.v), a, b); }
   static INTACT_INLINE Floats smaller(Floats a, Floats b) { return select(vcltq_f32(a.v, b.v), a, b); }
+  static INTACT_INLINE Floats sqrt(Floats a) { return {vsqrtq_f32(a.v)}; }
   static INTACT_INLINE Floats abs(Floats a) { return {vabsq_f32(a.v)}; }
   static INTACT_INLINE Floats with_sign(Floats a, Floats sign) {
     return {vbslq_f32(vdupq_n_u32(0x80000000u), sign.v, a.v)};

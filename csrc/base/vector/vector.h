@@ -15,7 +15,7 @@
 //   from_f16, to_f16, from_f64, to_f64 kWidth of the others from and to Floats, rounded to nearest even
 //
 // Floats:
-//   set, abs, root (one number), with_sign(v, sign), keep(v, n): +0 behind the first n
+//   set, abs, sqrt, root (one number), with_sign(v, sign), keep(v, n): +0 behind the first n
 //   larger, smaller                    of a and b; b where neither is, or where one is a NaN
 //   round, to_int, to_float            to nearest even; what no integer holds, to_int makes a very large or
 //                                      very small one

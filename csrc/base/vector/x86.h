@@ -22,6 +22,7 @@
   static INTACT_INLINE void store(float* p, Floats a) { P##_storeu_ps(p, a.v); }                 \
   static INTACT_INLINE Floats larger(Floats a, Floats b) { return {P##_max_ps(a.v, b.v)}; }      \
   static INTACT_INLINE Floats smaller(Floats a, Floats b) { return {P##_min_ps(a.v, b.v)}; }     \
+  static INTACT_INLINE Floats sqrt(Floats a) { return {P##_sqrt_ps(a.v)}; }                      \
   static INTACT_INLINE Floats abs(Floats a) { return {P##_andnot_ps(P##_set1_ps(-0.0f), a.v)}; } \
   static INTACT_INLINE Floats with_sign(Floats a, Floats sign) {                                 \
     return {P##_or_ps(abs(a).v, P##_and_ps(P##_set1_ps(-0.0f), sign.v))};                        \

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "base/vector/vector.h"
 
@@ -63,6 +64,10 @@ constexpr float kErf[] = {1.1283791065216064f,    -0.3761262595653534f,  0.11283
 constexpr float kTanh[] = {-0.33333274722099304f, 0.13331274688243866f, -0.05372511222958565f,
                            0.020589778199791908f, -0.005648261401802301f};
 
+constexpr float kLog[] = {0.3333331346511841f,  -0.25000008940696716f, 0.2000211924314499f,
+                          -0.1666799634695053f, 0.14219550788402557f,  -0.1240558996796608f,
+                          0.11888178437948227f, -0.11675652861595154f, 0.06746608018875122f};
+
 // 2^n, n being what lies in the low bits of `shifted`: -126 to 127.
 template <class V>
 INTACT_INLINE F<V> power_in(F<V> shifted) {
@@ -105,6 +110,28 @@ INTACT_INLINE F<V> normal_exp(F<V> x) {
   F<V> shifted;
   const F<V> y = exp_fraction<V>(x, shifted);
   return y * power_in<V>(shifted);
+}
+
+template <class V>
+INTACT_INLINE F<V> log(F<V> x) {
+  const auto denormal = V::less(x, V::set(0x1p-126f));
+  const auto bits = V::bits(V::select(denormal, x * V::set(0x1p23f), x));
+  const auto power = V::template shift_down<23>(V::sub_int(bits, V::set_int(0x3F3504F3)));
+  const F<V> f = V::floats(V::sub_int(bits, V::template shift_left<23>(power))) - V::set(1.0f);
+  const F<V> k = V::to_float(power) - V::select(denormal, V::set(23.0f), V::set(0.0f));
+  const F<V> square = f * f;
+  const F<V> low = polynomial<V>(kLog, f) * f * square - V::set(0.5f) * square + k * V::set(-2.12194440e-4f);
+  const F<V> y = low + f + k * V::set(0.693359375f);
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const F<V> whole = V::select(V::less(x, V::set(kInf)), y, x);
+  const F<V> below =
+      V::select(V::less(x, V::set(0.0f)), V::set(std::numeric_limits<float>::quiet_NaN()), V::set(-kInf));
+  return V::select(V::less_equal(x, V::set(0.0f)), below, whole);
+}
+
+template <class V>
+INTACT_INLINE F<V> sqrt(F<V> x) {
+  return V::sqrt(x);
 }
 
 template <class V>

@@ -189,9 +189,11 @@ constexpr NamedFunction kFunctions[] = {
     {"hard_sigmoid", map<V, hard_sigmoid<V>>, nullptr},
     {"hard_swish", map<V, hard_swish<V>>, nullptr},
     {"leaky_relu", map<V, leaky_relu<V>>, nullptr},
+    {"log", map<V, log<V>>, nullptr},
     {"relu", map<V, relu<V>>, nullptr},
     {"sigmoid", map<V, sigmoid<V>>, nullptr},
     {"silu", map<V, silu<V>>, &smooth_silu},
+    {"sqrt", map<V, sqrt<V>>, nullptr},
     {"tanh", map<V, tanh<V>>, nullptr},
     {nullptr, nullptr, nullptr},
 };

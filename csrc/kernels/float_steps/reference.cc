@@ -32,7 +32,9 @@ struct Scalar {
   static float root(float v) { return std::sqrt(v); }
   static bool is_nan(float v) { return v != v; }
   static bool less(float a, float b) { return a < b; }
+  static bool less_equal(float a, float b) { return a <= b; }
   static float select(bool where, float yes, float no) { return where ? yes : no; }
+  static float sqrt(float v) { return std::sqrt(v); }
   static float abs(float v) { return std::fabs(v); }
   static float with_sign(float v, float sign) { return std::copysign(v, sign); }
   static float lookup(const float (&table)[8], int32_t index) { return table[index & 7]; }

@@ -66,6 +66,12 @@ ERF = [np.float32(c) for c in (1.1283791065216064, -0.3761262595653534, 0.112835
 TANH_SMALL = np.float32(0.625)
 TANH = [np.float32(c) for c in (-0.33333274722099304, 0.13331274688243866, -0.05372511222958565,
                                 0.020589778199791908, -0.005648261401802301)]  # fmt: skip
+# (log(1 + f) - f + f^2 / 2) / f^3 on sqrt(1/2) - 1 <= f <= sqrt(2) - 1:
+LOG = [np.float32(c) for c in (0.3333331346511841, -0.25000008940696716, 0.2000211924314499,
+                               -0.1666799634695053, 0.14219550788402557, -0.1240558996796608,
+                               0.11888178437948227, -0.11675652861595154, 0.06746608018875122)]  # fmt: skip
+SQRT_HALF_BITS = np.int32(0x3F3504F3)
+SMALLEST_NORMAL, SCALE_UP = np.float32(2.0**-126), np.float32(2.0**23)
 GELU_LINEAR, GELU_CUBIC = np.float32(1.59576912), np.float32(0.044715)  # 2 sqrt(2 / pi)
 GELU_TANH_LOW, SILU_LOW, HARD_LOW = np.float32(-16), np.float32(-128), np.float32(-3)
 SIXTH, LEAK = np.float32(1 / 6), np.float32(0.01)
@@ -94,6 +100,30 @@ def exp(x: Reals) -> Reals:
     half = n >> 1
     y = y * _power_of_two(half) * _power_of_two(n - half)
     return np.where(small, np.float32(0), y)
+
+
+@_function
+def log(x: Reals) -> Reals:
+    """The natural logarithm, within 1 ulp; minus infinity of zeros, a NaN of what is below.
+
+    ``x = 2^k (1 + f)`` with ``sqrt(1/2) <= 1 + f < sqrt(2)``, and then
+    ``((LOG(f) f f^2 - f^2 / 2 + k LN2_LOW) + f) + k LN2_HIGH``; a denormal x is multiplied by 2^23 before.
+    """
+    denormal = x < SMALLEST_NORMAL
+    bits = np.where(denormal, x * SCALE_UP, x).view(np.int32)
+    power = (bits - SQRT_HALF_BITS) >> 23
+    f = (bits - (power << 23)).view(np.float32) - ONE
+    k = power.astype(np.float32) - np.where(denormal, np.float32(23), np.float32(0))
+    square = f * f
+    y = _polynomial(LOG, f) * f * square - HALF * square + k * LN2_LOW + f + k * LN2_HIGH
+    y = np.where(x < np.float32(np.inf), y, x)  # and a NaN
+    return np.where(x < 0, np.float32(np.nan), np.where(x == 0, np.float32(-np.inf), y))
+
+
+@_function
+def sqrt(x: Reals) -> Reals:
+    """The square root, correctly rounded as IEEE 754 wants it."""
+    return np.asarray(np.sqrt(x))
 
 
 @_function
@@ -186,8 +216,8 @@ def relu(x: Reals) -> Reals:
 
 FUNCTIONS: dict[str, Function] = {
     "elu": elu, "erf": erf, "exp": exp, "gelu": gelu, "gelu_tanh": gelu_tanh, "hard_sigmoid": hard_sigmoid,
-    "hard_swish": hard_swish, "leaky_relu": leaky_relu, "relu": relu, "sigmoid": sigmoid, "silu": silu,
-    "tanh": tanh,
+    "hard_swish": hard_swish, "leaky_relu": leaky_relu, "log": log, "relu": relu, "sigmoid": sigmoid,
+    "silu": silu, "sqrt": sqrt, "tanh": tanh,
 }  # fmt: skip
 """The functions of one real that a step can name."""
 

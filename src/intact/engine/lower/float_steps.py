@@ -212,6 +212,30 @@ def _with_number(function: str, number: float, *, first: bool = False) -> Rule:
     return rule
 
 
+def _power(builder: PlanBuilder, node: Node) -> None:
+    """Pow by a constant that means a product, a root or a quotient: each is rounded once."""
+    exponent = builder.constant(node.inputs[1], "its exponent")
+    rule = _POWERS.get(float(exponent.reshape(-1)[0])) if exponent.size == 1 else None
+    if rule is None or exponent.ndim > len(dims_of(_some(node.inputs[0]))):
+        raise NoMatch("its exponent is none of 2, 1/2 and -1")
+    rule(builder, node)
+
+
+def _square(builder: PlanBuilder, node: Node) -> None:
+    name, x = node.name or "", builder.either(node.inputs[0])
+    y = builder.write(builder.output(node.outputs[0]), node.outputs[0])
+    builder.add(Binary(name, (name,), "mul", x, x, y), node)
+
+
+def _root(builder: PlanBuilder, node: Node) -> None:
+    name, x = node.name or "", builder.either(node.inputs[0])
+    y = builder.write(builder.output(node.outputs[0]), node.outputs[0])
+    builder.add(Function(name, (name,), x, y, "sqrt"), node)
+
+
+_POWERS: dict[float, Rule] = {2.0: _square, 0.5: _root, -1.0: _with_number("div", 1.0, first=True)}
+
+
 def _magnitude(builder: PlanBuilder, node: Node) -> None:
     """Abs: the larger of a number and its negative, less the sign that 0 may have."""
     value, name = node.outputs[0], node.name or ""
@@ -269,6 +293,7 @@ REALS: dict[str, list[Rule]] = {
     "Min": [_function, _extreme],
     **{op_type: [_function, _slope] for op_type in ("LeakyRelu", "PRelu")},
     "Neg": [_function, _with_number("mul", -1.0)],
+    "Pow": [_function, _power],
     "Reciprocal": [_function, _with_number("div", 1.0, first=True)],
     "Softmax": [_softmax],
 }
