@@ -12,7 +12,9 @@ import pytest
 from onnx import numpy_helper, parser
 
 import intact
+from intact.cli.explain import read
 from intact.engine.steps import FallbackSubgraph
+from intact.graph import load, strip_qdq, to_proto
 
 NET = """<ir_version: 8, opset_import: ["" : 17]>
 net (float[n, 3, 8, 8] x, int64 rate) => (float[n, 4, h, w] y) {
@@ -119,6 +121,23 @@ def test_values_that_are_ever_others_are_not_lowered_for(net: onnx.ModelProto) -
     assert len(plans) < 12
     last = given | {"rate": np.array(99)}
     np.testing.assert_allclose(engine.run(last)["y"], by_onnxruntime(net, last), atol=1e-4)
+
+
+def test_pairs_in_branches_are_explained_and_taken_away(net: onnx.ModelProto, tmp_path: Path) -> None:
+    result = intact.quantize(net, [*feeds(16), *feeds(8)], progress=False)
+    result.save(tmp_path / "net.onnx")
+    quantized, parts = read(tmp_path / "net.onnx", "intact", (), ())
+    assert quantized
+    assert [sum(layer.precision == "int8" for layer in part.layers) for part in parts] == [1, 1, 1]
+    model = load(result.proto)
+    strip_qdq(model)
+    assert not any(node.op_type.endswith("Linear") for node in model.graph.all_nodes())
+    for rate in (16, 8):
+        (given,) = feeds(rate, 1)
+        want = by_onnxruntime(net, given)
+        np.testing.assert_allclose(
+            by_onnxruntime(to_proto(model), given), want, atol=0.05 * np.abs(want).max()
+        )
 
 
 def test_a_branch_on_data_keeps_its_if(net: onnx.ModelProto) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from intact import numerics
 from intact.graph import ops
+from intact.graph.branches import branches_of, graft
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
 from intact.graph.emit_qdq import QUANTIZER_KEY
@@ -48,7 +49,7 @@ def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
     Before: ``y = Conv(DQ(Q(x)), DQ(w_codes), DQ(b_codes))``.  After: ``y = Conv(x, w, b)``, w and b the
     floats of their codes; casts and clips that our emitter put around a pair go with it. Operators that moved
     codes move floats. A DequantizeLinear stays where its scale is computed, or where its codes come from
-    anything but a QuantizeLinear.
+    anything but a QuantizeLinear. So in the branches of an If.
 
     Returns:
         By the name of the float tensor: the input of the QuantizeLinear, or the stored weight.
@@ -58,6 +59,10 @@ def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
     for node in list(model.graph):
         if is_op(node, "DequantizeLinear"):
             stripper.strip(node)
+    for branch in branches_of(model):
+        if within := strip_qdq(branch.model):
+            graft(model, branch, branch.model)
+            stripper.found = within | stripper.found
     prune(model)
     return stripper.found
 
