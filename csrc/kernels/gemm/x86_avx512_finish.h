@@ -122,20 +122,21 @@ void finish_floats(const Epilogue& e, const GemmRows& t) {
   }
 }
 
-// The function's values. It gets the whole tile at once: its chains of operations are long.
+// The function's values, rows of `channels` side by side in scratch: what a vector holds beyond is overwritten
+// by the next row, and costs no function. It gets the whole tile at once: its chains of operations are long.
 template <bool kResidual>
 void apply_function(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   for (int row = 0; row < t.rows; ++row) {
-    for (int c = 0; c < t.width; c += kUnit) {
-      const int at = row * t.width + c;
+    for (int c = 0; c < t.channels; c += kUnit) {
       const uint8_t* const residual = kResidual ? t.residual[row] + t.residual_offset + c : nullptr;
-      const __mmask16 mask = c < t.channels ? mask_of(t.channels, c / kUnit) : 0;
+      const __mmask16 mask = mask_of(t.channels, c / kUnit);
       const __m512 m = _mm512_loadu_ps(t.multiplier + c), b = _mm512_loadu_ps(t.bias + c);
-      _mm512_storeu_ps(t.scratch + at, real_of<kResidual>(t.sums + at, lanes, m, b, residual, mask));
+      const __m512 real = real_of<kResidual>(t.sums + row * t.width + c, lanes, m, b, residual, mask);
+      _mm512_storeu_ps(t.scratch + row * t.channels + c, real);
     }
   }
-  e.function(t.scratch, t.scratch, static_cast<size_t>(t.rows) * static_cast<size_t>(t.width));
+  e.function(t.scratch, t.scratch, static_cast<size_t>(t.rows) * static_cast<size_t>(t.channels));
 }
 
 // They as they are.
@@ -144,7 +145,7 @@ void store_floats(const Epilogue& e, const GemmRows& t) {
   for (int row = 0; row < t.rows; ++row) {
     float* const y = reinterpret_cast<float*>(t.y[row] + t.y_offset);
     for (int c = 0; c < t.channels; c += kUnit) {
-      __m512 real = _mm512_loadu_ps(t.scratch + row * t.width + c);
+      __m512 real = _mm512_loadu_ps(t.scratch + row * t.channels + c);
       if (t.factors != nullptr) real = _mm512_mul_ps(real, _mm512_loadu_ps(t.factors + c));
       real = _mm512_min_ps(high, _mm512_max_ps(low, real));  // a NaN stays one
       _mm512_mask_storeu_ps(y + c, mask_of(t.channels, c / kUnit), real);
@@ -160,7 +161,7 @@ void store_codes(const Epilogue& e, const GemmRows& t) {
   const __m512i zero_point = _mm512_set1_epi32(e.zero_point);
   for (int row = 0; row < t.rows; ++row) {
     for (int c = 0; c < t.channels; c += kUnit) {
-      __m512 steps = _mm512_loadu_ps(t.scratch + row * t.width + c);
+      __m512 steps = _mm512_loadu_ps(t.scratch + row * t.channels + c);
       if (t.factors != nullptr) steps = _mm512_mul_ps(steps, _mm512_loadu_ps(t.factors + c));
       steps = _mm512_div_ps(steps, scale);
       const __m512i codes = _mm512_cvtps_epi32(_mm512_min_ps(_mm512_max_ps(steps, low), high));
