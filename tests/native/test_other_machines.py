@@ -27,7 +27,9 @@ COMMON = {
     MATMUL: [ROOT / "csrc/steps/matmul.cc"],
 }
 OPTIONS = ["-std=c++20", "-O2", "-ffp-contract=off", "-w", f"-I{ROOT / 'csrc'}"]
-AVX512 = ["-mavx2", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni"]
+AVX512 = [
+    "-mavx2", "-mf16c", "-mfma", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni",
+]  # fmt: skip
 ARM = ["-march=armv8.2-a+dotprod", "-DINTACT_NEON_DOT", "-static"]
 ARM_COMPILER = shutil.which("aarch64-linux-gnu-g++")
 ARM_EMULATOR = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")

@@ -108,6 +108,7 @@ struct Neon {
     vst1q_f64(p + 2, vcvt_high_f64_f32(a.v));
   }
 
+  static INTACT_INLINE Floats fma(Floats a, Floats b, Floats c) { return {vfmaq_f32(c.v, a.v, b.v)}; }
   static INTACT_INLINE Floats larger(Floats a, Floats b) { return select(vcgtq_f32(a.v, b.v), a, b); }
   static INTACT_INLINE Floats smaller(Floats a, Floats b) { return select(vcltq_f32(a.v, b.v), a, b); }
   static INTACT_INLINE Floats sqrt(Floats a) { return {vsqrtq_f32(a.v)}; }

@@ -16,6 +16,7 @@
 //
 // Floats:
 //   set, abs, sqrt, root (one number), with_sign(v, sign), keep(v, n): +0 behind the first n
+//   fma(a, b, c)                       a * b + c, rounded once; on AVX2 the CPU needs FMA too (isa::fma)
 //   larger, smaller                    of a and b; b where neither is, or where one is a NaN
 //   round, to_int, to_float            to nearest even; what no integer holds, to_int makes a very large or
 //                                      very small one

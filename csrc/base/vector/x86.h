@@ -20,6 +20,9 @@
   static INTACT_INLINE Floats set(float v) { return {P##_set1_ps(v)}; }                          \
   static INTACT_INLINE Floats load(const float* p) { return {P##_loadu_ps(p)}; }                 \
   static INTACT_INLINE void store(float* p, Floats a) { P##_storeu_ps(p, a.v); }                 \
+  static INTACT_INLINE Floats fma(Floats a, Floats b, Floats c) {                                \
+    return {P##_fmadd_ps(a.v, b.v, c.v)};                                                        \
+  }                                                                                              \
   static INTACT_INLINE Floats larger(Floats a, Floats b) { return {P##_max_ps(a.v, b.v)}; }      \
   static INTACT_INLINE Floats smaller(Floats a, Floats b) { return {P##_min_ps(a.v, b.v)}; }     \
   static INTACT_INLINE Floats sqrt(Floats a) { return {P##_sqrt_ps(a.v)}; }                      \

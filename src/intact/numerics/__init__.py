@@ -16,6 +16,7 @@ from intact.numerics.affine import (
 )
 from intact.numerics.convolution import conv
 from intact.numerics.elementwise import Affine, add, rescale
+from intact.numerics.float_products import float_conv, float_product, fma
 from intact.numerics.functions import (
     FUNCTIONS,
     clip,
@@ -79,6 +80,9 @@ __all__ = [
     "expand",
     "fake_quantize",
     "fake_quantize_grad",
+    "float_conv",
+    "float_product",
+    "fma",
     "fold_batchnorm",
     "gelu",
     "gelu_tanh",

@@ -1,0 +1,150 @@
+// Tiles of rows by registers of columns, once for every register (base/vector/vector.h). Sums stay in
+// registers for all of k; where rows are few, a tile takes several panels, so that enough sums are under way
+// to hide the latency of a fused multiply-add.
+#pragma once
+
+#include "base/vector/vector.h"
+#include "kernels/float_gemm/pack.h"
+
+namespace intact::float_gemm {
+
+using vec::F;
+
+// The part of a row of y that one register holds: `left` columns of it.
+template <class V>
+INTACT_INLINE F<V> begin(const FloatGemm& g, size_t row, size_t column, size_t left) {
+  const size_t n = left < V::kWidth ? left : V::kWidth;
+  if (g.more) return vec::load<V>(g.y[row] + column, n);
+  return g.start != nullptr ? vec::load<V>(g.start + column, n) : V::set(0.0f);
+}
+
+// kRows rows by kPanels panels, of which the first kVectors registers count. Of one panel the last register
+// may hold fewer columns; several are whole.
+template <class V, size_t kPanel, int kRows, int kPanels, int kVectors>
+void tile(const FloatGemm& g, size_t row, size_t column) {
+  constexpr int kSums = kPanels * kVectors;
+  const auto at = [](int s) INTACT_INLINE_BODY {
+    return static_cast<size_t>(s / kVectors) * kPanel + static_cast<size_t>(s % kVectors) * V::kWidth;
+  };
+  const size_t left = g.columns - column;
+  F<V> sums[kRows][kSums];
+  for (int r = 0; r < kRows; ++r) {
+    for (int s = 0; s < kSums; ++s) {
+      sums[r][s] = begin<V>(g, row + static_cast<size_t>(r), column + at(s), left - at(s));
+    }
+  }
+  const float* b = g.b + column / kPanel * g.pitch;
+  for (size_t run = 0; run < g.runs; ++run) {
+    const float* a[kRows];
+    for (int r = 0; r < kRows; ++r) a[r] = g.a[row + static_cast<size_t>(r)] + g.offsets[run];
+    ptrdiff_t from = 0;
+    for (size_t k = 0; k < g.length; ++k, from += g.step, b += kPanel) {
+      F<V> right[kSums];
+      for (int s = 0; s < kSums; ++s) {
+        right[s] =
+            V::load(b + static_cast<size_t>(s / kVectors) * g.pitch + static_cast<size_t>(s % kVectors) * V::kWidth);
+      }
+      for (int r = 0; r < kRows; ++r) {
+        const F<V> left_side = V::set(a[r][from]);
+        for (int s = 0; s < kSums; ++s) sums[r][s] = V::fma(left_side, right[s], sums[r][s]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int s = 0; s < kSums; ++s) {
+      const size_t n = left - at(s) < V::kWidth ? left - at(s) : V::kWidth;
+      vec::store<V>(g.y[row + static_cast<size_t>(r)] + column + at(s), sums[r][s], n);
+    }
+  }
+}
+
+using Tile = void (*)(const FloatGemm& g, size_t row, size_t column);
+
+// The tiles of one panel, by rows, with kVectors registers.
+template <class V, size_t kPanel, int kRows, int kVectors>
+struct Heights {
+  Tile of[kRows];
+  constexpr Heights() : of{} { fill<kRows>(); }
+
+ private:
+  template <int rows>
+  constexpr void fill() {
+    of[rows - 1] = tile<V, kPanel, rows, 1, kVectors>;
+    if constexpr (rows > 1) fill<rows - 1>();
+  }
+};
+
+// The tiles for the last panel, by the registers that its columns fill.
+template <class V, size_t kPanel, int kRows, int kVectors>
+Tile tile_of(size_t rows, size_t vectors) {
+  static constexpr Heights<V, kPanel, kRows, kVectors> kTiles;
+  if constexpr (kVectors > 1) {
+    if (vectors < kVectors) return tile_of<V, kPanel, kRows, kVectors - 1>(rows, vectors);
+  }
+  return kTiles.of[rows - 1];
+}
+
+// Tiles of at most kRows rows by kVectors registers.
+template <class V, int kRows, int kVectors>
+void multiply(const FloatGemm& g) {
+  constexpr size_t kPanel = V::kWidth * kVectors, kMost = kRows;
+  constexpr Tile kWide[3] = {tile<V, kPanel, 1, 4, kVectors>, tile<V, kPanel, 2, 2, kVectors>,
+                             tile<V, kPanel, 3, 2, kVectors>};
+  size_t column = 0;
+  if (g.rows > 0 && g.rows <= 3) {
+    const size_t width = (g.rows == 1 ? 4 : 2) * kPanel;
+    for (; column + width <= g.columns; column += width) kWide[g.rows - 1](g, 0, column);
+  }
+  const size_t tiles = (g.rows + kMost - 1) / kMost;
+  for (; column < g.columns; column += kPanel) {
+    const size_t left = g.columns - column < kPanel ? g.columns - column : kPanel;
+    const size_t vectors = (left + V::kWidth - 1) / V::kWidth;
+    for (size_t t = 0, row = 0; t < tiles; ++t) {  // of nearly equal height
+      const size_t rows = g.rows / tiles + (t < g.rows % tiles ? 1 : 0);
+      tile_of<V, kPanel, kRows, kVectors>(rows, vectors)(g, row, column);
+      row += rows;
+    }
+  }
+}
+
+// One register of channels for kPixels pixels: the weights are loaded once for them.
+template <class V, int kPixels>
+INTACT_INLINE void channels_of(const FloatDepthwise& d, size_t pixel, size_t channel, size_t n) {
+  F<V> sums[kPixels];
+  for (int p = 0; p < kPixels; ++p) {
+    sums[p] = d.start != nullptr ? vec::load<V>(d.start + channel, n) : V::set(0.0f);
+  }
+  for (size_t t = 0; t < d.taps; ++t) {
+    const F<V> w = vec::load<V>(d.w + t * d.channels + channel, n);
+    for (int p = 0; p < kPixels; ++p) {
+      const float* x = d.x[pixel + static_cast<size_t>(p)] + d.offsets[t] + static_cast<ptrdiff_t>(channel);
+      sums[p] = V::fma(vec::load<V>(x, n), w, sums[p]);
+    }
+  }
+  for (int p = 0; p < kPixels; ++p) {
+    vec::store<V>(d.y[pixel + static_cast<size_t>(p)] + channel, sums[p], n);
+  }
+}
+
+template <class V>
+void depthwise(const FloatDepthwise& d) {
+  constexpr size_t kTogether = 8;  // as many fused multiply-adds as may be under way
+  size_t pixel = 0;
+  for (; pixel + kTogether <= d.pixels; pixel += kTogether) {
+    vec::for_each<V>(d.channels, [&](size_t c, size_t n) INTACT_INLINE_BODY {
+      channels_of<V, kTogether>(d, pixel, c, n);
+    });
+  }
+  for (; pixel < d.pixels; ++pixel) {
+    vec::for_each<V>(d.channels,
+                     [&](size_t c, size_t n) INTACT_INLINE_BODY { channels_of<V, 1>(d, pixel, c, n); });
+  }
+}
+
+template <class V, int kRows, int kVectors>
+constexpr FloatGemmOps ops_of() {
+  constexpr size_t kPanel = V::kWidth * kVectors;
+  return {kPanel, pack_panels<kPanel>, multiply<V, kRows, kVectors>, depthwise<V>};
+}
+
+}  // namespace intact::float_gemm
