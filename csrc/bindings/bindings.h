@@ -42,10 +42,14 @@ struct NativeStep {
 };
 inline NativeStep native(std::unique_ptr<Step> step) { return {std::move(step)}; }
 
+// Keeps a Python object alive from wherever a step is destroyed.
+std::shared_ptr<const void> keep(nb::object object);
+
 void bind_epilogue(nb::module_& m);
 void bind_images(nb::module_& m);
 void bind_program(nb::module_& m);
 void bind_float_steps(nb::module_& m);
 void bind_gemm(nb::module_& m);
+void bind_float_gemm(nb::module_& m);
 
 }  // namespace intact

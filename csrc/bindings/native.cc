@@ -239,6 +239,7 @@ NB_MODULE(_native, m) {
   bind_epilogue(m);
   bind_images(m);
   bind_gemm(m);
+  bind_float_gemm(m);
   bind_float_steps(m);
 }
 

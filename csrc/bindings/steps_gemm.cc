@@ -39,14 +39,6 @@ std::array<int64_t, kMostGroup> steps_by_group(const std::string& name, Bytes pa
   return found;
 }
 
-// Keeps a Python object alive from wherever the step is destroyed.
-std::shared_ptr<const void> keep(nb::object object) {
-  return {new nb::object(std::move(object)), [](const void* p) {
-            const nb::gil_scoped_acquire gil;
-            delete static_cast<const nb::object*>(p);
-          }};
-}
-
 using Pair = std::array<int64_t, 2>;
 
 // A convolution's spec but for its kernel and windows.
@@ -109,6 +101,13 @@ nb::ndarray<nb::numpy, uint8_t> pack_taps(const std::string& name, Weights weigh
 }
 
 }  // namespace
+
+std::shared_ptr<const void> keep(nb::object object) {
+  return {new nb::object(std::move(object)), [](const void* p) {
+            const nb::gil_scoped_acquire gil;
+            delete static_cast<const nb::object*>(p);
+          }};
+}
 
 void bind_gemm(nb::module_& m) {
   m.def("pack_gemm", &pack, "kernel"_a, "weights"_a.noconvert(), "groups"_a, "joined"_a, "high"_a);

@@ -233,8 +233,10 @@ class Fill final : public Step {
 class Halo final : public Step {
  public:
   explicit Halo(const HaloSpec& s) : s_(s) {
-    demand_image(s.image, "only an image of bytes (n, h, w, c) has a halo");
-    demand(s.image.strides[2] == s.image.sizes[3], "pixels lie behind each other");
+    const auto unit = static_cast<int64_t>(bytes_of(s.image.type));
+    demand(s.image.rank == 4 && (s.image.sizes[3] < 2 || s.image.strides[3] == unit),
+           "only an image (n, h, w, c) has a halo");
+    demand(s.image.strides[2] == s.image.sizes[3] * unit, "pixels lie behind each other");
     elements_of(s.image);
     for (const int64_t h : s.image.halo) demand(0 <= h && h < kMostElements, "a halo is out of range");
     empty_ = s.image.sizes[0] == 0 || s.image.sizes[3] == 0;
@@ -248,7 +250,7 @@ class Halo final : public Step {
     const auto& [top, left, bottom, right] = s_.image.halo;
     const auto& size = s_.image.sizes;
     const auto& stride = s_.image.strides;
-    const int64_t pixel = size[3];
+    const int64_t pixel = stride[2];
     for (int64_t n = 0; n < size[0]; ++n) {
       uint8_t* rows = s_.image.at<uint8_t>(memory) + n * stride[0];
       for (int64_t h = -top; h < size[1] + bottom; ++h) {

@@ -33,7 +33,7 @@ struct FillSpec {
   uint8_t value;
 };
 
-// The halo of an image, of `value`.
+// The halo of an image: every byte of it `value`.
 struct HaloSpec {
   View image;
   uint8_t value;

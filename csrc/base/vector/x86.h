@@ -9,30 +9,28 @@
 
 #include "base/vector/vector.h"
 
-#define INTACT_X86_FLOATS(Float, P)                                                              \
-  struct Floats {                                                                                \
-    Float v;                                                                                     \
-    friend INTACT_INLINE Floats operator+(Floats a, Floats b) { return {P##_add_ps(a.v, b.v)}; } \
-    friend INTACT_INLINE Floats operator-(Floats a, Floats b) { return {P##_sub_ps(a.v, b.v)}; } \
-    friend INTACT_INLINE Floats operator*(Floats a, Floats b) { return {P##_mul_ps(a.v, b.v)}; } \
-    friend INTACT_INLINE Floats operator/(Floats a, Floats b) { return {P##_div_ps(a.v, b.v)}; } \
-  };                                                                                             \
-  static INTACT_INLINE Floats set(float v) { return {P##_set1_ps(v)}; }                          \
-  static INTACT_INLINE Floats load(const float* p) { return {P##_loadu_ps(p)}; }                 \
-  static INTACT_INLINE void store(float* p, Floats a) { P##_storeu_ps(p, a.v); }                 \
-  static INTACT_INLINE Floats fma(Floats a, Floats b, Floats c) {                                \
-    return {P##_fmadd_ps(a.v, b.v, c.v)};                                                        \
-  }                                                                                              \
-  static INTACT_INLINE Floats larger(Floats a, Floats b) { return {P##_max_ps(a.v, b.v)}; }      \
-  static INTACT_INLINE Floats smaller(Floats a, Floats b) { return {P##_min_ps(a.v, b.v)}; }     \
-  static INTACT_INLINE Floats sqrt(Floats a) { return {P##_sqrt_ps(a.v)}; }                      \
-  static INTACT_INLINE Floats abs(Floats a) { return {P##_andnot_ps(P##_set1_ps(-0.0f), a.v)}; } \
-  static INTACT_INLINE Floats with_sign(Floats a, Floats sign) {                                 \
-    return {P##_or_ps(abs(a).v, P##_and_ps(P##_set1_ps(-0.0f), sign.v))};                        \
-  }                                                                                              \
-  static INTACT_INLINE float root(float v) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(v))); } \
-  static INTACT_INLINE Ints to_int(Floats a) { return P##_cvtps_epi32(a.v); }                    \
-  static INTACT_INLINE Ints truncate(Floats a) { return P##_cvttps_epi32(a.v); }                 \
+#define INTACT_X86_FLOATS(Float, P)                                                                       \
+  struct Floats {                                                                                         \
+    Float v;                                                                                              \
+    friend INTACT_INLINE Floats operator+(Floats a, Floats b) { return {P##_add_ps(a.v, b.v)}; }          \
+    friend INTACT_INLINE Floats operator-(Floats a, Floats b) { return {P##_sub_ps(a.v, b.v)}; }          \
+    friend INTACT_INLINE Floats operator*(Floats a, Floats b) { return {P##_mul_ps(a.v, b.v)}; }          \
+    friend INTACT_INLINE Floats operator/(Floats a, Floats b) { return {P##_div_ps(a.v, b.v)}; }          \
+  };                                                                                                      \
+  static INTACT_INLINE Floats set(float v) { return {P##_set1_ps(v)}; }                                   \
+  static INTACT_INLINE Floats load(const float* p) { return {P##_loadu_ps(p)}; }                          \
+  static INTACT_INLINE void store(float* p, Floats a) { P##_storeu_ps(p, a.v); }                          \
+  static INTACT_INLINE Floats fma(Floats a, Floats b, Floats c) { return {P##_fmadd_ps(a.v, b.v, c.v)}; } \
+  static INTACT_INLINE Floats larger(Floats a, Floats b) { return {P##_max_ps(a.v, b.v)}; }               \
+  static INTACT_INLINE Floats smaller(Floats a, Floats b) { return {P##_min_ps(a.v, b.v)}; }              \
+  static INTACT_INLINE Floats sqrt(Floats a) { return {P##_sqrt_ps(a.v)}; }                               \
+  static INTACT_INLINE Floats abs(Floats a) { return {P##_andnot_ps(P##_set1_ps(-0.0f), a.v)}; }          \
+  static INTACT_INLINE Floats with_sign(Floats a, Floats sign) {                                          \
+    return {P##_or_ps(abs(a).v, P##_and_ps(P##_set1_ps(-0.0f), sign.v))};                                 \
+  }                                                                                                       \
+  static INTACT_INLINE float root(float v) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(v))); }          \
+  static INTACT_INLINE Ints to_int(Floats a) { return P##_cvtps_epi32(a.v); }                             \
+  static INTACT_INLINE Ints truncate(Floats a) { return P##_cvttps_epi32(a.v); }                          \
   static INTACT_INLINE Floats to_float(Ints a) { return {P##_cvtepi32_ps(a)}; }
 
 #define INTACT_X86_INTS(Integers, P, S)                                                                  \

@@ -41,8 +41,8 @@ void tile(const FloatGemm& g, size_t row, size_t column) {
     for (size_t k = 0; k < g.length; ++k, from += g.step, b += kPanel) {
       F<V> right[kSums];
       for (int s = 0; s < kSums; ++s) {
-        right[s] =
-            V::load(b + static_cast<size_t>(s / kVectors) * g.pitch + static_cast<size_t>(s % kVectors) * V::kWidth);
+        right[s] = V::load(b + static_cast<size_t>(s / kVectors) * g.pitch +
+                           static_cast<size_t>(s % kVectors) * V::kWidth);
       }
       for (int r = 0; r < kRows; ++r) {
         const F<V> left_side = V::set(a[r][from]);
@@ -131,9 +131,8 @@ void depthwise(const FloatDepthwise& d) {
   constexpr size_t kTogether = 8;  // as many fused multiply-adds as may be under way
   size_t pixel = 0;
   for (; pixel + kTogether <= d.pixels; pixel += kTogether) {
-    vec::for_each<V>(d.channels, [&](size_t c, size_t n) INTACT_INLINE_BODY {
-      channels_of<V, kTogether>(d, pixel, c, n);
-    });
+    vec::for_each<V>(d.channels, [&](size_t c, size_t n)
+                                     INTACT_INLINE_BODY { channels_of<V, kTogether>(d, pixel, c, n); });
   }
   for (; pixel < d.pixels; ++pixel) {
     vec::for_each<V>(d.channels,

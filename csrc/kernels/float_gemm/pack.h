@@ -17,7 +17,8 @@ static void pack_panels(const float* b, ptrdiff_t k_step, ptrdiff_t column_step,
     const float* from = b + static_cast<ptrdiff_t>(first) * column_step;
     if (width < panel) std::fill_n(packed, k * panel, 0.0f);
     if (column_step == 1) {
-      for (size_t i = 0; i < k; ++i, from += k_step) std::memcpy(packed + i * panel, from, width * sizeof *from);
+      for (size_t i = 0; i < k; ++i, from += k_step)
+        std::memcpy(packed + i * panel, from, width * sizeof *from);
       continue;
     }
     for (size_t j = 0; j < width; ++j) {

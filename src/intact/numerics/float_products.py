@@ -1,7 +1,7 @@
 """Products of float32 by fused multiply-adds in one fixed order: matrices and convolutions. NORMATIVE.
 
-NumPy has no fused multiply-add. The product of two float32 is exact in float64; its sum with a third is rounded to
-odd there, from which rounding to float32 is rounding once.
+NumPy has no fused multiply-add. The product of two float32 is exact in float64; its sum with a third is
+rounded to odd there, from which rounding to float32 is rounding once.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def float_conv(
     dilation: Size = 1,
     groups: int = 1,
 ) -> Reals:
-    """Convolution: an output begins at its channel's start and takes ``fma(x, w, y)`` for each tap. NORMATIVE.
+    """An output begins at its channel's start and takes ``y = fma(x, w, y)`` for each tap. NORMATIVE.
 
     Taps ascend as they lie in memory, channels last: by kernel axes first, the channels of the group within.
     Padding is +0 and is multiplied as pixels are, so that a weight that is no finite number shows there.
@@ -103,7 +103,7 @@ def float_conv(
     x, w = to_float32(x), to_float32(w)
     fits = 3 <= x.ndim <= 5 and w.ndim == x.ndim and groups >= 1
     if not fits or x.shape[1] != w.shape[1] * groups or w.shape[0] % groups:
-        raise _shape_error(x.shape, w.shape, "x [n, channels, *sizes] and w [out, channels / groups, *kernel]")
+        raise _shape_error(x.shape, w.shape, "x [n, c, *sizes] and w [out, c / groups, *kernel]")
     rank, outputs, depth = x.ndim - 2, w.shape[0] // groups, w.shape[1]
     view = Window.of(w.shape[2:], rank, stride, padding, dilation).view(x, fill=0, beyond=0)
     n, positions, places = x.shape[0], view.shape[2 : 2 + rank], math.prod(view.shape[2 : 2 + rank])

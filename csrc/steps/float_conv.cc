@@ -1,0 +1,179 @@
+#include "steps/float_conv.h"
+
+#include <vector>
+
+#include "kernels/registry.h"
+
+namespace intact {
+namespace {
+
+constexpr int64_t kMostTaps = 1 << 20, kMostSize = int64_t{1} << 24;
+
+void demand_floats(const View& v) {
+  demand(v.type == Type::f32 && v.rank == 4 && (v.sizes[3] < 2 || v.strides[3] == 4) && v.offset % 4 == 0,
+         "an image (n, h, w, c) of float32 whose channels are neighbours");
+  for (int i = 0; i < 3; ++i) demand(v.strides[i] % 4 == 0, "float32 lies at multiples of 4");
+  elements_of(v);
+  demand(v.sizes[3] < kMostSize, "the number of channels is out of range");
+}
+
+void demand_window(const FloatConvSpec& s, int axis) {
+  const int64_t kernel = s.kernel[axis], stride = s.strides[axis], dilation = s.dilations[axis];
+  const int64_t origin = s.origin[axis];
+  demand(0 < kernel && kernel <= kMostTaps && 0 < stride && stride <= kMostSize && 0 < dilation &&
+             dilation <= kMostSize && -kMostSize < origin && origin < kMostSize,
+         "kernel, stride or dilation is out of range");
+  if (s.y.elements() == 0) return;
+  demand(s.y.sizes[axis + 1] < kMostSize, "an image is out of range");
+  const int64_t last = origin + (s.y.sizes[axis + 1] - 1) * stride + (kernel - 1) * dilation;
+  demand(origin >= -s.x.halo[axis] && last < s.x.sizes[axis + 1] + s.x.halo[axis + 2],
+         "windows reach beyond the input and its halo");
+}
+
+const FloatConvSpec& checked(const FloatConvSpec& s) {
+  demand_floats(s.x);
+  demand_floats(s.y);
+  demand(s.x.sizes[0] == s.y.sizes[0], "x and y differ in their number of images");
+  demand(s.groups > 0 && s.x.sizes[3] % s.groups == 0 && s.y.sizes[3] % s.groups == 0 && s.x.sizes[3] > 0,
+         "channels are no multiple of the groups");
+  for (const int axis : {0, 1}) demand_window(s, axis);
+  demand(s.kernel[0] * s.kernel[1] <= kMostTaps, "too many taps");
+  if (s.start) demand_start(*s.start, static_cast<size_t>(s.y.sizes[3]));
+  return s;
+}
+
+size_t pixels_of(const View& y) {
+  return y.elements() == 0 ? 0 : static_cast<size_t>(y.sizes[0] * y.sizes[1] * y.sizes[2]);
+}
+
+// Windows as rows: where each begins, and the runs of neighbours in it.
+class Windows : public Step {
+ protected:
+  explicit Windows(const FloatGemmOps& ops, const FloatConvSpec& spec) : ops_(ops), s_(checked(spec)) {
+    depth_ = static_cast<size_t>(s_.x.sizes[3] / s_.groups);
+    outputs_ = static_cast<size_t>(s_.y.sizes[3] / s_.groups);
+    const int64_t pixel = s_.x.strides[2] / 4, line = s_.x.strides[1] / 4;
+    joined_ = s_.groups == 1 && s_.dilations[1] == 1 && pixel == s_.x.sizes[3];
+    const bool idle = s_.y.elements() == 0;  // then nobody looked how far windows reach
+    for (int64_t h = 0; !idle && h < s_.kernel[0]; ++h) {
+      for (int64_t w = 0; w < (joined_ ? 1 : s_.kernel[1]); ++w) {
+        offsets_.push_back(static_cast<ptrdiff_t>(h * s_.dilations[0] * line + w * s_.dilations[1] * pixel));
+      }
+    }
+    reads(s_.x);
+    if (s_.start) reads(*s_.start);
+    writes(s_.y);
+  }
+
+  size_t taps() const { return static_cast<size_t>(s_.kernel[0] * s_.kernel[1]); }
+  size_t length() const { return depth_ * (joined_ ? static_cast<size_t>(s_.kernel[1]) : 1); }
+
+  // The addresses of output pixels [first, end), from channel `in` and to channel `out` on.
+  void place(const Memory& memory, size_t first, size_t end, size_t in, size_t out, const float** x,
+             float** y) const {
+    const auto height = static_cast<size_t>(s_.y.sizes[1]), width = static_cast<size_t>(s_.y.sizes[2]);
+    for (size_t pixel = first; pixel < end;) {
+      const auto n = static_cast<int64_t>(pixel / width / height),
+                 h = static_cast<int64_t>(pixel / width % height);
+      const auto w = static_cast<int64_t>(pixel % width);
+      const int64_t row = s_.origin[0] + h * s_.strides[0], column = s_.origin[1] + w * s_.strides[1];
+      const View &from = s_.x, &to = s_.y;
+      const int64_t window = n * from.strides[0] + row * from.strides[1] + column * from.strides[2];
+      const int64_t made = n * to.strides[0] + h * to.strides[1] + w * to.strides[2];
+      const auto* source = reinterpret_cast<const float*>(from.at<uint8_t>(memory) + window) + in;
+      auto* target = reinterpret_cast<float*>(to.at<uint8_t>(memory) + made) + out;
+      const size_t line = std::min(end, (pixel / width + 1) * width);
+      for (; pixel < line; ++pixel) {
+        *x++ = source;
+        *y++ = target;
+        source += s_.strides[1] * from.strides[2] / 4;
+        target += to.strides[2] / 4;
+      }
+    }
+  }
+
+  const float* start(const Memory& memory, size_t channel) const {
+    return s_.start ? s_.start->at<float>(memory) + channel : nullptr;
+  }
+
+  const FloatGemmOps& ops_;
+  FloatConvSpec s_;
+  size_t depth_ = 0, outputs_ = 0;  // channels of a group
+  bool joined_ = false;  // a row of a window is one run
+  std::vector<ptrdiff_t> offsets_;
+};
+
+class FloatConv final : public Windows {
+ public:
+  FloatConv(const FloatGemmOps& ops, const FloatConvSpec& spec)
+      : Windows(ops, spec),
+        cut_(pixels_of(s_.y), outputs_, taps() * depth_, static_cast<size_t>(s_.groups), ops.panel),
+        group_floats_(cut_.panels(ops.panel) * ops.panel * cut_.k) {
+    demand(s_.packed.size == group_floats_ * static_cast<size_t>(s_.groups),
+           "packed weights of another size, or for another kernel");
+  }
+
+  std::string name() const override { return name_of(&ops_); }
+  size_t items() const override { return static_cast<size_t>(s_.groups) * cut_.items(); }
+  size_t scratch() const override { return 2 * cut_.block * sizeof(void*); }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+    auto* const x = reinterpret_cast<const float**>(scratch);
+    auto* const y = reinterpret_cast<float**>(scratch) + cut_.block;
+    for (size_t item = begin; item < end; ++item) {
+      const size_t group = item / cut_.items(), column = item / cut_.blocks % cut_.chunks * cut_.chunk;
+      const size_t first = item % cut_.blocks * cut_.block, rows = std::min(cut_.block, cut_.rows - first);
+      const size_t channel = group * outputs_ + column;
+      place(memory, first, first + rows, group * depth_, channel, x, y);
+      const float* const b = s_.packed.data + group * group_floats_ + column * cut_.k;
+      multiply_by_parts(ops_,
+                        {x, offsets_.data(), offsets_.size(), length(), 1, b, cut_.k * ops_.panel,
+                         start(memory, channel), false, y, rows, std::min(cut_.chunk, outputs_ - column)});
+    }
+  }
+
+ private:
+  FloatCut cut_;
+  size_t group_floats_;
+};
+
+// Each channel by itself.
+class FloatDepthwiseStep final : public Windows {
+ public:
+  FloatDepthwiseStep(const FloatGemmOps& ops, const FloatConvSpec& spec)
+      : Windows(ops, spec), pixels_(pixels_of(s_.y)), channels_(static_cast<size_t>(s_.groups)) {
+    demand(s_.packed.size == taps() * channels_, "one filter for each channel");
+    each_ = std::max<size_t>(8, kSmallFloatItem / 8 / s_.packed.size);
+    each_ = std::min(each_, std::max<size_t>(1, pixels_));
+  }
+
+  std::string name() const override { return name_of(&ops_); }
+  size_t items() const override { return (pixels_ + each_ - 1) / each_; }
+  size_t scratch() const override { return 2 * each_ * sizeof(void*); }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+    auto* const x = reinterpret_cast<const float**>(scratch);
+    auto* const y = reinterpret_cast<float**>(scratch) + each_;
+    for (size_t item = begin; item < end; ++item) {
+      const size_t first = item * each_, last = std::min(pixels_, first + each_);
+      place(memory, first, last, 0, 0, x, y);
+      ops_.depthwise({x, offsets_.data(), offsets_.size(), s_.packed.data, start(memory, 0), y, last - first,
+                      channels_});
+    }
+  }
+
+ private:
+  size_t pixels_, channels_;
+  size_t each_ = 1;  // pixels of an item
+};
+
+}  // namespace
+
+std::unique_ptr<Step> make_float_conv(const FloatGemmOps& ops, const FloatConvSpec& spec) {
+  if (spec.groups > 1 && spec.x.sizes[3] == spec.groups && spec.y.sizes[3] == spec.groups) {
+    return std::make_unique<FloatDepthwiseStep>(ops, spec);
+  }
+  return std::make_unique<FloatConv>(ops, spec);
+}
+
+}  // namespace intact

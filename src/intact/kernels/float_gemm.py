@@ -1,0 +1,103 @@
+"""Products and convolutions of float32, as steps of a `Program`: `numerics.float_product` and `float_conv`
+(N51), bit for bit, whatever the kernel.
+
+Weights are packed once for a kernel; steps are made of them for one set of shapes. Makers raise ValueError
+for what could not be run safely.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.kernels import _native
+from intact.kernels.pages import WEIGHTS
+from intact.kernels.program import NativeStep, View
+from intact.kernels.registry import chosen_kernels
+from intact.kernels.window import PixelWindow
+
+FAMILY = "float_gemm"
+
+Floats = NDArray[np.float32]
+
+
+def pack(matrix: Floats, kernel: str | None = None) -> Floats:
+    """A matrix [k, n] in the panels of columns that a kernel reads; or [groups, k, n], one behind the other.
+
+    Args:
+        matrix: float32.
+        kernel: Of family "float_gemm"; the chosen one by default.
+    """
+    name = kernel or chosen_kernels()[FAMILY]
+    matrices = np.ascontiguousarray(matrix if matrix.ndim == 3 else matrix[None], np.float32)
+    groups, k, n = matrices.shape
+    panel = _native.float_panel(name)
+    packed = np.empty(groups * -(-n // panel) * panel * k, np.float32)
+    _native.pack_floats(name, matrices, packed)
+    return WEIGHTS.copy(packed.view(np.uint8)).view(np.float32)
+
+
+def pack_filters(weight: Floats, groups: int = 1, kernel: str | None = None) -> Floats:
+    """Filters as `conv` reads them.
+
+    Args:
+        weight: float32 [out, kernel_h, kernel_w, in / groups].
+        groups: Of input and output channels.
+        kernel: Of family "float_gemm"; the chosen one by default.
+    """
+    outputs, _, _, depth = weight.shape
+    if groups == outputs > 1 and depth == 1:  # each channel by itself: no panels
+        return np.ascontiguousarray(weight.reshape(outputs, -1).T).reshape(-1)
+    return pack(weight.reshape(groups, outputs // groups, -1).transpose(0, 2, 1), kernel)
+
+
+def matmul(
+    a: View, y: View, b: View | Floats, start: View | None = None, kernel: str | None = None
+) -> NativeStep:
+    """``y[..., i, j]`` from ``start[j]`` on, plus the products of ``a[..., i, k]`` and ``b[..., k, j]``.
+
+    Args:
+        a: float32, with the leading sizes of y.
+        y: float32.
+        b: As a view with the leading sizes of y, strides of 0 where it broadcasts; or what `pack` returned
+            for one matrix and the same kernel, which is not copied.
+        start: float32 [j], side by side; +0 without one.
+        kernel: Of family "float_gemm"; the chosen one by default.
+    """
+    view, packed = (b, None) if isinstance(b, View) else (None, b)
+    return _native.step_float_matmul(kernel or chosen_kernels()[FAMILY], a, y, view, packed, start)
+
+
+def conv(
+    x: View,
+    y: View,
+    packed: Floats,
+    window: PixelWindow,
+    *,
+    groups: int = 1,
+    start: View | None = None,
+    kernel: str | None = None,
+) -> NativeStep:
+    """A convolution.
+
+    Args:
+        x, y: float32 (n, h, w, c), channels side by side; padding is read from the halo of x, which holds +0.
+        packed: What `pack_filters` returned for the same groups and kernel. Not copied.
+        window: Kernel, strides, dilations and pads.
+        groups: Of input and output channels.
+        start: float32 [out], side by side; +0 without one.
+        kernel: Of family "float_gemm"; the chosen one by default.
+    """
+    top, left = window.pads[:2]
+    return _native.step_float_conv(
+        kernel or chosen_kernels()[FAMILY],
+        x,
+        y,
+        packed,
+        window.kernel,
+        window.strides,
+        window.dilations,
+        (-top, -left),
+        groups,
+        start,
+    )
