@@ -187,9 +187,7 @@ def test_sizes_that_an_inner_operator_does_not_take(tmp_path: Path) -> None:
 
 def test_shapes_that_the_model_does_not_take_are_refused() -> None:
     engine = intact.compile(heads(), threads=1)
-    with pytest.raises(
-        intact.IntactError, match=r"input 'x': got shape \(1, 2, 63\), want \('n', 't', '64'\)"
-    ):
+    with pytest.raises(intact.IntactError, match="tensor 'x': got size 63 in dimension 2, want 64"):
         engine(reals(1, 2, 63))
 
 

@@ -37,6 +37,9 @@ def arrays():
         "wl": rng.integers(-128, 128, (8, 36), np.int8),
         "m": np.ones(1, np.float32),
         "b": np.array([-0.0], np.float32),
+        "mf": rng.standard_normal(8).astype(np.float32),
+        "wfl": rng.standard_normal((8, 8)).astype(np.float32),
+        "wfc": rng.standard_normal((6, 3, 3, 2)).astype(np.float32),
         "i": np.array([7], np.int32),
         "table": np.arange(256, dtype=np.uint8),
         "index": np.arange(6),
@@ -75,6 +78,9 @@ def example():
         s.Reduce("mean", (), "bi", "me", "mean", (0,), True),
         s.Gather("gather", (), "me", "zero", "ga"),
         s.Reinterpret("as", (), "r", "as"),
+        s.FloatLinear("float_linear", (), "ga", "fl", "wfl", "mf"),
+        s.FloatMatMul("float_matmul", (), "fl", "wfl", "fm"),
+        s.FloatConv("float_conv", (), "x", "fc", "wfc", pads=(1, 0, 1, 2), groups=2),
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.FallbackSubgraph("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),
     )
@@ -89,7 +95,8 @@ def example():
         codes("k", 8, 8),
         codes("mm", *row),
         floats("me", 1, 8),
-        floats("ga", 3, 8),
+        *(floats(n, 3, 8) for n in ("ga", "fl", "fm")),
+        floats("fc", "batch", 6, 6, 6),
     ]
     tensors += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "bi", "own", "o")]
     layer = Layer("conv", "Conv", ("Conv1", "Relu1"), "int8", "Conv+Relu", "its inputs are quantized: 'ß'")

@@ -178,8 +178,8 @@ def _halo(binding: Binding, name: str) -> list[NativeStep]:
     """The bytes around the images of a tensor that is about to be written."""
     if binding.places[name].halo == NO_HALO:
         return []
-    codes = binding.codes(name)
-    return [moves.halo(binding.image(name), codes.zero_point + codes.offset)]
+    codes = binding.tensor(name).codes  # all bytes of +0 are 0
+    return [moves.halo(binding.image(name), 0 if codes is None else codes.zero_point + codes.offset)]
 
 
 def _outer_copy(binding: Binding, name: str, block: int, *, to_arena: bool) -> NativeStep:

@@ -66,7 +66,7 @@ class PlanBuilder:
         constants: Its constant values.
         steps, tensors, arrays: As in a Plan; steps in no particular order yet.
         done: Nodes that the steps cover.
-        reasons: Why nodes are not covered.
+        reasons: Why nodes are not covered; of products in float, why not in codes.
     """
 
     model: Model

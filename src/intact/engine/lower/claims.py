@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from intact.engine.lower.builder import PlanBuilder
+from intact.engine.lower.builder import NoMatch, PlanBuilder
+from intact.engine.lower.float_products import FLOAT_ROOTS, lower_float_sum
 from intact.engine.lower.float_steps import lower_function, lower_layer_norm, lower_softmax
 from intact.engine.lower.fused import Fused, fused_nodes
 from intact.engine.lower.gemm import ROOTS, lower_sum
@@ -62,7 +63,20 @@ def _layers(builder: PlanBuilder, fusions: Sequence[Fusion]) -> Iterator[Group]:
 
 
 def _sum(fused: Fused) -> Callable[[PlanBuilder], list[Node]]:
-    return lambda builder: lower_sum(builder, fused)
+    """A layer in codes; in float where that is what its operands are, or no integer form has it."""
+
+    def run(builder: PlanBuilder) -> list[Node]:
+        try:
+            with builder.attempt():
+                return lower_sum(builder, fused)
+        except NoMatch as why:
+            if fused.root.op_type not in FLOAT_ROOTS:
+                raise
+            left = lower_float_sum(builder, fused)
+            builder.reasons.setdefault(fused.root, str(why))
+            return left
+
+    return run
 
 
 def _complete(

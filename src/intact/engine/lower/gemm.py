@@ -69,7 +69,7 @@ def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
         image, before = as_image(builder, x, name, done)
         residual, more = as_image(builder, epilogue.residual, name, done) if epilogue.residual else ("", [])
         row = builder.tensors[y]
-        made = builder.scratch(f"{y}.image", row.dtype, _image(row.shape), row.codes)
+        made = builder.scratch(f"{y}.image", row.dtype, image_dims(row.shape), row.codes)
         conv = Conv(name, done, image, made, w, replace(epilogue, residual=residual), *laid, groups)
         return [*before, *more, conv, Reshape(name, done, made, y)]
 
@@ -79,11 +79,12 @@ def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
 def as_image(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) -> tuple[str, list[Step]]:
     """A tensor over sequences [n, c, l] as one over images [n, c, 1, l], and the step that makes it."""
     tensor = builder.tensors[x]
-    image = builder.scratch(f"{x}.image", tensor.dtype, _image(tensor.shape), tensor.codes)
+    image = builder.scratch(f"{x}.image", tensor.dtype, image_dims(tensor.shape), tensor.codes)
     return image, [Reshape(name, done, x, image)]
 
 
-def _image(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+def image_dims(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """[n, c, l] as [n, c, 1, l]."""
     return (*shape[:2], 1, *shape[2:])
 
 

@@ -16,6 +16,9 @@ from intact.engine.steps import (
     ConvTranspose,
     Dequantize,
     FallbackSubgraph,
+    FloatConv,
+    FloatLinear,
+    FloatMatMul,
     LayerNorm,
     Linear,
     MatMul,
@@ -38,7 +41,7 @@ from intact.placement.view import is_pair
 _SUMS = (Conv, ConvTranspose, Linear, MatMul)
 _INTEGER = (*_SUMS, Add, Pool, Table)
 """They read codes and compute with them."""
-_FLOAT = (LayerNorm, Reduce, Softmax)
+_FLOAT = (FloatConv, FloatLinear, FloatMatMul, LayerNorm, Reduce, Softmax)
 """They compute in float whatever they read and write."""
 _BORDERS = (Quantize, Dequantize, Rescale, Reinterpret)
 
@@ -70,7 +73,7 @@ def layers_of(
         plan: Its steps, in their last form.
         placement: What was to be.
         model: What the steps were chosen for: it names their nodes.
-        reasons: Why nodes have no step of their own, by name.
+        reasons: Why nodes have no step of their own, or none in codes, by name.
     """
     told = _Told(placement, model, reasons)
     runs = [*_native(plan.steps, told), *_outside(plan.steps, told)]
@@ -114,15 +117,21 @@ class _Told:
             labels.setdefault(part if whole else (name,), label if whole else self._op_types[name])
         return "+".join(labels.values())
 
+    def _why(self, nodes: Sequence[str]) -> str:
+        """Why they have no step, or none in codes."""
+        return "; ".join(dict.fromkeys(self._reasons[n] for n in nodes if n in self._reasons))
+
     def _reason(self, plan: Plan, run: _Run, found: Layer, told: Layer | None) -> str:
         if run.outside:
-            why = "; ".join(dict.fromkeys(self._reasons[n] for n in found.nodes if n in self._reasons))
+            why = self._why(found.nodes)
             first = f"{told.reason}; " if told is not None and told.precision == "float" else ""
             return f"{first}ONNX Runtime runs it" + (f": {why}" if why else "")
         same = told is not None and told.precision == found.precision
         if told is not None and same and (found.precision == "float" or set(told.nodes) == run.nodes):
             return told.reason
         said = _said(plan, run.steps, found.precision)
+        if found.precision == "float" and (why := self._why(found.nodes)):
+            said += f": {why}"
         apart = [n for n in told.nodes if n not in run.nodes] if told is not None else []
         if apart and told is not None and told.name == found.name:
             said += f"; {' and '.join(map(repr, apart))} of {told.fused} could not be taken in"

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.claims import Group, claim
 from intact.engine.lower.custom import lower_call
+from intact.engine.lower.float_products import FLOAT_ROOTS, lower_float_root
 from intact.engine.lower.float_steps import REALS
 from intact.engine.lower.gemm import ROOTS, lower_root
 from intact.engine.lower.grids import Grids
@@ -103,6 +104,8 @@ def _single(node: Node) -> Group:
             try:
                 with builder.attempt():
                     rule(builder, node)
+                if rule is lower_float_root:
+                    builder.reasons.setdefault(node, why)
                 return []
             except NoMatch as error:
                 why = str(error)
@@ -116,6 +119,8 @@ def _merged() -> dict[str, list[Rule]]:
     roots = dict.fromkeys(ROOTS, lower_root)
     for op_type, rule in (*roots.items(), *MOVES.items(), *REARRANGE.items(), *PLANES.items()):
         found.setdefault(op_type, []).append(rule)
+    for op_type in FLOAT_ROOTS:
+        found[op_type].append(lower_float_root)
     for op_type, rules in REALS.items():
         found.setdefault(op_type, []).extend(rules)
     for op_type, rule in (*PARTS.items(), *PICKS.items()):

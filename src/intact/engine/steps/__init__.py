@@ -7,7 +7,8 @@ makes (`output_shape`), its meaning in plain NumPy (`evaluate`), and how it mind
 
 All axes, pads and shapes are in ONNX's order (N, C, H, W); where bytes lie is a backend's business. Codes
 are read and written as `Codes` says. A step that computes in floats takes codes or float32 on every input and
-makes either: codes in are dequantized (N12), codes out quantized (N11).
+makes either: codes in are dequantized (N12), codes out quantized (N11); a product of floats knows float32
+alone.
 """
 
 from intact.engine.steps.add import Add
@@ -20,6 +21,9 @@ from intact.engine.steps.conv_transpose import ConvTranspose
 from intact.engine.steps.dequantize import Dequantize
 from intact.engine.steps.epilogue import Epilogue
 from intact.engine.steps.fallback import FallbackSubgraph
+from intact.engine.steps.float_conv import FloatConv
+from intact.engine.steps.float_linear import FloatLinear
+from intact.engine.steps.float_matmul import FloatMatMul
 from intact.engine.steps.function import Function
 from intact.engine.steps.gather import Gather
 from intact.engine.steps.layer_norm import LayerNorm
@@ -45,7 +49,7 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 
 __all__ = [
     "KINDS", "Add", "Binary", "Call", "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "Dequantize", "Dim",
-    "Epilogue", "FallbackSubgraph", "Function", "Gather", "Halo", "LayerNorm", "Linear", "MatMul", "Pad",
-    "Pool", "Quantize", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize", "Shape", "Slice", "Softmax",
-    "Step", "Table", "Tensor", "Traits", "Transpose",
+    "Epilogue", "FallbackSubgraph", "FloatConv", "FloatLinear", "FloatMatMul", "Function", "Gather", "Halo",
+    "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize", "Reduce", "Reinterpret", "Rescale", "Reshape",
+    "Resize", "Shape", "Slice", "Softmax", "Step", "Table", "Tensor", "Traits", "Transpose",
 ]  # fmt: skip

@@ -80,5 +80,5 @@ class Step:
         return {}
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
-        """Multiplications of codes, of which each is one accumulation too; `shape_of` tensor or constant."""
+        """Multiplications, of which each is one accumulation too; `shape_of` tensor or constant."""
         return 0

@@ -3,6 +3,7 @@
 from intact.engine.cpu.steps import codes as codes
 from intact.engine.cpu.steps import conv as conv
 from intact.engine.cpu.steps import conv_transpose as conv_transpose
+from intact.engine.cpu.steps import float_products as float_products
 from intact.engine.cpu.steps import functions as functions
 from intact.engine.cpu.steps import linear as linear
 from intact.engine.cpu.steps import matmul as matmul

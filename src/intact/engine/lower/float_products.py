@@ -1,0 +1,185 @@
+"""Convolutions and products in float as steps: what has no codes, or no integer form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of, is_float32
+from intact.engine.lower.fused import Fused
+from intact.engine.lower.gemm import as_image, image_dims
+from intact.engine.lower.window import window
+from intact.engine.steps import Binary, FloatConv, FloatLinear, FloatMatMul, Reshape, Transpose
+from intact.graph import Node, Value, is_op, ops
+
+Floats = NDArray[np.float32]
+
+
+def lower_float_sum(builder: PlanBuilder, fused: Fused) -> list[Node]:
+    """A layer in float: its root, and the bias that is added right behind it.
+
+    Returns:
+        The nodes that it could not take in.
+    Raises:
+        NoMatch: The root itself.
+    """
+    done = FLOAT_ROOTS[fused.root.op_type](builder, fused)
+    return [node for node in fused.nodes if node not in done]
+
+
+def lower_float_root(builder: PlanBuilder, node: Node) -> None:
+    """A convolution or product in float by itself.
+
+    Raises:
+        NoMatch: As for `lower_float_sum`.
+    """
+    lower_float_sum(builder, Fused(node))
+
+
+def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
+    node = fused.root
+    weight = _weight(builder, node.inputs[1])
+    said, value = ops.Conv.of(node), node.outputs[0]
+    shape = window(node, said, weight.shape[2:])
+    filters = np.moveaxis(weight, 1, -1)
+    name, done = node.name or "", (node.name or "",)
+    bias = _vector(builder, node.inputs[2], len(weight)) if len(node.inputs) > 2 else None
+    x, held = builder.real(node.inputs[0]), _hold(builder, name, "bias", bias)
+    y, laid = _written(builder, value), (shape.strides, shape.dilations, shape.pads, said.group)
+    if filters.ndim == 4:
+        w = _hold(builder, name, "weight", filters)
+        builder.add(FloatConv(name, done, x, y, w, held, *laid), node)
+        return [node]
+    image, before = as_image(builder, x, name, done)
+    made = builder.scratch(f"{y}.image", "float32", image_dims(builder.tensors[y].shape))
+    conv = FloatConv(name, done, image, made, _hold(builder, name, "weight", filters[:, None]), held, *laid)
+    for step in (*before, conv, Reshape(name, done, made, y)):
+        builder.add(step, node)
+    return [node]
+
+
+def _matmul(builder: PlanBuilder, fused: Fused) -> list[Node]:
+    node = fused.root
+    a, b = node.inputs[:2]
+    if b is not None and b in builder.constants and b.shape is not None and len(b.shape) == 2:
+        weight = _weight(builder, b)
+        bias, last = _bias_behind(builder, fused, weight.shape[1])
+        return _linear(builder, [node, *last], builder.real(a), weight, bias)
+    operands = _operand(builder, a), _operand(builder, b)
+    _product(builder, node, *operands, _written(builder, node.outputs[0]))
+    return [node]
+
+
+def _gemm(builder: PlanBuilder, fused: Fused) -> list[Node]:
+    """``alpha * A @ B + beta * C``: a constant B takes alpha in, a C that is a constant row beta."""
+    node, said, value = fused.root, ops.Gemm.of(fused.root), fused.root.outputs[0]
+    a, b = node.inputs[:2]
+    c = node.inputs[2] if len(node.inputs) > 2 else None
+    x = _turned(builder, node, builder.real(a), "a") if said.transA else builder.real(a)
+    if b in builder.constants and (c is None or c in builder.constants):
+        weight = _weight(builder, b)
+        weight = _scaled(weight.T if said.transB else weight, said.alpha)
+        bias = _vector(builder, c, weight.shape[1])
+        return _linear(builder, [node], x, weight, None if bias is None else _scaled(bias, said.beta))
+    if said.alpha != 1 or (c is not None and said.beta != 1):
+        raise NoMatch("it scales a product of two tensors")
+    right = _turned(builder, node, _operand(builder, b), "b") if said.transB else _operand(builder, b)
+    if c is None:
+        _product(builder, node, x, right, _written(builder, value))
+        return [node]
+    added, name = _operand(builder, c), node.name or ""
+    made = builder.scratch(f"{value.name}.product", "float32", dims_of(value))
+    _product(builder, node, x, right, made)
+    builder.add(Binary(name, (name,), "add", made, added, _written(builder, value)), node)
+    return [node]
+
+
+def _product(builder: PlanBuilder, node: Node, a: str, b: str, y: str) -> None:
+    if min(_rank(builder, name) for name in (a, b)) < 2:
+        raise NoMatch("one of its operands is a vector")
+    builder.add(FloatMatMul(node.name or "", (node.name or "",), a, b, y), node)
+
+
+def _linear(
+    builder: PlanBuilder, nodes: list[Node], x: str, weight: Floats, bias: Floats | None
+) -> list[Node]:
+    name = nodes[0].name or ""
+    done = tuple(node.name or "" for node in nodes)
+    y = _written(builder, nodes[-1].outputs[0])
+    w, held = _hold(builder, name, "weight", weight), _hold(builder, name, "bias", bias)
+    builder.add(FloatLinear(name, done, x, y, w, held), *nodes)
+    return nodes
+
+
+def _bias_behind(builder: PlanBuilder, fused: Fused, outputs: int) -> tuple[Floats | None, list[Node]]:
+    """The constant vector that the first node behind a product adds, and that node."""
+    add = fused.affine[0] if fused.affine else None
+    if add is None or not is_op(add, "Add") or fused.root.outputs[0].is_graph_output():
+        return None, []
+    constants = [value for value in add.inputs if value in builder.constants]
+    if len(constants) != 1 or fused.root.outputs[0] not in add.inputs:
+        return None, []
+    if dims_of(add.outputs[0]) != dims_of(fused.root.outputs[0]):
+        return None, []
+    try:
+        return _vector(builder, constants[0], outputs), [add]
+    except NoMatch:
+        return None, []
+
+
+def _weight(builder: PlanBuilder, value: Value | None) -> Floats:
+    array = builder.constant(value, "its weight")
+    if array.dtype != np.float32 or array.size == 0:
+        raise NoMatch(f"its weight is {array.dtype} of shape {array.shape}")
+    return np.asarray(array, np.float32)
+
+
+def _vector(builder: PlanBuilder, value: Value | None, outputs: int) -> Floats | None:
+    """A constant that is one number for each output, or one for all; None where there is none."""
+    if value is None:
+        return None
+    array = builder.constant(value, "its bias")
+    if array.dtype != np.float32 or array.size not in (1, outputs) or prod(array.shape[:-1]) != 1:
+        raise NoMatch(f"its bias is {array.dtype} of shape {array.shape}")
+    return np.ascontiguousarray(np.broadcast_to(array.reshape(-1), (outputs,)))
+
+
+def _scaled(array: Floats, factor: float) -> Floats:
+    return array if factor == 1 else np.asarray(array * np.float64(factor), np.float32)
+
+
+def _hold(builder: PlanBuilder, name: str, key: str, array: Floats | None) -> str:
+    return "" if array is None else builder.hold(f"{name}.{key}", array)
+
+
+def _operand(builder: PlanBuilder, value: Value | None) -> str:
+    """A tensor of floats, or a constant in its place."""
+    return builder.either(value) if value in builder.constants else builder.real(value)
+
+
+def _rank(builder: PlanBuilder, name: str) -> int:
+    return len(builder.tensors[name].shape) if name in builder.tensors else builder.arrays[name].ndim
+
+
+def _turned(builder: PlanBuilder, node: Node, x: str, key: str) -> str:
+    """A matrix transposed."""
+    if x not in builder.tensors:
+        return builder.hold(f"{node.name}.{key}.T", builder.arrays[x].T)
+    rows, columns = builder.tensors[x].shape
+    y = builder.scratch(f"{node.name}.{key}.T", "float32", (columns, rows))
+    builder.add(Transpose(node.name or "", (node.name or "",), x, y, (1, 0)))
+    return y
+
+
+def _written(builder: PlanBuilder, value: Value) -> str:
+    if not is_float32(value):
+        raise NoMatch(f"'{value.name}' is no float32")
+    return builder.write_plain(value, "float32")
+
+
+_Rule = Callable[[PlanBuilder, Fused], list[Node]]
+FLOAT_ROOTS: dict[str, _Rule] = {"Conv": _conv, "Gemm": _gemm, "MatMul": _matmul}
+"""Operator -> its form in float."""

@@ -1,0 +1,46 @@
+"""Product of two tensors of floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from intact import numerics
+from intact.engine.steps.checker import Checker
+from intact.engine.steps.run import Run
+from intact.engine.steps.sizes import Sizes, broadcast, mismatch
+from intact.engine.steps.step import Step, Traits
+from intact.engine.steps.tensors import Shape
+from intact.engine.steps.wiring import Operand, Write
+
+
+@dataclass(frozen=True)
+class FloatMatMul(Step):
+    """Product of float32 [..., i, k] by [..., k, j], leading axes broadcast (N51).
+
+    a or b may name a constant.
+    """
+
+    kind = "float_matmul"
+    traits = Traits(strided=True, writes_parts=True)
+    a: Operand
+    b: Operand
+    y: Write
+
+    def check(self, checker: Checker) -> None:
+        ranks = checker.rank(self.a, self.b)
+        checker.that(min(ranks) >= 2, ranks, "rank 2 or more")
+        checker.floats(self.a, self.b, self.y)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        a, b = sizes.of(self.a), sizes.of(self.b)
+        if a[-1] != b[-2]:
+            raise mismatch(self.b, f"{b[-2]} rows", f"{a[-1]}, the columns of '{self.a}'")
+        return *broadcast(self.b, a[:-2], b[:-2]), a[-2], b[-1]
+
+    def evaluate(self, run: Run) -> None:
+        run.bind(self.y, numerics.float_product(run.array(self.a), run.array(self.b)))
+
+    def macs(self, shape_of: Callable[[str], Shape]) -> int:
+        return prod(shape_of(self.y)) * shape_of(self.a)[-1]
