@@ -30,11 +30,12 @@ PackedFloats packed_of(const Vector& packed) {
   return {packed.data(), packed.size(), keep(nb::cast(packed))};
 }
 
-NativeStep matmul(const std::string& name, const View& a, const View& y, const std::optional<View>& b,
-                  const std::optional<Vector>& packed, const std::optional<View>& start) {
+NativeStep matmul(const std::string& name, const std::string& transpose, const View& a, const View& y,
+                  const std::optional<View>& b, const std::optional<Vector>& packed,
+                  const std::optional<View>& start) {
   require(b.has_value() != packed.has_value(), "a right side is a view, or packed");
   const FloatMatMulSpec spec{a, y, b, packed ? packed_of(*packed) : PackedFloats{}, start};
-  return native(make_float_matmul(kernel<FloatGemmOps>(name), spec));
+  return native(make_float_matmul(kernel<FloatGemmOps>(name), kernel<TransposeOps>(transpose), spec));
 }
 
 NativeStep conv(const std::string& name, const View& x, const View& y, const Vector& packed, Pair kernel_size,
@@ -48,8 +49,8 @@ NativeStep conv(const std::string& name, const View& x, const View& y, const Vec
 void bind_float_gemm(nb::module_& m) {
   m.def("float_panel", [](const std::string& name) { return kernel<FloatGemmOps>(name).panel; }, "kernel"_a);
   m.def("pack_floats", &pack, "kernel"_a, "b"_a.noconvert(), "to"_a.noconvert());
-  m.def("step_float_matmul", &matmul, "kernel"_a, "a"_a, "y"_a, "b"_a.none(), "packed"_a.noconvert().none(),
-        "start"_a.none());
+  m.def("step_float_matmul", &matmul, "kernel"_a, "transpose"_a, "a"_a, "y"_a, "b"_a.none(),
+        "packed"_a.noconvert().none(), "start"_a.none());
   m.def("step_float_conv", &conv, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "kernel_size"_a,
         "strides"_a, "dilations"_a, "origin"_a, "groups"_a, "start"_a.none());
 }

@@ -107,7 +107,7 @@ class FloatConv final : public Windows {
  public:
   FloatConv(const FloatGemmOps& ops, const FloatConvSpec& spec)
       : Windows(ops, spec),
-        cut_(pixels_of(s_.y), outputs_, taps() * depth_, static_cast<size_t>(s_.groups), ops.panel),
+        cut_(ops, pixels_of(s_.y), outputs_, taps() * depth_, static_cast<size_t>(s_.groups)),
         group_floats_(cut_.panels(ops.panel) * ops.panel * cut_.k) {
     demand(s_.packed.size == group_floats_ * static_cast<size_t>(s_.groups),
            "packed weights of another size, or for another kernel");

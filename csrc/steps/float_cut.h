@@ -14,7 +14,7 @@ namespace intact {
 constexpr size_t kMostFloats = size_t{1} << 16;  // of the right side that an item goes through: 256 KB
 constexpr size_t kSmallFloatItem = size_t{1} << 19, kLargeFloatItem = size_t{1} << 22;  // products
 constexpr size_t kLeastRows = 48;  // of an item, where there are more: the right side is read once for them
-constexpr size_t kDepth = 256;  // of a part of k
+constexpr size_t kDepth = 512;  // of a part of k
 constexpr size_t kFewRows = 12;  // no more are read once: nothing to keep near
 
 struct FloatCut {
@@ -22,14 +22,15 @@ struct FloatCut {
   size_t chunk = 1, block = 1;  // columns and rows of an item; the last ones may have fewer
   size_t chunks = 0, blocks = 0;
 
-  FloatCut(size_t rows_, size_t columns_, size_t k_, size_t times, size_t panel)
+  FloatCut(const FloatGemmOps& ops, size_t rows_, size_t columns_, size_t k_, size_t times)
       : rows(rows_), columns(columns_), k(k_) {
     if (rows == 0 || columns == 0) return;
     const size_t depth = std::max<size_t>(1, k),
                  products = rows * columns * depth * std::max<size_t>(1, times);
-    const size_t wanted = std::clamp(products / 16, kSmallFloatItem, kLargeFloatItem);
+    const size_t panel = ops.panel, wanted = std::clamp(products / 16, kSmallFloatItem, kLargeFloatItem);
     chunk = std::clamp(kMostFloats / depth / panel * panel, panel, (columns + panel - 1) / panel * panel);
-    block = std::clamp(wanted / (depth * chunk), std::min(kLeastRows, rows), rows);
+    const size_t high = std::max(kLeastRows, wanted / (depth * chunk)) / ops.rows * ops.rows;  // whole tiles
+    block = std::min(high, rows);
     chunks = (columns + chunk - 1) / chunk;
     blocks = (rows + block - 1) / block;
   }

@@ -44,13 +44,14 @@ const FloatMatMulSpec& checked(const FloatMatMulSpec& s) {
 // The matrices of a batch, or, where the right side is one matrix for all, rows of one.
 class FloatMatMul final : public Step {
  public:
-  FloatMatMul(const FloatGemmOps& ops, const FloatMatMulSpec& spec)
+  FloatMatMul(const FloatGemmOps& ops, const TransposeOps& transpose, const FloatMatMulSpec& spec)
       : ops_(ops),
+        transpose_(transpose),
         s_(checked(spec)),
         batch_(s_.b ? Walk<3>({without_last(s_.a, 2), without_last(*s_.b, 2), without_last(s_.y, 2)})
                     : Walk<3>({View{}, View{}, View{}})),
         rows_({rows_of(s_.a), rows_of(s_.y)}),
-        cut_(rows_.elements, size_of(s_.y, 1), size_of(s_.a, 1), batch_.elements, ops.panel),
+        cut_(ops, rows_.elements, size_of(s_.y, 1), size_of(s_.a, 1), batch_.elements),
         dense_(cut_.columns < 2 || step_of(s_.y, 1) == 1) {
     const size_t packed = cut_.panels(ops.panel) * ops.panel * cut_.k;
     demand(s_.b || s_.packed.size == packed, "packed weights of another size, or for another kernel");
@@ -76,13 +77,9 @@ class FloatMatMul final : public Step {
       const size_t columns = std::min(cut_.chunk, cut_.columns - column);
       if (s_.b && (item == begin || item % cut_.blocks == 0)) pack(memory, at, column, columns, work.right);
       const size_t first = item % cut_.blocks * cut_.block, rows = std::min(cut_.block, cut_.rows - first);
-      Cursor<2> row(rows_, rows_.rank, first);
-      for (size_t r = 0; r < rows; ++r, row.next()) {
-        auto* const y = reinterpret_cast<float*>(s_.y.at<uint8_t>(memory) + at.offset(2) + row.offset(1));
-        work.a[r] = reinterpret_cast<const float*>(s_.a.at<uint8_t>(memory) + at.offset(0) + row.offset(0));
-        work.y[r] = y + static_cast<ptrdiff_t>(column) * step_of(s_.y, 1);
-        work.made[r] = dense_ ? work.y[r] : work.floats + r * cut_.chunk;
-      }
+      place(s_.a.at<float>(memory) + at.offset(0) / 4,
+            s_.y.at<float>(memory) + at.offset(2) / 4 + static_cast<ptrdiff_t>(column) * step_of(s_.y, 1),
+            first, rows, work);
       const ptrdiff_t offset = 0;
       const float* const b = s_.b ? work.right : s_.packed.data + column * cut_.k;
       const float* const start = s_.start ? s_.start->at<float>(memory) + column : nullptr;
@@ -106,6 +103,26 @@ class FloatMatMul final : public Step {
     return {a, y, y + cut_.block, right, right + (s_.b ? right_bytes() / sizeof(float) : 0)};
   }
 
+  // The addresses of rows [first, first + rows) of matrices that begin at a and y.
+  void place(const float* a, float* y, size_t first, size_t rows, const Work& work) const {
+    if (rows_.rank == 1) {
+      const ptrdiff_t down_a = rows_.strides[0][0] / 4, down_y = rows_.strides[0][1] / 4;
+      a += static_cast<ptrdiff_t>(first) * down_a;
+      y += static_cast<ptrdiff_t>(first) * down_y;
+      for (size_t r = 0; r < rows; ++r, a += down_a, y += down_y) {
+        work.a[r] = a;
+        work.y[r] = y;
+      }
+    } else {
+      Cursor<2> row(rows_, rows_.rank, first);
+      for (size_t r = 0; r < rows; ++r, row.next()) {
+        work.a[r] = a + row.offset(0) / 4;
+        work.y[r] = y + row.offset(1) / 4;
+      }
+    }
+    for (size_t r = 0; r < rows; ++r) work.made[r] = dense_ ? work.y[r] : work.floats + r * cut_.chunk;
+  }
+
   void scatter(const Work& work, size_t rows, size_t columns) const {
     for (size_t r = 0; r < rows; ++r) {
       float* y = work.y[r];
@@ -126,12 +143,20 @@ class FloatMatMul final : public Step {
   size_t right_bytes() const { return align64(cut_.chunk * cut_.k * sizeof(float)); }
 
   void pack(const Memory& memory, const Cursor<3>& at, size_t column, size_t columns, float* right) const {
-    const auto* b = reinterpret_cast<const float*>(s_.b->at<uint8_t>(memory) + at.offset(1));
-    const ptrdiff_t across = step_of(*s_.b, 1);
-    ops_.pack(b + static_cast<ptrdiff_t>(column) * across, step_of(*s_.b, 2), across, cut_.k, columns, right);
+    const ptrdiff_t across = step_of(*s_.b, 1), down = step_of(*s_.b, 2);
+    const float* b = s_.b->at<float>(memory) + at.offset(1) / 4 + static_cast<ptrdiff_t>(column) * across;
+    if (across == 1 || down != 1) return ops_.pack(b, down, across, cut_.k, columns, right);
+    for (size_t from = 0; from < columns; from += ops_.panel, right += ops_.panel * cut_.k) {
+      const size_t width = std::min(ops_.panel, columns - from);
+      if (width < ops_.panel) std::fill_n(right, ops_.panel * cut_.k, 0.0f);
+      const auto* lines = reinterpret_cast<const uint8_t*>(b + static_cast<ptrdiff_t>(from) * across);
+      transpose_.words(lines, 4 * across, width, cut_.k, reinterpret_cast<uint8_t*>(right),
+                       static_cast<ptrdiff_t>(4 * ops_.panel));
+    }
   }
 
   const FloatGemmOps& ops_;
+  const TransposeOps& transpose_;
   FloatMatMulSpec s_;
   Walk<3> batch_;
   Walk<2> rows_;
@@ -141,8 +166,9 @@ class FloatMatMul final : public Step {
 
 }  // namespace
 
-std::unique_ptr<Step> make_float_matmul(const FloatGemmOps& ops, const FloatMatMulSpec& spec) {
-  return std::make_unique<FloatMatMul>(ops, spec);
+std::unique_ptr<Step> make_float_matmul(const FloatGemmOps& ops, const TransposeOps& transpose,
+                                        const FloatMatMulSpec& spec) {
+  return std::make_unique<FloatMatMul>(ops, transpose, spec);
 }
 
 }  // namespace intact

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "kernels/transpose/transpose.h"
 #include "runtime/step.h"
 #include "steps/float_cut.h"
 
@@ -18,6 +19,7 @@ struct FloatMatMulSpec {
 };
 
 // Throws std::invalid_argument for what cannot be run safely.
-std::unique_ptr<Step> make_float_matmul(const FloatGemmOps& ops, const FloatMatMulSpec& spec);
+std::unique_ptr<Step> make_float_matmul(const FloatGemmOps& ops, const TransposeOps& transpose,
+                                        const FloatMatMulSpec& spec);
 
 }  // namespace intact

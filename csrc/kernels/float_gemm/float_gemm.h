@@ -42,7 +42,7 @@ struct FloatDepthwise {
 
 struct FloatGemmOps {
   static constexpr const char* kFamily = "float_gemm";
-  size_t panel;  // columns of a panel
+  size_t rows, panel;  // of a whole tile; columns of a panel
   // b[k * k_step + column * column_step] as panels [columns / panel, rounded up][k][panel], zeros behind.
   void (*pack)(const float* b, ptrdiff_t k_step, ptrdiff_t column_step, size_t k, size_t columns,
                float* packed);

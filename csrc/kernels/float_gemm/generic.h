@@ -10,52 +10,77 @@ namespace intact::float_gemm {
 
 using vec::F;
 
-// The part of a row of y that one register holds: `left` columns of it.
-template <class V>
-INTACT_INLINE F<V> begin(const FloatGemm& g, size_t row, size_t column, size_t left) {
-  const size_t n = left < V::kWidth ? left : V::kWidth;
-  if (g.more) return vec::load<V>(g.y[row] + column, n);
-  return g.start != nullptr ? vec::load<V>(g.start + column, n) : V::set(0.0f);
-}
+// The sums of a tile, and where they begin: `left` columns from `column` on.
+template <class V, size_t kPanel, int kRows, int kPanels, int kVectors>
+struct Sums {
+  static constexpr int kEach = kPanels * kVectors;
+  F<V> of[kRows][kEach];
+
+  static constexpr size_t at(int s) {
+    return static_cast<size_t>(s / kVectors) * kPanel + static_cast<size_t>(s % kVectors) * V::kWidth;
+  }
+
+  template <class Load>
+  INTACT_INLINE void begin(const FloatGemm& g, size_t row, size_t column, const Load& load) {
+    if (g.more) {
+      for (int r = 0; r < kRows; ++r) {
+        for (int s = 0; s < kEach; ++s) of[r][s] = load(g.y[row + static_cast<size_t>(r)] + column, s);
+      }
+      return;
+    }
+    for (int s = 0; s < kEach; ++s) {
+      const F<V> first = g.start != nullptr ? load(g.start + column, s) : V::set(0.0f);
+      for (int r = 0; r < kRows; ++r) of[r][s] = first;
+    }
+  }
+
+  INTACT_INLINE void multiply(const FloatGemm& g, size_t row, size_t column) {
+    const float* b = g.b + column / kPanel * g.pitch;
+    for (size_t run = 0; run < g.runs; ++run) {
+      const float* a[kRows];
+      for (int r = 0; r < kRows; ++r) a[r] = g.a[row + static_cast<size_t>(r)] + g.offsets[run];
+      ptrdiff_t from = 0;
+      for (size_t k = 0; k < g.length; ++k, from += g.step, b += kPanel) {
+        F<V> right[kEach];
+        for (int s = 0; s < kEach; ++s) {
+          right[s] = V::load(b + static_cast<size_t>(s / kVectors) * g.pitch +
+                             static_cast<size_t>(s % kVectors) * V::kWidth);
+        }
+        for (int r = 0; r < kRows; ++r) {
+          const F<V> left = V::set(a[r][from]);
+          for (int s = 0; s < kEach; ++s) of[r][s] = V::fma(left, right[s], of[r][s]);
+        }
+      }
+    }
+  }
+};
 
 // kRows rows by kPanels panels, of which the first kVectors registers count. Of one panel the last register
 // may hold fewer columns; several are whole.
 template <class V, size_t kPanel, int kRows, int kPanels, int kVectors>
 void tile(const FloatGemm& g, size_t row, size_t column) {
-  constexpr int kSums = kPanels * kVectors;
-  const auto at = [](int s) INTACT_INLINE_BODY {
-    return static_cast<size_t>(s / kVectors) * kPanel + static_cast<size_t>(s % kVectors) * V::kWidth;
+  using Part = Sums<V, kPanel, kRows, kPanels, kVectors>;
+  Part sums;
+  const size_t left = g.columns - column, last = Part::at(Part::kEach - 1);
+  const auto each = [&](const auto& body) INTACT_INLINE_BODY {
+    for (int r = 0; r < kRows; ++r) {
+      float* y = g.y[row + static_cast<size_t>(r)] + column;
+      for (int s = 0; s < Part::kEach; ++s) body(y + Part::at(s), sums.of[r][s], s);
+    }
   };
-  const size_t left = g.columns - column;
-  F<V> sums[kRows][kSums];
-  for (int r = 0; r < kRows; ++r) {
-    for (int s = 0; s < kSums; ++s) {
-      sums[r][s] = begin<V>(g, row + static_cast<size_t>(r), column + at(s), left - at(s));
-    }
+  if (left >= last + V::kWidth) {  // no register is cut
+    sums.begin(g, row, column,
+               [](const float* p, int s) INTACT_INLINE_BODY { return V::load(p + Part::at(s)); });
+    sums.multiply(g, row, column);
+    each([](float* y, F<V> sum, int) INTACT_INLINE_BODY { V::store(y, sum); });
+    return;
   }
-  const float* b = g.b + column / kPanel * g.pitch;
-  for (size_t run = 0; run < g.runs; ++run) {
-    const float* a[kRows];
-    for (int r = 0; r < kRows; ++r) a[r] = g.a[row + static_cast<size_t>(r)] + g.offsets[run];
-    ptrdiff_t from = 0;
-    for (size_t k = 0; k < g.length; ++k, from += g.step, b += kPanel) {
-      F<V> right[kSums];
-      for (int s = 0; s < kSums; ++s) {
-        right[s] = V::load(b + static_cast<size_t>(s / kVectors) * g.pitch +
-                           static_cast<size_t>(s % kVectors) * V::kWidth);
-      }
-      for (int r = 0; r < kRows; ++r) {
-        const F<V> left_side = V::set(a[r][from]);
-        for (int s = 0; s < kSums; ++s) sums[r][s] = V::fma(left_side, right[s], sums[r][s]);
-      }
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    for (int s = 0; s < kSums; ++s) {
-      const size_t n = left - at(s) < V::kWidth ? left - at(s) : V::kWidth;
-      vec::store<V>(g.y[row + static_cast<size_t>(r)] + column + at(s), sums[r][s], n);
-    }
-  }
+  const auto part = [&](int s) INTACT_INLINE_BODY { return s + 1 < Part::kEach ? V::kWidth : left - last; };
+  sums.begin(g, row, column, [&](const float* p, int s) INTACT_INLINE_BODY {
+    return vec::load<V>(p + Part::at(s), part(s));
+  });
+  sums.multiply(g, row, column);
+  each([&](float* y, F<V> sum, int s) INTACT_INLINE_BODY { vec::store<V>(y, sum, part(s)); });
 }
 
 using Tile = void (*)(const FloatGemm& g, size_t row, size_t column);
@@ -143,7 +168,7 @@ void depthwise(const FloatDepthwise& d) {
 template <class V, int kRows, int kVectors>
 constexpr FloatGemmOps ops_of() {
   constexpr size_t kPanel = V::kWidth * kVectors;
-  return {kPanel, pack_panels<kPanel>, multiply<V, kRows, kVectors>, depthwise<V>};
+  return {kRows, kPanel, pack_panels<kPanel>, multiply<V, kRows, kVectors>, depthwise<V>};
 }
 
 }  // namespace intact::float_gemm

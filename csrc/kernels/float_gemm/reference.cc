@@ -36,6 +36,6 @@ void depthwise(const FloatDepthwise& d) {
 
 }  // namespace
 
-const FloatGemmOps float_gemm_ref = {kPanel, pack_panels<kPanel>, multiply, depthwise};
+const FloatGemmOps float_gemm_ref = {1, kPanel, pack_panels<kPanel>, multiply, depthwise};
 
 }  // namespace intact

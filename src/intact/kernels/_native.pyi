@@ -178,7 +178,13 @@ def conv(
 def float_panel(kernel: str) -> int: ...
 def pack_floats(kernel: str, b: _Array, to: _Array) -> None: ...
 def step_float_matmul(
-    kernel: str, a: View, y: View, b: View | None, packed: _Array | None, start: View | None
+    kernel: str,
+    transpose: str,
+    a: View,
+    y: View,
+    b: View | None,
+    packed: _Array | None,
+    start: View | None,
 ) -> Step: ...
 def step_float_conv(
     kernel: str,

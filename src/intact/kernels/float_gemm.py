@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from intact.kernels import _native
 from intact.kernels.pages import WEIGHTS
 from intact.kernels.program import NativeStep, View
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import Kernels, chosen_kernels, kernels_or_chosen
 from intact.kernels.window import PixelWindow
 
 FAMILY = "float_gemm"
@@ -52,7 +52,7 @@ def pack_filters(weight: Floats, groups: int = 1, kernel: str | None = None) -> 
 
 
 def matmul(
-    a: View, y: View, b: View | Floats, start: View | None = None, kernel: str | None = None
+    a: View, y: View, b: View | Floats, start: View | None = None, kernels: Kernels | None = None
 ) -> NativeStep:
     """``y[..., i, j]`` from ``start[j]`` on, plus the products of ``a[..., i, k]`` and ``b[..., k, j]``.
 
@@ -62,10 +62,11 @@ def matmul(
         b: As a view with the leading sizes of y, strides of 0 where it broadcasts; or what `pack` returned
             for one matrix and the same kernel, which is not copied.
         start: float32 [j], side by side; +0 without one.
-        kernel: Of family "float_gemm"; the chosen one by default.
+        kernels: The kernel of each family.
     """
+    k = kernels_or_chosen(kernels)
     view, packed = (b, None) if isinstance(b, View) else (None, b)
-    return _native.step_float_matmul(kernel or chosen_kernels()[FAMILY], a, y, view, packed, start)
+    return _native.step_float_matmul(k[FAMILY], k["transpose"], a, y, view, packed, start)
 
 
 def conv(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from intact import numerics
 from intact.kernels import float_gemm
 from intact.kernels.program import View
+from intact.kernels.registry import Kernels, chosen_kernels
 from intact.kernels.window import PixelWindow
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -25,6 +26,11 @@ def floats(rng: np.random.Generator, *shape: int) -> np.ndarray:
     if rng.integers(4) == 0 and x.size:
         x.reshape(-1)[rng.integers(0, x.size, 3)] = rng.choice(WILD, 3)
     return x
+
+
+def using(kernel: str) -> Kernels:
+    """The chosen kernels, but for products of floats."""
+    return {**chosen_kernels(), "float_gemm": kernel}
 
 
 def laid(run: Any, rng: np.random.Generator, x: np.ndarray, batch: tuple[int, ...]) -> View:
@@ -53,7 +59,7 @@ def test_products_of_two_tensors(
     views = [laid(run, rng, x, batch) for x in (a, b)]
     start = floats(rng, n) if rng.integers(2) else None
     held = None if start is None else run.constant(start)
-    got = run.run(float_gemm.matmul(views[0], y, views[1], held, float_gemm_kernel))
+    got = run.run(float_gemm.matmul(views[0], y, views[1], held, using(float_gemm_kernel)))
     assert_same_bits(got, np.broadcast_to(numerics.float_product(a, b, start), got.shape))
     assert run.only_wrote(y)
 
@@ -73,7 +79,7 @@ def test_products_with_a_packed_matrix(
     run = runner(2)
     y = run.output((*batch, m, n), np.float32)
     packed = float_gemm.pack(b, float_gemm_kernel)
-    got = run.run(float_gemm.matmul(laid(run, rng, a, batch), y, packed, None, float_gemm_kernel))
+    got = run.run(float_gemm.matmul(laid(run, rng, a, batch), y, packed, None, using(float_gemm_kernel)))
     assert_same_bits(got, numerics.float_product(a, b))
 
 
@@ -91,7 +97,7 @@ def test_larger_products_are_cut_and_stay_one_chain(
         run = runner(threads)
         right = float_gemm.pack(b, kernel) if packs else run.input(b)
         y = run.output((m, n), np.float32)
-        return run.run(float_gemm.matmul(run.input(a), y, right, run.constant(start), kernel))
+        return run.run(float_gemm.matmul(run.input(a), y, right, run.constant(start), using(kernel)))
 
     assert_same_bits(made(float_gemm_kernel, 2), made("float_gemm_ref", 1))
 
@@ -145,7 +151,10 @@ def test_makers_refuse_what_does_not_fit(runner: Any) -> None:
     window = PixelWindow((3, 3), pads=(1, 1, 1, 1))
     halo = (1, 1, 1, 1)
     for step, message in [
-        (lambda: float_gemm.matmul(view(2, 3), view(2, 6), matrix, None, "float_gemm_ref"), "another size"),
+        (
+            lambda: float_gemm.matmul(view(2, 3), view(2, 6), matrix, None, using("float_gemm_ref")),
+            "another size",
+        ),
         (lambda: float_gemm.matmul(view(2, 3), view(2, 5), view(4, 5)), "do not fit each other"),
         (lambda: float_gemm.matmul(view(2, 3), view(3, 5), matrix), "differ in their sizes"),
         (lambda: float_gemm.matmul(view(2, 3, dtype="uint8"), view(2, 5), matrix), "is of float32"),

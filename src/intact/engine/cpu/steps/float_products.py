@@ -23,7 +23,7 @@ def bind_float_linear(step: FloatLinear, binding: Binding) -> list[NativeStep]:
 
     packed = binding.packed(step.weight, kernel, pack)
     x, y = binding.view(step.x), binding.view(step.y)
-    return [float_gemm.matmul(x, y, packed, _start(binding, step.bias), kernel)]
+    return [float_gemm.matmul(x, y, packed, _start(binding, step.bias), binding.kernels)]
 
 
 @binds(FloatMatMul)
@@ -36,7 +36,7 @@ def bind_float_matmul(step: FloatMatMul, binding: Binding) -> list[NativeStep]:
         rows, made = _rows(a), _rows(y)
         if rows is not None and made is not None:
             a, y, b = rows, made, b.part(b.offset, b.sizes[-2:], b.strides[-2:])
-    return [float_gemm.matmul(a, y, b, kernel=binding.kernels[float_gemm.FAMILY])]
+    return [float_gemm.matmul(a, y, b, kernels=binding.kernels)]
 
 
 @binds(FloatConv)
