@@ -67,7 +67,8 @@ def _matmul(builder: PlanBuilder, fused: Fused) -> list[Node]:
     if b is not None and b in builder.constants and b.shape is not None and len(b.shape) == 2:
         weight = _weight(builder, b)
         bias, last = _bias_behind(builder, fused, weight.shape[1])
-        return _linear(builder, [node, *last], builder.real(a), weight, bias)
+        x, y = builder.real(a), _written(builder, [node, *last][-1].outputs[0])
+        return _linear(builder, [node, *last], x, y, weight, bias)
     operands = _operand(builder, a), _operand(builder, b)
     _product(builder, node, *operands, _written(builder, node.outputs[0]))
     return [node]
@@ -79,21 +80,26 @@ def _gemm(builder: PlanBuilder, fused: Fused) -> list[Node]:
     a, b = node.inputs[:2]
     c = node.inputs[2] if len(node.inputs) > 2 else None
     x = _turned(builder, node, builder.real(a), "a") if said.transA else builder.real(a)
-    if b in builder.constants and (c is None or c in builder.constants):
+    weight, bias = None, None
+    if b in builder.constants:
         weight = _weight(builder, b)
         weight = _scaled(weight.T if said.transB else weight, said.alpha)
-        bias = _vector(builder, c, weight.shape[1])
-        return _linear(builder, [node], x, weight, None if bias is None else _scaled(bias, said.beta))
-    if said.alpha != 1 or (c is not None and said.beta != 1):
+        bias = _row(builder, c, weight.shape[1])
+    elif said.alpha != 1:
         raise NoMatch("it scales a product of two tensors")
-    right = _turned(builder, node, _operand(builder, b), "b") if said.transB else _operand(builder, b)
-    if c is None:
-        _product(builder, node, x, right, _written(builder, value))
-        return [node]
-    added, name = _operand(builder, c), node.name or ""
-    made = builder.scratch(f"{value.name}.product", "float32", dims_of(value))
-    _product(builder, node, x, right, made)
-    builder.add(Binary(name, (name,), "add", made, added, _written(builder, value)), node)
+    if c is None or bias is not None:
+        made = _written(builder, value)
+    elif said.beta != 1:
+        raise NoMatch("it scales what it adds, which is no constant row")
+    else:
+        name, added = node.name or "", _operand(builder, c)
+        made = builder.scratch(f"{value.name}.product", "float32", dims_of(value))
+        builder.add(Binary(name, (name,), "add", made, added, _written(builder, value)), node)
+    if weight is not None:
+        _linear(builder, [node], x, made, weight, None if bias is None else _scaled(bias, said.beta))
+    else:
+        right = _turned(builder, node, builder.real(b), "b") if said.transB else builder.real(b)
+        _product(builder, node, x, right, made)
     return [node]
 
 
@@ -104,30 +110,25 @@ def _product(builder: PlanBuilder, node: Node, a: str, b: str, y: str) -> None:
 
 
 def _linear(
-    builder: PlanBuilder, nodes: list[Node], x: str, weight: Floats, bias: Floats | None
+    builder: PlanBuilder, nodes: list[Node], x: str, y: str, weight: Floats, bias: Floats | None
 ) -> list[Node]:
     name = nodes[0].name or ""
     done = tuple(node.name or "" for node in nodes)
-    y = _written(builder, nodes[-1].outputs[0])
     w, held = _hold(builder, name, "weight", weight), _hold(builder, name, "bias", bias)
     builder.add(FloatLinear(name, done, x, y, w, held), *nodes)
     return nodes
 
 
 def _bias_behind(builder: PlanBuilder, fused: Fused, outputs: int) -> tuple[Floats | None, list[Node]]:
-    """The constant vector that the first node behind a product adds, and that node."""
-    add = fused.affine[0] if fused.affine else None
-    if add is None or not is_op(add, "Add") or fused.root.outputs[0].is_graph_output():
+    """The constant row that the first node behind a product adds, and that node."""
+    add, made = fused.affine[0] if fused.affine else None, fused.root.outputs[0]
+    if add is None or not is_op(add, "Add") or made.is_graph_output() or len(list(made.uses())) != 1:
         return None, []
-    constants = [value for value in add.inputs if value in builder.constants]
-    if len(constants) != 1 or fused.root.outputs[0] not in add.inputs:
+    others = [value for value in add.inputs if value is not made]
+    if len(others) != 1 or dims_of(add.outputs[0]) != dims_of(made):
         return None, []
-    if dims_of(add.outputs[0]) != dims_of(fused.root.outputs[0]):
-        return None, []
-    try:
-        return _vector(builder, constants[0], outputs), [add]
-    except NoMatch:
-        return None, []
+    bias = _row(builder, others[0], outputs)
+    return bias, [] if bias is None else [add]
 
 
 def _weight(builder: PlanBuilder, value: Value | None) -> Floats:
@@ -145,6 +146,14 @@ def _vector(builder: PlanBuilder, value: Value | None, outputs: int) -> Floats |
     if array.dtype != np.float32 or array.size not in (1, outputs) or prod(array.shape[:-1]) != 1:
         raise NoMatch(f"its bias is {array.dtype} of shape {array.shape}")
     return np.ascontiguousarray(np.broadcast_to(array.reshape(-1), (outputs,)))
+
+
+def _row(builder: PlanBuilder, value: Value | None, outputs: int) -> Floats | None:
+    """As `_vector`, but None for what is none too."""
+    try:
+        return _vector(builder, value, outputs)
+    except NoMatch:
+        return None
 
 
 def _scaled(array: Floats, factor: float) -> Floats:
@@ -166,8 +175,6 @@ def _rank(builder: PlanBuilder, name: str) -> int:
 
 def _turned(builder: PlanBuilder, node: Node, x: str, key: str) -> str:
     """A matrix transposed."""
-    if x not in builder.tensors:
-        return builder.hold(f"{node.name}.{key}.T", builder.arrays[x].T)
     rows, columns = builder.tensors[x].shape
     y = builder.scratch(f"{node.name}.{key}.T", "float32", (columns, rows))
     builder.add(Transpose(node.name or "", (node.name or "",), x, y, (1, 0)))
