@@ -90,6 +90,14 @@ def test_convolutions_of_images_in_a_row(qdq, lowered, groups, attributes):
     assert inner(found)[:3] == ["float_conv", "function", "float_conv"] and "onnx" not in found.kinds
 
 
+def test_padding_in_front_is_part_of_it(qdq, lowered):
+    g = qdq()
+    pads = g.constant(np.array([0, 0, 1, 2, 0, 0, 0, 1]))
+    x = g.node("Pad", g.input("x", [1, 2, 5, 5]), pads)
+    found = lowered(g, g.node("Conv", x, g.floats(3, 2, 3, 3), pads=[1, 1, 1, 1])).agree()
+    assert found.kinds == ["float_conv"] and found.step("float_conv").pads == (2, 3, 1, 2)
+
+
 def test_convolution_of_a_sequence(qdq, lowered):
     g = qdq()
     y = g.node("Conv", g.input("x", [2, 3, "l"]), g.floats(5, 3, 4), g.floats(5), pads=[2, 1], strides=[2])

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.plan import Plan
-from intact.engine.steps import Binary, Conv, ConvTranspose, Linear, Pad, Slice, Step, Tensor
+from intact.engine.steps import Binary, Conv, ConvTranspose, FloatConv, Linear, Pad, Slice, Step, Tensor
 from intact.engine.steps.wiring import constants, reads, writes
 
 
@@ -59,7 +59,11 @@ def _join(above: Step, step: Step, between: Tensor, arrays: _Arrays) -> Step | N
         starts = tuple(max(start + hop * more, 0) for start, hop, more in pairs)
         steps = tuple(a * b for a, b in zip(above.steps, step.steps, strict=True))
         return replace(step, nodes=above.nodes + step.nodes, x=above.x, starts=starts, steps=steps)
-    if isinstance(above, Pad) and isinstance(step, Conv) and not any(above.pads[0] + above.pads[1]):
+    if (
+        isinstance(above, Pad)
+        and isinstance(step, Conv | FloatConv)
+        and not any(above.pads[0] + above.pads[1])
+    ):
         (top, bottom), (left, right) = above.pads[2:]
         pads = tuple(a + b for a, b in zip(step.pads, (top, left, bottom, right), strict=True))
         nodes = above.nodes + step.nodes
