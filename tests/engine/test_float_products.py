@@ -122,6 +122,13 @@ def test_beside_what_onnx_runtime_runs(qdq, lowered):
     assert lowered(g, g.node("Cos", y)).agree(1e-4).kinds == ["onnx", "float_conv", "onnx"]
 
 
+def test_layers_that_share_a_weight_hold_it_once(qdq, lowered):
+    g = qdq()
+    w = g.floats(7, 7)
+    found = lowered(g, g.node("MatMul", g.node("MatMul", g.input("x", [3, 7]), w), w)).agree(1e-4)
+    assert found.kinds == ["float_linear"] * 2 and len(found.plan.constants) == 1
+
+
 @pytest.mark.parametrize(("op", "wanted"), [
     (lambda g: g.node("Conv", g.input("x", [1, 2, 4, 4, 4]), g.floats(3, 2, 2, 2, 2)), "two spatial axes"),
     (lambda g: g.node("Conv", g.input("x", [1, 2, 4, 4]), g.input("w", [3, 2, 2, 2])), "not a constant"),

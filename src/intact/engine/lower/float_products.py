@@ -47,15 +47,15 @@ def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
     filters = np.moveaxis(weight, 1, -1)
     name, done = node.name or "", (node.name or "",)
     bias = _vector(builder, node.inputs[2], len(weight)) if len(node.inputs) > 2 else None
-    x, held = builder.real(node.inputs[0]), _hold(builder, name, "bias", bias)
+    x, held = builder.real(node.inputs[0]), _hold(builder, node, 2, "bias", bias)
     y, laid = _written(builder, value), (shape.strides, shape.dilations, shape.pads, said.group)
+    w = _hold(builder, node, 1, "filters", filters if filters.ndim == 4 else filters[:, None])
     if filters.ndim == 4:
-        w = _hold(builder, name, "weight", filters)
         builder.add(FloatConv(name, done, x, y, w, held, *laid), node)
         return [node]
     image, before = as_image(builder, x, name, done)
     made = builder.scratch(f"{y}.image", "float32", image_dims(builder.tensors[y].shape))
-    conv = FloatConv(name, done, image, made, _hold(builder, name, "weight", filters[:, None]), held, *laid)
+    conv = FloatConv(name, done, image, made, w, held, *laid)
     for step in (*before, conv, Reshape(name, done, made, y)):
         builder.add(step, node)
     return [node]
@@ -114,7 +114,8 @@ def _linear(
 ) -> list[Node]:
     name = nodes[0].name or ""
     done = tuple(node.name or "" for node in nodes)
-    w, held = _hold(builder, name, "weight", weight), _hold(builder, name, "bias", bias)
+    w = _hold(builder, nodes[0], 1, "matrix", weight)
+    held = "" if bias is None else builder.hold(f"{name}.bias", bias)
     builder.add(FloatLinear(name, done, x, y, w, held), *nodes)
     return nodes
 
@@ -160,8 +161,10 @@ def _scaled(array: Floats, factor: float) -> Floats:
     return array if factor == 1 else np.asarray(array * np.float64(factor), np.float32)
 
 
-def _hold(builder: PlanBuilder, name: str, key: str, array: Floats | None) -> str:
-    return "" if array is None else builder.hold(f"{name}.{key}", array)
+def _hold(builder: PlanBuilder, node: Node, index: int, key: str, array: Floats | None) -> str:
+    """A constant under the name of the input that it is made of: layers that share that share it."""
+    value = node.inputs[index] if array is not None else None
+    return builder.hold(f"{value.name}.{key}", array) if value is not None and array is not None else ""
 
 
 def _operand(builder: PlanBuilder, value: Value | None) -> str:
