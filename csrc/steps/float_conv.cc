@@ -38,6 +38,7 @@ const FloatConvSpec& checked(const FloatConvSpec& s) {
          "channels are no multiple of the groups");
   for (const int axis : {0, 1}) demand_window(s, axis);
   demand(s.kernel[0] * s.kernel[1] <= kMostTaps, "too many taps");
+  demand(s.kernel[0] * s.kernel[1] * (s.x.sizes[3] / s.groups) < (int64_t{1} << 31), "a window is too deep");
   if (s.start) demand_start(*s.start, static_cast<size_t>(s.y.sizes[3]));
   return s;
 }

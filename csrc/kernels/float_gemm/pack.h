@@ -16,9 +16,13 @@ static void pack_panels(const float* b, ptrdiff_t k_step, ptrdiff_t column_step,
     const size_t width = std::min(panel, columns - first);
     const float* from = b + static_cast<ptrdiff_t>(first) * column_step;
     if (width < panel) std::fill_n(packed, k * panel, 0.0f);
-    if (column_step == 1) {
+    if (column_step == 1 && width == panel) {  // a copy of known size is no call
       for (size_t i = 0; i < k; ++i, from += k_step)
-        std::memcpy(packed + i * panel, from, width * sizeof *from);
+        std::memcpy(packed + i * panel, from, panel * sizeof *from);
+      continue;
+    }
+    if (column_step == 1) {
+      for (size_t i = 0; i < k; ++i, from += k_step) std::copy_n(from, width, packed + i * panel);
       continue;
     }
     for (size_t j = 0; j < width; ++j) {
