@@ -16,7 +16,7 @@ def integer(node: ir.Node, name: str, default: int) -> int:
     """An attribute as an integer; `default` where it is left out.
 
     Raises:
-        FileFormatError: It is of another type; names the node. So do the other three.
+        FileFormatError: It is of another type; names the node. So do the others.
     """
     return int(_of(node, name, ir.AttributeType.INT, default))
 
@@ -34,6 +34,11 @@ def floating(node: ir.Node, name: str, default: float) -> float:
 def text(node: ir.Node, name: str, default: str) -> str:
     """An attribute as a word."""
     return str(_of(node, name, ir.AttributeType.STRING, default))
+
+
+def texts(node: ir.Node, name: str, default: Sequence[str]) -> tuple[str, ...]:
+    """An attribute as words."""
+    return tuple(str(word) for word in _of(node, name, ir.AttributeType.STRINGS, default))
 
 
 def copied(node: ir.Node) -> dict[str, Any]:

@@ -51,6 +51,7 @@ from intact.numerics.normalization import (
 )
 from intact.numerics.pooling import avg_pool, max_pool
 from intact.numerics.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
+from intact.numerics.recurrent import GATES, StateWeights, recurrence
 from intact.numerics.requantize import Bounds, Residual, activation_bounds, requantize, to_codes, to_real
 from intact.numerics.short_scale import SHORT_BITS, midway_bias, short_amax, short_range
 from intact.numerics.statistics import absmax, count_fixed, count_pow2, minmax
@@ -59,9 +60,11 @@ __all__ = [
     "Affine",
     "Bounds",
     "FUNCTIONS",
+    "GATES",
     "REAL_DTYPES",
     "Residual",
     "SHORT_BITS",
+    "StateWeights",
     "ZERO_RANGE",
     "absmax",
     "accumulator_bound",
@@ -109,6 +112,7 @@ __all__ = [
     "quantize",
     "quantize_reciprocal",
     "ratio",
+    "recurrence",
     "relu",
     "representable_range",
     "requantize",

@@ -15,6 +15,7 @@ from intact.graph.ops.qoperators import *
 from intact.graph.ops.record import Kind as Kind
 from intact.graph.ops.record import Look as Look
 from intact.graph.ops.record import Operator as Operator
+from intact.graph.ops.recurrent import *
 from intact.graph.ops.reductions import *
 from intact.graph.ops.structure import *
 from intact.graph.ops.weighted import *

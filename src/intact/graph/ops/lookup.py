@@ -14,13 +14,14 @@ from intact.graph.ops import (
     norms,
     pools,
     qoperators,
+    recurrent,
     reductions,
     structure,
     weighted,
 )
 from intact.graph.ops.record import Kind, Look, Operator
 
-_FILES = (arithmetic, functions, moves, norms, pools, qoperators, reductions, structure, weighted)
+_FILES = (arithmetic, functions, moves, norms, pools, qoperators, recurrent, reductions, structure, weighted)
 
 
 def _records() -> dict[tuple[str, str], type[Operator]]:
@@ -44,6 +45,7 @@ def of_kind(*kinds: Kind) -> frozenset[str]:
 
 CONVOLUTIONS = of_kind("convolution")
 PRODUCTS = of_kind("product")
+RECURRENT = of_kind("recurrent")
 WITH_CURVE = frozenset(name for (domain, name), one in BOOK.items() if not domain and one.curve is not None)
 """Operators of which `curve` knows what they make."""
 MOVING = of_kind("move")

@@ -99,11 +99,12 @@ class Operator:
         return "" if self.kind == "move" else "it computes"
 
 
-_READERS: Mapping[type, tuple[Callable[..., Any], Any]] = {
+_READERS: Mapping[Any, tuple[Callable[..., Any], Any]] = {
     int: (attributes.integer, 0),
     float: (attributes.floating, 0.0),
     str: (attributes.text, ""),
     tuple: (attributes.integers, ()),
+    tuple[str, ...]: (attributes.texts, ()),
 }
 
 
@@ -117,7 +118,7 @@ def _readers(record: Callable[..., Operator]) -> dict[str, Callable[[ir.Node], A
         options = [option for option in get_args(hints[one.name]) if option is not type(None)]
         optional = isinstance(hints[one.name], UnionType)
         kind = options[0] if optional else hints[one.name]
-        read, nothing = _READERS[get_origin(kind) or kind]
+        read, nothing = _READERS[kind if kind in _READERS else get_origin(kind)]
         found[one.name] = partial(_called, read, one.name, nothing)
     return found
 

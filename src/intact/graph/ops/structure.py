@@ -68,31 +68,6 @@ class SequenceMap(Control):
 
 
 @dataclass(frozen=True)
-class Recurrent(Operator, shared=True):
-    """Inputs: data, weights of inputs, weights of states, biases, lengths, states."""
-
-    kind: ClassVar[Kind] = "recurrent"
-    direction: str = "forward"
-    hidden_size: int = 0
-    layout: int = 0
-
-
-@dataclass(frozen=True)
-class GRU(Recurrent):
-    linear_before_reset: int = 0
-
-
-@dataclass(frozen=True)
-class LSTM(Recurrent):
-    pass
-
-
-@dataclass(frozen=True)
-class RNN(Recurrent):
-    pass
-
-
-@dataclass(frozen=True)
 class QuantizeLinear(Operator):
     """Inputs: floats, scale, zero point. An axis that is left out is 1."""
 

@@ -1,0 +1,96 @@
+"""One step after the other, with a state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from intact.graph.ops.record import Kind, Operator
+
+
+@dataclass(frozen=True)
+class Recurrent(Operator, shared=True):
+    """Inputs: data [steps, batch, in], weights of inputs [directions, gates * hidden, in], weights of states
+    [directions, gates * hidden, hidden], biases [directions, 2 * gates * hidden], lengths [batch], states
+    [directions, batch, hidden]. With `layout` 1 the batch comes first, in data and states.
+
+    Outputs: all states [steps, directions, batch, hidden], and the last ones; any may be left out.
+
+    Attributes:
+        gates: Rows of weights for each element of the state, as many times; their order is ONNX's.
+        usual: What `activations` are for one direction where they are left out.
+    """
+
+    kind: ClassVar[Kind] = "recurrent"
+    gates: ClassVar[int] = 1
+    usual: ClassVar[tuple[str, ...]] = ()
+    direction: str = "forward"
+    hidden_size: int = 0
+    layout: int = 0
+    activations: tuple[str, ...] = ()
+    clip: float | None = None
+
+    @property
+    def weight_axis(self) -> int:
+        """The axis of the weights along which gates lie."""
+        return 1
+
+    @property
+    def reversed(self) -> tuple[bool, ...]:
+        """Of each direction, whether it begins at the last step."""
+        both = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+        return both[self.direction]
+
+    def unusual(self, node: ir.Node) -> str:
+        """What of `node` hardly any model has, and no kernel of ours does; "" for nothing."""
+        if self.clip is not None:
+            return f"it clips what goes into its gates to {self.clip:g}"
+        return self._unusual_functions()
+
+    def _unusual_functions(self) -> str:
+        given = tuple(name.lower() for name in self.activations)
+        usual = tuple(name.lower() for name in self.usual) * len(self.reversed)
+        return "" if given in ((), usual) else f"its functions are {', '.join(self.activations)}"
+
+
+@dataclass(frozen=True)
+class GRU(Recurrent):
+    """Gates: update, reset, candidate."""
+
+    gates: ClassVar[int] = 3
+    usual: ClassVar[tuple[str, ...]] = ("Sigmoid", "Tanh")
+    linear_before_reset: int = 0
+
+
+@dataclass(frozen=True)
+class LSTM(Recurrent):
+    """Gates: input, output, forget, candidate. Inputs behind the states: cells, and peepholes."""
+
+    gates: ClassVar[int] = 4
+    usual: ClassVar[tuple[str, ...]] = ("Sigmoid", "Tanh", "Tanh")
+    input_forget: int = 0
+
+    def unusual(self, node: ir.Node) -> str:
+        """As `Recurrent` says."""
+        if self.input_forget:
+            return "it couples its input and forget gates"
+        if len(node.inputs) > 7 and node.inputs[7] is not None:
+            return "it has peepholes: weights from its cells to its gates"
+        return super().unusual(node)
+
+
+@dataclass(frozen=True)
+class RNN(Recurrent):
+    """No gates: the function itself."""
+
+    usual: ClassVar[tuple[str, ...]] = ("Tanh",)
+
+    @property
+    def rectifies(self) -> bool:
+        """Whether its function is Relu."""
+        return bool(self.activations) and all(name.lower() == "relu" for name in self.activations)
+
+    def _unusual_functions(self) -> str:
+        return "" if self.rectifies else super()._unusual_functions()
