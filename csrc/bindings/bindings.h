@@ -51,5 +51,6 @@ void bind_program(nb::module_& m);
 void bind_float_steps(nb::module_& m);
 void bind_gemm(nb::module_& m);
 void bind_float_gemm(nb::module_& m);
+void bind_recurrent(nb::module_& m);
 
 }  // namespace intact

@@ -240,6 +240,7 @@ NB_MODULE(_native, m) {
   bind_images(m);
   bind_gemm(m);
   bind_float_gemm(m);
+  bind_recurrent(m);
   bind_float_steps(m);
 }
 

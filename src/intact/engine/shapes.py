@@ -38,10 +38,11 @@ def infer_shapes(plan: Plan, inputs: Mapping[str, Shape], fallback: FallbackShap
         made = writes(step)
         if step.native:
             try:
-                shape = step.output_shape(sizes)
+                shapes = step.made_shapes(sizes)
             except QuantValueError as error:
                 raise error.at(f"step '{step.name}'") from error
-            sizes.bind(made[0], shape)
+            for name, shape in zip(made, shapes, strict=True):
+                sizes.bind(name, shape)
         else:
             found = sizes.declared_all(made) or fallback(step, sizes.shapes)
             for name in made:

@@ -275,6 +275,23 @@ def step_function(floats: str, x: RealIn, y: RealOut, function: str) -> Step: ..
 def step_clip(floats: str, x: RealIn, y: RealOut, low: float, high: float) -> Step: ...
 def step_binary(floats: str, a: RealIn, b: RealIn, y: RealOut, function: str) -> Step: ...
 def step_softmax(floats: str, x: RealIn, y: RealOut, gain: float, mask: RealIn | None) -> Step: ...
+def step_recurrent(
+    float_steps: str,
+    float_gemm: str,
+    cell: str,
+    x: View,
+    packed: View,
+    hidden: int,
+    reverse: Sequence[bool],
+    bias: View | None,
+    h: RealIn | None,
+    c: RealIn | None,
+    lengths: View | None,
+    y: RealOut | None,
+    last_h: RealOut | None,
+    last_c: RealOut | None,
+    threads: int,
+) -> Step: ...
 def step_reduce(floats: str, x: RealIn, y: RealOut, function: str) -> Step: ...
 def step_layer_norm(
     floats: str,

@@ -49,15 +49,14 @@ def lower_recurrent(builder: PlanBuilder, node: Node) -> None:
     name = node.name or ""
     weight = builder.hold(f"{name}.states", layer.states)
     bias = "" if layer.apart is None else builder.hold(f"{name}.states.bias", layer.apart)
-    first = [_state(builder, node, index) for index in (5, 6)]
+    h, c = (_state(builder, node, index) for index in (5, 6))
     lengths = _lengths(builder, _input(node, 4))
-    made = [_made(builder, value) for value in node.outputs]
-    if not any(made):
+    y, last_h, last_c = (*(_made(builder, value) for value in node.outputs), "", "")[:3]
+    if not (y or last_h or last_c):
         raise NoMatch("nobody reads what it makes")
-    y, last_h, last_c = (*made, "", "")[:3]
     step = Recurrent(
-        *who(node), projected, weight, layer.cell, layer.said.reversed, bias, *first, lengths,
-        y, last_h, last_c, bool(layer.said.layout),
+        *who(node), projected, weight, layer.cell, layer.said.reversed, bias, h, c, lengths, y, last_h, last_c,
+        bool(layer.said.layout),
     )  # fmt: skip
     builder.add(step, node)
 
@@ -67,9 +66,7 @@ def _read(builder: PlanBuilder, node: Node) -> _Layer:
     assert isinstance(said, Operator)
     if why := said.unusual(node):
         raise NoMatch(why)
-    states = builder.constant(_input(node, 2), "its weight of states")
-    if states.dtype != np.float32:
-        raise NoMatch(f"its weight of states is {states.dtype}: native steps know float32 alone")
+    states = _floats(builder, _input(node, 2), "its weight of states")
     cell = _cell(said)
     directions, rows, _ = states.shape
     value = _input(node, 3)
@@ -82,6 +79,14 @@ def _read(builder: PlanBuilder, node: Node) -> _Layer:
         both = both.copy()
         both[:, 1, rows * 2 // 3 :] = 0
     return _Layer(said, cell, states, both.sum(axis=1).reshape(-1), apart)
+
+
+def _floats(builder: PlanBuilder, value: Value | None, what: str) -> NDArray[np.float32]:
+    """A constant of floats; codes behind a DequantizeLinear are dequantized now."""
+    array = builder.constant(value, what)
+    if array.dtype != np.float32:
+        raise NoMatch(f"{what} is {array.dtype}: native steps know float32 alone")
+    return np.asarray(array, np.float32)
 
 
 def _cell(said: Operator) -> str:

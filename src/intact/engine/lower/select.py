@@ -17,6 +17,7 @@ from intact.engine.lower.parts import PARTS, with_tokens
 from intact.engine.lower.picks import PICKS
 from intact.engine.lower.planes import PLANES
 from intact.engine.lower.rearrange import REARRANGE
+from intact.engine.lower.recurrent import RECURRENT
 from intact.errors import IntactError, UnsupportedError
 from intact.graph import Constants, Model, Node, Value, is_op
 from intact.placement import Fusion
@@ -123,7 +124,7 @@ def _merged() -> dict[str, list[Rule]]:
         found[op_type].append(lower_float_root)
     for op_type, rules in REALS.items():
         found.setdefault(op_type, []).extend(rules)
-    for op_type, rule in (*PARTS.items(), *PICKS.items()):
+    for op_type, rule in (*PARTS.items(), *PICKS.items(), *RECURRENT.items()):
         found.setdefault(op_type, []).append(rule)
     return found
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.engine.lower.builder import NoMatch, PlanBuilder, in_range
 from intact.engine.steps import Codes
-from intact.graph import Value, is_op, ops, quantization_of, quantized_bias_of
+from intact.graph import QuantizedValue, Value, is_op, ops, quantization_of, quantized_bias_of
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,33 @@ def weight_of(builder: PlanBuilder, value: Value | None, out_axis: int) -> Weigh
     node = value.producer() if value is not None else None
     if node is not None and is_op(node, "Transpose") and value is not None and value.shape is not None:
         perm, value = ops.Transpose.of(node).order(len(value.shape)), node.inputs[0]
+    found, centred = _stored(builder, value)
+    axis, stored_axis = found.spec.axis, out_axis if perm is None else perm[out_axis]
+    if axis is not None and axis != stored_axis:
+        raise NoMatch(f"its weight has a scale for each index of axis {axis}, which is summed over")
+    if perm is not None:
+        centred = np.transpose(centred, perm)
+    return Weight(np.moveaxis(centred, out_axis, 0), found.scale)
+
+
+def gates_of(builder: PlanBuilder, value: Value | None) -> Weight:
+    """The weights of inputs of a recurrent layer [directions, rows, in], one direction behind the other.
+
+    Raises:
+        NoMatch: As for `weight_of`: they have a scale per tensor, per direction, or per row of all directions.
+    """
+    found, centred = _stored(builder, value)
+    axis = found.spec.axis
+    if axis == 2:
+        raise NoMatch("its weight has a scale for each index of axis 2, which is summed over")
+    scale = found.scale
+    if axis is not None:
+        scale = np.broadcast_to(scale[:, None] if axis == 0 else scale, centred.shape[:2]).reshape(-1)
+    return Weight(centred.reshape(-1, centred.shape[2]), scale)
+
+
+def _stored(builder: PlanBuilder, value: Value | None) -> tuple[QuantizedValue, NDArray[np.int8]]:
+    """A constant weight behind a DequantizeLinear, and its codes less their zero points."""
     found = quantization_of(value, builder.constants)
     if found is None or not found.constant:
         raise NoMatch("its weight is no constant behind a DequantizeLinear with a constant scale")
@@ -59,14 +86,10 @@ def weight_of(builder: PlanBuilder, value: Value | None, out_axis: int) -> Weigh
     codes = np.asarray(builder.constants(found.codes))
     if codes.size == 0:
         raise NoMatch(f"its weight of shape {codes.shape} has no elements")
-    axis, stored_axis = found.spec.axis, out_axis if perm is None else perm[out_axis]
-    if axis is not None and axis != stored_axis:
-        raise NoMatch(f"its weight has a scale for each index of axis {axis}, which is summed over")
-    points = found.zero_point.reshape([-1 if a == axis else 1 for a in range(codes.ndim)])
-    centred = _centred(codes, points)
-    if perm is not None:
-        centred = np.transpose(centred, perm)
-    return Weight(np.moveaxis(centred, out_axis, 0), found.scale)
+    axis = found.spec.axis
+    return found, _centred(
+        codes, found.zero_point.reshape([-1 if a == axis else 1 for a in range(codes.ndim)])
+    )
 
 
 def _centred(codes: NDArray[np.generic], points: NDArray[np.int32]) -> NDArray[np.int8]:

@@ -32,6 +32,7 @@ from intact.engine.steps.matmul import MatMul
 from intact.engine.steps.pad import Pad
 from intact.engine.steps.pool import Pool
 from intact.engine.steps.quantize import Quantize
+from intact.engine.steps.recurrent import Recurrent
 from intact.engine.steps.reduce import Reduce
 from intact.engine.steps.reinterpret import Reinterpret
 from intact.engine.steps.rescale import Rescale
@@ -50,6 +51,6 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 __all__ = [
     "KINDS", "Add", "Binary", "Call", "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "Dequantize", "Dim",
     "Epilogue", "FallbackSubgraph", "FloatConv", "FloatLinear", "FloatMatMul", "Function", "Gather", "Halo",
-    "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize", "Reduce", "Reinterpret", "Rescale", "Reshape",
-    "Resize", "Shape", "Slice", "Softmax", "Step", "Table", "Tensor", "Traits", "Transpose",
+    "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale",
+    "Reshape", "Resize", "Shape", "Slice", "Softmax", "Step", "Table", "Tensor", "Traits", "Transpose",
 ]  # fmt: skip

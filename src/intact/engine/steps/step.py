@@ -71,6 +71,14 @@ class Step:
         """
         return sizes.of(reads(self)[0])
 
+    def made_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:
+        """Sizes of all that it makes, in the order of its fields.
+
+        Raises:
+            QuantValueError: As for `output_shape`.
+        """
+        return (self.output_shape(sizes),)
+
     def evaluate(self, run: Run) -> None:
         """Compute it as `numerics` says: its meaning, which every backend equals. NORMATIVE."""
         raise NotImplementedError(self.kind)

@@ -10,3 +10,4 @@ from intact.engine.cpu.steps import matmul as matmul
 from intact.engine.cpu.steps import moves as moves
 from intact.engine.cpu.steps import norms as norms
 from intact.engine.cpu.steps import pool as pool
+from intact.engine.cpu.steps import recurrent as recurrent
