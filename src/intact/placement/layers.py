@@ -187,9 +187,11 @@ class Fuser:
         kinds = {rule.kind for rule in rules_of(head.op_type, head.domain)}
         if "moves" in kinds:
             return "it only moves data: codes pass"
-        if "multiplies" not in kinds:
+        if not kinds & {"multiplies", "projects"}:
             return "codes come in and go out"
         residual = f"; the Add reads '{_name(chain.residual)}' in int8" if chain.residual is not None else ""
+        if "projects" in kinds:
+            return "its inputs and their weights come in int8; its states, and what they multiply, are floats"
         out = "int8" if self.hands_on(chain.output) else "float"
         return f"all its inputs come in int8{residual}; it writes {out}"
 

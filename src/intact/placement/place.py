@@ -76,7 +76,7 @@ class _Walk:
         self._claim_activations()
         for op in reversed(self.ctx.view.ops):
             if op not in self._decisions and op not in self.ctx.fused:
-                self._decide(op, self._ask(op, ("joins", "computes", "moves")))
+                self._decide(op, self._ask(op, ("projects", "joins", "computes", "moves")))
         return self._decisions
 
     def _ask_root(self, op: Op) -> None:

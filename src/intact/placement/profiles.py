@@ -30,6 +30,7 @@ class Profile:
         min_channels: Smallest number of input and output channels of a dense convolution; 1: any.
         max_attention: Longest sequence at which products of two activations run in int8; None: any.
         norm_after_conv: A convolution writes int8 for a LayerNormalization right behind it.
+        recurrent: Recurrent layers multiply their inputs in int8.
         grid: Format of activations where nobody asks for another; "uint8" has a zero point where a tensor has
             negative values.
     """
@@ -44,6 +45,7 @@ class Profile:
     min_channels: int = 1
     max_attention: int | None = None
     norm_after_conv: bool = False
+    recurrent: bool = False
     grid: str = "int8"
 
 
@@ -52,7 +54,9 @@ PROFILES = {
     for profile in (
         # Any activation is evaluated on the accumulator; between pairs it is a table of 256 codes. Kernels
         # read bytes, whatever the zero point: a grid that fits the values costs nothing.
-        Profile("intact", _CLAMPS | _CURVES, tables=_CLAMPS | _CURVES | _SCALINGS, grid="uint8"),
+        Profile(
+            "intact", _CLAMPS | _CURVES, tables=_CLAMPS | _CURVES | _SCALINGS, recurrent=True, grid="uint8"
+        ),
         # The thresholds are those of ModelOpt's ONNX quantizer, the best public account of the builder.
         Profile(
             "tensorrt", _CLAMPS | _CURVES - {"PRelu", "Mish"}, multiply=False, min_outer=16,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from intact.graph import Value
-from intact.graph.ops import CONVOLUTIONS, PRODUCTS
+from intact.graph.ops import CONVOLUTIONS, PRODUCTS, RECURRENT
 from intact.placement.profiles import Profile
 from intact.placement.records import Kept, Site
 from intact.placement.rules import Int8, rules_of
@@ -58,7 +58,7 @@ def _tensors(view: View, decisions: Decisions) -> Iterator[tuple[Value, int | No
         for index in got.inputs if isinstance(got, Int8) else ():
             value = op.inputs[index]
             if value is not None:
-                constant = view.is_constant(value) and op.op_type in CONVOLUTIONS | PRODUCTS
+                constant = view.is_constant(value) and op.op_type in CONVOLUTIONS | PRODUCTS | RECURRENT
                 axis = weight_axis(op, index, value) if constant else None
                 wanted.setdefault((value, axis), []).append((op, index))
     order = dict.fromkeys(view.model.graph.inputs, -1)

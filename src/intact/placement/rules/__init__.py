@@ -5,12 +5,23 @@ A new rule is a file with a `RULE`, and one line here.
 
 from __future__ import annotations
 
-from intact.placement.rules import elementwise, moves, norms, pools, products, residual, tables, weighted
+from intact.placement.rules import (
+    elementwise,
+    moves,
+    norms,
+    pools,
+    products,
+    recurrent,
+    residual,
+    tables,
+    weighted,
+)
 from intact.placement.rules.base import Context, Int8, Kind, Rule
 
 RULES: tuple[Rule, ...] = (
     weighted.RULE,
     products.RULE,
+    recurrent.RULE,
     residual.RULE,
     elementwise.RULE,
     pools.RULE,

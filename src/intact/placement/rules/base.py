@@ -12,7 +12,7 @@ from intact.placement.profiles import Profile
 from intact.placement.records import Kept
 from intact.placement.view import Op, Reader, View, may_be_float
 
-Kind = Literal["multiplies", "joins", "computes", "moves"]
+Kind = Literal["multiplies", "projects", "joins", "computes", "moves"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Rule:
         name: Short, for tables and documents.
         op_types: The ONNX operators that it is asked about.
         kind: "multiplies": int8 in is enough, the output may stay float.
+            "projects": so it is, and no operator behind it is part of its layer.
             "computes": int8 in and out, or float.
             "moves": hands codes on as they are, so that Q moves up through it and DQ down.
             "joins": belongs to the layer of one of its inputs, or reads the codes of it.

@@ -1,4 +1,4 @@
-"""Recurrent layers: what they multiply their inputs by, before the first step, is a product like any other."""
+"""Recurrent layers: what multiplies their inputs, before the first step, is a product like any other."""
 
 from __future__ import annotations
 

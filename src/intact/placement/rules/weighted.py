@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from intact.graph import Value, ops
-from intact.graph.ops import CONVOLUTIONS, Conv, ConvTranspose
+from intact.graph.ops import CONVOLUTIONS, RECURRENT, Conv, ConvTranspose
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
 from intact.placement.view import Op, View, shape_of
@@ -67,8 +67,11 @@ def weight_axis(op: Op, index: int, value: Value) -> int | None:
     """The axis of output channels of a constant input; None: one scale for all of it.
 
     Conv: 0. ConvTranspose: 1; with groups its scales would repeat per group, and builders refuse them.
-    Gemm: 0 where transB, else 1. MatMul with a matrix on the right: 1.
+    Gemm: 0 where transB, else 1. MatMul with a matrix on the right: 1. LSTM and its kind: 1, that of gates,
+    whose scales their directions share.
     """
+    if op.op_type in RECURRENT:
+        return ops.weight_axis(op.node) if index == 1 else None
     shape = shape_of(value)
     if op.op_type == "ConvTranspose" and ConvTranspose.of(op.node).group > 1:
         return None
