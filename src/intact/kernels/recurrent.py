@@ -24,7 +24,9 @@ def pack_states(weight: NDArray[np.float32], cell: str, kernel: str) -> NDArray[
     if cell != "gru":
         return float_gemm.pack(weight.swapaxes(1, 2), kernel)
     first = weight.shape[1] * 2 // 3
-    return np.concatenate([float_gemm.pack(p.T, kernel) for one in weight for p in (one[:first], one[first:])])
+    return np.concatenate(
+        [float_gemm.pack(p.T, kernel) for one in weight for p in (one[:first], one[first:])]
+    )
 
 
 def recurrent(
