@@ -19,8 +19,7 @@ struct RecurrentSpec {
   int64_t hidden;
   std::vector<bool> reverse;  // of each direction
   View x;  // float32 [steps, batch, directions * gates * hidden]
-  View
-      packed;  // float32: for each direction its weights of states, as panels; of Cell::gru the last gate apart
+  View packed;  // float32: of each direction the weights of states, as panels; of gru the last gate apart
   std::optional<View> bias;  // float32 [directions * hidden]: where the last gate of gru_reset_after begins
   std::optional<RealIn> h, c;  // [directions, batch, hidden]; 0 where there are none
   std::optional<View> lengths;  // int32 [batch]: steps of each row; all where there are none

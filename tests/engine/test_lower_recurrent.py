@@ -28,7 +28,11 @@ def _layer(g: Any, cell: str, direction: str = "forward", *, codes: bool = True,
     directions = 2 if direction == "bidirectional" else 1
     rows = gates * HIDDEN
     x = g.input("x", [STEPS, BATCH, IN])
-    x, w = (g.pair(x), g.weight(directions, rows, IN, axis=axis)) if codes else (x, g.floats(directions, rows, IN))
+    x, w = (
+        (g.pair(x), g.weight(directions, rows, IN, axis=axis))
+        if codes
+        else (x, g.floats(directions, rows, IN))
+    )
     inputs = [x, w, g.floats(directions, rows, HIDDEN), g.floats(directions, 2 * rows)]
     inputs.append(g.input("lengths", [BATCH], TensorProto.INT32) if lengths else "")
     if states:
@@ -76,3 +80,97 @@ def test_quantized_layers_equal_the_reference_and_follow_onnx_runtime(qdq, cell,
     model = g.proto(*_layer(g, cell, direction, lengths=direction != "forward"))
     assert [step.kind for step in lower(model).steps] == ["quantize", "linear", "recurrent"]
     _agree(model)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_layers_in_float(qdq, cell):
+    g = qdq()
+    model = g.proto(*_layer(g, cell, "bidirectional", codes=False, lengths=True))
+    assert [step.kind for step in lower(model).steps] == ["float_linear", "recurrent"]
+    _agree(model)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_scales_of_weights_are_of_a_tensor_a_direction_or_a_row(qdq, axis):
+    g = qdq()
+    model = g.proto(*_layer(g, "LSTM", "bidirectional", axis=axis, states=False))
+    assert [step.kind for step in lower(model).steps] == ["quantize", "linear", "recurrent"]
+    _agree(model)
+
+
+def test_scales_that_are_summed_over_leave_the_product_in_float(qdq):
+    g = qdq()
+    plan = lower(g.proto(*_layer(g, "LSTM", axis=2)))
+    assert [step.kind for step in plan.steps] == ["quantize", "dequantize", "float_linear", "recurrent"]
+
+
+def test_weights_of_states_in_codes_are_dequantized_once(qdq):
+    g = qdq()
+    x, rows = g.pair(g.input("x", [STEPS, BATCH, IN])), 4 * HIDDEN
+    y = g.node("LSTM", x, g.weight(1, rows, IN, axis=1), g.weight(1, rows, HIDDEN, axis=1), outputs=3,
+               hidden_size=HIDDEN)  # fmt: skip
+    model = g.proto(y[0])
+    assert [step.kind for step in lower(model).steps] == ["quantize", "linear", "recurrent"]
+    _agree(model)
+
+
+def test_codes_of_states_are_written_where_the_next_layer_reads_them(qdq):
+    g = qdq()
+    first = _layer(g, "GRU", states=False)[0]
+    codes = g.quantize(first, 1 / 127)
+    flat = g.node("Squeeze", g.dequantize(codes, 1 / 127), g.ints(1))
+    w = g.weight(1, 4 * HIDDEN, HIDDEN, axis=1)
+    y, _, _ = g.node("LSTM", flat, w, g.floats(1, 4 * HIDDEN, HIDDEN), outputs=3, hidden_size=HIDDEN)
+    model = g.proto(y)
+    kinds = [step.kind for step in lower(model).steps]
+    assert kinds == ["quantize", "linear", "recurrent", "reshape", "linear", "recurrent"]
+    _agree(model)
+
+
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_batch_first(qdq, direction):
+    """ONNX Runtime has no such layout: it makes the same of the batch in the middle."""
+    g, other = qdq(), qdq()
+    middle = other.proto(*_layer(other, "LSTM", direction))
+    made = _layer(g, "LSTM", direction, layout=1)
+    for one in g.inputs:
+        shape = one.type.tensor_type.shape
+        sizes = [dim.dim_value for dim in shape.dim]
+        for dim, size in zip(shape.dim, [sizes[1], sizes[0], sizes[2]], strict=True):
+            dim.dim_value = size
+    model = g.proto(*made)
+    feeds = _feeds(model)
+    turned = {name: np.moveaxis(array, 0, 1) for name, array in feeds.items()}
+    y, *last = _outputs(intact.compile(middle, backend="reference"), turned)
+    expected = [np.moveaxis(y, 2, 0), *(np.moveaxis(one, 1, 0) for one in last)]
+    for backend in ("cpu", "reference"):
+        for one, want in zip(_outputs(intact.compile(model, backend=backend), feeds), expected, strict=True):
+            np.testing.assert_array_equal(one, want)
+
+
+@pytest.mark.parametrize(
+    ("cell", "more", "why"),
+    [
+        ("LSTM", {"clip": 3.0}, "it clips what goes into its gates to 3"),
+        ("LSTM", {"input_forget": 1}, "it couples its input and forget gates"),
+        ("GRU", {"activations": ["HardSigmoid", "Tanh"]}, "its functions are HardSigmoid, Tanh"),
+    ],
+)
+def test_rare_forms_run_in_onnx_runtime(qdq, cell, more, why):
+    g = qdq()
+    plan = lower(g.proto(*_layer(g, cell, **more)))
+    assert [step.kind for step in plan.steps if step.kind in ("recurrent", "onnx")] == ["onnx"]
+    assert any(why in layer.reason for layer in plan.layers)
+
+
+def test_functions_that_are_the_usual_ones_may_be_said(qdq):
+    g = qdq()
+    plan = lower(g.proto(*_layer(g, "LSTM", activations=["sigmoid", "tanh", "TANH"])))
+    assert "recurrent" in [step.kind for step in plan.steps]
+
+
+def test_only_what_is_read_is_written(qdq):
+    g = qdq()
+    plan = lower(g.proto(_layer(g, "LSTM")[2]))
+    step = plan.steps[-1]
+    assert (step.y, step.last_h, step.last_c) == ("", "", "layer.2")

@@ -40,6 +40,7 @@ def arrays():
         "mf": rng.standard_normal(8).astype(np.float32),
         "wfl": rng.standard_normal((8, 8)).astype(np.float32),
         "wfc": rng.standard_normal((6, 3, 3, 2)).astype(np.float32),
+        "ws": rng.standard_normal((1, 8, 2)).astype(np.float32),
         "i": np.array([7], np.int32),
         "table": np.arange(256, dtype=np.uint8),
         "index": np.arange(6),
@@ -80,6 +81,8 @@ def example():
         s.Reinterpret("as", (), "r", "as"),
         s.FloatLinear("float_linear", (), "ga", "fl", "wfl", "mf"),
         s.FloatMatMul("float_matmul", (), "fl", "wfl", "fm"),
+        s.Reshape("sequence", (), "fm", "se"),
+        s.Recurrent("recurrent", (), "se", "ws", "lstm", (True,), last_h="lh"),
         s.FloatConv("float_conv", (), "x", "fc", "wfc", pads=(1, 0, 1, 2), groups=2),
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.FallbackSubgraph("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),
@@ -96,6 +99,8 @@ def example():
         codes("mm", *row),
         floats("me", 1, 8),
         *(floats(n, 3, 8) for n in ("ga", "fl", "fm")),
+        floats("se", 1, 3, 8),
+        floats("lh", 1, 3, 2),
         floats("fc", "batch", 6, 6, 6),
     ]
     tensors += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "bi", "own", "o")]

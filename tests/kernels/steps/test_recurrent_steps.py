@@ -63,9 +63,7 @@ class Case:
             h, c = (one[d] for one in self.first)
             weights = numerics.StateWeights(self.weight[d], bias)
             found.append(
-                numerics.recurrence(
-                    self.cell, start, weights, h, c, self.lengths, reverse=self.reverse[d]
-                )
+                numerics.recurrence(self.cell, start, weights, h, c, self.lengths, reverse=self.reverse[d])
             )
         y, h, c = (np.stack(one) for one in zip(*found, strict=True))
         return [np.moveaxis(y, 0, 1), h, c]

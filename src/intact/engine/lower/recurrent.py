@@ -14,7 +14,7 @@ from intact import numerics
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of, in_range
 from intact.engine.lower.moves import Rule, who
 from intact.engine.lower.weights import gates_of, prove
-from intact.engine.steps import Codes, Epilogue, Linear, Recurrent
+from intact.engine.steps import Codes, Epilogue, FloatLinear, Linear, Recurrent
 from intact.graph import Node, Value, ops
 from intact.graph.ops.recurrent import Recurrent as Operator
 
@@ -55,8 +55,8 @@ def lower_recurrent(builder: PlanBuilder, node: Node) -> None:
     if not (y or last_h or last_c):
         raise NoMatch("nobody reads what it makes")
     step = Recurrent(
-        *who(node), projected, weight, layer.cell, layer.said.reversed, bias, h, c, lengths, y, last_h, last_c,
-        bool(layer.said.layout),
+        *who(node), projected, weight, layer.cell, layer.said.reversed, bias, h, c, lengths,
+        y, last_h, last_c, bool(layer.said.layout),
     )  # fmt: skip
     builder.add(step, node)
 
@@ -100,20 +100,34 @@ def _cell(said: Operator) -> str:
 def _projected(builder: PlanBuilder, node: Node, layer: _Layer) -> str:
     """The tensor of inputs times their weights, and biases: where the sums over states begin."""
     x, weights = node.inputs[:2]
-    assert x is not None
+    assert x is not None and weights is not None
     rows = layer.states.shape[0] * layer.states.shape[1]
-    shape = (*dims_of(x)[:-1], rows)
-    found = builder.codes(x)
-    if found is None:
-        raise NoMatch("its input is in float")
-    source, codes = found
-    weight = gates_of(builder, weights)
+    y = builder.scratch(f"{node.name}.projected", "float32", (*dims_of(x)[:-1], rows))
+    try:
+        with builder.attempt():
+            _in_codes(builder, node, layer, y)
+    except NoMatch as why:
+        _in_floats(builder, node, layer, y)
+        builder.reasons.setdefault(node, str(why))
+    return y
+
+
+def _in_codes(builder: PlanBuilder, node: Node, layer: _Layer, y: str) -> None:
+    source, codes = builder.wanted_codes(node.inputs[0])
+    weight = gates_of(builder, node.inputs[1])
     epilogue = _epilogue(builder, node, codes, weight.scale, layer)
     prove(weight, codes, None)
-    y = builder.scratch(f"{node.name}.projected", "float32", shape)
     w = builder.hold(f"{node.name}.weight", weight.codes)
     builder.add(Linear(*who(node), source, y, w, epilogue))
-    return y
+
+
+def _in_floats(builder: PlanBuilder, node: Node, layer: _Layer, y: str) -> None:
+    weights = _floats(builder, node.inputs[1], "its weight")
+    w = builder.hold(f"{node.name}.weight", weights.reshape(-1, weights.shape[2]).T)
+    bias = ""
+    if layer.shift is not None:
+        bias = builder.hold(f"{node.name}.bias", layer.shift.astype(np.float32))
+    builder.add(FloatLinear(*who(node), builder.real(node.inputs[0]), y, w, bias))
 
 
 def _epilogue(

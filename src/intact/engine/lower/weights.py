@@ -62,7 +62,7 @@ def gates_of(builder: PlanBuilder, value: Value | None) -> Weight:
     """The weights of inputs of a recurrent layer [directions, rows, in], one direction behind the other.
 
     Raises:
-        NoMatch: As for `weight_of`: they have a scale per tensor, per direction, or per row of all directions.
+        NoMatch: As for `weight_of`; scales are of a tensor, a direction, or a row of all directions.
     """
     found, centred = _stored(builder, value)
     axis = found.spec.axis

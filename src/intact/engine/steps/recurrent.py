@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Annotated
 
 import numpy as np
@@ -118,3 +120,7 @@ class Recurrent(Step):
 
     def _state(self, run: Run, name: str, shape: Shape) -> NDArray[np.float32]:
         return self._turned(run.real(name)) if name else np.zeros(shape, np.float32)
+
+    def macs(self, shape_of: Callable[[str], Shape]) -> int:
+        steps, batch, _ = self._steps_first(shape_of(self.x))
+        return steps * batch * prod(shape_of(self.weight))

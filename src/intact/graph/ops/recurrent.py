@@ -29,7 +29,7 @@ class Recurrent(Operator, shared=True):
     direction: str = "forward"
     hidden_size: int = 0
     layout: int = 0
-    activations: tuple[str, ...] = ()
+    activations: tuple[str, ...] | None = None
     clip: float | None = None
 
     @property
@@ -50,9 +50,11 @@ class Recurrent(Operator, shared=True):
         return self._unusual_functions()
 
     def _unusual_functions(self) -> str:
-        given = tuple(name.lower() for name in self.activations)
-        usual = tuple(name.lower() for name in self.usual) * len(self.reversed)
-        return "" if given in ((), usual) else f"its functions are {', '.join(self.activations)}"
+        given = self.activations or ()
+        usual = [name.lower() for name in self.usual] * len(self.reversed)
+        if not given or [name.lower() for name in given] == usual:
+            return ""
+        return f"its functions are {', '.join(given)}"
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class RNN(Recurrent):
     @property
     def rectifies(self) -> bool:
         """Whether its function is Relu."""
-        return bool(self.activations) and all(name.lower() == "relu" for name in self.activations)
+        return {name.lower() for name in self.activations or ()} == {"relu"}
 
     def _unusual_functions(self) -> str:
         return "" if self.rectifies else super()._unusual_functions()
