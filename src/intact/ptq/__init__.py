@@ -4,6 +4,7 @@ from intact.ptq.data import open_data
 from intact.ptq.from_cache import FromCache, quantize_from_cache
 from intact.ptq.images import Images
 from intact.ptq.quantize import QuantizedModel, calibrate, quantize
+from intact.ptq.streams import streamed
 
 __all__ = [
     "FromCache",
@@ -13,4 +14,5 @@ __all__ = [
     "open_data",
     "quantize",
     "quantize_from_cache",
+    "streamed",
 ]

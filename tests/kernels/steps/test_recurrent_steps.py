@@ -53,7 +53,8 @@ class Case:
             c=states[1] if self.cell == "lstm" else None, y=y, last_h=last[0],
             last_c=last[1] if self.cell == "lstm" else None,
             bias=None if self.bias is None else constant(self.bias.reshape(-1)),
-            lengths=None if self.lengths is None else self.view(self.lengths), threads=threads, kernels=kernels,
+            lengths=None if self.lengths is None else self.view(self.lengths), threads=threads,
+            kernels=kernels,
         )  # fmt: skip
 
     def expected(self) -> list[np.ndarray]:

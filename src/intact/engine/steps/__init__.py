@@ -51,6 +51,7 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 __all__ = [
     "KINDS", "Add", "Binary", "Call", "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "Dequantize", "Dim",
     "Epilogue", "FallbackSubgraph", "FloatConv", "FloatLinear", "FloatMatMul", "Function", "Gather", "Halo",
-    "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale",
-    "Reshape", "Resize", "Shape", "Slice", "Softmax", "Step", "Table", "Tensor", "Traits", "Transpose",
+    "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret",
+    "Rescale", "Reshape", "Resize", "Shape", "Slice", "Softmax", "Step", "Table", "Tensor", "Traits",
+    "Transpose",
 ]  # fmt: skip
