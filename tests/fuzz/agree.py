@@ -18,7 +18,7 @@ from intact.engine.steps.wiring import reads, writes
 Arrays = Mapping[str, NDArray[Any]]
 _MOVES = frozenset({"reshape", "transpose", "slice", "gather", "pad", "resize", "reinterpret", "dequantize"})
 """Steps that round nothing."""
-_REALS = frozenset({"layer_norm", "softmax", "function", "binary", "reduce", "quantize"})
+_REALS = frozenset({"layer_norm", "softmax", "function", "binary", "recurrent", "reduce", "quantize"})
 """Steps of floats: N33 speaks of sums, and a norm of nearly equal numbers magnifies the last bits."""
 
 

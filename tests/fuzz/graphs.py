@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
-from tests.fuzz import elements, layers
+from tests.fuzz import elements, layers, recurrent
 from tests.fuzz.net import Impossible, Net
 
 FEATURES = frozenset({"empty", "no_channels", "one_sided", "wild"})
 """What may be left out with `off`."""
 
-_STEPS = (*layers.STEPS, *elements.STEPS)
+_STEPS = (*layers.STEPS, *elements.STEPS, *recurrent.STEPS)
 _WEIGHTS = np.array([weight for weight, _ in _STEPS])
 BATCHES = (2, 1, 3, 0, 5)
 
@@ -77,7 +77,7 @@ def make(seed: int, *, steps: Sequence[int] | None = None, off: frozenset[str] =
         log.append(_step(net, seed, step))
     net.rng = np.random.default_rng([seed, 2**20 + 1])
     sizes = tuple({"n": int(n), **free} for n in (2, *net.rng.permutation(BATCHES[1:])[:2]))
-    if "empty" in off:
+    if "empty" in net.off:
         sizes = tuple(one for one in sizes if one["n"])
     return Case(net.proto(*_outputs(net)), sizes, not wild, tuple(log))
 
