@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "kernels/registry.h"
-#include "steps/cells.h"
 
 namespace intact {
 namespace {
@@ -84,7 +83,7 @@ class Recurrent final : public Step {
   const FloatOps& floats_;
   const FloatGemmOps& products_;
   RecurrentSpec s_;
-  CellFunctions cells_;
+  RealFunction function_;  // of a simple network
   size_t directions_, hidden_, gates_, steps_ = 0, batch_ = 0, pieces_ = 0;
 };
 
@@ -92,7 +91,7 @@ Recurrent::Recurrent(const FloatOps& floats, const FloatGemmOps& products, const
     : floats_(floats),
       products_(products),
       s_(spec),
-      cells_(floats),
+      function_(find_function(floats, spec.cell == Cell::rnn_relu ? "relu" : "tanh")->function),
       directions_(spec.reverse.size()),
       hidden_(static_cast<size_t>(spec.hidden)),
       gates_(static_cast<size_t>(kGates[static_cast<size_t>(spec.cell)])) {
@@ -281,34 +280,30 @@ void Recurrent::multiply(const float* const* a, const float* packed, size_t colu
 
 // From sums to the next states.
 void Recurrent::update(const float* packed, size_t rows, const Room& room) const {
+  const size_t n = hidden_;
   const auto each = [&](const auto& body) {
     for (size_t i = 0; i < rows; ++i) {
       const size_t r = room.active[i];
-      body(room.sums[i], room.h + r * hidden_, room.c + r * hidden_, room.spare + r * hidden_);
+      body(room.sums[i], room.h + r * n, room.c + r * n, room.spare + r * n);
     }
   };
   switch (s_.cell) {
     case Cell::lstm:
-      each([&](float* gates, float* h, float* c, float*) { cells_.lstm(gates, h, c, hidden_); });
+      each([&](float* gates, float* h, float* c, float*) { floats_.lstm(gates, n, c, h); });
       break;
     case Cell::gru:
-      each([&](float* gates, float* h, float*, float* spare) {
-        cells_.reset_before(gates, h, spare, hidden_);
-      });
-      multiply(room.reset, packed + packed_floats(first_columns()), hidden_, room.candidates, rows);
-      each([&](float* gates, float* h, float*, float*) { cells_.gru(gates, h, hidden_); });
+      each([&](float* gates, float* h, float*, float* spare) { floats_.reset(gates + n, h, n, spare); });
+      multiply(room.reset, packed + packed_floats(first_columns()), n, room.candidates, rows);
+      each([&](float* gates, float* h, float*, float*) { floats_.gru(gates, gates + 2 * n, nullptr, n, h); });
       break;
     case Cell::gru_reset_after:
       each([&](float* gates, float* h, float*, float* spare) {
-        cells_.reset_after(gates, spare, hidden_);
-        cells_.gru(gates, h, hidden_);
+        floats_.reset(gates + n, gates + 2 * n, n, gates + 2 * n);
+        floats_.gru(gates, gates + 2 * n, spare, n, h);
       });
       break;
     case Cell::rnn_relu:
-      each([&](float* gates, float* h, float*, float*) { cells_.relu(gates, h, hidden_); });
-      break;
-    case Cell::rnn_tanh:
-      each([&](float* gates, float* h, float*, float*) { cells_.tanh(gates, h, hidden_); });
+    case Cell::rnn_tanh: each([&](float* gates, float* h, float*, float*) { function_(gates, h, n); });
   }
 }
 

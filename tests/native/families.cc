@@ -230,6 +230,21 @@ bool check_rows(const FloatOps& ops, size_t n) {
          });
 }
 
+// Rows of states, in place.
+bool check_cells(const FloatOps& ops, size_t n) {
+  const Floats gates = some_floats(4 * n, false), state = some_floats(2 * n, false);
+  const auto changes = [&](const auto& body) {
+    return differs(ops, float_steps_ref, Floats(2 * n + 9, 7), [&](const auto& o, float* y) {
+      std::copy(state.begin(), state.end(), y);
+      body(o, y);
+    });
+  };
+  const float* const start = pick(0, 1) == 0 ? state.data() : nullptr;
+  return changes([&](const auto& o, float* y) { o.lstm(gates.data(), n, y, y + n); }) ||
+         changes([&](const auto& o, float* y) { o.reset(gates.data(), state.data(), n, y); }) ||
+         changes([&](const auto& o, float* y) { o.gru(gates.data(), gates.data() + n, start, n, y); });
+}
+
 bool check_codes(const FloatOps& ops, size_t n) {
   const Floats x = some_floats(n, true);
   const Bytes q = some_bytes(n);
@@ -261,7 +276,8 @@ bool check(const FloatOps& ops) {
     if (differs(ops, float_steps_ref, y, combine)) return true;
   }
   const auto clip = [&](const auto& o, float* to) { o.clip(a.data(), n, -1.5f, 30.0f, to); };
-  return differs(ops, float_steps_ref, y, clip) || check_rows(ops, n) || check_codes(ops, n);
+  return differs(ops, float_steps_ref, y, clip) || check_rows(ops, n) || check_cells(ops, n) ||
+         check_codes(ops, n);
 }
 
 // Products of windows, and convolutions of each channel by itself; sums begin anew, or go on.

@@ -58,6 +58,12 @@ struct FloatOps {
   // One row, in place: layer_norm(x [+ residual]) * weight + bias; each may be nullptr.
   void (*layer_norm)(float* x, size_t n, const float* residual, const float* weight, const float* bias,
                      float epsilon);
+  // numerics.recurrence, from sums to the next states. gates: input, output, forget, candidate, n of each.
+  void (*lstm)(const float* gates, size_t n, float* c, float* h);
+  // reset = sigmoid(gate) * state: what the candidate's product reads, or what is added to its start.
+  void (*reset)(const float* gate, const float* state, size_t n, float* reset);
+  // h = (1 - z) tanh(candidate) + z h with z = sigmoid(update); [start +] the candidate.
+  void (*gru)(const float* update, const float* candidate, const float* start, size_t n, float* h);
 };
 
 // The function called `name`, or nullptr.

@@ -150,6 +150,36 @@ void layer_norm(float* x, size_t n, const float* residual, const float* weight, 
 }
 
 template <class V>
+void lstm(const float* gates, size_t n, float* c, float* h) {
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    const F<V> in = sigmoid<V>(load<V>(gates + i, k)), out = sigmoid<V>(load<V>(gates + n + i, k));
+    const F<V> forget = sigmoid<V>(load<V>(gates + 2 * n + i, k));
+    const F<V> candidate = tanh<V>(load<V>(gates + 3 * n + i, k));
+    const F<V> cell = forget * load<V>(c + i, k) + in * candidate;
+    store<V>(c + i, cell, k);
+    store<V>(h + i, out * tanh<V>(cell), k);
+  });
+}
+
+template <class V>
+void reset(const float* gate, const float* state, size_t n, float* to) {
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    store<V>(to + i, sigmoid<V>(load<V>(gate + i, k)) * load<V>(state + i, k), k);
+  });
+}
+
+template <class V>
+void gru(const float* update, const float* candidate, const float* start, size_t n, float* h) {
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    const F<V> z = sigmoid<V>(load<V>(update + i, k));
+    F<V> sum = load<V>(candidate + i, k);
+    if (start != nullptr) sum = load<V>(start + i, k) + sum;
+    const F<V> kept = z * load<V>(h + i, k);
+    store<V>(h + i, (V::set(1.0f) - z) * tanh<V>(sum) + kept, k);
+  });
+}
+
+template <class V>
 void dequantize(const uint8_t* q, size_t n, int32_t zero, float scale, float* x) {
   const F<V> step = V::set(scale);
   const auto shift = V::set_int(zero);
@@ -209,7 +239,10 @@ constexpr FloatOps ops_of() {
           sum<V>,
           softmax<V>,
           softmax_codes<V>,
-          layer_norm<V>};
+          layer_norm<V>,
+          lstm<V>,
+          reset<V>,
+          gru<V>};
 }
 
 }  // namespace intact::float_steps

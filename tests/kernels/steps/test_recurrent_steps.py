@@ -44,11 +44,13 @@ class Case:
         return Real(self.runner.output(shape, dtype, order), 0.01, 100, 3, 250)
 
     def step(self, kernel: str, y: Real, *last: Real, threads: int = 1) -> Any:
-        kernels = {**chosen_kernels(), "float_gemm": kernel}
+        family = kernel.rpartition("_")[0]
+        kernels = {**chosen_kernels(), family: kernel}
         constant = self.runner.constant
         states = [Real(self.view(one)) if one.any() else None for one in self.first]
+        packed = constant(recurrent.pack_states(self.weight, self.cell, kernels["float_gemm"]))
         return recurrent.recurrent(
-            self.cell, self.view(self.start), constant(recurrent.pack_states(self.weight, self.cell, kernel)),
+            self.cell, self.view(self.start), packed,
             hidden=self.states[2], reverse=self.reverse, h=states[0],
             c=states[1] if self.cell == "lstm" else None, y=y, last_h=last[0],
             last_c=last[1] if self.cell == "lstm" else None,
@@ -81,6 +83,14 @@ def test_layers(runner: Any, assert_same_bits: Any, float_gemm_kernel: str, cell
     expected = case.expected()
     for index in range(3 if cell == "lstm" else 2):
         assert_same_bits(case.runner.result(index), expected[index])
+
+
+@pytest.mark.parametrize("cell", numerics.GATES)
+def test_cells(runner: Any, assert_same_bits: Any, float_steps_kernel: str, cell: str) -> None:
+    case = Case(runner, cell, 7)
+    y, last = case.output(len(case.start), *case.states), [case.output(*case.states) for _ in range(2)]
+    case.runner.run(case.step(float_steps_kernel, y, *last))
+    assert_same_bits(case.runner.result(0), case.expected()[0])
 
 
 def test_codes(runner: Any, float_gemm_kernel: str) -> None:
