@@ -14,11 +14,21 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from intact._version import __version__
 from intact.errors import IntactError, QuantValueError
 from intact.spec import Format, QuantSpec
+
+if TYPE_CHECKING:
+    from torch import nn  # noqa: TID251
+
+    from intact.engine import Engine, Plan
+    from intact.engine.backend import Backend, Options
+    from intact.graph import Source
+    from intact.ptq import QuantizedModel
+    from intact.torch import GraphModeResult
 
 __all__ = [
     "Format",
@@ -75,19 +85,40 @@ def calibrate(model: Any, data: Any, **options: Any) -> Any:
     return calibrate_onnx(model, data, **options)
 
 
+@overload
 def compile(
-    model: Any,
+    model: nn.Module | GraphModeResult,
+    example: Any,
     *,
-    shapes: Any = None,
+    dynamic_batch: bool = True,
+    shapes: Mapping[str, Sequence[int]] | None = None,
     threads: int | None = None,
     deterministic: bool = False,
-    backend: Any = "cpu",
-) -> Any:
+    backend: str | Callable[[Options], Backend] = "cpu",
+) -> Engine: ...
+
+
+@overload
+def compile(
+    model: Source | QuantizedModel | Plan,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    threads: int | None = None,
+    deterministic: bool = False,
+    backend: str | Callable[[Options], Backend] = "cpu",
+) -> Engine: ...
+
+
+def compile(model: Any, example: Any = None, *, dynamic_batch: bool = True, **options: Any) -> Engine:
     """Build the engine that runs `model` in int8, exactly as its Q/DQ pairs say.
 
     Args:
-        model: A Q/DQ model: an ONNX model (a path, the file's bytes, a ModelProto, an onnx-ir model), what
-            `quantize` returned for one, or the path of a plan file.
+        model: A Q/DQ model: an ONNX model (a path, the file's bytes, a ModelProto, an onnx-ir model), or the
+            path of a plan file; a `torch.nn.Module` with quantizers; or what `quantize` returned for one
+            of them.
+        example: For a module: one input, to trace it with (a tensor, a tuple of positional or a dict of
+            named arguments).
+        dynamic_batch: For a module: leave the first dimension of the inputs that share it open.
         shapes: Sizes of inputs, by name: {"x": (1, 3, 224, 224)}. The engine is for these alone, with all
             that follows from them worked out; None: for all sizes that the model takes.
         threads: Threads of a run, the caller's included; None: as many as the process may use.
@@ -99,19 +130,21 @@ def compile(
         An `intact.engine.Engine`: ``engine(x)``, ``engine.run({name: x})``, ``profile``, ``save``.
 
     Raises:
-        QuantValueError: It is a module: that is exported first.
+        QuantValueError: A module without an example, or with nothing quantized; an example for a file.
     """
+    if _is_module(model) or _is_result(model, "intact.torch", "GraphModeResult"):
+        from intact.torch import compile as compile_module
+
+        return compile_module(model, example, dynamic_batch=dynamic_batch, **options)
+    if example is not None or not dynamic_batch:
+        raise QuantValueError(
+            "example" if example is not None else "dynamic_batch",
+            f"one for a {type(model).__name__}, which is no torch.nn.Module", "none: it is for modules",
+            "leave it out",
+        )  # fmt: skip
     from intact.engine import compile as build
 
-    if _is_module(model):
-        raise QuantValueError(
-            "model", f"the module {type(model).__name__}", "a Q/DQ model, or its path",
-            "write it with intact.torch.export(model, example, 'model.onnx'), and compile that",
-        )  # fmt: skip
-    ptq = sys.modules.get("intact.ptq")
-    if ptq is not None and isinstance(model, ptq.QuantizedModel):
-        model = model.model
-    return build(model, shapes=shapes, threads=threads, deterministic=deterministic, backend=backend)
+    return build(model.model if _is_result(model, "intact.ptq", "QuantizedModel") else model, **options)
 
 
 def load(
@@ -120,8 +153,8 @@ def load(
     threads: int | None = None,
     copy: bool = False,
     deterministic: bool = False,
-    backend: Any = "cpu",
-) -> Any:
+    backend: str | Callable[[Options], Backend] = "cpu",
+) -> Engine:
     """The engine of a plan file, which `Engine.save` or ``intact build`` wrote. Nothing in it is executed.
 
     Args:
@@ -136,6 +169,12 @@ def load(
     from intact.engine import load as load_plan
 
     return load_plan(path, threads=threads, copy=copy, deterministic=deterministic, backend=backend)
+
+
+def _is_result(model: Any, package: str, name: str) -> bool:
+    # As below: who never imported the package has no result of it.
+    loaded = sys.modules.get(package)
+    return loaded is not None and isinstance(model, getattr(loaded, name))
 
 
 def _is_module(model: Any) -> bool:

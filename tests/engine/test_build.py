@@ -71,10 +71,11 @@ def test_compile_takes_what_quantize_returns(qdq, rng):
     assert "conv" in {step.kind for step in engine.plan.steps}
 
 
-def test_a_module_is_exported_first():
-    torch = pytest.importorskip("torch")
-    with pytest.raises(QuantValueError, match=r"the module Linear, want a Q/DQ model.*intact.torch.export"):
-        intact.compile(torch.nn.Linear(2, 2))
+def test_an_example_is_for_modules_alone(qdq):
+    net = qdq()
+    proto = net.proto(net.node("Relu", net.input("x", (1, 3))))
+    with pytest.raises(QuantValueError, match=r"example: got one for a ModelProto.*it is for modules"):
+        intact.compile(proto, np.zeros((1, 3), np.float32))
 
 
 def test_a_loaded_engine_gives_the_same_and_packs_nothing(model, plan, x):

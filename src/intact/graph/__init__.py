@@ -15,8 +15,8 @@ from intact.graph.compose import DTYPES, Composer
 from intact.graph.constants import Constants
 from intact.graph.custom import register_operator
 from intact.graph.cut import cut
-from intact.graph.edit import separate_names, set_initializer, set_shape, settle
-from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq
+from intact.graph.edit import own_weights, separate_names, set_initializer, set_shape, settle
+from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq, opset_of_markers
 from intact.graph.external import data_files
 from intact.graph.fallback import check_fallback
 from intact.graph.inference import refresh_shapes
@@ -81,6 +81,8 @@ __all__ = [
     "marker_schema",
     "node_seconds",
     "normalize",
+    "opset_of_markers",
+    "own_weights",
     "parse_model",
     "parts_of",
     "prune",

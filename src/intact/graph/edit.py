@@ -62,6 +62,18 @@ def settle(model: ir.Model) -> None:
             value.const_value = ir.Tensor(array, dtype=tensor.dtype, name=tensor.name)
 
 
+def own_weights(model: ir.Model) -> None:
+    """Hold every initializer of the main graph in memory of its own, in place.
+
+    What an exporter of a framework makes shares memory with the parameters, which go on being trained.
+    """
+    for value in model.graph.initializers.values():
+        tensor = value.const_value
+        if tensor is not None and type(tensor) not in (ir.Tensor, ir.StringTensor):
+            array = np.array(tensor.numpy(), order="C").reshape(tensor.shape.numpy())
+            value.const_value = ir.Tensor(array, dtype=tensor.dtype, name=tensor.name)
+
+
 def separate_names(model: ir.Model) -> None:
     """Give inner values of the main graph other names where an input or output has theirs, in place.
 

@@ -266,6 +266,21 @@ class _PairInserter:
         return self._tag(self._insert.node(op_type, inputs, name, dtype=dtype, shape=x.shape, **attributes))
 
 
+def opset_of_markers(model: ir.Model) -> int:
+    """The oldest opset whose pairs can say what the markers of `model` say; 0 for a model without.
+
+    Raises:
+        UnsupportedError: No opset has a quantizer's format.
+        CalibrationError: A quantizer has no constant range.
+    """
+    oldest = 0
+    for marker in find_markers(model):
+        check_format(marker.spec.format, MAX_OPSET)
+        blocks = 0 if marker.spec.block_size is None else _BLOCK_OPSET
+        oldest = max(oldest, FORMAT_OPSETS[marker.spec.format.name], blocks)
+    return oldest
+
+
 def check_format(format: Format, opset: int) -> None:
     """Refuse a format that `opset` cannot write.
 

@@ -1,7 +1,8 @@
 """The PyTorch face of INTact, in the vocabulary of `pytorch_quantization` 2.2.1.
 
 Code written for that library runs unchanged after ``intact.torch.alias()``, or under
-``python -m intact.torch script.py``. New code calls `quantize`, `calibrate`, `finetune` and `export`.
+``python -m intact.torch script.py``. New code calls `quantize`, `calibrate`, `finetune`, `export` and
+`compile`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from intact.torch import calib, nn, ops, quant_modules, tensor_quant, utils
 from intact.torch.alias import alias
 from intact.torch.calibration import CalibrationResult, calibrate
 from intact.torch.checkpoint import load_checkpoint, save_checkpoint
+from intact.torch.compiling import compile
 from intact.torch.export import ExportReport, export
 from intact.torch.finetuning import FinetuneResult, finetune
 from intact.torch.graph_mode import GraphModeReport, GraphModeResult, quantize
@@ -41,6 +43,7 @@ __all__ = [
     "alias",
     "calib",
     "calibrate",
+    "compile",
     "deactivate",
     "enable_onnx_export",
     "export",

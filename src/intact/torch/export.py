@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from intact import graph
-from intact.errors import CalibrationError, QuantValueError, UnsupportedError
+from intact.errors import QuantValueError, UnsupportedError
 from intact.torch.export_check import Batch, CodeCheck, EndToEnd, compare_codes, compare_outputs
-from intact.torch.nn import TensorQuantizer
-from intact.torch.onnx_ops import evaluating, is_dynamic, translate
+from intact.torch.onnx_ops import evaluating
+from intact.torch.qdq_model import example_arguments, qdq_model
 
 __all__ = ["ExportReport", "export"]
 
@@ -127,21 +127,17 @@ def export(
     """
     graph.check_opset(opset)
     args, kwargs = example_arguments(example)
-    _refuse_unready(model)
     with torch.no_grad(), evaluating(model):
-        trace, shapes = _dynamic(args, kwargs) if dynamic_batch else ((args, kwargs), None)
-        program = translate(
+        written, pairs = qdq_model(
             model,
-            *trace,
+            (args, kwargs),
             opset=opset,
-            dynamic_shapes=shapes,
+            fold_weights=fold_weights,
+            dynamic_batch=dynamic_batch,
             input_names=input_names,
             output_names=output_names,
         )
-        pairs = graph.emit_qdq(program.model, opset, fold_weights=fold_weights)
-        graph.set_opset(program.model, opset)
-        graph.tidy(program.model)
-        data = graph.to_bytes(program.model)
+        data = graph.to_bytes(written)
         graph.write_model(data, path)
         distinct = {pair.real: pair.folded for pair in pairs}
         report = ExportReport(Path(path), opset, len(data), len(distinct), sum(distinct.values()))
@@ -173,62 +169,8 @@ def _chain(first: Batch, rest: Iterator[Batch]) -> Iterator[Batch]:
     yield from rest
 
 
-def example_arguments(example: Any) -> Batch:
-    """`example` as positional and named arguments: a tensor, a tuple of them, or a dict of named ones."""
-    if isinstance(example, Mapping):
-        return (), dict(example)
-    return (tuple(example) if isinstance(example, (tuple, list)) else (example,)), {}
-
-
 def _batches(data: Iterable[Any], example: Any) -> Iterator[Batch]:
     """Batches as calls; where the example is one tensor, what follows the first item is labels."""
     for batch in data:
         labelled = isinstance(example, Tensor) and isinstance(batch, (tuple, list))
         yield example_arguments(batch[0] if labelled else batch)
-
-
-def _refuse_unready(model: nn.Module) -> None:
-    for name, quantizer in model.named_modules():
-        if not isinstance(quantizer, TensorQuantizer) or quantizer._disabled:
-            continue
-        if quantizer._if_calib:
-            raise CalibrationError(
-                name, "a quantizer that is still collecting", "calibration finished",
-                "call disable_calib() and load_calib_amax(), or intact.torch.calibrate",
-            )  # fmt: skip
-        if is_dynamic(quantizer):
-            raise CalibrationError(
-                name, "no amax: its range is that of each batch (dynamic quantization)", "a calibrated range",
-                "run intact.torch.calibrate, set amax, or disable this quantizer",
-            )  # fmt: skip
-        if quantizer._if_quant and not quantizer.fake_quant:
-            raise QuantValueError(
-                name, "fake_quant=False: it returns codes", "a quantizer that returns floats",
-                "build it from QuantDescriptor(fake_quant=True)",
-            )  # fmt: skip
-
-
-def _dynamic(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Batch, dict[str, Any] | tuple[Any, ...]]:
-    """A call to trace, and the shapes that stay open in it: the first dimension, where it is the batch's.
-
-    torch.export takes a size of 1 for a constant, so that an example of one sample is traced as two.
-    """
-    leaves = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor) and t.dim()]
-    if not leaves:
-        raise QuantValueError(
-            "example", "no tensor with a dimension", "a batch of inputs", "use dynamic_batch=False"
-        )
-    size, batch = leaves[0].shape[0], torch.export.Dim("batch")
-
-    def is_batched(x: Any) -> bool:
-        return isinstance(x, Tensor) and x.dim() > 0 and x.shape[0] == size
-
-    def double(x: Any) -> Any:
-        return torch.cat([x, x]) if is_batched(x) and size == 1 else x
-
-    def open_first(x: Any) -> dict[int, Any] | None:
-        return {0: batch} if is_batched(x) else None
-
-    trace = pytree.tree_map(double, (args, kwargs))
-    shapes = pytree.tree_map(open_first, (args, kwargs))
-    return trace, (shapes[1] if kwargs else shapes[0])

@@ -18,7 +18,6 @@ from intact.torch._choice import Method
 from intact.torch._collection import enabled_quantizers
 from intact.torch.calibration import calibrate
 from intact.torch.descriptor import FLOAT_FORMATS, QuantDescriptor
-from intact.torch.export import example_arguments
 from intact.torch.graph_mode.analysis import Analysis, analyse
 from intact.torch.graph_mode.forward import add_quantizer, install, record_of
 from intact.torch.graph_mode.plan import make_plan
@@ -27,6 +26,7 @@ from intact.torch.graph_mode.report import GraphModeReport, GraphModeResult
 from intact.torch.graph_mode.tracing import Untraceable
 from intact.torch.nn.modules._utils import QuantInputMixin, QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
+from intact.torch.qdq_model import example_arguments
 from intact.torch.replace import DEFAULT_CLASSES, convert, convertible, finish
 
 _POOLS: dict[type, type[QuantInputMixin]] = {

@@ -1,0 +1,84 @@
+"""`intact.torch.compile`: a module with quantizers becomes an engine, without a file between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from intact import graph
+from intact.engine import Engine
+from intact.engine import compile as build
+from intact.errors import QuantValueError
+from intact.torch._batches import device_of, moved
+from intact.torch.graph_mode import GraphModeResult
+from intact.torch.qdq_model import Call, example_arguments, qdq_model
+
+__all__ = ["compile", "engine_of"]
+
+
+def compile(
+    model: nn.Module | GraphModeResult,
+    example: Any = None,
+    *,
+    dynamic_batch: bool = True,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    **options: Any,
+) -> Engine:
+    """The engine that runs a quantized module in int8, as the file would that `export` writes of it.
+
+    Args:
+        model: A module whose quantizers have their ranges, or what `quantize` returned; left as it is. The
+            engine has weights of its own: one that is trained on is compiled again.
+        example: One input of the model: a tensor, a tuple of positional or a dict of named arguments.
+        dynamic_batch: Leave the first dimension of the inputs that share it open.
+        shapes: Sizes of inputs, by name: the engine is for these alone.
+        **options: `threads`, `deterministic` and `backend`, as for `intact.compile`.
+    Returns:
+        An engine whose inputs are the tensors of the example, in its order.
+    Raises:
+        QuantValueError: There is no example, or nothing in the module is quantized.
+        CalibrationError: A quantizer has no range, or is still collecting.
+        UnsupportedError: The model cannot be traced.
+    """
+    if isinstance(model, GraphModeResult):
+        model = model.model
+    if example is None:
+        raise QuantValueError(
+            "compile: example", "none", "one input, to trace the module with",
+            f"call intact.compile(model, example) with what {type(model).__name__} takes: a tensor, a tuple"
+            " of positional or a dict of named arguments",
+        )  # fmt: skip
+    device = device_of(model)
+    args, kwargs = example_arguments(example)
+    call = tuple(moved(list(args), device)), moved(kwargs, device)
+    made = engine_of(model, call, dynamic_batch=dynamic_batch, shapes=shapes, **options)
+    if made is None:
+        raise QuantValueError(
+            "compile: model", f"{type(model).__name__} with nothing quantized", "a quantized module",
+            "quantize first: result = intact.quantize(model, batches), then"
+            " intact.compile(result.model, example)",
+        )  # fmt: skip
+    return made
+
+
+def engine_of(
+    model: nn.Module,
+    call: Call,
+    *,
+    dynamic_batch: bool,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    **options: Any,
+) -> Engine | None:
+    """The engine of `model` for a call like `call`; None where nothing in it is quantized.
+
+    Arguments and errors as for `compile`.
+    """
+    with torch.no_grad():
+        made, pairs = qdq_model(model, call, dynamic_batch=dynamic_batch)
+    if not pairs:
+        return None
+    graph.own_weights(made)
+    return build(made, shapes=shapes, **options)
