@@ -132,7 +132,13 @@ $(VENV)/.ready-dev:
 	$(BIN)/python -m pip install --quiet scikit-build-core nanobind cmake ninja
 	$(BIN)/python -m pip uninstall --quiet --yes intact
 	$(BIN)/python -c 'import sysconfig, pathlib; \
-	  pathlib.Path(sysconfig.get_path("purelib"), "intact-dev.pth").write_text("$(CURDIR)/src\n")'
+	  site = pathlib.Path(sysconfig.get_path("purelib")); \
+	  site.joinpath("intact-dev.pth").write_text("$(CURDIR)/src\n"); \
+	  told = site / "intact_dev-0.dist-info"; \
+	  told.mkdir(exist_ok=True); \
+	  told.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: intact-dev\nVersion: 0\n"); \
+	  told.joinpath("entry_points.txt").write_text( \
+	    "[torch_dynamo_backends]\nintact = intact.torch.dynamo:backend\n")'
 	touch $@
 
 build/dev/.built: $(VENV)/.ready-dev $(NATIVE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,13 @@ def test_one_wheel_serves_all_pythons_from_the_first_with_a_stable_abi() -> None
     built = [pattern.partition("-")[0] for pattern in PROJECT["tool"]["cibuildwheel"]["build"]]
     oldest = PROJECT["project"]["requires-python"].removeprefix(">=").replace(".", "")
     assert built[:2] == [f"cp{oldest}", "cp312"], "older ones have a wheel of their own, and come first"
+
+
+def test_torch_finds_the_backend_where_the_package_says_it_is() -> None:
+    pytest.importorskip("torch")
+    declared = PROJECT["project"]["entry-points"]["torch_dynamo_backends"]
+    assert callable(EntryPoint("intact", declared["intact"], "torch_dynamo_backends").load())
+    assert declared["intact"] in (ROOT / "Makefile").read_text("utf-8"), "`make dev` says so too"
 
 
 def site_pages(entry: Any) -> list[str]:

@@ -7,6 +7,8 @@ Code written for that library runs unchanged after ``intact.torch.alias()``, or 
 
 from __future__ import annotations
 
+import sys as _sys
+
 from intact.errors import MissingExtraError
 
 try:
@@ -28,6 +30,11 @@ from intact.torch.graph_mode import GraphModeReport, GraphModeResult, quantize
 from intact.torch.ops import fake_quantize
 from intact.torch.quant_modules import deactivate, enable_onnx_export, initialize
 from intact.torch.replace import ReplaceReport, replace_modules
+
+if "torch._dynamo" in _sys.modules:  # two seconds of import, that who compiles nothing does not pay
+    from intact.torch.dynamo import register as _register
+
+    _register()
 
 # The surface that scripts may ask for, then who really answers.
 __version__ = f"2.2.1+intact.{_intact_version}"

@@ -54,7 +54,7 @@ def compile(
     device = device_of(model)
     args, kwargs = example_arguments(example)
     call = tuple(moved(list(args), device)), moved(kwargs, device)
-    made = engine_of(model, call, dynamic_batch=dynamic_batch, shapes=shapes, **options)
+    made = engine_of(model, call, {"dynamic_batch": dynamic_batch}, shapes=shapes, **options)
     if made is None:
         raise QuantValueError(
             "compile: model", f"{type(model).__name__} with nothing quantized", "a quantized module",
@@ -64,21 +64,19 @@ def compile(
     return made
 
 
-def engine_of(
-    model: nn.Module,
-    call: Call,
-    *,
-    dynamic_batch: bool,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    **options: Any,
-) -> Engine | None:
-    """The engine of `model` for a call like `call`; None where nothing in it is quantized.
+def engine_of(model: nn.Module, call: Call, sizes: Mapping[str, Any], **options: Any) -> Engine | None:
+    """The engine of `model` for calls like `call`; None where nothing in it is quantized.
 
-    Arguments and errors as for `compile`.
+    Args:
+        model, call: As for `qdq_model`.
+        sizes: What stays open: `dynamic_batch` or `dynamic_shapes` of `qdq_model`.
+        **options: As for `intact.engine.compile`.
+    Raises:
+        CalibrationError, UnsupportedError, QuantValueError: As `compile`.
     """
     with torch.no_grad():
-        made, pairs = qdq_model(model, call, dynamic_batch=dynamic_batch)
+        made, pairs = qdq_model(model, call, **sizes)
     if not pairs:
         return None
     graph.own_weights(made)
-    return build(made, shapes=shapes, **options)
+    return build(made, **options)

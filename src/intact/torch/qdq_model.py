@@ -27,6 +27,7 @@ def qdq_model(
     opset: int | None = None,
     fold_weights: bool = True,
     dynamic_batch: bool = True,
+    dynamic_shapes: Any = None,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
 ) -> tuple[graph.Model, list[graph.Pair]]:
@@ -37,6 +38,7 @@ def qdq_model(
         call: One call of it.
         opset: Of the graph; None: the oldest that the exporter writes and that has the quantizers' formats.
         fold_weights, dynamic_batch, input_names, output_names: As for `intact.torch.export`.
+        dynamic_shapes: What stays open, as for `torch.export.export`, in place of `dynamic_batch`.
     Returns:
         The graph, which may share memory with the module's parameters, and one record per quantizer call.
     Raises:
@@ -44,7 +46,8 @@ def qdq_model(
     """
     _refuse_unready(model)
     with torch.no_grad(), evaluating(model):
-        trace, shapes = _dynamic(*call) if dynamic_batch else (call, None)
+        open_batch = dynamic_batch and dynamic_shapes is None
+        trace, shapes = _dynamic(*call) if open_batch else (call, dynamic_shapes)
         program = translate(
             model,
             *trace,
