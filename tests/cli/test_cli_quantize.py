@@ -122,6 +122,33 @@ def test_a_folder_of_images_as_the_options_describe_it(run, net: Path, tmp_path:
     assert high <= 0.5 and -low == high, "[0, 255] / 255, less mean 0, by std 2"
 
 
+def test_how_images_are_prepared_is_said_in_every_verb_and_kept(run, net: Path, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    Image.fromarray(np.zeros((20, 24, 3), np.uint8) + 9).save(tmp_path / "photos" / "a.png")
+    calib, out = tmp_path / "photos.calib", tmp_path / "out.onnx"
+    words = ("--data", tmp_path / "photos", "--preset", "inception")
+    line = (
+        "images: 16x16 (the centre of 18x18), RGB, (pixel / 255 - 0.5) / 0.5 = -1..1, NCHW; as in training?"
+    )
+    for verb in (("calibrate", net, *words, "-o", calib, "--no-progress"),
+                 ("quantize", net, "--calib", calib, "-o", out, *CHEAP), ("run", out, *words)):  # fmt: skip
+        status, shown, err = run(*verb)
+        assert (status, err) == (0, "") and line in shown
+    assert line.split("images: ")[1][:20] in json.loads(run("run", out, *words, "--json")[1])["images"]
+
+
+def test_open_sizes_ask_for_the_option(run, net_proto: onnx.ModelProto, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    Image.fromarray(np.zeros((20, 24, 3), np.uint8)).save(tmp_path / "photos" / "a.png")
+    proto = onnx.ModelProto.FromString(net_proto.SerializeToString())
+    for dim in proto.graph.input[0].type.tensor_type.shape.dim[2:]:
+        dim.dim_param = "side"
+    onnx.save(proto, tmp_path / "open.onnx")
+    words = ("quantize", tmp_path / "open.onnx", "--data", tmp_path / "photos", "-o", tmp_path / "o.onnx")
+    assert "want a fixed height and width. Fix: give the size in pixels" in run(*words)[2]
+    assert "--size 224" in run(*words)[2] and run(*words, "--size", 16, *CHEAP)[0] == 0
+
+
 def test_a_script_that_loads_data(run, net: Path, tmp_path: Path) -> None:
     script, out = tmp_path / "load.py", tmp_path / "out.onnx"
     script.write_text(

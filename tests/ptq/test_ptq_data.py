@@ -214,3 +214,20 @@ def test_wrong_options_of_images(
 def test_counts_are_positive(name: str) -> None:
     with pytest.raises(QuantValueError, match=f"{name}: got 0, want at least 1"):
         open_data(samples(1, 3, 4, 6), IMAGE, **{name: 0})
+
+
+@pytest.mark.parametrize(
+    "name, value, words",
+    [("imagenet", (0 - 0.485) / 0.229, "[0.485"), ("inception", -1, "-1..1"), ("unit", 0, "0..1"),
+     ("raw", 0, " = 0..255"), ("caffe", -103.939, "BGR")],
+)  # fmt: skip
+def test_presets_prepare_images_and_say_how(tmp_path: Path, name: str, value: float, words: str) -> None:
+    save_image(tmp_path / "a.png", (6, 4), (0, 0, 0))
+    images = Images.preset(tmp_path, name)
+    (batch,) = read(images, IMAGE)
+    assert batch["x"][0, 0, 0, 0] == pytest.approx(value, abs=1e-4)
+    said = images.described(IMAGE)
+    assert words in said and said.startswith("4x6 (the centre of") and said.endswith("NCHW")
+    assert Images.preset(tmp_path, name, std=(2,)).std == (2,)
+    with pytest.raises(QuantValueError, match="preset: got 'resnet', want one of imagenet, inception"):
+        Images.preset(tmp_path, "resnet")

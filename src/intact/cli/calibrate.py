@@ -49,6 +49,7 @@ def run(
     fit: options.Fit = None,
     layout: options.Layout = None,
     colour: options.Colour = None,
+    preset: options.Preset = None,
     progress: options.Progress = True,
     as_json: options.AsJson = False,
 ) -> None:
@@ -73,7 +74,7 @@ def run(
 
         calibration = calibrate(
             _only_model(files, merge),
-            options.data_of(data, size, mean, std, fit, layout, colour),
+            options.data_of(data, size, mean, std, fit, layout, colour, preset),
             profile=profile, include=tuple(include or ()), exclude=tuple(exclude or ()),
             num_batches=num_batches, batch_size=batch_size, progress=progress,
         )  # fmt: skip
@@ -119,6 +120,8 @@ def _show(
         return
     rows = [(name, *(_cell(found.get(m), spec) for m in methods)) for name, found in ranges.items()]
     show_table(f"ranges for {spec}", ("tensor", *methods), rows, figures=list(methods))
+    for prepared in options.images_of(calibration):
+        say(options.how_prepared(prepared))
     if out is not None:
         say(f"wrote {out}: {len(calibration)} tensors")
 

@@ -15,6 +15,7 @@ from intact.limits import THREADS
 from intact.reading import require_regular
 
 if TYPE_CHECKING:
+    from intact.calib import Calibration
     from intact.ptq import Images
 
 
@@ -95,6 +96,13 @@ Std = Annotated[str | None, typer.Option(help="Divides images after that. Defaul
 Fit = Annotated[str | None, typer.Option(help="Of images: crop (the centre) or stretch. Default: crop.")]
 Layout = Annotated[str | None, typer.Option(help="Of images: NCHW or NHWC. Default: by the model's shape.")]
 Colour = Annotated[str | None, typer.Option(help="Of images: rgb, bgr or grey. Default: by the channels.")]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        help="How images are prepared: imagenet, inception (-1 to 1), unit (0 to 1), raw (0 to 255) or caffe "
+        "(BGR); --mean, --std and --colour change it. Default: imagenet."
+    ),
+]
 Percentile = Annotated[
     float | None,
     typer.Option(min=0, max=100, help="For the method percentile, in percent. Default: 99.99."),
@@ -110,7 +118,7 @@ Progress = Annotated[bool, typer.Option(help="Show progress bars.")]
 
 def data_of(
     data: Path | None, size: str | None, mean: str | None, std: str | None, fit: str | None,
-    layout: str | None, colour: str | None,
+    layout: str | None, colour: str | None, preset: str | None = None,
 ) -> Images | Path:  # fmt: skip
     """The calibration data that the options name, as `intact.ptq` takes it.
 
@@ -130,13 +138,24 @@ def data_of(
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None}
     if data.is_dir():
-        return Images(data, **given)
-    if given:
+        return Images.preset(data, preset, **given) if preset is not None else Images(data, **given)
+    if preset is not None or given:
         raise QuantValueError(
-            f"--{next(iter(given))}", f"the option for '{data}'", "a folder of images",
+            f"--{next(iter(given), 'preset')}", f"the option for '{data}'", "a folder of images",
             "prepare arrays before they are written, or in load_data()",
         )  # fmt: skip
     return data
+
+
+def images_of(calibration: Calibration) -> list[str]:
+    """How images were prepared for these statistics, each way once; empty where they come of other data."""
+    said = (record.get("images") for record in calibration.provenance)
+    return list(dict.fromkeys(one for one in said if isinstance(one, str)))
+
+
+def how_prepared(images: str) -> str:
+    """The line that says so; a network that was trained with other pixels loses much of its accuracy."""
+    return f"images: {images}; as in training? else --preset, --mean, --std, --fit"
 
 
 def numbers(option: str, text: str | None) -> tuple[float, ...] | None:

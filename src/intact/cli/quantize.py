@@ -77,6 +77,7 @@ def run(
     fit: options.Fit = None,
     layout: options.Layout = None,
     colour: options.Colour = None,
+    preset: options.Preset = None,
     bias_correction: BiasCorrection = Switch.auto,
     equalization: Equalization = Switch.auto,
     rounding: Rounding = False,
@@ -91,7 +92,7 @@ def run(
     Examples:
 
     - `intact quantize model.onnx --data photos -o model.int8.onnx`
-    - `intact quantize model.onnx --data photos --mean 0.5 --std 0.5 --size 224 -o out.onnx`
+    - `intact quantize model.onnx --data photos --preset inception --size 299 -o out.onnx`
     - `intact quantize model.onnx --calib model.calib --method entropy -o out.onnx`
     """
     from intact.ptq import quantize
@@ -100,7 +101,7 @@ def run(
     if calib is not None:
         source: Any = Calibration.load(calib)
     else:
-        source = options.data_of(data, size, mean, std, fit, layout, colour)
+        source = options.data_of(data, size, mean, std, fit, layout, colour, preset)
     settings = _overrides(overrides)
     tuning: dict[str, Any] = {} if percentile is None else {"percentile": percentile}
     with catch_warnings():
@@ -157,6 +158,7 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None
             "bias_corrected": result.corrected, "equalized": result.equalized,
             "smoothed": result.smoothed,
             "not_equalized": result.not_equalized or None,
+            "images": options.images_of(result.calibration) or None,
             "relative_errors": result.errors, "warnings": warnings,
         })  # fmt: skip
         return
@@ -172,6 +174,8 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None
         ("tensors smoothed", f"{len(result.smoothed):,}"),
     ]
     show_table(f"{model.name} -> {out}", ("", "quantized"), rows, figures=("quantized",))
+    for prepared in options.images_of(result.calibration):
+        say(options.how_prepared(prepared))
     if result.not_equalized:
         say(f"not equalized: {result.not_equalized}")
     if layers["float"]:

@@ -41,6 +41,7 @@ def run(
     fit: options.Fit = None,
     layout: options.Layout = None,
     colour: options.Colour = None,
+    preset: options.Preset = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Run a Q/DQ file or a plan in int8 and write what comes out: one array per output, by its name.
@@ -62,8 +63,9 @@ def run(
     engine = intact.compile(model, threads=threads)
     report: dict[str, Any] = {"file": str(model), "threads": engine.threads}
     if data is not None:
-        described = options.data_of(data, size, mean, std, fit, layout, colour)
-        report |= _outputs(engine, open_for(engine, described, batch_size, num_batches), out)
+        described = options.data_of(data, size, mean, std, fit, layout, colour, preset)
+        source = open_for(engine, described, batch_size, num_batches)
+        report |= _outputs(engine, source, out) | ({"images": source.prepared} if source.prepared else {})
     timings = engine.profile() if profile else None
     if as_json:
         if timings is not None:
@@ -73,6 +75,8 @@ def run(
     if data is not None:
         rows = [(name, str(tuple(shape))) for name, shape in report["outputs"].items()]
         show_table(str(model.name), ("output", "shape"), rows)
+        if "images" in report:
+            say(options.how_prepared(report["images"]))
         say(f"{report['samples']} samples in {report['seconds']:.3f} s" + (f"; wrote {out}" if out else ""))
     if timings is not None:
         for line in str(timings).split("\n"):

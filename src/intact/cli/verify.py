@@ -56,6 +56,7 @@ def run(
     fit: options.Fit = None,
     layout: options.Layout = None,
     colour: options.Colour = None,
+    preset: options.Preset = None,
     all_tensors: Annotated[bool, typer.Option("--all", help="List tensors that agree as well.")] = False,
     as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
@@ -83,14 +84,16 @@ def run(
 
     graph = load(model)
     engine = intact.compile(model if plan is None else plan, threads=threads, deterministic=True)
-    described = options.data_of(data, size, mean, std, fit, layout, colour)
+    described = options.data_of(data, size, mean, std, fit, layout, colour, preset)
     source = open_for(engine, described, batch_size, num_batches)
     fake = None if module is None else _module(module, graph)
     found = compare(graph, engine, source.batches, traced=traced, threads=engine.threads, module=fake)
     if as_json:
-        show_json(as_record(found, model))
+        show_json(as_record(found, model) | ({"images": source.prepared} if source.prepared else {}))
     else:
         _show(found, model, all_tensors)
+        if source.prepared:
+            say(options.how_prepared(source.prepared))
     if not found.exact or found.departing is not None:
         raise typer.Exit(DIFFERENT)
 

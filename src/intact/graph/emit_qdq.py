@@ -300,7 +300,7 @@ def check_format(format: Format, opset: int) -> None:
             "format",
             f"{format} at opset {opset}",
             f"opset {first} or newer: the first whose QuantizeLinear has {format}",
-            f"export with opset={first} (up to {MAX_OPSET}), or quantize to int8",
+            f"choose opset={first} (--opset; up to {MAX_OPSET}), or quantize to int8",
         )
 
 

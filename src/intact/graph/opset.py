@@ -105,7 +105,7 @@ class _Lowering:
             node.name or node.op_type,
             f"{what} opset {opset}, in a file of opset {self.target}",
             f"opset {opset} or newer",
-            f"export with opset={opset}, or write the model without {node.op_type}",
+            f"choose opset={opset} (--opset), or write the model without {node.op_type}",
         )
 
     def drop(self, node: ir.Node, **defaults: Any) -> None:

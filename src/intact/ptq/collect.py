@@ -79,7 +79,8 @@ def collect(
     _require_all(collected.calibration, wanted)
     ordered = {name: collected.calibration[name] for name in wanted}
     collected.calibration = Calibration(ordered)
-    collected.calibration.record(source=source.name, batches=batches, samples=runs)
+    prepared = {"images": source.prepared} if source.prepared else {}
+    collected.calibration.record(source=source.name, batches=batches, samples=runs, **prepared)
     return collected
 
 

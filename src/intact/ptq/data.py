@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,13 @@ class Source:
         batches: Checked feeds, one dict per batch; read once.
         total: How many, where that is known.
         name: The data in words, for provenance and errors.
+        prepared: How images are prepared, in words; "" for other data.
     """
 
     batches: Iterator[Feeds]
     total: int | None
     name: str
+    prepared: str = ""
 
 
 def open_data(
@@ -75,14 +77,14 @@ def open_data(
     source = _opened(data, inputs, size)
     if num_batches is not None:
         total = num_batches if source.total is None else min(num_batches, source.total)
-        source = Source(islice(source.batches, min(num_batches, sys.maxsize)), total, source.name)
-    return Source(_not_empty(source), source.total, printable(source.name))
+        source = replace(source, batches=islice(source.batches, min(num_batches, sys.maxsize)), total=total)
+    return replace(source, batches=_not_empty(source), name=printable(source.name))
 
 
 def _opened(data: Any, inputs: Sequence[Input], size: int) -> Source:
     if isinstance(data, Images):
-        count = len(data.paths())
-        return Source(data.batches(inputs, size), -(-count // size), f"images in {Path(data.folder).name}")
+        count, name = len(data.paths()), f"images in {Path(data.folder).name}"
+        return Source(data.batches(inputs, size), -(-count // size), name, data.described(inputs))
     if isinstance(data, (str, os.PathLike)):
         return _from_path(Path(data), inputs, size)
     if isinstance(data, np.ndarray):

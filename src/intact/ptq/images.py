@@ -20,6 +20,16 @@ SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet, per channel of values in [0, 1]: what most published networks expect."""
 
+PRESETS: dict[str, dict[str, Any]] = {
+    "imagenet": {"mean": MEAN, "std": DEVIATION},
+    "inception": {"mean": (0.5,), "std": (0.5,)},
+    "unit": {"mean": (0.0,), "std": (1.0,)},
+    "raw": {"mean": (0.0,), "std": (1 / 255,)},
+    "caffe": {"mean": (103.939 / 255, 116.779 / 255, 123.68 / 255), "std": (1 / 255,), "colour": "bgr"},
+}
+"""What the families of published networks were trained with: ImageNet's mean and deviation; -1 to 1; 0 to 1;
+0 to 255; 0 to 255 in the order blue, green, red less ImageNet's mean."""
+
 _MODES = {"rgb": "RGB", "bgr": "RGB", "grey": "L"}
 
 
@@ -45,6 +55,27 @@ class Images:
     std: Sequence[float] | None = None
     layout: Literal["NCHW", "NHWC"] | None = None
     colour: Literal["rgb", "bgr", "grey"] | None = None
+
+    @classmethod
+    def preset(cls, folder: str | os.PathLike[str], name: str, **changes: Any) -> Images:
+        """Images as one of `PRESETS` has them, but for `changes`.
+
+        Raises:
+            QuantValueError: There is no such preset.
+        """
+        if name not in PRESETS:
+            raise QuantValueError(
+                "preset", f"{name!r:.60}", f"one of {', '.join(PRESETS)}", "choose one, or say mean and std"
+            )
+        return cls(folder, **(PRESETS[name] | changes))
+
+    def described(self, inputs: Sequence[Input]) -> str:
+        """How each image is prepared for a model with `inputs`, in words.
+
+        Raises:
+            QuantValueError: As for `batches`.
+        """
+        return str(_Form.of(self, inputs))
 
     def paths(self) -> list[Path]:
         """The image files, in order.
@@ -120,7 +151,7 @@ class _Form:
                 f"input '{one.name}'",
                 f"shape {one.shape}",
                 "a fixed height and width",
-                "give size=(height, width)",
+                "give the size in pixels, Images(size=(height, width)) or --size 224",
             )
         height, width = int(size[0]), int(size[1])  # type: ignore[arg-type]
         IMAGE_PIXELS.check(height * width, f"input '{one.name}', size of images", QuantValueError)
@@ -130,6 +161,25 @@ class _Form:
             one.name, one.dtype, (height, width), images.fit,
             _per_channel("mean", given, planes), _per_channel("std", divisor, planes), layout, colour,
         )  # fmt: skip
+
+    def __str__(self) -> str:
+        height, width = self.size
+        fitted = (
+            f"the centre of {round(height * 8 / 7)}x{round(width * 8 / 7)}"
+            if self.fit == "crop"
+            else "stretched"
+        )
+        if self.dtype.kind != "f":
+            values = f"pixels 0..255 as {self.dtype}"
+        else:
+            values = f"(pixel / 255 - {_figures(self.mean)}) / {_figures(self.std)}{self._ends()}"
+        return f"{height}x{width} ({fitted}), {self.colour.upper()}, {values}, {self.layout}"
+
+    def _ends(self) -> str:
+        """Where black and white lie, where that is the same for all channels."""
+        black, white = -self.mean / self.std, (1 - self.mean) / self.std
+        alike = np.ptp(black) < 1e-6 and np.ptp(white) < 1e-6
+        return f" = {black.flat[0] + 0.0:.4g}..{white.flat[0]:.4g}" if alike else ""
 
     def read(self, path: Path) -> NDArray:
         """One image, [C, H, W] or [H, W, C] in the dtype of the model's input."""
@@ -167,9 +217,17 @@ def _per_channel(name: str, values: Sequence[float], planes: int) -> NDArray[np.
     sound = array.size in (1, planes) and bool(np.isfinite(array).all())
     if not sound or (name == "std" and not (array > 0).all()):
         raise QuantValueError(
-            name, str(_listed(values))[:60], f"{planes} numbers, std above 0", "one for each channel"
+            name,
+            str(_listed(values))[:60],
+            f"{planes} numbers, std above 0",
+            f"one for each channel, as {name}=(...) of Images or --{name}",
         )
     return array
+
+
+def _figures(values: NDArray[np.float32]) -> str:
+    shown = [f"{value:.4g}" for value in values.flat]
+    return shown[0] if len(set(shown)) == 1 else f"[{' '.join(shown)}]"
 
 
 def _listed(values: Any) -> Any:
@@ -181,5 +239,5 @@ def _unfit(one: Input, want: str) -> QuantValueError:
         f"input '{one.name}'",
         f"shape {one.shape}",
         want,
-        "say layout and colour of the images, or give arrays in .npy files",
+        "say layout and colour of the images (--layout, --colour), or give arrays in .npy files",
     )

@@ -96,7 +96,7 @@ def zero_point_zero(half: Half) -> Said | None:
     if zero_point is None or not np.any(zero_point.astype(np.float32)):
         return None
     message = "TensorRT only supports symmetric quantization. The zero point must be all zeros."
-    return message, "quantize symmetrically: symmetric=True"
+    return message, "quantize symmetrically: symmetric=True (no --asymmetric)"
 
 
 def volumes(half: Half) -> Said | None:
