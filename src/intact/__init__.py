@@ -42,23 +42,32 @@ __all__ = [
 ]
 
 
-def quantize(model: Any, data: Any, **options: Any) -> Any:
+def quantize(model: Any, data: Any = None, **options: Any) -> Any:
     """Quantize `model` after training, with calibration data.
 
     Args:
         model: An ONNX model (a path, the file's bytes, a ModelProto, an onnx-ir model), or a
             `torch.nn.Module`.
-        data: Calibration data: see `intact.ptq.open_data` for ONNX, `intact.torch.quantize` for modules.
+        data: Calibration data: see `intact.ptq.open_data` for ONNX, `intact.torch.quantize` for modules; a
+            module may go without, with an ``example``: it then gets quantizers, and ranges by `calibrate`.
         **options: Passed on: see `intact.ptq.quantize` and `intact.torch.quantize`.
 
     Returns:
         For ONNX an `intact.ptq.QuantizedModel` with `save`, `explain` and `proto`; for a module what
         `intact.torch.quantize` returns.
+
+    Raises:
+        QuantValueError: There are no data for an ONNX model, or neither data nor example for a module.
     """
     if _is_module(model):
         from intact.torch import quantize as quantize_module
 
         return quantize_module(model, data, **options)
+    if data is None:
+        raise QuantValueError(
+            "quantize: data", "none", "inputs like those of its later work",
+            "pass a folder of images, an .npy, .npz or .py file, arrays, or batches",
+        )  # fmt: skip
     from intact.ptq import quantize as quantize_onnx
 
     return quantize_onnx(model, data, **options)
@@ -91,6 +100,7 @@ def compile(
     example: Any,
     *,
     dynamic_batch: bool = True,
+    dynamic_shapes: Any = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     threads: int | None = None,
     deterministic: bool = False,
@@ -109,7 +119,9 @@ def compile(
 ) -> Engine: ...
 
 
-def compile(model: Any, example: Any = None, *, dynamic_batch: bool = True, **options: Any) -> Engine:
+def compile(
+    model: Any, example: Any = None, *, dynamic_batch: bool = True, dynamic_shapes: Any = None, **options: Any
+) -> Engine:
     """Build the engine that runs `model` in int8, exactly as its Q/DQ pairs say.
 
     Args:
@@ -119,6 +131,7 @@ def compile(model: Any, example: Any = None, *, dynamic_batch: bool = True, **op
         example: For a module: one input, to trace it with (a tensor, a tuple of positional or a dict of
             named arguments).
         dynamic_batch: For a module: leave the first dimension of the inputs that share it open.
+        dynamic_shapes: For a module: what else stays open, as `torch.export.export` takes it.
         shapes: Sizes of inputs, by name: {"x": (1, 3, 224, 224)}. The engine is for these alone, with all
             that follows from them worked out; None: for all sizes that the model takes.
         threads: Threads of a run, the caller's included; None: as many as the process may use.
@@ -135,10 +148,11 @@ def compile(model: Any, example: Any = None, *, dynamic_batch: bool = True, **op
     if _is_module(model) or _is_result(model, "intact.torch", "GraphModeResult"):
         from intact.torch import compile as compile_module
 
-        return compile_module(model, example, dynamic_batch=dynamic_batch, **options)
-    if example is not None or not dynamic_batch:
+        opened = {"dynamic_batch": dynamic_batch, "dynamic_shapes": dynamic_shapes}
+        return compile_module(model, example, **opened, **options)
+    if example is not None or not dynamic_batch or dynamic_shapes is not None:
         raise QuantValueError(
-            "example" if example is not None else "dynamic_batch",
+            "example" if example is not None else "dynamic_shapes" if dynamic_batch else "dynamic_batch",
             f"one for a {type(model).__name__}, which is no torch.nn.Module", "none: it is for modules",
             "leave it out",
         )  # fmt: skip

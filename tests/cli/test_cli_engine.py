@@ -224,3 +224,13 @@ def test_a_model_without_a_kernel_says_what_runs_elsewhere(run, tmp_path: Path) 
     assert status == 0 and "in ONNX Runtime: " in shown and "CumSum" in shown
     assert [step.kind for step in files.load(tmp_path / "sum.plan").plan.steps] == ["onnx"]
     assert "in ONNX Runtime: " in run("explain", tmp_path / "sum.plan")[1]
+
+
+def test_outputs_of_unlike_sizes_are_an_array_each() -> None:
+    from intact.cli.run import _joined
+
+    short, long = np.zeros((2, 3, 4)), np.ones((2, 5, 4))
+    assert {name: array.shape for name, array in _joined("h", [short, long]).items()} == {
+        "h.0": (2, 3, 4), "h.1": (2, 5, 4),
+    }  # fmt: skip
+    assert _joined("h", [short, short])["h"].shape == (4, 3, 4)

@@ -47,12 +47,51 @@ def test_files_of_arrays_are_read(tmp_path: Path, suffix: str) -> None:
 
 def test_an_npz_file_has_an_array_per_input(tmp_path: Path) -> None:
     ids = np.arange(6).reshape(2, 3)
-    np.savez(tmp_path / "t.npz", ids=ids, mask=ids > 0, extra=ids)
-    with pytest.raises(QuantValueError, match=r"file '.*t\.npz': input 'mask': got dtype bool, want int64"):
+    np.savez(tmp_path / "t.npz", ids=ids, mask=ids * 0.5, extra=ids)
+    with pytest.raises(
+        QuantValueError, match=r"file '.*t\.npz': input 'mask': got dtype float64, want int64"
+    ):
         read(tmp_path / "t.npz", TEXT)
     np.savez(tmp_path / "t.npz", ids=ids, mask=(ids > 0).astype(np.int32), extra=ids)
     (batch,) = read(tmp_path / "t.npz", TEXT)
     assert batch.keys() == {"ids", "mask"} and batch["mask"].dtype == np.int64
+
+
+def test_several_inputs_by_position(tmp_path: Path) -> None:
+    ids, mask = np.arange(6).reshape(3, 2), np.array([[1, 1], [1, 0], [0, 1]])
+    np.savez(tmp_path / "two.npz", ids, mask)
+    made = "np.arange(6).reshape(3, 2), np.eye(3, 2, dtype=int)"
+    script = f"import numpy as np\ndef load_data():\n    return {made}\n"
+    (tmp_path / "two.py").write_text(script)
+    for data in ((ids, mask), [ids, mask], [(ids, mask)], tmp_path / "two.npz", tmp_path / "two.py"):
+        (batch,) = read(data, TEXT)
+        assert list(batch) == ["ids", "mask"] and np.array_equal(batch["ids"], ids)
+    with pytest.raises(QuantValueError, match="input 'mask': got no array for it"):
+        read([ids], TEXT)
+
+
+def test_sequences_of_unlike_lengths_are_a_batch_each() -> None:
+    ids = [np.arange(length) for length in (3, 5, 2)]
+    masks = [one > 0 for one in ids]
+    batches = read({"ids": ids, "mask": masks}, TEXT)
+    assert [batch["ids"].shape for batch in batches] == [(1, 3), (1, 5), (1, 2)]
+    whole = [{"ids": one[None], "mask": mask[None]} for one, mask in zip(ids, masks, strict=True)]
+    for other in (whole, {name: [batch[name] for batch in whole] for name in ("ids", "mask")}):
+        for ours, theirs in zip(batches, read(other, TEXT), strict=True):
+            assert np.array_equal(ours["ids"], theirs["ids"]) and np.array_equal(ours["mask"], theirs["mask"])
+
+
+def test_masks_are_0_and_1_of_any_type() -> None:
+    mask, ids = np.array([[True, False]]), np.zeros((1, 2), np.int64)
+    for dtype in (np.int32, np.float32, np.bool_):
+        for given in (mask, mask.astype(np.int64)):
+            if dtype is np.float32 and given.dtype != np.bool_:
+                continue
+            inputs = [TEXT[0], Input("mask", np.dtype(dtype), ("N", "T"))]
+            (batch,) = read([(ids, given)], inputs)
+            assert batch["mask"].dtype == dtype and batch["mask"].tolist() == [[1, 0]]
+    with pytest.raises(QuantValueError, match="got dtype int64, want bool"):
+        read([(ids, ids + 2)], [TEXT[0], Input("mask", np.dtype(np.bool_), ("N", "T"))])
 
 
 ITEMS = {

@@ -263,7 +263,19 @@ def test_fifos_are_no_images_and_no_data(tmp_path: Path) -> None:
 
 
 SCRIPTS = {
-    "no Python": ("def load_data(:\n", r"SyntaxError"),
+    "no Python": ("def load_data(:\n", r"SyntaxError.*, in '.*mine\.py', line 1"),
+    "raises elsewhere": (
+        "import json\ndef load_data():\n    json.loads('{')\n",
+        r"called in '.*mine\.py', line 3, raised in '.*json.*', line",
+    ),
+    "asks us amiss": (
+        "import intact\ndef load_data():\n    intact.QuantSpec('int99')\n",
+        r"^file '.*mine\.py', line 3: .*int99",
+    ),
+    "unfit batch": (
+        "import numpy as np\ndef load_data():\n    yield np.ones((1, 3, 4))\n",
+        r"^load_data\(\) of '.*mine\.py': batch 0 of data: input",
+    ),
     "raises on import": ("1 / 0\n", r"ZeroDivisionError: division by zero, raised in '.*mine\.py', line 1"),
     "raises": ("def load_data():\n    raise KeyError('k')\n", r"KeyError: 'k', raised in .*line 2"),
     "raises later": (

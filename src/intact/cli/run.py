@@ -46,6 +46,8 @@ def run(
 ) -> None:
     """Run a Q/DQ file or a plan in int8 and write what comes out: one array per output, by its name.
 
+    Where batches make outputs of other sizes (sequences of other lengths), each is its own array: `name.0`.
+
     Without --data, --profile times the model on zeros.
 
     Examples:
@@ -105,15 +107,24 @@ def _outputs(engine: Engine, source: Source, out: Path | None) -> dict[str, Any]
         seconds += time.perf_counter() - start
         for name, array in made.items():
             parts[name].append(array)
-    arrays = {name: np.concatenate([np.atleast_1d(a) for a in found]) for name, found in parts.items()}
+    samples = sum(len(np.atleast_1d(array)) for array in next(iter(parts.values()), ()))
+    arrays = {key: array for name, found in parts.items() for key, array in _joined(name, found).items()}
     if out is not None:
         _write(out, arrays)
     return {
         "out": None if out is None else str(out),
         "outputs": {name: list(array.shape) for name, array in arrays.items()},
-        "samples": next((len(array) for array in arrays.values()), 0),
+        "samples": samples,
         "seconds": seconds,
     }
+
+
+def _joined(name: str, found: list[NDArray]) -> dict[str, NDArray]:
+    """The outputs of all batches as one array; those that differ in more than the first size by number."""
+    rows = [np.atleast_1d(array) for array in found]
+    if len({array.shape[1:] for array in rows}) == 1:
+        return {name: np.concatenate(rows)}
+    return {f"{name}.{number}": array for number, array in enumerate(found)}
 
 
 def _write(out: Path, arrays: Mapping[str, NDArray]) -> None:

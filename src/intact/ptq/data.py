@@ -52,11 +52,13 @@ def open_data(
 
             - the path of a folder of images, or `Images`, which also says how they are prepared;
             - the path of an .npy file (samples along the first axis, for a model with one input) or an .npz
-              file (one array per input, by its name);
+              file (one array per input, by its name, or as ``numpy.savez(file, first, second)`` calls them);
             - the path of a .py file with a function ``load_data()`` that returns any of the other kinds. The
               file is EXECUTED: it is the user's own code, never one from elsewhere;
-            - an array of samples, or a dict of them by input name;
+            - an array of samples, or several for several inputs: a dict by input name, or a tuple in their
+              order; lists of samples that differ in size are one batch each;
             - an iterable of batches: arrays, tuples or lists that begin with the inputs, or dicts by name.
+              Their sizes may differ where the model leaves them open.
         inputs: The model's.
         batch_size: Samples per batch, for images and arrays; None: 8.
         num_batches: Use at most this many.
@@ -91,6 +93,8 @@ def _opened(data: Any, inputs: Sequence[Input], size: int) -> Source:
         return _samples({inputs[0].name: data}, inputs, size, "data")
     if isinstance(data, Mapping):
         return _samples(data, inputs, size, "data")
+    if _is_by_position(data, inputs):
+        return _samples(dict(zip((one.name for one in inputs), data, strict=True)), inputs, size, "data")
     if not isinstance(data, Iterable):
         raise QuantValueError(
             "data",
@@ -99,6 +103,12 @@ def _opened(data: Any, inputs: Sequence[Input], size: int) -> Source:
             "give one of these",
         )
     return _batches(data, inputs, len(data) if isinstance(data, Sized) else None, type(data).__name__)
+
+
+def _is_by_position(data: Any, inputs: Sequence[Input]) -> bool:
+    """Whether `data` are one array for each of several inputs: as batches they would hold one input each."""
+    alike = isinstance(data, (tuple, list)) and len(data) == len(inputs) > 1
+    return alike and all(hasattr(item, "shape") for item in data)
 
 
 def _from_path(path: Path, inputs: Sequence[Input], size: int) -> Source:
@@ -126,25 +136,30 @@ def _from_script(path: Path, inputs: Sequence[Input], size: int) -> Source:
     data = scripts.call(path, "load_data", "the data")
     if isinstance(data, (str, os.PathLike)) and Path(data).suffix == ".py":
         raise QuantValueError(where, f"'{data}'", "the data, or where they are", "return them")
-    if not isinstance(data, (Images, str, os.PathLike, np.ndarray, Mapping)) and isinstance(data, Iterable):
+    whole = isinstance(data, (Images, str, os.PathLike, np.ndarray, Mapping)) or _is_by_position(data, inputs)
+    if not whole and isinstance(data, Iterable):
         total = len(data) if isinstance(data, Sized) else None
-        return _batches(scripts.blamed_over(data, where), inputs, total, path.name)
+        return _batches(scripts.blamed_over(data, where, path), inputs, total, path.name, f"{where}: ")
     try:
         return _opened(data, inputs, size)
     except QuantValueError as error:
         raise error.at(where) from error
 
 
-def _batches(data: Iterable[Any], inputs: Sequence[Input], total: int | None, name: str) -> Source:
-    batches = (feeds_of(item, inputs, f"batch {number} of data") for number, item in enumerate(data))
+def _batches(
+    data: Iterable[Any], inputs: Sequence[Input], total: int | None, name: str, where: str = ""
+) -> Source:
+    batches = (feeds_of(item, inputs, f"{where}batch {number} of data") for number, item in enumerate(data))
     return Source(batches, total, name)
 
 
 def _read_npz(path: Path, inputs: Sequence[Input]) -> dict[str, NDArray]:
     """The arrays of the file by input name; a lone one belongs to a lone input, whatever its name."""
     with Npz(path) as packed:
-        if len(packed.names) == len(inputs) == 1:
-            return {inputs[0].name: packed[packed.names[0]]}
+        unnamed = [f"arr_{place}" for place in range(len(inputs))]  # as numpy.savez calls them
+        if len(packed.names) == len(inputs) == 1 or sorted(packed.names) == sorted(unnamed):
+            held = packed.names if len(inputs) == 1 else unnamed
+            return {one.name: packed[name] for one, name in zip(inputs, held, strict=True)}
         _require_all(packed.names, inputs, f"file '{path}'")
         return {one.name: packed[one.name] for one in inputs}
 
@@ -165,6 +180,8 @@ def _samples(
 ) -> Source:
     """Batches of arrays whose first axis counts samples."""
     _require_all(arrays, inputs, where)
+    if (single := _unlike(arrays, inputs, where)) is not None:
+        return _batches(single, inputs, len(single), name or "samples")
     chosen = {one.name: as_array(arrays[one.name], f"{where}: input '{one.name}'") for one in inputs}
     counts = {n: a.shape[0] if a.ndim else 0 for n, a in chosen.items()}
     if len(set(counts.values())) != 1:
@@ -180,6 +197,25 @@ def _samples(
         for start in range(0, count, size)
     )
     return Source(batches, -(-count // size), name or "arrays")
+
+
+def _unlike(arrays: Mapping[str, Any], inputs: Sequence[Input], where: str) -> list[Feeds] | None:
+    """Lists of samples that differ in size, sequences for example, as a batch each; None of anything else."""
+    lists = [arrays[one.name] for one in inputs]
+    if not all(isinstance(found, (tuple, list)) and found for found in lists):
+        return None
+    if len({len(found) for found in lists}) != 1:
+        return None
+    columns = [[as_array(item, f"{where}: input '{one.name}'") for item in found]
+               for one, found in zip(inputs, lists, strict=True)]  # fmt: skip
+    if all(len({item.shape for item in column}) == 1 for column in columns):
+        return None
+    lone = [one.shape is not None and column[0].ndim == len(one.shape) - 1
+            for one, column in zip(inputs, columns, strict=True)]  # fmt: skip
+    return [
+        {one.name: item[None] if alone else item for one, item, alone in zip(inputs, row, lone, strict=True)}
+        for row in zip(*columns, strict=True)
+    ]
 
 
 def _not_empty(source: Source) -> Iterator[Feeds]:

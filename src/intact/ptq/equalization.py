@@ -64,7 +64,8 @@ def read_once(state: State) -> str:
     """Why the statistics of `state` cannot be collected anew; empty where they can."""
     if not isinstance(state.data, Iterator):
         return ""
-    return "equalization would help, but the data can be read only once: give a list, or equalization=True (--equalization on)"
+    once = "equalization would help, but the data can be read only once"
+    return f"{once}: give a list, or equalization=True (--equalization on)"
 
 
 def _equalized(state: State) -> State:

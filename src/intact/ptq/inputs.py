@@ -131,7 +131,11 @@ def _fitted(value: Any, one: Input, where: str) -> NDArray:
 
 
 def _converts(array: NDArray, wanted: np.dtype[Any]) -> bool:
-    """Real numbers to real numbers, integers to integers that hold them: nothing that needs a decision."""
+    """Reals to reals, integers to integers that hold them, masks to 0 and 1: what needs no decision."""
+    if array.dtype.kind == "b":
+        return wanted.kind in "iu" or wanted.name in REAL_DTYPES
+    if wanted.kind == "b":
+        return array.dtype.kind in "iu" and bool(((array == 0) | (array == 1)).all())
     if array.dtype.name in REAL_DTYPES and wanted.name in REAL_DTYPES:
         return True
     if array.dtype.kind not in "iu" or wanted.kind not in "iu":

@@ -22,7 +22,7 @@ def call(path: Path, name: str, returns: str) -> Any:
     Raises:
         QuantValueError: The file has no such function, or raises, or exits.
     """
-    with blamed(f"file '{path}'"):
+    with blamed(f"file '{path}'", path):
         made = runpy.run_path(str(path)).get(name)
         if callable(made):
             return made()
@@ -31,12 +31,12 @@ def call(path: Path, name: str, returns: str) -> Any:
     )
 
 
-def blamed_over(items: Iterable[Any], whose: str) -> Iterator[Any]:
-    """`items`, made by the user's code: what goes wrong in there is told as its own."""
-    with blamed(whose):
+def blamed_over(items: Iterable[Any], whose: str, path: Path) -> Iterator[Any]:
+    """`items`, made by the user's code in `path`: what goes wrong in there is told as its own."""
+    with blamed(whose, path):
         iterator = iter(items)
     while True:
-        with blamed(whose):
+        with blamed(whose, path):
             try:
                 item = next(iterator)
             except StopIteration:
@@ -45,24 +45,40 @@ def blamed_over(items: Iterable[Any], whose: str) -> Iterator[Any]:
 
 
 @contextmanager
-def blamed(whose: str) -> Iterator[None]:
-    """What the block raises, or where it exits, becomes an error that says whose it is; IntactErrors stay.
+def blamed(whose: str, path: Path | None = None) -> Iterator[None]:
+    """What the block raises, or where it exits, becomes an error that says whose it is, and in which line.
 
     Args:
         whose: The file or module, in words.
+        path: The script, if it is one: its line is named, and where else the error was raised.
     Raises:
-        QuantValueError: With the error of the user's code, and the line, as the cause.
+        QuantValueError: With the error of the user's code as the cause.
+        IntactError: What the user's code asked of INTact was refused; names the line too.
     """
     try:
         yield
-    except IntactError:
-        raise
+    except IntactError as error:
+        line = _line_in(path, error)
+        raise error if line is None else error.at(f"{whose}, line {line}") from error
     # SystemExit too: a script must not choose the status of this process.
     except (Exception, SystemExit) as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
         raise QuantValueError(
             whose,
-            f"{type(error).__name__}: {error}, raised in '{last.filename}', line {last.lineno}",
+            f"{type(error).__name__}: {error}, {_places(path, error)}",
             "code that runs",
             "mend this code: it is not INTact's",
         ) from error
+
+
+def _line_in(path: Path | None, error: BaseException) -> int | None:
+    """The line of a script that the error went through last; None where it came through none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((f.lineno for f in reversed(frames) if path is not None and f.filename == str(path)), None)
+
+
+def _places(path: Path | None, error: BaseException) -> str:
+    if isinstance(error, SyntaxError) and error.filename is not None:  # of code that has not run yet
+        return f"in '{error.filename}', line {error.lineno}"
+    last, line = traceback.extract_tb(error.__traceback__)[-1], _line_in(path, error)
+    called = "" if line is None or last.filename == str(path) else f"called in '{path}', line {line}, "
+    return f"{called}raised in '{last.filename}', line {last.lineno}"

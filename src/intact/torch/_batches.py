@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -17,17 +18,19 @@ def forward_batch(model: nn.Module, batch: Any) -> Any:
     """``model(inputs)`` for a batch as data loaders give it, moved to the model's device.
 
     A tensor is the input. Of a tuple or list the first element is: a tensor; a tuple of positional
-    arguments; or a dict of keyword arguments. A dict holds keyword arguments.
+    arguments; or a dict of keyword arguments. Where the model cannot do without more than one tensor, a tuple
+    begins with all of them. A dict holds keyword arguments.
     """
-    args, kwargs = arguments_of(batch, device_of(model))
+    args, kwargs = arguments_of(batch, model)
     return model(*args, **kwargs)
 
 
-def arguments_of(batch: Any, device: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A batch, in a form that `forward_batch` takes, as positional and named arguments on `device`."""
+def arguments_of(batch: Any, model: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A batch, in a form that `forward_batch` takes, as positional and named arguments on its device."""
     if isinstance(batch, (tuple, list)) and batch:
-        batch = batch[0]
-    batch = moved(batch, device)
+        wanted = _required(model) if isinstance(batch[0], Tensor) else 1
+        batch = batch[0] if wanted < 2 or len(batch) < wanted else tuple(batch[:wanted])
+    batch = moved(batch, device_of(model))
     if isinstance(batch, Mapping):
         return (), dict(batch)
     if isinstance(batch, (tuple, list)) and batch:
@@ -40,6 +43,16 @@ def arguments_of(batch: Any, device: torch.device) -> tuple[tuple[Any, ...], dic
         "a tensor, a tuple or list that begins with the inputs, or a dict of keyword arguments",
         "pass forward=lambda model, batch: ... to say how the model takes it",
     )
+
+
+def _required(model: nn.Module) -> int:
+    """How many positional arguments a model cannot do without."""
+    try:
+        parameters = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError):  # a forward that is no Python function
+        return 1
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in positional and p.default is p.empty for p in parameters)
 
 
 def device_of(model: nn.Module) -> torch.device:

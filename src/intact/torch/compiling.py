@@ -24,6 +24,7 @@ def compile(
     example: Any = None,
     *,
     dynamic_batch: bool = True,
+    dynamic_shapes: Any = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     **options: Any,
 ) -> Engine:
@@ -34,6 +35,8 @@ def compile(
             engine has weights of its own: one that is trained on is compiled again.
         example: One input of the model: a tensor, a tuple of positional or a dict of named arguments.
         dynamic_batch: Leave the first dimension of the inputs that share it open.
+        dynamic_shapes: What else stays open, as `torch.export.export` takes it, in place of `dynamic_batch`:
+            lengths of sequences, for example.
         shapes: Sizes of inputs, by name: the engine is for these alone.
         **options: `threads`, `deterministic` and `backend`, as for `intact.compile`.
     Returns:
@@ -54,7 +57,8 @@ def compile(
     device = device_of(model)
     args, kwargs = example_arguments(example)
     call = tuple(moved(list(args), device)), moved(kwargs, device)
-    made = engine_of(model, call, {"dynamic_batch": dynamic_batch}, shapes=shapes, **options)
+    sizes = {"dynamic_batch": dynamic_batch, "dynamic_shapes": dynamic_shapes}
+    made = engine_of(model, call, sizes, shapes=shapes, **options)
     if made is None:
         raise QuantValueError(
             "compile: model", f"{type(model).__name__} with nothing quantized", "a quantized module",

@@ -132,7 +132,7 @@ def _first(
     first = next(stream, None)
     if first is None:
         raise QuantValueError("quantize: data", "no batches", "at least one", "pass batches of inputs")
-    args, kwargs = arguments_of(first, device)
+    args, kwargs = arguments_of(first, model)
     return args, kwargs, chain([first], stream) if stream is data else data
 
 
