@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from intact._version import __version__
-from intact.errors import IntactError, QuantValueError
+from intact.errors import IntactError, NotQuantizedWarning, QuantValueError
 from intact.spec import Format, QuantSpec
 
 if TYPE_CHECKING:
@@ -144,6 +145,9 @@ def compile(
 
     Raises:
         QuantValueError: A module without an example, or with nothing quantized; an example for a file.
+
+    Warns:
+        NotQuantizedWarning: A model without Q/DQ pairs: it runs, in float.
     """
     if _is_module(model) or _is_result(model, "intact.torch", "GraphModeResult"):
         from intact.torch import compile as compile_module
@@ -158,7 +162,16 @@ def compile(
         )  # fmt: skip
     from intact.engine import compile as build
 
-    return build(model.model if _is_result(model, "intact.ptq", "QuantizedModel") else model, **options)
+    made = build(model.model if _is_result(model, "intact.ptq", "QuantizedModel") else model, **options)
+    if made.plan.unquantized:
+        name = os.fspath(model) if isinstance(model, str | os.PathLike) else "model.onnx"
+        warnings.warn(
+            f"nothing in {name} is quantized, so that it runs in float. Fix: quantize first:"
+            f" intact quantize {name} --data photos -o int8.onnx, or intact.quantize(model, data)",
+            NotQuantizedWarning,
+            stacklevel=2,
+        )
+    return made
 
 
 def load(

@@ -108,3 +108,7 @@ class MissingExtraError(IntactError, ImportError):
             f"'{package}' to be importable",
             f"run: pip install 'intact[{extra}]'",
         )
+
+
+class NotQuantizedWarning(UserWarning):
+    """A model that was to run in int8 has nothing quantized in it, and runs in float."""

@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
 
 import intact
 from intact.engine import files
-from intact.errors import FileFormatError, QuantValueError
+from intact.errors import FileFormatError, NotQuantizedWarning, QuantValueError
 
 BLOCKED = """
 import sys
@@ -69,6 +70,21 @@ def test_compile_takes_what_quantize_returns(qdq, rng):
     engine = intact.compile(quantized)
     assert np.array_equal(engine(data[:1]), intact.compile(quantized.proto)(data[:1]))
     assert "conv" in {step.kind for step in engine.plan.steps}
+
+
+def test_a_float_model_says_quantize_first(qdq, tmp_path):
+    net = qdq()
+    (tmp_path / "float.onnx").write_bytes(
+        net.proto(net.node("Relu", net.input("x", (1, 3)))).SerializeToString()
+    )
+    with pytest.warns(NotQuantizedWarning, match=r"quantize first: intact quantize .*float\.onnx --data"):
+        intact.compile(tmp_path / "float.onnx")
+    net = qdq()
+    quantized = net.proto(net.node("Relu", net.pair(net.input("x", (1, 3)))))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", NotQuantizedWarning)
+        intact.compile(quantized)
+    assert not any(one.category is NotQuantizedWarning for one in said)
 
 
 def test_an_example_is_for_modules_alone(qdq):

@@ -81,8 +81,9 @@ def run(
             say(options.how_prepared(report["images"]))
         say(f"{report['samples']} samples in {report['seconds']:.3f} s" + (f"; wrote {out}" if out else ""))
     if timings is not None:
-        for line in str(timings).split("\n"):
-            say(line)
+        from intact.engine.profile import COLUMNS
+
+        show_table(f"{timings.seconds * 1e6:.1f} us in all", COLUMNS, timings.rows(), figures=COLUMNS[:4])
 
 
 def open_for(engine: Engine, data: Any, batch_size: int | None, num_batches: int | None) -> Source:

@@ -146,7 +146,7 @@ def sentences(found: Comparison) -> list[str]:
 def _of(counts: Counts) -> str:
     if not counts.compared:
         return ""
-    by = f", by at most {counts.largest:.4g}" if counts.differing else ""
+    by = f", by at most {counts.largest:.4g}" if counts.largest else ""
     return f"{counts.differing:,} of {counts.compared:,} differ{by}"
 
 
@@ -154,7 +154,7 @@ def _show(found: Comparison, model: Path, all_tensors: bool) -> None:
     sides = [side for side in SIDES if side in ("engine", "file") or found.total(side).compared]
     shown = [t for t in found.tensors if all_tensors or any(getattr(t, s).differing for s in sides)]
     counts = attrgetter(*sides)
-    rows = [(t.tensor, t.layer, "codes" if t.codes else "float_steps", *map(_of, counts(t))) for t in shown]
+    rows = [(t.tensor, t.layer, _kind(t), *map(_of, counts(t))) for t in shown]
     if rows and found.traced:
         columns = ("tensor", "layer", "compared", *(_COLUMNS.get(side, side) for side in sides))
         show_table(f"{model.name}: against the integer reference, {found.traced} samples", columns, rows)
@@ -162,6 +162,10 @@ def _show(found: Comparison, model: Path, all_tensors: bool) -> None:
         say(line)
     if not found.traced:
         say("codes: not compared, for no batch was traced")
+
+
+def _kind(tensor: TensorCounts) -> str:
+    return "codes" if tensor.codes else "indices" if tensor.indices else "float_steps"
 
 
 _COLUMNS = {"export": "module, file", "alone": "module, layer by layer"}

@@ -53,20 +53,21 @@ class Counts:
     Attributes:
         compared: How many codes, numbers or answers were compared.
         differing: How many differ.
-        largest: The largest difference.
+        largest: The largest difference; 0 of indices, which have no distance: class 6,624 is not far from 0.
     """
 
     compared: int = 0
     differing: int = 0
     largest: float = 0.0
 
-    def add(self, a: NDArray, b: NDArray) -> None:
+    def add(self, a: NDArray, b: NDArray, *, indices: bool = False) -> None:
         """Count two arrays, element by element; NaN equals NaN."""
         a, b = a.astype(np.float64), b.astype(np.float64)
         apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
         self.compared += apart.size
         self.differing += int(np.count_nonzero(apart))
-        self.largest = max(self.largest, float(apart.max(initial=0.0)))
+        if not indices:
+            self.largest = max(self.largest, float(apart.max(initial=0.0)))
 
 
 @dataclass
@@ -93,6 +94,7 @@ class TensorCounts:
         tensor: Its name.
         layer: The step that makes it, or reads a weight; "" for an input.
         codes: Whether codes were compared, or floats.
+        indices: Whether they are whole numbers that are no codes: indices, sizes, masks.
         quantizer: Of the module: what quantizes it; "" where nothing does, or there is no module.
         engine: The engine against the integer reference.
         file: The file in ONNX Runtime against it; nothing compared where the file has no such tensor.
@@ -105,6 +107,7 @@ class TensorCounts:
     layer: str
     codes: bool
     quantizer: str = ""
+    indices: bool = False
     engine: Counts = field(default_factory=Counts)
     file: Counts = field(default_factory=Counts)
     module: Counts = field(default_factory=Counts)
@@ -213,7 +216,11 @@ def compare(
 def _tensors(plan: Plan, pairs: Sequence[Tagged]) -> list[TensorCounts]:
     order = [(name, "") for name in plan.inputs]
     order += [(name, step.name) for step in plan.steps for name in writes(step)]
-    found = [TensorCounts(name, layer, plan.tensors[name].codes is not None) for name, layer in order]
+    found = []
+    for name, layer in order:
+        tensor = plan.tensors[name]
+        whole = tensor.codes is None and np.dtype(tensor.stored_dtype).kind in "iub"
+        found.append(TensorCounts(name, layer, tensor.codes is not None, indices=whole))
     for pair in reversed(pairs):
         if pair.stored is not None:
             reader = next((i for i, t in enumerate(found) if t.layer and t.layer in pair.readers), 0)
@@ -234,10 +241,10 @@ def _trace(
         if name not in plan.tensors:
             continue
         codes = plan.tensors[name].codes
-        tensor.engine.add(ours[name], reference[name])
+        tensor.engine.add(ours[name], reference[name], indices=tensor.indices)
         if name in file:
             made = file[name] if codes is None else _codes(file[name], codes)
-            tensor.file.add(made.reshape(reference[name].shape), reference[name])
+            tensor.file.add(made.reshape(reference[name].shape), reference[name], indices=tensor.indices)
     sides = {"reference": reference, "engine": ours, "file": file}
     found = {side: _first(plan, tensors) for side, tensors in sides.items()}
     if module is not None:
@@ -343,10 +350,13 @@ def _first(plan: Plan, tensors: Mapping[str, Any]) -> NDArray:
 
 
 def _answers(result: Comparison, made: Mapping[str, NDArray]) -> None:
-    """Count top-1 answers, where the output has classes along its last axis."""
-    if made["engine"].ndim < 2 or made["engine"].shape[-1] < 2:
+    """Count answers: the output itself where it holds indices, top-1 where its last axis holds classes."""
+    if made["engine"].dtype.kind in "iu":
+        answers = {side: array.reshape(-1) for side, array in made.items()}
+    elif made["engine"].ndim < 2 or made["engine"].shape[-1] < 2:
         return
-    answers = {side: array.reshape(-1, array.shape[-1]).argmax(1) for side, array in made.items()}
+    else:
+        answers = {side: array.reshape(-1, array.shape[-1]).argmax(1) for side, array in made.items()}
     for side, answer in answers.items():
         if side != "engine":
-            result.answers.setdefault(side, Counts()).add(answers["engine"], answer)
+            result.answers.setdefault(side, Counts()).add(answers["engine"], answer, indices=True)

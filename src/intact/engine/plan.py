@@ -16,6 +16,10 @@ from intact.layer import Layer
 _FIX = "lower the model again"
 
 
+UNQUANTIZED = "nothing in the model is quantized: all of it runs in float"
+"""A note of a plan that was lowered from a model without Q/DQ pairs."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """An integer model, lowered: what `evaluate` computes and a backend makes executable.
@@ -42,6 +46,11 @@ class Plan:
     notes: tuple[str, ...] = field(default=())
     model: str = ""
     deciding: tuple[str, ...] = ()
+
+    @property
+    def unquantized(self) -> bool:
+        """Whether the model had no Q/DQ pairs."""
+        return UNQUANTIZED in self.notes
 
     def check(self) -> None:
         """Refuse a plan that contradicts itself: every name is given once before it is used.

@@ -14,6 +14,9 @@ from intact.engine.steps import Shape, Step
 from intact.engine.steps.wiring import constants, reads, writes
 from intact.terminal import printable
 
+COLUMNS = ("us", "share", "GMAC/s", "KiB", "kind", "kernels", "step [inner loops]")
+"""Of the table of a profile."""
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -58,16 +61,22 @@ class EngineProfile:
         """Of all steps together."""
         return sum(t.seconds for t in self.timings)
 
-    def __str__(self) -> str:
-        rows = [
-            f"{t.seconds * 1e6:9.1f}  {t.seconds / max(self.seconds, 1e-12):6.1%}  {t.gmacs:8.1f}  "
-            f"{t.nbytes / 1024:9.1f}  {t.kind:<14}  {'+'.join(t.kernels):<20}  "
-            f"{printable(t.name)}{_said(t.loops)}"
+    def rows(self) -> list[tuple[str, ...]]:
+        """A row of text for each step, under `COLUMNS`."""
+        return [
+            (
+                f"{t.seconds * 1e6:.1f}", f"{t.seconds / max(self.seconds, 1e-12):.1%}", f"{t.gmacs:.1f}",
+                f"{t.nbytes / 1024:.1f}", t.kind, "+".join(t.kernels), f"{printable(t.name)}{_said(t.loops)}",
+            )
             for t in self.timings
+        ]  # fmt: skip
+
+    def __str__(self) -> str:
+        lines = [
+            f"{us:>9}  {share:>6}  {gmacs:>8}  {kib:>9}  {kind:<14}  {kernels:<20}  {step}"
+            for us, share, gmacs, kib, kind, kernels, step in [COLUMNS, *self.rows()]
         ]
-        head = f"{'us':>9}  {'share':>6}  {'GMAC/s':>8}  {'KiB':>9}  {'kind':<14}  {'kernels':<20}  "
-        head += "step [inner loops]"
-        return "\n".join([head, *rows, f"{self.seconds * 1e6:9.1f}  in all"])
+        return "\n".join([*lines, f"{self.seconds * 1e6:9.1f}  in all"])
 
 
 def _said(loops: dict[str, float]) -> str:

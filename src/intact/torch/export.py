@@ -81,10 +81,11 @@ class ExportReport:
         end = self.end_to_end
         if end.answers:
             lines.append(f"  top-1, end to end:   {end.answers_differing:,} of {end.answers:,} differ")
-        lines.append(
-            f"  outputs, end to end: {end.values_differing:,} of {end.values:,} differ noticeably, "
-            f"by at most {end.max_abs_diff:.3g}"
-        )
+        if end.values:  # an output of indices has answers, and no distance
+            lines.append(
+                f"  outputs, end to end: {end.values_differing:,} of {end.values:,} differ noticeably, "
+                f"by at most {end.max_abs_diff:.3g}"
+            )
         if self.not_compared:
             lines.append(f"  not in the file: {', '.join(self.not_compared)}")
         return "\n".join(lines)

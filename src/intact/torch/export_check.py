@@ -59,7 +59,7 @@ class EndToEnd:
 
     Attributes:
         samples: Rows of the batches.
-        answers: Rows with a top-1 answer: outputs of shape [rows, classes].
+        answers: Rows with a top-1 answer: outputs of shape [rows, classes]; and outputs that are indices.
         answers_differing: Rows whose top-1 answer differs.
         values, values_differing: Output numbers, and those that differ by more than `OUTPUT_TOLERANCE` of
             the largest.
@@ -74,7 +74,12 @@ class EndToEnd:
     max_abs_diff: float = 0.0
 
     def add(self, ours: NDArray, file: NDArray, *, first: bool) -> None:
-        """Count one output of one batch; the first output carries the answers."""
+        """Count one output of one batch; the first output carries the answers. Indices have no distance."""
+        if ours.dtype.kind in "iub":
+            self.samples += (ours.shape[0] if ours.ndim else 1) if first else 0
+            self.answers += ours.size
+            self.answers_differing += int((ours != file).sum())
+            return
         ours, file = ours.astype(np.float64), file.astype(np.float64)
         difference = np.where(ours == file, 0.0, np.abs(ours - file))
         self.values += ours.size

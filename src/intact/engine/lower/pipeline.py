@@ -26,7 +26,7 @@ from intact.engine.lower.select import select
 from intact.engine.lower.shapes import fold_sizes
 from intact.engine.lower.simplify import drop_idle, drop_nan_guards, join_norms
 from intact.engine.lower.specification import check_graph, every_pass
-from intact.engine.plan import Plan
+from intact.engine.plan import UNQUANTIZED, Plan
 from intact.errors import FileFormatError, UnsupportedError
 from intact.graph import (
     Model,
@@ -43,6 +43,7 @@ from intact.graph import (
 from intact.placement import read_placement
 
 Pass = Callable[[Model], list[str]]
+_QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear"})  # the other forms are these by then
 _OPSET = 21  # the one form of each operator that the rules read
 
 
@@ -111,6 +112,8 @@ def _lowered(source: Source, shapes: Mapping[str, Sequence[int]], values: Mappin
     settle(model)
     run_passes(model, _before(shapes, values), notes)
     deciding = tuple(deciding_inputs(model))
+    if not any(node.op_type in _QUANTIZING for node in model.graph.all_nodes()):
+        notes.append(UNQUANTIZED)
     placement = read_placement(model)
     stays: set[str] = set()
     while True:
