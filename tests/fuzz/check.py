@@ -164,7 +164,7 @@ def _check(
         for kind in (*KINDS[:3], rng.choice(KINDS[3:])) if index == 0 else (rng.choice(KINDS),):
             feeds = inputs(case.proto, sizes, str(kind), rng)
             try:
-                at = plans.at({name: array.shape for name, array in feeds.items()})
+                at = plans.at({name: array.shape for name, array in feeds.items()}, plans.deciding(feeds))
                 outside |= _outside(at)
                 found.append((feeds, evaluate(at, feeds)))
             except IntactError as error:

@@ -368,7 +368,8 @@ Made some_floats() {
       std::vector<int64_t> kept = sizes;
       kept.resize(static_cast<size_t>(pick(0, static_cast<int64_t>(sizes.size()))));
       const View sums = disturbed(dense(writable(), chance(2) ? Type::u8 : Type::f32, kept));
-      return make_reduce(ops, {a, {sums, 0.1f, some_grid()}, chance(2)});
+      constexpr const char* kNames[] = {"sum", "mean", "max", "min", "no function"};
+      return make_reduce(ops, {a, {sums, 0.1f, some_grid()}, kNames[pick(0, 4)]});
     }
     default: {
       View weight = dense(kArenaBlock, Type::f32, {sizes.empty() ? 1 : sizes.back() + (chance(9) ? 1 : 0)});

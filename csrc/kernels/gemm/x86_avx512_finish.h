@@ -122,8 +122,9 @@ void finish_floats(const Epilogue& e, const GemmRows& t) {
   }
 }
 
-// The function's values, rows of `channels` side by side in scratch: what a vector holds beyond is overwritten
-// by the next row, and costs no function. It gets the whole tile at once: its chains of operations are long.
+// The function's values, rows of `channels` side by side in scratch: what a vector holds beyond is
+// overwritten by the next row, and costs no function. It gets the whole tile at once: its chains of
+// operations are long.
 template <bool kResidual>
 void apply_function(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
