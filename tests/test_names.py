@@ -19,9 +19,7 @@ FILES = {"planes", "reals", "sums"}
 """The same, as names of files."""
 
 WORDS_LEFT: set[tuple[str, str]] = set()
-FILES_LEFT = {
-    "src/intact/engine/lower/planes.py",
-}
+FILES_LEFT: set[str] = set()
 """Where they still stand; both only ever get shorter."""
 
 SUFFIXES = {".py", ".pyi", ".cc", ".h", ".inc"}

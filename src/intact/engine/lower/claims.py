@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from intact.engine.lower.additions import lower_add
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.float_products import FLOAT_ROOTS, lower_float_sum
 from intact.engine.lower.float_steps import lower_function, lower_layer_norm, lower_softmax
 from intact.engine.lower.fused import Fused, fused_nodes
 from intact.engine.lower.gemm import ROOTS, lower_sum
 from intact.engine.lower.parts import lower_batchnorm
-from intact.engine.lower.planes import lower_add
 from intact.graph import Node, Value, is_op
 from intact.placement import PROFILES, Fusion
 from intact.placement.activations import Activation, activation_behind

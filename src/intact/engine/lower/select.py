@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from intact.engine.lower.additions import ADDITIONS
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.claims import Group, claim
 from intact.engine.lower.custom import lower_call
@@ -13,9 +14,10 @@ from intact.engine.lower.float_steps import REALS
 from intact.engine.lower.gemm import ROOTS, lower_root
 from intact.engine.lower.grids import Grids
 from intact.engine.lower.moves import MOVES, Rule
+from intact.engine.lower.pairs import PAIRS
 from intact.engine.lower.parts import PARTS, with_tokens
 from intact.engine.lower.picks import PICKS
-from intact.engine.lower.planes import PLANES
+from intact.engine.lower.pools import POOLS
 from intact.engine.lower.rearrange import REARRANGE
 from intact.engine.lower.recurrent import RECURRENT
 from intact.errors import IntactError, UnsupportedError
@@ -118,8 +120,9 @@ def _single(node: Node) -> Group:
 def _merged() -> dict[str, list[Rule]]:
     found: dict[str, list[Rule]] = {"Concat": [with_tokens]}
     roots = dict.fromkeys(ROOTS, lower_root)
-    for op_type, rule in (*roots.items(), *MOVES.items(), *REARRANGE.items(), *PLANES.items()):
-        found.setdefault(op_type, []).append(rule)
+    for table in (roots, MOVES, REARRANGE, ADDITIONS, POOLS, PAIRS):
+        for op_type, rule in table.items():
+            found.setdefault(op_type, []).append(rule)
     for op_type in FLOAT_ROOTS:
         found[op_type].append(lower_float_root)
     for op_type, rules in REALS.items():

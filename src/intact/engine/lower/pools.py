@@ -1,18 +1,12 @@
-"""Pools and additions of codes, and the borders between codes and floats, as steps."""
+"""Pools of codes as steps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-
-from intact import numerics
-from intact.engine.lower.builder import NoMatch, PlanBuilder, check_ratio, in_range
-from intact.engine.lower.epilogue import Tail, take_bounds
+from intact.engine.lower.builder import NoMatch, PlanBuilder, check_ratio
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule
 from intact.engine.lower.window import window
-from intact.engine.steps import Add, Pool, Quantize, Rescale, Reshape
+from intact.engine.steps import Pool, Reshape
 from intact.graph import Node, ops
 
 
@@ -93,65 +87,8 @@ def _global(builder: PlanBuilder, node: Node, x: str, y: str) -> None:
     builder.add(Reshape(*who, plane, y), node)
 
 
-def _quantize(builder: PlanBuilder, node: Node) -> None:
-    grid, value = builder.grids.of(node), node.inputs[0]
-    if grid is None:
-        raise NoMatch("its codes are not int8 or uint8 with one constant scale")
-    y, who = node.outputs[0], (node.name or "", (node.name or "",))
-    found = builder.codes(value)
-    if found is not None:
-        x, codes = found
-        ends = np.array([codes.low, codes.high])
-        with in_range():
-            low, high = numerics.rescale(ends, Grid.of(codes).affine, grid.affine, grid.spec)
-        builder.add(Rescale(*who, x, builder.write_codes(y, grid.codes(int(low), int(high)))), node)
-        return
-    x = builder.real(value)
-    if builder.tensors[x].dtype != "float32":
-        raise NoMatch(f"it quantizes {builder.tensors[x].dtype}")
-    builder.add(Quantize(*who, x, builder.write_codes(y, grid.codes())), node)
-
-
-def _dequantize(builder: PlanBuilder, node: Node) -> None:
-    """Nothing, unless the graph puts it out: whoever wants floats asks for them."""
-    if builder.grids.of(node) is None or builder.codes(node.outputs[0]) is None:
-        raise NoMatch("its codes are not int8 or uint8 with one constant scale")
-    if node.outputs[0].is_graph_output():
-        builder.real(node.outputs[0])
-    builder.done[node] = None
-
-
-def lower_add(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
-    """An Add of two tensors of codes, and the Relu or Clip behind it.
-
-    Raises:
-        NoMatch: One operand is real, or the result is.
-    """
-    node = nodes[0]
-    (a, first), (b, second) = (builder.wanted_codes(value) for value in node.inputs)
-    tail = Tail([node], node.outputs[0])
-    for other in nodes[1:]:
-        if not take_bounds(builder, tail, other):
-            raise NoMatch(f"{other.op_type} behind it is no bound")
-    output = builder.output(tail.output)
-    if output.grid is None:
-        raise NoMatch("its output goes on in float")
-    for codes in (first, second):
-        check_ratio(Grid.of(codes), output.grid)
-    lower, upper = (-np.inf if tail.low is None else tail.low), (np.inf if tail.high is None else tail.high)
-    low, high = numerics.activation_bounds(lower, upper, *output.grid.affine, output.grid.spec)
-    y = builder.write(output, tail.output, low, high)
-    done = tuple(n.name or "" for n in nodes)
-    builder.add(Add(node.name or "", done, a, b, y, low, high), *nodes)
-
-
-def _add(builder: PlanBuilder, node: Node) -> None:
-    lower_add(builder, [node])
-
-
-PLANES: dict[str, Rule] = {
-    "Add": _add, "AveragePool": _average_pool, "DequantizeLinear": _dequantize,
-    "GlobalAveragePool": _average_pool, "GlobalMaxPool": _max_pool, "MaxPool": _max_pool,
-    "QuantizeLinear": _quantize, "ReduceMean": _average_pool,
+POOLS: dict[str, Rule] = {
+    "AveragePool": _average_pool, "GlobalAveragePool": _average_pool, "GlobalMaxPool": _max_pool,
+    "MaxPool": _max_pool, "ReduceMean": _average_pool,
 }  # fmt: skip
 """Operator -> how it becomes a step."""
