@@ -85,7 +85,12 @@ def window(net: Net, sizes: Sequence[int], most: int = 5) -> tuple[dict[str, Any
     elif how == "large":
         pads = [net.upto(8) for _ in pads]
     elif how == "auto":
-        auto = attributes["auto_pad"] = net.pick(["SAME_UPPER", "SAME_LOWER", "VALID"])
+        auto = net.pick(["SAME_UPPER", "SAME_LOWER", "VALID"])
+        if any(stride > reach for stride, reach in zip(strides, reaches, strict=True)):
+            auto = (
+                "VALID"  # less than no padding: ONNX Runtime refuses it, or shifts windows, or takes it for 0
+            )
+        attributes["auto_pad"] = auto
         if auto != "VALID":
             return attributes, kernel, [-(-n // s) for n, s in zip(sizes, strides, strict=True)]
     for axis, (n, reach) in enumerate(zip(sizes, reaches, strict=True)):
