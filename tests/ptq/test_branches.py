@@ -90,6 +90,12 @@ def test_a_branch_that_no_batch_takes_stays_in_float(net: onnx.ModelProto) -> No
     np.testing.assert_allclose(engine.run(given)["y"], by_onnxruntime(result.proto, given), atol=1e-4)
 
 
+def test_stored_statistics_are_of_the_main_graph(net: onnx.ModelProto) -> None:
+    found = intact.ptq.calibrate(net, [*feeds(16)], progress=False)
+    result = intact.quantize(net, found, progress=False)
+    assert not result.branches and int8(result) == ["Conv"]
+
+
 def test_a_model_of_nothing_but_branches(net: onnx.ModelProto) -> None:
     result = intact.quantize(net, [*feeds(16)], exclude=["w0", "Relu"], include=["*"], progress=False)
     assert result.branches

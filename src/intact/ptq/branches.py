@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from intact.graph import Branch, Model, Session
@@ -28,13 +29,16 @@ class Captured:
         (condition,) = branch.node.inputs
         self._condition = "" if condition is None else condition.name or ""
         self._read = [value.name or "" for value in branch.model.graph.inputs]
+        fed = {one.name for one in inputs_of(model)}
+        self._computed = [name for name in dict.fromkeys((self._condition, *self._read)) if name not in fed]
+
+    @cached_property
+    def _session(self) -> Session:
+        return Session(self._model, extra=self._computed)
 
     def __iter__(self) -> Iterator[Feeds]:
-        fed = {one.name for one in inputs_of(self._model)}
-        wanted = [name for name in dict.fromkeys((self._condition, *self._read)) if name not in fed]
-        session = Session(self._model, extra=wanted)
         for feeds in opened(self._model, self._data, self._settings):
-            known = feeds | dict(session.stream(feeds, wanted))
+            known = feeds | dict(self._session.stream(feeds, self._computed))
             if bool(known[self._condition].reshape(-1)[0]) == self._branch.condition:
                 yield {name: known[name] for name in self._read}
 

@@ -225,7 +225,7 @@ def calibrate(
 
 def _has_branches(state: State) -> bool:
     """Whether there is an If whose branches can be calibrated: on data, not on stored statistics."""
-    return state.data is not None and any(graph.is_op(node, "If") for node in state.model.graph)
+    return state.calibration is None and any(graph.is_op(node, "If") for node in state.model.graph)
 
 
 def _result(state: State) -> QuantizedModel:
