@@ -194,10 +194,8 @@ def compare(
     result = Comparison(_tensors(engine.plan, pairs))
     plan: Plan | None = None
     for number, feeds in enumerate(batches):
-        before, plan = (
-            plan,
-            engine.plan_for({name: np.shape(feeds[name]) for name in engine.plan.inputs}, feeds),
-        )
+        shapes = {name: np.shape(feeds[name]) for name in engine.plan.inputs}
+        before, plan = plan, engine.plan_for(shapes, feeds)
         if before is None:
             result.tensors = _tensors(plan, pairs)
         if number < traced:

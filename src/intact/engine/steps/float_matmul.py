@@ -9,7 +9,7 @@ from math import prod
 from intact import numerics
 from intact.engine.steps.checker import Checker
 from intact.engine.steps.run import Run
-from intact.engine.steps.sizes import Sizes, broadcast, mismatch
+from intact.engine.steps.sizes import Sizes, product_shape
 from intact.engine.steps.step import Step, Traits
 from intact.engine.steps.tensors import Shape
 from intact.engine.steps.wiring import Operand, Write
@@ -34,10 +34,7 @@ class FloatMatMul(Step):
         checker.floats(self.a, self.b, self.y)
 
     def output_shape(self, sizes: Sizes) -> Shape:
-        a, b = sizes.of(self.a), sizes.of(self.b)
-        if a[-1] != b[-2]:
-            raise mismatch(self.b, f"{b[-2]} rows", f"{a[-1]}, the columns of '{self.a}'")
-        return *broadcast(self.b, a[:-2], b[:-2]), a[-2], b[-1]
+        return product_shape(sizes, self.a, self.b)
 
     def evaluate(self, run: Run) -> None:
         run.bind(self.y, numerics.float_product(run.array(self.a), run.array(self.b)))

@@ -78,3 +78,15 @@ def broadcast(name: str, a: Shape, b: Shape) -> Shape:
         if m != n and 1 not in (m, n):
             raise mismatch(name, f"size {n} in dimension {axis - rank} from the end", f"{m} or 1")
     return tuple(m if n == 1 else n for m, n in zip(a, b, strict=True))
+
+
+def product_shape(sizes: Sizes, a: str, b: str) -> Shape:
+    """Of the product of [..., i, k] by [..., k, j], leading axes broadcast.
+
+    Raises:
+        QuantValueError: They do not go together; names b.
+    """
+    left, right = sizes.of(a), sizes.of(b)
+    if left[-1] != right[-2]:
+        raise mismatch(b, f"{right[-2]} rows", f"{left[-1]}, the columns of '{a}'")
+    return *broadcast(b, left[:-2], right[:-2]), left[-2], right[-1]
