@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,32 +20,54 @@ class Captured:
     Args:
         model: The model around the branch.
         branch: Of an If of its main graph.
+        taken: Which batches take it.
         data: Of the model, to be read any number of times.
         settings: How many batches, of which size.
     """
 
-    def __init__(self, model: Model, branch: Branch, data: Any, settings: Settings) -> None:
-        self._model, self._branch, self._data, self._settings = model, branch, data, settings
-        (condition,) = branch.node.inputs
-        self._condition = "" if condition is None else condition.name or ""
+    def __init__(
+        self, model: Model, branch: Branch, taken: Sequence[bool], data: Any, settings: Settings
+    ) -> None:
+        self._model, self._taken, self._data, self._settings = model, taken, data, settings
         self._read = [value.name or "" for value in branch.model.graph.inputs]
-        fed = {one.name for one in inputs_of(model)}
-        self._computed = [name for name in dict.fromkeys((self._condition, *self._read)) if name not in fed]
+        self._computed = _computed(model, self._read)
 
     @cached_property
     def _session(self) -> Session:
         return Session(self._model, extra=self._computed)
 
     def __iter__(self) -> Iterator[Feeds]:
-        for feeds in opened(self._model, self._data, self._settings):
-            known = feeds | dict(self._session.stream(feeds, self._computed))
-            if bool(known[self._condition].reshape(-1)[0]) == self._branch.condition:
+        for feeds, taken in zip(opened(self._model, self._data, self._settings), self._taken, strict=True):
+            if taken:
+                known = feeds | dict(self._session.stream(feeds, self._computed))
                 yield {name: known[name] for name in self._read}
 
-    @property
-    def reached(self) -> bool:
-        """Whether any run takes the branch."""
-        return any(True for _ in self)
+
+def taken_by(
+    model: Model, branches: Sequence[Branch], data: Any, settings: Settings
+) -> dict[str, list[bool]]:
+    """Which batches of `data` take each branch, by its name: one pass over them for all."""
+    conditions = {branch.name: _condition(branch) for branch in branches}
+    computed = _computed(model, list(conditions.values()))
+    session = Session(model, extra=computed)
+    found: dict[str, list[bool]] = {branch.name: [] for branch in branches}
+    for feeds in opened(model, data, settings):
+        known = feeds | dict(session.stream(feeds, computed))
+        for branch in branches:
+            value = bool(known[conditions[branch.name]].reshape(-1)[0])
+            found[branch.name].append(value == branch.condition)
+    return found
+
+
+def _condition(branch: Branch) -> str:
+    (condition,) = branch.node.inputs
+    return "" if condition is None else condition.name or ""
+
+
+def _computed(model: Model, names: Sequence[str]) -> list[str]:
+    """What of `names` the model makes: no input of it."""
+    fed = {one.name for one in inputs_of(model)}
+    return [name for name in dict.fromkeys(names) if name not in fed]
 
 
 def opened(model: Model, data: Any, settings: Settings) -> Iterator[Feeds]:

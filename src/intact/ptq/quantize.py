@@ -15,7 +15,7 @@ from intact.errors import QuantValueError
 from intact.graph import Model
 from intact.numerics import SHORT_BITS, ZERO_RANGE
 from intact.placement import Placement
-from intact.ptq.branches import Captured, kept
+from intact.ptq.branches import Captured, kept, taken_by
 from intact.ptq.choose import label
 from intact.ptq.collect import calibrated
 from intact.ptq.evaluator import relative, sqnr
@@ -180,11 +180,13 @@ def _quantized(source: graph.Source, data: Any, settings: Settings) -> Quantized
 
 def _quantize_branches(result: QuantizedModel, state: State) -> None:
     """Quantize what the data reach of the branches, each as a model on what reaches it, in place."""
-    for branch in graph.branches_of(result.model):
-        data = Captured(result.model, branch, state.data, state.settings)
-        if not data.reached:
+    branches = list(graph.branches_of(result.model))
+    taken = taken_by(result.model, branches, state.data, state.settings)
+    for branch in branches:
+        if not any(taken[branch.name]):
             result.warnings.append(f"{branch.name} stays in float: no batch of the data takes it")
             continue
+        data = Captured(result.model, branch, taken[branch.name], state.data, state.settings)
         try:
             part = _quantized(branch.model, data, replace(state.settings, opset=state.opset))
         except QuantValueError as error:  # patterns that fit nothing there
