@@ -1,4 +1,8 @@
-"""Which nodes go together: placement's layers, and norms, masks and activations made up of several nodes."""
+"""Which nodes go together: placement's layers, and norms, masks and activations made up of several nodes.
+
+Placement decides what is rounded as one, this file what runs as one although nothing in it is rounded
+(docs/decisions/0027-where-fusion-is-decided.md).
+"""
 
 from __future__ import annotations
 
