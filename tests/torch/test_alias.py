@@ -86,3 +86,48 @@ except ImportError as error:
     done = python("-c", code)
     assert done.stdout.startswith("MissingExtraError intact.torch: got no package 'torch'"), done.stderr
     assert "pip install 'intact[torch]'" in done.stdout
+
+
+WORKERS = """
+import multiprocessing
+import sys
+
+from pytorch_quantization import cuda_ext, version
+
+
+def work(queue):
+    from pytorch_quantization.nn import QuantLinear
+
+    queue.put(QuantLinear.__module__)
+
+
+if __name__ == "__main__":
+    import subprocess
+
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=work, args=(queue,))
+    process.start()
+    print(queue.get(timeout=120), flush=True)
+    process.join()
+    code = "import pytorch_quantization; print(pytorch_quantization.__name__)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+"""
+
+
+def test_new_processes_of_a_script_know_the_old_name(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(WORKERS)
+    done = python("-m", "intact.torch", script)
+    assert done.stdout.splitlines() == ["intact.torch.nn.modules.quant_linear", "intact.torch"], done.stderr
+
+
+def test_a_module_runs_as_a_script_does(tmp_path: Path) -> None:
+    (tmp_path / "trainer.py").write_text(
+        "import sys, pytorch_quantization as p\nprint(p.__name__, sys.argv[1:])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "intact.torch", "-m", "trainer", "--lr"],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.stdout == "intact.torch ['--lr']\n", done.stderr

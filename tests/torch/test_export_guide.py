@@ -1,4 +1,4 @@
-"""The guide's own way: `torch.onnx.export` under the export switch."""
+"""The guide's own way: `torch.onnx.export`, with and without the export switch."""
 
 from __future__ import annotations
 
@@ -20,16 +20,13 @@ from intact.spec import QuantSpec
 from intact.torch import nn as quant_nn
 from intact.torch import quant_modules
 from intact.torch.nn import TensorQuantizer
-from intact.torch.onnx_ops import set_export_switch
-
-TORCH_EXPORT = torch.onnx.export
+from intact.torch.tensor_quant import QuantDescriptor
 
 
 @pytest.fixture(autouse=True)
 def _switch_off_again() -> Iterator[None]:
     yield
     TensorQuantizer.use_fb_fake_quant = False
-    assert torch.onnx.export is TORCH_EXPORT
 
 
 class Net(nn.Module):
@@ -107,10 +104,15 @@ def test_missing_ranges_come_from_the_example_with_a_warning(dynamo: bool, tmp_p
         pytest.warns(UserWarning, match=r"conv\._input_quantizer, .* and 1 more: no amax, so it is taken"),
     ):
         torch.onnx.export(model, x, path, opset_version=13, dynamo=dynamo)
-    assert model.conv.input_quantizer.amax == x.abs().max()
-    np.testing.assert_array_equal(
-        model.conv.weight_quantizer.amax.reshape(-1), model.conv.weight.detach().abs().amax((1, 2, 3))
-    )
+    assert not any(hasattr(m, "_amax") for m in model.modules())  # the model is as it was
+    for module in model.modules():
+        if isinstance(module, TensorQuantizer):
+            module.enable_calib()
+    model(x)
+    for module in model.modules():
+        if isinstance(module, TensorQuantizer):
+            module.disable_calib()
+            module.load_calib_amax()
     check(path.read_bytes(), model, x, opset=13)
 
 
@@ -124,12 +126,39 @@ def test_a_disabled_quantizer_takes_no_range(tmp_path: Path) -> None:
     assert not hasattr(model.fc.input_quantizer, "_amax")
 
 
-def test_an_opset_below_13_is_refused(tmp_path: Path) -> None:
-    with (
-        quant_modules.enable_onnx_export(),
-        pytest.raises(UnsupportedError, match=r"opset: got 10, want 13\.\.25: per-channel scales need 13"),
-    ):
-        torch.onnx.export(calibrated(), torch.randn(2, 3, 8, 8), tmp_path / "net.onnx", opset_version=10)
+@pytest.mark.parametrize(
+    ("dynamo", "said"),
+    [(True, r"opset: got 10, want 13\.\.25"), (False, r"conv\._weight_quantizer: axis: got 0 at opset 10")],
+)
+def test_scales_per_channel_are_refused_below_opset_13(tmp_path: Path, dynamo: bool, said: str) -> None:
+    with pytest.raises(UnsupportedError, match=said):
+        torch.onnx.export(
+            calibrated(), torch.randn(2, 3, 8, 8), tmp_path / "net.onnx", opset_version=10, dynamo=dynamo
+        )
+
+
+def test_scales_per_tensor_are_written_for_opset_10(tmp_path: Path) -> None:
+    desc = QuantDescriptor(amax=1.5)
+    model = nn.Sequential(quant_nn.QuantLinear(3, 4, quant_desc_input=desc, quant_desc_weight=desc)).eval()
+    torch.onnx.export(model, torch.randn(2, 3), tmp_path / "net.onnx", opset_version=10, dynamo=False)
+    proto = onnx.load(tmp_path / "net.onnx")
+    assert proto.opset_import[0].version == 10
+    assert [n.op_type for n in proto.graph.node].count("QuantizeLinear") == 2
+
+
+@pytest.mark.parametrize("dynamo", [True, False], ids=["dynamo", "torchscript"])
+def test_each_quantizer_has_a_pair_of_its_own_and_no_switch_is_needed(tmp_path: Path, dynamo: bool) -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = (quant_nn.TensorQuantizer(QuantDescriptor(amax=2.0)) for _ in range(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.first(x).relu() + self.second(x)
+
+    torch.onnx.export(Two().eval(), torch.randn(2, 3), tmp_path / "net.onnx", dynamo=dynamo)
+    types = [n.op_type for n in onnx.load(tmp_path / "net.onnx").graph.node]
+    assert types.count("QuantizeLinear") == types.count("DequantizeLinear") == 2
 
 
 def test_an_error_leaves_the_switch_off_and_no_file(tmp_path: Path) -> None:
@@ -137,11 +166,13 @@ def test_an_error_leaves_the_switch_off_and_no_file(tmp_path: Path) -> None:
     model.fc.input_quantizer._amax.fill_(float("nan"))
     with pytest.raises(ValueError, match=r"fc\._input_quantizer: amax"), quant_modules.enable_onnx_export():
         torch.onnx.export(model, torch.randn(2, 3, 8, 8), tmp_path / "net.onnx", opset_version=13)
-    assert torch.onnx.export is TORCH_EXPORT
+    assert not quant_nn.TensorQuantizer.use_fb_fake_quant
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_switch_is_idempotent() -> None:
-    for on in (True, True, False, False):
-        set_export_switch(on)
-        assert (torch.onnx.export is not TORCH_EXPORT) == on
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's, of its own exporter
+def test_a_model_without_quantizers_is_exported_by_torch(tmp_path: Path) -> None:
+    torch.onnx.export(
+        nn.Linear(3, 2), torch.randn(1, 3), tmp_path / "net.onnx", dynamo=False, opset_version=12
+    )
+    assert onnx.load(tmp_path / "net.onnx").producer_name == "pytorch"

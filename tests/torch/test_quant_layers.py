@@ -16,7 +16,7 @@ from intact.errors import QuantValueError, UnsupportedError
 from intact.spec import INT8, QuantSpec
 from intact.torch import nn as quant_nn
 from intact.torch import tensor_quant
-from intact.torch.nn.modules import _utils
+from intact.torch.nn.modules import _utils, quant_conv
 from intact.torch.tensor_quant import QuantDescriptor
 
 LAYERS = {
@@ -205,7 +205,7 @@ def test_exported_names_are_classes_in_their_place():
 
 def test_default_descriptors_belong_to_one_class():
     classes = [value for value in vars(quant_nn).values() if isinstance(value, type)]
-    classes = [cls for cls in classes if issubclass(cls, _utils.QuantInputMixin)]
+    classes = [cls for cls in classes if issubclass(cls, _utils.QuantizedModule)]
     before = {cls: cls.default_quant_desc_input for cls in classes}
     desc = QuantDescriptor(num_bits=4, calib_method="histogram")
     try:
@@ -291,3 +291,24 @@ def test_works_under_compile_and_autocast():
     torch.testing.assert_close(torch.compile(module, backend="eager", fullgraph=True)(x), module(x))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert module(x).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    "name", ["QuantConv2d", "QuantLinear", "QuantMaxPool2d", "QuantInstanceNorm1d", "QuantLSTM"]
+)
+def test_signatures_are_those_of_the_float_classes(name):
+    shown = inspect.signature(getattr(quant_nn, name).__init__).parameters
+    base = nn.RNNBase if name == "QuantLSTM" else getattr(nn, name.removeprefix("Quant"))
+    floats = set(inspect.signature(base.__init__).parameters) - {"device", "dtype", "mode"}
+    assert floats <= set(shown) and set(shown) - floats == {"kwargs"}
+    assert list(shown)[:2] == [
+        "self",
+        list(inspect.signature(base.__init__).parameters)[1 + (name == "QuantLSTM")],
+    ]
+
+
+def test_the_two_mix_ins_are_told_apart():
+    conv, pool = quant_nn.QuantConv2d(3, 4, 1), quant_nn.QuantMaxPool2d(2)
+    assert isinstance(conv, _utils.QuantMixin) and not isinstance(conv, _utils.QuantInputMixin)
+    assert isinstance(pool, _utils.QuantInputMixin) and not isinstance(pool, _utils.QuantMixin)
+    assert isinstance(conv, quant_conv._QuantConvNd)

@@ -135,3 +135,27 @@ def test_export_switch_goes_back_to_what_it_was():
         assert switch._enable_onnx_export is True
     finally:
         switch.use_fb_fake_quant = False
+
+
+def test_a_custom_entry_counts_although_its_name_stays_float():
+    quant_modules.initialize(["Linear"], [(torch.nn, "Linear", quant_nn.QuantLinear)])
+    assert nn.Linear is quant_nn.QuantLinear
+
+
+def test_an_entry_of_ones_own_in_the_default_map():
+    class QuantSpecial(quant_nn.QuantLinear):
+        pass
+
+    module = types.ModuleType("special")
+    module.Special = nn.Linear
+    entry = quant_modules._quant_entry(module, "Special", QuantSpecial)
+    quant_modules._DEFAULT_QUANT_MAP.append(entry)
+    try:
+        quant_modules.initialize()
+        assert module.Special is QuantSpecial
+        originals = quant_modules._quant_module_helper_object.orginal_func_map
+        assert (module, "Special", FLOAT["Linear"]) in originals
+    finally:
+        quant_modules._DEFAULT_QUANT_MAP.remove(entry)
+    quant_modules.deactivate()
+    assert module.Special is FLOAT["Linear"]

@@ -446,3 +446,27 @@ def test_the_descriptor_default_is_not_shared() -> None:
     first.num_bits = 4
     assert second.num_bits == 8
     assert torch.equal(tensor_quant(torch.ones(1), 1.0)[0], torch.tensor([127.0]))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_dynamic_range_that_is_not_finite_gives_nan_where_it_counts(bad: float) -> None:
+    x = torch.ones(2, 3)
+    x[1, 0] = bad
+    whole = TensorQuantizer(QuantDescriptor())
+    assert whole(x).isnan().all()
+    rows = TensorQuantizer(QuantDescriptor(axis=0))
+    assert torch.equal(rows(x).isnan().any(1), torch.tensor([False, True])) and rows(x)[1].isnan().all()
+    two_ends = TensorQuantizer(QuantDescriptor(axis=0, symmetric=False))
+    assert torch.equal(two_ends(x)[0], x[0]) and two_ends(x)[1].isnan().all()
+    fixed = TensorQuantizer(QuantDescriptor(amax=1.0))
+    assert not fixed(x)[0].isnan().any()
+
+
+def test_the_export_switch_can_be_asked_for_on_a_quantizer() -> None:
+    quantizer = TensorQuantizer()
+    quantizer._enable_onnx_export = True
+    try:
+        assert TensorQuantizer.use_fb_fake_quant and TensorQuantizer()._enable_onnx_export
+    finally:
+        TensorQuantizer._enable_onnx_export = False
+    assert not quantizer._enable_onnx_export

@@ -11,7 +11,13 @@ from intact import numerics
 from intact.calib import amax_from_counts
 from intact.errors import IntactError
 from intact.torch import nn as quant_nn
-from intact.torch.calib import HistogramCalibrator, MaxCalibrator, calibrate_weights
+from intact.torch.calib import (
+    HistogramCalibrator,
+    MaxCalibrator,
+    MergeableCalibrator,
+    calibrate_weights,
+    histogram,
+)
 from intact.torch.calib.calibrator import _Calibrator
 from intact.torch.tensor_quant import QuantDescriptor
 from intact.torch.utils import quant_logging, reduce_amax
@@ -27,7 +33,10 @@ def test_max_is_exact_over_batches(axis: int | tuple[int, ...] | None) -> None:
         calibrator.collect(batch)
     want = np.maximum.reduce([numerics.absmax(b.numpy(), axis) for b in batches])
     assert np.array_equal(calibrator.compute_amax().numpy().reshape(want.shape), want)
-    assert len(calibrator.amaxs) == 3 and np.array_equal(calibrator.amaxs[-1].reshape(want.shape), want)
+    each = [numerics.absmax(b.numpy(), axis) for b in batches]
+    assert [np.array_equal(a.reshape(b.shape), b) for a, b in zip(calibrator.amaxs, each, strict=True)] == [
+        True
+    ] * 3
     low, high = calibrator.compute_range()
     assert torch.equal(torch.maximum(low.abs(), high.abs()), calibrator.compute_amax())
     calibrator.reset()
@@ -200,3 +209,45 @@ def test_reset_logger_handler() -> None:
     quant_logging.LOGGER.addHandler(quant_logging.logging.NullHandler())
     quant_logging.reset_logger_handler()
     assert quant_logging.LOGGER.handlers == [] and quant_logging.LOGGER.propagate
+
+
+# ---- what public scripts reach for ----
+
+
+@pytest.mark.parametrize("make", [MaxCalibrator, HistogramCalibrator, MergeableCalibrator])
+def test_whole_numbers_are_collected_as_their_floats(make: type[_Calibrator]) -> None:
+    calibrators = make(8, None, False), make(8, None, False)
+    for calibrator, dtype in zip(calibrators, (torch.int64, torch.float32), strict=True):
+        calibrator.collect(torch.tensor([0, -3, 200], dtype=dtype))
+    method = ["mse"] if make is HistogramCalibrator else []
+    assert torch.equal(*(calibrator.compute_amax(*method) for calibrator in calibrators))
+
+
+def test_the_range_of_a_max_calibrator_can_be_set() -> None:
+    calibrator = MaxCalibrator()
+    calibrator._calib_amax = torch.tensor(3.0)
+    calibrator.collect(torch.tensor([1.0]))
+    assert calibrator.compute_amax() == 3
+    calibrator._calib_amax = None
+    assert calibrator.compute_amax() is None
+
+
+@pytest.mark.parametrize("torch_hist", [True, False])
+def test_methods_on_bare_counts_agree_with_the_calibrator(torch_hist: bool) -> None:
+    calibrator = HistogramCalibrator(torch_hist=torch_hist)
+    calibrator._num_bins = 512
+    calibrator.collect(torch.randn(1000, generator=torch.Generator().manual_seed(3)))
+    counts, edges = calibrator._calib_hist, calibrator._calib_bin_edges
+    assert len(counts) == len(edges) - 1 == 512 and isinstance(
+        counts, torch.Tensor if torch_hist else np.ndarray
+    )
+    for method, function, options in (
+        ("entropy", histogram._compute_amax_entropy, (8, False)),
+        ("mse", histogram._compute_amax_mse, (8, False)),
+        ("percentile", histogram._compute_amax_percentile, (99.0,)),
+    ):
+        given = {"percentile": 99.0} if method == "percentile" else {}
+        torch.testing.assert_close(
+            function(counts, edges, *options), calibrator.compute_amax(method, **given)
+        )
+        assert function(None, None, *options) is None

@@ -15,7 +15,7 @@ from intact.errors import IntactError, UnsupportedError
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
 from intact.graph.markers import Marker, find_markers
-from intact.graph.opset import MAX_OPSET
+from intact.graph.opset import MAX_OPSET, MIN_OPSET
 from intact.spec import Format, QuantSpec
 
 QUANTIZER_KEY = "intact.quantizer"
@@ -25,7 +25,7 @@ FORMAT_OPSETS = {
     "int8": 10, "uint8": 10, "fp8e4m3": 19, "fp8e5m2": 19, "int16": 21, "uint16": 21, "int4": 21,
     "uint4": 21, "fp4e2m1": 23,
 }  # fmt: skip
-"""The first opset whose QuantizeLinear writes a format (10 per tensor; an axis needs 13, our smallest)."""
+"""The first opset whose QuantizeLinear writes a format (10 per tensor; an axis needs 13)."""
 
 _BLOCK_OPSET = 21
 
@@ -69,27 +69,28 @@ class _Emitted:
     constant: bool
 
 
-def emit_qdq(model: ir.Model, opset: int, *, fold_weights: bool = True) -> list[Pair]:
+def emit_qdq(model: ir.Model, opset: int, *, fold_weights: bool = True, share: bool = True) -> list[Pair]:
     """Replace every marker by a pair, in place.
 
     Before: ``y = FakeQuantize(x, amax)``.  After: ``y = DequantizeLinear(QuantizeLinear(x, s, zp), s, zp)``;
     where `x` is constant and `fold_weights`: ``y = DequantizeLinear(codes, s, zp)``.
 
-    Readers of one tensor with one scale share one pair. A narrow grid clips in front of the QuantizeLinear,
-    so that the code which it drops cannot appear. float16, bfloat16 and float64 are cast to float32 first
-    and back behind: an int8 grid has no exact float16 scale, and the module computes in float32.
+    A narrow grid clips in front of the QuantizeLinear, so that the code which it drops cannot appear.
+    float16, bfloat16 and float64 are cast to float32 first and back behind: an int8 grid has no exact float16
+    scale, and the module computes in float32.
 
     Args:
         model: Holds markers; changed.
         opset: What the pairs may use; the rest of the graph is `set_opset`'s matter.
         fold_weights: Store the codes of constant tensors instead of their floats.
+        share: One pair for all markers that say the same of one tensor; False: one for each marker.
     Returns:
         One record per marker, in the graph's order.
     Raises:
         UnsupportedError: The opset has no type for a quantizer's format, or no opset has.
         CalibrationError: A quantizer has no constant range.
     """
-    emitter = _Emitter(model.graph, opset, fold_weights)
+    emitter = _Emitter(model.graph, opset, fold_weights, share)
     done = [(marker, *emitter.emit(marker)) for marker in find_markers(model)]
     model.opset_imports.pop("intact", None)
     return [
@@ -108,8 +109,8 @@ def emit_qdq(model: ir.Model, opset: int, *, fold_weights: bool = True) -> list[
 
 
 class _Emitter:
-    def __init__(self, graph: ir.Graph, opset: int, fold_weights: bool) -> None:
-        self._graph, self._opset, self._fold = graph, opset, fold_weights
+    def __init__(self, graph: ir.Graph, opset: int, fold_weights: bool, share: bool) -> None:
+        self._graph, self._opset, self._fold, self._share = graph, opset, fold_weights, share
         self._names = Namer(graph)
         self._constants = Constants(graph)
         self._shared: dict[tuple[object, ...], _Emitted] = {}
@@ -121,6 +122,12 @@ class _Emitter:
                 raise UnsupportedError(
                     "block_size", f"{marker.spec.block_size} at opset {self._opset}",
                     f"opset {_BLOCK_OPSET} or newer", "choose such an opset, or a scale per channel",
+                )  # fmt: skip
+            if marker.spec.axis is not None and self._opset < MIN_OPSET:
+                raise UnsupportedError(
+                    "axis", f"{marker.spec.axis} at opset {self._opset}",
+                    f"opset {MIN_OPSET} or newer: the first with scales per channel",
+                    "choose such an opset, or one scale per tensor",
                 )  # fmt: skip
             scale, zero_point = _parameters(marker)
             return scale, zero_point, self._emit(marker, scale, zero_point)
@@ -134,7 +141,8 @@ class _Emitter:
         constant = self._constants(x)
         perm = _sink_transposes(marker.node, self._names) if constant is not None else None
         content = x if constant is None else (constant.shape, str(constant.dtype), _digest(constant))
-        key = (content, marker.spec, perm, scale.tobytes(), zero_point.tobytes())
+        key: tuple[object, ...] = (content, marker.spec, perm, scale.tobytes(), zero_point.tobytes())
+        key = key if self._share else (marker.node,)
         if key not in self._shared:
             self._shared[key] = self._build(marker, constant, perm, scale, zero_point)
         emitted = self._shared[key]

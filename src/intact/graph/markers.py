@@ -26,7 +26,7 @@ _AMAX_SUFFIXES = ("._amax", ".amax")
 
 
 def marker_schema() -> onnx.defs.OpSchema:
-    """The marker's signature: FakeQuantize(x, amax, amin?) with format, axis, narrow and block_size."""
+    """The marker's signature: FakeQuantize(x, amax, amin?) with format, axis, narrow, block_size and call."""
     schema = onnx.defs.OpSchema
     optional = schema.FormalParameterOption.Optional
     floats = ["tensor(float)", "tensor(float16)", "tensor(bfloat16)", "tensor(double)"]
@@ -46,6 +46,7 @@ def marker_schema() -> onnx.defs.OpSchema:
             schema.Attribute("axis", schema.AttrType.INTS, required=False),
             schema.Attribute("narrow", schema.AttrType.INT, required=True),
             schema.Attribute("block_size", schema.AttrType.INT, required=False),
+            schema.Attribute("call", schema.AttrType.INT, required=False),  # keeps an exporter from merging
         ],
     )
 

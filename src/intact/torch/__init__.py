@@ -18,8 +18,8 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtraError.of("torch", "torch", "intact.torch") from None
 
-from intact._version import __version__ as _intact_version
-from intact.torch import calib, nn, ops, quant_modules, tensor_quant, utils
+from intact.torch import calib, cuda_ext, nn, ops, quant_modules, tensor_quant, utils
+from intact.torch import onnx_export as _onnx_export  # noqa: F401  in front of torch.onnx.export
 from intact.torch.alias import alias
 from intact.torch.calibration import CalibrationResult, calibrate
 from intact.torch.checkpoint import load_checkpoint, save_checkpoint
@@ -30,14 +30,12 @@ from intact.torch.graph_mode import GraphModeReport, GraphModeResult, quantize
 from intact.torch.ops import fake_quantize
 from intact.torch.quant_modules import deactivate, enable_onnx_export, initialize
 from intact.torch.replace import ReplaceReport, replace_modules
+from intact.torch.version import __version__
 
 if "torch._dynamo" in _sys.modules:  # two seconds of import, that who compiles nothing does not pay
     from intact.torch.dynamo import register as _register
 
     _register()
-
-# The surface that scripts may ask for, then who really answers.
-__version__ = f"2.2.1+intact.{_intact_version}"
 
 __all__ = [
     "CalibrationResult",
@@ -51,6 +49,7 @@ __all__ = [
     "calib",
     "calibrate",
     "compile",
+    "cuda_ext",
     "deactivate",
     "enable_onnx_export",
     "export",

@@ -5,15 +5,19 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from pathlib import Path
 
 from intact.errors import IntactError
 
 OLD_NAME = "pytorch_quantization"
+STANDINS = Path(__file__).with_name("standins")
+"""A folder with a module of the old name, for processes in which nobody calls `alias`."""
 _SUBMODULES = (
     "calib",
     "calib.calibrator",
     "calib.histogram",
     "calib.max",
+    "cuda_ext",
     "nn",
     "nn.functional",
     "nn.modules",
@@ -32,6 +36,7 @@ _SUBMODULES = (
     "utils",
     "utils.quant_logging",
     "utils.reduce_amax",
+    "version",
 )
 
 
@@ -65,4 +70,6 @@ def alias(force: bool = False) -> None:
 
 def _is_installed() -> bool:
     spec = importlib.util.find_spec(OLD_NAME)
-    return spec is not None and spec.origin is not None  # a folder of that name alone has no origin
+    if spec is None or spec.origin is None:  # a folder of that name alone has no origin
+        return False
+    return Path(spec.origin).parent != STANDINS

@@ -87,8 +87,8 @@ class ScaledQuantDescriptor:
         if self._learn_amax and self._axis is not None:
             raise UnsupportedError(
                 "QuantDescriptor learn_amax",
-                f"learn_amax with axis={self._axis}",
-                "a learned range is per-tensor: axis None",
+                f"learn_amax with axis={self._axis}: axis is ignored and must be None",
+                "a learned range, which is per-tensor",
                 "drop axis or learn_amax",
             )
         if self._symmetric:
@@ -126,8 +126,9 @@ class ScaledQuantDescriptor:
         return self._axis
 
     @property
-    def amax(self) -> float | np.ndarray | None:
-        return self._amax
+    def amax(self) -> np.ndarray | None:
+        """float32, 0-D for one number."""
+        return None if self._amax is None else np.asarray(self._amax, np.float32)
 
     @property
     def learn_amax(self) -> bool:

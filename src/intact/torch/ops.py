@@ -120,6 +120,16 @@ def is_tracing() -> bool:
     return torch.compiler.is_compiling() or bool(torch._C._get_tracing_state())
 
 
+def not_finite(low: Tensor | None, high: Tensor) -> Tensor | None:
+    """Which granules have a range with NaN or infinity, bool in the shape of `high`; None where none has.
+
+    Where asking would have to wait for a device, or stop a compiler or tracer, the mask is returned unseen.
+    """
+    lost = ~torch.isfinite(high) if low is None else ~(torch.isfinite(high) & torch.isfinite(low))
+    unseen = is_tracing() or lost.device.type != "cpu"
+    return lost if unseen or bool(lost.any()) else None
+
+
 def kept_axes(axis: int | Sequence[int] | None, rank: int) -> list[int]:
     """The axes of `axis` in a tensor of `rank`, ascending and counted from the front.
 

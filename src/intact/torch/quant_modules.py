@@ -16,11 +16,12 @@ import torch
 
 from intact.errors import QuantValueError
 from intact.torch import nn as quant_nn
+from intact.torch.nn.modules import _export_switch
 
 __all__ = ["QuantModuleReplacementHelper", "deactivate", "enable_onnx_export", "initialize"]
 
 
-class _QuantEntry(NamedTuple):
+class _quant_entry(NamedTuple):
     """The class called `mod_name` in the Python module `orig_mod` gives way to `replace_mod`."""
 
     orig_mod: ModuleType
@@ -34,7 +35,7 @@ _DEFAULT_NAMES = (
     *(f"{family}{dims}d" for family in ("AvgPool", "AdaptiveAvgPool") for dims in (1, 2, 3)),
 )
 _DEFAULT_QUANT_MAP = [
-    _QuantEntry(torch.nn, name, getattr(quant_nn, f"Quant{name}")) for name in _DEFAULT_NAMES
+    _quant_entry(torch.nn, name, getattr(quant_nn, f"Quant{name}")) for name in _DEFAULT_NAMES
 ]
 
 
@@ -42,14 +43,16 @@ class QuantModuleReplacementHelper:
     """What is to be replaced, and what has been; one object serves the process.
 
     Attributes:
-        default_quant_map: The entries of `initialize()` without arguments.
+        default_quant_map: The entries of `initialize()` without arguments: what is appended to
+            `_DEFAULT_QUANT_MAP` is among them.
         quant_map: The entries to apply, as `prepare_state` left them.
+        orginal_func_map: The originals of what is replaced now; spelled as scripts know it.
     """
 
     def __init__(self) -> None:
-        self.default_quant_map: list[_QuantEntry] = list(_DEFAULT_QUANT_MAP)
-        self.quant_map: list[_QuantEntry] = []
-        self._originals: list[tuple[ModuleType, str, type]] = []
+        self.default_quant_map: list[_quant_entry] = _DEFAULT_QUANT_MAP
+        self.quant_map: list[_quant_entry] = []
+        self.orginal_func_map: list[_quant_entry] = []
 
     def prepare_state(
         self,
@@ -58,11 +61,15 @@ class QuantModuleReplacementHelper:
     ) -> None:
         """Compute `quant_map`: the default entries but for `float_module_list`, and those of `custom_map`.
 
+        An entry of `custom_map` counts whatever `float_module_list` says, and before a default one.
+
         Raises:
-            QuantValueError: (a ValueError) A name in `float_module_list` is in no entry, or an entry of
-                `custom_map` is not (Python module, name of a class in it, replacement).
+            QuantValueError: (a ValueError) A name in `float_module_list` is in no entry, or an entry is not
+                (Python module, name of a class in it, replacement).
         """
-        entries = [*self.default_quant_map, *(_checked_entry(entry) for entry in custom_map or ())]
+        defaults = [_checked_entry(entry) for entry in self.default_quant_map]
+        custom = [_checked_entry(entry) for entry in custom_map or ()]
+        entries = [*defaults, *custom]
         stay = set(float_module_list or ())
         if unknown := stay - {entry.mod_name for entry in entries}:
             raise QuantValueError(
@@ -71,19 +78,19 @@ class QuantModuleReplacementHelper:
                 f"names among {sorted({entry.mod_name for entry in entries})}",
                 "name classes that would be replaced, for example 'Conv2d'",
             )
-        self.quant_map = [entry for entry in entries if entry.mod_name not in stay]
+        self.quant_map = [*(entry for entry in defaults if entry.mod_name not in stay), *custom]
 
     def apply_quant_modules(self) -> None:
         """Put the replacements of `quant_map` in place; the first original of each name is kept."""
         for module, name, replacement in self.quant_map:
-            if all((module, name) != kept[:2] for kept in self._originals):
-                self._originals.append((module, name, getattr(module, name)))
+            if all((module, name) != kept[:2] for kept in self.orginal_func_map):
+                self.orginal_func_map.append(_quant_entry(module, name, getattr(module, name)))
             setattr(module, name, replacement)
 
     def restore_float_modules(self) -> None:
         """Put every original back; does nothing where nothing is replaced."""
-        while self._originals:
-            setattr(*self._originals.pop())
+        while self.orginal_func_map:
+            setattr(*self.orginal_func_map.pop())
 
 
 _quant_module_helper_object = QuantModuleReplacementHelper()
@@ -118,19 +125,19 @@ def deactivate() -> None:
 
 @contextmanager
 def enable_onnx_export() -> Iterator[None]:
-    """While inside, `torch.onnx.export` writes quantizers as QuantizeLinear/DequantizeLinear pairs.
+    """While inside, the export switch is on, which scripts ask for; pairs are written without it, too.
 
     The switch goes back to what it was, also when the export raises.
     """
-    before = quant_nn.TensorQuantizer._enable_onnx_export
-    quant_nn.TensorQuantizer._enable_onnx_export = True
+    before = _export_switch.is_on()
+    _export_switch.set_switch(True)
     try:
         yield
     finally:
-        quant_nn.TensorQuantizer._enable_onnx_export = before
+        _export_switch.set_switch(before)
 
 
-def _checked_entry(entry: Any) -> _QuantEntry:
+def _checked_entry(entry: Any) -> _quant_entry:
     fits = isinstance(entry, Sequence) and len(entry) == 3 and isinstance(entry[1], str)
     if not fits or not isinstance(getattr(entry[0], entry[1], None), type) or not isinstance(entry[2], type):
         raise QuantValueError(
@@ -139,4 +146,4 @@ def _checked_entry(entry: Any) -> _QuantEntry:
             "(Python module, name of a class in it, replacement class)",
             "write for example (torch.nn, 'GRU', quant_nn.QuantGRU)",
         )
-    return _QuantEntry(*entry)
+    return _quant_entry(*entry)

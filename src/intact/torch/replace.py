@@ -17,7 +17,7 @@ from torch.nn.utils import parametrize
 
 from intact.errors import QuantValueError, UnsupportedError
 from intact.torch import nn as quant_nn
-from intact.torch.nn.modules._utils import QuantInputMixin, QuantMixin
+from intact.torch.nn.modules._utils import QuantizedModule, QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
 from intact.torch.quant_modules import _DEFAULT_QUANT_MAP
 from intact.torch.tensor_quant import QuantDescriptor
@@ -27,7 +27,7 @@ __all__ = ["ReplaceReport", "apply_conversion", "conversion_record", "replace_mo
 Patterns = str | Sequence[str] | None
 
 # From the bases, not from torch.nn's names: `initialize` may have put quantized classes there.
-DEFAULT_CLASSES: dict[type, type[QuantInputMixin]] = {
+DEFAULT_CLASSES: dict[type, type[QuantizedModule]] = {
     next(base for base in quant_class.__bases__ if issubclass(base, nn.Module)): quant_class
     for quant_class in (
         *(entry.replace_mod for entry in _DEFAULT_QUANT_MAP),
@@ -35,10 +35,10 @@ DEFAULT_CLASSES: dict[type, type[QuantInputMixin]] = {
         quant_nn.QuantGRUCell,
     )
 }
-_OURS: dict[str, type[QuantInputMixin]] = {
+_OURS: dict[str, type[QuantizedModule]] = {
     name: value
     for name, value in vars(quant_nn).items()
-    if isinstance(value, type) and issubclass(value, QuantInputMixin) and name == value.__name__
+    if isinstance(value, type) and issubclass(value, QuantizedModule) and name == value.__name__
 }
 
 
@@ -70,7 +70,7 @@ def replace_modules(
     *,
     quant_desc_input: QuantDescriptor | None = None,
     quant_desc_weight: QuantDescriptor | None = None,
-    custom: Mapping[type, type[QuantInputMixin]] | None = None,
+    custom: Mapping[type, type[QuantizedModule]] | None = None,
     inplace: bool = True,
 ) -> ReplaceReport:
     """Quantize the modules of a model that is built already.
@@ -111,7 +111,7 @@ def replace_modules(
         model = copy.deepcopy(model)
     keep = _filter(model, include, exclude)
     report = ReplaceReport(model)
-    plan: list[tuple[nn.Module, type[QuantInputMixin]]] = []
+    plan: list[tuple[nn.Module, type[QuantizedModule]]] = []
     for names, module in _modules(model):
         quant_class, reason = _decide(names[0], module, table, keep(names))
         if quant_class is not None:
@@ -130,11 +130,11 @@ def conversion_record(model: nn.Module) -> dict[str, str]:
 
     The quantizers' configuration is not in it: `intact.torch.save_checkpoint` stores both.
     """
-    return {name: _key(type(m)) for name, m in model.named_modules() if isinstance(m, QuantInputMixin)}
+    return {name: _key(type(m)) for name, m in model.named_modules() if isinstance(m, QuantizedModule)}
 
 
 def apply_conversion(
-    model: nn.Module, record: Mapping[str, str], *, custom: Mapping[type, type[QuantInputMixin]] | None = None
+    model: nn.Module, record: Mapping[str, str], *, custom: Mapping[type, type[QuantizedModule]] | None = None
 ) -> nn.Module:
     """Replace modules as `conversion_record` says, with the default descriptors of their classes.
 
@@ -170,10 +170,10 @@ def apply_conversion(
 
 
 def _decide(
-    name: str, module: nn.Module, table: Mapping[type, type[QuantInputMixin]], unwanted: str
-) -> tuple[type[QuantInputMixin] | None, str]:
+    name: str, module: nn.Module, table: Mapping[type, type[QuantizedModule]], unwanted: str
+) -> tuple[type[QuantizedModule] | None, str]:
     """The class that `module` is to become, or None and the reason ("" where there is nothing to say)."""
-    if isinstance(module, QuantInputMixin):
+    if isinstance(module, QuantizedModule):
         return None, "is quantized already"
     kind = type(module)
     base = next((c for c in kind.__mro__ if c in table), None)
@@ -193,8 +193,8 @@ def _decide(
 
 
 def convertible(
-    module: nn.Module, table: Mapping[type, type[QuantInputMixin]]
-) -> tuple[type[QuantInputMixin] | None, str]:
+    module: nn.Module, table: Mapping[type, type[QuantizedModule]]
+) -> tuple[type[QuantizedModule] | None, str]:
     """The class of `table` that `module` can become, or None and why not ("" where it is of another kind)."""
     base = next((c for c in type(module).__mro__ if c in table), None)
     if base is None:
@@ -206,8 +206,8 @@ def convertible(
 
 
 def _fitting(
-    module: nn.Module, base: type, table: Mapping[type, type[QuantInputMixin]]
-) -> tuple[type[QuantInputMixin] | None, str]:
+    module: nn.Module, base: type, table: Mapping[type, type[QuantizedModule]]
+) -> tuple[type[QuantizedModule] | None, str]:
     kind = type(module)
     if kind is not base:
         return None, f"{kind.__name__} is a subclass of {base.__name__}; name its quantized class in custom"
@@ -221,7 +221,7 @@ def _fitting(
 def convert(
     model: nn.Module,
     module: nn.Module,
-    quant_class: type[QuantInputMixin],
+    quant_class: type[QuantizedModule],
     desc_input: QuantDescriptor | None,
     desc_weight: QuantDescriptor | None,
 ) -> None:
@@ -242,7 +242,7 @@ def convert(
 def finish(model: nn.Module) -> None:
     """What is left to do once every module of `model` is converted."""
     for module in model.modules():
-        quantized = any(isinstance(child, QuantInputMixin) for child in module.modules())
+        quantized = any(isinstance(child, QuantizedModule) for child in module.modules())
         if quantized and isinstance(module, nn.TransformerEncoderLayer):
             # Its fused inference path reads the weights of its Linears past their forward.
             module.activation_relu_or_gelu = 0
@@ -301,9 +301,9 @@ def _first_match(names: list[str], patterns: list[str]) -> str | None:
     return next((p for p in patterns if any(fnmatchcase(place, p) for place in places)), None)
 
 
-def _checked_pairs(custom: Mapping[type, type[QuantInputMixin]]) -> dict[type, type[QuantInputMixin]]:
+def _checked_pairs(custom: Mapping[type, type[QuantizedModule]]) -> dict[type, type[QuantizedModule]]:
     for float_class, quant_class in custom.items():
-        if not issubclass(quant_class, QuantInputMixin) or not issubclass(quant_class, float_class):
+        if not issubclass(quant_class, QuantizedModule) or not issubclass(quant_class, float_class):
             raise UnsupportedError(
                 f"custom[{float_class.__name__}]",
                 f"{quant_class.__name__} with bases {[c.__name__ for c in quant_class.__mro__[1:-1]]}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from intact.errors import UnsupportedError
@@ -48,3 +49,8 @@ class _Calibrator:
 
     def __repr__(self) -> str:
         return f"num_bits={self._num_bits} axis={self._axis} unsigned={self._unsigned}"
+
+
+def as_real(x: Tensor) -> Tensor:
+    """`x` itself, or for whole numbers and truths their floats: float32."""
+    return x if x.is_floating_point() else x.to(torch.float32)

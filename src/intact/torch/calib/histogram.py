@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from intact.calib import amax_from_counts
@@ -14,7 +14,7 @@ from intact.errors import CalibrationError, UnsupportedError
 from intact.kernels.statistics import MAX_BINS
 from intact.torch import ops
 from intact.torch._errors import NotOfferedError
-from intact.torch.calib.calibrator import _Calibrator
+from intact.torch.calib.calibrator import _Calibrator, as_real
 
 _METHODS = ("entropy", "mse", "percentile")
 
@@ -27,7 +27,7 @@ class HistogramCalibrator(_Calibrator):
         num_bins: Number of bins of the first batch.
         grow_method: Accepted and ignored, as in the old library: bins are always appended.
         skip_zeros: Do not count zeros.
-        torch_hist: Accepted and ignored: both of the old library's ways of counting are one here.
+        torch_hist: What counts and edges are handed out as: tensors, or NumPy arrays. They are counted alike.
 
     Counts are int64 and exact. An all-zero batch sets no width; its zeros are kept and counted once one is
     known. `intact.torch.calibrate` uses histograms that do not depend on the order of batches.
@@ -67,13 +67,22 @@ class HistogramCalibrator(_Calibrator):
     def _num_bins(self) -> int:
         return len(self._counts) or self._initial_bins
 
-    @property
-    def _calib_hist(self) -> NDArray[np.int64] | None:
-        return self._counts if len(self._counts) else None
+    @_num_bins.setter
+    def _num_bins(self, value: int) -> None:
+        self._initial_bins = value  # of the next first batch
 
     @property
-    def _calib_bin_edges(self) -> NDArray[Any] | None:
-        return np.arange(len(self._counts) + 1) * self._width if len(self._counts) else None
+    def _calib_hist(self) -> NDArray[np.int64] | Tensor | None:
+        return self._handed_out(self._counts) if len(self._counts) else None
+
+    @property
+    def _calib_bin_edges(self) -> NDArray[Any] | Tensor | None:
+        if not len(self._counts):
+            return None
+        return self._handed_out((np.arange(len(self._counts) + 1) * self._width).astype(np.float32))
+
+    def _handed_out(self, array: NDArray[Any]) -> NDArray[Any] | Tensor:
+        return torch.from_numpy(array) if self._torch_hist else array
 
     def collect(self, x: Tensor) -> None:
         """Count all of `x`.
@@ -83,6 +92,7 @@ class HistogramCalibrator(_Calibrator):
         """
         if not x.numel():
             return
+        x = as_real(x)
         peak = _finite_peak(x)
         if self._width == 0.0 and np.float32(peak) / np.float32(self._initial_bins) == 0:
             self._zeros += 0 if self._skip_zeros else x.numel()
@@ -221,6 +231,56 @@ def _from_counts(
     else:
         options = {"stride": stride, "start_bin": start_bin}
     return torch.tensor(float(amax_from_counts(counts, width, num_bits, unsigned, method, **options)))
+
+
+def _compute_amax_entropy(
+    calib_hist: ArrayLike | None,
+    calib_bin_edges: ArrayLike | None,
+    num_bits: int | tuple[int, int],
+    unsigned: bool,
+    stride: int = 1,
+    start_bin: int = 128,
+) -> Tensor | None:
+    """The entropy method on bare counts and edges, as scripts call it; None where there are no counts."""
+    return _on_bare(
+        calib_hist, calib_bin_edges, num_bits, unsigned, "entropy", stride=stride, start_bin=start_bin
+    )
+
+
+def _compute_amax_mse(
+    calib_hist: ArrayLike | None,
+    calib_bin_edges: ArrayLike | None,
+    num_bits: int | tuple[int, int],
+    unsigned: bool,
+    stride: int = 1,
+    start_bin: int = 128,
+) -> Tensor | None:
+    """The mse method on bare counts and edges, as scripts call it; None where there are no counts."""
+    return _on_bare(
+        calib_hist, calib_bin_edges, num_bits, unsigned, "mse", stride=stride, start_bin=start_bin
+    )
+
+
+def _compute_amax_percentile(
+    calib_hist: ArrayLike | None, calib_bin_edges: ArrayLike | None, percentile: float
+) -> Tensor | None:
+    """The percentile method on bare counts and edges, as scripts call it; None where there are no counts."""
+    return _on_bare(calib_hist, calib_bin_edges, 8, False, "percentile", percentile=percentile)
+
+
+def _on_bare(
+    counts: ArrayLike | None,
+    edges: ArrayLike | None,
+    num_bits: Any,
+    unsigned: bool,
+    method: str,
+    **options: Any,
+) -> Tensor | None:
+    if counts is None or edges is None:
+        return None
+    width = float(np.diff(np.asarray(edges, np.float64)[:2])[0])
+    whole = np.asarray(counts).astype(np.int64)
+    return torch.tensor(float(amax_from_counts(whole, width, num_bits, unsigned, method, **options)))
 
 
 def _finite_peak(x: Tensor) -> float:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from intact.errors import CalibrationError
 from intact.torch import ops
-from intact.torch.calib.calibrator import _Calibrator
+from intact.torch.calib.calibrator import _Calibrator, as_real
 
 
 class MaxCalibrator(_Calibrator):
@@ -16,7 +16,7 @@ class MaxCalibrator(_Calibrator):
 
     Args:
         num_bits, axis, unsigned: As for `_Calibrator`.
-        track_amax: Keep the amax after each batch as well, in `amaxs`.
+        track_amax: Keep the amax of each batch as well, in `amaxs`.
     """
 
     def __init__(
@@ -34,12 +34,16 @@ class MaxCalibrator(_Calibrator):
 
     @property
     def amaxs(self) -> list[np.ndarray]:
-        """The running amax after each batch, with ``track_amax=True``."""
+        """The amax of each batch, with ``track_amax=True``."""
         return self._amaxs
 
     @property
     def _calib_amax(self) -> Tensor | None:
         return self.compute_amax()
+
+    @_calib_amax.setter
+    def _calib_amax(self, value: Tensor | None) -> None:
+        self._low, self._high = (None, None) if value is None else (-value, value)
 
     def collect(self, x: Tensor) -> None:
         """Widen the range to all of `x`; an empty tensor changes nothing.
@@ -49,8 +53,11 @@ class MaxCalibrator(_Calibrator):
         """
         if not x.numel():
             return
+        x = as_real(x)
         low, high = ops.min_max(x, ops.kept_axes(self._axis, x.dim()))
         _refuse_nonfinite(low, high, x)
+        if self._track_amax:
+            self._amaxs.append(torch.maximum(low.abs(), high.abs()).cpu().numpy())
         if self._low is not None and self._high is not None:
             if self._low.shape != low.shape:
                 raise CalibrationError(
@@ -61,8 +68,6 @@ class MaxCalibrator(_Calibrator):
                 )
             low, high = torch.minimum(self._low, low), torch.maximum(self._high, high)
         self._low, self._high = low, high
-        if self._track_amax:
-            self._amaxs.append(torch.maximum(-low, high).cpu().numpy())
 
     def reset(self) -> None:
         self._low = self._high = None

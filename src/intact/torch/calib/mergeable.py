@@ -11,7 +11,7 @@ from torch import Tensor
 from intact.calib import Histogram, Range, amax_of, range_of
 from intact.spec import Format, QuantSpec
 from intact.torch import ops
-from intact.torch.calib.calibrator import _Calibrator
+from intact.torch.calib.calibrator import _Calibrator, as_real
 from intact.torch.descriptor import format_name
 
 
@@ -54,7 +54,7 @@ class MergeableCalibrator(_Calibrator):
         """
         if not x.numel():
             return
-        self.stats.collect(ops.as_numpy(x.to("cpu")), threads=torch.get_num_threads())
+        self.stats.collect(ops.as_numpy(as_real(x).to("cpu")), threads=torch.get_num_threads())
         kept = {a % x.dim() for a in QuantSpec(axis=self._axis).axes}
         self.shape = tuple(n if a in kept else 1 for a, n in enumerate(x.shape)) if kept else ()
 

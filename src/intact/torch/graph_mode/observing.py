@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from intact.torch.graph_mode.calls import Calls, ModelCall, exchanged, function_of, reads_floats
 from intact.torch.graph_mode.opened import OPENED
-from intact.torch.nn.modules._utils import QuantInputMixin
+from intact.torch.nn.modules._utils import QuantizedModule
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
 _QUESTIONS = {
@@ -42,7 +42,7 @@ def is_one_call(module: nn.Module) -> bool:
     """Whether `module` is PyTorch's own, or ours, and not one whose calls are seen."""
     place = type(module).__module__
     own = place.startswith(("torch.nn.", "torch.ao.nn.")) and not isinstance(module, _SEEN)
-    return own or isinstance(module, (TensorQuantizer, QuantInputMixin))
+    return own or isinstance(module, (TensorQuantizer, QuantizedModule))
 
 
 @dataclass(frozen=True)

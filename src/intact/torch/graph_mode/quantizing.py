@@ -24,12 +24,12 @@ from intact.torch.graph_mode.plan import make_plan
 from intact.torch.graph_mode.record import record_from
 from intact.torch.graph_mode.report import GraphModeReport, GraphModeResult
 from intact.torch.graph_mode.tracing import Untraceable
-from intact.torch.nn.modules._utils import QuantInputMixin, QuantMixin
+from intact.torch.nn.modules._utils import QuantizedModule, QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
 from intact.torch.qdq_model import example_arguments
 from intact.torch.replace import DEFAULT_CLASSES, convert, convertible, finish
 
-_POOLS: dict[type, type[QuantInputMixin]] = {
+_POOLS: dict[type, type[QuantizedModule]] = {
     nn.MaxPool1d: quant_nn.QuantMaxPool1d,
     nn.MaxPool2d: quant_nn.QuantMaxPool2d,
     nn.MaxPool3d: quant_nn.QuantMaxPool3d,
@@ -210,7 +210,7 @@ class _Job:
         for name, module in list(self._model.get_submodule(path).named_modules(prefix=path)):
             quant_class, reason = convertible(module, DEFAULT_CLASSES)
             if quant_class is None:
-                if reason and not isinstance(module, QuantInputMixin):
+                if reason and not isinstance(module, QuantizedModule):
                     left[name] = reason
             elif why := self._unwanted(name, type(module).__name__):
                 left[name] = why

@@ -47,10 +47,19 @@ def group_parameters(
     if not _is_list(patterns_list) or not all(_is_list(patterns) for patterns in patterns_list):
         raise UnsupportedError(
             "patterns_list",
-            repr(patterns_list),
+            f"{patterns_list!r}, which must be list of list of patterns",
             "a list of lists of patterns",
             "write [['weight'], ['bias']]",
         )
+    given = {"lr": lrs, "momentum": momentums, "weight_decay": weight_decays}
+    for key, values in given.items():
+        if values is not None and (not _is_list(values) or len(values) != len(patterns_list)):
+            raise UnsupportedError(
+                f"{key}s",
+                f"{values!r}, whose length must match that of patterns_list",
+                f"a list of {len(patterns_list)} values",
+                "give one value per list of patterns",
+            )
     groups: list[dict[str, Any]] = []
     owner: dict[str, int] = {}
     for index, patterns in enumerate(patterns_list):
@@ -64,8 +73,9 @@ def group_parameters(
                     "make the patterns exclusive, for example by anchoring them with ^ and $",
                 )
         groups.append({"params": [param for _, param in found]})
-    for key, values in (("lr", lrs), ("momentum", momentums), ("weight_decay", weight_decays)):
-        _set_per_group(groups, key, values)
+    for key, values in given.items():
+        for group, value in zip(groups, values or (), strict=False):
+            group[key] = value
     return groups
 
 
@@ -90,17 +100,6 @@ def _matching(model: nn.Module, patterns: Sequence[str]) -> Iterator[tuple[str, 
     for name, param in model.named_parameters():
         if any(re.search(pattern, name) for pattern in patterns):
             yield name, param
-
-
-def _set_per_group(groups: list[dict[str, Any]], key: str, values: Sequence[float] | None) -> None:
-    if values is None:
-        return
-    if not _is_list(values) or len(values) != len(groups):
-        raise UnsupportedError(
-            f"{key}s", repr(values), f"a list of {len(groups)} values", "give one value per list of patterns"
-        )
-    for group, value in zip(groups, values, strict=True):
-        group[key] = value
 
 
 def _is_list(value: object) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from intact.errors import QuantValueError
+
 
 def reduce_amax(input: Tensor, axis: int | Sequence[int] | None = None, keepdims: bool = True) -> Tensor:
     """Largest magnitude of `input` over `axis`.
@@ -17,12 +19,21 @@ def reduce_amax(input: Tensor, axis: int | Sequence[int] | None = None, keepdims
         keepdims: Keep reduced axes with size 1.
     Returns:
         dtype of `input`.
+    Raises:
+        QuantValueError: (a ValueError) More axes than the tensor has.
     """
     with torch.no_grad():
         if axis is None:
             low, high = torch.aminmax(input)
         else:
             axes = [axis] if isinstance(axis, int) else list(axis)
+            if len(axes) > input.dim():
+                raise QuantValueError(
+                    "reduce_amax axis",
+                    f"{axis}. Cannot reduce more axes than tensor's dim.",
+                    f"at most {input.dim()} axes",
+                    "name axes that the tensor has",
+                )
             if not axes:
                 return input.abs()
             low, high = input.amin(axes, keepdim=keepdims), input.amax(axes, keepdim=keepdims)

@@ -1,41 +1,41 @@
-"""The export switch of `TensorQuantizer`: one state under the two names that scripts know."""
+"""The export switch of `TensorQuantizer`: one state under the two names that scripts know.
+
+It says nothing that an export has to know: a model with quantizers is written with pairs whether it is on or
+off (`intact.torch.onnx_export`).
+"""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from torch import nn
 
 _state = {"on": False}
-_followers: list[Callable[[bool], None]] = []
 
 
-def follow(switched: Callable[[bool], None]) -> None:
-    """Call `switched` with what the switch is set to, whenever it is: `intact.torch.onnx_ops` does."""
-    _followers.append(switched)
+def set_switch(on: bool) -> None:
+    """Set the switch."""
+    _state["on"] = bool(on)
+
+
+def is_on() -> bool:
+    """What the switch is set to."""
+    return _state["on"]
 
 
 class ExportSwitch(type(nn.Module)):  # type: ignore[misc]
-    """Metaclass whose `use_fb_fake_quant` and `_enable_onnx_export` read and write one switch.
-
-    While it is on, `torch.onnx.export` writes QuantizeLinear/DequantizeLinear pairs, see
-    `intact.torch.onnx_ops`.
-    """
+    """Metaclass whose `use_fb_fake_quant` and `_enable_onnx_export` read and write one switch."""
 
     @property
     def _enable_onnx_export(cls) -> bool:
-        return _state["on"]
+        return is_on()
 
     @_enable_onnx_export.setter
     def _enable_onnx_export(cls, value: bool) -> None:
-        for switched in _followers:
-            switched(bool(value))
-        _state["on"] = bool(value)
+        set_switch(value)
 
     @property
     def use_fb_fake_quant(cls) -> bool:
-        return _state["on"]
+        return is_on()
 
     @use_fb_fake_quant.setter
     def use_fb_fake_quant(cls, value: bool) -> None:
-        cls._enable_onnx_export = value
+        set_switch(value)

@@ -1,14 +1,16 @@
 """Mix-ins that give a module its quantizers, for the classes of this package and for a user's own.
 
 Two public mix-ins, `QuantInputMixin` and `QuantMixin`, only hold quantizers: the user writes `__init__` and
-`forward`. `QuantizedInput` and `QuantizedLayer` add a constructor that takes the float module's arguments
-and descriptors: a family of nearly equal classes is ``class QuantX(QuantizedInput, nn.X)``, one line each.
+`forward`; `QuantizedModule` is what both have. `QuantizedInput` and `QuantizedLayer` add a constructor that
+takes the float module's arguments and descriptors: a family of nearly equal classes is
+``class QuantX(QuantizedInput, nn.X)``, one line each.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -20,8 +22,8 @@ from intact.torch.tensor_quant import QUANT_DESC_8BIT_PER_TENSOR, QuantDescripto
 __all__ = ["QuantInputMixin", "QuantMixin", "pop_quant_desc_in_kwargs"]
 
 
-class QuantInputMixin:
-    """For a module that quantizes its input: ``_input_quantizer``, and a default descriptor of its class.
+class QuantizedModule:
+    """What every quantized module has: ``_input_quantizer``, and a default descriptor of its class.
 
     A class that inherits a default shares it until it sets its own: set the default of a class, and its
     siblings keep theirs.
@@ -35,6 +37,15 @@ class QuantInputMixin:
         """Quantize the inputs of modules of this class, built from now on, as `value` says."""
         cls.default_quant_desc_input = _checked(value, f"{cls.__name__}.set_default_quant_desc_input")
 
+    @property
+    def input_quantizer(self) -> TensorQuantizer:
+        """The quantizer of the input."""
+        return self._input_quantizer
+
+
+class QuantInputMixin(QuantizedModule):
+    """For a module that quantizes its input alone. Not a base of `QuantMixin`: scripts ask which of both."""
+
     def init_quantizer(self, quant_desc_input: QuantDescriptor) -> None:
         """Create ``_input_quantizer``; call it after `__init__` of the float module.
 
@@ -43,13 +54,8 @@ class QuantInputMixin:
         """
         self._input_quantizer = _quantizer(self, quant_desc_input)
 
-    @property
-    def input_quantizer(self) -> TensorQuantizer:
-        """The quantizer of the input."""
-        return self._input_quantizer
 
-
-class QuantMixin(QuantInputMixin):
+class QuantMixin(QuantizedModule):
     """For a module that quantizes its input and its weight: ``_weight_quantizer`` besides."""
 
     default_quant_desc_weight: QuantDescriptor = QUANT_DESC_8BIT_PER_TENSOR
@@ -62,7 +68,7 @@ class QuantMixin(QuantInputMixin):
         """Quantize the weights of modules of this class, built from now on, as `value` says."""
         cls.default_quant_desc_weight = _checked(value, f"{cls.__name__}.set_default_quant_desc_weight")
 
-    def init_quantizer(  # type: ignore[override]
+    def init_quantizer(
         self,
         quant_desc_input: QuantDescriptor,
         quant_desc_weight: QuantDescriptor,
@@ -94,7 +100,7 @@ class QuantMixin(QuantInputMixin):
 
 
 def pop_quant_desc_in_kwargs(
-    quant_cls: type[QuantInputMixin], input_only: bool = False, **kwargs: Any
+    quant_cls: type[QuantizedModule], input_only: bool = False, **kwargs: Any
 ) -> QuantDescriptor | tuple[QuantDescriptor, QuantDescriptor]:
     """The descriptors in `kwargs`, or else the defaults of `quant_cls`.
 
@@ -122,7 +128,45 @@ def pop_quant_desc_in_kwargs(
     return found  # type: ignore[no-any-return]
 
 
-class QuantizedInput(QuantInputMixin):
+@functools.cache
+def _float_parameters(cls: type, mixin: type) -> Mapping[str, inspect.Parameter]:
+    """The parameters of the float class's `__init__`, ``self`` first; empty where there is none."""
+    behind = cls.__mro__[cls.__mro__.index(mixin) + 1 :]
+    for base in behind:
+        parameters = inspect.signature(base.__init__).parameters  # type: ignore[misc]
+        if issubclass(base, nn.Module) and all(p.kind != p.VAR_KEYWORD for p in parameters.values()):
+            return parameters
+    return {}
+
+
+def _copied(init: Callable[..., None]) -> Callable[..., None]:
+    """A function of its own that does what `init` does."""
+
+    def __init__(self: object, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+
+    return __init__
+
+
+_NOT_SHOWN = ("device", "dtype", "mode")
+"""Parameters that a module keeps in no attribute of that name, and RNNBase's own: among ``**kwargs``."""
+
+
+class _FloatSignature:
+    """Gives ``QuantX.__init__`` the signature of ``nn.X``: frameworks read it to build one from the other."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        mixin: type = next(base for base in cls.__mro__ if _FloatSignature in base.__bases__)
+        parameters = _float_parameters(cls, mixin)  # type: ignore[arg-type]
+        if parameters and "__init__" not in vars(cls):
+            shown = [parameter for name, parameter in parameters.items() if name not in _NOT_SHOWN]
+            rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
+            cls.__init__ = _copied(mixin.__init__)  # type: ignore[misc, method-assign]
+            cls.__init__.__signature__ = inspect.Signature([*shown, rest])  # type: ignore[attr-defined]
+
+
+class QuantizedInput(_FloatSignature, QuantInputMixin):
     """``class QuantX(QuantizedInput, nn.X)``: X's arguments and `quant_desc_input`; quantizes the input."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -135,7 +179,7 @@ class QuantizedInput(QuantInputMixin):
         return super().forward(self._input_quantizer(input))  # type: ignore[misc, no-any-return]
 
 
-class QuantizedLayer(QuantMixin):
+class QuantizedLayer(_FloatSignature, QuantMixin):
     """``class QuantX(QuantizedLayer, nn.X)``: X's arguments and both descriptors; QuantX has a `forward`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -149,16 +193,6 @@ def _pop_float_kwargs(cls: type, mixin: type, kwargs: dict[str, Any]) -> dict[st
     """Take out of `kwargs` what the float class behind `mixin` in the bases of `cls` accepts."""
     accepted = _float_parameters(cls, mixin)
     return {key: kwargs.pop(key) for key in list(kwargs) if key in accepted}
-
-
-@functools.cache
-def _float_parameters(cls: type, mixin: type) -> frozenset[str]:
-    behind = cls.__mro__[cls.__mro__.index(mixin) + 1 :]
-    for base in behind:
-        parameters = inspect.signature(base.__init__).parameters  # type: ignore[misc]
-        if issubclass(base, nn.Module) and all(p.kind != p.VAR_KEYWORD for p in parameters.values()):
-            return frozenset(parameters)
-    return frozenset()
 
 
 def _quantizer(owner: object, desc: QuantDescriptor) -> TensorQuantizer:

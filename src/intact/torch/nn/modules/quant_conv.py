@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-class _QuantConv(QuantizedLayer):
+class _QuantConvNd(QuantizedLayer):
     """The part that the three convolutions share; padding, of any mode, pads the quantized input."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -40,25 +40,25 @@ class _QuantConv(QuantizedLayer):
         return self._conv_forward(quant_input, quant_weight, self.bias)  # type: ignore[attr-defined, no-any-return]
 
 
-class QuantConv1d(_QuantConv, nn.Conv1d):
+class QuantConv1d(_QuantConvNd, nn.Conv1d):
     """`torch.nn.Conv1d`, quantized: its arguments, `quant_desc_input` and `quant_desc_weight`."""
 
     default_quant_desc_weight = tensor_quant.QUANT_DESC_8BIT_CONV1D_WEIGHT_PER_CHANNEL
 
 
-class QuantConv2d(_QuantConv, nn.Conv2d):
+class QuantConv2d(_QuantConvNd, nn.Conv2d):
     """`torch.nn.Conv2d`, quantized: its arguments, `quant_desc_input` and `quant_desc_weight`."""
 
     default_quant_desc_weight = tensor_quant.QUANT_DESC_8BIT_CONV2D_WEIGHT_PER_CHANNEL
 
 
-class QuantConv3d(_QuantConv, nn.Conv3d):
+class QuantConv3d(_QuantConvNd, nn.Conv3d):
     """`torch.nn.Conv3d`, quantized: its arguments, `quant_desc_input` and `quant_desc_weight`."""
 
     default_quant_desc_weight = tensor_quant.QUANT_DESC_8BIT_CONV3D_WEIGHT_PER_CHANNEL
 
 
-class _QuantConvTranspose(QuantizedLayer):
+class _QuantConvTransposeNd(QuantizedLayer):
     """The part that the three transposed convolutions share."""
 
     _function: Callable[..., Tensor]
@@ -80,21 +80,21 @@ class _QuantConvTranspose(QuantizedLayer):
         )
 
 
-class QuantConvTranspose1d(_QuantConvTranspose, nn.ConvTranspose1d):
+class QuantConvTranspose1d(_QuantConvTransposeNd, nn.ConvTranspose1d):
     """`torch.nn.ConvTranspose1d`, quantized: its arguments, `quant_desc_input` and `quant_desc_weight`."""
 
     default_quant_desc_weight = tensor_quant.QUANT_DESC_8BIT_CONVTRANSPOSE1D_WEIGHT_PER_CHANNEL
     _function = staticmethod(F.conv_transpose1d)
 
 
-class QuantConvTranspose2d(_QuantConvTranspose, nn.ConvTranspose2d):
+class QuantConvTranspose2d(_QuantConvTransposeNd, nn.ConvTranspose2d):
     """`torch.nn.ConvTranspose2d`, quantized: its arguments, `quant_desc_input` and `quant_desc_weight`."""
 
     default_quant_desc_weight = tensor_quant.QUANT_DESC_8BIT_CONVTRANSPOSE2D_WEIGHT_PER_CHANNEL
     _function = staticmethod(F.conv_transpose2d)
 
 
-class QuantConvTranspose3d(_QuantConvTranspose, nn.ConvTranspose3d):
+class QuantConvTranspose3d(_QuantConvTransposeNd, nn.ConvTranspose3d):
     """`torch.nn.ConvTranspose3d`, quantized: its arguments, `quant_desc_input` and `quant_desc_weight`."""
 
     default_quant_desc_weight = tensor_quant.QUANT_DESC_8BIT_CONVTRANSPOSE3D_WEIGHT_PER_CHANNEL

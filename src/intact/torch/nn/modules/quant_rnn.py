@@ -72,7 +72,7 @@ class _QuantizedRecurrent(QuantizedLayer):
 
     default_quant_desc_weight = QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW
 
-    def init_quantizer(  # type: ignore[override]
+    def init_quantizer(
         self,
         quant_desc_input: QuantDescriptor,
         quant_desc_weight: QuantDescriptor,

@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from intact.errors import CalibrationError, IntactError, QuantValueError, UnsupportedError
+from intact.errors import CalibrationError, IntactError, UnsupportedError
 from intact.spec import Format
 from intact.torch import calib, ops
 from intact.torch.descriptor import QuantDescriptor, format_name
 from intact.torch.nn.modules import _quantizer_state
 from intact.torch.nn.modules._export_switch import ExportSwitch
+from intact.torch.nn.modules._switches import Switches
 from intact.torch.nn.modules.clip import Clip
 from intact.torch.tensor_quant import refuse_negative, tensor_quant
 from intact.torch.utils.quant_logging import LOGGER
@@ -22,7 +23,7 @@ from intact.torch.utils.quant_logging import LOGGER
 __all__ = ["TensorQuantizer", "name_quantizers"]
 
 
-class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
+class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
     """Quantizes the tensor that passes through it.
 
     Args:
@@ -33,7 +34,8 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
         if_calib: Show the tensor to the calibrator.
 
     The order of `forward`: times `pre_quant_scale`; disabled: return; collect; clip; quantize. Without an
-    amax the range is that of each batch (dynamic quantization).
+    amax the range is that of each batch (dynamic quantization); where that holds NaN or infinity the result
+    is NaN, which a GradScaler knows what to do with.
 
     `state_dict` holds ``_amax`` (``_amin`` besides for an asymmetric range), ``_pre_quant_scale`` and
     ``clip.*``, as the old library's did; configuration and switches travel in `intact.torch.save_checkpoint`.
@@ -202,59 +204,6 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
         with torch.no_grad():
             buffer.copy_(value)
 
-    # ---- its switches ----
-
-    def enable(self) -> None:
-        """Let the quantizer act again."""
-        self._disabled = False
-
-    def disable(self) -> None:
-        """Pass every tensor through."""
-        self._disabled = True
-
-    def enable_quant(self) -> None:
-        """Quantize."""
-        self._if_quant = True
-
-    def disable_quant(self) -> None:
-        """Do not quantize."""
-        self._if_quant = False
-
-    def enable_calib(self) -> None:
-        """Show tensors to the calibrator."""
-        if self._calibrator is None:
-            raise QuantValueError(
-                self._where(), "no calibrator", "a calibrator for enable_calib", "choose a calib_method"
-            )
-        self._if_calib = True
-
-    def disable_calib(self) -> None:
-        """Stop showing tensors to the calibrator."""
-        self._if_calib = False
-
-    def enable_clip(self) -> None:
-        """Clip to the learned range, and learn it."""
-        self._need_clip("enable_clip")
-        self._if_clip = True
-        self.clip.clip_value_min.requires_grad_(True)
-        self.clip.clip_value_max.requires_grad_(True)
-
-    def disable_clip(self) -> None:
-        """Stop learning the range."""
-        self._need_clip("disable_clip")
-        self._if_clip = False
-        self.clip.clip_value_min.requires_grad_(False)
-        self.clip.clip_value_max.requires_grad_(False)
-
-    def _need_clip(self, action: str) -> None:
-        if not self._learn_amax:
-            raise QuantValueError(
-                self._where(),
-                f"{action} with learn_amax=False",
-                "a quantizer with a learned range",
-                "build it from QuantDescriptor(learn_amax=True)",
-            )
-
     # ---- calibration ----
 
     def load_calib_amax(self, *args: Any, strict: bool = True, **kwargs: Any) -> None:
@@ -282,7 +231,7 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
             if strict:
                 raise CalibrationError(
                     self._where(),
-                    "no statistics: the calibrator returned None",
+                    "no statistics: Calibrator returned None",
                     "a calibrator that has seen a tensor",
                     "run data through the model after enable_calib, or pass strict=False",
                 )
@@ -358,7 +307,10 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
                 high = high.reshape([n if a in axes else 1 for a, n in enumerate(inputs.shape)])
             codes, self._scale = tensor_quant(inputs, high, bits, self._unsigned, self._narrow_range)
             return codes
-        return ops.fake_quantize(
+        lost = ops.not_finite(low, high) if self._is_dynamic else None
+        if lost is not None:
+            low, high = None if low is None else low.masked_fill(lost, -1), high.masked_fill(lost, 1)
+        out = ops.fake_quantize(
             inputs,
             high,
             low,
@@ -366,6 +318,12 @@ class TensorQuantizer(nn.Module, metaclass=ExportSwitch):
             axis=axes,
             narrow=self._narrow_range,
         )
+        return out if lost is None else out.masked_fill(lost, math.nan)
+
+    @property
+    def _is_dynamic(self) -> bool:
+        """Whether each batch has a range of its own."""
+        return not self._learn_amax and not hasattr(self, "_amax")
 
     def _get_amax(self, inputs: Tensor) -> Tensor:
         """The amax to quantize `inputs` with: learned, stored, or that of `inputs`."""

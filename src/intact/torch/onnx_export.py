@@ -1,0 +1,186 @@
+"""`torch.onnx.export` of a model with quantizers writes QuantizeLinear/DequantizeLinear pairs, as 2.2.1 did.
+
+Importing `intact.torch` puts `export_pairs` in front of both of torch's exporters: it takes models that hold
+quantizers, and hands on all others. The switch that scripts set changes nothing any more. Code that took
+`torch.onnx.export` out of its module before `intact.torch` was imported gets pairs for ``dynamo=False`` only.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from intact import graph
+from intact.torch import ops
+from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+from intact.torch.onnx_ops import (
+    PER_TENSOR_OPSET,
+    evaluating,
+    is_dynamic,
+    is_translating,
+    trace_torchscript,
+    translate,
+)
+
+__all__ = ["export_pairs"]
+
+
+def export_pairs(
+    model: Any,
+    args: Any = (),
+    f: str | os.PathLike[str] | io.BytesIO | None = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    opset_version: int | None = None,
+    dynamo: bool = True,
+    **options: Any,
+) -> Any:
+    """`torch.onnx.export` for a model with quantizers: one pair for each of them.
+
+    Quantizers without a range get that of the example input for as long as this takes, with a warning.
+    Weights stay float in front of their pair, as the old library wrote them; `intact.torch.export` folds
+    them, shares pairs, and checks the file.
+
+    Args:
+        model, args, f, kwargs, dynamo: As for `torch.onnx.export`.
+        opset_version: 13..25, for ``dynamo=False`` and ranges per tensor 10..25; None: 18.
+        **options: Further arguments of `torch.onnx.export`.
+    Returns:
+        The ONNXProgram, with pairs; None for ``dynamo=False``.
+    """
+    opset = graph.NATIVE_OPSET if opset_version is None else opset_version
+    if dynamo or opset < PER_TENSOR_OPSET:
+        graph.check_opset(opset)
+    args = args if isinstance(args, tuple) else (args,)
+    with _ranges(model, args, kwargs or {}):
+        if not dynamo:
+            _write(_lowered(trace_torchscript(model, args, kwargs, opset, options), opset), f)
+            return None
+        program = translate(model, args, kwargs, opset=opset, **options)
+    data = _lowered(program.model, opset)
+    _write(data, f)
+    return program
+
+
+def _lowered(model: Any, opset: int) -> bytes:
+    graph.emit_qdq(model, opset, fold_weights=False, share=False)
+    if opset >= graph.MIN_OPSET:  # an older one is what the model has
+        graph.set_opset(model, opset)
+    graph.tidy(model)
+    return graph.to_bytes(model)
+
+
+def _write(data: bytes, f: str | os.PathLike[str] | io.BytesIO | None) -> None:
+    if isinstance(f, io.BytesIO):
+        f.write(data)
+    elif f is not None:
+        graph.write_model(data, f)
+
+
+# ---- in front of torch's exporters ----
+
+
+def _has_quantizers(model: Any) -> bool:
+    if isinstance(model, torch.export.ExportedProgram):
+        return any(node.target is torch.ops.intact.fake_quantize.default for node in model.graph.nodes)
+    if isinstance(model, torch.jit.ScriptModule):
+        return "intact::fake_quantize" in str(model.inlined_graph)
+    return isinstance(model, nn.Module) and any(isinstance(m, TensorQuantizer) for m in model.modules())
+
+
+def _in_front_of(export: Callable[..., Any], **always: Any) -> Callable[..., Any]:
+    """`export_pairs` for a model with quantizers, `export` for others."""
+
+    @functools.wraps(export)
+    def either(model: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_translating() or not _has_quantizers(model):
+            return export(model, *args, **kwargs)
+        return export_pairs(model, *args, **{**kwargs, **always})
+
+    return either
+
+
+def install() -> None:
+    """Put `export_pairs` in front of torch's exporters, once."""
+    exporters: Any = torch.onnx.utils
+    if not hasattr(torch.onnx.export, "__wrapped__"):
+        torch.onnx.export = _in_front_of(torch.onnx.export)
+        # What `torch.onnx.export` calls for dynamo=False, whoever took it out of its module before.
+        module: Any = sys.modules[exporters.export.__module__]
+        module.export = exporters.export = _in_front_of(exporters.export, dynamo=False)
+
+
+# ---- ranges of the example ----
+
+
+@contextmanager
+def _ranges(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[None]:
+    if isinstance(model, nn.Module) and not isinstance(model, torch.jit.ScriptModule):
+        with ranges_of_example(model, args, kwargs):
+            yield
+    else:
+        yield
+
+
+@contextmanager
+def ranges_of_example(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[None]:
+    """While inside, every active quantizer without a range has that of what it sees of the example."""
+    missing = {
+        name: q
+        for name, q in model.named_modules()
+        if isinstance(q, TensorQuantizer) and is_dynamic(q) and not q._disabled
+    }
+    seen: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+    hooks = [q.register_forward_pre_hook(_observer(seen)) for q in missing.values()]
+    try:
+        if missing:
+            with torch.no_grad(), evaluating(model):
+                model(*args, **kwargs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    taken = [name for name, q in missing.items() if q in seen]
+    for name in taken:
+        low, high = seen[missing[name]]
+        if missing[name].symmetric:
+            missing[name].amax = torch.maximum(low.abs(), high.abs())
+        else:
+            missing[name].set_range(low, high)
+    if taken:
+        more = f" and {len(taken) - 3} more" if len(taken) > 3 else ""
+        warnings.warn(
+            f"{', '.join(taken[:3])}{more}: no amax, so it is taken from the example input of the export. "
+            "Fix: calibrate the model on real data first",
+            stacklevel=3,
+        )
+    try:
+        yield
+    finally:
+        for name in taken:
+            for buffer in ("_amin", "_amax"):
+                missing[name]._buffers.pop(buffer, None)
+
+
+def _observer(seen: dict[nn.Module, tuple[Tensor, Tensor]]) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+    def observe(quantizer: Any, inputs: tuple[Any, ...]) -> None:
+        x = inputs[0]
+        if quantizer.pre_quant_scale is not None:
+            x = x * quantizer.pre_quant_scale
+        low, high = ops.min_max(x, ops.kept_axes(quantizer.axis, x.dim()))
+        if quantizer in seen:
+            low, high = torch.minimum(low, seen[quantizer][0]), torch.maximum(high, seen[quantizer][1])
+        seen[quantizer] = low, high
+
+    return observe
+
+
+install()
