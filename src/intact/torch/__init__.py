@@ -28,6 +28,7 @@ from intact.torch.export import ExportReport, export
 from intact.torch.finetuning import FinetuneResult, finetune
 from intact.torch.graph_mode import GraphModeReport, GraphModeResult, quantize
 from intact.torch.ops import fake_quantize
+from intact.torch.pickled import load_pickled
 from intact.torch.quant_modules import deactivate, enable_onnx_export, initialize
 from intact.torch.replace import ReplaceReport, replace_modules
 from intact.torch.version import __version__
@@ -57,6 +58,7 @@ __all__ = [
     "finetune",
     "initialize",
     "load_checkpoint",
+    "load_pickled",
     "nn",
     "ops",
     "quant_modules",

@@ -17,6 +17,9 @@ from intact.torch._errors import NotOfferedError
 from intact.torch.calib.calibrator import _Calibrator, as_real
 
 _METHODS = ("entropy", "mse", "percentile")
+_OPTIONS: dict[str, Any] = {
+    "num_bits": 8, "axis": None, "unsigned": False, "num_bins": 2048, "skip_zeros": False, "torch_hist": True,
+}  # fmt: skip
 
 
 class HistogramCalibrator(_Calibrator):
@@ -56,6 +59,18 @@ class HistogramCalibrator(_Calibrator):
         self._skip_zeros = skip_zeros
         self._torch_hist = torch_hist
         self.reset()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a pickle, ours or the old library's, which kept counts and edges."""
+        if "_counts" in state:
+            self.__dict__.update(state)
+            return
+        options = {key: state.get(f"_{key}", default) for key, default in _OPTIONS.items()}
+        self.__init__(**options)  # type: ignore[misc]
+        counts, edges = state.get("_calib_hist"), state.get("_calib_bin_edges")
+        if counts is not None and edges is not None:
+            self._counts, bounds = np.asarray(counts).astype(np.int64), np.asarray(edges, np.float64)
+            self._width, self._top = float(bounds[1] - bounds[0]), float(bounds[-1])
 
     def reset(self) -> None:
         self._counts = np.zeros(0, np.int64)

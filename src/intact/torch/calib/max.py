@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -31,6 +33,14 @@ class MaxCalibrator(_Calibrator):
         self._amaxs: list[np.ndarray] = []
         self._low: Tensor | None = None
         self._high: Tensor | None = None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a pickle, ours or the old library's, which kept one amax."""
+        rest = dict(state)
+        amax = rest.pop("_calib_amax", None)
+        self.__dict__.update({"_amaxs": [], "_low": None, "_high": None} | rest)
+        if amax is not None:
+            self._calib_amax = amax
 
     @property
     def amaxs(self) -> list[np.ndarray]:

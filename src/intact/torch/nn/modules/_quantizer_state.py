@@ -74,6 +74,17 @@ def make_room(quantizer: TensorQuantizer, state_dict: dict[str, Any], prefix: st
             LOGGER.error("%s: there is no %s in the state that is being loaded.", prefix[:-1], name)
 
 
+def complete(quantizer: TensorQuantizer) -> None:
+    """Give a quantizer that the old library pickled what ours has besides, in place."""
+    kept = dict(quantizer.__dict__)
+    calibrator = kept.get("_calibrator")
+    method = {"HistogramCalibrator": "histogram", "MergeableCalibrator": "mergeable"}
+    fresh = {"_name": None, "_symmetric": True, "_calib_method": method.get(type(calibrator).__name__, "max")}
+    quantizer.__dict__.update({key: value for key, value in fresh.items() if key not in kept})
+    scale = kept.get("_scale")
+    quantizer.__dict__["_scale"] = scale if isinstance(scale, torch.Tensor) else None
+
+
 def config_of(quantizer: TensorQuantizer) -> dict[str, Any]:
     """Everything about `quantizer` that is not a tensor, as JSON values; `configure` takes it."""
     config = {key: getattr(quantizer, f"_{key}") for key in (*_CONFIGURATION, *_SWITCHES)}

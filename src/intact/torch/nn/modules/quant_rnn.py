@@ -72,6 +72,14 @@ class _QuantizedRecurrent(QuantizedLayer):
 
     default_quant_desc_weight = QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a pickle, ours or the old library's, which had no flat weights."""
+        if "_flat_weights" not in state:
+            names = [name for layer in state["_all_weights"] for name in layer]
+            flat = [state["_parameters"].get(name) for name in names]
+            state = {"proj_size": 0, **state, "_flat_weights_names": names, "_flat_weights": flat}
+        super().__setstate__(state)  # type: ignore[misc]
+
     def init_quantizer(
         self,
         quant_desc_input: QuantDescriptor,

@@ -361,6 +361,10 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
     def extra_repr(self) -> str:
         return _quantizer_state.describe(self)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        _quantizer_state.complete(self)
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         _quantizer_state.make_room(self, state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *args)
