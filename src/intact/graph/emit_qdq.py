@@ -156,8 +156,9 @@ class _Emitter:
         x = marker.node.inputs[0]
         assert x is not None
         insert = _PairInserter(Inserter(self._graph, marker.node, self._names), marker, scale, zero_point)
-        if constant is None:
-            codes = insert.quantize(insert.clip(insert.to_float32(x)))
+        plain = x.is_initializer() and x.dtype == ir.DataType.FLOAT and perm is None
+        if constant is None or (plain and not self._fold and not insert.clips):
+            codes = insert.quantize(insert.clip(insert.to_float32(x)))  # under the weight's own name
         else:
             base = x.name if x.is_initializer() else marker.quantizer
             codes = insert.weight(constant, perm, base or marker.quantizer, self._fold)
@@ -189,9 +190,14 @@ class _PairInserter:
             return x
         return self._tag(self._insert.node("Cast", [x], name, dtype=dtype, shape=x.shape, to=int(dtype)))
 
+    @property
+    def clips(self) -> bool:
+        """Whether the grid drops a code that QuantizeLinear would use."""
+        return self._spec.qmin != self._spec.format.qmin
+
     def clip(self, x: ir.Value) -> ir.Value:
         """`x` within the floats of a narrow grid; QuantizeLinear would use the code that it drops."""
-        if self._spec.qmin == self._spec.format.qmin:
+        if not self.clips:
             return x
         bounds = numerics.representable_range(self._scale, self._zero_point, self._spec)
         if self._axis is None:
@@ -248,7 +254,7 @@ class _PairInserter:
             return self._insert.constant(f"{base}.codes", codes, self._type)
         # Reals beyond a narrow grid are clipped in the stored tensor: nodes between a weight and its pair
         # would keep compilers from folding it, and the codes are the same.
-        if self._spec.qmin != self._spec.format.qmin:
+        if self.clips:
             x = self._clipped(x)
         stored = self._insert.constant(f"{base}.real", x)
         return self.quantize(stored)
