@@ -156,9 +156,11 @@ class _Emitter:
         x = marker.node.inputs[0]
         assert x is not None
         insert = _PairInserter(Inserter(self._graph, marker.node, self._names), marker, scale, zero_point)
-        plain = x.is_initializer() and x.dtype == ir.DataType.FLOAT and perm is None
-        if constant is None or (plain and not self._fold and not insert.clips):
-            codes = insert.quantize(insert.clip(insert.to_float32(x)))  # under the weight's own name
+        as_it_is = x.is_initializer() and x.dtype == ir.DataType.FLOAT and perm is None and not insert.clips
+        if constant is None:
+            codes = insert.quantize(insert.clip(insert.to_float32(x)))
+        elif as_it_is and not self._fold:
+            codes = insert.named_after(x).quantize(x)
         else:
             base = x.name if x.is_initializer() else marker.quantizer
             codes = insert.weight(constant, perm, base or marker.quantizer, self._fold)
@@ -189,6 +191,11 @@ class _PairInserter:
         if x.dtype in (dtype, None):
             return x
         return self._tag(self._insert.node("Cast", [x], name, dtype=dtype, shape=x.shape, to=int(dtype)))
+
+    def named_after(self, x: ir.Value) -> _PairInserter:
+        """The same, for nodes and constants that are called after `x`."""
+        self._base = x.name or self._base
+        return self
 
     @property
     def clips(self) -> bool:
