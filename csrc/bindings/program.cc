@@ -27,9 +27,10 @@ constexpr bool kChecked = false;
 #endif
 
 Type type_of(const std::string& dtype) {
-  constexpr std::pair<const char*, Type> kTypes[] = {{"uint8", Type::u8},    {"int8", Type::u8},
-                                                     {"bool", Type::u8},     {"int32", Type::i32},
-                                                     {"float32", Type::f32}, {"int64", Type::i64}};
+  constexpr std::pair<const char*, Type> kTypes[] = {
+      {"uint8", Type::u8},    {"int8", Type::i8},     {"bool", Type::b8},    {"int16", Type::i16},
+      {"uint16", Type::u16},  {"float16", Type::f16}, {"int32", Type::i32},  {"uint32", Type::u32},
+      {"float32", Type::f32}, {"int64", Type::i64},   {"uint64", Type::u64}, {"float64", Type::f64}};
   for (const auto& [name, type] : kTypes) {
     if (dtype == name) return type;
   }
@@ -78,12 +79,12 @@ std::vector<std::pair<std::string, int64_t>> loops(const Program& program, size_
 
 uint32_t add_constant(Program& p, AnyIn array) { return p.constant(array.data(), array.nbytes()); }
 
-void run(Context& context, size_t begin, size_t end, std::optional<Dense<double>> seconds) {
+size_t run(Context& context, size_t begin, size_t end, std::optional<Dense<double>> seconds) {
   const size_t steps = context.program().steps().size();
   require(!seconds || seconds->size() == steps, "one time for each step");
   double* const times = seconds ? seconds->data() : nullptr;
   nb::gil_scoped_release release;
-  context.run(begin, end, times);
+  return context.run(begin, end, times);
 }
 
 // The memory of the arena as an array that keeps the context alive.

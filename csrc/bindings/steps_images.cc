@@ -1,4 +1,4 @@
-// Makers of the steps on planes of codes: everything that is no dense sum.
+// Makers of the steps on planes of codes, and on tensors of any type: everything that is no dense sum.
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -12,6 +12,7 @@
 #include "bindings/bindings.h"
 #include "steps/copy.h"
 #include "steps/depthwise.h"
+#include "steps/elementwise.h"
 #include "steps/pointwise.h"
 #include "steps/pool.h"
 #include "steps/quantize.h"
@@ -51,6 +52,12 @@ void bind_order(nb::module_& m) {
 }
 
 void bind_points(nb::module_& m) {
+  m.def(
+      "step_elementwise",
+      [](const std::string& operation, const std::vector<View>& xs, const View& y) {
+        return native(make_elementwise({operation, xs, y}));
+      },
+      "operation"_a, "xs"_a, "y"_a);
   m.def(
       "step_quantize",
       [](const std::string& name, const std::string& transpose, const View& x, const View& y, float scale,

@@ -61,7 +61,7 @@ void Context::place(uint32_t block, const void* data, size_t bytes) {
   blocks_[block] = static_cast<uint8_t*>(const_cast<void*>(data));
 }
 
-void Context::run(size_t begin, size_t end, double* seconds) {
+size_t Context::run(size_t begin, size_t end, double* seconds) {
   const auto& steps = program_.steps();
   if (begin > end || end > steps.size()) refuse("there are fewer steps");
   for (size_t i = 1; i < blocks_.size(); ++i) {
@@ -74,11 +74,12 @@ void Context::run(size_t begin, size_t end, double* seconds) {
   Held held{nullptr, running_};
   held.workers = thread_pool_.try_take();
   const ScopedFpEnv env;
+  failed_.store(false, std::memory_order_relaxed);
   uint8_t* const scratch = scratch_.get();
   const size_t each = program_.scratch();
   const auto run_step = [&](size_t i) {
     const Step& step = *steps[i];
-    const Memory memory(blocks_.data(), program_.ahead(i));
+    const Memory memory(blocks_.data(), program_.ahead(i), &failed_);
     const size_t items = step.items();
     if (held.workers != nullptr && items > 1) {
       held.workers->deal(items, [&](size_t first, size_t last, int seat) {
@@ -96,7 +97,9 @@ void Context::run(size_t begin, size_t end, double* seconds) {
       checker_->run(i, [&] { run_step(i); });
     }
     if (seconds != nullptr) seconds[i] = now() - start;
+    if (failed_.load(std::memory_order_relaxed)) return i;
   }
+  return end;
 }
 
 }  // namespace intact

@@ -29,9 +29,10 @@ class Context {
   // views need. Throws std::invalid_argument where it does not.
   void place(uint32_t block, const void* data, size_t bytes);
   // Steps begin to end, by the thread pool, or by this thread alone where another run has it. `seconds` has
-  // one number for each step of the program, or is nullptr. Throws std::logic_error where it is checked, and
-  // finds something.
-  void run(size_t begin, size_t end, double* seconds);
+  // one number for each step of the program, or is nullptr. Returns the step behind which it ended, because
+  // that one failed (Memory::fail), else `end`. Throws std::logic_error where it is checked, and finds
+  // something.
+  size_t run(size_t begin, size_t end, double* seconds);
 
   uint8_t* arena() const { return arena_.get(); }
   const Program& program() const { return program_; }
@@ -40,7 +41,7 @@ class Context {
   const Program& program_;
   ThreadPool& thread_pool_;
   Aligned arena_, scratch_;
-  std::atomic<bool> running_{false};
+  std::atomic<bool> running_{false}, failed_{false};
   std::vector<uint8_t*> blocks_;
   std::unique_ptr<Checker> checker_;  // nullptr: nothing is checked
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -10,8 +11,9 @@
 
 namespace intact {
 
-enum class Type : uint8_t { u8, i32, f32, i64 };
-constexpr size_t bytes_of(Type t) { return t == Type::u8 ? 1 : t == Type::i64 ? 8 : 4; }
+// What an element is: codes are u8. Any of them is moved; which are computed with, each step says.
+enum class Type : uint8_t { u8, i8, b8, i16, u16, f16, i32, u32, f32, i64, u64, f64 };
+constexpr size_t bytes_of(Type t) { return t < Type::i16 ? 1 : t < Type::i32 ? 2 : t < Type::i64 ? 4 : 8; }
 
 // Constants of a step that are read from one end to the other.
 struct Weights {
@@ -22,14 +24,20 @@ struct Weights {
 // Blocks of memory, by number: 0 is the arena of this run, then the constants, inputs and outputs.
 class Memory {
  public:
-  explicit Memory(uint8_t* const* blocks, Weights ahead = {}) : blocks_(blocks), ahead_(ahead) {}
+  explicit Memory(uint8_t* const* blocks, Weights ahead = {}, std::atomic<bool>* failed = nullptr)
+      : blocks_(blocks), ahead_(ahead), failed_(failed) {}
   uint8_t* block(uint32_t number) const { return blocks_[number]; }
   // What a later step will read: a step that has the time may fetch it in passing.
   Weights ahead() const { return ahead_; }
+  // A step has met a number that it cannot work with: the run ends behind it. Any thread may say so.
+  void fail() const {
+    if (failed_ != nullptr) failed_->store(true, std::memory_order_relaxed);
+  }
 
  private:
   uint8_t* const* blocks_;
   Weights ahead_;
+  std::atomic<bool>* failed_;
 };
 
 // The next place where a vector may be aligned.

@@ -149,7 +149,11 @@ class Pick final : public Step {
     const size_t last = std::min(end * each_, rows_);
     Cursor<2> cursor(walk_, walk_.rank, begin * each_);
     for (size_t row = begin * each_; row < last; ++row, cursor.next()) {
-      const int64_t from = row_of(index_.at<uint8_t>(memory) + cursor.offset(0));
+      int64_t from = row_of(index_.at<uint8_t>(memory) + cursor.offset(0));
+      if (from < 0 || from >= x_.sizes[0]) {
+        memory.fail();
+        from = 0;
+      }
       std::memcpy(y_.at<uint8_t>(memory) + cursor.offset(1), x_.at<uint8_t>(memory) + from * x_.strides[0],
                   unit_);
     }
@@ -189,8 +193,7 @@ class Pick final : public Step {
       std::memcpy(&narrow, at, sizeof narrow);
       index = narrow;
     }
-    if (index < 0) index += x_.sizes[0];
-    return 0 <= index && index < x_.sizes[0] ? index : 0;
+    return index < 0 ? index + x_.sizes[0] : index;
   }
 
   View x_, index_, y_;

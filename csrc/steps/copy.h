@@ -21,8 +21,7 @@ struct GatherSpec {
 };
 
 // y[i, ...] = x[index[i], ...], index being a tensor (i32 or i64) of any rank; negative ones count from the
-// end. Rows of x and y lie side by side. Whoever runs it has compared the indices with the sizes: what is out
-// of range reads row 0.
+// end. Rows of x and y lie side by side. A run with an index out of range fails.
 struct PickSpec {
   View x, index, y;
 };

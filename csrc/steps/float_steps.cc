@@ -1,61 +1,35 @@
 #include "steps/float_steps.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "kernels/registry.h"
-#include "steps/walk.h"
+#include "steps/chunks.h"
 
 namespace intact {
 namespace {
 
 constexpr size_t kChunk = 4096;
 
-// What both kinds share: chunks of the longest rows that all views pass through evenly.
+// What both kinds share: a kernel's name, and scratch for a chunk of each view.
 template <size_t kViews>
-class Chunks : public Step {
+class FloatChunks : public Chunks<kViews> {
  public:
-  Chunks(const FloatOps& ops, const std::array<View, kViews>& views)
-      : ops_(ops), walk_(views), rows_(walk_.outer(walk_.rank - 1), walk_.size(walk_.rank - 1), kChunk) {
-    for (size_t v = 0; v + 1 < kViews; ++v) reads(views[v]);
-    writes(views.back());
-  }
+  FloatChunks(const FloatOps& ops, const std::array<View, kViews>& views)
+      : Chunks<kViews>(views, kChunk), ops_(ops) {}
 
-  size_t items() const override { return rows_.items(); }
   std::string name() const override { return name_of(&ops_); }
   size_t scratch() const override { return kViews * row_scratch(kChunk); }
 
- protected:
-  int64_t stride(size_t view) const { return walk_.strides[walk_.rank - 1][view]; }
-
-  // body(byte offset of each view, n).
-  template <class Body>
-  void each(size_t begin, size_t end, const Body& body) const {
-    Cursor<kViews> cursor(walk_, walk_.rank - 1, begin * rows_.each / std::max<size_t>(1, rows_.chunks));
-    bool started = false;
-    rows_.visit(begin, end, [&](size_t, size_t from, size_t n) {
-      if (started && from == 0) cursor.next();
-      started = true;
-      std::array<ptrdiff_t, kViews> at;
-      for (size_t v = 0; v < kViews; ++v) {
-        at[v] = cursor.offset(v) + static_cast<ptrdiff_t>(from) * static_cast<ptrdiff_t>(stride(v));
-      }
-      body(at, n);
-    });
-  }
-
  private:
   const FloatOps& ops_;
-  Walk<kViews> walk_;
-  Rows rows_;
 };
 
 // y = f(x), f of rows: (x, n, y).
 template <class F>
-class Map final : public Chunks<2> {
+class Map final : public FloatChunks<2> {
  public:
   Map(const FloatOps& ops, const RealIn& x, const RealOut& y, const F& function)
-      : Chunks(ops, {x.view, y.view}),
+      : FloatChunks(ops, {x.view, y.view}),
         x_(x.view),
         y_(y.view),
         function_(function),
@@ -83,10 +57,10 @@ class Map final : public Chunks<2> {
   RowWriter writer_;
 };
 
-class Binary final : public Chunks<3> {
+class Binary final : public FloatChunks<3> {
  public:
   Binary(const FloatOps& ops, const BinarySpec& s)
-      : Chunks(ops, {s.a.view, s.b.view, s.y.view}),
+      : FloatChunks(ops, {s.a.view, s.b.view, s.y.view}),
         a_(s.a.view),
         b_(s.b.view),
         y_(s.y.view),

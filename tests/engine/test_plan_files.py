@@ -45,6 +45,7 @@ def arrays():
         "table": np.arange(256, dtype=np.uint8),
         "index": np.arange(6),
         "zero": np.array([0, -1, 0]),
+        "one": np.ones((), np.float32),
         "mask": np.zeros((1, 8), np.float32),
         "model": np.frombuffer(b"some model", np.uint8),
     }
@@ -78,8 +79,10 @@ def example():
         s.Binary("mul", (), "mul", "cl", "mask", "bi"),
         s.Reduce("mean", (), "bi", "me", "mean", (0,), True),
         s.Gather("gather", (), "me", "zero", "ga"),
+        s.Elementwise("is", (), "is_nan", ("ga",), "is"),
+        s.Elementwise("choice", (), "where", ("is", "one", "ga"), "ch"),
         s.Reinterpret("as", (), "r", "as"),
-        s.FloatLinear("float_linear", (), "ga", "fl", "wfl", "mf"),
+        s.FloatLinear("float_linear", (), "ch", "fl", "wfl", "mf"),
         s.FloatMatMul("float_matmul", (), "fl", "wfl", "fm"),
         s.Reshape("sequence", (), "fm", "se"),
         s.Recurrent("recurrent", (), "se", "ws", "lstm", (True,), last_h="lh"),
@@ -93,16 +96,14 @@ def example():
     ]
     tensors += [codes("p", "batch", 4, 3, 3), codes("cat", "batch", 8, 6, 6), codes("tr", "batch", 6, 6, 8)]
     tensors += [
-        codes("f", "batch", 36),
-        codes("l", *row),
-        codes("k", 8, 8),
-        codes("mm", *row),
+        codes("f", "batch", 36), codes("l", *row), codes("k", 8, 8), codes("mm", *row),
         floats("me", 1, 8),
         *(floats(n, 3, 8) for n in ("ga", "fl", "fm")),
+        s.Tensor("is", "bool", (3, 8)),
+        floats("ch", 3, 8),
         floats("se", 1, 3, 8),
-        floats("lh", 1, 3, 2),
-        floats("fc", "batch", 6, 6, 6),
-    ]
+        floats("lh", 1, 3, 2), floats("fc", "batch", 6, 6, 6),
+    ]  # fmt: skip
     tensors += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "bi", "own", "o")]
     layer = Layer("conv", "Conv", ("Conv1", "Relu1"), "int8", "Conv+Relu", "its inputs are quantized: 'ß'")
     return Plan(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import onnx
 from tests.fuzz.net import Impossible, Net, Real
 
 TABLES = (
@@ -310,9 +311,32 @@ def gather(net: Net) -> None:
     moved(net, x, y, sizes)
 
 
+def masked(net: Net) -> None:
+    """A choice between values by what codes say: of floats that are computed, one ulp may decide."""
+    x, number = net.real(grid=True), net.constant(np.float32(net.pick([0.0, 0.1, -0.3, np.nan, np.inf])))
+    test = net.node(net.pick(["Less", "Greater", "LessOrEqual", "GreaterOrEqual", "Equal"]), x.name, number)
+    if net.chance(0.3):
+        test = net.node("Not", test)
+    if net.chance(0.3):
+        other = net.node("Greater", x.name, net.number(0.05))
+        test = net.node(net.pick(["And", "Or", "Xor"]), test, other)
+    how = net.pick(["where", "where", "number", "cast", "whole"])
+    if how == "cast":
+        y = net.node("Mul", x.name, net.node("Cast", test, to=onnx.TensorProto.FLOAT))
+    elif how == "whole":
+        whole = net.node("Cast", test, to=net.pick([onnx.TensorProto.INT32, onnx.TensorProto.INT64]))
+        y = net.node(
+            "Mul", x.name, net.node("Cast", net.node("Add", whole, whole), to=onnx.TensorProto.FLOAT)
+        )
+    else:
+        other = net.number(0.25) if how == "number" else net.like(x.sizes, x).name
+        y = net.node("Where", test, *([x.name, other] if net.chance(0.5) else [other, x.name]))
+    net.end(net.made(y, x.sizes, 2 * x.spread + 0.25))
+
+
 STEPS: tuple[tuple[float, Callable[[Net], None]], ...] = (
     (1.5, element), (1.0, one_sided), (0.5, again), (1.5, arithmetic), (0.6, gate), (0.4, softmax),
     (0.6, reduce), (0.8, concat), (0.6, slices), (0.4, split), (0.5, transpose), (0.7, reshape), (0.5, pad),
-    (0.4, gather),
+    (0.4, gather), (0.6, masked),
 )  # fmt: skip
 """How often, and what."""

@@ -147,7 +147,7 @@ def save(path: str | os.PathLike[str], plan: Plan, packed: Packed | None = None)
         QuantValueError: An array has a dtype that plan files do not hold; names it.
     """
     packed = {} if packed is None else packed
-    constants = {name: np.ascontiguousarray(plan.constants[name]) for name in sorted(plan.constants)}
+    constants = {name: np.asarray(plan.constants[name], order="C") for name in sorted(plan.constants)}
     pieces = {key: np.ascontiguousarray(packed[key]) for key in sorted(packed)}
     _require_plain(constants)
     _require_plain(pieces)

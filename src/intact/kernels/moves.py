@@ -1,4 +1,4 @@
-"""Makers of native steps that move elements or fill memory.
+"""Makers of native steps that move elements, fill memory, or work on elements of any type.
 
 Each returns a step for `Program.add`. Codes are bytes; every zero point and bound here is one of bytes.
 Images are views (n, h, w, c) whose channels are neighbours. Makers raise ValueError for what could not be run
@@ -24,10 +24,14 @@ def pick(x: View, index: View, y: View) -> NativeStep:
 
     Args:
         x, y: Of one dtype.
-        index: int32 or int64, of any rank; negative ones count from the end. What is out of range reads row
-            0: compare before a run.
+        index: int32 or int64, of any rank; negative ones count from the end. What is out of range fails.
     """
     return _native.step_pick(x, index, y)
+
+
+def elementwise(operation: str, xs: Sequence[View], y: View) -> NativeStep:
+    """``y = operation(*xs)``, one of `numerics.ELEMENTWISE` (N53); the views have the sizes of y."""
+    return _native.step_elementwise(operation, list(xs), y)
 
 
 def fill(y: View, value: int) -> NativeStep:

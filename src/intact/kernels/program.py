@@ -128,12 +128,14 @@ class Program:
             inputs, outputs: Dense arrays, one for each block in the order in which they were made.
             times: Receives the seconds that each step took.
         Raises:
+            IndexError: A step met an index out of range.
             RuntimeError: A step broke its word, where they are checked.
         """
         context = self.take()
         try:
             self.place(context, inputs, outputs)
-            context.run(0, len(self), times)
+            if (step := context.run(0, len(self), times)) < len(self):
+                raise IndexError(f"step {step} ({self.kernels[step]}) met an index out of range")
         finally:
             self.give_back(context)
 

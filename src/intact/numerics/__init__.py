@@ -49,6 +49,7 @@ from intact.numerics.normalization import (
     softmax,
     sum_over,
 )
+from intact.numerics.operations import ELEMENTWISE, elementwise
 from intact.numerics.pooling import avg_pool, max_pool
 from intact.numerics.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
 from intact.numerics.recurrent import GATES, StateWeights, recurrence
@@ -59,6 +60,7 @@ from intact.numerics.statistics import absmax, count_fixed, count_pow2, minmax
 __all__ = [
     "Affine",
     "Bounds",
+    "ELEMENTWISE",
     "FUNCTIONS",
     "GATES",
     "REAL_DTYPES",
@@ -77,6 +79,7 @@ __all__ = [
     "count_fixed",
     "count_pow2",
     "dequantize",
+    "elementwise",
     "elu",
     "erf",
     "exp",

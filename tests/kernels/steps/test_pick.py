@@ -29,11 +29,13 @@ def test_pick(
     assert run.only_wrote(y)
 
 
-def test_pick_stays_within_its_rows(runner: Any) -> None:
+def test_an_index_out_of_range_fails_and_stays_within_the_rows(runner: Any) -> None:
     x, index = np.arange(12, dtype=np.uint8).reshape(4, 3), np.array([4, -5, 2**62, -(2**63), 3])
     run = runner()
-    got = run.run(moves.pick(run.input(x), run.input(index), run.output((5, 3))))
-    np.testing.assert_array_equal(got, x[[0, 0, 0, 0, 3]])
+    step = moves.pick(run.input(x), run.input(index), run.output((5, 3)))
+    with pytest.raises(IndexError, match=r"step 0 \(pick\)"):
+        run.run(step)
+    np.testing.assert_array_equal(run.result(0), x[[0, 0, 0, 0, 3]])
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,10 @@ class Binding:
         assert codes is not None, f"{name} holds no codes"
         return codes
 
+    def grid(self, name: str) -> Codes | None:
+        """The grid of a tensor of codes; None for others and for constants."""
+        return self.plan.tensors[name].codes if name in self.plan.tensors else None
+
     def shape(self, name: str) -> Shape:
         """Sizes of a tensor, in ONNX's order."""
         return self.shapes[name]
@@ -129,7 +133,7 @@ class Binding:
 
     def hold(self, array: NDArray[Any]) -> View:
         """An array made now, dense, as native steps read it."""
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")
         return dense_view(self._program.constant(array), 0, array.dtype.name, array.shape)
 
     def is_packed(self, constant: str, kernel: str) -> bool:

@@ -16,7 +16,7 @@ from intact.engine.cpu.layout import Layout, lay_out
 from intact.engine.cpu.memory import plan_memory
 from intact.engine.plan import Plan
 from intact.engine.shapes import FallbackShapes, infer_shapes
-from intact.engine.steps import Gather, Shape, Step
+from intact.engine.steps import Shape, Step
 from intact.engine.steps.wiring import writes
 from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.kernels import moves
@@ -43,7 +43,6 @@ class Bound:
         labels: For each native step the plan's step that it belongs to; None: a copy of an input or output.
         shapes, places: Of every tensor.
         arena: Bytes of the arena.
-        rows: Inputs that are indices, and of how many rows.
     """
 
     program: Program
@@ -52,7 +51,6 @@ class Bound:
     shapes: dict[str, Shape]
     places: dict[str, Place]
     arena: int
-    rows: tuple[tuple[str, int], ...] = ()
 
 
 def bind(
@@ -99,9 +97,7 @@ def bind(
     for step, label in zip(steps, labels, strict=True):
         with _named(label):
             program.add(step)
-    gathers = [step for step in plan.steps if isinstance(step, Gather) and step.index in plan.inputs]
-    rows = tuple((step.index, binding.view(step.x).sizes[0]) for step in gathers)
-    return Bound(program, segments, tuple(labels), shapes, places, binding.arena, rows)
+    return Bound(program, segments, tuple(labels), shapes, places, binding.arena)
 
 
 def _made(plan: Plan) -> Iterator[str]:

@@ -14,6 +14,7 @@ from intact.engine.cpu.binding import dtype_of
 from intact.engine.cpu.bound import Bound
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.plan import Plan
+from intact.engine.steps import Gather, Step
 from intact.engine.steps.gather import check_rows
 from intact.kernels.program import Context
 
@@ -54,17 +55,17 @@ def execute(
         seconds: Receives what every part took.
 
     Raises:
-        QuantValueError: An input is an index of rows that are not there; nothing has run.
+        QuantValueError: An index of rows that are not there; names it.
     """
-    for name, size in bound.rows:
-        check_rows(given[name], size, f"input '{name}'")
     ins = {name: to_bytes(array, plan.tensors[name].codes) for name, array in given.items()}
     outs = {n: array if plan.tensors[n].codes is None else array.view(np.uint8) for n, array in made.items()}
     bound.program.place(context, list(ins.values()), list(outs.values()))
     at = memory(plan, bound, ins, outs, context)
     for segment in bound.segments:
         if segment.fallback is None:
-            context.run(segment.begin, segment.end, None if seconds is None else seconds.native)
+            ended = context.run(segment.begin, segment.end, None if seconds is None else seconds.native)
+            if ended < segment.end:
+                _refuse(plan, bound.labels[ended], at)
             continue
         start = perf_counter()
         fallback.run(segment.fallback, at)
@@ -73,6 +74,14 @@ def execute(
     for name in made:
         if offset := offset_of(plan.tensors[name]):
             np.bitwise_xor(outs[name], np.uint8(offset), out=outs[name])
+
+
+def _refuse(plan: Plan, step: Step | None, at: Callable[[str], NDArray[Any]]) -> None:
+    """Say what a step met."""
+    assert isinstance(step, Gather), "nothing else fails"
+    rows = plan.constants[step.x] if step.x in plan.constants else at(step.x)
+    kind = "input" if step.index in plan.inputs else "tensor"
+    check_rows(at(step.index), rows.shape[0], f"{kind} '{step.index}'")
 
 
 def memory(

@@ -13,8 +13,12 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.engine.lower.grids import Grid, Grids
 from intact.engine.steps import Codes, Dequantize, Dim, Reinterpret, Step, Tensor
+from intact.engine.steps.wiring import reads, writes
 from intact.errors import QuantValueError
 from intact.graph import Constants, Model, Node, Value, is_op
+
+MOST_RANK = 6
+"""Axes that native steps walk."""
 
 
 class NoMatch(Exception):
@@ -216,11 +220,20 @@ class PlanBuilder:
         if held is not None and held.dtype == array.dtype and np.array_equal(held, array):
             return name
         unique = self._free(name)
-        self.arrays[unique] = np.ascontiguousarray(array)
+        self.arrays[unique] = np.asarray(array, order="C")  # of rank 0 too
         return unique
 
     def add(self, step: Step, *nodes: Node) -> None:
-        """Append a step, which covers `nodes`."""
+        """Append a step, which covers `nodes`.
+
+        Raises:
+            NoMatch: It names a tensor of more axes than native steps walk.
+        """
+        for name in (*reads(step), *writes(step)):
+            if name in self.tensors and len(self.tensors[name].shape) > MOST_RANK:
+                raise NoMatch(
+                    f"'{name}' has {len(self.tensors[name].shape)} axes: native steps walk {MOST_RANK}"
+                )
         self.steps.append(step)
         self.done.update(dict.fromkeys(nodes))
 

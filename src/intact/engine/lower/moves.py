@@ -1,4 +1,4 @@
-"""Operators that only move elements, of codes and of floats alike, as steps."""
+"""Operators that only move elements, codes and numbers of any type alike, as steps."""
 
 from __future__ import annotations
 
@@ -8,51 +8,68 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.limits import DTYPES
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
-from intact.engine.steps import Codes, Pad, Reshape, Slice, Transpose
+from intact.engine.steps import Dim, Pad, Reshape, Slice, Tensor, Transpose
 from intact.graph import Node, Value, ops, set_shape
 
 Rule = Callable[[PlanBuilder, Node], None]
 
 
-def data(builder: PlanBuilder, value: Value | None) -> tuple[str, Codes | None]:
-    """The tensor that an operator moves: codes that are codes in the graph too, or float32."""
-    name = (value.name if value is not None else "") or ""
-    tensor = builder.tensors.get(name)
-    if tensor is not None and tensor.codes is not None:
-        return name, tensor.codes
-    name = builder.real(value)
-    if builder.tensors[name].dtype != "float32":
-        raise NoMatch(f"it moves {builder.tensors[name].dtype}")
-    return name, None
+def data(builder: PlanBuilder, value: Value | None) -> Tensor:
+    """The tensor that an operator moves: codes that are codes in the graph too, or numbers of any type."""
+    tensor = builder.tensors.get((value.name if value is not None else "") or "")
+    if tensor is None or tensor.codes is None:
+        tensor = builder.tensors[builder.real(value)]
+    if tensor.dtype not in DTYPES:
+        raise NoMatch(f"it moves {tensor.dtype}")
+    return tensor
 
 
-def moved(builder: PlanBuilder, value: Value, codes: Codes | None) -> str:
-    """Define what such an operator makes."""
-    return builder.write_plain(value, "float32") if codes is None else builder.write_codes(value, codes)
+def plain(builder: PlanBuilder, value: Value | None) -> Tensor:
+    """A tensor of numbers of any type, or the constant that stands in its place."""
+    array = builder.constants(value)
+    if array is None or value is None:
+        tensor = builder.tensors[builder.real(value)]
+    else:
+        tensor = Tensor(builder.hold(value.name or "", array), array.dtype.name, array.shape)
+    if tensor.dtype not in DTYPES:
+        raise NoMatch(f"no kernel knows {tensor.dtype}")
+    return tensor
+
+
+def moved(builder: PlanBuilder, value: Value, like: Tensor) -> str:
+    """Define what such an operator makes of a tensor."""
+    if like.codes is not None:
+        return builder.write_codes(value, like.codes)
+    return builder.write_plain(value, like.dtype)
+
+
+def between(builder: PlanBuilder, name: str, like: Tensor, shape: tuple[Dim, ...]) -> str:
+    """Define what one of several steps makes of a tensor, and the graph does not have."""
+    return builder.scratch(name, like.dtype, shape, like.codes)
 
 
 def _reshape(builder: PlanBuilder, node: Node) -> None:
-    x, codes = data(builder, node.inputs[0])
+    x = data(builder, node.inputs[0])
     shape = dims_of(node.outputs[0])
-    new = [dim for dim in shape if isinstance(dim, str) and dim not in builder.tensors[x].shape]
+    new = [dim for dim in shape if isinstance(dim, str) and dim not in x.shape]
     if len(new) > 1:
         raise NoMatch(f"its output has the sizes {', '.join(new)}, which its input does not tell")
-    y = moved(builder, node.outputs[0], codes)
-    builder.add(Reshape(*who(node), x, y), node)
+    y = moved(builder, node.outputs[0], x)
+    builder.add(Reshape(*who(node), x.name, y), node)
 
 
 def _transpose(builder: PlanBuilder, node: Node) -> None:
-    x, codes = data(builder, node.inputs[0])
-    rank = len(builder.tensors[x].shape)
-    perm = ops.Transpose.of(node).order(rank)
-    y = moved(builder, node.outputs[0], codes)
-    builder.add(Transpose(*who(node), x, y, perm), node)
+    x = data(builder, node.inputs[0])
+    perm = ops.Transpose.of(node).order(len(x.shape))
+    y = moved(builder, node.outputs[0], x)
+    builder.add(Transpose(*who(node), x.name, y, perm), node)
 
 
 def _slice(builder: PlanBuilder, node: Node) -> None:
-    x, codes = data(builder, node.inputs[0])
-    shape = builder.tensors[x].shape
+    x = data(builder, node.inputs[0])
+    shape = x.shape
     starts, ends = (numbers(builder, node, i) for i in (1, 2))
     axes = numbers(builder, node, 3) if has(node, 3) else list(range(len(starts)))
     steps = numbers(builder, node, 4) if has(node, 4) else [1] * len(starts)
@@ -68,13 +85,13 @@ def _slice(builder: PlanBuilder, node: Node) -> None:
         else:
             first[axis], hops[axis] = start, hop
     set_shape(node.outputs[0], made)  # what inference could not tell: the step takes as many
-    y = moved(builder, node.outputs[0], codes)
-    builder.add(Slice(*who(node), x, y, tuple(first), tuple(hops)), node)
+    y = moved(builder, node.outputs[0], x)
+    builder.add(Slice(*who(node), x.name, y, tuple(first), tuple(hops)), node)
 
 
 def _split(builder: PlanBuilder, node: Node) -> None:
-    x, codes = data(builder, node.inputs[0])
-    axis = ops.Split.of(node).axis % len(builder.tensors[x].shape)
+    x = data(builder, node.inputs[0])
+    axis = ops.Split.of(node).axis % len(x.shape)
     start = 0
     for output in node.outputs:
         shape = dims_of(output)
@@ -83,8 +100,9 @@ def _split(builder: PlanBuilder, node: Node) -> None:
             raise NoMatch(f"it splits axis {axis}, whose size is not known")
         if output.uses() or output.is_graph_output():
             starts = tuple(start if a == axis else 0 for a in range(len(shape)))
-            y = moved(builder, output, codes)
-            builder.add(Slice(output.name or "", (node.name or "",), x, y, starts, (1,) * len(shape)), node)
+            y = moved(builder, output, x)
+            step = Slice(output.name or "", (node.name or "",), x.name, y, starts, (1,) * len(shape))
+            builder.add(step, node)
         start += size
 
 
@@ -94,17 +112,17 @@ def pad_with_zero(builder: PlanBuilder, node: Node) -> None:
     Raises:
         NoMatch: It does not.
     """
-    x, codes = data(builder, node.inputs[0])
-    rank = len(builder.tensors[x].shape)
+    x = data(builder, node.inputs[0])
+    codes = x.codes
     filled = builder.constant(node.inputs[2], "its fill").reshape(-1) if has(node, 2) else np.zeros(1)
     if filled.size and filled[0] != (0 if codes is None else codes.zero_point):
         raise NoMatch("it pads with another value than 0")
-    pads = pads_of(builder, node, rank)
+    pads = pads_of(builder, node, len(x.shape))
     if codes is not None:
         low, high = codes.held  # the zero point occurs now, if it did not
         codes = replace(codes, low=low, high=high)
-    y = moved(builder, node.outputs[0], codes)
-    builder.add(Pad(*who(node), x, y, pads), node)
+    y = moved(builder, node.outputs[0], replace(x, codes=codes))
+    builder.add(Pad(*who(node), x.name, y, pads), node)
 
 
 def pads_of(builder: PlanBuilder, node: Node, rank: int) -> tuple[tuple[int, int], ...]:

@@ -9,14 +9,26 @@ from heapq import heappop, heappush
 from itertools import count, pairwise
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder
-from intact.engine.steps import Binary, Clip, Concat, Function, Pad, Reshape, Resize, Slice, Step, Transpose
+from intact.engine.steps import (
+    Binary,
+    Clip,
+    Concat,
+    Elementwise,
+    Function,
+    Pad,
+    Reshape,
+    Resize,
+    Slice,
+    Step,
+    Transpose,
+)  # fmt: skip
 from intact.engine.steps.wiring import reads, writes
 from intact.errors import UnsupportedError
 from intact.graph import Node, Value
 from intact.graph.attributes import subgraphs
 from intact.limits import FALLBACK_PARTS
 
-_CHEAP = (Binary, Clip, Concat, Function, Pad, Reshape, Resize, Slice, Transpose)
+_CHEAP = (Binary, Clip, Concat, Elementwise, Function, Pad, Reshape, Resize, Slice, Transpose)
 """Steps that cost less than to enter ONNX Runtime a second time: one pass over memory."""
 
 

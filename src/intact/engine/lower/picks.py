@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
-from intact.engine.lower.moves import Rule, data, moved, numbers, pad_with_zero, pads_of, who
+from intact.engine.lower.moves import Rule, between, data, moved, numbers, pad_with_zero, pads_of, who
 from intact.engine.lower.rearrange import gather_rows
-from intact.engine.steps import Codes, Dim, Reshape, Resize
+from intact.engine.steps import Dim, Reshape, Resize, Tensor
 from intact.graph import Node, ops
 from intact.limits import RESIZED
 
@@ -23,25 +23,24 @@ Places = Mapping[int, NDArray[np.int64]]
 
 
 def _tile(builder: PlanBuilder, node: Node) -> None:
-    x, codes = data(builder, node.inputs[0])
-    shape, repeats = builder.tensors[x].shape, numbers(builder, node, 1)
+    x = data(builder, node.inputs[0])
+    shape, repeats = x.shape, numbers(builder, node, 1)
     often = {axis: count for axis, count in enumerate(repeats) if count != 1}
     for axis, count in often.items():
         _check(axis, count * _size(shape, axis))
     places = {axis: np.tile(np.arange(_size(shape, axis)), count) for axis, count in often.items()}
-    _pick(builder, node, x, codes, places)
+    _pick(builder, node, x, places)
 
 
 def _expand(builder: PlanBuilder, node: Node) -> None:
-    x, codes = data(builder, node.inputs[0])
-    shape, wanted = builder.tensors[x].shape, dims_of(node.outputs[0])
+    x = data(builder, node.inputs[0])
+    shape, wanted = x.shape, dims_of(node.outputs[0])
     more = len(wanted) - len(shape)
     if more > 0:
         shape = (*[1] * more, *shape)
-        dtype = "float32" if codes is None else "codes"
-        wide = builder.scratch(f"{node.outputs[0].name}.wide", dtype, shape, codes)
-        builder.add(Reshape(*who(node), x, wide), node)
-        x = wide
+        wide = between(builder, f"{node.outputs[0].name}.wide", x, shape)
+        builder.add(Reshape(*who(node), x.name, wide), node)
+        x = builder.tensors[wide]
     places = {}
     for axis, (size, new) in enumerate(zip(shape, wanted, strict=True)):
         if size == new:
@@ -50,7 +49,7 @@ def _expand(builder: PlanBuilder, node: Node) -> None:
             raise NoMatch(f"the size of axis {axis} is not known")
         _check(axis, new)
         places[axis] = np.zeros(new, np.int64)
-    _pick(builder, node, x, codes, places)
+    _pick(builder, node, x, places)
 
 
 def _pad(builder: PlanBuilder, node: Node) -> None:
@@ -61,9 +60,8 @@ def _pad(builder: PlanBuilder, node: Node) -> None:
         return
     if mode is None:
         raise NoMatch(f"its mode is '{said}'")
-    x, codes = data(builder, node.inputs[0])
-    shape = builder.tensors[x].shape
-    places = {}
+    x = data(builder, node.inputs[0])
+    shape, places = x.shape, {}
     for axis, (before, after) in enumerate(pads_of(builder, node, len(shape))):
         if before or after:
             size = _size(shape, axis)
@@ -71,7 +69,7 @@ def _pad(builder: PlanBuilder, node: Node) -> None:
                 raise NoMatch(f"it pads axis {axis} with more than there is")
             _check(axis, before + size + after)
             places[axis] = np.pad(np.arange(size), (before, after), mode)
-    _pick(builder, node, x, codes, places)
+    _pick(builder, node, x, places)
 
 
 _MODES: dict[str, Literal["edge", "reflect", "wrap"]] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
@@ -86,14 +84,14 @@ def _gather(builder: PlanBuilder, node: Node) -> None:
     if table or not by or (axis == 0 and not images):
         gather_rows(builder, node)
         return
-    x, codes = data(builder, node.inputs[0])
-    shape, index = builder.tensors[x].shape, builder.constant(node.inputs[1], "its index").astype(np.int64)
+    x = data(builder, node.inputs[0])
+    shape, index = x.shape, builder.constant(node.inputs[1], "its index").astype(np.int64)
     axis %= len(shape)
     size = _size(shape, axis)
     _check(axis, index.size)
     if index.min() < -size or index.max() >= size:
         raise NoMatch("an index is out of range")
-    _pick(builder, node, x, codes, {axis: index.reshape(-1) % size}, flat=index.ndim != 1)
+    _pick(builder, node, x, {axis: index.reshape(-1) % size}, flat=index.ndim != 1)
 
 
 def _check(axis: int, count: int) -> None:
@@ -110,20 +108,18 @@ def _size(shape: tuple[Dim, ...], axis: int) -> int:
     return size
 
 
-def _pick(
-    builder: PlanBuilder, node: Node, x: str, codes: Codes | None, places: Places, *, flat: bool = False
-) -> None:
+def _pick(builder: PlanBuilder, node: Node, x: Tensor, places: Places, *, flat: bool = False) -> None:
     """The step; `flat`: its output's axes are one axis there."""
     name, value = node.outputs[0].name, node.outputs[0]
     indices = tuple(builder.hold(f"{node.name}.axis{axis}", read) for axis, read in places.items())
     if not flat:
-        y = moved(builder, value, codes)
-        builder.add(Resize(*who(node), x, y, tuple(places), indices), node)
+        y = moved(builder, value, x)
+        builder.add(Resize(*who(node), x.name, y, tuple(places), indices), node)
         return
-    shape = tuple(len(places[a]) if a in places else n for a, n in enumerate(builder.tensors[x].shape))
-    made = builder.scratch(f"{name}.flat", "float32" if codes is None else "codes", shape, codes)
-    y = moved(builder, value, codes)
-    builder.add(Resize(*who(node), x, made, tuple(places), indices), node)
+    shape = tuple(len(places[a]) if a in places else n for a, n in enumerate(x.shape))
+    made = between(builder, f"{name}.flat", x, shape)
+    y = moved(builder, value, x)
+    builder.add(Resize(*who(node), x.name, made, tuple(places), indices), node)
     builder.add(Reshape(*who(node), made, y))
 
 

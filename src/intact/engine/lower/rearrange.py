@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, check_ratio, dims_of
 from intact.engine.lower.grids import Grid
-from intact.engine.lower.moves import Rule, data, moved, who
+from intact.engine.lower.moves import Rule, between, data, moved, plain, who
 from intact.engine.steps import Concat, Dim, Gather, Reshape, Resize, Slice, Transpose
 from intact.graph import Node, Value, is_op, ops
 from intact.limits import RESIZED
@@ -19,29 +19,31 @@ from intact.limits import RESIZED
 def _concat(builder: PlanBuilder, node: Node) -> None:
     value = node.outputs[0]
     axis = ops.Concat.of(node).axis % len(dims_of(value))
-    codes = data(builder, node.inputs[0])[1]
+    first = next(data(builder, v) for v in node.inputs if v not in builder.constants)
+    codes = first.codes
     if codes is None:
-        names = [data(builder, v) for v in node.inputs]
-        if any(grid is not None for _, grid in names):
+        parts = [plain(builder, v) for v in node.inputs]
+        if any(part.dtype != first.dtype for part in parts):
             raise NoMatch("it joins codes and floats")
-        y = builder.write_plain(value, "float32")
-        builder.add(Concat(*who(node), tuple(name for name, _ in names), y, axis), node)
+        y = moved(builder, value, first)
+        builder.add(Concat(*who(node), tuple(part.name for part in parts), y, axis), node)
         return
     grid = Grid.of(codes)
-    parts = [_part(builder, v, grid, node) for v in node.inputs]
-    low, high = min(low for _, low, _ in parts), max(high for _, _, high in parts)
+    found = [_part(builder, v, grid, node) for v in node.inputs]
+    low, high = min(low for _, low, _ in found), max(high for _, _, high in found)
     y = builder.write_codes(value, grid.codes(low, high))
-    builder.add(Concat(*who(node), tuple(name for name, _, _ in parts), y, axis), node)
+    builder.add(Concat(*who(node), tuple(name for name, _, _ in found), y, axis), node)
 
 
 def _part(builder: PlanBuilder, value: Value | None, grid: Grid, concat: Node) -> tuple[str, int, int]:
     """The tensor of a part, and its ends on `grid`; of codes that a pair rescales, those: Concat does it."""
-    name, codes = data(builder, value)
+    tensor = data(builder, value)
+    name, codes = tensor.name, tensor.codes
     if codes is None:
         raise NoMatch("it joins codes and floats")
     node = value.producer() if value is not None else None
     if Grid.of(codes) != grid:
-        name = builder.read_as(builder.tensors[name], codes, grid, concat)[0]
+        name = builder.read_as(tensor, codes, grid, concat)[0]
     elif node is not None and is_op(node, "QuantizeLinear") and (found := builder.codes(node.inputs[0])):
         name = found[0]
         check_ratio(Grid.of(found[1]), grid)
@@ -52,8 +54,8 @@ def _resize(builder: PlanBuilder, node: Node) -> None:
     said = ops.Resize.of(node)
     if said.mode != "nearest":
         raise NoMatch(f"it interpolates: {said.mode}")
-    x, codes = data(builder, node.inputs[0])
-    shape, out = builder.tensors[x].shape, dims_of(node.outputs[0])
+    x = data(builder, node.inputs[0])
+    shape, out = x.shape, dims_of(node.outputs[0])
     scales = builder.constants(node.inputs[2]) if len(node.inputs) > 2 else None
     axes, indices = list[int](), list[str]()
     for axis, (size, wanted) in enumerate(zip(shape, out, strict=True)):
@@ -66,8 +68,8 @@ def _resize(builder: PlanBuilder, node: Node) -> None:
         axes.append(axis)
         reads = nearest(node, size, wanted, scale)
         indices.append(builder.hold(f"{node.name}.axis{axis}", reads))
-    y = moved(builder, node.outputs[0], codes)
-    builder.add(Resize(*who(node), x, y, tuple(axes), tuple(indices)), node)
+    y = moved(builder, node.outputs[0], x)
+    builder.add(Resize(*who(node), x.name, y, tuple(axes), tuple(indices)), node)
 
 
 def nearest(node: Node, size: int, wanted: int, scale: float) -> NDArray[np.int64]:
@@ -134,20 +136,19 @@ def _image(node: Node) -> tuple[Dim, Dim, Dim, Dim]:
 
 def _reordered(builder: PlanBuilder, node: Node, split: tuple[Dim, ...], perm: tuple[int, ...]) -> None:
     """A Reshape to `split`, a Transpose, and a Reshape to what the graph says."""
-    x, codes = data(builder, node.inputs[0])
-    dtype, name = "float32" if codes is None else "codes", node.outputs[0].name
-    cut = builder.scratch(f"{name}.split", dtype, split, codes)
-    turned = builder.scratch(f"{name}.turned", dtype, tuple(split[i] for i in perm), codes)
-    y = moved(builder, node.outputs[0], codes)
-    builder.add(Reshape(*who(node), x, cut), node)
+    x, name = data(builder, node.inputs[0]), node.outputs[0].name
+    cut = between(builder, f"{name}.split", x, split)
+    turned = between(builder, f"{name}.turned", x, tuple(split[i] for i in perm))
+    y = moved(builder, node.outputs[0], x)
+    builder.add(Reshape(*who(node), x.name, cut), node)
     builder.add(Transpose(*who(node), cut, turned, perm))
     builder.add(Reshape(*who(node), turned, y))
 
 
 def _gather(builder: PlanBuilder, node: Node) -> None:
     """One index of an axis: a Slice, and a Reshape where the axis goes."""
-    x, codes = data(builder, node.inputs[0])
-    shape = builder.tensors[x].shape
+    x = data(builder, node.inputs[0])
+    shape = x.shape
     index = builder.constant(node.inputs[1], "its index")
     axis = ops.Gather.of(node).axis % len(shape)
     if index.size != 1:
@@ -158,43 +159,37 @@ def _gather(builder: PlanBuilder, node: Node) -> None:
     at += size if at < 0 and isinstance(size, int) else 0
     starts = tuple(at if a == axis else 0 for a in range(len(shape)))
     cut = tuple(1 if a == axis else dim for a, dim in enumerate(shape))
-    row = builder.scratch(f"{node.outputs[0].name}.row", "float32" if codes is None else "codes", cut, codes)
-    y = moved(builder, node.outputs[0], codes)
-    builder.add(Slice(*who(node), x, row, starts, (1,) * len(shape)), node)
+    row = between(builder, f"{node.outputs[0].name}.row", x, cut)
+    y = moved(builder, node.outputs[0], x)
+    builder.add(Slice(*who(node), x.name, row, starts, (1,) * len(shape)), node)
     builder.add(Reshape(*who(node), row, y))
 
 
 def gather_rows(builder: PlanBuilder, node: Node) -> None:
-    """Rows of a table or a tensor, by indices that are an input of the graph, or constants.
+    """Rows of a table or a tensor, by indices of any rank.
 
     Raises:
-        NoMatch: It gathers along another axis, or by what the graph computes.
+        NoMatch: It gathers along another axis.
     """
     value, table, index = node.outputs[0], *node.inputs
-    if table in builder.constants:
-        x, codes = builder.either(table), None
-        rank = builder.arrays[x].ndim
-    else:
-        x, codes = data(builder, table)
-        rank = len(builder.tensors[x].shape)
+    x = plain(builder, table) if table in builder.constants else data(builder, table)
+    rank = len(x.shape)
     if ops.Gather.of(node).axis % max(rank, 1) or rank == 0:
         raise NoMatch("it gathers along another axis than the first")
     if 4 in (rank, len(dims_of(value))):
         raise NoMatch("it gathers images, which need not lie row by row")
-    y = moved(builder, value, codes)
-    builder.add(Gather(*who(node), x, _index(builder, index, builder.arrays.get(x)), y), node)
+    y = moved(builder, value, x)
+    builder.add(Gather(*who(node), x.name, _index(builder, index, builder.arrays.get(x.name)), y), node)
 
 
 def _index(builder: PlanBuilder, value: Value | None, table: NDArray[np.generic] | None) -> str:
-    name = (value.name if value is not None else "") or ""
-    if value in builder.constants:
-        array = builder.constant(value, "its index")
-        if table is not None and array.size and not -len(table) <= array.min() <= array.max() < len(table):
-            raise NoMatch("an index is out of range")
-        return builder.hold(name, array)
-    if value not in builder.model.graph.inputs or name not in builder.tensors:
-        raise NoMatch("its indices are computed")
-    return name
+    index = plain(builder, value)
+    array = builder.arrays.get(index.name)
+    if table is None or array is None or not array.size:
+        return index.name
+    if not -len(table) <= array.min() <= array.max() < len(table):
+        raise NoMatch("an index is out of range")
+    return index.name
 
 
 REARRANGE: dict[str, Rule] = {

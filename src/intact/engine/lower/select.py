@@ -9,6 +9,7 @@ from intact.engine.lower.additions import ADDITIONS
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.claims import Group, claim
 from intact.engine.lower.custom import lower_call
+from intact.engine.lower.elementwise import ELEMENTS
 from intact.engine.lower.float_products import FLOAT_ROOTS, lower_float_root
 from intact.engine.lower.float_steps import REALS
 from intact.engine.lower.gemm import ROOTS, lower_root
@@ -123,6 +124,8 @@ def _merged() -> dict[str, list[Rule]]:
     for table in (roots, MOVES, REARRANGE, ADDITIONS, POOLS, PAIRS):
         for op_type, rule in table.items():
             found.setdefault(op_type, []).append(rule)
+    for op_type, rule in ELEMENTS.items():
+        found.setdefault(op_type, []).append(rule)
     for op_type in FLOAT_ROOTS:
         found[op_type].append(lower_float_root)
     for op_type, rules in REALS.items():

@@ -19,6 +19,7 @@ from intact.engine.steps.concat import Concat
 from intact.engine.steps.conv import Conv
 from intact.engine.steps.conv_transpose import ConvTranspose
 from intact.engine.steps.dequantize import Dequantize
+from intact.engine.steps.elementwise import Elementwise
 from intact.engine.steps.epilogue import Epilogue
 from intact.engine.steps.fallback import FallbackSubgraph
 from intact.engine.steps.float_conv import FloatConv
@@ -50,8 +51,9 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 
 __all__ = [
     "KINDS", "Add", "Binary", "Call", "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "Dequantize", "Dim",
-    "Epilogue", "FallbackSubgraph", "FloatConv", "FloatLinear", "FloatMatMul", "Function", "Gather", "Halo",
-    "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret",
+    "Elementwise", "Epilogue", "FallbackSubgraph", "FloatConv", "FloatLinear", "FloatMatMul", "Function",
+    "Gather", "Halo", "LayerNorm", "Linear", "MatMul", "Pad", "Pool",
+    "Quantize", "Recurrent", "Reduce", "Reinterpret",
     "Rescale", "Reshape", "Resize", "Shape", "Slice", "Softmax", "Step", "Table", "Tensor", "Traits",
     "Transpose",
 ]  # fmt: skip

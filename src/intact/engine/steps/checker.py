@@ -75,6 +75,11 @@ class Checker:
         for name in names:
             self.that(self.dtype(name) == "float32", f"{self.dtype(name)} in '{name}'", "float32")
 
+    def one_dtype(self, *names: str) -> None:
+        """These tensors hold numbers of one type, or codes all."""
+        dtypes = [self.dtype(name) for name in names]
+        self.that(len(set(dtypes)) == 1, f"{', '.join(dtypes)} in {', '.join(names)}", "one dtype")
+
     def one_rank(self, *names: str) -> None:
         """These tensors have one rank, and it is not 0."""
         ranks = self.rank(*names)

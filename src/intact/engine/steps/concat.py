@@ -18,11 +18,11 @@ from intact.engine.steps.wiring import Reads, Write
 
 @dataclass(frozen=True)
 class Concat(Step):
-    """Concatenation. Inputs on another grid than y are rescaled (N28)."""
+    """Concatenation. Inputs on another grid than y are rescaled (N28); constants are plain numbers."""
 
     kind = "concat"
     traits = Traits(follows=True)
-    xs: Annotated[tuple[str, ...], Reads()]
+    xs: Annotated[tuple[str, ...], Reads(constant=True)]
     y: Write
     axis: int
 
@@ -31,6 +31,7 @@ class Concat(Step):
         checker.that(-rank <= self.axis < rank, f"axis {self.axis}", f"one of {rank} axes")
         alike = bool(self.xs) and set(checker.rank(*self.xs)) == {rank}
         checker.that(alike, self.xs, f"tensors of rank {rank}")
+        checker.one_dtype(*self.xs, self.y)
 
     def output_shape(self, sizes: Sizes) -> Shape:
         first = list(sizes.of(self.xs[0]))

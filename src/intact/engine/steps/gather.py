@@ -19,11 +19,10 @@ from intact.errors import QuantValueError
 
 @dataclass(frozen=True)
 class Gather(Step):
-    """Rows of x, a tensor or a constant of float32: ``y[i, ...] = x[index[i], ...]``.
+    """Rows of x, a tensor or a constant: ``y[i, ...] = x[index[i], ...]``.
 
     Attributes:
-        index: int32 or int64, an input of the plan or a constant. Negative ones count from the end; what is
-            out of range is an error.
+        index: int32 or int64. Negative ones count from the end; what is out of range is an error.
     """
 
     kind = "gather"
@@ -35,8 +34,8 @@ class Gather(Step):
         x, index, y = ranks = checker.rank(self.x, self.index, self.y)
         checker.that(x > 0 and y == x + index - 1, ranks, "rows for each index")
         checker.that(checker.dtype(self.index) in ("int64", "int32"), self.index, "int32 or int64")
+        checker.one_dtype(self.x, self.y)
         both = f"'{self.x}', '{self.y}'"
-        checker.that(checker.dtype(self.x) == checker.dtype(self.y), both, "one dtype")
         checker.that(checker.grid(self.x) == checker.grid(self.y), both, "one grid")
 
     def output_shape(self, sizes: Sizes) -> Shape:

@@ -26,6 +26,7 @@ class Pad(Step):
     pads: tuple[tuple[int, int], ...]
 
     def check(self, checker: Checker) -> None:
+        checker.one_dtype(self.x, self.y)
         checker.per_axis((self.x, self.y), self.pads)
         widths = [n for pair in self.pads for n in pair]
         checker.that(all(0 <= n <= MOST_WIDTH for n in widths), self.pads, "pads of 0 or more")

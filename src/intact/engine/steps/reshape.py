@@ -22,8 +22,7 @@ class Reshape(Step):
     y: Write
 
     def check(self, checker: Checker) -> None:
-        same = checker.dtype(self.x) == checker.dtype(self.y)
-        checker.that(same, f"'{self.x}', '{self.y}'", "one dtype")
+        checker.one_dtype(self.x, self.y)
 
     def output_shape(self, sizes: Sizes) -> Shape:
         """As the plan says; at most one dimension is what is left."""

@@ -27,6 +27,7 @@ class Resize(Step):
     indices: Annotated[tuple[str, ...], Const("int64", 1)]
 
     def check(self, checker: Checker) -> None:
+        checker.one_dtype(self.x, self.y)
         checker.per_axis((self.x, self.y))
         (rank,), axes = checker.rank(self.x), self.axes
         distinct = len(set(axes)) == len(axes) == len(self.indices)

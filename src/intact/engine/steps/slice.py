@@ -29,6 +29,7 @@ class Slice(Step):
     steps: tuple[int, ...]
 
     def check(self, checker: Checker) -> None:
+        checker.one_dtype(self.x, self.y)
         checker.per_axis((self.x, self.y), self.starts, self.steps)
         checker.that(all(start >= 0 for start in self.starts), self.starts, "starts from the first element")
 

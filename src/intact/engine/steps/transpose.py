@@ -25,6 +25,7 @@ class Transpose(Step):
     perm: tuple[int, ...]
 
     def check(self, checker: Checker) -> None:
+        checker.one_dtype(self.x, self.y)
         checker.per_axis((self.x, self.y), self.perm)
         checker.that(sorted(self.perm) == list(range(len(self.perm))), self.perm, "a permutation")
 

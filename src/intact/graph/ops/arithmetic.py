@@ -63,5 +63,12 @@ class Min(Arithmetic):
 
 
 @dataclass(frozen=True)
+class Mod(Arithmetic):
+    """`fmod`: the sign is that of the dividend."""
+
+    fmod: int = 0
+
+
+@dataclass(frozen=True)
 class Where(Arithmetic):
     """Inputs: condition, where it holds, where not."""

@@ -103,6 +103,12 @@ class HardSwish(Function):
 
 
 @dataclass(frozen=True)
+class IsInf(Function):
+    detect_negative: int = 1
+    detect_positive: int = 1
+
+
+@dataclass(frozen=True)
 class LeakyRelu(Function):
     alpha: float = 0.01
 

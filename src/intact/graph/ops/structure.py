@@ -35,6 +35,13 @@ class ConstantOfShape(Shaped):
 
 
 @dataclass(frozen=True)
+class OneHot(Shaped):
+    """Inputs: indices, depth, values."""
+
+    axis: int = -1
+
+
+@dataclass(frozen=True)
 class Range(Shaped):
     """Inputs: start, end, step."""
 

@@ -1,11 +1,12 @@
-"""Functions of one float or two, and sums along axes."""
+"""Functions of one float or two, sums along axes, and what works on elements of any type."""
 
 from __future__ import annotations
 
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.operands import operand_of, spread, turned
-from intact.engine.steps import Binary, Clip, Function, Reduce
-from intact.kernels import float_steps
+from intact.engine.cpu.steps.views import broadcast
+from intact.engine.steps import Binary, Clip, Elementwise, Function, Reduce
+from intact.kernels import float_steps, moves
 from intact.kernels.program import NativeStep
 
 
@@ -31,6 +32,14 @@ def bind_binary(step: Binary, binding: Binding) -> list[NativeStep]:
     """A function of two floats, with broadcasting."""
     a, b, y = (spread(binding, name, binding.shape(step.y)) for name in (step.a, step.b, step.y))
     return [float_steps.binary(a, b, y, step.function, binding.kernels)]
+
+
+@binds(Elementwise)
+def bind_elementwise(step: Elementwise, binding: Binding) -> list[NativeStep]:
+    """An operation on elements of any type, with broadcasting."""
+    shape = binding.shape(step.y)
+    xs = [broadcast(binding, name, shape) for name in step.xs]
+    return [moves.elementwise(step.operation, xs, binding.view(step.y))]
 
 
 @binds(Reduce)

@@ -17,9 +17,10 @@ def bind_concat(step: Concat, binding: Binding) -> list[NativeStep]:
     steps: list[NativeStep] = []
     start = 0
     for name in step.xs:
-        shape = binding.shape(name)
+        x = binding.view(name)
+        shape = x.sizes
         part = part_of(y, {axis: start}, shape)
-        steps += move(binding, name, binding.view(name), step.y, part)
+        steps += move(binding, name, x, step.y, part)
         start += shape[axis]
     return steps
 
@@ -71,7 +72,7 @@ def bind_pad(step: Pad, binding: Binding) -> list[NativeStep]:
 
 @binds(Gather)
 def bind_gather(step: Gather, binding: Binding) -> list[NativeStep]:
-    """Rows of a tensor or of a constant; the engine compares indices that are its inputs before each run."""
+    """Rows of a tensor or of a constant; a run that meets an index out of range ends there."""
     x, index = binding.view(step.x), binding.view(step.index)
     if step.index in binding.plan.constants:
         check_rows(binding.array(step.index), x.sizes[0], f"constant '{step.index}'")

@@ -31,7 +31,7 @@ def operand(codes: Codes, y: Codes) -> tuple[int, float]:
 
 def move(binding: Binding, x_name: str, x: View, y_name: str, y: View) -> list[NativeStep]:
     """Elements of one view into another of the same shape, on the grid of the second."""
-    from_codes, to_codes = binding.tensor(x_name).codes, binding.tensor(y_name).codes
+    from_codes, to_codes = binding.grid(x_name), binding.grid(y_name)
     if from_codes is None or to_codes is None or _same_bytes(from_codes, to_codes):
         return [] if binding.same_memory(x, y) else [moves.copy(x, y, binding.kernels)]
     zero, multiplier = operand(from_codes, to_codes)

@@ -1,0 +1,50 @@
+// Steps that compute element by element: chunks of the longest rows that all their views pass through evenly.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "steps/walk.h"
+
+namespace intact {
+
+// The last view is written, the others are read.
+template <size_t kViews>
+class Chunks : public Step {
+ public:
+  Chunks(const std::array<View, kViews>& views, size_t chunk)
+      : walk_(views), rows_(walk_.outer(walk_.rank - 1), walk_.size(walk_.rank - 1), chunk) {
+    for (size_t v = 0; v + 1 < kViews; ++v) reads(views[v]);
+    writes(views.back());
+  }
+
+  size_t items() const override { return rows_.items(); }
+
+ protected:
+  // Bytes between neighbours of a row.
+  int64_t stride(size_t view) const { return walk_.strides[walk_.rank - 1][view]; }
+
+  // body(byte offset of each view, n).
+  template <class Body>
+  void each(size_t begin, size_t end, const Body& body) const {
+    Cursor<kViews> cursor(walk_, walk_.rank - 1, begin * rows_.each / std::max<size_t>(1, rows_.chunks));
+    bool started = false;
+    rows_.visit(begin, end, [&](size_t, size_t from, size_t n) {
+      if (started && from == 0) cursor.next();
+      started = true;
+      std::array<ptrdiff_t, kViews> at;
+      for (size_t v = 0; v < kViews; ++v) {
+        at[v] = cursor.offset(v) + static_cast<ptrdiff_t>(from) * static_cast<ptrdiff_t>(stride(v));
+      }
+      body(at, n);
+    });
+  }
+
+ private:
+  Walk<kViews> walk_;
+  Rows rows_;
+};
+
+}  // namespace intact

@@ -1,0 +1,372 @@
+// The rows of elementwise.cc: plain loops, which compilers make vectors of.
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "steps/elementwise.h"
+
+namespace intact {
+namespace {
+
+using Bool = uint8_t;  // 0 or 1
+template <class T>
+using Unsigned = std::make_unsigned_t<T>;
+
+struct Equal {
+  template <class T>
+  Bool operator()(T a, T b) const {
+    return a == b;
+  }
+};
+struct Less {
+  template <class T>
+  Bool operator()(T a, T b) const {
+    return a < b;
+  }
+};
+struct LessOrEqual {
+  template <class T>
+  Bool operator()(T a, T b) const {
+    return a <= b;
+  }
+};
+struct Greater {
+  template <class T>
+  Bool operator()(T a, T b) const {
+    return a > b;
+  }
+};
+struct GreaterOrEqual {
+  template <class T>
+  Bool operator()(T a, T b) const {
+    return a >= b;
+  }
+};
+struct And {
+  Bool operator()(Bool a, Bool b) const { return static_cast<Bool>((a != 0) & (b != 0)); }
+};
+struct Or {
+  Bool operator()(Bool a, Bool b) const { return static_cast<Bool>((a != 0) | (b != 0)); }
+};
+struct Xor {
+  Bool operator()(Bool a, Bool b) const { return static_cast<Bool>((a != 0) ^ (b != 0)); }
+};
+
+// Integers wrap around: unsigned ones do so by the language.
+template <class T>
+T wrapped(Unsigned<T> n) {
+  return static_cast<T>(n);
+}
+struct Add {
+  template <class T>
+  T operator()(T a, T b) const {
+    return wrapped<T>(Unsigned<T>(a) + Unsigned<T>(b));
+  }
+};
+struct Sub {
+  template <class T>
+  T operator()(T a, T b) const {
+    return wrapped<T>(Unsigned<T>(a) - Unsigned<T>(b));
+  }
+};
+struct Mul {
+  template <class T>
+  T operator()(T a, T b) const {
+    return wrapped<T>(Unsigned<T>(a) * Unsigned<T>(b));
+  }
+};
+struct Max {
+  template <class T>
+  T operator()(T a, T b) const {
+    return a < b ? b : a;
+  }
+};
+struct Min {
+  template <class T>
+  T operator()(T a, T b) const {
+    return b < a ? b : a;
+  }
+};
+// Of 0 there is no quotient, and of the least number by -1 none that fits: 0, and the least number.
+struct Div {
+  template <class T>
+  T operator()(T a, T b) const {
+    return b == 0 ? T{0} : b == -1 ? Sub()(T{0}, a) : static_cast<T>(a / b);
+  }
+};
+struct Fmod {
+  template <class T>
+  T operator()(T a, T b) const {
+    return b == 0 || b == -1 ? T{0} : static_cast<T>(a % b);
+  }
+};
+struct Mod {
+  template <class T>
+  T operator()(T a, T b) const {
+    const T left = Fmod()(a, b);
+    return left != 0 && (left < 0) != (b < 0) ? static_cast<T>(left + b) : left;
+  }
+};
+
+struct Not {
+  Bool operator()(Bool x) const { return x == 0; }
+};
+struct Neg {
+  template <class T>
+  T operator()(T x) const {
+    return Sub()(T{0}, x);
+  }
+};
+struct Abs {
+  template <class T>
+  T operator()(T x) const {
+    return x < 0 ? Neg()(x) : x;
+  }
+};
+struct Floor {
+  float operator()(float x) const { return std::floor(x); }
+};
+struct Ceil {
+  float operator()(float x) const { return std::ceil(x); }
+};
+struct Round {
+  float operator()(float x) const { return std::nearbyint(x); }
+};  // ties to even
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+struct IsNaN {
+  Bool operator()(float x) const { return x != x; }
+};
+struct IsInf {
+  Bool operator()(float x) const { return static_cast<Bool>((x == kInfinity) | (x == -kInfinity)); }
+};
+struct IsPosInf {
+  Bool operator()(float x) const { return x == kInfinity; }
+};
+struct IsNegInf {
+  Bool operator()(float x) const { return x == -kInfinity; }
+};
+
+// Towards zero; what does not fit becomes the nearest number that does, a NaN 0.
+template <class To, class From>
+To whole(From x) {
+  constexpr To kLow = std::numeric_limits<To>::min(), kHigh = std::numeric_limits<To>::max();
+  constexpr From kBeyond = static_cast<From>(kHigh / 2 + 1) * 2;  // a power of two
+  const bool fits = static_cast<From>(kLow) - 1 < x || static_cast<From>(kLow) == x;
+  const bool within = fits && x < kBeyond;
+  const To inside = static_cast<To>(within ? x : From{0});
+  return within ? inside : x >= kBeyond ? kHigh : x < 0 ? kLow : To{0};
+}
+
+struct Flag {};  // stands for bool among the types of a cast
+
+template <class To, class From>
+auto cast(From x) {
+  if constexpr (std::is_same_v<To, Flag>) {
+    return static_cast<Bool>(x != From{0});
+  } else if constexpr (std::is_floating_point_v<From> && !std::is_floating_point_v<To>) {
+    return whole<To>(x);
+  } else {
+    return static_cast<To>(x);  // of integers the lower bits; of floats the nearest, ties to even
+  }
+}
+
+template <class T>
+using Stored = std::conditional_t<std::is_same_v<T, Flag>, Bool, T>;
+
+template <class To, class From>
+void cast_row(const void* const* xs, size_t n, void* y) {
+  const auto* const x = static_cast<const Stored<From>*>(xs[0]);
+  auto* const to = static_cast<Stored<To>*>(y);
+  for (size_t i = 0; i < n; ++i) {
+    if constexpr (std::is_same_v<From, Flag>) {
+      to[i] = static_cast<Stored<To>>(x[i] != 0);
+    } else {
+      to[i] = cast<To>(x[i]);
+    }
+  }
+}
+
+template <class F, class T, class R>
+void unary_row(const void* const* xs, size_t n, void* y) {
+  const T* const x = static_cast<const T*>(xs[0]);
+  for (size_t i = 0; i < n; ++i) static_cast<R*>(y)[i] = F()(x[i]);
+}
+
+template <class F, class T, class R, size_t kMoves>
+void binary_row(const void* const* xs, size_t n, void* y) {
+  const T *const a = static_cast<const T*>(xs[0]), *const b = static_cast<const T*>(xs[1]);
+  R* const to = static_cast<R*>(y);
+  for (size_t i = 0; i < n; ++i) to[i] = F()(a[kMoves & 1 ? i : 0], b[kMoves & 2 ? i : 0]);
+}
+
+template <class T, size_t kMoves>
+void where_row(const void* const* xs, size_t n, void* y) {
+  const Bool* const test = static_cast<const Bool*>(xs[0]);
+  const T *const a = static_cast<const T*>(xs[1]), *const b = static_cast<const T*>(xs[2]);
+  T* const to = static_cast<T*>(y);
+  for (size_t i = 0; i < n; ++i) {
+    const T yes = a[kMoves & 2 ? i : 0], no = b[kMoves & 4 ? i : 0];
+    to[i] = test[kMoves & 1 ? i : 0] != 0 ? yes : no;
+  }
+}
+
+// A loop for each combination of operands that move.
+template <class F, class T, class R>
+ElementwiseRow binary(unsigned moves) {
+  constexpr ElementwiseRow kRows[] = {binary_row<F, T, R, 0>, binary_row<F, T, R, 1>, binary_row<F, T, R, 2>,
+                                      binary_row<F, T, R, 3>};
+  return kRows[moves & 3];
+}
+
+template <class T, size_t... kMoves>
+ElementwiseRow where_of(unsigned moves, std::index_sequence<kMoves...>) {
+  constexpr ElementwiseRow kRows[] = {where_row<T, kMoves>...};
+  return kRows[moves & 7];
+}
+
+ElementwiseRow where(Type x, Type y, unsigned moves) {
+  constexpr std::make_index_sequence<8> kAll;
+  if (x != y) return nullptr;
+  switch (bytes_of(x)) {
+    case 1: return where_of<uint8_t>(moves, kAll);
+    case 2: return where_of<uint16_t>(moves, kAll);
+    case 4: return where_of<uint32_t>(moves, kAll);
+    default: return where_of<uint64_t>(moves, kAll);
+  }
+}
+
+template <class From>
+ElementwiseRow cast_from(Type y) {
+  switch (y) {
+    case Type::u8: return cast_row<uint8_t, From>;
+    case Type::i8: return cast_row<int8_t, From>;
+    case Type::b8: return cast_row<Flag, From>;
+    case Type::i32: return cast_row<int32_t, From>;
+    case Type::i64: return cast_row<int64_t, From>;
+    case Type::f32: return cast_row<float, From>;
+    case Type::f64: return cast_row<double, From>;
+    default: return nullptr;
+  }
+}
+
+ElementwiseRow cast_row_of(Type x, Type y) {
+  switch (x) {
+    case Type::u8: return cast_from<uint8_t>(y);
+    case Type::i8: return cast_from<int8_t>(y);
+    case Type::b8: return cast_from<Flag>(y);
+    case Type::i32: return cast_from<int32_t>(y);
+    case Type::i64: return cast_from<int64_t>(y);
+    case Type::f32: return cast_from<float>(y);
+    case Type::f64: return cast_from<double>(y);
+    default: return nullptr;
+  }
+}
+
+template <class F>
+ElementwiseRow comparison(Type x, Type y, unsigned moves) {
+  if (y != Type::b8) return nullptr;
+  switch (x) {
+    case Type::u8:
+    case Type::b8: return binary<F, uint8_t, Bool>(moves);
+    case Type::i8: return binary<F, int8_t, Bool>(moves);
+    case Type::i32: return binary<F, int32_t, Bool>(moves);
+    case Type::i64: return binary<F, int64_t, Bool>(moves);
+    case Type::f32: return binary<F, float, Bool>(moves);
+    default: return nullptr;
+  }
+}
+
+template <class F>
+ElementwiseRow logic(Type x, Type y, unsigned moves) {
+  return x == Type::b8 && y == Type::b8 ? binary<F, Bool, Bool>(moves) : nullptr;
+}
+
+template <class F>
+ElementwiseRow arithmetic(Type x, Type y, unsigned moves) {
+  if (x != y) return nullptr;
+  return x == Type::i32   ? binary<F, int32_t, int32_t>(moves)
+         : x == Type::i64 ? binary<F, int64_t, int64_t>(moves)
+                          : nullptr;
+}
+
+template <class F>
+ElementwiseRow of_integers(Type x, Type y, unsigned) {
+  if (x != y) return nullptr;
+  return x == Type::i32   ? unary_row<F, int32_t, int32_t>
+         : x == Type::i64 ? unary_row<F, int64_t, int64_t>
+                          : nullptr;
+}
+
+template <class F>
+ElementwiseRow of_floats(Type x, Type y, unsigned) {
+  return x == Type::f32 && y == Type::f32 ? unary_row<F, float, float> : nullptr;
+}
+
+template <class F>
+ElementwiseRow of_float(Type x, Type y, unsigned) {
+  return x == Type::f32 && y == Type::b8 ? unary_row<F, float, Bool> : nullptr;
+}
+
+struct Operation {
+  const char* name;
+  size_t operands;
+  ElementwiseRow (*find)(Type x, Type y, unsigned moves);
+};
+
+constexpr Operation kOperations[] = {
+    {"abs", 1, of_integers<Abs>},
+    {"add", 2, arithmetic<Add>},
+    {"and", 2, logic<And>},
+    {"cast", 1, [](Type x, Type y, unsigned) { return cast_row_of(x, y); }},
+    {"ceil", 1, of_floats<Ceil>},
+    {"div", 2, arithmetic<Div>},
+    {"equal", 2, comparison<Equal>},
+    {"floor", 1, of_floats<Floor>},
+    {"fmod", 2, arithmetic<Fmod>},
+    {"greater", 2, comparison<Greater>},
+    {"greater_or_equal", 2, comparison<GreaterOrEqual>},
+    {"is_inf", 1, of_float<IsInf>},
+    {"is_nan", 1, of_float<IsNaN>},
+    {"is_neg_inf", 1, of_float<IsNegInf>},
+    {"is_pos_inf", 1, of_float<IsPosInf>},
+    {"less", 2, comparison<Less>},
+    {"less_or_equal", 2, comparison<LessOrEqual>},
+    {"max", 2, arithmetic<Max>},
+    {"min", 2, arithmetic<Min>},
+    {"mod", 2, arithmetic<Mod>},
+    {"mul", 2, arithmetic<Mul>},
+    {"neg", 1, of_integers<Neg>},
+    {"not", 1,
+     [](Type x, Type y, unsigned) -> ElementwiseRow {
+       return x == Type::b8 && y == Type::b8 ? unary_row<Not, Bool, Bool> : nullptr;
+     }},
+    {"or", 2, logic<Or>},
+    {"round", 1, of_floats<Round>},
+    {"sub", 2, arithmetic<Sub>},
+    {"where", 3, where},
+    {"xor", 2, logic<Xor>},
+};
+
+const Operation* find(const std::string& name) {
+  for (const Operation& one : kOperations) {
+    if (name == one.name) return &one;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+ElementwiseRow find_elementwise_row(const std::string& operation, Type x, Type y, unsigned moves) {
+  const Operation* const found = find(operation);
+  return found == nullptr ? nullptr : found->find(x, y, moves);
+}
+
+size_t elementwise_operands(const std::string& operation) {
+  const Operation* const found = find(operation);
+  return found == nullptr ? 0 : found->operands;
+}
+
+}  // namespace intact

@@ -1,0 +1,139 @@
+"""Comparisons, logic, choices, casts and arithmetic of integers as steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
+from intact.engine.lower.moves import Rule, plain, who
+from intact.engine.steps import Dim, Elementwise, Reshape, Tensor
+from intact.graph import Node, ops
+from intact.numerics.operations import ELEMENTWISE, takes
+
+
+def _operation(name: str) -> Rule:
+    """One step of all inputs."""
+
+    def rule(builder: PlanBuilder, node: Node) -> None:
+        _write(builder, node, name, [plain(builder, value) for value in node.inputs])
+
+    return rule
+
+
+def _attributed(name_of: Callable[[Node], str]) -> Rule:
+    """The same, of an operation that the attributes say."""
+
+    def rule(builder: PlanBuilder, node: Node) -> None:
+        _operation(name_of(node))(builder, node)
+
+    return rule
+
+
+def _write(builder: PlanBuilder, node: Node, name: str, operands: Sequence[Tensor]) -> None:
+    """The last step of a node."""
+    made = _made(name, operands)
+    y = builder.write_plain(node.outputs[0], made)
+    builder.add(Elementwise(*who(node), name, tuple(x.name for x in operands), y), node)
+
+
+def _made(name: str, operands: Sequence[Tensor], to: str = "") -> str:
+    """The dtype of what an operation makes.
+
+    Raises:
+        NoMatch: It does not work on these.
+    """
+    made = to or ELEMENTWISE[name].makes or operands[-1].dtype
+    if not takes(name, [x.dtype for x in operands], made):
+        raise NoMatch(f"no kernel has {name} of {', '.join(x.dtype for x in operands)}")
+    return made
+
+
+def _step(builder: PlanBuilder, node: Node, name: str, *operands: Tensor, shape: tuple[Dim, ...]) -> Tensor:
+    """A step whose output the graph does not have."""
+    y = builder.scratch(f"{node.outputs[0].name}.{name}", _made(name, operands), shape)
+    builder.add(Elementwise(*who(node), name, tuple(x.name for x in operands), y))
+    return builder.tensors[y]
+
+
+def _extreme(name: str) -> Rule:
+    """Max or Min of any number of tensors of integers, two by two."""
+
+    def rule(builder: PlanBuilder, node: Node) -> None:
+        first, *others = (plain(builder, value) for value in node.inputs)
+        if not others:
+            raise NoMatch("it compares nothing")
+        shape = dims_of(node.outputs[0])
+        for other in others[:-1]:
+            first = _step(builder, node, name, first, other, shape=shape)
+        _write(builder, node, name, [first, others[-1]])
+
+    return rule
+
+
+def _cast(builder: PlanBuilder, node: Node) -> None:
+    x, value = plain(builder, node.inputs[0]), node.outputs[0]
+    if value.dtype is None:
+        raise NoMatch("nobody says what it makes")
+    to = value.dtype.numpy().name
+    _made("cast", [x], to)
+    builder.add(Elementwise(*who(node), "cast", (x.name,), builder.write_plain(value, to)), node)
+
+
+def _one_hot(builder: PlanBuilder, node: Node) -> None:
+    """Where the index, of which negative ones count from the end, is the place along the new axis."""
+    index, values = plain(builder, node.inputs[0]), plain(builder, node.inputs[2])
+    depth = int(builder.constant(node.inputs[1], "its depth").reshape(-1)[0])
+    if values.name not in builder.arrays or index.dtype not in ("int32", "int64") or depth < 1:
+        raise NoMatch("its values or its depth are computed")
+    shape = dims_of(node.outputs[0])
+    axis = ops.OneHot.of(node).axis % len(shape)
+    held = _constants(builder, node, index.dtype)
+    wide = (*index.shape[:axis], 1, *index.shape[axis:])
+    negative = _step(builder, node, "less", index, held("zero", 0), shape=index.shape)
+    moved = _step(builder, node, "add", index, held("depth", depth), shape=index.shape)
+    counted = _step(builder, node, "where", negative, moved, index, shape=index.shape)
+    column = builder.scratch(f"{node.outputs[0].name}.column", index.dtype, wide)
+    builder.add(Reshape(*who(node), counted.name, column))
+    places = held("places", np.arange(depth).reshape(-1, *[1] * (len(shape) - axis - 1)))
+    there = _step(builder, node, "equal", builder.tensors[column], places, shape=shape)
+    off, on = builder.arrays[values.name].reshape(-1)
+    each = _constants(builder, node, values.dtype)
+    _write(builder, node, "where", [there, each("on", on), each("off", off)])
+
+
+def _constants(builder: PlanBuilder, node: Node, dtype: str) -> Callable[[str, object], Tensor]:
+    """What makes constants of a dtype for a node."""
+
+    def held(name: str, numbers: object) -> Tensor:
+        array = np.asarray(numbers, dtype)
+        return Tensor(builder.hold(f"{node.name}.{name}", array), dtype, array.shape)
+
+    return held
+
+
+def _infinite(node: Node) -> str:
+    said = ops.IsInf.of(node)
+    names = {(1, 1): "is_inf", (1, 0): "is_neg_inf", (0, 1): "is_pos_inf"}
+    both = int(said.detect_negative != 0), int(said.detect_positive != 0)
+    if both not in names:
+        raise NoMatch("it looks for nothing")
+    return names[both]
+
+
+ELEMENTS: dict[str, Rule] = {
+    **{op_type: _operation(name) for op_type, name in {
+        "Abs": "abs", "Add": "add", "And": "and", "Ceil": "ceil", "Div": "div", "Equal": "equal",
+        "Floor": "floor", "Greater": "greater", "GreaterOrEqual": "greater_or_equal", "IsNaN": "is_nan",
+        "Less": "less", "LessOrEqual": "less_or_equal", "Mul": "mul", "Neg": "neg", "Not": "not", "Or": "or",
+        "Round": "round", "Sub": "sub", "Where": "where", "Xor": "xor",
+    }.items()},
+    "Cast": _cast,
+    "IsInf": _attributed(_infinite),
+    "Max": _extreme("max"),
+    "Min": _extreme("min"),
+    "Mod": _attributed(lambda node: "fmod" if ops.Mod.of(node).fmod else "mod"),
+    "OneHot": _one_hot,
+}  # fmt: skip
+"""Operator -> how it becomes steps, where it works on numbers of a type that no other rule knows."""

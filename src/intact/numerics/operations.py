@@ -1,0 +1,135 @@
+"""Comparisons, logic, choices, casts and arithmetic of integers, element by element. NORMATIVE.
+
+What ONNX leaves open is fixed here: casts of numbers that do not fit, quotients by 0 (N53).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+INTEGERS = frozenset({"int32", "int64"})
+CASTS = frozenset({"uint8", "int8", "bool", "int32", "int64", "float32", "float64"})
+"""dtypes from and to which numbers are cast."""
+_COMPARED = frozenset({"uint8", "int8", "int32", "int64", "float32"})
+_BOOL, _FLOAT = frozenset({"bool"}), frozenset({"float32"})
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One of `ELEMENTWISE`.
+
+    Attributes:
+        operands: How many it has.
+        types: dtypes that it works on, the same for all operands; None: any.
+        makes: The dtype of its output; "": that of its operands.
+        compute: It, of arrays that broadcast.
+    """
+
+    operands: int
+    types: frozenset[str] | None
+    makes: str
+    compute: Callable[..., Array]
+
+
+def elementwise(name: str, operands: Sequence[Array], dtype: str) -> Array:
+    """One of `ELEMENTWISE` of arrays that broadcast (N53).
+
+    Args:
+        name: Of the operation; `takes` says of which dtypes.
+        operands: What it reads.
+        dtype: Of what it makes.
+    """
+    if name == "cast":
+        return cast(operands[0], dtype)
+    with np.errstate(all="ignore"):
+        return np.asarray(ELEMENTWISE[name].compute(*operands), dtype)
+
+
+def takes(name: str, operands: Sequence[str], made: str) -> bool:
+    """Whether an operation works on operands of these dtypes and makes that one."""
+    found = ELEMENTWISE.get(name)
+    if found is None or len(operands) != found.operands:
+        return False
+    if name == "cast":
+        return {*operands, made} <= CASTS
+    test, compared = (operands[:1], operands[1:]) if name == "where" else ((), operands)
+    alike = len(set(compared)) == 1 and set(test) <= _BOOL
+    known = found.types is None or compared[0] in found.types
+    return alike and known and made == (found.makes or compared[0])
+
+
+def cast(x: Array, dtype: str) -> Array:
+    """x as another dtype of `CASTS`.
+
+    Integers keep their lower bits. Floats go towards zero; what does not fit becomes the nearest number that
+    does, a NaN 0. To float32 the nearest number, ties to even. A bool says whether a number is other than 0.
+    """
+    if dtype == "bool":
+        return np.asarray(x != 0)
+    if x.dtype.kind != "f" or np.dtype(dtype).kind == "f":
+        with np.errstate(over="ignore"):
+            return x.astype(dtype)
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    whole = np.trunc(np.where(np.isnan(x), 0, x).astype(np.float64))
+    above, below = (
+        whole >= float(high + 1),
+        whole < float(low),
+    )  # powers of two are float64, their neighbours not
+    inside = np.where(above | below, 0, whole).astype(dtype)
+    return np.where(above, high, np.where(below, low, inside)).astype(dtype)
+
+
+def _quotient(a: Array, b: Array) -> Array:
+    """Towards zero, wrapped around; 0 where b is 0."""
+    safe = np.where((b == 0) | (b == -1), 1, b).astype(a.dtype)
+    floored = np.floor_divide(a, safe)
+    towards = floored + ((np.remainder(a, safe) != 0) & ((a < 0) != (safe < 0)))
+    return np.where(b == 0, 0, np.where(b == -1, np.negative(a), towards))
+
+
+def _left(remainder: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    def left(a: Array, b: Array) -> Array:
+        none = (b == 0) | (b == -1)
+        return np.where(none, 0, remainder(a, np.where(none, 1, b).astype(a.dtype)))
+
+    return left
+
+
+ELEMENTWISE: dict[str, Operation] = {
+    "abs": Operation(1, INTEGERS, "", np.abs),
+    "add": Operation(2, INTEGERS, "", np.add),
+    "and": Operation(2, _BOOL, "bool", np.logical_and),
+    "cast": Operation(1, CASTS, "", cast),
+    "ceil": Operation(1, _FLOAT, "", np.ceil),
+    "div": Operation(2, INTEGERS, "", _quotient),
+    "equal": Operation(2, _COMPARED | _BOOL, "bool", np.equal),
+    "floor": Operation(1, _FLOAT, "", np.floor),
+    "fmod": Operation(2, INTEGERS, "", _left(np.fmod)),
+    "greater": Operation(2, _COMPARED, "bool", np.greater),
+    "greater_or_equal": Operation(2, _COMPARED, "bool", np.greater_equal),
+    "is_inf": Operation(1, _FLOAT, "bool", np.isinf),
+    "is_nan": Operation(1, _FLOAT, "bool", np.isnan),
+    "is_neg_inf": Operation(1, _FLOAT, "bool", np.isneginf),
+    "is_pos_inf": Operation(1, _FLOAT, "bool", np.isposinf),
+    "less": Operation(2, _COMPARED, "bool", np.less),
+    "less_or_equal": Operation(2, _COMPARED, "bool", np.less_equal),
+    "max": Operation(2, INTEGERS, "", np.maximum),
+    "min": Operation(2, INTEGERS, "", np.minimum),
+    "mod": Operation(2, INTEGERS, "", _left(np.remainder)),
+    "mul": Operation(2, INTEGERS, "", np.multiply),
+    "neg": Operation(1, INTEGERS, "", np.negative),
+    "not": Operation(1, _BOOL, "bool", np.logical_not),
+    "or": Operation(2, _BOOL, "bool", np.logical_or),
+    "round": Operation(1, _FLOAT, "", np.rint),
+    "sub": Operation(2, INTEGERS, "", np.subtract),
+    "where": Operation(3, None, "", np.where),
+    "xor": Operation(2, _BOOL, "bool", np.logical_xor),
+}
+"""By name. "mod" has the sign of the divisor, "fmod" that of the dividend; "round" ties to even."""

@@ -1,0 +1,224 @@
+"""Comparisons, logic, choices, casts and integers run natively, and as ONNX Runtime has them."""
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import intact
+from intact.engine import Plan, Tensor
+from intact.engine.engine import Engine
+from intact.engine.limits import check_limits
+from intact.engine.lower import lower
+from intact.engine.reference import evaluate
+from intact.engine.steps import Concat, Elementwise, Transpose
+from intact.errors import FileFormatError, QuantValueError
+
+
+def typed(dtype):
+    return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+
+
+def given(g, **arrays):
+    """Inputs of a graph, and what they hold."""
+    names = [g.input(name, array.shape, typed(array.dtype)) for name, array in arrays.items()]
+    g.feeds = lambda sizes=None: arrays
+    return names
+
+
+def few(dtype, *shape, low=-4, high=5):
+    """Small numbers, so that some are equal."""
+    return (
+        np.random.default_rng(len(shape)).integers(0 if dtype == "uint8" else low, high, shape).astype(dtype)
+    )
+
+
+def exactly(found):
+    """Native, and ONNX Runtime's answer in every bit."""
+    assert "onnx" not in found.exact().kinds
+    for name, want in found.expected.items():
+        np.testing.assert_array_equal(found.values[name], want, strict=True)
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
+@pytest.mark.parametrize("op_type", ["Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"])
+def test_comparisons(qdq, lowered, op_type, dtype):
+    g = qdq()
+    a, b = given(g, a=few(dtype, 3, 1, 5), b=few(dtype, 4, 5))
+    assert exactly(lowered(g, g.node(op_type, a, b))).kinds == ["elementwise"]
+
+
+@pytest.mark.parametrize("op_type", ["And", "Or", "Xor"])
+def test_logic(qdq, lowered, op_type):
+    g = qdq()
+    a, b = given(g, a=few("bool", 3, 4, low=0, high=2), b=few("bool", 4, low=0, high=2))
+    exactly(lowered(g, g.node("Not", g.node(op_type, a, b))))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("op_type", ["Add", "Sub", "Mul", "Div", "Mod", "Max", "Min", "Neg", "Abs"])
+def test_integers(qdq, lowered, op_type, dtype):
+    g = qdq()
+    a, b = given(g, a=few(dtype, 3, 4), b=few(dtype, 4, low=1))
+    y = g.node(op_type, *([a] if op_type in ("Neg", "Abs") else [a, b]))
+    assert exactly(lowered(g, y)).kinds == ["elementwise"]
+
+
+def test_extremes_of_several_tensors_of_integers(qdq, lowered):
+    g = qdq()
+    a, b, c = given(g, a=few("int64", 3, 4), b=few("int64", 4), c=few("int64", 3, 1))
+    assert exactly(lowered(g, g.node("Max", a, b, c))).kinds == ["elementwise"] * 2
+
+
+@pytest.mark.parametrize("to", ["float32", "float64", "int64", "int32", "uint8", "int8", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int32", "uint8", "int8", "bool"])
+def test_casts(qdq, lowered, dtype, to):
+    if dtype == to:
+        pytest.skip("it does nothing")
+    g = qdq()
+    x = few("bool", 5, 7, low=0, high=2) if dtype == "bool" else few(dtype, 5, 7, low=0, high=100)
+    (name,) = given(g, x=x + np.array(0.75, dtype) if dtype.startswith("float") else x)
+    assert exactly(lowered(g, g.node("Cast", name, to=typed(to)))).kinds == ["elementwise"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "float64"])
+def test_choices(qdq, lowered, dtype):
+    g = qdq()
+    arrays = {"test": few("bool", 3, 1, 5, low=0, high=2), "a": few(dtype, 4, 5), "b": few(dtype)}
+    assert exactly(lowered(g, g.node("Where", *given(g, **arrays)))).kinds == ["elementwise"]
+
+
+@pytest.mark.parametrize(
+    "op_type, signs",
+    [("IsNaN", {}), ("IsInf", {}), ("IsInf", {"detect_negative": 0}), ("IsInf", {"detect_positive": 0})],
+)
+def test_what_is_no_number(qdq, lowered, op_type, signs):
+    g = qdq()
+    (x,) = given(g, x=np.float32([0, -1, np.nan, np.inf, -np.inf, 3e38]))
+    exactly(lowered(g, g.node(op_type, x, **signs)))
+
+
+@pytest.mark.parametrize("op_type", ["Floor", "Ceil", "Round"])
+def test_rounding(qdq, lowered, op_type):
+    g = qdq()
+    (x,) = given(g, x=np.float32([0.5, 1.5, -0.5, -2.5, 2.3, -0.0, np.inf, 2**24]))
+    exactly(lowered(g, g.node(op_type, x)))
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_one_hot(qdq, lowered, axis):
+    """Negative indices count from the end; what is out of range is nowhere."""
+    g = qdq()
+    (index,) = given(g, index=few("int64", 3, 4, low=-7, high=8))
+    y = g.node("OneHot", index, g.constant(np.array(6)), g.constant(np.float32([-1, 2])), axis=axis)
+    exactly(lowered(g, y))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool", "uint8", "int16", "float16", "float64"])
+def test_numbers_of_any_type_are_moved(qdq, lowered, dtype):
+    g = qdq()
+    (x,) = given(g, x=few(dtype, 2, 3, 4, low=0, high=2 if dtype == "bool" else 9))
+    y = g.node("Transpose", g.node("Reshape", x, g.ints(2, 1, 4, 3)), perm=[3, 1, 0, 2])
+    y = g.node("Expand", g.node("Slice", y, g.ints(1), g.ints(3), g.ints(0)), g.ints(2, 5, 2, 4))
+    y = g.node("Concat", g.node("Squeeze", g.node("Gather", y, g.ints(3), axis=1), g.ints(1)), x, axis=1)
+    exactly(lowered(g, y))
+
+
+def test_numbers_join_constants(qdq, lowered):
+    g = qdq()
+    (x,) = given(g, x=few("int64", 2, 3))
+    y = g.node("Concat", g.constant(few("int64", 2, 2)), x, g.constant(few("int64", 2, 1)), axis=1)
+    assert exactly(lowered(g, y)).kinds == ["concat"]
+
+
+def test_single_numbers_stay_single_numbers(qdq, lowered):
+    """As a sampling rate that is compared, and scales what is heard."""
+    g = qdq()
+    rate, x = given(g, rate=np.array(16000), x=np.float32([1, 2]))
+    half = g.node("Equal", rate, g.constant(np.array(8000)))
+    y = g.node("Mul", g.node("Cast", rate, to=typed("float32")), g.constant(np.float32(0.5)))
+    y = g.node("Mul", x, g.node("Where", half, g.constant(np.float32(1)), y))
+    assert exactly(lowered(g, y, half)).values[y].tolist() == [8000, 16000]
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0)], ids=str)
+def test_nothing_at_all(qdq, lowered, shape):
+    g = qdq()
+    a, b = given(g, a=few("int64", *shape), b=few("int64", 1, 1))
+    exactly(lowered(g, g.node("Where", g.node("Less", a, b), a, b)))
+
+
+def test_a_mask_of_attention(qdq, lowered):
+    """Ones and zeros of int64, as exporters of transformers have them, between codes."""
+    g = qdq()
+    x, keep = given(
+        g,
+        x=np.float32(np.random.default_rng(0).standard_normal((2, 5, 8))),
+        keep=few("int64", 2, 5, low=0, high=2),
+    )
+    x = g.pair(x)
+    wide = g.node("Cast", g.node("Unsqueeze", keep, g.ints(1)), to=typed("float32"))
+    mask = g.node("Mul", g.node("Sub", g.constant(np.float32(1)), wide), g.constant(np.float32(-1e4)))
+    scores = g.node("MatMul", x, g.pair(g.node("Transpose", x, perm=[0, 2, 1])))
+    soft = g.node("Softmax", g.node("Add", scores, mask))
+    assert "onnx" not in lowered(g, g.quantize(g.node("MatMul", g.pair(soft, 1 / 127), x))).agree().kinds
+
+
+def test_rows_by_indices_that_are_computed(qdq, lowered):
+    g = qdq()
+    (ids,) = given(g, ids=few("int64", 2, 3, low=0, high=4))
+    y = g.node("Gather", g.floats(8, 5), g.node("Add", ids, g.constant(np.array(2))))
+    assert exactly(lowered(g, y)).kinds == ["elementwise", "gather"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_computed_index_out_of_range_is_an_error_and_the_engine_goes_on(qdq, threads):
+    g = qdq()
+    (ids,) = given(g, ids=np.zeros(3, np.int64))
+    rows = g.node("Gather", g.floats(8, 5), g.node("Add", ids, g.constant(np.array(2))))
+    plan = lower(g.proto(g.node("Relu", rows)))
+    engine = Engine(plan, threads=threads)
+    for run in (engine.run, lambda feeds: evaluate(plan, feeds)):
+        with pytest.raises(QuantValueError, match="index 8, want -8 to 7"):
+            run({"ids": np.array([0, 6, 1])})
+    assert engine.run({"ids": np.array([0, 5, -10])})
+
+
+def test_an_axis_too_many_is_left_to_onnx_runtime(qdq, lowered):
+    g = qdq()
+    (x,) = given(g, x=few("float32", 1, 2, 1, 2, 1, 2, 2))
+    assert lowered(g, g.node("Add", x, x)).agree().kinds == ["onnx"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "xs", "y", "message"),
+    [
+        ("sin", ("a",), "a2", "one of abs"),
+        ("add", ("a",), "a2", "dtypes that the operation knows"),
+        ("add", ("a", "b"), "a2", "dtypes that the operation knows"),
+        ("add", ("q", "q"), "q2", "dtypes that the operation knows"),
+        ("less", ("a", "a"), "a2", "dtypes that the operation knows"),
+        ("where", ("a", "a", "a"), "a2", "dtypes that the operation knows"),
+        ("cast", ("a",), "q2", "dtypes that the operation knows"),
+    ],
+)
+def test_files_cannot_ask_for_what_no_operation_does(operation, xs, y, message):
+    grid = intact.engine.steps.Codes(0.1, 0, True, -128, 127)
+    tensors = [Tensor("a", "int64", (3,)), Tensor("b", "bool", (3,)), Tensor("q", "codes", (3,), grid)]
+    tensors += [Tensor("a2", "int64", (3,)), Tensor("q2", "codes", (3,), grid)]
+    step = Elementwise("step", (), operation, xs, y)
+    plan = Plan((step,), {t.name: t for t in tensors}, {}, ("a", "b", "q"), (y,))
+    plan.check()
+    with pytest.raises(FileFormatError, match=message):
+        check_limits(plan, {})
+
+
+@pytest.mark.parametrize(
+    "step", [Transpose("step", (), "a", "y", (0,)), Concat("step", (), ("a", "y0"), "y", 0)]
+)
+def test_files_cannot_move_numbers_into_another_type(step):
+    tensors = {
+        name: Tensor(name, dtype, (3,)) for name, dtype in (("a", "int64"), ("y0", "int64"), ("y", "float32"))
+    }
+    with pytest.raises(FileFormatError, match="want one dtype"):
+        check_limits(Plan((step,), tensors, {}, ("a", "y0"), ("y",)), {})
