@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "steps/along_axis.h"
 #include "steps/copy.h"
 #include "steps/depthwise.h"
 #include "steps/elementwise.h"
@@ -49,6 +50,27 @@ void bind_order(nb::module_& m) {
   m.def(
       "step_halo", [](const View& image, uint8_t value) { return native(make_halo({image, value})); },
       "image"_a, "value"_a);
+}
+
+void bind_along_axis(nb::module_& m) {
+  m.def(
+      "step_cum_sum",
+      [](const View& x, const View& y, int axis, bool exclusive, bool reverse) {
+        return native(make_cum_sum({x, y, axis, exclusive, reverse}));
+      },
+      "x"_a, "y"_a, "axis"_a, "exclusive"_a, "reverse"_a);
+  m.def(
+      "step_arg_max",
+      [](const View& x, const View& y, int axis, bool smallest, bool last) {
+        return native(make_arg_max({x, y, axis, smallest, last}));
+      },
+      "x"_a, "y"_a, "axis"_a, "smallest"_a, "last"_a);
+  m.def(
+      "step_gather_elements",
+      [](const View& x, const View& index, const View& y, int axis) {
+        return native(make_gather_elements({x, index, y, axis}));
+      },
+      "x"_a, "index"_a, "y"_a, "axis"_a);
 }
 
 void bind_points(nb::module_& m) {
@@ -146,6 +168,7 @@ void bind_depthwise(nb::module_& m) {
 
 void bind_images(nb::module_& m) {
   bind_order(m);
+  bind_along_axis(m);
   bind_points(m);
   bind_pools(m);
   bind_depthwise(m);

@@ -10,14 +10,14 @@
 
 namespace intact {
 
-// The last view is written, the others are read.
+// The last view is written, the others are read; who says what is touched himself declares nothing here.
 template <size_t kViews>
 class Chunks : public Step {
  public:
-  Chunks(const std::array<View, kViews>& views, size_t chunk)
+  Chunks(const std::array<View, kViews>& views, size_t chunk, bool declares = true)
       : walk_(views), rows_(walk_.outer(walk_.rank - 1), walk_.size(walk_.rank - 1), chunk) {
-    for (size_t v = 0; v + 1 < kViews; ++v) reads(views[v]);
-    writes(views.back());
+    for (size_t v = 0; declares && v + 1 < kViews; ++v) reads(views[v]);
+    if (declares) writes(views.back());
   }
 
   size_t items() const override { return rows_.items(); }

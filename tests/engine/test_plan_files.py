@@ -51,9 +51,30 @@ def arrays():
     }
 
 
+def tensors():
+    """The tensors of `example`."""
+    image, row = ("batch", 4, 6, 6), ("batch", 8)
+    found = [
+        floats("x", *image),
+        *(codes(n, *image) for n in ("q", "c", "t", "a", "ta", "r", "as", "sl", "pd", "rs")),
+    ]
+    found += [codes("p", "batch", 4, 3, 3), codes("cat", "batch", 8, 6, 6), codes("tr", "batch", 6, 6, 8)]
+    found += [
+        codes("f", "batch", 36), codes("l", *row), codes("k", 8, 8), codes("mm", *row),
+        floats("me", 1, 8),
+        *(floats(n, 3, 8) for n in ("ga", "fl", "fm")),
+        s.Tensor("is", "bool", (3, 8)), s.Tensor("places", "int64", (3, 1)),
+        s.Tensor("su", "int64", (3, 1)), floats("ge", 3, 1),
+        floats("ch", 3, 8),
+        floats("se", 1, 3, 8),
+        floats("lh", 1, 3, 2), floats("fc", "batch", 6, 6, 6),
+    ]  # fmt: skip
+    found += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "bi", "own", "o")]
+    return found
+
+
 def example():
     """A plan with a step of every kind."""
-    image, row = ("batch", 4, 6, 6), ("batch", 8)
     epilogue = s.Epilogue("m", bias="b", residual="q", residual_multiplier=0.5, low=0, high=127)
     steps = (
         s.Quantize("quantize", ("Q1",), "x", "q"),
@@ -79,6 +100,9 @@ def example():
         s.Binary("mul", (), "mul", "cl", "mask", "bi"),
         s.Reduce("mean", (), "bi", "me", "mean", (0,), True),
         s.Gather("gather", (), "me", "zero", "ga"),
+        s.ArgMax("largest", (), "ga", "places", 1),
+        s.CumSum("sums", (), "places", "su", 1, reverse=True),
+        s.GatherElements("those", (), "ga", "su", "ge", 1),
         s.Elementwise("is", (), "is_nan", ("ga",), "is"),
         s.Elementwise("choice", (), "where", ("is", "one", "ga"), "ch"),
         s.Reinterpret("as", (), "r", "as"),
@@ -90,24 +114,9 @@ def example():
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.FallbackSubgraph("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),
     )
-    tensors = [
-        floats("x", *image),
-        *(codes(n, *image) for n in ("q", "c", "t", "a", "ta", "r", "as", "sl", "pd", "rs")),
-    ]
-    tensors += [codes("p", "batch", 4, 3, 3), codes("cat", "batch", 8, 6, 6), codes("tr", "batch", 6, 6, 8)]
-    tensors += [
-        codes("f", "batch", 36), codes("l", *row), codes("k", 8, 8), codes("mm", *row),
-        floats("me", 1, 8),
-        *(floats(n, 3, 8) for n in ("ga", "fl", "fm")),
-        s.Tensor("is", "bool", (3, 8)),
-        floats("ch", 3, 8),
-        floats("se", 1, 3, 8),
-        floats("lh", 1, 3, 2), floats("fc", "batch", 6, 6, 6),
-    ]  # fmt: skip
-    tensors += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "bi", "own", "o")]
     layer = Layer("conv", "Conv", ("Conv1", "Relu1"), "int8", "Conv+Relu", "its inputs are quantized: 'ß'")
     return Plan(
-        steps, {t.name: t for t in tensors}, arrays(), ("x", "k"), ("o",), (layer,), ("folded BatchNorm",)
+        steps, {t.name: t for t in tensors()}, arrays(), ("x", "k"), ("o",), (layer,), ("folded BatchNorm",)
     )
 
 

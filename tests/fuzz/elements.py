@@ -334,9 +334,31 @@ def masked(net: Net) -> None:
     net.end(net.made(y, x.sizes, 2 * x.spread + 0.25))
 
 
+def along(net: Net) -> None:
+    """Running sums, elements by index, and the place of the largest of codes."""
+    x = net.real(2, 3, 4, grid=True)
+    axis = 1 + net.upto(x.rank - 2)
+    if x.empty or not x.sizes[0]:
+        raise Impossible
+    how, size = net.pick(["sums", "elements", "largest"]), x.sizes[axis]
+    if how == "sums":
+        flags = {"exclusive": net.upto(1), "reverse": net.upto(1)}
+        y = net.node("CumSum", x.name, net.constant(np.array(axis - x.rank * net.upto(1))), **flags)
+        net.end(net.made(y, x.sizes, x.spread * size))
+    elif how == "elements":
+        index = net.constant(net.rng.integers(-size, size, (1, *x.sizes[1:])))
+        y = net.node("GatherElements", x.name, index, axis=axis)
+        net.end(net.made(y, (1, *x.sizes[1:]), x.spread, x.grid), 0.7)
+    else:
+        op, last = net.pick(["ArgMax", "ArgMin"]), net.upto(1)
+        place = net.node(op, x.name, axis=axis, keepdims=1, select_last_index=last)
+        y = net.node("Mul", x.name, net.node("Cast", place, to=onnx.TensorProto.FLOAT))
+        net.end(net.made(y, x.sizes, x.spread * size))
+
+
 STEPS: tuple[tuple[float, Callable[[Net], None]], ...] = (
     (1.5, element), (1.0, one_sided), (0.5, again), (1.5, arithmetic), (0.6, gate), (0.4, softmax),
     (0.6, reduce), (0.8, concat), (0.6, slices), (0.4, split), (0.5, transpose), (0.7, reshape), (0.5, pad),
-    (0.4, gather), (0.6, masked),
+    (0.4, gather), (0.6, masked), (0.4, along),
 )  # fmt: skip
 """How often, and what."""

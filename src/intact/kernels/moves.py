@@ -34,6 +34,27 @@ def elementwise(operation: str, xs: Sequence[View], y: View) -> NativeStep:
     return _native.step_elementwise(operation, list(xs), y)
 
 
+def cum_sum(x: View, y: View, axis: int, *, exclusive: bool = False, reverse: bool = False) -> NativeStep:
+    """Running sums along an axis (N54); x and y have one shape and one dtype."""
+    return _native.step_cum_sum(x, y, axis, exclusive, reverse)
+
+
+def arg_max(x: View, y: View, axis: int, *, smallest: bool = False, last: bool = False) -> NativeStep:
+    """Places of the largest elements along an axis (N54), which has size 1 in y, int64."""
+    return _native.step_arg_max(x, y, axis, smallest, last)
+
+
+def gather_elements(x: View, index: View, y: View, axis: int) -> NativeStep:
+    """``y[i, j, ...] = x[index[i, j, ...], j, ...]``, where axis is 0.
+
+    Args:
+        x, y: Of one dtype.
+        index: int32 or int64, of the sizes of y; negative ones count from the end. Out of range they fail.
+        axis: Along which they count.
+    """
+    return _native.step_gather_elements(x, index, y, axis)
+
+
 def fill(y: View, value: int) -> NativeStep:
     """Set every byte of y, without its halo."""
     return _native.step_fill(y, value)

@@ -14,6 +14,7 @@ from intact.numerics.affine import (
     store,
     to_float32,
 )
+from intact.numerics.along_axis import arg_max, cum_sum
 from intact.numerics.convolution import conv
 from intact.numerics.elementwise import Affine, add, rescale
 from intact.numerics.float_products import float_conv, float_product, fma
@@ -73,11 +74,13 @@ __all__ = [
     "activation_bounds",
     "add",
     "affine_from_range",
+    "arg_max",
     "avg_pool",
     "clip",
     "conv",
     "count_fixed",
     "count_pow2",
+    "cum_sum",
     "dequantize",
     "elementwise",
     "elu",

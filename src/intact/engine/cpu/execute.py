@@ -14,7 +14,7 @@ from intact.engine.cpu.binding import dtype_of
 from intact.engine.cpu.bound import Bound
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.plan import Plan
-from intact.engine.steps import Gather, Step
+from intact.engine.steps import Gather, GatherElements, Step
 from intact.engine.steps.gather import check_rows
 from intact.kernels.program import Context
 
@@ -78,10 +78,10 @@ def execute(
 
 def _refuse(plan: Plan, step: Step | None, at: Callable[[str], NDArray[Any]]) -> None:
     """Say what a step met."""
-    assert isinstance(step, Gather), "nothing else fails"
+    assert isinstance(step, Gather | GatherElements), "nothing else fails"
     rows = plan.constants[step.x] if step.x in plan.constants else at(step.x)
-    kind = "input" if step.index in plan.inputs else "tensor"
-    check_rows(at(step.index), rows.shape[0], f"{kind} '{step.index}'")
+    kind, axis = "input" if step.index in plan.inputs else "tensor", getattr(step, "axis", 0)
+    check_rows(at(step.index), rows.shape[axis], f"{kind} '{step.index}'")
 
 
 def memory(

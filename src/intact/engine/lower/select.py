@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from intact.engine.lower.additions import ADDITIONS
+from intact.engine.lower.along_axis import ALONG_AXIS
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.claims import Group, claim
 from intact.engine.lower.custom import lower_call
@@ -130,7 +131,7 @@ def _merged() -> dict[str, list[Rule]]:
         found[op_type].append(lower_float_root)
     for op_type, rules in REALS.items():
         found.setdefault(op_type, []).extend(rules)
-    for op_type, rule in (*PARTS.items(), *PICKS.items(), *RECURRENT.items()):
+    for op_type, rule in (*PARTS.items(), *PICKS.items(), *RECURRENT.items(), *ALONG_AXIS.items()):
         found.setdefault(op_type, []).append(rule)
     return found
 

@@ -57,12 +57,22 @@ class Order(Operator, shared=True):
 class ArgMax(Order):
     axis: int = 0
     keepdims: int = 1
+    select_last_index: int = 0
 
 
 @dataclass(frozen=True)
 class ArgMin(Order):
     axis: int = 0
     keepdims: int = 1
+    select_last_index: int = 0
+
+
+@dataclass(frozen=True)
+class CumSum(Order):
+    """Inputs: data, axis."""
+
+    exclusive: int = 0
+    reverse: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What computes no floats by itself: sizes, types, subgraphs, states, pairs."""
+"""What computes no floats by itself: sizes, types, indices, subgraphs, states, pairs."""
 
 from __future__ import annotations
 
@@ -32,6 +32,20 @@ class Cast(Shaped):
 @dataclass(frozen=True)
 class ConstantOfShape(Shaped):
     """Inputs: sizes."""
+
+
+@dataclass(frozen=True)
+class GatherElements(Shaped):
+    """Inputs: data, indices."""
+
+    axis: int = 0
+
+
+@dataclass(frozen=True)
+class GatherND(Shaped):
+    """Inputs: data, indices."""
+
+    batch_dims: int = 0
 
 
 @dataclass(frozen=True)

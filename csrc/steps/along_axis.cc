@@ -1,0 +1,232 @@
+#include "steps/along_axis.h"
+
+#include <cstring>
+#include <type_traits>
+
+#include "steps/chunks.h"
+
+namespace intact {
+namespace {
+
+constexpr size_t kChunk = 256;  // places beside each other that go along the axis together
+
+// A view without one axis: where along it each line begins.
+View beginnings(View v, int axis) {
+  demand(0 <= axis && axis < v.rank, "there is no such axis");
+  for (int i = axis; i + 1 < v.rank; ++i) {
+    v.sizes[static_cast<size_t>(i)] = v.sizes[static_cast<size_t>(i + 1)];
+    v.strides[static_cast<size_t>(i)] = v.strides[static_cast<size_t>(i + 1)];
+  }
+  --v.rank;
+  return v;
+}
+
+struct Line {
+  int64_t size, stride;
+};
+
+Line line_of(const View& v, int axis) {
+  demand(0 <= axis && axis < v.rank, "there is no such axis");
+  return {v.sizes[static_cast<size_t>(axis)], v.strides[static_cast<size_t>(axis)]};
+}
+
+template <class T>
+T load(const uint8_t* x) {
+  T found;
+  std::memcpy(&found, x, sizeof found);
+  return found;
+}
+template <class T>
+void store(uint8_t* y, T value) {
+  std::memcpy(y, &value, sizeof value);
+}
+
+template <class T>
+T sum(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+  } else {
+    return a + b;
+  }
+}
+
+// What the kinds share: chunks of lines. Views are declared as they are, and walked by their beginnings.
+class Lines : public Chunks<2> {
+ public:
+  Lines(const View& x, const View& y, int axis)
+      : Chunks({beginnings(x, axis), beginnings(y, axis)}, kChunk, false),
+        x_(x),
+        y_(y),
+        from_(line_of(x, axis)),
+        to_(line_of(y, axis)) {
+    elements_of(x);
+    elements_of(y);
+    reads(x);
+    writes(y);
+  }
+
+ protected:
+  View x_, y_;
+  Line from_, to_;
+};
+
+template <class T>
+class CumSum final : public Lines {
+ public:
+  explicit CumSum(const CumSumSpec& s) : Lines(s.x, s.y, s.axis), s_(s) { demand_same_sizes(s.x, s.y); }
+
+  std::string name() const override { return "cum_sum"; }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
+    const int64_t first = s_.reverse ? from_.size - 1 : 0, step = s_.reverse ? -1 : 1;
+    each(begin, end, [&](const auto& at, size_t n) {
+      const uint8_t* const x = x_.at<uint8_t>(memory) + at[0];
+      uint8_t* const y = y_.at<uint8_t>(memory) + at[1];
+      for (int64_t k = 0; k < from_.size; ++k) {
+        const int64_t here = first + step * k, added = s_.exclusive ? here - step : here;
+        for (size_t i = 0; i < n; ++i) {
+          const auto place = static_cast<int64_t>(i);
+          uint8_t* const to = y + here * to_.stride + place * stride(1);
+          if (s_.exclusive && k == 0) {
+            store(to, T{0});
+            continue;
+          }
+          const T next = load<T>(x + added * from_.stride + place * stride(0));
+          const bool alone = k == (s_.exclusive ? 1 : 0);
+          store(to, alone ? next : sum(load<T>(to - step * to_.stride), next));
+        }
+      }
+    });
+  }
+
+ private:
+  CumSumSpec s_;
+};
+
+template <class T>
+class ArgMax final : public Lines {
+ public:
+  explicit ArgMax(const ArgMaxSpec& s) : Lines(s.x, s.y, s.axis), s_(s) {
+    demand(s.y.type == Type::i64 && to_.size == 1, "places are int64, one for each line");
+    demand(from_.size > 0 || items() == 0, "a line is empty");
+  }
+
+  std::string name() const override { return "arg_max"; }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
+    each(begin, end, [&](const auto& at, size_t n) {
+      const uint8_t* const x = x_.at<uint8_t>(memory) + at[0];
+      uint8_t* const y = y_.at<uint8_t>(memory) + at[1];
+      T best[kChunk];
+      int64_t places[kChunk];
+      for (int64_t k = 0; k < from_.size; ++k) {
+        const uint8_t* const row = x + k * from_.stride;
+        for (size_t i = 0; i < n; ++i) {
+          const T next = load<T>(row + static_cast<int64_t>(i) * stride(0));
+          const bool wins = k == 0 || better(next, best[i]);
+          best[i] = wins ? next : best[i];
+          places[i] = wins ? k : places[i];
+        }
+      }
+      for (size_t i = 0; i < n; ++i) store(y + static_cast<int64_t>(i) * stride(1), places[i]);
+    });
+  }
+
+ private:
+  bool better(T next, T best) const {
+    const bool none = next != next, held = best != best;
+    if (none || held) return none && (s_.last || !held);
+    if (next == best) return s_.last;
+    return s_.smallest ? next < best : best < next;
+  }
+
+  ArgMaxSpec s_;
+};
+
+// Of x as many places as y has beside the axis, along which it stands still.
+View still(View x, const View& y, int axis) {
+  demand(x.rank == y.rank, "views of one step differ in their axes");
+  for (int i = 0; i < x.rank; ++i) {
+    const auto at = static_cast<size_t>(i);
+    demand(i == axis || y.sizes[at] <= x.sizes[at], "y is larger than x");
+    x.sizes[at] = y.sizes[at];
+    if (i == axis) x.strides[at] = 0;
+  }
+  return x;
+}
+
+class GatherElements final : public Chunks<3> {
+ public:
+  explicit GatherElements(const GatherElementsSpec& s)
+      : Chunks({s.index, still(s.x, s.y, s.axis), s.y}, kChunk * 16, false),
+        s_(s),
+        unit_(bytes_of(s.x.type)),
+        line_(line_of(s.x, s.axis)) {
+    demand(s.index.type == Type::i32 || s.index.type == Type::i64, "indices are int32 or int64");
+    demand(s.x.type == s.y.type, "x and y have one type");
+    demand(line_.size > 0 || items() == 0, "there is nothing along the axis");
+    elements_of(s.x);
+    reads(s.x);
+    reads(s.index);
+    writes(s.y);
+  }
+
+  std::string name() const override { return "gather_elements"; }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
+    each(begin, end, [&](const auto& at, size_t n) {
+      const uint8_t* const index = s_.index.at<uint8_t>(memory) + at[0];
+      const uint8_t* const x = s_.x.at<uint8_t>(memory) + at[1];
+      uint8_t* const y = s_.y.at<uint8_t>(memory) + at[2];
+      for (size_t i = 0; i < n; ++i) {
+        const auto place = static_cast<int64_t>(i);
+        int64_t from = number(index + place * stride(0));
+        if (from < 0) from += line_.size;
+        if (from < 0 || from >= line_.size) {
+          memory.fail();
+          from = 0;
+        }
+        std::memcpy(y + place * stride(2), x + place * stride(1) + from * line_.stride, unit_);
+      }
+    });
+  }
+
+ private:
+  int64_t number(const uint8_t* at) const {
+    return s_.index.type == Type::i64 ? load<int64_t>(at) : load<int32_t>(at);
+  }
+
+  GatherElementsSpec s_;
+  size_t unit_;
+  Line line_;
+};
+
+}  // namespace
+
+std::unique_ptr<Step> make_cum_sum(const CumSumSpec& s) {
+  demand(s.x.type == s.y.type, "x and y have one type");
+  switch (s.x.type) {
+    case Type::f32: return std::make_unique<CumSum<float>>(s);
+    case Type::i32: return std::make_unique<CumSum<int32_t>>(s);
+    case Type::i64: return std::make_unique<CumSum<int64_t>>(s);
+    default: refuse("sums are float32, int32 or int64");
+  }
+}
+
+std::unique_ptr<Step> make_arg_max(const ArgMaxSpec& s) {
+  switch (s.x.type) {
+    case Type::f32: return std::make_unique<ArgMax<float>>(s);
+    case Type::i32: return std::make_unique<ArgMax<int32_t>>(s);
+    case Type::i64: return std::make_unique<ArgMax<int64_t>>(s);
+    case Type::u8: return std::make_unique<ArgMax<uint8_t>>(s);
+    case Type::i8: return std::make_unique<ArgMax<int8_t>>(s);
+    default: refuse("elements are float32, int32, int64, uint8 or int8");
+  }
+}
+
+std::unique_ptr<Step> make_gather_elements(const GatherElementsSpec& spec) {
+  return std::make_unique<GatherElements>(spec);
+}
+
+}  // namespace intact

@@ -1,0 +1,38 @@
+// Along one axis: running sums, the place of the largest element, elements by index.
+#pragma once
+
+#include <memory>
+
+#include "runtime/step.h"
+
+namespace intact {
+
+// y[k] = x[0] + ... + x[k] along the axis, one sum after the other, each rounded; integers wrap around.
+struct CumSumSpec {
+  View x, y;  // of one type: f32, i32 or i64
+  int axis;
+  bool exclusive;  // without x[k] itself: y[0] is 0
+  bool reverse;    // from the end
+};
+
+// Where along the axis the largest element stands: of equal ones the first, or the last. A NaN is larger, and
+// smaller, than any number.
+struct ArgMaxSpec {
+  View x, y;  // y is i64, and the axis has size 1 there
+  int axis;
+  bool smallest, last;
+};
+
+// y[i] = x[i, but index[i] along the axis]; negative ones count from the end. A run with an index out of
+// range fails.
+struct GatherElementsSpec {
+  View x, index, y;  // the index is i32 or i64, and has the sizes of y
+  int axis;
+};
+
+// All throw std::invalid_argument for what cannot be run safely.
+std::unique_ptr<Step> make_cum_sum(const CumSumSpec& spec);
+std::unique_ptr<Step> make_arg_max(const ArgMaxSpec& spec);
+std::unique_ptr<Step> make_gather_elements(const GatherElementsSpec& spec);
+
+}  // namespace intact

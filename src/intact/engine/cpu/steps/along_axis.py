@@ -1,0 +1,32 @@
+"""Running sums, places of the largest elements, and elements by index."""
+
+from __future__ import annotations
+
+from intact.engine.cpu.binding import Binding, binds
+from intact.engine.steps import ArgMax, CumSum, GatherElements
+from intact.engine.steps.gather import check_rows
+from intact.kernels import moves
+from intact.kernels.program import NativeStep
+
+
+@binds(CumSum)
+def bind_cum_sum(step: CumSum, binding: Binding) -> list[NativeStep]:
+    """Running sums along an axis."""
+    x, y = binding.view(step.x), binding.view(step.y)
+    return [moves.cum_sum(x, y, step.axis, exclusive=step.exclusive, reverse=step.reverse)]
+
+
+@binds(ArgMax)
+def bind_arg_max(step: ArgMax, binding: Binding) -> list[NativeStep]:
+    """The place of the largest element along an axis."""
+    x, y = binding.view(step.x), binding.view(step.y)
+    return [moves.arg_max(x, y, step.axis, smallest=step.smallest, last=step.last)]
+
+
+@binds(GatherElements)
+def bind_gather_elements(step: GatherElements, binding: Binding) -> list[NativeStep]:
+    """Elements by index; a run that meets an index out of range ends there."""
+    x, index = binding.view(step.x), binding.view(step.index)
+    if step.index in binding.plan.constants:
+        check_rows(binding.array(step.index), x.sizes[step.axis], f"constant '{step.index}'")
+    return [moves.gather_elements(x, index, binding.view(step.y), step.axis)]

@@ -1,0 +1,99 @@
+"""Running sums, places of the largest elements, and elements by index as steps."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower.builder import NoMatch, PlanBuilder
+from intact.engine.lower.moves import Rule, between, data, moved, numbers, plain, who
+from intact.engine.steps import ArgMax, CumSum, Gather, GatherElements, Reshape
+from intact.graph import Node, ops
+from intact.numerics.along_axis import ORDERED, SUMMED
+
+
+def _cum_sum(builder: PlanBuilder, node: Node) -> None:
+    x, said = plain(builder, node.inputs[0]), ops.CumSum.of(node)
+    if x.dtype not in SUMMED or not x.shape:
+        raise NoMatch(f"no kernel sums {x.dtype} along an axis")
+    axis = numbers(builder, node, 1)[0] % len(x.shape)
+    y = builder.write_plain(node.outputs[0], x.dtype)
+    builder.add(CumSum(*who(node), x.name, y, axis, bool(said.exclusive), bool(said.reverse)), node)
+
+
+def _arg_max(builder: PlanBuilder, node: Node) -> None:
+    x, value = plain(builder, node.inputs[0]), node.outputs[0]
+    said = (ops.ArgMax if node.op_type == "ArgMax" else ops.ArgMin).of(node)
+    if x.dtype not in ORDERED or not x.shape:
+        raise NoMatch(f"no kernel orders {x.dtype}")
+    axis = said.axis % len(x.shape)
+    shape = tuple(1 if a == axis else n for a, n in enumerate(x.shape))
+    kept = builder.scratch(f"{value.name}.kept", "int64", shape) if not said.keepdims else ""
+    y = builder.write_plain(value, "int64")
+    smallest, last = node.op_type == "ArgMin", bool(said.select_last_index)
+    builder.add(ArgMax(*who(node), x.name, kept or y, axis, smallest, last), node)
+    if kept:
+        builder.add(Reshape(*who(node), kept, y))
+
+
+def _gather_elements(builder: PlanBuilder, node: Node) -> None:
+    held = node.inputs[0] in builder.constants
+    x = plain(builder, node.inputs[0]) if held else data(builder, node.inputs[0])
+    index = plain(builder, node.inputs[1])
+    axis = ops.GatherElements.of(node).axis % max(len(x.shape), 1)
+    if not x.shape:
+        raise NoMatch("it has no axis")
+    y = moved(builder, node.outputs[0], x)
+    builder.add(GatherElements(*who(node), x.name, index.name, y, axis), node)
+
+
+def _gather_nd(builder: PlanBuilder, node: Node) -> None:
+    """By constants: rows of what has the axes that they index as one."""
+    x, index = data(builder, node.inputs[0]), builder.constant(node.inputs[1], "its index")
+    batch = ops.GatherND.of(node).batch_dims
+    count = batch + index.shape[-1]
+    sizes = tuple(n for n in x.shape[:count] if isinstance(n, int))
+    if len(sizes) < count or 4 in (len(x.shape) - count + 1, len(x.shape) - count):
+        raise NoMatch("the sizes that it indexes are not known, or it picks images")
+    chosen = _rows(index.astype(np.int64), sizes, batch)
+    rest = x.shape[count:]
+    if prod(sizes) == 0 and chosen.size:
+        raise NoMatch("there is nothing to pick")
+    name = node.outputs[0].name
+    rows = between(builder, f"{name}.rows", x, (prod(sizes), *rest))
+    picked = between(builder, f"{name}.picked", x, (chosen.size, *rest))
+    y = moved(builder, node.outputs[0], x)
+    held = builder.hold(f"{node.name}.rows", chosen)
+    builder.add(Reshape(*who(node), x.name, rows), node)
+    builder.add(Gather(*who(node), rows, held, picked))
+    builder.add(Reshape(*who(node), picked, y))
+
+
+def _rows(index: NDArray[np.int64], sizes: tuple[int, ...], batch: int) -> NDArray[np.int64]:
+    """The number of each row that a GatherND picks.
+
+    Raises:
+        NoMatch: One is out of range.
+    """
+    limits = np.array(sizes[batch:], np.int64)
+    if ((index < -limits) | (index >= limits)).any():
+        raise NoMatch("an index is out of range")
+    within = np.where(index < 0, index + limits, index)
+    places = [within[..., i] for i in range(len(limits))]
+    shape = index.shape[:-1]
+    before = [
+        np.arange(n).reshape(-1, *[1] * (len(shape) - axis - 1)) for axis, n in enumerate(sizes[:batch])
+    ]
+    found = np.zeros(shape, np.int64)
+    for size, place in zip(sizes, [*before, *places], strict=True):
+        found = found * size + place
+    return found.reshape(-1)
+
+
+ALONG_AXIS: dict[str, Rule] = {
+    "ArgMax": _arg_max, "ArgMin": _arg_max, "CumSum": _cum_sum, "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+}  # fmt: skip
+"""Operator -> how it becomes a step."""

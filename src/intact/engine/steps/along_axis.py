@@ -1,0 +1,110 @@
+"""Along one axis: running sums, the place of the largest element, elements by index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from intact.engine.steps.checker import Checker
+from intact.engine.steps.gather import check_rows
+from intact.engine.steps.run import Run
+from intact.engine.steps.sizes import Sizes, mismatch
+from intact.engine.steps.step import Step, Traits
+from intact.engine.steps.tensors import Shape
+from intact.engine.steps.wiring import Operand, Read, Write
+from intact.numerics.along_axis import ORDERED, SUMMED, arg_max, cum_sum
+
+
+@dataclass(frozen=True)
+class CumSum(Step):
+    """Running sums along an axis (N54): without the element itself where `exclusive`, from the end where
+    `reverse`."""
+
+    kind = "cum_sum"
+    traits = Traits(strided=True)
+    x: Read
+    y: Write
+    axis: int
+    exclusive: bool = False
+    reverse: bool = False
+
+    def check(self, checker: Checker) -> None:
+        _check_axis(checker, self.x, self.axis)
+        checker.that(checker.dtype(self.x) in SUMMED, checker.dtype(self.x), f"one of {', '.join(SUMMED)}")
+        checker.one_dtype(self.x, self.y)
+
+    def evaluate(self, run: Run) -> None:
+        run.bind(self.y, cum_sum(run.array(self.x), self.axis, self.exclusive, self.reverse))
+
+
+@dataclass(frozen=True)
+class ArgMax(Step):
+    """The place of the largest element along an axis, which stays with size 1 (N54).
+
+    Attributes:
+        smallest: Of the smallest one.
+        last: Of equal ones the last; else the first.
+    """
+
+    kind = "arg_max"
+    traits = Traits(strided=True)
+    x: Read
+    y: Write
+    axis: int
+    smallest: bool = False
+    last: bool = False
+
+    def check(self, checker: Checker) -> None:
+        _check_axis(checker, self.x, self.axis)
+        checker.that(checker.dtype(self.x) in ORDERED, checker.dtype(self.x), f"one of {', '.join(ORDERED)}")
+        checker.that(checker.dtype(self.y) == "int64", checker.dtype(self.y), "int64")
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        return tuple(1 if axis == self.axis else n for axis, n in enumerate(sizes.of(self.x)))
+
+    def evaluate(self, run: Run) -> None:
+        run.bind(self.y, arg_max(run.array(self.x), self.axis, self.smallest, self.last))
+
+
+@dataclass(frozen=True)
+class GatherElements(Step):
+    """``y[i, j, ...] = x[index[i, j, ...], j, ...]``, where axis is 0.
+
+    Attributes:
+        index: int32 or int64, with as many axes as x and no more elements along the others. Negative ones
+            count from the end; what is out of range is an error.
+    """
+
+    kind = "gather_elements"
+    traits = Traits(strided=True)
+    x: Operand
+    index: Operand
+    y: Write
+    axis: int
+
+    def check(self, checker: Checker) -> None:
+        _check_axis(checker, self.x, self.axis)
+        checker.one_rank(self.x, self.index, self.y)
+        checker.that(checker.dtype(self.index) in ("int64", "int32"), self.index, "int32 or int64")
+        checker.one_dtype(self.x, self.y)
+        both = f"'{self.x}', '{self.y}'"
+        checker.that(checker.grid(self.x) == checker.grid(self.y), both, "one grid")
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        x, index = sizes.of(self.x), sizes.of(self.index)
+        for axis, (size, wanted) in enumerate(zip(x, index, strict=True)):
+            if axis != self.axis and wanted > size:
+                raise mismatch(self.index, f"size {wanted} in dimension {axis}", f"{size} at most")
+        return index
+
+    def evaluate(self, run: Run) -> None:
+        x, index = run.array(self.x), run.array(self.index)
+        check_rows(index, x.shape[self.axis], f"tensor '{self.index}'")
+        within = tuple(slice(None) if a == self.axis else slice(n) for a, n in enumerate(index.shape))
+        run.bind(self.y, np.take_along_axis(x[within], index.astype(np.int64), self.axis))
+
+
+def _check_axis(checker: Checker, name: str, axis: int) -> None:
+    (rank,) = checker.rank(name)
+    checker.that(0 <= axis < rank, f"axis {axis}", f"one of {rank} axes")

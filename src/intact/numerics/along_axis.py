@@ -1,0 +1,49 @@
+"""Along one axis: running sums, and places of the largest elements. NORMATIVE."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+SUMMED = ("float32", "int32", "int64")
+"""dtypes of which there are running sums."""
+ORDERED = ("float32", "int32", "int64", "uint8", "int8")
+"""dtypes whose largest elements are found."""
+
+
+def cum_sum(x: Array, axis: int, exclusive: bool = False, reverse: bool = False) -> Array:
+    """Running sums (N54), of the dtype and the shape of x.
+
+    Args:
+        x: Of a dtype of `SUMMED`.
+        axis: Along which.
+        exclusive: y[k] is without x[k] itself; y[0] is 0.
+        reverse: From the end.
+    """
+    lines = np.moveaxis(x, axis, -1)
+    lines = lines[..., ::-1] if reverse else lines
+    with np.errstate(all="ignore"):
+        sums = np.add.accumulate(lines, axis=-1, dtype=x.dtype)
+    if exclusive:
+        sums = np.concatenate([np.zeros_like(sums[..., :1]), sums[..., :-1]], axis=-1)
+    sums = sums[..., ::-1] if reverse else sums
+    return np.moveaxis(sums, -1, axis)
+
+
+def arg_max(x: Array, axis: int, smallest: bool = False, last: bool = False) -> Array:
+    """Where the largest elements stand (N54): int64, of the shape of x with size 1 along the axis.
+
+    Args:
+        x: Of a dtype of `ORDERED`. A NaN is larger, and smaller, than any number.
+        axis: Along which.
+        smallest: Where the smallest ones stand.
+        last: Of equal ones the last; else the first.
+    """
+    find = np.argmin if smallest else np.argmax
+    if not last:
+        return np.asarray(find(x, axis=axis, keepdims=True), np.int64)
+    turned = find(np.flip(x, axis), axis=axis, keepdims=True)
+    return np.asarray(x.shape[axis] - 1 - turned, np.int64)

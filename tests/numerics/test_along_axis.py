@@ -1,0 +1,46 @@
+"""Running sums and places of the largest elements (N54), one element after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from intact.numerics.along_axis import ORDERED, SUMMED, arg_max, cum_sum
+
+
+@pytest.mark.parametrize("dtype", SUMMED)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_running_sums_are_one_addition_after_the_other(dtype: str, exclusive: bool, reverse: bool) -> None:
+    x = (np.random.default_rng(0).standard_normal(40) * 1e3).astype(dtype)
+    lines = x[::-1] if reverse else x
+    want = [lines[0]]
+    for number in lines[1:]:
+        want.append(want[-1] + number)
+    want = [np.zeros((), dtype), *want[:-1]] if exclusive else want
+    got = cum_sum(x, 0, exclusive, reverse)
+    assert got.dtype == x.dtype and got.tolist() == (want[::-1] if reverse else want)
+
+
+def test_running_sums_of_integers_wrap_around() -> None:
+    assert cum_sum(np.array([2**31 - 1, 1], np.int32), 0).tolist() == [2**31 - 1, -(2**31)]
+
+
+def test_sums_begin_with_the_first_element_itself() -> None:
+    assert np.signbit(cum_sum(np.float32([-0.0, -0.0]), 0)).all()
+
+
+@pytest.mark.parametrize("dtype", ORDERED)
+@pytest.mark.parametrize("smallest", [False, True])
+def test_of_equal_elements_the_first_or_the_last(dtype: str, smallest: bool) -> None:
+    x = np.array([[2, 7, 1, 7, 1]], dtype)
+    ends = (2, 4) if smallest else (1, 3)
+    for last in (False, True):
+        found = arg_max(x, 1, smallest, last)
+        assert found.dtype == np.int64 and found.tolist() == [[ends[last]]]
+
+
+@pytest.mark.parametrize("smallest", [False, True])
+def test_what_is_no_number_is_beyond_all_numbers(smallest: bool) -> None:
+    x = np.float32([1, np.nan, np.inf, np.nan, -np.inf])
+    assert [int(arg_max(x, 0, smallest, last)[0]) for last in (False, True)] == [1, 3]
