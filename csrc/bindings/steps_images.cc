@@ -128,6 +128,14 @@ void bind_pools(nb::module_& m) {
       },
       "kernel"_a, "x"_a, "y"_a, "window"_a, "strides"_a, "dilations"_a, "pads"_a);
   m.def(
+      "step_float_max_pool",
+      [](const std::string& floats, const View& x, const View& y, Wide window, Wide strides, Wide dilations,
+         std::array<int64_t, 4> pads) {
+        return native(
+            make_float_max_pool(kernel<FloatOps>(floats), {x, y, window, strides, dilations, pads}));
+      },
+      "floats"_a, "x"_a, "y"_a, "window"_a, "strides"_a, "dilations"_a, "pads"_a);
+  m.def(
       "step_mean_pool",
       [](const std::string& name, const View& x, const View& y, Wide window, Wide strides, Wide dilations,
          std::array<int64_t, 4> pads, bool include_pads, std::vector<int64_t> counts,

@@ -168,7 +168,76 @@ class MeanPool final : public Pool {
   std::vector<float> multipliers_;  // of every window of a plane
 };
 
+// Rows of y, tap after tap over the channels of each pixel.
+class FloatMaxPool final : public Step {
+ public:
+  FloatMaxPool(const FloatOps& ops, const PoolSpec& s)
+      : ops_(ops), s_(s), down_(spans(s, 0)), across_(spans(s, 1)) {
+    for (const View* v : {&s.x, &s.y}) {
+      const bool dense = v->rank == 4 && (v->sizes[3] < 2 || v->strides[3] == 4);
+      demand(v->type == Type::f32 && dense, "x and y are images of float32 (n, h, w, c)");
+      elements_of(*v);
+    }
+    demand(s.x.sizes[0] == s.y.sizes[0] && s.x.sizes[3] == s.y.sizes[3], "x and y differ in n or c");
+    int64_t most = 0;
+    for (const auto& axis : {down_, across_}) {
+      for (const Span& a : axis) {
+        demand(a.taps() > 0, "a window holds nothing but padding");
+        most = std::max(most, a.taps());
+      }
+    }
+    const auto channels = static_cast<size_t>(s.y.sizes[3]);
+    rows_ = across_.empty() || channels == 0 ? 0 : static_cast<size_t>(s.y.sizes[0]) * down_.size();
+    each_ = std::max<size_t>(1, kPieceTaps / 4 / std::max<size_t>(1, across_.size() * channels * most));
+    reads(s.x);
+    writes(s.y);
+  }
+
+  size_t items() const override { return (rows_ + each_ - 1) / each_; }
+  std::string name() const override { return name_of(&ops_); }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
+    const size_t last = std::min(end * each_, rows_);
+    for (size_t row = begin * each_; row < last; ++row) {
+      const auto n = static_cast<int64_t>(row / down_.size()), h = static_cast<int64_t>(row % down_.size());
+      const Span& a = down_[static_cast<size_t>(h)];
+      const uint8_t* const x = s_.x.at<uint8_t>(memory) + n * s_.x.strides[0] + a.from * s_.x.strides[1];
+      uint8_t* y = s_.y.at<uint8_t>(memory) + n * s_.y.strides[0] + h * s_.y.strides[1];
+      for (const Span& b : across_) {
+        window(a, b, x + b.from * s_.x.strides[2], reinterpret_cast<float*>(y));
+        y += s_.y.strides[2];
+      }
+    }
+  }
+
+ private:
+  void window(const Span& a, const Span& b, const uint8_t* x, float* y) const {
+    const auto channels = static_cast<size_t>(s_.y.sizes[3]);
+    const auto larger = ops_.binary[static_cast<size_t>(BinaryKind::max)];
+    for (int64_t i = 0; i < a.taps(); ++i) {
+      const uint8_t* tap = x + i * s_.dilations[0] * s_.x.strides[1];
+      for (int64_t j = 0; j < b.taps(); ++j, tap += s_.dilations[1] * s_.x.strides[2]) {
+        const auto* const from = reinterpret_cast<const float*>(tap);
+        if (i == 0 && j == 0) {
+          std::copy(from, from + channels, y);
+        } else {
+          larger(y, 1, from, 1, channels, y);
+        }
+      }
+    }
+  }
+
+  const FloatOps& ops_;
+  PoolSpec s_;
+  std::vector<Span> down_, across_;
+  size_t rows_ = 0, each_ = 1;
+};
+
 }  // namespace
+
+std::unique_ptr<Step> make_float_max_pool(const FloatOps& ops, const PoolSpec& spec) {
+  return std::make_unique<FloatMaxPool>(ops, spec);
+}
 
 std::unique_ptr<Step> make_max_pool(const PoolOps& ops, const PoolSpec& spec) {
   return std::make_unique<MaxPool>(ops, spec);

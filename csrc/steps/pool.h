@@ -5,13 +5,14 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/float_steps/float_steps.h"
 #include "kernels/pool/pool.h"
 #include "runtime/step.h"
 
 namespace intact {
 
 struct PoolSpec {
-  View x, y;  // u8 (n, h, w, c)
+  View x, y;  // (n, h, w, c): u8, or f32
   std::array<int64_t, 2> kernel, strides, dilations;
   std::array<int64_t, 4> pads;  // top, left, bottom, right
 };
@@ -26,7 +27,8 @@ struct MeanSpec {
   ByteGrid grid;
 };
 
-// Both throw std::invalid_argument for what cannot be run safely.
+// All throw std::invalid_argument for what cannot be run safely.
+std::unique_ptr<Step> make_float_max_pool(const FloatOps& ops, const PoolSpec& spec);
 std::unique_ptr<Step> make_max_pool(const PoolOps& ops, const PoolSpec& spec);
 std::unique_ptr<Step> make_mean_pool(const PoolOps& ops, const PoolSpec& spec, const MeanSpec& mean);
 

@@ -105,6 +105,16 @@ def test_a_row_of_which_nothing_may_be_attended_to_is_zeros(qdq, also):
     assert not made[0].any() and made[1].all()
 
 
+@pytest.mark.parametrize("size", ["known", "free"])
+@pytest.mark.parametrize("ceil_mode", [0, 1])
+def test_the_largest_of_windows_of_floats(qdq, lowered, size, ceil_mode):
+    g = qdq()
+    x = g.node("Sigmoid", g.input("x", ["n", 5, 9, 7 if size == "known" else "w"]))
+    y = g.node("MaxPool", x, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1], ceil_mode=ceil_mode)
+    found = lowered(g, y, sizes={"n": 2, "w": 7}).agree(1e-6)
+    assert found.kinds == ["function", "pool"]
+
+
 @pytest.mark.parametrize("ends", [(0, 6), (0, None), (None, 1), (2, -1), (-np.inf, 1), (None, None)], ids=str)
 def test_clip_of_reals(qdq, lowered, ends):
     g = qdq()

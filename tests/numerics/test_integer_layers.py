@@ -309,6 +309,16 @@ def test_max_pool_takes_codes_and_padding_never_wins(rng):
         assert got[n, c, i, j] == max(wide[n, c, a, b] for a, b in taps if 0 <= a < 6 and 0 <= b < 7)
 
 
+def test_max_pool_of_floats_keeps_what_is_no_number(rng):
+    x = rng.standard_normal((1, 2, 4, 4)).astype(np.float32)
+    x[0, 0, 0, 0], x[0, 1] = np.nan, -np.inf
+    y = nx.float_max_pool(x, 2)
+    blocks = x.reshape(1, 2, 2, 2, 2, 2).max(axis=(3, 5))
+    np.testing.assert_array_equal(y, blocks)
+    padded = nx.float_max_pool(-np.ones((1, 1, 3, 3), np.float32), 3, padding=1)
+    assert (padded == -1).all()
+
+
 def test_max_pool_ceil_mode_drops_a_window_that_starts_in_the_padding_behind():
     x = np.arange(4, dtype=np.int8).reshape(1, 1, 4)
     assert nx.max_pool(x, 3, stride=2, ceil_mode=True).tolist() == [[[2, 3]]]

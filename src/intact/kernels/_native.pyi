@@ -242,6 +242,15 @@ def step_lookup(kernel: str, x: View, table: View, y: View) -> Step: ...
 def step_max_pool(
     kernel: str, x: View, y: View, window: _Pair, strides: _Pair, dilations: _Pair, pads: _Pads
 ) -> Step: ...
+def step_float_max_pool(
+    floats: str,
+    x: View,
+    y: View,
+    window: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: Sequence[int],
+) -> Step: ...
 def step_mean_pool(
     kernel: str,
     x: View,

@@ -1,4 +1,4 @@
-"""Makers of native steps that pool bytes over windows.
+"""Makers of native steps that pool bytes, or floats, over windows.
 
 Each returns a step for `Program.add`. Codes are bytes; every zero point and bound here is one of bytes.
 Images are views (n, h, w, c) whose channels are neighbours. Makers raise ValueError for what could not be run
@@ -21,6 +21,13 @@ def max_pool(x: View, y: View, window: PixelWindow, kernels: Kernels | None = No
     w = window
     name = kernels_or_chosen(kernels)["pool"]
     return _native.step_max_pool(name, x, y, w.kernel, w.strides, w.dilations, w.pads)
+
+
+def float_max_pool(x: View, y: View, window: PixelWindow, kernels: Kernels | None = None) -> NativeStep:
+    """The largest float32 of each window (N27); padding never wins."""
+    w = window
+    name = kernels_or_chosen(kernels)["float_steps"]
+    return _native.step_float_max_pool(name, x, y, w.kernel, w.strides, w.dilations, w.pads)
 
 
 def mean_pool(

@@ -51,7 +51,7 @@ from intact.numerics.normalization import (
     sum_over,
 )
 from intact.numerics.operations import ELEMENTWISE, elementwise
-from intact.numerics.pooling import avg_pool, max_pool
+from intact.numerics.pooling import avg_pool, float_max_pool, max_pool
 from intact.numerics.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
 from intact.numerics.recurrent import GATES, StateWeights, recurrence
 from intact.numerics.requantize import Bounds, Residual, activation_bounds, requantize, to_codes, to_real
@@ -90,6 +90,7 @@ __all__ = [
     "fake_quantize",
     "fake_quantize_grad",
     "float_conv",
+    "float_max_pool",
     "float_product",
     "fma",
     "fold_batchnorm",

@@ -1,12 +1,15 @@
-"""Average and maximum pooling of codes."""
+"""Average and maximum pooling of codes, maximum pooling of floats."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact.errors import QuantValueError
 from intact.numerics.elementwise import Affine
+from intact.numerics.functions import maximum
 from intact.numerics.integer_sum import centred
 from intact.numerics.multipliers import ratio
 from intact.numerics.requantize import to_codes
@@ -84,8 +87,38 @@ def max_pool(
     return np.asarray(view.max(axis=tuple(range(-len(window.kernel), 0))).astype(np.int32))
 
 
+def float_max_pool(
+    x: NDArray[np.float32],
+    kernel: Size,
+    *,
+    stride: Size | None = None,
+    padding: Padding = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+) -> NDArray[np.float32]:
+    """The largest float of each window, by `maximum` of tap after tap in row-major order. NORMATIVE.
+
+    Args:
+        x: float32 [n, channels, *sizes].
+        kernel, stride, padding, dilation, ceil_mode: As for `avg_pool`.
+    Returns:
+        float32 [n, channels, *positions].
+    Raises:
+        QuantValueError: The shapes do not fit, or a window holds nothing but padding.
+    Source: ONNX MaxPool.
+    """
+    window = _window(x, kernel, stride, padding, dilation, ceil_mode)
+    _count(window, x, padding_counts=0)
+    view = window.view(x, fill=-np.inf, beyond=-np.inf)
+    taps = view.reshape(*view.shape[: x.ndim], -1)
+    made = np.full(taps.shape[:-1], -np.inf, np.float32)
+    for tap in range(taps.shape[-1]):
+        made = maximum(made, taps[..., tap])
+    return made
+
+
 def _window(
-    q: NDArray[np.int64], kernel: Size, stride: Size | None, padding: Padding, dilation: Size, ceil_mode: bool
+    q: NDArray[Any], kernel: Size, stride: Size | None, padding: Padding, dilation: Size, ceil_mode: bool
 ) -> Window:
     if q.ndim < 3:
         raise QuantValueError(
@@ -94,7 +127,7 @@ def _window(
     return Window.of(kernel, q.ndim - 2, kernel if stride is None else stride, padding, dilation, ceil_mode)
 
 
-def _count(window: Window, q: NDArray[np.int64], padding_counts: int) -> NDArray[np.int64]:
+def _count(window: Window, q: NDArray[Any], padding_counts: int) -> NDArray[np.int64]:
     """A view of ones where a window reads something that counts, [1, 1, *positions, *kernel]."""
     ones = np.ones((1, 1, *q.shape[2:]), np.int64)
     counted = window.view(ones, fill=padding_counts, beyond=0)

@@ -79,7 +79,7 @@ class Window:
             counts.append(count)
         return tuple(counts)
 
-    def view(self, x: NDArray, fill: int, beyond: int) -> NDArray:
+    def view(self, x: NDArray, fill: float, beyond: float) -> NDArray:
         """The windows of `x` [n, channels, *sizes] as a view [n, channels, *positions, *kernel].
 
         Args:

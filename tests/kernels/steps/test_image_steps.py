@@ -14,7 +14,7 @@ from intact import numerics
 from intact.kernels import depthwise, moves, pointwise, pool
 from intact.kernels.epilogue import BoundEpilogue, Bytes
 from intact.kernels.program import View
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import chosen_kernels, kernel_list
 from intact.kernels.window import PixelWindow
 from intact.spec import QuantSpec
 
@@ -228,6 +228,23 @@ def test_max_pool(runner: Any, pool_kernel: str, drawn: tuple, channels: int, ba
     y = run.run(pool.max_pool(x_view, y_view, window_of(w), kernels_of(pool=pool_kernel)))
     np.testing.assert_array_equal(y, want)
     assert run.only_wrote(y_view)
+
+
+@settings(deadline=None, max_examples=80)
+@given(drawn=pools(), channels=st.integers(1, 70), batch=st.integers(1, 2))
+def test_float_max_pool(runner: Any, drawn: tuple, channels: int, batch: int) -> None:
+    seed, w, sizes = drawn
+    rng = np.random.default_rng(seed)
+    odd = rng.choice(np.float32([np.nan, np.inf, -np.inf, -0.0, 0.0]), (batch, *sizes, channels))
+    x = np.where(rng.random(odd.shape) < 0.2, odd, rng.standard_normal(odd.shape)).astype(np.float32)
+    want = numerics.float_max_pool(x.transpose(0, 3, 1, 2), **w).transpose(0, 2, 3, 1)
+    for kernel in (k.name for k in kernel_list() if k.family == "float_steps" and k.available):
+        run = runner(2)
+        x_view, y_view = run.input(x, halo=(1, 0, 0, 2)), run.output(want.shape, np.float32, gap=seed % 3)
+        y = run.run(pool.float_max_pool(x_view, y_view, window_of(w), kernels_of(float_steps=kernel)))
+        np.testing.assert_array_equal(y, want)
+        np.testing.assert_array_equal(np.signbit(y[y == 0]), np.signbit(want[want == 0]))
+        assert run.only_wrote(y_view)
 
 
 @settings(deadline=None, max_examples=80)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, check_ratio
 from intact.engine.lower.grids import Grid
-from intact.engine.lower.moves import Rule
+from intact.engine.lower.moves import Rule, data, moved
 from intact.engine.lower.window import window
 from intact.engine.steps import Pool, Reshape
 from intact.graph import Node, ops
 
 
 def _max_pool(builder: PlanBuilder, node: Node) -> None:
-    x = node.inputs[0]
-    tensor = builder.tensors.get((x.name if x is not None else "") or "")
-    if tensor is None or tensor.codes is None:
-        raise NoMatch("it pools floats: kernels pool codes")
+    tensor = data(builder, node.inputs[0])
+    if tensor.codes is None and (tensor.dtype != "float32" or node.op_type == "GlobalMaxPool"):
+        raise NoMatch(f"no kernel pools {tensor.dtype}")  # the largest of whole planes is a Reduce
     if len(tensor.shape) != 4:
         raise NoMatch("it is no pool of images")
     if len(node.outputs) > 1 and node.outputs[1].uses():
         raise NoMatch("its indices are used")
-    y = builder.write_codes(node.outputs[0], tensor.codes)
+    y = moved(builder, node.outputs[0], tensor)
     if node.op_type == "GlobalMaxPool":
         builder.add(Pool(node.name or "", (node.name or "",), tensor.name, y, "max"), node)
         return

@@ -17,7 +17,7 @@ from intact.engine.steps.wiring import Read, Write
 
 @dataclass(frozen=True)
 class Pool(Step):
-    """AveragePool or MaxPool of codes (N27). `kernel` None: the whole plane (global)."""
+    """AveragePool of codes, MaxPool of codes or float32 (N27). `kernel` None: the whole plane (global)."""
 
     kind = "pool"
     traits = Traits(images=True, writes_parts=True)
@@ -39,7 +39,10 @@ class Pool(Step):
         # A window reads some pixel, as ONNX wants it.
         fits = all(p <= m for p, m in zip(self.pads, most, strict=True))
         checker.that(fits, self.pads, f"pads up to {most}")
-        checker.codes(self.x, self.y)
+        if self.mode == "average" or checker.grid(self.x) is not None:
+            checker.codes(self.x, self.y)
+        else:
+            checker.floats(self.x, self.y)
 
     def output_shape(self, sizes: Sizes) -> Shape:
         x = sizes.of(self.x)
@@ -51,7 +54,7 @@ class Pool(Step):
         return x[0], x[1], *windows
 
     def evaluate(self, run: Run) -> None:
-        x, grid, out = run.array(self.x), run.codes(self.x), run.codes(self.y)
+        x = run.array(self.x)
         kernel: Shape = x.shape[2:]
         window: dict[str, Any] = {}
         if self.kernel is not None:
@@ -61,8 +64,12 @@ class Pool(Step):
                 "dilation": self.dilations, "ceil_mode": self.ceil_mode,
             }  # fmt: skip
         if self.mode == "max":
+            if run.grid(self.x) is None:
+                run.bind(self.y, numerics.float_max_pool(x, kernel, **window))
+                return
             codes = numerics.max_pool(x, kernel, **window)
         else:
+            grid, out = run.codes(self.x), run.codes(self.y)
             codes = numerics.avg_pool(
                 x, kernel, grid.affine, out.affine, out.spec,
                 count_include_pad=self.count_include_pad, **window,

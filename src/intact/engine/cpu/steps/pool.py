@@ -31,6 +31,8 @@ def bind_pool(step: Pool, binding: Binding) -> list[NativeStep]:
             "pad by less than the kernel",
         )
     if step.mode == "max":
+        if binding.grid(step.x) is None:
+            return [pool.float_max_pool(x, y, window, binding.kernels)]
         pooled = pool.max_pool(x, y, window, binding.kernels)
         return [pooled, *regrid(binding, step.x, step.y)]
     from_codes, to_codes = binding.codes(step.x), binding.codes(step.y)
