@@ -15,9 +15,11 @@
 
 #include "kernels/registry.h"
 #include "runtime/context.h"
+#include "steps/along_axis.h"
 #include "steps/conv.h"
 #include "steps/copy.h"
 #include "steps/depthwise.h"
+#include "steps/elementwise.h"
 #include "steps/matmul.h"
 #include "steps/norms.h"
 #include "steps/pointwise.h"
@@ -276,6 +278,11 @@ Made some_depthwise() {
 }
 
 Made some_pool() {
+  if (chance(4)) {
+    const Image f = some_window(0, Type::f32);
+    return make_float_max_pool(some_kernel<FloatOps>("float_steps"),
+                               {f.x, f.y, f.kernel, f.strides, f.dilations, f.pads});
+  }
   const Image w = some_window(0, Type::u8);
   const PoolSpec s{w.x, w.y, w.kernel, w.strides, w.dilations, w.pads};
   const auto& ops = some_kernel<PoolOps>("pool");
@@ -333,6 +340,41 @@ Made some_move() {
       return make_halo({disturbed(dense(writable(), Type::u8, {2, pick(1, 9), pick(1, 9), pick(1, 20)},
                                         {pick(0, 2), pick(0, 2), pick(0, 2), pick(0, 2)})),
                         7});
+  }
+}
+
+// Numbers and indices are whatever lies there.
+Made some_elements() {
+  constexpr const char* kNames[] = {"cast", "equal", "less", "mod", "div", "mul", "where", "not", "round"};
+  constexpr Type kTypes[] = {Type::u8, Type::b8, Type::i32, Type::i64, Type::f32, Type::f64};
+  const std::string name = kNames[pick(0, 8)];
+  const Type type = kTypes[pick(0, 5)], made = chance(2) ? type : kTypes[pick(0, 5)];
+  const std::vector<int64_t> sizes = some_sizes();
+  std::vector<View> xs;
+  for (size_t i = 0; i < elementwise_operands(name) + (chance(40) ? 1 : 0); ++i) {
+    const bool test = i == 0 && name == "where";
+    xs.push_back(disturbed(dense(readable(), test ? Type::b8 : type, sizes)));
+  }
+  return make_elementwise({name, xs, disturbed(dense(writable(), made, sizes))});
+}
+
+Made some_line() {
+  const std::vector<int64_t> sizes = some_sizes();
+  std::vector<int64_t> shorter = sizes;
+  const auto axis = static_cast<int>(pick(chance(20) ? -1 : 0, static_cast<int64_t>(sizes.size())));
+  const bool within = 0 <= axis && axis < static_cast<int>(sizes.size());
+  const Type type = chance(2) ? Type::f32 : chance(2) ? Type::i64 : Type::i32;
+  const View x = disturbed(dense(readable(), type, sizes)), y = disturbed(dense(writable(), type, sizes));
+  switch (pick(0, 2)) {
+    case 0: return make_cum_sum({turned(x), y, axis, chance(2), chance(2)});
+    case 1:
+      if (within) shorter[static_cast<size_t>(axis)] = 1;
+      return make_arg_max({x, disturbed(dense(writable(), Type::i64, shorter)), axis, chance(2), chance(2)});
+    default:
+      if (within) shorter[static_cast<size_t>(axis)] = pick(0, 9);
+      return make_gather_elements({x,
+                                   disturbed(dense(readable(), chance(2) ? Type::i64 : Type::i32, shorter)),
+                                   disturbed(dense(writable(), type, shorter)), axis});
   }
 }
 
@@ -430,9 +472,10 @@ bool accepted(const std::function<Made()>& make, const Blocks& blocks, ThreadPoo
 
 int main_(int rounds) {
   const std::map<std::string, std::function<Made()>> kinds = {
-      {"conv", some_conv},        {"winograd", some_winograd},  {"depthwise", some_depthwise},
-      {"pool", some_pool},        {"points", some_points},      {"move", some_move},
-      {"grid", some_grid_change}, {"float_steps", some_floats}, {"matmul", some_matmul}};
+      {"conv", some_conv},          {"winograd", some_winograd}, {"depthwise", some_depthwise},
+      {"pool", some_pool},          {"points", some_points},     {"move", some_move},
+      {"elements", some_elements},  {"line", some_line},         {"grid", some_grid_change},
+      {"float_steps", some_floats}, {"matmul", some_matmul}};
   Blocks blocks;
   fill(blocks.constant);
   fill(blocks.input);
