@@ -73,7 +73,7 @@ def test_extremes_of_several_tensors_of_integers(qdq, lowered):
     assert exactly(lowered(g, g.node("Max", a, b, c))).kinds == ["elementwise"] * 2
 
 
-@pytest.mark.parametrize(("dtype", "to"), permutations(sorted(CASTS), 2))
+@pytest.mark.parametrize(("dtype", "to"), list(permutations(sorted(CASTS), 2)))
 def test_casts(qdq, lowered, dtype, to):
     g = qdq()
     x = few("bool", 5, 7, low=0, high=2) if dtype == "bool" else few(dtype, 5, 7, low=0, high=100)
