@@ -6,8 +6,8 @@ taken away before pairs are placed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -15,7 +15,7 @@ from torch import nn
 from intact import graph as onnx_graph
 from intact.graph import ops
 from intact.graph.attributes import integer
-from intact.placement import Placement, place
+from intact.placement import Placement, Site, place
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.tracing import DOMAIN, Edge, Traced, trace
 
@@ -55,12 +55,58 @@ def analyse(
     traced = trace(model, args, kwargs)
     read = _Reading(traced.model, traced.edges)
     placement = place(traced.model, profile, include=_inside(include), exclude=_inside(exclude))
+    placement = replace(placement, sites=tuple(_reached(placement.sites, traced.model, read.edges)))
     return Analysis(placement, traced, read.edges, read.owners)
 
 
 def _inside(patterns: Sequence[str]) -> list[str]:
     """Patterns that match what the given ones match, and everything inside it."""
     return [q for p in patterns for q in (p, f"{p}.*", f"{p}/*")]
+
+
+Reader = tuple[str, int]
+
+
+def _reached(sites: Sequence[Site], model: onnx_graph.Model, edges: Mapping[Reader, Edge]) -> Iterator[Site]:
+    """The sites, those inside one call moved behind what the call does last.
+
+    Before: ``mean -> Q/DQ -> Squeeze -> head``, mean and Squeeze one call of PyTorch.
+    After: ``mean -> Squeeze -> Q/DQ -> head``, the same codes.
+
+    Guards: the call only moves the tensor there, and everybody who reads what comes out reads an edge.
+    """
+    nodes = {node.name or "": node for node in model.graph}
+    taken = {reader for site in sites for reader in site.readers}
+    for site in sites:
+        here = tuple(reader for reader in site.readers if reader in edges)
+        moved = {reader: _behind(nodes[reader[0]], edges) for reader in site.readers if reader not in edges}
+        found = [one for behind in moved.values() for one in behind or ()]
+        if site.role == "weight" or not all(moved.values()) or any(one in taken for _, one in found):
+            yield site
+            continue
+        if here:
+            yield replace(site, readers=here)
+        for value in dict.fromkeys(value for value, _ in found):
+            yield replace(site, value=value, readers=tuple(one for name, one in found if name == value))
+
+
+def _behind(node: onnx_graph.Node, edges: Mapping[Reader, Edge]) -> list[tuple[str, Reader]] | None:
+    """Who reads what `node` only moves, and under which name; None where one of them reads no edge."""
+    if not ops.may_move(node) or len(ops.data_inputs(node)) != 1 or len(node.outputs) != 1:
+        return None
+    output, found = node.outputs[0], list[tuple[str, Reader]]()
+    if output.is_graph_output():
+        return None
+    for use in output.uses():
+        reader = (use.node.name or "", use.idx)
+        if reader in edges:
+            found.append((output.name or "", reader))
+        elif not onnx_graph.is_op(use.node, "Shape"):
+            further = _behind(use.node, edges)
+            if further is None or use.idx not in ops.data_inputs(use.node):
+                return None
+            found += further
+    return found
 
 
 class _Reading:

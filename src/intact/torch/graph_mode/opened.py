@@ -44,23 +44,33 @@ def attention(
         run(torch.mul, query, root),
         run(torch.mul, run(torch.transpose, key, -2, -1), root),
     )
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        scores = run(torch.add, scores, _as_float(attn_mask, query))
-    elif attn_mask is not None:
+    allowed = attn_mask if attn_mask is not None and attn_mask.dtype == torch.bool else None
+    if allowed is not None:
+        attn_mask = _as_float(allowed, query)
+    if attn_mask is not None:
         scores = run(torch.add, scores, attn_mask)
     weights = run(torch.softmax, scores, -1)
-    if attn_mask is not None and attn_mask.dtype == torch.bool:
-        nowhere = torch.logical_not(attn_mask.any(-1, keepdim=True))
-        weights = run(torch.where, nowhere, torch.zeros((), dtype=query.dtype, device=query.device), weights)
+    if allowed is not None:
+        zero = torch.zeros((), dtype=query.dtype, device=query.device)
+        weights = run(torch.where, _nowhere(allowed, weights), zero, weights)
     if dropout_p:
         weights = run(torch.dropout, weights, dropout_p, True)
     return run(torch.matmul, weights, value)  # type: ignore[no-any-return]
 
 
 def _as_float(mask: Tensor, like: Tensor) -> Tensor:
-    """0 where `mask` is, else the smallest number: of a row of -inf alone the gradient would be NaN."""
-    ends = torch.tensor([torch.finfo(like.dtype).min, 0.0], dtype=like.dtype, device=like.device)
+    """0 where `mask` is; elsewhere -inf as the exporter writes it, and in training the smallest number.
+
+    Of a row of -inf alone the gradient would be NaN. The answers are the same: `exp` of both is 0.
+    """
+    low = torch.finfo(like.dtype).min if torch.is_grad_enabled() else -math.inf
+    ends = torch.tensor([low, 0.0], dtype=like.dtype, device=like.device)
     return torch.where(mask, ends[1], ends[0])
+
+
+def _nowhere(mask: Tensor, weights: Tensor) -> Tensor:
+    """Where nothing may be attended to: without gradients as the exporter asks, which engines know."""
+    return torch.logical_not(mask.any(-1, keepdim=True)) if torch.is_grad_enabled() else torch.isnan(weights)
 
 
 def gelu(run: Run, input: Tensor, approximate: str = "none") -> Tensor:

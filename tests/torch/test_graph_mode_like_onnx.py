@@ -1,0 +1,128 @@
+"""Graph mode where the exporter writes something else than a module's calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import intact
+from intact import graph
+from intact.engine.steps import FallbackSubgraph
+from intact.torch import export, quantize
+
+WIDTH, WORDS = 32, 20
+
+
+class Pooled(nn.Module):
+    """The exporter writes the pool as ReduceMean, Squeeze, and others that move what it made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.pool, self.head = (
+            nn.Linear(WIDTH, WIDTH),
+            nn.AdaptiveAvgPool1d(1),
+            nn.Linear(WIDTH, 4),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.flatten(self.pool(self.body(x).transpose(1, 2)), 1))
+
+
+class Positions(nn.Module):
+    """Both layers add the same positions to the same tensor: the exporter writes one sum, and one pair."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.register_buffer("positions", torch.randn(WORDS, WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.first(x + self.positions) * torch.tanh(self.second(x + self.positions))
+
+
+class Masked(nn.Module):
+    """Attention with a mask of booleans."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        q, k, v = (f(x).view(2, WORDS, 2, WIDTH // 2).transpose(1, 2) for f in (self.q, self.k, self.v))
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.out(mixed.transpose(1, 2).reshape(2, WORDS, WIDTH))
+
+
+def words() -> Tensor:
+    return torch.randn(2, WORDS, WIDTH)
+
+
+def mask() -> Tensor:
+    """Padding, and one row that may attend to nothing."""
+    made = torch.ones(2, 1, WORDS, WORDS, dtype=torch.bool)
+    made[1, :, :, -5:] = False
+    made[1, :, 3] = False
+    return made
+
+
+def quantized(model: nn.Module, *inputs: Tensor) -> Any:
+    return quantize(model.eval(), [inputs], method="max", progress=False)
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+def test_what_a_call_only_moves_is_quantized_behind_it(tmp_path: Path) -> None:
+    x = words()
+    result = quantized(Pooled(), x)
+    assert "pool" not in result.report.left
+    report = export(result.model, x, tmp_path / "m.onnx", dynamic_batch=False)
+    assert report.codes_differing == 0 and not report.not_compared
+    gemm = next(node for node in graph.load(tmp_path / "m.onnx").graph if node.op_type == "Gemm")
+    assert [_above_moves(value) for value in gemm.inputs[:2]] == ["DequantizeLinear"] * 2
+
+
+def _above_moves(value: Any) -> str:
+    node = value.producer()
+    while graph.ops.may_move(node):
+        node = node.inputs[0].producer()
+    return str(node.op_type)
+
+
+def test_equal_tensors_that_the_file_has_once_are_compared_for_each_quantizer(tmp_path: Path) -> None:
+    x = words()
+    report = export(quantized(Positions(), x).model, x, tmp_path / "m.onnx", dynamic_batch=False)
+    assert not report.not_compared and report.codes_differing == 0
+    assert {"first._input_quantizer", "second._input_quantizer"} <= {c.quantizer for c in report.quantizers}
+
+
+class TestMasksOfBooleans:
+    def test_the_guard_of_empty_rows_is_the_exporters(self, tmp_path: Path) -> None:
+        """The engine knows that one, and needs no node for it."""
+        x = words(), mask()
+        report = export(quantized(Masked(), *x).model, x, tmp_path / "m.onnx", dynamic_batch=False)
+        assert report.codes_differing == 0
+        written = {node.op_type for node in graph.load(tmp_path / "m.onnx").graph}
+        assert "IsNaN" in written and "ReduceMax" not in written
+        engine = intact.compile(tmp_path / "m.onnx")
+        softmax = next(step for step in engine.plan.steps if step.kind == "softmax")
+        read = {name for s in engine.plan.steps if isinstance(s, FallbackSubgraph) for name in s.xs}
+        assert softmax.y not in read
+
+    def test_answers_are_the_same_with_gradients_and_none_of_these_is_nan(self) -> None:
+        x, allowed = words(), mask()
+        model = quantized(Masked(), x, allowed).model
+        answer = model(x, allowed)
+        with torch.no_grad():
+            assert torch.equal(model(x, allowed), answer)
+        answer.sum().backward()
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        assert gradients and all(np.isfinite(g.numpy()).all() for g in gradients)
