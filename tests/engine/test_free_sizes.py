@@ -199,3 +199,17 @@ def test_a_slice_whose_output_nobody_sized() -> None:
         bound=np.array([-5]), start=np.array([2]), one=np.array([1]),
     )  # fmt: skip
     same(net, {"x": reals(2, 8)})
+
+
+def test_sizes_that_the_file_fixes_are_worked_out_at_once() -> None:
+    """As torch.onnx writes F.pad: nobody tells the shape behind it but who computes the sizes."""
+    text = """
+    padded (float[2, 3, 8, 8] x) => (float[a, b, c, d] y) {
+        s = Shape (x)  rows = Gather <axis = 0> (s, two)  over = Mod (rows, five)  less = Sub (five, over)
+        more = Unsqueeze (less, first)  pads = Concat <axis = 0> (zeros, more, first)
+        p = Pad (x, pads)  y = Conv <kernel_shape = [3, 3]> (p, w)
+    }"""
+    sizes = {"two": np.array(2), "five": np.array(5), "first": np.array([0]), "zeros": np.zeros(6, np.int64)}
+    engine = same(model(text, w=reals(4, 3, 3, 3), **sizes), {"x": reals(2, 3, 8, 8)})
+    assert not [step for step in engine.plan.steps if isinstance(step, FallbackSubgraph)]
+    assert engine.outputs[0].shape == (2, 4, 8, 6)

@@ -460,6 +460,21 @@ def test_a_constant_in_front_of_a_norm_is_added_by_itself(qdq, lowered):
     assert lowered(g, y).agree(1e-5).kinds == ["binary", "layer_norm"]
 
 
+def test_a_norm_of_a_sum_of_constants_is_one(qdq, lowered):
+    """As a decoder whose queries begin at zero has it."""
+    g = qdq()
+    start = g.node("LayerNormalization", g.node("Add", g.floats(5, 16), g.floats(16)), g.floats(16), axis=-1)
+    assert lowered(g, g.node("Mul", g.input("x", [2, 5, 16]), start)).agree(1e-5).kinds == ["binary"]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_scores_that_are_constants_are_what_is_added_to_a_mask(qdq, lowered, turned):
+    g = qdq()
+    terms = [g.floats(1, 5, 5), g.input("mask", [2, 5, 5])]
+    y = g.node("Softmax", g.node("Add", *(reversed(terms) if turned else terms)))
+    assert lowered(g, y).agree(1e-6).kinds == ["softmax"]
+
+
 @pytest.mark.parametrize(("low", "high"), [(-np.inf, 1), (0, np.inf), (-np.inf, np.inf)])
 def test_infinite_ends_behind_a_layer_of_reals_are_none(qdq, lowered, tmp_path, low, high):
     """They were kept, and no plan file says them."""

@@ -153,6 +153,16 @@ class PlanBuilder:
             return self.hold(_name(value), array)
         return self.real(value)
 
+    def made(self, value: Value | None) -> str:
+        """As `either`, of what steps make.
+
+        Raises:
+            NoMatch: It is a constant.
+        """
+        if value in self.constants:
+            raise NoMatch(f"'{_name(value)}' is a constant")
+        return self.either(value)
+
     def constant(self, value: Value | None, what: str) -> NDArray[np.generic]:
         """The array that `value` always is.
 

@@ -46,6 +46,8 @@ def claim(builder: PlanBuilder, fusions: Sequence[Fusion]) -> list[Group]:
         *_activations(builder),
     )
     for group in found:
+        if any(value in builder.constants for value in group.nodes[-1].outputs):
+            continue  # what it makes is known: readers take the array
         if not taken.intersection(group.nodes):
             groups.append(group)
             taken.update(group.nodes)

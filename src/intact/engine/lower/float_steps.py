@@ -21,17 +21,18 @@ def lower_softmax(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
     """A Softmax; the Add of a mask in front of it, if it is among `nodes`, is part of it.
 
     Raises:
-        NoMatch: The mask has another rank than the scores.
+        NoMatch: The mask has another rank than the scores, or they are a constant.
     """
     node = nodes[-1]
     x, mask = node.inputs[0], ""
     for add in nodes[:-1]:
         a, b = add.inputs
-        x, other = (a, b) if b in builder.constants or _size(a) >= _size(b) else (b, a)
+        fixed = a in builder.constants
+        x, other = (a, b) if b in builder.constants or (not fixed and _size(a) >= _size(b)) else (b, a)
         if dims_of(add.outputs[0]) != (dims_of(x) if x is not None else ()):
             raise NoMatch("its mask is larger than its scores")
         mask = builder.real(other) if other not in builder.constants else builder.either(other)
-    source = builder.either(x)
+    source = builder.made(x)
     rank = len(builder.tensors[source].shape)
     output = builder.output(node.outputs[0])
     low = high = None
@@ -61,7 +62,7 @@ def lower_layer_norm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
         if any(v in builder.constants for v in add.inputs):
             raise NoMatch("the Add before it adds a constant")
         x, residual = add.inputs[0], builder.either(add.inputs[1])
-    source = builder.either(x)
+    source = builder.made(x)
     rank = len(builder.tensors[source].shape)
     said = ops.LayerNormalization.of(node)
     if said.axis % rank != rank - 1:

@@ -110,7 +110,7 @@ def lower(
 def _lowered(source: Source, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]) -> Plan:
     model, notes = load(source), list[str]()
     settle(model)
-    run_passes(model, _before(shapes, values), notes)
+    run_passes(model, _before(shapes or _fixed(model), values), notes)
     deciding = tuple(deciding_inputs(model))
     if not any(node.op_type in _QUANTIZING for node in model.graph.all_nodes()):
         notes.append(UNQUANTIZED)
@@ -133,6 +133,17 @@ def _lowered(source: Source, shapes: Mapping[str, Sequence[int]], values: Mappin
     plan.check()
     _check_holds(plan)
     return plan
+
+
+def _fixed(model: Model) -> dict[str, Sequence[int]]:
+    """The sizes of the inputs, where the file fixes all of them: there is nothing to wait for then."""
+    found: dict[str, Sequence[int]] = {}
+    for value in model.graph.inputs:
+        sizes = [] if value.shape is None else [size for size in value.shape if isinstance(size, int)]
+        if value.shape is None or len(sizes) < len(value.shape):
+            return {}
+        found[value.name or ""] = sizes
+    return found
 
 
 def _before(
