@@ -62,6 +62,24 @@ def test_a_composed_activation_is_one_with_its_layer(form: str, net: Callable[..
     assert [(x.name, x.fused) for x in layers] == [("conv", f"Conv+{form.split(' ')[0]}")]
 
 
+@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize("moved", ["a layer", "an input", "a norm"])
+def test_no_pair_stands_inside_one_that_stands_alone(form: str, moved: str, net: Callable[..., Any]) -> None:
+    """Layers that flatten sequences for a Gemm leave a Reshape in front of their GELU."""
+    n = net(17)
+    x = n.input("x", [1, 16, 32])
+    if moved == "a layer":
+        x = n.node("MatMul", x, n.random("w1", 32, 32), name="before")
+        x = n.node("Reshape", x, n.weight("shape", np.array([1, 4, 4, 32])), name="moved")
+    elif moved == "a norm":
+        x = n.node("LayerNormalization", x, n.random("gain", 32), name="norm")
+    written = len(n.nodes)
+    y = FORMS[form](n, x)
+    inside = {node.name for node in n.nodes[written:]}
+    edges = n.placed(n.node("MatMul", y, n.random("w2", 32, 32), name="after")).edges()
+    assert ("after", 0) in edges and not [node for node, _ in edges if node in inside]
+
+
 def test_a_gate_with_another_constant_is_not_taken_for_one_that_is_known(net: Callable[..., Any]) -> None:
     n = net(17)
     x = n.conv(n.input("x", [1, 16, 8, 8]), 16, name="conv")
