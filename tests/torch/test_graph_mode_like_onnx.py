@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import intact
 from intact import graph
 from intact.engine.steps import FallbackSubgraph
-from intact.torch import export, quantize
+from intact.torch import export, load_checkpoint, quantize, save_checkpoint
 
 WIDTH, WORDS = 32, 20
 
@@ -44,6 +44,19 @@ class Positions(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.first(x + self.positions) * torch.tanh(self.second(x + self.positions))
+
+
+class Normed(nn.Module):
+    """A layer whose weight is made of two parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        normed = nn.Conv1d(WORDS, WORDS, 3, groups=2)
+        self.conv = nn.utils.parametrizations.weight_norm(normed, dim=2)
+        self.head = nn.Conv1d(WORDS, 4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.conv(x)))
 
 
 class Masked(nn.Module):
@@ -102,6 +115,26 @@ def test_equal_tensors_that_the_file_has_once_are_compared_for_each_quantizer(tm
     report = export(quantized(Positions(), x).model, x, tmp_path / "m.onnx", dynamic_batch=False)
     assert not report.not_compared and report.codes_differing == 0
     assert {"first._input_quantizer", "second._input_quantizer"} <= {c.quantizer for c in report.quantizers}
+
+
+class TestParametrizedLayers:
+    def test_weights_that_are_made_of_others_are_quantized_by_channel(self, tmp_path: Path) -> None:
+        x = words()
+        result = quantized(Normed(), x)
+        assert not result.report.left
+        assert result.model.conv.weight_quantizer.amax.numel() == WORDS
+        report = export(result.model, x, tmp_path / "m.onnx", dynamic_batch=False)
+        assert (report.pairs, report.folded) == (4, 2)
+        assert report.codes_differing == 0 and not report.not_compared
+
+    def test_they_are_trained_and_kept(self, tmp_path: Path) -> None:
+        x = words()
+        model = quantized(Normed(), x).model
+        model(x).sum().backward()
+        assert all(p.grad is not None and p.grad.any() for p in model.conv.parameters())
+        save_checkpoint(model, tmp_path / "m.safetensors")
+        restored = load_checkpoint(Normed(), tmp_path / "m.safetensors").eval()
+        assert torch.equal(restored(x), model(x))
 
 
 class TestMasksOfBooleans:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from intact.torch.graph_mode.calls import Calls, ModelCall, exchanged, function_of, reads_floats
 from intact.torch.graph_mode.opened import OPENED
@@ -39,9 +40,13 @@ _NORMS = {"batch_norm", "instance_norm", "group_norm", "layer_norm", "rms_norm"}
 
 
 def is_one_call(module: nn.Module) -> bool:
-    """Whether `module` is PyTorch's own, or ours, and not one whose calls are seen."""
+    """Whether `module` is PyTorch's own, or ours, and not one whose calls are seen.
+
+    One with parametrizations (weight_norm) has no quantized class: the function in it reads what they make.
+    """
     place = type(module).__module__
     own = place.startswith(("torch.nn.", "torch.ao.nn.")) and not isinstance(module, _SEEN)
+    own = own and not parametrize.is_parametrized(module)
     return own or isinstance(module, (TensorQuantizer, QuantizedModule))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,10 @@ from intact.torch.graph_mode.tracing import Edge, Origin
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _WEIGHT_AXES = {"linear": 0, "conv1d": 0, "conv2d": 0, "conv3d": 0}
 """The axis of output channels of a functional layer's weight; otherwise the placement's."""
+
+
+_PARAMETRIZED = re.compile(r"(.+\.)?parametrizations\.(\w+)")
+"""The path of what makes a module's attribute from parameters of other names."""
 
 
 @dataclass
@@ -128,10 +133,18 @@ class _Planner:
                 self.plan.modules.append(path)
                 self.plan.reasons[f"{path}._weight_quantizer"] = site.reason
         for source, edges in _by_source(self._edges(site)).items():
-            weight = source.parameter if source.parameter in self._parameters else ""
+            weight = self._weight(source)
             name = self._name(f"{weight or edges[0].reader.label}_quantizer")
             axis = _WEIGHT_AXES.get(edges[0].reader.function, site.axis)
             self._insert(name, [self._spots(source, edges)], site.reason, weight, axis)
+
+    def _weight(self, source: Origin) -> str:
+        """Path of the attribute that holds a weight: a parameter, or what parametrizations make of some."""
+        if source.parameter in self._parameters:
+            return source.parameter
+        path = source.call.module if source.call is not None and not source.call.function else ""
+        made = _PARAMETRIZED.fullmatch(path)
+        return "".join(made.groups("")) if made is not None else ""
 
     def _place_group(self, tensors: list[_Tensor]) -> None:
         edges = [edge for tensor in tensors for edge in tensor.edges]
