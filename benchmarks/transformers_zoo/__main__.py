@@ -13,7 +13,7 @@ engine's first output against the float module's, on inputs that calibration did
 that equal the integer reference on every code and number, of those that were compiled; `differ`: operators
 whose pairs in graph mode's file are not those of the ONNX path's, `of` so many; `loss`: before and after
 training; `verify`: codes in which module and file differ before and after training, each layer on the same
-codes, those beside a rounding boundary aside.
+codes, those beside a rounding boundary aside; `parts`: parts of the three engines that run in ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -216,25 +216,26 @@ class Trial:
         self.check_export("after", model.eval())
 
 
+SIDES = ("graph mode", "dynamo", "torchscript")
+
+
 def show(rows: list[Row]) -> None:
-    head = f"{'':<12} {'int8':>5}{'float':>6} {'graph':>7}{'dynamo':>7}{'script':>7} {'exact':>6} {'differ':>7} of"
-    print(f"\n{head:<72}  {'loss':>15}  {'verify':>7} {'parts':>5} {'s':>5}")
+    sqnr = "".join(f"{side:>8}" for side in ("graph", "dynamo", "script"))
+    head = f"{'':<12}{'int8':>5}{'float':>6}{sqnr}{'exact':>7}{'differ':>7} of  "
+    print(f"\n{head}{'loss':>8}{'':>8}{'verify':>8}{'parts':>6}{'s':>5}")
     for r in rows:
-        decibels = "".join(
-            f"{r.sqnr.get(s, float('nan')):>7.1f}" for s in ("graph mode", "dynamo", "torchscript")
-        )
+        cells = "".join(f"{r.sqnr.get(side, float('nan')):>8.1f}" for side in SIDES)
         exact = f"{sum(r.exact.values())}/{len(r.exact)}"
-        verify = "/".join(str(r.verify.get(w, "-")) for w in ("before", "after"))
-        line = (
-            f"{r.name:<12} {r.int8:>5}{r.kept:>6} {decibels} {exact:>6} {len(r.differ):>7} {r.operators:<4}"
-        )
-        print(
-            f"{line:<72}  {r.loss[0]:>7.3f} {r.loss[1]:>7.3f}  {verify:>7} {len(r.fallback):>5} {r.seconds:>5.0f}"
-        )
+        verify = "/".join(str(r.verify.get(when, "-")) for when in ("before", "after"))
+        line = f"{r.name:<12}{r.int8:>5}{r.kept:>6}{cells}{exact:>7}{len(r.differ):>7} {r.operators:<4}"
+        loss = "".join(f"{x:>8.3f}" for x in r.loss)
+        print(f"{line}{loss}{verify:>8}{len(r.fallback):>6}{r.seconds:>5.0f}")
     for r in rows:
         for what, lines in (("stopped", r.stopped), ("replaced", r.replaced), ("part", r.fallback)):
             for where, why in lines.items():
                 print(f"{r.name}: {what}: {where}: {why}")
+        for line in r.differ:
+            print(f"{r.name}: differs: {line}")
 
 
 def main() -> None:
@@ -263,8 +264,6 @@ def main() -> None:
             except Exception as error:
                 rows.append(Row(architecture.name, {"build": f"{type(error).__name__}: {error}"}))
             if options.verbose:
-                for line in rows[-1].differ:
-                    print(f"  {rows[-1].name}: {line}")
                 for where, why in rows[-1].reasons.items():
                     print(f"  {rows[-1].name}: float: {where}: {why}")
             show(rows[-1:])

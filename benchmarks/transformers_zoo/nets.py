@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import transformers as t
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 Inputs = dict[str, Tensor]
 WORDS, VOCABULARY, WIDTH, PIXELS, ROWS = 16, 128, 64, 32, 2
@@ -34,10 +35,16 @@ class Architecture:
     asked: bool = False
 
     def built(self) -> nn.Module:
-        """The module in evaluation mode. Norms and biases are random too: trained ones are not 1 and 0."""
+        """The module in evaluation mode, its numbers nearer to trained ones than those it begins with.
+
+        Weights keep the size of signals, where 0.02 for all lets them vanish; norms and biases are random too.
+        """
         torch.manual_seed(0)
         model = self.make().eval()
         with torch.no_grad():
+            for module in model.modules():
+                if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d)) and not is_parametrized(module):
+                    module.weight.normal_(std=module.weight[0].numel() ** -0.5)
             for name, x in model.named_parameters():
                 if x.dim() == 1 and not name.endswith(("A_log", "dt_proj.bias")):
                     x.add_(0.1 * torch.randn_like(x))
