@@ -37,7 +37,7 @@ class Architecture:
     def built(self) -> nn.Module:
         """The module in evaluation mode, its numbers nearer to trained ones than those it begins with.
 
-        Weights keep the size of signals, where 0.02 for all lets them vanish; norms and biases are random too.
+        Weights keep the size of signals, which 0.02 for all lets vanish; norms and biases are random too.
         """
         torch.manual_seed(0)
         model = self.make().eval()

@@ -163,8 +163,10 @@ class _Walk:
             return {}
         types, data = {}, {}
         for value in node.inputs:
-            if value is None or not value.name or value.type is None:
+            if value is None or not value.name:
                 continue
+            if value.type is None:
+                return {}  # what an operator of the user's made: inference wants to know all of them
             types[value.name] = ir.serde.serialize_value(value).type
             if (array := self._number(value)) is not None and array.dtype.kind in "iufb":
                 data[value.name] = onnx.numpy_helper.from_array(array, value.name)
