@@ -17,7 +17,7 @@ UNCORRECTED = "without corrected biases"
 def with_candidates(state: State) -> State:
     """The ranges of every method; those of one configuration where there are no runs to compare on."""
     assert state.calibration is not None
-    chooser = Activations(state.activations, state.calibration, state.settings.options)
+    chooser = Activations(state.activations, state.calibration, state.settings.options, state.known)
     configurations = chooser.configurations(several=bool(state.runs))
     return replace(state, chooser=chooser, configurations=configurations)
 

@@ -23,6 +23,10 @@ Key = tuple[int, str, bool]
 Ranges = dict[Key, Ranged]
 
 
+Known = dict[tuple[Any, ...], Candidates]
+"""What was chosen for statistics before: trials ask for the same again. The statistics do not change."""
+
+
 class Activations:
     """What each method would choose for the activations; targets of one group have one range.
 
@@ -30,19 +34,25 @@ class Activations:
         targets: Those of activations.
         calibration: Statistics by tensor name.
         options: Of the methods.
+        known: What is known already, and becomes known.
     Raises:
         CalibrationError: A tensor has no statistics; names it.
     """
 
     def __init__(
-        self, targets: Sequence[Target], calibration: Calibration, options: Mapping[str, Any]
+        self,
+        targets: Sequence[Target],
+        calibration: Calibration,
+        options: Mapping[str, Any],
+        known: Known | None = None,
     ) -> None:
         members: dict[Key, list[Target]] = {}
         for target in targets:
             members.setdefault(target.key, []).append(target)
         self._methods = {key: group[0].settings.method for key, group in members.items()}
+        seen: Known = {} if known is None else known
         self._candidates = {
-            key: _candidates(group, calibration, dict(options)) for key, group in members.items()
+            key: _candidates(group, calibration, dict(options), seen) for key, group in members.items()
         }
 
     def spec(self, target: Target) -> QuantSpec:
@@ -58,7 +68,9 @@ class Activations:
         return configurations(self._candidates, self._methods, several=several)
 
 
-def _candidates(group: Sequence[Target], calibration: Calibration, options: dict[str, Any]) -> Candidates:
+def _candidates(
+    group: Sequence[Target], calibration: Calibration, options: dict[str, Any], known: Known
+) -> Candidates:
     names = list(dict.fromkeys(target.site.value for target in group))
     if missing := [name for name in names if name not in calibration]:
         raise CalibrationError(
@@ -67,6 +79,31 @@ def _candidates(group: Sequence[Target], calibration: Calibration, options: dict
             "statistics of every tensor that is quantized",
             "calibrate this model, with the same options, or exclude its layers",
         )
+    options["scale_bits"] = group[0].settings.scale_bits
+    # Statistics are told apart by themselves: the key holds them, so that none takes another one's place.
+    members = tuple(_Same(calibration[name]) for name in names)
+    key = (members, group[0].format, group[0].settings.symmetric, *sorted(options.items()))
+    if key not in known:
+        known[key] = _new_candidates(group[0], names, calibration, options)
+    return known[key]
+
+
+@dataclass(frozen=True, eq=False)
+class _Same:
+    """Equal to another of the same object."""
+
+    of: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.of is other.of
+
+    def __hash__(self) -> int:
+        return id(self.of)
+
+
+def _new_candidates(
+    target: Target, names: Sequence[str], calibration: Calibration, options: dict[str, Any]
+) -> Candidates:
     stats = calibration[names[0]]
     if len(names) > 1:
         stats = deepcopy(stats)
@@ -75,8 +112,7 @@ def _candidates(group: Sequence[Target], calibration: Calibration, options: dict
                 stats.merge(calibration[name])  # type: ignore[arg-type]
             except IntactError as error:
                 raise error.at(f"tensor '{name}'") from error
-    spec = _activation_spec(group[0], stats)
-    options["scale_bits"] = group[0].settings.scale_bits
+    spec = _activation_spec(target, stats)
     return Candidates(f"tensor '{names[0]}'", stats, spec, options)
 
 

@@ -13,7 +13,7 @@ from intact.calib import Calibration
 from intact.graph import Model
 from intact.placement import Placement
 from intact.ptq.evaluator import Errors
-from intact.ptq.ranges import Activations, QuantizedWeight, Ranges
+from intact.ptq.ranges import Activations, Known, QuantizedWeight, Ranges
 from intact.ptq.sample import Held
 from intact.ptq.settings import Settings
 from intact.ptq.targets import Target
@@ -73,6 +73,7 @@ class State:
         smoothed: The tensors whose channels were brought to like ranges.
         warnings: What should be looked at.
         notes: What was rewritten before placement.
+        known: What methods chose so far: a memory that all states of one model share, and no part of one.
     """
 
     settings: Settings
@@ -96,6 +97,7 @@ class State:
     not_equalized: str = ""
     smoothed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    known: Known = field(default_factory=dict, repr=False)
 
     @property
     def activations(self) -> list[Target]:

@@ -34,7 +34,7 @@ def error_by_held_runs(state: State) -> float:
 
 def _error(state: State, correct: bool) -> float:
     assert state.calibration is not None
-    chooser = Activations(state.activations, state.calibration, {})
+    chooser = Activations(state.activations, state.calibration, {}, state.known)
     state = with_weights(replace(state, chooser=chooser, configurations=chooser.configurations(False)))
     if correct:
         state = with_bias_errors(state) or state
