@@ -1,8 +1,8 @@
 // How a sum of products becomes an output, N22 to N25: the same for every family that forms such sums.
 //   real  = fl32(acc) * M + B [+ (r - z_r) * R], each operation rounded [; * slope where below 0]
 //   codes:               clamp(rne(real) + z_y, low, high)
-//   codes of a function: clamp(rne(f(real) [* S] / scale) + z_y, low, high)
-//   floats:               [f] real [* S], and no further than real_low and real_high
+//   codes of a function: clamp(rne((f(real) [* S] [+ O]) / scale) + z_y, low, high)
+//   floats:               [f] real [* S] [+ O], and no further than real_low and real_high
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace intact {
 
 struct FunctionCells;
 
-// What is one for the whole layer; M, B, S and slopes are one for each channel, and go to kernels by panel.
+// What is one for the whole layer; M, B, S, O and slopes are one for each channel, and go to kernels by panel.
 struct Epilogue {
   bool floats = false;  // y is float32
   bool has_residual = false;
@@ -27,10 +27,14 @@ struct Epilogue {
   float real_high = std::numeric_limits<float>::infinity();
   float scale = 1;
   RealFunction function = nullptr;  // nullptr: none
+  // All behind the real at once, where one S and one O serve all channels; else nullptr.
+  CurveFunction curve = nullptr;
+  float factor = 1, offset = 0;  // they
   const SmoothFunction* smooth = nullptr;  // what is known of it, or nullptr
   const FunctionCells* cells = nullptr;  // bounds of its codes (gemm/cells.h), or nullptr
 
   ByteGrid grid() const { return {zero_point, low, high}; }
+  CurveCodes curve_codes() const { return {factor, offset, scale, grid()}; }
 };
 
 }  // namespace intact

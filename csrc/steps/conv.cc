@@ -271,7 +271,8 @@ void ConvStep::run_blocks(const Memory& memory, size_t chunk, Range blocks, bool
                   panel.channel,
                   floats,
                   PanelConstants::part_of(constants_.factors, panel.constants),
-                  PanelConstants::part_of(constants_.slopes, panel.constants)};
+                  PanelConstants::part_of(constants_.slopes, panel.constants),
+                  PanelConstants::part_of(constants_.offsets, panel.constants)};
     if (s_.kernel->whole == nullptr || !s_.kernel->whole(panel.steps, tile, s_.epilogue, ends)) {
       run_tiles(panel, tiles, tile, ends);
     }

@@ -297,6 +297,7 @@ void TiledConvStep::prepare(const Panel& panel, int64_t block, int rows, Work& w
   r.scratch = work.floats;
   r.factors = PanelConstants::part_of(constants_.factors, panel.constants);
   r.slopes = PanelConstants::part_of(constants_.slopes, panel.constants);
+  r.offsets = PanelConstants::part_of(constants_.offsets, panel.constants);
   now.finish = ops_.epilogue(s_.epilogue, r);
 }
 

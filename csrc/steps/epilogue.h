@@ -18,7 +18,7 @@ namespace intact {
 struct EpilogueSpec : Epilogue {
   std::vector<int32_t> correction;  // [c of y]: added to the sums
   std::vector<float> multiplier, bias;  // [c of y]
-  std::vector<float> factors;  // [c of y], behind the function; empty: none
+  std::vector<float> factors, offsets;  // [c of y], behind the function; empty: none
   std::vector<float> slopes;  // [c of y], of what is below 0, without a function; empty: none
   std::optional<View> residual;  // bytes, sizes of y
   const FloatOps* ops = nullptr;  // where the function is from; with a function or slopes
@@ -32,12 +32,14 @@ inline void check_epilogue(const EpilogueSpec& e, const View& y, int64_t channel
   demand(byte(e.low) && byte(e.high) && e.low <= e.high, "bounds are bytes, low to high");
   demand(e.function == nullptr || (e.scale > 0 && std::isfinite(e.scale)),
          "the scale of a function's output is not positive and finite");
-  demand(e.function != nullptr || e.factors.empty(), "factors stand behind a function");
+  demand(e.function != nullptr || (e.factors.empty() && e.offsets.empty()),
+         "factors and offsets stand behind a function");
   demand(e.function == nullptr || e.slopes.empty(), "slopes stand in place of a function");
   const auto each = static_cast<size_t>(channels);
   demand(e.correction.size() == each && e.multiplier.size() == each && e.bias.size() == each,
          "one correction, multiplier and bias for each channel");
   demand(e.factors.empty() || e.factors.size() == each, "one factor for each channel");
+  demand(e.offsets.empty() || e.offsets.size() == each, "one offset for each channel");
   demand(e.slopes.empty() || e.slopes.size() == each, "one slope for each channel");
   if (!e.residual) return;
   demand_image(*e.residual, "a residual is an image of bytes with dense pixels");
@@ -60,6 +62,16 @@ inline bool is_bounded(const EpilogueSpec& e, const std::vector<double>& sums = 
   return most < 1073741824.0;
 }
 
+// Keeps the curve where all channels have one factor and one offset, and only there.
+inline void settle_curve(EpilogueSpec& e) {
+  const auto differ = [](const std::vector<float>& v) {
+    return std::any_of(v.begin(), v.end(), [&](float one) { return !(one == v.front()); });
+  };
+  if (e.floats || differ(e.factors) || differ(e.offsets)) e.curve = nullptr;
+  if (!e.factors.empty()) e.factor = e.factors.front();
+  if (!e.offsets.empty()) e.offset = e.offsets.front();
+}
+
 // Finds what kernels want to know beside the numbers. Returns the bounds of a function's codes, to which `e`
 // refers; nullptr where there are none.
 inline std::unique_ptr<const FunctionCells> settle(EpilogueSpec& e) {
@@ -67,7 +79,9 @@ inline std::unique_ptr<const FunctionCells> settle(EpilogueSpec& e) {
   e.bounded = is_bounded(e);
   double bias = 0;
   for (const float b : e.bias) bias = std::max(bias, std::fabs(double{b}));
-  auto cells = e.factors.empty() ? make_cells(e, bias) : nullptr;  // cells are of the function alone
+  settle_curve(e);
+  // Cells are of the function alone.
+  auto cells = e.factors.empty() && e.offsets.empty() ? make_cells(e, bias) : nullptr;
   e.cells = cells.get();
   return cells;
 }
@@ -75,7 +89,7 @@ inline std::unique_ptr<const FunctionCells> settle(EpilogueSpec& e) {
 // Of all panels, each padded to its width.
 struct PanelConstants {
   std::vector<int32_t> correction;
-  std::vector<float> multiplier, bias, factors, slopes;
+  std::vector<float> multiplier, bias, factors, offsets, slopes;
 
   // Those of one panel. `shifted`: added to the corrections; may be empty.
   void append(const EpilogueSpec& e, int32_t channel, int32_t channels, int32_t width,
@@ -89,6 +103,7 @@ struct PanelConstants {
       multiplier.push_back(exists ? e.multiplier[from] : 0.0f);
       bias.push_back(exists ? e.bias[from] : 0.0f);
       if (!e.factors.empty()) factors.push_back(exists ? e.factors[from] : 0.0f);
+      if (!e.offsets.empty()) offsets.push_back(exists ? e.offsets[from] : 0.0f);
       if (!e.slopes.empty()) slopes.push_back(exists ? e.slopes[from] : 0.0f);
     }
   }

@@ -57,6 +57,37 @@ class Map final : public FloatChunks<2> {
   RowWriter writer_;
 };
 
+// Bytes of f(x), in one pass.
+class Curve final : public FloatChunks<2> {
+ public:
+  Curve(const FloatOps& ops, const RealIn& x, const RealOut& y, CurveFunction curve)
+      : FloatChunks(ops, {x.view, y.view}),
+        x_(x.view),
+        y_(y.view),
+        curve_(curve),
+        codes_{1.0f, 0.0f, y.scale, y.grid},
+        reader_(ops, x, stride(0)),
+        writer_(ops, y, stride(1)) {
+    demand_real(x);
+    demand_real(y);
+  }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+    const RowBuffer in(scratch, kChunk, 0), out(scratch, kChunk, 1);
+    each(begin, end, [&](const auto& at, size_t n) {
+      const float* x = reader_.row(x_.at<uint8_t>(memory) + at[0], n, in);
+      writer_.bytes(y_.at<uint8_t>(memory) + at[1], n, out, [&](uint8_t* to) { curve_(x, n, codes_, to); });
+    });
+  }
+
+ private:
+  View x_, y_;
+  CurveFunction curve_;
+  CurveCodes codes_;
+  RowReader reader_;
+  RowWriter writer_;
+};
+
 class Binary final : public FloatChunks<3> {
  public:
   Binary(const FloatOps& ops, const BinarySpec& s)
@@ -101,6 +132,7 @@ class Binary final : public FloatChunks<3> {
 std::unique_ptr<Step> make_function(const FloatOps& ops, const FunctionSpec& spec) {
   const NamedFunction* const named = find_function(ops, spec.function.c_str());
   demand(named != nullptr, "no function has this name");
+  if (spec.y.view.type == Type::u8) return std::make_unique<Curve>(ops, spec.x, spec.y, named->codes);
   const auto apply = [function = named->function](const float* x, size_t n, float* y) { function(x, y, n); };
   return std::make_unique<Map<decltype(apply)>>(ops, spec.x, spec.y, apply);
 }

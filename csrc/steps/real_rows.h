@@ -99,13 +99,19 @@ class RowWriter {
     return !is_bytes_ && dense(n) ? reinterpret_cast<float*>(y) : buffer.floats();
   }
 
+  // y = the bytes that make(to) puts side by side.
+  template <class Make>
+  void bytes(uint8_t* y, size_t n, const RowBuffer& buffer, const Make& make) const {
+    uint8_t* const to = dense(n) ? y : buffer.bytes();
+    make(to);
+    for (size_t i = 0; !dense(n) && i < n; ++i) y[static_cast<int64_t>(i) * stride_] = to[i];
+  }
+
   // y = from * factor, from being target().
   void finish(float* from, float factor, uint8_t* y, size_t n, const RowBuffer& buffer) const {
     if (!is_bytes_ && factor != 1.0f) multiply(ops_, from, n, factor);
     if (is_bytes_) {
-      uint8_t* const to = dense(n) ? y : buffer.bytes();
-      ops_.quantize(from, n, factor, scale_, grid_, to);
-      for (size_t i = 0; !dense(n) && i < n; ++i) y[static_cast<int64_t>(i) * stride_] = to[i];
+      bytes(y, n, buffer, [&](uint8_t* to) { ops_.quantize(from, n, factor, scale_, grid_, to); });
     } else if (!dense(n)) {
       for (size_t i = 0; i < n; ++i) std::memcpy(y + static_cast<int64_t>(i) * stride_, from + i, 4);
     }

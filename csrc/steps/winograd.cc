@@ -188,7 +188,8 @@ void WinogradStep::finish(const Memory& memory, size_t p, const Tile& tile, cons
          panel.channel * static_cast<ptrdiff_t>(bytes_of(y.type)),
          s_.epilogue.residual ? beside + i * kTileOut : nullptr, panel.channel, at.floats,
          PanelConstants::part_of(constants_.factors, constants),
-         PanelConstants::part_of(constants_.slopes, constants)});
+         PanelConstants::part_of(constants_.slopes, constants),
+         PanelConstants::part_of(constants_.offsets, constants)});
   }
 }
 

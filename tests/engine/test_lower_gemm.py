@@ -171,11 +171,41 @@ def test_factors_behind_codes_multiply_what_was_rounded(qdq, lowered):
     np.testing.assert_allclose(found.values[y], found.expected[y], rtol=1e-6)
 
 
-@pytest.mark.parametrize("why", ["read twice", "along another axis", "depthwise"])
+@pytest.mark.parametrize("op_type", ["Relu", "HardSwish", "Sigmoid"])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1, 1, 1), (4, 1, 1)], ids=str)
+@pytest.mark.parametrize("group", [1, 2, 4], ids=["dense", "groups", "depthwise"])
+@pytest.mark.parametrize("codes", [True, False], ids=["codes", "float_steps"])
+def test_factors_and_offsets_behind_a_function_are_part_of_the_layer(
+    qdq, lowered, op_type, shape, group, codes
+):
+    g = qdq()
+    y = g.node(op_type, g.conv(g.pair(g.input("x", [2, 4, 5, 6])), 4, 4, group=group))
+    y = g.node("Add", g.floats(*shape), g.node("Mul", y, g.floats(*shape)))
+    found = lowered(g, last(g, y, 0.02) if codes else y)
+    found = found.agree() if codes else found.agree(1e-6)
+    assert found.kinds == ["quantize", "conv"]
+    assert found.step("conv").epilogue.factors and found.step("conv").epilogue.offsets
+
+
+def test_a_factor_behind_an_offset_is_no_part_of_the_layer(qdq, lowered):
+    g = qdq()
+    y = g.node("HardSwish", g.conv(g.pair(g.input("x", [1, 4, 5, 6])), 4, 4))
+    y = g.node("Mul", g.node("Add", y, g.floats(1)), g.floats(1))
+    assert lowered(g, last(g, y, 0.02)).agree().kinds == ["quantize", "conv", "binary"]
+
+
+def test_a_factor_of_more_axes_is_no_part_of_the_layer(qdq, lowered):
+    g = qdq()
+    y = g.node("Gelu", g.node("MatMul", g.pair(g.input("x", ["batch", 16])), g.weight(16, 6, axis=1)))
+    y = last(g, g.node("Mul", y, g.floats(1, 1, 6)), 0.02)
+    assert lowered(g, y, sizes={"batch": 2}).agree().kinds == ["quantize", "linear", "binary"]
+
+
+@pytest.mark.parametrize("why", ["read twice", "along another axis"])
 def test_factors_that_are_no_part_of_the_layer(qdq, lowered, why):
     g = qdq()
     x = g.pair(g.input("x", [1, 4, 5, 6]))
-    y = g.node("Sigmoid", g.conv(x, 4, 4, group=4 if why == "depthwise" else 1))
+    y = g.node("Sigmoid", g.conv(x, 4, 4))
     factors = g.floats(4, 5, 1) if why == "along another axis" else g.floats(4, 1, 1)
     outputs = [g.quantize(g.node("Mul", y, factors), 0.02)] + [y] * (why == "read twice")
     assert lowered(g, *outputs).agree().kinds == ["quantize", "conv", "binary"]

@@ -42,7 +42,18 @@ def finished(net: Net, y: Real, channel: int) -> None:
         y = function(net, y, channel)
         if net.chance(0.3):
             y = function(net, y, channel)
+    if how < 0.6 and net.chance(0.3):
+        y = scaled(net, y, shape[net.pick([0, channel]) :])
     net.end(y, 0.9)
+
+
+def scaled(net: Net, y: Real, shape: list[int]) -> Real:
+    """Factors and offsets behind a function: one for all, or one for each channel."""
+    for op in net.pick([["Mul"], ["Add"], ["Mul", "Add"], ["Add", "Mul"]]):
+        wide = net.pick([[], [1], shape])
+        values = net.constant(net.rng.uniform(-0.5, 2.0, wide).astype(np.float32))
+        y = net.made(net.node(op, y.name, values), y.sizes, y.spread * 1.5 + 1)
+    return y
 
 
 def batchnorm(net: Net, x: Real) -> Real:

@@ -44,6 +44,7 @@ class Layer:
     scale: float = 1.0
     factors: np.ndarray | None = None
     slopes: np.ndarray | None = None
+    offsets: np.ndarray | None = None
     gap: int = 0  # bytes between the pixels of the input
     threads: int = 1
 
@@ -96,6 +97,8 @@ class Layer:
             real = getattr(numerics, self.function)(real)
         if self.factors is not None:
             real = real * self.factors[:, None, None]
+        if self.offsets is not None:
+            real = real + self.offsets[:, None, None]
         if not self.floats:
             return np.clip(numerics.quantize(real, self.scale, self.zero_point, BYTES), *self.bounds)
         return np.clip(real, np.float32(self.bounds[0] - 100), np.float32(self.bounds[1] - 100))
@@ -123,6 +126,7 @@ class Layer:
             scale=self.scale,
             factors=self.factors,
             slopes=self.slopes,
+            offsets=self.offsets,
         )
         step = self.step(x.view, y.view, epilogue, kernel)
         program = Program()
@@ -245,11 +249,13 @@ def layers(draw, tiles=False):
         floats=floats,
         gap=draw(st.sampled_from([0, 0, 5])),
         threads=draw(st.sampled_from([1, 2, 16])),
-        function=draw(st.sampled_from(["", "", "gelu", "sigmoid"])),
+        function=draw(st.sampled_from(["", "", "gelu", "hard_swish", "sigmoid"])),
         scale=draw(st.sampled_from([0.25, float(np.float32(0.013))])),
     )
-    if made.function and draw(st.booleans()):
-        made.factors = rng.uniform(-1, 2, made.weight.shape[0]).astype(np.float32)
+    for name in ("factors", "offsets") if made.function else ():  # none, one for all channels, one for each
+        channels = draw(st.sampled_from([0, 1, made.weight.shape[0]]))
+        numbers = np.resize(rng.uniform(-1, 2, channels).astype(np.float32), made.weight.shape[0])
+        setattr(made, name, numbers if channels else None)
     if not made.function and draw(st.booleans()):
         made.slopes = rng.uniform(-1, 2, made.weight.shape[0]).astype(np.float32)
     if draw(st.booleans()):

@@ -268,6 +268,11 @@ bool check(const FloatOps& ops) {
     const auto map = [&](const auto& o, float* to) { o.functions[i].function(a.data(), to, n); };
     if (differs(ops, float_steps_ref, y, map)) return true;
   }
+  const CurveCodes codes{-1.25f, 0.5f, 0.125f, some_grid()};
+  for (size_t i = 0; ops.functions[i].name != nullptr; ++i) {
+    const auto curve = [&](const auto& o, uint8_t* to) { o.functions[i].codes(a.data(), n, codes, to); };
+    if (differs(ops, float_steps_ref, Bytes(n + 9, 7), curve)) return true;
+  }
   for (size_t kind = 0; kind < kBinaryKinds; ++kind) {
     const auto a_step = static_cast<size_t>(pick(0, 1)), b_step = static_cast<size_t>(pick(0, 1));
     const auto combine = [&](const auto& o, float* to) {

@@ -184,9 +184,11 @@ EpilogueSpec some_epilogue(const View& y, int64_t out) {
   if (chance(4)) {
     const NamedFunction* const gelu = find_function(*e.ops, "gelu");
     e.function = gelu->function;
+    e.curve = gelu->codes;
     e.smooth = gelu->smooth;
   }
   if (chance(e.function == nullptr ? 20 : 2)) e.factors = floats(channels);
+  if (chance(e.function == nullptr ? 20 : 2)) e.offsets = std::vector<float>(channels, 0.25f);
   if (chance(e.function == nullptr ? 4 : 20)) e.slopes = floats(channels);
   return e;
 }

@@ -156,4 +156,41 @@ class ToBytes {
   typename V::Bytes low_;
 };
 
+// to_byte(x / scale), of one scale: x * (1 / scale) decides, except close to a tie, where x is divided. The
+// product is within 2^-22 of the quotient, relatively, so that the two round to the same integer unless a tie
+// lies closer than that. A NaN gives the low end.
+template <class V>
+class Quotients {
+ public:
+  INTACT_INLINE Quotients(float scale, const ByteGrid& g)
+      : Quotients(scale, g.low - g.zero, g.high - g.zero, g.zero) {}
+
+  // clamp(rne(x / scale), low, high) + zero.
+  INTACT_INLINE Quotients(float scale, int32_t low, int32_t high, int32_t zero)
+      : scale_(V::set(scale)),
+        inverse_(V::set(1 / scale)),
+        low_(V::set(static_cast<float>(low))),
+        high_(V::set(static_cast<float>(high))),
+        shift_(V::set_int(zero)) {
+    const int32_t most = (low < 0 ? -low : low) + (high < 0 ? -high : high) + 1;
+    // A scale whose inverse is no ordinary number always has x divided.
+    const bool plain = scale >= 0x1p-100f && scale <= 0x1p100f && most < kMostSteps;
+    close_ = V::set(plain ? 0.5f - static_cast<float>(most) * 0x1p-22f : -1.0f);
+  }
+
+  INTACT_INLINE I<V> of(F<V> x) const {
+    const F<V> steps = bounded<V>(x * inverse_, low_, high_);
+    I<V> code = V::to_int(steps);
+    if (V::any(V::less(close_, V::abs(steps - V::to_float(code))))) [[unlikely]] {
+      code = V::to_int(bounded<V>(x / scale_, low_, high_));
+    }
+    return V::add_int(code, shift_);
+  }
+
+ private:
+  static constexpr int32_t kMostSteps = 1 << 16;
+  F<V> scale_, inverse_, low_, high_, close_;
+  I<V> shift_;
+};
+
 }  // namespace intact::vec

@@ -14,6 +14,14 @@ namespace intact {
 // y[i] = f(x[i]).
 using RealFunction = void (*)(const float* x, float* y, size_t n);
 
+// From a function's values to bytes: to_byte(fl32(fl32(fl32(f(x) * factor) + offset) / scale)), a NaN low.
+struct CurveCodes {
+  float factor = 1, offset = 0, scale = 1;
+  ByteGrid grid{0, 0, 255};
+};
+// The bytes of f(x[i]); q may be x's memory.
+using CurveFunction = void (*)(const float* x, size_t n, const CurveCodes& codes, uint8_t* q);
+
 // What is known of a smooth function that is 0 at minus infinity and x at infinity: it falls up to -2 at
 // least, rises from 0 on, and its slope is nowhere beyond kSteepest.
 struct SmoothFunction {
@@ -27,6 +35,7 @@ constexpr double kSteepest = 1.13;
 struct NamedFunction {
   const char* name;  // of numerics; nullptr ends the table
   RealFunction function;
+  CurveFunction codes;
   const SmoothFunction* smooth;  // nullptr: another kind
 };
 

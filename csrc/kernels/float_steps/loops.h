@@ -39,6 +39,16 @@ void map(const float* x, float* y, size_t n) {
       n, [&](size_t i, size_t k) INTACT_INLINE_BODY { store<V>(y + i, function(load<V>(x + i, k)), k); });
 }
 
+template <class V, F<V> (*function)(F<V>)>
+void map_codes(const float* x, size_t n, const CurveCodes& c, uint8_t* q) {
+  const F<V> factor = V::set(c.factor), offset = V::set(c.offset);
+  const vec::Quotients<V> quotients(c.scale, c.grid);
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    const F<V> y = function(load<V>(x + i, k)) * factor + offset;
+    vec::store_u8<V>(q + i, quotients.of(y), k);
+  });
+}
+
 template <class V, F<V> (*function)(F<V>, F<V>)>
 void combine(const float* a, size_t a_step, const float* b, size_t b_step, size_t n, float* y) {
   const F<V> one_a = V::set(n ? *a : 0.0f), one_b = V::set(n ? *b : 0.0f);
@@ -191,13 +201,10 @@ void dequantize(const uint8_t* q, size_t n, int32_t zero, float scale, float* x)
 
 template <class V>
 void quantize(const float* x, size_t n, float factor, float scale, const ByteGrid& grid, uint8_t* q) {
-  const F<V> step = V::set(scale), times = V::set(factor);
-  const F<V> low = V::set(static_cast<float>(grid.low - grid.zero));
-  const F<V> high = V::set(static_cast<float>(grid.high - grid.zero));
-  const auto shift = V::set_int(grid.zero);
+  const F<V> times = V::set(factor);
+  const vec::Quotients<V> quotients(scale, grid);
   for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
-    const F<V> steps = vec::bounded<V>(load<V>(x + i, k) * times / step, low, high);
-    vec::store_u8<V>(q + i, V::add_int(V::to_int(steps), shift), k);
+    vec::store_u8<V>(q + i, quotients.of(load<V>(x + i, k) * times), k);
   });
 }
 
@@ -209,23 +216,28 @@ void softmax_codes(float* x, size_t rows, size_t pitch, size_t n, float scale, c
   }
 }
 
+template <class V, F<V> (*function)(F<V>)>
+constexpr NamedFunction named(const char* name, const SmoothFunction* smooth = nullptr) {
+  return {name, map<V, function>, map_codes<V, function>, smooth};
+}
+
 template <class V>
 constexpr NamedFunction kFunctions[] = {
-    {"elu", map<V, elu<V>>, nullptr},
-    {"erf", map<V, erf<V>>, nullptr},
-    {"exp", map<V, exp<V>>, nullptr},
-    {"gelu", map<V, gelu<V>>, &smooth_gelu},
-    {"gelu_tanh", map<V, gelu_tanh<V>>, &smooth_gelu_tanh},
-    {"hard_sigmoid", map<V, hard_sigmoid<V>>, nullptr},
-    {"hard_swish", map<V, hard_swish<V>>, nullptr},
-    {"leaky_relu", map<V, leaky_relu<V>>, nullptr},
-    {"log", map<V, log<V>>, nullptr},
-    {"relu", map<V, relu<V>>, nullptr},
-    {"sigmoid", map<V, sigmoid<V>>, nullptr},
-    {"silu", map<V, silu<V>>, &smooth_silu},
-    {"sqrt", map<V, sqrt<V>>, nullptr},
-    {"tanh", map<V, tanh<V>>, nullptr},
-    {nullptr, nullptr, nullptr},
+    named<V, elu<V>>("elu"),
+    named<V, erf<V>>("erf"),
+    named<V, exp<V>>("exp"),
+    named<V, gelu<V>>("gelu", &smooth_gelu),
+    named<V, gelu_tanh<V>>("gelu_tanh", &smooth_gelu_tanh),
+    named<V, hard_sigmoid<V>>("hard_sigmoid"),
+    named<V, hard_swish<V>>("hard_swish"),
+    named<V, leaky_relu<V>>("leaky_relu"),
+    named<V, log<V>>("log"),
+    named<V, relu<V>>("relu"),
+    named<V, sigmoid<V>>("sigmoid"),
+    named<V, silu<V>>("silu", &smooth_silu),
+    named<V, sqrt<V>>("sqrt"),
+    named<V, tanh<V>>("tanh"),
+    {nullptr, nullptr, nullptr, nullptr},
 };
 
 template <class V>

@@ -31,6 +31,7 @@ struct Scalar {
   static float largest_of(float v) { return v; }
   static float root(float v) { return std::sqrt(v); }
   static bool is_nan(float v) { return v != v; }
+  static bool any(bool a) { return a; }
   static bool less(float a, float b) { return a < b; }
   static bool less_equal(float a, float b) { return a <= b; }
   static float select(bool where, float yes, float no) { return where ? yes : no; }

@@ -56,6 +56,7 @@ struct GemmRows {
   float* scratch;  // [rows][width]
   const float* factors = nullptr;  // S, [width]; nullptr: none
   const float* slopes = nullptr;  // [width]; nullptr: none
+  const float* offsets = nullptr;  // O, [width]; nullptr: none
 };
 
 struct TileOps;

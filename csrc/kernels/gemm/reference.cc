@@ -62,6 +62,7 @@ void gemm_finish(const Epilogue& e, const GemmRows& t) {
     }
     if (e.function != nullptr) e.function(floats, floats, static_cast<size_t>(t.channels));
     for (int c = 0; t.factors != nullptr && c < t.channels; ++c) floats[c] = floats[c] * t.factors[c];
+    for (int c = 0; t.offsets != nullptr && c < t.channels; ++c) floats[c] = floats[c] + t.offsets[c];
     uint8_t* const y = t.y[row] + t.y_offset;
     if (e.floats) {
       clamp_floats(e, floats, t.channels);

@@ -252,14 +252,20 @@ void finish_floats(const Epilogue& e, const GemmRows& t) {
   }
 }
 
+// S and O of 8 channels.
+inline __m256 scaled(__m256 value, const GemmRows& t, int c) {
+  if (t.factors != nullptr) value = _mm256_mul_ps(value, _mm256_loadu_ps(t.factors + c));
+  if (t.offsets != nullptr) value = _mm256_add_ps(value, _mm256_loadu_ps(t.offsets + c));
+  return value;
+}
+
 // The function's values as they are.
 void store_floats(const Epilogue& e, const GemmRows& t) {
   const __m256 low = _mm256_set1_ps(e.real_low), high = _mm256_set1_ps(e.real_high);
   float reals[kWidest * kUnit];
   for (int row = 0; row < t.rows; ++row) {
     for (int c = 0; c < t.width; c += kUnit) {
-      __m256 real = _mm256_loadu_ps(t.scratch + row * t.channels + c);
-      if (t.factors != nullptr) real = _mm256_mul_ps(real, _mm256_loadu_ps(t.factors + c));
+      const __m256 real = scaled(_mm256_loadu_ps(t.scratch + row * t.channels + c), t, c);
       _mm256_storeu_ps(reals + c, _mm256_min_ps(high, _mm256_max_ps(low, real)));  // a NaN stays one
     }
     std::memcpy(t.y[row] + t.y_offset, reals, sizeof(float) * static_cast<size_t>(t.channels));
@@ -276,9 +282,7 @@ void store_codes(const Epilogue& e, const GemmRows& t) {
     __m256 steps[2];
     for (int v = 0; v < 2; ++v) {
       const int c = t.width == 2 * kUnit ? v * kUnit : 0;
-      steps[v] = _mm256_loadu_ps(t.scratch + row * t.channels + c);
-      if (t.factors != nullptr) steps[v] = _mm256_mul_ps(steps[v], _mm256_loadu_ps(t.factors + c));
-      steps[v] = _mm256_div_ps(steps[v], scale);
+      steps[v] = _mm256_div_ps(scaled(_mm256_loadu_ps(t.scratch + row * t.channels + c), t, c), scale);
       steps[v] = _mm256_min_ps(_mm256_max_ps(steps[v], low), high);
     }
     uint8_t bytes[16];
@@ -287,12 +291,23 @@ void store_codes(const Epilogue& e, const GemmRows& t) {
   }
 }
 
+// Their bytes, which the curve leaves where its reals were.
+void store_curve(const Epilogue& e, const GemmRows& t, size_t n) {
+  auto* const bytes = reinterpret_cast<uint8_t*>(t.scratch);
+  e.curve(t.scratch, n, e.curve_codes(), bytes);
+  for (int row = 0; row < t.rows; ++row) {
+    std::memcpy(t.y[row] + t.y_offset, bytes + row * t.channels, static_cast<size_t>(t.channels));
+  }
+}
+
 // The function gets the whole tile at once, its chains of operations being long; rows of `channels` side by
 // side in scratch: what a vector holds beyond is overwritten by the next row, and costs no function.
 void finish_function(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   for (int row = 0; row < t.rows; ++row) floats_of_row(lanes, t, row, t.scratch + row * t.channels);
-  e.function(t.scratch, t.scratch, static_cast<size_t>(t.rows) * static_cast<size_t>(t.channels));
+  const size_t n = static_cast<size_t>(t.rows) * static_cast<size_t>(t.channels);
+  if (e.curve != nullptr) return store_curve(e, t, n);
+  e.function(t.scratch, t.scratch, n);
   return e.floats ? store_floats(e, t) : store_codes(e, t);
 }
 

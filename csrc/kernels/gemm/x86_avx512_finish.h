@@ -122,11 +122,10 @@ void finish_floats(const Epilogue& e, const GemmRows& t) {
   }
 }
 
-// The function's values, rows of `channels` side by side in scratch: what a vector holds beyond is
-// overwritten by the next row, and costs no function. It gets the whole tile at once: its chains of
-// operations are long.
+// The reals, rows of `channels` side by side in scratch: what a vector holds beyond is overwritten by the next
+// row, and costs no function. That gets the whole tile at once: its chains of operations are long.
 template <bool kResidual>
-void apply_function(const Epilogue& e, const GemmRows& t) {
+void place_reals(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   for (int row = 0; row < t.rows; ++row) {
     for (int c = 0; c < t.channels; c += kUnit) {
@@ -137,17 +136,22 @@ void apply_function(const Epilogue& e, const GemmRows& t) {
       _mm512_storeu_ps(t.scratch + row * t.channels + c, real);
     }
   }
-  e.function(t.scratch, t.scratch, static_cast<size_t>(t.rows) * static_cast<size_t>(t.channels));
 }
 
-// They as they are.
+// S and O of 16 channels.
+inline __m512 scaled(__m512 value, const GemmRows& t, int c) {
+  if (t.factors != nullptr) value = _mm512_mul_ps(value, _mm512_loadu_ps(t.factors + c));
+  if (t.offsets != nullptr) value = _mm512_add_ps(value, _mm512_loadu_ps(t.offsets + c));
+  return value;
+}
+
+// The function's values as they are.
 void store_floats(const Epilogue& e, const GemmRows& t) {
   const __m512 low = _mm512_set1_ps(e.real_low), high = _mm512_set1_ps(e.real_high);
   for (int row = 0; row < t.rows; ++row) {
     float* const y = reinterpret_cast<float*>(t.y[row] + t.y_offset);
     for (int c = 0; c < t.channels; c += kUnit) {
-      __m512 real = _mm512_loadu_ps(t.scratch + row * t.channels + c);
-      if (t.factors != nullptr) real = _mm512_mul_ps(real, _mm512_loadu_ps(t.factors + c));
+      __m512 real = scaled(_mm512_loadu_ps(t.scratch + row * t.channels + c), t, c);
       real = _mm512_min_ps(high, _mm512_max_ps(low, real));  // a NaN stays one
       _mm512_mask_storeu_ps(y + c, mask_of(t.channels, c / kUnit), real);
     }
@@ -162,9 +166,8 @@ void store_codes(const Epilogue& e, const GemmRows& t) {
   const __m512i zero_point = _mm512_set1_epi32(e.zero_point);
   for (int row = 0; row < t.rows; ++row) {
     for (int c = 0; c < t.channels; c += kUnit) {
-      __m512 steps = _mm512_loadu_ps(t.scratch + row * t.channels + c);
-      if (t.factors != nullptr) steps = _mm512_mul_ps(steps, _mm512_loadu_ps(t.factors + c));
-      steps = _mm512_div_ps(steps, scale);
+      const __m512 value = scaled(_mm512_loadu_ps(t.scratch + row * t.channels + c), t, c);
+      const __m512 steps = _mm512_div_ps(value, scale);
       const __m512i codes = _mm512_cvtps_epi32(_mm512_min_ps(_mm512_max_ps(steps, low), high));
       _mm512_mask_cvtepi32_storeu_epi8(t.y[row] + t.y_offset + c, mask_of(t.channels, c / kUnit),
                                        _mm512_add_epi32(codes, zero_point));
@@ -172,12 +175,22 @@ void store_codes(const Epilogue& e, const GemmRows& t) {
   }
 }
 
-void finish_function(const Epilogue& e, const GemmRows& t) {
-  if (e.has_residual) {
-    apply_function<true>(e, t);
-  } else {
-    apply_function<false>(e, t);
+// Their bytes, which the curve leaves where its reals were.
+void store_curve(const Epilogue& e, const GemmRows& t, size_t n) {
+  auto* const bytes = reinterpret_cast<uint8_t*>(t.scratch);
+  e.curve(t.scratch, n, e.curve_codes(), bytes);
+  const __mmask64 all = t.channels >= 64 ? ~0ull : (1ull << t.channels) - 1;
+  for (int row = 0; row < t.rows; ++row) {
+    const __m512i codes = _mm512_maskz_loadu_epi8(all, bytes + row * t.channels);
+    _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, codes);
   }
+}
+
+void finish_function(const Epilogue& e, const GemmRows& t) {
+  const size_t n = static_cast<size_t>(t.rows) * static_cast<size_t>(t.channels);
+  e.has_residual ? place_reals<true>(e, t) : place_reals<false>(e, t);
+  if (e.curve != nullptr) return store_curve(e, t, n);
+  e.function(t.scratch, t.scratch, n);
   return e.floats ? store_floats(e, t) : store_codes(e, t);
 }
 

@@ -1,7 +1,5 @@
-// The loops of the family, once for every register (base/vector/vector.h). Where one scale serves all, x * (1
-// / scale) decides, except close to a tie: there x is divided. The product is within 2^-22 of the quotient,
-// relatively; below kMostSteps that is less than kDoubt, so the two round to the same integer unless a tie
-// lies closer than kDoubt.
+// The loops of the family, once for every register (base/vector/vector.h). Where one scale serves all, few
+// elements are divided (vec::Quotients).
 #pragma once
 
 #include "base/vector/vector.h"
@@ -13,7 +11,6 @@ using vec::F;
 using vec::I;
 
 constexpr float kMostSteps = 1024;
-constexpr float kDoubt = 1.0f / 1024;
 
 // Bounds are whole numbers: steps within them round to integers within them. A NaN gives the low end, hence
 // qmin.
@@ -34,19 +31,12 @@ void divide(const float* x, size_t n, const Grid& grid, Codes codes, uint8_t* q)
 
 template <class V>
 void quantize(const float* x, size_t n, const Grid& grid, Codes codes, uint8_t* q) {
-  const bool plain = grid.shared && *grid.scale >= 0x1p-100f && *grid.scale <= 0x1p100f &&
-                     *grid.low >= -kMostSteps && *grid.high <= kMostSteps;
+  const bool plain = grid.shared && *grid.low >= -kMostSteps && *grid.high <= kMostSteps;
   if (!plain) return divide<V>(x, n, grid, codes, q);
-  const F<V> scale = V::set(*grid.scale), inverse = V::set(1 / *grid.scale);
-  const F<V> low = V::set(*grid.low), high = V::set(*grid.high), close = V::set(0.5f - kDoubt);
-  const I<V> shift = V::set_int(codes.qmin - static_cast<int32_t>(*grid.low));
+  const auto low = static_cast<int32_t>(*grid.low), high = static_cast<int32_t>(*grid.high);
+  const vec::Quotients<V> quotients(*grid.scale, low, high, codes.qmin - low);
   vec::for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
-    const F<V> v = vec::load<V>(x + i, k), steps = vec::bounded<V>(v * inverse, low, high);
-    I<V> code = V::to_int(steps);
-    if (V::any(V::less(close, V::abs(steps - V::to_float(code))))) [[unlikely]] {
-      code = V::to_int(vec::bounded<V>(v / scale, low, high));
-    }
-    vec::store_u8<V>(q + i, V::add_int(code, shift), k);
+    vec::store_u8<V>(q + i, quotients.of(vec::load<V>(x + i, k)), k);
   });
 }
 

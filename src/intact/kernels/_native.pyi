@@ -160,6 +160,7 @@ class EpilogueSpec:
         scale: float,
         factors: _Array,
         slopes: _Array,
+        offsets: _Array,
     ) -> None: ...
 
 def pack_gemm(kernel: str, weights: _Array, groups: int, joined: bool, high: int) -> _Array: ...

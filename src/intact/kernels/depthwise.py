@@ -35,7 +35,7 @@ def depthwise(
         y: Image of bytes or of float32.
         weight: int8 [kernel_h, kernel_w, channels].
         window: `kernel` is that of `weight`.
-        epilogue: From sums to y; no factors.
+        epilogue: From sums to y.
         kernels: The kernel of each family.
     """
     return _native.step_depthwise(

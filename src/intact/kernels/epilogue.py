@@ -43,6 +43,7 @@ class BoundEpilogue:
             it is not.
         slopes: float32, one for each output channel, by which what is below 0 behind the residual is
             multiplied; None: nothing is. Not with a function.
+        offsets: float32, one for each output channel, added behind the factors; None: none are.
     """
 
     multiplier: ArrayLike
@@ -58,6 +59,7 @@ class BoundEpilogue:
     scale: float = 1.0
     factors: ArrayLike | None = None
     slopes: ArrayLike | None = None
+    offsets: ArrayLike | None = None
 
     def native(self) -> _native.EpilogueSpec:
         """As the makers of native steps take it."""
@@ -78,6 +80,7 @@ class BoundEpilogue:
             self.scale,
             _floats(self.factors),
             _floats(self.slopes),
+            _floats(self.offsets),
         )
 
 

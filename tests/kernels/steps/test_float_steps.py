@@ -146,14 +146,20 @@ def test_function_on_a_dense_grid(
 
 
 @settings(deadline=None, max_examples=60)
-@given(seed=SEEDS, shape=SIZES)
+@given(seed=SEEDS, shape=SIZES, name=st.sampled_from(sorted({*numerics.FUNCTIONS} - {"log", "sqrt"})))
 def test_function_of_codes_and_reals_in_any_order(
-    runner: Any, float_steps_kernel: str, assert_same_bits: SameBits, seed: int, shape: tuple[int, ...]
+    runner: Any,
+    float_steps_kernel: str,
+    assert_same_bits: SameBits,
+    seed: int,
+    shape: tuple[int, ...],
+    name: str,
 ) -> None:
     case = Case(runner, seed, float_steps_kernel)
     x, source = case.real(*shape)
     y = case.output(*shape)
-    case.check(float_steps.function(source, y, "gelu", case.kernels), y, numerics.gelu(x), assert_same_bits)
+    made = numerics.FUNCTIONS[name](x)
+    case.check(float_steps.function(source, y, name, case.kernels), y, made, assert_same_bits)
 
 
 @settings(deadline=None, max_examples=40)

@@ -440,9 +440,11 @@ def test_depthwise_saturates_and_takes_extreme_weights(
 
 @pytest.mark.parametrize("real", [False, True], ids=["codes", "float_steps"])
 @pytest.mark.parametrize("channels", [5, 64, 200])
-@pytest.mark.parametrize("function", ["silu", "gelu", ""], ids=["silu", "gelu", "slopes"])
+@pytest.mark.parametrize("function", ["silu", "hard_swish", ""], ids=["silu", "hard_swish", "slopes"])
+@pytest.mark.parametrize("numbers", ["none", "one", "each"])
+@pytest.mark.parametrize("gap", [0, 1])
 def test_depthwise_through_a_function(
-    runner: Any, depthwise_kernel: str, function: str, channels: int, real: bool
+    runner: Any, depthwise_kernel: str, function: str, channels: int, real: bool, numbers: str, gap: int
 ) -> None:
     rng = np.random.default_rng(channels)
     x, branch = codes(rng, 2, 9, 130, channels), codes(rng, 2, 9, 130, channels)
@@ -452,11 +454,14 @@ def test_depthwise_through_a_function(
     acc = numerics.conv(x.transpose(0, 3, 1, 2), weight, 77, padding=1, groups=channels)
     run = runner(2)
     x_view = run.input(x, halo=(1, 1, 1, 1), fill=77, slack=64)
-    y_view = run.output(x.shape, np.float32 if real else np.uint8, gap=1)
+    y_view = run.output(x.shape, np.float32 if real else np.uint8, gap=gap)
     r_view = run.input(branch, slack=64)
     correction = (-77 * weight.astype(np.int64).sum(axis=(1, 2, 3))).astype(np.int32)
     grid, scale = Bytes(100, 3, 240), float(np.float32(0.02)) if function else 1.0
     slopes = rng.uniform(-1, 2, channels).astype(np.float32)
+    drawn = rng.uniform(-1, 2, (2, 1 if numbers == "one" else channels)).astype(np.float32)
+    factors, offsets = np.broadcast_to(drawn, (2, channels))
+    behind = bool(function) and numbers != "none"
     epilogue = BoundEpilogue(
         multiplier,
         bias,
@@ -468,6 +473,8 @@ def test_depthwise_through_a_function(
         function=function,
         scale=scale,
         slopes=None if function else slopes,
+        factors=factors if behind else None,
+        offsets=offsets if behind else None,
     )
     taps, window = weight[:, 0].transpose(1, 2, 0), PixelWindow((3, 3), pads=(1, 1, 1, 1))
     kernels = kernels_of(depthwise=depthwise_kernel)
@@ -475,6 +482,8 @@ def test_depthwise_through_a_function(
     added = (branch.astype(np.float32) - 9).transpose(0, 3, 1, 2) * np.float32(0.01)
     want = numerics.to_real(acc, multiplier, bias) + added
     want = numerics.FUNCTIONS[function](want) if function else numerics.sloped(want, slopes[:, None, None])
+    if behind:
+        want = want * factors[:, None, None] + offsets[:, None, None]
     if not real:
         want = np.clip(numerics.quantize(want, scale, grid.zero, UINT8), grid.low, grid.high)
     np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), want)

@@ -1,6 +1,6 @@
 """Small rewrites of the finished list of steps: neighbours that one step does, exactly.
 
-Two that move data as one, padding as a convolution's own, factors in a layer's epilogue.
+Two that move data as one, padding as a convolution's own, factors and offsets in a layer's epilogue.
 """
 
 from __future__ import annotations
@@ -14,15 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.plan import Plan
-from intact.engine.steps import Binary, Conv, ConvTranspose, FloatConv, Linear, Pad, Slice, Step, Tensor
+from intact.engine.steps import (
+    Binary,
+    Conv,
+    ConvTranspose,
+    Epilogue,
+    FloatConv,
+    Linear,
+    Pad,
+    Slice,
+    Step,
+    Tensor,
+)
 from intact.engine.steps.wiring import constants, reads, writes
 
 
 def join_steps(plan: Plan) -> Plan:
-    """Before: ``Slice -> Slice``, ``Pad -> Conv``, ``Linear + Gelu -> Mul``.  After: one of them.
+    """Before: ``Slice -> Slice``, ``Pad -> Conv``, ``Conv + HardSwish -> Mul -> Add``.  After: one of them.
 
-    Guards: nobody else reads what stands in between; the Pad pads height and width alone; the product is by
-    a constant, one number for each channel.
+    Guards: nobody else reads what stands in between; the Pad pads height and width alone; product and sum are
+    with a constant, one number for each channel or for all.
     """
     readers = Counter(name for step in plan.steps for name in reads(step)) + Counter(plan.outputs)
     makers: dict[str, Step] = {}
@@ -70,35 +81,48 @@ def _join(above: Step, step: Step, between: Tensor, arrays: _Arrays) -> Step | N
         return replace(step, nodes=nodes, x=above.x, pads=(pads[0], pads[1], pads[2], pads[3]))
     floats = between.codes is None  # codes were rounded before they are multiplied
     if floats and isinstance(above, Conv | ConvTranspose | Linear) and isinstance(step, Binary):
-        return _with_factors(above, step, arrays)
+        return _with_numbers(above, step, arrays, len(between.shape))
     return None
 
 
-def _with_factors(
-    layer: Conv | ConvTranspose | Linear, step: Binary, arrays: _Arrays
+def _with_numbers(
+    layer: Conv | ConvTranspose | Linear, step: Binary, arrays: _Arrays, rank: int
 ) -> Conv | ConvTranspose | Linear | None:
-    """The layer whose function's values are multiplied, where kernels do that in its epilogue."""
-    other = step.b if step.a == layer.y else step.a
-    depthwise = not isinstance(layer, Linear) and layer.groups > 1
-    if step.function != "mul" or not layer.epilogue.activation or layer.epilogue.factors or depthwise:
+    """The layer whose function's values are multiplied, or added to, in its epilogue (N44)."""
+    other, before = step.b if step.a == layer.y else step.a, _with_function(layer.epilogue)
+    field = _NUMBERS.get(step.function)
+    taken = before is None or before.offsets or (field == "factors" and before.factors)
+    if field is None or before is None or taken or other not in arrays:
         return None
-    behind = 0 if isinstance(layer, Linear) else 2
-    factors = _vector(arrays, other, len(arrays[layer.weight]), behind) if other in arrays else None
-    if factors is None:
+    numbers = _vector(arrays, other, len(arrays[layer.weight]), 0 if isinstance(layer, Linear) else 2)
+    if numbers is None or arrays[other].ndim > rank:
         return None
     name = other
-    while name in arrays and arrays[name] is not factors:
+    while name in arrays and arrays[name] is not numbers:
         name += ".vector"
-    arrays[name] = factors
-    epilogue = replace(layer.epilogue, factors=name)
+    arrays[name] = numbers
+    epilogue = replace(before, factors=name) if field == "factors" else replace(before, offsets=name)
     return replace(layer, nodes=layer.nodes + step.nodes, y=step.y, epilogue=epilogue)
 
 
+_NUMBERS = {"mul": "factors", "add": "offsets"}
+
+
+def _with_function(epilogue: Epilogue) -> Epilogue | None:
+    """An epilogue that ends in a function; None where it does not. A Relu of floats is one."""
+    if epilogue.activation:
+        return epilogue
+    relu = (epilogue.low, epilogue.high) == (0.0, None) and not epilogue.slope
+    return replace(epilogue, activation="relu", low=None) if relu else None
+
+
 def _vector(arrays: Mapping[str, NDArray[Any]], name: str, size: int, behind: int) -> NDArray[Any] | None:
-    """A constant as [size] numbers of an axis that `behind` others follow; None where it is none."""
+    """A constant as one number, or [size] of an axis that `behind` others follow; None where it is neither."""
     array = arrays[name]
+    if array.size == 1:
+        return np.ascontiguousarray(array.reshape(-1))
     if array.ndim == 1 and behind == 0:
-        return array if array.size in (1, size) else None
+        return array if array.size == size else None
     shape = array.shape[::-1]
     along = len(shape) > behind and shape[behind] == size and array.size == size
     return np.ascontiguousarray(array.reshape(-1)) if along else None

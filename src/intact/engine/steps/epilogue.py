@@ -37,6 +37,7 @@ class Epilogue:
             none.
         slope: Constant, float32 [channels] (or [1]), by which what is below 0 behind the residual is
             multiplied (N48): LeakyRelu and PRelu, in place of an activation; "" for none.
+        offsets: Constant, float32 [channels] (or [1]), which are added behind the factors; "" for none.
     """
 
     multiplier: _Floats
@@ -49,16 +50,18 @@ class Epilogue:
     high: float | None = None
     factors: _Floats = ""
     slope: _Floats = ""
+    offsets: _Floats = ""
 
     def check(self, checker: Checker, channels: int) -> None:
         """Refuse an epilogue that does not fit a layer of so many channels."""
-        for name in (self.multiplier, self.bias, self.integer_bias, self.factors, self.slope):
+        behind = self.factors, self.offsets
+        for name in (self.multiplier, self.bias, self.integer_bias, self.slope, *behind):
             if name:
                 (size,) = checker.sizes(name)
                 checker.that(size in (1, channels), f"{size} numbers in '{name}'", f"1 or {channels}")
         if self.residual:
             checker.codes(self.residual)
-        checker.that(bool(self.activation) or not self.factors, "factors", "an activation before them")
+        checker.that(bool(self.activation) or not any(behind), "factors", "an activation before them")
         checker.that(not self.activation or not self.slope, "an activation and a slope", "one of them")
 
     def added(self, run: Run) -> NDArray[Any] | None:
@@ -90,8 +93,10 @@ class Epilogue:
     def _activated(self, run: Run, real: NDArray[Any], axis: int) -> NDArray[Any]:
         if self.activation:
             real = FUNCTIONS[self.activation](real)
-            if self.factors:
-                real = np.moveaxis(np.moveaxis(real, axis, -1) * run.array(self.factors), -1, axis)
+            real = np.moveaxis(real, axis, -1)
+            real = real * run.array(self.factors) if self.factors else real
+            real = real + run.array(self.offsets) if self.offsets else real
+            real = np.moveaxis(real, -1, axis)
         elif self.low is not None or self.high is not None:
             low = -np.inf if self.low is None else self.low
             high = np.inf if self.high is None else self.high

@@ -51,4 +51,5 @@ def bound_epilogue(
         scale=1.0 if codes is None else codes.scale,
         factors=each(epilogue.factors) if epilogue.factors else None,
         slopes=each(epilogue.slope) if epilogue.slope else None,
+        offsets=each(epilogue.offsets) if epilogue.offsets else None,
     )
