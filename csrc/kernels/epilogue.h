@@ -1,7 +1,7 @@
 // How a sum of products becomes an output, N22 to N25: the same for every family that forms such sums.
 //   real  = fl32(acc) * M + B [+ (r - z_r) * R], each operation rounded [; * slope where below 0]
 //   codes:               clamp(rne(real) + z_y, low, high)
-//   codes of a function: clamp(rne((f(real) [* S] [+ O]) / scale) + z_y, low, high)
+//   of a function, codes: clamp(rne((f(real) [* S] [+ O]) / scale) + z_y, low, high)
 //   floats:               [f] real [* S] [+ O], and no further than real_low and real_high
 #pragma once
 

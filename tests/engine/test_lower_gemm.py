@@ -83,6 +83,20 @@ def test_conv_transpose(qdq, lowered, group):
     assert lowered(g, last(g, y)).agree().kinds == ["quantize", "conv_transpose"]
 
 
+@pytest.mark.parametrize("function", ["Sigmoid", "HardSwish", "Relu"])
+@pytest.mark.parametrize("outputs", [1, 2, 3, 4, 9])
+@pytest.mark.parametrize("kernel", [[2, 2], [1, 2], [4, 4]], ids=str)
+@pytest.mark.parametrize("codes", [True, False], ids=["codes", "float_steps"])
+def test_conv_transpose_whose_phases_are_alike(qdq, lowered, function, outputs, kernel, codes):
+    """Along a row they are channels of one convolution; a row that no tap reaches is the bias alone."""
+    g = qdq()
+    x = g.pair(g.input("x", [2, 4, 5, 18]), 0.05, -3)
+    y = g.node("ConvTranspose", x, g.weight(4, outputs, *kernel, axis=1), g.floats(outputs), strides=[2, 2])
+    y = g.node(function, y)
+    found = lowered(g, last(g, y, 0.02) if codes else y)
+    assert (found.agree() if codes else found.agree(1e-6)).kinds == ["quantize", "conv_transpose"]
+
+
 @pytest.mark.parametrize("transposed", [0, 1], ids=["KxN", "NxK"])
 def test_gemm_with_factors(qdq, lowered, transposed):
     g = qdq()

@@ -46,8 +46,10 @@ struct TilePending {
   int done = 0;
 
   void advance(int count) {
-    if (count > rows.rows - done) count = rows.rows - done;
-    if (count <= 0) return;
+    const int left = rows.rows - done;
+    if (count > left) count = left;
+    if (count <= 0 || (count < left && epilogue->function != nullptr))
+      return;  // they are faster of many rows
     finish(*this, done, count);
     done += count;
   }

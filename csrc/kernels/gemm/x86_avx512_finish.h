@@ -1,6 +1,8 @@
 // The epilogue of avx512: sums to floats, to bytes, and to bytes of a function.
 #pragma once
 
+#include <bit>
+
 #include "kernels/gemm/cells.h"
 #include "kernels/gemm/gemm.h"
 
@@ -138,6 +140,32 @@ void place_reals(const Epilogue& e, const GemmRows& t) {
   }
 }
 
+// As place_reals, of so few channels that a vector has those of several rows, whose sums are gathered: rows
+// that are stored one over the other are slow to read.
+void place_few(const GemmRows& t) {
+  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512i channels = _mm512_and_si512(lanes, _mm512_set1_epi32(t.channels - 1));
+  const __m512i rows =
+      _mm512_srl_epi32(lanes, _mm_cvtsi32_si128(std::countr_zero(static_cast<unsigned>(t.channels))));
+  const __m512i places = _mm512_add_epi32(_mm512_mullo_epi32(rows, _mm512_set1_epi32(t.width)), channels);
+  const __m512 m = _mm512_permutexvar_ps(channels, _mm512_loadu_ps(t.multiplier));
+  const __m512 b = _mm512_permutexvar_ps(channels, _mm512_loadu_ps(t.bias));
+  const int n = t.rows * t.channels, step = kUnit / t.channels * t.width;
+  const int32_t* sums = t.sums;
+  for (int i = 0; i < n; i += kUnit, sums += step) {
+    const __m512i some =
+        _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), mask_of(n, i / kUnit), places, sums, 4);
+    _mm512_storeu_ps(t.scratch + i, _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(some), m), b));
+  }
+}
+
+// Whether rows of so many bytes are written side by side, as if they were one.
+inline bool side_by_side(const GemmRows& t, ptrdiff_t bytes) {
+  bool all = true;
+  for (int row = 1; row < t.rows; ++row) all &= t.y[row] - t.y[row - 1] == bytes;
+  return all;
+}
+
 // S and O of 16 channels.
 inline __m512 scaled(__m512 value, const GemmRows& t, int c) {
   if (t.factors != nullptr) value = _mm512_mul_ps(value, _mm512_loadu_ps(t.factors + c));
@@ -148,6 +176,15 @@ inline __m512 scaled(__m512 value, const GemmRows& t, int c) {
 // The function's values as they are.
 void store_floats(const Epilogue& e, const GemmRows& t) {
   const __m512 low = _mm512_set1_ps(e.real_low), high = _mm512_set1_ps(e.real_high);
+  const bool plain = t.factors == nullptr && t.offsets == nullptr;
+  if (plain && side_by_side(t, t.channels * static_cast<ptrdiff_t>(sizeof(float)))) {
+    auto* const y = reinterpret_cast<float*>(t.y[0] + t.y_offset);
+    for (int i = 0, n = t.rows * t.channels; i < n; i += kUnit) {
+      const __m512 real = _mm512_min_ps(high, _mm512_max_ps(low, _mm512_loadu_ps(t.scratch + i)));
+      _mm512_mask_storeu_ps(y + i, mask_of(n, i / kUnit), real);
+    }
+    return;
+  }
   for (int row = 0; row < t.rows; ++row) {
     float* const y = reinterpret_cast<float*>(t.y[row] + t.y_offset);
     for (int c = 0; c < t.channels; c += kUnit) {
@@ -175,8 +212,9 @@ void store_codes(const Epilogue& e, const GemmRows& t) {
   }
 }
 
-// Their bytes, which the curve leaves where its reals were.
+// Their bytes, which the curve leaves where its reals were, if rows are not side by side.
 void store_curve(const Epilogue& e, const GemmRows& t, size_t n) {
+  if (side_by_side(t, t.channels)) return e.curve(t.scratch, n, e.curve_codes(), t.y[0] + t.y_offset);
   auto* const bytes = reinterpret_cast<uint8_t*>(t.scratch);
   e.curve(t.scratch, n, e.curve_codes(), bytes);
   const __mmask64 all = t.channels >= 64 ? ~0ull : (1ull << t.channels) - 1;
@@ -188,7 +226,11 @@ void store_curve(const Epilogue& e, const GemmRows& t, size_t n) {
 
 void finish_function(const Epilogue& e, const GemmRows& t) {
   const size_t n = static_cast<size_t>(t.rows) * static_cast<size_t>(t.channels);
-  e.has_residual ? place_reals<true>(e, t) : place_reals<false>(e, t);
+  if (!e.has_residual && t.channels < kUnit && std::has_single_bit(static_cast<unsigned>(t.channels))) {
+    place_few(t);
+  } else {
+    e.has_residual ? place_reals<true>(e, t) : place_reals<false>(e, t);
+  }
   if (e.curve != nullptr) return store_curve(e, t, n);
   e.function(t.scratch, t.scratch, n);
   return e.floats ? store_floats(e, t) : store_codes(e, t);

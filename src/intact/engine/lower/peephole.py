@@ -117,7 +117,7 @@ def _with_function(epilogue: Epilogue) -> Epilogue | None:
 
 
 def _vector(arrays: Mapping[str, NDArray[Any]], name: str, size: int, behind: int) -> NDArray[Any] | None:
-    """A constant as one number, or [size] of an axis that `behind` others follow; None where it is neither."""
+    """A constant as one number, or as [size] of an axis that `behind` others follow; else None."""
     array = arrays[name]
     if array.size == 1:
         return np.ascontiguousarray(array.reshape(-1))

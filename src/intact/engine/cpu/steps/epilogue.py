@@ -15,8 +15,8 @@ from intact.kernels.program import View
 
 
 def bound_epilogue(
-    epilogue: Epilogue, y: str, binding: Binding, *, channels: int, correction: NDArray[Any] | int = 0,
-    residual: View | None = None,
+    epilogue: Epilogue, y: str, binding: Binding, *, channels: int, repeats: int = 1,
+    correction: NDArray[Any] | int = 0, residual: View | None = None,
 ) -> BoundEpilogue:  # fmt: skip
     """What happens to the sums of a layer that makes y.
 
@@ -25,15 +25,16 @@ def bound_epilogue(
         y: The tensor.
         binding: Has the constants and the grids.
         channels: Of the output.
+        repeats: So often the layer's own channels follow one another in them.
         correction: What the zero points of the products' factors add to each channel's sum.
         residual: The image of `epilogue.residual`, or the part of it that goes with this part of y.
     """
 
     def each(constant: str) -> NDArray[Any]:
-        return np.broadcast_to(binding.array(constant), channels)
+        return np.tile(np.broadcast_to(binding.array(constant), channels // repeats), repeats)
 
     if epilogue.integer_bias:
-        correction = correction + binding.array(epilogue.integer_bias)
+        correction = correction + each(epilogue.integer_bias)
     codes = binding.tensor(y).codes
     clamps = not epilogue.activation  # a function's output has the whole grid, or all floats
     low, high = (epilogue.low, epilogue.high) if clamps else (None, None)

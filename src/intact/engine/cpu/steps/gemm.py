@@ -28,6 +28,7 @@ class PartialConv:
         residual: An image like y; None: none.
         weight: int8 [out, kernel_h, kernel_w, in / groups].
         origin: The pixel of x under the first tap of y's pixel (0, 0).
+        repeats: So often the layer's output channels follow one another in y's.
         label: Tells the weights of the parts of a layer apart, of all layers that share them: the taps.
     """
 
@@ -39,6 +40,7 @@ class PartialConv:
     dilations: tuple[int, int] = (1, 1)
     origin: tuple[int, int] = (0, 0)
     groups: int = 1
+    repeats: int = 1
     label: str = ""
 
 
@@ -121,5 +123,6 @@ def _epilogue(part: PartialConv, step: Weighted, binding: Binding) -> BoundEpilo
     zeros = -zero_of(binding.codes(step.x)) * _weight_sums(part, step, binding).astype(np.int64)
     channels = part.weight.shape[0]
     return bound_epilogue(
-        step.epilogue, step.y, binding, channels=channels, correction=zeros, residual=part.residual
-    )
+        step.epilogue, step.y, binding, channels=channels, repeats=part.repeats, correction=zeros,
+        residual=part.residual,
+    )  # fmt: skip
