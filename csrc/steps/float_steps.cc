@@ -127,6 +127,95 @@ class Binary final : public FloatChunks<3> {
   RowWriter writer_;
 };
 
+// As Binary, where one operand has one short row for many neighbouring rows of the others: a number for each
+// channel of an image. It is repeated in scratch, so that rows are long.
+class Repeating final : public Step {
+ public:
+  // How many elements the row has that an operand repeats; 0 where none does, or it is long enough.
+  static size_t length(const Walk<3>& walk, size_t operand) {
+    if (walk.elements == 0 || walk.rank < 2) return 0;
+    const auto &inner = walk.strides[walk.rank - 1], &outer = walk.strides[walk.rank - 2];
+    const size_t n = walk.size(walk.rank - 1), other = 1 - operand;
+    const auto even = [&](size_t v) {
+      return outer[v] == inner[v] * static_cast<int64_t>(n) && inner[v] != 0;
+    };
+    return 2 * n <= kMost && outer[operand] == 0 && inner[operand] != 0 && even(other) && even(2) ? n : 0;
+  }
+
+  Repeating(const FloatOps& ops, const BinarySpec& s, const Walk<3>& walk, size_t operand)
+      : ops_(ops),
+        s_(s),
+        walk_(walk),
+        operand_(operand),
+        length_(length(walk, operand)),
+        rows_(walk.outer(walk.rank - 2), walk.size(walk.rank - 2), kMost / length_),
+        repeated_(ops, operand == 0 ? s.a : s.b, walk.strides[walk.rank - 1][operand]),
+        other_(ops, operand == 0 ? s.b : s.a, walk.strides[walk.rank - 1][1 - operand]),
+        writer_(ops, s.y, walk.strides[walk.rank - 1][2]) {
+    for (const RealIn* x : {&s.a, &s.b}) demand_real(*x);
+    demand_real(s.y);
+    for (const View* v : {&s.a.view, &s.b.view}) reads(*v);
+    writes(s.y.view);
+  }
+
+  size_t items() const override { return rows_.items(); }
+  std::string name() const override { return name_of(&ops_); }
+  size_t scratch() const override { return 3 * row_scratch(kMost); }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+    const RowBuffer many(scratch, kMost, 0), in(scratch, kMost, 1), out(scratch, kMost, 2);
+    const View* const views[] = {&s_.a.view, &s_.b.view, &s_.y.view};
+    const uint8_t* held = nullptr;
+    Cursor<3> cursor(walk_, walk_.rank - 2, begin * rows_.each / std::max<size_t>(1, rows_.chunks));
+    bool started = false;
+    rows_.visit(begin, end, [&](size_t, size_t from, size_t pixels) {
+      if (started && from == 0) cursor.next();
+      started = true;
+      const auto at = [&](size_t v) {
+        const int64_t pixel = walk_.strides[walk_.rank - 2][v];
+        return views[v]->at<uint8_t>(memory) + cursor.offset(v) + static_cast<ptrdiff_t>(from) * pixel;
+      };
+      const uint8_t* const row = at(operand_);
+      if (row != held) repeat(row, many);
+      held = row;
+      combine(at(1 - operand_), many.floats(), pixels * length_, at(2), in, out);
+    });
+  }
+
+ private:
+  static constexpr size_t kMost = 2048;  // floats: a few rows of them stay in the first cache
+
+  void repeat(const uint8_t* row, const RowBuffer& many) const {
+    float* const floats = many.floats();
+    repeated_.copy(row, length_, floats, many.bytes());
+    const size_t all = std::min(kMost / length_, rows_.columns) * length_;
+    for (size_t n = length_; n < all; n *= 2) {
+      std::memcpy(floats + n, floats, std::min(n, all - n) * sizeof *floats);
+    }
+  }
+
+  void combine(const uint8_t* x, const float* many, size_t n, uint8_t* y, const RowBuffer& in,
+               const RowBuffer& out) const {
+    if (s_.kind == BinaryKind::mul && other_.has_dense_bytes() && writer_.has_bytes()) {
+      return writer_.bytes(y, n, out, [&](uint8_t* to) {
+        ops_.mul_codes(x, other_.zero(), other_.scale(), many, n, writer_.scale(), writer_.grid(), to);
+      });
+    }
+    const float *const one = other_.row(x, n, in), *const a = operand_ == 0 ? many : one;
+    float* const to = writer_.target(y, n, out);
+    ops_.binary[static_cast<size_t>(s_.kind)](a, 1, operand_ == 0 ? one : many, 1, n, to);
+    writer_.finish(to, 1.0f, y, n, out);
+  }
+
+  const FloatOps& ops_;
+  BinarySpec s_;
+  Walk<3> walk_;
+  size_t operand_, length_;
+  Rows rows_;
+  RowReader repeated_, other_;
+  RowWriter writer_;
+};
+
 }  // namespace
 
 std::unique_ptr<Step> make_function(const FloatOps& ops, const FunctionSpec& spec) {
@@ -147,6 +236,10 @@ std::unique_ptr<Step> make_clip(const FloatOps& ops, const ClipSpec& s) {
 
 std::unique_ptr<Step> make_binary(const FloatOps& ops, const BinarySpec& spec) {
   demand(static_cast<size_t>(spec.kind) < kBinaryKinds, "no such function of two");
+  const Walk<3> walk({spec.a.view, spec.b.view, spec.y.view});
+  for (const size_t operand : {size_t{0}, size_t{1}}) {
+    if (Repeating::length(walk, operand) > 0) return std::make_unique<Repeating>(ops, spec, walk, operand);
+  }
   return std::make_unique<Binary>(ops, spec);
 }
 

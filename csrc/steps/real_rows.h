@@ -58,6 +58,9 @@ class RowReader {
       : ops_(ops), is_bytes_(x.view.type == Type::u8), zero_(x.zero), scale_(x.scale), stride_(stride) {}
 
   int64_t stride() const { return stride_; }
+  bool has_dense_bytes() const { return is_bytes_ && stride_ == 1; }
+  int32_t zero() const { return zero_; }
+  float scale() const { return scale_; }
 
   // The row itself where it is dense float32, else a copy.
   const float* row(const uint8_t* x, size_t n, const RowBuffer& buffer) const {
@@ -93,6 +96,9 @@ class RowWriter {
       : ops_(ops), is_bytes_(y.view.type == Type::u8), scale_(y.scale), grid_(y.grid), stride_(stride) {}
 
   int64_t stride() const { return stride_; }
+  bool has_bytes() const { return is_bytes_; }
+  float scale() const { return scale_; }
+  const ByteGrid& grid() const { return grid_; }
 
   // Where to put the floats: finish() takes them from there.
   float* target(uint8_t* y, size_t n, const RowBuffer& buffer) const {

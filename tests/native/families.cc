@@ -253,6 +253,10 @@ bool check_codes(const FloatOps& ops, size_t n) {
   Floats scores = some_floats(2 * pitch, false);
   return differs(ops, float_steps_ref, Bytes(n + 9, 7),
                  [&](const auto& o, uint8_t* y) { o.quantize(x.data(), n, 1.5f, 0.25f, grid, y); }) ||
+         differs(ops, float_steps_ref, Bytes(n + 9, 7),
+                 [&](const auto& o, uint8_t* y) {
+                   o.mul_codes(q.data(), 100, 0.3f, x.data(), n, 0.25f, grid, y);
+                 }) ||
          differs(ops, float_steps_ref, Floats(n + 9, 7),
                  [&](const auto& o, float* y) { o.dequantize(q.data(), n, 100, 0.3f, y); }) ||
          differs(ops, float_steps_ref, Bytes(2 * n + 9, 7), [&](const auto& o, uint8_t* y) {

@@ -52,6 +52,9 @@ struct FloatOps {
   // y = a op b; a or b of one element when its step (0 or 1) is 0.
   void (*binary[kBinaryKinds])(const float* a, size_t a_step, const float* b, size_t b_step, size_t n,
                                float* y);
+  // q = to_byte(fl32(fl32(x * b[i]) / scale)) of x = fl32((a[i] - zero) * a_scale), a NaN low.
+  void (*mul_codes)(const uint8_t* a, int32_t zero, float a_scale, const float* b, size_t n, float scale,
+                    const ByteGrid& grid, uint8_t* q);
   // x = fl32((byte - zero) * scale): N12.
   void (*dequantize)(const uint8_t* q, size_t n, int32_t zero, float scale, float* x);
   // byte = clamp(rne(fl32(fl32(x * factor) / scale)) + zero, low, high), a NaN low: N11.

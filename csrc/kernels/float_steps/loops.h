@@ -190,6 +190,18 @@ void gru(const float* update, const float* candidate, const float* start, size_t
 }
 
 template <class V>
+void mul_codes(const uint8_t* a, int32_t zero, float a_scale, const float* b, size_t n, float scale,
+               const ByteGrid& grid, uint8_t* q) {
+  const F<V> step = V::set(a_scale);
+  const auto shift = V::set_int(zero);
+  const vec::Quotients<V> quotients(scale, grid);
+  for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    const F<V> x = V::to_float(V::sub_int(vec::load_u8<V>(a + i, k), shift)) * step;
+    vec::store_u8<V>(q + i, quotients.of(x * load<V>(b + i, k)), k);
+  });
+}
+
+template <class V>
 void dequantize(const uint8_t* q, size_t n, int32_t zero, float scale, float* x) {
   const F<V> step = V::set(scale);
   const auto shift = V::set_int(zero);
@@ -246,6 +258,7 @@ constexpr FloatOps ops_of() {
           clip<V>,
           {combine<V, add<V>>, combine<V, sub<V>>, combine<V, mul<V>>, combine<V, div<V>>,
            combine<V, maximum<V>>, combine<V, minimum<V>>, combine<V, sloped<V>>},
+          mul_codes<V>,
           dequantize<V>,
           quantize<V>,
           sum<V>,

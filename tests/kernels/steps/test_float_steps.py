@@ -194,6 +194,35 @@ def test_extremes_of_special_values(
         case.check(float_steps.binary(*sides, y, name, case.kernels), y, BINARY[name](a, b), assert_same_bits)
 
 
+@pytest.mark.parametrize("name", ["add", "div", "mul", "slope"])
+@pytest.mark.parametrize("second", [True, False], ids=["x_row", "row_x"])
+@pytest.mark.parametrize("seed", range(4))
+def test_binary_with_a_row_that_repeats(
+    runner: Any, float_steps_kernel: str, assert_same_bits: SameBits, name: str, second: bool, seed: int
+) -> None:
+    """A number for each channel of images whose pixels are neighbours, and whose lines may not be."""
+    case = Case(runner, seed, float_steps_kernel)
+    shape, rows = (2, 3, 150, 24), (2, 1, 1, 24)
+    (x, x_real), (row, row_real) = _any_real(case, shape), _any_real(case, rows)
+    sides = [(x, x_real), (row, row_real)][:: 1 if second else -1]
+    y = Real(case.runner.output(shape, np.float32 if seed % 2 else np.uint8), 0.03, 11, 3, 240)
+    with np.errstate(all="ignore"):
+        want = BINARY[name](sides[0][0], sides[1][0])
+    if y.view.itemsize == 1:
+        want = np.nan_to_num(want, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+    a, b = (_spread(real, shape) for _, real in sides)
+    case.check(float_steps.binary(a, b, y, name, case.kernels), y, want, assert_same_bits)
+
+
+def _any_real(case: Case, shape: tuple[int, ...]) -> tuple[np.ndarray, Real]:
+    """float32, or codes and their floats, row-major."""
+    if case.rng.integers(2):
+        x = case.rng.standard_normal(shape).astype(np.float32)
+        return x, Real(case.runner.input(x))
+    codes, scale = case.rng.integers(0, 256, shape).astype(np.uint8), np.float32(0.03)
+    return numerics.dequantize(codes, scale, 99, UINT8), Real(case.runner.input(codes), float(scale), 99)
+
+
 @pytest.mark.parametrize("name", sorted(BINARY))
 @settings(deadline=None, max_examples=40)
 @given(seed=SEEDS, shape=SIZES)
