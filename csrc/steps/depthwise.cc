@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "kernels/registry.h"
@@ -46,13 +47,14 @@ class Depthwise final : public Step {
       : ops_(ops), s_(s), kernel_h_(s.weights.kernel_h), kernel_w_(s.weights.kernel_w), high_(s.x.high) {
     check();
     s_.weights.high = high_;
+    join();
     s_.weights.correction = s_.epilogue.correction.data();
     s_.weights.multiplier = s_.epilogue.multiplier.data();
     s_.weights.bias = s_.epilogue.bias.data();
     packed_.resize((ops.packed_bytes(s_.weights) + sizeof(Line) - 1) / sizeof(Line));
     ops.pack(s_.weights, packed_.front().bytes);
     s_.epilogue.has_residual = s.epilogue.residual.has_value();
-    const std::vector<double> sums = sums_of(s);
+    const std::vector<double> sums = sums_of(s_);
     settle_curve(s_.epilogue);
     const bool held = *std::max_element(sums.begin(), sums.end()) < 2147483648.0;  // none wraps around
     s_.epilogue.bounded = held && is_bounded(s_.epilogue, sums);
@@ -60,7 +62,7 @@ class Depthwise final : public Step {
     blocks_ = (channels() + ops.block - 1) / ops.block;
     const auto size = [&](int axis) { return static_cast<size_t>(s_.y.sizes[axis]); };
     units_ = size(2) == 0 ? 0 : size(0) * size(1) * blocks_;
-    const size_t products = size(2) * ops.block * static_cast<size_t>(kernel_h_ * kernel_w_);
+    const size_t products = size(2) / together_ * ops.block * static_cast<size_t>(kernel_h_ * kernel_w_);
     each_ = std::max<size_t>(1, kPieceProducts / std::max<size_t>(1, products));
     const size_t slack = channels() % ops.block == 0 ? 0 : ops.slack;
     reads(s.x, slack);
@@ -81,7 +83,8 @@ class Depthwise final : public Step {
       d.end = std::min(blocks_, d.begin + last - unit);
       unit += d.end - d.begin;
       place(memory, row, d);
-      has_curve() ? run_curve(d, reinterpret_cast<float*>(scratch)) : ops_.run(d);
+      run_row(d, reinterpret_cast<float*>(scratch));
+      if (pixels() % together_ != 0) run_row(last_of(d), reinterpret_cast<float*>(scratch));
     }
   }
 
@@ -104,7 +107,52 @@ class Depthwise final : public Step {
     demand(y.rank == 4 && (y.sizes[3] < 2 || y.strides[3] == unit), "y is an image (n, h, w, c)");
   }
 
-  size_t channels() const { return static_cast<size_t>(s_.x.sizes[3]); }
+  size_t pixels() const { return static_cast<size_t>(s_.y.sizes[2]); }
+  size_t channels() const { return static_cast<size_t>(s_.x.sizes[3]) * together_; }
+
+  // Neighbouring pixels become channels of one, where a pixel has too few for a block and their bytes lie side
+  // by side. The last ones of a row are computed once more if they are no whole number: a residual that they
+  // have replaced would be gone.
+  void join() {
+    const auto c = static_cast<size_t>(s_.x.sizes[3]), unit = bytes_of(s_.y.type);
+    const size_t number = ops_.block / std::gcd(ops_.block, c);
+    const auto dense = [&](const View& v, size_t bytes) {
+      return v.strides[2] == static_cast<int64_t>(c * bytes);
+    };
+    const bool pays = c < ops_.block && s_.strides[1] == 1 && pixels() >= number;
+    if (!pays || !dense(s_.x, 1) || !dense(s_.y, unit) || s_.epilogue.residual) return;
+    together_ = number;
+    EpilogueSpec& e = s_.epilogue;
+    repeat(e.correction);
+    for (auto* const values : {&e.multiplier, &e.bias, &e.factors, &e.offsets, &e.slopes}) repeat(*values);
+    for (int t = 0; t < kernel_h_ * kernel_w_; ++t) {
+      for (size_t i = 0; i < number; ++i) {
+        taps_.insert(taps_.end(), s_.weights.weight + t * c, s_.weights.weight + (t + 1) * c);
+      }
+    }
+    s_.weights.weight = taps_.data();
+    s_.weights.channels = static_cast<int>(c * number);
+  }
+
+  template <class T>
+  void repeat(std::vector<T>& values) const {
+    const size_t n = values.size();
+    for (size_t i = n; i < n * together_; ++i) values.push_back(values[i - n]);
+  }
+
+  // The pixels that end with the last one of the row.
+  DepthwiseRow last_of(const DepthwiseRow& row) const {
+    DepthwiseRow d = row;
+    const auto first = static_cast<int64_t>(pixels() - together_);
+    d.x += first * s_.x.strides[2];
+    d.y += first * s_.y.strides[2];
+    d.pixels = 1;
+    return d;
+  }
+
+  void run_row(const DepthwiseRow& d, float* scratch) const {
+    has_curve() ? run_curve(d, scratch) : ops_.run(d);
+  }
 
   // Whether floats go through a function, or slopes, before they are written.
   bool has_curve() const { return s_.epilogue.function != nullptr || !s_.epilogue.slopes.empty(); }
@@ -178,15 +226,16 @@ class Depthwise final : public Step {
     d.kernel_h = kernel_h_;
     d.kernel_w = kernel_w_;
     d.high = high_;
-    d.channels = static_cast<int>(s_.x.sizes[3]);
+    d.channels = static_cast<int>(channels());
+    const auto number = static_cast<ptrdiff_t>(together_);
     d.x_row = static_cast<ptrdiff_t>(s_.dilations[0] * s_.x.strides[1]);
     d.x_column = static_cast<ptrdiff_t>(s_.dilations[1] * s_.x.strides[2]);
-    d.x_pixel = static_cast<ptrdiff_t>(s_.strides[1] * s_.x.strides[2]);
-    d.pixels = static_cast<size_t>(s_.y.sizes[2]);
+    d.x_pixel = static_cast<ptrdiff_t>(s_.strides[1] * s_.x.strides[2]) * number;
+    d.pixels = pixels() / together_;
     d.packed = packed_.front().bytes;
     const auto& residual = s_.epilogue.residual;
     d.residual_pixel = residual ? static_cast<ptrdiff_t>(residual->strides[2]) : 0;
-    d.y_pixel = static_cast<ptrdiff_t>(s_.y.strides[2]);
+    d.y_pixel = static_cast<ptrdiff_t>(s_.y.strides[2]) * number;
     d.epilogue = s_.epilogue;
     return d;
   }
@@ -211,6 +260,8 @@ class Depthwise final : public Step {
   DepthwiseSpec s_;
   int kernel_h_, kernel_w_, high_;
   std::vector<Line> packed_;
+  size_t together_ = 1;  // pixels that are one
+  std::vector<int8_t> taps_;  // of them
   size_t blocks_ = 0;  // of channels
   size_t units_ = 0;   // blocks of rows
   size_t each_ = 1;    // units of a piece of work

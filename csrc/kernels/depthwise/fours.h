@@ -215,12 +215,13 @@ class Worker {
 
   void store_floats(const Float (&v)[4]) const {
     alignas(64) float lanes[4][kLanes], ordered[kBytes];
+    uint8_t* const to = kTail ? reinterpret_cast<uint8_t*>(ordered) : y_;
     for (int k = 0; k < 4; ++k) {
       const Float low = V::set(d_.epilogue.real_low), high = V::set(d_.epilogue.real_high);
       V::store(lanes[k], V::smaller(V::larger(v[k], low), high));
-      for (int i = 0; i < kLanes; i += 4) std::memcpy(ordered + 4 * i + 4 * k, lanes[k] + i, 16);
+      for (int i = 0; i < kLanes; i += 4) std::memcpy(to + 16 * i + 16 * k, lanes[k] + i, 16);
     }
-    std::memcpy(y_, ordered, bytes_);
+    if (kTail) std::memcpy(y_, ordered, bytes_);
   }
 
   const DepthwiseRow& d_;
