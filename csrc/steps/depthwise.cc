@@ -110,9 +110,9 @@ class Depthwise final : public Step {
   size_t pixels() const { return static_cast<size_t>(s_.y.sizes[2]); }
   size_t channels() const { return static_cast<size_t>(s_.x.sizes[3]) * together_; }
 
-  // Neighbouring pixels become channels of one, where a pixel has too few for a block and their bytes lie side
-  // by side. The last ones of a row are computed once more if they are no whole number: a residual that they
-  // have replaced would be gone.
+  // Neighbouring pixels become channels of one, where a pixel has too few for a block and their bytes lie
+  // side by side. The last ones of a row are computed once more if they are no whole number: a residual that
+  // they have replaced would be gone.
   void join() {
     const auto c = static_cast<size_t>(s_.x.sizes[3]), unit = bytes_of(s_.y.type);
     const size_t number = ops_.block / std::gcd(ops_.block, c);
