@@ -91,6 +91,7 @@ def register(
     shapes: Shapes | None = None,
     codes: bool = False,
     outputs: int = 1,
+    dtypes: Sequence[str] | None = None,
 ) -> Operator:
     """Make an operator known, in place of one of that name.
 
@@ -101,6 +102,7 @@ def register(
         shapes: Shapes of the outputs from those of the inputs; None: every output is as the first input.
         codes: Whether the body reads and makes codes.
         outputs: Number of outputs.
+        dtypes: Element types of the outputs; None: the first input's.
     Raises:
         QuantValueError: The name has no domain.
     """
@@ -117,7 +119,9 @@ def register(
     domain, _, op_type = name.partition("::")
     from intact.graph import register_operator  # plans run without ONNX
 
-    register_operator(domain, op_type, outputs, defaults, lambda found: operator.output_shapes(found))
+    register_operator(
+        domain, op_type, outputs, defaults, lambda found: operator.output_shapes(found), dtypes
+    )
     _OPERATORS[name] = operator
     return operator
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,18 @@ class Composer:
                     name, DTYPES[dtype], None if shape is None else list(shape)
                 )
             )
+
+    @contextmanager
+    def subgraph(self, name: str) -> Iterator[onnx.GraphProto]:
+        """A graph for an attribute of a node (a body, a branch): while it is open, what is added goes there.
+
+        Constants go to the main graph, whose values are known inside.
+        """
+        outer, self._graph = self._graph, onnx.GraphProto(name=name)
+        try:
+            yield self._graph
+        finally:
+            self._graph = outer
 
     def constant(self, wanted: str, array: ArrayLike) -> str:
         """A constant that holds `array`; its name."""

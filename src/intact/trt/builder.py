@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from intact.engine import Plan
 from intact.engine.lower import lower
 from intact.errors import IntactError
+from intact.trt.calibrators import IInt8Calibrator
 from intact.trt.config import IBuilderConfig, IOptimizationProfile
-from intact.trt.enums import BuilderFlag, DataType
+from intact.trt.cuda_engine import ICudaEngine, IHostMemory, to_bytes
+from intact.trt.enums import BuilderFlag, DataType, ErrorCodeTRT
 from intact.trt.implicit import implicit_plan
-from intact.trt.layers import IDequantizeLayer, ILayer, IOnnxLayer, IQuantizeLayer
+from intact.trt.layers import IAssertionLayer, IDequantizeLayer, ILayer, IOnnxLayer, IQuantizeLayer
 from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.network import INetworkDefinition
+from intact.trt.objects import Interface
+from intact.trt.plugins import IPluginRegistry, get_plugin_registry, plugins_of
+from intact.trt.progress import phases
 from intact.trt.record import BuildRecord
-from intact.trt.runtime import ICudaEngine, IHostMemory, to_bytes
+from intact.trt.refit import weights_of
+from intact.trt.tensors import ITensor
+from intact.trt.values import dependence_of, whole_plan
 
 IGNORED = (
     "Calibrator won't be used in explicit precision mode. Use quantization aware training to generate "
@@ -20,28 +30,62 @@ IGNORED = (
 )
 
 
-class Builder:
+class Builder(Interface):
     """Makes networks, configurations and engines.
 
     Attributes:
         max_batch_size, max_threads: Kept; the batch is part of the shapes, threads are the runtime's.
+        max_workspace_size, fp16_mode, int8_mode, int8_calibrator: TensorRT 7's names for what is the
+            configuration's now; `build_cuda_engine` reads them.
     """
 
-    def __init__(self, logger: ILogger) -> None:
-        self.logger, self.max_batch_size, self.max_threads = logger, 1, 1
+    max_batch_size: int = 1
+    max_threads: int = 1
+    max_workspace_size: int = 1 << 30
+    fp16_mode: bool = False
+    int8_mode: bool = False
+    strict_type_constraints: bool = False
+    int8_calibrator: IInt8Calibrator | None = None
+    gpu_allocator: Any = None
 
+    def __init__(self, logger: ILogger) -> None:
+        self._logger: ILogger = logger
+
+    logger = property(lambda self: self._logger)
     platform_has_fast_int8 = property(lambda self: True)
     platform_has_fast_fp16 = property(lambda self: False)
     platform_has_tf32 = property(lambda self: False)
     num_DLA_cores = property(lambda self: 0)
+    max_DLA_batch_size = property(lambda self: 0)
+
+    def get_plugin_registry(self) -> IPluginRegistry:
+        """The registry of plugins."""
+        return get_plugin_registry()
+
+    def reset(self) -> None:
+        """Nothing: a builder keeps nothing of a build."""
+
+    def build_cuda_engine(self, network: INetworkDefinition) -> ICudaEngine | None:
+        """The engine, as scripts of TensorRT 6 and 7 ask for it."""
+        config = self.create_builder_config()
+        if self.int8_mode:
+            config.set_flag(BuilderFlag.INT8)
+        config.int8_calibrator = self.int8_calibrator
+        return self.build_engine(network, config)
+
+    def build_engine_with_config(
+        self, network: INetworkDefinition, config: IBuilderConfig
+    ) -> ICudaEngine | None:
+        """The engine itself."""
+        return self.build_engine(network, config)
 
     def create_network(self, flags: int = 0) -> INetworkDefinition:
         """An empty network; `flags` are bits of `NetworkDefinitionCreationFlag`."""
-        return INetworkDefinition(self.logger, flags)
+        return INetworkDefinition(self._logger, flags)
 
     def create_builder_config(self) -> IBuilderConfig:
         """A configuration."""
-        return IBuilderConfig()
+        return IBuilderConfig(self._logger)
 
     def create_optimization_profile(self) -> IOptimizationProfile:
         """A profile for dynamic shapes."""
@@ -65,35 +109,73 @@ class Builder:
     def build_engine(self, network: INetworkDefinition, config: IBuilderConfig) -> ICudaEngine | None:
         """The engine itself, as scripts of TensorRT 7 and 8 ask for it."""
         plan = self._plan(network, config)
-        return None if plan is None else ICudaEngine(plan, None, self.logger)
+        return None if plan is None else ICudaEngine(plan, None, self._logger)
 
     def _plan(self, network: INetworkDefinition, config: IBuilderConfig) -> Plan | None:
-        if errors := network.errors():
-            for message in errors:
-                self.logger.log(LogSeverity.ERROR, message)
-            return None
-        try:
-            plan = self._explicit_or_implicit(network, config)
-        except (IntactError, ValueError) as error:
-            self.logger.log(LogSeverity.ERROR, f"IBuilder::buildSerializedNetwork: {error}")
-            return None
+        with phases(config.progress_monitor) as stopped:
+            if errors := network.errors():
+                for message in errors:
+                    self._report(message)
+                return None
+            try:
+                plan = self._explicit_or_implicit(network, config)
+            except (IntactError, ValueError) as error:
+                self._report(f"IBuilder::buildSerializedNetwork: {error}", ErrorCodeTRT.INTERNAL_ERROR)
+                return None
+            if stopped():
+                self._report("IBuilder::buildSerializedNetwork: the progress monitor stopped the build")
+                return None
         broken = _broken_pins(network, plan)
         obey = config.get_flag(BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
         obey = obey or config.get_flag(BuilderFlag.STRICT_TYPES)
         for message in broken:
-            self.logger.log(LogSeverity.ERROR if obey else LogSeverity.WARNING, message)
+            self._logger.log(LogSeverity.ERROR if obey else LogSeverity.WARNING, message)
         return None if broken and obey else plan
 
     def _explicit_or_implicit(self, network: INetworkDefinition, config: IBuilderConfig) -> Plan:
-        model = network.compose().load()
         explicit = any(map(_is_qdq, network.layers))
         if explicit and config.int8_calibrator is not None:
             network.warn(IGNORED)
         ranges = any(tensor.dynamic_range for tensor in network.tensors)
         asked = config.get_flag(BuilderFlag.INT8) and (config.int8_calibrator is not None or ranges)
+        conditions = _assertions(network)
+        debugged = [t for t in network._debugged if not t.is_network_output]
+        hidden = list(dict.fromkeys([*conditions, *debugged]))
+        depends = dependence_of(network)
+        record = BuildRecord(
+            network.name, config.profiles, dependence=depends,
+            assertions={t.name: message for t, message in conditions.items()},
+            debugged=tuple(t.name for t in debugged), plugins=plugins_of(network),
+        )  # fmt: skip
+        composed = network.compose(hidden)
+        if config.get_flag(BuilderFlag.REFIT):
+            record = replace(record, refit=weights_of(network, composed))
+        if depends:
+            if asked:
+                network.warn("INT8 is not used: shapes of this network depend on values")
+            return record.added_to(whole_plan(network, composed, hidden))
         if asked and not explicit:
-            return implicit_plan(network, config, model)
-        return BuildRecord(network.name, config.profiles).added_to(lower(model))
+            choices, plan = implicit_plan(network, config, composed.load())
+            return replace(record, choices=choices).added_to(plan)
+        return record.added_to(lower(composed.load()))
+
+
+def _assertions(network: INetworkDefinition) -> dict[ITensor, str]:
+    """Conditions that a run must find true, and what each says.
+
+    Raises:
+        ValueError: One is known to be false.
+    """
+    found = {}
+    for layer in network.layers:
+        if isinstance(layer, IAssertionLayer):
+            condition = layer.get_input(0)
+            known = network.value_of(condition) if condition is not None else None
+            if known is not None and not known.all():
+                raise ValueError(f"{layer.name}: assertion failed: {layer.message}")
+            if known is None and condition is not None:
+                found[condition] = layer.message
+    return found
 
 
 def _is_qdq(layer: ILayer) -> bool:

@@ -8,9 +8,22 @@ from typing import Any
 
 from intact.errors import FileFormatError, QuantValueError
 from intact.trt.calibrators import IInt8Calibrator
-from intact.trt.enums import BuilderFlag, MemoryPoolType, ProfilingVerbosity, QuantizationFlag
+from intact.trt.enums import (
+    BuilderFlag,
+    DeviceType,
+    EngineCapability,
+    HardwareCompatibilityLevel,
+    MemoryPoolType,
+    PreviewFeature,
+    ProfilingVerbosity,
+    QuantizationFlag,
+    RuntimePlatform,
+    TilingOptimizationLevel,
+)
 from intact.trt.layers import ILayer
-from intact.trt.tensors import Dims
+from intact.trt.logger import ILogger
+from intact.trt.objects import Interface
+from intact.trt.tensors import Sizes
 
 DEFAULT_WORKSPACE = 1 << 30
 
@@ -21,11 +34,23 @@ class IOptimizationProfile:
 
     Attributes:
         shapes: By input: (min, opt, max).
+        values: By input that holds sizes: (min, opt, max) of its values.
+        extra_memory_target: Kept.
     """
 
-    shapes: dict[str, tuple[Dims, Dims, Dims]] = field(default_factory=dict)
+    shapes: dict[str, tuple[Sizes, Sizes, Sizes]] = field(default_factory=dict)
+    values: dict[str, tuple[Sizes, Sizes, Sizes]] = field(default_factory=dict)
+    extra_memory_target: float = 1.0
 
-    def set_shape(self, input: str, min: Dims, opt: Dims, max: Dims) -> None:
+    def set_shape_input(self, input: str, min: Sizes, opt: Sizes, max: Sizes) -> None:
+        """Fix the smallest, usual and largest values of an input that holds sizes."""
+        self.values[input] = tuple(min), tuple(opt), tuple(max)
+
+    def get_shape_input(self, input: str) -> list[Sizes]:
+        """The values of an input that holds sizes; empty where none were set."""
+        return list(self.values.get(input, ()))
+
+    def set_shape(self, input: str, min: Sizes, opt: Sizes, max: Sizes) -> None:
         """Fix the three shapes of an input."""
         found = tuple(min), tuple(opt), tuple(max)
         if not len(found[0]) == len(found[1]) == len(found[2]):
@@ -34,7 +59,7 @@ class IOptimizationProfile:
             )
         self.shapes[input] = found
 
-    def get_shape(self, input: str) -> list[Dims]:
+    def get_shape(self, input: str) -> list[Sizes]:
         """The three shapes of an input; empty where none were set."""
         return list(self.shapes.get(input, ()))
 
@@ -81,31 +106,46 @@ class ITimingCache:
         return True
 
 
-class IBuilderConfig:
+class IBuilderConfig(Interface):
     """Settings of a build; get one from ``Builder.create_builder_config``.
 
     Attributes:
         flags: Bits of `BuilderFlag`.
         int8_calibrator: Gives ranges for implicit quantization.
-        profiling_verbosity, builder_optimization_level: Kept; nothing here depends on them.
-        default_device_type, avg_timing_iterations: Kept; nothing here depends on them.
-        engine_capability, max_aux_streams: Kept; nothing here depends on them.
+        progress_monitor: Is told of the phases of a build, and may stop it.
     """
 
-    def __init__(self) -> None:
-        self.flags = 0
-        self.int8_calibrator: IInt8Calibrator | None = None
-        self.profiling_verbosity = ProfilingVerbosity.LAYER_NAMES_ONLY
-        self.builder_optimization_level = 3
-        self.avg_timing_iterations = 1
-        self.max_aux_streams = 0
-        self.default_device_type: Any = None
-        self.engine_capability: Any = None
-        self.quantization_flags = 0
+    flags: int = 0
+    int8_calibrator: IInt8Calibrator | None = None
+    progress_monitor: Any = None
+    profiling_verbosity = ProfilingVerbosity.LAYER_NAMES_ONLY
+    builder_optimization_level: int = 3
+    avg_timing_iterations: int = 1
+    min_timing_iterations: int = 1
+    max_aux_streams: int = 0
+    max_num_tactics: int = -1
+    num_devices: int = 1
+    profile_stream: int = 0
+    default_device_type = DeviceType.GPU
+    DLA_core: int = -1
+    engine_capability = EngineCapability.STANDARD
+    hardware_compatibility_level = HardwareCompatibilityLevel.NONE
+    runtime_platform = RuntimePlatform.SAME_AS_BUILD
+    tiling_optimization_level = TilingOptimizationLevel.NONE
+    l2_limit_for_tiling: int = -1
+    algorithm_selector: Any = None
+    plugins_to_serialize: Any = ()
+
+    def __init__(self, logger: ILogger | None = None) -> None:
+        self._logger = logger
+        self._quantization_flags = 0
+        self._tactics = 0b11111
+        self._previews = 0
         self._pools = {MemoryPoolType.WORKSPACE: DEFAULT_WORKSPACE}
         self._profiles: list[IOptimizationProfile] = []
         self._calibration_profile: IOptimizationProfile | None = None
         self._timing_cache: ITimingCache | None = None
+        self._devices: dict[ILayer, DeviceType] = {}
 
     def set_flag(self, flag: BuilderFlag) -> None:
         """Turn a flag on."""
@@ -121,15 +161,16 @@ class IBuilderConfig:
 
     def set_quantization_flag(self, flag: QuantizationFlag) -> None:
         """Accepted: calibration here always sees tensors as the file has them."""
-        self.quantization_flags |= 1 << int(flag)
+        self._note("set_quantization_flag")
+        self._quantization_flags |= 1 << int(flag)
 
     def clear_quantization_flag(self, flag: QuantizationFlag) -> None:
         """Turn a quantization flag off."""
-        self.quantization_flags &= ~(1 << int(flag))
+        self._quantization_flags &= ~(1 << int(flag))
 
     def get_quantization_flag(self, flag: QuantizationFlag) -> bool:
         """Whether a quantization flag is on."""
-        return bool(self.quantization_flags >> int(flag) & 1)
+        return bool(self._quantization_flags >> int(flag) & 1)
 
     @property
     def max_workspace_size(self) -> int:
@@ -142,6 +183,7 @@ class IBuilderConfig:
 
     def set_memory_pool_limit(self, pool: MemoryPoolType, pool_size: int) -> None:
         """Kept; the engine takes what its arena needs."""
+        self._note("set_memory_pool_limit")
         self._pools[pool] = int(pool_size)
 
     def get_memory_pool_limit(self, pool: MemoryPoolType) -> int:
@@ -184,6 +226,48 @@ class IBuilderConfig:
     def get_timing_cache(self) -> ITimingCache | None:
         """The times known; what a build measured is in it."""
         return self._timing_cache
+
+    def set_tactic_sources(self, tactic_sources: int) -> bool:
+        """Kept: kernels are INTact's own."""
+        self._note("set_tactic_sources")
+        self._tactics = int(tactic_sources)
+        return True
+
+    def get_tactic_sources(self) -> int:
+        """What `set_tactic_sources` was given."""
+        return self._tactics
+
+    def set_preview_feature(self, feature: PreviewFeature, enable: bool) -> None:
+        """Kept: there are no previews."""
+        self._note("set_preview_feature")
+        self._previews = self._previews & ~(1 << int(feature)) | int(bool(enable)) << int(feature)
+
+    def get_preview_feature(self, feature: PreviewFeature) -> bool:
+        """What `set_preview_feature` was given."""
+        return bool(self._previews >> int(feature) & 1)
+
+    def set_device_type(self, layer: ILayer, device_type: DeviceType) -> None:
+        """Kept: there is one device, the CPU."""
+        self._note("set_device_type")
+        self._devices[layer] = DeviceType(device_type)
+
+    def get_device_type(self, layer: ILayer) -> DeviceType:
+        """What `set_device_type` was given."""
+        return self._devices.get(layer, self.default_device_type)
+
+    def is_device_type_set(self, layer: ILayer) -> bool:
+        """Whether `set_device_type` was called for `layer`."""
+        return layer in self._devices
+
+    def reset_device_type(self, layer: ILayer) -> None:
+        """Forget `set_device_type`."""
+        self._devices.pop(layer, None)
+
+    def reset(self) -> None:
+        """All settings as they were at first."""
+        logger = self._logger
+        self.__dict__.clear()
+        self.__init__(logger)  # type: ignore[misc]
 
     def can_run_on_DLA(self, layer: ILayer) -> bool:
         """No: there is none."""

@@ -38,6 +38,12 @@ def set_dialect(name: Dialect) -> None:
     _chosen[:] = [_checked(name, "dialect")]
 
 
+def message_of(dialect: Dialect, message: str) -> str:
+    """A message that `dialect` alone gives, with the name of the other one."""
+    other = next(name for name in get_args(Dialect) if name != dialect)
+    return f"{message} (TensorRT {dialect}; trt.set_dialect('{other}') follows TensorRT {other}, which allows it)"
+
+
 def _checked(name: str, where: str) -> Dialect:
     if name not in get_args(Dialect):
         raise QuantValueError(where, repr(name), "'8.x' or '10.x'", "choose one of the two")

@@ -1,14 +1,45 @@
-"""TensorRT's enumerations, with its names and numbers."""
+"""TensorRT's enumerations of types, flags and settings, with its names and numbers."""
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from enum import EnumType, IntEnum
 
 import ml_dtypes
 import numpy as np
 
 
-class DataType(IntEnum):
+class _Entries(EnumType):
+    """Gives its enumerations ``__entries``, as pybind11 does: by name, the member and its text."""
+
+
+setattr(_Entries, "__entries", property(lambda cls: {n: (m, None) for n, m in cls.__members__.items()}))
+
+
+class TrtEnum(IntEnum, metaclass=_Entries):
+    """Prints and compares as TensorRT's: ``DataType.FLOAT``, equal to no member of another enumeration."""
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    def __repr__(self) -> str:
+        return f"<{self}: {int(self)}>"
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, TrtEnum) and type(other) is not type(self):
+            return False
+        return int.__eq__(self, other) is True
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return int.__hash__(self)
+
+
+class DataType(TrtEnum):
     """Element types; the module also has them as `float32`, `int8`, ..."""
 
     FLOAT = 0
@@ -22,6 +53,7 @@ class DataType(IntEnum):
     INT64 = 8
     INT4 = 9
     FP4 = 10
+    E8M0 = 11
 
     @property
     def itemsize(self) -> float:
@@ -39,7 +71,7 @@ _NUMPY = {
     DataType.FLOAT: np.float32, DataType.HALF: np.float16, DataType.INT8: np.int8, DataType.INT32: np.int32,
     DataType.BOOL: np.bool_, DataType.UINT8: np.uint8, DataType.FP8: ml_dtypes.float8_e4m3fn,
     DataType.BF16: ml_dtypes.bfloat16, DataType.INT64: np.int64, DataType.INT4: ml_dtypes.int4,
-    DataType.FP4: ml_dtypes.float4_e2m1fn,
+    DataType.FP4: ml_dtypes.float4_e2m1fn, DataType.E8M0: ml_dtypes.float8_e8m0fnu,
 }  # fmt: skip
 
 
@@ -53,21 +85,23 @@ def dtype_of(name: str | None) -> DataType:
     return next((t for t, n in _NUMPY.items() if np.dtype(n).name == name), DataType.FLOAT)
 
 
-class NetworkDefinitionCreationFlag(IntEnum):
+class NetworkDefinitionCreationFlag(TrtEnum):
     EXPLICIT_BATCH = 0
-    EXPLICIT_PRECISION = 1
-    STRONGLY_TYPED = 2
-    PREFER_JIT_PYTHON_PLUGINS = 3
-    PREFER_AOT_PYTHON_PLUGINS = 4
+    EXPLICIT_PRECISION = 32
+    STRONGLY_TYPED = 1
+    PREFER_JIT_PYTHON_PLUGINS = 2
+    PREFER_AOT_PYTHON_PLUGINS = 3
 
 
-class BuilderFlag(IntEnum):
+class BuilderFlag(TrtEnum):
     FP16 = 0
+    BF16 = 17
     INT8 = 1
     DEBUG = 2
     GPU_FALLBACK = 3
     REFIT = 4
     DISABLE_TIMING_CACHE = 5
+    EDITABLE_TIMING_CACHE = 27
     TF32 = 6
     SPARSE_WEIGHTS = 7
     SAFETY_SCOPE = 8
@@ -78,16 +112,26 @@ class BuilderFlag(IntEnum):
     VERSION_COMPATIBLE = 13
     EXCLUDE_LEAN_RUNTIME = 14
     FP8 = 15
-    BF16 = 16
-    INT4 = 17
-    STRICT_TYPES = 18
+    ERROR_ON_TIMING_CACHE_MISS = 16
+    DISABLE_COMPILATION_CACHE = 18
+    WEIGHTLESS = 19
+    STRIP_PLAN = 19
+    REFIT_IDENTICAL = 20
+    WEIGHT_STREAMING = 21
+    INT4 = 22
+    REFIT_INDIVIDUAL = 23
+    STRICT_NANS = 24
+    MONITOR_MEMORY = 25
+    FP4 = 26
+    DISTRIBUTIVE_INDEPENDENCE = 28
+    STRICT_TYPES = 40
 
 
-class QuantizationFlag(IntEnum):
+class QuantizationFlag(TrtEnum):
     CALIBRATE_BEFORE_FUSION = 0
 
 
-class MemoryPoolType(IntEnum):
+class MemoryPoolType(TrtEnum):
     WORKSPACE = 0
     DLA_MANAGED_SRAM = 1
     DLA_LOCAL_DRAM = 2
@@ -96,231 +140,209 @@ class MemoryPoolType(IntEnum):
     TACTIC_SHARED_MEMORY = 5
 
 
-class ProfilingVerbosity(IntEnum):
+class ProfilingVerbosity(TrtEnum):
     LAYER_NAMES_ONLY = 0
     NONE = 1
     DETAILED = 2
 
 
-class LayerInformationFormat(IntEnum):
+class LayerInformationFormat(TrtEnum):
     ONELINE = 0
     JSON = 1
 
 
-class CalibrationAlgoType(IntEnum):
+class CalibrationAlgoType(TrtEnum):
     LEGACY_CALIBRATION = 0
     ENTROPY_CALIBRATION = 1
     ENTROPY_CALIBRATION_2 = 2
     MINMAX_CALIBRATION = 3
 
 
-class TensorIOMode(IntEnum):
+class TensorIOMode(TrtEnum):
     NONE = 0
     INPUT = 1
     OUTPUT = 2
 
 
-class TensorLocation(IntEnum):
+class TensorLocation(TrtEnum):
     DEVICE = 0
     HOST = 1
 
 
-class OnnxParserFlag(IntEnum):
+class OnnxParserFlag(TrtEnum):
     NATIVE_INSTANCENORM = 0
+    ENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA = 1
+    REPORT_CAPABILITY_DLA = 2
+    ENABLE_PLUGIN_OVERRIDE = 3
+    ADJUST_FOR_DLA = 4
 
 
-class ActivationType(Enum):
-    """Value: the ONNX operator, then the attributes that alpha and beta are."""
-
-    RELU = ("Relu",)
-    SIGMOID = ("Sigmoid",)
-    TANH = ("Tanh",)
-    LEAKY_RELU = ("LeakyRelu", "alpha")
-    ELU = ("Elu", "alpha")
-    SELU = ("Selu", "alpha", "gamma")
-    SOFTSIGN = ("Softsign",)
-    SOFTPLUS = ("Softplus",)
-    CLIP = ("Clip", "min", "max")
-    HARD_SIGMOID = ("HardSigmoid", "alpha", "beta")
-    SCALED_TANH = ("ScaledTanh", "alpha", "beta")
-    THRESHOLDED_RELU = ("ThresholdedRelu", "alpha")
-    GELU_ERF = ("Gelu",)
-    GELU_TANH = ("GeluTanh",)
+class TensorFormat(TrtEnum):
+    LINEAR = 0
+    CHW2 = 1
+    HWC8 = 2
+    CHW4 = 3
+    CHW16 = 4
+    CHW32 = 5
+    DHWC8 = 6
+    CDHW32 = 7
+    HWC = 8
+    DLA_LINEAR = 9
+    DLA_HWC4 = 10
+    HWC16 = 11
+    DHWC = 12
 
 
-class PoolingType(Enum):
-    MAX = "MaxPool"
-    AVERAGE = "AveragePool"
-    MAX_AVERAGE_BLEND = "Blend"
+class DeviceType(TrtEnum):
+    GPU = 0
+    DLA = 1
 
 
-class PaddingMode(IntEnum):
-    EXPLICIT_ROUND_DOWN = 0
-    EXPLICIT_ROUND_UP = 1
-    SAME_UPPER = 2
-    SAME_LOWER = 3
+class EngineCapability(TrtEnum):
+    STANDARD = 0
+    SAFETY = 1
+    DLA_STANDALONE = 2
+    DEFAULT = 0
+    SAFE_GPU = 1
+    SAFE_DLA = 2
 
 
-class ElementWiseOperation(Enum):
-    """Value: the ONNX operator."""
-
-    SUM = "Add"
-    PROD = "Mul"
-    MAX = "Max"
-    MIN = "Min"
-    SUB = "Sub"
-    DIV = "Div"
-    POW = "Pow"
-    FLOOR_DIV = "FloorDiv"
-    AND = "And"
-    OR = "Or"
-    XOR = "Xor"
-    EQUAL = "Equal"
-    GREATER = "Greater"
-    LESS = "Less"
+class TacticSource(TrtEnum):
+    CUBLAS = 0
+    CUBLAS_LT = 1
+    CUDNN = 2
+    EDGE_MASK_CONVOLUTIONS = 3
+    JIT_CONVOLUTIONS = 4
 
 
-class UnaryOperation(Enum):
-    """Value: the ONNX operator."""
-
-    EXP = "Exp"
-    LOG = "Log"
-    SQRT = "Sqrt"
-    RECIP = "Reciprocal"
-    ABS = "Abs"
-    NEG = "Neg"
-    SIN = "Sin"
-    COS = "Cos"
-    TAN = "Tan"
-    SINH = "Sinh"
-    COSH = "Cosh"
-    ASIN = "Asin"
-    ACOS = "Acos"
-    ATAN = "Atan"
-    ASINH = "Asinh"
-    ACOSH = "Acosh"
-    ATANH = "Atanh"
-    CEIL = "Ceil"
-    FLOOR = "Floor"
-    ERF = "Erf"
-    NOT = "Not"
-    SIGN = "Sign"
-    ROUND = "Round"
-    ISINF = "IsInf"
-    ISNAN = "IsNaN"
+class PreviewFeature(TrtEnum):
+    PROFILE_SHARING_0806 = 0
+    ALIASED_PLUGIN_IO_10_03 = 1
+    RUNTIME_ACTIVATION_RESIZE_10_10 = 2
+    MULTIDEVICE_RUNTIME_10_16 = 3
+    FASTER_DYNAMIC_SHAPES_0805 = 8
+    DISABLE_EXTERNAL_TACTIC_SOURCES_FOR_CORE_0805 = 9
 
 
-class ReduceOperation(Enum):
-    """Value: the ONNX operator."""
-
-    SUM = "ReduceSum"
-    PROD = "ReduceProd"
-    MAX = "ReduceMax"
-    MIN = "ReduceMin"
-    AVG = "ReduceMean"
-
-
-class ScaleMode(IntEnum):
-    UNIFORM = 0
-    CHANNEL = 1
-    ELEMENTWISE = 2
-
-
-class MatrixOperation(IntEnum):
+class HardwareCompatibilityLevel(TrtEnum):
     NONE = 0
-    TRANSPOSE = 1
-    VECTOR = 2
+    AMPERE_PLUS = 1
+    SAME_COMPUTE_CAPABILITY = 2
 
 
-class TopKOperation(IntEnum):
-    MAX = 0
-    MIN = 1
+class RuntimePlatform(TrtEnum):
+    SAME_AS_BUILD = 0
+    WINDOWS_AMD64 = 1
 
 
-class GatherMode(Enum):
-    """Value: the ONNX operator."""
-
-    DEFAULT = "Gather"
-    ELEMENT = "GatherElements"
-    ND = "GatherND"
-
-
-class SampleMode(IntEnum):
-    STRICT_BOUNDS = 0
-    WRAP = 1
-    CLAMP = 2
-    FILL = 3
-    REFLECT = 4
+class TilingOptimizationLevel(TrtEnum):
+    NONE = 0
+    FAST = 1
+    MODERATE = 2
+    FULL = 3
 
 
-SliceMode = SampleMode
+class ExecutionContextAllocationStrategy(TrtEnum):
+    STATIC = 0
+    ON_PROFILE_CHANGE = 1
+    USER_MANAGED = 2
 
 
-class InterpolationMode(Enum):
-    """Value: the mode of ONNX Resize."""
-
-    NEAREST = "nearest"
-    LINEAR = "linear"
-    CUBIC = "cubic"
+class SerializationFlag(TrtEnum):
+    EXCLUDE_WEIGHTS = 0
+    EXCLUDE_LEAN_RUNTIME = 1
+    INCLUDE_REFIT = 2
 
 
-ResizeMode = InterpolationMode
+class TempfileControlFlag(TrtEnum):
+    ALLOW_IN_MEMORY_FILES = 0
+    ALLOW_TEMPORARY_FILES = 1
 
 
-class ResizeCoordinateTransformation(Enum):
-    """Value: ONNX's name."""
-
-    ALIGN_CORNERS = "align_corners"
-    ASYMMETRIC = "asymmetric"
-    HALF_PIXEL = "half_pixel"
-
-
-class ResizeRoundMode(Enum):
-    """Value: the nearest_mode of ONNX Resize."""
-
-    HALF_UP = "round_prefer_ceil"
-    HALF_DOWN = "round_prefer_floor"
-    FLOOR = "floor"
-    CEIL = "ceil"
+class WeightsRole(TrtEnum):
+    KERNEL = 0
+    BIAS = 1
+    SHIFT = 2
+    SCALE = 3
+    CONSTANT = 4
+    ANY = 5
 
 
-class LayerType(Enum):
-    """Value: the ONNX operators that a parsed layer of this type has."""
+class AllocatorFlag(TrtEnum):
+    RESIZABLE = 0
 
-    CONVOLUTION = ("Conv",)
-    CAST = ("Cast",)
-    ACTIVATION = (
-        "Relu", "Sigmoid", "Tanh", "LeakyRelu", "Elu", "Selu", "Softsign", "Softplus", "Clip",
-        "HardSigmoid", "ThresholdedRelu", "Gelu",
-    )  # fmt: skip
-    POOLING = ("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool")
-    SCALE = ("BatchNormalization",)
-    SOFTMAX = ("Softmax",)
-    DECONVOLUTION = ("ConvTranspose",)
-    CONCATENATION = ("Concat",)
-    ELEMENTWISE = (
-        "Add", "Mul", "Max", "Min", "Sub", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less",
-    )  # fmt: skip
-    UNARY = tuple(op.value for op in UnaryOperation)
-    PADDING = ("Pad",)
-    SHUFFLE = ("Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "DepthToSpace", "SpaceToDepth")
-    REDUCE = tuple(op.value for op in ReduceOperation)
-    TOPK = ("TopK",)
-    GATHER = ("Gather", "GatherElements", "GatherND")
-    MATRIX_MULTIPLY = ("MatMul", "Gemm")
-    CONSTANT = ("Constant",)
-    IDENTITY = ("Identity",)
-    SLICE = ("Slice", "Split")
-    SHAPE = ("Shape",)
-    RESIZE = ("Resize", "Upsample")
-    SELECT = ("Where",)
-    QUANTIZE = ("QuantizeLinear",)
-    DEQUANTIZE = ("DequantizeLinear",)
-    NORMALIZATION = ("LayerNormalization", "InstanceNormalization", "GroupNormalization")
-    PLUGIN_V2 = ()
-    OTHER = ("",)
 
-    @classmethod
-    def of(cls, op_type: str) -> LayerType:
-        """What TensorRT calls the layer that an ONNX operator becomes."""
-        return next((member for member in cls if op_type in member.value), cls.OTHER)
+class ErrorCodeTRT(TrtEnum):
+    SUCCESS = 0
+    UNSPECIFIED_ERROR = 1
+    INTERNAL_ERROR = 2
+    INVALID_ARGUMENT = 3
+    INVALID_CONFIG = 4
+    FAILED_ALLOCATION = 5
+    FAILED_INITIALIZATION = 6
+    FAILED_EXECUTION = 7
+    FAILED_COMPUTATION = 8
+    INVALID_STATE = 9
+    UNSUPPORTED_STATE = 10
+
+
+class ErrorCode(TrtEnum):
+    SUCCESS = 0
+    INTERNAL_ERROR = 1
+    MEM_ALLOC_FAILED = 2
+    MODEL_DESERIALIZE_FAILED = 3
+    INVALID_VALUE = 4
+    INVALID_GRAPH = 5
+    INVALID_NODE = 6
+    UNSUPPORTED_GRAPH = 7
+    UNSUPPORTED_NODE = 8
+    UNSUPPORTED_NODE_ATTR = 9
+    UNSUPPORTED_NODE_INPUT = 10
+    UNSUPPORTED_NODE_DATATYPE = 11
+    UNSUPPORTED_NODE_DYNAMIC = 12
+    UNSUPPORTED_NODE_SHAPE = 13
+    REFIT_FAILED = 14
+
+
+class PluginFieldType(TrtEnum):
+    FLOAT16 = 0
+    FLOAT32 = 1
+    FLOAT64 = 2
+    INT8 = 3
+    INT16 = 4
+    INT32 = 5
+    CHAR = 6
+    DIMS = 7
+    UNKNOWN = 8
+    BF16 = 9
+    INT64 = 10
+    FP8 = 11
+    INT4 = 12
+    FP4 = 13
+
+
+class PluginCapabilityType(TrtEnum):
+    CORE = 0
+    BUILD = 1
+    RUNTIME = 2
+
+
+class TensorRTPhase(TrtEnum):
+    BUILD = 0
+    RUNTIME = 1
+
+
+class PluginCreatorVersion(TrtEnum):
+    V1 = 0
+    V1_PYTHON = 64
+
+
+class EngineStat(TrtEnum):
+    TOTAL_WEIGHTS_SIZE = 0
+    STRIPPED_WEIGHTS_SIZE = 1
+
+
+class SeekPosition(TrtEnum):
+    SET = 0
+    CUR = 1
+    END = 2

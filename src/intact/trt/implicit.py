@@ -31,14 +31,16 @@ from intact.trt.calibrators import table_of
 from intact.trt.config import IBuilderConfig, ITimingCache
 from intact.trt.enums import DataType
 from intact.trt.network import INetworkDefinition
-from intact.trt.record import BuildRecord, LayerChoice
+from intact.trt.record import LayerChoice
 
 RUNS = 9
 """Runs of which the median counts."""
 
 
-def implicit_plan(network: INetworkDefinition, config: IBuilderConfig, model: Any) -> Plan:
-    """The fastest plan of a float network that its ranges and pins allow.
+def implicit_plan(
+    network: INetworkDefinition, config: IBuilderConfig, model: Any
+) -> tuple[dict[str, LayerChoice], Plan]:
+    """Why each layer runs as it does, and the fastest plan of a float network that its ranges and pins allow.
 
     Args:
         network: Without Quantize layers.
@@ -127,7 +129,9 @@ class _Chooser:
     integers: set[str]
     _engines: dict[str, Engine] = field(default_factory=dict)
 
-    def choose(self, done: ptq.FromCache, quantized: Callable[[list[str]], ptq.FromCache]) -> Plan:
+    def choose(
+        self, done: ptq.FromCache, quantized: Callable[[list[str]], ptq.FromCache]
+    ) -> tuple[dict[str, LayerChoice], Plan]:
         """The fastest of all int8, the mixture, and no int8."""
         plans = {"int8": lower(done.result.model)}
         int8, floats = self._layer_times(plans["int8"])
@@ -145,7 +149,7 @@ class _Chooser:
         whole = self._whole_times(plans)
         best = min(plans, key=lambda name: whole[f"plan {name}"])
         choices = self._choices(plans[best], int8, floats, whole, best)
-        return BuildRecord(self.network.name, self.config.profiles, choices).added_to(plans[best])
+        return choices, plans[best]
 
     def _engine(self, name: str, plan: Plan) -> Engine:
         """The engine of a candidate, made once: its weights are packed only then."""

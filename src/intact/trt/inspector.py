@@ -8,19 +8,21 @@ from typing import Any
 from intact.engine import Plan
 from intact.placement import Layer
 from intact.trt.enums import LayerInformationFormat
+from intact.trt.objects import Interface
 from intact.trt.record import BuildRecord
 
 
-class EngineInspector:
+class EngineInspector(Interface):
     """Describes the layers of an engine; get one from ``ICudaEngine.create_engine_inspector``.
 
     Attributes:
         execution_context: Kept.
     """
 
+    execution_context: Any = None
+
     def __init__(self, plan: Plan, record: BuildRecord) -> None:
         self._plan, self._record = plan, record
-        self.execution_context: Any = None
 
     def get_layer_information(self, layer_index: int, format: LayerInformationFormat) -> str:
         """One layer: a line, or JSON with its nodes, its precision, and both times where known."""
@@ -34,6 +36,9 @@ class EngineInspector:
             return "\n".join(_shown(entry, format) for entry in layers)
         bindings = [*self._plan.inputs, *self._plan.outputs]
         return json.dumps({"Layers": layers, "Bindings": bindings}, indent=1)
+
+    def clear_inspection_source(self) -> None:
+        """Nothing: sources are not kept."""
 
     def _entry(self, layer: Layer) -> dict[str, Any]:
         entry: dict[str, Any] = {

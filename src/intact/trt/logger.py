@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime
-from enum import IntEnum
 from typing import ClassVar
 
 from intact.terminal import printable
+from intact.trt.enums import TrtEnum
 
 
-class LogSeverity(IntEnum):
+class LogSeverity(TrtEnum):
     INTERNAL_ERROR = 0
     ERROR = 1
     WARNING = 2

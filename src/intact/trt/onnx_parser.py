@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx
+
 from intact.errors import IntactError
 from intact.graph import Source, load, parts_of
 from intact.placement import check
-from intact.trt.enums import dtype_of
+from intact.trt.enums import ErrorCode, dtype_of
 from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.network import INetworkDefinition
+from intact.trt.objects import Interface
 from intact.trt.tensors import ITensor
 
 
@@ -40,15 +43,29 @@ class ParserError:
         """Index of the node, where TensorRT has one; -1 here: `node_name` says which."""
         return -1
 
-    def code(self) -> int:
-        """TensorRT's number for an unsupported node."""
-        return 8
+    def code(self) -> ErrorCode:
+        """TensorRT's code for it."""
+        return ErrorCode.UNSUPPORTED_NODE
+
+    def file(self) -> str:
+        """The parser's source; "" here."""
+        return ""
+
+    func = file
+
+    def line(self) -> int:
+        """The line of the parser's source; 0 here."""
+        return 0
+
+    def node_operator(self) -> str:
+        """Operator of the node; "" where it is not known."""
+        return ""
 
     def __str__(self) -> str:
         return f"In node {self.where}: {self.message}" if self.where else self.message
 
 
-class OnnxParser:
+class OnnxParser(Interface):
     """Adds the nodes of an ONNX model to a network.
 
     Args:
@@ -59,7 +76,7 @@ class OnnxParser:
     def __init__(self, network: INetworkDefinition, logger: ILogger) -> None:
         self._network, self._logger = network, logger
         self._errors: list[ParserError] = []
-        self.flags = 0
+        self._flags = 0
 
     @property
     def num_errors(self) -> int:
@@ -93,7 +110,42 @@ class OnnxParser:
 
     def set_flag(self, flag: int) -> None:
         """Accepted; nothing here depends on it."""
-        self.flags |= 1 << int(flag)
+        self._note("set_flag")
+        self._flags |= 1 << int(flag)
+
+    def clear_flag(self, flag: int) -> None:
+        """Turn a flag off."""
+        self._flags &= ~(1 << int(flag))
+
+    def get_flag(self, flag: int) -> bool:
+        """Whether a flag is on."""
+        return bool(self._flags >> int(flag) & 1)
+
+    @property
+    def flags(self) -> int:
+        """The flags, as bits."""
+        return self._flags
+
+    @flags.setter
+    def flags(self, flags: int) -> None:
+        self._note("set_flag")
+        self._flags = int(flags)
+
+    def supports_operator(self, op_name: str) -> bool:
+        """Whether an ONNX operator is known."""
+        return onnx.defs.has(op_name)
+
+    def is_node_supported(self, model: bytes) -> bool:
+        """Whether `parse` would take the model."""
+        return self.supports_model(model)[0]
+
+    def parse_with_weight_descriptors(self, model: bytes) -> bool:
+        """As `parse`."""
+        return self.parse(model)
+
+    def get_used_vc_plugin_libraries(self) -> list[str]:
+        """None: there are no libraries."""
+        return []
 
     def _parse(self, source: Source, folder: Path | None) -> bool:
         try:

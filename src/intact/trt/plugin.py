@@ -9,9 +9,9 @@ from intact.engine.custom import Operator, Quantized, find, register
 from intact.engine.custom import OutputGrid as Grid
 from intact.errors import QuantValueError
 from intact.graph import Composer
-from intact.trt.enums import LayerType
 from intact.trt.layers import ILayer
 from intact.trt.logger import ILogger
+from intact.trt.operations import LayerType
 
 Body = TypeVar("Body", bound=Callable[..., Any])
 
@@ -63,6 +63,8 @@ class IPluginV2Layer(ILayer):
     TYPE = LayerType.PLUGIN_V2
     operator: str = ""
     attributes: dict[str, Any] = {}
+    _plugin: Any = None
+    plugin = property(lambda self: self._plugin)
 
     def _title(self) -> str:
         return "PluginV2"
@@ -73,6 +75,15 @@ class IPluginV2Layer(ILayer):
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         domain, _, op_type = self.operator.partition("::")
         c.node(op_type, x, y, name=self.name, domain=domain, **self.attributes)
+
+
+class IPluginV3Layer(IPluginV2Layer):
+    """A layer of a plugin of TensorRT 10."""
+
+    TYPE = LayerType.PLUGIN_V3
+
+    def _title(self) -> str:
+        return "PluginV3"
 
 
 def registered(name: str) -> Operator:

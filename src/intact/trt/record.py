@@ -8,8 +8,14 @@ from typing import Any
 
 from intact.engine import Plan
 from intact.trt.config import IOptimizationProfile
+from intact.trt.values import Dependence
 
 _MARK = "intact.trt "
+_PARTS = ("hosts", "valued", "unknown")
+
+
+def _dims(entries: dict[str, Any]) -> dict[str, Any]:
+    return {str(k): tuple(tuple(map(int, d)) for d in v) for k, v in entries.items()}
 
 
 @dataclass(frozen=True)
@@ -36,11 +42,22 @@ class BuildRecord:
         name: Of the network.
         profiles: The optimization profiles.
         choices: By layer.
+        dependence: What depends on values.
+        assertions: Hidden outputs that must be true, and what to say where one is not.
+        debugged: Hidden outputs that a debug listener may see.
+        plugins: What makes the plugins of the engine again: by operator, its creator and its fields.
+        refit: The model, where the engine can be given other weights: base64 of its bytes, and the weights'
+            names.
     """
 
     name: str = ""
     profiles: tuple[IOptimizationProfile, ...] = ()
     choices: dict[str, LayerChoice] = field(default_factory=dict)
+    dependence: Dependence = field(default_factory=Dependence)
+    assertions: dict[str, str] = field(default_factory=dict)
+    debugged: tuple[str, ...] = ()
+    plugins: dict[str, Any] = field(default_factory=dict)
+    refit: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan) -> BuildRecord:
@@ -56,18 +73,31 @@ class BuildRecord:
     @classmethod
     def _parse(cls, content: dict[str, Any]) -> BuildRecord:
         profiles = tuple(
-            IOptimizationProfile({str(k): tuple(tuple(map(int, d)) for d in v) for k, v in shapes.items()})  # type: ignore[misc]
-            for shapes in content["profiles"]
+            IOptimizationProfile(_dims(entry["shapes"]), _dims(entry["values"]))
+            for entry in content["profiles"]
         )
         choices = {str(name): LayerChoice(**entry) for name, entry in content["choices"].items()}
-        return cls(str(content["name"]), profiles, choices)
+        depends = Dependence(*(tuple(map(str, content["dependence"][part])) for part in _PARTS))
+        assertions = {str(k): str(v) for k, v in content["assertions"].items()}
+        debugged = tuple(map(str, content["debugged"]))
+        return cls(
+            str(content["name"]), profiles, choices, depends, assertions, debugged,
+            dict(content["plugins"]), dict(content["refit"]),
+        )  # fmt: skip
+
+    @property
+    def hidden(self) -> set[str]:
+        """Outputs of the plan that are none of the network's."""
+        return {*self.assertions, *self.debugged}
 
     def added_to(self, plan: Plan) -> Plan:
         """`plan` with this record among its notes."""
         content = {
             "name": self.name,
-            "profiles": [profile.shapes for profile in self.profiles],
+            "profiles": [{"shapes": p.shapes, "values": p.values} for p in self.profiles],
             "choices": {name: vars(choice) for name, choice in self.choices.items()},
-        }
+            "dependence": vars(self.dependence), "assertions": self.assertions,
+            "debugged": list(self.debugged), "plugins": self.plugins, "refit": self.refit,
+        }  # fmt: skip
         notes = tuple(note for note in plan.notes if not note.startswith(_MARK))
         return replace(plan, notes=(*notes, _MARK + json.dumps(content, sort_keys=True)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,21 +12,56 @@ from numpy.typing import ArrayLike, NDArray
 from intact.errors import QuantValueError
 from intact.trt.dialects import Dialect
 from intact.trt.enums import DataType, TensorLocation, dtype_of
+from intact.trt.logger import ILogger
+from intact.trt.objects import Interface
 
 Answer = TypeVar("Answer")
-Dims = tuple[int, ...]
+Sizes = tuple[int, ...]
 """Sizes, or strides and the like; -1 is a size that is not known before the network runs."""
 
 
-class Permutation(tuple[int, ...]):
-    """An order of axes; a tuple."""
+class Dims(tuple[int, ...]):
+    """Sizes, or strides and the like; a tuple, from a sequence or from numbers."""
+
+    MAX_DIMS: ClassVar[int] = 8
+
+    def __new__(cls, *sizes: Any) -> Self:
+        one = len(sizes) == 1 and not isinstance(sizes[0], (int, np.integer))
+        return super().__new__(cls, map(int, sizes[0] if one else sizes))
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return prod(self)
 
 
-class DimsHW(tuple[int, ...]):
-    """Height and width; a tuple."""
+class Dims2(Dims):
+    """Two sizes."""
+
+
+class Dims3(Dims):
+    """Three sizes."""
+
+
+class Dims4(Dims):
+    """Four sizes."""
+
+
+class DimsHW(Dims2):
+    """Height and width."""
 
     h = property(lambda self: self[0])
     w = property(lambda self: self[1])
+
+
+class Permutation(Dims):
+    """An order of axes."""
+
+
+class DimsExprs(list[Any]):
+    """The sizes that a plugin computes with."""
+
+    def __init__(self, sizes: Any = ()) -> None:
+        super().__init__([None] * sizes if isinstance(sizes, int) else sizes)
 
 
 def volume(shape: Iterable[int]) -> int:
@@ -76,8 +111,10 @@ class OwningNetwork(Protocol):
     dialect: Dialect
 
     @property
+    def logger(self) -> ILogger: ...
+    @property
     def outputs(self) -> tuple[ITensor, ...]: ...
-    def shape_of(self, tensor: ITensor) -> Dims: ...
+    def shape_of(self, tensor: ITensor) -> Sizes: ...
     def dtype_of(self, tensor: ITensor) -> DataType: ...
     def rename(self, tensor: ITensor, name: str) -> None: ...
     def unnamed(self, title: str) -> str: ...
@@ -87,23 +124,28 @@ class OwningNetwork(Protocol):
     def warn(self, message: str) -> None: ...
 
 
-class ITensor:
+class ITensor(Interface):
     """A tensor of a network: made by ``add_input`` or by a layer, never by hand.
 
     Attributes:
         location: Accepted and kept; everything is host memory.
         allowed_formats: Accepted and kept.
+        broadcast_across_batch: False, but for inputs of networks without a batch of their own.
     """
+
+    location = TensorLocation.DEVICE
+    allowed_formats = 0
+    broadcast_across_batch = property(lambda self: False)
 
     def __init__(
         self, network: OwningNetwork, name: str, *, producer: object | None = None,
-        dtype: DataType | None = None, shape: Dims | None = None,
+        dtype: DataType | None = None, shape: Sizes | None = None,
     ) -> None:  # fmt: skip
         self._network, self._name, self._producer = network, name, producer
         self._dtype, self._shape = dtype, shape
         self._range: tuple[float, float] | None = None
-        self.location = TensorLocation.DEVICE
-        self.allowed_formats = 0
+        self._axes: dict[int, str] = {}
+        self._logger = network.logger
 
     @property
     def name(self) -> str:
@@ -115,14 +157,14 @@ class ITensor:
         self._network.rename(self, name)
 
     @property
-    def shape(self) -> Dims:
+    def shape(self) -> Sizes:
         """Sizes; -1 where only a run fixes them."""
         if self._shape is not None:
             return self._shape
         return self._network.shape_of(self)
 
     @shape.setter
-    def shape(self, shape: Dims) -> None:
+    def shape(self, shape: Sizes) -> None:
         if not self.is_network_input:
             raise QuantValueError(
                 f"tensor '{self.name}'", "a shape", "a shape for inputs of the network alone",
@@ -184,6 +226,24 @@ class ITensor:
     def dynamic_range(self) -> tuple[float, float] | None:
         """What `set_dynamic_range` fixed; None where nothing was fixed."""
         return self._range
+
+    @dynamic_range.setter
+    def dynamic_range(self, range: tuple[float, float]) -> None:
+        low, high = range
+        if not self.set_dynamic_range(low, high):
+            raise QuantValueError(
+                f"tensor '{self.name}'", f"the range {range}", "two finite bounds, the lower one first",
+                "correct it",
+            )  # fmt: skip
+
+    def set_dimension_name(self, index: int, name: str) -> None:
+        """Name axis `index` of an input: axes of one name have one size."""
+        self._axes[int(index)] = name
+        self._network.touch()
+
+    def get_dimension_name(self, index: int) -> str | None:
+        """The name of axis `index`; None where it has none."""
+        return self._axes.get(int(index))
 
     def reset_dynamic_range(self) -> None:
         """Forget `set_dynamic_range`."""

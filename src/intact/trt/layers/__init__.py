@@ -1,62 +1,131 @@
 """The layers of a network: each file one kind, each class what it is in ONNX."""
 
-from intact.trt.layers.base import ILayer
+from intact.trt.layers.base import (
+    ILayer,
+)
+from intact.trt.layers.fill import (
+    IFillLayer,
+)
+from intact.trt.layers.flow import (
+    IConditionLayer,
+    IIfConditional,
+    IIfConditionalInputLayer,
+    IIfConditionalOutputLayer,
+    IIteratorLayer,
+    ILoop,
+    ILoopOutputLayer,
+    IRecurrenceLayer,
+    ITripLimitLayer,
+)
 from intact.trt.layers.images import (
-    INormalizationLayer,
+    IGridSampleLayer,
+    ILRNLayer,
     IPaddingLayer,
     IPoolingLayer,
-    IReduceLayer,
     IResizeLayer,
-    ISoftMaxLayer,
-    ITopKLayer,
+)
+from intact.trt.layers.indexing import (
+    IGatherLayer,
+    INMSLayer,
+    INonZeroLayer,
+    IOneHotLayer,
+    IScatterLayer,
+    ISliceLayer,
 )
 from intact.trt.layers.moves import (
     IConcatenationLayer,
     IConstantLayer,
-    IGatherLayer,
+    IReverseSequenceLayer,
     IShapeLayer,
     IShuffleLayer,
-    ISliceLayer,
+    ISqueezeLayer,
+    IUnsqueezeLayer,
 )
-from intact.trt.layers.parsed import IOnnxLayer
+from intact.trt.layers.parsed import (
+    IOnnxLayer,
+)
 from intact.trt.layers.pointwise import (
     IActivationLayer,
+    IAssertionLayer,
     ICastLayer,
     IElementWiseLayer,
     IIdentityLayer,
+    IParametricReLULayer,
     IScaleLayer,
     ISelectLayer,
     IUnaryLayer,
 )
-from intact.trt.layers.qdq import IDequantizeLayer, IQuantizeLayer
-from intact.trt.layers.weighted import IConvolutionLayer, IDeconvolutionLayer, IMatrixMultiplyLayer
+from intact.trt.layers.qdq import (
+    IDequantizeLayer,
+    IQuantizeLayer,
+)
+from intact.trt.layers.reductions import (
+    ICumulativeLayer,
+    INormalizationLayer,
+    IRaggedSoftMaxLayer,
+    IReduceLayer,
+    ISoftMaxLayer,
+    ITopKLayer,
+)
+from intact.trt.layers.weighted import (
+    IConvolutionLayer,
+    IDeconvolutionLayer,
+    IEinsumLayer,
+    IFullyConnectedLayer,
+    IMatrixMultiplyLayer,
+)
 
 __all__ = [
     "IActivationLayer",
+    "IAssertionLayer",
     "ICastLayer",
     "IConcatenationLayer",
+    "IConditionLayer",
     "IConstantLayer",
     "IConvolutionLayer",
+    "ICumulativeLayer",
     "IDeconvolutionLayer",
     "IDequantizeLayer",
+    "IEinsumLayer",
     "IElementWiseLayer",
+    "IFillLayer",
+    "IFullyConnectedLayer",
     "IGatherLayer",
+    "IGridSampleLayer",
     "IIdentityLayer",
+    "IIfConditional",
+    "IIfConditionalInputLayer",
+    "IIfConditionalOutputLayer",
+    "IIteratorLayer",
+    "ILRNLayer",
     "ILayer",
+    "ILoop",
+    "ILoopOutputLayer",
     "IMatrixMultiplyLayer",
+    "INMSLayer",
+    "INonZeroLayer",
     "INormalizationLayer",
+    "IOneHotLayer",
     "IOnnxLayer",
     "IPaddingLayer",
+    "IParametricReLULayer",
     "IPoolingLayer",
     "IQuantizeLayer",
+    "IRaggedSoftMaxLayer",
+    "IRecurrenceLayer",
     "IReduceLayer",
     "IResizeLayer",
+    "IReverseSequenceLayer",
     "IScaleLayer",
+    "IScatterLayer",
     "ISelectLayer",
     "IShapeLayer",
     "IShuffleLayer",
     "ISliceLayer",
     "ISoftMaxLayer",
+    "ISqueezeLayer",
     "ITopKLayer",
+    "ITripLimitLayer",
     "IUnaryLayer",
+    "IUnsqueezeLayer",
 ]

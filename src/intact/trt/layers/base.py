@@ -10,13 +10,16 @@ from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
 from intact.graph import DTYPES, Composer
-from intact.trt.enums import DataType, LayerType
+from intact.trt.dialects import Dialect, message_of
+from intact.trt.enums import DataType
+from intact.trt.objects import Interface
+from intact.trt.operations import LayerType
 from intact.trt.tensors import ITensor, OwningNetwork
 
 CONVERTED = (DataType.INT32, DataType.INT64, DataType.BOOL, DataType.UINT8)
 
 
-class ILayer:
+class ILayer(Interface):
     """One layer; made by the ``add_*`` calls of a network.
 
     Its parameters are plain attributes: setting one is enough, the network is written when it is built.
@@ -26,31 +29,52 @@ class ILayer:
     """
 
     TYPE: ClassVar[LayerType] = LayerType.OTHER
+    TITLE: ClassVar[str] = ""
     OUTPUTS: ClassVar[int] = 1
+    VALUES: ClassVar[tuple[int, ...]] = ()
+    """Inputs whose values say what shape the output has."""
+    DATA_DEPENDENT: ClassVar[bool] = False
+    """Whether the data, and not only shapes, say how large the outputs are."""
+    metadata: str = ""
 
     def __init__(self, network: OwningNetwork, inputs: tuple[ITensor | None, ...], **parameters: Any) -> None:
-        self._ready = False
-        self.network, self._inputs = network, list(inputs)
+        self._network, self._inputs = network, list(inputs)
+        self._logger, self._kind = network.logger, type(self)
         self._name = network.unnamed(self._title())
         self._precision: DataType | None = None
         self._types: dict[int, DataType] = {}
-        self.metadata = ""
         for key, value in parameters.items():
             setattr(self, key, value)
         self._outputs = [
-            ITensor(network, network.unused(f"{self._name}_output{i or ''}"), producer=self)
+            ITensor(network, network.unused(f"{self._name}_output{f'_{i}' if i else ''}"), producer=self)
             for i in range(self._count())
         ]
-        self._ready = True
+
+    def as_layer(self) -> ILayer:
+        """The same layer as ``network.get_layer`` gives it: an `ILayer`, until ``__class__`` is set."""
+        view = object.__new__(ILayer)
+        object.__setattr__(view, "__dict__", self.__dict__)
+        return view
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ILayer) and other.__dict__ is self.__dict__
+
+    def __hash__(self) -> int:
+        return id(self.__dict__)
 
     def __setattr__(self, key: str, value: Any) -> None:
+        if key == "__class__" and not issubclass(self._kind, value):
+            raise QuantValueError(
+                f"layer '{self.name}'", f"the class {value.__name__}", f"{self._kind.__name__}, which it is",
+                "ask layer.type first; what a parser read has the node as layer.node",
+            )  # fmt: skip
         super().__setattr__(key, value)
-        if self.__dict__.get("_ready"):
-            self.network.touch()
+        if "_outputs" in self.__dict__:
+            self._network.touch()
 
     def _title(self) -> str:
         """How TensorRT calls an unnamed layer of this kind: "Convolution"."""
-        return "".join(part.capitalize() for part in self.TYPE.name.split("_"))
+        return self.TITLE or "".join(part.capitalize() for part in self.TYPE.name.split("_"))
 
     def _count(self) -> int:
         return self.OUTPUTS
@@ -58,7 +82,16 @@ class ILayer:
     @property
     def type(self) -> LayerType:
         """What kind of layer it is."""
-        return self.TYPE
+        return self._kind.layer_type(self)
+
+    def layer_type(self) -> LayerType:
+        """What kind of layer it is, whatever ``type`` means for its class."""
+        return self._kind.TYPE
+
+    @property
+    def num_ranks(self) -> int:
+        """One: the CPU."""
+        return 1
 
     @property
     def name(self) -> str:
@@ -97,7 +130,7 @@ class ILayer:
         if index >= len(self._inputs):
             self._inputs.extend([None] * (index + 1 - len(self._inputs)))
         self._inputs[index] = tensor
-        self.network.touch()
+        self._network.touch()
 
     @property
     def precision(self) -> DataType:
@@ -138,6 +171,10 @@ class ILayer:
         """What TensorRT would refuse about it when it builds: its own words, without the layer's name."""
         return []
 
+    def _refused_in(self, dialect: Dialect, message: str) -> list[str]:
+        """`message`, where `dialect` is spoken; it names the dialect that would take the layer."""
+        return [message_of(dialect, message)] if self._network.dialect == dialect else []
+
     def emit(self, c: Composer) -> None:
         """Write the layer into `c`, inputs and outputs under the tensors' names."""
         inputs = [t.name if t is not None else "" for t in self._inputs]
@@ -163,7 +200,47 @@ class ILayer:
         raise NotImplementedError(f"{type(self).__name__} writes no nodes")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
+        return f"{self._kind.__name__}({self.name!r})"
+
+
+class Nodes:
+    """Writes the nodes of one layer: each call is a node, and gives the name of what it makes."""
+
+    def __init__(self, c: Composer, prefix: str) -> None:
+        self.c, self.prefix = c, prefix
+
+    def __call__(self, op_type: str, *inputs: str, to: str | None = None, **attributes: Any) -> str:
+        """A node; `to` names its output where that is the layer's own."""
+        made = to if to is not None else self.c.fresh(f"{self.prefix}.{op_type}")
+        name = self.prefix if to is not None else made
+        self.c.node(op_type, inputs, [made], name=name, **attributes)
+        return made
+
+    def ints(self, *values: int, shape: tuple[int, ...] | None = None) -> str:
+        """A constant of int64; a vector, unless `shape` says otherwise."""
+        return self.array(np.asarray(values, np.int64).reshape((-1,) if shape is None else shape))
+
+    def array(self, values: Any) -> str:
+        """A constant."""
+        return self.c.constant(f"{self.prefix}.constant", values)
+
+    def cast(self, name: str, dtype: str) -> str:
+        """`name` in another element type."""
+        made = self.c.fresh(f"{name}.{dtype}")
+        self.c.node("Cast", [name], [made], name=made, to=DTYPES[dtype])
+        return made
+
+    def sizes(self, name: str) -> str:
+        """The sizes of `name`, int64."""
+        return self("Shape", name)
+
+    def size(self, name: str, axis: int) -> str:
+        """One size of `name`, as a vector of one."""
+        return self("Slice", self.sizes(name), self.ints(axis), self.ints(axis + 1))
+
+    def scalar(self, name: str) -> str:
+        """A tensor of one element without axes."""
+        return self("Reshape", name, self.ints())
 
 
 def axes_of(mask: int, rank: int) -> tuple[int, ...]:
@@ -174,3 +251,8 @@ def axes_of(mask: int, rank: int) -> tuple[int, ...]:
 def int64(values: Sequence[int]) -> NDArray[np.int64]:
     """Sizes, axes or pads as ONNX takes them."""
     return np.asarray(list(values), np.int64)
+
+
+def rank_of(tensor: ITensor | None, default: int = 0) -> int:
+    """Number of axes of `tensor`; `default` where there is none."""
+    return len(tensor.shape) if tensor is not None else default

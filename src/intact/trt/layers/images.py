@@ -1,43 +1,74 @@
-"""Layers over images and axes: pools, padding, resizing, normalization, reductions, Softmax, TopK."""
+"""Layers over images: pools, padding, resizing, local normalization, sampling at a grid."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from intact.graph import Composer
-from intact.trt.enums import (
+from intact.trt.layers.base import ILayer, Nodes, int64, rank_of
+from intact.trt.layers.weighted import WindowLayer, sizes_property
+from intact.trt.operations import (
     InterpolationMode,
     LayerType,
     PaddingMode,
     PoolingType,
-    ReduceOperation,
     ResizeCoordinateTransformation,
     ResizeRoundMode,
-    TopKOperation,
+    ResizeSelector,
+    SampleMode,
 )
-from intact.trt.layers.base import ILayer, axes_of, int64
-from intact.trt.layers.weighted import WindowLayer
-from intact.trt.tensors import Dims
+from intact.trt.tensors import Sizes
+
+POOLS = {PoolingType.MAX: "MaxPool", PoolingType.AVERAGE: "AveragePool"}
+MODES = {
+    InterpolationMode.NEAREST: "nearest", InterpolationMode.LINEAR: "linear",
+    InterpolationMode.CUBIC: "cubic",
+}  # fmt: skip
+COORDINATES = {
+    ResizeCoordinateTransformation.ALIGN_CORNERS: "align_corners",
+    ResizeCoordinateTransformation.ASYMMETRIC: "asymmetric",
+    ResizeCoordinateTransformation.HALF_PIXEL: "half_pixel",
+}
+ROUNDINGS = {
+    ResizeRoundMode.HALF_UP: "round_prefer_ceil", ResizeRoundMode.HALF_DOWN: "round_prefer_floor",
+    ResizeRoundMode.FLOOR: "floor", ResizeRoundMode.CEIL: "ceil",
+}  # fmt: skip
+OUTSIDE = {SampleMode.FILL: "zeros", SampleMode.CLAMP: "border", SampleMode.REFLECT: "reflection"}
 
 
 class IPoolingLayer(WindowLayer):
     """Largest value or mean of each window; `blend_factor` mixes the two: b of
     the mean and 1 - b of the largest.
+
+    Attributes:
+        window_size: TensorRT 8's name of `window_size_nd`.
     """
 
     TYPE = LayerType.POOLING
-    pooling_type = PoolingType.MAX
-    window_size_nd: Dims = ()
+    _pooling = PoolingType.MAX
+    window_size_nd: Sizes = ()
     blend_factor: float = 0.0
     average_count_excludes_padding: bool = True
+    window_size = sizes_property("window_size_nd")
+    dilation_nd = property(lambda self: ())
+    dilation = property(lambda self: ())
 
-    window_size = property(
-        lambda self: self.window_size_nd, lambda self, v: setattr(self, "window_size_nd", tuple(v))
-    )
+    @property
+    def type(self) -> PoolingType:  # type: ignore[override]
+        """What is taken of each window."""
+        return self._pooling
+
+    @type.setter
+    def type(self, pooling: PoolingType) -> None:
+        self._pooling = PoolingType(pooling)
+        self._network.touch()
+
+    def _kernel(self) -> Sizes:
+        return tuple(self.window_size_nd)
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        if self.pooling_type is not PoolingType.MAX_AVERAGE_BLEND:
-            return self._pool(c, self.pooling_type, x[0], y[0], self.name)
+        if self._pooling is not PoolingType.MAX_AVERAGE_BLEND:
+            return self._pool(c, self._pooling, x[0], y[0], self.name)
         scaled = []
         for kind, factor in (
             (PoolingType.AVERAGE, self.blend_factor),
@@ -52,164 +83,126 @@ class IPoolingLayer(WindowLayer):
 
     def _pool(self, c: Composer, kind: PoolingType, x: str, y: str, name: str) -> None:
         average = kind is PoolingType.AVERAGE
+        up = self.padding_mode in (PaddingMode.EXPLICIT_ROUND_UP, PaddingMode.CAFFE_ROUND_UP)
         c.node(
-            kind.value, [x], [y], name=name,
+            POOLS[kind], [x], [y], name=name,
             kernel_shape=list(self.window_size_nd),
-            ceil_mode=1 if self.padding_mode == PaddingMode.EXPLICIT_ROUND_UP else None,
+            ceil_mode=1 if up else None,
             count_include_pad=int(not self.average_count_excludes_padding) if average else None,
-            **self._window(len(self.window_size_nd)),
+            **self._window(),
         )  # fmt: skip
 
 
 class IPaddingLayer(ILayer):
-    """Zeros around the two last axes; negative numbers cut off."""
+    """Zeros around the two last axes; negative numbers cut off.
+
+    Attributes:
+        pre_padding, post_padding: TensorRT 8's names of those with ``_nd``.
+    """
 
     TYPE = LayerType.PADDING
-    pre_padding_nd: Dims = (0, 0)
-    post_padding_nd: Dims = (0, 0)
+    pre_padding_nd: Sizes = (0, 0)
+    post_padding_nd: Sizes = (0, 0)
+    pre_padding = sizes_property("pre_padding_nd")
+    post_padding = sizes_property("post_padding_nd")
+
+    def check(self) -> list[str]:
+        """Two numbers on each side, and an input with as many axes."""
+        sides = len(self.pre_padding_nd), len(self.post_padding_nd)
+        if sides != (2, 2) or rank_of(self.get_input(0)) < 2:
+            return [f"padding has {sides[0]} and {sides[1]} numbers: two are needed, for the two last axes"]
+        return []
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        tensor = self.get_input(0)
-        rank = len(tensor.shape) if tensor is not None else 4
-        outer = [0] * (rank - 2)
+        outer = [0] * (rank_of(self.get_input(0)) - 2)
         pads = [*outer, *self.pre_padding_nd, *outer, *self.post_padding_nd]
         c.node("Pad", [x[0], c.constant(f"{self.name}.pads", int64(pads))], y, name=self.name)
 
 
 class IResizeLayer(ILayer):
-    """Another size by interpolation: `shape`, or `scales`, or input 1 with the shape."""
+    """Another size by interpolation: `shape`, or `scales`, or input 1 with the shape.
+
+    Attributes:
+        align_corners: TensorRT 8's name of the coordinate transformation ALIGN_CORNERS.
+    """
 
     TYPE = LayerType.RESIZE
-    shape: Dims = ()
+    VALUES = (1,)
+    shape: Sizes = ()
     scales: tuple[float, ...] = ()
     resize_mode = InterpolationMode.NEAREST
     coordinate_transformation = ResizeCoordinateTransformation.ASYMMETRIC
+    selector_for_single_pixel = ResizeSelector.FORMULA
     nearest_rounding = ResizeRoundMode.FLOOR
     cubic_coeff: float = -0.75
     exclude_outside: bool = False
 
+    @property
+    def align_corners(self) -> bool:
+        """Whether corners are aligned."""
+        return self.coordinate_transformation is ResizeCoordinateTransformation.ALIGN_CORNERS
+
+    @align_corners.setter
+    def align_corners(self, aligned: bool) -> None:
+        self.coordinate_transformation = ResizeCoordinateTransformation(0 if aligned else 1)
+
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        n = Nodes(c, self.name)
         if len(x) > 1 and x[1]:
-            sizes = c.fresh(f"{self.name}.sizes")
-            c.node("Cast", [x[1]], [sizes], name=f"{self.name}.sizes", to=7)
-            inputs = [x[0], "", "", sizes]
-        elif self.scales:
-            inputs = [x[0], "", c.constant(f"{self.name}.scales", np.asarray(self.scales, np.float32))]
+            inputs = [x[0], "", "", n.cast(x[1], "int64")]
+        elif len(self.scales):
+            inputs = [x[0], "", n.array(np.asarray(self.scales, np.float32))]
         else:
-            inputs = [x[0], "", "", c.constant(f"{self.name}.sizes", int64(self.shape))]
+            inputs = [x[0], "", "", n.ints(*self.shape)]
         cubic = self.resize_mode is InterpolationMode.CUBIC
         c.node(
-            "Resize", inputs, y, name=self.name, mode=self.resize_mode.value,
-            coordinate_transformation_mode=self.coordinate_transformation.value,
-            nearest_mode=self.nearest_rounding.value,
+            "Resize", inputs, y, name=self.name, mode=MODES[self.resize_mode],
+            coordinate_transformation_mode=self._coordinates(),
+            nearest_mode=ROUNDINGS[self.nearest_rounding],
             cubic_coeff_a=self.cubic_coeff if cubic else None,
             exclude_outside=int(self.exclude_outside) or None,
         )  # fmt: skip
 
-
-class ISoftMaxLayer(ILayer):
-    """Softmax over the one axis whose bit is set in `axes`."""
-
-    TYPE = LayerType.SOFTMAX
-    axes: int = 0
-
-    def _title(self) -> str:
-        return "SoftMax"
-
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        tensor = self.get_input(0)
-        rank = len(tensor.shape) if tensor is not None else 1
-        axes = axes_of(self.axes, rank) if self.axes else (max(rank - 3, 0),)  # TensorRT's default
-        c.node("Softmax", x[:1], y, name=self.name, axis=axes[0])
+    def _coordinates(self) -> str:
+        upper = self.selector_for_single_pixel is ResizeSelector.UPPER
+        if upper and self.coordinate_transformation is ResizeCoordinateTransformation.HALF_PIXEL:
+            return "pytorch_half_pixel"  # which differs for a size of one only: its upper left pixel
+        return COORDINATES[self.coordinate_transformation]
 
 
-class IReduceLayer(ILayer):
-    """Sum, mean, ... over the axes whose bits are set."""
+class ILRNLayer(ILayer):
+    """``x / (k + alpha / window_size * sum of squares over neighbouring channels) ** beta``."""
 
-    TYPE = LayerType.REDUCE
-    op = ReduceOperation.SUM
-    axes: int = 0
-    keep_dims: bool = False
+    TYPE = LayerType.LRN
+    TITLE = "LRN"
+    window_size: int = 5
+    alpha: float = 1.0
+    beta: float = 0.75
+    k: float = 1.0
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        tensor = self.get_input(0)
-        axes = axes_of(self.axes, len(tensor.shape) if tensor is not None else 0)
-        inputs = [x[0], c.constant(f"{self.name}.axes", int64(axes))]
-        c.node(self.op.value, inputs, y, name=self.name, keepdims=int(self.keep_dims))
-
-
-class ITopKLayer(ILayer):
-    """The k largest or smallest along one axis, and their indices (int32)."""
-
-    TYPE = LayerType.TOPK
-    OUTPUTS = 2
-    op = TopKOperation.MAX
-    k: int = 1
-    axes: int = 0
-
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        tensor = self.get_input(0)
-        axis = axes_of(self.axes, len(tensor.shape) if tensor is not None else 1)[0]
-        count = c.constant(f"{self.name}.k", int64([self.k]))
-        wide = c.fresh(f"{y[1]}.int64")
-        largest = int(self.op == TopKOperation.MAX)
-        c.node("TopK", [x[0], count], [y[0], wide], name=self.name, axis=axis, largest=largest)
-        c.node("Cast", [wide], [y[1]], name=f"{self.name}.indices", to=6)
-
-
-class INormalizationLayer(ILayer):
-    """``(x - mean) / sqrt(var + epsilon) * scale + bias`` over the axes whose bits are set, or in groups."""
-
-    TYPE = LayerType.NORMALIZATION
-    axes: int = 0
-    epsilon: float = 1e-5
-    num_groups: int = 1
-    compute_precision = None
-
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        tensor = self.get_input(0)
-        rank = len(tensor.shape) if tensor is not None else 0
-        axes = axes_of(self.axes, rank)
-        if self.num_groups != 1:
-            return self._in_groups(c, x, y)
-        if axes == tuple(range(axes[0], rank)):
-            flat = [x[0], *(self._trailing(c, name, i + 1, len(axes)) for i, name in enumerate(x[1:3]))]
-            return c.node("LayerNormalization", flat, y, name=self.name, axis=axes[0], epsilon=self.epsilon)
-        return self._decomposed(c, x, y, axes)
-
-    def _trailing(self, c: Composer, name: str, index: int, rank: int) -> str:
-        """Scale or bias without its leading axes of size one."""
-        tensor = self.get_input(index)
-        shape = tensor.shape if tensor is not None else ()
-        if len(shape) <= rank:
-            return name
-        target = c.fresh(f"{name}.trailing")
-        sizes = c.constant(f"{self.name}.shape{index}", int64(shape[-rank:]))
-        c.node("Reshape", [name, sizes], [target], name=f"{self.name}.reshape{index}")
-        return target
-
-    def _in_groups(self, c: Composer, x: list[str], y: list[str]) -> None:
-        flat = [x[0]]
-        for i, name in enumerate(x[1:3]):
-            target = c.fresh(f"{name}.flat")
-            sizes = c.constant(f"{self.name}.flat{i}", int64([-1]))
-            c.node("Reshape", [name, sizes], [target], name=f"{self.name}.flatten{i}")
-            flat.append(target)
         c.node(
-            "GroupNormalization", flat, y, name=self.name, epsilon=self.epsilon, num_groups=self.num_groups
-        )
-
-    def _decomposed(self, c: Composer, x: list[str], y: list[str], axes: tuple[int, ...]) -> None:
-        over = c.constant(f"{self.name}.axes", int64(axes))
-        epsilon = c.constant(f"{self.name}.epsilon", np.float32(self.epsilon))
-        current = {"x": x[0], "scale": x[1], "bias": x[2], "axes": over, "epsilon": epsilon}
-        rows = (
-            ("ReduceMean", ("x", "axes"), "mean"), ("Sub", ("x", "mean"), "centred"),
-            ("Mul", ("centred", "centred"), "square"), ("ReduceMean", ("square", "axes"), "variance"),
-            ("Add", ("variance", "epsilon"), "raised"), ("Sqrt", ("raised",), "deviation"),
-            ("Div", ("centred", "deviation"), "normal"), ("Mul", ("normal", "scale"), "scaled"),
+            "LRN", x[:1], y, name=self.name, size=int(self.window_size), alpha=float(self.alpha),
+            beta=float(self.beta), bias=float(self.k),
         )  # fmt: skip
-        for op_type, inputs, output in rows:
-            current[output] = c.fresh(f"{self.name}.{output}")
-            c.node(op_type, [current[i] for i in inputs], [current[output]], name=f"{self.name}.{output}")
-        c.node("Add", [current["scaled"], current["bias"]], y, name=self.name)
+
+
+class IGridSampleLayer(ILayer):
+    """The input at the places that input 1 says, in [-1, 1]; see ONNX GridSample."""
+
+    TYPE = LayerType.GRID_SAMPLE
+    interpolation_mode = InterpolationMode.LINEAR
+    align_corners: bool = False
+    sample_mode = SampleMode.FILL
+
+    def check(self) -> list[str]:
+        """There are three ways to go on outside."""
+        if self.sample_mode not in OUTSIDE:
+            return [f"{self.sample_mode} is not supported: FILL, CLAMP and REFLECT are"]
+        return []
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        c.node(
+            "GridSample", x[:2], y, name=self.name, mode=MODES[self.interpolation_mode],
+            padding_mode=OUTSIDE[self.sample_mode], align_corners=int(self.align_corners),
+        )  # fmt: skip

@@ -6,16 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Composer
-from intact.trt.enums import GatherMode, LayerType, SampleMode
-from intact.trt.layers.base import ILayer, int64
-from intact.trt.tensors import Dims, Weights, array_of
+from intact.trt.layers.base import ILayer, Nodes, int64, rank_of
+from intact.trt.operations import LayerType
+from intact.trt.tensors import ITensor, Sizes, Weights, array_of
 
 
 class IConstantLayer(ILayer):
     """A tensor whose values are known when the network is built."""
 
     TYPE = LayerType.CONSTANT
-    shape: Dims = ()
+    shape: Sizes = ()
     weights: Weights | NDArray | None = None
 
     @property
@@ -25,10 +25,14 @@ class IConstantLayer(ILayer):
         return np.zeros(self.shape, np.float32) if values is None else values.reshape(tuple(self.shape))
 
     def emit(self, c: Composer) -> None:
-        """A constant under the tensor's name, no node."""
-        name = self._outputs[0].name
-        if c.constant(name, self.array) != name:
-            raise ValueError(f"two tensors are called '{name}'")
+        """A constant under the tensor's name, no node; but for an output of the network, which a node makes."""
+        tensor = self._outputs[0]
+        if tensor.is_network_output:
+            c.node(
+                "Identity", [c.constant(f"{tensor.name}.value", self.array)], [tensor.name], name=self.name
+            )
+        elif c.constant(tensor.name, self.array) != tensor.name:
+            raise ValueError(f"two tensors are called '{tensor.name}'")
 
 
 class IConcatenationLayer(ILayer):
@@ -38,9 +42,7 @@ class IConcatenationLayer(ILayer):
     axis: int | None = None
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        tensor = self.get_input(0)
-        rank = len(tensor.shape) if tensor is not None else 1
-        axis = max(rank - 3, 0) if self.axis is None else self.axis  # TensorRT's default
+        axis = max(rank_of(self.get_input(0), 1) - 3, 0) if self.axis is None else self.axis  # its default
         c.node("Concat", x, y, name=self.name, axis=axis)
 
 
@@ -48,8 +50,9 @@ class IShuffleLayer(ILayer):
     """Transpose, reshape, transpose: each where it was asked for."""
 
     TYPE = LayerType.SHUFFLE
+    VALUES = (1,)
     first_transpose: tuple[int, ...] = ()
-    reshape_dims: Dims | None = None
+    reshape_dims: Sizes | None = None
     second_transpose: tuple[int, ...] = ()
     zero_is_placeholder: bool = True
 
@@ -83,48 +86,59 @@ class IShuffleLayer(ILayer):
         c.node("Reshape", [source, sizes], [target], name=name, allowzero=allow)
 
 
-class ISliceLayer(ILayer):
-    """`shape` elements of each axis from `start` on, every `stride`-th; all within bounds."""
-
-    TYPE = LayerType.SLICE
-    start: Dims = ()
-    shape: Dims = ()
-    stride: Dims = ()
-    mode = SampleMode.STRICT_BOUNDS
-
-    def check(self) -> list[str]:
-        """Other modes than strict bounds are refused."""
-        if self.mode == SampleMode.STRICT_BOUNDS:
-            return []
-        return [f"slice mode {SampleMode(self.mode).name} is not supported: only STRICT_BOUNDS is"]
-
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        start, size, stride = (np.asarray(v, np.int64) for v in (self.start, self.shape, self.stride))
-        end = start + size * stride
-        end[(stride < 0) & (end < 0)] = np.iinfo(np.int64).min  # before the first element
-        parts = {"starts": start, "ends": end, "axes": np.arange(start.size, dtype=np.int64), "steps": stride}
-        inputs = [c.constant(f"{self.name}.{key}", value) for key, value in parts.items()]
-        c.node("Slice", [x[0], *inputs], y, name=self.name)
-
-
-class IGatherLayer(ILayer):
-    """Elements, slices or N-D indices out of a tensor."""
-
-    TYPE = LayerType.GATHER
-    axis: int = 0
-    mode = GatherMode.DEFAULT
-    num_elementwise_dims: int = 0
-
-    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        if self.mode is GatherMode.ND:
-            return c.node("GatherND", x[:2], y, name=self.name, batch_dims=self.num_elementwise_dims)
-        return c.node(self.mode.value, x[:2], y, name=self.name, axis=self.axis)
-
-
 class IShapeLayer(ILayer):
-    """The sizes of a tensor, int64."""
+    """The sizes of a tensor: int64, and int32 in the dialect 8.x."""
 
     TYPE = LayerType.SHAPE
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        c.node("Shape", x[:1], y, name=self.name)
+        n = Nodes(c, self.name)
+        if self._network.dialect == "8.x":
+            c.node("Cast", [n.sizes(x[0])], y, name=self.name, to=6)
+        else:
+            n("Shape", x[0], to=y[0])
+
+
+class ISqueezeLayer(ILayer):
+    """Without the axes that input 1 says, whose size is one."""
+
+    TYPE = LayerType.SQUEEZE
+    VALUES = (1,)
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        n = Nodes(c, self.name)
+        n("Squeeze", x[0], *_axes(n, self.get_input(1), x[1]), to=y[0])
+
+
+class IUnsqueezeLayer(ILayer):
+    """With new axes of size one, where input 1 says."""
+
+    TYPE = LayerType.UNSQUEEZE
+    VALUES = (1,)
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        n = Nodes(c, self.name)
+        n("Unsqueeze", x[0], *_axes(n, self.get_input(1), x[1]), to=y[0])
+
+
+class IReverseSequenceLayer(ILayer):
+    """The first elements of each sequence in reverse order, as many as input 1 says."""
+
+    TYPE = LayerType.REVERSE_SEQUENCE
+    batch_axis: int = 1
+    sequence_axis: int = 0
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        n = Nodes(c, self.name)
+        n(
+            "ReverseSequence", x[0], n.cast(x[1], "int64"), to=y[0],
+            batch_axis=int(self.batch_axis), time_axis=int(self.sequence_axis),
+        )  # fmt: skip
+
+
+def _axes(n: Nodes, tensor: ITensor | None, name: str) -> list[str]:
+    """Axes from a tensor; those of a constant as one, so that ranks are known."""
+    producer = tensor._producer if tensor is not None else None
+    if isinstance(producer, IConstantLayer):
+        return [n.ints(*producer.array.reshape(-1).tolist())]
+    return [n("Reshape", n.cast(name, "int64"), n.ints(-1))]

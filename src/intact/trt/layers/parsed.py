@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from intact.graph import Composer
-from intact.trt.enums import LayerType
 from intact.trt.layers.base import ILayer
+from intact.trt.operations import LayerType, layer_type_of
 
 
 class IOnnxLayer(ILayer):
@@ -24,10 +24,9 @@ class IOnnxLayer(ILayer):
     def _count(self) -> int:
         return len(self.node.output)
 
-    @property
-    def type(self) -> LayerType:
+    def layer_type(self) -> LayerType:
         """What TensorRT calls such a layer."""
-        return LayerType.of(self.node.op_type) if not self.node.domain else LayerType.PLUGIN_V2
+        return layer_type_of(self.node.op_type) if not self.node.domain else LayerType.PLUGIN_V2
 
     def emit(self, c: Composer) -> None:
         """The node, with inputs and outputs under the tensors' names; outputs that nobody names stay open."""

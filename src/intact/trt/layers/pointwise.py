@@ -9,16 +9,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import DTYPES, Composer
-from intact.trt.enums import (
+from intact.trt.enums import DataType
+from intact.trt.layers.base import ILayer, Nodes
+from intact.trt.operations import (
+    UNARY_NODES,
     ActivationType,
-    DataType,
     ElementWiseOperation,
     LayerType,
     ScaleMode,
     UnaryOperation,
 )
-from intact.trt.layers.base import ILayer
 from intact.trt.tensors import Weights, array_of
+
+ACTIVATIONS: dict[ActivationType, tuple[str, ...]] = {
+    ActivationType.RELU: ("Relu",), ActivationType.SIGMOID: ("Sigmoid",), ActivationType.TANH: ("Tanh",),
+    ActivationType.LEAKY_RELU: ("LeakyRelu", "alpha"), ActivationType.ELU: ("Elu", "alpha"),
+    ActivationType.SELU: ("Selu", "alpha", "gamma"), ActivationType.SOFTSIGN: ("Softsign",),
+    ActivationType.SOFTPLUS: ("Softplus",), ActivationType.CLIP: ("Clip", "min", "max"),
+    ActivationType.HARD_SIGMOID: ("HardSigmoid", "alpha", "beta"), ActivationType.SCALED_TANH: ("ScaledTanh",),
+    ActivationType.THRESHOLDED_RELU: ("ThresholdedRelu", "alpha"), ActivationType.GELU_ERF: ("Gelu",),
+    ActivationType.GELU_TANH: ("GeluTanh",),
+}  # fmt: skip
+"""The ONNX operator, then the attributes that alpha and beta are."""
+ELEMENTWISE = {
+    ElementWiseOperation.SUM: "Add", ElementWiseOperation.PROD: "Mul", ElementWiseOperation.MAX: "Max",
+    ElementWiseOperation.MIN: "Min", ElementWiseOperation.SUB: "Sub", ElementWiseOperation.DIV: "Div",
+    ElementWiseOperation.POW: "Pow", ElementWiseOperation.AND: "And", ElementWiseOperation.OR: "Or",
+    ElementWiseOperation.XOR: "Xor", ElementWiseOperation.EQUAL: "Equal",
+    ElementWiseOperation.GREATER: "Greater", ElementWiseOperation.LESS: "Less",
+}  # fmt: skip
+INTEGERS = (DataType.INT32, DataType.INT64)
 
 
 def onnx_type(dtype: DataType) -> int:
@@ -30,12 +50,22 @@ class IActivationLayer(ILayer):
     """An activation function; `alpha` and `beta` are its parameters, where it has some."""
 
     TYPE = LayerType.ACTIVATION
-    activation_type = ActivationType.RELU
+    _activation = ActivationType.RELU
     alpha: float = 0.0
     beta: float = 0.0
 
+    @property
+    def type(self) -> ActivationType:  # type: ignore[override]
+        """Which function it is."""
+        return self._activation
+
+    @type.setter
+    def type(self, activation: ActivationType) -> None:
+        self._activation = ActivationType(activation)
+        self._network.touch()
+
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        op_type, *names = self.activation_type.value
+        op_type, *names = ACTIVATIONS[self._activation]
         if op_type in _COMPOSED:
             return _COMPOSED[op_type](self, c, x[0], y[0])
         if op_type == "Clip":
@@ -70,14 +100,30 @@ class IElementWiseLayer(ILayer):
     """A function of two tensors that broadcast."""
 
     TYPE = LayerType.ELEMENTWISE
+    TITLE = "ElementWise"
     op = ElementWiseOperation.SUM
+
+    def check(self) -> list[str]:
+        """Both inputs have one type, and as many axes."""
+        a, b = self.get_input(0), self.get_input(1)
+        if a is None or b is None or a.dtype == b.dtype:
+            return []
+        message = f"operation {self.op.name} has incompatible input types {a.dtype.name} and {b.dtype.name}"
+        if a.dtype in INTEGERS and b.dtype in INTEGERS:  # of 8.x, where shapes are int32 as constants are
+            return self._refused_in("10.x", message)
+        return [message] if {a.dtype, b.dtype} - {DataType.FLOAT, DataType.HALF, DataType.BF16} else []
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         if self.op is not ElementWiseOperation.FLOOR_DIV:
-            return c.node(self.op.value, x[:2], y, name=self.name)
-        quotient = c.fresh(f"{self.name}.quotient")
-        c.node("Div", x[:2], [quotient], name=self.name)
-        return c.node("Floor", [quotient], y, name=f"{self.name}.floor")
+            return c.node(ELEMENTWISE[self.op], x[:2], y, name=self.name)
+        n, tensor = Nodes(c, self.name), self.get_input(0)
+        if (
+            tensor is not None and tensor.dtype in INTEGERS
+        ):  # ONNX's Mod has the divisor's sign, as floors have
+            n("Div", n("Sub", x[0], n("Mod", x[0], x[1])), x[1], to=y[0])
+        else:
+            n("Floor", n("Div", x[0], x[1]), to=y[0])
+        return None
 
 
 class IUnaryLayer(ILayer):
@@ -87,7 +133,7 @@ class IUnaryLayer(ILayer):
     op = UnaryOperation.EXP
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        c.node(self.op.value, x[:1], y, name=self.name)
+        c.node(UNARY_NODES[self.op], x[:1], y, name=self.name)
 
 
 class IScaleLayer(ILayer):
@@ -152,3 +198,24 @@ class IIdentityLayer(ILayer):
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         c.node("Identity", x[:1], y, name=self.name)
+
+
+class IParametricReLULayer(ILayer):
+    """``x`` where it is positive, ``slope * x`` elsewhere; input 1 is the slope."""
+
+    TYPE = LayerType.PARAMETRIC_RELU
+    TITLE = "ParametricReLU"
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        c.node("PRelu", x[:2], y, name=self.name)
+
+
+class IAssertionLayer(ILayer):
+    """Something that must hold: where it is constant, for the engine to be built, else for a run to succeed."""
+
+    TYPE = LayerType.ASSERTION
+    OUTPUTS = 0
+    message: str = ""
+
+    def emit(self, c: Composer) -> None:
+        """No node: runs look at the condition itself."""

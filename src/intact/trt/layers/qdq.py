@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Composer
-from intact.trt.enums import DataType, LayerType
+from intact.trt.enums import DataType
 from intact.trt.layers.base import ILayer
 from intact.trt.layers.moves import IConstantLayer
 from intact.trt.layers.pointwise import ICastLayer, IIdentityLayer
+from intact.trt.operations import LayerType
 from intact.trt.tensors import ITensor
 
 MAX_VOLUME = 2**31 - 1
@@ -74,7 +75,7 @@ class _Grid(ILayer):
             return ["the zero point must be a build-time constant"]
         if points.shape != scale.shape and points.size != scale.size:
             return ["The scale and zero point must have the same volume"]
-        if (points != 0).any() and self.network.dialect == "10.x":
+        if (points != 0).any() and self._network.dialect == "10.x":
             return ["TensorRT only supports symmetric quantization. The zero point must be all zeros."]
         return []
 
@@ -87,7 +88,7 @@ class _Grid(ILayer):
             return ["Quantization to INT4 is not supported for tensors with an odd last dimension"]
         if scale.ndim > 1 and scale.size > 1:
             return self._block_errors(shape, scale)
-        if self.axis < 0 and (self.network.dialect == "8.x" or scale.size > 1):
+        if self.axis < 0 and (self._network.dialect == "8.x" or scale.size > 1):
             return ["unexpected negative axis"]
         return self._channel_errors(shape, scale, data) if scale.size > 1 else []
 
@@ -96,7 +97,7 @@ class _Grid(ILayer):
             return [f"axis {self.axis} is out of range for a tensor of {len(shape)} dimensions"]
         if shape[self.axis] not in (-1, scale.size):
             return ["The number of scales is not equal to the number of output channels"]
-        if self.network.dialect == "10.x" and self._data_of(data) is None:
+        if self._network.dialect == "10.x" and self._data_of(data) is None:
             return [
                 "Activations cannot be quantized per-channel: per-channel quantization is supported only "
                 "for weight inputs, rooted at an IConstantLayer"
@@ -167,7 +168,7 @@ class IQuantizeLayer(_Grid):
     def _warn(self) -> None:
         points = self._zero_point
         if points is not None and (points != 0).any():
-            self.network.warn(
+            self._network.warn(
                 f"{self.name}: the zero point has no effect, as in TensorRT 8; write a model with "
                 "QuantizeLinear nodes for asymmetric quantization"
             )

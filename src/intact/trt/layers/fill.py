@@ -1,0 +1,93 @@
+"""Layers that make data: straight lines, noise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from intact.graph import Composer
+from intact.trt.enums import DataType
+from intact.trt.layers.base import ILayer, Nodes
+from intact.trt.operations import FillOperation, LayerType
+from intact.trt.tensors import Sizes
+
+DEFAULTS = {
+    FillOperation.LINSPACE: (0.0, 1.0), FillOperation.RANDOM_UNIFORM: (0.0, 1.0),
+    FillOperation.RANDOM_NORMAL: (0.0, 1.0),
+}  # fmt: skip
+
+
+class IFillLayer(ILayer):
+    """A tensor of `shape` (or of input 0's values): a line, or noise.
+
+    Attributes:
+        operation: LINSPACE: ``alpha + beta * index``, with a number of input 2 for each axis;
+            RANDOM_UNIFORM in [alpha, beta); RANDOM_NORMAL with mean alpha and deviation beta.
+        alpha, beta: Numbers; inputs 1 and 2 take their places.
+        to_type: Element type.
+    """
+
+    TYPE = LayerType.FILL
+    VALUES = (0,)
+    shape: Sizes = ()
+    operation = FillOperation.LINSPACE
+    to_type = DataType.FLOAT
+    alpha: Any = None
+    beta: Any = None
+
+    def is_alpha_beta_int64(self) -> bool:
+        """Whether alpha and beta are integers of 64 bits."""
+        return self.to_type == DataType.INT64 and isinstance(self.alpha, int)
+
+    def check(self) -> list[str]:
+        """A line through several axes needs a step for each of them."""
+        one = self.get_input(2) is None
+        if self.operation is FillOperation.LINSPACE and one and self.get_input(0) is None:
+            return [] if len(self.shape) == 1 else ["a line through several axes needs its steps as input 2"]
+        return []
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        n, given = Nodes(c, self.name), [*x, "", "", ""][:3]
+        if given[0]:
+            sizes, rank = n.cast(given[0], "int64"), self._rank()
+        else:
+            sizes, rank = n.ints(*self.shape), len(self.shape)
+        alpha, beta = (self._number(n, given[i + 1], i) for i in (0, 1))
+        if self.operation is FillOperation.LINSPACE:
+            made = self._line(n, sizes, rank, alpha, beta)
+        else:
+            made = self._noise(n, sizes, alpha, beta)
+        n("Identity", made, to=y[0])
+
+    def _rank(self) -> int:
+        tensor = self.get_input(0)
+        return tensor.shape[0] if tensor is not None and tensor.shape else 1
+
+    def _number(self, n: Nodes, wired: str, index: int) -> str:
+        if wired:
+            return n.cast(wired, self.to_type.numpy.name)
+        given = (self.alpha, self.beta)[index]
+        value = DEFAULTS[self.operation][index] if given is None else float(np.ravel(given)[0])
+        return n.array(np.asarray(value, self.to_type.numpy))
+
+    def _line(self, n: Nodes, sizes: str, rank: int, start: str, steps: str) -> str:
+        made = n("Reshape", start, n.ints(*[1] * rank)) if rank else n.scalar(start)
+        steps = n("Reshape", steps, n.ints(-1))
+        for axis in range(rank):
+            size = n.scalar(n("Slice", sizes, n.ints(axis), n.ints(axis + 1)))
+            places = n.cast(
+                n("Range", n.ints(0, shape=()), size, n.ints(1, shape=())), self.to_type.numpy.name
+            )
+            step = n("Slice", steps, n.ints(axis), n.ints(axis + 1))
+            shape = [1] * rank
+            shape[axis] = -1
+            made = n("Add", made, n("Reshape", n("Mul", places, step), n.ints(*shape)))
+        return n("Reshape", made, sizes) if rank and self.get_input(0) is None else made
+
+    def _noise(self, n: Nodes, sizes: str, alpha: str, beta: str) -> str:
+        blank = n("ConstantOfShape", sizes)
+        if self.operation is FillOperation.RANDOM_NORMAL:
+            noise = n("RandomNormalLike", blank, dtype=1)
+            return n("Add", n("Mul", noise, beta), alpha)
+        return n("Add", n("Mul", n("RandomUniformLike", blank, dtype=1), n("Sub", beta, alpha)), alpha)

@@ -1,0 +1,266 @@
+"""Layers that take or put elements by their places: slices, gathers, scatters, NonZero, boxes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.graph import Composer
+from intact.trt.enums import DataType
+from intact.trt.layers.base import ILayer, Nodes, rank_of
+from intact.trt.operations import BoundingBoxFormat, GatherMode, LayerType, SampleMode, ScatterMode
+from intact.trt.tensors import Sizes
+
+FARTHEST = np.iinfo(np.int64).min
+"""Where a slice that runs backwards ends, so that it takes the first element too."""
+
+
+class ISliceLayer(ILayer):
+    """`shape` elements of each axis from `start` on, every `stride`-th.
+
+    Attributes:
+        start, shape, stride: One number for each axis; inputs 1 to 3 take their places.
+        axes: The axes that they are for; None: all. Input 5 takes its place.
+        mode: What lies beyond the bounds; with FILL it is input 4, or zero.
+    """
+
+    TYPE = LayerType.SLICE
+    VALUES = (1, 2, 3, 5)
+    start: Sizes = ()
+    shape: Sizes = ()
+    stride: Sizes = ()
+    axes: Sizes | None = None
+    mode = SampleMode.STRICT_BOUNDS
+
+    def check(self) -> list[str]:
+        """In strict bounds, nothing may lie outside, as far as it is known."""
+        data = self.get_input(0)
+        if self.mode != SampleMode.STRICT_BOUNDS or data is None or self._wired(5):
+            return []
+        parts = [getattr(self, name) for name in ("start", "shape", "stride")]
+        if any(self._wired(i) for i in (1, 2, 3)) or len({len(part) for part in parts}) != 1:
+            return []
+        found = []
+        for axis, start, size, step in zip(self._axes(len(data.shape)), *parts, strict=False):
+            last, there = start + (size - 1) * step, data.shape[axis]
+            if there >= 0 and size > 0 and not (0 <= start < there and 0 <= last < there):
+                found.append(f"ISliceLayer has out of bounds access on axis {axis}")
+        return found
+
+    def _wired(self, index: int) -> bool:
+        return self.get_input(index) is not None
+
+    def _axes(self, rank: int) -> list[int]:
+        given = range(rank) if self.axes is None else self.axes
+        return [int(axis) % rank for axis in given]
+
+    def _part(self, n: Nodes, x: list[str], index: int, value: Sizes) -> tuple[str, NDArray | None]:
+        """Start, shape or stride: its name, and its values where they are known."""
+        if index < len(x) and x[index]:
+            return n.cast(x[index], "int64"), None
+        return n.ints(*value), np.asarray(value, np.int64)
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        n, rank = Nodes(c, self.name), rank_of(self.get_input(0))
+        start, size, stride = (
+            self._part(n, x, i + 1, value) for i, value in enumerate((self.start, self.shape, self.stride))
+        )
+        axes = n.cast(x[5], "int64") if self._wired(5) else n.ints(*self._axes(rank))
+        if self.mode == SampleMode.STRICT_BOUNDS:
+            if start[1] is not None and size[1] is not None and stride[1] is not None:
+                end = start[1] + size[1] * stride[1]
+                end[(stride[1] < 0) & (end < 0)] = FARTHEST
+                ends = n.array(end)
+            else:
+                plain = n("Add", start[0], n("Mul", size[0], stride[0]))
+                ends = n("Where", n("Less", plain, n.ints(0)), n.ints(FARTHEST), plain)
+            n("Slice", x[0], start[0], ends, axes, stride[0], to=y[0])
+            return
+        if self._wired(5):
+            raise ValueError(f"axes from a tensor are not supported with {self.mode}")
+        self._sampled(n, x, y[0], (start, size, stride))
+
+    def _sampled(self, n: Nodes, x: list[str], y: str, parts: tuple[tuple[str, NDArray | None], ...]) -> None:
+        """Axis by axis, the elements at places that `mode` moves inside; then, with FILL, what is outside."""
+        tensor = self.get_input(0)
+        shape = tensor.shape if tensor is not None else ()
+        current, inside = x[0], ""
+        axes = self._axes(len(shape))
+        for i, axis in enumerate(axes):
+            places, within = self._places(n, x[0], axis, shape[axis], [(p, v, i) for p, v in parts])
+            current = n("Gather", current, places, axis=axis)
+            if self.mode == SampleMode.FILL:
+                mask = n("Unsqueeze", within, n.ints(*(a for a in range(len(shape)) if a != axis)))
+                inside = n("And", inside, mask) if inside else mask
+        if self.mode == SampleMode.FILL:
+            n("Where", inside, current, self._filling(n, x), to=y)
+        else:
+            n("Identity", current, to=y)
+
+    def _filling(self, n: Nodes, x: list[str]) -> str:
+        if self._wired(4):
+            return n("Reshape", x[4], n.ints(1))
+        tensor = self.get_input(0)
+        dtype = tensor.dtype if tensor is not None else DataType.FLOAT
+        return n.array(np.zeros(1, dtype.numpy))
+
+    def _places(self, n: Nodes, x: str, axis: int, there: int, parts: list[Any]) -> tuple[str, str]:
+        """Which elements of an axis are taken, moved inside; and which of them were inside."""
+        values = [None if v is None else int(v[i]) for _, v, i in parts]
+        if there >= 0 and None not in values:
+            start, size, stride = values
+            places = start + stride * np.arange(size, dtype=np.int64)
+            return n.array(self._moved(places, there)), n.array((places >= 0) & (places < there))
+        start, size, stride = (n("Slice", p, n.ints(i), n.ints(i + 1)) for p, _, i in parts)
+        count = n("Range", n.ints(0, shape=()), n.scalar(size), n.ints(1, shape=()))
+        wanted, length = n("Add", start, n("Mul", count, stride)), n.size(x, axis)
+        within = n("And", n("GreaterOrEqual", wanted, n.ints(0)), n("Less", wanted, length))
+        last = n("Sub", length, n.ints(1))
+        if self.mode == SampleMode.WRAP:
+            return n("Mod", wanted, length), within
+        if self.mode == SampleMode.REFLECT:
+            period = n("Max", n("Mul", last, n.ints(2)), n.ints(1))
+            there_and_back = n("Mod", wanted, period)
+            return n("Min", there_and_back, n("Sub", n("Mul", last, n.ints(2)), there_and_back)), within
+        return n("Max", n("Min", wanted, last), n.ints(0)), within
+
+    def _moved(self, places: NDArray, there: int) -> NDArray:
+        """`places` moved inside [0, there)."""
+        last = there - 1
+        if self.mode == SampleMode.WRAP:
+            return places % there
+        if self.mode == SampleMode.REFLECT:
+            folded = places % max(2 * last, 1)
+            return np.minimum(folded, 2 * last - folded)
+        return places.clip(0, last)
+
+
+class IGatherLayer(ILayer):
+    """Elements, slices or N-D indices out of a tensor.
+
+    Attributes:
+        num_elementwise_dims: As many first axes of both inputs belong together: a gather for each of them.
+    """
+
+    TYPE = LayerType.GATHER
+    axis: int = 0
+    mode = GatherMode.DEFAULT
+    num_elementwise_dims: int = 0
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        n = Nodes(c, self.name)
+        places = n.cast(x[1], "int64")
+        if self.mode is GatherMode.ND:
+            n("GatherND", x[0], places, to=y[0], batch_dims=int(self.num_elementwise_dims))
+        elif self.mode is GatherMode.ELEMENT:
+            n("GatherElements", x[0], places, to=y[0], axis=int(self.axis))
+        elif not self.num_elementwise_dims:
+            n("Gather", x[0], x[1], to=y[0], axis=int(self.axis))
+        else:
+            self._elementwise(n, x[0], places, y[0])
+
+    def _elementwise(self, n: Nodes, x: str, places: str, y: str) -> None:
+        """ONNX's GatherND gathers along the first axis behind the shared ones; axes are moved there and back."""
+        rank, taken = rank_of(self.get_input(0)), rank_of(self.get_input(1))
+        shared = int(self.num_elementwise_dims)
+        axis = int(self.axis) % rank
+        if axis < shared:
+            raise ValueError(f"axis {axis} is one of the {shared} elementwise dimensions")
+        before = list(range(shared, axis))
+        moved = n("Transpose", x, perm=[*range(shared), axis, *before, *range(axis + 1, rank)])
+        made = n("GatherND", moved, n("Unsqueeze", places, n.ints(-1)), batch_dims=shared)
+        new = taken - shared
+        perm = [
+            *range(shared), *range(shared + new, shared + new + len(before)), *range(shared, shared + new),
+            *range(shared + new + len(before), rank - 1 + new),
+        ]  # fmt: skip
+        n("Transpose", made, to=y, perm=perm)
+
+
+class IScatterLayer(ILayer):
+    """The data with the updates put where the indices say."""
+
+    TYPE = LayerType.SCATTER
+    axis: int = 0
+    mode = ScatterMode.ELEMENT
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        n = Nodes(c, self.name)
+        places = n.cast(x[1], "int64")
+        if self.mode is ScatterMode.ND:
+            n("ScatterND", x[0], places, x[2], to=y[0])
+        else:
+            n("ScatterElements", x[0], places, x[2], to=y[0], axis=int(self.axis))
+
+
+class INonZeroLayer(ILayer):
+    """The places of all elements that are not zero: [rank, as many as there are].
+
+    Attributes:
+        indices_type: Type of the indices: int32 or int64.
+    """
+
+    TYPE = LayerType.NON_ZERO
+    TITLE = "NonZero"
+    indices_type = DataType.INT32
+    DATA_DEPENDENT = True
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        n = Nodes(c, self.name)
+        to = 7 if self.indices_type == DataType.INT64 else 6
+        c.node("Cast", [n("NonZero", x[0])], y, name=self.name, to=to)
+
+
+class IOneHotLayer(ILayer):
+    """Inputs: indices, the two values (off, on), and how many there are; a new axis for them."""
+
+    TYPE = LayerType.ONE_HOT
+    TITLE = "OneHot"
+    VALUES = (2,)
+    axis: int = -1
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        n = Nodes(c, self.name)
+        depth = n("Reshape", n.cast(x[2], "int64"), n.ints(1))
+        n("OneHot", n.cast(x[0], "int64"), depth, x[1], to=y[0], axis=int(self.axis))
+
+
+class INMSLayer(ILayer):
+    """Boxes that remain where of two that overlap the one with the lower score goes.
+
+    Inputs: boxes [N, boxes, 4], scores [N, boxes, classes], how many of a class; then the overlap and the
+    score that are needed. Outputs: [kept, 3] of batch, class, box; and how many.
+
+    Attributes:
+        topk_box_limit: As many boxes of each class, those with the highest scores, are looked at; -1: all.
+        indices_type: Type of the first output: int32 or int64.
+    """
+
+    TYPE = LayerType.NMS
+    TITLE = "NMS"
+    OUTPUTS = 2
+    DATA_DEPENDENT = True
+    bounding_box_format = BoundingBoxFormat.CORNER_PAIRS
+    topk_box_limit: int = -1
+    indices_type = DataType.INT32
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        n, given = Nodes(c, self.name), [*x, "", ""][:5]
+        scores = n("Transpose", x[1], perm=[0, 2, 1])
+        lowest = n.array(np.float32([np.finfo(np.float32).min]))
+        if self.topk_box_limit > 0:
+            count = n("Min", n.size(scores, 2), n.ints(self.topk_box_limit))
+            best, places = c.fresh(f"{self.name}.best"), c.fresh(f"{self.name}.places")
+            c.node("TopK", [scores, count], [best, places], name=best, axis=2)
+            worst = n("ReduceMin", best, n.ints(2), keepdims=1)
+            scores = n("Where", n("Less", scores, worst), n.array(np.float32(-np.inf)), scores)
+        most = n("Reshape", n.cast(x[2], "int64"), n.ints(1))
+        overlap = n("Reshape", given[3], n.ints(1)) if given[3] else n.array(np.float32([0]))
+        least = n("Reshape", given[4], n.ints(1)) if given[4] else lowest
+        centred = int(self.bounding_box_format is BoundingBoxFormat.CENTER_SIZES)
+        kept = n("NonMaxSuppression", x[0], scores, most, overlap, least, center_point_box=centred)
+        to = 7 if self.indices_type == DataType.INT64 else 6
+        c.node("Cast", [kept], [y[0]], name=self.name, to=to)
+        c.node("Cast", [n.scalar(n.size(kept, 0))], [y[1]], name=f"{self.name}.count", to=6)

@@ -1,0 +1,167 @@
+"""Refitter: other weights for an engine that was built with the REFIT flag."""
+
+from __future__ import annotations
+
+import base64
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from intact.engine.lower import lower
+from intact.errors import IntactError, QuantValueError
+from intact.graph import Composer, load
+from intact.trt.cuda_engine import ICudaEngine
+from intact.trt.enums import TensorLocation, WeightsRole
+from intact.trt.layers import IConstantLayer
+from intact.trt.logger import ILogger
+from intact.trt.network import INetworkDefinition
+from intact.trt.objects import Interface
+from intact.trt.tensors import array_of
+from intact.trt.values import WholeEngine
+
+SUFFIXES = {
+    "kernel": WeightsRole.KERNEL, "bias": WeightsRole.BIAS, "shift.values": WeightsRole.SHIFT,
+    "scale.values": WeightsRole.SCALE,
+}  # fmt: skip
+"""How layers call the constants that they make of weights."""
+
+
+def weights_of(network: INetworkDefinition, composed: Composer) -> dict[str, Any]:
+    """What a refit needs: the model, and for each weight its layer, its role and its name in the model."""
+    model = composed.model()
+    held = {tensor.name for tensor in model.graph.initializer}
+    rows = []
+    for layer in network.layers:
+        if isinstance(layer, IConstantLayer):
+            name = layer._outputs[0].name
+            rows += [(layer.name, int(WeightsRole.CONSTANT), name)] if name in held else []
+        for suffix, role in SUFFIXES.items():
+            name = f"{layer.name}.{suffix}"
+            rows += [(layer.name, int(role), name)] if name in held else []
+    return {"model": base64.b64encode(model.SerializeToString()).decode(), "weights": rows}
+
+
+class Refitter(Interface):
+    """Gives an engine other weights.
+
+    Args:
+        engine: Built with ``BuilderFlag.REFIT``.
+        logger: Gets errors.
+    """
+
+    max_threads: int = 1
+    weights_validation: bool = True
+
+    def __init__(self, engine: ICudaEngine, logger: ILogger) -> None:
+        self._engine, self._logger = engine, logger
+        self._rows = [tuple(row) for row in engine._record.refit.get("weights", ())]
+        self._given: dict[str, np.ndarray] = {}
+        if not engine.refittable:
+            self._report("Refitter: the engine was built without BuilderFlag.REFIT")
+
+    logger = property(lambda self: self._logger)
+
+    def set_weights(self, layer_name: str, role: WeightsRole, weights: Any) -> bool:
+        """Other weights for a layer's role; False, with an error in the log, where it has none."""
+        found = [name for layer, kind, name in self._rows if layer == layer_name and kind == int(role)]
+        if not found:
+            self._report(f"Refitter: layer '{layer_name}' has no weights of role {WeightsRole(role)}")
+            return False
+        return self.set_named_weights(found[0], weights)
+
+    def set_named_weights(
+        self, name: str, weights: Any, location: TensorLocation = TensorLocation.HOST
+    ) -> bool:
+        """Other weights by their name."""
+        array = array_of(weights)
+        if array is None or name not in self.get_all_weights():
+            self._report(f"Refitter: there are no weights '{name}'" if array is not None else "no weights")
+            return False
+        self._given[name] = array
+        return True
+
+    def get_named_weights(self, name: str) -> Any:
+        """What `set_named_weights` was given; None for nothing."""
+        return self._given.get(name)
+
+    def unset_named_weights(self, name: str) -> bool:
+        """Forget what was given."""
+        return self._given.pop(name, None) is not None
+
+    def get_missing(self) -> tuple[list[str], list[WeightsRole]]:
+        """Weights that must be given too: none, each stands by itself."""
+        return [], []
+
+    def get_missing_weights(self) -> list[str]:
+        """Weights that must be given too: none, each stands by itself."""
+        return []
+
+    def get_all(self) -> tuple[list[str], list[WeightsRole]]:
+        """All weights: layers, and their roles."""
+        return [row[0] for row in self._rows], [WeightsRole(row[1]) for row in self._rows]
+
+    def get_all_weights(self) -> list[str]:
+        """All weights by name."""
+        return [row[2] for row in self._rows]
+
+    def refit_cuda_engine(self) -> bool:
+        """Put the weights in; False, with an error in the log, where they do not fit.
+
+        Contexts of the engine run with the new weights from then on.
+        """
+        engine = self._engine
+        try:
+            if not engine.refittable:
+                raise QuantValueError("refit", "an engine without REFIT", "one with it", "build it again")
+            if engine._record.choices or isinstance(engine._engine, WholeEngine):
+                raise QuantValueError(
+                    "refit", "an engine with implicit int8, or in ONNX Runtime as a whole", "another",
+                    "build the network again",
+                )  # fmt: skip
+            model = onnx.ModelProto.FromString(base64.b64decode(engine._record.refit["model"]))
+            for tensor in model.graph.initializer:
+                if tensor.name in self._given:
+                    _replace(tensor, self._given[tensor.name])
+            kept = dict(engine._record.refit, model=base64.b64encode(model.SerializeToString()).decode())
+            engine._adopt(replace(engine._record, refit=kept).added_to(lower(load(model))))
+        except (IntactError, ValueError) as error:
+            self._report(f"Refitter::refitCudaEngine: {error}")
+            return False
+        return True
+
+    def refit_cuda_engine_async(self, stream_handle: int = 0) -> bool:
+        """`refit_cuda_engine`."""
+        return self.refit_cuda_engine()
+
+
+def _replace(tensor: onnx.TensorProto, array: np.ndarray) -> None:
+    old = onnx.numpy_helper.to_array(tensor)
+    if array.size != old.size:
+        raise QuantValueError(
+            f"weights '{tensor.name}'", f"{array.size} values", f"{old.size}", "give as many as there were"
+        )
+    made = np.ascontiguousarray(array.astype(old.dtype).reshape(old.shape))
+    tensor.CopyFrom(onnx.numpy_helper.from_array(made, tensor.name))
+
+
+class OnnxParserRefitter(Interface):
+    """Gives an engine the weights of an ONNX file."""
+
+    def __init__(self, refitter: Refitter, logger: ILogger) -> None:
+        self._refitter, self._logger = refitter, logger
+
+    def refit_from_file(self, path: str | os.PathLike[str]) -> bool:
+        """The weights of a file, by their names."""
+        return self.refit_from_bytes(Path(path).read_bytes())
+
+    def refit_from_bytes(self, model: bytes, path: str | None = None) -> bool:
+        """The weights of a model, by their names."""
+        names = set(self._refitter.get_all_weights())
+        found = [t for t in onnx.ModelProto.FromString(bytes(model)).graph.initializer if t.name in names]
+        return all(
+            self._refitter.set_named_weights(t.name, onnx.numpy_helper.to_array(t)) for t in found
+        ) and bool(found)
