@@ -1,0 +1,140 @@
+"""How many public TensorRT scripts run as they are: each by itself, on host-memory stand-ins.
+
+    python benchmarks/public_scripts.py FOLDER [--match 02-API/Layer] [--dialect 8.x] [--recorded]
+
+FOLDER is a checkout of somebody's scripts; every .py file below it that imports `tensorrt` is run with
+``python -m intact.trt`` in its own folder. ``--recorded`` compares what a script prints, case by case, with
+the log beside it (``log-NAME.py.log``): lines of numbers within a tolerance, addresses and versions left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+CASE = re.compile(r"=+ Start \[(.*)")
+NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\bnan\b|\binf\b|-inf\b")
+LEFT_OUT = re.compile(
+    r"^\[\d\d/\d\d/\d{4}|^\[TensorRT-Cookbook\]|Public members of|Callback members|Callable methods|"
+    r"Non-callable attributions|Usage coverage|used members|uncovered members|^Members of"
+)
+TOLERANCE = 2e-3
+
+
+@dataclass
+class Outcome:
+    """What became of one script.
+
+    Attributes:
+        script: Its path below the folder.
+        state: "ran", "failed", "silent" (an error in the log, and status 0) or "late".
+        last: The last line that it printed.
+        cases: By case of its log: whether what was printed is as recorded.
+    """
+
+    script: str
+    state: str
+    last: str = ""
+    cases: dict[str, bool] = field(default_factory=dict)
+
+
+def scripts_in(folder: Path, match: str) -> list[Path]:
+    """The Python files that import `tensorrt`."""
+    found = (p for p in sorted(folder.rglob("*.py")) if match in str(p))
+    return [p for p in found if re.search(r"^\s*(import|from) tensorrt\b", p.read_text(errors="replace"), re.M)]
+
+
+def run(script: Path, folder: Path, dialect: str, seconds: float, paths: list[str]) -> tuple[Outcome, str]:
+    """Run one script; what became of it, and its standard output."""
+    environment = {**os.environ, "INTACT_TRT_DIALECT": dialect, "TRT_COOKBOOK_PATH": str(folder)}
+    environment["PYTHONPATH"] = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
+    name = str(script.relative_to(folder))
+    try:
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", "intact.trt", script.name],
+            cwd=script.parent, env=environment, capture_output=True, text=True, timeout=seconds, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Outcome(name, "late"), ""
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if "[TRT] [E]" in line]
+    state = "failed" if done.returncode else "silent" if errors else "ran"
+    last = (errors or lines or [""])[-1] if state != "ran" else ""
+    return Outcome(name, state, last.strip()), done.stdout
+
+
+def cases_of(text: str) -> dict[str, list[str]]:
+    """The lines that each case printed, by the case's title."""
+    cases: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in text.splitlines():
+        if started := CASE.match(line):
+            title = started[1]
+            while title in cases:
+                title += "'"
+            current = cases.setdefault(title, [])
+        elif line.startswith("=") and "End   [" in line:
+            current = []
+        elif line.strip() and not LEFT_OUT.search(line):
+            current.append(" ".join(line.split()))
+    return cases
+
+
+def agree(wanted: list[str], got: list[str]) -> bool:
+    """Whether the words are the same, and the numbers close."""
+    a, b = " ".join(wanted), " ".join(got)
+    words = [re.sub(r"[\[\]\s,.]+", " ", NUMBER.sub("#", text)).strip() for text in (a, b)]
+    numbers = [[float(n) for n in NUMBER.findall(text)] for text in (a, b)]
+    if words[0] != words[1] or len(numbers[0]) != len(numbers[1]):
+        return False
+    return all(
+        x == y or (x != x and y != y) or abs(x - y) <= TOLERANCE * max(1.0, abs(x))
+        for x, y in zip(*numbers, strict=True)
+    )
+
+
+def compared(script: Path, printed: str) -> dict[str, bool]:
+    """By case of the log beside a script: whether `printed` agrees."""
+    log = script.with_name(f"log-{script.name}.log")
+    if not log.is_file():
+        return {}
+    wanted, got = cases_of(log.read_text(errors="replace")), cases_of(printed)
+    return {title: title in got and agree(lines, got[title]) for title, lines in wanted.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--match", default="", help="only paths with this text")
+    parser.add_argument("--dialect", default="10.x", choices=["8.x", "10.x"])
+    parser.add_argument("--recorded", action="store_true", help="compare with the logs beside the scripts")
+    parser.add_argument("--seconds", type=float, default=120.0, help="limit for one script")
+    parser.add_argument("--path", action="append", default=[], help="folders for PYTHONPATH")
+    parser.add_argument("--print", action="store_true", help="print what each script printed, too")
+    asked = parser.parse_args()
+    folder = asked.folder.resolve()
+    outcomes = []
+    for script in scripts_in(folder, asked.match):
+        outcome, printed = run(script, folder, asked.dialect, asked.seconds, asked.path)
+        if asked.recorded:
+            outcome.cases = compared(script, printed)
+        outcomes.append(outcome)
+        cases = f" {sum(outcome.cases.values())}/{len(outcome.cases)}" if outcome.cases else ""
+        wrong = " wrong: " + ", ".join(c for c, ok in outcome.cases.items() if not ok) if cases else ""
+        print(f"{outcome.state:7}{cases:7} {outcome.script}  {outcome.last[:200]}{wrong}", flush=True)
+        if asked.print:
+            print(printed)
+    counts = {s: sum(o.state == s for o in outcomes) for s in ("ran", "silent", "failed", "late")}
+    print(f"{len(outcomes)} scripts: " + ", ".join(f"{n} {state}" for state, n in counts.items()))
+    if asked.recorded:
+        right = [ok for o in outcomes for ok in o.cases.values()]
+        print(f"{len(right)} recorded cases: {sum(right)} as recorded")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""``tensorrt`` as a name for this package, with host-memory stand-ins for CUDA's Python packages."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from types import ModuleType
+from typing import Any
+
+from intact import trt
+from intact.errors import UnsupportedError
+from intact.trt.host import cudart, driver, pycuda_driver
+
+
+def alias(*, force: bool = False) -> None:
+    """Register ``tensorrt``, ``cuda`` and ``pycuda``, so that unmodified scripts import them from here.
+
+    ``cuda`` and ``pycuda`` are those that are installed, where they are.
+
+    Args:
+        force: Take the place of a TensorRT that is installed, too.
+    Raises:
+        UnsupportedError: TensorRT is installed, and `force` is not given.
+    """
+    found = sys.modules.get("tensorrt")
+    ours = found is not None and getattr(found, "__intact__", False)
+    if not force and not ours and (found is not None or importlib.util.find_spec("tensorrt") is not None):
+        raise UnsupportedError(
+            "alias", "tensorrt, which is installed", "none", "uninstall it, or call alias(force=True)"
+        )
+    names = {name: getattr(trt, name) for name in trt.__all__}
+    inner = _module("tensorrt.tensorrt", **names)
+    _module("tensorrt", tensorrt=inner, __version__=trt.__version__, __intact__=True, **names)
+    _stand_in("cuda", cudart=cudart, cuda=driver)
+    _stand_in("cuda.bindings", runtime=cudart, driver=driver)
+    auto = ModuleType("pycuda.autoinit")
+    auto.__dict__.update(context=pycuda_driver.Context(), device=pycuda_driver.Device())
+    primary = ModuleType("pycuda.autoprimaryctx")
+    primary.__dict__.update(auto.__dict__)
+    _stand_in("pycuda", driver=pycuda_driver, autoinit=auto, autoprimaryctx=primary)
+
+
+def _stand_in(name: str, **modules: Any) -> None:
+    """A package of stand-ins, unless there is a real one."""
+    root = name.partition(".")[0]
+    if not getattr(sys.modules.get(root), "__intact__", False) and _installed(root):
+        return
+    package = _module(name, __intact__=True, **modules)
+    for part, module in modules.items():
+        sys.modules[f"{name}.{part}"] = module
+    if "." in name:
+        setattr(sys.modules[root], name.partition(".")[2], package)
+
+
+def _installed(root: str) -> bool:
+    return root in sys.modules or importlib.util.find_spec(root) is not None
+
+
+def _module(name: str, **content: Any) -> ModuleType:
+    module = ModuleType(name, f"INTact in place of {name}.")
+    module.__path__ = []
+    module.__dict__.update(content)
+    sys.modules[name] = module
+    return module

@@ -1,0 +1,209 @@
+"""``cuda.cudart`` and ``cuda.bindings.runtime`` on host memory: every call gives (error, results...)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from intact.errors import IntactError
+from intact.trt.host import memory
+
+
+class cudaError_t(IntEnum):  # noqa: N801 - CUDA's name
+    """CUDA's errors, as far as they occur."""
+
+    cudaSuccess = 0
+    cudaErrorInvalidValue = 1
+    cudaErrorMemoryAllocation = 2
+
+
+class cudaMemcpyKind(IntEnum):  # noqa: N801 - CUDA's name
+    """Where memory lies; all of it is the host's."""
+
+    cudaMemcpyHostToHost = 0
+    cudaMemcpyHostToDevice = 1
+    cudaMemcpyDeviceToHost = 2
+    cudaMemcpyDeviceToDevice = 3
+    cudaMemcpyDefault = 4
+
+
+class cudaDeviceAttr(IntEnum):  # noqa: N801 - CUDA's name
+    """What a device may be asked for."""
+
+    cudaDevAttrComputeCapabilityMajor = 75
+    cudaDevAttrComputeCapabilityMinor = 76
+
+
+OK = cudaError_t.cudaSuccess
+cudaStreamNonBlocking = 1
+cudaStream_t = int
+cudaEvent_t = int
+
+
+class cudaDeviceProp:  # noqa: N801 - CUDA's name
+    """The one device: the CPU."""
+
+    name = b"CPU (INTact)"
+    major, minor, multiProcessorCount, totalGlobalMem = 0, 0, 1, 0
+
+
+def cudaMalloc(size: int) -> tuple[cudaError_t, int]:
+    """Host memory."""
+    return OK, memory.allocate(size)
+
+
+def cudaMallocAsync(size: int, stream: Any) -> tuple[cudaError_t, int]:
+    """Host memory."""
+    return cudaMalloc(size)
+
+
+def cudaMallocHost(size: int) -> tuple[cudaError_t, int]:
+    """Host memory."""
+    return cudaMalloc(size)
+
+
+def cudaHostAlloc(size: int, flags: int = 0) -> tuple[cudaError_t, int]:
+    """Host memory."""
+    return cudaMalloc(size)
+
+
+def cudaMallocManaged(size: int, flags: int = 1) -> tuple[cudaError_t, int]:
+    """Host memory."""
+    return cudaMalloc(size)
+
+
+def cudaFree(address: Any) -> tuple[cudaError_t]:
+    """Give memory back."""
+    return (OK if memory.free(address or 0) else cudaError_t.cudaErrorInvalidValue,)
+
+
+def cudaFreeHost(address: Any) -> tuple[cudaError_t]:
+    """Give memory back."""
+    return cudaFree(address)
+
+
+def cudaFreeAsync(address: Any, stream: Any) -> tuple[cudaError_t]:
+    """Give memory back."""
+    return cudaFree(address)
+
+
+def cudaMemcpy(dst: Any, src: Any, count: int, kind: Any = None) -> tuple[cudaError_t]:
+    """Copy."""
+    try:
+        memory.copy(dst, src, count)
+    except (IntactError, TypeError):
+        return (cudaError_t.cudaErrorInvalidValue,)
+    return (OK,)
+
+
+def cudaMemcpyAsync(dst: Any, src: Any, count: int, kind: Any, stream: Any = 0) -> tuple[cudaError_t]:
+    """Copy, at once."""
+    return cudaMemcpy(dst, src, count, kind)
+
+
+def cudaMemset(dst: Any, value: int, count: int) -> tuple[cudaError_t]:
+    """Set bytes."""
+    memory.fill(dst, value, count)
+    return (OK,)
+
+
+def cudaMemsetAsync(dst: Any, value: int, count: int, stream: Any = 0) -> tuple[cudaError_t]:
+    """Set bytes, at once."""
+    return cudaMemset(dst, value, count)
+
+
+def cudaStreamCreate() -> tuple[cudaError_t, int]:
+    """A number."""
+    return OK, memory.handle()
+
+
+def cudaStreamCreateWithFlags(flags: int) -> tuple[cudaError_t, int]:
+    """A number."""
+    return cudaStreamCreate()
+
+
+def cudaStreamCreateWithPriority(flags: int, priority: int) -> tuple[cudaError_t, int]:
+    """A number."""
+    return cudaStreamCreate()
+
+
+def cudaEventCreate() -> tuple[cudaError_t, int]:
+    """A number."""
+    return OK, memory.handle()
+
+
+def cudaEventCreateWithFlags(flags: int) -> tuple[cudaError_t, int]:
+    """A number."""
+    return cudaEventCreate()
+
+
+def cudaEventRecord(event: Any, stream: Any = 0) -> tuple[cudaError_t]:
+    """Remember the time."""
+    memory.mark(event)
+    return (OK,)
+
+
+def cudaEventElapsedTime(start: Any, end: Any) -> tuple[cudaError_t, float]:
+    """Milliseconds."""
+    return OK, memory.elapsed(start, end)
+
+
+def _done(*_: Any) -> tuple[cudaError_t]:
+    """Nothing to do: every call returns when it is done."""
+    return (OK,)
+
+
+cudaStreamSynchronize = cudaStreamDestroy = cudaStreamWaitEvent = cudaStreamQuery = _done
+cudaEventSynchronize = cudaEventDestroy = cudaEventQuery = _done
+cudaDeviceSynchronize = cudaDeviceReset = cudaSetDevice = cudaHostRegister = cudaHostUnregister = _done
+
+
+def cudaGetDevice() -> tuple[cudaError_t, int]:
+    """Device 0."""
+    return OK, 0
+
+
+def cudaGetDeviceCount() -> tuple[cudaError_t, int]:
+    """One."""
+    return OK, 1
+
+
+def cudaGetDeviceProperties(device: int) -> tuple[cudaError_t, cudaDeviceProp]:
+    """The CPU."""
+    return OK, cudaDeviceProp()
+
+
+def cudaDeviceGetAttribute(attribute: Any, device: int) -> tuple[cudaError_t, int]:
+    """0: there is no compute capability."""
+    return OK, 0
+
+
+def cudaMemGetInfo() -> tuple[cudaError_t, int, int]:
+    """A terabyte, less what was allocated: scripts look at differences."""
+    total = 1 << 40
+    return OK, total - memory.allocated(), total
+
+
+def cudaGetErrorName(error: Any) -> tuple[cudaError_t, bytes]:
+    """The name of an error."""
+    return OK, cudaError_t(error).name.encode()
+
+
+def cudaGetErrorString(error: Any) -> tuple[cudaError_t, bytes]:
+    """The name of an error."""
+    return cudaGetErrorName(error)
+
+
+def cudaGetLastError() -> tuple[cudaError_t]:
+    """None."""
+    return (OK,)
+
+
+def cudaDriverGetVersion() -> tuple[cudaError_t, int]:
+    """0: there is no driver."""
+    return OK, 0
+
+
+def cudaRuntimeGetVersion() -> tuple[cudaError_t, int]:
+    """0: there is no runtime."""
+    return OK, 0

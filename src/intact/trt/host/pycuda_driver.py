@@ -1,0 +1,227 @@
+"""``pycuda.driver`` on host memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.errors import IntactError
+from intact.trt.host import memory
+
+
+class Error(IntactError):
+    """PyCUDA's root of errors."""
+
+
+class DeviceAllocation:
+    """Memory that ends with the object; ``int()`` gives its address."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._address = int(size), memory.allocate(size)
+
+    def __int__(self) -> int:
+        return self._address
+
+    __index__ = __int__
+
+    def free(self) -> None:
+        """Give it back."""
+        if self._address:
+            memory.free(self._address)
+        self._address = 0
+
+    def as_buffer(self, size: int, offset: int = 0) -> memoryview:
+        """Its bytes."""
+        from intact.trt.calibrators import at_address
+
+        return memoryview(at_address(self._address + offset, (size,), np.dtype(np.uint8)))
+
+    def __del__(self) -> None:
+        self.free()
+
+
+class Stream:
+    """A stream: every call returns when it is done."""
+
+    def __init__(self, flags: int = 0) -> None:
+        self.handle = memory.handle()
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def is_done(self) -> bool:
+        """Yes."""
+        return True
+
+    def wait_for_event(self, event: Event) -> None:
+        """Nothing to wait for."""
+
+
+class Event:
+    """A time."""
+
+    def __init__(self, flags: int = 0) -> None:
+        self.handle = memory.handle()
+
+    def record(self, stream: Stream | None = None) -> Event:
+        """Remember the time."""
+        memory.mark(self.handle)
+        return self
+
+    def synchronize(self) -> Event:
+        """Nothing to wait for."""
+        return self
+
+    def query(self) -> bool:
+        """Yes."""
+        return True
+
+    def time_since(self, event: Event) -> float:
+        """Milliseconds since another event."""
+        return memory.elapsed(event.handle, self.handle)
+
+    def time_till(self, event: Event) -> float:
+        """Milliseconds until another event."""
+        return memory.elapsed(self.handle, event.handle)
+
+
+class Context:
+    """The one context."""
+
+    def push(self) -> None:
+        """Nothing: there is one."""
+
+    detach = push
+
+    @staticmethod
+    def pop() -> None:
+        """Nothing: there is one."""
+
+    @staticmethod
+    def synchronize() -> None:
+        """Nothing to wait for."""
+
+    @staticmethod
+    def get_device() -> Device:
+        """The CPU."""
+        return Device(0)
+
+
+class Device:
+    """The CPU."""
+
+    def __init__(self, index: int = 0) -> None:
+        self.index = index
+
+    @staticmethod
+    def count() -> int:
+        """One."""
+        return 1
+
+    def name(self) -> str:
+        """What it is."""
+        return "CPU (INTact)"
+
+    def make_context(self, flags: int = 0) -> Context:
+        """The one context."""
+        return Context()
+
+    retain_primary_context = make_context
+
+    def compute_capability(self) -> tuple[int, int]:
+        """There is none."""
+        return 0, 0
+
+    def total_memory(self) -> int:
+        """A terabyte."""
+        return 1 << 40
+
+
+class _Flags:
+    SCHED_AUTO = SCHED_BLOCKING_SYNC = MAP_HOST = DEFAULT = DISABLE_TIMING = BLOCKING_SYNC = PORTABLE = 0
+    DEVICEMAP = WRITECOMBINED = NON_BLOCKING = 0
+
+
+ctx_flags = event_flags = host_alloc_flags = stream_flags = _Flags
+
+
+def init(flags: int = 0) -> None:
+    """Nothing to begin."""
+
+
+def mem_alloc(size: int) -> DeviceAllocation:
+    """Host memory."""
+    return DeviceAllocation(size)
+
+
+def to_device(array: Any) -> DeviceAllocation:
+    """A copy of an array."""
+    dense = np.ascontiguousarray(array)
+    made = DeviceAllocation(dense.nbytes)
+    memory.copy(made, dense, dense.nbytes)
+    return made
+
+
+def from_device(address: Any, shape: Any, dtype: Any) -> NDArray:
+    """An array from memory."""
+    made = np.empty(shape, dtype)
+    memory.copy(made, address, made.nbytes)
+    return made
+
+
+def pagelocked_empty(shape: Any, dtype: Any, *_: Any, **__: Any) -> NDArray:
+    """An array."""
+    return np.empty(shape, dtype)
+
+
+def pagelocked_zeros(shape: Any, dtype: Any, *_: Any, **__: Any) -> NDArray:
+    """An array of zeros."""
+    return np.zeros(shape, dtype)
+
+
+def register_host_memory(array: NDArray, flags: int = 0) -> NDArray:
+    """The array itself."""
+    return array
+
+
+def memcpy_htod(dest: Any, src: Any) -> None:
+    """Copy an array into memory."""
+    dense = np.ascontiguousarray(src)
+    memory.copy(dest, dense, dense.nbytes)
+
+
+def memcpy_htod_async(dest: Any, src: Any, stream: Stream | None = None) -> None:
+    """Copy an array into memory, at once."""
+    memcpy_htod(dest, src)
+
+
+def memcpy_dtoh(dest: NDArray, src: Any) -> None:
+    """Copy memory into an array."""
+    memory.copy(dest, src, dest.nbytes)
+
+
+def memcpy_dtoh_async(dest: NDArray, src: Any, stream: Stream | None = None) -> None:
+    """Copy memory into an array, at once."""
+    memcpy_dtoh(dest, src)
+
+
+def memcpy_dtod(dest: Any, src: Any, size: int) -> None:
+    """Copy memory."""
+    memory.copy(dest, src, size)
+
+
+def memcpy_dtod_async(dest: Any, src: Any, size: int, stream: Stream | None = None) -> None:
+    """Copy memory, at once."""
+    memory.copy(dest, src, size)
+
+
+def memset_d8(dest: Any, value: int, count: int) -> None:
+    """Set bytes."""
+    memory.fill(dest, value, count)
+
+
+def mem_get_info() -> tuple[int, int]:
+    """A terabyte, less what was allocated: scripts look at differences."""
+    return (1 << 40) - memory.allocated(), 1 << 40
