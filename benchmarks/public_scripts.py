@@ -64,7 +64,7 @@ def run(script: Path, folder: Path, dialect: str, seconds: float, paths: list[st
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     errors = [line for line in lines if "[TRT] [E]" in line]
     state = "failed" if done.returncode else "silent" if errors else "ran"
-    last = (errors or lines or [""])[-1] if state != "ran" else ""
+    last = "" if state == "ran" else errors[0] if errors else (lines or [""])[-1]
     return Outcome(name, state, last.strip()), done.stdout
 
 

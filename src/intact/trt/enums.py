@@ -58,7 +58,7 @@ class DataType(TrtEnum):
     @property
     def itemsize(self) -> float:
         """Bytes of one element; half a byte for the types of 4 bits."""
-        return 0.5 if self in (DataType.INT4, DataType.FP4) else float(self.numpy.itemsize)
+        return 0.5 if self in (DataType.INT4, DataType.FP4) else self.numpy.itemsize
 
     @property
     def numpy(self) -> np.dtype:

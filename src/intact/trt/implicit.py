@@ -61,7 +61,13 @@ def implicit_plan(
         patterns = [escape(name) for name in (*floats, *exclude)]
         return ptq.quantize_from_cache(model, TrtCache(scales), profile="tensorrt", exclude=patterns)
 
-    done = quantized([])
+    try:
+        done = quantized([])
+    except CalibrationError as error:
+        if config.int8_calibrator is not None:
+            raise
+        network.warn(f"INT8 is not used: no layer has ranges on all of its tensors ({error.got})")
+        return {}, lower(model)
     for name in done.missing:
         network.warn(
             f"Missing scale and zero-point for tensor {name}, expect fall back to non-int8 implementation "

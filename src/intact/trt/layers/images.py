@@ -153,7 +153,7 @@ class IResizeLayer(ILayer):
         elif len(self.scales):
             inputs = [x[0], "", n.array(np.asarray(self.scales, np.float32))]
         else:
-            inputs = [x[0], "", "", n.ints(*self.shape)]
+            inputs = [x[0], "", "", n.ints(*self.shape) if len(self.shape) else n.sizes(x[0])]
         cubic = self.resize_mode is InterpolationMode.CUBIC
         c.node(
             "Resize", inputs, y, name=self.name, mode=MODES[self.resize_mode],

@@ -75,9 +75,10 @@ class _Grid(ILayer):
             return ["the zero point must be a build-time constant"]
         if points.shape != scale.shape and points.size != scale.size:
             return ["The scale and zero point must have the same volume"]
-        if (points != 0).any() and self._network.dialect == "10.x":
-            return ["TensorRT only supports symmetric quantization. The zero point must be all zeros."]
-        return []
+        if not (points != 0).any():
+            return []
+        said = "TensorRT only supports symmetric quantization. The zero point must be all zeros."
+        return self._refused_in("10.x", said)
 
     def _shape_errors(self, shape: tuple[int, ...], scale: NDArray, data: ITensor) -> list[str]:
         if np.prod([abs(n) for n in shape], dtype=float) > MAX_VOLUME:
@@ -89,19 +90,27 @@ class _Grid(ILayer):
         if scale.ndim > 1 and scale.size > 1:
             return self._block_errors(shape, scale)
         if self.axis < 0 and (self._network.dialect == "8.x" or scale.size > 1):
-            return ["unexpected negative axis"]
+            return self._no_axis(scale, data)
         return self._channel_errors(shape, scale, data) if scale.size > 1 else []
+
+    def _no_axis(self, scale: NDArray, data: ITensor) -> list[str]:
+        if scale.size > 1:
+            return ["unexpected negative axis"]
+        if isinstance(data._producer, IConstantLayer):  # TensorRT 8 takes codes of a constant so
+            return []
+        return self._refused_in("8.x", "unexpected negative axis")
 
     def _channel_errors(self, shape: tuple[int, ...], scale: NDArray, data: ITensor) -> list[str]:
         if self.axis >= len(shape):
             return [f"axis {self.axis} is out of range for a tensor of {len(shape)} dimensions"]
         if shape[self.axis] not in (-1, scale.size):
             return ["The number of scales is not equal to the number of output channels"]
-        if self._network.dialect == "10.x" and self._data_of(data) is None:
-            return [
+        if self._data_of(data) is None:
+            said = (
                 "Activations cannot be quantized per-channel: per-channel quantization is supported only "
                 "for weight inputs, rooted at an IConstantLayer"
-            ]
+            )
+            return self._refused_in("10.x", said)
         return []
 
     def _data_of(self, data: ITensor) -> NDArray | None:

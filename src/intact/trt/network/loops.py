@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from intact.graph import Composer
 from intact.trt.layers import ILayer, ILoop
 from intact.trt.layers.base import Nodes
-from intact.trt.layers.flow import ILoopOutputLayer, LoopBoundaryLayer
+from intact.trt.layers.flow import ILoopOutputLayer, IRecurrenceLayer, LoopBoundaryLayer
 from intact.trt.operations import LoopOutput, TripLimit
 from intact.trt.tensors import ITensor
 
@@ -88,15 +88,17 @@ def _open(
     if id(unit) in done:
         return
     done[id(unit)] = False
-    tensors = (t for layer in unit.layers for t in _reads(layer))
+    tensors = (t for layer in unit.layers for t in _reads(layer, alone=unit.loop is None))
     units = iter([u for t in tensors if (u := maker.get(t._producer)) is not None and u is not unit])  # type: ignore[call-overload]
     stack.append((unit, lambda: next((u for u in units if id(u) not in done), None)))
 
 
-def _reads(layer: ILayer) -> list[ITensor]:
+def _reads(layer: ILayer, alone: bool) -> list[ITensor]:
+    """What must be there before `layer`; `alone`: it is not written with its loop."""
     conditional = getattr(layer, "_conditional", None)
     extra = [conditional.condition] if conditional is not None else []
-    return [t for t in (*layer._inputs, *extra) if t is not None]
+    inputs = layer._inputs[:1] if alone and isinstance(layer, IRecurrenceLayer) else layer._inputs
+    return [t for t in (*inputs, *extra) if t is not None]
 
 
 class _LoopWriter:
