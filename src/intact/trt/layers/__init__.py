@@ -59,6 +59,7 @@ from intact.trt.layers.qdq import (
     IDequantizeLayer,
     IQuantizeLayer,
 )
+from intact.trt.layers.recurrent import IRNNv2Layer
 from intact.trt.layers.reductions import (
     ICumulativeLayer,
     INormalizationLayer,
@@ -111,6 +112,7 @@ __all__ = [
     "IParametricReLULayer",
     "IPoolingLayer",
     "IQuantizeLayer",
+    "IRNNv2Layer",
     "IRaggedSoftMaxLayer",
     "IRecurrenceLayer",
     "IReduceLayer",

@@ -45,6 +45,10 @@ ROWS: dict[str, tuple[type[ILayer], str]] = {
     "add_unary": (kinds.IUnaryLayer, "input! op"),
     "add_scale": (kinds.IScaleLayer, _SCALE),
     "add_scale_nd": (kinds.IScaleLayer, f"{_SCALE} channel_axis=1"),
+    "add_rnn_v2": (
+        kinds.IRNNv2Layer,
+        "input! layer_count>_layers hidden_size>_hidden max_seq_length>_length op",
+    ),
     "add_softmax": (kinds.ISoftMaxLayer, "input!"),
     "add_ragged_softmax": (kinds.IRaggedSoftMaxLayer, "input! bounds!"),
     "add_normalization": (kinds.INormalizationLayer, "input! scale! bias! axesMask>axes"),
