@@ -39,3 +39,19 @@ class IStreamWriter:
 
 class IAlgorithmSelector:
     """What a script subclasses: accepted, and not asked, as kernels are not chosen so."""
+
+
+class IAlgorithmContext:
+    """What an algorithm selector would be told of a layer; none is made."""
+
+
+class IAlgorithm:
+    """What an algorithm selector would choose; none is made."""
+
+
+class IAlgorithmVariant:
+    """Part of an `IAlgorithm`; none is made."""
+
+
+class IAlgorithmIOInfo:
+    """Part of an `IAlgorithm`; none is made."""

@@ -207,6 +207,9 @@ class IPluginV3OneRuntime(IPluginCapability):
 class IPluginResource: ...
 
 
+class IPluginResourceContext: ...
+
+
 class IPluginCreatorInterface: ...
 
 
@@ -219,6 +222,14 @@ class IPluginCreator(IPluginCreatorInterface):
     field_names: Any = ()
 
     def __init__(self, *_: Any) -> None: ...
+
+    def create_plugin(self, name: str, fc: Any, phase: TensorRTPhase = TensorRTPhase.BUILD) -> Any:
+        """A plugin with these fields."""
+        raise NotImplementedError(f"{type(self).__name__} must define create_plugin")
+
+    def deserialize_plugin(self, name: str, data: bytes) -> Any:
+        """A plugin from what its ``serialize`` gave."""
+        raise NotImplementedError(f"{type(self).__name__} must define deserialize_plugin")
 
 
 class IPluginCreatorV3One(IPluginCreator):

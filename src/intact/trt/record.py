@@ -77,7 +77,8 @@ class BuildRecord:
             for entry in content["profiles"]
         )
         choices = {str(name): LayerChoice(**entry) for name, entry in content["choices"].items()}
-        depends = Dependence(*(tuple(map(str, content["dependence"][part])) for part in _PARTS))
+        parts = [tuple(map(str, content["dependence"][part])) for part in _PARTS]
+        depends = Dependence(*parts, endless=bool(content["dependence"]["endless"]))
         assertions = {str(k): str(v) for k, v in content["assertions"].items()}
         debugged = tuple(map(str, content["debugged"]))
         return cls(

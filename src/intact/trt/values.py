@@ -21,8 +21,9 @@ from intact.engine.steps import FallbackSubgraph, Tensor
 from intact.errors import QuantValueError
 from intact.graph import Composer
 from intact.trt.enums import DataType
-from intact.trt.layers import ILayer, IShapeLayer
+from intact.trt.layers import ILayer, IShapeLayer, ITripLimitLayer
 from intact.trt.network import INetworkDefinition
+from intact.trt.operations import TripLimit
 from intact.trt.tensors import ITensor
 
 LARGEST_SHAPE = 64
@@ -38,14 +39,16 @@ class Dependence:
         hosts: Inputs whose values say sizes.
         valued: Outputs whose sizes those values say.
         unknown: Outputs whose sizes only a run tells.
+        endless: Whether a run on made-up data might not end, as with a loop that runs while something holds.
     """
 
     hosts: tuple[str, ...] = ()
     valued: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    endless: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.hosts or self.valued or self.unknown)
+        return bool(self.hosts or self.valued or self.unknown or self.endless)
 
 
 def dependence_of(network: INetworkDefinition) -> Dependence:
@@ -64,13 +67,15 @@ def dependence_of(network: INetworkDefinition) -> Dependence:
                     free.update(layer._outputs)
         if layer.DATA_DEPENDENT:
             free.update(layer._outputs)
-    open_ones = _behind(network, free)
+    endless = any(isinstance(la, ITripLimitLayer) and la.kind is TripLimit.WHILE for la in network.layers)
+    open_ones = set(network.tensors) if endless else _behind(network, free)
     valued = _behind(network, {t for made in sources.values() for t in made})
     outputs = [t for t in network.outputs if -1 in t.shape]
     return Dependence(
         tuple(t.name for t in network.inputs if t in hosts),
         tuple(t.name for t in outputs if t in valued and t not in open_ones),
         tuple(t.name for t in outputs if t in open_ones),
+        endless,
     )
 
 

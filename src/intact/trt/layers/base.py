@@ -171,6 +171,15 @@ class ILayer(Interface):
         """What TensorRT would refuse about it when it builds: its own words, without the layer's name."""
         return []
 
+    def _vector(self, n: Nodes, index: int) -> str:
+        """Input `index` as a vector of int64; as a constant where it is one, so that shapes are known."""
+        tensor = self._inputs[index]
+        assert tensor is not None
+        layer = tensor._producer
+        if isinstance(layer, ILayer) and layer.TYPE is LayerType.CONSTANT:
+            return n.ints(*np.asarray(layer.array).reshape(-1).astype(np.int64).tolist())  # type: ignore[attr-defined]
+        return n("Reshape", n.cast(tensor.name, "int64"), n.ints(-1))
+
     def _refused_in(self, dialect: Dialect, message: str) -> list[str]:
         """`message`, where `dialect` is spoken; it names the dialect that would take the layer."""
         return [message_of(dialect, message)] if self._network.dialect == dialect else []

@@ -50,7 +50,7 @@ class IFillLayer(ILayer):
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         n, given = Nodes(c, self.name), [*x, "", "", ""][:3]
         if given[0]:
-            sizes, rank = n.cast(given[0], "int64"), self._rank()
+            sizes, rank = self._vector(n, 0), self._rank()
         else:
             sizes, rank = n.ints(*self.shape), len(self.shape)
         alpha, beta = (self._number(n, given[i + 1], i) for i in (0, 1))

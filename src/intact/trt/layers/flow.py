@@ -100,7 +100,7 @@ class ILoopOutputLayer(LoopBoundaryLayer):
         one = n("Unsqueeze", x[0], n.ints(axis))
         if len(x) < 2 or not x[1]:
             return c.node("Identity", [one], y, name=self.name)
-        count = n("Reshape", n.cast(x[1], "int64"), n.ints(1))
+        count = self._vector(n, 1)
         shape = n("Concat", *[n.ints(1)] * axis, count, *[n.ints(1)] * (rank - axis), axis=0)
         n("Expand", one, shape, to=y[0])
         return None

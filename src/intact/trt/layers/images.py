@@ -149,7 +149,7 @@ class IResizeLayer(ILayer):
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
         if len(x) > 1 and x[1]:
-            inputs = [x[0], "", "", n.cast(x[1], "int64")]
+            inputs = [x[0], "", "", self._vector(n, 1)]
         elif len(self.scales):
             inputs = [x[0], "", n.array(np.asarray(self.scales, np.float32))]
         else:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from intact.graph import Composer
 from intact.trt.enums import DataType
 from intact.trt.layers.base import ILayer, Nodes, rank_of
+from intact.trt.layers.moves import IConstantLayer
 from intact.trt.operations import BoundingBoxFormat, GatherMode, LayerType, SampleMode, ScatterMode
 from intact.trt.tensors import Sizes
 
@@ -56,10 +57,18 @@ class ISliceLayer(ILayer):
         given = range(rank) if self.axes is None else self.axes
         return [int(axis) % rank for axis in given]
 
+    def _known_values(self, index: int) -> NDArray | None:
+        tensor = self.get_input(index)
+        layer = tensor._producer if tensor is not None else None
+        if isinstance(layer, IConstantLayer):
+            return layer.array.reshape(-1).astype(np.int64)
+        return None
+
     def _part(self, n: Nodes, x: list[str], index: int, value: Sizes) -> tuple[str, NDArray | None]:
         """Start, shape or stride: its name, and its values where they are known."""
         if index < len(x) and x[index]:
-            return n.cast(x[index], "int64"), None
+            known = self._known_values(index)
+            return self._vector(n, index), known
         return n.ints(*value), np.asarray(value, np.int64)
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
@@ -67,7 +76,7 @@ class ISliceLayer(ILayer):
         start, size, stride = (
             self._part(n, x, i + 1, value) for i, value in enumerate((self.start, self.shape, self.stride))
         )
-        axes = n.cast(x[5], "int64") if self._wired(5) else n.ints(*self._axes(rank))
+        axes = self._vector(n, 5) if self._wired(5) else n.ints(*self._axes(rank))
         if self.mode == SampleMode.STRICT_BOUNDS:
             if start[1] is not None and size[1] is not None and stride[1] is not None:
                 end = start[1] + size[1] * stride[1]
@@ -223,7 +232,7 @@ class IOneHotLayer(ILayer):
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
-        depth = n("Reshape", n.cast(x[2], "int64"), n.ints(1))
+        depth = self._vector(n, 2)
         n("OneHot", n.cast(x[0], "int64"), depth, x[1], to=y[0], axis=int(self.axis))
 
 
@@ -256,7 +265,7 @@ class INMSLayer(ILayer):
             c.node("TopK", [scores, count], [best, places], name=best, axis=2)
             worst = n("ReduceMin", best, n.ints(2), keepdims=1)
             scores = n("Where", n("Less", scores, worst), n.array(np.float32(-np.inf)), scores)
-        most = n("Reshape", n.cast(x[2], "int64"), n.ints(1))
+        most = self._vector(n, 2)
         overlap = n("Reshape", given[3], n.ints(1)) if given[3] else n.array(np.float32([0]))
         least = n("Reshape", given[4], n.ints(1)) if given[4] else lowest
         centred = int(self.bounding_box_format is BoundingBoxFormat.CENTER_SIZES)

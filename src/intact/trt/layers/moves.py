@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from intact.graph import Composer
 from intact.trt.layers.base import ILayer, Nodes, int64, rank_of
 from intact.trt.operations import LayerType
-from intact.trt.tensors import ITensor, Sizes, Weights, array_of
+from intact.trt.tensors import Sizes, Weights, array_of
 
 
 class IConstantLayer(ILayer):
@@ -78,8 +78,7 @@ class IShuffleLayer(ILayer):
 
     def _reshape(self, c: Composer, source: str, x: list[str], target: str, name: str) -> None:
         if len(x) > 1 and x[1]:
-            sizes = c.fresh(f"{self.name}.sizes")
-            c.node("Cast", [x[1]], [sizes], name=f"{self.name}.sizes", to=7)
+            sizes = self._vector(Nodes(c, self.name), 1)
         else:
             sizes = c.constant(f"{self.name}.sizes", int64(list(self.reshape_dims or ())))
         allow = None if self.zero_is_placeholder else 1
@@ -107,7 +106,7 @@ class ISqueezeLayer(ILayer):
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
-        n("Squeeze", x[0], *_axes(n, self.get_input(1), x[1]), to=y[0])
+        n("Squeeze", x[0], self._vector(n, 1), to=y[0])
 
 
 class IUnsqueezeLayer(ILayer):
@@ -118,7 +117,7 @@ class IUnsqueezeLayer(ILayer):
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)
-        n("Unsqueeze", x[0], *_axes(n, self.get_input(1), x[1]), to=y[0])
+        n("Unsqueeze", x[0], self._vector(n, 1), to=y[0])
 
 
 class IReverseSequenceLayer(ILayer):
@@ -135,10 +134,3 @@ class IReverseSequenceLayer(ILayer):
             batch_axis=int(self.batch_axis), time_axis=int(self.sequence_axis),
         )  # fmt: skip
 
-
-def _axes(n: Nodes, tensor: ITensor | None, name: str) -> list[str]:
-    """Axes from a tensor; those of a constant as one, so that ranks are known."""
-    producer = tensor._producer if tensor is not None else None
-    if isinstance(producer, IConstantLayer):
-        return [n.ints(*producer.array.reshape(-1).tolist())]
-    return [n("Reshape", n.cast(name, "int64"), n.ints(-1))]

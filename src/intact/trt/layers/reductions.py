@@ -100,7 +100,7 @@ class ITopKLayer(ILayer):
         n = Nodes(c, self.name)
         axis = axes_of(self.axes, rank_of(self.get_input(0), 1))[0]
         dynamic = len(x) > 1 and x[1]
-        count = n("Reshape", n.cast(x[1], "int64"), n.ints(-1)) if dynamic else n.ints(self.k)
+        count = self._vector(n, 1) if dynamic else n.ints(self.k)
         largest = int(self.op == TopKOperation.MAX)
         wide = c.fresh(f"{y[1]}.int64")
         c.node("TopK", [x[0], count], [y[0], wide], name=self.name, axis=axis, largest=largest)

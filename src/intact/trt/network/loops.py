@@ -188,9 +188,7 @@ class _LoopWriter:
             return
         if layer.kind is LoopOutput.REVERSE:
             values = n("Slice", values, n.ints(-1), n.ints(-(2**63)), zero, n.ints(-1))
-        wired = layer.get_input(1)
-        assert wired is not None  # checked before
-        count = n("Reshape", n.cast(wired.name, "int64"), n.ints(1))
+        count = layer._vector(n, 1)
         rest = n("Slice", n.sizes(values), n.ints(1), n.ints(len(tensor.shape) + 1))
         blank = n.array(tensor.dtype.numpy.type(0))
         blank = n("Expand", blank, n("Concat", count, rest, axis=0))
