@@ -174,7 +174,7 @@ def _assertions(network: INetworkDefinition) -> dict[ITensor, str]:
             if known is not None and not known.all():
                 raise ValueError(f"{layer.name}: assertion failed: {layer.message}")
             if known is None and condition is not None:
-                found[condition] = layer.message
+                found[layer.condition] = layer.message
     return found
 
 

@@ -8,6 +8,7 @@ histograms, so that neither batch size nor order changes them.
 from __future__ import annotations
 
 import ctypes
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,8 +44,8 @@ class IInt8Calibrator:
         """A cache that was written before; None calibrates anew."""
         return None
 
-    def write_calibration_cache(self, cache: bytes) -> None:
-        """Keep the cache, if wanted."""
+    def write_calibration_cache(self, cache: memoryview) -> None:
+        """Keep the cache, if wanted; ``cache.tobytes()`` copies it."""
 
     def get_algorithm(self) -> CalibrationAlgoType:
         """Which of the algorithms this is."""
@@ -120,16 +121,32 @@ def table_of(calibrator: IInt8Calibrator, network: INetworkDefinition, model: An
     Raises:
         CalibrationError: There is no batch, or a batch is not what the network reads.
     """
-    size = int(calibrator.get_batch_size())
-    stored = calibrator.read_calibration_cache()
+    size = int(_asked(calibrator, network, "get_batch_size"))
+    stored = _asked(calibrator, network, "read_calibration_cache")
     if stored:
         found = _parsed(calibrator, network, bytes(stored))
         if found is not None:
             return found
     scales = _scales(calibrator, network, model, size)
     cache = TrtCache(scales, algorithm=_written_as(calibrator))
-    calibrator.write_calibration_cache(cache.to_text().encode())
+    _asked(calibrator, network, "write_calibration_cache", memoryview(cache.to_text().encode()))
     return cache
+
+
+def _asked(calibrator: IInt8Calibrator, network: INetworkDefinition, method: str, *given: Any) -> Any:
+    """What a method of the user's answers; an error of his is shown whole, and ends the build.
+
+    Raises:
+        CalibrationError: The method raised.
+    """
+    try:
+        return getattr(calibrator, method)(*given)
+    except Exception as error:
+        network.complain("".join(traceback.format_exception(error)).rstrip(), None)
+        raise CalibrationError(
+            f"{type(calibrator).__name__}.{method}", f"{type(error).__name__}: {error}", "no exception",
+            "correct the calibrator; its traceback is in the log",
+        ) from error  # fmt: skip
 
 
 def _written_as(calibrator: IInt8Calibrator) -> str:
@@ -189,7 +206,7 @@ def _batches(
 ) -> Iterator[dict[str, NDArray]]:
     names, count = [t.name for t in network.inputs], 0
     while True:
-        given = calibrator.get_batch(list(names))
+        given = _asked(calibrator, network, "get_batch", list(names))
         if given is None or len(given) == 0:
             break
         if len(given) != len(names):

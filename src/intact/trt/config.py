@@ -44,7 +44,7 @@ class IOptimizationProfile:
 
     def set_shape_input(self, input: str, min: Sizes, opt: Sizes, max: Sizes) -> None:
         """Fix the smallest, usual and largest values of an input that holds sizes."""
-        self.values[input] = tuple(min), tuple(opt), tuple(max)
+        self.values[input] = tuple(map(int, min)), tuple(map(int, opt)), tuple(map(int, max))
 
     def get_shape_input(self, input: str) -> list[Sizes]:
         """The values of an input that holds sizes; empty where none were set."""
@@ -52,7 +52,7 @@ class IOptimizationProfile:
 
     def set_shape(self, input: str, min: Sizes, opt: Sizes, max: Sizes) -> None:
         """Fix the three shapes of an input."""
-        found = tuple(min), tuple(opt), tuple(max)
+        found = tuple(map(int, min)), tuple(map(int, opt)), tuple(map(int, max))
         if not len(found[0]) == len(found[1]) == len(found[2]):
             raise QuantValueError(
                 f"profile of '{input}'", f"{found}", "three shapes of one rank", "correct them"

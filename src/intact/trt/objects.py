@@ -45,6 +45,7 @@ WITHOUT_MEANING: dict[str, str] = {
     "IBuilderConfig.algorithm_selector": "kernels are not chosen by algorithm selectors",
     "IBuilderConfig.plugins_to_serialize": "plugins in Python are made again by their creators",
     "ILayer.metadata": "it is kept for its reader",
+    "ILayer.num_ranks": "there is one device, the CPU",
     "INormalizationLayer.compute_precision": "normalization computes in float32",
     "ITensor.location": "every tensor is in host memory",
     "ITensor.allowed_formats": "tensors are dense, in the order of their axes",
@@ -69,12 +70,9 @@ WITHOUT_MEANING: dict[str, str] = {
     "EngineInspector.execution_context": "layers are the same for every context",
     "Refitter.max_threads": "refitting takes one thread",
     "Refitter.weights_validation": "weights are always checked",
-    "ISliceLayer.metadata": "it is kept for its reader",
     "ILoop.name": "it is kept for its reader",
     "IIfConditional.name": "it is kept for its reader",
     "ITopKLayer.is_strict": "the order is always strict",
-    "IAttention.decomposable": "attention is always composed of its parts",
-    "IRNNv2Layer.data_length": "it follows from the input",
 }  # fmt: skip
 """By "Class.attribute" or "Class.method": why it changes nothing here."""
 

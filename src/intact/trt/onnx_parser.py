@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import onnx
-
 from intact.errors import IntactError
 from intact.graph import Source, load, parts_of
 from intact.placement import check
@@ -16,6 +14,7 @@ from intact.trt.enums import ErrorCode, dtype_of
 from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.network import INetworkDefinition
 from intact.trt.objects import Interface
+from intact.trt.operations import LayerType, layer_type_of
 from intact.trt.tensors import ITensor
 
 
@@ -133,7 +132,7 @@ class OnnxParser(Interface):
 
     def supports_operator(self, op_name: str) -> bool:
         """Whether an ONNX operator is known."""
-        return onnx.defs.has(op_name)
+        return layer_type_of(op_name) is not LayerType.OTHER
 
     def is_node_supported(self, model: bytes) -> bool:
         """Whether `parse` would take the model."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable
 from math import prod
 from typing import Any, ClassVar, Protocol, Self, TypeVar
@@ -73,11 +74,20 @@ class Weights:
     """A constant array as TensorRT's calls take it; ``Weights()`` is none at all.
 
     Args:
-        array: The values; or a `DataType`, for an empty array of this type.
+        array: The values; or a `DataType`, for an array of this type.
+        ptr, count: With a `DataType`: where its values lie, and how many there are.
     """
 
-    def __init__(self, array: ArrayLike | DataType = DataType.FLOAT) -> None:
-        self._array = np.empty(0, array.numpy) if isinstance(array, DataType) else np.asarray(array)
+    def __init__(
+        self, array: ArrayLike | DataType = DataType.FLOAT, ptr: int | None = None, count: int = 0
+    ) -> None:
+        if not isinstance(array, DataType):
+            self._array = np.asarray(array)
+        elif ptr:
+            held = (ctypes.c_uint8 * int(count * array.itemsize)).from_address(int(ptr))
+            self._array = np.frombuffer(held, np.uint8).view(array.numpy) if array.itemsize >= 1 else _nibbles(held)
+        else:
+            self._array = np.empty(0, array.numpy)
 
     def numpy(self) -> NDArray:
         """The values."""
@@ -95,6 +105,13 @@ class Weights:
 
     def __len__(self) -> int:
         return self.size
+
+
+def _nibbles(held: Any) -> NDArray:
+    """Values of four bits, the lower half of each byte first."""
+    packed = np.frombuffer(held, np.uint8)
+    both = np.stack([packed & 15, packed >> 4], 1).reshape(-1).astype(np.int8)
+    return np.where(both > 7, both - 16, both).astype(DataType.INT4.numpy)
 
 
 def array_of(weights: object) -> NDArray | None:

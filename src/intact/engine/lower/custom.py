@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from intact.engine.custom import Operator, find
-from intact.engine.lower.builder import NoMatch, Output, PlanBuilder
+from intact.engine.lower.builder import NoMatch, Output, PlanBuilder, is_float32
 from intact.engine.steps import Call
 from intact.graph import Node
 from intact.graph.attributes import plain
@@ -25,6 +25,9 @@ def lower_call(builder: PlanBuilder, node: Node) -> None:
         xs = tuple(builder.either(v) if v in builder.constants else builder.real(v) for v in values)
     ys = []
     for value in node.outputs:
+        if not operator.codes and not is_float32(value):  # what it makes is written as the graph has it
+            ys.append(builder.write_plain(value, value.dtype.numpy().name))
+            continue
         output = _output(builder, operator, value)
         ys.append(builder.write(output, value))
     builder.add(

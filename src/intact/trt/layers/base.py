@@ -36,17 +36,19 @@ class ILayer(Interface):
     DATA_DEPENDENT: ClassVar[bool] = False
     """Whether the data, and not only shapes, say how large the outputs are."""
     metadata: str = ""
+    num_ranks: int = 1
 
     def __init__(self, network: OwningNetwork, inputs: tuple[ITensor | None, ...], **parameters: Any) -> None:
         self._network, self._inputs = network, list(inputs)
         self._logger, self._kind = network.logger, type(self)
-        self._name = network.unnamed(self._title())
+        self._name = ""
         self._precision: DataType | None = None
         self._types: dict[int, DataType] = {}
         for key, value in parameters.items():
             setattr(self, key, value)
+        self._name = network.unnamed(self._title())
         self._outputs = [
-            ITensor(network, network.unused(f"{self._name}_output{f'_{i}' if i else ''}"), producer=self)
+            ITensor(network, network.unused(f"{self._name}_output{f' ({i})' if i else ''}"), producer=self)
             for i in range(self._count())
         ]
 
@@ -87,11 +89,6 @@ class ILayer(Interface):
     def layer_type(self) -> LayerType:
         """What kind of layer it is, whatever ``type`` means for its class."""
         return self._kind.TYPE
-
-    @property
-    def num_ranks(self) -> int:
-        """One: the CPU."""
-        return 1
 
     @property
     def name(self) -> str:

@@ -19,7 +19,7 @@ from intact.trt.operations import (
     ScaleMode,
     UnaryOperation,
 )
-from intact.trt.tensors import Weights, array_of
+from intact.trt.tensors import ITensor, Weights, array_of
 
 ACTIVATIONS: dict[ActivationType, tuple[str, ...]] = {
     ActivationType.RELU: ("Relu",), ActivationType.SIGMOID: ("Sigmoid",), ActivationType.TANH: ("Tanh",),
@@ -214,8 +214,17 @@ class IAssertionLayer(ILayer):
     """Something that must hold: where it is constant, for the engine to be built, else for a run to succeed."""
 
     TYPE = LayerType.ASSERTION
-    OUTPUTS = 0
     message: str = ""
+    num_outputs = property(lambda self: 0)
 
-    def emit(self, c: Composer) -> None:
-        """No node: runs look at the condition itself."""
+    def get_output(self, index: int) -> None:
+        """None: it has no outputs."""
+        return None
+
+    @property
+    def condition(self) -> ITensor:
+        """What must be true, under a name of its own."""
+        return self._outputs[0]
+
+    def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
+        c.node("Identity", x[:1], y, name=self.name)

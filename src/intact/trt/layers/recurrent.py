@@ -20,6 +20,15 @@ GATES = {
 """In the order of ONNX's operators."""
 
 
+def _wired(index: int) -> Any:
+    """Input `index` as an attribute."""
+
+    def give(self: ILayer, tensor: ITensor) -> None:
+        self.set_input(index, tensor)
+
+    return property(lambda self: self.get_input(index), give)
+
+
 class IRNNv2Layer(ILayer):
     """Data [..., length, features] to states [..., length, hidden]; then the last states [..., layers, hidden].
 
@@ -38,17 +47,12 @@ class IRNNv2Layer(ILayer):
     _op = RNNOperation.RELU
     direction = RNNDirection.UNIDIRECTION
     input_mode = RNNInputMode.LINEAR
-    seq_lengths: ITensor | None = None
-    hidden_state: ITensor | None = None
-    cell_state: ITensor | None = None
+    seq_lengths = _wired(1)
+    hidden_state = _wired(2)
+    cell_state = _wired(3)
     num_layers = property(lambda self: self._layers)
     hidden_size = property(lambda self: self._hidden)
     max_seq_length = property(lambda self: self._length)
-
-    def __setattr__(self, key: str, value: Any) -> None:
-        super().__setattr__(key, value)
-        if key in _WIRED:  # so that these count as inputs
-            self.set_input(_WIRED[key], value)
 
     def _count(self) -> int:
         return 3
@@ -161,5 +165,3 @@ class IRNNv2Layer(ILayer):
         found = [self.get_bias_for_gate(index, gate, is_w) for gate in GATES[self._op]]
         return np.concatenate([zeros if b is None else np.asarray(b, np.float32).reshape(-1) for b in found])
 
-
-_WIRED = {"seq_lengths": 1, "hidden_state": 2, "cell_state": 3}

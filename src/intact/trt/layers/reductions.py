@@ -140,6 +140,9 @@ class INormalizationLayer(ILayer):
     _per_channel: bool = False
     is_v2 = property(lambda self: self._per_channel)
 
+    def _title(self) -> str:
+        return "NormalizationV2" if self._per_channel else "Normalization"
+
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         rank = rank_of(self.get_input(0))
         axes = axes_of(self.axes, rank)

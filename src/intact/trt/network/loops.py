@@ -33,7 +33,12 @@ def write(c: Composer, layers: Sequence[ILayer]) -> None:
     """Write `layers` into `c`, each loop as one node."""
     loops = list(dict.fromkeys(la.loop for la in layers if isinstance(la, LoopBoundaryLayer)))
     members = {loop: _members(loop, layers) for loop in loops}
-    outermost = [a for a in loops if not any(a is not b and members[a] < members[b] for b in loops)]
+    seeds = {loop: {*loop._recurrences, *loop._iterators} for loop in loops}
+    within = {a: [b for b in loops if a is not b and seeds[a] & members[b]] for a in loops}
+    for inner, around in within.items():
+        for loop in around:
+            members[loop] |= members[inner]
+    outermost = [loop for loop in loops if not within[loop]]
     inside = {layer for loop in outermost for layer in members[loop]}
     units = [_Unit([layer]) for layer in layers if layer not in inside]
     units += [_Unit([la for la in layers if la in members[loop]], loop) for loop in outermost]

@@ -1,0 +1,245 @@
+"""Layers and names that were accepted and ignored, or missing: each against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import intact.trt as trt
+
+X = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
+
+
+def built(network: trt.INetworkDefinition, said: trt.ILogger, **feeds: np.ndarray) -> list[np.ndarray]:
+    """The outputs of `network`, in order."""
+    builder = trt.Builder(said)
+    engine = builder.build_engine(network, builder.create_builder_config())
+    assert engine is not None, said.messages
+    made = engine.engine.run(feeds)
+    return [made[tensor.name] for tensor in network.outputs]
+
+
+def constant(network: trt.INetworkDefinition, value: object) -> trt.ITensor:
+    array = np.asarray(value)
+    return network.add_constant(array.shape, array).get_output(0)
+
+
+def ints(network: trt.INetworkDefinition, *values: int) -> trt.ITensor:
+    return constant(network, np.asarray(values, np.int32))
+
+
+@pytest.fixture
+def x(network) -> trt.ITensor:
+    return network.add_input("x", trt.float32, X.shape)
+
+
+def test_a_slice_takes_its_numbers_from_inputs(network, said, x) -> None:
+    layer = network.add_slice(x, (0, 0, 0, 0), (1, 1, 1, 1), (1, 1, 1, 1))
+    for index, values in ((1, (0, 1, 2, 3)), (2, (1, 1, 2, 2)), (3, (1, 1, -1, -2))):
+        layer.set_input(index, ints(network, *values))
+    network.mark_output(layer.get_output(0))
+    assert layer.get_output(0).shape == (1, 1, 2, 2)
+    assert (built(network, said, x=X)[0] == X[:, 1:2, 2:0:-1, 3::-2]).all()
+
+
+def test_a_slice_of_some_axes(network, said, x) -> None:
+    layer = network.add_slice(x, (1, 2), (2, 2), (1, 1))
+    layer.axes = (2, 3)
+    network.mark_output(layer.get_output(0))
+    assert (built(network, said, x=X)[0] == X[:, :, 1:3, 2:4]).all()
+
+
+@pytest.mark.parametrize(
+    ("mode", "pad"),
+    [(trt.SampleMode.WRAP, "wrap"), (trt.SampleMode.CLAMP, "edge"), (trt.SampleMode.REFLECT, "reflect"),
+     (trt.SampleMode.FILL, "constant")],
+)  # fmt: skip
+def test_a_slice_beyond_the_bounds(network, said, x, mode, pad) -> None:
+    layer = network.add_slice(x, (0, 0, -1, -2), (1, 2, 5, 7), (1, 1, 1, 1))
+    layer.mode = mode
+    if mode == trt.SampleMode.FILL:
+        layer.set_input(4, constant(network, np.float32([7])))
+    network.mark_output(layer.get_output(0))
+    options = {"constant_values": 7} if pad == "constant" else {}
+    wanted = np.pad(X, ((0, 0), (0, 0), (1, 1), (2, 1)), mode=pad, **options)
+    assert (built(network, said, x=X)[0] == wanted).all()
+
+
+def test_a_slice_out_of_strict_bounds_is_refused(network, said, x) -> None:
+    network.mark_output(network.add_slice(x, (0, 0, 0, 0), (1, 2, 4, 4), (1, 1, 1, 1)).get_output(0))
+    builder = trt.Builder(said)
+    assert builder.build_engine(network, builder.create_builder_config()) is None
+    assert "out of bounds access on axis 2" in said.of("ERROR")[0]
+
+
+def test_topk_takes_k_from_an_input_and_gives_the_type_that_was_asked(network, said, x) -> None:
+    layer = network.add_topk(x, trt.TopKOperation.MAX, 1, 1 << 3)
+    layer.set_input(1, ints(network, 2))
+    layer.indices_type = trt.int64
+    network.mark_output(layer.get_output(0))
+    network.mark_output(layer.get_output(1))
+    values, places = built(network, said, x=X)
+    assert (values == X[..., :1:-1]).all() and places.dtype == np.int64
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3])
+def test_a_gather_with_elementwise_dimensions(network, said, axis) -> None:
+    data = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
+    places = np.int32([[1, 0, 2], [2, 2, -1]])
+    x = network.add_input("x", trt.float32, data.shape)
+    layer = network.add_gather(x, constant(network, places), axis)
+    layer.num_elementwise_dims = 1
+    network.mark_output(layer.get_output(0))
+    wanted = np.stack([np.take(d, p, axis - 1) for d, p in zip(data, places, strict=True)])
+    assert (built(network, said, x=data)[0] == wanted).all()
+
+
+def test_gather_nd_with_int32_indices(network, said, x) -> None:
+    layer = network.add_gather_v2(x, constant(network, np.int32([[0, 1, 2], [0, 0, 1]])), trt.GatherMode.ND)
+    network.mark_output(layer.get_output(0))
+    assert (built(network, said, x=X)[0] == X[[0, 0], [1, 0], [2, 1]]).all()
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_product_with_vectors(network, said, side) -> None:
+    a = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    v = np.arange(6 if side == 0 else 8, dtype=np.float32).reshape(2, -1)
+    m, vector = network.add_input("m", trt.float32, a.shape), network.add_input("v", trt.float32, v.shape)
+    none, one = trt.MatrixOperation.NONE, trt.MatrixOperation.VECTOR
+    pair = (vector, one, m, none) if side == 0 else (m, none, vector, one)
+    network.mark_output(network.add_matrix_multiply(*pair).get_output(0))
+    wanted = np.einsum("bi,bij->bj", v, a) if side == 0 else np.einsum("bij,bj->bi", a, v)
+    assert (built(network, said, m=a, v=v)[0] == wanted).all()
+
+
+def test_names_of_tensorrt_8_do_what_they_say(network, said, x) -> None:
+    kernel = np.ones((1, 2, 2, 2), np.float32)
+    old = network.add_convolution(x, 1, (2, 2), kernel)
+    old.stride, old.padding, old.dilation = (1, 2), (1, 1), (2, 2)
+    new = network.add_convolution_nd(x, 1, (2, 2), kernel)
+    new.stride_nd, new.padding_nd, new.dilation_nd = (1, 2), (1, 1), (2, 2)
+    padding = network.add_padding(x, (0, 0), (0, 0))
+    padding.pre_padding, padding.post_padding = (1, 2), (3, 0)
+    for layer in (old, new, padding):
+        network.mark_output(layer.get_output(0))
+    a, b, c = built(network, said, x=X)
+    assert a.shape == (1, 1, 3, 2) and (a == b).all()
+    assert (c == np.pad(X, ((0, 0), (0, 0), (1, 3), (2, 0)))).all()
+
+
+def test_align_corners_is_the_coordinate_transformation(network, said, x) -> None:
+    layer = network.add_resize(x)
+    layer.shape, layer.resize_mode, layer.align_corners = (1, 2, 5, 7), trt.ResizeMode.LINEAR, True
+    assert layer.coordinate_transformation == trt.ResizeCoordinateTransformation.ALIGN_CORNERS
+    network.mark_output(layer.get_output(0))
+    made = built(network, said, x=X)[0]
+    assert (made[..., ::4, ::6] == X[..., ::2, ::3]).all() and np.allclose(made[0, 0, 0], np.arange(7) / 2)
+
+
+def test_round_up_on_a_convolution(network, said, x) -> None:
+    layer = network.add_convolution_nd(x, 1, (2, 2), np.ones((1, 2, 2, 2), np.float32))
+    layer.stride_nd, layer.padding_mode = (2, 2), trt.PaddingMode.EXPLICIT_ROUND_UP
+    network.mark_output(layer.get_output(0))
+    assert layer.get_output(0).shape == (1, 1, 2, 2)
+    assert built(network, said, x=X)[0][0, 0, 1, 0] == X[0, :, 2, :2].sum()
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_normalization_of_instances_and_groups(network, said, groups) -> None:
+    data = np.random.default_rng(0).standard_normal((2, 4, 3, 3)).astype(np.float32)
+    x = network.add_input("x", trt.float32, data.shape)
+    count = 4 if groups == 1 else groups
+    scale = np.arange(1, count + 1, dtype=np.float32).reshape(1, count, 1, 1)
+    layer = network.add_normalization(x, constant(network, scale), constant(network, -scale), 1 << 2 | 1 << 3)
+    layer.num_groups = groups
+    network.mark_output(layer.get_output(0))
+    flat = data.reshape(2, 4 if groups == 1 else groups, -1)
+    normal = (flat - flat.mean(-1, keepdims=True)) / np.sqrt(flat.var(-1, keepdims=True) + 1e-5)
+    wanted = normal * scale.reshape(1, -1, 1) - scale.reshape(1, -1, 1)
+    assert np.allclose(built(network, said, x=data)[0].reshape(wanted.shape), wanted, atol=1e-5)
+
+
+def test_a_constant_may_be_an_output(network, said, x) -> None:
+    network.mark_output(constant(network, X))
+    network.mark_output(network.add_identity(x).get_output(0))
+    assert (built(network, said, x=X)[0] == X).all()
+
+
+def test_shape_arithmetic_with_int32_follows_the_dialect(said, x, network) -> None:
+    def sizes(network: trt.INetworkDefinition, x: trt.ITensor) -> trt.ITensor:
+        shape = network.add_shape(x).get_output(0)
+        return network.add_elementwise(shape, ints(network, 1, 1, 1, 2), trt.ElementWiseOperation.PROD).get_output(0)
+
+    network.mark_output(sizes(network, x))
+    builder = trt.Builder(said)
+    assert builder.build_engine(network, builder.create_builder_config()) is None
+    assert "trt.set_dialect('8.x')" in said.of("ERROR")[0]
+    trt.set_dialect("8.x")
+    old = builder.create_network()
+    old.mark_output(sizes(old, old.add_input("x", trt.float32, X.shape)))
+    assert built(old, said, x=X)[0].tolist() == [1, 2, 3, 8]
+
+
+def test_floors_of_integers_are_floors(network, said) -> None:
+    a, b = np.int32([7, -7, 7, -7]), np.int32([2, 2, -2, -2])
+    x, y = (network.add_input(name, trt.int32, (4,)) for name in "xy")
+    network.mark_output(network.add_elementwise(x, y, trt.ElementWiseOperation.FLOOR_DIV).get_output(0))
+    assert (built(network, said, x=a, y=b)[0] == a // b).all()
+
+
+def test_nonzero_gives_its_output_through_an_allocator(network, said) -> None:
+    x = network.add_input("x", trt.float32, (2, 3))
+    network.add_non_zero(x).get_output(0).name = "y"
+    network.mark_output(network.layers[-1].get_output(0))
+    builder = trt.Builder(said)
+    plan = builder.build_serialized_network(network, builder.create_builder_config())
+    engine = trt.Runtime(said).deserialize_cuda_engine(plan)
+    context = engine.create_execution_context()
+    assert context.get_tensor_shape("y") == (2, -1)
+
+    class Allocator(trt.IOutputAllocator):
+        def reallocate_output(self, tensor_name: str, memory: int, size: int, alignment: int) -> int:
+            self.memory = np.empty(size // 4, np.int32)
+            return self.memory.ctypes.data
+
+        def notify_shape(self, tensor_name: str, shape: trt.Dims) -> None:
+            self.shape = shape
+
+    allocator, given = Allocator(), np.float32([[0, 1, 0], [2, 0, 3]])
+    context.set_tensor_address("x", given.ctypes.data)
+    context.set_output_allocator("y", allocator)
+    assert context.execute_async_v3(0), said.messages
+    assert (allocator.memory.reshape(allocator.shape) == np.nonzero(given)).all()
+
+
+def test_an_input_that_holds_sizes(network, said, x) -> None:
+    sizes = network.add_input("sizes", trt.int32, (4,))
+    layer = network.add_slice(x, (0, 0, 0, 0), (0, 0, 0, 0), (1, 1, 1, 1))
+    layer.set_input(2, sizes)
+    layer.get_output(0).name = "y"
+    network.mark_output(layer.get_output(0))
+    builder = trt.Builder(said)
+    engine = builder.build_engine(network, builder.create_builder_config())
+    context = engine.create_execution_context()
+    assert engine.is_shape_inference_io("sizes") and context.infer_shapes() == ["sizes"]
+    context.set_tensor_address("sizes", np.int32([1, 2, 2, 3]))
+    assert context.get_tensor_shape("y") == (1, 2, 2, 3)
+    out = np.empty((1, 2, 2, 3), np.float32)
+    context.set_tensor_address("x", X)
+    context.set_tensor_address("y", out)
+    assert context.execute_async_v3(0) and (out == X[:, :, :2, :3]).all()
+
+
+def test_a_false_assertion_fails_the_build_or_the_run(network, said, x) -> None:
+    flag = network.add_input("flag", trt.bool, (1,))
+    network.add_assertion(flag, "flag must hold")
+    network.mark_output(network.add_identity(x).get_output(0))
+    builder = trt.Builder(said)
+    engine = builder.build_engine(network, builder.create_builder_config())
+    context, out = engine.create_execution_context(), np.empty_like(X)
+    assert context.execute_v2([X, np.array([True]), out])
+    assert not context.execute_v2([X, np.array([False]), out])
+    assert "flag must hold" in said.of("ERROR")[-1]
+    network.add_assertion(constant(network, np.array([False])), "never")
+    assert builder.build_engine(network, builder.create_builder_config()) is None
+    assert "never" in said.of("ERROR")[-1]

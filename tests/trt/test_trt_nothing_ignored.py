@@ -1,0 +1,162 @@
+"""No attribute of TensorRT's objects is accepted and ignored: each is read, or noted as without meaning."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import intact.trt as trt
+from intact.trt.objects import WITHOUT_MEANING, Interface, settable, without_meaning
+
+ROOM = Path(inspect.getfile(trt)).parent
+CLASSES = [one for name in trt.__all__ if inspect.isclass(one := getattr(trt, name)) and issubclass(one, Interface)]
+
+
+def reads() -> set[str]:
+    """The attributes that something in the room reads, but for plain getters of themselves."""
+    found = set()
+    for path in ROOM.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.add(node.attr)
+    return found
+
+
+READ = reads()
+
+
+def backing(kind: type, name: str) -> set[str]:
+    """What a property of a class keeps its value in."""
+    held = inspect.getattr_static(kind, name, None)
+    if not isinstance(held, property) or held.fset is None:
+        return {name}
+    code = held.fset.__code__
+    return {name, *code.co_names, *(c for c in code.co_consts if isinstance(c, str)), *code.co_freevars}
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_attribute_is_read_or_noted(kind) -> None:
+    ignored = [
+        name for name in settable(kind)
+        if without_meaning(kind, name) is None and not backing(kind, name) & READ
+    ]  # fmt: skip
+    assert ignored == []
+
+
+def test_every_note_is_of_something_that_is_there() -> None:
+    classes = {kind.__name__: kind for kind in CLASSES}
+    gone = [key for key in WITHOUT_MEANING if not hasattr(classes[key.split(".")[0]], key.split(".")[1])]
+    assert gone == []
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_class_has_with(kind) -> None:
+    assert callable(kind.__enter__) and callable(kind.__exit__)
+
+
+def test_an_attribute_that_is_not_there_raises_and_names_the_nearest(network) -> None:
+    layer = network.add_softmax(network.add_input("x", trt.float32, (1, 4)))
+    with pytest.raises(AttributeError, match="did you mean 'axes'"):
+        layer.axis = 1
+    with pytest.raises(AttributeError, match="does not have"):
+        layer.get_output = None
+
+
+def test_what_has_no_meaning_is_said_once(said) -> None:
+    config = trt.Builder(said).create_builder_config()
+    for _ in range(2):
+        config.max_workspace_size = 1 << 20
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, 1 << 20)
+        config.DLA_core = 0
+    notes = [m for m in said.of("INFO") if "changes nothing" in m]
+    assert len(notes) == 3 and config.max_workspace_size == 1 << 20
+
+
+def test_a_layer_of_the_network_is_cast_by_its_class(network) -> None:
+    x = network.add_input("x", trt.float32, (1, 4))
+    network.add_activation(x, trt.ActivationType.TANH)
+    layer = network.get_layer(0)
+    assert layer.type == trt.LayerType.ACTIVATION
+    layer.__class__ = trt.IActivationLayer
+    assert layer.type == trt.ActivationType.TANH
+    layer.type = trt.ActivationType.RELU
+    assert network.layers[0].type == trt.ActivationType.RELU
+    with pytest.raises(ValueError, match="IActivationLayer, which it is"):
+        network.get_layer(0).__class__ = trt.ISoftMaxLayer
+
+
+def test_enumerations_print_and_compare_as_tensorrts() -> None:
+    assert str(trt.float32) == f"{trt.float32}" == "DataType.FLOAT"
+    assert trt.DataType.FLOAT != trt.LayerType.CONVOLUTION and trt.DataType.FLOAT == 0
+    assert trt.Dims3(1, 2, 3) == trt.Dims([1, 2, 3]) == (1, 2, 3)
+
+
+def test_a_script_runs_as_it_is(tmp_path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+import numpy as np
+import tensorrt as trt
+import pycuda.autoinit
+import pycuda.driver as cuda
+from cuda.bindings import runtime as cudart
+from cuda import cudart as older
+assert older is cudart
+
+with trt.Logger(trt.Logger.ERROR) if hasattr(trt.Logger, "__enter__") else open(__file__):
+    pass
+logger = trt.Logger(trt.Logger.ERROR)
+with trt.Builder(logger) as builder, builder.create_network(1) as network:
+    x = network.add_input("x", trt.float32, (1, 4))
+    network.mark_output(network.add_activation(x, trt.ActivationType.RELU).get_output(0))
+    with builder.create_builder_config() as config, trt.Runtime(logger) as runtime:
+        engine = runtime.deserialize_cuda_engine(builder.build_serialized_network(network, config))
+given, out = np.float32([[-1, 2, -3, 4]]), np.empty((1, 4), np.float32)
+error, source = cudart.cudaMalloc(given.nbytes)
+target = cuda.mem_alloc(out.nbytes)
+cudart.cudaMemcpy(source, given.ctypes.data, given.nbytes, cudart.cudaMemcpyKind.cudaMemcpyHostToDevice)
+with engine.create_execution_context() as context:
+    assert context.execute_v2([source, int(target)])
+cuda.memcpy_dtoh(out, target)
+assert cudart.cudaFree(source)[0] == cudart.cudaError_t.cudaSuccess
+print(out.tolist())
+""",
+        encoding="utf-8",
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "intact.trt", str(script)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "[[0.0, 2.0, 0.0, 4.0]]", done.stderr
+
+
+def test_refitted_weights_are_used(network, said) -> None:
+    x = network.add_input("x", trt.float32, (1, 1, 2, 2))
+    layer = network.add_convolution_nd(x, 1, (1, 1), np.ones((1, 1, 1, 1), np.float32))
+    layer.name = "conv"
+    network.mark_output(layer.get_output(0))
+    builder = trt.Builder(said)
+    config = builder.create_builder_config()
+    config.set_flag(trt.BuilderFlag.REFIT)
+    engine = builder.build_engine(network, config)
+    refitter = trt.Refitter(engine, said)
+    assert refitter.get_all() == (["conv"], [trt.WeightsRole.KERNEL])
+    assert refitter.set_weights("conv", trt.WeightsRole.KERNEL, np.full(1, 3, np.float32))
+    assert not refitter.set_weights("other", trt.WeightsRole.KERNEL, np.ones(1, np.float32))
+    assert refitter.refit_cuda_engine(), said.messages
+    out, given = np.empty((1, 1, 2, 2), np.float32), np.ones((1, 1, 2, 2), np.float32)
+    assert engine.create_execution_context().execute_v2([given, out]) and (out == 3).all()
+
+
+def test_ranges_on_some_tensors_only_give_floats_and_a_warning(small, said) -> None:
+    builder = trt.Builder(said)
+    config = builder.create_builder_config()
+    config.set_flag(trt.BuilderFlag.INT8)
+    small.get_output(0).dynamic_range = (-1, 1)
+    assert builder.build_serialized_network(small, config) is not None, said.messages
+    assert any("INT8 is not used" in message for message in said.of("WARNING"))
