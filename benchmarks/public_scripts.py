@@ -21,7 +21,8 @@ CASE = re.compile(r"=+ Start \[(.*)")
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\bnan\b|\binf\b|-inf\b")
 LEFT_OUT = re.compile(
     r"^\[\d\d/\d\d/\d{4}|^\[TensorRT-Cookbook\]|Public members of|Callback members|Callable methods|"
-    r"Non-callable attributions|Usage coverage|used members|uncovered members|-only members|Class/Object difference|^Members of"
+    r"Non-callable attributions|Usage coverage|used members|uncovered members|"
+    r"-only members|Class/Object difference|^Members of"
 )
 TOLERANCE = 2e-3
 
@@ -46,7 +47,9 @@ class Outcome:
 def scripts_in(folder: Path, match: str) -> list[Path]:
     """The Python files that import `tensorrt`."""
     found = (p for p in sorted(folder.rglob("*.py")) if match in str(p))
-    return [p for p in found if re.search(r"^\s*(import|from) tensorrt\w*\b", p.read_text(errors="replace"), re.M)]
+    return [
+        p for p in found if re.search(r"^\s*(import|from) tensorrt\w*\b", p.read_text(errors="replace"), re.M)
+    ]
 
 
 def run(script: Path, folder: Path, dialect: str, seconds: float, paths: list[str]) -> tuple[Outcome, str]:

@@ -73,9 +73,7 @@ def test_an_iterator_gives_slices_from_either_end(network, said, reverse) -> Non
     loop.add_trip_limit(constant(network, np.int32(4)), trt.TripLimit.COUNT)
     slices = loop.add_iterator(x, 1, reverse)
     state = loop.add_recurrence(constant(network, np.zeros(2, np.float32)))
-    total = network.add_elementwise(
-        state.get_output(0), slices.get_output(0), trt.ElementWiseOperation.SUM
-    )
+    total = network.add_elementwise(state.get_output(0), slices.get_output(0), trt.ElementWiseOperation.SUM)
     state.set_input(1, total.get_output(0))
     for kind in (trt.LoopOutput.CONCATENATE, trt.LoopOutput.REVERSE):
         out = loop.add_loop_output(total.get_output(0), kind, 0)

@@ -168,7 +168,9 @@ def test_a_constant_may_be_an_output(network, said, x) -> None:
 def test_shape_arithmetic_with_int32_follows_the_dialect(said, x, network) -> None:
     def sizes(network: trt.INetworkDefinition, x: trt.ITensor) -> trt.ITensor:
         shape = network.add_shape(x).get_output(0)
-        return network.add_elementwise(shape, ints(network, 1, 1, 1, 2), trt.ElementWiseOperation.PROD).get_output(0)
+        return network.add_elementwise(
+            shape, ints(network, 1, 1, 1, 2), trt.ElementWiseOperation.PROD
+        ).get_output(0)
 
     network.mark_output(sizes(network, x))
     builder = trt.Builder(said)

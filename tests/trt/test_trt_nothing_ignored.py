@@ -15,7 +15,9 @@ import intact.trt as trt
 from intact.trt.objects import WITHOUT_MEANING, Interface, settable, without_meaning
 
 ROOM = Path(inspect.getfile(trt)).parent
-CLASSES = [one for name in trt.__all__ if inspect.isclass(one := getattr(trt, name)) and issubclass(one, Interface)]
+CLASSES = [
+    one for name in trt.__all__ if inspect.isclass(one := getattr(trt, name)) and issubclass(one, Interface)
+]
 
 
 def reads() -> set[str]:

@@ -247,6 +247,9 @@ class _Run:
             _write(asked.export_output, outputs)
 
     def _profile(self) -> None:
+        if not hasattr(self._engine, "profile"):
+            say("no profile: shapes of this network depend on values, and ONNX Runtime runs it as a whole")
+            return
         profile = self._engine.profile(self._inputs)
         if self._asked.dump_profile:
             _say_lines(str(profile))

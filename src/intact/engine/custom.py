@@ -119,9 +119,7 @@ def register(
     domain, _, op_type = name.partition("::")
     from intact.graph import register_operator  # plans run without ONNX
 
-    register_operator(
-        domain, op_type, outputs, defaults, lambda found: operator.output_shapes(found), dtypes
-    )
+    register_operator(domain, op_type, outputs, defaults, lambda found: operator.output_shapes(found), dtypes)
     _OPERATORS[name] = operator
     return operator
 

@@ -37,6 +37,7 @@ from intact.graph.strip import Stripped, strip_qdq
 from intact.graph.tagged import Seen, Tagged, tagged_pairs
 from intact.graph.timing import node_seconds
 from intact.graph.view import QuantizedBias, QuantizedValue, is_op, quantization_of, quantized_bias_of
+from intact.graph.weights import weights_in, with_weights
 
 __all__ = [
     "Branch",
@@ -106,4 +107,6 @@ __all__ = [
     "to_bytes",
     "to_proto",
     "write_model",
+    "weights_in",
+    "with_weights",
 ]

@@ -27,9 +27,15 @@ _TYPES = [
     "tensor(bool)",
 ]
 
+_CONSTRAINTS = [("T", _TYPES, "floats or codes"), ("U", _TYPES, "anything")]
+
 
 def register_operator(
-    domain: str, name: str, outputs: int, attributes: Mapping[str, Any], infer: Infer,
+    domain: str,
+    name: str,
+    outputs: int,
+    attributes: Mapping[str, Any],
+    infer: Infer,
     dtypes: Sequence[str] | None = None,
 ) -> None:
     """Make an operator known to ONNX's checker and shape inference, in place of one of that name.
@@ -46,14 +52,18 @@ def register_operator(
     variadic = OpSchema.FormalParameterOption.Variadic
     schema = OpSchema(
         name, domain, 1,
-        inputs=[OpSchema.FormalParameter("inputs", "T", param_option=variadic, min_arity=1, is_homogeneous=False)],
+        inputs=[
+            OpSchema.FormalParameter(
+                "inputs", "T", param_option=variadic, min_arity=1, is_homogeneous=False
+            )
+        ],
         outputs=[
             OpSchema.FormalParameter(
                 "outputs", "T" if dtypes is None else "U", param_option=variadic, min_arity=outputs,
                 is_homogeneous=dtypes is None,
             )
         ],
-        type_constraints=[("T", _TYPES, "floats or codes"), ("U", _TYPES, "anything")][: 1 + (dtypes is not None)],
+        type_constraints=_CONSTRAINTS[: 1 if dtypes is None else 2],
         attributes=[OpSchema.Attribute(k, _kind(v), "", required=False) for k, v in attributes.items()],
     )  # fmt: skip
     schema.set_type_and_shape_inference_function(lambda context: _infer(context, outputs, infer, dtypes))

@@ -220,7 +220,7 @@ class IExecutionContext(Interface):
         return self._allocators.get(name)
 
     def get_max_output_size(self, name: str) -> int:
-        """Bytes that an output can have at most, as far as it is known: of what a run on zeros and ones makes."""
+        """Bytes that an output can have at most: where only a run tells, what zeros and ones make."""
         engine = self._engine
         itemsize = engine.get_tensor_dtype(name).itemsize
         if name not in engine._record.dependence.unknown:

@@ -41,7 +41,7 @@ def set_dialect(name: Dialect) -> None:
 def message_of(dialect: Dialect, message: str) -> str:
     """A message that `dialect` alone gives, with the name of the other one."""
     other = next(name for name in get_args(Dialect) if name != dialect)
-    return f"{message} (TensorRT {dialect}; trt.set_dialect('{other}') follows TensorRT {other}, which allows it)"
+    return f"{message} (TensorRT {dialect}; trt.set_dialect('{other}') follows {other}, which allows it)"
 
 
 def _checked(name: str, where: str) -> Dialect:

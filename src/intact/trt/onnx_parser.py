@@ -72,6 +72,8 @@ class OnnxParser(Interface):
         logger: Gets the errors too.
     """
 
+    _logger: ILogger
+
     def __init__(self, network: INetworkDefinition, logger: ILogger) -> None:
         self._network, self._logger = network, logger
         self._errors: list[ParserError] = []

@@ -384,7 +384,7 @@ def _entry(plugin: Any, input_types: Sequence[DataType]) -> dict[str, Any]:
         "name": core.plugin_name, "version": str(core.plugin_version), "namespace": core.plugin_namespace,
         "data": None, "types": types,
         "fields": [
-            [f.name, base64.b64encode(np.ascontiguousarray(f.data).tobytes()).decode(), f.data.dtype.str, int(f.type)]
+            [f.name, base64.b64encode(f.data.tobytes()).decode(), f.data.dtype.str, int(f.type)]
             for f in fields or ()
         ],
     }  # fmt: skip

@@ -78,7 +78,7 @@ class BuildRecord:
         )
         choices = {str(name): LayerChoice(**entry) for name, entry in content["choices"].items()}
         parts = [tuple(map(str, content["dependence"][part])) for part in _PARTS]
-        depends = Dependence(*parts, endless=bool(content["dependence"]["endless"]))
+        depends = Dependence(parts[0], parts[1], parts[2], bool(content["dependence"]["endless"]))
         assertions = {str(k): str(v) for k, v in content["assertions"].items()}
         debugged = tuple(map(str, content["debugged"]))
         return cls(

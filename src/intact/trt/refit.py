@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 
 from intact.engine.lower import lower
 from intact.errors import IntactError, QuantValueError
-from intact.graph import Composer, load
+from intact.graph import Composer, load, weights_in, with_weights
 from intact.trt.cuda_engine import ICudaEngine
 from intact.trt.enums import TensorLocation, WeightsRole
 from intact.trt.layers import IConstantLayer
@@ -32,8 +31,8 @@ SUFFIXES = {
 
 def weights_of(network: INetworkDefinition, composed: Composer) -> dict[str, Any]:
     """What a refit needs: the model, and for each weight its layer, its role and its name in the model."""
-    model = composed.model()
-    held = {tensor.name for tensor in model.graph.initializer}
+    model = bytes(composed.model().SerializeToString())
+    held = weights_in(model).keys()
     rows = []
     for layer in network.layers:
         if isinstance(layer, IConstantLayer):
@@ -42,7 +41,7 @@ def weights_of(network: INetworkDefinition, composed: Composer) -> dict[str, Any
         for suffix, role in SUFFIXES.items():
             name = f"{layer.name}.{suffix}"
             rows += [(layer.name, int(role), name)] if name in held else []
-    return {"model": base64.b64encode(model.SerializeToString()).decode(), "weights": rows}
+    return {"model": base64.b64encode(model).decode(), "weights": rows}
 
 
 class Refitter(Interface):
@@ -122,11 +121,8 @@ class Refitter(Interface):
                     "refit", "an engine with implicit int8, or in ONNX Runtime as a whole", "another",
                     "build the network again",
                 )  # fmt: skip
-            model = onnx.ModelProto.FromString(base64.b64decode(engine._record.refit["model"]))
-            for tensor in model.graph.initializer:
-                if tensor.name in self._given:
-                    _replace(tensor, self._given[tensor.name])
-            kept = dict(engine._record.refit, model=base64.b64encode(model.SerializeToString()).decode())
+            model = with_weights(base64.b64decode(engine._record.refit["model"]), self._given)
+            kept = dict(engine._record.refit, model=base64.b64encode(model).decode())
             engine._adopt(replace(engine._record, refit=kept).added_to(lower(load(model))))
         except (IntactError, ValueError) as error:
             self._report(f"Refitter::refitCudaEngine: {error}")
@@ -136,16 +132,6 @@ class Refitter(Interface):
     def refit_cuda_engine_async(self, stream_handle: int = 0) -> bool:
         """`refit_cuda_engine`."""
         return self.refit_cuda_engine()
-
-
-def _replace(tensor: onnx.TensorProto, array: np.ndarray) -> None:
-    old = onnx.numpy_helper.to_array(tensor)
-    if array.size != old.size:
-        raise QuantValueError(
-            f"weights '{tensor.name}'", f"{array.size} values", f"{old.size}", "give as many as there were"
-        )
-    made = np.ascontiguousarray(array.astype(old.dtype).reshape(old.shape))
-    tensor.CopyFrom(onnx.numpy_helper.from_array(made, tensor.name))
 
 
 class OnnxParserRefitter(Interface):
@@ -161,7 +147,5 @@ class OnnxParserRefitter(Interface):
     def refit_from_bytes(self, model: bytes, path: str | None = None) -> bool:
         """The weights of a model, by their names."""
         names = set(self._refitter.get_all_weights())
-        found = [t for t in onnx.ModelProto.FromString(bytes(model)).graph.initializer if t.name in names]
-        return all(
-            self._refitter.set_named_weights(t.name, onnx.numpy_helper.to_array(t)) for t in found
-        ) and bool(found)
+        found = {n: array for n, array in weights_in(bytes(model)).items() if n in names}
+        return bool(found) and all(self._refitter.set_named_weights(n, a) for n, a in found.items())

@@ -85,7 +85,9 @@ class Weights:
             self._array = np.asarray(array)
         elif ptr:
             held = (ctypes.c_uint8 * int(count * array.itemsize)).from_address(int(ptr))
-            self._array = np.frombuffer(held, np.uint8).view(array.numpy) if array.itemsize >= 1 else _nibbles(held)
+            self._array = (
+                np.frombuffer(held, np.uint8).view(array.numpy) if array.itemsize >= 1 else _nibbles(held)
+            )
         else:
             self._array = np.empty(0, array.numpy)
 

@@ -25,8 +25,9 @@ def lower_call(builder: PlanBuilder, node: Node) -> None:
         xs = tuple(builder.either(v) if v in builder.constants else builder.real(v) for v in values)
     ys = []
     for value in node.outputs:
-        if not operator.codes and not is_float32(value):  # what it makes is written as the graph has it
-            ys.append(builder.write_plain(value, value.dtype.numpy().name))
+        plain_dtype = value.dtype if not operator.codes and not is_float32(value) else None
+        if plain_dtype is not None:  # what it makes is written as the graph has it
+            ys.append(builder.write_plain(value, plain_dtype.numpy().name))
             continue
         output = _output(builder, operator, value)
         ys.append(builder.write(output, value))

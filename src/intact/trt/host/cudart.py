@@ -9,7 +9,7 @@ from intact.errors import IntactError
 from intact.trt.host import memory
 
 
-class cudaError_t(IntEnum):  # noqa: N801 - CUDA's name
+class cudaError_t(IntEnum):
     """CUDA's errors, as far as they occur."""
 
     cudaSuccess = 0
@@ -17,7 +17,7 @@ class cudaError_t(IntEnum):  # noqa: N801 - CUDA's name
     cudaErrorMemoryAllocation = 2
 
 
-class cudaMemcpyKind(IntEnum):  # noqa: N801 - CUDA's name
+class cudaMemcpyKind(IntEnum):
     """Where memory lies; all of it is the host's."""
 
     cudaMemcpyHostToHost = 0
@@ -27,7 +27,7 @@ class cudaMemcpyKind(IntEnum):  # noqa: N801 - CUDA's name
     cudaMemcpyDefault = 4
 
 
-class cudaDeviceAttr(IntEnum):  # noqa: N801 - CUDA's name
+class cudaDeviceAttr(IntEnum):
     """What a device may be asked for."""
 
     cudaDevAttrComputeCapabilityMajor = 75
@@ -40,7 +40,7 @@ cudaStream_t = int
 cudaEvent_t = int
 
 
-class cudaDeviceProp:  # noqa: N801 - CUDA's name
+class cudaDeviceProp:
     """The one device: the CPU."""
 
     name = b"CPU (INTact)"

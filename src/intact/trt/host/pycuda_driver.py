@@ -36,7 +36,7 @@ class DeviceAllocation:
         """Its bytes."""
         from intact.trt.calibrators import at_address
 
-        return memoryview(at_address(self._address + offset, (size,), np.dtype(np.uint8)))
+        return at_address(self._address + offset, (size,), np.dtype(np.uint8)).data
 
     def __del__(self) -> None:
         self.free()

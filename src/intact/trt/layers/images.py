@@ -53,8 +53,8 @@ class IPoolingLayer(WindowLayer):
     dilation_nd = property(lambda self: ())
     dilation = property(lambda self: ())
 
-    @property
-    def type(self) -> PoolingType:  # type: ignore[override]
+    @property  # type: ignore[override]
+    def type(self) -> PoolingType:
         """What is taken of each window."""
         return self._pooling
 

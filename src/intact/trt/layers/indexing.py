@@ -117,14 +117,13 @@ class ISliceLayer(ILayer):
 
     def _places(self, n: Nodes, x: str, axis: int, there: int, parts: list[Any]) -> tuple[str, str]:
         """Which elements of an axis are taken, moved inside; and which of them were inside."""
-        values = [None if v is None else int(v[i]) for _, v, i in parts]
-        if there >= 0 and None not in values:
-            start, size, stride = values
-            places = start + stride * np.arange(size, dtype=np.int64)
+        if there >= 0 and all(v is not None for _, v, _ in parts):
+            first, count, step = (int(v[i]) for _, v, i in parts)
+            places = first + step * np.arange(count, dtype=np.int64)
             return n.array(self._moved(places, there)), n.array((places >= 0) & (places < there))
         start, size, stride = (n("Slice", p, n.ints(i), n.ints(i + 1)) for p, _, i in parts)
-        count = n("Range", n.ints(0, shape=()), n.scalar(size), n.ints(1, shape=()))
-        wanted, length = n("Add", start, n("Mul", count, stride)), n.size(x, axis)
+        turns = n("Range", n.ints(0, shape=()), n.scalar(size), n.ints(1, shape=()))
+        wanted, length = n("Add", start, n("Mul", turns, stride)), n.size(x, axis)
         within = n("And", n("GreaterOrEqual", wanted, n.ints(0)), n("Less", wanted, length))
         last = n("Sub", length, n.ints(1))
         if self.mode == SampleMode.WRAP:
@@ -141,8 +140,9 @@ class ISliceLayer(ILayer):
         if self.mode == SampleMode.WRAP:
             return places % there
         if self.mode == SampleMode.REFLECT:
-            folded = places % max(2 * last, 1)
-            return np.minimum(folded, 2 * last - folded)
+            folded: NDArray = places % max(2 * last, 1)
+            mirrored: NDArray = np.minimum(folded, 2 * last - folded)
+            return mirrored
         return places.clip(0, last)
 
 
@@ -171,7 +171,7 @@ class IGatherLayer(ILayer):
             self._elementwise(n, x[0], places, y[0])
 
     def _elementwise(self, n: Nodes, x: str, places: str, y: str) -> None:
-        """ONNX's GatherND gathers along the first axis behind the shared ones; axes are moved there and back."""
+        """By GatherND, which gathers along the first axis behind the shared ones: axes are moved there."""
         rank, taken = rank_of(self.get_input(0)), rank_of(self.get_input(1))
         shared = int(self.num_elementwise_dims)
         axis = int(self.axis) % rank
@@ -258,7 +258,7 @@ class INMSLayer(ILayer):
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         n, given = Nodes(c, self.name), [*x, "", ""][:5]
         scores = n("Transpose", x[1], perm=[0, 2, 1])
-        lowest = n.array(np.float32([np.finfo(np.float32).min]))
+        lowest = n.array(np.full(1, np.finfo(np.float32).min))
         if self.topk_box_limit > 0:
             count = n("Min", n.size(scores, 2), n.ints(self.topk_box_limit))
             best, places = c.fresh(f"{self.name}.best"), c.fresh(f"{self.name}.places")
@@ -266,7 +266,7 @@ class INMSLayer(ILayer):
             worst = n("ReduceMin", best, n.ints(2), keepdims=1)
             scores = n("Where", n("Less", scores, worst), n.array(np.float32(-np.inf)), scores)
         most = self._vector(n, 2)
-        overlap = n("Reshape", given[3], n.ints(1)) if given[3] else n.array(np.float32([0]))
+        overlap = n("Reshape", given[3], n.ints(1)) if given[3] else n.array(np.zeros(1, np.float32))
         least = n("Reshape", given[4], n.ints(1)) if given[4] else lowest
         centred = int(self.bounding_box_format is BoundingBoxFormat.CENTER_SIZES)
         kept = n("NonMaxSuppression", x[0], scores, most, overlap, least, center_point_box=centred)

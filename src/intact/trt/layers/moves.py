@@ -25,7 +25,7 @@ class IConstantLayer(ILayer):
         return np.zeros(self.shape, np.float32) if values is None else values.reshape(tuple(self.shape))
 
     def emit(self, c: Composer) -> None:
-        """A constant under the tensor's name, no node; but for an output of the network, which a node makes."""
+        """A constant under the tensor's name, no node; an output of the network is made by one."""
         tensor = self._outputs[0]
         if tensor.is_network_output:
             c.node(
@@ -133,4 +133,3 @@ class IReverseSequenceLayer(ILayer):
             "ReverseSequence", x[0], n.cast(x[1], "int64"), to=y[0],
             batch_axis=int(self.batch_axis), time_axis=int(self.sequence_axis),
         )  # fmt: skip
-

@@ -26,7 +26,8 @@ ACTIVATIONS: dict[ActivationType, tuple[str, ...]] = {
     ActivationType.LEAKY_RELU: ("LeakyRelu", "alpha"), ActivationType.ELU: ("Elu", "alpha"),
     ActivationType.SELU: ("Selu", "alpha", "gamma"), ActivationType.SOFTSIGN: ("Softsign",),
     ActivationType.SOFTPLUS: ("Softplus",), ActivationType.CLIP: ("Clip", "min", "max"),
-    ActivationType.HARD_SIGMOID: ("HardSigmoid", "alpha", "beta"), ActivationType.SCALED_TANH: ("ScaledTanh",),
+    ActivationType.HARD_SIGMOID: ("HardSigmoid", "alpha", "beta"),
+    ActivationType.SCALED_TANH: ("ScaledTanh",),
     ActivationType.THRESHOLDED_RELU: ("ThresholdedRelu", "alpha"), ActivationType.GELU_ERF: ("Gelu",),
     ActivationType.GELU_TANH: ("GeluTanh",),
 }  # fmt: skip
@@ -54,8 +55,8 @@ class IActivationLayer(ILayer):
     alpha: float = 0.0
     beta: float = 0.0
 
-    @property
-    def type(self) -> ActivationType:  # type: ignore[override]
+    @property  # type: ignore[override]
+    def type(self) -> ActivationType:
         """Which function it is."""
         return self._activation
 
@@ -117,9 +118,7 @@ class IElementWiseLayer(ILayer):
         if self.op is not ElementWiseOperation.FLOOR_DIV:
             return c.node(ELEMENTWISE[self.op], x[:2], y, name=self.name)
         n, tensor = Nodes(c, self.name), self.get_input(0)
-        if (
-            tensor is not None and tensor.dtype in INTEGERS
-        ):  # ONNX's Mod has the divisor's sign, as floors have
+        if tensor is not None and tensor.dtype in INTEGERS:  # Mod has the divisor's sign
             n("Div", n("Sub", x[0], n("Mod", x[0], x[1])), x[1], to=y[0])
         else:
             n("Floor", n("Div", x[0], x[1]), to=y[0])
@@ -204,14 +203,14 @@ class IParametricReLULayer(ILayer):
     """``x`` where it is positive, ``slope * x`` elsewhere; input 1 is the slope."""
 
     TYPE = LayerType.PARAMETRIC_RELU
-    TITLE = "ParametricReLU"
+    TITLE = "Parametric ReLU"
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         c.node("PRelu", x[:2], y, name=self.name)
 
 
 class IAssertionLayer(ILayer):
-    """Something that must hold: where it is constant, for the engine to be built, else for a run to succeed."""
+    """Something that must hold: where it is constant, for a build, else for a run to succeed."""
 
     TYPE = LayerType.ASSERTION
     message: str = ""
@@ -219,7 +218,7 @@ class IAssertionLayer(ILayer):
 
     def get_output(self, index: int) -> None:
         """None: it has no outputs."""
-        return None
+        return
 
     @property
     def condition(self) -> ITensor:

@@ -30,7 +30,7 @@ def _wired(index: int) -> Any:
 
 
 class IRNNv2Layer(ILayer):
-    """Data [..., length, features] to states [..., length, hidden]; then the last states [..., layers, hidden].
+    """Data [..., length, features] to states [..., length, hidden]; the last ones [..., layers, hidden].
 
     Attributes:
         op: RELU, TANH, LSTM or GRU.
@@ -123,7 +123,8 @@ class IRNNv2Layer(ILayer):
         whole = n("Reshape", name, n.ints(-1, self._layers * ways, self._hidden))
         whole = n("Transpose", whole, perm=[1, 0, 2])
         return [
-            n("Slice", whole, n.ints(i * ways), n.ints((i + 1) * ways), n.ints(0)) for i in range(self._layers)
+            n("Slice", whole, n.ints(i * ways), n.ints((i + 1) * ways), n.ints(0))
+            for i in range(self._layers)
         ]
 
     def _layer(
@@ -156,7 +157,9 @@ class IRNNv2Layer(ILayer):
             if skip:
                 found = np.eye(self._hidden, self.data_length, dtype=np.float32)
             if found is None:
-                raise ValueError(f"layer {index}, gate {gate.name}: no {'input' if is_w else 'state'} weights")
+                raise ValueError(
+                    f"layer {index}, gate {gate.name}: no {'input' if is_w else 'state'} weights"
+                )
             parts.append(np.asarray(found, np.float32).reshape(self._hidden, -1))
         return np.concatenate(parts)
 
@@ -164,4 +167,3 @@ class IRNNv2Layer(ILayer):
         zeros = np.zeros(self._hidden, np.float32)
         found = [self.get_bias_for_gate(index, gate, is_w) for gate in GATES[self._op]]
         return np.concatenate([zeros if b is None else np.asarray(b, np.float32).reshape(-1) for b in found])
-

@@ -20,7 +20,6 @@ class ISoftMaxLayer(ILayer):
     """Softmax over the one axis whose bit is set in `axes`."""
 
     TYPE = LayerType.SOFTMAX
-    TITLE = "SoftMax"
     axes: int = 0
 
     def check(self) -> list[str]:
@@ -39,7 +38,7 @@ class IRaggedSoftMaxLayer(ILayer):
     """Softmax over as many first elements of each row as input 1 says; zero behind them."""
 
     TYPE = LayerType.RAGGED_SOFTMAX
-    TITLE = "RaggedSoftMax"
+    TITLE = "Ragged SoftMax"
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)

@@ -68,9 +68,7 @@ class WindowLayer(ILayer):
         tensor, kernel = self.get_input(0), self._kernel()
         sizes = tensor.shape[-len(kernel) :] if tensor is not None else ()
         if -1 in sizes:
-            raise ValueError(
-                f"{self.padding_mode} needs spatial sizes that are known when the engine is built"
-            )
+            raise ValueError(f"{self.padding_mode} needs spatial sizes that are known at the build")
         spatial, pads = len(kernel), list(given["pads"])
         steps, dilations = given["strides"], given.get("dilations", [1] * spatial)
         for i, (size, k, step, d) in enumerate(zip(sizes, kernel, steps, dilations, strict=True)):
@@ -127,7 +125,7 @@ class IDeconvolutionLayer(IConvolutionLayer):
 
 
 class IFullyConnectedLayer(ILayer):
-    """Product of the three last axes, flattened, with a kernel (TensorRT 8): [..., C, H, W] to [..., K, 1, 1]."""
+    """The three last axes, flattened, times a kernel (TensorRT 8): [..., C, H, W] to [..., K, 1, 1]."""
 
     TYPE = LayerType.FULLY_CONNECTED
     TITLE = "Fully Connected"

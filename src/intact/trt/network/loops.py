@@ -133,10 +133,10 @@ class _LoopWriter:
             self.states[layer._outputs[0]] = name
         if truth is not None:
             self.rows = outputs[len(initial)]
-        for layer, name in zip(self.scanned, outputs[len(initial) + len(rows) :], strict=True):
-            self.scanned[layer] = name
-        for layer in loop._results:
-            self._hand_out(layer)
+        for result, name in zip(self.scanned, outputs[len(initial) + len(rows) :], strict=True):
+            self.scanned[result] = name
+        for result in loop._results:
+            self._hand_out(result)
 
     def _write_body(self, truth: ITensor | None) -> list[str]:
         """The body; the names of what the node makes."""
@@ -170,11 +170,11 @@ class _LoopWriter:
         if truth_name:
             made.append(n("Add", rows, n.cast(truth_name, "int64")))
         for result in loop._results:
-            tensor = result._inputs[0]
-            assert tensor is not None
-            if result.kind is not LoopOutput.LAST_VALUE or tensor._producer not in loop._recurrences:
+            handed = result._inputs[0]
+            assert handed is not None
+            if result.kind is not LoopOutput.LAST_VALUE or handed._producer not in loop._recurrences:
                 self.scanned[result] = ""
-                made.append(n("Identity", tensor.name))
+                made.append(n("Identity", handed.name))
         for name in made:
             c.output(name)
         return made[1:]

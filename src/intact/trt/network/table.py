@@ -52,7 +52,9 @@ ROWS: dict[str, tuple[type[ILayer], str]] = {
     "add_softmax": (kinds.ISoftMaxLayer, "input!"),
     "add_ragged_softmax": (kinds.IRaggedSoftMaxLayer, "input! bounds!"),
     "add_normalization": (kinds.INormalizationLayer, "input! scale! bias! axesMask>axes"),
-    "add_normalization_v2": (kinds.INormalizationLayer, "input! scale! bias! axesMask>axes _per_channel=True"),
+    "add_normalization_v2": (
+        kinds.INormalizationLayer, "input! scale! bias! axesMask>axes _per_channel=True",
+    ),
     "add_reduce": (kinds.IReduceLayer, "input! op axes keep_dims"),
     "add_topk": (kinds.ITopKLayer, "input! op k axes indices_type=INT32"),
     "add_cumulative": (kinds.ICumulativeLayer, "input! axis! op=CUMULATIVE exclusive=False reverse=False"),
