@@ -8,7 +8,7 @@ used: a call returns when the outputs are written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from intact.trt.enums import ErrorCodeTRT, ProfilingVerbosity, TensorIOMode, Ten
 from intact.trt.objects import Interface
 from intact.trt.profiler import IProfiler
 from intact.trt.tensors import Sizes
-
-if TYPE_CHECKING:
-    from intact.trt.cuda_engine import ICudaEngine
 
 ALIGNMENT = 256
 """Of the memory that output allocators are asked for, as TensorRT's."""
@@ -50,7 +47,7 @@ class IDebugListener:
 
 
 class IExecutionContext(Interface):
-    """Shapes and addresses for runs of an engine.
+    """Shapes and addresses for runs of an engine (an `ICudaEngine`, which makes it).
 
     Attributes:
         profiler: Gets the time of every layer of a run; None: nothing is measured.
@@ -64,7 +61,7 @@ class IExecutionContext(Interface):
     temporary_allocator: Any = None
     profiler: IProfiler | None = None
 
-    def __init__(self, engine: ICudaEngine) -> None:
+    def __init__(self, engine: Any) -> None:
         self._logger = engine._logger
         self._engine = engine
         self._shapes: dict[str, Sizes] = {}

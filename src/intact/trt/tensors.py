@@ -85,9 +85,8 @@ class Weights:
             self._array = np.asarray(array)
         elif ptr:
             held = (ctypes.c_uint8 * int(count * array.itemsize)).from_address(int(ptr))
-            self._array = (
-                np.frombuffer(held, np.uint8).view(array.numpy) if array.itemsize >= 1 else _nibbles(held)
-            )
+            stored: NDArray = np.frombuffer(memoryview(held), np.uint8)
+            self._array = stored.view(array.numpy) if array.itemsize >= 1 else _nibbles(stored)
         else:
             self._array = np.empty(0, array.numpy)
 
@@ -109,9 +108,9 @@ class Weights:
         return self.size
 
 
-def _nibbles(held: Any) -> NDArray:
+def _nibbles(held: NDArray) -> NDArray:
     """Values of four bits, the lower half of each byte first."""
-    packed = np.frombuffer(held, np.uint8)
+    packed = held
     both = np.stack([packed & 15, packed >> 4], 1).reshape(-1).astype(np.int8)
     return np.where(both > 7, both - 16, both).astype(DataType.INT4.numpy)
 

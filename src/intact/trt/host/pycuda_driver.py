@@ -87,7 +87,7 @@ class Event:
         return memory.elapsed(self.handle, event.handle)
 
 
-class Context:
+class PycudaContext:
     """The one context."""
 
     def push(self) -> None:
@@ -109,6 +109,9 @@ class Context:
         return Device(0)
 
 
+Context = PycudaContext
+
+
 class Device:
     """The CPU."""
 
@@ -124,9 +127,9 @@ class Device:
         """What it is."""
         return "CPU (INTact)"
 
-    def make_context(self, flags: int = 0) -> Context:
+    def make_context(self, flags: int = 0) -> PycudaContext:
         """The one context."""
-        return Context()
+        return PycudaContext()
 
     retain_primary_context = make_context
 
