@@ -112,7 +112,7 @@ class IExecutionContext(Interface):
 
     def get_tensor_shape(self, name: str) -> Sizes:
         """Sizes as of now; -1 where an input's shape is missing, or where only a run tells."""
-        declared = self._shapes.get(name, self._engine.get_tensor_shape(name))
+        declared: Sizes = self._shapes.get(name, self._engine.get_tensor_shape(name))
         if -1 not in declared or self.infer_shapes():
             return declared
         depends = self._engine._record.dependence
@@ -131,7 +131,8 @@ class IExecutionContext(Interface):
             values = self._size_values(name)
             dtype = engine.get_tensor_dtype(name).numpy
             given[name] = np.zeros(self.get_tensor_shape(name), dtype) if values is None else values
-        return engine.engine.run(given)
+        made: dict[str, NDArray] = engine.engine.run(given)
+        return made
 
     def _size_values(self, name: str) -> NDArray | None:
         """What an input that holds sizes has now; None for others, and where it was not given."""
