@@ -214,6 +214,30 @@ def test_nonzero_gives_its_output_through_an_allocator(network, said) -> None:
     assert (allocator.memory.reshape(allocator.shape) == np.nonzero(given)).all()
 
 
+def test_an_output_never_takes_more_memory_than_was_promised(network, said) -> None:
+    x = network.add_input("x", trt.float32, (400,))
+    two = network.add_constant((1,), np.float32([2])).get_output(0)
+    above = network.add_elementwise(x, two, trt.ElementWiseOperation.SUB).get_output(0)
+    kept = network.add_activation(above, trt.ActivationType.RELU).get_output(0)
+    network.mark_output(network.add_non_zero(kept).get_output(0))
+    network.get_output(0).name = "y"
+    builder = trt.Builder(said)
+    engine = builder.build_engine(network, builder.create_builder_config())
+    context = engine.create_execution_context()
+    promised, out = context.get_max_output_size("y"), np.zeros(400, np.int32)
+    assert promised < 400 * 4  # zeros and ones are not above two
+    context.set_tensor_address("y", out.ctypes.data)
+    for many in (400, 3):
+        given = np.zeros(400, np.float32)
+        given[:many] = 5
+        context.set_tensor_address("x", given.ctypes.data)
+        assert context.execute_async_v3(0) == (many == 3)
+    assert f"at most {promised}, what memory was for" in said.of("ERROR")[0]
+    assert (out[:3] == [0, 1, 2]).all()
+    context.set_tensor_address("y", np.zeros(2, np.int32))
+    assert not context.execute_async_v3(0) and "at most 8" in said.of("ERROR")[-1]
+
+
 def test_an_input_that_holds_sizes(network, said, x) -> None:
     sizes = network.add_input("sizes", trt.int32, (4,))
     layer = network.add_slice(x, (0, 0, 0, 0), (0, 0, 0, 0), (1, 1, 1, 1))

@@ -68,6 +68,7 @@ class IExecutionContext(Interface):
         self._addresses: dict[str, Any] = {}
         self._values: dict[str, NDArray] = {}
         self._allocators: dict[str, Any] = {}
+        self._promised: dict[str, int] = {}
         self._listener: Any = None
         self._debugged: set[str] = set()
         self._profile = 0
@@ -228,7 +229,9 @@ class IExecutionContext(Interface):
             values = self._size_values(port)
             dtype = engine.get_tensor_dtype(port).numpy
             given[port] = np.ones(self.get_tensor_shape(port), dtype) if values is None else values
-        return max(int(engine.engine.run(given)[name].nbytes), int(self._tried()[name].nbytes), ALIGNMENT)
+        made = engine.engine.run(given)[name].nbytes, self._tried()[name].nbytes
+        self._promised[name] = max(*made, ALIGNMENT)
+        return self._promised[name]
 
     def set_device_memory(self, memory: int, size: int = 0) -> None:
         """Kept: the engine has memory of its own."""
@@ -355,10 +358,25 @@ class IExecutionContext(Interface):
                 address = ask(name, address, size, ALIGNMENT, 0)
             allocator.notify_shape(name, tuple(array.shape))
             memory = self._addresses[name] = address
+        elif (room := self._room(name, memory)) < array.nbytes:
+            raise QuantValueError(
+                f"tensor '{name}'",
+                f"{array.nbytes} bytes from this run",
+                f"at most {room}, what memory was for",
+                "set an IOutputAllocator, which is asked for memory when the size is known",
+            )
         if not isinstance(memory, (int, np.integer)):
             memory.reshape(-1)[: array.size] = array.reshape(-1)
         elif array.size:
             at_address(int(memory), array.shape, array.dtype)[...] = array
+
+    def _room(self, name: str, memory: Any) -> int:
+        """Bytes of the memory for an output; behind a bare address what `get_max_output_size` promises."""
+        if not isinstance(memory, (int, np.integer)):
+            return int(memory.nbytes)
+        if name not in self._promised:
+            self._promised[name] = self.get_max_output_size(name)
+        return self._promised[name]
 
     def _hidden_hold(self, made: dict[str, NDArray]) -> bool:
         """Show debug tensors, and look whether what was asserted holds."""
