@@ -15,7 +15,7 @@ namespace intact {
 
 struct FunctionCells;
 
-// What is one for the whole layer; M, B, S, O and slopes are one for each channel, and go to kernels by panel.
+// What is one for the whole layer; M, B, S, O and slopes are one for each channel and go to kernels by panel.
 struct Epilogue {
   bool floats = false;  // y is float32
   bool has_residual = false;

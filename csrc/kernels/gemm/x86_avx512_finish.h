@@ -124,8 +124,8 @@ void finish_floats(const Epilogue& e, const GemmRows& t) {
   }
 }
 
-// The reals, rows of `channels` side by side in scratch: what a vector holds beyond is overwritten by the next
-// row, and costs no function. That gets the whole tile at once: its chains of operations are long.
+// The reals, rows of `channels` side by side in scratch: what a vector holds beyond is overwritten by the
+// next row, and costs no function. That gets the whole tile at once: its chains of operations are long.
 template <bool kResidual>
 void place_reals(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);

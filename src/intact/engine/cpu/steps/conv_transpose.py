@@ -1,4 +1,4 @@
-"""Transposed convolutions: for each phase of the strides one convolution, phases along a row as one if alike."""
+"""Transposed convolutions: a convolution for each phase of the strides; for phases that are alike, one."""
 
 from __future__ import annotations
 
