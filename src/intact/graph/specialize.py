@@ -20,6 +20,9 @@ from intact.graph.inference import SMALL
 from intact.graph.pools import POOLS, RIGHT_OPSET
 from intact.graph.view import is_op
 
+_REFUSALS = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError)
+"""What ONNX's inference raises for a node: of sizes that do not fit, of attributes that it has not."""
+
 MAX_COMPUTED = 2**20
 """Elements up to which a value that follows from sizes becomes a constant."""
 
@@ -36,7 +39,8 @@ def specialize(
     Before: ``Reshape(x, Concat(Shape(x)[0], -1, Shape(x)[2] / 4))``, sizes by name.
     After: ``Reshape(x, [1, -1, 8])``, every shape in numbers as far as the operators tell it. What the file
     says about inner shapes is forgotten where the operators know better: exporters write names that are not
-    one size, and ranks that are wrong.
+    one size, and ranks that are wrong. Numbers that the file says count where no operator tells, as long as
+    the inputs have the sizes that the file says.
 
     Args:
         model: Changed in place.
@@ -46,9 +50,11 @@ def specialize(
         QuantValueError: There is no such input, or its declared rank or sizes are others.
     """
     names: dict[str, int] = {}
+    declared = [_sizes(value.shape) for value in model.graph.inputs]
     for name, shape in shapes.items():
         _fix(model, name, shape, names)
-    _Walk(model, names, values or {}).run()
+    as_declared = declared == [_sizes(value.shape) for value in model.graph.inputs]
+    _Walk(model, names, values or {}, as_declared).run()
 
 
 def _fix(model: ir.Model, name: str, shape: Sequence[int], names: dict[str, int]) -> None:
@@ -78,9 +84,17 @@ class _Walk:
         model: The model.
         names: Sizes of dimensions that the inputs name: for operators of which nobody knows the shapes.
         values: What is known of inputs, by name.
+        as_declared: The inputs have the sizes that the file says.
     """
 
-    def __init__(self, model: ir.Model, names: Mapping[str, int], values: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        names: Mapping[str, int],
+        values: Mapping[str, NDArray[Any]],
+        as_declared: bool,
+    ) -> None:
+        self._as_declared = as_declared
         self._graph, self._names, self._opsets = model.graph, names, dict(model.opset_imports)
         self._constants, self._free = Constants(model.graph), Namer(model.graph)
         self._imports = [onnx.helper.make_opsetid(d, v) for d, v in self._opsets.items()]
@@ -102,9 +116,16 @@ class _Walk:
         told = self._told(node)
         for value in node.outputs:
             if (shape := told.get(value.name or "", value.shape)) is not None:
-                set_shape(value, [self._size(dim) for dim in shape])
+                set_shape(value, self._sized(shape, value.shape))
         if (array := self._computed(node)) is not None:
             self._settle(node, array)
+
+    def _sized(self, told: ir.Shape, declared: ir.Shape | None) -> list[int | str | None]:
+        found = [self._size(dim) for dim in told]
+        if not self._as_declared or declared is None or len(declared) != len(told):
+            return found
+        pairs = zip(found, declared, strict=True)
+        return [said if isinstance(said, int) and not isinstance(one, int) else one for one, said in pairs]
 
     def _size(self, dim: int | ir.SymbolicDim) -> int | str | None:
         return dim if isinstance(dim, int) else self._names.get(str(dim.value), dim.value)
@@ -174,7 +195,7 @@ class _Walk:
             found = onnx.shape_inference.infer_node_outputs(
                 schema, ir.to_proto(node), types, data, opset_imports=self._imports
             )
-        except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, TypeError):
+        except (*_REFUSALS, RuntimeError, ValueError, TypeError):
             return {}
         return {name: shape for name, type_ in found.items() if (shape := _shape_in(type_)) is not None}
 

@@ -299,37 +299,41 @@ REDUCE_NODES = {
     ReduceOperation.MIN: "ReduceMin", ReduceOperation.AVG: "ReduceMean",
 }  # fmt: skip
 
-ONNX_NODES: dict[LayerType, tuple[str, ...]] = {
-    LayerType.CONVOLUTION: ("Conv",), LayerType.CAST: ("Cast",),
-    LayerType.ACTIVATION: (
-        "Relu", "Sigmoid", "Tanh", "LeakyRelu", "Elu", "Selu", "Softsign", "Softplus", "Clip",
-        "HardSigmoid", "ThresholdedRelu", "Gelu",
+LAYER_TYPES: dict[str, LayerType] = {
+    "Conv": LayerType.CONVOLUTION, "ConvTranspose": LayerType.DECONVOLUTION, "Cast": LayerType.CAST,
+    "BatchNormalization": LayerType.SCALE, "Softmax": LayerType.SOFTMAX, "LRN": LayerType.LRN,
+    "Concat": LayerType.CONCATENATION, "Pad": LayerType.PADDING, "TopK": LayerType.TOPK,
+    "MatMul": LayerType.MATRIX_MULTIPLY, "Gemm": LayerType.MATRIX_MULTIPLY, "Constant": LayerType.CONSTANT,
+    "Identity": LayerType.IDENTITY, "Shape": LayerType.SHAPE, "Where": LayerType.SELECT,
+    "Einsum": LayerType.EINSUM, "PRelu": LayerType.PARAMETRIC_RELU, "OneHot": LayerType.ONE_HOT,
+    "NonZero": LayerType.NON_ZERO, "GridSample": LayerType.GRID_SAMPLE, "NonMaxSuppression": LayerType.NMS,
+    "ReverseSequence": LayerType.REVERSE_SEQUENCE, "CumSum": LayerType.CUMULATIVE,
+    "QuantizeLinear": LayerType.QUANTIZE, "DequantizeLinear": LayerType.DEQUANTIZE,
+    **dict.fromkeys(("Resize", "Upsample"), LayerType.RESIZE),
+    **dict.fromkeys(("Slice", "Split"), LayerType.SLICE),
+    **dict.fromkeys(("Gather", "GatherElements"), LayerType.GATHER), "GatherND": LayerType.GATHER,
+    **dict.fromkeys(("ScatterElements", "ScatterND"), LayerType.SCATTER),
+    **dict.fromkeys(("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"), LayerType.POOLING),
+    **dict.fromkeys(UNARY_NODES.values(), LayerType.UNARY),
+    **dict.fromkeys(REDUCE_NODES.values(), LayerType.REDUCE),
+    **dict.fromkeys(
+        ("LayerNormalization", "InstanceNormalization", "GroupNormalization"), LayerType.NORMALIZATION
     ),
-    LayerType.POOLING: ("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"),
-    LayerType.SCALE: ("BatchNormalization",), LayerType.SOFTMAX: ("Softmax",), LayerType.LRN: ("LRN",),
-    LayerType.DECONVOLUTION: ("ConvTranspose",), LayerType.CONCATENATION: ("Concat",),
-    LayerType.ELEMENTWISE: (
-        "Add", "Mul", "Max", "Min", "Sub", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less",
+    **dict.fromkeys(
+        ("Add", "Mul", "Max", "Min", "Sub", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less"),
+        LayerType.ELEMENTWISE,
     ),
-    LayerType.UNARY: tuple(UNARY_NODES.values()), LayerType.PADDING: ("Pad",),
-    LayerType.SHUFFLE: (
-        "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "DepthToSpace", "SpaceToDepth",
+    **dict.fromkeys(
+        ("Relu", "Sigmoid", "Tanh", "LeakyRelu", "Elu", "Selu", "Softsign", "Softplus", "Clip",
+         "HardSigmoid", "ThresholdedRelu", "Gelu"), LayerType.ACTIVATION,
     ),
-    LayerType.REDUCE: tuple(REDUCE_NODES.values()), LayerType.TOPK: ("TopK",),
-    LayerType.GATHER: ("Gather", "GatherElements", "GatherND"),
-    LayerType.SCATTER: ("ScatterElements", "ScatterND"),
-    LayerType.MATRIX_MULTIPLY: ("MatMul", "Gemm"), LayerType.CONSTANT: ("Constant",),
-    LayerType.IDENTITY: ("Identity",), LayerType.SLICE: ("Slice", "Split"), LayerType.SHAPE: ("Shape",),
-    LayerType.RESIZE: ("Resize", "Upsample"), LayerType.SELECT: ("Where",), LayerType.EINSUM: ("Einsum",),
-    LayerType.PARAMETRIC_RELU: ("PRelu",), LayerType.ONE_HOT: ("OneHot",), LayerType.NON_ZERO: ("NonZero",),
-    LayerType.GRID_SAMPLE: ("GridSample",), LayerType.NMS: ("NonMaxSuppression",),
-    LayerType.REVERSE_SEQUENCE: ("ReverseSequence",), LayerType.CUMULATIVE: ("CumSum",),
-    LayerType.QUANTIZE: ("QuantizeLinear",), LayerType.DEQUANTIZE: ("DequantizeLinear",),
-    LayerType.NORMALIZATION: ("LayerNormalization", "InstanceNormalization", "GroupNormalization"),
+    "Reshape": LayerType.SHUFFLE, "Transpose": LayerType.SHUFFLE, "Flatten": LayerType.SHUFFLE,
+    "Squeeze": LayerType.SHUFFLE, "Unsqueeze": LayerType.SHUFFLE, "DepthToSpace": LayerType.SHUFFLE,
+    "SpaceToDepth": LayerType.SHUFFLE,
 }  # fmt: skip
-"""The ONNX operators that a parsed layer of a type has."""
+"""The layer that TensorRT's parser makes of an ONNX operator."""
 
 
 def layer_type_of(op_type: str) -> LayerType:
     """What TensorRT calls the layer that an ONNX operator becomes."""
-    return next((kind for kind, nodes in ONNX_NODES.items() if op_type in nodes), LayerType.OTHER)
+    return LAYER_TYPES.get(op_type, LayerType.OTHER)
