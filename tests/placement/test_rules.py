@@ -371,6 +371,47 @@ def test_concats_join_their_inputs_scales_through_each_other(net: Callable[..., 
     )
 
 
+def _groups(p: Any) -> dict[str, int]:
+    return {s.value: s.group for s in p.sites if s.role == "activation"}
+
+
+def test_a_part_of_a_concat_that_others_read_keeps_its_grid(net: Callable[..., Any]) -> None:
+    n = net()
+    a, b = (n.conv(image(n, name=f"x{i}"), 16, name=i, act="Relu") for i in "ab")
+    cat = n.node("Concat", a, b, name="cat", axis=1)
+    n._channels[cat] = 32
+    flat = n.node("Transpose", cat, name="flat", perm=[0, 1, 3, 2])
+    outputs = n.conv(flat, 16, name="next"), n.conv(a, 16, name="other")
+    groups = _groups(n.placed(*outputs))
+    assert groups["cat"] == groups["b.act"] != groups["a.act"] and "flat" not in groups
+    for profile in ("tensorrt", "openvino", "onnxruntime"):
+        groups = _groups(n.placed(*outputs, profile=profile))
+        assert groups["a.act"] == groups["b.act"], profile
+
+
+def test_a_part_that_is_moved_on_its_way_to_a_concat_keeps_its_grid(net: Callable[..., Any]) -> None:
+    n = net()
+    a, b = (n.conv(image(n, name=f"x{i}"), 16, name=i, act="Relu") for i in "ab")
+    moved = n.node("Transpose", a, name="moved", perm=[0, 1, 3, 2])
+    cat = n.node("Concat", moved, b, name="cat", axis=1)
+    n._channels[cat] = 32
+    groups = _groups(n.placed(n.conv(cat, 16, name="next"), n.conv(a, 16, name="other")))
+    assert groups["cat"] == groups["b.act"] != groups["a.act"] and "moved" not in groups
+
+
+def test_what_two_concats_read_keeps_its_grid_and_one_that_reads_twice_shares_it(
+    net: Callable[..., Any],
+) -> None:
+    n = net()
+    a, b, c = (n.conv(image(n, name=f"x{i}"), 16, name=i, act="Relu") for i in "abc")
+    one = n.node("Concat", a, b, name="one", axis=1)
+    two = n.node("Concat", a, c, c, name="two", axis=1)
+    n._channels.update(one=32, two=48)
+    groups = _groups(n.placed(n.conv(one, 16, name="next"), n.conv(two, 16, name="other")))
+    assert groups["one"] == groups["b.act"] and groups["two"] == groups["c.act"]
+    assert len({groups["a.act"], groups["b.act"], groups["c.act"]}) == 3
+
+
 def test_a_concat_with_a_constant_keeps_its_pair_behind(net: Callable[..., Any]) -> None:
     n = net()
     x = n.node("Concat", n.conv(image(n), 16, name="a"), n.random("grid", 1, 16, 8, 8), name="cat", axis=1)

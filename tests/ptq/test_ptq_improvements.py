@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
+import intact
 from intact import graph
+from intact.engine.reference import evaluate
 from intact.numerics import fake_quantize
 from intact.ptq import quantize
 from intact.ptq.bias_correction import mean_errors
@@ -156,3 +159,30 @@ def test_a_layer_without_bias_gets_one_only_for_a_correction(build: Any) -> None
         (conv,) = [node for node in proto.graph.node if node.op_type == "Conv"]
         inputs[correct] = len(conv.input)
     assert inputs == {True: 3, False: 2}
+
+
+@pytest.mark.parametrize("quiet_first", [True, False])
+def test_a_concats_range_does_not_reach_the_other_readers_of_its_parts(
+    build: Any, tmp_path: Path, quiet_first: bool
+) -> None:
+    """A branch a hundred times smaller than what it is joined with: its other reader saw three codes."""
+    rng = np.random.default_rng(0)
+    w, u = (rng.standard_normal((4, 4, 1, 1)).astype(np.float32) for _ in range(2))
+    v = rng.standard_normal((8, 8, 3, 3)).astype(np.float32)
+    parts = "small large" if quiet_first else "large small"
+    made = build(
+        [("Conv", "a w", "small"), ("Conv", "b w", "large"), ("Concat", parts, "cat", {"axis": 1}),
+         ("Transpose", "cat", "turned", {"perm": [0, 1, 3, 2]}), ("Conv", "turned v", "y"),
+         ("Conv", "small u", "z")],
+        {"a": ["N", 4, 6, 6], "b": ["N", 4, 6, 6]}, {"y": ["N", 8, 4, 4], "z": ["N", 4, 6, 6]},
+        w=w, u=u, v=v,
+    )  # fmt: skip
+    a = rng.standard_normal((16, 4, 6, 6)).astype(np.float32)
+    data = {"a": a, "b": 100 * a}
+    result = quantize(made, data, method="max", progress=False)
+    assert result.sqnr["z"] > 35 and result.sqnr["y"] > 30
+    result.save(tmp_path / "q.onnx")
+    engine = intact.compile(tmp_path / "q.onnx")
+    assert [s.kind for s in engine.plan.steps].count("rescale") == 0, "the Concat does it"
+    found, wanted = engine.run(data), evaluate(engine.plan, data)
+    assert all(np.array_equal(found[name], wanted[name]) for name in ("y", "z"))

@@ -177,12 +177,24 @@ class TestPlacement:
         assert "identity branch of Add 'blocks.1.add'" in result.report.quantizers["blocks.1.add_quantizer"]
 
     def test_inputs_of_a_concatenation_share_one_quantizer(self) -> None:
-        result, x = quantized("unet")
+        result, x = quantized("unet", profile="openvino")
         assert result.model.out._input_quantizer._disabled
         calls = []
         result.model.cat_quantizer.register_forward_hook(lambda *_: calls.append(1))
         result.model(x)
         assert len(calls) == 2
+
+    def test_an_input_that_others_read_too_has_a_quantizer_of_its_own(self) -> None:
+        """`cat_quantizer_0` is for what the pooling reads too; the other input shares that of the whole."""
+        result, x = quantized("unet")
+        seen: dict[int, list[float]] = {0: [], 1: []}
+        for number, amounts in seen.items():
+            quantizer = getattr(result.model, f"cat_quantizer_{number}")
+            quantizer.register_forward_hook(lambda _, args, __, to=amounts: to.append(args[0].numel()))
+        result.model(x)
+        (part,) = seen[0]
+        assert sorted(seen[1]) == [part, 2 * part], "the other part and the whole"
+        assert result.model.out._input_quantizer._disabled
 
     def test_functions_get_quantizers_on_data_and_weights(self) -> None:
         result, _ = quantized("functional")

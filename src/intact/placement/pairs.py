@@ -34,6 +34,15 @@ class Pairs:
             reader = producer, 0
         return found
 
+    def alone(self, reader: Reader) -> bool:
+        """Whether nobody else reads what an edge brings, up to the pair whose codes it brings."""
+        while (value := reader[0].inputs[reader[1]]) is not None and len(self._view.readers(value)) == 1:
+            producer = self._view.producer(value)
+            if self.on(reader) is not None or producer is None or not may_move(producer.node):
+                return True
+            reader = producer, 0
+        return False
+
     def readers(self, value: Value) -> Iterator[tuple[Reader, QuantizedValue]]:
         """The readers of a tensor that read it through a pair."""
         for reader in self._view.readers(value):

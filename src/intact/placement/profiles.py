@@ -26,6 +26,8 @@ class Profile:
         multiply: Mul of two tensors runs in int8.
         moved_pairs: Operators that only move data keep a pair behind them too, with the same scale; otherwise
             Q moves up through them and they hand the codes on.
+        rescales: A Concat takes parts on other grids than its own: those that others read too keep theirs;
+            otherwise one scale is for all parts, and for all who read them.
         min_inner, min_outer: Smallest reduced size K and output size N at which a product pays in int8.
         min_channels: Smallest number of input and output channels of a dense convolution; 1: any.
         max_attention: Longest sequence at which products of two activations run in int8; None: any.
@@ -40,6 +42,7 @@ class Profile:
     tables: frozenset[str] = frozenset()
     multiply: bool = True
     moved_pairs: bool = False
+    rescales: bool = False
     min_inner: int = 16
     min_outer: int = 2
     min_channels: int = 1
@@ -55,7 +58,8 @@ PROFILES = {
         # Any activation is evaluated on the accumulator; between pairs it is a table of 256 codes. Kernels
         # read bytes, whatever the zero point: a grid that fits the values costs nothing.
         Profile(
-            "intact", _CLAMPS | _CURVES, tables=_CLAMPS | _CURVES | _SCALINGS, recurrent=True, grid="uint8"
+            "intact", _CLAMPS | _CURVES, tables=_CLAMPS | _CURVES | _SCALINGS, rescales=True, recurrent=True,
+            grid="uint8",
         ),
         # The thresholds are those of ModelOpt's ONNX quantizer, the best public account of the builder.
         Profile(

@@ -14,7 +14,7 @@ from intact.placement.activations import activation_behind
 from intact.placement.chains import linear_tail
 from intact.placement.pairs import Pairs, same_scale
 from intact.placement.profiles import Profile
-from intact.placement.view import Op, View
+from intact.placement.view import Op, Reader, View
 
 
 @dataclass(frozen=True)
@@ -108,13 +108,19 @@ def _is_quantized(read: Read, op: Op) -> bool:
 
 
 def different_scales_at_concat(read: Read) -> Iterator[Remark]:
-    """Before: ``Q/DQ(a, s1), Q/DQ(b, s2) -> Concat``.  Better: one scale for both: codes are copied."""
+    """Before: ``Q/DQ(a, s1), Q/DQ(b, s2) -> Concat``.  Better: one scale for both: codes are copied.
+
+    Where the engine rescales, a part that others read too is better on a grid of its own.
+    """
     for op in read.view.ops:
         if op.domain or op.op_type != "Concat":
             continue
-        found = [read.pairs.above((op, i)) for i in range(len(op.inputs))]
+        parts: list[Reader] = [(op, i) for i in range(len(op.inputs))]
+        if read.profile.rescales:
+            parts = [part for part in parts if read.pairs.alone(part)]
+        found = [read.pairs.above(part) for part in parts]
         known = [one for one in found if one is not None]
-        if len(known) == len(found) and any(not same_scale(one, known[0]) for one in known):
+        if known and len(known) == len(found) and any(not same_scale(one, known[0]) for one in known):
             yield Remark(
                 op, "different-scales-at-concat",
                 f"the inputs of {op} have different scales: each is rescaled before it is copied",

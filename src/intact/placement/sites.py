@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from intact.graph import Value
 from intact.graph.ops import CONVOLUTIONS, PRODUCTS, RECURRENT
@@ -21,12 +21,13 @@ def make_sites(view: View, profile: Profile, decisions: Decisions) -> list[Site]
     Q moves up: a tensor that an operator in int8 only moved needs no pair of its own, unless `profile` wants
     one. All readers of one tensor share its scale, and so do the tensors on both sides of a moving operator.
     """
-    groups = _Groups()
     moving = {op: got for op, got in decisions.items() if isinstance(got, Int8) and _moves(op)}
+    groups = _Groups()
     for op, got in moving.items():
-        tensors = [*(op.inputs[i] for i in got.inputs), *op.outputs]
-        groups.join([value for value in tensors if value is not None])
+        if op.op_type != "Concat":
+            groups.join([*_values(op, got), *op.outputs])
     moved = {value for op in moving for value in op.outputs}
+    moved -= _join_parts(groups, decisions, moving, profile)
     numbers: dict[object, int] = {}
     sites = list[Site]()
     for value, axis, readers in _tensors(view, decisions):
@@ -44,6 +45,33 @@ def make_sites(view: View, profile: Profile, decisions: Decisions) -> list[Site]
             )
         )
     return sites
+
+
+def _join_parts(
+    groups: _Groups, decisions: Decisions, moving: dict[Op, Int8], profile: Profile
+) -> set[Value]:
+    """Put the parts of each Concat on its grid; the outputs of those that have parts on other grids.
+
+    A part that nobody else reads is made on the grid of the whole. The others' readers would see the codes of
+    a range that can be many times theirs: such a part keeps its grid, and `profile` rescales it.
+    """
+    concats = {op: got for op, got in moving.items() if op.op_type == "Concat"}
+    readers: dict[Value, set[Op]] = {}
+    for op, got in decisions.items():
+        if isinstance(got, Int8) and (op not in moving or op in concats):
+            for value in _values(op, got):
+                readers.setdefault(groups.find(value), set()).add(op)
+    shared = {
+        op: [v for v in _values(op, got) if not profile.rescales or readers[groups.find(v)] == {op}]
+        for op, got in concats.items()
+    }
+    for op, parts in shared.items():
+        groups.join([*op.outputs, *parts])
+    return {op.outputs[0] for op, got in concats.items() if len(shared[op]) < len(got.inputs)}
+
+
+def _values(op: Op, got: Int8) -> list[Value]:
+    return [value for i in got.inputs if (value := op.inputs[i]) is not None]
 
 
 def _moves(op: Op) -> bool:
@@ -80,7 +108,7 @@ class _Groups:
             value = parent
         return value
 
-    def join(self, values: list[Value]) -> None:
+    def join(self, values: Sequence[Value]) -> None:
         first = self.find(values[0])
         for value in values[1:]:
             other = self.find(value)

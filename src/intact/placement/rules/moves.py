@@ -9,10 +9,11 @@ from intact.placement.view import Op, View
 
 
 def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
-    """The data; of a Concat all inputs, which then share one scale.
+    """The data; of a Concat all inputs. `make_sites` says which of them share its scale.
 
     Before: ``x -> MaxPool -> Q/DQ -> Conv``.  After: ``x -> Q/DQ -> MaxPool -> Conv``.
-    Before: ``a, b -> Concat -> Q/DQ -> Conv``.  After: ``Q/DQ(a), Q/DQ(b) -> Concat -> Conv``, one scale.
+    Before: ``a, b -> Concat -> Q/DQ -> Conv``.  After: ``Q/DQ(a), Q/DQ(b) -> Concat -> Conv``, one scale;
+    a part that others read too keeps its own where the engine rescales it, and the pair behind stays.
     Before: ``x -> Pad -> Conv``.  After: ``Q/DQ(x) -> Pad -> Conv``: code 0 (the zero point) is the real 0.
 
     Guards: those of the book of operators, and data that is not a constant.
@@ -29,8 +30,13 @@ def _wants(ctx: Context, op: Op, inputs: tuple[int, ...]) -> Int8 | Kept:
         used = ctx.view.readers(output) or ctx.view.is_output(output) or len(op.outputs) == 1
         if used and (reader := ctx.float_reader(output)) is not None:
             return Kept(f"its output is read in float, by {reader}")
-    shared = ", one scale over all its inputs" if op.op_type == "Concat" else ""
+    shared = _shared(ctx) if op.op_type == "Concat" else ""
     return Int8(inputs, f"{op} hands codes on{shared}")
+
+
+def _shared(ctx: Context) -> str:
+    parts = "the inputs that it alone reads" if ctx.profile.rescales else "all its inputs"
+    return f", one scale over {parts}"
 
 
 RULE = Rule("moves", ops.MOVING, "moves", _reads, _wants)
