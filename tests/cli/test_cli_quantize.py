@@ -32,6 +32,9 @@ def test_an_int8_file_and_a_table(run, net: Path, samples: Path, tmp_path: Path)
         and cells["bytes after"] == f"{out.stat().st_size:,}"
     )
     assert float(cells["SQNR of prob"].removesuffix(" dB")) > 30
+    assert 0 < float(cells["error of prob"].removesuffix("% of its size")) < 3.2
+    same, _, of, _ = cells["same largest score in prob"].split()
+    assert 0.9 * int(of) <= int(same) <= int(of) and int(of) > 1
     assert cells["biases corrected"] in ("yes", "no") and cells["channels equalized"] == "no"
     assert f"intact explain {out} --profile intact --precision float" in shown
     data = np.load(samples)
@@ -46,6 +49,7 @@ def test_json_and_nothing_else(run, net: Path, samples: Path, tmp_path: Path) ->
     assert said["out"] == str(out) and said["layers"] == {"int8": 6, "float": 1}
     assert said["bytes"] == {"before": net.stat().st_size, "after": out.stat().st_size}
     assert said["sqnr_db"].keys() == {"prob"} and said["warnings"] == []
+    assert 0 < said["top1"]["prob"]["same"] <= said["top1"]["prob"]["of"]
     assert said["methods"] == dict.fromkeys(["x", "r1", "r2", "pooled"], "max")
     assert said["ranges"].keys() == said["methods"].keys() and said["ranges"]["x"][0] < -3
     assert said["chosen"] == "least expected error" and list(said["relative_errors"]) == [said["chosen"]]
@@ -65,7 +69,7 @@ def test_json_says_which_steps_were_kept(run, net: Path, samples: Path, tmp_path
     assert (high - low) / 255 == pytest.approx(float(scale.const_value.numpy()), rel=1e-6)
     run("calibrate", net, "--data", samples, "-o", tmp_path / "net.calib", "--no-progress")
     said = json.loads(run("quantize", net, "--calib", tmp_path / "net.calib", "-o", out, "--json")[1])
-    assert said["chosen"] is None and said["relative_errors"] == said["sqnr_db"] == {}
+    assert said["chosen"] is None and said["relative_errors"] == said["sqnr_db"] == said["top1"] == {}
 
 
 def test_equal_commands_give_equal_files(run, net: Path, samples: Path, tmp_path: Path) -> None:

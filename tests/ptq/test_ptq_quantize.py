@@ -16,7 +16,7 @@ from intact import graph
 from intact.calib import METHODS, Calibration, ZeroRangeWarning
 from intact.errors import CalibrationError, QuantValueError, UnsupportedError
 from intact.ptq import QuantizedModel, calibrate, quantize
-from intact.ptq.evaluator import Evaluator, parts_of, relative, sqnr
+from intact.ptq.evaluator import Evaluator, parts_of, relative, sqnr, top1
 from intact.ptq.sample import Held
 
 
@@ -132,6 +132,22 @@ def test_boxes_do_not_hide_scores(build: Any) -> None:
     errors = Evaluator(model, [Held(b"", {"x": x}, {"y": y})]).errors()
     assert relative(errors) == pytest.approx(0.25 / 2)
     assert sqnr(errors)["y"] > 60
+
+
+def test_the_largest_score_of_a_row_is_compared_with_floats(build: Any) -> None:
+    """Ties in float are as good as each other; rows and outputs that say nothing do not count."""
+    nodes = [("Identity", "x", "y"), ("Slice", "x s e a", "one"), ("Unsqueeze", "x a", "cube")]
+    made = build(
+        nodes, {"x": ["N", 3]}, {"y": ["N", 3], "one": ["N", 1], "cube": ["N", 1, 3]},
+        s=np.array([0]), e=np.array([1]), a=np.array([1]),
+    )  # fmt: skip
+    got = np.array([[1, 2, 3], [1, 2, 3], [1, 2, 3], [1, 2, 3], [1, np.nan, 3]], np.float32)
+    want = np.array([[0, 0, 1], [0, 1, 0], [5, 4, 5], [0, 0, np.inf], [0, 0, 1]], np.float32)
+    outputs = {"y": want, "one": want[:, :1], "cube": want[:, None]}
+    held = [Held(b"", {"x": got}, outputs), Held(b"", {"x": got[:1]}, {"y": want[:1]})]
+    assert top1(graph.load(made), held) == {"y": (3, 5)}
+    assert top1(graph.load(made), [Held(b"", {"x": got}, {"y": want[:4, :2]})]) == {"y": (0, 4)}
+    assert top1(graph.load(made), [Held(b"", {"x": got}, {"one": want[:, :1]})]) == {}
 
 
 def test_statistics_serve_every_method_without_data(

@@ -144,9 +144,8 @@ def _overrides(file: Path | None) -> dict[str, dict[str, Any]] | None:
 def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None:
     parts = result.parts
     layers = Counter(layer.precision for part in parts.values() for layer in part.placement.layers)
-    sqnr = {
-        f"{name}: {of}" if name else of: db for name, part in parts.items() for of, db in part.sqnr.items()
-    }
+    sqnr = {_within(name, of): db for name, part in parts.items() for of, db in part.sqnr.items()}
+    top1 = {_within(name, of): same for name, part in parts.items() for of, same in part.top1.items()}
     warnings = [f"{name}: {line}" if name else line for name, part in parts.items() for line in part.warnings]
     before, after = _size(model), _size(out)
     if as_json:
@@ -154,6 +153,7 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None
             "out": str(out), "layers": {"int8": layers["int8"], "float": layers["float"]},
             "bytes": {"before": before, "after": after},
             "sqnr_db": {name: db if isfinite(db) else None for name, db in sqnr.items()},
+            "top1": {name: {"same": same, "of": of} for name, (same, of) in top1.items()},
             "chosen": result.chosen or None, "methods": result.methods, "ranges": result.ranges,
             "bias_corrected": result.corrected, "equalized": result.equalized,
             "smoothed": result.smoothed,
@@ -169,6 +169,12 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None
         ("layers in float", f"{layers['float']:,}"),
         *((f"bytes {when}", f"{size:,}") for when, size in (("before", before), ("after", after)) if size),
         *((f"SQNR of {name}", f"{db:.1f} dB") for name, db in sqnr.items()),
+        # The same number as people read it: 20 dB is an error of a tenth, 40 dB of a hundredth.
+        *(
+            (f"error of {name}", f"{100 * 10 ** min(-db / 20, 300):.2g}% of its size")
+            for name, db in sqnr.items()
+        ),
+        *((f"same largest score in {name}", f"{same} of {of} rows") for name, (same, of) in top1.items()),
         ("biases corrected", "yes" if result.corrected else "no"),
         ("channels equalized", "yes" if result.equalized else "no"),
         ("tensors smoothed", f"{len(result.smoothed):,}"),
@@ -181,6 +187,12 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None
     if layers["float"]:
         profile = result.placement.profile.name
         say(f"why layers stay in float: intact explain {out} --profile {profile} --precision float")
+
+
+def _percent(db: float) -> float:
+    """An SQNR as people read it: 20 dB is an error of a tenth, 40 dB of a hundredth; finite but for -inf."""
+    exponent = min(-db / 20, 300.0) if isfinite(db) else -db
+    return float(100 * 10.0**exponent)
 
 
 def _within(part: str, text: str) -> str:

@@ -107,6 +107,39 @@ def sqnr(errors: Errors) -> dict[str, float]:
         }
 
 
+def top1(model: Model, runs: Sequence[Held]) -> dict[str, tuple[int, int]]:
+    """(rows whose largest value stays where float has it, rows) of each output [rows, scores].
+
+    Only outputs of rank 2 with two columns or more: elsewhere the largest value is no answer. A place where
+    float has its largest value too is as good as the first; rows that are not finite in float do not count.
+
+    Args:
+        model: The quantized model, as it is written.
+        runs: With the float model's outputs.
+    """
+    if not any(map(_is_scores, (want for held in runs for want in held.outputs.values()))):
+        return {}
+    session = Session(model, folded=True, threads=THREADS, fix=_FIX)
+    found: dict[str, tuple[int, int]] = {}
+    for held in runs:
+        for name, got in session.stream(held.feeds):
+            want = held.outputs.get(name)
+            if want is None or not _is_scores(want):
+                continue
+            finite = np.isfinite(want).all(1)
+            kept = np.zeros(len(want), bool)
+            if got.shape == want.shape:
+                best = np.take_along_axis(want, got.argmax(1)[:, None], 1)[:, 0]
+                kept = (best == want.max(1)) & np.isfinite(got).all(1)
+            same, rows = found.get(name, (0, 0))
+            found[name] = same + int((kept & finite).sum()), rows + int(finite.sum())
+    return found
+
+
+def _is_scores(output: NDArray) -> bool:
+    return output.dtype.kind == "f" and output.ndim == 2 and output.shape[1] > 1
+
+
 def parts_of(model: Model) -> dict[str, tuple[int, tuple[int, ...]]]:
     """The outputs that put unlike things side by side: (axis, sizes along it) of what a Concat joins there.
 

@@ -18,7 +18,7 @@ from intact.placement import Placement
 from intact.ptq.branches import Captured, kept, taken_by
 from intact.ptq.choose import label
 from intact.ptq.collect import calibrated
-from intact.ptq.evaluator import relative, sqnr
+from intact.ptq.evaluator import relative, sqnr, top1
 from intact.ptq.prepare import nothing_to_quantize, prepared
 from intact.ptq.settings import Overrides, Settings, Switch
 from intact.ptq.stages import run
@@ -39,6 +39,8 @@ class QuantizedModel:
             was compared (of what was clearly worse, on some of them); empty where nothing was measured.
         chosen: The configuration of ranges that was taken.
         sqnr: Signal to quantization noise ratio of every output on the held runs, in dB.
+        top1: (rows whose largest value stays where float has it, rows) of every output [rows, scores] on the
+            held runs, which are some of the calibration data.
         corrected: Whether biases were corrected.
         equalized: Whether channels were equalized.
         not_equalized: Which convolutions cannot be, and why; empty where there are none.
@@ -57,6 +59,7 @@ class QuantizedModel:
     errors: dict[str, float] = field(default_factory=dict)
     chosen: str = ""
     sqnr: dict[str, float] = field(default_factory=dict)
+    top1: dict[str, tuple[int, int]] = field(default_factory=dict)
     corrected: bool = False
     equalized: bool = False
     not_equalized: str = ""
@@ -241,6 +244,7 @@ def _result(state: State) -> QuantizedModel:
         errors={name: relative(errors) for name, errors in state.errors.items()},
         chosen=state.chosen,
         sqnr=sqnr(state.errors[label(state)]) if state.errors else {},
+        top1=top1(state.model, state.runs) if state.errors else {},
         corrected=state.corrected,
         equalized=state.equalized,
         not_equalized=state.not_equalized,
