@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/convert/convert.h"
 #include "steps/elementwise.h"
 
 namespace intact {
@@ -189,6 +190,14 @@ void cast_row(const void* const* xs, size_t n, void* y) {
   }
 }
 
+void from_half(const void* const* xs, size_t n, void* y) {
+  convert_ref.from_f16(static_cast<const uint16_t*>(xs[0]), n, static_cast<float*>(y));
+}
+
+void to_half(const void* const* xs, size_t n, void* y) {
+  convert_ref.to_f16(static_cast<const float*>(xs[0]), n, static_cast<uint16_t*>(y));
+}
+
 template <class F, class T, class R>
 void unary_row(const void* const* xs, size_t n, void* y) {
   const T* const x = static_cast<const T*>(xs[0]);
@@ -253,6 +262,8 @@ ElementwiseRow cast_from(Type y) {
 }
 
 ElementwiseRow cast_row_of(Type x, Type y) {
+  if (x == Type::f16) return y == Type::f32 ? from_half : nullptr;
+  if (y == Type::f16) return x == Type::f32 ? to_half : nullptr;
   switch (x) {
     case Type::u8: return cast_from<uint8_t>(y);
     case Type::i8: return cast_from<int8_t>(y);

@@ -19,6 +19,7 @@ from intact.graph.edit import own_weights, separate_names, set_initializer, set_
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq, opset_of_markers
 from intact.graph.external import data_files
 from intact.graph.fallback import check_fallback
+from intact.graph.float16 import widen_float16
 from intact.graph.inference import refresh_shapes
 from intact.graph.io import parse_model, prune, read_model, tidy, to_bytes, write_model
 from intact.graph.load import Source, load
@@ -108,5 +109,6 @@ __all__ = [
     "to_proto",
     "write_model",
     "weights_in",
+    "widen_float16",
     "with_weights",
 ]

@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 INTEGERS = frozenset({"int32", "int64"})
 CASTS = frozenset({"uint8", "int8", "bool", "int32", "int64", "float32", "float64"})
-"""dtypes from and to which numbers are cast."""
+"""dtypes from and to which numbers are cast; float16 from and to float32 alone."""
 _COMPARED = frozenset({"uint8", "int8", "int32", "int64", "float32"})
 _BOOL, _FLOAT = frozenset({"bool"}), frozenset({"float32"})
 
@@ -58,7 +58,7 @@ def takes(name: str, operands: Sequence[str], made: str) -> bool:
     if found is None or len(operands) != found.operands:
         return False
     if name == "cast":
-        return {*operands, made} <= CASTS
+        return {*operands, made} <= CASTS or {*operands, made} == {"float16", "float32"}
     test, compared = (operands[:1], operands[1:]) if name == "where" else ((), operands)
     alike = len(set(compared)) == 1 and set(test) <= _BOOL
     known = found.types is None or compared[0] in found.types

@@ -24,7 +24,7 @@ def prepared(source: graph.Source, data: Any, settings: Settings) -> State:
     """
     model = graph.load(source)
     graph.settle(model)
-    notes = [*graph.normalize(model), *graph.fold_batchnorm(model)]
+    notes = [*graph.widen_float16(model), *graph.normalize(model), *graph.fold_batchnorm(model)]
     rules = Rules(model, settings.layer, settings.overrides)
     opset = rules.opset(model.opset_imports.get("", 13), settings.opset)
     graph.raise_opset(model, opset)

@@ -39,6 +39,7 @@ from intact.graph import (
     refresh_shapes,
     settle,
     specialize,
+    widen_float16,
 )
 from intact.placement import read_placement
 
@@ -110,6 +111,7 @@ def lower(
 def _lowered(source: Source, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]) -> Plan:
     model, notes = load(source), list[str]()
     settle(model)
+    notes += [str(note) for note in widen_float16(model)]
     run_passes(model, _before(shapes or _fixed(model), values), notes)
     deciding = tuple(deciding_inputs(model))
     if not any(node.op_type in _QUANTIZING for node in model.graph.all_nodes()):

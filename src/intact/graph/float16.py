@@ -1,0 +1,94 @@
+"""float16 models as float32 ones, with float16 at their borders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx_ir as ir
+
+from intact.graph.build import Inserter, Namer
+from intact.graph.notes import Note
+
+_HALF, _SINGLE = ir.DataType.FLOAT16, ir.DataType.FLOAT
+_TYPES = ("to", "dtype")  # attributes that say what a node makes
+
+
+def widen_float16(model: ir.Model) -> list[Note]:
+    """Let everything between inputs and outputs be float32 where it is float16, in place.
+
+    Before: ``x: float16 -> Conv(float16 weights) -> y: float16``.
+    After: ``x: float16 -> Cast -> Conv(float32 weights) -> Cast -> y: float16``. Every float16 is a float32;
+    what was rounded to float16 between two operators no longer is, nor becomes infinite beyond 65504.
+    """
+    graphs = [model.graph, *model.graph.subgraphs()]
+    if not any(value.dtype == _HALF for graph in graphs for value in _values(graph)):
+        return []
+    outputs = [value for value in model.graph.outputs if value.dtype == _HALF]
+    inputs = [value for value in model.graph.inputs if value.dtype == _HALF and value.const_value is None]
+    for graph in graphs:
+        for value in _values(graph):
+            if value.dtype == _HALF:
+                value.type = ir.TensorType(_SINGLE)
+                if value.const_value is not None:
+                    value.const_value = _single(value.const_value)
+        for node in graph:
+            _widen_attributes(node)
+    names = Namer(model.graph)
+    for value in inputs:
+        _read(model.graph, value, names)
+    for value in dict.fromkeys(outputs):
+        _write(model.graph, value, names)
+    return [Note("model", "float16 inside is computed in float32; inputs and outputs keep their types")]
+
+
+def _values(graph: ir.Graph) -> Iterator[ir.Value]:
+    yield from graph.inputs
+    yield from graph.initializers.values()
+    for node in graph:
+        yield from node.outputs
+
+
+def _single(tensor: ir.TensorProtocol) -> ir.Tensor:
+    return ir.Tensor(tensor.numpy().astype(np.float32), name=tensor.name)
+
+
+def _widen_attributes(node: ir.Node) -> None:
+    for name, attribute in list(node.attributes.items()):
+        if attribute.type == ir.AttributeType.TENSOR and attribute.as_tensor().dtype == _HALF:
+            node.attributes[name] = ir.AttrTensor(name, _single(attribute.as_tensor()))
+        elif name in _TYPES and attribute.type == ir.AttributeType.INT and attribute.as_int() == _HALF:
+            node.attributes[name] = ir.AttrInt64(name, int(_SINGLE))
+
+
+def _read(graph: ir.Graph, value: ir.Value, names: Namer) -> None:
+    """Let the readers of an input read its float32."""
+    value.type = ir.TensorType(_HALF)
+    uses = list(value.uses())
+    first = next(iter(graph), None)
+    if first is None or not uses:
+        return
+    insert = Inserter(graph, first, names)
+    wide = insert.node(
+        "Cast", [value], f"{value.name}.float32", dtype=_SINGLE, shape=value.shape, to=int(_SINGLE)
+    )
+    for node, index in uses:
+        node.replace_input_with(index, wide)
+
+
+def _write(graph: ir.Graph, value: ir.Value, names: Namer) -> None:
+    """Let an output be the float16 of what is made, under its own name."""
+    node = value.producer()
+    if node is None:  # an input, or a constant: it is handed on as it is
+        value.type = ir.TensorType(_HALF)
+        if value.const_value is not None:
+            value.const_value = ir.Tensor(value.const_value.numpy().astype(np.float16), name=value.name)
+        return
+    name = value.name or ""
+    value.name = names(f"{name}.float32")
+    insert = Inserter(graph, node, names, after=True)
+    narrow = insert.node("Cast", [value], f"{name}.narrow", dtype=_HALF, shape=value.shape, to=int(_HALF))
+    narrow.name = name
+    for index, output in enumerate(graph.outputs):
+        if output is value:
+            graph.outputs[index] = narrow

@@ -1,0 +1,98 @@
+"""float16 models inside out: float32 within, float16 at the borders."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import intact
+from intact.engine import reference
+from intact.graph import Session, load, widen_float16
+
+
+def half(name: str, *shape: int) -> onnx.TensorProto:
+    return numpy_helper.from_array(reals(shape, 0.25).astype(np.float16), name)
+
+
+def reals(shape: tuple[int, ...], size: float, seed: int = 16) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape) * size
+
+
+def network() -> onnx.ModelProto:
+    """Conv, Relu, Conv, a constant of float16, casts, an output of float16 and one of float32."""
+    value = helper.make_tensor_value_info
+    weights = [half("w1", 16, 8, 3, 3), half("b1", 16), half("w2", 16, 16, 3, 3)]
+    one = numpy_helper.from_array(np.float16([1.5]), "")
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["a"], pads=[1] * 4, name="first"),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "w2"], ["c"], pads=[1] * 4, name="second"),
+        helper.make_node("Constant", [], ["k"], value=one),
+        helper.make_node("Mul", ["c", "k"], ["d"]),
+        helper.make_node("Cast", ["d"], ["e"], to=TensorProto.FLOAT),
+        helper.make_node("Sigmoid", ["e"], ["wide"]),
+        helper.make_node("Cast", ["wide"], ["y"], to=TensorProto.FLOAT16),
+    ]
+    outputs = [
+        value("y", TensorProto.FLOAT16, [1, 16, 6, 6]),
+        value("wide", TensorProto.FLOAT, [1, 16, 6, 6]),
+    ]
+    graph = helper.make_graph(
+        nodes, "half", [value("x", TensorProto.FLOAT16, [1, 8, 6, 6])], outputs, weights
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def images(count: int) -> list[dict[str, np.ndarray]]:
+    return [{"x": reals((1, 8, 6, 6), 1.0, seed).astype(np.float16)} for seed in range(count)]
+
+
+def test_what_is_within_becomes_float32_and_the_borders_stay() -> None:
+    model = load(network())
+    (note,) = widen_float16(model)
+    assert "float32" in str(note) and widen_float16(load(network().SerializeToString())) != []
+    types = {value.name: value.dtype.name for value in (*model.graph.inputs, *model.graph.outputs)}
+    assert types == {"x": "FLOAT16", "y": "FLOAT16", "wide": "FLOAT"}
+    assert {value.dtype.name for value in model.graph.initializers.values()} == {"FLOAT"}
+    (feeds,) = images(1)
+    for name, got in Session(model).run(feeds).items():
+        want = Session(network().SerializeToString()).run(feeds)[name]
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got.astype(np.float32), want.astype(np.float32), atol=2e-3)
+
+
+def test_a_float32_model_is_left_alone() -> None:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "single", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert widen_float16(load(model)) == []
+
+
+def test_a_float16_model_is_quantized_and_runs_natively() -> None:
+    result = intact.quantize(network(), images(8), progress=False)
+    assert [row["precision"] for row in result.explain()].count("int8") >= 2
+    assert any("float16" in note for note in result.notes)
+    engine = intact.compile(result.model)
+    assert {step.kind for step in engine.plan.steps}.isdisjoint({"onnx"})
+    (feeds,) = images(1)
+    got, exact = engine.run(feeds), reference.evaluate(engine.plan, feeds)
+    want = Session(network().SerializeToString()).run(feeds)
+    for name, array in got.items():
+        assert array.dtype == want[name].dtype and (array == exact[name]).all()
+        np.testing.assert_allclose(array.astype(np.float32), want[name].astype(np.float32), atol=0.05)
+
+
+@pytest.mark.parametrize("to", [TensorProto.FLOAT, TensorProto.FLOAT16])
+def test_borders_alone(to: int) -> None:
+    kinds = {TensorProto.FLOAT: np.float32, TensorProto.FLOAT16: np.float16}
+    source = TensorProto.FLOAT16 if to == TensorProto.FLOAT else TensorProto.FLOAT
+    ends = helper.make_tensor_value_info("x", source, [7]), helper.make_tensor_value_info("y", to, [7])
+    node = helper.make_node("Cast", ["x"], ["y"], to=to)
+    graph = helper.make_graph([node], "cast", [ends[0]], [ends[1]])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with np.errstate(over="ignore"):
+        x = np.array([0.1, -2, 70000, 6e-8, np.inf, -0.0, np.nan], np.float32).astype(kinds[source])
+        (got,) = intact.compile(model).run({"x": x}).values()
+        np.testing.assert_array_equal(got, x.astype(kinds[to]))
