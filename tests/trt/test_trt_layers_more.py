@@ -269,3 +269,29 @@ def test_a_false_assertion_fails_the_build_or_the_run(network, said, x) -> None:
     network.add_assertion(constant(network, np.array([False])), "never")
     assert builder.build_engine(network, builder.create_builder_config()) is None
     assert "never" in said.of("ERROR")[-1]
+
+
+@pytest.mark.parametrize("most", [0, 100, 1 << 30])
+def test_an_engine_goes_into_a_stream_piece_by_piece(most, network, said, x) -> None:
+    class Writer(trt.IStreamWriter):
+        data = b""
+
+        def write(self, data: memoryview) -> int:
+            self.data += data[:most]
+            return min(most, len(data))
+
+    network.mark_output(network.add_identity(x).get_output(0))
+    builder, writer = trt.Builder(said), Writer()
+    written = builder.build_serialized_network_to_stream(network, builder.create_builder_config(), writer)
+    assert written == (most > 0)
+    if written:
+        assert trt.Runtime(said).deserialize_cuda_engine(writer.data).num_io_tensors == 2
+    else:
+        assert "took 0 of" in said.of("ERROR")[-1]
+
+
+def test_the_compiler_of_cuda_is_there_and_compiles_nothing() -> None:
+    from intact.trt.host import nvrtc
+
+    error, _ = nvrtc.nvrtcCreateProgram(b"code", b"name", 0, [], [])
+    assert error != 0 and b"no GPU" in nvrtc.nvrtcGetErrorString(error)[1]

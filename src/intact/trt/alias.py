@@ -9,7 +9,7 @@ from typing import Any
 
 from intact import trt
 from intact.errors import UnsupportedError
-from intact.trt.host import cudart, driver, pycuda_driver
+from intact.trt.host import cudart, driver, nvrtc, pycuda_driver
 
 
 def alias(*, force: bool = False) -> None:
@@ -31,8 +31,8 @@ def alias(*, force: bool = False) -> None:
     names = {name: getattr(trt, name) for name in trt.__all__}
     inner = _module("tensorrt.tensorrt", **names)
     _module("tensorrt", tensorrt=inner, __version__=trt.__version__, __intact__=True, **names)
-    _stand_in("cuda", cudart=cudart, cuda=driver)
-    _stand_in("cuda.bindings", runtime=cudart, driver=driver)
+    _stand_in("cuda", cudart=cudart, cuda=driver, nvrtc=nvrtc)
+    _stand_in("cuda.bindings", runtime=cudart, driver=driver, nvrtc=nvrtc)
     auto = ModuleType("pycuda.autoinit")
     auto.__dict__.update(context=pycuda_driver.Context(), device=pycuda_driver.Device())
     primary = ModuleType("pycuda.autoprimaryctx")

@@ -12,6 +12,7 @@ from intact.trt.calibrators import IInt8Calibrator
 from intact.trt.config import IBuilderConfig, IOptimizationProfile
 from intact.trt.cuda_engine import ICudaEngine, IHostMemory, to_bytes
 from intact.trt.enums import BuilderFlag, DataType, ErrorCodeTRT
+from intact.trt.host_interfaces import IStreamWriter
 from intact.trt.implicit import implicit_plan
 from intact.trt.layers import IAssertionLayer, IDequantizeLayer, ILayer, IOnnxLayer, IQuantizeLayer
 from intact.trt.logger import ILogger, LogSeverity
@@ -105,6 +106,22 @@ class Builder(Interface):
         """
         plan = self._plan(network, config)
         return None if plan is None else to_bytes(plan)
+
+    def build_serialized_network_to_stream(
+        self, network: INetworkDefinition, config: IBuilderConfig, writer: IStreamWriter
+    ) -> bool:
+        """Hand those bytes to ``writer.write``; False, with errors in the log, where there are none."""
+        plan = self._plan(network, config)
+        if plan is None:
+            return False
+        data = memoryview(bytes(to_bytes(plan)))
+        while len(data):
+            taken = writer.write(data)
+            if not isinstance(taken, int) or taken <= 0:
+                self._report(f"IStreamWriter.write took {taken!r} of {len(data)} bytes, want how many")
+                return False
+            data = data[taken:]
+        return True
 
     def build_engine(self, network: INetworkDefinition, config: IBuilderConfig) -> ICudaEngine | None:
         """The engine itself, as scripts of TensorRT 7 and 8 ask for it."""
