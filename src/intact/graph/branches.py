@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from intact.graph.build import Namer
 from intact.graph.constants import Constants, foldable
-from intact.graph.proto import show_type
+from intact.graph.proto import show_type, values_of
 from intact.graph.view import is_op
 
 SIDES = {"then_branch": True, "else_branch": False}
@@ -104,12 +104,12 @@ def graft(model: ir.Model, branch: Branch, part: ir.Model) -> None:
     node = next(one for one in model.graph if one.name == branch.node.name)
     old = node.attributes[branch.side].as_graph()
     old.remove(list(old))
-    outer = {value.name: value for value in _values(model.graph)}
+    outer = {value.name: value for value in values_of(model.graph)}
     graph = part.graph
     for given in list(graph.inputs):
         given.replace_all_uses_with(outer[given.name])
     names = Namer(model.graph)
-    for value in (value for one in (graph, *graph.subgraphs()) for value in _values(one)):
+    for value in (value for one in (graph, *graph.subgraphs()) for value in values_of(one)):
         if value.name in outer and value not in graph.inputs:
             value.name = names(value.name or "")
     nodes, outputs, held = list(graph), list(graph.outputs), list(graph.initializers.values())
@@ -119,11 +119,6 @@ def graft(model: ir.Model, branch: Branch, part: ir.Model) -> None:
     made = ir.Graph([], outputs, nodes=nodes, initializers=held, name=old.name)
     node.attributes[branch.side] = ir.AttrGraph(branch.side, made)
     model.graph.opset_imports.update(part.graph.opset_imports)
-
-
-def _values(graph: ir.Graph) -> list[ir.Value]:
-    made = (value for node in graph for value in node.outputs)
-    return [*graph.inputs, *graph.initializers.values(), *made]
 
 
 def deciding_inputs(model: ir.Model) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import ArrayLike
 
-from intact.graph.proto import INFERRED
+from intact.graph.proto import INFERRED, values_of
 
 
 class Namer:
@@ -17,8 +17,7 @@ class Namer:
 
     def __init__(self, graph: ir.Graph) -> None:
         graphs = (graph, *graph.subgraphs())
-        self._taken = {v.name for g in graphs for v in (*g.inputs, *g.initializers.values())}
-        self._taken |= {v.name for node in graph.all_nodes() for v in node.outputs}
+        self._taken = {value.name for inner in graphs for value in values_of(inner)}
         self._taken |= {node.name for node in graph.all_nodes()}
 
     def __call__(self, wanted: str) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import onnx_ir as ir
 
 from intact.graph.build import Inserter, Namer
 from intact.graph.notes import Note
+from intact.graph.proto import values_of
 
 _HALF, _SINGLE = ir.DataType.FLOAT16, ir.DataType.FLOAT
 _TYPES = ("to", "dtype")  # attributes that say what a node makes
@@ -22,12 +21,12 @@ def widen_float16(model: ir.Model) -> list[Note]:
     what was rounded to float16 between two operators no longer is, nor becomes infinite beyond 65504.
     """
     graphs = [model.graph, *model.graph.subgraphs()]
-    if not any(value.dtype == _HALF for graph in graphs for value in _values(graph)):
+    if not any(value.dtype == _HALF for graph in graphs for value in values_of(graph)):
         return []
     outputs = [value for value in model.graph.outputs if value.dtype == _HALF]
     inputs = [value for value in model.graph.inputs if value.dtype == _HALF and value.const_value is None]
     for graph in graphs:
-        for value in _values(graph):
+        for value in values_of(graph):
             if value.dtype == _HALF:
                 value.type = ir.TensorType(_SINGLE)
                 if value.const_value is not None:
@@ -40,13 +39,6 @@ def widen_float16(model: ir.Model) -> list[Note]:
     for value in dict.fromkeys(outputs):
         _write(model.graph, value, names)
     return [Note("model", "float16 inside is computed in float32; inputs and outputs keep their types")]
-
-
-def _values(graph: ir.Graph) -> Iterator[ir.Value]:
-    yield from graph.inputs
-    yield from graph.initializers.values()
-    for node in graph:
-        yield from node.outputs
 
 
 def _single(tensor: ir.TensorProtocol) -> ir.Tensor:

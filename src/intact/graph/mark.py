@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from intact.errors import QuantValueError
 from intact.graph.build import Inserter, Namer
 from intact.graph.markers import DOMAIN, OP_TYPE
+from intact.graph.proto import values_of
 from intact.spec import QuantSpec
 
 
@@ -44,7 +45,7 @@ def mark(model: ir.Model, marks: Iterable[Mark]) -> None:
     Raises:
         QuantValueError: A mark names a value or reader that the graph does not have.
     """
-    values = _values(model.graph)
+    values = {value.name: value for value in values_of(model.graph) if value.name}
     nodes = {node.name: node for node in model.graph.all_nodes()}
     names = Namer(model.graph)
     for one in marks:
@@ -55,12 +56,6 @@ def mark(model: ir.Model, marks: Iterable[Mark]) -> None:
             )  # fmt: skip
         _insert(model.graph, one, values[one.value], nodes, names)
     model.graph.opset_imports[DOMAIN] = 1
-
-
-def _values(graph: ir.Graph) -> dict[str, ir.Value]:
-    values = {v.name: v for v in (*graph.inputs, *graph.initializers.values()) if v.name}
-    values.update({v.name: v for node in graph for v in node.outputs if v.name})
-    return values
 
 
 def _insert(

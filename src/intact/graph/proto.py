@@ -146,15 +146,18 @@ def _is_opaque(type_: onnx.TypeProto) -> bool:
     return kind is not None and kind != "sparse_tensor_type"
 
 
+def values_of(graph: ir.Graph) -> list[ir.Value]:
+    """Inputs, initializers and what the nodes make, of this graph alone; they may be renamed meanwhile."""
+    made = (value for node in graph for value in node.outputs)
+    return [*graph.inputs, *graph.initializers.values(), *made]
+
+
 def _values(model: ir.Model) -> Iterator[ir.Value]:
     """Every value of the graph, its subgraphs and the functions; some more than once."""
     for graph in (model.graph, *(f.graph for f in model.functions.values())):
         for inner in (graph, *graph.subgraphs()):
-            yield from inner.inputs
             yield from inner.outputs
-            yield from inner.initializers.values()
-            for node in inner:
-                yield from node.outputs
+            yield from values_of(inner)
 
 
 def _domain(domain: str) -> str:

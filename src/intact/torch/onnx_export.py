@@ -13,7 +13,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -61,7 +61,8 @@ def export_pairs(
     if dynamo or opset < PER_TENSOR_OPSET:
         graph.check_opset(opset)
     args = args if isinstance(args, tuple) else (args,)
-    with _ranges(model, args, kwargs or {}):
+    here = isinstance(model, nn.Module) and not isinstance(model, torch.jit.ScriptModule)
+    with ranges_of_example(model, args, kwargs or {}) if here else nullcontext():
         if not dynamo:
             _write(_lowered(trace_torchscript(model, args, kwargs, opset, options), opset), f)
             return None
@@ -120,15 +121,6 @@ def install() -> None:
 
 
 # ---- ranges of the example ----
-
-
-@contextmanager
-def _ranges(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[None]:
-    if isinstance(model, nn.Module) and not isinstance(model, torch.jit.ScriptModule):
-        with ranges_of_example(model, args, kwargs):
-            yield
-    else:
-        yield
 
 
 @contextmanager

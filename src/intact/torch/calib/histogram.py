@@ -159,8 +159,9 @@ class HistogramCalibrator(_Calibrator):
         if not len(self._counts):
             return torch.tensor(0.0) if self._zeros else None
         return _from_counts(
-            self._counts, self._width, self._num_bits, self._unsigned, method, stride, start_bin, percentile
-        )
+            self._counts, self._width, self._num_bits, self._unsigned, method,
+            stride=stride, start_bin=start_bin, percentile=percentile,
+        )  # fmt: skip
 
     def __str__(self) -> str:
         edges = self._calib_bin_edges
@@ -226,7 +227,7 @@ def _weight_amax(
         counts = np.zeros(num_bins, np.int64)
         ops.count_fixed(channel, width, counts)
         found.append(
-            _from_counts(counts, width, quantizer.num_bits, quantizer.unsigned, method, 1, 128, percentile)
+            _from_counts(counts, width, quantizer.num_bits, quantizer.unsigned, method, percentile=percentile)
         )
     return torch.stack(found).reshape(peaks.shape)
 
@@ -237,15 +238,12 @@ def _from_counts(
     num_bits: int | tuple[int, int],
     unsigned: bool,
     method: str,
-    stride: int,
-    start_bin: int,
-    percentile: float,
+    **options: Any,
 ) -> Tensor:
-    if method == "percentile":
-        options: dict[str, Any] = {"percentile": percentile}
-    else:
-        options = {"stride": stride, "start_bin": start_bin}
-    return torch.tensor(float(amax_from_counts(counts, width, num_bits, unsigned, method, **options)))
+    """The range by `method`, which takes those of `options` that it knows."""
+    wanted = ("percentile",) if method == "percentile" else ("stride", "start_bin")
+    known = {key: value for key, value in options.items() if key in wanted}
+    return torch.tensor(float(amax_from_counts(counts, width, num_bits, unsigned, method, **known)))
 
 
 def _compute_amax_entropy(
@@ -294,8 +292,7 @@ def _on_bare(
     if counts is None or edges is None:
         return None
     width = float(np.diff(np.asarray(edges, np.float64)[:2])[0])
-    whole = np.asarray(counts).astype(np.int64)
-    return torch.tensor(float(amax_from_counts(whole, width, num_bits, unsigned, method, **options)))
+    return _from_counts(np.asarray(counts).astype(np.int64), width, num_bits, unsigned, method, **options)
 
 
 def _finite_peak(x: Tensor) -> float:
