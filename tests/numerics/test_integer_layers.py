@@ -380,3 +380,8 @@ def test_layers_take_every_storage_dtype():
     assert nx.linear(x, nx.store([[7, -8]], QuantSpec("int4")), 1) == 24
     assert nx.linear(x.astype(np.int16), np.array([[7, -8]], np.int64), 1) == 24
     assert INT8.storage_dtype == np.int8
+
+
+def test_a_float_max_pool_of_no_images_has_none():
+    made = nx.float_max_pool(np.zeros((0, 3, 6, 5), np.float32), (2, 2), stride=(2, 2))
+    assert made.shape == (0, 3, 3, 2) and made.dtype == np.float32

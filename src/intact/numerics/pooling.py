@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -110,7 +111,7 @@ def float_max_pool(
     window = _window(x, kernel, stride, padding, dilation, ceil_mode)
     _count(window, x, padding_counts=0)
     view = window.view(x, fill=-np.inf, beyond=-np.inf)
-    taps = view.reshape(*view.shape[: x.ndim], -1)
+    taps = view.reshape(*view.shape[: x.ndim], math.prod(window.kernel))
     made = np.full(taps.shape[:-1], -np.inf, np.float32)
     for tap in range(taps.shape[-1]):
         made = maximum(made, taps[..., tap])
