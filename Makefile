@@ -8,6 +8,7 @@
 #   make check-native the native code under sanitizers, and every run a checked one: half an hour
 #   make fuzz         new random graphs for a minute, every kernel against the reference; longer: SECONDS=600
 #   make fuzz-loaders new mutated files of every kind that is read; guided by coverage too where Atheris is installed
+#   make fuzz-head    both, with the numbers that this commit's name gives, as .ci/run does
 #   make bench        the scripts of benchmarks/, each in its own process; one: BENCH=benchmarks/kernels.py ARGS=...
 #   make docs         the documentation site, in build/site; a warning stops it
 #   make fmt          format Python and C++, sort imports
@@ -36,7 +37,7 @@ READY_TO_RUN := build/dev/.built
 READY_TO_TEST := build/dev/.built
 endif
 
-.PHONY: quickstart test test-lowest quick fuzz fuzz-loaders check-native bench docs fmt dev clean
+.PHONY: quickstart test test-lowest quick fuzz fuzz-loaders fuzz-head check-native bench docs fmt dev clean
 .DELETE_ON_ERROR:
 
 quickstart: $(READY_TO_RUN)
@@ -69,6 +70,12 @@ fuzz-loaders: $(READY_TO_TEST)
 	$(BIN)/python -m tests.loaders.drive --seconds $(SECONDS) $(or $(ARGS),--new)
 	if [ $(SECONDS) -gt 0 ] && $(BIN)/python -c 'import atheris' 2>/dev/null; then \
 	  for kind in onnx plan calib trt; do $(BIN)/python -m tests.loaders.guided $$kind --seconds $(SECONDS) || exit 1; done; fi
+
+# What .ci/run tries: graphs and files that nobody tried before, the same ones when this commit is tried again.
+fuzz-head: HEAD := $(shell printf '%d' 0x$$(git rev-parse HEAD | cut -c1-7))
+fuzz-head: $(READY_TO_TEST)
+	$(BIN)/python -W ignore -m tests.fuzz.run --seconds 900 --base $(HEAD) --graphs 400 --hang 60
+	$(BIN)/python -m tests.loaders.drive --seconds 0 --first $(HEAD) --count 400
 
 fuzz: $(READY_TO_TEST)
 	$(BIN)/python -W ignore -m tests.fuzz.run --seconds $(SECONDS) $(ARGS)

@@ -295,6 +295,11 @@ BAD = {
         lambda p: (p.opset_import.add(domain="ai.onnx", version=17), p.SerializeToString())[1],
         f"opset_import: got domain '' twice, want one opset of each domain. {_AGAIN}",
     ),
+    "an-opset-beyond-all": (
+        lambda p: (p.opset_import.add(domain="mine", version=2**40), p.SerializeToString())[1],
+        "opset_import: got version 1099511627776 of domain 'mine', want versions of 0 to 2147483647. "
+        + _AGAIN,
+    ),
     "external-without-a-folder": (
         _external,
         "initializer 'w': got external data in 'data.bin' of a model without a folder, want a model that was "

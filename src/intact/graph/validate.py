@@ -20,6 +20,8 @@ from intact.limits import GRAPH_PORTS, GRAPH_VALUES, NODE_PORTS
 TensorCheck: TypeAlias = Callable[[onnx.TensorProto, str], None]
 
 MIN_READ_OPSET, MAX_READ_OPSET = 9, 25
+_MAX_VERSION = 2**31 - 1
+"""Of any domain: more than an ONNX operator set counts to, and all that onnx takes."""
 MIN_IR_VERSION = 3
 """The first IR version that says which opset a model uses."""
 
@@ -92,6 +94,9 @@ def _checked_versions(opsets: Sequence[onnx.OperatorSetIdProto], any_opset: bool
                 f"{low}..{high}",
                 f"convert the model with onnx.version_converter, for example to opset {min(high, 17)}",
             )
+        if not 0 <= entry.version <= _MAX_VERSION:
+            got = f"version {entry.version} of domain '{entry.domain}'"
+            raise FileFormatError("opset_import", got, f"versions of 0 to {_MAX_VERSION}", _FIX)
     seen = Counter(("" if e.domain == "ai.onnx" else e.domain) for e in opsets)
     if not seen or max(seen.values()) > 1:
         got = "no opset" if not seen else f"domain '{seen.most_common(1)[0][0]}' twice"
