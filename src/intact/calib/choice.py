@@ -83,6 +83,13 @@ class Candidates:
         return ends[1] if self.spec.symmetric else ends
 
 
+def by_method(
+    candidates: Mapping[Key, Candidates], asked: Mapping[Key, str], method: str
+) -> dict[Key, Ranged]:
+    """Ranges for all tensors: by `method` where "auto" is asked for, else by the method that is."""
+    return {key: candidates[key].by(method if m == "auto" else m) for key, m in asked.items()}
+
+
 def configurations(
     candidates: Mapping[Key, Candidates], asked: Mapping[Key, str], *, several: bool
 ) -> dict[str, dict[Key, Ranged]]:
@@ -93,9 +100,12 @@ def configurations(
         asked: The method of each tensor; those with "auto" are free.
         several: Whether configurations can be compared.
     """
-    fixed = {key: candidates[key].by(m) for key, m in asked.items() if m != "auto"}
-    free = {key: c for key, c in candidates.items() if key not in fixed}
-    found = {"least expected error": fixed | {key: c.least_error() for key, c in free.items()}}
+    free = any(m == "auto" for m in asked.values())
+    least = {
+        key: candidates[key].least_error() if m == "auto" else candidates[key].by(m)
+        for key, m in asked.items()
+    }
+    found = {"least expected error": least}
     for method in METHODS if free and several else ():
-        found[method] = fixed | {key: c.by(method) for key, c in free.items()}
+        found[method] = by_method(candidates, asked, method)
     return found

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from intact import kernels, numerics
 from intact.calib import Calibration, Histogram, Range
-from intact.calib.choice import Candidates, Ends, Ranged, configurations
+from intact.calib.choice import Candidates, Ends, Ranged, by_method, configurations
 from intact.errors import CalibrationError, IntactError, QuantValueError
 from intact.graph import Constants, Mark, Value
 from intact.ptq.settings import WEIGHT_ONLY
@@ -66,6 +66,10 @@ class Activations:
             several: Whether they can be compared.
         """
         return configurations(self._candidates, self._methods, several=several)
+
+    def by(self, method: str) -> Ranges:
+        """Ranges for all keys: by `method` where "auto" is asked for, else by the method that is."""
+        return by_method(self._candidates, self._methods, method)
 
 
 def _candidates(

@@ -17,7 +17,7 @@ _TRIED = 8
 
 
 def error_by_statistics(state: State) -> float:
-    """Error of the outputs, with the ranges of the least expected error.
+    """Error of the outputs, with ranges of small squared error (the other methods cost more than they tell).
 
     Biases are corrected where they may be: coarser weights move means.
     """
@@ -35,7 +35,7 @@ def error_by_held_runs(state: State) -> float:
 def _error(state: State, correct: bool) -> float:
     assert state.calibration is not None
     chooser = Activations(state.activations, state.calibration, {}, state.known)
-    state = with_weights(replace(state, chooser=chooser, configurations=chooser.configurations(False)))
+    state = with_weights(replace(state, chooser=chooser, configurations={"mse": chooser.by("mse")}))
     if correct:
         state = with_bias_errors(state) or state
     state = with_pairs(state)
