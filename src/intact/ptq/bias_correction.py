@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,23 +148,17 @@ def _mean(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray[np.float64
         return _mean_transposed(node, x, weight)
     if node.op_type != "Conv":
         return np.asarray(x.reshape(-1, x.shape[-1]).mean(axis=0, dtype=np.float64))
-    said, kernel = ops.Conv.of(node), weight[2:]
+    said, kernel, spatial = ops.Conv.of(node), weight[2:], x.shape[2:]
     strides, dilations = said.strides_of(len(kernel)), said.dilations_of(len(kernel))
-    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    pads = said.pads_of(kernel, x.shape[2:])
+    pads = said.pads_of(kernel, spatial)
     assert pads is not None, "the sizes are known"
-    around = zip(pads[: len(kernel)], pads[len(kernel) :], strict=True)
-    padded = np.pad(x, [(0, 0), (0, 0), *around])
-    counts = [(n - r) // s + 1 for n, r, s in zip(padded.shape[2:], reach, strides, strict=True)]
-    result = np.empty((x.shape[1], *kernel))
-    for tap in product(*map(range, kernel)):
-        window: tuple[slice, ...] = tuple(
-            slice(t * d, t * d + (count - 1) * s + 1, s)
-            for t, d, s, count in zip(tap, dilations, strides, counts, strict=True)
-        )
-        here: tuple[slice | int, ...] = (slice(None), *tap)
-        result[here] = padded[:, :, *window].mean(axis=(0, *range(2, x.ndim)), dtype=np.float64)
-    return result
+    windows, outputs = [], 1
+    for i, (n, s, k, d) in enumerate(zip(spatial, strides, kernel, dilations, strict=True)):
+        before, behind = pads[i], pads[len(kernel) + i]
+        count = (n + before + behind - ((k - 1) * d + 1)) // s + 1
+        windows.append([_read(n, t * d - before, s, count) for t in range(k)])
+        outputs *= count
+    return _sums_by_tap(x, windows) / (len(x) * outputs)
 
 
 def _mean_transposed(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray[np.float64]:
@@ -174,20 +167,37 @@ def _mean_transposed(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray
     strides, dilations = said.strides_of(len(kernel)), said.dilations_of(len(kernel))
     pads = said.pads or (0, 0) * len(kernel)
     extra = said.output_padding or (0,) * len(kernel)
-    sizes = [
-        (n - 1) * s + (k - 1) * d + 1 + e - pads[i] - pads[len(kernel) + i]
-        for i, (n, s, k, d, e) in enumerate(zip(spatial, strides, kernel, dilations, extra, strict=True))
-    ]
-    result = np.empty((x.shape[1], *kernel))
-    for tap in product(*map(range, kernel)):
-        window = []
-        for n, s, t, d, pad, size in zip(spatial, strides, tap, dilations, pads, sizes, strict=False):
-            first, last = -(-(pad - t * d) // s), (size - 1 + pad - t * d) // s
-            window.append(slice(max(first, 0), max(min(last, n - 1) + 1, 0)))
-        here: tuple[slice | int, ...] = (slice(None), *tap)
-        part = x[:, :, *window].sum(axis=(0, *range(2, x.ndim)), dtype=np.float64)
-        result[here] = part / (len(x) * np.prod(sizes))
-    return result
+    windows, outputs = [], 1
+    for i, (n, s, k, d, e) in enumerate(zip(spatial, strides, kernel, dilations, extra, strict=True)):
+        size = (n - 1) * s + (k - 1) * d + 1 + e - pads[i] - pads[len(kernel) + i]
+        windows.append([_written(n, t * d - pads[i], s, size) for t in range(k)])
+        outputs *= size
+    return _sums_by_tap(x, windows) / (len(x) * outputs)
+
+
+def _read(size: int, offset: int, stride: int, outputs: int) -> slice:
+    """The inputs at ``offset + stride * output`` that exist, of `size`."""
+    first, last = max(-(offset // stride), 0), min((size - 1 - offset) // stride, outputs - 1)
+    return slice(offset + stride * first, offset + stride * last + 1, stride) if first <= last else slice(0)
+
+
+def _written(size: int, offset: int, stride: int, outputs: int) -> slice:
+    """The inputs, of `size`, whose ``offset + stride * input`` is an output that exists."""
+    first, last = -(offset // stride), (outputs - 1 - offset) // stride
+    return slice(max(first, 0), max(min(last, size - 1) + 1, 0))
+
+
+def _sums_by_tap(x: NDArray, windows: Sequence[Sequence[slice]]) -> NDArray[np.float64]:
+    """Sums of the parts of `x` that each tap of a kernel sees, one axis after the other: [C, *kernel].
+
+    Args:
+        x: [N, C, *spatial].
+        windows: For each spatial axis, what each tap along it sees.
+    """
+    sums = x.sum(axis=0, dtype=np.float64)
+    for taps in windows:  # the next axis is always the second one: that of the taps becomes the last
+        sums = np.stack([sums[:, tap].sum(axis=1) for tap in taps], axis=-1)
+    return np.asarray(sums)
 
 
 def _applied(node: Node, weight: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
