@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from intact.errors import QuantValueError
 from intact.torch import calibrate, export, load_checkpoint, quantize, save_checkpoint
 from intact.torch import nn as quant_nn
+from intact.torch._collection import enabled_quantizers
 
 
 class Block(nn.Module):
@@ -356,3 +357,14 @@ class OtherCode(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x.mean((2, 3)) @ self.weight[:, :3].T
+
+
+@pytest.mark.parametrize("profile, unsigned", [("intact", True), ("tensorrt", False)])
+def test_activations_take_the_grid_of_the_profile(profile: str, unsigned: bool) -> None:
+    batches = [torch.randn(2, 3, 8, 8) for _ in range(2)]
+    model = quantize(Residual(), batches, profile=profile, progress=False).model
+    found = enabled_quantizers(model)
+    assert {q.unsigned for name, q in found.items() if "weight" not in name} == {unsigned}
+    assert {q.unsigned for name, q in found.items() if "weight" in name} == {False}
+    asked = quantize(Residual(), batches, profile=profile, activations="int8", progress=False).model
+    assert not any(q.unsigned for q in enabled_quantizers(asked).values())

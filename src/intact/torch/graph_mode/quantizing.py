@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from intact.errors import IntactError, QuantValueError, UnsupportedError
+from intact.placement import profile_of
 from intact.spec import Format
 from intact.torch import nn as quant_nn
 from intact.torch._batches import arguments_of, device_of, moved
@@ -47,7 +48,7 @@ def quantize(
     profile: str = "intact",
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
-    activations: str = "int8",
+    activations: str | None = None,
     weights: str = "int8",
     symmetric: bool = True,
     inplace: bool = False,
@@ -71,7 +72,8 @@ def quantize(
         profile: The engine that will run the model: "intact", "tensorrt", "onnxruntime", "openvino".
         include, exclude: Shell patterns of modules' paths and of functions' names ("layer1.0.add"), or of
             ONNX operators ("Add"); a pattern that matches a module covers everything inside it.
-        activations, weights: Formats: "int8", "uint8" (with a zero point), "int16", "fp8e4m3", ...
+        activations, weights: Formats: "int8", "uint8" (with a zero point), "int16", "fp8e4m3", ... None: what
+            the profile's engine does best with, "uint8" for "intact" and "int8" for the others.
         symmetric: False: activations have a zero point.
         inplace: False: leave `model` alone and quantize a deep copy.
         **options: Passed on to `calibrate`.
@@ -83,7 +85,8 @@ def quantize(
         CalibrationError: As `calibrate`.
     """
     _refuse_quantized(model)
-    descriptors = _descriptor(activations, symmetric), _format_of(weights, "weights")
+    grid = activations or profile_of(profile).grid
+    descriptors = _descriptor(grid, symmetric), _format_of(weights, "weights")
     args, kwargs, data = _first(model, data, example)
     if not inplace:
         model = copy.deepcopy(model)
