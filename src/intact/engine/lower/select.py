@@ -9,6 +9,7 @@ from intact.engine.lower.additions import ADDITIONS
 from intact.engine.lower.along_axis import ALONG_AXIS
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.claims import Group, claim
+from intact.engine.lower.compositions import COMPOSITIONS
 from intact.engine.lower.custom import lower_call
 from intact.engine.lower.elementwise import ELEMENTS
 from intact.engine.lower.float_products import FLOAT_ROOTS, lower_float_root
@@ -131,8 +132,9 @@ def _merged() -> dict[str, list[Rule]]:
         found[op_type].append(lower_float_root)
     for op_type, rules in REALS.items():
         found.setdefault(op_type, []).extend(rules)
-    for op_type, rule in (*PARTS.items(), *PICKS.items(), *RECURRENT.items(), *ALONG_AXIS.items()):
-        found.setdefault(op_type, []).append(rule)
+    for others in (PARTS, PICKS, RECURRENT, ALONG_AXIS, COMPOSITIONS):
+        for op_type, rule in others.items():
+            found.setdefault(op_type, []).append(rule)
     return found
 
 

@@ -49,6 +49,31 @@ class ReduceSum(Reduction):
 
 
 @dataclass(frozen=True)
+class ReduceL1(Reduction):
+    pass
+
+
+@dataclass(frozen=True)
+class ReduceL2(Reduction):
+    pass
+
+
+@dataclass(frozen=True)
+class ReduceLogSum(Reduction):
+    pass
+
+
+@dataclass(frozen=True)
+class ReduceLogSumExp(Reduction):
+    pass
+
+
+@dataclass(frozen=True)
+class ReduceSumSquare(Reduction):
+    pass
+
+
+@dataclass(frozen=True)
 class Order(Operator, shared=True):
     kind: ClassVar[Kind] = "order"
 

@@ -1,0 +1,252 @@
+"""Operators of floats that are several steps: norms of planes, other sums, means of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of, is_float32
+from intact.engine.lower.moves import Rule
+from intact.engine.lower.window import LoweredWindow, window
+from intact.engine.steps import Binary, FloatConv, Function, LayerNorm, Reduce, Reshape, Step
+from intact.engine.steps.tensors import Dim
+from intact.graph import Node, ops
+
+Shape = tuple[Dim, ...]
+
+
+class _Chain:
+    """The steps of one node, from tensor to tensor; the last one of them writes its output.
+
+    Each method returns the tensor that its step makes: `into`, or one of `shape` that the graph does not
+    have.
+    """
+
+    def __init__(self, builder: PlanBuilder, node: Node) -> None:
+        self._builder, self._node = builder, node
+        self.value = node.outputs[0]
+        self._who = node.name or "", (node.name or "",)
+        self.output = builder.output(self.value)
+        self.y = builder.write(self.output, self.value)
+
+    def number(self, key: str, number: float) -> str:
+        """A constant of one element."""
+        return self.hold(key, np.array([number], np.float32))
+
+    def hold(self, key: str, array: NDArray[np.float32]) -> str:
+        """A constant."""
+        return self._builder.hold(f"{self._node.name}.{key}", array)
+
+    def binary(self, function: str, a: str, b: str, shape: Shape, into: str = "") -> str:
+        return self._add(lambda y: Binary(*self._who, function, a, b, y), shape, into)
+
+    def function(self, function: str, x: str, shape: Shape, into: str = "") -> str:
+        return self._add(lambda y: Function(*self._who, x, y, function), shape, into)
+
+    def reduce(
+        self, function: str, x: str, axes: Sequence[int], keepdims: bool, shape: Shape, into: str = ""
+    ) -> str:
+        return self._add(lambda y: Reduce(*self._who, x, y, function, tuple(axes), keepdims), shape, into)
+
+    def reshape(self, x: str, shape: Shape, into: str = "") -> str:
+        return self._add(lambda y: Reshape(*self._who, x, y), shape, into)
+
+    def layer_norm(self, x: str, epsilon: float, shape: Shape, *, last: bool) -> str:
+        """Codes where it is the `last` step that computes, and these are asked for."""
+        grid = self.output.grid if last else None
+        name, codes = f"{self.value.name}.part", None if grid is None else grid.codes()
+        y = self._builder.scratch(name, "float32" if codes is None else "codes", shape, codes)
+        return self._add(lambda y: LayerNorm(*self._who, x, y, "", "", epsilon), shape, y)
+
+    def _add(self, step: Callable[[str], Step], shape: Shape, into: str) -> str:
+        y = into or self._builder.scratch(f"{self.value.name}.part", "float32", shape)
+        self._builder.add(step(y), *[self._node] * (y == self.y))
+        return y
+
+
+# -- along axes
+
+
+def _reduced(builder: PlanBuilder, node: Node) -> tuple[str, Shape, tuple[int, ...], bool, Shape]:
+    """What a reduction reads, its shape, the axes, whether they stay, and the shape with them as 1."""
+    x, said = builder.real(node.inputs[0]), ops.Reduction.of(node)
+    shape = builder.tensors[x].shape
+    given = said.axes_of(node, builder.constants)
+    if given is None:
+        raise NoMatch("its axes is not a constant")
+    everything = () if said.noop_with_empty_axes else range(len(shape))
+    axes = tuple(sorted({axis % len(shape) for axis in given} or everything))
+    kept: Shape = tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return x, shape, axes, bool(said.keepdims), kept
+
+
+def _sum_of(before: str, behind: str) -> Rule:
+    """A sum of squares or magnitudes, and a function of it; "" for none."""
+
+    def rule(builder: PlanBuilder, node: Node) -> None:
+        x, shape, axes, keepdims, _ = _reduced(builder, node)
+        chain = _Chain(builder, node)
+        if before == "square":
+            x = chain.binary("mul", x, x, shape)
+        elif before == "magnitude":
+            x = chain.binary("max", x, chain.binary("mul", x, chain.number("minus", -1.0), shape), shape)
+        made = dims_of(chain.value)
+        found = chain.reduce("sum", x, axes, keepdims, made, "" if behind else chain.y)
+        if behind:
+            chain.function(behind, found, made, chain.y)
+
+    return rule
+
+
+def _log_sum_exp(builder: PlanBuilder, node: Node) -> None:
+    """Of what is left below the largest one, so that no exponential overflows."""
+    x, shape, axes, keepdims, kept = _reduced(builder, node)
+    chain, made = _Chain(builder, node), dims_of(node.outputs[0])
+    largest = chain.reduce("max", x, axes, True, kept)
+    below = chain.binary("sub", x, largest, shape)
+    total = chain.reduce("sum", chain.function("exp", below, shape), axes, keepdims, made)
+    chain.binary("add", chain.function("log", total, made), chain.reshape(largest, made), made, chain.y)
+
+
+def _log_softmax(builder: PlanBuilder, node: Node) -> None:
+    x = builder.real(node.inputs[0])
+    shape = builder.tensors[x].shape
+    axis = ops.LogSoftmax.of(node).axis % len(shape)
+    kept: Shape = (*shape[:axis], 1, *shape[axis + 1 :])
+    chain = _Chain(builder, node)
+    below = chain.binary("sub", x, chain.reduce("max", x, (axis,), True, kept), shape)
+    total = chain.reduce("sum", chain.function("exp", below, shape), (axis,), True, kept)
+    chain.binary("sub", below, chain.function("log", total, kept), shape, chain.y)
+
+
+# -- norms
+
+
+def _instance_norm(builder: PlanBuilder, node: Node) -> None:
+    _norm_of_groups(builder, node, None, ops.InstanceNormalization.of(node).epsilon)
+
+
+def _group_norm(builder: PlanBuilder, node: Node) -> None:
+    said = ops.GroupNormalization.of(node)
+    _norm_of_groups(builder, node, said.num_groups, said.epsilon)
+
+
+def _norm_of_groups(builder: PlanBuilder, node: Node, groups: int | None, epsilon: float) -> None:
+    """Rows of all that is normalized together, as in LayerNormalization; then a factor for each channel.
+
+    Args:
+        groups: Of channels; None: each is one.
+    """
+    x = builder.real(node.inputs[0])
+    shape = builder.tensors[x].shape
+    channels = shape[1] if len(shape) > 2 else None
+    if not isinstance(channels, int):
+        raise NoMatch("it is no norm of a known number of channels")
+    groups = channels if groups is None else groups
+    scale, bias = (_by_channel(builder, node, index, channels, groups) for index in (1, 2))
+    row = [channels // groups, *shape[2:]]
+    known = all(isinstance(n, int) for n in row)
+    if not known and not isinstance(shape[0], int):
+        raise NoMatch("neither the size of a batch nor that of a plane is known")
+    left = prod(n for n in row if isinstance(n, int)) if known else f"{node.outputs[0].name}.row"
+
+    chain, rows = _Chain(builder, node), (shape[0], groups, left)
+    ones, zeros = bool((scale == 1).all()), bool((bias == 0).all())
+    normal = chain.layer_norm(chain.reshape(x, rows), epsilon, rows, last=ones and zeros)
+    plain = chain.reshape(normal, shape, chain.y if ones and zeros else "")
+    each = (channels, *[1] * (len(shape) - 2))
+    if not ones:
+        held = chain.hold("scale", scale.reshape(each))
+        plain = chain.binary("mul", plain, held, shape, chain.y if zeros else "")
+    if not zeros:
+        chain.binary("add", plain, chain.hold("bias", bias.reshape(each)), shape, chain.y)
+
+
+def _by_channel(
+    builder: PlanBuilder, node: Node, index: int, channels: int, groups: int
+) -> NDArray[np.float32]:
+    """A constant of a number for each channel, or, as GroupNormalization-18 has it, for each group."""
+    array = builder.constant(node.inputs[index], "its scale or bias")
+    if array.dtype != np.float32 or array.size not in (channels, groups):
+        raise NoMatch("its scale or bias is no float32 vector")
+    return np.repeat(array.reshape(-1), channels // array.size)
+
+
+def _rms_norm(builder: PlanBuilder, node: Node) -> None:
+    """``x / sqrt(mean(x * x) + epsilon) * scale``."""
+    x, said = builder.real(node.inputs[0]), ops.RMSNormalization.of(node)
+    shape = builder.tensors[x].shape
+    axes = range(said.axis % len(shape), len(shape))
+    kept: Shape = tuple(1 if i in axes else n for i, n in enumerate(shape))
+    scale = builder.either(node.inputs[1])
+    chain = _Chain(builder, node)
+    mean = chain.reduce("mean", chain.binary("mul", x, x, shape), axes, True, kept)
+    deviation = chain.function(
+        "sqrt", chain.binary("add", mean, chain.number("epsilon", said.epsilon), kept), kept
+    )
+    chain.binary("mul", chain.binary("div", x, deviation, shape), scale, shape, chain.y)
+
+
+# -- means of windows
+
+
+def _average_pool(builder: PlanBuilder, node: Node) -> None:
+    """A convolution of each channel; where windows reach over the rim, sums, and a factor for each."""
+    x, said, value = builder.real(node.inputs[0]), ops.AveragePool.of(node), node.outputs[0]
+    shape, kernel, laid = builder.tensors[x].shape, said.kernel_shape, window(node, said, said.kernel_shape)
+    channels = shape[1] if len(shape) == 4 else None
+    if not isinstance(channels, int) or not is_float32(value):
+        raise NoMatch("it is no pool of images of a known number of channels")
+    whole = not said.ceil_mode and (said.count_include_pad or not any(laid.pads))
+    part = np.float32(1 / prod(kernel) if whole else 1)
+    weight = builder.hold(f"{node.name}.window", np.full((channels, *kernel, 1), part, np.float32))
+    who = node.name or "", (node.name or "",)
+    if whole:
+        y = builder.write_plain(value, "float32")
+        conv = FloatConv(*who, x, y, weight, "", laid.strides, laid.dilations, laid.pads, channels)
+        builder.add(conv, node)
+        return
+    counts, pads = _counted(said, shape[2:], dims_of(value)[2:], laid)
+    chain = _Chain(builder, node)
+    sums = builder.scratch(f"{value.name}.sums", "float32", dims_of(value))
+    builder.add(FloatConv(*who, x, sums, weight, "", laid.strides, laid.dilations, pads, channels))
+    chain.binary("mul", sums, chain.hold("parts", np.float32(1) / counts), dims_of(value), chain.y)
+
+
+def _counted(
+    said: ops.AveragePool, sizes: Sequence[Dim], outputs: Sequence[Dim], laid: LoweredWindow
+) -> tuple[NDArray[np.float32], tuple[int, int, int, int]]:
+    """How many elements each window counts, float32 [1, 1, *outputs], and the pads that all of them want."""
+    found, ends = [], []
+    for axis, (n, out, k) in enumerate(zip(sizes, outputs, said.kernel_shape, strict=True)):
+        if not isinstance(n, int) or not isinstance(out, int):
+            raise NoMatch("windows reach over a rim whose place is not known")
+        stride, hop, before, behind = (
+            laid.strides[axis], laid.dilations[axis], laid.pads[axis], laid.pads[axis + 2],
+        )  # fmt: skip
+        places = np.arange(out)[:, None] * stride - before + np.arange(k) * hop
+        rim = (before, behind) if said.count_include_pad else (0, 0)
+        found.append(((places >= -rim[0]) & (places < n + rim[1])).sum(axis=1))
+        ends.append(max(behind, int(places.max(initial=0)) - n + 1))
+    counts = np.outer(*found).astype(np.float32)[None, None]
+    if not counts.all():
+        raise NoMatch("a window lies in its pads alone")
+    return counts, (laid.pads[0], laid.pads[1], ends[0], ends[1])
+
+
+COMPOSITIONS: dict[str, Rule] = {
+    "AveragePool": _average_pool,
+    "GroupNormalization": _group_norm,
+    "InstanceNormalization": _instance_norm,
+    "LogSoftmax": _log_softmax,
+    "ReduceL1": _sum_of("magnitude", ""),
+    "ReduceL2": _sum_of("square", "sqrt"),
+    "ReduceLogSum": _sum_of("", "log"),
+    "ReduceLogSumExp": _log_sum_exp,
+    "ReduceSumSquare": _sum_of("square", ""),
+    "RMSNormalization": _rms_norm,
+}
+"""Operator -> how it becomes steps."""
