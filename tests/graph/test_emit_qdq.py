@@ -103,6 +103,10 @@ CASES = {
     "int4": (QuantSpec("int4"), 21),
     "int4-narrow": (QuantSpec("int4", narrow=True), 21),
     "uint4": (QuantSpec("uint4"), 21),
+    "int2": (QuantSpec("int2"), 13),
+    "uint3-channels": (QuantSpec("uint3", axis=1), 13),
+    "int5-channels-asymmetric": (QuantSpec("int5", axis=1, symmetric=False), 19),
+    "uint12": (QuantSpec("uint12"), 21),
     "int8-newest": (QuantSpec("int8", narrow=True), 25),
 }
 
@@ -314,7 +318,7 @@ def test_outputs_of_the_graph_keep_their_names() -> None:
         ("int4", 20, "int4 at opset 20, want opset 21"),
         ("fp8e4m3", 18, "fp8e4m3 at opset 18, want opset 19"),
         ("fp4e2m1", 22, "fp4e2m1 at opset 22, want opset 23"),
-        ("int5", 25, "got int5, want a format with an ONNX type: int8, uint8"),
+        ("int12", 20, "int12 at opset 20, want opset 21 or newer: the first whose QuantizeLinear has int16"),
     ],
 )
 def test_a_format_without_a_type_is_refused_by_name(format: str, opset: int, message: str) -> None:

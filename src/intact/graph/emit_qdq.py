@@ -25,7 +25,9 @@ FORMAT_OPSETS = {
     "int8": 10, "uint8": 10, "fp8e4m3": 19, "fp8e5m2": 19, "int16": 21, "uint16": 21, "int4": 21,
     "uint4": 21, "fp4e2m1": 23,
 }  # fmt: skip
-"""The first opset whose QuantizeLinear writes a format (10 per tensor; an axis needs 13)."""
+"""The first opset whose QuantizeLinear writes a format (10 per tensor; an axis needs 13).
+
+Integers of other widths are written as 8 or 16 bits, of which a Clip leaves their codes."""
 
 _BLOCK_OPSET = 21
 
@@ -75,7 +77,8 @@ def emit_qdq(model: ir.Model, opset: int, *, fold_weights: bool = True, share: b
     Before: ``y = FakeQuantize(x, amax)``.  After: ``y = DequantizeLinear(QuantizeLinear(x, s, zp), s, zp)``;
     where `x` is constant and `fold_weights`: ``y = DequantizeLinear(codes, s, zp)``.
 
-    A narrow grid clips in front of the QuantizeLinear, so that the code which it drops cannot appear.
+    A narrow grid, and one of a width that ONNX has no type for, clips in front of the QuantizeLinear, so that
+    the codes which it drops cannot appear.
     float16, bfloat16 and float64 are cast to float32 first and back behind: an int8 grid has no exact float16
     scale, and the module computes in float32.
 
@@ -176,7 +179,8 @@ class _PairInserter:
         self._insert, self._marker, self._spec = insert, marker, marker.spec
         self._scale, self._zero_point = scale, zero_point
         self._base = marker.quantizer
-        self._type = _TYPES[marker.spec.format.name]
+        self._stored = stored_format(marker.spec.format)
+        self._type = _TYPES[self._stored.name]
         assert not isinstance(marker.spec.axis, tuple), "find_markers refuses several axes"
         self._axis = marker.spec.axis
 
@@ -199,11 +203,11 @@ class _PairInserter:
 
     @property
     def clips(self) -> bool:
-        """Whether the grid drops a code that QuantizeLinear would use."""
-        return self._spec.qmin != self._spec.format.qmin
+        """Whether the grid drops codes that QuantizeLinear would use."""
+        return (self._spec.qmin, self._spec.qmax) != (self._stored.qmin, self._stored.qmax)
 
     def clip(self, x: ir.Value) -> ir.Value:
-        """`x` within the floats of a narrow grid; QuantizeLinear would use the code that it drops."""
+        """`x` within the floats of a grid that drops codes; QuantizeLinear would use them."""
         if not self.clips:
             return x
         bounds = numerics.representable_range(self._scale, self._zero_point, self._spec)
@@ -298,8 +302,15 @@ def opset_of_markers(model: ir.Model) -> int:
     for marker in find_markers(model):
         check_format(marker.spec.format, MAX_OPSET)
         blocks = 0 if marker.spec.block_size is None else _BLOCK_OPSET
-        oldest = max(oldest, FORMAT_OPSETS[marker.spec.format.name], blocks)
+        oldest = max(oldest, FORMAT_OPSETS[stored_format(marker.spec.format).name], blocks)
     return oldest
+
+
+def stored_format(format: Format) -> Format:
+    """The format with an ONNX type that holds the codes of `format`: itself, or 8 or 16 bits."""
+    if format.name in FORMAT_OPSETS or format.is_float:
+        return format
+    return Format.integer(8 if format.bits < 8 else 16, signed=format.signed)
 
 
 def check_format(format: Format, opset: int) -> None:
@@ -308,7 +319,8 @@ def check_format(format: Format, opset: int) -> None:
     Raises:
         UnsupportedError: Names the opset that can, or says that none can.
     """
-    first = FORMAT_OPSETS.get(format.name)
+    stored = stored_format(format)
+    first = FORMAT_OPSETS.get(stored.name)
     if first is None:
         raise UnsupportedError(
             "format",
@@ -320,7 +332,7 @@ def check_format(format: Format, opset: int) -> None:
         raise UnsupportedError(
             "format",
             f"{format} at opset {opset}",
-            f"opset {first} or newer: the first whose QuantizeLinear has {format}",
+            f"opset {first} or newer: the first whose QuantizeLinear has {stored}",
             f"choose opset={first} (--opset; up to {MAX_OPSET}), or quantize to int8",
         )
 

@@ -102,7 +102,7 @@ def set_range(quantizer: TensorQuantizer, ends: Ends, shape: tuple[int, ...] | N
         quantizer.amax = high
     else:
         quantizer.set_range(low, high)
-    if quantizer._learn_amax:
+    if quantizer._learn_amax is True:
         quantizer.init_learn_amax()
 
 

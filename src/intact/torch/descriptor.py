@@ -12,6 +12,8 @@ from intact.spec import MAX_BITS, MIN_BITS
 from intact.yamls import read_yaml
 
 CALIB_METHODS = ("max", "histogram", "mergeable")
+LEARNED_KINDS = ("lsq", "lsq+", "pact")
+"""How a range is learned; True, besides, is the old library's: a clip in front of the quantizer."""
 FLOAT_FORMATS = {(4, 3): "fp8e4m3", (5, 2): "fp8e5m2"}
 _DEFAULTS: dict[str, Any] = {
     "fake_quant": True,
@@ -37,7 +39,9 @@ class ScaledQuantDescriptor:
         fake_quant: True: quantize and dequantize. False: return the codes.
         axis: None, int or tuple of ints: the axes that keep a range of their own.
         amax: Number, list or array: a fixed range, in the unit of the tensor. Wins over calibration.
-        learn_amax: True: the range is a parameter (PACT). Per-tensor only.
+        learn_amax: True: the bounds of a clip are parameters (PACT), per-tensor only, as in the old library.
+            "lsq", "lsq+", "pact": the range itself is one, per-tensor or per-channel, with the gradient of
+            `intact.torch.learned_ranges`; "lsq+" and "pact" learn both ends of an asymmetric range.
         scale_amax: Factor on amax, for quick experiments.
         calib_method: "max", "histogram" (the old library's bins) or "mergeable" (`intact.calib.Histogram`).
         unsigned: True: the grid starts at 0.
@@ -68,7 +72,7 @@ class ScaledQuantDescriptor:
         self._fake_quant = bool(values["fake_quant"])
         self._axis = _checked_axis(values["axis"])
         self._amax = _checked_amax(values["amax"])
-        self._learn_amax = bool(values["learn_amax"])
+        self._learn_amax = _checked_learning(values["learn_amax"])
         self._scale_amax = values["scale_amax"]
         self._calib_method = values["calib_method"]
         self._unsigned = bool(values["unsigned"])
@@ -84,20 +88,22 @@ class ScaledQuantDescriptor:
                 f"one of {CALIB_METHODS}",
                 "methods such as 'mse' are chosen later: compute_amax('mse') on a histogram calibrator",
             )
-        if self._learn_amax and self._axis is not None:
+        if isinstance(self._learn_amax, str):
+            self._check_learned(self._learn_amax)
+        if self._learn_amax is True and self._axis is not None:
             raise UnsupportedError(
                 "QuantDescriptor learn_amax",
                 f"learn_amax with axis={self._axis}: axis is ignored and must be None",
-                "a learned range, which is per-tensor",
-                "drop axis or learn_amax",
+                "a learned clip, which is per-tensor",
+                "drop axis or learn_amax, or choose learn_amax='lsq'",
             )
         if self._symmetric:
             return
-        if self._learn_amax or not self._fake_quant or isinstance(self._num_bits, tuple):
+        if self._learn_amax is True or not self._fake_quant or isinstance(self._num_bits, tuple):
             raise UnsupportedError(
                 "QuantDescriptor symmetric",
-                "symmetric=False with learn_amax, fake_quant=False or a float format",
-                "an asymmetric range only with fake_quant=True, integer num_bits and no learn_amax",
+                "symmetric=False with learn_amax=True, fake_quant=False or a float format",
+                "an asymmetric range only with fake_quant=True, integer num_bits and no learned clip",
                 "use symmetric=True",
             )
         if self._amax is not None:
@@ -106,6 +112,22 @@ class ScaledQuantDescriptor:
                 "amax with symmetric=False",
                 "no amax: an asymmetric range has two ends",
                 "calibrate, or set TensorQuantizer.set_range(rmin, rmax)",
+            )
+
+    def _check_learned(self, kind: str) -> None:
+        if not self._fake_quant or isinstance(self._num_bits, tuple):
+            raise UnsupportedError(
+                "QuantDescriptor learn_amax",
+                f"learn_amax={kind!r} with fake_quant=False or a float format",
+                "fake_quant=True and integer num_bits",
+                "drop learn_amax",
+            )
+        if kind == "lsq" and not self._symmetric:
+            raise UnsupportedError(
+                "QuantDescriptor learn_amax",
+                "learn_amax='lsq' with symmetric=False",
+                "a symmetric range: LSQ learns the step alone",
+                "choose 'lsq+', which learns an offset besides",
             )
 
     # ---- read-only properties ----
@@ -131,7 +153,7 @@ class ScaledQuantDescriptor:
         return None if self._amax is None else np.asarray(self._amax, np.float32)
 
     @property
-    def learn_amax(self) -> bool:
+    def learn_amax(self) -> bool | str:
         return self._learn_amax
 
     @property
@@ -202,6 +224,7 @@ class ScaledQuantDescriptor:
             words.append(f" amax={np.array2string(np.asarray(self._amax), precision=4, threshold=8)}")
         words.append(" narrow" if self._narrow_range else " full_range")
         words.append(" learn_amax" if self._learn_amax else "")
+        words.append(f"={self._learn_amax}" if isinstance(self._learn_amax, str) else "")
         words.append(f" scale_amax={self._scale_amax}" if self._scale_amax else "")
         words.append("" if self._symmetric else " asymmetric")
         label = f"{self._name}: " if self._name is not None else "QuantDescriptor"
@@ -238,6 +261,19 @@ def _checked_bits(num_bits: Any) -> int | tuple[int, int]:
             "pass for example num_bits=8",
         )
     return int(num_bits)
+
+
+def _checked_learning(learn_amax: Any) -> bool | str:
+    if not isinstance(learn_amax, str):
+        return bool(learn_amax)
+    if learn_amax not in LEARNED_KINDS:
+        raise QuantValueError(
+            "QuantDescriptor learn_amax",
+            repr(learn_amax),
+            f"True, False or one of {LEARNED_KINDS}",
+            "choose one of these",
+        )
+    return learn_amax
 
 
 def _checked_axis(axis: Any) -> int | tuple[int, ...] | None:

@@ -24,7 +24,9 @@ from intact.torch._batches import device_of, forward_batch, length_of, moved
 from intact.torch._batchnorm import freeze, reestimate_batchnorm
 from intact.torch._choice import set_range, weight_range
 from intact.torch._collection import enabled_quantizers, evaluating, spec_of, weights_of
+from intact.torch._learning import PositiveRanges, learn_ranges, learned_ranges_of
 from intact.torch._training_state import read_state, restore, write_state
+from intact.torch.descriptor import LEARNED_KINDS
 from intact.torch.distributed import ProcessGroup
 
 Data = Iterable[Any] | Callable[[int], Iterable[Any]]
@@ -74,6 +76,8 @@ def finetune(
     loss: Loss | None = None,
     teacher: nn.Module | None = None,
     optimizer: Callable[..., Optimizer] | None = None,
+    learn: Literal["lsq", "lsq+", "pact"] | None = None,
+    range_decay: float = 0.0,
     freeze_scales: bool = True,
     batchnorm: Literal["frozen", "train", "reestimate"] = "frozen",
     validate: Callable[[nn.Module], float] | None = None,
@@ -100,9 +104,17 @@ def finetune(
         loss: ``loss(outputs, targets)``, a scalar; None: cross entropy. With `teacher`:
             ``loss(outputs, teacher_outputs)``, None: `distillation_loss`; batches then need no targets.
         teacher: A float model that the outputs should follow. Usually better than labels.
-        optimizer: ``optimizer(parameters, lr=...)``; None: SGD with momentum 0.9.
-        freeze_scales: True: neither ranges nor learned ranges change. False: learned ranges train, and the
-            weights' ranges follow the weights (their maximum, with short scales) after every epoch.
+        optimizer: ``optimizer(parameters, lr=...)``; None: SGD with momentum 0.9. Where ranges are learned,
+            `parameters` are two groups, the ranges in the second.
+        learn: Learn the ranges, of weights and activations, with the weights: "lsq" (asymmetric ranges need
+            "lsq+"), "lsq+" or "pact"; see `intact.torch.learned_ranges`. Quantizers become ones of
+            ``learn_amax=learn`` and start where the paper says, activations by the first batch; those that
+            were built with a `learn_amax` keep it, and start where they are. None: ranges are fixed, as
+            `freeze_scales` says. A step of the optimizer halves a range at most.
+        range_decay: Weight decay of learned ranges, whatever `optimizer` says of the weights.
+        freeze_scales: True: ranges that `learn` does not make learned ones stay. False: quantizers with
+            `learn_amax` train, and the other weights' ranges follow the weights (their maximum, with short
+            scales) after every epoch.
         batchnorm: Statistics of BatchNorm: "frozen"; "train": those of each batch, running averages updated;
             "reestimate": frozen, and measured anew over one pass over the data after the last step.
         validate: ``validate(model)`` after each epoch, in eval mode; its result goes to the history.
@@ -120,6 +132,7 @@ def finetune(
         averaged (DistributedDataParallel): N processes take 1/N of the steps, each with N batches.
     """
     _check(epochs, base_lr, lr, batchnorm, checkpoint_steps)
+    _check_learning(learn, range_decay)
     group = distributed.join()
     start_lr = lr if lr is not None else LR_OF_ORIGINAL * float(base_lr or 0)
     run = _Run(model, train_data, epochs, start_lr, seed, group)
@@ -127,6 +140,7 @@ def finetune(
     run.path = None if checkpoint is None else Path(checkpoint)
     run.checkpoint_steps, run.validate = checkpoint_steps, validate
     run.freeze_scales, run.batchnorm = freeze_scales, batchnorm
+    run.learn, run.range_decay = learn, range_decay
     modes = [(module, module.training) for module in model.modules()]
     wanted = [(p, p.requires_grad) for p in model.parameters()]
     try:
@@ -156,6 +170,9 @@ class _Run:
     validate: Callable[[nn.Module], float] | None
     freeze_scales: bool
     batchnorm: str
+    learn: str | None
+    range_decay: float
+    ranges: PositiveRanges
     optimizer: Optimizer
     network: nn.Module
 
@@ -206,13 +223,28 @@ class _Run:
                     "a calibrated model",
                     "call intact.torch.calibrate first",
                 )
-            if self.freeze_scales:
+            if self.freeze_scales and self.learn is None:
                 for parameter in quantizer.parameters():
                     parameter.requires_grad_(False)
-        self.optimizer = optimizer([p for p in self.model.parameters() if p.requires_grad], lr=self.lr)
+        if self.learn is not None:
+            # Every process looks at the same batch; what each then has is the first one's (DDP).
+            torch.manual_seed(self.seed)
+            learn_ranges(self.model, self.learn, next(iter(self.data_of(0))))
+        self.ranges = PositiveRanges(self.model)
+        self.optimizer = optimizer(self._trained(), lr=self.lr)
         self.network = self.model
         if self.group.size > 1:
             self.network = DistributedDataParallel(self.model, broadcast_buffers=self.batchnorm == "train")
+
+    def _trained(self) -> list[Any]:
+        """What the optimizer gets: parameters, or where ranges are learned two groups of them."""
+        trained = [p for p in self.model.parameters() if p.requires_grad]
+        learned = {id(p) for p in learned_ranges_of(self.model)}
+        ranges = [p for p in trained if id(p) in learned]
+        if not ranges:
+            return trained
+        others = [p for p in trained if id(p) not in learned]
+        return [{"params": others}, {"params": ranges, "weight_decay": self.range_decay}]
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -222,6 +254,7 @@ class _Run:
             "seed": self.seed,
             "optimizer": type(self.optimizer).__name__,
             "freeze_scales": self.freeze_scales,
+            "learn": self.learn,
             "batchnorm": self.batchnorm,
             "processes": self.group.size,
         }
@@ -290,7 +323,9 @@ class _Run:
         outputs = forward_batch(self.network, batch)
         loss = self.loss(outputs, self._targets(batch))
         loss.backward()  # type: ignore[no-untyped-call]
+        before = self.ranges.ends()
         self.optimizer.step()
+        self.ranges.keep(before)
         self.step += 1
         self.losses.append(float(loss.detach()))
 
@@ -325,6 +360,17 @@ def _follow_weights(model: nn.Module) -> None:
         if not quantizers[name]._learn_amax:
             ends = weight_range(name, weight, spec_of(quantizers[name]), "max", {"scale_bits": SHORT_BITS})
             set_range(quantizers[name], ends, None)
+
+
+def _check_learning(learn: str | None, range_decay: float) -> None:
+    if learn is not None and learn not in LEARNED_KINDS:
+        raise QuantValueError(
+            "finetune: learn", repr(learn), f"one of {LEARNED_KINDS}, or None", "correct the argument"
+        )
+    if not range_decay >= 0:
+        raise QuantValueError(
+            "finetune: range_decay", str(range_decay), "a number >= 0", "correct the argument"
+        )
 
 
 def _check(

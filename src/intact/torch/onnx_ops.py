@@ -72,7 +72,7 @@ def translate(
 
 def is_dynamic(quantizer: Any) -> bool:
     """Whether a `TensorQuantizer` computes its range from each batch."""
-    return quantizer._if_quant and not hasattr(quantizer, "_amax") and not quantizer._learn_amax
+    return bool(quantizer._if_quant and quantizer._is_dynamic)
 
 
 @contextmanager

@@ -215,6 +215,21 @@ def _values(param: Tensor) -> NDArray[np.float32]:
     return param.detach().to("cpu", torch.float32).numpy()
 
 
+def scale_and_zero_point(
+    x: Tensor,
+    amax: Tensor,
+    amin: Tensor | None = None,
+    *,
+    format: str = "int8",
+    axis: Sequence[int] | None = None,
+    narrow: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """The scale (float32) and zero point (int32) that `fake_quantize` uses, shaped to broadcast to `x`."""
+    grid = _grid(x, amax, amin, format, axis, narrow)
+    scale, zero_point = grid.on(x.device, grid.scale, grid.zero_point)
+    return scale, zero_point
+
+
 # ---- CPU: the kernels, on the tensors' own memory ----
 
 
@@ -226,7 +241,8 @@ def as_numpy(x: Tensor) -> NDArray:
     return x.numpy()
 
 
-def _laid_out_like(x: Tensor, like: Tensor) -> Tensor:
+def laid_out_like(x: Tensor, like: Tensor) -> Tensor:
+    """`x` in the memory order of `like`."""
     return x if x.stride() == like.stride() else torch.empty_like(like, dtype=x.dtype).copy_(x)
 
 
@@ -235,7 +251,7 @@ def _forward_cpu(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Te
     grid = _grid(x, amax, amin, *call)
     out = torch.empty_like(x)  # dense; keeps the strides of a dense x, as the fake function promises
     kernels.fake_quantize(
-        as_numpy(_laid_out_like(x, out)),
+        as_numpy(laid_out_like(x, out)),
         grid.scale,
         grid.zero_point,
         grid.spec,
@@ -249,8 +265,8 @@ def _backward_cpu(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *c
     grid = _grid(x, amax, amin, *call)
     out = torch.empty_like(x, dtype=grad.dtype)
     kernels.fake_quantize_grad(
-        as_numpy(_laid_out_like(grad, out)),
-        as_numpy(_laid_out_like(x, out)),
+        as_numpy(laid_out_like(grad, out)),
+        as_numpy(laid_out_like(x, out)),
         *grid.bounds,
         grid.spec,
         out=as_numpy(out),

@@ -6,12 +6,15 @@ from typing import Any, TypeAlias
 
 import torch
 
+from intact.spec import Format, QuantSpec
+from intact.torch import learned_ranges, ops
 from intact.torch.descriptor import QuantDescriptor
 from intact.torch.utils.quant_logging import LOGGER
 
 TensorQuantizer: TypeAlias = Any  # its module imports this one
 
-_BUFFERS = ("_amax", "_amin", "_pre_quant_scale")
+_RANGE = ("_amax", "_amin")
+_TENSORS = (*_RANGE, "_pre_quant_scale")
 _CONFIGURATION = (
     "num_bits",
     "axis",
@@ -43,6 +46,7 @@ def describe(quantizer: TensorQuantizer) -> str:
     if hasattr(quantizer, "_pre_quant_scale"):
         words.append(f" pre_quant_scale={_short(quantizer, '_pre_quant_scale')}")
     words.append(" learned" if quantizer._learn_amax else "")
+    words.append(f"={quantizer._learn_amax}" if isinstance(quantizer._learn_amax, str) else "")
     words.append(f" calibrator={quantizer._calibrator!s}" if quantizer._calibrator is not None else "")
     words.append(" quant" if quantizer._if_quant else "")
     words.append(" clip" if quantizer._if_clip else "")
@@ -60,18 +64,62 @@ def _short(quantizer: TensorQuantizer, name: str) -> str:
 
 
 def make_room(quantizer: TensorQuantizer, state_dict: dict[str, Any], prefix: str) -> None:
-    """Register the buffers that `state_dict` has and `quantizer` lacks, on the device of what it has.
+    """Register the tensors that `state_dict` has and `quantizer` lacks, on the device of what it has.
 
     The reverse, a quantizer with a range and a state without one, is left to PyTorch's own strict check.
     """
     tensors = [*quantizer.buffers(), *quantizer.parameters()]
-    for name in _BUFFERS:
+    for name in _TENSORS:
         stored = state_dict.get(prefix + name)
         if isinstance(stored, torch.Tensor) and not hasattr(quantizer, name):
             device = tensors[0].device if tensors else stored.device
-            quantizer.register_buffer(name, torch.empty_like(stored, device=device))
+            hold(quantizer, name, torch.empty_like(stored, device=device))
         elif stored is None and hasattr(quantizer, name):
             LOGGER.error("%s: there is no %s in the state that is being loaded.", prefix[:-1], name)
+
+
+def hold(quantizer: TensorQuantizer, name: str, value: torch.Tensor) -> None:
+    """Register `value` under `name`, one of the tensors in a state: a parameter where it is learned."""
+    if isinstance(quantizer._learn_amax, str) and name in _RANGE:
+        quantizer.register_parameter(name, torch.nn.Parameter(value))
+    else:
+        quantizer.register_buffer(name, value)
+
+
+def learn(quantizer: TensorQuantizer, kind: str) -> None:
+    """Make the range of `quantizer`, where it has one, parameters that are learned as `kind` says.
+
+    Raises:
+        UnsupportedError: Its grid cannot be learned so.
+    """
+    QuantDescriptor(name=quantizer._name, **_described(config_of(quantizer)) | {"learn_amax": kind})
+    quantizer._learn_amax = kind
+    for name in _RANGE:
+        if hasattr(quantizer, name):
+            value = getattr(quantizer, name).detach()
+            delattr(quantizer, name)
+            hold(quantizer, name, value)
+
+
+def start(quantizer: TensorQuantizer, inputs: torch.Tensor) -> None:
+    """Give `quantizer` the range at which the paper of its kind starts for `inputs`, where it says one."""
+    spec = QuantSpec(
+        Format.parse(quantizer.format),
+        axis=quantizer._axis,
+        symmetric=quantizer._symmetric,
+        narrow=quantizer._narrow_range,
+    )
+    is_weight = isinstance(inputs, torch.nn.Parameter)
+    ends = learned_ranges.start(inputs, spec, quantizer._learn_amax, is_weight)
+    if ends is None:
+        return
+    kept = ops.kept_axes(quantizer._axis, inputs.dim())
+    shape = [n if a in kept else 1 for a, n in enumerate(inputs.shape)] if kept else []
+    shape = list(quantizer._amax.shape) if hasattr(quantizer, "_amax") else shape
+    low, high = (torch.tensor(end, device=inputs.device).reshape(shape) for end in ends)
+    if not quantizer._symmetric:
+        quantizer._set_buffer("_amin", low)
+    quantizer._set_buffer("_amax", high)
 
 
 def complete(quantizer: TensorQuantizer) -> None:
@@ -97,23 +145,28 @@ def config_of(quantizer: TensorQuantizer) -> dict[str, Any]:
 
 def configure(quantizer: TensorQuantizer, config: dict[str, Any], stored: dict[str, torch.Tensor]) -> None:
     """Make `quantizer` what `config_of` described, with the buffers that are in `stored` and no others."""
-    values = dict(config)
-    switches = {key: bool(values.pop(key)) for key in _SWITCHES}
-    for key in ("num_bits", "axis"):
-        values[key] = tuple(values[key]) if isinstance(values[key], list) else values[key]
-    fresh = type(quantizer)(QuantDescriptor(name=quantizer._name, **values))
+    switches = {key: bool(config[key]) for key in _SWITCHES}
+    fresh = type(quantizer)(QuantDescriptor(name=quantizer._name, **_described(config)))
     for key in (*_CONFIGURATION, "calibrator"):
         setattr(quantizer, f"_{key}", getattr(fresh, f"_{key}"))
     for key, value in switches.items():
         setattr(quantizer, f"_{key}", value)
-    for name in _BUFFERS:
+    for name in _TENSORS:
         if hasattr(quantizer, name):
             delattr(quantizer, name)
         if name in stored:
-            quantizer.register_buffer(name, stored[name])
-    if hasattr(quantizer, "clip") and not quantizer._learn_amax:
+            hold(quantizer, name, stored[name])
+    if hasattr(quantizer, "clip") and quantizer._learn_amax is not True:
         del quantizer.clip
-    if quantizer._learn_amax:
+    if quantizer._learn_amax is True:
         if not hasattr(quantizer, "clip"):
             quantizer.clip = fresh.clip
         quantizer.clip.requires_grad_(quantizer._if_clip)
+
+
+def _described(config: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a `QuantDescriptor` that are in `config`."""
+    values = {key: value for key, value in config.items() if key not in _SWITCHES}
+    for key in ("num_bits", "axis"):
+        values[key] = tuple(values[key]) if isinstance(values[key], list) else values[key]
+    return values

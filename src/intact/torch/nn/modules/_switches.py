@@ -14,7 +14,7 @@ class Switches:
 
     clip: Clip
     _calibrator: Any  # a `_Calibrator`, or None
-    _learn_amax: bool
+    _learn_amax: bool | str
     _disabled: bool
     _if_quant: bool
     _if_clip: bool
@@ -76,10 +76,10 @@ class Switches:
         self.clip.clip_value_max.requires_grad_(False)
 
     def _need_clip(self, action: str) -> None:
-        if not self._learn_amax:
+        if self._learn_amax is not True:
             raise QuantValueError(
                 self._where(),
-                f"{action} with learn_amax=False",
-                "a quantizer with a learned range",
+                f"{action} with learn_amax={self._learn_amax!r}",
+                "a quantizer with a learned clip",
                 "build it from QuantDescriptor(learn_amax=True)",
             )

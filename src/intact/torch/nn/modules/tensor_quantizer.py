@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from intact.errors import CalibrationError, IntactError, UnsupportedError
 from intact.spec import Format
-from intact.torch import calib, ops
+from intact.torch import calib, learned_ranges, ops
 from intact.torch.descriptor import QuantDescriptor, format_name
 from intact.torch.nn.modules import _quantizer_state
 from intact.torch.nn.modules._export_switch import ExportSwitch
@@ -30,7 +30,7 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
         quant_desc: Grid, granularity and range; see `QuantDescriptor`.
         disabled: True: pass everything through (but `pre_quant_scale`, which always applies).
         if_quant: Quantize.
-        if_clip: Clip to the learned range first; needs ``learn_amax=True``.
+        if_clip: Clip to the learned bounds first; needs ``learn_amax=True``.
         if_calib: Show the tensor to the calibrator.
 
     The order of `forward`: times `pre_quant_scale`; disabled: return; collect; clip; quantize. Without an
@@ -39,6 +39,7 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
 
     `state_dict` holds ``_amax`` (``_amin`` besides for an asymmetric range), ``_pre_quant_scale`` and
     ``clip.*``, as the old library's did; configuration and switches travel in `intact.torch.save_checkpoint`.
+    A range learned as "lsq", "lsq+" or "pact" is ``_amax`` itself, and ``_amin``: parameters, then.
     """
 
     _amax: Tensor
@@ -71,11 +72,11 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
         self._if_clip = False
         self._if_calib = if_calib
         if desc.amax is not None:
-            self.register_buffer("_amax", torch.tensor(desc.amax, dtype=torch.float32))
-        if self._learn_amax:
+            self._set_buffer("_amax", desc.amax)
+        if self._learn_amax is True:
             bound = 1.0 if desc.amax is None else float(np.max(desc.amax))
             self.clip = Clip(-bound, bound, learn_min=True, learn_max=True)
-        if if_clip or self._learn_amax:
+        if if_clip or self._learn_amax is True:
             self.enable_clip()
         self._calibrator = calib.create(desc.calib_method, self._num_bits, self._axis, self._unsigned)
 
@@ -191,7 +192,7 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
     def _set_buffer(self, name: str, value: Any) -> None:
         value = torch.as_tensor(value, dtype=torch.float32).detach()
         if not hasattr(self, name):
-            self.register_buffer(name, value.clone())
+            _quantizer_state.hold(self, name, value.clone())
             return
         buffer = getattr(self, name)
         if buffer.shape != value.shape:
@@ -249,8 +250,13 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
             self._set_buffer(name, value)
         LOGGER.info("%s: load calibrated amax, shape=%s.", self._where(), tuple(high.shape))
 
-    def init_learn_amax(self) -> None:
-        """Start the learned range at the calibrated amax (its maximum over channels)."""
+    def init_learn_amax(self, inputs: Tensor | None = None) -> None:
+        """Start the learned range: at the calibrated amax, the maximum over channels for a learned clip.
+
+        Args:
+            inputs: For "lsq" and "lsq+": start where their papers do for this tensor, a weight if it is a
+                Parameter, else activations, [batch, ...]. See `intact.torch.learned_ranges.start`.
+        """
         if not self._learn_amax:
             raise CalibrationError(
                 self._where(),
@@ -258,10 +264,14 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
                 "a quantizer with a learned range",
                 "build it from QuantDescriptor(learn_amax=True)",
             )
+        if isinstance(self._learn_amax, str) and inputs is not None:
+            _quantizer_state.start(self, inputs)
         if not hasattr(self, "_amax"):
             raise CalibrationError(
                 self._where(), "no amax", "a calibrated amax to start from", "call load_calib_amax first"
             )
+        if self._learn_amax is not True:
+            return
         start = self._amax.max()
         with torch.no_grad():
             self.clip.clip_value_min.copy_(-start)
@@ -285,7 +295,7 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
         if self._if_calib:
             self._calibrator.collect(inputs.detach())
         # A learned range clips exactly once, also where it is not being learned at the moment.
-        if self._if_clip or (self._learn_amax and self._if_quant):
+        if self._if_clip or (self._learn_amax is True and self._if_quant):
             inputs = self.clip(inputs)
         return self._quantize(inputs) if self._if_quant else inputs
 
@@ -310,24 +320,22 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
         lost = ops.not_finite(low, high) if self._is_dynamic else None
         if lost is not None:
             low, high = None if low is None else low.masked_fill(lost, -1), high.masked_fill(lost, 1)
-        out = ops.fake_quantize(
-            inputs,
-            high,
-            low,
-            format=self.format,
-            axis=axes,
-            narrow=self._narrow_range,
-        )
+        grid: Any = {"format": self.format, "axis": axes, "narrow": self._narrow_range}
+        if isinstance(self._learn_amax, str) and not self._is_dynamic:
+            features = learned_ranges.features_of(inputs, axes or (), isinstance(inputs, nn.Parameter))
+            grid |= {"kind": self._learn_amax, "features": features}
+            return learned_ranges.fake_quantize(inputs, high, low, **grid)
+        out = ops.fake_quantize(inputs, high, low, **grid)
         return out if lost is None else out.masked_fill(lost, math.nan)
 
     @property
     def _is_dynamic(self) -> bool:
         """Whether each batch has a range of its own."""
-        return not self._learn_amax and not hasattr(self, "_amax")
+        return self._learn_amax is not True and not hasattr(self, "_amax")
 
     def _get_amax(self, inputs: Tensor) -> Tensor:
         """The amax to quantize `inputs` with: learned, stored, or that of `inputs`."""
-        if self._learn_amax:
+        if self._learn_amax is True:
             amax = torch.maximum(-self.clip.clip_value_min, self.clip.clip_value_max).detach()
         elif hasattr(self, "_amax"):
             amax = self._amax

@@ -1,0 +1,91 @@
+"""Ranges that `finetune` learns: which they are, where they start, and what keeps them ranges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from intact.torch._batches import forward_batch
+from intact.torch._collection import enabled_quantizers, evaluating, watching, weights_of
+from intact.torch.calib.calibrator import _Calibrator
+from intact.torch.learned_ranges import SMALLEST
+from intact.torch.nn.modules import _quantizer_state
+from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+
+LEAST_LEFT = 0.5
+"""The share of a range that one step of an optimizer leaves: it may halve, and never turns over."""
+
+
+class _Starts(_Calibrator):
+    """Starts the learned range of its quantizer at the first tensor that it sees."""
+
+    def __init__(self, quantizer: TensorQuantizer) -> None:
+        super().__init__(8, None, False)
+        self._quantizer: TensorQuantizer | None = quantizer
+
+    def collect(self, x: Tensor) -> None:
+        if self._quantizer is not None and x.numel():
+            self._quantizer.init_learn_amax(x)
+            self._quantizer = None
+
+
+def learn_ranges(model: nn.Module, kind: str, batch: Any) -> None:
+    """Make every range of `model` that is fixed one that is learned, and start it where the paper does.
+
+    A float grid's range stays as it is, one that is learned already stays at its value. "lsq" and "lsq+"
+    start weights at their values and activations at those of `batch` in the float model; "pact" at the
+    ranges that are there.
+
+    Raises:
+        UnsupportedError: (a TypeError) A quantizer is asymmetric, and `kind` is "lsq".
+    """
+    fixed = {n: q for n, q in enabled_quantizers(model).items() if not q._learn_amax}
+    converted = {n: q for n, q in fixed.items() if not isinstance(q.num_bits, tuple)}
+    for quantizer in converted.values():
+        _quantizer_state.learn(quantizer, kind)
+    weights = {name: x for name, x in weights_of(model).items() if name in converted}
+    for name, weight in weights.items():
+        converted[name].init_learn_amax(nn.Parameter(weight, requires_grad=False))
+    starts = {name: _Starts(q) for name, q in converted.items() if name not in weights}
+    with evaluating(model), watching(enabled_quantizers(model), dict(starts)):
+        forward_batch(model, batch)
+
+
+def learned_ranges_of(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters of `model` that are ranges, those of learned clips included."""
+    return [p for m in model.modules() if isinstance(m, TensorQuantizer) for p in m.parameters()]
+
+
+class PositiveRanges:
+    """Keeps every learned range a range while an optimizer moves its ends.
+
+    ``before = ranges.ends()``; the optimizer's step; ``ranges.keep(before)``. No value is waited for.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        learned = [q for q in enabled_quantizers(model).values() if isinstance(q._learn_amax, str)]
+        self._quantizers = [q for q in learned if hasattr(q, "_amax")]
+
+    @torch.no_grad()
+    def ends(self) -> list[tuple[Tensor | None, Tensor]]:
+        """Copies of both ends of each; the low one is None where it is no parameter."""
+        return [
+            (None if q.symmetric else q._amin.detach().clone(), q._amax.detach().clone())
+            for q in self._quantizers
+        ]
+
+    @torch.no_grad()
+    def keep(self, before: list[tuple[Tensor | None, Tensor]]) -> None:
+        """Put ends that left less than `LEAST_LEFT` of a range, or crossed 0, where they may be."""
+        for quantizer, (low, high) in zip(self._quantizers, before, strict=True):
+            if low is None:
+                least = (LEAST_LEFT * high).clamp(min=SMALLEST)
+                quantizer._amax.copy_(torch.maximum(quantizer._amax, least))
+                continue
+            quantizer._amin.clamp_(max=0)
+            quantizer._amax.clamp_(min=0)
+            collapsed = quantizer._amax - quantizer._amin < LEAST_LEFT * (high - low)
+            quantizer._amin.copy_(torch.where(collapsed, LEAST_LEFT * low, quantizer._amin))
+            quantizer._amax.copy_(torch.where(collapsed, LEAST_LEFT * high, quantizer._amax))
