@@ -76,6 +76,7 @@ def run(
         teacher=None if options.labels else teacher,
         optimizer=partial(torch.optim.SGD, momentum=0.9, weight_decay=1e-4),
         learn=learn,
+        learn_start=options.start,
         freeze_scales=learn is not None,
         batchnorm="train",
         validate=validate,
@@ -100,6 +101,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", nargs="+", choices=NETS, default=["resnet20"])
     parser.add_argument("--bits", nargs="+", type=int, default=[4, 2])
     parser.add_argument("--learn", nargs="+", choices=("lsq", "lsq+", "pact", "none"), default=["lsq"])
+    parser.add_argument("--start", choices=("calibrated", "paper"), default="calibrated")
     parser.add_argument("--steps", type=int, default=1950, help="training steps of 128 images")
     parser.add_argument("--looks", type=int, default=5, help="how often top-1 is measured meanwhile")
     parser.add_argument("--held", type=int, default=1000, help="test images of these measurements")

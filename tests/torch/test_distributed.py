@@ -34,7 +34,7 @@ def scenario(name, folder, rank):
     x = torch.randn(40, 2, 6, 6, generator=generator) ** 3
     y = torch.randint(0, 3, (40,), generator=generator)
     data = list(zip(x.split(8), y.split(8)))  # five batches: two processes have unequal shares
-    method = {"auto": "auto", "finetune": "max"}.get(name, "entropy")
+    method = {"auto": "auto", "finetune": "max", "learned": "max"}.get(name, "entropy")
     if name == "sampler":
         images = torch.utils.data.TensorDataset(x, y)
         sampler = torch.utils.data.distributed.DistributedSampler(images) if rank is not None else None
@@ -49,6 +49,8 @@ def scenario(name, folder, rank):
         return
     if name == "finetune":
         intact.torch.finetune(model, data, epochs=2, lr=0.05, batchnorm="reestimate", progress=False)
+    if name == "learned":
+        intact.torch.finetune(model, data, epochs=2, lr=0.05, learn="lsq", progress=False)
     state = {k: v.contiguous().clone() for k, v in model.state_dict().items()}
     for tensor, stats in result.calibration.items():
         state[f"counts {tensor}"] = torch.from_numpy(stats.counts)
@@ -61,7 +63,7 @@ folder = Path(sys.argv[1])
 for name in sys.argv[2].split(","):
     scenario(name, folder, distributed.join().rank)
 """
-SCENARIOS = ("auto", "entropy", "bias", "sampler", "finetune", "nan")
+SCENARIOS = ("auto", "entropy", "bias", "sampler", "finetune", "learned", "nan")
 
 
 def _launch(folder: Path, scenarios: str) -> None:
@@ -122,6 +124,15 @@ def test_finetuning_keeps_the_processes_equal_and_trains(outcome: Path) -> None:
     weight_range = "0._weight_quantizer._amax"
     assert torch.equal(first[weight_range], calibrated[weight_range])
     assert first["1.num_batches_tracked"] == 5
+
+
+@pytest.mark.slow
+def test_learned_ranges_stay_equal_in_all_processes(outcome: Path) -> None:
+    _, first, second = left_behind(outcome, "learned")
+    calibrated, _, _ = left_behind(outcome, "finetune")
+    assert all(torch.equal(second[key], value) for key, value in first.items())
+    moved = [key for key in first if key.endswith("_amax") and not torch.equal(first[key], calibrated[key])]
+    assert len(moved) == 4
 
 
 @pytest.mark.slow

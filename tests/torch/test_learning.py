@@ -17,9 +17,11 @@ from torch import Tensor, nn
 
 import intact
 import intact.torch
+from intact import numerics
 from intact.errors import QuantValueError, UnsupportedError
 from intact.torch import nn as quant_nn
 from intact.torch import ops
+from intact.torch._collection import spec_of
 from intact.torch._learning import PositiveRanges, learn_ranges, learned_ranges_of
 from intact.torch.nn import TensorQuantizer
 from intact.torch.tensor_quant import QuantDescriptor
@@ -204,10 +206,11 @@ def test_ranges_start_at_the_papers_values() -> None:
     torch.testing.assert_close(model[5].input_quantizer.amax.item(), 2 * seen.mean().item() * math.sqrt(15))
 
 
-def test_pact_starts_at_the_calibrated_ranges() -> None:
+@pytest.mark.parametrize(("kind", "batch"), [("pact", True), ("lsq", False)])
+def test_pact_and_whatever_has_no_batch_start_at_the_calibrated_ranges(kind: str, batch: bool) -> None:
     model = net()
     want = [q.amax.clone() for q in quantizers(model)]
-    learn_ranges(model, "pact", data()[0])
+    learn_ranges(model, kind, data()[0] if batch else None)
     assert all(torch.equal(q.amax, w) for q, w in zip(quantizers(model), want, strict=True))
 
 
@@ -292,6 +295,38 @@ def test_ranges_stay_ranges_whatever_the_learning_rate(build: Callable[[], nn.Mo
     assert all(bool((q.amax > 0).all()) for q in quantizers(model) if q.symmetric)
 
 
+@pytest.mark.parametrize(("build", "kind"), [(net, "lsq"), (asymmetric, "lsq+")])
+def test_learned_ranges_are_widened_to_short_scales_on_request(
+    build: Callable[[], nn.Module], kind: str
+) -> None:
+    as_learned, short = build(), build()
+    finetune(as_learned, learn=kind)
+    finetune(short, learn=kind, scale_bits=4)
+    for one, other in zip(quantizers(as_learned), quantizers(short), strict=True):
+        spec = spec_of(other)
+        if other.symmetric:
+            scale = numerics.scale_from_amax(other.amax.detach().numpy(), spec)
+        else:
+            scale = numerics.affine_from_range(
+                other._amin.detach().numpy(), other.amax.detach().numpy(), spec
+            )[0]
+        mantissa = np.frexp(scale)[0] * 16
+        np.testing.assert_array_equal(mantissa, np.rint(mantissa))
+        assert bool((other.amax <= 1.2 * one.amax).all()) and isinstance(other.amax, nn.Parameter)
+
+
+def test_finetune_starts_where_it_is_told() -> None:
+    started = []
+    for start in ("calibrated", "paper"):
+        model, want = net(), net()
+        learn_ranges(want, "lsq", data()[0] if start == "paper" else None)
+        finetune(model, learn_start=start, lr=1e-12)
+        for one, other in zip(quantizers(model), quantizers(want), strict=True):
+            torch.testing.assert_close(one.amax, other.amax)
+        started.append(model[0].input_quantizer.amax.item())
+    assert started[0] != started[1]
+
+
 class Interrupted(Exception):
     pass
 
@@ -318,6 +353,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
+        ({"learn_start": "x"}, "learn_start: got 'x'"),
+        ({"scale_bits": 9}, "scale_bits: got 9"),
         ({"learn": "sgd"}, "finetune: learn: got 'sgd', want one of"),
         ({"range_decay": -1}, "range_decay: got -1"),
     ],

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from intact.numerics import short_amax, short_range
 from intact.torch._batches import forward_batch
-from intact.torch._collection import enabled_quantizers, evaluating, watching, weights_of
+from intact.torch._collection import enabled_quantizers, evaluating, spec_of, watching, weights_of
 from intact.torch.calib.calibrator import _Calibrator
 from intact.torch.learned_ranges import SMALLEST
 from intact.torch.nn.modules import _quantizer_state
@@ -31,13 +32,16 @@ class _Starts(_Calibrator):
             self._quantizer = None
 
 
-def learn_ranges(model: nn.Module, kind: str, batch: Any) -> None:
-    """Make every range of `model` that is fixed one that is learned, and start it where the paper does.
+def learn_ranges(model: nn.Module, kind: str, batch: Any = None) -> None:
+    """Make every range of `model` that is fixed one that is learned.
 
-    A float grid's range stays as it is, one that is learned already stays at its value. "lsq" and "lsq+"
-    start weights at their values and activations at those of `batch` in the float model; "pact" at the
-    ranges that are there.
+    A float grid's range stays as it is, one that is learned already stays at its value.
 
+    Args:
+        model: Calibrated.
+        kind: "lsq", "lsq+" or "pact".
+        batch: None: ranges start where they are. Else where the paper of `kind` starts them: weights by
+            their values, activations by those of `batch` in the float model.
     Raises:
         UnsupportedError: (a TypeError) A quantizer is asymmetric, and `kind` is "lsq".
     """
@@ -45,6 +49,8 @@ def learn_ranges(model: nn.Module, kind: str, batch: Any) -> None:
     converted = {n: q for n, q in fixed.items() if not isinstance(q.num_bits, tuple)}
     for quantizer in converted.values():
         _quantizer_state.learn(quantizer, kind)
+    if batch is None:
+        return
     weights = {name: x for name, x in weights_of(model).items() if name in converted}
     for name, weight in weights.items():
         converted[name].init_learn_amax(nn.Parameter(weight, requires_grad=False))
@@ -58,15 +64,30 @@ def learned_ranges_of(model: nn.Module) -> list[nn.Parameter]:
     return [p for m in model.modules() if isinstance(m, TensorQuantizer) for p in m.parameters()]
 
 
+def shorten(model: nn.Module, bits: int) -> None:
+    """Widen every learned range of `model` until its scale has `bits` significant bits."""
+    for quantizer in _learned(model):
+        spec, high = spec_of(quantizer), quantizer._amax.detach().to("cpu", torch.float32).numpy()
+        if quantizer.symmetric:
+            quantizer.amax = short_amax(high, spec, bits)
+        else:
+            low = quantizer._amin.detach().to("cpu", torch.float32).numpy()
+            quantizer.set_range(*short_range(low, high, spec, bits))
+
+
+def _learned(model: nn.Module) -> list[TensorQuantizer]:
+    found = enabled_quantizers(model).values()
+    return [q for q in found if isinstance(q._learn_amax, str) and hasattr(q, "_amax")]
+
+
 class PositiveRanges:
     """Keeps every learned range a range while an optimizer moves its ends.
 
-    ``before = ranges.ends()``; the optimizer's step; ``ranges.keep(before)``. No value is waited for.
+    ``before = ranges.ends()``; the optimizer's step; ``ranges.keep(before)``. No device is waited for.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        learned = [q for q in enabled_quantizers(model).values() if isinstance(q._learn_amax, str)]
-        self._quantizers = [q for q in learned if hasattr(q, "_amax")]
+        self._quantizers = _learned(model)
 
     @torch.no_grad()
     def ends(self) -> list[tuple[Tensor | None, Tensor]]:

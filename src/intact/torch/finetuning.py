@@ -24,7 +24,7 @@ from intact.torch._batches import device_of, forward_batch, length_of, moved
 from intact.torch._batchnorm import freeze, reestimate_batchnorm
 from intact.torch._choice import set_range, weight_range
 from intact.torch._collection import enabled_quantizers, evaluating, spec_of, weights_of
-from intact.torch._learning import PositiveRanges, learn_ranges, learned_ranges_of
+from intact.torch._learning import PositiveRanges, learn_ranges, learned_ranges_of, shorten
 from intact.torch._training_state import read_state, restore, write_state
 from intact.torch.descriptor import LEARNED_KINDS
 from intact.torch.distributed import ProcessGroup
@@ -77,7 +77,9 @@ def finetune(
     teacher: nn.Module | None = None,
     optimizer: Callable[..., Optimizer] | None = None,
     learn: Literal["lsq", "lsq+", "pact"] | None = None,
+    learn_start: Literal["calibrated", "paper"] = "calibrated",
     range_decay: float = 0.0,
+    scale_bits: int | None = None,
     freeze_scales: bool = True,
     batchnorm: Literal["frozen", "train", "reestimate"] = "frozen",
     validate: Callable[[nn.Module], float] | None = None,
@@ -108,10 +110,15 @@ def finetune(
             `parameters` are two groups, the ranges in the second.
         learn: Learn the ranges, of weights and activations, with the weights: "lsq" (asymmetric ranges need
             "lsq+"), "lsq+" or "pact"; see `intact.torch.learned_ranges`. Quantizers become ones of
-            ``learn_amax=learn`` and start where the paper says, activations by the first batch; those that
-            were built with a `learn_amax` keep it, and start where they are. None: ranges are fixed, as
-            `freeze_scales` says. A step of the optimizer halves a range at most.
+            ``learn_amax=learn``; those that were built with a `learn_amax` keep it, and start where they
+            are. None: ranges are fixed, as `freeze_scales` says. A step halves a range at most.
+        learn_start: Where ranges start: "calibrated", where they are ("mse" suits few bits); "paper": where
+            the paper of `learn` starts them, activations by the first batch. A short schedule hardly
+            mends a poor start, and at 8 bits the papers' are wide.
         range_decay: Weight decay of learned ranges, whatever `optimizer` says of the weights.
+        scale_bits: Widen learned ranges after the last step until their scales have so many significant bits
+            (1..8), as `calibrate` does with 4: fewer codes of 8-bit layers then differ between module and
+            file. None: ranges stay as they were learned.
         freeze_scales: True: ranges that `learn` does not make learned ones stay. False: quantizers with
             `learn_amax` train, and the other weights' ranges follow the weights (their maximum, with short
             scales) after every epoch.
@@ -132,7 +139,7 @@ def finetune(
         averaged (DistributedDataParallel): N processes take 1/N of the steps, each with N batches.
     """
     _check(epochs, base_lr, lr, batchnorm, checkpoint_steps)
-    _check_learning(learn, range_decay)
+    _check_learning(learn, learn_start, range_decay, scale_bits)
     group = distributed.join()
     start_lr = lr if lr is not None else LR_OF_ORIGINAL * float(base_lr or 0)
     run = _Run(model, train_data, epochs, start_lr, seed, group)
@@ -140,7 +147,8 @@ def finetune(
     run.path = None if checkpoint is None else Path(checkpoint)
     run.checkpoint_steps, run.validate = checkpoint_steps, validate
     run.freeze_scales, run.batchnorm = freeze_scales, batchnorm
-    run.learn, run.range_decay = learn, range_decay
+    run.learn, run.learn_start = learn, learn_start
+    run.range_decay, run.scale_bits = range_decay, scale_bits
     modes = [(module, module.training) for module in model.modules()]
     wanted = [(p, p.requires_grad) for p in model.parameters()]
     try:
@@ -171,7 +179,9 @@ class _Run:
     freeze_scales: bool
     batchnorm: str
     learn: str | None
+    learn_start: str
     range_decay: float
+    scale_bits: int | None
     ranges: PositiveRanges
     optimizer: Optimizer
     network: nn.Module
@@ -229,7 +239,8 @@ class _Run:
         if self.learn is not None:
             # Every process looks at the same batch; what each then has is the first one's (DDP).
             torch.manual_seed(self.seed)
-            learn_ranges(self.model, self.learn, next(iter(self.data_of(0))))
+            first = next(iter(self.data_of(0))) if self.learn_start == "paper" else None
+            learn_ranges(self.model, self.learn, first)
         self.ranges = PositiveRanges(self.model)
         self.optimizer = optimizer(self._trained(), lr=self.lr)
         self.network = self.model
@@ -255,6 +266,8 @@ class _Run:
             "optimizer": type(self.optimizer).__name__,
             "freeze_scales": self.freeze_scales,
             "learn": self.learn,
+            "learn_start": self.learn and self.learn_start,
+            "scale_bits": self.scale_bits,
             "batchnorm": self.batchnorm,
             "processes": self.group.size,
         }
@@ -284,6 +297,8 @@ class _Run:
             }
             if not self.freeze_scales:
                 _follow_weights(self.model)
+            if self.scale_bits is not None and epoch == self.epochs - 1:
+                shorten(self.model, self.scale_bits)
             if self.validate is not None:
                 with evaluating(self.model):
                     record["metric"] = float(self.validate(self.model))
@@ -362,14 +377,22 @@ def _follow_weights(model: nn.Module) -> None:
             set_range(quantizers[name], ends, None)
 
 
-def _check_learning(learn: str | None, range_decay: float) -> None:
+def _check_learning(learn: str | None, start: str, range_decay: float, scale_bits: int | None) -> None:
     if learn is not None and learn not in LEARNED_KINDS:
         raise QuantValueError(
             "finetune: learn", repr(learn), f"one of {LEARNED_KINDS}, or None", "correct the argument"
         )
+    if start not in ("calibrated", "paper"):
+        raise QuantValueError(
+            "finetune: learn_start", repr(start), "'calibrated' or 'paper'", "correct the argument"
+        )
     if not range_decay >= 0:
         raise QuantValueError(
             "finetune: range_decay", str(range_decay), "a number >= 0", "correct the argument"
+        )
+    if scale_bits is not None and scale_bits not in range(1, 9):
+        raise QuantValueError(
+            "finetune: scale_bits", repr(scale_bits), "1..8, or None", "correct the argument"
         )
 
 
