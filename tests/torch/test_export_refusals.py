@@ -42,10 +42,15 @@ def test_a_quantizer_that_still_collects_is_named(tmp_path: Path) -> None:
     refused(model, CalibrationError, r"^0\._weight_quantizer: got a quantizer that is still", tmp_path)
 
 
-def test_a_width_without_a_type_is_named(tmp_path: Path) -> None:
-    desc = QuantDescriptor(num_bits=5)
+def test_a_width_that_needs_a_newer_opset_is_named(tmp_path: Path) -> None:
+    desc = QuantDescriptor(num_bits=12)
     model = ranged(nn.Sequential(quant_nn.QuantLinear(4, 3, quant_desc_input=desc)))
-    refused(model, UnsupportedError, r"^0\._input_quantizer: format: got int5, want a format with", tmp_path)
+    refused(
+        model,
+        UnsupportedError,
+        r"^0\._input_quantizer: format: got int12 at opset 17, want opset 21",
+        tmp_path,
+    )
 
 
 def test_several_axes_are_named(tmp_path: Path) -> None:

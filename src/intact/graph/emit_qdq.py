@@ -90,7 +90,7 @@ def emit_qdq(model: ir.Model, opset: int, *, fold_weights: bool = True, share: b
     Returns:
         One record per marker, in the graph's order.
     Raises:
-        UnsupportedError: The opset has no type for a quantizer's format, or no opset has.
+        UnsupportedError: The opset has no type for a quantizer's format.
         CalibrationError: A quantizer has no constant range.
     """
     emitter = _Emitter(model.graph, opset, fold_weights, share)
@@ -295,12 +295,10 @@ def opset_of_markers(model: ir.Model) -> int:
     """The oldest opset whose pairs can say what the markers of `model` say; 0 for a model without.
 
     Raises:
-        UnsupportedError: No opset has a quantizer's format.
         CalibrationError: A quantizer has no constant range.
     """
     oldest = 0
     for marker in find_markers(model):
-        check_format(marker.spec.format, MAX_OPSET)
         blocks = 0 if marker.spec.block_size is None else _BLOCK_OPSET
         oldest = max(oldest, FORMAT_OPSETS[stored_format(marker.spec.format).name], blocks)
     return oldest
@@ -317,17 +315,10 @@ def check_format(format: Format, opset: int) -> None:
     """Refuse a format that `opset` cannot write.
 
     Raises:
-        UnsupportedError: Names the opset that can, or says that none can.
+        UnsupportedError: Names the opset that can.
     """
     stored = stored_format(format)
-    first = FORMAT_OPSETS.get(stored.name)
-    if first is None:
-        raise UnsupportedError(
-            "format",
-            str(format),
-            f"a format with an ONNX type: {', '.join(FORMAT_OPSETS)}",
-            "quantize with one of these widths, or disable this quantizer for the export",
-        )
+    first = FORMAT_OPSETS[stored.name]
     if opset < first:
         raise UnsupportedError(
             "format",
