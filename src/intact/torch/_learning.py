@@ -48,6 +48,8 @@ def learn_ranges(model: nn.Module, kind: str, batch: Any = None) -> None:
     fixed = {n: q for n, q in enabled_quantizers(model).items() if not q._learn_amax}
     converted = {n: q for n, q in fixed.items() if not isinstance(q.num_bits, tuple)}
     for quantizer in converted.values():
+        _quantizer_state.check_learnable(quantizer, kind)
+    for quantizer in converted.values():
         _quantizer_state.learn(quantizer, kind)
     if batch is None:
         return

@@ -71,6 +71,7 @@ def fake_quantize(
         module's description says.
     """
     learns = amax.requires_grad or (amin is not None and amin.requires_grad)
+    # A graph that leaves PyTorch has the operator that exporters know.
     exported = torch.compiler.is_exporting() or bool(torch._C._get_tracing_state())
     if learns and torch.is_grad_enabled() and not exported:
         call = (format, None if axis is None else list(axis), narrow, kind, features)
@@ -167,9 +168,8 @@ def _sums(a: Tensor, b: Tensor | None, like: Tensor) -> Tensor:
         return product.sum([d for d, size in enumerate(like.shape) if size == 1], keepdim=True)
     if b is None:
         return a.sum().reshape(like.shape)
-    order = sorted(
-        range(a.dim()), key=a.stride().__getitem__, reverse=True
-    )  # in the order of memory, without a copy
+    # In the order of memory, so that nothing is copied.
+    order = sorted(range(a.dim()), key=a.stride().__getitem__, reverse=True)
     return torch.dot(a.permute(order).reshape(-1), b.permute(order).reshape(-1)).reshape(like.shape)
 
 

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from intact.errors import IntactError
 from intact.spec import Format, QuantSpec
 from intact.torch import learned_ranges, ops
 from intact.torch.descriptor import QuantDescriptor
@@ -86,13 +87,19 @@ def hold(quantizer: TensorQuantizer, name: str, value: torch.Tensor) -> None:
         quantizer.register_buffer(name, value)
 
 
-def learn(quantizer: TensorQuantizer, kind: str) -> None:
-    """Make the range of `quantizer`, where it has one, parameters that are learned as `kind` says.
-
-    Raises:
-        UnsupportedError: Its grid cannot be learned so.
+def check_learnable(quantizer: TensorQuantizer, kind: str) -> None:
     """
-    QuantDescriptor(name=quantizer._name, **_described(config_of(quantizer)) | {"learn_amax": kind})
+    Raises:
+        UnsupportedError: The grid of `quantizer` cannot be learned as `kind` says.
+    """
+    try:
+        QuantDescriptor(name=quantizer._name, **_described(config_of(quantizer)) | {"learn_amax": kind})
+    except IntactError as error:
+        raise error.at(f"quantizer '{quantizer._where()}'") from None
+
+
+def learn(quantizer: TensorQuantizer, kind: str) -> None:
+    """Make the range of `quantizer`, where it has one, parameters that are learned as `kind` says."""
     quantizer._learn_amax = kind
     for name in _RANGE:
         if hasattr(quantizer, name):
