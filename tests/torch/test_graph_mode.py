@@ -279,7 +279,7 @@ class TestModel:
         placed = quantize(model, example=x)
         assert type(model) is Residual, "the model that was given is left alone"
         assert placed.calibration is None
-        calibrate(placed.model, [x], method="max", progress=False)
+        calibrate(placed.model, [x], method="max", correct_bias="auto", progress=False)
         at_once = quantize(model, [x], method="max", progress=False)
         assert torch.equal(placed.model(x), at_once.model(x))
 

@@ -34,13 +34,20 @@ def undo_bias_correction(model: nn.Module) -> None:
                 correction.zero_()
 
 
+def without_bias(layers: Iterable[nn.Module]) -> None:
+    """Take the biases away that the correction added; it was undone."""
+    for layer in layers:
+        layer.bias = None  # type: ignore[assignment]
+        delattr(layer, _NAME)
+
+
 def correct_bias(
     model: nn.Module,
     batches: Iterable[tuple[int, Any]],
     run: Callable[[nn.Module, Any], Any],
     rows: int,
     group: ProcessGroup,
-) -> None:
+) -> list[nn.Module]:
     """Subtract from the bias of each quantized convolution and linear layer the mean error of its output.
 
     A layer without a bias gets one.
@@ -51,6 +58,8 @@ def correct_bias(
         run: ``run(model, batch)``.
         rows: Number of batches of all processes, at least.
         group: The processes.
+    Returns:
+        The layers that had no bias.
     """
     layers = [m for m in model.modules() if isinstance(m, _LAYERS) and isinstance(m, QuantMixin)]
     quantizers = {n: m for n, m in model.named_modules() if isinstance(m, TensorQuantizer)}
@@ -78,10 +87,12 @@ def correct_bias(
     finally:
         for handle in handles:
             handle.remove()
+    added: list[nn.Module] = [layer for layer in layers if getattr(layer, "bias", None) is None]
     calls = distributed.sum_over(counts, group).sum(axis=0)
     for layer, total, count in zip(layers, sums, calls, strict=True):
         mean = distributed.sum_over(total, group).sum(axis=0) / max(count, 1.0)
         _subtract(layer, torch.from_numpy(mean))
+    return added
 
 
 def _channels(layer: nn.Module) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from intact.progress import Progress
 from intact.torch import distributed
 from intact.torch._batches import Forward, forward_batch, length_of, real_tensors
 from intact.torch._bias import correct_bias as subtract_mean_error
-from intact.torch._bias import undo_bias_correction
+from intact.torch._bias import undo_bias_correction, without_bias
 from intact.torch._choice import (
     Method,
     keepdims,
@@ -66,12 +67,14 @@ class CalibrationResult:
         methods: By quantizer path, the method that chose its range.
         errors: For "auto": mean squared error of the outputs on the held batches, relative to their mean
             square, of every configuration that was compared; the first smallest was taken.
+        corrected: Whether biases were corrected.
     """
 
     model: nn.Module
     calibration: Calibration
     methods: dict[str, str] = field(default_factory=dict)
     errors: dict[str, float] = field(default_factory=dict)
+    corrected: bool = False
     _held: list[_Held] = field(default_factory=list, repr=False)
     _shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
     _forward: Forward = field(default=forward_batch, repr=False)
@@ -83,7 +86,7 @@ class CalibrationResult:
         *,
         weight_method: str = "max",
         unsigned: bool = False,
-        correct_bias: bool = False,
+        correct_bias: bool | Literal["auto"] = False,
         scale_bits: int | None = SHORT_BITS,
         **options: Any,
     ) -> Self:
@@ -102,7 +105,7 @@ class CalibrationResult:
         self._require_statistics(active)
         asked = method_by_name(method, active)
         require_method(weight_method)
-        if correct_bias:
+        if correct_bias is True:
             self._require_held()
         undo_bias_correction(self.model)
         if unsigned:
@@ -124,9 +127,9 @@ class CalibrationResult:
             warn_if_zero(name, quantizer)
             quantizer.enable_quant()
             quantizer.disable_calib()
-        if correct_bias:
-            batches = [(held.number, held.batch) for held in self._held]
-            subtract_mean_error(self.model, batches, self._forward, HELD_BATCHES, self._group)
+        self.corrected = bool(correct_bias) and self._held_anywhere()
+        if self.corrected:
+            self._correct_biases(quantizers, always=correct_bias is True)
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -190,6 +193,16 @@ class CalibrationResult:
             self.errors[label] = self._output_error(quantizers)
         return found[min(self.errors, key=self.errors.__getitem__)]
 
+    def _correct_biases(self, quantizers: dict[str, TensorQuantizer], always: bool) -> None:
+        """Take the mean errors out; unless `always`, put them back where the outputs do not come closer."""
+        before = math.inf if always else self._output_error(quantizers)
+        batches = [(held.number, held.batch) for held in self._held]
+        added = subtract_mean_error(self.model, batches, self._forward, HELD_BATCHES, self._group)
+        if not always and self._output_error(quantizers) >= before:
+            undo_bias_correction(self.model)
+            without_bias(added)
+            self.corrected = False
+
     def _output_error(self, quantizers: dict[str, TensorQuantizer]) -> float:
         """Squared error of the quantized model's outputs on the held batches, relative to their square."""
         sums = np.zeros((HELD_BATCHES, 2))
@@ -212,7 +225,7 @@ def calibrate(
     num_batches: int | None = None,
     weight_method: str = "max",
     unsigned: bool = False,
-    correct_bias: bool = False,
+    correct_bias: bool | Literal["auto"] = False,
     scale_bits: int | None = SHORT_BITS,
     unreached: Literal["raise", "disable"] = "raise",
     forward: Forward | None = None,
@@ -239,7 +252,8 @@ def calibrate(
         unsigned: Give tensors in which no value was negative the unsigned grid, which has twice the codes
             for them. TensorRT has none; a negative value later on is an error.
         correct_bias: Take the mean error of each quantized convolution's and linear layer's output, measured
-            on the first `HELD_BATCHES` batches, out of its bias; a layer without a bias gets one.
+            on the first `HELD_BATCHES` batches, out of its bias; a layer without a bias gets one. "auto":
+            where that brings the model's outputs closer to float on these batches.
         scale_bits: Widen each range until its scale has at most so many significant bits: float sums then
             hardly round, and the exported file computes the module's codes; None: do not
             (docs/decisions/0007-short-scales.md).

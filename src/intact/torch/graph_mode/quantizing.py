@@ -76,7 +76,7 @@ def quantize(
             the profile's engine does best with, "uint8" for "intact" and "int8" for the others.
         symmetric: False: activations have a zero point.
         inplace: False: leave `model` alone and quantize a deep copy.
-        **options: Passed on to `calibrate`.
+        **options: Passed on to `calibrate`; `correct_bias` is "auto" here, as it is for files.
     Returns:
         The module, a report, the placement and the calibration.
     Raises:
@@ -101,7 +101,7 @@ def quantize(
     name_quantizers(model)
     if data is None:
         return GraphModeResult(model, report, placement)
-    options = {"unreached": "disable"} | options
+    options = {"unreached": "disable", "correct_bias": "auto"} | options
     before = set(enabled_quantizers(model))
     calibration = calibrate(model, data, method=method, **options)
     for name in before - set(enabled_quantizers(model)):
