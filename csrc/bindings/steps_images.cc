@@ -60,6 +60,13 @@ void bind_along_axis(nb::module_& m) {
       },
       "x"_a, "y"_a, "axis"_a, "exclusive"_a, "reverse"_a);
   m.def(
+      "step_interpolate",
+      [](const View& x, const View& y, int axis, std::vector<int64_t> places, std::vector<float> weights,
+         size_t terms) {
+        return native(make_interpolate({x, y, axis, std::move(places), std::move(weights), terms}));
+      },
+      "x"_a, "y"_a, "axis"_a, "places"_a, "weights"_a, "terms"_a);
+  m.def(
       "step_arg_max",
       [](const View& x, const View& y, int axis, bool smallest, bool last) {
         return native(make_arg_max({x, y, axis, smallest, last}));

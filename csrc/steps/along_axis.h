@@ -1,7 +1,8 @@
-// Along one axis: running sums, the place of the largest element, elements by index.
+// Along one axis: running sums, the place of the largest element, elements by index, values between elements.
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "runtime/step.h"
 
@@ -12,7 +13,7 @@ struct CumSumSpec {
   View x, y;  // of one type: f32, i32 or i64
   int axis;
   bool exclusive;  // without x[k] itself: y[0] is 0
-  bool reverse;    // from the end
+  bool reverse;  // from the end
 };
 
 // Where along the axis the largest element stands: of equal ones the first, or the last. A NaN is larger, and
@@ -30,9 +31,20 @@ struct GatherElementsSpec {
   int axis;
 };
 
+// y[i] = the sum of x[places[i * terms + k]] * weights[i * terms + k] over k, in their order: every product
+// and every sum is rounded.
+struct InterpolateSpec {
+  View x, y;  // f32, of one size along all other axes
+  int axis;
+  std::vector<int64_t> places;
+  std::vector<float> weights;
+  size_t terms;  // at least one
+};
+
 // All throw std::invalid_argument for what cannot be run safely.
 std::unique_ptr<Step> make_cum_sum(const CumSumSpec& spec);
 std::unique_ptr<Step> make_arg_max(const ArgMaxSpec& spec);
 std::unique_ptr<Step> make_gather_elements(const GatherElementsSpec& spec);
+std::unique_ptr<Step> make_interpolate(InterpolateSpec spec);
 
 }  // namespace intact

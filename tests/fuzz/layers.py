@@ -242,7 +242,7 @@ def resize(net: Net) -> None:
         raise Impossible
     _checked(net, x, sizes)
     attributes = {
-        "mode": "nearest" if net.chance(0.95) else "linear",
+        "mode": "nearest" if net.chance(0.8) else net.pick(["linear", "cubic"]),
         "coordinate_transformation_mode": net.pick(
             ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"]
         ),

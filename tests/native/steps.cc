@@ -367,8 +367,19 @@ Made some_line() {
   const bool within = 0 <= axis && axis < static_cast<int>(sizes.size());
   const Type type = chance(2) ? Type::f32 : chance(2) ? Type::i64 : Type::i32;
   const View x = disturbed(dense(readable(), type, sizes)), y = disturbed(dense(writable(), type, sizes));
-  switch (pick(0, 2)) {
+  switch (pick(0, 3)) {
     case 0: return make_cum_sum({turned(x), y, axis, chance(2), chance(2)});
+    case 2: {
+      const auto terms = static_cast<size_t>(pick(chance(20) ? 0 : 1, 3));
+      const int64_t made = pick(0, 9);
+      const int64_t size = within ? std::max<int64_t>(sizes[static_cast<size_t>(axis)], 1) : 1;
+      if (within) shorter[static_cast<size_t>(axis)] = made;
+      std::vector<int64_t> places(static_cast<size_t>(made) * terms);
+      for (int64_t& place : places) place = pick(chance(200) ? -1 : 0, size - (chance(200) ? 0 : 1));
+      const std::vector<float> weights(places.size(), 0.5f);
+      return make_interpolate(
+          {turned(x), disturbed(dense(writable(), type, shorter)), axis, places, weights, terms});
+    }
     case 1:
       if (within) shorter[static_cast<size_t>(axis)] = 1;
       return make_arg_max({x, disturbed(dense(writable(), Type::i64, shorter)), axis, chance(2), chance(2)});

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from intact.numerics.along_axis import ORDERED, SUMMED, arg_max, cum_sum
+from intact.numerics.along_axis import ORDERED, SUMMED, arg_max, cum_sum, interpolate
 
 
 @pytest.mark.parametrize("dtype", SUMMED)
@@ -44,3 +44,12 @@ def test_of_equal_elements_the_first_or_the_last(dtype: str, smallest: bool) -> 
 def test_what_is_no_number_is_beyond_all_numbers(smallest: bool) -> None:
     x = np.float32([1, np.nan, np.inf, np.nan, -np.inf])
     assert [int(arg_max(x, 0, smallest, last)[0]) for last in (False, True)] == [1, 3]
+
+
+def test_values_between_elements_are_sums_of_rounded_products():
+    x = np.float32([[1, 10], [2**24, 20], [3, 30]])
+    places, weights = np.array([[0, 1], [2, 1], [1, 0]]), np.float32([[1, 1], [0.5, 0.25], [0.1, 0.3]])
+    want = [[w[0] * x[p[0]] + w[1] * x[p[1]] for p, w in zip(places, weights, strict=True)]]
+    got = interpolate(x, 0, places, weights)
+    assert got[0, 0] == 2**24, "1 is lost beside it"
+    np.testing.assert_array_equal(got, want[0], strict=True)

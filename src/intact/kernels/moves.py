@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from intact.kernels import _native
 from intact.kernels.program import NativeStep, View
 from intact.kernels.registry import Kernels, kernels_or_chosen
@@ -53,6 +56,21 @@ def gather_elements(x: View, index: View, y: View, axis: int) -> NativeStep:
         axis: Along which they count.
     """
     return _native.step_gather_elements(x, index, y, axis)
+
+
+def interpolate(
+    x: View, y: View, axis: int, places: NDArray[np.int64], weights: NDArray[np.float32]
+) -> NativeStep:
+    """Sums of elements of x times weights, along an axis (N57).
+
+    Args:
+        x, y: float32, of one size along all other axes.
+        axis: Along which.
+        places: int64 [elements of y along the axis, terms of each]; of elements of x.
+        weights: float32, of the same shape.
+    """
+    terms = places.shape[1]
+    return _native.step_interpolate(x, y, axis, places.ravel().tolist(), weights.ravel().tolist(), terms)
 
 
 def fill(y: View, value: int) -> NativeStep:

@@ -14,7 +14,7 @@ from intact.numerics.affine import (
     store,
     to_float32,
 )
-from intact.numerics.along_axis import arg_max, cum_sum
+from intact.numerics.along_axis import arg_max, cum_sum, interpolate
 from intact.numerics.convolution import conv
 from intact.numerics.elementwise import Affine, add, rescale
 from intact.numerics.float_products import float_conv, float_product, fma
@@ -101,6 +101,7 @@ __all__ = [
     "hard_swish",
     "inverse_scale_view",
     "lane_sum",
+    "interpolate",
     "layer_norm",
     "leaky_relu",
     "linear",

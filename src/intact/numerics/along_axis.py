@@ -1,4 +1,4 @@
-"""Along one axis: running sums, and places of the largest elements. NORMATIVE."""
+"""Along one axis: running sums, places of the largest elements, values between elements. NORMATIVE."""
 
 from __future__ import annotations
 
@@ -47,3 +47,27 @@ def arg_max(x: Array, axis: int, smallest: bool = False, last: bool = False) -> 
         return np.asarray(find(x, axis=axis, keepdims=True), np.int64)
     turned = find(np.flip(x, axis), axis=axis, keepdims=True)
     return np.asarray(x.shape[axis] - 1 - turned, np.int64)
+
+
+def interpolate(
+    x: NDArray[np.float32], axis: int, places: NDArray[np.int64], weights: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """``y[i] = weights[i, 0] * x[places[i, 0]] + weights[i, 1] * x[places[i, 1]] + ...`` along an axis (N57).
+
+    Args:
+        x: float32.
+        axis: Along which.
+        places: int64 [elements of y along the axis, terms of each]; of elements of x.
+        weights: float32, of the same shape.
+    """
+    shape = [1] * x.ndim
+    shape[axis] = len(places)
+    with np.errstate(all="ignore"):
+        terms = [
+            weight.reshape(shape) * np.take(x, place, axis)
+            for place, weight in zip(places.T, weights.T, strict=True)
+        ]
+        total = terms[0]
+        for term in terms[1:]:
+            total = total + term
+    return np.asarray(total, np.float32)

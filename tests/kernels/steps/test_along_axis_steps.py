@@ -9,7 +9,7 @@ import pytest
 
 from intact.kernels import moves
 from intact.kernels.program import View
-from intact.numerics.along_axis import ORDERED, SUMMED, arg_max, cum_sum
+from intact.numerics.along_axis import ORDERED, SUMMED, arg_max, cum_sum, interpolate
 
 SHAPES = [(7,), (3, 300), (300, 3), (2, 5, 4, 3), (3, 0, 2), (0, 4)]
 
@@ -36,6 +36,24 @@ def test_running_sums(
         view = run.input(x, order=tuple(range(len(shape)))[::-1] if turned else None)
         got = run.run(moves.cum_sum(view, y, axis, exclusive=exclusive, reverse=reverse))
         np.testing.assert_array_equal(got, cum_sum(x, axis, exclusive, reverse))
+        assert run.only_wrote(y)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("terms", [1, 2, 4])
+def test_values_between_elements(runner: Any, terms: int, shape: tuple[int, ...], turned: bool) -> None:
+    rng = np.random.default_rng(terms)
+    x = rng.standard_normal(shape).astype(np.float32)
+    for axis, size in enumerate(shape):
+        places = rng.integers(0, max(size, 1), (5 if size else 0, terms))
+        weights = rng.standard_normal(places.shape).astype(np.float32)
+        want = interpolate(x, axis, places, weights)
+        run = runner(2)
+        y = run.output(want.shape, np.float32, gap=0 if turned else 1)
+        view = run.input(x, order=tuple(range(len(shape)))[::-1] if turned else None)
+        got = run.run(moves.interpolate(view, y, axis, places, weights))
+        np.testing.assert_array_equal(got, want, strict=True)
         assert run.only_wrote(y)
 
 
@@ -90,9 +108,20 @@ def view(block: int, dtype: str, *shape: int) -> View:
     return View(block, 0, dtype, shape, strides)
 
 
+def between(x: View, places: Any) -> Any:
+    """One element of what lies between those of x."""
+    weights = np.ones(np.shape(places), np.float32)
+    return moves.interpolate(x, view(2, x.dtype, 1), 0, np.asarray(places), weights)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: between(view(1, "int32", 3), [[0]]), "are float32"),
+        (lambda: between(view(1, "float32", 3), [[0, 1]]), "as many places"),
+        (lambda: between(view(1, "float32", 3), [[3]]), "out of range"),
+        (lambda: between(view(1, "float32", 3), [[-1]]), "out of range"),
+        (lambda: between(view(1, "float32", 3), np.zeros((1, 0))), "as many places"),
         (lambda: moves.cum_sum(view(1, "int32", 3), view(2, "int64", 3), 0), "one type"),
         (lambda: moves.cum_sum(view(1, "uint8", 3), view(2, "uint8", 3), 0), "float32, int32 or int64"),
         (lambda: moves.cum_sum(view(1, "int32", 3), view(2, "int32", 3), 1), "no such axis"),

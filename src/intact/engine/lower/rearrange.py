@@ -1,9 +1,6 @@
-"""Concat, Resize, Gather and their kind: operators that take several steps, or constants made for them."""
+"""Concat, Gather and their kind: operators that take several steps, or constants made for them."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +8,8 @@ from numpy.typing import NDArray
 from intact.engine.lower.builder import NoMatch, PlanBuilder, check_ratio, dims_of
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule, between, data, moved, plain, who
-from intact.engine.steps import Concat, Dim, Gather, Reshape, Resize, Slice, Transpose
+from intact.engine.steps import Concat, Dim, Gather, Reshape, Slice, Transpose
 from intact.graph import Node, Value, is_op, ops
-from intact.limits import RESIZED
 
 
 def _concat(builder: PlanBuilder, node: Node) -> None:
@@ -48,63 +44,6 @@ def _part(builder: PlanBuilder, value: Value | None, grid: Grid, concat: Node) -
         name = found[0]
         check_ratio(Grid.of(found[1]), grid)
     return name, codes.low, codes.high
-
-
-def _resize(builder: PlanBuilder, node: Node) -> None:
-    said = ops.Resize.of(node)
-    if said.mode != "nearest":
-        raise NoMatch(f"it interpolates: {said.mode}")
-    x = data(builder, node.inputs[0])
-    shape, out = x.shape, dims_of(node.outputs[0])
-    scales = builder.constants(node.inputs[2]) if len(node.inputs) > 2 else None
-    axes, indices = list[int](), list[str]()
-    for axis, (size, wanted) in enumerate(zip(shape, out, strict=True)):
-        given = float(scales[axis]) if scales is not None and scales.size == len(shape) else None
-        if size == wanted or given == 1:
-            continue
-        if not isinstance(size, int) or not isinstance(wanted, int):
-            raise NoMatch(f"the size of axis {axis} is not known")
-        scale = wanted / size if given is None else given
-        axes.append(axis)
-        reads = nearest(node, size, wanted, scale)
-        indices.append(builder.hold(f"{node.name}.axis{axis}", reads))
-    y = moved(builder, node.outputs[0], x)
-    builder.add(Resize(*who(node), x.name, y, tuple(axes), tuple(indices)), node)
-
-
-def nearest(node: Node, size: int, wanted: int, scale: float) -> NDArray[np.int64]:
-    """What each of `wanted` positions reads of `size`, as ONNX's Resize says."""
-    said = ops.Resize.of(node)
-    mode = said.coordinate_transformation_mode
-    RESIZED.check(wanted, f"node '{node.name}' ({node.op_type})")
-    place, rounding = _PLACES.get(mode), _ROUNDINGS.get(said.nearest_mode)
-    if place is None or rounding is None:
-        raise NoMatch(f"its coordinates follow '{mode}'")
-    chosen, single = (
-        rounding(place(np.arange(wanted, dtype=real), real(scale), size, wanted))
-        for real in (np.float64, np.float32)
-    )
-    if (single != chosen).any():
-        raise NoMatch("it rounds so near a tie that the width of floats decides")
-    return np.asarray(np.clip(chosen, 0, size - 1).astype(np.int64))
-
-
-_Reals = NDArray[np.floating[Any]]
-_PLACES: dict[str, Callable[[_Reals, Any, int, int], _Reals]] = {
-    "half_pixel": lambda i, scale, size, wanted: (i + 0.5) / scale - 0.5,
-    "half_pixel_symmetric": lambda i, scale, size, wanted: (
-        (i + 0.5) / scale - 0.5 + size / 2 * (1 - wanted / (scale * size))
-    ),
-    "pytorch_half_pixel": lambda i, scale, size, wanted: (i + 0.5) / scale - 0.5 if wanted > 1 else i * 0,
-    "asymmetric": lambda i, scale, size, wanted: i / scale,
-    "align_corners": lambda i, scale, size, wanted: i * (size - 1) / (wanted - 1) if wanted > 1 else i * 0,
-}
-_ROUNDINGS: dict[str, Callable[[_Reals], _Reals]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-    "floor": lambda x: np.floor(x),
-    "ceil": lambda x: np.ceil(x),
-}
 
 
 def _depth_to_space(builder: PlanBuilder, node: Node) -> None:
@@ -193,7 +132,6 @@ def _index(builder: PlanBuilder, value: Value | None, table: NDArray[np.generic]
 
 
 REARRANGE: dict[str, Rule] = {
-    "Concat": _concat, "DepthToSpace": _depth_to_space, "Gather": _gather, "Resize": _resize,
-    "SpaceToDepth": _space_to_depth,
+    "Concat": _concat, "DepthToSpace": _depth_to_space, "Gather": _gather, "SpaceToDepth": _space_to_depth,
 }  # fmt: skip
 """Operator -> how it becomes steps."""

@@ -23,6 +23,7 @@ from intact.engine.lower.picks import PICKS
 from intact.engine.lower.pools import POOLS
 from intact.engine.lower.rearrange import REARRANGE
 from intact.engine.lower.recurrent import RECURRENT
+from intact.engine.lower.resize import RESIZES
 from intact.errors import IntactError, UnsupportedError
 from intact.graph import Constants, Model, Node, Value, is_op
 from intact.placement import Fusion
@@ -123,7 +124,7 @@ def _single(node: Node) -> Group:
 def _merged() -> dict[str, list[Rule]]:
     found: dict[str, list[Rule]] = {"Concat": [with_tokens]}
     roots = dict.fromkeys(ROOTS, lower_root)
-    for table in (roots, MOVES, REARRANGE, ADDITIONS, POOLS, PAIRS):
+    for table in (roots, MOVES, REARRANGE, RESIZES, ADDITIONS, POOLS, PAIRS):
         for op_type, rule in table.items():
             found.setdefault(op_type, []).append(rule)
     for op_type, rule in ELEMENTS.items():

@@ -1,8 +1,9 @@
-"""Along one axis: running sums, the place of the largest element, elements by index."""
+"""Along one axis: running sums, the place of the largest element, elements by index, values between them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
@@ -12,8 +13,8 @@ from intact.engine.steps.run import Run
 from intact.engine.steps.sizes import Sizes, mismatch
 from intact.engine.steps.step import Step, Traits
 from intact.engine.steps.tensors import Shape
-from intact.engine.steps.wiring import Operand, Read, Write
-from intact.numerics.along_axis import ORDERED, SUMMED, arg_max, cum_sum
+from intact.engine.steps.wiring import Const, Operand, Read, Write
+from intact.numerics.along_axis import ORDERED, SUMMED, arg_max, cum_sum, interpolate
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,42 @@ class GatherElements(Step):
         check_rows(index, x.shape[self.axis], f"tensor '{self.index}'")
         within = tuple(slice(None) if a == self.axis else slice(n) for a, n in enumerate(index.shape))
         run.bind(self.y, np.take_along_axis(x[within], index.astype(np.int64), self.axis))
+
+
+@dataclass(frozen=True)
+class Interpolate(Step):
+    """Sums of elements of x times weights, along an axis (N57).
+
+    Attributes:
+        places: Which elements each one of y reads, one row for each.
+        weights: By what they are multiplied.
+    """
+
+    kind = "interpolate"
+    traits = Traits(follows=True)
+    x: Read
+    y: Write
+    axis: int
+    places: Annotated[str, Const("int64", 2)]
+    weights: Annotated[str, Const("float32", 2)]
+
+    def check(self, checker: Checker) -> None:
+        _check_axis(checker, self.x, self.axis)
+        checker.one_rank(self.x, self.y)
+        checker.that(checker.dtype(self.x) == "float32", checker.dtype(self.x), "float32")
+        checker.one_dtype(self.x, self.y)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        """As many as there are rows of places."""
+        made, given = sizes.of(self.places), sizes.of(self.weights)
+        if made != given or made[1] == 0:
+            raise mismatch(self.weights, f"shape {given}", f"one weight for each place, {made}")
+        return tuple(made[0] if axis == self.axis else n for axis, n in enumerate(sizes.of(self.x)))
+
+    def evaluate(self, run: Run) -> None:
+        x, places = run.array(self.x), run.array(self.places)
+        check_rows(places, x.shape[self.axis], f"constant '{self.places}'")
+        run.bind(self.y, interpolate(x, self.axis, places, run.array(self.weights)))
 
 
 def _check_axis(checker: Checker, name: str, axis: int) -> None:

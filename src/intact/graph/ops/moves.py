@@ -142,11 +142,16 @@ class Pad(Move):
 
 @dataclass(frozen=True)
 class Resize(Move):
-    """Inputs: data, region, scales, sizes."""
+    """Inputs: data, region, scales, sizes; of `axes`, or of all."""
 
     mode: str = "nearest"
     coordinate_transformation_mode: str = "half_pixel"
     nearest_mode: str = "round_prefer_floor"
+    cubic_coeff_a: float = -0.75
+    exclude_outside: int = 0
+    antialias: int = 0
+    axes: tuple[int, ...] | None = None
+    keep_aspect_ratio_policy: str = "stretch"
 
     def computes(self, node: ir.Node, constants: Look) -> str:
         """Anything but the nearest element."""

@@ -1,9 +1,9 @@
-"""Running sums, places of the largest elements, and elements by index."""
+"""Running sums, places of the largest elements, elements by index, and values between elements."""
 
 from __future__ import annotations
 
 from intact.engine.cpu.binding import Binding, binds
-from intact.engine.steps import ArgMax, CumSum, GatherElements
+from intact.engine.steps import ArgMax, CumSum, GatherElements, Interpolate
 from intact.engine.steps.gather import check_rows
 from intact.kernels import moves
 from intact.kernels.program import NativeStep
@@ -30,3 +30,12 @@ def bind_gather_elements(step: GatherElements, binding: Binding) -> list[NativeS
     if step.index in binding.plan.constants:
         check_rows(binding.array(step.index), x.sizes[step.axis], f"constant '{step.index}'")
     return [moves.gather_elements(x, index, binding.view(step.y), step.axis)]
+
+
+@binds(Interpolate)
+def bind_interpolate(step: Interpolate, binding: Binding) -> list[NativeStep]:
+    """Sums of weighted elements along an axis."""
+    x, places = binding.view(step.x), binding.array(step.places)
+    check_rows(places, x.sizes[step.axis], f"constant '{step.places}'")
+    places = places % max(x.sizes[step.axis], 1)
+    return [moves.interpolate(x, binding.view(step.y), step.axis, places, binding.array(step.weights))]

@@ -1,0 +1,94 @@
+"""A Resize that interpolates runs natively, as ONNX Runtime computes it."""
+
+import numpy as np
+import pytest
+
+from intact.engine.engine import Engine
+from intact.errors import QuantValueError
+
+COORDINATES = ["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "asymmetric", "align_corners"]
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("coordinates", COORDINATES)
+@pytest.mark.parametrize("sizes", [(12, 10), (11, 3), (1, 5), (6, 9)], ids=str)
+def test_values_between_elements(qdq, lowered, mode, coordinates, sizes):
+    g = qdq(opset=19)
+    x, wanted = g.input("x", [2, 3, 6, 5]), g.constant(np.array([2, 3, *sizes]))
+    how = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    y = g.node("Resize", x, "", "", wanted, **how)
+    found = lowered(g, y).agree(1e-4)
+    assert found.kinds == ["interpolate"] * ((sizes[0] != 6) + (sizes[1] != 5))
+
+
+@pytest.mark.parametrize("coefficient", [-0.5, -0.75])
+@pytest.mark.parametrize("exclude", [0, 1])
+def test_forms_of_the_cubic_kernel(qdq, lowered, coefficient, exclude):
+    g = qdq(opset=19)
+    scales = g.constant(np.float32([1, 1, 1.7, 0.6]))
+    how = {"mode": "cubic", "cubic_coeff_a": coefficient, "exclude_outside": exclude}
+    y = g.node("Resize", g.input("x", [1, 2, 7, 10]), "", scales, **how)
+    assert lowered(g, y).agree(1e-4).kinds == ["interpolate"] * 2
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_scales_of_some_axes(qdq, lowered, mode):
+    """2.3 times 5 is 11 and a half: the scale, not the ratio of the sizes, says what is read."""
+    g = qdq(opset=19)
+    scales = g.constant(np.float32([2.3]))
+    y = g.node("Resize", g.input("x", [1, 2, 7, 5]), "", scales, mode=mode, axes=[-1])
+    found = lowered(g, y).agree(1e-5)
+    assert found.kinds == [{"nearest": "resize", "linear": "interpolate"}[mode]]
+
+
+def test_three_axes_between_codes(qdq, lowered):
+    g = qdq(opset=19)
+    scales = g.constant(np.float32([1, 1, 2, 0.5, 1.5]))
+    y = g.node("Resize", g.pair(g.input("x", [1, 2, 3, 4, 6])), "", scales, mode="linear")
+    found = lowered(g, g.quantize(y, 0.0713)).agree()  # few sums of eighths lie between two codes
+    assert found.kinds == ["quantize", "dequantize", *["interpolate"] * 3, "quantize"]
+    assert [step.axis for step in found.plan.steps if step.kind == "interpolate"] == [3, 4, 2]
+
+
+def test_sizes_that_stay_are_no_work(qdq, lowered):
+    g = qdq(opset=19)
+    y = g.node(
+        "Resize", g.input("x", [1, 2, 3, 4]), "", "", g.constant(np.array([1, 2, 3, 4])), mode="linear"
+    )
+    assert lowered(g, y).agree().kinds == ["reshape"]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"antialias": 1},
+        {"coordinate_transformation_mode": "tf_crop_and_resize"},
+        {"keep_aspect_ratio_policy": "not_larger"},
+    ],
+    ids=lambda how: next(iter(how)),
+)
+def test_what_no_step_does_stays_with_onnx_runtime(qdq, lowered, how):
+    g = qdq(opset=19)
+    x, region = g.input("x", [1, 2, 6, 8]), g.constant(np.float32([0, 0, 1, 1]))
+    y = g.node("Resize", x, region, "", g.constant(np.array([3, 4])), mode="linear", axes=[2, 3], **how)
+    assert lowered(g, y).kinds == ["onnx"]
+
+
+def test_a_free_size_is_resized_when_it_is_known(qdq, lowered):
+    g = qdq(opset=19)
+    scales = g.constant(np.float32([1, 1, 2, 2]))
+    y = g.node("Resize", g.input("x", [1, 2, "h", 4]), "", scales, mode="linear")
+    found = lowered(g, y, sizes={"h": 3})
+    engine = Engine(found.plan, threads=1)
+    assert "onnx" not in {timing.kind for timing in engine.profile(found.feeds, runs=1).timings}
+    np.testing.assert_allclose(engine.run(found.feeds)[y], found.expected[y], atol=1e-5)
+
+
+def test_places_that_are_not_there_are_refused(qdq, lowered):
+    g = qdq(opset=19)
+    scales = g.constant(np.float32([1, 1, 2, 1]))
+    found = lowered(g, g.node("Resize", g.input("x", [1, 2, 3, 4]), "", scales, mode="linear"))
+    (step,) = found.plan.steps
+    found.plan.constants[step.places] = found.plan.constants[step.places] + 3
+    with pytest.raises(QuantValueError, match="give rows that are there"):
+        Engine(found.plan, threads=1).run(found.feeds)
