@@ -283,6 +283,16 @@ class TestModel:
         at_once = quantize(model, [x], method="max", progress=False)
         assert torch.equal(placed.model(x), at_once.model(x))
 
+    def test_biases_are_corrected_beside_functions(self) -> None:
+        """What the correction computes is no call of the model."""
+        torch.manual_seed(0)
+        batches = [torch.randn(4, 3, 8, 8).exp() for _ in range(2)]
+        result = quantize(Gated(), batches, weights="int4", progress=False)
+        assert result.calibration is not None
+        assert result.calibration.corrected
+        plain = quantize(Gated(), batches, weights="int4", correct_bias=False, progress=False)
+        assert not plain.calibration.corrected
+
     def test_inplace_keeps_the_object(self) -> None:
         model, x = made("unet")
         assert quantize(model, iter([x]), inplace=True, progress=False).model is model
@@ -345,6 +355,19 @@ class TestErrors:
             " quantized. Fix: build the model with the code that was quantized, and pass an example with the"
             " same arguments to intact.torch.quantize"
         )
+
+
+class Gated(nn.Module):
+    """Convolutions, and functions that a mean of errors calls, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.gate = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.conv(x))
+        return x * torch.sigmoid(self.gate(x.mean((2, 3), keepdim=True)))
 
 
 class OtherCode(nn.Module):

@@ -70,11 +70,12 @@ def correct_bias(
     def measure(index: int) -> Callable[..., None]:
         def hook(layer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
             own = {n: m for n, m in layer.named_modules() if isinstance(m, TensorQuantizer)}
-            with quantizing(own):
+            # Graph mode counts the calls that the model makes; these are none of them.
+            with torch._C.DisableTorchFunction(), quantizing(own):
                 error = (type(layer).forward(layer, *inputs) - output).double()
-            axis = error.dim() - 1 if isinstance(layer, nn.Linear) else 1
-            others = [a for a in range(error.dim()) if a != axis]
-            sums[index][number] += error.mean(others).cpu().numpy()
+                axis = error.dim() - 1 if isinstance(layer, nn.Linear) else 1
+                others = [a for a in range(error.dim()) if a != axis]
+                sums[index][number] += error.mean(others).cpu().numpy()
             counts[number, index] += 1
 
         return hook
