@@ -75,6 +75,14 @@ void bind_float_steps(nb::module_& m) {
       },
       "float_steps"_a, "x"_a, "y"_a, "low"_a, "high"_a);
   m.def(
+      "step_fake_quantize",
+      [](const std::string& floats, const std::string& fake_quantize, const RealIn& x, const RealOut& y,
+         float scale, float low, float high) {
+        return native(make_fake_quantize(kernel<FloatOps>(floats), kernel<FakeQuantizeOps>(fake_quantize),
+                                         {x, y, scale, low, high}));
+      },
+      "float_steps"_a, "fake_quantize"_a, "x"_a, "y"_a, "scale"_a, "low"_a, "high"_a);
+  m.def(
       "step_binary",
       [](const std::string& floats, const RealIn& a, const RealIn& b, const RealOut& y,
          const std::string& function) {

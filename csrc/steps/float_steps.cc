@@ -9,6 +9,7 @@ namespace intact {
 namespace {
 
 constexpr size_t kChunk = 4096;
+constexpr float kMostSteps = 65535.0f;  // from zero, on a grid of 16 bits
 
 // What both kinds share: a kernel's name, and scratch for a chunk of each view.
 template <size_t kViews>
@@ -231,6 +232,15 @@ std::unique_ptr<Step> make_clip(const FloatOps& ops, const ClipSpec& s) {
   const auto apply = [clip = ops.clip, low = s.low, high = s.high](const float* x, size_t n, float* y) {
     clip(x, n, low, high, y);
   };
+  return std::make_unique<Map<decltype(apply)>>(ops, s.x, s.y, apply);
+}
+
+std::unique_ptr<Step> make_fake_quantize(const FloatOps& ops, const FakeQuantizeOps& fake_quantize,
+                                         const FakeQuantizeSpec& s) {
+  demand(std::isfinite(s.scale) && s.scale > 0, "a scale is positive and finite");
+  demand(-kMostSteps <= s.low && s.low <= s.high && s.high <= kMostSteps, "a grid has ends in order");
+  const auto apply = [run = fake_quantize.run, scale = s.scale, low = s.low, high = s.high](
+                         const float* x, size_t n, float* y) { run(x, n, {&scale, &low, &high, true}, y); };
   return std::make_unique<Map<decltype(apply)>>(ops, s.x, s.y, apply);
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/fake_quantize/fake_quantize.h"
 #include "steps/real_rows.h"
 
 namespace intact {
@@ -21,6 +22,12 @@ struct ClipSpec {
   float low, high;
 };
 
+struct FakeQuantizeSpec {
+  RealIn x;
+  RealOut y;
+  float scale, low, high;  // low, high: the ends of the grid, less its zero point
+};
+
 struct BinarySpec {
   RealIn a, b;
   RealOut y;
@@ -30,6 +37,8 @@ struct BinarySpec {
 // All throw std::invalid_argument for what cannot be run safely.
 std::unique_ptr<Step> make_function(const FloatOps& ops, const FunctionSpec& spec);
 std::unique_ptr<Step> make_clip(const FloatOps& ops, const ClipSpec& spec);
+std::unique_ptr<Step> make_fake_quantize(const FloatOps& ops, const FakeQuantizeOps& fake_quantize,
+                                         const FakeQuantizeSpec& spec);
 std::unique_ptr<Step> make_binary(const FloatOps& ops, const BinarySpec& spec);
 
 }  // namespace intact

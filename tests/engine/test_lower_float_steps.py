@@ -403,15 +403,6 @@ def test_branches_run_in_a_stretch(qdq, lowered):
     assert found.kinds == ["quantize", "dequantize", "onnx"]
 
 
-@pytest.mark.parametrize("dtype", ["int16", "uint16"])
-def test_codes_of_16_bits_run_in_a_stretch(qdq, lowered, dtype):
-    g = qdq()
-    x = g.pair(g.input("x", [2, 8]), 0.001, 0 if dtype == "int16" else 30000, dtype)
-    found = lowered(g, g.node("MatMul", x, g.weight(8, 4, axis=1))).agree()
-    assert found.kinds == ["onnx", "float_linear"]
-    assert "int8 or uint8" in found.plan.layers[-1].reason
-
-
 def test_slopes_below_zero(qdq, lowered):
     g = qdq()
     x = g.input("x", [2, 4, 5])

@@ -71,7 +71,7 @@ def tensors():
         floats("se", 1, 3, 8),
         floats("lh", 1, 3, 2), floats("fc", "batch", 6, 6, 6),
     ]  # fmt: skip
-    found += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "bi", "own", "o")]
+    found += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "wide", "bi", "own", "o")]
     return found
 
 
@@ -99,7 +99,8 @@ def example():
         s.LayerNorm("norm", (), "so", "ln", "m", "b", 1e-5, residual="d"),
         s.Function("gelu", (), "ln", "g", "gelu"),
         s.Clip("clip", (), "g", "cl", high=6.0),
-        s.Binary("mul", (), "mul", "cl", "mask", "bi"),
+        s.FakeQuantize("pair", ("Q2", "DQ2"), "cl", "wide", "uint16", 2.0**-12, 30000),
+        s.Binary("mul", (), "mul", "wide", "mask", "bi"),
         s.Reduce("mean", (), "bi", "me", "mean", (0,), True),
         s.Gather("gather", (), "me", "zero", "ga"),
         s.ArgMax("largest", (), "ga", "places", 1),

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from intact.graph import ops
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
+from intact.graph.contrib import rewrite_contrib_pairs
 from intact.graph.integer import INTEGER, rewrite_integer, shift_weights
 from intact.graph.notes import Note
 from intact.graph.ops import MICROSOFT, QOperator
@@ -26,11 +27,13 @@ def normalize(model: ir.Model) -> list[Note]:
     After:  ``y = Q(Conv(DQ(x), DQ(w), DQ(b)), y_s, y_z)``; and so for every `QOperator` of the book.
 
     A MatMulInteger or ConvInteger between a QuantizeLinear and the Mul that gives its sum a scale becomes a
-    MatMul or Conv on floats. Constant uint8 codes behind a DequantizeLinear become int8: ``q - 128`` with
-    a zero point 128 less, the same floats. int32 biases behind a DequantizeLinear stay (`quantized_bias_of`).
+    MatMul or Conv on floats; pairs of ONNX Runtime's own domain become ONNX's. Constant uint8 codes behind a
+    DequantizeLinear become int8: ``q - 128`` with a zero point 128 less, the same floats. int32 biases behind
+    a DequantizeLinear stay (`quantized_bias_of`).
 
-    The opset is raised to 13, for the axis of per-channel scales, where something is rewritten. Both forms
-    mean the same codes; the float32 sums of the one may round differently from the integer sums of the other.
+    The opset is raised to 13, for the axis of per-channel scales, where something is rewritten, and to 21 for
+    pairs of 16 bits. Both forms mean the same codes; the float32 sums of the one may round differently from
+    the integer sums of the other.
 
     Returns:
         One note per rewritten node, and per integer operator that stays, with the reason.
@@ -38,8 +41,8 @@ def normalize(model: ir.Model) -> list[Note]:
     nodes = [n for n in model.graph if _is_quantized_operator(n) or is_op(n, *INTEGER)]
     if nodes:
         raise_opset(model, _AXIS_OPSET)
+    notes = rewrite_contrib_pairs(model)
     rewriter = _Rewriter(model.graph)
-    notes = []
     for node in nodes:
         rewrite = rewrite_integer if is_op(node, *INTEGER) else rewriter.rewrite
         notes.append(rewrite(node, rewriter.constants, rewriter.names))

@@ -15,7 +15,7 @@ from intact.kernels.epilogue import BoundEpilogue
 from intact.kernels.program import NativeStep, View
 from intact.kernels.registry import Kernels, kernels_or_chosen
 
-REALS, MATMUL = "float_steps", "matmul"
+REALS, MATMUL, FAKE_QUANTIZE = "float_steps", "matmul", "fake_quantize"
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,19 @@ def function(x: Real, y: Real, name: str, kernels: Kernels | None = None) -> Nat
 def clip(x: Real, y: Real, low: float, high: float, kernels: Kernels | None = None) -> NativeStep:
     """``y = min(max(x, low), high)`` (N49). y may be the memory of x where both have one dtype."""
     return _native.step_clip(kernels_or_chosen(kernels)[REALS], x.read(), y.written(), low, high)
+
+
+def fake_quantize(
+    x: Real, y: Real, scale: float, low: int, high: int, kernels: Kernels | None = None
+) -> NativeStep:
+    """The nearest ``n * scale``, n a whole number from `low` to `high`, at most 65535 from 0 (N56).
+
+    y may be the memory of x where both have one dtype.
+    """
+    chosen = kernels_or_chosen(kernels)
+    return _native.step_fake_quantize(
+        chosen[REALS], chosen[FAKE_QUANTIZE], x.read(), y.written(), scale, low, high
+    )
 
 
 def binary(a: Real, b: Real, y: Real, name: str, kernels: Kernels | None = None) -> NativeStep:

@@ -178,6 +178,26 @@ def test_clip(
     case.check(float_steps.clip(source, y, *ends, case.kernels), y, numerics.clip(x, *ends), assert_same_bits)
 
 
+@settings(deadline=None, max_examples=40)
+@given(seed=SEEDS, shape=SIZES, grid=st.sampled_from([("int16", 0), ("int16", -9000), ("uint16", 40000)]))
+def test_fake_quantize(
+    runner: Any,
+    fake_quantize_kernel: str,
+    assert_same_bits: SameBits,
+    seed: int,
+    shape: tuple[int, ...],
+    grid: tuple[str, int],
+) -> None:
+    """Grids that reach far beyond what comes in, and grids that end within it."""
+    spec, zero = QuantSpec(grid[0], symmetric=grid[1] == 0), grid[1]
+    case = Case(runner, seed, fake_quantize_kernel)
+    scale = np.float32(case.rng.choice([6.1e-5, 2.0**-14, 1e-3, 0.7]))
+    x, source = case.real(*shape)
+    y, ends = case.output(*shape), (int(spec.qmin) - zero, int(spec.qmax) - zero)
+    step = float_steps.fake_quantize(source, y, float(scale), *ends, case.kernels)
+    case.check(step, y, numerics.fake_quantize(x, scale, zero, spec), assert_same_bits)
+
+
 @pytest.mark.parametrize("name", ["max", "min", "slope", "clip"])
 def test_extremes_of_special_values(
     runner: Any, float_steps_kernel: str, assert_same_bits: SameBits, name: str
@@ -416,6 +436,9 @@ def test_empty_tensors(runner: Any, float_steps_kernel: str) -> None:
             "differ in their sizes",
         ),
         (lambda x, y: float_steps.clip(x, y, np.nan, 1), "a bound is not a number"),
+        (lambda x, y: float_steps.fake_quantize(x, y, 0.0, 0, 9), "a scale is positive and finite"),
+        (lambda x, y: float_steps.fake_quantize(x, y, 1.0, 3, 2), "a grid has ends in order"),
+        (lambda x, y: float_steps.fake_quantize(x, y, 1.0, 0, 2**24), "a grid has ends in order"),
         (lambda x, y: float_steps.binary(x, x, y, "pow"), "no such function of two"),
         (
             lambda x, y: float_steps.softmax(Real(View(1, 0, "float32", (2, 2), (8, 4))), y),
@@ -440,6 +463,9 @@ def test_empty_tensors(runner: Any, float_steps_kernel: str) -> None:
         "function",
         "reduce",
         "clip",
+        "step",
+        "ends",
+        "reach",
         "binary",
         "sizes",
         "weight",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.engine.lower.grids import Grid, Grids
+from intact.engine.lower.grids import FloatGrid, Grid, Grids
 from intact.engine.steps import Codes, Dequantize, Dim, Reinterpret, Step, Tensor
 from intact.engine.steps.wiring import reads, writes
 from intact.errors import QuantValueError
@@ -117,8 +117,16 @@ class PlanBuilder:
         """
         found = self.codes(value)
         if found is None:
-            raise NoMatch(f"'{_name(value)}' does not come as int8 or uint8 codes with one constant scale")
+            raise NoMatch(f"'{_name(value)}' {self._how(value)}")
         return found
+
+    def _how(self, value: Value | None) -> str:
+        """How a value comes that has no codes."""
+        node = value.producer() if value is not None else None
+        grid = self.grids.any_of(node) if is_op(node, "DequantizeLinear") and node is not None else None
+        if isinstance(grid, FloatGrid):
+            return f"comes in {grid.format}: kernels multiply int8"
+        return "does not come as int8 or uint8 codes with one constant scale"
 
     def real(self, value: Value | None) -> str:
         """The tensor of floats, or of whatever else the graph has there; made of codes where need be.

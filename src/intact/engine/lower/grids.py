@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from intact.engine.steps import Codes
+from intact.engine.steps.fake_quantize import FORMATS
 from intact.graph import Constants, Node, Value
 from intact.numerics import Affine
 from intact.spec import INT8, UINT8, QuantSpec
 
 _FORMATS = {"INT8": True, "UINT8": False}
+_WIDE = tuple(name.upper() for name in FORMATS)
 
 
 @dataclass(frozen=True)
@@ -46,28 +48,49 @@ class Grid:
         return cls(codes.scale, codes.zero_point, codes.signed)
 
 
+@dataclass(frozen=True)
+class FloatGrid:
+    """A grid that floats are brought to: nothing computes with its codes (N56).
+
+    Attributes:
+        format: One of `FakeQuantize`'s.
+        scale, zero_point: One of each.
+    """
+
+    format: str
+    scale: float
+    zero_point: int
+
+
 class Grids:
     """The grids of a graph's Q/DQ nodes; None for those that are not native."""
 
     def __init__(self, constants: Constants) -> None:
         self._constants = constants
-        self._known: dict[Node, Grid | None] = {}
+        self._known: dict[Node, Grid | FloatGrid | None] = {}
 
     def of(self, node: Node) -> Grid | None:
-        """The grid of a QuantizeLinear or DequantizeLinear."""
+        """The grid of a QuantizeLinear or DequantizeLinear whose codes kernels compute with."""
+        found = self.any_of(node)
+        return found if isinstance(found, Grid) else None
+
+    def any_of(self, node: Node) -> Grid | FloatGrid | None:
+        """The grid of a QuantizeLinear or DequantizeLinear, whether codes or floats lie on it."""
         if node not in self._known:
             self._known[node] = self._read(node)
         return self._known[node]
 
-    def _read(self, node: Node) -> Grid | None:
+    def _read(self, node: Node) -> Grid | FloatGrid | None:
         codes = node.inputs[0] if node.op_type == "DequantizeLinear" else node.outputs[0]
-        signed = _FORMATS.get(codes.dtype.name) if codes is not None and codes.dtype is not None else None
+        dtype = codes.dtype.name if codes is not None and codes.dtype is not None else ""
         scale = self._one(node.inputs[1])
         zero = node.inputs[2] if len(node.inputs) > 2 else None
         zero_point = 0.0 if zero is None else self._one(zero)
-        if signed is None or scale is None or zero_point is None or not 0 < scale < np.inf:
+        if scale is None or zero_point is None or not 0 < scale < np.inf:
             return None
-        return Grid(scale, int(zero_point), signed)
+        if dtype in _WIDE:
+            return FloatGrid(dtype.lower(), scale, int(zero_point))
+        return Grid(scale, int(zero_point), _FORMATS[dtype]) if dtype in _FORMATS else None
 
     def _one(self, value: Value | None) -> float | None:
         array = self._constants(value)

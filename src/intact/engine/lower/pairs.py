@@ -6,16 +6,16 @@ import numpy as np
 
 from intact import numerics
 from intact.engine.lower.builder import NoMatch, PlanBuilder, in_range
-from intact.engine.lower.grids import Grid
+from intact.engine.lower.grids import FloatGrid, Grid
 from intact.engine.lower.moves import Rule
-from intact.engine.steps import Quantize, Rescale
-from intact.graph import Node
+from intact.engine.steps import FakeQuantize, Quantize, Rescale
+from intact.graph import Node, is_op
 
 
 def _quantize(builder: PlanBuilder, node: Node) -> None:
     grid, value = builder.grids.of(node), node.inputs[0]
     if grid is None:
-        raise NoMatch("its codes are not int8 or uint8 with one constant scale")
+        raise NoMatch(_why_not(builder, node))
     y, who = node.outputs[0], (node.name or "", (node.name or "",))
     found = builder.codes(value)
     if found is not None:
@@ -31,13 +31,39 @@ def _quantize(builder: PlanBuilder, node: Node) -> None:
     builder.add(Quantize(*who, x, builder.write_codes(y, grid.codes())), node)
 
 
+def _why_not(builder: PlanBuilder, node: Node) -> str:
+    """Why there are no codes for kernels."""
+    grid = builder.grids.any_of(node)
+    if isinstance(grid, FloatGrid):
+        return f"its codes are {grid.format}, and no Q/DQ pair of one grid: kernels know int8 and uint8"
+    return "its codes are not int8 or uint8 with one constant scale"
+
+
 def _dequantize(builder: PlanBuilder, node: Node) -> None:
     """Nothing, unless the graph puts it out: whoever wants floats asks for them."""
+    if isinstance(builder.grids.any_of(node), FloatGrid):
+        _fake_quantize(builder, node)
+        return
     if builder.grids.of(node) is None or builder.codes(node.outputs[0]) is None:
-        raise NoMatch("its codes are not int8 or uint8 with one constant scale")
+        raise NoMatch(_why_not(builder, node))
     if node.outputs[0].is_graph_output():
         builder.real(node.outputs[0])
     builder.done[node] = None
+
+
+def _fake_quantize(builder: PlanBuilder, node: Node) -> None:
+    """A pair as one step. The Q by itself has none, and none needs it where DQs alone read its codes."""
+    grid, codes = builder.grids.any_of(node), node.inputs[0]
+    above = codes.producer() if codes is not None else None
+    paired = above is not None and is_op(above, "QuantizeLinear") and builder.grids.any_of(above) == grid
+    if above is None or not paired or not isinstance(grid, FloatGrid):
+        raise NoMatch(_why_not(builder, node))
+    x = builder.made(above.inputs[0])
+    if builder.tensors[x].dtype not in ("codes", "float32"):
+        raise NoMatch(f"it quantizes {builder.tensors[x].dtype}")
+    y = builder.write(builder.output(node.outputs[0]), node.outputs[0])
+    who = node.name or "", (above.name or "", node.name or "")
+    builder.add(FakeQuantize(*who, x, y, grid.format, grid.scale, grid.zero_point), node)
 
 
 PAIRS: dict[str, Rule] = {"DequantizeLinear": _dequantize, "QuantizeLinear": _quantize}

@@ -17,6 +17,7 @@ from intact.engine.lower.peephole import join_steps
 from intact.engine.lower.qdq_propagation import (
     STAYS,
     cancel_pairs,
+    drop_repeats,
     lower_dequantizers,
     moves_codes,
     raise_quantizers,
@@ -78,6 +79,7 @@ AFTER: tuple[tuple[str, Pass], ...] = (
     ("lower DQ", lower_dequantizers),
     ("cancel pairs again", cancel_pairs),
     ("share pairs again", share_pairs),
+    ("drop repeats", drop_repeats),
     ("prune", _prune),
 )
 """What is done between placement and the choice of steps: every pass leaves a model that means the same."""

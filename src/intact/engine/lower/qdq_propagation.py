@@ -5,7 +5,7 @@ Every function rewrites a valid model into a valid model that means the same, co
 
 from __future__ import annotations
 
-from intact.engine.lower.grids import Grid, Grids
+from intact.engine.lower.grids import FloatGrid, Grid, Grids
 from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, ops, replace
 from intact.graph.attributes import copied
 
@@ -27,8 +27,13 @@ class Propagation:
         self.grids = Grids(self.constants)
 
     def grid(self, node: Node | None) -> Grid | None:
+        """The grid of a Q or DQ whose codes kernels know; None for anything else."""
+        found = self.any_grid(node)
+        return found if isinstance(found, Grid) else None
+
+    def any_grid(self, node: Node | None) -> Grid | FloatGrid | None:
         """The grid of a Q or DQ; None for anything else."""
-        return self.grids.of(node) if node is not None and is_op(node, *_PAIR) else None
+        return self.grids.any_of(node) if node is not None and is_op(node, *_PAIR) else None
 
     def data(self, node: Node) -> list[int] | None:
         """The inputs that `node` moves; None where it does more than that."""
@@ -55,9 +60,9 @@ def share_pairs(model: Model) -> list[str]:
     Before: ``a = DQ(Q(x, s)), b = DQ(Q(x, s))``.  After: ``a = b = DQ(Q(x, s))``.
     """
     walk, found = Propagation(model), 0
-    seen: dict[tuple[Value | None, str, Grid], Value] = {}
+    seen: dict[tuple[Value | None, str, Grid | FloatGrid], Value] = {}
     for node in list(model.graph):
-        grid = walk.grid(node)
+        grid = walk.any_grid(node)
         if grid is None or node.inputs[0] in walk.constants:
             continue
         first = seen.setdefault((node.inputs[0], node.op_type, grid), node.outputs[0])
@@ -184,9 +189,42 @@ def cancel_pairs(model: Model) -> list[str]:
         above = x.producer() if x is not None else None
         if above is None or not is_op(above, "DequantizeLinear") or above.inputs[0] is None:
             continue
-        grid = walk.grid(node)
-        if grid is None or grid != walk.grid(above):
+        grid = walk.any_grid(node)
+        if grid is None or grid != walk.any_grid(above):
             continue
         replace(node, above.inputs[0], walk.names)
         notes.append(f"{node.name}: vanishes, for its codes are there already")
     return notes
+
+
+def drop_repeats(model: Model) -> list[str]:
+    """Before: ``DQ(Q(Transpose(DQ(q, s)), s))``, of 16 bits.  After: ``Transpose(DQ(q, s))``.
+
+    Floats that lie on a grid stay as they are when they are brought to it once more (N13). Codes of 8 bits
+    pass through such operators themselves.
+    """
+    walk, notes = Propagation(model), []
+    on: dict[Value | None, FloatGrid] = {}  # what lies on which grid
+    for node in list(model.graph):
+        if is_op(node, _PAIR[1]):
+            grid, x = walk.any_grid(node), _source(walk, node)
+            if isinstance(grid, FloatGrid) and on.get(x) == grid and not node.outputs[0].is_graph_output():
+                assert x is not None
+                replace(node, x, walk.names)
+                notes.append(f"{node.name}: vanishes, for its floats lie on its grid already")
+            elif isinstance(grid, FloatGrid):
+                on[node.outputs[0]] = grid
+        elif (indices := walk.data(node)) is not None:
+            grids = {on.get(node.inputs[index]) for index in indices}
+            if len(grids) == 1 and (moved := grids.pop()) is not None:
+                on.update(dict.fromkeys(node.outputs, moved))
+    return notes
+
+
+def _source(walk: Propagation, node: Node) -> Value | None:
+    """What the Q in front of a DQ brings to its grid, which is the DQ's."""
+    codes = node.inputs[0]
+    above = codes.producer() if codes is not None else None
+    if above is None or not is_op(above, _PAIR[0]) or walk.any_grid(above) != walk.any_grid(node):
+        return None
+    return above.inputs[0]

@@ -22,6 +22,7 @@ from intact.engine.steps.conv_transpose import ConvTranspose
 from intact.engine.steps.dequantize import Dequantize
 from intact.engine.steps.elementwise import Elementwise
 from intact.engine.steps.epilogue import Epilogue
+from intact.engine.steps.fake_quantize import FakeQuantize
 from intact.engine.steps.fallback import FallbackSubgraph
 from intact.engine.steps.float_conv import FloatConv
 from intact.engine.steps.float_linear import FloatLinear
@@ -52,8 +53,9 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 
 __all__ = [
     "KINDS", "Add", "ArgMax", "Binary", "Call", "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "CumSum",
-    "Dequantize", "Dim", "Elementwise", "Epilogue", "FallbackSubgraph", "FloatConv", "FloatLinear",
-    "FloatMatMul", "Function", "Gather", "GatherElements", "Halo", "Interpolate", "LayerNorm", "Linear",
+    "Dequantize", "Dim", "Elementwise", "Epilogue", "FakeQuantize", "FallbackSubgraph", "FloatConv",
+    "FloatLinear", "FloatMatMul", "Function", "Gather", "GatherElements", "Halo", "Interpolate", "LayerNorm",
+    "Linear",
     "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret",
     "Rescale", "Reshape", "Resize", "Shape", "Slice", "Softmax", "Step", "Table", "Tensor", "Traits",
     "Transpose",

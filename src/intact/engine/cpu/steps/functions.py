@@ -5,7 +5,7 @@ from __future__ import annotations
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.operands import operand_of, spread, turned
 from intact.engine.cpu.steps.views import broadcast
-from intact.engine.steps import Binary, Clip, Elementwise, Function, Reduce
+from intact.engine.steps import Binary, Clip, Elementwise, FakeQuantize, Function, Reduce
 from intact.kernels import float_steps, moves
 from intact.kernels.program import NativeStep
 
@@ -25,6 +25,13 @@ def bind_clip(step: Clip, binding: Binding) -> list[NativeStep]:
     return [
         float_steps.clip(operand_of(binding, step.x), operand_of(binding, step.y), low, high, binding.kernels)
     ]
+
+
+@binds(FakeQuantize)
+def bind_fake_quantize(step: FakeQuantize, binding: Binding) -> list[NativeStep]:
+    """Floats on a grid."""
+    x, y = operand_of(binding, step.x), operand_of(binding, step.y)
+    return [float_steps.fake_quantize(x, y, step.scale, *step.steps, binding.kernels)]
 
 
 @binds(Binary)

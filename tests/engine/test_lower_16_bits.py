@@ -1,0 +1,172 @@
+"""Q/DQ pairs of 16 bits: floats on a grid (N56), beside codes of 8 bits."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import intact
+from intact import numerics
+from intact.engine import Engine, Plan, Tensor
+from intact.engine.limits import check_limits
+from intact.engine.lower import lower
+from intact.engine.reference import evaluate
+from intact.engine.steps import FakeQuantize
+from intact.errors import FileFormatError
+from intact.graph import Session, load, normalize, to_proto
+from intact.spec import Format, QuantSpec
+
+GRIDS = [(0.0003, 0, "int16"), (0.0002, -12345, "int16"), (0.0002, 40000, "uint16"), (0.0001, 0, "uint16")]
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_a_pair_is_one_step_and_equals_onnx_runtime(qdq, lowered, grid):
+    g = qdq()
+    x = g.input("x", ["n", 3, 5, 7])
+    found = lowered(g, g.pair(x, *grid), sizes={"n": 2}).exact()
+    assert found.kinds == ["fake_quantize"]
+    (want,) = found.expected.values()
+    got = found.values[found.plan.outputs[0]]
+    np.testing.assert_array_equal(got, want)
+    scale, zero, dtype = grid
+    spec = QuantSpec(Format.parse(dtype), symmetric=zero == 0)
+    np.testing.assert_array_equal(
+        got, numerics.fake_quantize(found.feeds["x"], np.float32(scale), zero, spec)
+    )
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+def test_a_pair_of_4_bits_is_one_step(qdq, dtype):
+    g = qdq()
+    x = g.input("x", [6, 5])
+    q, real = "codes", "real"
+    parameters = g.constant(np.float32(0.5)), "zero"
+    stored = TensorProto.INT4 if dtype == "int4" else TensorProto.UINT4
+    g.constants.append(helper.make_tensor("zero", stored, [], [3]))
+    g.nodes.append(helper.make_node("QuantizeLinear", [x, *parameters], [q], name=q))
+    g.nodes.append(helper.make_node("DequantizeLinear", [q, *parameters], [real], name=real))
+    plan, feeds = lower(g.proto(real)), g.feeds()
+    assert [step.kind for step in plan.steps] == ["fake_quantize"]
+    spec = QuantSpec(Format.parse(dtype), symmetric=False)
+    want = numerics.fake_quantize(feeds["x"], np.float32(0.5), 3, spec)
+    np.testing.assert_array_equal(Engine(plan, threads=1).run(feeds)[real], want)
+
+
+def test_layers_behind_it_run_in_float_and_say_so(qdq, lowered):
+    g = qdq()
+    h = g.pair(g.node("Relu", g.conv(g.pair(g.input("x", [1, 3, 9, 9])), 3, 8)), 0.001, 0, "int16")
+    h = g.pair(g.conv(h, 8, 8), 0.001, 30000, "uint16")
+    y = g.node("MatMul", g.node("Sigmoid", h), g.weight(9, 4, axis=1, dtype="int16"))
+    found = lowered(g, y).agree(1e-3)
+    assert found.kinds == [
+        "quantize", "conv", "fake_quantize", "float_conv", "fake_quantize", "function", "float_linear",
+    ]  # fmt: skip
+    reasons = [layer.reason for layer in found.plan.layers]
+    assert "comes in int16: kernels multiply int8" in reasons[1]
+    assert [layer.precision for layer in found.plan.layers] == ["int8", "float", "float", "float"]
+
+
+def test_borders_between_8_and_16_bits(qdq, lowered):
+    """16 bits to codes of 8 and back are one step each, whose floats nobody stores."""
+    g = qdq()
+    codes = g.quantize(g.pair(g.pair(g.input("x", [2, 40])), 0.0004, 7, "int16"), 0.06, 3)
+    found = lowered(g, codes).agree()
+    assert found.kinds == ["quantize", "fake_quantize"]
+    step = found.step("fake_quantize")
+    assert found.plan.tensors[step.x].codes and found.plan.tensors[step.y].codes
+
+
+def test_a_residual_of_16_bits_meets_a_layer_of_8(qdq, lowered):
+    g = qdq()
+    x = g.input("x", [1, 4, 8, 8])
+    wide = g.pair(x, 0.0003, 0, "int16")
+    y = g.node("Relu", g.node("Add", g.conv(g.pair(x), 4, 4), wide))
+    found = lowered(g, g.quantize(y)).agree()
+    assert "onnx" not in found.kinds and "conv" in found.kinds
+
+
+def test_doubles_are_shared_and_repeats_vanish(qdq, lowered):
+    g = qdq()
+    x = g.node("Sigmoid", g.input("x", ["n", 4, 6]))
+    a, b = g.pair(x, 1e-4, 0, "int16"), g.pair(x, 1e-4, 0, "int16")
+    turned = g.pair(g.node("Transpose", a, perm=[0, 2, 1]), 1e-4, 0, "int16")
+    wide = g.pair(g.node("Reshape", g.node("Concat", a, b, axis=1), g.ints(0, -1)), 1e-4, 0, "int16")
+    other = g.pair(turned, 2e-4, 0, "int16")
+    outputs = [g.node("Tanh", v) for v in (turned, wide, other)]
+    found = lowered(g, *outputs, sizes={"n": 3}).agree()
+    assert found.kinds.count("fake_quantize") == 2, "one grid, and the other one"
+    assert sum("lie on its grid already" in note for note in found.plan.notes) == 2
+
+
+def test_a_pad_that_fills_with_another_number_is_rounded_again(qdq, lowered):
+    g = qdq()
+    x = g.pair(g.input("x", [1, 2, 3, 3]), 0.001, 0, "int16")
+    pads = g.ints(0, 0, 1, 1, 0, 0, 1, 1)
+    y = g.pair(g.node("Pad", x, pads, g.constant(np.float32(0.12345678))), 0.001, 0, "int16")
+    found = lowered(g, g.node("Tanh", y)).exact()
+    (want,) = found.expected.values()
+    np.testing.assert_allclose(found.values[found.plan.outputs[0]], want, atol=2e-6)
+    assert not any("lie on its grid" in note for note in found.plan.notes)
+
+
+def test_codes_that_others_read_stay_with_onnx_runtime(qdq, lowered):
+    """Codes that go out, and codes that come in; the pair in between is a step all the same."""
+    g = qdq()
+    given = g.input("given", [2, 5], TensorProto.INT16)
+    codes = g.quantize(g.node("Tanh", g.input("x", [2, 5])), 1e-4, 0, "int16")
+    real = g.node("Add", g.dequantize(codes, 1e-4, 0, "int16"), g.dequantize(given, 1e-4, 0, "int16"))
+    found = lowered(g, codes, real).agree(1.5e-4)
+    assert {"fake_quantize", "onnx"} <= set(found.kinds)
+
+
+def test_a_pair_of_two_grids_stays_with_onnx_runtime(qdq, lowered):
+    g = qdq()
+    codes = g.quantize(g.input("x", [2, 5]), 1e-3, 0, "int16")
+    found = lowered(g, g.dequantize(codes, 2e-3, 5, "int16")).agree()
+    assert found.kinds == ["onnx"]
+    assert "no Q/DQ pair of one grid" in found.step("onnx").reason
+
+
+@pytest.mark.parametrize("opset", [13, 17])
+def test_pairs_of_onnx_runtimes_own_domain(qdq, lowered, opset):
+    """As its quantizer writes 16 bits, and on request all pairs, in files below opset 21."""
+    g = qdq(opset)
+    h = g.node("Relu", g.conv(g.pair(g.input("x", [1, 3, 9, 9])), 3, 8))
+    h = g.pair(h, 0.001, 0, "uint16")
+    h = g.node("MatMul", h, g.weight(9, 4, axis=1, dtype="int16"))
+    for node in g.nodes:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            node.domain = "com.microsoft"
+    g.domains["com.microsoft"] = 1
+    h = g.node("Cast", h, to=TensorProto.FLOAT)  # ONNX knows no types behind other domains
+    found = lowered(g, h).agree(1e-3)
+    assert found.kinds == ["quantize", "conv", "fake_quantize", "float_linear"]
+    model = load(g.proto(h))
+    normalize(model)
+    assert model.opset_imports[""] == 21 and "com.microsoft" not in model.opset_imports
+    feeds = g.feeds()
+    was, now = (Session(m.SerializeToString()).run(feeds)[h] for m in (g.proto(h), to_proto(model)))
+    np.testing.assert_array_equal(now, was)
+
+
+def test_a_plan_file_keeps_it(qdq, tmp_path):
+    g = qdq()
+    y = g.node("Tanh", g.pair(g.node("Sigmoid", g.input("x", [2, 5])), 1e-4, 0, "int16"))
+    engine, feeds = intact.compile(g.proto(y)), g.feeds()
+    engine.save(tmp_path / "it.intact")
+    again = intact.load(tmp_path / "it.intact")
+    np.testing.assert_array_equal(again.run(feeds)[y], evaluate(lower(g.proto(y)), feeds)[y])
+
+
+@pytest.mark.parametrize(
+    ("grid", "said"),
+    [
+        (("int8", 0.1, 0), "one of int16"), (("int16", 0.1, 40000), "a code of int16"),
+        (("int16", 0.0, 0), "a positive float32"), (("uint16", 1e39, 0), "a positive float32"),
+        (("uint16", 1e-60, 0), "a positive float32"),
+    ],
+)  # fmt: skip
+def test_a_file_cannot_name_a_grid_that_is_none(grid, said):
+    tensors = {name: Tensor(name, "float32", ("n",)) for name in "xy"}
+    plan = Plan((FakeQuantize("pair", (), "x", "y", *grid),), tensors, {}, ("x",), ("y",))
+    with pytest.raises(FileFormatError, match=said):
+        check_limits(plan, {})
