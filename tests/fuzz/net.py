@@ -10,7 +10,10 @@ import numpy as np
 from tests.engine.conftest import Qdq
 
 T = TypeVar("T")
-ENDS = {"int8": (-128, -127, -1, 0, 1, 126, 127), "uint8": (0, 1, 127, 128, 254, 255)}
+ENDS = {
+    "int8": (-128, -127, -1, 0, 1, 126, 127), "uint8": (0, 1, 127, 128, 254, 255),
+    "int16": (-32768, -32767, -129, -1, 0, 1, 32767), "uint16": (0, 1, 255, 32768, 65534, 65535),
+}  # fmt: skip
 WILD = (1e-38, 1e-30, 1e-12, 1e-6, 40.0, 1e4, 1e12, 1e30, 3e38)
 """Scales that no calibration gives: what they mean is exact in integers, and beyond float sums."""
 
@@ -110,6 +113,8 @@ class Net(Qdq):
     def grid(self, spread: float) -> Grid:
         """A grid: its zero point at an end more often than not, its scale in proportion or at a tie."""
         dtype = self.pick(["int8", "int8", "uint8"])
+        if self.opset >= 21 and self.chance(0.1):
+            dtype = self.pick(["int16", "uint16"])
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
         how = self.rng.random()
         zero = (
@@ -134,7 +139,9 @@ class Net(Qdq):
             zero = self.pick(ENDS[grid.dtype])
             grid = Grid(grid.scale * self.pick([0.5, 1.0, 1.25]), zero, grid.dtype)
         name = self.dequantize(codes, grid.scale, grid.zero, grid.dtype)
-        spread = min(real.spread, 255 * grid.scale) if not self.wild else real.spread
+        limits = np.iinfo(grid.dtype)
+        reach = (int(limits.max) - int(limits.min)) * grid.scale
+        spread = min(real.spread, reach) if not self.wild else real.spread
         return self.made(name, real.sizes, spread, grid)
 
     def end(self, real: Real, p: float = 0.85) -> Real:
