@@ -97,6 +97,38 @@ def test_doubles_are_shared_and_repeats_vanish(qdq, lowered):
     assert sum("lie on its grid already" in note for note in found.plan.notes) == 2
 
 
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize(
+    "bounds", [(0.0, 6.0), (-0.51234, 0.7), (None, 3.0), (-2.0, None), (2.0, 2.5), (3.0, 1.0)]
+)
+def test_bounds_in_front_are_ends_of_the_grid(qdq, lowered, grid, bounds):
+    g = qdq()
+    ends = ["" if end is None else g.constant(np.float32(end)) for end in bounds]
+    y = g.node("Clip", g.input("x", [4, 50]), *ends)
+    found = lowered(g, g.pair(y, *grid)).exact()
+    assert found.kinds[-1] == "fake_quantize"
+    (want,) = found.expected.values()
+    np.testing.assert_array_equal(found.values[found.plan.outputs[0]], want)
+
+
+def test_a_relu_in_front_is_part_of_it(qdq, lowered):
+    g = qdq()
+    x = g.node("MatMul", g.input("x", [4, 6]), g.floats(6, 8))
+    y = g.node("MatMul", g.pair(g.node("Relu", x, name="relu"), 0.0003, -100, "int16"), g.floats(8, 2))
+    found = lowered(g, y).agree(1e-3)
+    assert found.kinds == ["float_linear", "fake_quantize", "float_linear"]
+    step = found.step("fake_quantize")
+    assert (step.low, step.high) == (-100, None) and "relu" in step.nodes
+    assert ("relu",) in [layer.nodes for layer in found.plan.layers]
+
+
+def test_floats_that_others_read_keep_their_bounds_apart(qdq, lowered):
+    g = qdq()
+    y = g.node("Relu", g.input("x", [4, 6]))
+    found = lowered(g, y, g.pair(y, 0.0003, -100, "int16")).agree()
+    assert found.kinds == ["function", "fake_quantize"]
+
+
 def test_a_pad_that_fills_with_another_number_is_rounded_again(qdq, lowered):
     g = qdq()
     x = g.pair(g.input("x", [1, 2, 3, 3]), 0.001, 0, "int16")
@@ -162,7 +194,8 @@ def test_a_plan_file_keeps_it(qdq, tmp_path):
     [
         (("int8", 0.1, 0), "one of int16"), (("int16", 0.1, 40000), "a code of int16"),
         (("int16", 0.0, 0), "a positive float32"), (("uint16", 1e39, 0), "a positive float32"),
-        (("uint16", 1e-60, 0), "a positive float32"),
+        (("uint16", 1e-60, 0), "a positive float32"), (("int16", 0.1, 0, 3, 2), "in order"),
+        (("int16", 0.1, 0, None, 2**15), "ends within int16"),
     ],
 )  # fmt: skip
 def test_a_file_cannot_name_a_grid_that_is_none(grid, said):

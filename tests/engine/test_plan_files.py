@@ -99,7 +99,7 @@ def example():
         s.LayerNorm("norm", (), "so", "ln", "m", "b", 1e-5, residual="d"),
         s.Function("gelu", (), "ln", "g", "gelu"),
         s.Clip("clip", (), "g", "cl", high=6.0),
-        s.FakeQuantize("pair", ("Q2", "DQ2"), "cl", "wide", "uint16", 2.0**-12, 30000),
+        s.FakeQuantize("pair", ("Q2", "DQ2"), "cl", "wide", "uint16", 2.0**-12, 30000, high=60000),
         s.Binary("mul", (), "mul", "wide", "mask", "bi"),
         s.Reduce("mean", (), "bi", "me", "mean", (0,), True),
         s.Gather("gather", (), "me", "zero", "ga"),

@@ -1,6 +1,7 @@
 """Small rewrites of the finished list of steps: neighbours that one step does, exactly.
 
-Two that move data as one, padding as a convolution's own, factors and offsets in a layer's epilogue.
+Two that move data as one, padding as a convolution's own, factors and offsets in a layer's epilogue, bounds
+as a grid's.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from intact import numerics
 from intact.engine.plan import Plan
 from intact.engine.steps import (
     Binary,
+    Clip,
     Conv,
     ConvTranspose,
     Epilogue,
+    FakeQuantize,
     FloatConv,
+    Function,
     Linear,
     Pad,
     Slice,
@@ -30,7 +35,9 @@ from intact.engine.steps.wiring import constants, reads, writes
 
 
 def join_steps(plan: Plan) -> Plan:
-    """Before: ``Slice -> Slice``, ``Pad -> Conv``, ``Conv + HardSwish -> Mul -> Add``.  After: one of them.
+    """Before: ``Slice -> Slice``, ``Pad -> Conv``, ``Conv + HardSwish -> Mul -> Add``, ``Clip -> Q/DQ``.
+
+    After: one of them.
 
     Guards: nobody else reads what stands in between; the Pad pads height and width alone; product and sum are
     with a constant, one number for each channel or for all.
@@ -82,7 +89,27 @@ def _join(above: Step, step: Step, between: Tensor, arrays: _Arrays) -> Step | N
     floats = between.codes is None  # codes were rounded before they are multiplied
     if floats and isinstance(above, Conv | ConvTranspose | Linear) and isinstance(step, Binary):
         return _with_numbers(above, step, arrays, len(between.shape))
+    if floats and isinstance(above, Clip | Function) and isinstance(step, FakeQuantize):
+        return _bounded(above, step)
     return None
+
+
+def _bounded(above: Clip | Function, step: FakeQuantize) -> FakeQuantize | None:
+    """The grid whose ends are what bounds become on it: rounding keeps the order."""
+    ends = (above.low, above.high) if isinstance(above, Clip) else (0.0, None)
+    if isinstance(above, Function) and above.function != "relu":
+        return None
+    if (step.low, step.high) != (None, None):
+        return None
+    low, high = (
+        None
+        if end is None
+        else int(numerics.quantize(end, np.float32(step.scale), step.zero_point, step.spec))
+        for end in ends
+    )
+    if low is not None and high is not None and low > high:
+        return None
+    return replace(step, nodes=above.nodes + step.nodes, x=above.x, low=low, high=high)
 
 
 def _with_numbers(

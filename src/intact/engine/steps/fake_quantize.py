@@ -27,6 +27,7 @@ class FakeQuantize(Step):
         format: One of `FORMATS`.
         scale: Real size of one step, a float32 number.
         zero_point: The code that means 0.0.
+        low, high: Ends of what it writes, in codes; None: those of the grid.
     """
 
     kind = "fake_quantize"
@@ -36,6 +37,8 @@ class FakeQuantize(Step):
     format: str
     scale: float
     zero_point: int
+    low: int | None = None
+    high: int | None = None
 
     @property
     def spec(self) -> QuantSpec:
@@ -43,17 +46,24 @@ class FakeQuantize(Step):
         return QuantSpec(Format.parse(self.format), symmetric=self.zero_point == 0)
 
     @property
-    def steps(self) -> tuple[int, int]:
-        """The ends of the grid, in steps from 0.0."""
-        return int(self.spec.qmin) - self.zero_point, int(self.spec.qmax) - self.zero_point
+    def ends(self) -> tuple[int, int]:
+        """The least and the largest code that it writes."""
+        low = int(self.spec.qmin) if self.low is None else self.low
+        high = int(self.spec.qmax) if self.high is None else self.high
+        return low, high
 
     def check(self, checker: Checker) -> None:
         checker.that(self.format in FORMATS, self.format, f"one of {', '.join(FORMATS)}")
-        low, high = self.steps
-        checker.that(low <= 0 <= high, f"zero point {self.zero_point}", f"a code of {self.format}")
+        least, most = int(self.spec.qmin), int(self.spec.qmax)
+        within = least <= self.zero_point <= most
+        checker.that(within, f"zero point {self.zero_point}", f"a code of {self.format}")
+        low, high = self.ends
+        ordered = least <= low <= high <= most
+        checker.that(ordered, f"codes from {low} to {high}", f"ends within {self.format}, in order")
         known = _SMALLEST <= self.scale <= _LARGEST
         checker.that(known, f"scale {self.scale}", "a positive float32 number")
 
     def evaluate(self, run: Run) -> None:
-        real, scale = run.real(self.x), np.float32(self.scale)
-        run.write_real(self.y, numerics.fake_quantize(real, scale, self.zero_point, self.spec))
+        grid = np.float32(self.scale), self.zero_point, self.spec
+        low, high = numerics.dequantize(self.ends, *grid)
+        run.write_real(self.y, numerics.clip(numerics.fake_quantize(run.real(self.x), *grid), low, high))

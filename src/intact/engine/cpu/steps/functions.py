@@ -31,7 +31,8 @@ def bind_clip(step: Clip, binding: Binding) -> list[NativeStep]:
 def bind_fake_quantize(step: FakeQuantize, binding: Binding) -> list[NativeStep]:
     """Floats on a grid."""
     x, y = operand_of(binding, step.x), operand_of(binding, step.y)
-    return [float_steps.fake_quantize(x, y, step.scale, *step.steps, binding.kernels)]
+    low, high = (end - step.zero_point for end in step.ends)
+    return [float_steps.fake_quantize(x, y, step.scale, low, high, binding.kernels)]
 
 
 @binds(Binary)
