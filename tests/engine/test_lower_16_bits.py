@@ -61,7 +61,9 @@ def test_layers_behind_it_run_in_float_and_say_so(qdq, lowered):
         "quantize", "conv", "fake_quantize", "float_conv", "fake_quantize", "function", "float_linear",
     ]  # fmt: skip
     reasons = [layer.reason for layer in found.plan.layers]
-    assert "comes in int16: kernels multiply int8" in reasons[1]
+    assert "it writes float" in reasons[0]
+    assert reasons[1].startswith("its input 0 ('relu4') comes in int16, and integer kernels take 8 bits")
+    assert "weights alone are quantized (int16)" in reasons[3]
     assert [layer.precision for layer in found.plan.layers] == ["int8", "float", "float", "float"]
 
 

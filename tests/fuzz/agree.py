@@ -46,7 +46,8 @@ def disagreement(
         if isinstance(step, FakeQuantize) and plan.tensors[step.y].codes is None:
             # 16 bits show the last bits of what they are made of: from the same floats they are the same.
             of, got = (_reals(plan, values, name) for name in (step.x, step.y))
-            given, want = _fake_quantized(nodes[step.nodes[0]], step, file, values)
+            (pair,) = (nodes[n] for n in step.nodes if nodes[n].op_type == "QuantizeLinear")
+            given, want = _fake_quantized(pair, step, file, values)
             equal = np.array_equal(got, want, equal_nan=True)
             if np.array_equal(of, given, equal_nan=True):
                 compared += 1

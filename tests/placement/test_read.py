@@ -21,9 +21,9 @@ class Writer:
     def __init__(self, net: Any) -> None:
         self.net = net
 
-    def pair(self, x: str, name: str, scale: float = 0.1) -> str:
+    def pair(self, x: str, name: str, scale: float = 0.1, dtype: str = "int8") -> str:
         n = self.net
-        s, z = n.weight(f"{name}.s", np.float32(scale)), n.weight(f"{name}.z", np.int8(0))
+        s, z = n.weight(f"{name}.s", np.float32(scale)), n.weight(f"{name}.z", np.array(0, dtype))
         y: str = n.node(
             "DequantizeLinear", n.node("QuantizeLinear", x, s, z, name=f"{name}.q"), s, z, name=name
         )
@@ -68,6 +68,26 @@ def test_a_layer_with_one_input_in_float_runs_in_float(w: Writer) -> None:
     )
     p = read(w, w.net.conv(w.pair("x", "p"), 16, 1, name="other"))
     assert reason(p, "other") == "its input 1 ('other.w') does not come through DequantizeLinear"
+
+
+def test_16_bits_are_floats_on_a_grid(w: Writer) -> None:
+    """In front, on a weight, through a move, and behind."""
+    n = w.net
+    x = n.node("Transpose", w.pair(n.input("x", [1, 4, 16]), "p", dtype="int16"), name="turn", perm=[0, 2, 1])
+    weights = [
+        w.pair(n.random(f"w{i}", 4, 4), f"w{i}.p", dtype=d) for i, d in enumerate(("int8", "uint16", "int8"))
+    ]
+    y = n.node("MatMul", x, weights[0], name="first")
+    y = n.node("MatMul", w.pair(y, "q"), weights[1], name="second")
+    y = n.node("MatMul", w.pair(y, "r"), weights[2], name="third")
+    p = read(w, n.node("Relu", w.pair(y, "s", dtype="uint16"), name="last"))
+    reasons = {found.name: (found.precision, found.reason) for found in p.layers}
+    assert reasons["first"][0] == "float" and reasons["turn"][0] == "float"
+    assert reasons["second"] == (
+        "float", "its input 1 ('w1') comes in uint16, and integer kernels take 8 bits"
+    )  # fmt: skip
+    assert reasons["third"][0] == "int8" and "it writes float" in reasons["third"][1]
+    assert reasons["last"][0] == "float" and "comes in uint16" in reasons["last"][1]
 
 
 def test_an_output_may_stay_in_float(w: Writer) -> None:

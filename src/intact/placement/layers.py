@@ -14,7 +14,7 @@ from intact.placement.profiles import Profile
 from intact.placement.records import Fusion, Kept
 from intact.placement.rules import Rule, rules_of
 from intact.placement.rules.floats import float_reason
-from intact.placement.view import Op, Reader, View, shape_of
+from intact.placement.view import EdgeMark, Op, Reader, View, shape_of
 
 _ACTIVATED = frozenset({"Add", "Mul"})
 
@@ -118,14 +118,26 @@ class Fuser:
             return "no int8 comes in, and none is asked for"
         for index in inputs:
             if not self.carries((op, index)):
-                value = op.inputs[index]
-                name = value.name if value is not None else ""
-                return f"its input {index} ('{name}') does not come through DequantizeLinear"
+                return f"its input {index} ('{_name((op, index))}') {self._comes((op, index))}"
         if rule.kind == "computes":
             chain = self._chain_of(op)
             if not self.hands_on(chain):
                 return f"its output ('{chain.name}') goes on in float: a QuantizeLinear is missing behind it"
         return None
+
+    def _comes(self, reader: Reader) -> str:
+        """How an edge comes that brings no codes for integer kernels."""
+        wide = self._wide(reader)
+        return (
+            f"comes in {wide}, and integer kernels take 8 bits"
+            if wide
+            else "does not come through DequantizeLinear"
+        )
+
+    def _wide(self, reader: Reader) -> str:
+        """The format of a pair on an edge that is one of floats (docs/decisions/0029-pairs-of-16-bits.md)."""
+        mark = self._view.marks.get(reader)
+        return mark.wide if mark is not None else ""
 
     def _chain_of(self, op: Op) -> Value:
         """What `op` and its activation make."""
@@ -152,7 +164,7 @@ class Fuser:
     def _carries(self, reader: Reader) -> bool:
         """Whether an edge brings codes: a pair stands on it, or further up where only data is moved."""
         if self._quantized(reader):
-            return True
+            return not self._wide(reader)
         producer = self._view.producer(reader[0].inputs[reader[1]])
         inputs = self._moving_inputs(producer)
         return producer is not None and inputs is not None and self._moves_down(producer, inputs)
@@ -160,14 +172,17 @@ class Fuser:
     def _hands_on(self, value: Value) -> bool:
         """Whether all readers of `value` take codes: through a pair, or further down where data is moved."""
         view = self._view
-        if value in view.captured or (view.is_output(value) and view.output_marks[value] is None):
+        if value in view.captured or (
+            view.is_output(value) and not _puts_out_codes(view.output_marks[value])
+        ):
             return False
         readers = view.readers(value)
-        return bool(readers or view.is_output(value)) and all(
-            self._quantized(reader)
-            or (self._moving_inputs(reader[0]) is not None and self._moves_up(reader[0]))
-            for reader in readers
-        )
+        return bool(readers or view.is_output(value)) and all(map(self._takes, readers))
+
+    def _takes(self, reader: Reader) -> bool:
+        if self._quantized(reader):
+            return not self._wide(reader)
+        return self._moving_inputs(reader[0]) is not None and self._moves_up(reader[0])
 
     def _layer(self, chain: Chain) -> Layer:
         head = chain.root
@@ -194,6 +209,10 @@ class Fuser:
             return "its inputs and their weights come in int8; its states, and what they multiply, are floats"
         out = "int8" if self.hands_on(chain.output) else "float"
         return f"all its inputs come in int8{residual}; it writes {out}"
+
+
+def _puts_out_codes(mark: EdgeMark | None) -> bool:
+    return mark is not None and not mark.wide
 
 
 def _name(reader: Reader) -> str:

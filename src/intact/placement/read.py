@@ -18,9 +18,9 @@ from intact.placement.view import Reader, View
 def read_placement(model: Model, profile: str | Profile = "intact") -> Placement:
     """What runs in int8 in a graph that has Q/DQ pairs, fused into what, and why not.
 
-    A layer runs in int8 when all its quantizable inputs come through DequantizeLinear: precision is what the
-    file says. The reason of a layer ends with what is wrong with its pairs, for example pairs on both
-    inputs of a residual Add.
+    A layer runs in int8 when all its quantizable inputs come through DequantizeLinear, none of them in 16
+    bits: precision is what the file says. The reason of a layer ends with what is wrong with its pairs, for
+    example pairs on both inputs of a residual Add.
 
     Args:
         model: Not changed.
@@ -39,7 +39,8 @@ def read_placement(model: Model, profile: str | Profile = "intact") -> Placement
         op.name: f"weights alone are quantized ({weight.spec.format}), so that it computes in float: "
         for op in view.ops
         if op.domain == "" and op.op_type in CONVOLUTIONS | PRODUCTS and view.is_constant(op.inputs[1])
-        and not fuser.carries((op, 0)) and (weight := pairs.above((op, 1))) is not None
+        and not fuser.carries((op, 0)) and pairs.above((op, 0)) is None
+        and (weight := pairs.above((op, 1))) is not None
     }  # fmt: skip
     layers, fusions = fuser.layers()
     said = (replace(one, reason=alone.get(one.name, "") + one.reason) for one in layers)

@@ -56,6 +56,15 @@ class EdgeMark:
     q: Node | None
     dq: Node | None
 
+    @property
+    def wide(self) -> str:
+        """The format of codes that no integer kernel multiplies, "int16" or "uint16"; "" of all others."""
+        codes = (
+            self.dq.inputs[0] if self.dq is not None else self.q.outputs[0] if self.q is not None else None
+        )
+        name = codes.dtype.name.lower() if codes is not None and codes.dtype is not None else ""
+        return name if name in ("int16", "uint16") else ""
+
 
 Reader = tuple[Op, int]
 

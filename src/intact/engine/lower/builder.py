@@ -15,7 +15,7 @@ from intact.engine.lower.grids import FloatGrid, Grid, Grids
 from intact.engine.steps import Codes, Dequantize, Dim, Reinterpret, Step, Tensor
 from intact.engine.steps.wiring import reads, writes
 from intact.errors import QuantValueError
-from intact.graph import Constants, Model, Node, Value, is_op
+from intact.graph import Constants, Model, Node, Value, is_op, ops
 
 MOST_RANK = 6
 """Axes that native steps walk."""
@@ -123,6 +123,8 @@ class PlanBuilder:
     def _how(self, value: Value | None) -> str:
         """How a value comes that has no codes."""
         node = value.producer() if value is not None else None
+        while node is not None and ops.may_move(node) and node.inputs and node.inputs[0] is not None:
+            node = node.inputs[0].producer()
         grid = self.grids.any_of(node) if is_op(node, "DequantizeLinear") and node is not None else None
         if isinstance(grid, FloatGrid):
             return f"comes in {grid.format}: kernels multiply int8"
