@@ -205,3 +205,29 @@ def test_a_file_cannot_name_a_grid_that_is_none(grid, said):
     plan = Plan((FakeQuantize("pair", (), "x", "y", *grid),), tensors, {}, ("x",), ("y",))
     with pytest.raises(FileFormatError, match=said):
         check_limits(plan, {})
+
+
+@pytest.mark.parametrize("kernel", [(2, 2), (1, 3), (3, 2)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_transposed_convolution_whose_windows_lie_side_by_side(qdq, lowered, kernel, bias):
+    """The last layers of segmentation networks, where 16 bits are asked for."""
+    g = qdq()
+    x = g.pair(g.input("x", ["n", 5, 4, 6]), 0.0003, 0, "int16")
+    third = [g.floats(7)] if bias else []
+    y = g.node("ConvTranspose", x, g.weight(5, 7, *kernel, axis=1), *third, strides=list(kernel))
+    found = lowered(g, g.node("Sigmoid", y), sizes={"n": 2}).agree()
+    assert "onnx" not in found.kinds and found.kinds[:2] == ["fake_quantize", "float_conv"]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{"strides": [1, 1]}, {"strides": [2, 2], "pads": [1, 0, 0, 0]}, {"strides": [2, 2], "group": 2},
+     {"strides": [2, 2], "output_padding": [1, 1]}],
+)  # fmt: skip
+def test_other_transposed_convolutions_stay_with_onnx_runtime(qdq, lowered, attributes):
+    g = qdq()
+    x = g.pair(g.input("x", [1, 4, 4, 6]), 0.0003, 0, "int16")
+    y = g.node("ConvTranspose", x, g.weight(4, 6, 2, 2, axis=1), **attributes)
+    found = lowered(g, y).agree(1e-4)
+    assert "onnx" in found.kinds
+    assert "its windows overlap" in found.plan.layers[-1].reason

@@ -12,7 +12,7 @@ from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of, is_float3
 from intact.engine.lower.fused import Fused
 from intact.engine.lower.gemm import as_image, image_dims
 from intact.engine.lower.window import window
-from intact.engine.steps import Binary, FloatConv, FloatLinear, FloatMatMul, Reshape, Transpose
+from intact.engine.steps import Binary, Dim, FloatConv, FloatLinear, FloatMatMul, Reshape, Transpose
 from intact.graph import Node, Value, is_op, ops
 
 Floats = NDArray[np.float32]
@@ -58,6 +58,38 @@ def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
     conv = FloatConv(name, done, image, made, w, held, *laid)
     for step in (*before, conv, Reshape(name, done, made, y)):
         builder.add(step, node)
+    return [node]
+
+
+def _conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
+    """One that lays its windows side by side: a product for each pixel, whose numbers go to their places."""
+    node = fused.root
+    weight = _weight(builder, node.inputs[1])
+    said, value, name, who = ops.ConvTranspose.of(node), node.outputs[0], node.name or "", (node.name or "",)
+    shape = window(node, said, weight.shape[2:])
+    apart = shape.strides != weight.shape[2:] or shape.dilations != (1, 1) or said.output_shape is not None
+    if weight.ndim != 4 or said.group != 1 or apart or any((*shape.pads, *said.output_padding)):
+        raise NoMatch("its windows overlap, or leave something out: no kernel has that in float")
+    inputs, outputs, kh, kw = weight.shape
+    bias = _vector(builder, node.inputs[2], outputs) if len(node.inputs) > 2 else None
+    filters = np.ascontiguousarray(weight.transpose(2, 3, 1, 0)).reshape(-1, 1, 1, inputs)
+    x, y = builder.real(node.inputs[0]), _written(builder, value)
+    (n, _, h, w), (*_, height, width) = builder.tensors[x].shape, builder.tensors[y].shape
+
+    def made(key: str, *dims: Dim) -> str:
+        return builder.scratch(f"{value.name}.{key}", "float32", dims)
+
+    product, rows = made("product", n, len(filters), h, w), made("rows", n, h, w, len(filters))
+    split, turned = made("split", n, h, w, kh, kw, outputs), made("turned", n, h, kh, w, kw, outputs)
+    pixels = made("pixels", n, height, width, outputs)
+    starts = None if bias is None else np.tile(bias, kh * kw)
+    held = _hold(builder, node, 1, "filters", filters), _hold(builder, node, 2, "starts", starts)
+    builder.add(FloatConv(name, who, x, product, *held), node)
+    builder.add(Transpose(name, who, product, rows, (0, 2, 3, 1)))
+    builder.add(Reshape(name, who, rows, split))
+    builder.add(Transpose(name, who, split, turned, (0, 1, 3, 2, 4, 5)))
+    builder.add(Reshape(name, who, turned, pixels))
+    builder.add(Transpose(name, who, pixels, y, (0, 3, 1, 2)))
     return [node]
 
 
@@ -191,5 +223,10 @@ def _written(builder: PlanBuilder, value: Value) -> str:
 
 
 _Rule = Callable[[PlanBuilder, Fused], list[Node]]
-FLOAT_ROOTS: dict[str, _Rule] = {"Conv": _conv, "Gemm": _gemm, "MatMul": _matmul}
+FLOAT_ROOTS: dict[str, _Rule] = {
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+}
 """Operator -> its form in float."""
