@@ -51,6 +51,14 @@ def test_a_pair_of_4_bits_is_one_step(qdq, dtype):
     np.testing.assert_array_equal(Engine(plan, threads=1).run(feeds)[real], want)
 
 
+@pytest.mark.parametrize("channels", [1, 3, 16])
+def test_an_image_that_lies_in_another_order(qdq, lowered, channels):
+    g = qdq()
+    x = g.pair(g.input("x", ["n", channels, 37, 21]), 0.0003, 0, "int16")
+    found = lowered(g, g.node("Sigmoid", g.conv(x, channels, 4)), sizes={"n": 2}).agree(1e-4)
+    assert found.kinds == ["fake_quantize", "float_conv", "function"]
+
+
 def test_layers_behind_it_run_in_float_and_say_so(qdq, lowered):
     g = qdq()
     h = g.pair(g.node("Relu", g.conv(g.pair(g.input("x", [1, 3, 9, 9])), 3, 8)), 0.001, 0, "int16")

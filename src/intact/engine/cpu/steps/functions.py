@@ -7,7 +7,7 @@ from intact.engine.cpu.steps.operands import operand_of, spread, turned
 from intact.engine.cpu.steps.views import broadcast
 from intact.engine.steps import Binary, Clip, Elementwise, FakeQuantize, Function, Reduce
 from intact.kernels import float_steps, moves
-from intact.kernels.program import NativeStep
+from intact.kernels.program import NativeStep, View
 
 
 @binds(Function)
@@ -29,10 +29,19 @@ def bind_clip(step: Clip, binding: Binding) -> list[NativeStep]:
 
 @binds(FakeQuantize)
 def bind_fake_quantize(step: FakeQuantize, binding: Binding) -> list[NativeStep]:
-    """Floats on a grid."""
+    """Floats on a grid; where they lie in another order they are moved first, by what transposes in tiles."""
     x, y = operand_of(binding, step.x), operand_of(binding, step.y)
+    moved = []
+    if binding.grid(step.x) is binding.grid(step.y) is None and _innermost(x.view) != _innermost(y.view):
+        moved, x = [moves.copy(x.view, y.view, binding.kernels)], y
     low, high = (end - step.zero_point for end in step.ends)
-    return [float_steps.fake_quantize(x, y, step.scale, low, high, binding.kernels)]
+    return [*moved, float_steps.fake_quantize(x, y, step.scale, low, high, binding.kernels)]
+
+
+def _innermost(view: View) -> int:
+    """The axis along which neighbours lie."""
+    axes = [axis for axis, size in enumerate(view.sizes) if size > 1]
+    return min(axes, key=lambda axis: view.strides[axis], default=0)
 
 
 @binds(Binary)
