@@ -15,6 +15,7 @@ from intact.engine.steps import (
     Conv,
     ConvTranspose,
     Dequantize,
+    FakeQuantize,
     FallbackSubgraph,
     FloatConv,
     FloatLinear,
@@ -41,7 +42,7 @@ from intact.placement.view import is_pair
 _SUMS = (Conv, ConvTranspose, Linear, MatMul)
 _INTEGER = (*_SUMS, Add, Pool, Table)
 """They read codes and compute with them."""
-_FLOAT = (FloatConv, FloatLinear, FloatMatMul, LayerNorm, Reduce, Softmax)
+_FLOAT = (FakeQuantize, FloatConv, FloatLinear, FloatMatMul, LayerNorm, Reduce, Softmax)
 """They compute in float whatever they read and write."""
 _BORDERS = (Quantize, Dequantize, Rescale, Reinterpret)
 
