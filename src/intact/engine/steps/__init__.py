@@ -55,8 +55,6 @@ __all__ = [
     "KINDS", "Add", "ArgMax", "Binary", "Call", "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "CumSum",
     "Dequantize", "Dim", "Elementwise", "Epilogue", "FakeQuantize", "FallbackSubgraph", "FloatConv",
     "FloatLinear", "FloatMatMul", "Function", "Gather", "GatherElements", "Halo", "Interpolate", "LayerNorm",
-    "Linear",
-    "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret",
-    "Rescale", "Reshape", "Resize", "Shape", "Slice", "Softmax", "Step", "Table", "Tensor", "Traits",
-    "Transpose",
+    "Linear", "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale",
+    "Reshape", "Resize", "Shape", "Slice", "Softmax", "Step", "Table", "Tensor", "Traits", "Transpose",
 ]  # fmt: skip
