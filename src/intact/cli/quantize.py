@@ -20,6 +20,8 @@ from intact.limits import YAML_BYTES
 if TYPE_CHECKING:
     from intact.ptq import QuantizedModel
 
+_SHOWN = 8  # tensors with 16 bits that are named, each with the reason
+
 
 class Switch(StrEnum):
     """A step that can be measured: "auto" keeps it only where it helps on the calibration data."""
@@ -50,6 +52,13 @@ Overrides = Annotated[
 ]
 BiasCorrection = Annotated[Switch, typer.Option(help="Make up for the mean error of each channel.")]
 Rounding = Annotated[bool, typer.Option(help="Fit codes of weights to the layer's inputs.")]
+Bits16 = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="16 bits: auto (for as few tensors as bring poor outputs to 30 dB), or a pattern of names of "
+        "tensors or nodes, repeatable. Such layers compute in float. Default: never."
+    ),
+]
 Equalization = Annotated[Switch, typer.Option(help="Bring the channels of neighbouring layers to one range.")]
 
 
@@ -81,6 +90,7 @@ def run(
     bias_correction: BiasCorrection = Switch.auto,
     equalization: Equalization = Switch.auto,
     rounding: Rounding = False,
+    bits16: Bits16 = None,
     progress: options.Progress = True,
     as_json: options.AsJson = False,
 ) -> None:
@@ -102,7 +112,7 @@ def run(
         source: Any = Calibration.load(calib)
     else:
         source = options.data_of(data, size, mean, std, fit, layout, colour, preset)
-    settings = _overrides(overrides)
+    settings, widths = _overrides(overrides), _bits16(bits16)
     tuning: dict[str, Any] = {} if percentile is None else {"percentile": percentile}
     with catch_warnings():
         simplefilter("ignore", ZeroRangeWarning)  # the result names these tensors, and `_show` prints them
@@ -111,10 +121,11 @@ def run(
             symmetric=not asymmetric, per_channel=not per_tensor, include=tuple(include or ()),
             exclude=tuple(exclude or ()), overrides=settings, opset=opset, num_batches=num_batches,
             batch_size=batch_size, bias_correction=bias_correction.for_ptq,
-            equalization=equalization.for_ptq, rounding=rounding, progress=progress, **tuning,
+            equalization=equalization.for_ptq, rounding=rounding, bits16=widths,
+            progress=progress, **tuning,
         )  # fmt: skip
     result.save(out)
-    _show(result, model, out, as_json)
+    _show(result, model, out, as_json, advised=widths == "never")
 
 
 def _require_one(data: Path | None, calib: Path | None) -> None:
@@ -123,6 +134,18 @@ def _require_one(data: Path | None, calib: Path | None) -> None:
             "--data, --calib", "neither" if data is None else "both", "one of the two",
             "give data to calibrate with, or the .calib file of an earlier run",
         )  # fmt: skip
+
+
+def _bits16(given: list[str] | None) -> str | list[str]:
+    """The one word of --bits16, or the patterns."""
+    if not given:
+        return "never"
+    words = {"never", "auto"}.intersection(given)
+    if words and len(given) > 1:
+        raise QuantValueError(
+            "--bits16", f"{', '.join(given):.60}", "auto, never, or patterns", "choose one of the three"
+        )
+    return given[0] if words else given
 
 
 def _overrides(file: Path | None) -> dict[str, dict[str, Any]] | None:
@@ -141,12 +164,15 @@ def _overrides(file: Path | None) -> dict[str, dict[str, Any]] | None:
     return dict(content)
 
 
-def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None:
+def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised: bool) -> None:
     parts = result.parts
     layers = Counter(layer.precision for part in parts.values() for layer in part.placement.layers)
     sqnr = {_within(name, of): db for name, part in parts.items() for of, db in part.sqnr.items()}
     top1 = {_within(name, of): same for name, part in parts.items() for of, same in part.top1.items()}
     warnings = [f"{name}: {line}" if name else line for name, part in parts.items() for line in part.warnings]
+    bits16 = {_within(name, of): why for name, part in parts.items() for of, why in part.bits16.items()}
+    tensors = sum(len(part.ranges) for part in parts.values())
+    advice = _advice(result, sqnr) if advised else ""
     before, after = _size(model), _size(out)
     if as_json:
         show_json({
@@ -156,10 +182,10 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None
             "top1": {name: {"same": same, "of": of} for name, (same, of) in top1.items()},
             "chosen": result.chosen or None, "methods": result.methods, "ranges": result.ranges,
             "bias_corrected": result.corrected, "equalized": result.equalized,
-            "smoothed": result.smoothed,
+            "smoothed": result.smoothed, "bits16": bits16,
             "not_equalized": result.not_equalized or None,
             "images": options.images_of(result.calibration) or None,
-            "relative_errors": result.errors, "warnings": warnings,
+            "relative_errors": result.errors, "warnings": warnings, "advice": advice or None,
         })  # fmt: skip
         return
     for line in warnings:
@@ -178,15 +204,36 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool) -> None
         ("biases corrected", "yes" if result.corrected else "no"),
         ("channels equalized", "yes" if result.equalized else "no"),
         ("tensors smoothed", f"{len(result.smoothed):,}"),
+        *([("tensors with 16 bits", f"{len(bits16):,} of {tensors:,}")] if bits16 else []),
     ]
     show_table(f"{model.name} -> {out}", ("", "quantized"), rows, figures=("quantized",))
     for prepared in options.images_of(result.calibration):
         say(options.how_prepared(prepared))
+    for name, why in list(bits16.items())[:_SHOWN]:
+        say(f"16 bits for {name}: {why}")
+    if len(bits16) > _SHOWN:
+        say(f"16 bits for {len(bits16) - _SHOWN:,} more: --json has them all")
+    if advice:
+        say(advice)
     if result.not_equalized:
         say(f"not equalized: {result.not_equalized}")
     if layers["float"]:
         profile = result.placement.profile.name
         say(f"why layers stay in float: intact explain {out} --profile {profile} --precision float")
+
+
+def _advice(result: QuantizedModel, sqnr: dict[str, float]) -> str:
+    """What to try where 8 bits are not enough for an output; "" where they are, or nothing can be tried."""
+    from intact.ptq import POOR_DB
+
+    poor = {name: db for name, db in sqnr.items() if isfinite(db) and db < POOR_DB}
+    if not poor or not result.placement.profile.bits16:
+        return ""
+    name = min(poor, key=poor.__getitem__)
+    return (
+        f"{name} has {poor[name]:.1f} dB with 8 bits: --bits16 auto gives 16 to the tensors that need them, "
+        "at some cost of speed"
+    )
 
 
 def _percent(db: float) -> float:

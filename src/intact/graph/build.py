@@ -68,13 +68,26 @@ class Inserter:
         name = self.names(name)
         type_ = None if dtype is None else ir.TensorType(dtype)
         output = ir.Value(name=name, type=type_, shape=shape)
-        node = ir.node(op_type, inputs, attributes, domain=domain, outputs=[output], name=name)
+        self._put(ir.node(op_type, inputs, attributes, domain=domain, outputs=[output], name=name))
+        return output
+
+    def copy(self, node: ir.Node, inputs: Sequence[ir.Value | None]) -> tuple[ir.Value, ...]:
+        """The outputs of a node that does to `inputs` what `node`, which has no subgraph, does to its own."""
+        outputs = [
+            ir.Value(name=self.names(f"{value.name or node.name}.copy"), type=value.type, shape=value.shape)
+            for value in node.outputs
+        ]
+        name = self.names(f"{node.name}.copy")
+        attributes = dict(node.attributes)
+        self._put(ir.node(node.op_type, inputs, attributes, domain=node.domain, outputs=outputs, name=name))
+        return tuple(outputs)
+
+    def _put(self, node: ir.Node) -> None:
         if self._after:
             self.graph.insert_after(self._place, node)
             self._place = node
         else:
             self.graph.insert_before(self._place, node)
-        return output
 
 
 def drop_unused(graph: ir.Graph, *values: ir.Value | None) -> None:

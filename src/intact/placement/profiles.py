@@ -35,6 +35,7 @@ class Profile:
         recurrent: Recurrent layers multiply their inputs in int8.
         grid: Format of activations where nobody asks for another; "uint8" has a zero point where a tensor has
             negative values.
+        bits16: It reads pairs whose codes have 16 bits.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Profile:
     norm_after_conv: bool = False
     recurrent: bool = False
     grid: str = "int8"
+    bits16: bool = True
 
 
 PROFILES = {
@@ -64,7 +66,7 @@ PROFILES = {
         # The thresholds are those of ModelOpt's ONNX quantizer, the best public account of the builder.
         Profile(
             "tensorrt", _CLAMPS | _CURVES - {"PRelu", "Mish"}, multiply=False, min_outer=16,
-            min_channels=16, max_attention=512, norm_after_conv=True,
+            min_channels=16, max_attention=512, norm_after_conv=True, bits16=False,
         ),
         # Its int8 convolutions take clamps only; what moves data wants a pair on both sides.
         Profile(

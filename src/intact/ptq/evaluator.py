@@ -107,6 +107,12 @@ def sqnr(errors: Errors) -> dict[str, float]:
         }
 
 
+def worst(errors: Errors) -> float:
+    """The least of these ratios, in dB; inf where no output has a signal that could be lost."""
+    heard = {name: found for name, found in errors.items() if found[1].any()}
+    return min(sqnr(heard).values(), default=float("inf"))
+
+
 def top1(model: Model, runs: Sequence[Held]) -> dict[str, tuple[int, int]]:
     """(rows whose largest value stays where float has it, rows) of each output [rows, scores].
 

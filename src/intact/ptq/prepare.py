@@ -11,6 +11,7 @@ from intact import graph, placement
 from intact.calib import Calibration
 from intact.errors import QuantValueError
 from intact.ptq.settings import Settings
+from intact.ptq.sixteen import widened_by_name
 from intact.ptq.state import State
 from intact.ptq.targets import Rules
 
@@ -19,7 +20,7 @@ def prepared(source: graph.Source, data: Any, settings: Settings) -> State:
     """What `source` is before its first stage; it may have nothing to quantize.
 
     Raises:
-        QuantValueError: An override fits nothing.
+        QuantValueError: An override, or a pattern of those that get 16 bits, fits nothing.
         FileFormatError, UnsupportedError: As for `quantize`.
     """
     model = graph.load(source)
@@ -38,7 +39,7 @@ def prepared(source: graph.Source, data: Any, settings: Settings) -> State:
     if stored is not None:
         settings.require_no_data()
     said = tuple(str(note) for note in notes if note.changed)
-    return State(settings, data, model, placed, tuple(targets), opset, said, stored)
+    return widened_by_name(State(settings, data, model, placed, tuple(targets), opset, said, stored))
 
 
 def nothing_to_quantize() -> QuantValueError:

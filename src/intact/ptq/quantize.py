@@ -20,7 +20,8 @@ from intact.ptq.choose import label
 from intact.ptq.collect import calibrated
 from intact.ptq.evaluator import relative, sqnr, top1
 from intact.ptq.prepare import nothing_to_quantize, prepared
-from intact.ptq.settings import Overrides, Settings, Switch
+from intact.ptq.settings import Bits16, Overrides, Settings, Switch
+from intact.ptq.sixteen import asked_of
 from intact.ptq.stages import run
 from intact.ptq.state import State
 
@@ -45,6 +46,7 @@ class QuantizedModel:
         equalized: Whether channels were equalized.
         not_equalized: Which convolutions cannot be, and why; empty where there are none.
         smoothed: The tensors whose channels were brought to like ranges.
+        bits16: The tensors that have 16 bits, with the weights that multiply them, and why.
         warnings: What should be looked at.
         notes: What was rewritten before placement.
         branches: What was made of the branches of Ifs, by "<node>.then_branch" or "<node>.else_branch": their
@@ -64,6 +66,7 @@ class QuantizedModel:
     equalized: bool = False
     not_equalized: str = ""
     smoothed: list[str] = field(default_factory=list)
+    bits16: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     branches: dict[str, QuantizedModel] = field(default_factory=dict)
@@ -110,6 +113,7 @@ def quantize(
     equalization: Switch = "auto",
     rounding: bool = False,
     scale_bits: int | None = SHORT_BITS,
+    bits16: Bits16 = "never",
     progress: bool = True,
     **options: Any,
 ) -> QuantizedModel:
@@ -149,6 +153,10 @@ def quantize(
             hardly round, and frameworks that add in other orders get the same codes; biases move by less than
             one step of their sum, off the boundaries between codes. None: neither of both
             (docs/decisions/0007-short-scales.md). 4-bit weights keep their ranges.
+        bits16: Which activations get 16 bits, and with them the weights that multiply them: such layers
+            compute in float, and the file needs opset 21. "never"; "auto": as few as bring every output to
+            30 dB on the held runs, where 8 bits leave one below 26 dB; or patterns over names of tensors and
+            nodes and operator types.
         progress: Draw a progress bar on standard error.
         options: Of the methods: `percentile` (99.99), `variant`, `start_bin`, `stride`.
     Returns:
@@ -157,13 +165,15 @@ def quantize(
         FileFormatError: The model or data file is damaged; names it.
         QuantValueError: The data do not fit the model, or an option is wrong.
         CalibrationError: NaN, infinities, or no value in a tensor; names it.
-        UnsupportedError: The opset cannot write a format, or ONNX Runtime cannot run the model.
+        UnsupportedError: The opset cannot write a format, the profile's engine does not read 16 bits, or
+            ONNX Runtime cannot run the model.
     Warns:
         ZeroRangeWarning: A tensor is zero throughout; its scale is 1.
     """
     settings = Settings(
         method, profile, activations, weights, symmetric, per_channel, include, exclude, overrides, opset,
-        num_batches, batch_size, bias_correction, equalization, rounding, scale_bits, progress, options,
+        num_batches, batch_size, bias_correction, equalization, rounding, scale_bits, bits16, progress,
+        options,
     )  # fmt: skip
     result = _quantized(source, data, settings)
     if result is None:
@@ -190,12 +200,14 @@ def _quantize_branches(result: QuantizedModel, state: State) -> None:
             result.warnings.append(f"{branch.name} stays in float: no batch of the data takes it")
             continue
         data = Captured(result.model, branch, taken[branch.name], state.data, state.settings)
+        asked = asked_of(branch.model, state.settings.bits16)
         try:
-            part = _quantized(branch.model, data, replace(state.settings, opset=state.opset))
+            part = _quantized(branch.model, data, replace(state.settings, bits16=asked))
         except QuantValueError as error:  # patterns that fit nothing there
             result.warnings.append(f"{branch.name} stays in float: {error}")
             continue
         if part is not None:
+            graph.raise_opset(result.model, part.model.opset_imports[""])  # it may have got 16 bits
             graph.graft(result.model, branch, part.model)
             result.branches[branch.name] = part
     graph.prune(result.model)
@@ -249,6 +261,7 @@ def _result(state: State) -> QuantizedModel:
         equalized=state.equalized,
         not_equalized=state.not_equalized,
         smoothed=list(state.smoothed),
+        bits16={t.site.value: state.bits16[t.key] for t in state.activations if t.key in state.bits16},
         warnings=[*_zero_ranges(taken), *state.warnings],
         notes=list(state.notes),
     )

@@ -16,10 +16,9 @@ from intact.calib.choice import Candidates, Ends, Ranged, by_method, configurati
 from intact.errors import CalibrationError, IntactError, QuantValueError
 from intact.graph import Constants, Mark, Value
 from intact.ptq.settings import WEIGHT_ONLY
-from intact.ptq.targets import Target
+from intact.ptq.targets import Key, Target
 from intact.spec import Format, QuantSpec
 
-Key = tuple[int, str, bool]
 Ranges = dict[Key, Ranged]
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from intact.calib import METHODS
-from intact.errors import QuantValueError
-from intact.graph import FORMAT_OPSETS
+from intact.errors import QuantValueError, UnsupportedError
+from intact.graph import FORMAT_OPSETS, check_format
 from intact.numerics import SHORT_BITS
 from intact.placement import Profile, profile_of
-from intact.spec import Format, checked_block_size, checked_bool, is_whole
+from intact.spec import INT16, Format, checked_block_size, checked_bool, is_whole
 
 BLOCK = 32
 """Elements of a 4-bit weight that share a scale, along the axis that a MatMul or Gemm sums over."""
@@ -71,6 +71,9 @@ Overrides = Mapping[str, Mapping[str, Any]]
 Switch = bool | str
 """True, False, or "auto": where it helps."""
 
+Bits16 = str | Sequence[str]
+""""never", "auto": where outputs need them, or patterns of names that get 16 bits."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -92,6 +95,7 @@ class Settings:
     equalization: Switch = "auto"
     rounding: bool = False
     scale_bits: int | None = SHORT_BITS
+    bits16: Bits16 = "never"
     progress: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
     layer: LayerSettings = field(init=False)
@@ -107,6 +111,24 @@ class Settings:
         for name, value in self._switches():
             if value not in (True, False, "auto"):
                 raise QuantValueError(name, repr(value), "True, False or 'auto'", "choose one of these")
+        object.__setattr__(self, "bits16", _checked_bits16(self.bits16))
+        if self.bits16 != "never":
+            self._require_16_bits()
+
+    def _require_16_bits(self) -> None:
+        """Refuse what cannot hold codes of 16 bits before the data are read."""
+        profile = profile_of(self.profile)
+        if not profile.bits16:
+            raise UnsupportedError(
+                "bits16", f"{self.bits16!r:.60} for {profile.name}",
+                f"'never': {profile.name} does not read codes of 16 bits",
+                "leave it out (--bits16), or keep the layers that need more in float: exclude (--exclude)",
+            )  # fmt: skip
+        if self.opset is not None:
+            try:
+                check_format(INT16, self.opset)
+            except UnsupportedError as error:
+                raise error.at("bits16") from None
 
     def _switches(self) -> list[tuple[str, Switch]]:
         return [("bias_correction", self.bias_correction), ("equalization", self.equalization)]
@@ -117,6 +139,11 @@ class Settings:
         Raises:
             QuantValueError: Something was.
         """
+        if self.bits16 == "auto":
+            raise QuantValueError(
+                "bits16", "'auto' with statistics instead of data", "data to measure on",
+                "give data, or patterns of the names that get 16 bits",
+            )  # fmt: skip
         for name, value in self._switches():
             if value is True:
                 raise QuantValueError(
@@ -159,6 +186,18 @@ def _of_format(name: str) -> dict[str, str]:
     if format.is_float:
         return {"activations": format.name, "weights": format.name}
     return {"activations": format.name, "weights": "int8"}
+
+
+def _checked_bits16(value: object) -> Bits16:
+    """`value` in its one form: a word, or a tuple of patterns."""
+    if isinstance(value, str) and value in ("never", "auto"):
+        return value
+    if isinstance(value, (list, tuple)) and value and all(isinstance(one, str) and one for one in value):
+        return tuple(value)
+    raise QuantValueError(
+        "bits16", f"{value!r:.60}", "'never', 'auto', or a list of patterns of tensor or node names",
+        "choose one of these; a single pattern is a list of one",
+    )  # fmt: skip
 
 
 def _one_of(name: str, value: str, allowed: Any) -> None:

@@ -124,7 +124,8 @@ def _find(state: State) -> list[SmoothableTensor]:
         value = values.get(target.site.value)
         producer = value.producer() if value is not None else None
         alone = groups.count(target.site.group) == 1 and target.readers == target.site.readers
-        if producer is None or not alone or Format.parse(target.format).is_float:
+        roomy = Format.parse(target.format).is_float or target.key in state.bits16
+        if producer is None or not alone or roomy:
             continue
         # What runs in int8 by itself, on the codes of other tensors, could not write for a Mul.
         if not computed.get(producer.name or "", False):

@@ -16,7 +16,7 @@ from intact.ptq.evaluator import Errors
 from intact.ptq.ranges import Activations, Known, QuantizedWeight, Ranges
 from intact.ptq.sample import Held
 from intact.ptq.settings import Settings
-from intact.ptq.targets import Target
+from intact.ptq.targets import Key, Target
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class State:
         corrected, equalized: Whether that was done to biases, to channels.
         not_equalized: Which convolutions cannot be equalized, and why.
         smoothed: The tensors whose channels were brought to like ranges.
+        bits16: Why targets were given 16 bits, by their key.
         warnings: What should be looked at.
         notes: What was rewritten before placement.
         known: What methods chose so far: a memory that all states of one model share, and no part of one.
@@ -96,6 +97,7 @@ class State:
     equalized: bool = False
     not_equalized: str = ""
     smoothed: tuple[str, ...] = ()
+    bits16: Mapping[Key, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     known: Known = field(default_factory=dict, repr=False)
 

@@ -14,6 +14,9 @@ from intact.placement import Layer, Placement, Site
 from intact.ptq.settings import BLOCK, WEIGHT_ONLY, LayerSettings, Overrides, with_override
 from intact.spec import Format
 
+Key = tuple[int, str, bool]
+"""Targets of one key share one range."""
+
 _PARTED = "overrides give the layers behind it other formats: their pairs stand behind it"
 
 
@@ -34,7 +37,7 @@ class Target:
     settings: LayerSettings
 
     @property
-    def key(self) -> tuple[int, str, bool]:
+    def key(self) -> Key:
         """Targets of one key share one range, by the method of the first."""
         return (self.site.group, self.format, self.settings.symmetric)
 

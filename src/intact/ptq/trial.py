@@ -13,7 +13,8 @@ from intact.ptq.inputs import inputs_of
 from intact.ptq.ranges import Activations
 from intact.ptq.state import State
 
-_TRIED = 8
+TRIED = 8
+"""Of the held runs, at most."""
 
 
 def error_by_statistics(state: State) -> float:
@@ -21,12 +22,12 @@ def error_by_statistics(state: State) -> float:
 
     Biases are corrected where they may be: coarser weights move means.
     """
-    return _error(replace(state, runs=state.runs[:_TRIED]), bool(state.settings.bias_correction))
+    return _error(replace(state, runs=state.runs[:TRIED]), bool(state.settings.bias_correction))
 
 
 def error_by_held_runs(state: State) -> float:
     """The same where the held runs are the calibration data, too: a state needs no statistics of its own."""
-    runs = state.runs[:_TRIED]
+    runs = state.runs[:TRIED]
     feeds = Source(iter([held.feeds for held in runs]), len(runs), "held runs")
     stats = collect(state.model, state.wanted, feeds, inputs_of(state.model), progress=False).calibration
     return _error(replace(state, runs=runs, calibration=stats), False)

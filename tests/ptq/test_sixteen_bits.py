@@ -1,0 +1,296 @@
+"""16 bits for what needs them: by the outputs, by name, and never."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, numpy_helper, parser
+
+import intact
+from intact.errors import QuantValueError, UnsupportedError
+from intact.graph import load, to_bytes
+from intact.ptq import ENOUGH_DB, POOR_DB, QuantizedModel, quantize
+from intact.ptq.mixed_trial import fewest
+from intact.ptq.sixteen import Unit
+
+
+@pytest.fixture
+def uneven(build: Any) -> onnx.ModelProto:
+    """Rows of sizes from 0.1 to 10 go through two products, before they are brought to one size."""
+    rng = np.random.default_rng(0)
+
+    def normal(*shape: int) -> np.ndarray:
+        return (rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
+
+    nodes = [
+        ("MatMul", "x w0", "wide"), ("MatMul", "wide w1", "wider"),
+        ("LayerNormalization", "wider gamma beta", "even", {"axis": -1}),
+        ("Gemm", "even w2 b2", "inner"), ("Relu", "inner", "positive"), ("Gemm", "positive w3 b3", "y"),
+    ]  # fmt: skip
+    return build(
+        nodes, {"x": ["N", 32]}, {"y": ["N", 8]}, w0=normal(32, 32), w1=normal(32, 32),
+        gamma=np.ones(32, np.float32), beta=np.zeros(32, np.float32), w2=normal(32, 32),
+        b2=np.zeros(32, np.float32), w3=normal(32, 8), b3=np.zeros(8, np.float32),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def rows() -> np.ndarray:
+    rng = np.random.default_rng(1)
+    return (rng.standard_normal((256, 32)) * 10 ** rng.uniform(-1, 1, (256, 1))).astype(np.float32)
+
+
+def quiet(model: Any, data: Any, **options: Any) -> QuantizedModel:
+    return quantize(model, data, progress=False, **{"equalization": False} | options)
+
+
+def types(result: QuantizedModel) -> dict[str, set[int]]:
+    """Element types of the codes of what each node with a weight reads, by its operator's output."""
+    loaded = load(result.proto)
+    found: dict[str, set[int]] = {}
+    for node in loaded.graph:
+        makers = [value.producer() for value in node.inputs[:2] if value is not None]
+        pairs = [m for m in makers if m is not None and m.op_type == "DequantizeLinear"]
+        if len(pairs) == 2:
+            found[(node.name or "").removeprefix("n_")] = {int(pair.inputs[0].dtype or 0) for pair in pairs}
+    return found
+
+
+WIDE, NARROW = {TensorProto.UINT16, TensorProto.INT16}, {TensorProto.UINT8, TensorProto.INT8}
+
+
+def test_auto_widens_what_the_outputs_need_and_nothing_else(
+    uneven: onnx.ModelProto, rows: np.ndarray
+) -> None:
+    before, after = quiet(uneven, rows), quiet(uneven, rows, bits16="auto")
+    assert before.sqnr["y"] < POOR_DB and after.sqnr["y"] > ENOUGH_DB
+    assert types(before) == dict.fromkeys(("wide", "wider", "inner", "y"), NARROW)
+    assert types(after) == {"wide": WIDE, "wider": WIDE, "inner": NARROW, "y": NARROW}
+    onnx.checker.check_model(after.proto, full_check=True)
+    assert after.proto.opset_import[0].version == 21
+
+
+def test_it_says_which_tensors_and_why(uneven: onnx.ModelProto, rows: np.ndarray) -> None:
+    result = quiet(uneven, rows, bits16="auto")
+    assert list(result.bits16) == ["x", "wide"]
+    assert all(
+        "with 8 bits an output has" in why and "alone they keep" in why for why in result.bits16.values()
+    )
+    told = {row["layer"]: (row["precision"], row["reason"]) for row in result.explain()}
+    for tensor, node in (("x", "n_wide"), ("wide", "n_wider")):
+        assert told[node] == ("float", f"16 bits, in float: {result.bits16[tensor]}")
+    assert told["n_inner"][0] == "int8"
+    read = intact.placement.read_placement(load(result.proto))
+    assert {layer.name: layer.reason for layer in read.layers if "16" in layer.reason} == dict.fromkeys(
+        ("n_wide", "n_wider"), "reads uint16, so that it computes in float"
+    )
+
+
+def test_equal_work_gives_equal_files(uneven: onnx.ModelProto, rows: np.ndarray) -> None:
+    first, second = (quiet(uneven, data, bits16="auto") for data in (rows, rows[::-1].copy()))
+    assert to_bytes(first.model) == to_bytes(second.model)
+    assert first.bits16 == second.bits16
+
+
+def test_the_engine_runs_it(uneven: onnx.ModelProto, rows: np.ndarray, tmp_path: Any) -> None:
+    result = quiet(uneven, rows, bits16="auto")
+    want = intact.graph.Session(result.model).run({"x": rows[:16]})["y"]
+    for engine in (
+        intact.compile(result.proto, threads=1),
+        intact.compile(result.proto, backend="reference"),
+    ):
+        got = engine.run({"x": rows[:16]})["y"]
+        assert np.square(got - want).sum() < 1e-3 * np.square(want).sum()
+
+
+@pytest.mark.parametrize("asked", ["never", "auto"])
+def test_where_8_bits_are_enough_the_file_is_as_ever(
+    cnn: onnx.ModelProto, images: np.ndarray, asked: str
+) -> None:
+    result = quiet(cnn, images, bits16=asked)
+    assert min(result.sqnr.values()) > POOR_DB
+    assert to_bytes(result.model) == to_bytes(quiet(cnn, images).model)
+    assert not result.bits16 and not result.warnings
+
+
+def test_never_is_the_default(uneven: onnx.ModelProto, rows: np.ndarray) -> None:
+    never = quiet(uneven, rows, bits16="never")
+    assert to_bytes(never.model) == to_bytes(quiet(uneven, rows).model)
+    assert never.proto.opset_import[0].version == 17
+
+
+@pytest.mark.parametrize(
+    ("patterns", "wide"),
+    [
+        (["even"], {"inner"}),
+        (["n_wide"], {"wide"}),
+        (["Gemm"], {"inner", "y"}),
+        (["w?de", "pos*"], {"wider", "y"}),
+    ],
+    ids=["tensor", "node", "operator", "several"],
+)
+def test_patterns(uneven: onnx.ModelProto, rows: np.ndarray, patterns: Sequence[str], wide: set[str]) -> None:
+    calibration = intact.calibrate(uneven, rows, progress=False)
+    for data in (rows, calibration):  # no trial is needed: statistics are enough
+        result = quiet(uneven, data, bits16=patterns)
+        assert {name for name, found in types(result).items() if found == WIDE} == wide
+        assert {name for name, found in types(result).items() if found == NARROW} == (
+            {"wide", "wider", "inner", "y"} - wide
+        )
+        assert all("bits16 names it" in why for why in result.bits16.values())
+
+
+def test_a_weight_of_two_layers_has_16_bits_for_one(build: Any, images: np.ndarray) -> None:
+    weight = np.random.default_rng(2).standard_normal((3, 3, 1, 1)).astype(np.float32)
+    model = build(
+        [("Conv", "x w", "a"), ("Relu", "a", "r"), ("Conv", "r w", "y")],
+        {"x": ["N", 3, 8, 8]}, {"y": ["N", 3, 8, 8]}, w=weight,
+    )  # fmt: skip
+    result = quiet(model, images, bits16=["r"])
+    assert types(result) == {"a": NARROW, "y": WIDE}
+    assert result.sqnr["y"] > quiet(model, images).sqnr["y"]
+
+
+def test_codes_that_are_moved_first_are_widened_with_their_layer(
+    cnn: onnx.ModelProto, images: np.ndarray
+) -> None:
+    result = quiet(cnn, images, bits16=["n_y"])
+    assert list(result.bits16) == ["pool"]
+    weights = {tensor.name: tensor.data_type for tensor in result.proto.graph.initializer}
+    assert weights["w4.codes"] == TensorProto.INT16
+
+
+def test_a_method_that_was_asked_for_holds_for_16_bits(uneven: onnx.ModelProto, rows: np.ndarray) -> None:
+    free = quiet(uneven, rows, bits16=["x"])
+    assert free.methods["x"] == "max"
+    asked = quiet(uneven, rows, bits16=["x"], method="percentile", percentile=90)
+    assert asked.methods["x"] == "percentile" and asked.ranges["x"][1] < free.ranges["x"][1] / 2
+
+
+def test_other_formats_that_were_asked_for_stay(uneven: onnx.ModelProto, rows: np.ndarray) -> None:
+    kept: dict[str, Any] = {"n_wide": {"format": "int4"}, "even": {"activations": "fp8e4m3"}}
+    result = quiet(uneven, rows, bits16=["*"], overrides=kept)
+    assert set(result.bits16) == {"wide", "positive"}
+    assert types(result)["inner"] == {TensorProto.FLOAT8E4M3FN, TensorProto.INT8}
+
+
+def test_what_16_bits_do_not_help_keeps_8(build: Any) -> None:
+    """Weights of 4 bits were asked for, and lose more than 16 bits for what they multiply bring."""
+    rng = np.random.default_rng(3)
+    model = build(
+        [("MatMul", "x w", "y")], {"x": ["N", 64]}, {"y": ["N", 16]},
+        w=rng.standard_normal((64, 16)).astype(np.float32),
+    )  # fmt: skip
+    data = rng.standard_normal((64, 64)).astype(np.float32)
+    result = quiet(model, data, bits16="auto", overrides={"MatMul": {"weights": "int4"}}, activations="int8")
+    assert result.sqnr["y"] < POOR_DB and not result.bits16
+    (warning,) = result.warnings
+    assert warning.startswith("bits16: 'auto' widens nothing: it would bring the outputs from")
+
+
+def test_a_pattern_that_fits_nothing_quantized_is_a_warning(
+    uneven: onnx.ModelProto, rows: np.ndarray
+) -> None:
+    result = quiet(uneven, rows, bits16=["LayerNormalization", "even"])
+    assert result.warnings == ["bits16: 'LayerNormalization' fits nothing that is quantized to 8 bits"]
+    assert list(result.bits16) == ["even"]
+
+
+WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "word": ({"bits16": "always"}, QuantValueError, "bits16: got 'always', want 'never', 'auto', or a list"),
+    "no pattern": ({"bits16": []}, QuantValueError, "bits16: got"),
+    "number": ({"bits16": 16}, QuantValueError, "bits16: got 16"),
+    "not a name": ({"bits16": [16]}, QuantValueError, "bits16: got"),
+    "fits nothing": ({"bits16": ["nothing*"]}, QuantValueError, "bits16: 'nothing\\*': got no node"),
+    "tensorrt": (
+        {"bits16": "auto", "profile": "tensorrt"}, UnsupportedError,
+        "bits16: got 'auto' for tensorrt, want 'never': tensorrt does not read codes of 16 bits",
+    ),
+    "tensorrt, by name": ({"bits16": ["x"], "profile": "tensorrt"}, UnsupportedError, "for tensorrt"),
+    "old opset": ({"bits16": "auto", "opset": 17}, UnsupportedError, "bits16: .* opset 17, want opset 21"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "error", "said"), WRONG.values(), ids=list(WRONG))
+def test_what_cannot_be_is_refused_before_data_are_read(
+    uneven: onnx.ModelProto, options: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        quiet(uneven, "never read", **options)
+
+
+def test_auto_wants_data(uneven: onnx.ModelProto, rows: np.ndarray) -> None:
+    calibration = intact.calibrate(uneven, rows, progress=False)
+    with pytest.raises(QuantValueError, match="bits16: got 'auto' with statistics instead of data"):
+        quiet(uneven, calibration, bits16="auto")
+
+
+NET = """<ir_version: 8, opset_import: ["" : 17]>
+net (float[n, 32] x, int64 rate) => (float[n, 32] y) {
+    first = MatMul (x, w0)
+    fast = Equal (rate, sixteen)
+    y = If (fast) <
+        then_branch = uneven_net () => (a) {
+            inner = MatMul (first, w1)  a = LayerNormalization (inner, gamma)
+        },
+        else_branch = even_net () => (b) { level = Tanh (first)  b = MatMul (level, w1) }
+    >
+}"""
+
+
+@pytest.fixture
+def branching() -> onnx.ModelProto:
+    rng = np.random.default_rng(4)
+    found = parser.parse_model(NET)
+    arrays = {name: rng.standard_normal((32, 32)).astype(np.float32) / 6 for name in ("w0", "w1")}
+    for name, array in (arrays | {"gamma": np.ones(32, np.float32), "sixteen": np.array(16)}).items():
+        found.graph.initializer.append(numpy_helper.from_array(array, name))
+    onnx.checker.check_model(found, full_check=True)
+    return found
+
+
+def given(rows: np.ndarray) -> list[dict[str, np.ndarray]]:
+    return [{"x": part, "rate": np.array(rate)} for rate in (16, 8) for part in np.split(rows, 8)]
+
+
+def test_each_branch_has_what_it_needs(branching: onnx.ModelProto, rows: np.ndarray) -> None:
+    result = quiet(branching, given(rows), bits16="auto")
+    then, other = result.branches.values()
+    assert list(then.bits16) == ["first"] and then.sqnr["a"] > ENOUGH_DB
+    assert not other.bits16
+    onnx.checker.check_model(result.proto, full_check=True)
+    engine = intact.compile(result.proto, threads=1)
+    for feeds in given(rows)[::8]:
+        want = intact.graph.Session(branching.SerializeToString()).run(feeds)["y"]
+        assert np.square(engine.run(feeds)["y"] - want).sum() < 10 ** (-POOR_DB / 10) * np.square(want).sum()
+
+
+def test_patterns_may_be_about_one_branch(branching: onnx.ModelProto, rows: np.ndarray) -> None:
+    result = quiet(branching, given(rows), bits16=["level"])
+    assert [list(part.bits16) for part in result.parts.values()] == [[], [], ["level"]]
+    assert not result.warnings
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_as_few_are_taken_as_are_enough(seed: int) -> None:
+    """Whatever the order; more trials than a few times the logarithm are none."""
+    rng = np.random.default_rng(seed)
+    units = [Unit((n, "uint8", True), (str(n),), ()) for n in range(64)]
+    needed = {units[n] for n in rng.choice(64, 3, replace=False)}
+    asked: list[int] = []
+
+    def enough(some: Sequence[Unit]) -> bool:
+        asked.append(len(some))
+        return needed <= set(some)
+
+    assert set(fewest([units[n] for n in rng.permutation(64)], enough)) == needed
+    assert len(asked) <= 4 * 7 and 0 not in asked and 64 not in asked
+
+
+def test_all_are_taken_where_all_are_needed() -> None:
+    units = [Unit((n, "uint8", True), (str(n),), ()) for n in range(20)]
+    assert set(fewest(units, lambda some: len(some) == 20)) == set(units)
