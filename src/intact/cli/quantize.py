@@ -172,7 +172,7 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised
     warnings = [f"{name}: {line}" if name else line for name, part in parts.items() for line in part.warnings]
     bits16 = {_within(name, of): why for name, part in parts.items() for of, why in part.bits16.items()}
     tensors = sum(len(part.ranges) for part in parts.values())
-    advice = _advice(result, sqnr) if advised else ""
+    advice = _advice(result) if advised else ""
     before, after = _size(model), _size(out)
     if as_json:
         show_json({
@@ -222,17 +222,16 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised
         say(f"why layers stay in float: intact explain {out} --profile {profile} --precision float")
 
 
-def _advice(result: QuantizedModel, sqnr: dict[str, float]) -> str:
+def _advice(result: QuantizedModel) -> str:
     """What to try where 8 bits are not enough for an output; "" where they are, or nothing can be tried."""
     from intact.ptq import POOR_DB
 
-    poor = {name: db for name, db in sqnr.items() if isfinite(db) and db < POOR_DB}
-    if not poor or not result.placement.profile.bits16:
+    least = min(part.least_sqnr for part in result.parts.values())
+    if least >= POOR_DB or not result.placement.profile.bits16:
         return ""
-    name = min(poor, key=poor.__getitem__)
     return (
-        f"{name} has {poor[name]:.1f} dB with 8 bits: --bits16 auto gives 16 to the tensors that need them, "
-        "at some cost of speed"
+        f"an output has {least:.1f} dB with 8 bits, or a part of one: --bits16 auto gives 16 to the tensors "
+        "that need them, at some cost of speed"
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import log10
 
 from intact.errors import UnsupportedError
@@ -44,14 +45,13 @@ def with_bits16(state: State) -> State | None:
 
 def _by_outputs(state: State, units: Sequence[Unit]) -> State | None:
     trial = _Trial(state)
-    before = trial.worst(())
+    before = trial.before()
     if before >= POOR_DB:
         return None
     try:
-        state = raised(state)
+        most = trial.worst(units)
     except UnsupportedError as error:
         return _with_warning(state, f"leaves the outputs at {before:.1f} dB: {error}")
-    most = trial.worst(units)
     if most < before + _WORTH_DB:
         return _with_warning(
             state, f"widens nothing: it would bring the outputs from {before:.1f} to {most:.1f} dB"
@@ -61,7 +61,7 @@ def _by_outputs(state: State, units: Sequence[Unit]) -> State | None:
     ranked = sorted(units, key=lambda unit: -local[unit])  # stable: equals stay in the graph's order
     chosen = set(fewest(ranked, lambda some: trial.worst(some) >= goal))
     why = {unit: _reason(before, local[unit]) for unit in units if unit in chosen}
-    return with_candidates(widened(state, why))
+    return with_candidates(widened(raised(state), why))
 
 
 def _reason(before: float, local: float) -> str:
@@ -104,25 +104,40 @@ class _Trial:
     def __init__(self, state: State) -> None:
         state = replace(state, runs=state.runs[:TRIED])
         corrects = bool(state.settings.bias_correction)
-        self._base = (with_bias_errors(state) if corrects else None) or state
+        self._narrow = (with_bias_errors(state) if corrects else None) or state
+        self._method = "max"
         self._known: dict[frozenset[Unit], float] = {}
 
+    def before(self) -> float:
+        """The least signal to quantization noise ratio of an output with 8 bits everywhere, in dB.
+
+        Trials keep whole ranges, unless clipped ones do much better here, as `choose` will have it.
+        """
+        found = {method: self._measured(self._narrow, method) for method in ("max", "mse")}
+        self._method = "mse" if found["mse"] > found["max"] + _WORTH_DB else "max"
+        return found[self._method]
+
     def worst(self, some: Sequence[Unit]) -> float:
-        """The least signal to quantization noise ratio of an output, in dB."""
+        """The same with 16 bits for `some`.
+
+        Raises:
+            UnsupportedError: The model cannot be brought to an opset that has them.
+        """
         key = frozenset(some)
         if key not in self._known:
-            self._known[key] = self._measured(some)
+            nodes = {node for unit in some for node in unit.nodes}
+            kept = tuple(one for one in self._raised.bias_errors if one.node not in nodes)
+            state = replace(widened(self._raised, dict.fromkeys(some, "")), bias_errors=kept)
+            self._known[key] = self._measured(state, self._method)
         return self._known[key]
 
-    def _measured(self, some: Sequence[Unit]) -> float:
-        state = self._base
-        if some:
-            state = self._base = raised(state)
-            nodes = {node for unit in some for node in unit.nodes}
-            kept = tuple(one for one in state.bias_errors if one.node not in nodes)
-            state = replace(widened(state, dict.fromkeys(some, "")), bias_errors=kept)
+    @cached_property
+    def _raised(self) -> State:
+        return raised(self._narrow)
+
+    def _measured(self, state: State, method: str) -> float:
         assert state.calibration is not None
         chooser = Activations(state.activations, state.calibration, state.settings.options, state.known)
-        state = with_pairs(replace(state, chooser=chooser, configurations={"mse": chooser.by("mse")}))
+        state = with_pairs(replace(state, chooser=chooser, configurations={method: chooser.by(method)}))
         state = with_corrected_biases(state) or state
         return worst(Evaluator(state.model, state.runs).errors())

@@ -18,7 +18,7 @@ from intact.placement import Placement
 from intact.ptq.branches import Captured, kept, taken_by
 from intact.ptq.choose import label
 from intact.ptq.collect import calibrated
-from intact.ptq.evaluator import relative, sqnr, top1
+from intact.ptq.evaluator import relative, sqnr, top1, worst
 from intact.ptq.prepare import nothing_to_quantize, prepared
 from intact.ptq.settings import Bits16, Overrides, Settings, Switch
 from intact.ptq.sixteen import asked_of
@@ -40,6 +40,7 @@ class QuantizedModel:
             was compared (of what was clearly worse, on some of them); empty where nothing was measured.
         chosen: The configuration of ranges that was taken.
         sqnr: Signal to quantization noise ratio of every output on the held runs, in dB.
+        least_sqnr: The least of these ratios; an output that a Concat makes counts as its parts.
         top1: (rows whose largest value stays where float has it, rows) of every output [rows, scores] on the
             held runs, which are some of the calibration data.
         corrected: Whether biases were corrected.
@@ -61,6 +62,7 @@ class QuantizedModel:
     errors: dict[str, float] = field(default_factory=dict)
     chosen: str = ""
     sqnr: dict[str, float] = field(default_factory=dict)
+    least_sqnr: float = float("inf")
     top1: dict[str, tuple[int, int]] = field(default_factory=dict)
     corrected: bool = False
     equalized: bool = False
@@ -256,6 +258,7 @@ def _result(state: State) -> QuantizedModel:
         errors={name: relative(errors) for name, errors in state.errors.items()},
         chosen=state.chosen,
         sqnr=sqnr(state.errors[label(state)]) if state.errors else {},
+        least_sqnr=worst(state.errors[label(state)]) if state.errors else float("inf"),
         top1=top1(state.model, state.runs) if state.errors else {},
         corrected=state.corrected,
         equalized=state.equalized,

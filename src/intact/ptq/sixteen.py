@@ -57,13 +57,13 @@ def units_of(state: State) -> list[Unit]:
         Unit(
             key,
             tuple(dict.fromkeys(target.site.value for target in group)),
-            tuple(sorted({n for one in group for n in _behind(nodes, one, pairs)}, key=order.__getitem__)),
+            tuple(sorted({n for one in group for n in behind(nodes, one, pairs)}, key=order.__getitem__)),
         )
         for key, group in groups.items()
     ]  # fmt: skip
 
 
-def _behind(nodes: Mapping[str, Node], target: Target, pairs: set[str]) -> Iterator[str]:
+def behind(nodes: Mapping[str, Node], target: Target, pairs: set[str]) -> Iterator[str]:
     """The nodes that read codes of `target`: through those that only move them, up to the next pair."""
     waiting, seen = [name for name, _ in target.readers], set[str]()
     while waiting:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from intact.ptq.bias_correction import with_bias_errors, with_corrected_biases, without_added_biases
+from intact.ptq.bias_room import with_room_for_biases
 from intact.ptq.boundaries import with_cleared_boundaries
 from intact.ptq.choose import measured_error, with_best_ranges, with_candidates
 from intact.ptq.collect import calibrated
@@ -76,6 +77,7 @@ STAGES = (
     Stage("weights", with_weights),
     Stage("round weights", with_rounded_weights, "rounding"),
     Stage("16 bits", with_bits16),
+    Stage("room for biases", with_room_for_biases),
     Stage("bias errors", with_bias_errors, "bias_correction"),
     Stage("pairs", with_pairs),
     Stage("best ranges", with_best_ranges),
