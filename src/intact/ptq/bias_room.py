@@ -41,9 +41,9 @@ def with_room_for_biases(state: State) -> State | None:
             for name, index in target.readers
             if _is_wide(target) and index == 1 and name in scales
         ]
-        least = np.maximum.reduce(
-            [np.zeros_like(weight.ends[1]), *(one for one in wanted if one is not None)]
-        )
+        least = np.zeros(weight.ends[1].shape)
+        for one in wanted:
+            least = least if one is None else np.maximum(least, one)
         weights.append(_with_scale(weight, least, target.settings.scale_bits))
     return replace(state, weights=tuple(weights))
 
@@ -59,7 +59,7 @@ def _scales_read(state: State, nodes: Mapping[str, Node]) -> dict[str, float]:
     A pair may stand in front of operators that only move data.
     """
     assert state.chooser is not None
-    found = {}
+    found: dict[str, float] = {}
     for target in filter(_is_wide, state.activations):
         spec = state.chooser.spec(target)
         scale = min(float(grid_of(spec, one[target.key].ends)[0]) for one in state.configurations.values())
