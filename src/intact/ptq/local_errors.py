@@ -14,13 +14,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.calib.choice import Ends
 from intact.graph import Inserter, Model, Namer, Node, Session, Value
-from intact.numerics import store, to_float32
+from intact.numerics import store
 from intact.ptq.ranges import QuantizedWeight, grid_of
 from intact.ptq.sample import Held
 from intact.ptq.sixteen import Unit
 from intact.ptq.state import State
 from intact.ptq.workers import THREADS, in_order
+from intact.spec import QuantSpec
+
+_FLOAT = 1  # of ONNX's element types
 
 _Sums = dict[str, NDArray[np.float64]]
 
@@ -96,11 +100,7 @@ class _Probe:
             value, spec = self._nodes[name].inputs[index], chooser.spec(target)
             assert value is not None, "a site has a tensor"
             insert = Inserter(self._graph, self._nodes[name], self._names)
-            scale, zero = grid_of(spec, self._state.ranges[target.key].ends)
-            grid = [insert.constant("probe.scale", scale), insert.constant("probe.zero", store(zero, spec))]
-            codes = insert.node("QuantizeLinear", [value, *grid], "probe.codes", dtype=None, shape=None)
-            inputs = [codes, *grid]
-            real = insert.node("DequantizeLinear", inputs, "probe.real", dtype=value.dtype, shape=None)
+            real = _paired(insert, value, spec, self._state.ranges[target.key].ends)
             found |= dict.fromkeys(target.readers, real)
         return found
 
@@ -120,9 +120,8 @@ class _Probe:
     def _weight(self, weight: QuantizedWeight, node: Node) -> Value:
         """What the codes of `weight` mean, once for all units."""
         if id(weight) not in self._rounded:
-            array = (to_float32(weight.array) + weight.lost).astype(np.float32)
             insert = Inserter(self._graph, node, self._names)
-            self._rounded[id(weight)] = insert.constant("probe.weight", array)
+            self._rounded[id(weight)] = insert.constant("probe.weight", weight.meant)
         return self._rounded[id(weight)]
 
     def _compared(self, value: Value, copy: Value) -> tuple[str, str]:
@@ -137,8 +136,23 @@ class _Probe:
         return found[0].name or "", found[1].name or ""
 
 
+def _paired(insert: Inserter, value: Value, spec: QuantSpec, ends: Ends) -> Value:
+    """`value` rounded to the grid of `spec` with range `ends`, through a pair."""
+    scale, zero_point = grid_of(spec, ends)
+    grid = [insert.constant("probe.scale", scale), insert.constant("probe.zero", store(zero_point, spec))]
+    plain = _is_float(value)
+    x = value if plain else _cast(insert, value, _FLOAT)
+    codes = insert.node("QuantizeLinear", [x, *grid], "probe.codes", dtype=None, shape=None)
+    real = insert.node("DequantizeLinear", [codes, *grid], "probe.real", dtype=None, shape=None)
+    return real if plain or value.dtype is None else _cast(insert, real, value.dtype.value)
+
+
+def _cast(insert: Inserter, value: Value, dtype: int) -> Value:
+    return insert.node("Cast", [value], "probe.cast", dtype=None, shape=None, to=dtype)
+
+
 def _is_float(value: Value) -> bool:
-    return value.dtype is None or value.dtype.name == "FLOAT"
+    return value.dtype is None or value.dtype.value == _FLOAT
 
 
 def _leaves(value: Value, nodes: set[int]) -> bool:

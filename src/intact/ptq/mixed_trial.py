@@ -16,7 +16,8 @@ from functools import cached_property
 from math import log10
 
 from intact.errors import UnsupportedError
-from intact.ptq.bias_correction import with_bias_errors, with_corrected_biases
+from intact.graph import set_initializer
+from intact.ptq.bias_correction import corrected, with_bias_errors
 from intact.ptq.choose import with_candidates
 from intact.ptq.emit import with_pairs
 from intact.ptq.evaluator import Evaluator, worst
@@ -138,6 +139,8 @@ class _Trial:
     def _measured(self, state: State, method: str) -> float:
         assert state.calibration is not None
         chooser = Activations(state.activations, state.calibration, state.settings.options, state.known)
-        state = with_pairs(replace(state, chooser=chooser, configurations={method: chooser.by(method)}))
-        state = with_corrected_biases(state) or state
-        return worst(Evaluator(state.model, state.runs).errors())
+        state = replace(state, chooser=chooser, configurations={method: chooser.by(method)})
+        model = with_pairs(state).model  # a clone of its own
+        for name, bias in corrected(model, state.bias_errors).items():
+            set_initializer(model, name, bias)
+        return worst(Evaluator(model, state.runs).errors())

@@ -191,6 +191,11 @@ class QuantizedWeight:
         stored = self.rounded if self.rounded is not None else exact
         return kernels.fake_quantize(stored, *self.grid, self.spec).astype(np.float64) - exact
 
+    @property
+    def meant(self) -> NDArray:
+        """What its codes mean, in its own dtype."""
+        return np.asarray((numerics.to_float32(self.array) + self.lost).astype(self.array.dtype))
+
 
 def weight_of(target: Target, constants: Constants, value: Value) -> QuantizedWeight:
     """The weight that `target` names.
