@@ -25,6 +25,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from functools import partial
 from math import exp, log
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,8 @@ from intact.engine.steps import FallbackSubgraph
 Row = dict[str, Any]
 
 
-def by_intact(work: Work, out: Path) -> None:
-    intact.quantize(work.model, work.calibration, progress=False).save(out)
+def by_intact(work: Work, out: Path, bits16: str = "never") -> None:
+    intact.quantize(work.model, work.calibration, bits16=bits16, progress=False).save(out)
 
 
 def by_onnxruntime(work: Work, out: Path) -> None:
@@ -97,6 +98,8 @@ def quantized(name: str, work: Work, folder: Path, row: Row, options: argparse.N
     float_run = run_onnxruntime(work.model)
     for tool in options.tools:
         make, suffix = TOOLS[tool]
+        if tool == "INTact":
+            make = partial(by_intact, bits16=options.bits16)
         out, seconds = folder / f"{name}{suffix}", folder / f"{name}{suffix}.seconds"
         try:
             if not out.exists() or (tool == "INTact" and not options.keep):
@@ -180,6 +183,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
     parser.add_argument("--tools", nargs="*", choices=TOOLS, default=list(TOOLS))
     parser.add_argument("--columns", nargs="*", choices=LATENCY, default=list(LATENCY), help="of latency")
+    parser.add_argument("--bits16", choices=("never", "auto"), default="never", help="of INTact's files")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1.0, help="of one round of one case")

@@ -21,11 +21,15 @@ from intact.ptq.sixteen import Unit
 
 @pytest.fixture
 def uneven(build: Any) -> onnx.ModelProto:
+    return make_uneven(build)
+
+
+def make_uneven(build: Any, dtype: type = np.float32, kind: int = TensorProto.FLOAT) -> onnx.ModelProto:
     """Rows of sizes from 0.1 to 10 go through two products, before they are brought to one size."""
     rng = np.random.default_rng(0)
 
     def normal(*shape: int) -> np.ndarray:
-        return (rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
+        return (rng.standard_normal(shape) / np.sqrt(shape[0])).astype(dtype)
 
     nodes = [
         ("MatMul", "x w0", "wide"), ("MatMul", "wide w1", "wider"),
@@ -34,8 +38,8 @@ def uneven(build: Any) -> onnx.ModelProto:
     ]  # fmt: skip
     return build(
         nodes, {"x": ["N", 32]}, {"y": ["N", 8]}, w0=normal(32, 32), w1=normal(32, 32),
-        gamma=np.ones(32, np.float32), beta=np.zeros(32, np.float32), w2=normal(32, 32),
-        b2=np.zeros(32, np.float32), w3=normal(32, 8), b3=np.zeros(8, np.float32),
+        gamma=np.ones(32, dtype), beta=np.zeros(32, dtype), w2=normal(32, 32), b2=np.zeros(32, dtype),
+        w3=normal(32, 8), b3=np.zeros(8, dtype), dtype=kind,
     )  # fmt: skip
 
 
@@ -89,6 +93,15 @@ def test_it_says_which_tensors_and_why(uneven: onnx.ModelProto, rows: np.ndarray
     assert {layer.name: layer.reason for layer in read.layers if "16" in layer.reason} == dict.fromkeys(
         ("n_wide", "n_wider"), "reads uint16, so that it computes in float"
     )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind"), [(np.float64, TensorProto.DOUBLE), (np.float16, TensorProto.FLOAT16)]
+)
+def test_other_floats(build: Any, rows: np.ndarray, dtype: type, kind: int) -> None:
+    result = quiet(make_uneven(build, dtype, kind), rows.astype(dtype), bits16="auto")
+    assert len(result.bits16) == 2 and result.sqnr["y"] > ENOUGH_DB
+    assert all("alone they keep" in why for why in result.bits16.values())
 
 
 def test_equal_work_gives_equal_files(uneven: onnx.ModelProto, rows: np.ndarray) -> None:

@@ -87,7 +87,7 @@ class _Probe:
         return [
             self._compared(value, copy)
             for value, copy in copies.items()
-            if _is_float(value) and _leaves(value, mine)
+            if _is_real(value) and _leaves(value, mine)
         ]
 
     def _quantized(self, unit: Unit) -> dict[tuple[str, int], Value]:
@@ -140,7 +140,7 @@ def _paired(insert: Inserter, value: Value, spec: QuantSpec, ends: Ends) -> Valu
     """`value` rounded to the grid of `spec` with range `ends`, through a pair."""
     scale, zero_point = grid_of(spec, ends)
     grid = [insert.constant("probe.scale", scale), insert.constant("probe.zero", store(zero_point, spec))]
-    plain = _is_float(value)
+    plain = value.dtype is None or value.dtype.value == _FLOAT
     x = value if plain else _cast(insert, value, _FLOAT)
     codes = insert.node("QuantizeLinear", [x, *grid], "probe.codes", dtype=None, shape=None)
     real = insert.node("DequantizeLinear", [codes, *grid], "probe.real", dtype=None, shape=None)
@@ -151,8 +151,8 @@ def _cast(insert: Inserter, value: Value, dtype: int) -> Value:
     return insert.node("Cast", [value], "probe.cast", dtype=None, shape=None, to=dtype)
 
 
-def _is_float(value: Value) -> bool:
-    return value.dtype is None or value.dtype.value == _FLOAT
+def _is_real(value: Value) -> bool:
+    return value.dtype is None or value.dtype.is_floating_point()
 
 
 def _leaves(value: Value, nodes: set[int]) -> bool:
