@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate
@@ -50,16 +51,28 @@ def at_opset(model):
     return copy
 
 
+def with_scales(model, inputs):
+    """The model of a Resize with its scales as the constant that they are in every file."""
+    names = [port.name for port in model.graph.input]
+    if "scales" in names:
+        place = names.index("scales")
+        model.graph.initializer.append(numpy_helper.from_array(inputs[place], "scales"))
+        del model.graph.input[place]
+        inputs = [*inputs[:place], *inputs[place + 1 :]]
+    return model, inputs
+
+
 @pytest.mark.slow
 def test_every_operator_on_reals():
     native, run, wrong = Counter(), 0, []
     for case in cases():
+        model, first = with_scales(at_opset(case.model), case.data_sets[0][0])
         try:
-            plan = lower(at_opset(case.model))
+            plan = lower(model)
         except UnsupportedError:  # an opset before 9, or an operator that is newer than ours
             continue
         kinds = {step.kind for step in plan.steps}
-        for inputs, outputs in case.data_sets:
+        for inputs, outputs in [(first, case.data_sets[0][1]), *case.data_sets[1:]]:
             try:
                 values = evaluate(plan, dict(zip(plan.inputs, inputs, strict=False)))
             except UnsupportedError:  # ONNX Runtime has no kernel either

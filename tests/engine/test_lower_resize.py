@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from intact.engine.engine import Engine
+from intact.engine.lower import lower
 from intact.errors import QuantValueError
+from intact.graph import Session
 
 COORDINATES = ["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "asymmetric", "align_corners"]
 
@@ -82,6 +85,20 @@ def test_a_free_size_is_resized_when_it_is_known(qdq, lowered):
     engine = Engine(found.plan, threads=1)
     assert "onnx" not in {timing.kind for timing in engine.profile(found.feeds, runs=1).timings}
     np.testing.assert_allclose(engine.run(found.feeds)[y], found.expected[y], atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_scales_that_are_no_constant_are_not_guessed_from_sizes(mode):
+    """The sizes that a file declares tell their ratio: of 2.4 times 3 that is 7 to 3."""
+    shapes = {"x": [1, 2, 3, 4], "s": [4], "y": [1, 2, 7, 4]}
+    x, s, y = (helper.make_tensor_value_info(name, 1, shape) for name, shape in shapes.items())
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode=mode)
+    graph = helper.make_graph([node], "net", [x, s], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    rng = np.random.default_rng(0)
+    feeds = {"x": rng.random((1, 2, 3, 4), np.float32), "s": np.float32([1, 1, 2.4, 1])}
+    (want,) = Session(model.SerializeToString()).run(feeds).values()
+    np.testing.assert_allclose(Engine(lower(model), threads=1).run(feeds)["y"], want, atol=1e-5)
 
 
 def test_places_that_are_not_there_are_refused(qdq, lowered):

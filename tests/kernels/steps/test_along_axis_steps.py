@@ -108,20 +108,20 @@ def view(block: int, dtype: str, *shape: int) -> View:
     return View(block, 0, dtype, shape, strides)
 
 
-def between(x: View, places: Any) -> Any:
-    """One element of what lies between those of x."""
+def between(dtype: str, places: Any) -> Any:
+    """One element of what lies between three."""
     weights = np.ones(np.shape(places), np.float32)
-    return moves.interpolate(x, view(2, x.dtype, 1), 0, np.asarray(places), weights)
+    return moves.interpolate(view(1, dtype, 3), view(2, dtype, 1), 0, np.asarray(places), weights)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: between(view(1, "int32", 3), [[0]]), "are float32"),
-        (lambda: between(view(1, "float32", 3), [[0, 1]]), "as many places"),
-        (lambda: between(view(1, "float32", 3), [[3]]), "out of range"),
-        (lambda: between(view(1, "float32", 3), [[-1]]), "out of range"),
-        (lambda: between(view(1, "float32", 3), np.zeros((1, 0))), "as many places"),
+        (lambda: between("int32", [[0]]), "are float32"),
+        (lambda: between("float32", [[0], [1]]), "as many places"),
+        (lambda: between("float32", [[3]]), "out of range"),
+        (lambda: between("float32", [[-1]]), "out of range"),
+        (lambda: between("float32", np.zeros((1, 0), np.int64)), "as many places"),
         (lambda: moves.cum_sum(view(1, "int32", 3), view(2, "int64", 3), 0), "one type"),
         (lambda: moves.cum_sum(view(1, "uint8", 3), view(2, "uint8", 3), 0), "float32, int32 or int64"),
         (lambda: moves.cum_sum(view(1, "int32", 3), view(2, "int32", 3), 1), "no such axis"),

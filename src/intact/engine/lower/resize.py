@@ -87,8 +87,10 @@ def _changed(
 
 def _scales(builder: PlanBuilder, node: Node, said: ops.Resize, rank: int) -> dict[int, float]:
     """By axis, as they are given; empty where sizes are."""
-    scales = builder.constants(node.inputs[2]) if len(node.inputs) > 2 else None
-    if scales is None or scales.size == 0:
+    if len(node.inputs) < 3 or node.inputs[2] is None or not node.inputs[2].name:
+        return {}
+    scales = builder.constant(node.inputs[2], "its scales")
+    if scales.size == 0:
         return {}
     axes = [axis % rank for axis in said.axes] if said.axes is not None else range(rank)
     return dict(zip(axes, map(float, scales), strict=True))
