@@ -294,7 +294,7 @@ def test_as_few_are_taken_as_are_enough(seed: int) -> None:
     """Whatever the order; more trials than a few times the logarithm are none."""
     rng = np.random.default_rng(seed)
     units = [Unit((n, "uint8", True), (str(n),), ()) for n in range(64)]
-    needed = {units[n] for n in rng.choice(64, 3, replace=False)}
+    needed = {units[n] for n in rng.choice(64, 2, replace=False)}
     asked: list[int] = []
 
     def enough(some: Sequence[Unit]) -> bool:
@@ -302,7 +302,7 @@ def test_as_few_are_taken_as_are_enough(seed: int) -> None:
         return needed <= set(some)
 
     assert set(fewest([units[n] for n in rng.permutation(64)], enough)) == needed
-    assert len(asked) <= 4 * 7 and 0 not in asked and 64 not in asked
+    assert len(asked) <= 2 * 7 and 0 not in asked and 64 not in asked
 
 
 def test_all_are_taken_where_all_are_needed() -> None:
