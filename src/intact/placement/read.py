@@ -43,36 +43,13 @@ def read_placement(model: Model, profile: str | Profile = "intact") -> Placement
         and (weight := pairs.above((op, 1))) is not None
     }  # fmt: skip
     layers, fusions = fuser.layers()
-    wide = _wide(view, pairs)
-    read = (_in_float(one, wide) for one in layers)
-    said = (replace(one, reason=alone.get(one.name, "") + one.reason) for one in read)
+    said = (replace(one, reason=alone.get(one.name, "") + one.reason) for one in layers)
     return Placement(_sites(view, pairs), tuple(_with(layer, remarks) for layer in said), fusions, chosen)
 
 
 def _with(layer: Layer, remarks: dict[str, list[str]]) -> Layer:
     said = dict.fromkeys(message for node in layer.nodes for message in remarks.get(node, ()))
     return replace(layer, reason="; ".join([layer.reason, *said])) if said else layer
-
-
-def _wide(view: View, pairs: Pairs) -> dict[str, str]:
-    """The ops that read codes of more than 8 bits, and the format of these; weights aside."""
-    found = {}
-    for op in view.ops:
-        for index, value in enumerate(op.inputs):
-            if value is None or view.is_constant(value):
-                continue
-            one = pairs.above((op, index))
-            if one is not None and one.spec.format.bits > 8:
-                found[op.name] = str(one.spec.format)
-    return found
-
-
-def _in_float(layer: Layer, wide: dict[str, str]) -> Layer:
-    """`layer` as engines run it, whose integers are those of 8 bits."""
-    format = next((wide[node] for node in layer.nodes if node in wide), None)
-    if format is None or layer.precision == "float":
-        return layer
-    return replace(layer, precision="float", reason=f"reads {format}, so that it computes in float")
 
 
 def _sites(view: View, pairs: Pairs) -> tuple[Site, ...]:
