@@ -4,22 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.trt.networks import built, constant
 
 import intact.trt as trt
-
-
-def run(network: trt.INetworkDefinition, said: trt.ILogger, **feeds: np.ndarray) -> list[np.ndarray]:
-    """The outputs of `network`, in order."""
-    builder = trt.Builder(said)
-    engine = builder.build_engine(network, builder.create_builder_config())
-    assert engine is not None, said.messages
-    made = engine.engine.run(feeds)
-    return [made[tensor.name] for tensor in network.outputs]
-
-
-def constant(network: trt.INetworkDefinition, value: object) -> trt.ITensor:
-    array = np.asarray(value)
-    return network.add_constant(array.shape, array).get_output(0)
 
 
 def doubling(network: trt.INetworkDefinition) -> tuple[trt.ILoop, trt.ILayer, trt.ITensor]:
@@ -42,7 +29,7 @@ def test_a_counted_loop_keeps_as_many_values_as_asked(network, said, kept) -> No
     network.mark_output(every.get_output(0))
     assert every.get_output(0).shape == (1, kept, 3)
     x = np.float32([[1, 2, 3]])
-    ends, stacked = run(network, said, x=x)
+    ends, stacked = built(network, said, x=x)
     wanted = [x * 2 ** (i + 1) if i < 3 else x * 0 for i in range(kept)]
     assert (ends == x * 8).all() and (stacked == np.stack(wanted, 1)).all()
 
@@ -61,7 +48,7 @@ def test_a_while_loop_stops_before_the_run_whose_truth_is_false(network, said) -
     every.set_input(1, constant(network, np.int32(7)))
     network.mark_output(last.get_output(0))
     network.mark_output(every.get_output(0))
-    ends, stacked = run(network, said, x=np.ones((1, 3), np.float32))
+    ends, stacked = built(network, said, x=np.ones((1, 3), np.float32))
     assert (ends == 32).all()
     assert stacked[:, 0, 0].tolist() == [2, 4, 8, 16, 32, 0, 0]
 
@@ -80,7 +67,7 @@ def test_an_iterator_gives_slices_from_either_end(network, said, reverse) -> Non
         out.set_input(1, constant(network, np.int32(4)))
         network.mark_output(out.get_output(0))
     given = np.arange(8, dtype=np.float32).reshape(2, 4)
-    forward, backward = run(network, said, x=given)
+    forward, backward = built(network, said, x=given)
     wanted = np.cumsum(given[:, ::-1] if reverse else given, 1).T
     assert (forward == wanted).all() and (backward == wanted[::-1]).all()
 
@@ -100,7 +87,7 @@ def test_a_loop_in_a_loop(network, said) -> None:
     state.set_input(1, twice.get_output(0))
     last = outer.add_loop_output(state.get_output(0), trt.LoopOutput.LAST_VALUE, 0)
     network.mark_output(last.get_output(0))
-    (ends,) = run(network, said, x=np.float32([[0, 1, 2]]))
+    (ends,) = built(network, said, x=np.float32([[0, 1, 2]]))
     assert ends.tolist() == [[18, 22, 26]]  # x -> 2 (x + 3), twice
 
 
@@ -126,4 +113,4 @@ def test_a_conditional_hands_on_one_branch(network, said, positive) -> None:
     out = choice.add_output(twice, network.add_identity(inside).get_output(0))
     network.mark_output(out.get_output(0))
     given = np.float32([[1, 2, 3]]) * (1 if positive else -1)
-    assert (run(network, said, x=given)[0] == given * (2 if positive else 1)).all()
+    assert (built(network, said, x=given)[0] == given * (2 if positive else 1)).all()

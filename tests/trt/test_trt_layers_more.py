@@ -4,28 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.trt.networks import built, constant, ints
 
 import intact.trt as trt
 
 X = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
-
-
-def built(network: trt.INetworkDefinition, said: trt.ILogger, **feeds: np.ndarray) -> list[np.ndarray]:
-    """The outputs of `network`, in order."""
-    builder = trt.Builder(said)
-    engine = builder.build_engine(network, builder.create_builder_config())
-    assert engine is not None, said.messages
-    made = engine.engine.run(feeds)
-    return [made[tensor.name] for tensor in network.outputs]
-
-
-def constant(network: trt.INetworkDefinition, value: object) -> trt.ITensor:
-    array = np.asarray(value)
-    return network.add_constant(array.shape, array).get_output(0)
-
-
-def ints(network: trt.INetworkDefinition, *values: int) -> trt.ITensor:
-    return constant(network, np.asarray(values, np.int32))
 
 
 @pytest.fixture

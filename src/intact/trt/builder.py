@@ -14,7 +14,14 @@ from intact.trt.cuda_engine import ICudaEngine, IHostMemory, to_bytes
 from intact.trt.enums import BuilderFlag, DataType, ErrorCodeTRT
 from intact.trt.host_interfaces import IStreamWriter
 from intact.trt.implicit import implicit_plan
-from intact.trt.layers import IAssertionLayer, IDequantizeLayer, ILayer, IOnnxLayer, IQuantizeLayer
+from intact.trt.layers import (
+    IAssertionLayer,
+    IDequantizeLayer,
+    IKVCacheUpdateLayer,
+    ILayer,
+    IOnnxLayer,
+    IQuantizeLayer,
+)
 from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.network import INetworkDefinition
 from intact.trt.objects import Interface
@@ -163,6 +170,7 @@ class Builder(Interface):
             network.name, config.profiles, dependence=depends,
             assertions={t.name: message for t, message in conditions.items()},
             debugged=tuple(t.name for t in debugged), plugins=plugins_of(network),
+            aliases=aliases_of(network),
         )  # fmt: skip
         composed = network.compose(hidden)
         if config.get_flag(BuilderFlag.REFIT):
@@ -193,6 +201,13 @@ def _assertions(network: INetworkDefinition) -> dict[ITensor, str]:
             if known is None and condition is not None:
                 found[layer.condition] = layer.message
     return found
+
+
+def aliases_of(network: INetworkDefinition) -> dict[str, str]:
+    """Outputs that TensorRT writes in place: each, and the input whose memory it is."""
+    caches = [layer for layer in network.layers if isinstance(layer, IKVCacheUpdateLayer)]
+    pairs = [(layer._outputs[0], layer.get_input(0)) for layer in caches]
+    return {out.name: cache.name for out, cache in pairs if cache is not None and out.is_network_output}
 
 
 def _is_qdq(layer: ILayer) -> bool:

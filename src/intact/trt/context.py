@@ -323,6 +323,8 @@ class IExecutionContext(Interface):
         if len(bindings) != len(names):
             return self._complain(f"execute: {len(bindings)} bindings, want {len(names)}: {', '.join(names)}")
         given = dict(zip(names, bindings, strict=True))
+        aliases = self._engine._record.aliases
+        given.update({out: given[cache] for out, cache in aliases.items() if given.get(out) is None})
         try:
             values = {n: v for n in names if (v := self._size_values(n)) is not None}
             free = {*values, *(n for n in unknown if n in self._allocators)}
@@ -332,6 +334,7 @@ class IExecutionContext(Interface):
             if missing := self.infer_shapes():
                 return self._complain(f"execute: the shapes of {', '.join(missing)} are not set")
             inputs = {n: values[n] if n in values else self._memory(n, given[n]) for n in engine.plan.inputs}
+            inputs.update({n: inputs[n].copy() for n in aliases.values()})  # what is written is read no more
             known = [n for n in engine.plan.outputs if n in given and n not in unknown]
             made = engine.run(inputs, {n: self._memory(n, given[n]) for n in known})
             for name in (n for n in unknown if n in given):

@@ -156,6 +156,10 @@ class ICudaEngine(Interface):
 
     get_tensor_components_per_element = get_tensor_vectorized_dim = get_tensor_bytes_per_component
 
+    def get_aliased_input_tensor(self, name: str) -> str | None:
+        """The input whose memory output `name` is written to; None for outputs with memory of their own."""
+        return self._record.aliases.get(name)
+
     def is_debug_tensor(self, name: str) -> bool:
         """Whether a debug listener may see it."""
         return name in self._record.debugged

@@ -72,6 +72,9 @@ WITHOUT_MEANING: dict[str, str] = {
     "Refitter.weights_validation": "weights are always checked",
     "ILoop.name": "it is kept for its reader",
     "IIfConditional.name": "it is kept for its reader",
+    "IAttention.decomposable": "an attention is always made of its parts",
+    "IAttention.metadata": "it is kept for its reader",
+    "IAttention.num_ranks": "there is one device, the CPU",
     "ITopKLayer.is_strict": "the order is always strict",
 }  # fmt: skip
 """By "Class.attribute" or "Class.method": why it changes nothing here."""

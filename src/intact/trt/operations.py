@@ -183,6 +183,23 @@ class AttentionNormalizationOp(TrtEnum):
     SOFTMAX = 1
 
 
+class KVCacheMode(TrtEnum):
+    LINEAR = 0
+
+
+class MoEActType(TrtEnum):
+    NONE = 0
+    SILU = 1
+
+
+class CollectiveOperation(TrtEnum):
+    ALL_REDUCE = 0
+    ALL_GATHER = 1
+    BROADCAST = 2
+    REDUCE = 3
+    REDUCE_SCATTER = 4
+
+
 class RNNOperation(TrtEnum):
     RELU = 0
     TANH = 1
@@ -274,7 +291,12 @@ class LayerType(TrtEnum):
     UNSQUEEZE = 48
     CUMULATIVE = 49
     DYNAMIC_QUANTIZE = 50
-    ATTENTION = 51
+    ATTENTION_INPUT = 51
+    ATTENTION_OUTPUT = 52
+    ROTARY_EMBEDDING = 53
+    KV_CACHE_UPDATE = 54
+    MOE = 55
+    DIST_COLLECTIVE = 56
     FULLY_CONNECTED = 90
     RNN_V2 = 91
     OTHER = 99

@@ -48,6 +48,7 @@ class BuildRecord:
         plugins: What makes the plugins of the engine again: by operator, its creator and its fields.
         refit: The model, where the engine can be given other weights: base64 of its bytes, and the weights'
             names.
+        aliases: Outputs that are written where an input lies, by name.
     """
 
     name: str = ""
@@ -58,6 +59,7 @@ class BuildRecord:
     debugged: tuple[str, ...] = ()
     plugins: dict[str, Any] = field(default_factory=dict)
     refit: dict[str, Any] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan) -> BuildRecord:
@@ -83,7 +85,7 @@ class BuildRecord:
         debugged = tuple(map(str, content["debugged"]))
         return cls(
             str(content["name"]), profiles, choices, depends, assertions, debugged,
-            dict(content["plugins"]), dict(content["refit"]),
+            dict(content["plugins"]), dict(content["refit"]), dict(content.get("aliases", {})),
         )  # fmt: skip
 
     @property
@@ -99,6 +101,7 @@ class BuildRecord:
             "choices": {name: vars(choice) for name, choice in self.choices.items()},
             "dependence": vars(self.dependence), "assertions": self.assertions,
             "debugged": list(self.debugged), "plugins": self.plugins, "refit": self.refit,
+            "aliases": self.aliases,
         }  # fmt: skip
         notes = tuple(note for note in plan.notes if not note.startswith(_MARK))
         return replace(plan, notes=(*notes, _MARK + json.dumps(content, sort_keys=True)))

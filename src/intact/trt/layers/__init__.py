@@ -1,7 +1,17 @@
 """The layers of a network: each file one kind, each class what it is in ONNX."""
 
+from intact.trt.layers.attention import (
+    IAttention,
+    IAttentionInputLayer,
+    IAttentionOutputLayer,
+    IKVCacheUpdateLayer,
+    IRotaryEmbeddingLayer,
+)
 from intact.trt.layers.base import (
     ILayer,
+)
+from intact.trt.layers.dynamic import (
+    IDynamicQuantizeLayer,
 )
 from intact.trt.layers.fill import (
     IFillLayer,
@@ -79,6 +89,9 @@ from intact.trt.layers.weighted import (
 __all__ = [
     "IActivationLayer",
     "IAssertionLayer",
+    "IAttention",
+    "IAttentionInputLayer",
+    "IAttentionOutputLayer",
     "ICastLayer",
     "IConcatenationLayer",
     "IConditionLayer",
@@ -87,6 +100,7 @@ __all__ = [
     "ICumulativeLayer",
     "IDeconvolutionLayer",
     "IDequantizeLayer",
+    "IDynamicQuantizeLayer",
     "IEinsumLayer",
     "IElementWiseLayer",
     "IFillLayer",
@@ -98,6 +112,7 @@ __all__ = [
     "IIfConditionalInputLayer",
     "IIfConditionalOutputLayer",
     "IIteratorLayer",
+    "IKVCacheUpdateLayer",
     "ILRNLayer",
     "ILayer",
     "ILoop",
@@ -118,6 +133,7 @@ __all__ = [
     "IReduceLayer",
     "IResizeLayer",
     "IReverseSequenceLayer",
+    "IRotaryEmbeddingLayer",
     "IScaleLayer",
     "IScatterLayer",
     "ISelectLayer",

@@ -31,6 +31,8 @@ class ILayer(Interface):
     TYPE: ClassVar[LayerType] = LayerType.OTHER
     TITLE: ClassVar[str] = ""
     OUTPUTS: ClassVar[int] = 1
+    OUTPUT_NAME: ClassVar[str] = " ({})"
+    """What TensorRT puts behind the names of outputs but the first."""
     VALUES: ClassVar[tuple[int, ...]] = ()
     """Inputs whose values say what shape the output has."""
     DATA_DEPENDENT: ClassVar[bool] = False
@@ -47,10 +49,11 @@ class ILayer(Interface):
         for key, value in parameters.items():
             setattr(self, key, value)
         self._name = network.unnamed(self._title())
-        self._outputs = [
-            ITensor(network, network.unused(f"{self._name}_output{f' ({i})' if i else ''}"), producer=self)
-            for i in range(self._count())
-        ]
+        self._outputs: list[ITensor] = []
+        for i in range(self._count()):
+            number = self.OUTPUT_NAME.format(i) if i else ""
+            name = network.unused(f"{self._name}_output{number}")
+            self._outputs.append(ITensor(network, name, producer=self))
 
     def as_layer(self) -> ILayer:
         """The same layer as ``network.get_layer`` gives it: an `ILayer`, until ``__class__`` is set."""

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from intact.graph import Composer
 from intact.trt.enums import DataType
-from intact.trt.layers.base import ILayer
+from intact.trt.layers.base import ILayer, Nodes
+from intact.trt.layers.dynamic import dequantized, dynamic_behind
 from intact.trt.layers.moves import IConstantLayer
 from intact.trt.layers.pointwise import ICastLayer, IIdentityLayer
 from intact.trt.operations import LayerType
@@ -201,8 +202,31 @@ class IDequantizeLayer(_Grid):
             return producer.to_type
         return data.dtype if data is not None else DataType.INT8
 
+    def check(self) -> list[str]:
+        """As a Quantize layer's; scales that a run finds belong to the layer that found them."""
+        layer, scales = dynamic_behind(self.get_input(0)), self.get_input(1)
+        if layer is None:
+            return super().check()
+        if scales is None or (self._is_scales() and self._scale is None):
+            return ["the scale of scales must be a build-time constant"]
+        if not self._is_scales() and tuple(scales.shape) != tuple(layer._outputs[1].shape):
+            return [
+                f"scales of {scales.shape} where the layer in front has those of {layer._outputs[1].shape}"
+            ]
+        return []
+
+    def _is_scales(self) -> bool:
+        """Whether its data are the scales of dynamic quantization, and not the codes."""
+        layer, data = dynamic_behind(self.get_input(0)), self.get_input(0)
+        return layer is not None and data is layer._outputs[1]
+
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        scale = self._scale
+        layer, scale = dynamic_behind(self.get_input(0)), self._scale
+        if layer is not None and self._is_scales():
+            return c.node("Mul", [x[0], Nodes(c, self.name).scalar(x[1])], y, name=self.name)
+        if layer is not None:
+            return dequantized(Nodes(c, self.name), layer, x[0], x[1], y[0])
         assert scale is not None  # checked before
         names, given = self._parameters(c, scale.astype(np.float32))
         c.node("DequantizeLinear", [x[0], *names], y, name=self.name, **given)
+        return None

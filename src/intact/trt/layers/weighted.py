@@ -111,7 +111,23 @@ class IConvolutionLayer(WindowLayer):
         if self.padding_mode in ROUND_UP:
             given = self._rounded_up(given)
         inputs = self._weights(c, x, (self.num_output_maps, -1, *self.kernel_size_nd))
-        c.node("Conv", inputs, y, name=self.name, group=self.num_groups, **given)
+        self._write(c, "Conv", inputs, y, given)
+
+    def _write(self, c: Composer, op_type: str, x: list[str], y: list[str], given: dict[str, Any]) -> None:
+        """The node; TensorRT takes several axes in front of the channels as batches, ONNX one."""
+        data, kept = self.get_input(0), len(self._kernel()) + 1
+        shape = data.shape if data is not None else ()
+        batches = shape[:-kept]
+        if len(batches) < 2:
+            return c.node(op_type, x, y, name=self.name, group=self.num_groups, **given)
+        if -1 in shape[-kept:] or batches.count(-1) > 1:
+            raise ValueError(f"a convolution of {shape} needs sizes that are known at the build")
+        n, made = Nodes(c, self.name), c.fresh(f"{self.name}.rows")
+        rows = n("Reshape", x[0], n.ints(-1, *shape[-kept:]))
+        c.node(op_type, [rows, *x[1:]], [made], name=made, group=self.num_groups, **given)
+        sizes = [int(size) for size in (c.known([made])[made][1] or ())[1:] if size is not None]
+        n("Reshape", made, n.ints(*batches, *sizes), to=y[0])
+        return None
 
 
 class IDeconvolutionLayer(IConvolutionLayer):
@@ -121,7 +137,7 @@ class IDeconvolutionLayer(IConvolutionLayer):
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         inputs = self._weights(c, x, (-1, self.num_output_maps // self.num_groups, *self.kernel_size_nd))
-        c.node("ConvTranspose", inputs, y, name=self.name, group=self.num_groups, **self._window())
+        self._write(c, "ConvTranspose", inputs, y, self._window())
 
 
 class IFullyConnectedLayer(ILayer):

@@ -13,11 +13,12 @@ from intact.graph import Composer, Session
 from intact.trt import layers as kinds
 from intact.trt.dialects import Dialect, get_dialect
 from intact.trt.enums import DataType, NetworkDefinitionCreationFlag, dtype_of
-from intact.trt.layers import IIfConditional, ILayer, ILoop
+from intact.trt.layers import IAttention, IIfConditional, ILayer, ILoop
 from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.network.loops import ordered, write
 from intact.trt.network.table import install
 from intact.trt.objects import Interface
+from intact.trt.operations import AttentionNormalizationOp
 from intact.trt.plugin import IPluginV2Layer, IPluginV3Layer
 from intact.trt.plugins import adopt
 from intact.trt.tensors import Answer, ITensor, Sizes
@@ -179,6 +180,24 @@ class INetworkDefinition(Interface):
     def add_if_conditional(self) -> IIfConditional:
         """A conditional: give it a condition and outputs."""
         return IIfConditional(self)
+
+    def add_attention(
+        self, query: ITensor, key: ITensor, value: ITensor, norm_op: AttentionNormalizationOp, causal: bool
+    ) -> IAttention:
+        """An attention: query [batch, heads, s_q, h], key and value [batch, heads or fewer, s_kv, h]."""
+        begins = [self.add_layer(kinds.IAttentionInputLayer, given) for given in ((query, key), (value,))]
+        ends = self.add_layer(kinds.IAttentionOutputLayer, (query, key, value))
+        attention = IAttention(begins, ends)
+        attention.norm_op, attention.causal = AttentionNormalizationOp(norm_op), bool(causal)
+        return attention
+
+    def add_moe(self, *_: Any, **__: Any) -> None:
+        """None, with an error in the log: TensorRT has mixtures of experts for one kind of device only."""
+        self.complain("INetworkDefinition::addMoE: MoE is only supported on Thor, and this is a CPU", None)
+
+    def add_dist_collective(self, *_: Any, **__: Any) -> None:
+        """None, with an error in the log: there is one device."""
+        self.complain("INetworkDefinition::addDistCollective: there is one device, the CPU", None)
 
     def add_plugin(self, inputs: Sequence[ITensor], operator: str, **attributes: Any) -> IPluginV2Layer:
         """A layer of an operator that `plugin` registered under "domain::Name"."""

@@ -24,6 +24,16 @@ ROWS: dict[str, tuple[type[ILayer], str]] = {
     "add_constant": (kinds.IConstantLayer, "shape weights"),
     "add_quantize": (kinds.IQuantizeLayer, "input! scale! output_type>to_type=INT8"),
     "add_dequantize": (kinds.IDequantizeLayer, "input! scale! output_type>to_type=FLOAT"),
+    "add_dynamic_quantize": (
+        kinds.IDynamicQuantizeLayer, "input! axis block_size output_type>to_type scale_type",
+    ),
+    "add_dynamic_quantize_v2": (
+        kinds.IDynamicQuantizeLayer, "input! block_shape output_type>to_type scale_type",
+    ),
+    "add_rotary_embedding": (
+        kinds.IRotaryEmbeddingLayer, "input! cos_cache! sin_cache! interleaved rotary_embedding_dim",
+    ),
+    "add_kv_cache_update": (kinds.IKVCacheUpdateLayer, "cache! update! write_indices! cache_mode"),
     "add_identity": (kinds.IIdentityLayer, "input!"),
     "add_cast": (kinds.ICastLayer, "input! to_type"),
     "add_convolution": (kinds.IConvolutionLayer, _WINDOW),
