@@ -44,6 +44,7 @@ class Composer:
         self._arrays: dict[str, NDArray[Any]] = {}
         self._domains: dict[str, int] = {"": opset}
         self._taken: set[str] = set()
+        self._declared: dict[str, tuple[int, ...]] = {}
 
     def fresh(self, wanted: str) -> str:
         """A name that no value has had from here yet."""
@@ -102,6 +103,10 @@ class Composer:
             onnx.helper.make_node(op_type, list(inputs), list(outputs), name=name, domain=domain, **given)
         )
 
+    def declare(self, name: str, sizes: Sequence[int]) -> None:
+        """What is known of the sizes of `name` that its operator does not tell; -1: nothing."""
+        self._declared[name] = tuple(sizes)
+
     def copy(self, node: onnx.NodeProto, inputs: Sequence[str], outputs: Sequence[str], name: str) -> None:
         """A node of another model, wired anew."""
         copied = onnx.NodeProto()
@@ -156,8 +161,16 @@ class Composer:
                 graph.input.append(onnx.helper.make_tensor_value_info(name, dtype, array.shape))
             else:
                 graph.initializer.append(_tensor(name, array))
+        if placeholders:
+            graph.value_info.extend(_info(name, sizes) for name, sizes in self._declared.items())
         opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in self._domains.items()]
         return onnx.helper.make_model(graph, opset_imports=opsets, producer_name="intact", ir_version=10)
+
+
+def _info(name: str, sizes: tuple[int, ...]) -> onnx.ValueInfoProto:
+    """Sizes without a type, which the operator tells."""
+    shape = [size if size >= 0 else None for size in sizes]
+    return onnx.helper.make_tensor_value_info(name, TensorProto.UNDEFINED, shape)
 
 
 def _tensor(name: str, array: NDArray[Any]) -> onnx.TensorProto:

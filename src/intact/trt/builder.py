@@ -30,7 +30,7 @@ from intact.trt.progress import phases
 from intact.trt.record import BuildRecord
 from intact.trt.refit import weights_of
 from intact.trt.tensors import ITensor
-from intact.trt.values import dependence_of, whole_plan
+from intact.trt.values import dependence_of, only_shapes, whole_plan
 
 IGNORED = (
     "Calibrator won't be used in explicit precision mode. Use quantization aware training to generate "
@@ -141,11 +141,14 @@ class Builder(Interface):
                 for message in errors:
                     self._report(message)
                 return None
+            network.fix(config.fixed_values())
             try:
                 plan = self._explicit_or_implicit(network, config)
             except (IntactError, ValueError) as error:
                 self._report(f"IBuilder::buildSerializedNetwork: {error}", ErrorCodeTRT.INTERNAL_ERROR)
                 return None
+            finally:
+                network.fix({})
             if stopped():
                 self._report("IBuilder::buildSerializedNetwork: the progress monitor stopped the build")
                 return None
@@ -169,8 +172,9 @@ class Builder(Interface):
         record = BuildRecord(
             network.name, config.profiles, dependence=depends,
             assertions={t.name: message for t, message in conditions.items()},
+            of_shapes=tuple(t.name for t in conditions if only_shapes(t)),
             debugged=tuple(t.name for t in debugged), plugins=plugins_of(network),
-            aliases=aliases_of(network),
+            aliases=aliases_of(network), narrow=network.narrow(),
         )  # fmt: skip
         composed = network.compose(hidden)
         if config.get_flag(BuilderFlag.REFIT):

@@ -200,6 +200,16 @@ class IBuilderConfig(Interface):
         """Number of profiles."""
         return len(self._profiles)
 
+    def fixed_values(self) -> dict[str, Sizes]:
+        """By input that holds sizes: its numbers that are the same in all profiles, -1 for the others."""
+        names = {name for profile in self._profiles for name in profile.values}
+        found = {}
+        for name in names:
+            kept = [profile.values[name] for profile in self._profiles if name in profile.values]
+            columns = zip(*(sizes for limits in kept for sizes in limits), strict=True)
+            found[name] = tuple(c[0] if len(set(c)) == 1 else -1 for c in columns)
+        return found
+
     @property
     def profiles(self) -> tuple[IOptimizationProfile, ...]:
         """The profiles, in order."""

@@ -16,13 +16,24 @@ from numpy.typing import NDArray
 from intact.engine.engine import Engine
 from intact.errors import IntactError, QuantValueError
 from intact.trt.calibrators import at_address
-from intact.trt.enums import ErrorCodeTRT, ProfilingVerbosity, TensorIOMode, TensorLocation, dtype_of
+from intact.trt.enums import (
+    DataType,
+    ErrorCodeTRT,
+    ProfilingVerbosity,
+    TensorIOMode,
+    TensorLocation,
+    dtype_of,
+)
 from intact.trt.objects import Interface
 from intact.trt.profiler import IProfiler
 from intact.trt.tensors import Sizes
 
 ALIGNMENT = 256
 """Of the memory that output allocators are asked for, as TensorRT's."""
+
+
+class InferShapesError(IntactError, RuntimeError):
+    """The shapes of inputs contradict the network: TensorRT raises here, and does not only log."""
 
 
 class IOutputAllocator:
@@ -114,7 +125,7 @@ class IExecutionContext(Interface):
     def get_tensor_shape(self, name: str) -> Sizes:
         """Sizes as of now; -1 where an input's shape is missing, or where only a run tells."""
         declared: Sizes = self._shapes.get(name, self._engine.get_tensor_shape(name))
-        if -1 not in declared or self.infer_shapes():
+        if -1 not in declared or self._missing():
             return declared
         depends = self._engine._record.dependence
         if name in depends.unknown:
@@ -130,7 +141,7 @@ class IExecutionContext(Interface):
         engine, given = self._engine, {}
         for name in engine.engine.plan.inputs:
             values = self._size_values(name)
-            dtype = engine.get_tensor_dtype(name).numpy
+            dtype = engine._port(name).dtype
             given[name] = np.zeros(self.get_tensor_shape(name), dtype) if values is None else values
         made: dict[str, NDArray] = engine.engine.run(given)
         return made
@@ -158,7 +169,21 @@ class IExecutionContext(Interface):
         return self.get_tensor_strides(self._engine._bound(index))
 
     def infer_shapes(self) -> list[str]:
-        """Names of the inputs whose shapes, or whose values where they hold sizes, are missing."""
+        """Names of the inputs whose shapes, or whose values where they hold sizes, are missing.
+
+        Raises:
+            InferShapesError: Nothing is missing, and the shapes are not what an Assertion layer says.
+        """
+        missing, asserted = self._missing(), self._engine._record.of_shapes
+        if not missing and asserted:
+            made = self._tried()
+            for name, message in self._engine._record.assertions.items():
+                if name in asserted and not made[name].all():
+                    self._complain(f"inferShapes: assertion failed: {message}")
+                    raise InferShapesError("shapes", f"{self._shapes}", message, "set shapes that fit")
+        return missing
+
+    def _missing(self) -> list[str]:
         engine = self._engine
         inputs = engine.engine.plan.inputs
         missing = [n for n in inputs if -1 in self._shapes.get(n, engine.get_tensor_shape(n))]
@@ -172,7 +197,7 @@ class IExecutionContext(Interface):
     @property
     def all_binding_shapes_specified(self) -> bool:
         """Whether all shapes are known."""
-        return not self.infer_shapes()
+        return not self._missing()
 
     def set_optimization_profile_async(self, profile_index: int, stream_handle: int = 0) -> bool:
         """Choose the profile whose limits hold."""
@@ -227,7 +252,7 @@ class IExecutionContext(Interface):
         given = {}
         for port in engine.engine.plan.inputs:
             values = self._size_values(port)
-            dtype = engine.get_tensor_dtype(port).numpy
+            dtype = engine._port(port).dtype
             given[port] = np.ones(self.get_tensor_shape(port), dtype) if values is None else values
         made = engine.engine.run(given)[name].nbytes, self._tried()[name].nbytes
         self._promised[name] = max(*made, ALIGNMENT)
@@ -331,12 +356,13 @@ class IExecutionContext(Interface):
             needed = [n for n in names if given[n] is None and n not in free]
             if needed:
                 return self._complain(f"execute: memory is needed for {', '.join(needed)}")
-            if missing := self.infer_shapes():
+            if missing := self._missing():
                 return self._complain(f"execute: the shapes of {', '.join(missing)} are not set")
             inputs = {n: values[n] if n in values else self._memory(n, given[n]) for n in engine.plan.inputs}
             inputs.update({n: inputs[n].copy() for n in aliases.values()})  # what is written is read no more
+            inputs.update({n: inputs[n].astype(np.float32) for n in self._narrow if n in inputs})
             known = [n for n in engine.plan.outputs if n in given and n not in unknown]
-            made = engine.run(inputs, {n: self._memory(n, given[n]) for n in known})
+            made = self._run(inputs, {n: self._memory(n, given[n]) for n in known})
             for name in (n for n in unknown if n in given):
                 self._hand_out(name, given[name], made[name])
             if not self._hidden_hold(made):
@@ -347,6 +373,21 @@ class IExecutionContext(Interface):
         except IntactError as error:
             return self._complain(f"execute: {error}")
         return True
+
+    @property
+    def _narrow(self) -> Sequence[str]:
+        """Tensors that are bfloat16 for the caller, and float32 in the engine."""
+        narrow: tuple[str, ...] = self._engine._record.narrow
+        return narrow
+
+    def _run(self, inputs: dict[str, NDArray], outputs: dict[str, NDArray]) -> dict[str, NDArray]:
+        own = {n: a for n, a in outputs.items() if n not in self._narrow}
+        made: dict[str, NDArray] = self._engine.engine.run(inputs, own)
+        for name in made.keys() & self._narrow:
+            made[name] = made[name].astype(DataType.BF16.numpy)
+            if name in outputs:
+                outputs[name][...] = made[name]
+        return made
 
     def _hand_out(self, name: str, memory: Any, array: NDArray) -> None:
         """Put an output whose sizes the run told where it belongs."""

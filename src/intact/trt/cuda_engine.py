@@ -118,7 +118,8 @@ class ICudaEngine(Interface):
 
     def get_tensor_dtype(self, name: str) -> DataType:
         """Element type."""
-        return dtype_of(self._port(name).dtype)
+        port = self._port(name)
+        return DataType.BF16 if name in self._record.narrow else dtype_of(port.dtype)
 
     def get_tensor_location(self, name: str) -> TensorLocation:
         """HOST for inputs whose values say sizes; all memory is the host's."""

@@ -75,6 +75,11 @@ _NUMPY = {
 }  # fmt: skip
 
 
+def stored(dtype: DataType) -> str:
+    """NumPy's name of the type that a tensor of `dtype` has in the engine: bfloat16 is float32 inside."""
+    return "float32" if dtype is DataType.BF16 else dtype.numpy.name
+
+
 def nptype(dtype: DataType) -> type:
     """The NumPy scalar type of `dtype`: what ``trt.nptype`` gives."""
     return DataType(dtype).numpy.type

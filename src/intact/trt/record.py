@@ -49,6 +49,8 @@ class BuildRecord:
         refit: The model, where the engine can be given other weights: base64 of its bytes, and the weights'
             names.
         aliases: Outputs that are written where an input lies, by name.
+        of_shapes: Assertions that shapes alone decide.
+        narrow: Inputs and outputs that are bfloat16 outside and float32 in the plan.
     """
 
     name: str = ""
@@ -60,6 +62,8 @@ class BuildRecord:
     plugins: dict[str, Any] = field(default_factory=dict)
     refit: dict[str, Any] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
+    narrow: tuple[str, ...] = ()
+    of_shapes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: Plan) -> BuildRecord:
@@ -86,6 +90,7 @@ class BuildRecord:
         return cls(
             str(content["name"]), profiles, choices, depends, assertions, debugged,
             dict(content["plugins"]), dict(content["refit"]), dict(content.get("aliases", {})),
+            tuple(map(str, content.get("narrow", ()))), tuple(map(str, content.get("of_shapes", ()))),
         )  # fmt: skip
 
     @property
@@ -101,7 +106,8 @@ class BuildRecord:
             "choices": {name: vars(choice) for name, choice in self.choices.items()},
             "dependence": vars(self.dependence), "assertions": self.assertions,
             "debugged": list(self.debugged), "plugins": self.plugins, "refit": self.refit,
-            "aliases": self.aliases,
+            "aliases": self.aliases, "narrow": list(self.narrow),
+            "of_shapes": list(self.of_shapes),
         }  # fmt: skip
         notes = tuple(note for note in plan.notes if not note.startswith(_MARK))
         return replace(plan, notes=(*notes, _MARK + json.dumps(content, sort_keys=True)))

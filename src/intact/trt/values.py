@@ -101,6 +101,11 @@ def _sources(tensor: ITensor, seen: set[ITensor]) -> set[ITensor]:
     return found
 
 
+def only_shapes(tensor: ITensor) -> bool:
+    """Whether the values of `tensor` follow from shapes, and from inputs that hold sizes."""
+    return all(_holds_sizes(source) for source in _sources(tensor, set()))
+
+
 def _behind(network: INetworkDefinition, tensors: set[ITensor]) -> set[ITensor]:
     """`tensors` and everything that is made from them."""
     found, changed = set(tensors), True

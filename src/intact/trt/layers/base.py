@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from intact.errors import QuantValueError
 from intact.graph import DTYPES, Composer
 from intact.trt.dialects import Dialect, message_of
-from intact.trt.enums import DataType
+from intact.trt.enums import DataType, stored
 from intact.trt.objects import Interface
 from intact.trt.operations import LayerType
-from intact.trt.tensors import ITensor, OwningNetwork
+from intact.trt.tensors import ITensor, OwningNetwork, Sizes
 
 CONVERTED = (DataType.INT32, DataType.INT64, DataType.BOOL, DataType.UINT8)
 
@@ -193,16 +193,40 @@ class ILayer(Interface):
             for t, to in zip(self._outputs, wanted, strict=True)
         ]
         self._emit(c, inputs, made)
-        for tensor, name, to in zip(self._outputs, made, wanted, strict=True):
-            if to is not None:
+        for index, (tensor, name, to) in enumerate(zip(self._outputs, made, wanted, strict=True)):
+            if (sizes := self._told(index)) is not None:
+                c.declare(name, sizes)
+            if to == DTYPES["int8"] and tensor.dynamic_range is not None:
+                self._quantize(c, name, tensor)
+            elif to is not None:
                 c.node("Cast", [name], [tensor.name], name=f"{self.name}.cast", to=to)
+
+    def _quantize(self, c: Composer, name: str, tensor: ITensor) -> None:
+        """Floats as codes of the range that was set, by the reciprocal of the scale (N35), as `tensor`."""
+        n = Nodes(c, f"{self.name}.cast")
+        scale = np.float32(max(map(abs, tensor.dynamic_range or (0.0,))) / 127)
+        steps = n("Mul", name, n.array(np.float32(1) / scale))
+        codes = n("Clip", n("Round", steps), n.array(np.float32(-128)), n.array(np.float32(127)))
+        c.node("Cast", [codes], [tensor.name], name=n.prefix, to=DTYPES["int8"])
+
+    def _told(self, index: int) -> Sizes | None:
+        """What the layer knows of the sizes of output `index` beyond its operators; -1: nothing."""
+        return None
+
+    def _numbers(self) -> Sizes | None:
+        """What its output holds, where that is sizes; -1 where only a run tells; None: not followed."""
+        return None
 
     def _cast_to(self, index: int) -> int | None:
         """The ONNX type that output `index` is cast to; None where nothing is.
 
         A type of floats or codes that `set_output_type` asks for is a wish about precision: see `precision`.
         """
-        asked = self._types.get(index)
+        asked, tensor = self._types.get(index), self._outputs[index]
+        if asked is None and tensor.is_network_output and tensor._dtype is not None:
+            if tensor._dtype is DataType.INT8 and tensor.dynamic_range is None:
+                raise ValueError(f"output '{tensor.name}' of int8 needs a range: call set_dynamic_range")
+            return DTYPES[stored(tensor._dtype)]
         return DTYPES[asked.numpy.name] if asked in CONVERTED else None
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
@@ -250,6 +274,15 @@ class Nodes:
     def scalar(self, name: str) -> str:
         """A tensor of one element without axes."""
         return self("Reshape", name, self.ints())
+
+
+def sizes_in(tensor: ITensor | None) -> Sizes | None:
+    """The numbers in a tensor that holds sizes, -1 where only a run tells; None: not even how many."""
+    if tensor is None or len(tensor.shape) > 1 or -1 in tensor.shape:
+        return None
+    layer = tensor._producer
+    known = layer._numbers() if isinstance(layer, ILayer) else tensor._network.fixed(tensor)
+    return known if known is not None else (-1,) * (tensor.shape[0] if tensor.shape else 1)
 
 
 def axes_of(mask: int, rank: int) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from intact.graph import Composer
 from intact.trt.enums import DataType
-from intact.trt.layers.base import ILayer, Nodes
+from intact.trt.layers.base import ILayer, Nodes, sizes_in
 from intact.trt.operations import FillOperation, LayerType
 from intact.trt.tensors import Sizes
 
@@ -59,6 +59,9 @@ class IFillLayer(ILayer):
         else:
             made = self._noise(n, sizes, alpha, beta)
         n("Identity", made, to=y[0])
+
+    def _told(self, index: int) -> Sizes | None:
+        return sizes_in(self.get_input(0))
 
     def _rank(self) -> int:
         tensor = self.get_input(0)

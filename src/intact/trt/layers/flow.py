@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, Protocol, TypeVar
 
 from intact.graph import Composer
-from intact.trt.layers.base import ILayer, Nodes, rank_of
+from intact.trt.layers.base import ILayer, Nodes, rank_of, sizes_in
 from intact.trt.logger import ILogger
 from intact.trt.objects import Interface
 from intact.trt.operations import LayerType, LoopOutput, TripLimit
-from intact.trt.tensors import ITensor
+from intact.trt.tensors import ITensor, Sizes
 
 Kind = TypeVar("Kind", bound=ILayer)
 
@@ -104,6 +104,13 @@ class ILoopOutputLayer(LoopBoundaryLayer):
         shape = n("Concat", *[n.ints(1)] * axis, count, *[n.ints(1)] * (rank - axis), axis=0)
         n("Expand", one, shape, to=y[0])
         return None
+
+    def _told(self, index: int) -> Sizes | None:
+        data, counts = self.get_input(0), sizes_in(self.get_input(1))
+        if self.kind is LoopOutput.LAST_VALUE or data is None or counts is None:
+            return None
+        axis = int(self.axis)
+        return (*data.shape[:axis], counts[0], *data.shape[axis:])
 
 
 class ILoop(Interface):

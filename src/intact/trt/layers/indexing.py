@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from intact.graph import Composer
 from intact.trt.enums import DataType
-from intact.trt.layers.base import ILayer, Nodes, rank_of
+from intact.trt.layers.base import ILayer, Nodes, rank_of, sizes_in
 from intact.trt.layers.moves import IConstantLayer
 from intact.trt.operations import BoundingBoxFormat, GatherMode, LayerType, SampleMode, ScatterMode
 from intact.trt.tensors import Sizes
@@ -90,6 +90,18 @@ class ISliceLayer(ILayer):
         if self._wired(5):
             raise ValueError(f"axes from a tensor are not supported with {self.mode}")
         self._sampled(n, x, y[0], (start, size, stride))
+
+    def _told(self, index: int) -> Sizes | None:
+        if self.get_input(2) is None or self.axes is not None or self._wired(5):
+            return None
+        return sizes_in(self.get_input(2))
+
+    def _numbers(self) -> Sizes | None:
+        whole, parts = sizes_in(self.get_input(0)), (self.start, self.shape, self.stride)
+        if whole is None or any(map(self._wired, (1, 2, 3, 5))) or any(len(part) != 1 for part in parts):
+            return None
+        places = [self.start[0] + i * self.stride[0] for i in range(self.shape[0])]
+        return tuple(whole[i] for i in places) if all(0 <= i < len(whole) for i in places) else None
 
     def _sampled(self, n: Nodes, x: list[str], y: str, parts: tuple[tuple[str, NDArray | None], ...]) -> None:
         """Axis by axis, the elements at places that `mode` moves inside; then, with FILL, what is outside."""

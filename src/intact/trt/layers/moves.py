@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Composer
-from intact.trt.layers.base import ILayer, Nodes, int64, rank_of
+from intact.trt.layers.base import ILayer, Nodes, int64, rank_of, sizes_in
 from intact.trt.operations import LayerType
 from intact.trt.tensors import Sizes, Weights, array_of
 
@@ -23,6 +23,9 @@ class IConstantLayer(ILayer):
         """Its values."""
         values = array_of(self.weights)
         return np.zeros(self.shape, np.float32) if values is None else values.reshape(tuple(self.shape))
+
+    def _numbers(self) -> Sizes:
+        return tuple(int(n) for n in self.array.reshape(-1))
 
     def emit(self, c: Composer) -> None:
         """A constant under the tensor's name, no node; an output of the network is made by one."""
@@ -44,6 +47,10 @@ class IConcatenationLayer(ILayer):
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         axis = max(rank_of(self.get_input(0), 1) - 3, 0) if self.axis is None else self.axis  # its default
         c.node("Concat", x, y, name=self.name, axis=axis)
+
+    def _numbers(self) -> Sizes | None:
+        parts = [sizes_in(tensor) for tensor in self._inputs]
+        return None if None in parts else tuple(n for part in parts for n in part or ())
 
 
 class IShuffleLayer(ILayer):
@@ -76,6 +83,19 @@ class IShuffleLayer(ILayer):
         if not parts:
             c.node("Identity", x[:1], y, name=self.name)
 
+    def _told(self, index: int) -> Sizes | None:
+        if self.get_input(1) is None or tuple(self.second_transpose):
+            return None
+        wanted, data = sizes_in(self.get_input(1)), self.get_input(0)
+        if wanted is None or data is None:
+            return None
+        shape = [data.shape[axis] for axis in self.first_transpose] or list(data.shape)
+        kept = [shape[i] if i < len(shape) else -1 for i in range(len(wanted))]
+        return tuple(kept[i] if n == 0 and self.zero_is_placeholder else n for i, n in enumerate(wanted))
+
+    def _numbers(self) -> Sizes | None:
+        return sizes_in(self.get_input(0))  # of a vector: its order stays
+
     def _reshape(self, c: Composer, source: str, x: list[str], target: str, name: str) -> None:
         if len(x) > 1 and x[1]:
             sizes = self._vector(Nodes(c, self.name), 1)
@@ -96,6 +116,10 @@ class IShapeLayer(ILayer):
             c.node("Cast", [n.sizes(x[0])], y, name=self.name, to=6)
         else:
             n("Shape", x[0], to=y[0])
+
+    def _numbers(self) -> Sizes | None:
+        data = self.get_input(0)
+        return data.shape if data is not None else None
 
 
 class ISqueezeLayer(ILayer):

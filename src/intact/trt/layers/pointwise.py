@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import DTYPES, Composer
-from intact.trt.enums import DataType
-from intact.trt.layers.base import ILayer, Nodes
+from intact.trt.enums import DataType, stored
+from intact.trt.layers.base import ILayer, Nodes, sizes_in
 from intact.trt.operations import (
     UNARY_NODES,
     ActivationType,
@@ -19,7 +19,7 @@ from intact.trt.operations import (
     ScaleMode,
     UnaryOperation,
 )
-from intact.trt.tensors import ITensor, Weights, array_of
+from intact.trt.tensors import ITensor, Sizes, Weights, array_of
 
 ACTIVATIONS: dict[ActivationType, tuple[str, ...]] = {
     ActivationType.RELU: ("Relu",), ActivationType.SIGMOID: ("Sigmoid",), ActivationType.TANH: ("Tanh",),
@@ -40,11 +40,12 @@ ELEMENTWISE = {
     ElementWiseOperation.GREATER: "Greater", ElementWiseOperation.LESS: "Less",
 }  # fmt: skip
 INTEGERS = (DataType.INT32, DataType.INT64)
+FLOATS = (DataType.FLOAT, DataType.HALF)
 
 
 def onnx_type(dtype: DataType) -> int:
     """The ONNX number of an element type."""
-    return DTYPES[dtype.numpy.name]
+    return DTYPES[stored(dtype)]
 
 
 class IActivationLayer(ILayer):
@@ -183,7 +184,21 @@ class ICastLayer(ILayer):
     to_type = DataType.FLOAT
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        c.node("Cast", x[:1], y, name=self.name, to=onnx_type(self.to_type))
+        ranged = self.to_type is DataType.INT8 and self._outputs[0].dynamic_range is not None
+        to, data, current = DataType.FLOAT if ranged else self.to_type, self.get_input(0), x[0]
+        if to is DataType.UINT8 and data is not None and data.dtype in FLOATS:
+            n = Nodes(c, self.name)  # as CUDA converts: negative ones to 0, others by their lowest bits
+            wide = n.cast(n("Max", x[0], n.array(np.zeros((), data.dtype.numpy))), "int64")
+            current = n("Mod", wide, n.ints(256, shape=()))
+        c.node("Cast", [current], y, name=self.name, to=onnx_type(to))
+
+    def _cast_to(self, index: int) -> int | None:
+        if self.to_type is DataType.INT8 and self._outputs[0].dynamic_range is not None:
+            return DTYPES["int8"]
+        return super()._cast_to(index)
+
+    def _numbers(self) -> Sizes | None:
+        return sizes_in(self.get_input(0))
 
 
 class IIdentityLayer(ILayer):
@@ -197,6 +212,9 @@ class IIdentityLayer(ILayer):
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         c.node("Identity", x[:1], y, name=self.name)
+
+    def _numbers(self) -> Sizes | None:
+        return sizes_in(self.get_input(0))
 
 
 class IParametricReLULayer(ILayer):

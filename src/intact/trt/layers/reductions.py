@@ -6,7 +6,7 @@ import numpy as np
 
 from intact.graph import Composer
 from intact.trt.enums import DataType
-from intact.trt.layers.base import ILayer, Nodes, axes_of, int64, rank_of
+from intact.trt.layers.base import ILayer, Nodes, axes_of, int64, rank_of, sizes_in
 from intact.trt.operations import (
     REDUCE_NODES,
     CumulativeOperation,
@@ -14,6 +14,7 @@ from intact.trt.operations import (
     ReduceOperation,
     TopKOperation,
 )
+from intact.trt.tensors import Sizes
 
 
 class ISoftMaxLayer(ILayer):
@@ -105,6 +106,13 @@ class ITopKLayer(ILayer):
         c.node("TopK", [x[0], count], [y[0], wide], name=self.name, axis=axis, largest=largest)
         to = 6 if self.indices_type == DataType.INT32 else 7
         c.node("Cast", [wide], [y[1]], name=f"{self.name}.indices", to=to)
+
+    def _told(self, index: int) -> Sizes | None:
+        data, counts = self.get_input(0), sizes_in(self.get_input(1))
+        if data is None or counts is None:
+            return None
+        axis = axes_of(self.axes, len(data.shape))[0]
+        return tuple(counts[0] if i == axis else size for i, size in enumerate(data.shape))
 
 
 class ICumulativeLayer(ILayer):

@@ -12,7 +12,7 @@ from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.graph import Composer, Session
 from intact.trt import layers as kinds
 from intact.trt.dialects import Dialect, get_dialect
-from intact.trt.enums import DataType, NetworkDefinitionCreationFlag, dtype_of
+from intact.trt.enums import DataType, NetworkDefinitionCreationFlag, dtype_of, stored
 from intact.trt.layers import IAttention, IIfConditional, ILayer, ILoop
 from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.network.loops import ordered, write
@@ -52,6 +52,7 @@ class INetworkDefinition(Interface):
         self._domains: dict[str, int] = {"": OPSET}
         self._known: dict[str, Any] | None = None
         self._writing: Composer | None = None
+        self._fixed: dict[str, Sizes] = {}
 
     if TYPE_CHECKING:
 
@@ -283,6 +284,15 @@ class INetworkDefinition(Interface):
         """Something changed: forget what was derived."""
         self._known = None
 
+    def fix(self, values: dict[str, Sizes]) -> None:
+        """The numbers that inputs of sizes have in every profile of a build; -1 where they differ."""
+        self._fixed = values
+        self.touch()
+
+    def fixed(self, tensor: ITensor) -> Sizes | None:
+        """What `fix` said of an input."""
+        return self._fixed.get(tensor.name)
+
     def shape_of(self, tensor: ITensor) -> Sizes:
         """Sizes of a tensor; -1 where they are not known."""
         shape = self._known_of(tensor)[1]
@@ -354,13 +364,23 @@ class INetworkDefinition(Interface):
             self._writing = None
         return c
 
+    def narrow(self) -> tuple[str, ...]:
+        """Inputs and outputs that are bfloat16 for whoever runs the engine."""
+        found = [t for t in self._inputs if t.dtype is DataType.BF16]
+        for tensor in self._outputs:
+            layer = tensor._producer
+            asked = layer.to_type if isinstance(layer, kinds.ICastLayer) else None
+            if (tensor._dtype or asked) is DataType.BF16:
+                found.append(tensor)
+        return tuple(tensor.name for tensor in found)
+
     def _begun(self) -> Composer:
         c = Composer(self._domains[""])
         c.require(self._domains)
         for tensor in self._inputs:
             axes = [tensor.get_dimension_name(i) or f"{tensor.name}.{i}" for i in range(len(tensor.shape))]
             shape = [n if n >= 0 else axis for n, axis in zip(tensor.shape, axes, strict=True)]
-            c.input(tensor.name, tensor.dtype.numpy.name, shape)
+            c.input(tensor.name, stored(tensor.dtype), shape)
         return c
 
     def _up_to(self, tensor: ITensor) -> list[ILayer]:
