@@ -20,6 +20,7 @@ from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_form
 from intact.graph.external import data_files
 from intact.graph.fallback import check_fallback
 from intact.graph.float16 import widen_float16
+from intact.graph.foreign import ForeignNode, rename_foreign
 from intact.graph.inference import refresh_shapes
 from intact.graph.io import parse_model, prune, read_model, tidy, to_bytes, write_model
 from intact.graph.load import Source, load
@@ -46,6 +47,7 @@ __all__ = [
     "Constants",
     "DTYPES",
     "FORMAT_OPSETS",
+    "ForeignNode",
     "Graph",
     "Inserter",
     "MAX_OPSET",
@@ -89,6 +91,7 @@ __all__ = [
     "parts_of",
     "prune",
     "quantization_of",
+    "rename_foreign",
     "quantized_bias_of",
     "raise_opset",
     "read_model",

@@ -8,14 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from intact.errors import IntactError
-from intact.graph import Source, load, parts_of
+from intact.graph import Source, load, parts_of, rename_foreign
 from intact.placement import check
-from intact.trt.enums import ErrorCode, dtype_of
+from intact.trt.enums import ErrorCode, OnnxParserFlag, dtype_of
+from intact.trt.layers import ILayer
 from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.network import INetworkDefinition
 from intact.trt.objects import Interface
+from intact.trt.onnx_plugins import OnnxPlugins
 from intact.trt.operations import LayerType, layer_type_of
+from intact.trt.plugin import IPluginV2Layer, IPluginV3Layer
+from intact.trt.plugins import IPluginV3, get_plugin_registry
 from intact.trt.tensors import ITensor
+
+NO_PLUGIN = "{}: plugin not found, are the plugin name, version, and namespace correct?"
 
 
 @dataclass(frozen=True)
@@ -110,8 +116,9 @@ class OnnxParser(Interface):
         return scratch.parse(model, path), []
 
     def set_flag(self, flag: int) -> None:
-        """Accepted; nothing here depends on it."""
-        self._note("set_flag")
+        """Turn a flag on; ENABLE_PLUGIN_OVERRIDE alone changes what is read."""
+        if flag != OnnxParserFlag.ENABLE_PLUGIN_OVERRIDE:
+            self._note("set_flag")
         self._flags |= 1 << int(flag)
 
     def clear_flag(self, flag: int) -> None:
@@ -149,25 +156,34 @@ class OnnxParser(Interface):
         return []
 
     def _parse(self, source: Source, folder: Path | None) -> bool:
+        plugins = OnnxPlugins()
         try:
             model = load(source, folder=folder)
+            rename_foreign(model, plugins.rename, self._overridden())
             findings = check(model, target="tensorrt")
         except IntactError as problem:
             return self._refuse(ParserError(str(problem)))
-        errors = [ParserError(f.message, f.node) for f in findings if f.severity == "error"]
+        errors = [ParserError(NO_PLUGIN.format(node.op_type), node.name) for node in plugins.missing]
+        errors += [ParserError(f.message, f.node) for f in findings if f.severity == "error"]
         for error in errors:
             self._refuse(error)
         if errors:
             return False
-        self._adopt(model)
+        self._adopt(model, plugins.made)
         return True
+
+    def _overridden(self) -> list[str]:
+        """Operators of ONNX that a plugin of the same name takes the place of."""
+        if not self.get_flag(OnnxParserFlag.ENABLE_PLUGIN_OVERRIDE):
+            return []
+        return [creator.name for creator in get_plugin_registry().plugin_creator_list]
 
     def _refuse(self, error: ParserError) -> bool:
         self._errors.append(error)
         self._logger.log(LogSeverity.ERROR, str(error))
         return False
 
-    def _adopt(self, model: Any) -> None:
+    def _adopt(self, model: Any, plugins: dict[str, Any]) -> None:
         parts, network = parts_of(model), self._network
         tensors: dict[str, ITensor] = {}
         for name, dtype, shape in parts.inputs:
@@ -180,7 +196,13 @@ class OnnxParser(Interface):
             constant.name = name
             self._name_output(constant.get_output(0), name, tensors)
         for node in parts.nodes:
-            layer = network.add_node([tensors.get(name) for name in node.input], node, parts.domains)
+            given = [tensors.get(name) for name in node.input]
+            operator = f"{node.domain}::{node.op_type}"
+            layer: ILayer
+            if operator in plugins:
+                layer = _plugin_layer(network, given, operator, plugins[operator])
+            else:
+                layer = network.add_node(given, node, parts.domains)
             layer.name = node.name
             for index, name in enumerate(node.output):
                 if name:
@@ -192,3 +214,10 @@ class OnnxParser(Interface):
         assert tensor is not None
         tensor.name = name
         tensors[name] = tensor
+
+
+def _plugin_layer(
+    network: INetworkDefinition, inputs: list[ITensor | None], operator: str, plugin: Any
+) -> ILayer:
+    kind = IPluginV3Layer if isinstance(plugin, IPluginV3) else IPluginV2Layer
+    return network.add_layer(kind, tuple(inputs), operator=operator, _plugin=plugin)
