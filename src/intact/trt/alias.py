@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from intact import trt
 from intact.errors import UnsupportedError
 from intact.trt.host import cudart, driver, nvrtc, pycuda_driver
+
+STANDINS = Path(__file__).with_name("standins")
+"""A folder for each name, with a module of that name for processes in which nobody calls `alias`."""
 
 
 def alias(*, force: bool = False) -> None:
@@ -23,8 +27,8 @@ def alias(*, force: bool = False) -> None:
         UnsupportedError: TensorRT is installed, and `force` is not given.
     """
     found = sys.modules.get("tensorrt")
-    ours = found is not None and getattr(found, "__intact__", False)
-    if not force and not ours and (found is not None or importlib.util.find_spec("tensorrt") is not None):
+    ours = _is_ours("tensorrt")
+    if not force and not ours and (found is not None or _installed("tensorrt")):
         raise UnsupportedError(
             "alias", "tensorrt, which is installed", "none", "uninstall it, or call alias(force=True)"
         )
@@ -43,7 +47,7 @@ def alias(*, force: bool = False) -> None:
 def _stand_in(name: str, **modules: Any) -> None:
     """A package of stand-ins, unless there is a real one."""
     root = name.partition(".")[0]
-    if not getattr(sys.modules.get(root), "__intact__", False) and _installed(root):
+    if not _is_ours(root) and _installed(root):
         return
     package = _module(name, __intact__=True, **modules)
     for part, module in modules.items():
@@ -52,8 +56,24 @@ def _stand_in(name: str, **modules: Any) -> None:
         setattr(sys.modules[root], name.partition(".")[2], package)
 
 
+def standins() -> list[Path]:
+    """The folders of the names that `alias` registered."""
+    return [STANDINS / name for name in ("tensorrt", "cuda", "pycuda") if _is_ours(name)]
+
+
+def _is_ours(root: str) -> bool:
+    return getattr(sys.modules.get(root), "__intact__", False) is True
+
+
 def _installed(root: str) -> bool:
-    return root in sys.modules or importlib.util.find_spec(root) is not None
+    """Whether there is a package of that name that is not one of `STANDINS`."""
+    loaded = sys.modules.get(root)
+    spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec(root)
+    if spec is None:
+        return loaded is not None
+    if spec.origin is None:  # a folder of that name, as a script may lie beside, or CUDA's packages
+        return any((Path(folder) / "bindings").is_dir() for folder in spec.submodule_search_locations or ())
+    return STANDINS not in Path(spec.origin).parents
 
 
 def _module(name: str, **content: Any) -> ModuleType:

@@ -1,0 +1,8 @@
+"""What ``import pycuda`` finds in the worker processes of a script: `intact.trt`'s.
+
+``python -m intact.trt script.py`` puts this folder at the end of the path that new processes inherit.
+"""
+
+from intact.trt.alias import alias
+
+alias(force=True)
