@@ -24,7 +24,7 @@ from intact.trt.layers import (
 )
 from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.network import INetworkDefinition
-from intact.trt.objects import Interface
+from intact.trt.objects import Reporting
 from intact.trt.plugins import IPluginRegistry, get_plugin_registry, plugins_of
 from intact.trt.progress import phases
 from intact.trt.record import BuildRecord
@@ -38,7 +38,7 @@ IGNORED = (
 )
 
 
-class Builder(Interface):
+class Builder(Reporting):
     """Makes networks, configurations and engines.
 
     Attributes:

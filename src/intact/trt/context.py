@@ -24,7 +24,7 @@ from intact.trt.enums import (
     TensorLocation,
     dtype_of,
 )
-from intact.trt.objects import Interface
+from intact.trt.objects import Reporting
 from intact.trt.profiler import IProfiler
 from intact.trt.tensors import Sizes
 
@@ -57,7 +57,7 @@ class IDebugListener:
         raise NotImplementedError(f"{self.__class__.__name__} must define process_debug_tensor")
 
 
-class IExecutionContext(Interface):
+class IExecutionContext(Reporting):
     """Shapes and addresses for runs of an engine (an `ICudaEngine`, which makes it).
 
     Attributes:
@@ -458,4 +458,7 @@ class IExecutionContext(Interface):
 
     def _complain(self, message: str) -> bool:
         self._report(f"IExecutionContext::{message}", ErrorCodeTRT.INVALID_STATE)
+        others = self._engine.error_recorder
+        if others is not None and others is not self.error_recorder:
+            others.report_error(ErrorCodeTRT.INVALID_STATE, message)
         return False

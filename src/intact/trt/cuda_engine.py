@@ -23,7 +23,7 @@ from intact.trt.enums import (
 )
 from intact.trt.inspector import EngineInspector
 from intact.trt.logger import ILogger
-from intact.trt.objects import Interface
+from intact.trt.objects import Reporting
 from intact.trt.record import BuildRecord
 from intact.trt.tensors import Sizes
 from intact.trt.values import WholeEngine, engine_of
@@ -54,7 +54,7 @@ def to_bytes(plan: Plan, packed: Any = None) -> IHostMemory:
         return IHostMemory(path.read_bytes())
 
 
-class ICudaEngine(Interface):
+class ICudaEngine(Reporting):
     """An engine; the name is TensorRT's, the memory is the host's."""
 
     weight_streaming_budget_v2: int = 0

@@ -8,11 +8,11 @@ from typing import Any
 from intact.engine import Plan
 from intact.placement import Layer
 from intact.trt.enums import LayerInformationFormat
-from intact.trt.objects import Interface
+from intact.trt.objects import Reporting
 from intact.trt.record import BuildRecord
 
 
-class EngineInspector(Interface):
+class EngineInspector(Reporting):
     """Describes the layers of an engine; get one from ``ICudaEngine.create_engine_inspector``.
 
     Attributes:

@@ -45,6 +45,7 @@ WITHOUT_MEANING: dict[str, str] = {
     "IBuilderConfig.algorithm_selector": "kernels are not chosen by algorithm selectors",
     "IBuilderConfig.plugins_to_serialize": "plugins in Python are made again by their creators",
     "ILayer.metadata": "it is kept for its reader",
+    "ILayer.set_output_type": "types of floats and of codes are those of the layer's precision",
     "ILayer.num_ranks": "there is one device, the CPU",
     "INormalizationLayer.compute_precision": "normalization computes in float32",
     "ITensor.location": "every tensor is in host memory",
@@ -67,6 +68,7 @@ WITHOUT_MEANING: dict[str, str] = {
     "IExecutionContext.set_aux_streams": "there are no streams",
     "IExecutionContext.set_input_consumed_event": "a call returns when the inputs are read",
     "OnnxParser.set_flag": "the parser has one way",
+    "EngineInspector.error_recorder": "an inspector meets no errors",
     "EngineInspector.execution_context": "layers are the same for every context",
     "Refitter.max_threads": "refitting takes one thread",
     "Refitter.weights_validation": "weights are always checked",
@@ -99,13 +101,8 @@ class _Errors(Protocol):
 
 
 class Interface:
-    """An object of TensorRT's.
+    """An object of TensorRT's."""
 
-    Attributes:
-        error_recorder: Is told of every error, beside the log.
-    """
-
-    error_recorder: _Errors | None = None
     _logger: ILogger | None = None
 
     def __enter__(self) -> Self:
@@ -131,6 +128,16 @@ class Interface:
             if name not in said:
                 said.add(name)
                 self._logger.log(LogSeverity.INFO, f"{name} is accepted and changes nothing: {why}")
+
+
+class Reporting(Interface):
+    """An object whose calls report errors.
+
+    Attributes:
+        error_recorder: Is told of every error, beside the log.
+    """
+
+    error_recorder: _Errors | None = None
 
     def _report(self, message: str, code: ErrorCodeTRT = ErrorCodeTRT.INVALID_ARGUMENT) -> None:
         """Log an error, and tell it to the recorder."""

@@ -18,7 +18,7 @@ from intact.trt.enums import TensorLocation, WeightsRole
 from intact.trt.layers import IConstantLayer
 from intact.trt.logger import ILogger
 from intact.trt.network import INetworkDefinition
-from intact.trt.objects import Interface
+from intact.trt.objects import Interface, Reporting
 from intact.trt.tensors import array_of
 from intact.trt.values import WholeEngine
 
@@ -44,7 +44,7 @@ def weights_of(network: INetworkDefinition, composed: Composer) -> dict[str, Any
     return {"model": base64.b64encode(model).decode(), "weights": rows}
 
 
-class Refitter(Interface):
+class Refitter(Reporting):
     """Gives an engine other weights.
 
     Args:

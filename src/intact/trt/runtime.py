@@ -12,12 +12,12 @@ from intact.errors import IntactError
 from intact.trt.cuda_engine import ICudaEngine
 from intact.trt.enums import ErrorCodeTRT, TempfileControlFlag
 from intact.trt.logger import ILogger
-from intact.trt.objects import Interface
+from intact.trt.objects import Reporting
 from intact.trt.plugins import IPluginRegistry, get_plugin_registry, remake
 from intact.trt.record import BuildRecord
 
 
-class Runtime(Interface):
+class Runtime(Reporting):
     """Reads serialized engines.
 
     Attributes:

@@ -151,7 +151,9 @@ class ILayer(Interface):
         self._precision = None
 
     def set_output_type(self, index: int, dtype: DataType) -> None:
-        """Fix the type of output `index`."""
+        """Fix the type of output `index`; of floats and codes, the precision decides alone."""
+        if dtype not in (*CONVERTED, DataType.FLOAT):
+            self._note("set_output_type")
         self._types = {**self._types, index: DataType(dtype)}
 
     def get_output_type(self, index: int) -> DataType:

@@ -23,6 +23,7 @@ from intact.trt.tensors import ITensor
 
 MAX_VOLUME = 2**31 - 1
 FORMATS = (DataType.INT8, DataType.FP8, DataType.INT4, DataType.FP4)
+FLOATS = (DataType.FLOAT, DataType.HALF, DataType.BF16)
 HALF_BYTES = (DataType.INT4, DataType.FP4)
 
 
@@ -189,7 +190,7 @@ class IDequantizeLayer(_Grid):
 
     Attributes:
         axis: The channel axis of a scale with several values; ignored for a single one.
-        to_type: Type of the floats.
+        to_type: Type of the floats; they are float32 inside, whatever it is.
     """
 
     TYPE = LayerType.DEQUANTIZE
@@ -205,6 +206,8 @@ class IDequantizeLayer(_Grid):
     def check(self) -> list[str]:
         """As a Quantize layer's; scales that a run finds belong to the layer that found them."""
         layer, scales = dynamic_behind(self.get_input(0)), self.get_input(1)
+        if self.to_type not in FLOATS:
+            return [f"to_type {self.to_type}: codes become FLOAT, HALF or BF16"]
         if layer is None:
             return super().check()
         if scales is None or (self._is_scales() and self._scale is None):

@@ -17,7 +17,7 @@ from intact.trt.layers import IAttention, IIfConditional, ILayer, ILoop
 from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.network.loops import ordered, write
 from intact.trt.network.table import install
-from intact.trt.objects import Interface
+from intact.trt.objects import Reporting
 from intact.trt.operations import AttentionNormalizationOp
 from intact.trt.plugin import IPluginV2Layer, IPluginV3Layer
 from intact.trt.plugins import adopt
@@ -27,7 +27,7 @@ OPSET = 21
 Layer = TypeVar("Layer", bound=ILayer)
 
 
-class INetworkDefinition(Interface):
+class INetworkDefinition(Reporting):
     """A network; get one from ``Builder.create_network``.
 
     Attributes:
