@@ -341,6 +341,18 @@ def test_the_name_is_in_the_plan(name, network) -> None:
     assert state(network) != before or isinstance(layer, (trt.IConstantLayer, trt.ILoopOutputLayer))
 
 
+@pytest.mark.parametrize("name", sorted(set(RECIPES) - {"IAttention", "IIteratorLayer"}))
+def test_a_pin_is_met_or_fails_the_build(name, network, said) -> None:
+    layer, _ = made(name, network)
+    layer.precision = trt.int8
+    builder = trt.Builder(said)
+    config = builder.create_builder_config()
+    config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
+    met = builder.is_network_supported(network, config)
+    assert met == (name in ("IQuantizeLayer", "IDequantizeLayer"))
+    assert met or "is pinned to INT8 and runs in float" in said.of("ERROR")[-1]
+
+
 @pytest.mark.parametrize("name", sorted(set(RECIPES) - {"IAttention"}))
 def test_every_input_may_be_wired_anew(name, network) -> None:
     layer, _ = made(name, network)

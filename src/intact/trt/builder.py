@@ -225,11 +225,14 @@ def _broken_pins(network: INetworkDefinition, plan: Plan) -> list[str]:
     runs = {node: layer.precision for layer in plan.layers for node in layer.nodes}
     broken = []
     for layer in network.layers:
-        if not layer.precision_is_set or layer.name not in runs:
+        if not layer.precision_is_set or (layer.name not in runs and _is_qdq(layer)):
             continue
         wanted = "int8" if layer.precision == DataType.INT8 else "float"
-        if runs[layer.name] != wanted:
-            why = next((one.reason for one in plan.layers if layer.name in one.nodes), "")
-            said = f"pinned to {layer.precision.name} and runs in {runs[layer.name]}: {why}"
+        runs_in = runs.get(layer.name, "float")
+        if runs_in != wanted:
+            why = next(
+                (one.reason for one in plan.layers if layer.name in one.nodes), "the plan has no such layer"
+            )
+            said = f"pinned to {layer.precision.name} and runs in {runs_in}: {why}"
             broken.append(f"layer '{layer.name}' is {said}")
     return broken
