@@ -278,3 +278,22 @@ def test_the_compiler_of_cuda_is_there_and_compiles_nothing() -> None:
 
     error, _ = nvrtc.nvrtcCreateProgram(b"code", b"name", 0, [], [])
     assert error != 0 and b"no GPU" in nvrtc.nvrtcGetErrorString(error)[1]
+
+
+def test_boxes_come_batch_by_batch_the_best_first(network, said) -> None:
+    rng = np.random.default_rng(4)
+    corners = np.arange(6, dtype=np.float32) * 10  # apart from each other: all remain
+    boxes = np.broadcast_to(np.stack([corners, corners, corners + 1, corners + 1], -1), (2, 6, 4)).copy()
+    scores = rng.permutation(np.linspace(0.1, 0.9, 36, dtype=np.float32)).reshape(2, 6, 3)
+    layer = network.add_nms(
+        network.add_input("boxes", trt.float32, boxes.shape),
+        network.add_input("scores", trt.float32, scores.shape), constant(network, np.int32(6)),
+    )  # fmt: skip
+    for i in (0, 1):
+        network.mark_output(layer.get_output(i))
+    kept, count = built(network, said, boxes=boxes, scores=scores)
+    found = [scores[batch, box, kind] for batch, kind, box in kept]
+    assert count == 36 and kept[:, 0].tolist() == [0] * 18 + [1] * 18
+    assert (np.diff(found[:18]) < 0).all() and (np.diff(found[18:]) < 0).all()
+    empty = built(network, said, boxes=boxes, scores=scores - 2)
+    assert empty[0].shape == (0, 3) and empty[1] == 0, "a score must exceed 0"

@@ -252,7 +252,8 @@ class INMSLayer(ILayer):
     """Boxes that remain where of two that overlap the one with the lower score goes.
 
     Inputs: boxes [N, boxes, 4], scores [N, boxes, classes], how many of a class; then the overlap and the
-    score that are needed. Outputs: [kept, 3] of batch, class, box; and how many.
+    score to exceed, 0 where they are not given. Outputs: [kept, 3] of batch, class, box, the best of a batch
+    first; and how many.
 
     Attributes:
         topk_box_limit: As many boxes of each class, those with the highest scores, are looked at; -1: all.
@@ -270,7 +271,7 @@ class INMSLayer(ILayer):
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         n, given = Nodes(c, self.name), [*x, "", ""][:5]
         scores = n("Transpose", x[1], perm=[0, 2, 1])
-        lowest = n.array(np.full(1, np.finfo(np.float32).min))
+        none = n.array(np.zeros(1, np.float32))
         if self.topk_box_limit > 0:
             count = n("Min", n.size(scores, 2), n.ints(self.topk_box_limit))
             best, places = c.fresh(f"{self.name}.best"), c.fresh(f"{self.name}.places")
@@ -278,10 +279,24 @@ class INMSLayer(ILayer):
             worst = n("ReduceMin", best, n.ints(2), keepdims=1)
             scores = n("Where", n("Less", scores, worst), n.array(np.float32(-np.inf)), scores)
         most = self._vector(n, 2)
-        overlap = n("Reshape", given[3], n.ints(1)) if given[3] else n.array(np.zeros(1, np.float32))
-        least = n("Reshape", given[4], n.ints(1)) if given[4] else lowest
+        overlap = n("Reshape", given[3], n.ints(1)) if given[3] else none
+        least = n("Reshape", given[4], n.ints(1)) if given[4] else none
         centred = int(self.bounding_box_format is BoundingBoxFormat.CENTER_SIZES)
         kept = n("NonMaxSuppression", x[0], scores, most, overlap, least, center_point_box=centred)
         to = 7 if self.indices_type == DataType.INT64 else 6
-        c.node("Cast", [kept], [y[0]], name=self.name, to=to)
+        c.node("Cast", [self._sorted(n, kept, scores)], [y[0]], name=self.name, to=to)
         c.node("Cast", [n.scalar(n.size(kept, 0))], [y[1]], name=f"{self.name}.count", to=6)
+
+    def _sorted(self, n: Nodes, kept: str, scores: str) -> str:
+        """Batch by batch, the highest score first: ONNX goes class by class."""
+        count = n.size(kept, 0)
+        by_score = self._order(n, n("GatherND", scores, kept), count, largest=1)
+        batches = n("Gather", n("Gather", kept, by_score), n.ints(0, shape=()), axis=1)
+        places = n("Range", n.ints(0, shape=()), n.scalar(count), n.ints(1, shape=()))
+        by_batch = self._order(n, n("Add", n("Mul", batches, count), places), count, largest=0)
+        return n("Gather", kept, n("Gather", by_score, by_batch))
+
+    def _order(self, n: Nodes, keys: str, count: str, largest: int) -> str:
+        values, places = (n.c.fresh(f"{self.name}.{part}") for part in ("values", "order"))
+        n.c.node("TopK", [keys, count], [values, places], name=values, axis=0, largest=largest)
+        return places
