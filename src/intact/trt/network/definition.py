@@ -1,33 +1,27 @@
-"""INetworkDefinition: layers in the order in which they were added, and the model that they are."""
+"""INetworkDefinition: the calls that make a network, in the order in which they are made."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from intact.errors import IntactError, QuantValueError, UnsupportedError
-from intact.graph import Composer, Session
+from intact.errors import QuantValueError, UnsupportedError
 from intact.trt import layers as kinds
 from intact.trt.dialects import Dialect, get_dialect
-from intact.trt.enums import DataType, NetworkDefinitionCreationFlag, dtype_of, stored
+from intact.trt.enums import DataType, NetworkDefinitionCreationFlag
 from intact.trt.layers import IAttention, IIfConditional, ILayer, ILoop
 from intact.trt.logger import ILogger, LogSeverity
-from intact.trt.network.loops import ordered, write
+from intact.trt.network.model import NetworkModel
 from intact.trt.network.table import install
-from intact.trt.objects import Reporting
 from intact.trt.operations import AttentionNormalizationOp
 from intact.trt.plugin import IPluginV2Layer, IPluginV3Layer
 from intact.trt.plugins import adopt
 from intact.trt.tensors import Answer, ITensor, Sizes
 
-OPSET = 21
 Layer = TypeVar("Layer", bound=ILayer)
 
 
-class INetworkDefinition(Reporting):
+class INetworkDefinition(NetworkModel):
     """A network; get one from ``Builder.create_network``.
 
     Attributes:
@@ -41,63 +35,16 @@ class INetworkDefinition(Reporting):
     dialect = property(lambda self: self._dialect)
 
     def __init__(self, logger: ILogger, flags: int = 0) -> None:
+        super().__init__()
         self._flags = int(flags)
         self._dialect: Dialect = get_dialect()
         self._logger: ILogger = logger
         self._debugged: dict[ITensor, bool] = {}
-        self._inputs: list[ITensor] = []
-        self._outputs: list[ITensor] = []
-        self._layers: list[ILayer] = []
-        self._names: dict[str, ITensor | None] = {}
-        self._domains: dict[str, int] = {"": OPSET}
-        self._known: dict[str, Any] | None = None
-        self._writing: Composer | None = None
-        self._fixed: dict[str, Sizes] = {}
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             """The calls of `table`."""
-
-    # What it consists of.
-
-    @property
-    def inputs(self) -> tuple[ITensor, ...]:
-        """Its inputs, in order."""
-        return tuple(self._inputs)
-
-    @property
-    def outputs(self) -> tuple[ITensor, ...]:
-        """Its outputs, in order."""
-        return tuple(self._outputs)
-
-    @property
-    def layers(self) -> tuple[ILayer, ...]:
-        """Its layers, in order."""
-        return tuple(self._layers)
-
-    num_inputs = property(lambda self: len(self._inputs))
-    num_outputs = property(lambda self: len(self._outputs))
-    num_layers = property(lambda self: len(self._layers))
-    has_implicit_batch_dimension = property(lambda self: False)
-
-    def get_input(self, index: int) -> ITensor | None:
-        """Input `index`; None where there is none."""
-        return self._inputs[index] if 0 <= index < len(self._inputs) else None
-
-    def get_output(self, index: int) -> ITensor | None:
-        """Output `index`; None where there is none."""
-        return self._outputs[index] if 0 <= index < len(self._outputs) else None
-
-    def get_layer(self, index: int) -> ILayer | None:
-        """Layer `index`; None where there is none."""
-        return self._layers[index].as_layer() if 0 <= index < len(self._layers) else None
-
-    def __len__(self) -> int:
-        return len(self._layers)
-
-    def __getitem__(self, index: int) -> ILayer:
-        return self._layers[index].as_layer()
 
     def get_flag(self, flag: NetworkDefinitionCreationFlag) -> bool:
         """Whether the network was created with `flag`."""
@@ -107,11 +54,6 @@ class INetworkDefinition(Reporting):
     def logger(self) -> ILogger:
         """Where its messages go."""
         return self._logger
-
-    @property
-    def tensors(self) -> list[ITensor]:
-        """Every tensor: the inputs, then what each layer makes."""
-        return [*self._inputs, *(tensor for layer in self._layers for tensor in layer._outputs)]
 
     # Inputs and outputs.
 
@@ -277,123 +219,6 @@ class INetworkDefinition(Reporting):
         self._names[name] = tensor
         tensor._name = name
         self.touch()
-
-    # What it means.
-
-    def touch(self) -> None:
-        """Something changed: forget what was derived."""
-        self._known = None
-
-    def fix(self, values: dict[str, Sizes]) -> None:
-        """The numbers that inputs of sizes have in every profile of a build; -1 where they differ."""
-        self._fixed = values
-        self.touch()
-
-    def fixed(self, tensor: ITensor) -> Sizes | None:
-        """What `fix` said of an input."""
-        return self._fixed.get(tensor.name)
-
-    def shape_of(self, tensor: ITensor) -> Sizes:
-        """Sizes of a tensor; -1 where they are not known."""
-        shape = self._known_of(tensor)[1]
-        return tuple(n if isinstance(n, int) else -1 for n in shape) if shape is not None else ()
-
-    def dtype_of(self, tensor: ITensor) -> DataType:
-        """Element type of a tensor."""
-        return dtype_of(self._known_of(tensor)[0])
-
-    def _known_of(self, tensor: ITensor) -> tuple[Any, Any]:
-        if self._known is None and self._writing is not None:  # a layer asks about one before it
-            return self._writing.known([tensor.name])[tensor.name]
-        if self._known is None:
-            try:
-                self._known = self._flat(self._layers).known(self._names)
-            except (IntactError, ValueError):  # a layer behind `tensor`, perhaps, that `errors` will name
-                return self._flat(self._up_to(tensor)).known([tensor.name])[tensor.name]
-        found: tuple[Any, Any] = self._known.get(tensor.name, (None, None))
-        return found
-
-    def compose(self, hidden: Sequence[ITensor] = ()) -> Composer:
-        """The network as ONNX nodes.
-
-        Args:
-            hidden: Tensors that a run must make too, behind the outputs.
-        Raises:
-            FileFormatError, ValueError: A layer cannot be written as it stands.
-        """
-        outputs = [*self._outputs, *hidden]
-        for tensor in outputs:
-            self._known_of(tensor)
-        c = self._begun()
-        write(c, self._layers)
-        for tensor in outputs:
-            c.output(tensor.name, *self._known_of(tensor))
-        return c
-
-    def value_of(self, tensor: ITensor) -> NDArray | None:
-        """What `tensor` holds where it depends on no input of the network; None elsewhere."""
-        layers, stack, seen = [], [tensor], set[ITensor]()
-        while stack:
-            current = stack.pop()
-            if current._producer is None:
-                return None
-            if current not in seen:
-                seen.add(current)
-                layer = current._producer
-                assert isinstance(layer, ILayer)
-                if not isinstance(layer, kinds.IShapeLayer):
-                    stack += [t for t in layer._inputs if t is not None]
-                elif -1 in layer._inputs[0].shape:  # type: ignore[union-attr]
-                    return None
-                layers.append(layer)
-        c = self._begun()
-        write(c, [layer for layer in self._layers if layer in layers])
-        c.output(tensor.name, *self._known_of(tensor))
-        zeros = {t.name: np.zeros([max(n, 1) for n in t.shape], t.dtype.numpy) for t in self._inputs}
-        found: NDArray = Session(c.model().SerializeToString()).run(zeros)[tensor.name]
-        return found
-
-    def _flat(self, layers: Sequence[ILayer]) -> Composer:
-        """These layers behind the inputs, as if each loop ran once: enough to tell types and shapes."""
-        c = self._begun()
-        self._writing = c
-        try:
-            for layer in ordered(layers):
-                layer.emit(c)
-        finally:
-            self._writing = None
-        return c
-
-    def narrow(self) -> tuple[str, ...]:
-        """Inputs and outputs that are bfloat16 for whoever runs the engine."""
-        found = [t for t in self._inputs if t.dtype is DataType.BF16]
-        for tensor in self._outputs:
-            layer = tensor._producer
-            asked = layer.to_type if isinstance(layer, kinds.ICastLayer) else None
-            if (tensor._dtype or asked) is DataType.BF16:
-                found.append(tensor)
-        return tuple(tensor.name for tensor in found)
-
-    def _begun(self) -> Composer:
-        c = Composer(self._domains[""])
-        c.require(self._domains)
-        for tensor in self._inputs:
-            axes = [tensor.get_dimension_name(i) or f"{tensor.name}.{i}" for i in range(len(tensor.shape))]
-            shape = [n if n >= 0 else axis for n, axis in zip(tensor.shape, axes, strict=True)]
-            c.input(tensor.name, stored(tensor.dtype), shape)
-        return c
-
-    def _up_to(self, tensor: ITensor) -> list[ILayer]:
-        """The layers up to the one that makes `tensor`."""
-        makers = [i for i, layer in enumerate(self._layers) if layer is tensor._producer]
-        return self._layers[: makers[0] + 1] if makers else []
-
-    def errors(self) -> list[str]:
-        """What TensorRT would refuse to build, one message for each thing."""
-        found = [f"{layer.name}: {message}" for layer in self._layers for message in layer.check()]
-        if not self._outputs:
-            found.append("Network must have at least one output")
-        return found
 
     # Messages.
 
