@@ -6,6 +6,7 @@ FOLDER is a checkout of somebody's scripts; every .py file below it that imports
 ``python -m intact.trt`` in its own folder. ``--recorded`` compares what a script prints, case by case, with
 the log beside it (``log-NAME.py.log``): lines of numbers within a tolerance, addresses and versions left out.
 Cases that differ are run once more on the inputs that the log shows: many scripts draw theirs without a seed.
+``--pages`` counts the scripts that print an array which the Markdown page beside them shows as a matrix.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from page_arrays import printed as arrays_in
+from page_arrays import shown
 
 CASE = re.compile(r"=+ Start \[(.*)")
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\bnan\b|\binf\b|-inf\b")
@@ -39,6 +43,7 @@ class Outcome:
         last: The last line that it printed.
         cases: By case of its log: whether what was printed is as recorded.
         fed: The cases among them that were as recorded on the inputs of the log alone.
+        page: Whether an array that it printed is on the page beside it; None: the page shows none.
     """
 
     script: str
@@ -46,6 +51,7 @@ class Outcome:
     last: str = ""
     cases: dict[str, bool] = field(default_factory=dict)
     fed: list[str] = field(default_factory=list)
+    page: bool | None = None
 
 
 def scripts_in(folder: Path, match: str) -> list[Path]:
@@ -100,12 +106,23 @@ def agree(wanted: list[str], got: list[str]) -> bool:
     a, b = " ".join(wanted), " ".join(got)
     words = [re.sub(r"[\[\]\s,.]+", " ", NUMBER.sub("#", text)).strip() for text in (a, b)]
     numbers = [[float(n) for n in NUMBER.findall(text)] for text in (a, b)]
-    if words[0] != words[1] or len(numbers[0]) != len(numbers[1]):
-        return False
-    return all(
+    return words[0] == words[1] and close(*numbers)
+
+
+def close(wanted: list[float], got: list[float]) -> bool:
+    """Whether there are as many numbers, each within the tolerance."""
+    return len(wanted) == len(got) and all(
         x == y or (x != x and y != y) or abs(x - y) <= TOLERANCE * max(1.0, abs(x))
-        for x, y in zip(*numbers, strict=True)
+        for x, y in zip(wanted, got, strict=True)
     )
+
+
+def on_page(script: Path, output: str) -> bool | None:
+    """Whether a printed array is on the page beside a script; None where the page shows none."""
+    matrices = shown(sorted(script.parent.glob("*.md")))
+    if not matrices:
+        return None
+    return any(close(matrix, array) for array in arrays_in(output) for matrix in matrices)
 
 
 def log_of(script: Path) -> Path:
@@ -128,6 +145,7 @@ def main() -> None:
     parser.add_argument("--match", default="", help="only paths with this text")
     parser.add_argument("--dialect", default="10.x", choices=["8.x", "10.x"])
     parser.add_argument("--recorded", action="store_true", help="compare with the logs beside the scripts")
+    parser.add_argument("--pages", action="store_true", help="look for what is printed on the pages beside")
     parser.add_argument("--seconds", type=float, default=120.0, help="limit for one script")
     parser.add_argument("--path", action="append", default=[], help="folders for PYTHONPATH")
     parser.add_argument("--print", action="store_true", help="print what each script printed, too")
@@ -143,10 +161,14 @@ def main() -> None:
                 found = compared(script, again)
                 outcome.fed = [case for case, ok in outcome.cases.items() if not ok and found[case]]
                 outcome.cases.update(dict.fromkeys(outcome.fed, True))
+        if asked.pages and outcome.state == "ran":
+            outcome.page = on_page(script, printed)
         outcomes.append(outcome)
         cases = f" {sum(outcome.cases.values())}/{len(outcome.cases)}" if outcome.cases else ""
         wrong = " wrong: " + ", ".join(c for c, ok in outcome.cases.items() if not ok) if cases else ""
         print(f"{outcome.state:7}{cases:7} {outcome.script}  {outcome.last[:200]}{wrong}", flush=True)
+        if outcome.page is False:
+            print("        no array that it printed is on its page")
         if asked.print:
             print(printed)
     counts = {s: sum(o.state == s for o in outcomes) for s in ("ran", "silent", "failed", "late")}
@@ -155,6 +177,9 @@ def main() -> None:
         right = [ok for o in outcomes for ok in o.cases.values()]
         fed = sum(len(o.fed) for o in outcomes)
         print(f"{len(right)} recorded cases: {sum(right)} as recorded, {fed} of them on the log's inputs")
+    if asked.pages:
+        looked = [o.page for o in outcomes if o.page is not None]
+        print(f"{len(looked)} ran beside pages with matrices: {sum(looked)} printed one of those")
 
 
 if __name__ == "__main__":
