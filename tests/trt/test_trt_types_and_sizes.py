@@ -108,6 +108,26 @@ def test_sizes_are_followed_through_their_layers(network) -> None:
     assert row.get_output(0).shape == (-1, 4)
 
 
+def test_values_that_a_loop_keeps_know_their_other_sizes(network, said) -> None:
+    loop, x = network.add_loop(), network.add_input("x", trt.float32, (-1, -1, 5))
+    count = network.add_slice(network.add_shape(x).get_output(0), (1,), (1,), (1,))
+    trips = network.add_shuffle(count.get_output(0))
+    trips.reshape_dims = ()
+    loop.add_trip_limit(network.add_cast(trips.get_output(0), trt.int32).get_output(0), trt.TripLimit.COUNT)
+    state = loop.add_recurrence(constant(network, np.zeros((1, 5), np.float32)))
+    turn = loop.add_iterator(x, 1).get_output(0)
+    total = network.add_elementwise(state.get_output(0), turn, trt.ElementWiseOperation.SUM).get_output(0)
+    state.set_input(1, total)
+    every = loop.add_loop_output(total, trt.LoopOutput.CONCATENATE, 1)
+    every.set_input(1, trips.get_output(0))
+    every.get_output(0).name = "y"
+    network.mark_output(every.get_output(0))
+    assert every.get_output(0).shape == (-1, -1, 5)
+    assert engine_of(network, said).get_tensor_shape("y") == (-1, -1, 5)
+    data = np.random.default_rng(6).standard_normal((1, 4, 5)).astype(np.float32)
+    np.testing.assert_allclose(built(network, said, x=data)[0], data.cumsum(1), rtol=1e-5)
+
+
 def test_shapes_that_an_assertion_forbids_raise(network, said) -> None:
     x, y = (network.add_input(name, trt.float32, (-1, 5)) for name in "xy")
     rows = [network.add_slice(network.add_shape(t).get_output(0), (0,), (1,), (1,)) for t in (x, y)]

@@ -172,6 +172,7 @@ class Builder(Reporting):
         record = BuildRecord(
             network.name, config.profiles, dependence=depends,
             assertions={t.name: message for t, message in conditions.items()},
+            sizes={t.name: t.shape for t in network.outputs if -1 in t.shape},
             of_shapes=tuple(t.name for t in conditions if only_shapes(t)),
             debugged=tuple(t.name for t in debugged), plugins=plugins_of(network),
             aliases=aliases_of(network), narrow=network.narrow(),

@@ -114,7 +114,9 @@ class ICudaEngine(Reporting):
 
     def get_tensor_shape(self, name: str) -> Sizes:
         """Sizes; -1 where a run fixes them."""
-        return tuple(n if isinstance(n, int) else -1 for n in self._port(name).shape)
+        shape = self._port(name).shape
+        known = self._record.sizes.get(name, (-1,) * len(shape))
+        return tuple(n if isinstance(n, int) else told for n, told in zip(shape, known, strict=True))
 
     def get_tensor_dtype(self, name: str) -> DataType:
         """Element type."""

@@ -49,6 +49,7 @@ class BuildRecord:
         refit: The model, where the engine can be given other weights: base64 of its bytes, and the weights'
             names.
         aliases: Outputs that are written where an input lies, by name.
+        sizes: Of outputs, as far as the network knows them; steps of the plan may tell less.
         of_shapes: Assertions that shapes alone decide.
         narrow: Inputs and outputs that are bfloat16 outside and float32 in the plan.
     """
@@ -64,6 +65,7 @@ class BuildRecord:
     aliases: dict[str, str] = field(default_factory=dict)
     narrow: tuple[str, ...] = ()
     of_shapes: tuple[str, ...] = ()
+    sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan) -> BuildRecord:
@@ -91,6 +93,7 @@ class BuildRecord:
             str(content["name"]), profiles, choices, depends, assertions, debugged,
             dict(content["plugins"]), dict(content["refit"]), dict(content.get("aliases", {})),
             tuple(map(str, content.get("narrow", ()))), tuple(map(str, content.get("of_shapes", ()))),
+            {str(k): tuple(map(int, v)) for k, v in content.get("sizes", {}).items()},
         )  # fmt: skip
 
     @property
@@ -107,7 +110,7 @@ class BuildRecord:
             "dependence": vars(self.dependence), "assertions": self.assertions,
             "debugged": list(self.debugged), "plugins": self.plugins, "refit": self.refit,
             "aliases": self.aliases, "narrow": list(self.narrow),
-            "of_shapes": list(self.of_shapes),
+            "of_shapes": list(self.of_shapes), "sizes": self.sizes,
         }  # fmt: skip
         notes = tuple(note for note in plan.notes if not note.startswith(_MARK))
         return replace(plan, notes=(*notes, _MARK + json.dumps(content, sort_keys=True)))
