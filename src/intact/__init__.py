@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from intact.engine.backend import Backend, Options
     from intact.graph import Source
     from intact.ptq import QuantizedModel
+    from intact.ptq.analysis import SensitivityAnalysis
     from intact.torch import GraphModeResult
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "IntactError",
     "QuantSpec",
     "__version__",
+    "analyze",
     "calibrate",
     "compile",
     "load",
@@ -93,6 +95,30 @@ def calibrate(model: Any, data: Any, **options: Any) -> Any:
     from intact.ptq import calibrate as calibrate_onnx
 
     return calibrate_onnx(model, data, **options)
+
+
+def analyze(model: Source, data: Any, **options: Any) -> SensitivityAnalysis:
+    """Quantize an ONNX model, and measure what each of its tensors costs the outputs.
+
+    Args:
+        model: A path, the file's bytes, a ModelProto, an onnx-ir model.
+        data: Calibration data, as for `quantize`.
+        **options: Passed on: see `intact.ptq.analysis.analyze`; those of `quantize` among them.
+
+    Returns:
+        An `intact.ptq.analysis.SensitivityAnalysis`, with ``parts``, ``findings`` and `save`.
+
+    Raises:
+        QuantValueError: `model` is a `torch.nn.Module`.
+    """
+    if _is_module(model):
+        raise QuantValueError(
+            "analyze: model", "a torch.nn.Module", "an ONNX model",
+            "export it first: torch.onnx.export(module, example, 'model.onnx')",
+        )  # fmt: skip
+    from intact.ptq.analysis import analyze as analyze_onnx
+
+    return analyze_onnx(model, data, **options)
 
 
 @overload

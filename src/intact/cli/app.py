@@ -9,6 +9,7 @@ import typer
 
 import intact
 from intact.cli import (
+    analyze,
     bench,
     cache,
     calibrate,
@@ -30,6 +31,7 @@ from intact.cli import (
 VERBS: dict[str, Callable[..., None]] = {
     "quickstart": quickstart.run,
     "quantize": quantize.run,
+    "analyze": analyze.run,
     "calibrate": calibrate.run,
     "explain": explain.run,
     "check": check.run,

@@ -112,7 +112,7 @@ def run(
         source: Any = Calibration.load(calib)
     else:
         source = options.data_of(data, size, mean, std, fit, layout, colour, preset)
-    settings, widths = _overrides(overrides), _bits16(bits16)
+    settings, widths = read_overrides(overrides), _bits16(bits16)
     tuning: dict[str, Any] = {} if percentile is None else {"percentile": percentile}
     with catch_warnings():
         simplefilter("ignore", ZeroRangeWarning)  # the result names these tensors, and `_show` prints them
@@ -148,7 +148,12 @@ def _bits16(given: list[str] | None) -> str | list[str]:
     return given[0] if words else given
 
 
-def _overrides(file: Path | None) -> dict[str, dict[str, Any]] | None:
+def read_overrides(file: Path | None) -> dict[str, dict[str, Any]] | None:
+    """The settings by pattern of a YAML file; None for None.
+
+    Raises:
+        FileFormatError: The file holds something else.
+    """
     if file is None:
         return None
     from intact.yamls import read_yaml

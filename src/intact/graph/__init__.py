@@ -14,7 +14,7 @@ from intact.graph.build import Inserter, Namer, replace
 from intact.graph.compose import DTYPES, Composer
 from intact.graph.constants import Constants
 from intact.graph.custom import register_operator
-from intact.graph.cut import cut
+from intact.graph.cut import cut, part
 from intact.graph.edit import own_weights, separate_names, set_initializer, set_shape, settle
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq, opset_of_markers
 from intact.graph.external import data_files
@@ -88,6 +88,7 @@ __all__ = [
     "opset_of_markers",
     "own_weights",
     "parse_model",
+    "part",
     "parts_of",
     "prune",
     "quantization_of",

@@ -31,7 +31,7 @@ def with_weights(state: State) -> State:
 def with_pairs(state: State) -> State:
     """The model with its pairs; the float weights are let go."""
     model = state.model.clone()
-    marks = _Marks(model)
+    marks = Marks(model)
     weights = iter(state.weights)
     for target in state.targets:
         if target.site.role == "weight":
@@ -46,7 +46,7 @@ def with_pairs(state: State) -> State:
     return replace(state, model=model, scales=scales, weights=())
 
 
-class _Marks:
+class Marks:
     """The marks of a model, each under a name of its own.
 
     Attributes:

@@ -79,7 +79,7 @@ class Evaluator:
         for name, got in self._session.stream({**overrides, **held.feeds}):
             want = held.outputs.get(name)
             if want is not None and want.dtype.kind == "f":
-                found[name] = _squares(got, want, self._parts.get(name))
+                found[name] = squares(got, want, self._parts.get(name))
         return found
 
 
@@ -165,9 +165,15 @@ def parts_of(model: Model) -> dict[str, tuple[int, tuple[int, ...]]]:
     return found
 
 
-def _squares(
+def squares(
     got: NDArray, want: NDArray, parts: tuple[int, tuple[int, ...]] | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sums of squared errors and of squares of one output, float64 [parts].
+
+    Args:
+        got, want: The output, and what the float model says; of another shape, all is lost.
+        parts: Its entry of `parts_of`.
+    """
     real = want.astype(np.float64)
     finite = np.isfinite(real)  # a mask of -inf, for example, says nothing about accuracy
     real = np.where(finite, real, 0)

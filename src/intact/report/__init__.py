@@ -1,7 +1,19 @@
 """Tables and HTML pages from plain data: results, histograms and thresholds. Imports no framework."""
 
+from intact.report.analysis import decibels, write_analysis
 from intact.report.histogram import Panel, curve, panel
 from intact.report.page import Page, write_page
-from intact.report.table import ReportTable, to_rich
+from intact.report.table import Cell, ReportTable, to_rich
 
-__all__ = ["Page", "Panel", "ReportTable", "curve", "panel", "to_rich", "write_page"]
+__all__ = [
+    "Cell",
+    "Page",
+    "Panel",
+    "ReportTable",
+    "curve",
+    "decibels",
+    "panel",
+    "to_rich",
+    "write_analysis",
+    "write_page",
+]

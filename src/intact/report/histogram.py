@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from intact.calib import Histogram, expected_sqnr, range_of
 from intact.errors import IntactError
 from intact.spec import QuantSpec
 
-PLOTTED_BINS = 240
+PLOTTED_BINS = 120
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Panel:
         sqnr: Expected signal to quantization noise ratio by method, in dB.
         chosen: The method in use, a key of `ranges`; "" where none is.
         facts: Short name-value pairs shown beside the plot: count, range, format.
+        notes: Sentences below it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Panel:
     sqnr: Mapping[str, float]
     chosen: str = ""
     facts: Mapping[str, str] | None = None
+    notes: Sequence[str] = ()
 
 
 def panel(

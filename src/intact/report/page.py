@@ -1,22 +1,20 @@
 """The HTML page: results, histograms with their thresholds, configuration and provenance, in one file.
 
-The page opens offline: plotly's script is inlined once, the data is JSON, and a plot is drawn when it
-scrolls into view, so that a hundred quantizers open as fast as one.
+The page is static: text, a style sheet and SVG. It opens offline, without a script, on a phone and on paper.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any
 
 from intact.atomic import replacing
 from intact.errors import MissingExtraError
 from intact.report.histogram import Panel
-from intact.report.table import ReportTable
+from intact.report.svg import bar, histogram
+from intact.report.table import Cell, ReportTable
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ def write_page(page: Page, path: str | os.PathLike[str]) -> None:
     """Write `page` as one self-contained HTML file; `path` appears whole or not at all.
 
     Raises:
-        MissingExtraError: jinja2 or plotly is not installed.
+        MissingExtraError: jinja2 is not installed.
     """
     text = render(page)
     with replacing(path) as file:
@@ -54,26 +52,25 @@ def render(page: Page) -> str:
     """`page` as HTML.
 
     Raises:
-        MissingExtraError: jinja2 or plotly is not installed.
+        MissingExtraError: jinja2 is not installed.
     """
     try:
         from jinja2 import Environment, StrictUndefined
-        from plotly.offline import get_plotlyjs
     except ImportError as error:
         raise MissingExtraError.of(error.name or "jinja2", "report", "writing a report page") from error
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     template = resources.files("intact.report").joinpath("page.html.j2").read_text(encoding="utf-8")
-    methods = list(dict.fromkeys(method for panel in page.panels for method in panel.ranges))
+    panels = [panel for panel in page.panels if panel.sqnr]
+    methods = list(dict.fromkeys(method for panel in panels for method in panel.ranges))
     return environment.from_string(template).render(
         page=page,
         methods=methods,
-        figures=json.dumps([_figure(panel) for panel in page.panels], allow_nan=False).replace(
-            "<", "\\u003c"
-        ),
-        plotly=get_plotlyjs() if page.panels else "",
+        draw=_draw,
+        bar=bar,
         number=short,
+        is_cell=lambda one: isinstance(one, Cell),
     )
 
 
@@ -82,14 +79,6 @@ def short(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _figure(panel: Panel) -> dict[str, Any]:
-    """What the page's script plots for one panel; empty bins are gaps on the logarithmic axis."""
-    return {
-        "left": [float(f"{edge:.6g}") for edge in panel.left],
-        "width": panel.width,
-        "counts": [int(count) or None for count in panel.counts],
-        "ranges": [
-            {"method": method, "low": low, "high": high, "chosen": method == panel.chosen}
-            for method, (low, high) in panel.ranges.items()
-        ],
-    }
+def _draw(panel: Panel) -> str:
+    label = f"histogram of {panel.name}"
+    return histogram(panel.left, panel.width, panel.counts, panel.ranges, panel.chosen, label)

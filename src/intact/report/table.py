@@ -13,6 +13,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Cell:
+    """Text with something beside it that a page can show.
+
+    Attributes:
+        text: What a terminal shows.
+        bar: Length of a bar below it, 0 to 1; None: there is none.
+        link: Where in the page it leads to, without the #; "" for nowhere.
+    """
+
+    text: str
+    bar: float | None = None
+    link: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
 class ReportTable:
     """Rows of text under headings.
 
@@ -21,12 +39,14 @@ class ReportTable:
         columns: Headings; the first column is text, the others are figures and stand on the right.
         rows: One tuple per row, as long as `columns`.
         note: A sentence below the table: what was measured, and on what.
+        prose: Every column is text, and may take several lines.
     """
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[str | Cell]]
     note: str = ""
+    prose: bool = False
 
 
 def to_rich(table: ReportTable) -> rich.table.Table:
@@ -34,7 +54,7 @@ def to_rich(table: ReportTable) -> rich.table.Table:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    def plain(text: str, style: str = "") -> Text:  # brackets are no markup
+    def plain(text: object, style: str = "") -> Text:  # brackets are no markup
         return Text(printable(text), style=style)
 
     shown = RichTable(
@@ -43,7 +63,8 @@ def to_rich(table: ReportTable) -> rich.table.Table:
         caption_justify="left",
     )
     for index, column in enumerate(table.columns):
-        shown.add_column(plain(column), justify="right" if index else "left", no_wrap=not index)
+        right = bool(index) and not table.prose
+        shown.add_column(plain(column), justify="right" if right else "left", no_wrap=not index)
     for row in table.rows:
         shown.add_row(*map(plain, row))
     return shown

@@ -1,0 +1,221 @@
+"""`analyze`: what the quantization of each tensor costs the outputs, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from intact import graph, placement
+from intact.calib import Histogram
+from intact.errors import QuantValueError
+from intact.numerics import SHORT_BITS
+from intact.progress import Progress
+from intact.ptq.analysis.channels import Observed, observe
+from intact.ptq.analysis.findings import Look, findings_of
+from intact.ptq.analysis.records import Drawn, Sensitivity, SensitivityAnalysis
+from intact.ptq.analysis.sweep import Sweep
+from intact.ptq.analysis.units import By, measured, units_of
+from intact.ptq.analysis.variants import QuantizedReads, grids_of
+from intact.ptq.data import open_data
+from intact.ptq.evaluator import relative, sqnr
+from intact.ptq.inputs import Feeds, inputs_of
+from intact.ptq.prepare import nothing_to_quantize, prepared
+from intact.ptq.runs import Cutter
+from intact.ptq.settings import Overrides, Settings, Switch
+from intact.ptq.stages import STAGES, run
+from intact.ptq.state import State
+from intact.spec import is_whole
+
+BUDGET = 256
+"""Tensors that are measured one by one, alone quantized and alone in float, unless told otherwise."""
+
+_TRIED = 8
+
+
+def analyze(
+    source: graph.Source,
+    data: Any,
+    *,
+    by: By = "tensor",
+    budget: int = BUDGET,
+    later: Any = None,
+    method: str = "auto",
+    profile: str | placement.Profile = "intact",
+    activations: str | None = None,
+    weights: str = "int8",
+    symmetric: bool = True,
+    per_channel: bool = True,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    overrides: Overrides | None = None,
+    opset: int | None = None,
+    num_batches: int | None = None,
+    batch_size: int | None = None,
+    bias_correction: Switch = "auto",
+    equalization: Switch = "auto",
+    rounding: bool = False,
+    scale_bits: int | None = SHORT_BITS,
+    progress: bool = True,
+    **options: Any,
+) -> SensitivityAnalysis:
+    """Quantize a float ONNX model as `quantize` does, and measure what each tensor costs its outputs.
+
+    Each tensor (or layer) is quantized alone, and left in float alone, on at most eight of the runs that
+    calibration keeps; the error of the outputs against the float model's is compared. Equal inputs give equal
+    results. The share of each is its squared error, alone quantized, of the sum over all: rounding errors of
+    single tensors are nearly independent, and their squares add up (Lin, Talathi and Annapureddy 2016, "Fixed
+    point quantization of deep convolutional networks"; Zhou et al. 2018, "Adaptive quantization for deep
+    neural network"; docs/decisions/0035-whose-error.md measures it). Branches of Ifs stay in float.
+
+    Args:
+        source: A path, the bytes of a file, an `onnx.ModelProto` or an onnx-ir model; never changed.
+        data: Calibration data, as for `quantize`.
+        by: "tensor": each activation and weight; "layer": each layer, with all that it reads quantized.
+        budget: Measure at most so many alone, and as many alone in float; where there are more, they are
+            measured in groups, and groups with large errors are halved.
+        later: Data that calibration does not see, of any kind that `data` can be: do ranges hold there?
+        method, profile, activations, weights, symmetric, per_channel, include, exclude, overrides, opset,
+            num_batches, batch_size, bias_correction, equalization, rounding, scale_bits, options: As for
+            `quantize`.
+        progress: Draw progress bars on standard error.
+    Returns:
+        The analysis: ``parts``, ``findings``, `save`; `intact.report.write_analysis` makes a page of it.
+    Raises:
+        QuantValueError: `by` or `budget` is wrong, statistics came instead of data, or no output is real.
+        IntactError: As for `quantize`.
+    """
+    _check(by, budget)
+    settings = Settings(
+        method, profile, activations, weights, symmetric, per_channel, include, exclude, overrides, opset,
+        num_batches, batch_size, bias_correction, equalization, rounding, scale_bits, progress, options,
+    )  # fmt: skip
+    before, after = _quantized(source, data, settings)
+    grids = grids_of(before, after)
+    sweep = Sweep(before.model, grids, before.runs[:_TRIED])
+    if not sweep.total:
+        raise QuantValueError(
+            "model", "no real output", "an output of floats to measure errors by",
+            "analyze it without the ArgMax or the like at its end",
+        )  # fmt: skip
+    seen, weighed = _seen_activations(before, grids), _seen_weights(grids)
+    local = _local_errors(grids, seen)
+    parts, trials = measured(units_of(before, grids, by, local), sweep, budget, progress)
+    shares = _shares(parts, local)
+    behind = {} if later is None else _observed_later(before, seen, later, settings)
+    looks = [Look(name, one, behind.get(name), shares[name]) for name, one in seen.items()]
+    looks += [Look(name, one, None, shares[name], weight=True) for name, one in weighed.items()]
+    return SensitivityAnalysis(
+        error=relative(sweep.total),
+        sqnr=sqnr(sweep.total),
+        parts=tuple(parts),
+        findings=tuple(findings_of(looks)),
+        runs=len(before.runs[:_TRIED]),
+        trials=trials,
+        segments=sweep.segments,
+        settings=_said(after, settings, by),
+        drawn=_drawn(grids, after),
+    )
+
+
+def _check(by: str, budget: int) -> None:
+    if by not in ("tensor", "layer"):
+        raise QuantValueError("by", f"{by!r:.60}", "'tensor' or 'layer'", "choose one of these")
+    if not is_whole(budget) or budget < 1:
+        raise QuantValueError("budget", f"{budget!r:.60}", "at least 1", f"leave it out for {BUDGET}")
+
+
+def _quantized(source: graph.Source, data: Any, settings: Settings) -> tuple[State, State]:
+    """The model before its pairs, with all that was decided by then; and the quantized one."""
+    state = prepared(source, data, settings)
+    if not state.targets:
+        raise nothing_to_quantize()
+    if state.calibration is not None:
+        raise QuantValueError(
+            "analyze: data", "statistics of an earlier run", "data to run the model on",
+            "give the data that they were collected on",
+        )  # fmt: skip
+    at = [stage.name for stage in STAGES].index("pairs")
+    before = run(state, STAGES[:at])
+    return before, run(before, STAGES[at:])
+
+
+def _seen_activations(before: State, grids: QuantizedReads) -> dict[str, Observed]:
+    ranges = {target.site.value: (spec, ends) for target, spec, ends in grids.activations}
+    return observe(before.model, ranges, (held.feeds for held in before.runs))
+
+
+def _seen_weights(grids: QuantizedReads) -> dict[str, Observed]:
+    found = {}
+    for target, weight in grids.weights:
+        one = Observed(weight.spec, weight.ends, target.site.axis)
+        one.add(weight.array, 0)
+        found[target.site.value] = one
+    return found
+
+
+def _local_errors(grids: QuantizedReads, seen: Mapping[str, Observed]) -> dict[str, float]:
+    """Squared error of each tensor relative to its square."""
+    found = {name: one.relative_error for name, one in seen.items()}
+    for target, weight in grids.weights:
+        square = float(np.square(weight.array, dtype=np.float64).sum())
+        lost = float(np.square(weight.lost).sum())
+        found[target.site.value] = lost / square if square > 0 else 0.0
+    return found
+
+
+def _shares(parts: Sequence[Sensitivity], local: Mapping[str, float]) -> dict[str, float]:
+    """Of each tensor; those of a layer get theirs by their local errors."""
+    shares: dict[str, float] = {}
+    for one in parts:
+        for tensor in one.tensors:
+            mine = local[tensor] / one.local if one.local > 0 else 1 / len(one.tensors)
+            shares[tensor] = shares.get(tensor, 0.0) + mine * one.share
+    return shares
+
+
+def _observed_later(
+    state: State, seen: Mapping[str, Observed], later: Any, settings: Settings
+) -> dict[str, Observed]:
+    inputs = inputs_of(state.model)
+    source = open_data(later, inputs, batch_size=settings.batch_size, num_batches=settings.num_batches)
+    outputs = [value.name for value in state.model.graph.outputs if value.name]
+    cutter = Cutter(graph.Session(state.model, folded=True), outputs, inputs)
+
+    def feeds() -> Iterable[Feeds]:
+        with Progress("later data", source.total, settings.progress) as bar:
+            for number, one in cutter.runs(source.batches):
+                bar.advance(done=number)
+                yield one
+
+    return observe(state.model, {name: (one.spec, one.ends) for name, one in seen.items()}, feeds())
+
+
+def _drawn(grids: QuantizedReads, after: State) -> dict[str, Drawn]:
+    assert after.calibration is not None
+    found = {}
+    for target, spec, (low, high) in grids.activations:
+        stats = after.calibration[target.site.value]
+        if isinstance(stats, Histogram):
+            found[target.site.value] = Drawn(stats, (float(low.min()), float(high.max())), str(spec))
+    for target, weight in grids.weights:
+        stats = Histogram()
+        stats.collect(weight.array)
+        low, high = weight.ends
+        found[target.site.value] = Drawn(stats, (float(low.min()), float(high.max())), str(weight.spec))
+    return found
+
+
+def _said(state: State, settings: Settings, by: By) -> dict[str, str]:
+    """What was asked for and what became of it, in words."""
+    profile = settings.profile if isinstance(settings.profile, str) else settings.profile.name
+    return {
+        "profile": profile,
+        "method": settings.method,
+        "activations": settings.layer.activations,
+        "weights": settings.layer.weights,
+        "measured by": by,
+        "smoothed": f"{len(state.smoothed)} tensors",
+        "equalized": "yes" if state.equalized else "no",
+    }

@@ -1,0 +1,151 @@
+"""Trials: the outputs with some reads quantized, each run from the first segment that it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from numpy.typing import NDArray
+
+from intact.graph import Model, Session
+from intact.progress import Progress
+from intact.ptq.analysis.segments import ModelSegment, Read, segments_of
+from intact.ptq.analysis.variants import QuantizedReads, variant
+from intact.ptq.evaluator import Errors, parts_of, relative, squares
+from intact.ptq.sample import Held
+from intact.ptq.workers import in_order
+
+Values = dict[str, NDArray]
+
+NOTHING: frozenset[Read] = frozenset()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Reads that change, against a model in which nothing is quantized, or everything.
+
+    Attributes:
+        changed: Which.
+        alone: They alone are quantized; False: they alone are left in float.
+    """
+
+    changed: frozenset[Read]
+    alone: bool = True
+
+
+class Sweep:
+    """Measures trials on held runs, in passes along the segments of the model.
+
+    At every segment the float model and the quantized one have come that far; the trials that change it start
+    there. Memory: two models in ONNX Runtime, and what crosses one cut, twice for each run.
+
+    Args:
+        model: Float.
+        grids: How its reads are quantized.
+        runs: To measure on.
+    """
+
+    def __init__(self, model: Model, grids: QuantizedReads, runs: Sequence[Held]) -> None:
+        self._grids, self._everything = grids, frozenset(grids.reads)
+        self._segments = segments_of(model, grids.reads)
+        self._runs, self._parts = runs, parts_of(model)
+        self._sessions: dict[tuple[int, bool], Session] = {}
+        self._alive = _alive(self._segments, [value.name or "" for value in model.graph.outputs])
+        self._floats = list(in_order(lambda held: self._finish(held.feeds, NOTHING), runs))
+        self.total = self._lost(Trial(self._everything), 0, [dict(held.feeds) for held in runs])
+        """Errors with everything quantized."""
+
+    @property
+    def segments(self) -> int:
+        """Into how many the model is cut."""
+        return len(self._segments)
+
+    def measure(self, trials: Sequence[Trial], bar: Progress | None = None) -> list[float]:
+        """Error of the outputs under each trial, see `intact.ptq.evaluator.relative`.
+
+        Args:
+            trials: Any.
+            bar: Advances by one for each.
+        """
+        starts = [self._first(trial) for trial in trials]
+        found: dict[int, float] = {}
+        for index, fronts in self._fronts(sorted(set(starts))):
+            for number, trial in enumerate(trials):
+                if starts[number] == index:
+                    found[number] = relative(self._lost(trial, index, fronts[trial.alone]))
+                    if bar is not None:
+                        bar.advance()
+        return [found[number] for number in range(len(trials))]
+
+    def _first(self, trial: Trial) -> int:
+        touched = (i for i, segment in enumerate(self._segments) if trial.changed & segment.reads)
+        return next(touched, len(self._segments) - 1)
+
+    def _fronts(self, wanted: Sequence[int]) -> Iterator[tuple[int, dict[bool, list[Values]]]]:
+        """(segment, the values in front of it by run, of the float model and of the quantized one)."""
+        fronts = {alone: [dict(held.feeds) for held in self._runs] for alone in (True, False)}
+        for index in range(max(wanted, default=-1) + 1):
+            if index in wanted:
+                yield index, fronts
+            for alone, front in fronts.items():
+                on = NOTHING if alone else self._everything
+                step = partial(self._step, self._session(index, on), index)
+                fronts[alone] = list(in_order(step, front))
+
+    def _lost(self, trial: Trial, start: int, front: Sequence[Values]) -> Errors:
+        on = trial.changed if trial.alone else self._everything - trial.changed
+        sessions = [self._session(index, on) for index in range(start, len(self._segments))]
+
+        def lost(number: int) -> Errors:
+            values = front[number]
+            for index, session in enumerate(sessions, start):
+                values = self._step(session, index, values)
+            return {
+                name: squares(values[name], want, self._parts.get(name))
+                for name, want in self._floats[number].items()
+                if want.dtype.kind == "f"
+            }
+
+        return _summed(in_order(lost, range(len(self._runs))))
+
+    def _finish(self, values: Mapping[str, NDArray], on: frozenset[Read]) -> Values:
+        for index in range(len(self._segments)):
+            values = self._step(self._session(index, on), index, values)
+        return dict(values)
+
+    def _step(self, session: Session, index: int, values: Mapping[str, NDArray]) -> Values:
+        """What is alive behind segment `index`."""
+        segment, alive = self._segments[index], self._alive[index]
+        made = session.stream({name: values[name] for name in segment.inputs}, segment.outputs)
+        return {n: a for n, a in (*values.items(), *made) if n in alive}
+
+    def _session(self, index: int, on: frozenset[Read]) -> Session:
+        """Of a segment as it is in the float model or the quantized one: made once; of any other, anew."""
+        segment = self._segments[index]
+        here = on & segment.reads
+        if here and here != segment.reads:
+            return variant(segment, self._grids, here)
+        key = index, bool(here)
+        if key not in self._sessions:
+            self._sessions[key] = variant(segment, self._grids, here)
+        return self._sessions[key]
+
+
+def _summed(found: Iterable[Errors]) -> Errors:
+    """All of them, added in their order."""
+    total: Errors = {}
+    for errors in found:
+        for name, (error, square) in errors.items():
+            before = total.get(name, (0.0, 0.0))
+            total[name] = before[0] + error, before[1] + square
+    return total
+
+
+def _alive(segments: Sequence[ModelSegment], outputs: Sequence[str]) -> list[frozenset[str]]:
+    """The tensors that are still wanted behind each segment."""
+    wanted, found = set(outputs), list[frozenset[str]]()
+    for segment in reversed(segments):
+        found.append(frozenset(wanted))
+        wanted |= set(segment.inputs)
+    return found[::-1]

@@ -1,0 +1,107 @@
+"""Segments with some of their reads quantized: what a trial runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact import graph
+from intact.calib.choice import Ends
+from intact.graph import Model, Session, is_op, set_initializer
+from intact.ptq.analysis.segments import ModelSegment, Read
+from intact.ptq.emit import Marks
+from intact.ptq.ranges import QuantizedWeight
+from intact.ptq.state import State
+from intact.ptq.targets import Target
+from intact.ptq.workers import THREADS
+from intact.spec import QuantSpec
+
+_FIX = "quantize for another opset or with other formats, or exclude the node that it names"
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedReads:
+    """How a quantized model quantizes each of its reads.
+
+    Attributes:
+        activations: Targets with grid and range.
+        weights: Targets with their constants.
+        biases: (read of the weight that it makes up for, its value there), by initializer: a corrected bias
+            belongs to the weight whose rounding it corrects, and is as it was where that weight is float.
+        opset: Of the pairs.
+    """
+
+    activations: tuple[tuple[Target, QuantSpec, Ends], ...]
+    weights: tuple[tuple[Target, QuantizedWeight], ...]
+    biases: Mapping[str, tuple[Read, NDArray]]
+    opset: int
+
+    @property
+    def reads(self) -> list[Read]:
+        """Every quantized read, activations first."""
+        targets = [*(target for target, _, _ in self.activations), *(target for target, _ in self.weights)]
+        return [read for target in targets for read in target.readers]
+
+
+def grids_of(before: State, after: State) -> QuantizedReads:
+    """What the stages between `before`, without pairs, and `after`, with them, decided."""
+    assert before.chooser is not None
+    spec = before.chooser.spec
+    weights = [target for target in before.targets if target.site.role == "weight"]
+    return QuantizedReads(
+        tuple((target, spec(target), after.ranges[target.key].ends) for target in before.activations),
+        tuple(zip(weights, before.weights, strict=True)),
+        _changed_biases(before.model, after.model, {read for t in weights for read in t.readers}),
+        before.opset,
+    )
+
+
+def _changed_biases(before: Model, after: Model, weights: set[Read]) -> dict[str, tuple[Read, NDArray]]:
+    found = {}
+    for name, value in before.graph.initializers.items():
+        old, new = value.const_value, after.graph.initializers.get(name)
+        uses = list(value.uses())
+        if old is None or new is None or new.const_value is None or len(uses) != 1:
+            continue
+        node, index = uses[0]
+        if is_op(node, "Add"):  # behind a MatMul
+            other = node.inputs[1 - index]
+            node = other.producer() or node if other is not None else node
+        read = node.name or "", 1
+        same = old.shape == new.const_value.shape and old.dtype == new.const_value.dtype
+        if read in weights and (node.name, index) != read and same:
+            array = new.const_value.numpy()
+            if not np.array_equal(array, old.numpy()):
+                found[name] = read, array
+    return found
+
+
+def variant(segment: ModelSegment, grids: QuantizedReads, on: frozenset[Read]) -> Session:
+    """`segment` with the reads `on` quantized, ready to run."""
+    on &= segment.reads
+    if not on:
+        return Session(segment.model, folded=True, threads=THREADS, fix=_FIX)
+    model = segment.model.clone()
+    marks = Marks(model)
+    for target, spec, ends in grids.activations:
+        if part := _of(target, on):
+            marks.add(part, spec, ends)
+    for target, weight in grids.weights:
+        if part := _of(target, on):
+            marks.add_weight(part, weight)
+    graph.mark(model, marks.found)
+    graph.emit_qdq(model, grids.opset)
+    graph.prune(model)
+    for name, (read, array) in grids.biases.items():
+        if read in on and name in model.graph.initializers:
+            set_initializer(model, name, array)
+    return Session(model, folded=True, threads=THREADS, fix=_FIX)
+
+
+def _of(target: Target, on: frozenset[Read]) -> Target | None:
+    """`target` for those of its readers alone that are in `on`; None where there are none."""
+    readers = tuple(read for read in target.readers if read in on)
+    return replace(target, readers=readers) if readers else None

@@ -1,0 +1,126 @@
+"""Histograms and bars as static SVG: no script, no library, a kilobyte or two each.
+
+Colours come from the page's style sheet, so that one drawing serves a bright screen, a dark one and paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+from math import ceil, floor, log10
+
+import numpy as np
+from numpy.typing import NDArray
+
+WIDTH, HEIGHT = 480, 156
+_LEFT, _RIGHT, _TOP, _BOTTOM = 34, 6, 6, 20
+_FLOOR = 0.7
+"""Below one value: empty bins lie under the axis of logarithms."""
+
+
+def histogram(
+    left: NDArray[np.float64],
+    width: float,
+    counts: NDArray[np.int64],
+    ranges: Mapping[str, tuple[float, float]],
+    chosen: str = "",
+    label: str = "",
+) -> str:
+    """Counts on a logarithmic axis, and the ends of each range as lines across it.
+
+    Args:
+        left: Left edges of the bins, float64 [bins], ascending.
+        width: Of each bin.
+        counts: Values in each bin, int64 [bins].
+        ranges: (low, high) by name; the n-th has the class ``rn``.
+        chosen: The one that is drawn strongest.
+        label: What it shows, for those who cannot see it.
+    Returns:
+        One ``svg`` element.
+    """
+    ends = [end for pair in ranges.values() for end in pair]
+    stop = float(left[-1]) + width if len(left) else 1.0
+    axis = _Axis(float(min([0.0, *left[:1]])), max([stop, *ends]) * 1.02)
+    top = log10(max(float(counts.max(initial=0)), 1) * 1.6)
+    parts = [
+        *_decades(top),
+        *_ticks(axis),
+        f'<path class="bars" d="{_outline(left, width, counts, axis, top)}"/>',
+        *_lines(ranges, chosen, axis),
+    ]
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
+    )
+
+
+def bar(part: float) -> str:
+    """A bar of `part` of its full length, 0 to 1."""
+    length = round(100 * min(max(part, 0.0), 1.0), 1)
+    path = f'<path d="M0 0h{length:g}v8H0"/>'
+    return f'<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none">{path}</svg>'
+
+
+class _Axis:
+    """Where a real lies from left to right."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low, self.high = low, high if high > low else low + 1
+
+    def __call__(self, value: float) -> int:
+        """In units of the drawing; what lies outside is at the rim."""
+        part = (value - self.low) / (self.high - self.low)
+        return round(_LEFT + (WIDTH - _LEFT - _RIGHT) * min(max(part, 0.0), 1.0))
+
+    def ticks(self, most: int = 6) -> list[float]:
+        """Round numbers along it: multiples of 1, 2 or 5 times a power of ten."""
+        span = (self.high - self.low) / most
+        power = 10.0 ** floor(log10(span))
+        step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= span)
+        return [index * step for index in range(ceil(self.low / step), floor(self.high / step) + 1)]
+
+
+def _height(count: float, top: float) -> int:
+    """How far down the top of a bar with `count` values is."""
+    if count < 1:
+        return HEIGHT - _BOTTOM
+    bottom = log10(_FLOOR)
+    part = (log10(count) - bottom) / (top - bottom)
+    return round(HEIGHT - _BOTTOM - part * (HEIGHT - _TOP - _BOTTOM))
+
+
+def _outline(
+    left: NDArray[np.float64], width: float, counts: NDArray[np.int64], axis: _Axis, top: float
+) -> str:
+    """All bars as one closed path; neighbours of one height are one step."""
+    base = at = HEIGHT - _BOTTOM
+    found = []
+    for edge, count in zip(left.tolist(), counts.tolist(), strict=True):
+        if (height := _height(count, top)) != at:
+            found.append(f"H{axis(edge)}V{height}")
+            at = height
+    end = axis(float(left[-1]) + width) if len(left) else _LEFT
+    start = axis(float(left[0])) if len(left) else _LEFT
+    return f"M{start} {base}{''.join(found)}H{end}V{base}Z"
+
+
+def _decades(top: float) -> Iterator[str]:
+    """Lines at powers of ten, at most five of them, with their exponents."""
+    for power in range(0, floor(top) + 1, max(1, ceil(top / 5))):
+        y = _height(10.0**power, top)
+        yield f'<path class="grid" d="M{_LEFT} {y}H{WIDTH - _RIGHT}"/>'
+        text = "1" if power == 0 else f'10<tspan class="power" dy="-4">{power}</tspan>'
+        yield f'<text class="count" x="{_LEFT - 5}" y="{y + 4}">{text}</text>'
+
+
+def _ticks(axis: _Axis) -> Iterator[str]:
+    yield f'<path class="axis" d="M{_LEFT} {HEIGHT - _BOTTOM}H{WIDTH - _RIGHT}"/>'
+    for value in axis.ticks():
+        yield f'<text x="{axis(value)}" y="{HEIGHT - 5}">{value:.4g}</text>'
+
+
+def _lines(ranges: Mapping[str, tuple[float, float]], chosen: str, axis: _Axis) -> Iterator[str]:
+    for index, (name, (low, high)) in enumerate(ranges.items()):
+        spans = [end for end in (low, high) if axis.low <= end <= axis.high and end != 0]
+        drawn = "".join(f"M{axis(end)} {_TOP}V{HEIGHT - _BOTTOM}" for end in dict.fromkeys(spans))
+        style = f"line r{index}{' chosen' if name == chosen else ''}"
+        yield f'<path class="{style}" d="{drawn}"><title>{escape(name)}</title></path>'

@@ -1,0 +1,231 @@
+"""`analyze`: each figure against the same thing computed another way."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import partial
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+import intact
+from intact.errors import QuantValueError
+from intact.graph import Session, load
+from intact.kernels import fake_quantize
+from intact.numerics import scale_from_amax
+from intact.ptq import calibrate, quantize
+from intact.ptq.analysis import SensitivityAnalysis, analyze, sweep
+from intact.ptq.analysis.segments import segments_of
+from intact.ptq.analysis.sweep import Sweep, Trial
+from intact.spec import QuantSpec
+
+PLAIN = {"method": "max", "equalization": False, "bias_correction": False, "progress": False}
+
+
+def error(got: np.ndarray, want: np.ndarray) -> float:
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    return float(((got - want) ** 2).sum() / (want**2).sum())
+
+
+def by_name(found: SensitivityAnalysis) -> dict[str, tuple[float, float]]:
+    return {one.name: (one.alone, one.without) for one in found.parts}
+
+
+def test_a_single_product_is_what_numpy_says(build) -> None:
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((32, 32), (32, 16)))
+    model = build([("MatMul", "x w", "y")], {"x": ["N", 32]}, {"y": ["N", 16]}, w=w)
+    found = analyze(model, x, activations="int8", scale_bits=None, **PLAIN)
+
+    def rounded(a: np.ndarray, axis: int | None) -> np.ndarray:
+        spec = QuantSpec("int8", axis=axis)
+        amax = np.abs(a).max(axis=None if axis is None else 0)
+        return fake_quantize(a, scale_from_amax(amax, spec), np.zeros(amax.shape, np.int32), spec)
+
+    only_x, only_w = rounded(x, None) @ w, x @ rounded(w, 1)
+    want = {
+        "x": (error(only_x, x @ w), error(only_w, x @ w)),
+        "w": (error(only_w, x @ w), error(only_x, x @ w)),
+    }
+    for name, figures in by_name(found).items():
+        assert figures == pytest.approx(want[name], rel=1e-4)
+    assert found.error == pytest.approx(error(rounded(x, None) @ rounded(w, 1), x @ w), rel=1e-4)
+    local = {one.name: one.local for one in found.parts}
+    assert local == pytest.approx({"x": error(rounded(x, None), x), "w": error(rounded(w, 1), w)}, rel=1e-5)
+    shares = [one.share for one in found.parts]
+    assert sum(shares) == pytest.approx(1)
+    assert shares[0] / shares[1] == pytest.approx(found.parts[0].alone / found.parts[1].alone)
+    assert [(one.kind, one.formats, one.layers) for one in found.parts] == [
+        ("activation", "int8", ("n_y",)), ("weight", "int8", ("n_y",)),
+    ]  # fmt: skip
+
+
+def test_the_whole_is_what_quantize_measures(cnn, images) -> None:
+    found, made = analyze(cnn, images, progress=False), quantize(cnn, images, progress=False)
+    assert made.corrected, "corrected biases are among what is analyzed"
+    assert found.sqnr["y"] == pytest.approx(made.sqnr["y"], abs=0.01)
+    assert found.segments > 1 and all(one.measured for one in found.parts)
+    assert found.trials == 2 * len(found.parts)
+
+
+def test_a_layer_alone_is_a_model_in_which_all_others_are_excluded(cnn, images) -> None:
+    found = analyze(cnn, images, by="layer", **PLAIN)
+    names = [one.name for one in found.parts]
+    assert names == ["n_c1", "n_c2", "n_c3", "n_pool", "n_flat", "n_y"]
+    for layer in ("n_c1", "n_c2"):
+        alone = quantize(cnn, images, exclude=[name for name in names if name != layer], **PLAIN)
+        floats, codes = (Session(model) for model in (load(cnn), alone.model))
+        want = error(codes.run({"x": images})["y"], floats.run({"x": images})["y"])
+        (one,) = (one for one in found.parts if one.name == layer)
+        assert one.alone == pytest.approx(want, rel=1e-2) and one.formats == "int8 + uint8"
+
+
+@pytest.mark.parametrize("by", ["tensor", "layer"])
+def test_cutting_the_model_changes_nothing(cnn, images, by, monkeypatch) -> None:
+    cut = analyze(cnn, images, by=by, progress=False)
+    monkeypatch.setattr(sweep, "segments_of", partial(segments_of, most=1))
+    whole = analyze(cnn, images, by=by, progress=False)
+    assert (cut.segments, whole.segments) == (3, 1)
+    for name, figures in by_name(cut).items():
+        # Runtimes fuse and add in other orders, which flips single codes.
+        assert figures == pytest.approx(by_name(whole)[name], rel=0.1)
+
+
+def test_a_chain_of_segments_is_the_model(cnn, images) -> None:
+    model = load(cnn)
+    reads = [(node.name, 0) for node in model.graph]
+    segments = segments_of(model, reads, most=3)
+    assert len(segments) == 3
+    assert set().union(*(one.reads for one in segments)) == set(reads)
+    assert sum(len(one.reads) for one in segments) == len(reads)
+    values = {"x": images}
+    for one in segments:
+        values |= Session(one.model).run({name: values[name] for name in one.inputs})
+    np.testing.assert_allclose(values["y"], Session(model).run({"x": images})["y"], rtol=1e-5, atol=1e-6)
+    for before, after in pairwise(segments):
+        assert set(after.inputs) == set(before.outputs) and len(after.inputs) <= 2
+
+
+def test_a_model_with_subgraphs_is_one_segment(build) -> None:
+    def branch(name: str, factor: float) -> onnx.GraphProto:
+        made = build([("Mul", f"h k_{name}", f"o_{name}")], {"h": [1, 32]}, {f"o_{name}": [1, 32]},
+                     **{f"k_{name}": np.float32([factor])})  # fmt: skip
+        del made.graph.input[:]
+        return made.graph
+
+    rng = np.random.default_rng(0)
+    weights = {name: rng.standard_normal((32, 32)).astype(np.float32) for name in ("w1", "w2")}
+    model = build(
+        [("MatMul", "x w1", "h"),
+         ("If", "which", "o", {"then_branch": branch("a", 2.0), "else_branch": branch("b", 3.0)}),
+         ("MatMul", "o w2", "y")],
+        {"x": [1, 32], "which": []}, {"y": [1, 32]}, types={"which": TensorProto.BOOL}, **weights,
+    )  # fmt: skip
+    data = [
+        {"x": rng.standard_normal((1, 32)).astype(np.float32), "which": np.array(i % 2 == 0)}
+        for i in range(8)
+    ]
+    found = analyze(model, data, progress=False)
+    assert found.segments == 1 and {"x", "w1", "w2"} <= {one.name for one in found.parts}
+
+
+def spearman(a: np.ndarray, b: np.ndarray) -> float:
+    ranks = (np.argsort(np.argsort(values)) for values in (a, b))
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+@pytest.mark.parametrize("profile", ["intact", "tensorrt"])
+def test_shares_are_close_to_those_of_all_subsets(build, profile) -> None:
+    """Shapley values (1953): the mean of what each adds, over all orders; here of the squared error."""
+    rng = np.random.default_rng(3)
+    w = {f"w{i}": (rng.standard_normal((16, 16)) / 4).astype(np.float32) for i in range(3)}
+    model = build(
+        [("MatMul", "x w0", "a"), ("Relu", "a", "b"), ("MatMul", "b w1", "c"), ("Relu", "c", "d"),
+         ("MatMul", "d w2", "y")],
+        {"x": ["N", 16]}, {"y": ["N", 16]}, **w,
+    )  # fmt: skip
+    x = (rng.standard_normal((64, 16)) * np.linspace(0.2, 3, 16)).astype(np.float32)
+    swept: list[Sweep] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Sweep, "measure", lambda self, *rest, old=Sweep.measure: swept.append(self) or old(self, *rest)
+        )
+        found = analyze(model, x, profile=profile, **PLAIN)
+    reads = [frozenset([(f"n_{layer}", i)]) for layer in "acy" for i in (0, 1)]
+    subsets = [s for k in range(7) for s in combinations(range(6), k)]
+    trials = [Trial(frozenset().union(*(reads[i] for i in s))) for s in subsets]
+    errors = dict(zip(subsets, swept[0].measure(trials), strict=True))
+    whole = errors[tuple(range(6))]
+    assert errors[()] < 1e-9 * whole and whole == pytest.approx(found.error)
+    shapley = np.zeros(6)
+    for s, i in ((s, i) for s in subsets for i in range(6) if i not in s):
+        chance = math.factorial(len(s)) * math.factorial(5 - len(s)) / math.factorial(6)
+        shapley[i] += chance * (errors[tuple(sorted((*s, i)))] - errors[s]) / whole
+    assert [one.name for one in found.parts] == ["x", "w0", "b", "w1", "d", "w2"]
+    shares = np.array([one.share for one in found.parts])
+    assert 0.8 < found.added < 1.25
+    assert np.abs(shares - shapley).max() < 0.06
+    assert spearman(shares, shapley) > 0.8
+
+
+def test_a_small_budget_measures_groups_and_keeps_their_sum(cnn, images) -> None:
+    every, few = (analyze(cnn, images, budget=budget, **PLAIN) for budget in (100, 5))
+    assert few.trials < every.trials and not all(one.measured for one in few.parts)
+    assert [one.name for one in few.parts] == [one.name for one in every.parts]
+    assert few.added == pytest.approx(every.added, rel=0.2)
+    figures = by_name(every)
+    for one in few.parts:
+        if one.measured:
+            assert (one.alone, one.without) == pytest.approx(figures[one.name])
+        else:
+            assert one.without == pytest.approx(max(few.error - one.alone, 0))
+
+
+def test_equal_inputs_give_equal_files(cnn, images, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.json", "b.json")]
+    for file in files:
+        intact.analyze(cnn, images, progress=False).save(file)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    said = json.loads(files[0].read_text())
+    assert said["version"] == 1 and len(said["parts"]) == 9 and said["sqnr_db"]["y"] > 40
+    one = said["parts"][0]
+    assert one["name"] == "x" and one["sqnr_db_alone"] == pytest.approx(-10 * math.log10(one["alone"]))
+
+
+def test_every_setting_of_quantize_is_one_of_analyze(cnn, images) -> None:
+    found = analyze(
+        cnn, images, profile="tensorrt", weights="int8", per_channel=False, rounding=True, method="mse",
+        exclude=["n_y"], overrides={"r2": {"activations": "int16"}}, progress=False,
+    )  # fmt: skip
+    formats = {one.name: one.formats for one in found.parts}
+    assert formats["r2"] == "int16" and "w4" not in formats and formats["x"] == "int8"
+    assert found.settings["profile"] == "tensorrt" and found.settings["method"] == "mse"
+    made = quantize(
+        cnn, images, profile="tensorrt", per_channel=False, rounding=True, method="mse", exclude=["n_y"],
+        overrides={"r2": {"activations": "int16"}}, progress=False,
+    )  # fmt: skip
+    assert found.sqnr["y"] == pytest.approx(made.sqnr["y"], abs=0.05)
+
+
+def test_what_cannot_be_analyzed_is_refused_in_words(cnn, images, build) -> None:
+    with pytest.raises(QuantValueError, match="budget: got 0, want at least 1"):
+        analyze(cnn, images, budget=0)
+    with pytest.raises(QuantValueError, match="by: got 'node', want 'tensor' or 'layer'"):
+        analyze(cnn, images, by="node")
+    with pytest.raises(QuantValueError, match="analyze: data: got statistics of an earlier run"):
+        analyze(cnn, calibrate(cnn, images, progress=False))
+    with pytest.raises(QuantValueError, match="no layer that can be quantized"):
+        analyze(cnn, images, exclude=["*"])
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((32, 32)).astype(np.float32)
+    argmax = build(
+        [("MatMul", "x w", "s"), ("ArgMax", "s", "y", {"axis": 1})], {"x": ["N", 32]}, {"y": ["N", 1]},
+        types={"y": TensorProto.INT64}, w=w,
+    )  # fmt: skip
+    with pytest.raises(QuantValueError, match="model: got no real output"):
+        analyze(argmax, rng.standard_normal((16, 32)).astype(np.float32), progress=False)

@@ -1,0 +1,146 @@
+"""Every rule on the smallest tensor that it is about, and on one that it is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from intact.graph import load
+from intact.ptq.analysis import analyze
+from intact.ptq.analysis.channels import Observed, channel_axis_of
+from intact.ptq.analysis.findings import Look, findings_of
+from intact.spec import QuantSpec
+
+INT8, UINT8 = QuantSpec("int8"), QuantSpec("uint8", symmetric=False)
+
+
+def observed(
+    *runs: np.ndarray, amax: float | None = None, spec: QuantSpec = INT8, axis: int | None = 1
+) -> Observed:
+    top = np.float32(max(float(np.abs(x).max()) for x in runs) if amax is None else amax)
+    one = Observed(spec, (-top, top), axis)
+    for x in runs:
+        one.add(x.astype(np.float32), len(x))
+    return one
+
+
+def kinds(
+    seen: Observed, share: float = 0.0, later: Observed | None = None, weight: bool = False
+) -> dict[str, str]:
+    return {one.kind: one.says for one in findings_of([Look("t", seen, later, share, weight)])}
+
+
+@pytest.fixture
+def noise() -> np.ndarray:
+    return np.random.default_rng(0).uniform(-1, 1, (16, 64, 5, 5)).astype(np.float32)
+
+
+def test_a_tensor_like_any_other_is_not_mentioned(noise) -> None:
+    assert kinds(observed(noise), later=observed(noise, noise), share=0.19) == {}
+
+
+def test_statistics_are_those_of_the_values(noise) -> None:
+    seen = observed(noise[:8], noise[8:])
+    np.testing.assert_array_equal(seen.reach, np.abs(noise).max(axis=(0, 2, 3)))
+    assert (seen.count, seen.beyond, seen.channels, len(seen.peaks)) == (noise.size, 0, 64, 16)
+    assert (seen.low, seen.high) == (noise.min(), noise.max())
+    np.testing.assert_allclose(seen.peaks, np.abs(noise).max(axis=(1, 2, 3)))
+    scale = np.abs(noise).max() / np.float32(127)
+    lost = np.rint(noise / scale).astype(np.float64) * scale - noise
+    assert seen.relative_error == pytest.approx(
+        (lost**2).sum() / (noise.astype(np.float64) ** 2).sum(), rel=1e-6
+    )
+    np.testing.assert_allclose(seen.errors, (lost**2).sum(axis=(0, 2, 3)), rtol=1e-5)
+
+
+def test_a_number_of_channels_that_changes_is_none() -> None:
+    seen = observed(np.ones((2, 3)), 2 * np.ones((2, 4)))
+    assert (seen.channels, seen.low, seen.high, seen.count) == (1, 0, 2, 14)
+
+
+def test_one_tensor_brings_much(noise) -> None:
+    assert kinds(observed(noise), share=0.42) == {"dominant": "brings 42% of the error of the outputs"}
+    (finding,) = findings_of([Look("w", observed(noise), None, 0.42, weight=True)])
+    assert "--rounding" in finding.advice
+    (finding,) = findings_of([Look("x", observed(noise), None, 0.42)])
+    assert '"x": {activations: int16}' in finding.advice
+    assert str(finding).startswith("x: brings 42% of the error")
+
+
+def test_a_few_channels_reach_far(noise) -> None:
+    noise[:, :3] *= 40
+    found = kinds(observed(noise))
+    assert found["outlier channels"].startswith("3 of 64 channels reach up to 4")
+    noise[:, 3:40] *= 40
+    assert "outlier channels" not in kinds(observed(noise)), "many are no outliers"
+
+
+def test_a_few_channels_are_cut_off(noise) -> None:
+    noise[:, 5] *= 4
+    found = kinds(observed(noise, amax=1.0))
+    assert found["clipped channels"].startswith("1 of 64 channels carries ")
+    assert (
+        found["saturation"]
+        == f"{(np.abs(noise) > 127.5 / 127).mean():.2%} of its values lie beyond the range"
+    )
+
+
+def test_later_data_go_beyond(noise) -> None:
+    found = kinds(observed(noise), later=observed(3 * noise, amax=1.0))
+    assert found.keys() == {"range too short"} and "they reach 3, and it 1" in found["range too short"]
+    rare = noise.copy()
+    rare[0, 0, 0, 0] = 1.2
+    assert kinds(observed(noise), later=observed(rare, amax=1.0)).keys() == {"range too short"}
+
+
+def test_one_sample_sets_the_range(noise) -> None:
+    noise[3, 7, 2, 2] = 2.5
+    assert kinds(observed(noise)) == {"unstable range": "one sample of 16 reaches 2.5, the next one 1"}
+
+
+def test_half_of_the_codes_stand_for_nothing(noise) -> None:
+    assert kinds(observed(np.abs(noise))).keys() == {"one-sided"}
+    assert kinds(observed(np.where(noise < 0, 0.05 * noise, noise))).keys() == {"one-sided"}
+    one = Observed(UINT8, (np.float32(0), np.float32(1)), 1)
+    one.add(np.abs(noise), 16)
+    assert kinds(one) == {}
+
+
+def test_channels_that_are_dead(noise) -> None:
+    noise[:, [4, 9]] = 0
+    assert kinds(observed(noise)) == {"dead channels": "2 of 64 channels are 0 in all samples"}
+    assert kinds(observed(noise), weight=True) == {"dead channels": "2 of 64 channels are 0"}
+
+
+def test_a_weight_with_one_scale_for_unlike_channels(noise) -> None:
+    noise[:, 0] *= 40
+    assert kinds(observed(noise), weight=True).keys() == {"outlier channels"}
+    by_channel = Observed(QuantSpec("int8", axis=1), (-np.ones(64, np.float32), np.ones(64, np.float32)), 1)
+    by_channel.add(noise, 0)
+    assert kinds(by_channel, weight=True) == {}
+
+
+def test_channels_lie_where_the_readers_have_them(build, cnn) -> None:
+    values = {v.name: v for node in load(cnn).graph for v in (*node.inputs, *node.outputs)}
+    assert [channel_axis_of(values[name]) for name in ("x", "r1", "r3", "flat")] == [1, 1, 1, -1]
+
+
+def test_findings_of_a_model_name_the_tensor_and_the_channels(build) -> None:
+    rng = np.random.default_rng(0)
+    w1 = (rng.standard_normal((16, 3, 3, 3)) * 0.2).astype(np.float32)
+    w1[0] *= 60
+    w1[15] = 0
+    w2 = (rng.standard_normal((4, 16, 3, 3)) * 0.1).astype(np.float32)
+    w2[:, 0] /= 60
+    model = build(
+        [("Conv", "x w1", "c"), ("Tanh", "c", "t"), ("Conv", "c w2", "y")],
+        {"x": ["N", 3, 12, 12]}, {"y": ["N", 4, 8, 8], "t": ["N", 16, 10, 10]}, w1=w1, w2=w2,
+    )  # fmt: skip
+    data = rng.standard_normal((16, 3, 12, 12)).astype(np.float32)
+    found = analyze(model, data, later=3 * data, equalization=False, progress=False)
+    said = {(one.kind, one.tensor): one for one in found.findings}
+    assert said["outlier channels", "c"].says.startswith("1 of 16 channels reaches")
+    assert said["dead channels", "c"].says == "1 of 16 channels is 0 in all samples"
+    assert said["dead channels", "w1"].says == "1 of 16 channels is 0"
+    assert {"x", "c"} <= {tensor for kind, tensor in said if kind == "range too short"}
+    assert found.findings[0].kind == "dominant" and found.ranked[0].name == found.findings[0].tensor
