@@ -87,7 +87,7 @@ def test_a_few_channels_are_cut_off(noise) -> None:
 
 def test_later_data_go_beyond(noise) -> None:
     found = kinds(observed(noise), later=observed(3 * noise, amax=1.0))
-    assert found.keys() == {"range too short"} and "they reach 3, and it 1" in found["range too short"]
+    assert found.keys() == {"range too short"} and "(3, the range 1)" in found["range too short"]
     rare = noise.copy()
     rare[0, 0, 0, 0] = 1.2
     assert kinds(observed(noise), later=observed(rare, amax=1.0)).keys() == {"range too short"}

@@ -26,12 +26,12 @@ from intact.cli.quantize import (
     Weights,
     read_overrides,
 )
-from intact.report import decibels, write_analysis
+from intact.report import decibels, sum_in_words, write_analysis
 
 if TYPE_CHECKING:
     from intact.ptq.analysis import SensitivityAnalysis
 
-_ROWS = 12
+_ROWS, _FINDINGS = 12, 20
 
 
 class By(StrEnum):
@@ -145,11 +145,11 @@ def _show(found: SensitivityAnalysis, model: str) -> None:
         say(f"... and {len(found.parts) - _ROWS} more, with smaller shares")
     for name, db in found.sqnr.items():
         say(f"SQNR of {name}: {db:.1f} dB" if isfinite(db) else f"SQNR of {name}: nothing is lost")
-    say(
-        "alone, without: the SQNR with it alone quantized, with it alone in float; "
-        f"all errors alone add up to {found.added:.2f} times the whole"
-    )
+    say("alone, without: the SQNR with it alone quantized, with it alone in float")
+    say(sum_in_words(found))
     if estimated := sum(not one.measured for one in found.parts):
         say(f"{estimated} were measured in groups: a larger --budget tells them apart")
-    for finding in found.findings:
+    for finding in found.findings[:_FINDINGS]:
         say(f"- {finding}")
+    if len(found.findings) > _FINDINGS:
+        say(f"... and {len(found.findings) - _FINDINGS} more, with smaller shares: see --out and --html")

@@ -1,6 +1,6 @@
 """Tables and HTML pages from plain data: results, histograms and thresholds. Imports no framework."""
 
-from intact.report.analysis import decibels, write_analysis
+from intact.report.analysis import decibels, sum_in_words, write_analysis
 from intact.report.histogram import Panel, curve, panel
 from intact.report.page import Page, write_page
 from intact.report.table import Cell, ReportTable, to_rich
@@ -13,6 +13,7 @@ __all__ = [
     "curve",
     "decibels",
     "panel",
+    "sum_in_words",
     "to_rich",
     "write_analysis",
     "write_page",

@@ -56,9 +56,16 @@ def _summary(analysis: SensitivityAnalysis) -> str:
         f"{name} {db:.1f} dB" if isfinite(db) else f"{name} loses nothing"
         for name, db in analysis.sqnr.items()
     )  # fmt: skip
+    return f"SQNR of the outputs with everything quantized: {', '.join(said)}. {sum_in_words(analysis)}."
+
+
+def sum_in_words(analysis: SensitivityAnalysis) -> str:
+    """Whether shares can be trusted, a sentence without its period."""
+    said = f"All errors, each quantized alone, add up to {analysis.added:.2f} times that of the whole"
+    if analysis.adds_up:
+        return said
     return (
-        f"SQNR of the outputs with everything quantized: {', '.join(said)}. The errors of all parts, each "
-        f"quantized alone, add up to {analysis.added:.2f} times that of the whole."
+        f"{said}: shares only rank here, as where scores saturate; look at what helps when left in float, too"
     )
 
 
@@ -74,7 +81,7 @@ def _sensitivities(analysis: SensitivityAnalysis, places: dict[str, str]) -> Rep
     estimated = sum(not one.measured for one in analysis.parts)
     rows = [
         (
-            Cell(one.name, link=places.get(one.tensors[0], "")), one.kind, one.formats,
+            Cell(one.name, link=places.get(one.tensors[0], ""), detail=f"{one.kind}, {one.formats}"),
             Cell(f"{one.share:.1%}", one.share / most),
             _measured(one, one.alone), _measured(one, one.without),
         )
@@ -86,7 +93,7 @@ def _sensitivities(analysis: SensitivityAnalysis, places: dict[str, str]) -> Rep
     )
     if estimated:
         note += f" ~ marks the {estimated} that were measured in groups: a larger budget tells them apart."
-    columns = ("name", "kind", "format", "share of the error", "alone", "without")
+    columns = ("name", "share of the error", "alone", "without")
     return ReportTable("Whose error it is", columns, rows, note)
 
 

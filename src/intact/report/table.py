@@ -20,11 +20,13 @@ class Cell:
         text: What a terminal shows.
         bar: Length of a bar below it, 0 to 1; None: there is none.
         link: Where in the page it leads to, without the #; "" for nowhere.
+        detail: In small letters below the text.
     """
 
     text: str
     bar: float | None = None
     link: str = ""
+    detail: str = ""
 
     def __str__(self) -> str:
         return self.text

@@ -31,8 +31,6 @@ from intact.spec import is_whole
 BUDGET = 256
 """Tensors that are measured one by one, alone quantized and alone in float, unless told otherwise."""
 
-_TRIED = 8
-
 
 def analyze(
     source: graph.Source,
@@ -62,8 +60,8 @@ def analyze(
 ) -> SensitivityAnalysis:
     """Quantize a float ONNX model as `quantize` does, and measure what each tensor costs its outputs.
 
-    Each tensor (or layer) is quantized alone, and left in float alone, on at most eight of the runs that
-    calibration keeps; the error of the outputs against the float model's is compared. Equal inputs give equal
+    Each tensor (or layer) is quantized alone, and left in float alone, on the runs that calibration
+    keeps; the error of the outputs against the float model's is compared. Equal inputs give equal
     results. The share of each is its squared error, alone quantized, of the sum over all: rounding errors of
     single tensors are nearly independent, and their squares add up (Lin, Talathi and Annapureddy 2016, "Fixed
     point quantization of deep convolutional networks"; Zhou et al. 2018, "Adaptive quantization for deep
@@ -93,7 +91,7 @@ def analyze(
     )  # fmt: skip
     before, after = _quantized(source, data, settings)
     grids = grids_of(before, after)
-    sweep = Sweep(before.model, grids, before.runs[:_TRIED])
+    sweep = Sweep(before.model, grids, before.runs)
     if not sweep.total:
         raise QuantValueError(
             "model", "no real output", "an output of floats to measure errors by",
@@ -111,7 +109,7 @@ def analyze(
         sqnr=sqnr(sweep.total),
         parts=tuple(parts),
         findings=tuple(findings_of(looks)),
-        runs=len(before.runs[:_TRIED]),
+        runs=len(before.runs),
         trials=trials,
         segments=sweep.segments,
         settings=_said(after, settings, by),

@@ -127,13 +127,13 @@ def short_range(look: Look) -> Iterator[AccuracyFinding]:
     later = look.later
     if later is None or not later.count:
         return
-    reach, kept = max(-later.low, later.high), max(-later.kept[0], later.kept[1])
+    reach, kept = max(-later.low, later.high), max(float(-later.ends[0].min()), float(later.ends[1].max()))
     seen = max(-look.seen.low, look.seen.high)
     before, now = look.seen.beyond / max(look.seen.count, 1), later.beyond / later.count
     if now > max(SATURATED, 2 * before) or reach > BEYOND * max(kept, seen):
         yield _finding(
             look, "range too short",
-            f"{now:.2%} of its values in later data lie beyond; they reach {reach:.3g}, and it {kept:.3g}",
+            f"{now:.2%} of its values in later data lie beyond the range ({reach:.3g}, the range {kept:.3g})",
             "calibrate on more data, like these; or are they prepared in another way?",
         )  # fmt: skip
 

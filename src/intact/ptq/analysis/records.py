@@ -119,6 +119,11 @@ class SensitivityAnalysis:
         return sum(one.alone for one in self.parts) / self.error if self.error > 0 else 1.0
 
     @property
+    def adds_up(self) -> bool:
+        """Whether it is near enough: else shares rank at best, and what `without` says counts for more."""
+        return 0.5 <= self.added <= 2.0
+
+    @property
     def ranked(self) -> list[Sensitivity]:
         """The largest share first."""
         return sorted(self.parts, key=lambda one: -one.share)

@@ -52,7 +52,8 @@ class Sweep:
         self._runs, self._parts = runs, parts_of(model)
         self._sessions: dict[tuple[int, bool], Session] = {}
         self._alive = _alive(self._segments, [value.name or "" for value in model.graph.outputs])
-        self._floats = list(in_order(lambda held: self._finish(held.feeds, NOTHING), runs))
+        sessions = self._chain(NOTHING, 0)
+        self._floats = list(in_order(lambda held: self._run(sessions, 0, held.feeds), runs))
         self.total = self._lost(Trial(self._everything), 0, [dict(held.feeds) for held in runs])
         """Errors with everything quantized."""
 
@@ -95,12 +96,10 @@ class Sweep:
 
     def _lost(self, trial: Trial, start: int, front: Sequence[Values]) -> Errors:
         on = trial.changed if trial.alone else self._everything - trial.changed
-        sessions = [self._session(index, on) for index in range(start, len(self._segments))]
+        sessions = self._chain(on, start)
 
         def lost(number: int) -> Errors:
-            values = front[number]
-            for index, session in enumerate(sessions, start):
-                values = self._step(session, index, values)
+            values = self._run(sessions, start, front[number])
             return {
                 name: squares(values[name], want, self._parts.get(name))
                 for name, want in self._floats[number].items()
@@ -109,9 +108,14 @@ class Sweep:
 
         return _summed(in_order(lost, range(len(self._runs))))
 
-    def _finish(self, values: Mapping[str, NDArray], on: frozenset[Read]) -> Values:
-        for index in range(len(self._segments)):
-            values = self._step(self._session(index, on), index, values)
+    def _chain(self, on: frozenset[Read], start: int) -> list[Session]:
+        """Those of the segments from `start` on."""
+        return [self._session(index, on) for index in range(start, len(self._segments))]
+
+    def _run(self, sessions: Sequence[Session], start: int, values: Mapping[str, NDArray]) -> Values:
+        """What is alive behind the last segment."""
+        for index, session in enumerate(sessions, start):
+            values = self._step(session, index, values)
         return dict(values)
 
     def _step(self, session: Session, index: int, values: Mapping[str, NDArray]) -> Values:
