@@ -52,6 +52,7 @@ def test_the_page_shows_what_the_file_says(run, net: Path, samples: Path, tmp_pa
     assert any(one["kind"] == "one-sided" for one in said["findings"])
     for one in said["findings"]:
         assert text.count(one["says"]) >= 2, "in the table, and below the histogram"
+        assert f"{one['share']:.1%} of the error</span>" in text
 
 
 def test_layers_within_a_budget(run, net: Path, samples: Path) -> None:

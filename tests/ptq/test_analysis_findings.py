@@ -27,7 +27,7 @@ def observed(
 def kinds(
     seen: Observed, share: float = 0.0, later: Observed | None = None, weight: bool = False
 ) -> dict[str, str]:
-    return {one.kind: one.says for one in findings_of([Look("t", seen, later, share, weight)])}
+    return {one.kind: one.says for one in findings_of([Look("t", seen, later, share, weight=weight)])}
 
 
 @pytest.fixture
@@ -56,6 +56,18 @@ def test_statistics_are_those_of_the_values(noise) -> None:
 def test_a_number_of_channels_that_changes_is_none() -> None:
     seen = observed(np.ones((2, 3)), 2 * np.ones((2, 4)))
     assert (seen.channels, seen.low, seen.high, seen.count) == (1, 0, 2, 14)
+
+
+def test_what_matters_is_what_helps_when_left_in_float(noise) -> None:
+    def said(share: float, gain: float | None) -> list[str]:
+        return [one.says for one in findings_of([Look("t", observed(noise), None, share, gain)])]
+
+    assert said(0.1, 0.6) == ["brings 10% of the error of the outputs; left in float alone it takes off 60%"]
+    assert said(0.6, -0.2) == said(0.1, 0.1) == said(0.1, None) == []
+    looks = [
+        Look(n, observed(noise), None, share, gain) for n, share, gain in (("a", 0.3, 0.1), ("b", 0.2, 0.9))
+    ]
+    assert [one.tensor for one in findings_of(looks)] == ["b", "a"]
 
 
 def test_one_tensor_brings_much(noise) -> None:
@@ -144,3 +156,4 @@ def test_findings_of_a_model_name_the_tensor_and_the_channels(build) -> None:
     assert said["dead channels", "w1"].says == "1 of 16 channels is 0"
     assert {"x", "c"} <= {tensor for kind, tensor in said if kind == "range too short"}
     assert found.findings[0].kind == "dominant" and found.ranked[0].name == found.findings[0].tensor
+    assert "left in float alone it takes off" in found.findings[0].says

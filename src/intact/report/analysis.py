@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from intact.ptq.analysis import Sensitivity, SensitivityAnalysis
 
 
+_FINDINGS = 20
+"""In the table: all others stand below their histograms."""
+
+
 def write_analysis(analysis: SensitivityAnalysis, path: str | os.PathLike[str], model: str = "model") -> None:
     """Write a page of what `intact.analyze` found, one HTML file; `path` appears whole or not at all.
 
@@ -71,9 +75,15 @@ def sum_in_words(analysis: SensitivityAnalysis) -> str:
 
 def _findings(analysis: SensitivityAnalysis, places: dict[str, str]) -> ReportTable:
     rows = [
-        (Cell(one.tensor, link=places.get(one.tensor, "")), one.says, one.advice) for one in analysis.findings
-    ]
-    return ReportTable("Findings", ("tensor", "what was found", "what helps"), rows, prose=True)
+        (
+            Cell(one.tensor, link=places.get(one.tensor, ""), detail=f"{one.share:.1%} of the error"),
+            one.says, one.advice,
+        )
+        for one in analysis.findings[:_FINDINGS]
+    ]  # fmt: skip
+    more = len(analysis.findings) - _FINDINGS
+    note = f"{more} more, of tensors that matter less, stand below their histograms." if more > 0 else ""
+    return ReportTable("Findings", ("tensor", "what was found", "what helps"), rows, note, prose=True)
 
 
 def _sensitivities(analysis: SensitivityAnalysis, places: dict[str, str]) -> ReportTable:

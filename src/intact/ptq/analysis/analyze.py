@@ -102,8 +102,11 @@ def analyze(
     parts, trials = measured(units_of(before, grids, by, local), sweep, budget, progress)
     shares = _shares(parts, local)
     behind = {} if later is None else _observed_later(before, seen, later, settings)
-    looks = [Look(name, one, behind.get(name), shares[name]) for name, one in seen.items()]
-    looks += [Look(name, one, None, shares[name], weight=True) for name, one in weighed.items()]
+    gains = _gains(parts, relative(sweep.total))
+    looks = [
+        Look(name, one, behind.get(name), shares[name], gains.get(name), name in weighed)
+        for name, one in (seen | weighed).items()
+    ]
     return SensitivityAnalysis(
         error=relative(sweep.total),
         sqnr=sqnr(sweep.total),
@@ -171,6 +174,15 @@ def _shares(parts: Sequence[Sensitivity], local: Mapping[str, float]) -> dict[st
             mine = local[tensor] / one.local if one.local > 0 else 1 / len(one.tensors)
             shares[tensor] = shares.get(tensor, 0.0) + mine * one.share
     return shares
+
+
+def _gains(parts: Sequence[Sensitivity], error: float) -> dict[str, float]:
+    """What leaving each tensor alone in float takes off; only of those for which that was measured."""
+    return {
+        one.name: 1 - one.without / error
+        for one in parts
+        if one.measured and one.kind != "layer" and error > 0
+    }
 
 
 def _observed_later(

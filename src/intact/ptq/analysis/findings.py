@@ -43,6 +43,7 @@ class Look:
         seen: On the runs that calibration kept.
         later: On data that calibration did not see; None: there are none.
         share: Of the error of the whole, of this tensor.
+        gain: Part of that error that leaving it alone in float takes off; None: that was not measured.
         weight: It is a constant.
     """
 
@@ -50,7 +51,13 @@ class Look:
     seen: Observed
     later: Observed | None
     share: float
+    gain: float | None = None
     weight: bool = False
+
+    @property
+    def matters(self) -> float:
+        """How much, by either measure."""
+        return max(self.share, self.gain or 0.0)
 
     @property
     def sixteen(self) -> str:
@@ -59,24 +66,20 @@ class Look:
 
 
 def findings_of(looks: Iterable[Look]) -> list[AccuracyFinding]:
-    """What every rule says about every tensor: the largest share first, then in the graph's order."""
-    found = [
-        finding
-        for look in looks
-        for rule in (WEIGHT_RULES if look.weight else RULES)
-        for finding in rule(look)
-    ]
-    return sorted(found, key=lambda finding: -finding.share)
+    """What every rule says about every tensor: those that matter most first, then in the order of `looks`."""
+    ordered = sorted(looks, key=lambda look: -look.matters)
+    return [f for look in ordered for rule in (WEIGHT_RULES if look.weight else RULES) for f in rule(look)]
 
 
 def dominant(look: Look) -> Iterator[AccuracyFinding]:
-    """One tensor brings much of the error."""
-    if look.share >= DOMINANT:
-        first = "codes fitted to its inputs (--rounding)" if look.weight else f"16 bits ({look.sixteen})"
-        yield _finding(
-            look, "dominant", f"brings {look.share:.0%} of the error of the outputs",
-            f"{first}, or leave its layers in float (--exclude)",
-        )  # fmt: skip
+    """One tensor brings much of the error, and without it there is less."""
+    if look.matters < DOMINANT or (look.gain is not None and look.gain <= 0):
+        return
+    says = f"brings {look.share:.0%} of the error of the outputs"
+    if look.gain is not None:
+        says += f"; left in float alone it takes off {look.gain:.0%}"
+    first = "codes fitted to its inputs (--rounding)" if look.weight else f"16 bits ({look.sixteen})"
+    yield _finding(look, "dominant", says, f"{first}, or leave its layers in float (--exclude)")
 
 
 def outlier_channels(look: Look) -> Iterator[AccuracyFinding]:

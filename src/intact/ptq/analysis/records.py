@@ -95,7 +95,7 @@ class SensitivityAnalysis:
         error: Of the outputs with everything quantized.
         sqnr: Signal to quantization noise ratio of every output, in dB.
         parts: What was measured, in the graph's order.
-        findings: The largest share first.
+        findings: Of what matters most first.
         runs: How many were measured on.
         trials: How many configurations were measured.
         segments: Into how many the model was cut.
