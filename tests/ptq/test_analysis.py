@@ -197,6 +197,16 @@ def test_equal_inputs_give_equal_files(cnn, images, tmp_path: Path) -> None:
     assert one["name"] == "x" and one["sqnr_db_alone"] == pytest.approx(-10 * math.log10(one["alone"]))
 
 
+def test_fewer_runs_are_the_first_of_those_that_are_held(build) -> None:
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((64, 16)).astype(np.float32)
+    model = build([("MatMul", "x w", "y")], {"x": [1, 64]}, {"y": [1, 16]}, w=w)
+    x = rng.standard_normal((12, 64)).astype(np.float32)
+    every, few = (analyze(model, x, runs=runs, **PLAIN) for runs in (None, 3))
+    assert (every.runs, few.runs) == (12, 3) and few.error != every.error
+    assert few.error == pytest.approx(every.error, rel=0.5)
+
+
 def test_every_setting_of_quantize_is_one_of_analyze(cnn, images) -> None:
     found = analyze(
         cnn, images, profile="tensorrt", weights="int8", per_channel=False, rounding=True, method="mse",
@@ -215,6 +225,8 @@ def test_every_setting_of_quantize_is_one_of_analyze(cnn, images) -> None:
 def test_what_cannot_be_analyzed_is_refused_in_words(cnn, images, build) -> None:
     with pytest.raises(QuantValueError, match="budget: got 0, want at least 1"):
         analyze(cnn, images, budget=0)
+    with pytest.raises(QuantValueError, match="runs: got 0, want at least 1"):
+        analyze(cnn, images, runs=0)
     with pytest.raises(QuantValueError, match="by: got 'node', want 'tensor' or 'layer'"):
         analyze(cnn, images, by="node")
     with pytest.raises(QuantValueError, match="analyze: data: got statistics of an earlier run"):

@@ -53,6 +53,10 @@ Changed = Annotated[By, typer.Option(help="Measure each tensor, or each layer wi
 Budget = Annotated[
     int, typer.Option(min=1, help="Measure at most so many one by one; where there are more, groups first.")
 ]
+Runs = Annotated[
+    int | None,
+    typer.Option(min=1, help="Measure on at most so many of the runs that calibration keeps. Default: all."),
+]
 Later = Annotated[
     Path | None,
     typer.Option(
@@ -68,6 +72,7 @@ def run(
     html: Html = None,
     by: Changed = By.tensor,
     budget: Budget = 256,
+    runs: Runs = None,
     later: Later = None,
     method: Method = "auto",
     percentile: options.Percentile = None,
@@ -115,12 +120,12 @@ def run(
     with catch_warnings():
         simplefilter("ignore", ZeroRangeWarning)  # findings name what is dead
         found = analyze(
-            model, source, by=by.value, budget=budget, later=unseen, method=method, profile=profile,
-            activations=activations, weights=weights, symmetric=not asymmetric, per_channel=not per_tensor,
-            include=tuple(include or ()), exclude=tuple(exclude or ()), overrides=read_overrides(overrides),
-            opset=opset, num_batches=num_batches, batch_size=batch_size,
-            bias_correction=bias_correction.for_ptq, equalization=equalization.for_ptq, rounding=rounding,
-            progress=progress, **tuning,
+            model, source, by=by.value, budget=budget, runs=runs, later=unseen, method=method,
+            profile=profile, activations=activations, weights=weights, symmetric=not asymmetric,
+            per_channel=not per_tensor, include=tuple(include or ()), exclude=tuple(exclude or ()),
+            overrides=read_overrides(overrides), opset=opset, num_batches=num_batches,
+            batch_size=batch_size, bias_correction=bias_correction.for_ptq,
+            equalization=equalization.for_ptq, rounding=rounding, progress=progress, **tuning,
         )  # fmt: skip
     if out is not None:
         found.save(out)

@@ -38,6 +38,7 @@ def analyze(
     *,
     by: By = "tensor",
     budget: int = BUDGET,
+    runs: int | None = None,
     later: Any = None,
     method: str = "auto",
     profile: str | placement.Profile = "intact",
@@ -73,6 +74,8 @@ def analyze(
         by: "tensor": each activation and weight; "layer": each layer, with all that it reads quantized.
         budget: Measure at most so many alone, and as many alone in float; where there are more, they are
             measured in groups, and groups with large errors are halved.
+        runs: Measure on at most so many of the runs that calibration keeps (8 or more, at most 64, small ones
+            together); None: on all.
         later: Data that calibration does not see, of any kind that `data` can be: do ranges hold there?
         method, profile, activations, weights, symmetric, per_channel, include, exclude, overrides, opset,
             num_batches, batch_size, bias_correction, equalization, rounding, scale_bits, options: As for
@@ -81,17 +84,22 @@ def analyze(
     Returns:
         The analysis: ``parts``, ``findings``, `save`; `intact.report.write_analysis` makes a page of it.
     Raises:
-        QuantValueError: `by` or `budget` is wrong, statistics came instead of data, or no output is real.
+        QuantValueError: `by`, `budget` or `runs` is wrong, statistics came instead of data, or no output is
+            real.
         IntactError: As for `quantize`.
     """
-    _check(by, budget)
+    _check(by, budget, runs)
     settings = Settings(
-        method, profile, activations, weights, symmetric, per_channel, include, exclude, overrides, opset,
-        num_batches, batch_size, bias_correction, equalization, rounding, scale_bits, progress, options,
+        method=method, profile=profile, activations=activations, weights=weights, symmetric=symmetric,
+        per_channel=per_channel, include=include, exclude=exclude, overrides=overrides, opset=opset,
+        num_batches=num_batches, batch_size=batch_size, bias_correction=bias_correction,
+        equalization=equalization, rounding=rounding, scale_bits=scale_bits, progress=progress,
+        options=options,
     )  # fmt: skip
     before, after = _quantized(source, data, settings)
     grids = grids_of(before, after)
-    sweep = Sweep(before.model, grids, before.runs)
+    held = before.runs[:runs]
+    sweep = Sweep(before.model, grids, held)
     if not sweep.total:
         raise QuantValueError(
             "model", "no real output", "an output of floats to measure errors by",
@@ -112,7 +120,7 @@ def analyze(
         sqnr=sqnr(sweep.total),
         parts=tuple(parts),
         findings=tuple(findings_of(looks)),
-        runs=len(before.runs),
+        runs=len(held),
         trials=trials,
         segments=sweep.segments,
         settings=_said(after, settings, by),
@@ -120,11 +128,14 @@ def analyze(
     )
 
 
-def _check(by: str, budget: int) -> None:
+def _check(by: str, budget: int, runs: int | None) -> None:
     if by not in ("tensor", "layer"):
         raise QuantValueError("by", f"{by!r:.60}", "'tensor' or 'layer'", "choose one of these")
-    if not is_whole(budget) or budget < 1:
-        raise QuantValueError("budget", f"{budget!r:.60}", "at least 1", f"leave it out for {BUDGET}")
+    for name, number in (("budget", budget), ("runs", 1 if runs is None else runs)):
+        if not is_whole(number) or number < 1:
+            raise QuantValueError(
+                name, f"{number!r:.60}", "at least 1", "leave it out, or give a positive number"
+            )
 
 
 def _quantized(source: graph.Source, data: Any, settings: Settings) -> tuple[State, State]:

@@ -33,6 +33,9 @@ ONE_SIDED = 0.1
 
 LEAST_SAMPLES, LEAST_CHANNELS = 8, 8
 
+_SCARCE = 8
+"""Bits of which one is worth something."""
+
 
 @dataclass(frozen=True)
 class Look:
@@ -156,8 +159,9 @@ def one_sided(look: Look) -> Iterator[AccuracyFinding]:
     """Values of one sign on a grid for both."""
     seen = look.seen
     small, large = sorted((-seen.low, seen.high))
-    symmetric = seen.spec.symmetric and seen.spec.format.signed and not seen.spec.format.is_float
-    if symmetric and large > 0 and small < ONE_SIDED * large:
+    format = seen.spec.format
+    symmetric = seen.spec.symmetric and format.signed and not format.is_float
+    if symmetric and format.bits <= _SCARCE and large > 0 and small < ONE_SIDED * large:
         yield _finding(
             look, "one-sided",
             f"values from {seen.low:.3g} to {seen.high:.3g} on a grid for both signs use half of the codes",
