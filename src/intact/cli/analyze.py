@@ -114,8 +114,7 @@ def run(
     from intact.ptq.analysis import analyze
 
     described = (size, mean, std, fit, layout, colour, preset)
-    source = options.data_of(data, *described)
-    unseen = None if later is None else options.data_of(later, *described)
+    source, unseen = options.data_of(data, *described), later and options.data_of(later, *described)
     tuning: dict[str, Any] = {} if percentile is None else {"percentile": percentile}
     with catch_warnings():
         simplefilter("ignore", ZeroRangeWarning)  # findings name what is dead

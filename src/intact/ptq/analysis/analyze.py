@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
-from intact import graph, placement
+from intact import graph
 from intact.calib import Histogram
 from intact.errors import QuantValueError
-from intact.numerics import SHORT_BITS
 from intact.progress import Progress
 from intact.ptq.analysis.channels import Observed, observe
 from intact.ptq.analysis.findings import Look, findings_of
@@ -23,7 +23,7 @@ from intact.ptq.evaluator import relative, sqnr
 from intact.ptq.inputs import Feeds, inputs_of
 from intact.ptq.prepare import nothing_to_quantize, prepared
 from intact.ptq.runs import Cutter
-from intact.ptq.settings import Overrides, Settings, Switch
+from intact.ptq.settings import Settings
 from intact.ptq.stages import STAGES, run
 from intact.ptq.state import State
 from intact.spec import is_whole
@@ -40,22 +40,6 @@ def analyze(
     budget: int = BUDGET,
     runs: int | None = None,
     later: Any = None,
-    method: str = "auto",
-    profile: str | placement.Profile = "intact",
-    activations: str | None = None,
-    weights: str = "int8",
-    symmetric: bool = True,
-    per_channel: bool = True,
-    include: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    overrides: Overrides | None = None,
-    opset: int | None = None,
-    num_batches: int | None = None,
-    batch_size: int | None = None,
-    bias_correction: Switch = "auto",
-    equalization: Switch = "auto",
-    rounding: bool = False,
-    scale_bits: int | None = SHORT_BITS,
     progress: bool = True,
     **options: Any,
 ) -> SensitivityAnalysis:
@@ -77,10 +61,8 @@ def analyze(
         runs: Measure on at most so many of the runs that calibration keeps (8 or more, at most 64, small ones
             together); None: on all.
         later: Data that calibration does not see, of any kind that `data` can be: do ranges hold there?
-        method, profile, activations, weights, symmetric, per_channel, include, exclude, overrides, opset,
-            num_batches, batch_size, bias_correction, equalization, rounding, scale_bits, options: As for
-            `quantize`.
         progress: Draw progress bars on standard error.
+        options: All others of `quantize`: ``profile``, ``method``, ``exclude``, ``overrides``, ...
     Returns:
         The analysis: ``parts``, ``findings``, `save`; `intact.report.write_analysis` makes a page of it.
     Raises:
@@ -89,13 +71,7 @@ def analyze(
         IntactError: As for `quantize`.
     """
     _check(by, budget, runs)
-    settings = Settings(
-        method=method, profile=profile, activations=activations, weights=weights, symmetric=symmetric,
-        per_channel=per_channel, include=include, exclude=exclude, overrides=overrides, opset=opset,
-        num_batches=num_batches, batch_size=batch_size, bias_correction=bias_correction,
-        equalization=equalization, rounding=rounding, scale_bits=scale_bits, progress=progress,
-        options=options,
-    )  # fmt: skip
+    settings = _settings(options | {"progress": progress})
     before, after = _quantized(source, data, settings)
     grids = grids_of(before, after)
     held = before.runs[:runs]
@@ -126,6 +102,13 @@ def analyze(
         settings=_said(after, settings, by),
         drawn=_drawn(grids, after),
     )
+
+
+def _settings(options: Mapping[str, Any]) -> Settings:
+    """The arguments of `quantize`, those of the methods apart."""
+    known = {one.name for one in fields(Settings) if one.init} - {"options"}
+    rest = {name: value for name, value in options.items() if name not in known}
+    return Settings(**{name: options[name] for name in known & options.keys()}, options=rest)
 
 
 def _check(by: str, budget: int, runs: int | None) -> None:
