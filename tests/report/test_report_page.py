@@ -68,8 +68,10 @@ def test_every_range_is_drawn_and_the_chosen_one_is_marked() -> None:
     assert [(row, chosen, name) for row, chosen, _, name in lines] == [
         ("r0", "", "max"), ("r1", " chosen", "mse"),
     ]  # fmt: skip
-    assert [path.count("M") for *_, path, _ in lines] == [2, 2], "both ends of each"
-    assert re.search(r'<li class="r1 chosen">mse 0\.5</li>', text)
+    assert [path.count("M") for *_, path, _ in lines] == [1, 1], (
+        "no value is negative, and no lower end is drawn"
+    )
+    assert re.search(r'<li class="r1 chosen">mse -0\.5 to 0\.5</li>', text)
 
 
 def test_the_thresholds_table_shows_range_and_expected_noise() -> None:

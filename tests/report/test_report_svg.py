@@ -56,6 +56,13 @@ def test_a_range_is_a_line_at_each_end_but_for_zero() -> None:
     assert path(drawn([4, 4], [0.0, 1.0], kept=(0.0, 1.5)), "line").count("M") == 1
 
 
+def test_empty_bins_at_the_ends_take_no_room() -> None:
+    bare, framed = drawn([4, 9], [3.0, 4.0]), drawn([0, 4, 9, 0, 0], [2.0, 3.0, 4.0, 5.0, 6.0])
+    assert path(bare, "bars") == path(framed, "bars")
+    one_sided = drawn([0, 0, 4, 9], [-2.0, -1.0, 0.0, 1.0], kept=(-2.0, 2.0))
+    assert path(one_sided, "bars").startswith("M34 ") and path(one_sided, "line").count("M") == 1
+
+
 def test_a_range_beyond_all_values_is_still_in_the_drawing() -> None:
     x = int(re.findall(r"M(\d+)", path(drawn([4], [0.0], kept=(-9.0, 9.0)), "line"))[-1])
     assert 400 < x <= WIDTH

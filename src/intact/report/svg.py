@@ -38,9 +38,11 @@ def histogram(
     Returns:
         One ``svg`` element.
     """
+    left, counts = _used(left, counts)
     ends = [end for pair in ranges.values() for end in pair]
-    stop = float(left[-1]) + width if len(left) else 1.0
-    axis = _Axis(float(min([0.0, *left[:1]])), max([stop, *ends]) * 1.02)
+    start, stop = (float(left[0]), float(left[-1]) + width) if len(left) else (0.0, 1.0)
+    low = min(start, *ends) if start < 0 else 0.0
+    axis = _Axis(1.02 * low, 1.02 * max(stop, *ends, 0.0))
     top = log10(max(float(counts.max(initial=0)), 1) * 1.6)
     parts = [
         *_decades(top),
@@ -51,6 +53,15 @@ def histogram(
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
     )
+
+
+def _used(
+    left: NDArray[np.float64], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Both without the empty bins at the ends."""
+    used = np.flatnonzero(counts)
+    span = slice(int(used[0]), int(used[-1]) + 1) if used.size else slice(0)
+    return left[span], counts[span]
 
 
 def bar(part: float) -> str:
