@@ -10,7 +10,7 @@ import numpy as np
 
 from intact import graph
 from intact.calib import Histogram
-from intact.errors import QuantValueError
+from intact.errors import IntactError, QuantValueError
 from intact.progress import Progress
 from intact.ptq.analysis.channels import Observed, observe
 from intact.ptq.analysis.findings import Look, findings_of
@@ -183,17 +183,20 @@ def _observed_later(
     state: State, seen: Mapping[str, Observed], later: Any, settings: Settings
 ) -> dict[str, Observed]:
     inputs = inputs_of(state.model)
-    source = open_data(later, inputs, batch_size=settings.batch_size, num_batches=settings.num_batches)
     outputs = [value.name for value in state.model.graph.outputs if value.name]
     cutter = Cutter(graph.Session(state.model, folded=True), outputs, inputs)
 
     def feeds() -> Iterable[Feeds]:
+        source = open_data(later, inputs, batch_size=settings.batch_size, num_batches=settings.num_batches)
         with Progress("later data", source.total, settings.progress) as bar:
             for number, one in cutter.runs(source.batches):
                 bar.advance(done=number)
                 yield one
 
-    return observe(state.model, {name: (one.spec, one.ends) for name, one in seen.items()}, feeds())
+    try:
+        return observe(state.model, {name: (one.spec, one.ends) for name, one in seen.items()}, feeds())
+    except IntactError as error:
+        raise error.at("later data") from error
 
 
 def _drawn(grids: QuantizedReads, after: State) -> dict[str, Drawn]:
