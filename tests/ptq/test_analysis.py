@@ -227,7 +227,7 @@ def test_what_cannot_be_analyzed_is_refused_in_words(cnn, images, build) -> None
         analyze(cnn, images, budget=0)
     with pytest.raises(QuantValueError, match="runs: got 0, want at least 1"):
         analyze(cnn, images, runs=0)
-    with pytest.raises(QuantValueError, match="later data: .* want"):
+    with pytest.raises(QuantValueError, match=r"later data: .* want"):
         analyze(cnn, images, later=images[:, :2], progress=False)
     with pytest.raises(QuantValueError, match="by: got 'node', want 'tensor' or 'layer'"):
         analyze(cnn, images, by="node")
