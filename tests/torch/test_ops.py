@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intact import numerics
-from intact.errors import QuantValueError, UnsupportedError
+from intact.errors import QuantValueError
 from intact.spec import Format, QuantSpec
 from intact.torch import ops
 
@@ -277,6 +277,7 @@ def test_bad_input(call: object, words: str) -> None:
     assert words in str(caught.value)
 
 
-def test_a_float_format_that_torch_lacks_is_refused_off_the_cpu() -> None:
-    with pytest.raises(UnsupportedError, match="fake_quantize: got format fp4e2m1 on cpu"):
-        ops._composed(torch.ones(2), torch.tensor(1.0), None, "fp4e2m1", None, False)
+def test_a_float_format_that_torch_lacks_is_composed_too() -> None:
+    x, call = tensor(), ("fp4e2m1", [1], False)
+    amax = torch.tensor([0.5, 1.0, 2.0])
+    assert_same_bits(ops._composed(x, amax, None, *call), array(OP(x, amax, None, *call)))

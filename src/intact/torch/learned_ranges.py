@@ -33,7 +33,7 @@ from intact import kernels
 from intact.calib import Histogram, range_of
 from intact.calib.choice import Ends
 from intact.spec import INT8, Format, QuantSpec
-from intact.torch import ops
+from intact.torch import composed, ops
 
 SMALLEST = 2 * ops.TINY
 """A learned amax below this acts as this: at 2**-24 the scale would jump to 1."""
@@ -146,8 +146,8 @@ def _between(grad: Tensor, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     granule = [x.shape[a] for a in axes]
     least, most = (ops.as_numpy(end).reshape(granule) for end in (low, high))
     kernels.fake_quantize_grad(
-        ops.as_numpy(ops.laid_out_like(grad, out)),
-        ops.as_numpy(ops.laid_out_like(x, out)),
+        ops.as_numpy(composed.laid_out_like(grad, out)),
+        ops.as_numpy(composed.laid_out_like(x, out)),
         np.nextafter(least, np.float32(np.inf)),  # the kernel's ends are inside
         np.nextafter(most, np.float32(-np.inf)),
         QuantSpec(INT8, axis=tuple(axes) or None),

@@ -1,35 +1,39 @@
 """`intact::fake_quantize`: the one operator that PyTorch sees, with its gradient.
 
 On CPU it runs the native kernels on the tensors' own memory. On every other device the same formula is
-composed of torch operators, bit for bit (IEEE division, round half to even). Autocast does not touch it:
-it runs in the dtype of its input, computing in float32 inside.
+composed of torch operators, bit for bit and without a wait for the device (`intact.torch.composed`).
+Autocast does not touch it: it runs in the dtype of its input, computing in float32 inside.
 
-The layers above call `fake_quantize`; `torch.compile` and `torch.export` see one node.
+The layers above call `fake_quantize`. `torch.export` and backends of `torch.compile` see one node; where
+AOTAutograd functionalizes a graph for a compiler, as for Inductor, the node becomes the composed formula,
+which fuses with its neighbours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import torch
+import torch._functorch.config
 from numpy.typing import NDArray
 from torch import Tensor
+from torch._subclasses.functional_tensor import FunctionalTensorMode
 
 from intact import kernels, numerics
-from intact.errors import QuantValueError, UnsupportedError
-from intact.spec import Format, QuantSpec
+from intact.errors import QuantValueError
+from intact.torch import composed
+from intact.torch.composed import laid_out_like
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 Shape = tuple[int, ...]
 
-TINY = float(numerics.ZERO_RANGE)
+TINY = composed.TINY
+_BY_TRITON = ("cuda", "xpu")  # devices for which Inductor writes Triton; see `composed` on what that rounds
 _LARGEST_CACHED = 4096  # ranges in one cache entry
-_TORCH_FLOAT_FORMATS = {"fp8e4m3": torch.float8_e4m3fn, "fp8e5m2": torch.float8_e5m2}
 _ARGUMENTS = "Tensor amax, Tensor? amin, str format, int[]? axis, bool narrow) -> Tensor"
 
 _LIB = torch.library.Library("intact", "DEF")  # type: ignore[no-untyped-call]
@@ -60,12 +64,13 @@ def fake_quantize(
     Returns:
         Shape, dtype and layout of `x`. NaN stays NaN, infinities saturate.
     Raises:
-        QuantValueError: `amax` does not fit `x`, or is negative, NaN or infinite.
+        QuantValueError: `amax` does not fit `x`, or is negative, NaN or infinite. Off the CPU, where looking
+            at values would wait for the device, such a range gives NaN instead.
     Gradient: to `x`, where it lies in the range (|x| <= amax, or the floats that an asymmetric grid reaches);
         none to `amax` and `amin`.
     """
-    amax = _range_end(amax)
-    amin = None if amin is None else _range_end(amin)
+    amax = _range_end(amax, x.device)
+    amin = None if amin is None else _range_end(amin, x.device)
     if axis is None:
         axes = broadcast_axes(amax.shape, x.dim())
     else:
@@ -74,9 +79,9 @@ def fake_quantize(
     return call(x, amax, amin, format, axes or None, narrow)  # type: ignore[no-any-return]
 
 
-def _range_end(value: Tensor | float) -> Tensor:
+def _range_end(value: Tensor | float, device: torch.device) -> Tensor:
     if not isinstance(value, Tensor):
-        return torch.tensor(float(value))
+        return torch.full((), float(value), dtype=torch.float32, device=device)
     return value.detach() if value.requires_grad else value
 
 
@@ -87,9 +92,10 @@ def quantize(x: Tensor, amax: Tensor, *, format: str = "int8", narrow: bool = Fa
     """
     _check_dtype(x)
     axes = broadcast_axes(amax.shape, x.dim())
-    grid = _grid(x, amax, None, format, axes, narrow)
-    codes = _codes(x, grid)
-    return torch.where(codes.isnan(), float(grid.spec.qmin), codes).to(x.dtype)
+    spec = composed.spec_of(x.shape, amax.numel(), True, format, axes, narrow)
+    scale, zero_point = scale_and_zero_point(x, amax, format=format, axis=spec.axes, narrow=narrow)
+    codes = composed.codes(x, scale, zero_point, spec)
+    return torch.where(x.isnan(), spec.qmin, codes).to(x.dtype)
 
 
 def min_max(x: Tensor, axes: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
@@ -103,9 +109,7 @@ def min_max(x: Tensor, axes: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
         ends = kernels.minmax(as_numpy(x), tuple(kept) or None, threads=torch.get_num_threads())
         low, high = (torch.from_numpy(np.asarray(end)) for end in ends)
     else:
-        reduced = [a for a in range(x.dim()) if a not in kept]
-        x32 = x.detach().to(torch.float32)
-        low, high = x32.amin(reduced), x32.amax(reduced)
+        low, high = composed.min_max(x.detach(), kept)
     shape = [x.shape[a] if a in kept else 1 for a in range(x.dim())] if kept else []
     return low.reshape(shape), high.reshape(shape)
 
@@ -161,34 +165,20 @@ class _Grid:
     def __init__(
         self, shape: Shape, high: NDArray, low: NDArray | None, format: str, axis: Shape, narrow: bool
     ) -> None:
-        plain = QuantSpec(Format.parse(format), axis=axis, symmetric=low is None, narrow=narrow)
-        axes = () if high.size == 1 else numerics.normalized_axes(shape, plain)
-        self.spec = plain.with_(axis=axes)
-        self.keepdims = tuple(n if a in axes else 1 for a, n in enumerate(shape))
-        self._granule = tuple(shape[a] for a in axes)
-        high = self._granules(high)
+        self.spec = composed.spec_of(shape, high.size, low is None, format, axis, narrow)
+        self.granule, self.keepdims = composed.granules(shape, self.spec)
+        most = self._granules(high)
         if low is None:
-            self.scale = numerics.scale_from_amax(high, self.spec)
-            self.zero_point = np.zeros(self._granule, np.int32)
-            self.bounds = -high, high
+            self.scale = numerics.scale_from_amax(most, self.spec)
+            self.zero_point = np.zeros(self.granule, np.int32)
+            self.bounds = -most, most
         else:
-            self.scale, self.zero_point = numerics.affine_from_range(self._granules(low), high, self.spec)
+            self.scale, self.zero_point = numerics.affine_from_range(self._granules(low), most, self.spec)
             self.bounds = numerics.representable_range(self.scale, self.zero_point, self.spec)
 
     def _granules(self, values: NDArray) -> NDArray:
-        fits = values.size == 1 or values.shape in (self._granule, self.keepdims[-values.ndim :])
-        if values.size != prod(self._granule) or not fits:
-            raise QuantValueError(
-                "amax",
-                f"shape {values.shape}",
-                f"one number, or shape {self._granule} or {self.keepdims}",
-                "calibrate with the axis that the tensor is quantized with",
-            )
-        return values.reshape(self._granule)
-
-    def on(self, device: torch.device, *params: NDArray) -> list[Tensor]:
-        """`params` as tensors that broadcast to the tensor."""
-        return [torch.tensor(p.reshape(self.keepdims), device=device) for p in params]
+        composed.check_fits(values.shape, self.granule, self.keepdims)
+        return values.reshape(self.granule)
 
 
 @lru_cache(maxsize=2048)
@@ -225,9 +215,14 @@ def scale_and_zero_point(
     narrow: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The scale (float32) and zero point (int32) that `fake_quantize` uses, shaped to broadcast to `x`."""
-    grid = _grid(x, amax, amin, format, axis, narrow)
-    scale, zero_point = grid.on(x.device, grid.scale, grid.zero_point)
-    return scale, zero_point
+    if x.device.type == "cpu" and not is_tracing():
+        grid = _grid(x, amax, amin, format, axis, narrow)
+        found = torch.tensor(grid.scale), torch.tensor(grid.zero_point)
+        return found[0].reshape(grid.keepdims), found[1].reshape(grid.keepdims)
+    spec = composed.spec_of(x.shape, amax.numel(), amin is None, format, axis, narrow)
+    ends = composed.range_on(x, amax, spec), None if amin is None else composed.range_on(x, amin, spec)
+    scale, zero_point = composed.scale_and_zero_point(*ends, spec)
+    return scale, zero_point.to(torch.int32)
 
 
 # ---- CPU: the kernels, on the tensors' own memory ----
@@ -239,11 +234,6 @@ def as_numpy(x: Tensor) -> NDArray:
     if x.dtype == torch.bfloat16:
         return x.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     return x.numpy()
-
-
-def laid_out_like(x: Tensor, like: Tensor) -> Tensor:
-    """`x` in the memory order of `like`."""
-    return x if x.stride() == like.stride() else torch.empty_like(like, dtype=x.dtype).copy_(x)
 
 
 def _forward_cpu(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
@@ -275,44 +265,16 @@ def _backward_cpu(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *c
     return out
 
 
-# ---- every other device: the same formula, composed ----
+# ---- every other device, and compilers: the same formula, composed ----
 
 
 def _composed(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
     _check_dtype(x)
-    grid = _grid(x, amax, amin, *call)
-    return torch.empty_like(x).copy_(_codes(x, grid) * grid.on(x.device, grid.scale)[0])
-
-
-def _codes(x: Tensor, grid: _Grid) -> Tensor:
-    """Codes less their zero point, float32; a NaN stays."""
-    scale, zero_point = grid.on(x.device, grid.scale, grid.zero_point)
-    steps = x.to(torch.float32) / scale  # tensors on one device: a scalar divisor would become a reciprocal
-    if grid.spec.format.is_float:
-        return _round_to_format(steps, grid.spec)
-    low, high = int(grid.spec.qmin) - zero_point, int(grid.spec.qmax) - zero_point
-    # + 0.0 turns -0.0 into the 0.0 that an integer code gives.
-    return torch.minimum(torch.maximum(torch.round(steps), low.float()), high.float()) + 0.0
-
-
-def _round_to_format(steps: Tensor, spec: QuantSpec) -> Tensor:
-    dtype = _TORCH_FLOAT_FORMATS.get(spec.format.name)
-    if dtype is None:
-        raise UnsupportedError(
-            "fake_quantize",
-            f"format {spec.format} on {steps.device}",
-            f"an integer format or one of {sorted(_TORCH_FLOAT_FORMATS)}",
-            "move the tensor to the CPU",
-        )
-    return steps.clamp(spec.qmin, spec.qmax).to(dtype).to(torch.float32)
+    return composed.fake_quantize(x, amax, amin, *call)
 
 
 def _composed_backward(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
-    grid = _grid(x, amax, amin, *call)
-    low, high = grid.on(x.device, *grid.bounds)
-    x32 = x.to(torch.float32)
-    inside = (x32 >= low) & (x32 <= high)
-    return torch.empty_like(x, dtype=grad.dtype).copy_(torch.where(inside, grad, torch.zeros_like(grad)))
+    return composed.fake_quantize_backward(grad, x, amax, amin, *call)
 
 
 def _check_dtype(x: Tensor) -> None:
@@ -323,6 +285,18 @@ def _check_dtype(x: Tensor) -> None:
 
 
 # ---- registration ----
+
+
+def _for_compilers(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """What AOTAutograd makes of a node: the operators of `run`; torch.export says that it wants the node."""
+
+    def decomposed(mode: Any, operator: Any, types: Any, args: tuple[Any, ...], kwargs: Any) -> Tensor:
+        if not torch._functorch.config.decompose_custom_triton_ops:
+            return mode.__torch_dispatch__(operator, types, args, kwargs)  # type: ignore[no-any-return]
+        with mode:
+            return run(*args, work=torch.float64 if args[0].device.type in _BY_TRITON else torch.float32)
+
+    return decomposed
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -344,10 +318,13 @@ def _second_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return _gradient(ctx, grad)[0], None, None, None, None, None, None
 
 
-for _name, _cpu, _other in (
-    ("fake_quantize", _forward_cpu, _composed),
-    ("fake_quantize_backward", _backward_cpu, _composed_backward),
+for _name, _cpu, _other, _formula in (
+    ("fake_quantize", _forward_cpu, _composed, composed.fake_quantize),
+    ("fake_quantize_backward", _backward_cpu, _composed_backward, composed.fake_quantize_backward),
 ):
+    torch.library.register_torch_dispatch(
+        f"intact::{_name}", FunctionalTensorMode, _for_compilers(_formula), lib=_LIB
+    )
     _LIB.impl(_name, _cpu, "CPU")  # type: ignore[no-untyped-call]
     _LIB.impl(_name, _other, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
 
