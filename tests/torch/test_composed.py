@@ -14,9 +14,14 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from intact import numerics
+from intact.calib import Histogram, Range
+from intact.errors import CalibrationError
 from intact.numerics.minifloat import round_to_format
 from intact.spec import Format, QuantSpec
-from intact.torch import composed, learned_ranges, ops
+from intact.torch import calib, calibrate, composed, learned_ranges, ops
+from intact.torch.calib import HistogramCalibrator, MergeableCalibrator
+from intact.torch.nn import QuantLinear, TensorQuantizer
+from intact.torch.tensor_quant import QuantDescriptor, tensor_quant
 
 WORK = [torch.float32, torch.float64]
 HARD = [0.0, -0.0, 1e-40, -1e-40, np.inf, -np.inf, np.nan, 0.5, 2.5, -0.5, 1e30, -1e-3]
@@ -101,8 +106,7 @@ def test_blocks_are_an_axis_of_a_view(work: torch.dtype, format: str, block: int
 
 
 def test_ends_of_an_empty_tensor_and_of_one_that_keeps_all_axes() -> None:
-    low, high = composed.min_max(torch.zeros(0, 3), [1])
-    assert low.tolist() == [np.inf] * 3 and high.tolist() == [-np.inf] * 3
+    assert [end.shape for end in ops.min_max(torch.zeros(0, 3, device="meta"), [1])] == [(1, 3)] * 2
     x = torch.tensor([[1.0, -0.0], [2.0, 3.0]])
     same_bits(composed.min_max(x, [0, 1])[0], numerics.minmax(x.numpy(), (0, 1))[0])
 
@@ -180,6 +184,12 @@ def _formulas() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def off_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors on the CPU take the way of those on a device."""
+    monkeypatch.setattr(ops, "may_look", lambda x: False)
+
+
 @pytest.mark.usefixtures("_formulas")
 @pytest.mark.parametrize(
     "ask",
@@ -213,3 +223,123 @@ def test_forward_and_backward_wait_for_nothing(run: Callable[[Tensor, Tensor], T
     x = torch.ones(2, 3, 4, device="meta", requires_grad=True)
     run(x, torch.ones(3, device="meta")).sum().backward()
     assert x.grad is not None and x.grad.device.type == "meta"
+
+
+@pytest.mark.usefixtures("_formulas")
+@pytest.mark.parametrize("options", [{}, {"unsigned": True}, {"axis": 0}, {"num_bits": (4, 3)}], ids=str)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_quantizer_waits_for_nothing(options: dict[str, Any], dynamic: bool) -> None:
+    quantizer = TensorQuantizer(QuantDescriptor(amax=None if dynamic else 2.0, **options)).to("meta")
+    x = torch.ones(2, 3, 4, device="meta", requires_grad=True)
+    quantizer(x).sum().backward()
+    assert x.grad is not None and x.grad.device.type == "meta"
+
+
+@pytest.mark.usefixtures("_formulas")
+def test_codes_wait_for_nothing() -> None:
+    x = torch.ones(2, 3, device="meta", dtype=torch.float16)
+    codes, scale = tensor_quant(x, torch.ones((), device="meta"), 8, True)
+    assert codes.device.type == scale.device.type == "meta"
+
+
+@pytest.mark.usefixtures("_formulas")
+@pytest.mark.parametrize("axis", [None, 1, (0, 1)], ids=str)
+@pytest.mark.parametrize("method", ["max", "histogram", "mergeable"])
+def test_calibrators_wait_for_nothing(method: str, axis: Any) -> None:
+    if method == "histogram" and axis is not None:
+        pytest.skip("one range only")
+    calibrator = calib.create(method, 8, axis, False)
+    for _ in range(2):
+        calibrator.collect(torch.ones(2, 3, 4, device="meta", dtype=torch.float16))
+    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
+        calibrator.compute_amax("percentile") if method == "histogram" else calibrator.compute_amax()
+
+
+@pytest.mark.usefixtures("_formulas")
+@pytest.mark.parametrize("perchannel", [False, True])
+def test_weights_are_calibrated_without_a_wait(perchannel: bool) -> None:
+    layer = QuantLinear(4, 3).to("meta")
+    calib.calibrate_weights(layer, "max", perchannel)
+    assert layer.weight_quantizer.amax.shape == ((3, 1) if perchannel else ())
+
+
+# ---- what was counted on a device is what the CPU counts ----
+
+
+def batches() -> list[Tensor]:
+    """Growing, shrinking, zero; values at the edges of bins."""
+    edges = torch.arange(-600, 600).reshape(2, 3, 200) / 64
+    random = [torch.randn(2, 3, 50, generator=torch.Generator().manual_seed(i)) * 10.0**i for i in (0, -3, 4)]
+    return [torch.zeros(2, 3, 5), random[0], edges, random[1], torch.full((2, 3, 1), 1e-42), random[2]]
+
+
+@pytest.mark.usefixtures("off_the_cpu")
+@pytest.mark.parametrize("axis", [None, 1, -1, (0, 1)], ids=str)
+def test_statistics_of_a_device_equal_those_of_the_cpu(axis: Any) -> None:
+    on_device = MergeableCalibrator(8, axis, False)
+    want = Range(axis) if isinstance(axis, tuple) else Histogram(axis)
+    for batch in batches() if axis != -1 else batches()[:1] * 2:
+        on_device.collect(batch)
+        want.collect(batch.numpy())
+    assert on_device.stats == want
+    on_device.collect(batches()[0])  # after a look, counting goes on
+    want.collect(batches()[0].numpy())
+    assert on_device.stats == want
+
+
+@pytest.mark.parametrize("skip_zeros", [False, True])
+def test_a_histogram_of_a_device_equals_that_of_the_cpu(
+    skip_zeros: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_cpu, on_device = (HistogramCalibrator(num_bins=64, skip_zeros=skip_zeros) for _ in range(2))
+    for number, batch in enumerate(batches()[:-1]):
+        on_cpu.collect(batch)
+        with monkeypatch.context() as patch:
+            if number != 3:  # one batch comes on the CPU
+                patch.setattr(ops, "may_look", lambda x: False)
+            on_device.collect(batch)
+        assert number or on_device.compute_amax("mse") == on_cpu.compute_amax("mse")  # a look between
+    assert on_device._calib_hist.tolist() == on_cpu._calib_hist.tolist()
+    assert (on_device._width, on_device._top) == (on_cpu._width, on_cpu._top)
+    with monkeypatch.context() as patch:
+        patch.setattr(ops, "may_look", lambda x: False)
+        on_device.collect(batches()[-1] * 1e6)
+    with pytest.raises(CalibrationError, match="at most 1048576 bins"):
+        on_device.compute_amax("mse")
+
+
+@pytest.mark.parametrize("method", ["max", "mse", "percentile"])
+def test_ranges_of_weights_counted_on_a_device(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = [QuantLinear(300, 4) for _ in range(2)]
+    for layer in layers:
+        layer.weight.data.copy_(values(1200).nan_to_num(0, 0, 0).clamp(-9, 9).reshape(4, 300))
+        layer.weight.data[1] = 0
+    calib.calibrate_weights(layers[0], method)
+    monkeypatch.setattr(ops, "may_look", lambda x: False)
+    calib.calibrate_weights(layers[1], method)
+    assert torch.equal(layers[0].weight_quantizer.amax, layers[1].weight_quantizer.amax)
+
+
+@pytest.mark.usefixtures("off_the_cpu")
+@pytest.mark.parametrize("method", ["max", "histogram", "mergeable"])
+def test_what_is_not_finite_is_refused_when_a_range_is_asked_for(method: str) -> None:
+    calibrator = calib.create(method, 8, None, False)
+    calibrator.collect(torch.tensor([1.0, np.nan]))
+    calibrator.collect(torch.tensor([2.0]))
+    with pytest.raises(CalibrationError, match="NaN"):
+        calibrator.compute_amax("mse") if method == "histogram" else calibrator.compute_amax()
+
+
+@pytest.mark.usefixtures("off_the_cpu")
+def test_calibrate_names_the_quantizer_that_saw_nan_on_a_device() -> None:
+    model = torch.nn.Sequential(QuantLinear(2, 2), QuantLinear(2, 2))
+    with pytest.raises(CalibrationError, match=r"0\._input_quantizer.*1 NaN and infinities"):
+        calibrate(model, [torch.tensor([[1.0, np.inf]])], method="max", progress=False)
+
+
+@pytest.mark.usefixtures("off_the_cpu")
+def test_a_negative_value_on_an_unsigned_grid_gives_nan() -> None:
+    quantizer = TensorQuantizer(QuantDescriptor(amax=2.0, unsigned=True))
+    assert quantizer(torch.tensor([0.0, 1.0])).tolist() == [0.0, pytest.approx(1.0, abs=0.01)]
+    with torch.no_grad(), Formulas():
+        assert quantizer(torch.tensor([-1.0, 1.0])).isnan().all()

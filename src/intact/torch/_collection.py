@@ -134,6 +134,19 @@ def calibrator_for(quantizer: TensorQuantizer) -> MergeableCalibrator:
     return MergeableCalibrator(quantizer.num_bits, quantizer.axis, quantizer.unsigned)
 
 
+def fetch(calibrators: dict[str, MergeableCalibrator]) -> None:
+    """Bring to the host what was counted on a device.
+
+    Raises:
+        CalibrationError: NaN or infinity was; names its quantizer.
+    """
+    for name, calibrator in calibrators.items():
+        try:
+            _ = calibrator.stats
+        except CalibrationError as error:
+            raise error.at(name) from None
+
+
 def disable_unreached(
     quantizers: dict[str, TensorQuantizer], calibrators: dict[str, MergeableCalibrator]
 ) -> dict[str, Histogram | Range]:

@@ -34,6 +34,7 @@ from intact.torch._collection import (
     disable_unreached,
     enabled_quantizers,
     evaluating,
+    fetch,
     quantizing,
     require_reached,
     spec_of,
@@ -297,6 +298,7 @@ def calibrate(
                     held.append(_Held(number, batch, real_tensors(outputs)))
                 bar.advance(done=number + 1)
                 batches += 1
+        fetch(calibrators)
     except Exception as error:
         failure = error
     distributed.share_failure(failure, group)

@@ -179,12 +179,9 @@ def bounds(
 
 
 def min_max(x: Tensor, kept: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """`numerics.minmax`: ends of each granule, float32, the sizes of the `kept` axes, from the front."""
+    """`numerics.minmax` of what is not empty, float32; `kept` counts axes from the front."""
     x = x.to(torch.float32)
     reduced = [a for a in range(x.dim()) if a not in kept]
-    if not x.numel():
-        empty = x.new_full([x.shape[a] for a in kept], math.inf)
-        return empty, -empty
     low, high = (x.amin(reduced), x.amax(reduced)) if reduced else (x, x)
     return low + 0.0, high + 0.0
 

@@ -11,6 +11,7 @@ which fuses with its neighbours.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -104,12 +105,15 @@ def min_max(x: Tensor, axes: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
     With no axes both are 0-D. An empty tensor gives (inf, -inf).
     """
     kept = kept_axes(axes, x.dim())
-    if x.device.type == "cpu" and not is_tracing():
+    if may_look(x):
         _check_dtype(x)
         ends = kernels.minmax(as_numpy(x), tuple(kept) or None, threads=torch.get_num_threads())
         low, high = (torch.from_numpy(np.asarray(end)) for end in ends)
-    else:
+    elif is_tracing() or x.numel():
         low, high = composed.min_max(x.detach(), kept)
+    else:
+        high = torch.full([x.shape[a] for a in kept], -math.inf, device=x.device)
+        low = -high
     shape = [x.shape[a] if a in kept else 1 for a in range(x.dim())] if kept else []
     return low.reshape(shape), high.reshape(shape)
 
@@ -124,14 +128,18 @@ def is_tracing() -> bool:
     return torch.compiler.is_compiling() or bool(torch._C._get_tracing_state())
 
 
+def may_look(x: Tensor) -> bool:
+    """Whether the values of `x` are at hand: a look waits for no device, and stops no compiler or tracer."""
+    return x.device.type == "cpu" and not is_tracing()
+
+
 def not_finite(low: Tensor | None, high: Tensor) -> Tensor | None:
     """Which granules have a range with NaN or infinity, bool in the shape of `high`; None where none has.
 
     Where asking would have to wait for a device, or stop a compiler or tracer, the mask is returned unseen.
     """
     lost = ~torch.isfinite(high) if low is None else ~(torch.isfinite(high) & torch.isfinite(low))
-    unseen = is_tracing() or lost.device.type != "cpu"
-    return lost if unseen or bool(lost.any()) else None
+    return lost if not may_look(lost) or bool(lost.any()) else None
 
 
 def kept_axes(axis: int | Sequence[int] | None, rank: int) -> list[int]:
@@ -215,7 +223,7 @@ def scale_and_zero_point(
     narrow: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The scale (float32) and zero point (int32) that `fake_quantize` uses, shaped to broadcast to `x`."""
-    if x.device.type == "cpu" and not is_tracing():
+    if may_look(x):
         grid = _grid(x, amax, amin, format, axis, narrow)
         found = torch.tensor(grid.scale), torch.tensor(grid.zero_point)
         return found[0].reshape(grid.keepdims), found[1].reshape(grid.keepdims)

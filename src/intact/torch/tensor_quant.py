@@ -10,16 +10,16 @@ exported file and the engine use scale 1 there instead).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from intact import numerics
 from intact.errors import QuantValueError, UnsupportedError
 from intact.spec import Format, QuantSpec
-from intact.torch import ops
+from intact.torch import composed, ops
 from intact.torch._errors import NotOfferedError
 from intact.torch.descriptor import (
     FLOAT_FORMATS,
@@ -79,13 +79,11 @@ class TensorQuantFunction(Function):
     ) -> tuple[Tensor, Tensor]:
         amax = _tensor(amax)
         if unsigned:
-            refuse_negative(inputs)
+            amax = refuse_negative(inputs, amax)
         format = format_name(num_bits, unsigned)
-        spec = QuantSpec(Format.parse(format), narrow=narrow_range)
         _save(ctx, inputs, amax, format, narrow_range)
-        view = numerics.inverse_scale_view(amax.detach().to("cpu", torch.float32).numpy(), spec)
-        scale = torch.from_numpy(view).to(amax.device)
-        if inputs.dtype == torch.float16 and float(scale.max()) > _HALF_MAX:
+        scale = composed.inverse_scale(amax, QuantSpec(Format.parse(format), narrow=narrow_range))
+        if inputs.dtype == torch.float16 and ops.may_look(scale) and float(scale.max()) > _HALF_MAX:
             raise QuantValueError(
                 "tensor_quant",
                 f"scale is too large for FP16 with amax={float(amax.min()):.4g}",
@@ -114,7 +112,7 @@ class FakeTensorQuantFunction(Function):
     ) -> Tensor:
         amax = _tensor(amax)
         if unsigned:
-            refuse_negative(inputs)
+            amax = refuse_negative(inputs, amax)
         format = format_name(num_bits, unsigned)
         _save(ctx, inputs, amax, format, narrow_range)
         return _zero_where_tiny(ops.fake_quantize(inputs, amax, format=format, narrow=narrow_range), amax)
@@ -234,18 +232,28 @@ def scaled_e4m3(inputs: Tensor, amax: Tensor | None = None, E: int = 4, M: int =
     return ScaledE4M3Function.apply(inputs, amax, E, M)  # type: ignore[no-any-return,no-untyped-call]
 
 
-def refuse_negative(inputs: Tensor) -> None:
-    """Raise where an unsigned grid would clip negative values; nothing to look at while tracing a graph."""
+def refuse_negative(inputs: Tensor, amax: Tensor) -> Tensor:
+    """The range to quantize `inputs` with on an unsigned grid, where it would clip negative values.
+
+    Returns:
+        `amax`. Where looking at values would wait for a device and one is negative: NaN, and so is what it
+        quantizes. There is nothing to look at while a graph is traced.
+    Raises:
+        UnsupportedError: A value is negative.
+    """
     if ops.is_tracing() or not inputs.numel():
-        return
-    smallest = float(ops.min_max(inputs)[0])
+        return amax
+    smallest = ops.min_max(inputs)[0]
+    if not ops.may_look(smallest):
+        return torch.where(smallest < 0, math.nan, amax.to(smallest.device))
     if smallest < 0:
         raise UnsupportedError(
             "inputs",
-            f"Negative values encountered in unsigned quantization: {smallest:.6g}",
+            f"Negative values encountered in unsigned quantization: {float(smallest):.6g}",
             "values >= 0",
             "quantize with unsigned=False, or put the quantizer behind the ReLU",
         )
+    return amax
 
 
 def _tensor(value: Any) -> Tensor:
@@ -254,7 +262,7 @@ def _tensor(value: Any) -> Tensor:
 
 def _zero_where_tiny(result: Tensor, amax: Tensor) -> Tensor:
     tiny = amax <= ops.TINY
-    if not ops.is_tracing() and not bool(tiny.any()):
+    if ops.may_look(tiny) and not bool(tiny.any()):
         return result
     return torch.where(tiny, torch.zeros_like(result), result)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from intact.kernels.statistics import MAX_BINS
 from intact.torch import ops
 from intact.torch._errors import NotOfferedError
 from intact.torch.calib.calibrator import _Calibrator, as_real
+from intact.torch.calib.on_device import DeviceBins, count_fixed
 
 _METHODS = ("entropy", "mse", "percentile")
 _OPTIONS: dict[str, Any] = {
@@ -33,7 +35,8 @@ class HistogramCalibrator(_Calibrator):
         torch_hist: What counts and edges are handed out as: tensors, or NumPy arrays. They are counted alike.
 
     Counts are int64 and exact. An all-zero batch sets no width; its zeros are kept and counted once one is
-    known. `intact.torch.calibrate` uses histograms that do not depend on the order of batches.
+    known. Tensors off the CPU are counted where they are, and what `collect` refuses is refused when counts
+    are asked for. `intact.torch.calibrate` uses histograms that do not depend on the order of batches.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class HistogramCalibrator(_Calibrator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Of a pickle, ours or the old library's, which kept counts and edges."""
         if "_counts" in state:
-            self.__dict__.update(state)
+            self.__dict__.update({"_pending": None} | state)
             return
         options = {key: state.get(f"_{key}", default) for key, default in _OPTIONS.items()}
         self.__init__(**options)  # type: ignore[misc]
@@ -73,13 +76,29 @@ class HistogramCalibrator(_Calibrator):
             self._width, self._top = float(bounds[1] - bounds[0]), float(bounds[-1])
 
     def reset(self) -> None:
+        self._pending: DeviceBins | None = None
         self._counts = np.zeros(0, np.int64)
         self._width = 0.0
         self._zeros = 0
         self._top = 0.0  # the last edge: that of the first bins is their peak, free of rounding
 
+    def _fetch(self) -> None:
+        """Bring to the host what was counted on a device.
+
+        Raises:
+            CalibrationError: As `collect`.
+        """
+        if self._pending is None:
+            return
+        pending, self._pending = self._pending, None
+        counts, width, top, zeros, peak, bins = pending.fetch()
+        _refuse_nonfinite(peak, "a tensor that was collected")
+        _refuse_bins(bins, peak, width)
+        self._counts, self._width, self._top, self._zeros = counts, width, top, zeros
+
     @property
     def _num_bins(self) -> int:
+        self._fetch()
         return len(self._counts) or self._initial_bins
 
     @_num_bins.setter
@@ -88,10 +107,12 @@ class HistogramCalibrator(_Calibrator):
 
     @property
     def _calib_hist(self) -> NDArray[np.int64] | Tensor | None:
+        self._fetch()
         return self._handed_out(self._counts) if len(self._counts) else None
 
     @property
     def _calib_bin_edges(self) -> NDArray[Any] | Tensor | None:
+        self._fetch()
         if not len(self._counts):
             return None
         return self._handed_out((np.arange(len(self._counts) + 1) * self._width).astype(np.float32))
@@ -108,6 +129,13 @@ class HistogramCalibrator(_Calibrator):
         if not x.numel():
             return
         x = as_real(x)
+        if not ops.may_look(x):
+            if self._pending is None:
+                state = self._counts, self._width, self._top, self._zeros
+                self._pending = DeviceBins(*state, self._initial_bins, MAX_BINS, x.device)
+            self._pending.collect(x, self._skip_zeros)
+            return
+        self._fetch()
         peak = _finite_peak(x)
         if self._width == 0.0 and np.float32(peak) / np.float32(self._initial_bins) == 0:
             self._zeros += 0 if self._skip_zeros else x.numel()
@@ -125,13 +153,7 @@ class HistogramCalibrator(_Calibrator):
             self._counts[0] = self._zeros
         elif peak > self._top:
             bins = max(int(np.ceil(peak / self._width)), len(self._counts))
-            if bins > MAX_BINS:
-                raise CalibrationError(
-                    "HistogramCalibrator",
-                    f"a value of {peak:.4g} where the first batch set bins of {self._width:.4g}",
-                    f"at most {MAX_BINS} bins",
-                    "start with a typical batch, or use calib_method='mergeable', which widens its bins",
-                )
+            _refuse_bins(bins, peak, self._width)
             self._counts = np.concatenate([self._counts, np.zeros(bins - len(self._counts), np.int64)])
             self._top = bins * self._width
 
@@ -156,6 +178,7 @@ class HistogramCalibrator(_Calibrator):
                 f"one of {_METHODS}",
                 "choose one of these",
             )
+        self._fetch()
         if not len(self._counts):
             return torch.tensor(0.0) if self._zeros else None
         return _from_counts(
@@ -200,6 +223,7 @@ def calibrate_weights(
             "'max', 'mse' or 'percentile'",
             "choose one of these",
         )
+    found = []
     for module in model.modules():
         quantizer, weight = getattr(module, "weight_quantizer", None), getattr(module, "weight", None)
         if quantizer is None or not isinstance(weight, Tensor):
@@ -207,29 +231,45 @@ def calibrate_weights(
         axis = None
         if perchannel:
             axis = 1 if isinstance(module, nn.modules.conv._ConvTransposeNd) else 0
-        quantizer.amax = _weight_amax(weight.detach(), axis, quantizer, method, percentile, num_bins)
+        found.append(
+            (quantizer, *_peaks_and_counts(weight.detach(), axis, 0 if method == "max" else num_bins))
+        )
+    # A device counts all weights before it is waited for.
+    for quantizer, peaks, counts in found:
+        if method == "max":
+            quantizer.amax = peaks
+        else:
+            options = (quantizer.num_bits, quantizer.unsigned, method)
+            quantizer.amax = _amax_of_rows(peaks, counts.cpu().numpy(), options, percentile)
 
 
-def _weight_amax(
-    weight: Tensor, axis: int | None, quantizer: Any, method: str, percentile: float, num_bins: int
-) -> Tensor:
+def _peaks_and_counts(weight: Tensor, axis: int | None, bins: int) -> tuple[Tensor, Tensor]:
+    """The largest magnitude of each channel, and counts of its values: int64, [channels, bins]."""
     low, high = ops.min_max(weight, () if axis is None else (axis,))
     peaks = torch.maximum(low.abs(), high.abs())
-    if method == "max":
-        return peaks
     channels = [weight] if axis is None else weight.unbind(axis)
+    counts = torch.zeros(len(channels) if bins else 0, bins, dtype=torch.int64, device=weight.device)
+    widths = peaks.flatten() / torch.full_like(peaks.flatten(), bins)
+    for row, channel, width in zip(counts, channels, widths, strict=False):
+        if not ops.may_look(weight):
+            count_fixed(
+                channel, torch.where(width > 0, width, math.inf), torch.full_like(row[0], bins - 1), row
+            )
+        elif width > 0:
+            ops.count_fixed(channel, float(width), row.numpy())
+    return peaks, counts
+
+
+def _amax_of_rows(
+    peaks: Tensor, counts: NDArray[np.int64], grid: tuple[Any, bool, str], percentile: float
+) -> Tensor:
+    """The range that `method` chooses for each channel, on the device of `peaks`."""
     found = []
-    for channel, peak in zip(channels, peaks.flatten().tolist(), strict=True):
-        width = float(np.float32(peak) / np.float32(num_bins))
-        if width == 0.0:
-            found.append(torch.tensor(0.0))
-            continue
-        counts = np.zeros(num_bins, np.int64)
-        ops.count_fixed(channel, width, counts)
-        found.append(
-            _from_counts(counts, width, quantizer.num_bits, quantizer.unsigned, method, percentile=percentile)
-        )
-    return torch.stack(found).reshape(peaks.shape)
+    for peak, row in zip(peaks.flatten().tolist(), counts, strict=True):
+        width = float(np.float32(peak) / np.float32(counts.shape[1]))
+        amax = _from_counts(row, width, *grid, percentile=percentile) if width else torch.tensor(0.0)
+        found.append(amax)
+    return torch.stack(found).reshape(peaks.shape).to(peaks.device)
 
 
 def _from_counts(
@@ -298,11 +338,25 @@ def _on_bare(
 def _finite_peak(x: Tensor) -> float:
     low, high = ops.min_max(x)
     peak = max(abs(float(low)), abs(float(high)))
+    _refuse_nonfinite(peak, f"a tensor of shape {tuple(x.shape)}")
+    return peak
+
+
+def _refuse_nonfinite(peak: float, what: str) -> None:
     if not np.isfinite(peak):
         raise CalibrationError(
             "calibration",
-            f"NaN or infinity in a tensor of shape {tuple(x.shape)}",
+            f"NaN or infinity in {what}",
             "finite values",
             "find the layer that produces them in the float model first",
         )
-    return peak
+
+
+def _refuse_bins(bins: int, peak: float, width: float) -> None:
+    if bins > MAX_BINS:
+        raise CalibrationError(
+            "HistogramCalibrator",
+            f"a value of {peak:.4g} where the first batch set bins of {width:.4g}",
+            f"at most {MAX_BINS} bins",
+            "start with a typical batch, or use calib_method='mergeable', which widens its bins",
+        )

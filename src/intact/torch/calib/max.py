@@ -14,7 +14,9 @@ from intact.torch.calib.calibrator import _Calibrator, as_real
 
 
 class MaxCalibrator(_Calibrator):
-    """Keeps the exact ends of the range of everything it saw.
+    """Keeps the exact ends of the range of everything it saw, on the device that it saw it on.
+
+    NaN and infinity are refused: on the CPU by `collect`, elsewhere when a range is asked for.
 
     Args:
         num_bits, axis, unsigned: As for `_Calibrator`.
@@ -30,7 +32,7 @@ class MaxCalibrator(_Calibrator):
     ) -> None:
         super().__init__(num_bits, axis, unsigned)
         self._track_amax = track_amax
-        self._amaxs: list[np.ndarray] = []
+        self._amaxs: list[Tensor | np.ndarray] = []
         self._low: Tensor | None = None
         self._high: Tensor | None = None
 
@@ -45,11 +47,11 @@ class MaxCalibrator(_Calibrator):
     @property
     def amaxs(self) -> list[np.ndarray]:
         """The amax of each batch, with ``track_amax=True``."""
-        return self._amaxs
+        return [amax.cpu().numpy() if isinstance(amax, Tensor) else amax for amax in self._amaxs]
 
     @property
     def _calib_amax(self) -> Tensor | None:
-        return self.compute_amax()
+        return None if self._low is None or self._high is None else _largest(self._low, self._high)
 
     @_calib_amax.setter
     def _calib_amax(self, value: Tensor | None) -> None:
@@ -65,9 +67,10 @@ class MaxCalibrator(_Calibrator):
             return
         x = as_real(x)
         low, high = ops.min_max(x, ops.kept_axes(self._axis, x.dim()))
-        _refuse_nonfinite(low, high, x)
+        if ops.may_look(low):
+            _refuse_nonfinite(low, high, f"a tensor of shape {tuple(x.shape)}")
         if self._track_amax:
-            self._amaxs.append(torch.maximum(low.abs(), high.abs()).cpu().numpy())
+            self._amaxs.append(_largest(low, high))
         if self._low is not None and self._high is not None:
             if self._low.shape != low.shape:
                 raise CalibrationError(
@@ -85,13 +88,13 @@ class MaxCalibrator(_Calibrator):
 
     def compute_amax(self) -> Tensor | None:
         """The largest magnitude: 0-D, or with reduced axes of size 1 per-channel; None without data."""
-        if self._low is None or self._high is None:
-            return None
-        return torch.maximum(self._low.abs(), self._high.abs())
+        ends = self.compute_range()
+        return None if ends is None else _largest(*ends)
 
     def compute_range(self) -> tuple[Tensor, Tensor] | None:
         if self._low is None or self._high is None:
             return None
+        _refuse_nonfinite(self._low, self._high, "a tensor that was collected")
         return self._low, self._high
 
     def __str__(self) -> str:
@@ -105,12 +108,16 @@ class MaxCalibrator(_Calibrator):
         )
 
 
-def _refuse_nonfinite(low: Tensor, high: Tensor, x: Tensor) -> None:
+def _largest(low: Tensor, high: Tensor) -> Tensor:
+    return torch.maximum(low.abs(), high.abs())
+
+
+def _refuse_nonfinite(low: Tensor, high: Tensor, what: str) -> None:
     if bool((torch.isfinite(low) & torch.isfinite(high)).all()):
         return
     raise CalibrationError(
         "calibration",
-        f"NaN or infinity in a tensor of shape {tuple(x.shape)}",
+        f"NaN or infinity in {what}",
         "finite values",
         "find the layer that produces them in the float model first",
     )

@@ -12,6 +12,7 @@ from intact.calib import Histogram, Range, amax_of, range_of
 from intact.spec import Format, QuantSpec
 from intact.torch import ops
 from intact.torch.calib.calibrator import _Calibrator, as_real
+from intact.torch.calib.on_device import DeviceStatistics
 from intact.torch.descriptor import format_name
 
 
@@ -19,7 +20,8 @@ class MergeableCalibrator(_Calibrator):
     """Collects into an `intact.calib` statistic, from which every method can choose a range.
 
     The result does not depend on batch size or order, and calibrators of several processes merge exactly
-    (``calibrator.stats.merge(other.stats)``). NaN and infinity are refused. One axis, or none, has a
+    (``calibrator.stats.merge(other.stats)``). NaN and infinity are refused: on the CPU by `collect`,
+    elsewhere when `stats` is read, as counts stay on the device until then. One axis, or none, has a
     `Histogram` and with it every method; several axes have a `Range`, which offers "max" alone.
 
     Args:
@@ -29,8 +31,6 @@ class MergeableCalibrator(_Calibrator):
         stats: The statistic.
         shape: Shape of the range: kept axes, the others of size 1; () per-tensor or before the first tensor.
     """
-
-    stats: Histogram | Range
 
     def __init__(
         self,
@@ -43,8 +43,20 @@ class MergeableCalibrator(_Calibrator):
 
     def reset(self) -> None:
         axis = QuantSpec(axis=self._axis).axis  # a tuple of one axis is that axis
-        self.stats = Range(axis) if isinstance(axis, tuple) else Histogram(axis)
+        self._stats: Histogram | Range = Range(axis) if isinstance(axis, tuple) else Histogram(axis)
+        self._pending: DeviceStatistics | None = None
         self.shape: tuple[int, ...] = ()
+
+    @property
+    def stats(self) -> Histogram | Range:
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            self._stats.merge(pending.fetch())  # type: ignore[arg-type]  # both are of the kind of the axis
+        return self._stats
+
+    @stats.setter
+    def stats(self, value: Histogram | Range) -> None:
+        self._stats, self._pending = value, None
 
     def collect(self, x: Tensor) -> None:
         """Count `x`, of any real dtype and layout.
@@ -54,7 +66,13 @@ class MergeableCalibrator(_Calibrator):
         """
         if not x.numel():
             return
-        self.stats.collect(ops.as_numpy(as_real(x).to("cpu")), threads=torch.get_num_threads())
+        x = as_real(x)
+        if ops.may_look(x):
+            self._stats.collect(ops.as_numpy(x), threads=torch.get_num_threads())
+        else:
+            if self._pending is None:
+                self._pending = DeviceStatistics(QuantSpec(axis=self._axis).axis)
+            self._pending.collect(x)
         kept = {a % x.dim() for a in QuantSpec(axis=self._axis).axes}
         self.shape = tuple(n if a in kept else 1 for a, n in enumerate(x.shape)) if kept else ()
 

@@ -302,7 +302,7 @@ class TensorQuantizer(Switches, nn.Module, metaclass=ExportSwitch):
     def _quantize(self, inputs: Tensor) -> Tensor:
         low, high = (None, self._get_amax(inputs)) if self._symmetric else self._get_range(inputs)
         if self._unsigned and self._symmetric:
-            refuse_negative(inputs)
+            high = refuse_negative(inputs, high)
         axes = self._axes_for(inputs, high)
         if not self._fake_quant:
             bits = self._num_bits
