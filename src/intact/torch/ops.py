@@ -1,7 +1,8 @@
 """`intact::fake_quantize`: the one operator that PyTorch sees, with its gradient.
 
 On CPU it runs the native kernels on the tensors' own memory. On every other device the same formula is
-composed of torch operators, bit for bit and without a wait for the device (`intact.torch.composed`).
+composed of torch operators, bit for bit and without a wait for the device (`intact.torch.composed`); on CUDA
+one kernel does it, where Triton is installed (`intact.torch.triton`).
 Autocast does not touch it: it runs in the dtype of its input, computing in float32 inside.
 
 The layers above call `fake_quantize`. `torch.export` and backends of `torch.compile` see one node; where
@@ -13,7 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import ml_dtypes
@@ -110,7 +113,7 @@ def min_max(x: Tensor, axes: Sequence[int] = ()) -> tuple[Tensor, Tensor]:
         ends = kernels.minmax(as_numpy(x), tuple(kept) or None, threads=torch.get_num_threads())
         low, high = (torch.from_numpy(np.asarray(end)) for end in ends)
     elif is_tracing() or x.numel():
-        low, high = composed.min_max(x.detach(), kept)
+        low, high = (kernels_for(x) or composed).min_max(x.detach(), kept)
     else:
         high = torch.full([x.shape[a] for a in kept], -math.inf, device=x.device)
         low = -high
@@ -131,6 +134,20 @@ def is_tracing() -> bool:
 def may_look(x: Tensor) -> bool:
     """Whether the values of `x` are at hand: a look waits for no device, and stops no compiler or tracer."""
     return x.device.type == "cpu" and not is_tracing()
+
+
+def kernels_for(x: Tensor) -> ModuleType | None:
+    """The package of kernels for the device of `x`; None where there are none, or a graph is recorded."""
+    return _triton() if x.device.type == "cuda" and not is_tracing() else None
+
+
+@cache
+def _triton() -> ModuleType | None:
+    if torch.version.cuda is None or find_spec("triton") is None:
+        return None
+    from intact.torch import triton
+
+    return triton
 
 
 def not_finite(low: Tensor | None, high: Tensor) -> Tensor | None:
@@ -278,11 +295,12 @@ def _backward_cpu(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *c
 
 def _composed(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
     _check_dtype(x)
-    return composed.fake_quantize(x, amax, amin, *call)
+    return (kernels_for(x) or composed).fake_quantize(x, amax, amin, *call)  # type: ignore[no-any-return]
 
 
 def _composed_backward(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Tensor:
-    return composed.fake_quantize_backward(grad, x, amax, amin, *call)
+    run = (kernels_for(x) or composed).fake_quantize_backward
+    return run(grad, x, amax, amin, *call)  # type: ignore[no-any-return]
 
 
 def _check_dtype(x: Tensor) -> None:

@@ -67,8 +67,14 @@ class DeviceStatistics:
         self._high = torch.maximum(self._high, torch.where(finite, rows, -math.inf).amax(1) + 0.0)
         if not isinstance(self._axis, tuple):
             self._widen(bin_exponent(torch.maximum(-self._low, self._high)))
-            for part in torch.split(rows, max(_PART // len(rows), 1), dim=1):
-                count_pow2(part, self._exponent, self._bins)
+            self._add(rows)
+
+    def _add(self, rows: Tensor) -> None:
+        if (kernels := ops.kernels_for(rows)) is not None and kernels.fits(rows):
+            kernels.count_pow2(rows, self._exponent, self._bins)
+            return
+        for part in torch.split(rows, max(_PART // len(rows), 1), dim=1):
+            count_pow2(part, self._exponent, self._bins)
 
     def _start(self, shape: list[int], kept: list[int], device: torch.device) -> None:
         self._shape, channels = shape, math.prod(shape)
