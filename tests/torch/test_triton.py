@@ -208,7 +208,7 @@ import json, sys
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from intact.torch.triton import elementwise, statistics
+from intact.torch.triton import elementwise, formula, statistics
 
 TYPES = json.loads(sys.argv[1])
 
@@ -217,8 +217,7 @@ def ptx(kernel, sm, constants, dtype):
              for n in kernel.arg_names}
     places = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
     target = GPUTarget("cuda", sm, 32)
-    options = {"enable_fp_fusion": False}
-    made = triton.compile(ASTSource(kernel, types, places), target=target, options=options)
+    made = triton.compile(ASTSource(kernel, types, places), target=target, options=formula.OPTIONS)
     assert len(made.asm["cubin"]) > 0  # what ptxas, which comes with Triton, made of it
     return made.asm["ptx"]
 

@@ -153,10 +153,13 @@ def _triton() -> ModuleType | None:
 def not_finite(low: Tensor | None, high: Tensor) -> Tensor | None:
     """Which granules have a range with NaN or infinity, bool in the shape of `high`; None where none has.
 
-    Where asking would have to wait for a device, or stop a compiler or tracer, the mask is returned unseen.
+    The mask is returned unseen where asking would stop a compiler or tracer. Off the CPU there is none, as
+    asking would wait for the device: what such a range quantizes is NaN as it is.
     """
+    if not may_look(high) and not is_tracing():
+        return None
     lost = ~torch.isfinite(high) if low is None else ~(torch.isfinite(high) & torch.isfinite(low))
-    return lost if not may_look(lost) or bool(lost.any()) else None
+    return lost if is_tracing() or bool(lost.any()) else None
 
 
 def kept_axes(axis: int | Sequence[int] | None, rank: int) -> list[int]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from intact.spec import QuantSpec
 from intact.torch import composed
-from intact.torch.triton.formula import codes, scale_and_zero_point
+from intact.torch.triton.formula import OPTIONS, codes, scale_and_zero_point
 from intact.torch.triton.layout import Layout, layout_of
 
 BLOCK = 1024
@@ -101,5 +101,5 @@ def _launch(kernel: Any, tensors: Sequence[Tensor], found: Layout, spec: QuantSp
     with torch.cuda.device_of(tensors[0]):
         kernel[(triton.cdiv(size, BLOCK),)](
             *tensors, size, *found, QMIN=float(spec.qmin), QMAX=float(spec.qmax), SYMMETRIC=spec.symmetric,
-            ONE=found.granules == 1, BLOCK=BLOCK, enable_fp_fusion=False, **constants,
+            ONE=found.granules == 1, BLOCK=BLOCK, **OPTIONS, **constants,
         )  # fmt: skip

@@ -6,6 +6,9 @@ import triton.language as tl
 
 from intact.torch import composed
 
+OPTIONS = {"enable_fp_fusion": False}
+"""What every kernel is compiled with: a product and the sum behind it are rounded each."""
+
 TINY = tl.constexpr(composed.TINY)
 INFINITY = tl.constexpr(float("inf"))
 NAN = tl.constexpr(float("nan"))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from intact.calib.histogram import BINS
 from intact.torch import composed
-from intact.torch.triton.formula import NAN, power_of_two
+from intact.torch.triton.formula import NAN, OPTIONS, power_of_two
 from intact.torch.triton.layout import layout_of
 
 BLOCK = 4096
@@ -18,25 +18,25 @@ TURNS = 16  # blocks that one program counts before it adds its counts to those 
 
 
 @triton.jit
-def range_kernel(x_ptr, low_ptr, high_ptr, size, granules, inner, BLOCK: tl.constexpr):
-    """The ends of one block of the values of one granule: of `size` values in all, `inner` lie together."""
-    granule, part = tl.program_id(0), tl.program_id(1)
+def range_kernel(x_ptr, low_ptr, high_ptr, size, parts, granules, inner, BLOCK: tl.constexpr):
+    """The ends of one of the parts of one granule: of its `size` values, `inner` lie together."""
+    granule, part = tl.program_id(0) // parts, tl.program_id(0) % parts
     at = part * BLOCK + tl.arange(0, BLOCK)
     offset = (at // inner * granules + granule) * inner + at % inner
     first = tl.load(x_ptr + granule * inner)  # stands for what is beyond the end
     x = tl.load(x_ptr + offset, mask=at < size, other=first).to(tl.float32)
     lost = tl.max((x != x).to(tl.int32), 0) > 0
-    where = granule * tl.num_programs(1) + part
-    tl.store(low_ptr + where, tl.where(lost, NAN, tl.min(x, 0)))
-    tl.store(high_ptr + where, tl.where(lost, NAN, tl.max(x, 0)))
+    tl.store(low_ptr + tl.program_id(0), tl.where(lost, NAN, tl.min(x, 0)))
+    tl.store(high_ptr + tl.program_id(0), tl.where(lost, NAN, tl.max(x, 0)))
 
 
 @triton.jit
 def count_kernel(
-    x_ptr, exponent_ptr, bins_ptr, size, TURNS: tl.constexpr, BINS: tl.constexpr, BLOCK: tl.constexpr
-):
+    x_ptr, exponent_ptr, bins_ptr, size, parts,
+    TURNS: tl.constexpr, BINS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """`on_device.count_pow2` of TURNS blocks of one row."""
-    row, part = tl.program_id(0), tl.program_id(1)
+    row, part = tl.program_id(0) // parts, tl.program_id(0) % parts
     width = power_of_two(127 - tl.load(exponent_ptr + row))
     counts = tl.zeros([2 * BINS], tl.int32)
     for turn in range(TURNS):
@@ -57,16 +57,20 @@ def min_max(x: Tensor, kept: Sequence[int]) -> tuple[Tensor, Tensor]:
     if found is None or (found.granules > 1 and found.inner < 32):  # neighbours would be read far apart
         return composed.min_max(x, kept)
     size = x.numel() // found.granules
-    parts = torch.empty(2, found.granules, triton.cdiv(size, BLOCK), dtype=torch.float32, device=x.device)
+    parts = triton.cdiv(size, BLOCK)
+    ends = torch.empty(2, found.granules, parts, dtype=torch.float32, device=x.device)
     with torch.cuda.device_of(x):
-        range_kernel[tuple(parts.shape[1:])](dense, parts[0], parts[1], size, *found, BLOCK=BLOCK)
+        # One axis of programs: the others end at 65535.
+        range_kernel[(found.granules * parts,)](dense, *ends, size, parts, *found, BLOCK=BLOCK, **OPTIONS)
     shape = [x.shape[a] for a in kept]
-    return parts[0].amin(1).reshape(shape) + 0.0, parts[1].amax(1).reshape(shape) + 0.0
+    return ends[0].amin(1).reshape(shape) + 0.0, ends[1].amax(1).reshape(shape) + 0.0
 
 
 def count_pow2(rows: Tensor, exponent: Tensor, bins: Tensor) -> None:
     """`intact.torch.calib.on_device.count_pow2`, without an index for every value in memory."""
-    rows = rows.contiguous()
-    programs = len(rows), triton.cdiv(rows.shape[1], BLOCK * TURNS)
+    rows, (count, size) = rows.contiguous(), rows.shape
+    parts = triton.cdiv(size, BLOCK * TURNS)
     with torch.cuda.device_of(rows):
-        count_kernel[programs](rows, exponent, bins, rows.shape[1], TURNS=TURNS, BINS=BINS, BLOCK=BLOCK)
+        count_kernel[(count * parts,)](
+            rows, exponent, bins, size, parts, TURNS=TURNS, BINS=BINS, BLOCK=BLOCK, **OPTIONS
+        )
