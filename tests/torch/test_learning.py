@@ -22,7 +22,7 @@ from intact.errors import QuantValueError, UnsupportedError
 from intact.torch import nn as quant_nn
 from intact.torch import ops
 from intact.torch._collection import spec_of
-from intact.torch._learning import PositiveRanges, learn_ranges, learned_ranges_of
+from intact.torch._learning import PositiveRanges, learn_ranges, learned_ranges_of, learning_quantizers
 from intact.torch.nn import TensorQuantizer
 from intact.torch.tensor_quant import QuantDescriptor
 
@@ -282,7 +282,7 @@ def test_weight_decay_leaves_ranges_alone_unless_asked() -> None:
 def test_ranges_stay_ranges_whatever_the_learning_rate(build: Callable[[], nn.Module], kind: str) -> None:
     model = build()
     learn_ranges(model, kind, data()[0])
-    ranges = PositiveRanges(model)
+    ranges = PositiveRanges(learning_quantizers(model))
     for sign in (-1, 1, -1, -1):  # what a step of far too high a learning rate may do to an end
         before = ranges.ends()
         with torch.no_grad():

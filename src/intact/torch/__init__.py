@@ -1,8 +1,8 @@
 """The PyTorch face of INTact, in the vocabulary of `pytorch_quantization` 2.2.1.
 
 Code written for that library runs unchanged after ``intact.torch.alias()``, or under
-``python -m intact.torch script.py``. New code calls `quantize`, `calibrate`, `finetune`, `export` and
-`compile`.
+``python -m intact.torch script.py``. New code calls `quantize`, `calibrate`, `reconstruct`, `finetune`,
+`export` and `compile`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from intact.torch.graph_mode import GraphModeReport, GraphModeResult, quantize
 from intact.torch.ops import fake_quantize
 from intact.torch.pickled import load_pickled
 from intact.torch.quant_modules import deactivate, enable_onnx_export, initialize
+from intact.torch.reconstruction import BlockReport, ReconstructionResult, reconstruct
 from intact.torch.replace import ReplaceReport, replace_modules
 from intact.torch.version import __version__
 
@@ -39,11 +40,13 @@ if "torch._dynamo" in _sys.modules:  # two seconds of import, that who compiles 
     _register()
 
 __all__ = [
+    "BlockReport",
     "CalibrationResult",
     "ExportReport",
     "FinetuneResult",
     "GraphModeReport",
     "GraphModeResult",
+    "ReconstructionResult",
     "ReplaceReport",
     "__version__",
     "alias",
@@ -63,6 +66,7 @@ __all__ = [
     "ops",
     "quant_modules",
     "quantize",
+    "reconstruct",
     "replace_modules",
     "save_checkpoint",
     "tensor_quant",

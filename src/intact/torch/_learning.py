@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -68,7 +69,7 @@ def learned_ranges_of(model: nn.Module) -> list[nn.Parameter]:
 
 def shorten(model: nn.Module, bits: int) -> None:
     """Widen every learned range of `model` until its scale has `bits` significant bits."""
-    for quantizer in _learned(model):
+    for quantizer in learning_quantizers(model):
         spec, high = spec_of(quantizer), quantizer._amax.detach().to("cpu", torch.float32).numpy()
         if quantizer.symmetric:
             quantizer.amax = short_amax(high, spec, bits)
@@ -77,7 +78,8 @@ def shorten(model: nn.Module, bits: int) -> None:
             quantizer.set_range(*short_range(low, high, spec, bits))
 
 
-def _learned(model: nn.Module) -> list[TensorQuantizer]:
+def learning_quantizers(model: nn.Module) -> list[TensorQuantizer]:
+    """The enabled quantizers of `model` whose range is a parameter."""
     found = enabled_quantizers(model).values()
     return [q for q in found if isinstance(q._learn_amax, str) and hasattr(q, "_amax")]
 
@@ -86,10 +88,13 @@ class PositiveRanges:
     """Keeps every learned range a range while an optimizer moves its ends.
 
     ``before = ranges.ends()``; the optimizer's step; ``ranges.keep(before)``. No device is waited for.
+
+    Args:
+        quantizers: Those that learn, as `learning_quantizers` finds them.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        self._quantizers = _learned(model)
+    def __init__(self, quantizers: Iterable[TensorQuantizer]) -> None:
+        self._quantizers = list(quantizers)
 
     @torch.no_grad()
     def ends(self) -> list[tuple[Tensor | None, Tensor]]:

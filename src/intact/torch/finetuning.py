@@ -24,7 +24,13 @@ from intact.torch._batches import device_of, forward_batch, length_of, moved
 from intact.torch._batchnorm import freeze, reestimate_batchnorm
 from intact.torch._choice import set_range, weight_range
 from intact.torch._collection import enabled_quantizers, evaluating, spec_of, weights_of
-from intact.torch._learning import PositiveRanges, learn_ranges, learned_ranges_of, shorten
+from intact.torch._learning import (
+    PositiveRanges,
+    learn_ranges,
+    learned_ranges_of,
+    learning_quantizers,
+    shorten,
+)
 from intact.torch._training_state import read_state, restore, write_state
 from intact.torch.descriptor import LEARNED_KINDS
 from intact.torch.distributed import ProcessGroup
@@ -241,7 +247,7 @@ class _Run:
             torch.manual_seed(self.seed)
             first = next(iter(self.data_of(0))) if self.learn_start == "paper" else None
             learn_ranges(self.model, self.learn, first)
-        self.ranges = PositiveRanges(self.model)
+        self.ranges = PositiveRanges(learning_quantizers(self.model))
         self.optimizer = optimizer(self._trained(), lr=self.lr)
         self.network = self.model
         if self.group.size > 1:

@@ -147,6 +147,20 @@ def _version(x: Tensor) -> int:
     return 0 if torch.compiler.is_dynamo_compiling() or x.is_inference() else x._version
 
 
+@contextmanager
+def running_part() -> Iterator[None]:
+    """A part of a model, called by itself meanwhile, quantizes what it quantizes inside the model.
+
+    Only calls that a run of the model makes nowhere else: names say the how-manieth call it is.
+    """
+    running = _local.running = _Pass()
+    try:
+        with running:
+            yield
+    finally:
+        _local.running = None
+
+
 def _running() -> _Pass | None:
     """The run that this thread is in."""
     return getattr(_local, "running", None)

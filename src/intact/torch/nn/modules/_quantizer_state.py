@@ -108,6 +108,16 @@ def learn(quantizer: TensorQuantizer, kind: str) -> None:
             hold(quantizer, name, value)
 
 
+def fix(quantizer: TensorQuantizer) -> None:
+    """Make the range that `learn` made parameters a fixed one again, at its value."""
+    quantizer._learn_amax = False
+    for name in _RANGE:
+        if hasattr(quantizer, name):
+            value = getattr(quantizer, name).detach()
+            delattr(quantizer, name)
+            hold(quantizer, name, value)
+
+
 def start(quantizer: TensorQuantizer, inputs: torch.Tensor) -> None:
     """Give `quantizer` the range at which the paper of its kind starts for `inputs`, where it says one."""
     spec = QuantSpec(

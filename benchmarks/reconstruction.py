@@ -1,0 +1,116 @@
+"""CIFAR-10 with few bits and without training: ResNet-20 / 56 by reconstruction, all 10,000 test images.
+
+    INTACT_SHARED=<the shared data> python benchmarks/reconstruction.py --bits 4,8 4,4 --seeds 0
+
+Quantized by graph mode: every tensor that the engine wants quantized, residual additions and the pool
+included, one scale per tensor (unsigned, with a zero point) and per output channel of each weight. As is the
+field's convention, the first and the last layer have 8 bits, weights and inputs; all others have those of
+`--bits`. 1,024 images of the train file, without labels, are all that is used.
+
+Rows: ranges by "max" and by "mse" with rounding to nearest; "adaround", layer by layer, and "brecq" with
+QDrop and learned ranges, both from the "mse" ranges. Printed: top-1 as a mean over the seeds, its distance
+from float, seconds by the clock and of all cores; with `--export` how many answers of the file are the
+module's.
+
+Targets: W4A8 within 0.4 point of float for ResNet-20 and 0.3 for ResNet-56; W4A4 within 2.5 and 2.0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+from cifar import BATCH, NETS, Images, exported, log, top1
+from torch import nn
+
+import intact.torch
+from intact.torch.nn import TensorQuantizer
+
+METHODS = ("max", "mse", "adaround", "brecq")
+EIGHT_BITS = ("conv1", "linear")
+"""The first and the last layer."""
+
+
+def quantized(net: str, weights: Path, bits: tuple[int, int], method: str, images: Any) -> nn.Module:
+    """The network quantized by graph mode to `bits` of weights and activations, its ranges by `method`."""
+    model = NETS[net](weights)
+    formats = {"weights": f"int{bits[0]}", "activations": f"uint{bits[1]}"}
+    model = intact.torch.quantize(model, example=images[0][:1], **formats).model
+    for name in EIGHT_BITS:
+        for quantizer in model.get_submodule(name).modules():
+            if isinstance(quantizer, TensorQuantizer):
+                quantizer.num_bits = 8
+    intact.torch.calibrate(model, images, method=method, weight_method=method, progress=False)
+    return model.to(memory_format=torch.channels_last)
+
+
+def run(net: str, weights: Path, bits: tuple[int, int], images: Any, options: Any) -> dict[str, Any]:
+    """Method -> top-1 and seconds of every seed, and the last model."""
+    found: dict[str, Any] = {}
+    for method in options.methods:
+        learned = method in ("adaround", "brecq")
+        scores, label = [], f"{net} W{bits[0]}A{bits[1]} {method}"
+        for seed in options.seeds if learned else options.seeds[:1]:
+            model = quantized(net, weights, bits, "mse" if learned else method, images)
+            clock, cores = time.perf_counter(), time.process_time()
+            if learned:
+                report = intact.torch.reconstruct(
+                    model, images, method=method, steps=options.steps, seed=seed,
+                    state=options.state and f"{options.state}-{net}-{bits}-{method}-{seed}.safetensors",
+                )  # fmt: skip
+                log(f"{label} seed {seed}\n{report}")
+            spent = time.perf_counter() - clock, time.process_time() - cores
+            scores.append((top1(model, options.test), *spent))
+            log(f"{label} seed {seed}: {scores[-1][0]:.2f}, {spent[1]:.0f} s of cores")
+        found[method] = scores, model
+    return found
+
+
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", nargs="+", choices=NETS, default=["resnet20"])
+    parser.add_argument("--bits", nargs="+", default=["4,8", "4,4"], help="bits of weights, of activations")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--steps", type=int, default=1000, help="steps of each block")
+    parser.add_argument("--images", type=int, default=1024)
+    parser.add_argument("--test-images", type=int, default=10_000)
+    parser.add_argument("--state", help="start of the names of files that an interrupted run goes on from")
+    parser.add_argument("--export", action="store_true")
+    parser.add_argument("--threads", type=int, default=2)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    options = parsed(arguments)
+    shared = Path(os.environ.get("INTACT_SHARED", ""))
+    if not (shared / "data" / "cifar10_test.npz").is_file():
+        print("benchmarks/reconstruction.py: INTACT_SHARED names no folder with data/cifar10_test.npz")
+        return
+    torch.set_num_threads(options.threads)
+    options.test = test = Images(shared / "data" / "cifar10_test.npz", options.test_images)
+    images = Images(shared / "data" / "cifar10_train.npz", options.images).x.split(BATCH)
+    print(f"{'':26s} {'float':>6s} {'top-1':>7s} {'delta':>6s} {'s':>6s} {'cores s':>8s}", flush=True)
+    for net in options.model:
+        weights = shared / "models" / f"cifar10_{net}.safetensors"
+        reference = top1(NETS[net](weights), test)
+        for text in options.bits:
+            bits = tuple(map(int, text.split(",")))
+            for method, (scores, model) in run(net, weights, bits, images, options).items():
+                score, clock, cores = (mean(column) for column in zip(*scores, strict=True))
+                label = f"{net} W{bits[0]}A{bits[1]} {method}"
+                line = f"{label:26s} {reference:6.2f} {score:7.2f} {score - reference:+6.2f}"
+                line += f" {clock:6.0f} {cores:8.0f}"
+                print(line + ("  " + exported(model, test) if options.export else ""), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""`reconstruct`: few-bit weights whose rounding is learned block by block, from a few unlabelled batches."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import nn
+
+from intact.errors import QuantValueError
+from intact.progress import Progress
+from intact.torch._batches import Forward, forward_batch
+from intact.torch._collection import enabled_quantizers
+from intact.torch.onnx_ops import is_dynamic
+from intact.torch.reconstruction.blocks import find_blocks
+from intact.torch.reconstruction.data import gather
+from intact.torch.reconstruction.learn import BlockReport, Settings, learn_block
+from intact.torch.reconstruction.state import State, fingerprint
+
+__all__ = ["BlockReport", "ReconstructionResult", "reconstruct"]
+
+QDROP = 0.5
+"""The share of activations that is left as it is while a block learns: the value of the paper."""
+
+
+@dataclass(frozen=True)
+class ReconstructionResult:
+    """What `reconstruct` did; `print` it.
+
+    Attributes:
+        model: The model, changed in place.
+        blocks: What became of each block, in order.
+        left: Path of each weight quantizer whose weight keeps its rounding -> why.
+        resumed_at: How many of the blocks were finished already in `state`.
+    """
+
+    model: nn.Module
+    blocks: tuple[BlockReport, ...] = ()
+    left: dict[str, str] = field(default_factory=dict)
+    resumed_at: int = 0
+
+    def __str__(self) -> str:
+        width = max((len(b.path) for b in self.blocks), default=5)
+        lines = [f"{'block':{width}s}  error before     after  weights moved"]
+        lines += [
+            f"{b.path:{width}s}  {b.before:12.2e}  {b.after:8.2e}  {100 * b.moved:12.1f}%"
+            for b in self.blocks
+        ]
+        lines += [f"{name}: left, {reason}" for name, reason in self.left.items()]
+        return "\n".join(lines)
+
+
+def reconstruct(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    method: Literal["adaround", "brecq"] = "brecq",
+    steps: int = 1000,
+    batch_size: int = 32,
+    qdrop: float | None = None,
+    learn_scales: bool | None = None,
+    blocks: Sequence[str] | None = None,
+    state: str | os.PathLike[str] | None = None,
+    resume: bool = True,
+    forward: Forward | None = None,
+    seed: int = 0,
+    progress: bool = True,
+) -> ReconstructionResult:
+    """Learn how the weights of a calibrated model are rounded, so that its parts answer as in float.
+
+    Part by part, from the inputs to the outputs: with what the quantized model in front of it answers, the
+    part shall answer as in the float model. No labels are used, and no scale of a weight changes: choose them
+    before, `calibrate(..., weight_method="mse")` where there are few bits. Afterwards each weight holds
+    values of its grid, which its quantizer, the exported file and the engine map to exactly the codes that
+    were learned; calibrating weights anew would choose other grids and lose them.
+
+    Args:
+        model: Calibrated, with its float weights; graph mode's, or built of quantized modules.
+        batches: Inputs as for `calibrate`; 1,024 images are usual. All are kept in memory, and so are the
+            inputs and answers of one part.
+        method: "adaround": layer by layer, rounding alone (Nagel et al. 2020). "brecq": block by block (Li et
+            al. 2021, with a plain squared error), with QDrop (Wei et al. 2022) and learned ranges of the
+            activations inside. A layer outside of all blocks is one.
+        steps: Steps of each part. The papers take 20,000; see docs/how-to/few-bits.md for what 1,000 give.
+        batch_size: Samples of one step.
+        qdrop: The probability with which each activation is left as in the float model, in 0..1; None: 0.5
+            for "brecq", 0 for "adaround".
+        learn_scales: Learn ranges of activations that belong to one part alone, from where they are, as LSQ
+            does ("lsq+" where they have a zero point); None: for "brecq".
+        blocks: For "brecq": shell patterns of the paths of modules that are blocks. None: the largest modules
+            with at most 8 layers that are no `nn.Sequential` and are called once.
+        state: File that is replaced after each part.
+        resume: Go on from `state` where it exists. On one thread the result is, bit for bit, that of a run
+            without interruption.
+        forward: ``forward(model, batch)``, as for `calibrate`.
+        seed: Of the samples of each step and of QDrop; torch's own generator is left alone.
+        progress: Show a progress bar on standard error.
+    Returns:
+        The model, changed in place, and what became of each part. One whose answers to all samples did not
+        come closer to the float ones keeps its rounding to nearest.
+    Raises:
+        QuantValueError: (a ValueError) No batch, an argument out of its range, a quantizer without a range,
+            no weight that can be reconstructed, or a part without one row per sample.
+        FileFormatError: (a ValueError) `state` is damaged or of another run.
+    """
+    settings = _settings(method, steps, batch_size, qdrop, learn_scales)
+    kept, run = list(batches), forward or forward_batch
+    _require(bool(kept), "batches", "none", "at least one")
+    _require_ranges(model)
+    found, left = find_blocks(model, lambda: run(model, kept[0]), method, blocks)
+    _require(bool(found), "model", f"no weight to reconstruct ({_first(left)})", "a layer with a parameter")
+    known = {"method": method, "seed": seed, "blocks": [b.path for b in found], **vars(settings)}
+    finished = State(None if state is None else Path(state), known)
+    reference = _reference(model)
+    if state is not None:
+        known |= fingerprint(model, kept)
+    if resume:
+        finished.resume(model, found)
+    start = len(finished.reports)
+    with Progress("reconstructing", settings.steps * len(found), progress) as bar, _frozen(model):
+        for number, block in enumerate(found[start:], start):
+            bar.advance(f"reconstructing {block.path}", settings.steps * number)
+            data = gather(model, reference, block.path, kept, run)
+            report = learn_block(model, block, data, settings, seed + number, bar)
+            finished.add(model, block, report)
+    return ReconstructionResult(model, tuple(finished.reports), left, start)
+
+
+def _settings(
+    method: str, steps: int, batch_size: int, qdrop: float | None, learn_scales: bool | None
+) -> Settings:
+    _require(method in ("adaround", "brecq"), "method", repr(method), "'adaround' or 'brecq'")
+    _require(steps >= 1, "steps", steps, "at least 1")
+    _require(batch_size >= 1, "batch_size", batch_size, "at least 1")
+    by_blocks = method == "brecq"
+    share = (QDROP if by_blocks else 0.0) if qdrop is None else float(qdrop)
+    _require(0 <= share <= 1, "qdrop", share, "a probability, 0..1")
+    return Settings(steps, batch_size, share, by_blocks if learn_scales is None else bool(learn_scales))
+
+
+def _require(condition: bool, where: str, got: object, want: str) -> None:
+    if not condition:
+        raise QuantValueError(f"reconstruct: {where}", str(got), want, "correct the argument")
+
+
+def _first(left: dict[str, str]) -> str:
+    return next((f"{name}: {reason}" for name, reason in left.items()), "no quantizer of a weight is enabled")
+
+
+def _require_ranges(model: nn.Module) -> None:
+    for name, quantizer in enabled_quantizers(model).items():
+        if not quantizer._if_quant or quantizer._if_calib or is_dynamic(quantizer):
+            raise QuantValueError(
+                f"quantizer '{name}'", "no range, or one that is not used", "a calibrated model",
+                "call intact.torch.calibrate first, or disable() the quantizer",
+            )  # fmt: skip
+
+
+def _reference(model: nn.Module) -> nn.Module:
+    """A copy that keeps the float weights; see `gather` for how it runs in float."""
+    return copy.deepcopy(model).requires_grad_(False)
+
+
+@contextmanager
+def _frozen(model: nn.Module) -> Iterator[None]:
+    """No gradient to any parameter of `model` meanwhile."""
+    wanted = [(p, p.requires_grad) for p in model.parameters()]
+    model.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter, requires_grad in wanted:
+            parameter.requires_grad_(requires_grad)

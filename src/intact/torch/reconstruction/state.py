@@ -1,0 +1,122 @@
+"""The file from which an interrupted reconstruction goes on: finished blocks, in safetensors."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from intact.atomic import replacing
+from intact.errors import FileFormatError
+from intact.reading import reading
+from intact.torch.reconstruction.blocks import Block
+from intact.torch.reconstruction.learn import BlockReport
+
+_KEY, _VERSION = "intact.reconstruction", 1
+
+
+class State:
+    """What is finished, and the file that says so.
+
+    Args:
+        path: The file; None: there is none.
+        settings: JSON values that a run which goes on must share.
+    """
+
+    def __init__(self, path: Path | None, settings: dict[str, Any]) -> None:
+        self._path, self._settings = path, settings
+        self._tensors: dict[str, Tensor] = {}
+        self.reports: list[BlockReport] = []
+
+    def add(self, model: nn.Module, block: Block, report: BlockReport) -> None:
+        """Note that `block` is finished; the file is replaced in one step."""
+        self.reports.append(report)
+        if self._path is None:
+            return
+        for name, tensor in _tensors_of(model, block).items():
+            self._tensors[name] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        document = {
+            "version": _VERSION, "settings": self._settings, "reports": [asdict(r) for r in self.reports]
+        }  # fmt: skip
+        data = save(self._tensors, metadata={_KEY: json.dumps(document)})
+        with replacing(self._path) as file:
+            file.write(data)
+
+    def resume(self, model: nn.Module, blocks: Iterable[Block]) -> None:
+        """Put the finished blocks of the file, where there is one, into `model`.
+
+        Raises:
+            FileAccessError: The file cannot be read.
+            FileFormatError: It is damaged, of another kind or version, or of a run with other settings.
+        """
+        if self._path is None or not self._path.exists():
+            return
+        document, tensors = self._read(self._path)
+        found = document["settings"]
+        if differing := sorted(k for k, v in self._settings.items() if found.get(k) != v):
+            raise self._refused(f"a run with another {', '.join(differing)}")
+        try:
+            reports = [BlockReport(**{**r, "weights": tuple(r["weights"])}) for r in document["reports"]]
+            by_path = {block.path: block for block in blocks}
+            for report in reports:
+                for name, place in _tensors_of(model, by_path[report.path]).items():
+                    if tensors[name].shape != place.shape:
+                        raise ValueError(f"shape of {name}")
+                    with torch.no_grad():
+                        place.copy_(tensors[name])
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._refused(f"a damaged file ({error})") from error
+        self.reports, self._tensors = reports, tensors
+
+    def _read(self, path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        try:
+            with reading(path), safe_open(path, framework="pt", device="cpu") as file:
+                document = json.loads((file.metadata() or {})[_KEY])
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        except (SafetensorError, KeyError, ValueError) as error:
+            raise self._refused(f"no readable state ({type(error).__name__})") from None
+        shaped = isinstance(document, dict) and isinstance(document.get("settings"), dict)
+        if not shaped or document.get("version") != _VERSION:
+            raise self._refused("a state of another version")
+        return document, tensors
+
+    def _refused(self, got: str) -> FileFormatError:
+        return FileFormatError(
+            f"state '{self._path}'", got, "the state of this run of intact.torch.reconstruct",
+            "repeat the call with the model, data and settings of that run, pass resume=False, or name"
+            " another file",
+        )  # fmt: skip
+
+
+def fingerprint(model: nn.Module, batches: Iterable[Any]) -> dict[str, str]:
+    """What tells this model and these data from others: SHA-256 of their tensors."""
+    return {"model": _hash(model.state_dict()), "data": _hash(list(batches))}
+
+
+def _hash(values: Any) -> str:
+    found = hashlib.sha256()
+    for leaf in pytree.tree_leaves(values):
+        if isinstance(leaf, Tensor):
+            found.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
+            found.update(leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
+
+
+def _tensors_of(model: nn.Module, block: Block) -> dict[str, Tensor]:
+    """Everything that reconstruction changes in `block`, by its name in the model's state."""
+    found: dict[str, Tensor] = {path: model.get_parameter(path) for path in block.weights.values()}
+    for name in block.activations:
+        quantizer = model.get_submodule(name)
+        for end in ("_amin", "_amax"):
+            if isinstance(value := getattr(quantizer, end, None), Tensor):
+                found[f"{name}.{end}"] = value
+    return found
