@@ -19,8 +19,8 @@ from intact.torch._collection import enabled_quantizers
 from intact.torch.onnx_ops import is_dynamic
 from intact.torch.reconstruction.blocks import find_blocks
 from intact.torch.reconstruction.data import gather
-from intact.torch.reconstruction.learn import BlockReport, Settings, learn_block
-from intact.torch.reconstruction.state import State, fingerprint
+from intact.torch.reconstruction.learn import BlockReport, LearnSettings, learn_block
+from intact.torch.reconstruction.state import FinishedBlocks, fingerprint
 
 __all__ = ["BlockReport", "ReconstructionResult", "reconstruct"]
 
@@ -115,7 +115,7 @@ def reconstruct(
     found, left = find_blocks(model, lambda: run(model, kept[0]), method, blocks)
     _require(bool(found), "model", f"no weight to reconstruct ({_first(left)})", "a layer with a parameter")
     known = {"method": method, "seed": seed, "blocks": [b.path for b in found], **vars(settings)}
-    finished = State(None if state is None else Path(state), known)
+    finished = FinishedBlocks(None if state is None else Path(state), known)
     reference = _reference(model)
     if state is not None:
         known |= fingerprint(model, kept)
@@ -133,14 +133,14 @@ def reconstruct(
 
 def _settings(
     method: str, steps: int, batch_size: int, qdrop: float | None, learn_scales: bool | None
-) -> Settings:
+) -> LearnSettings:
     _require(method in ("adaround", "brecq"), "method", repr(method), "'adaround' or 'brecq'")
     _require(steps >= 1, "steps", steps, "at least 1")
     _require(batch_size >= 1, "batch_size", batch_size, "at least 1")
     by_blocks = method == "brecq"
     share = (QDROP if by_blocks else 0.0) if qdrop is None else float(qdrop)
     _require(0 <= share <= 1, "qdrop", share, "a probability, 0..1")
-    return Settings(steps, batch_size, share, by_blocks if learn_scales is None else bool(learn_scales))
+    return LearnSettings(steps, batch_size, share, by_blocks if learn_scales is None else bool(learn_scales))
 
 
 def _require(condition: bool, where: str, got: object, want: str) -> None:

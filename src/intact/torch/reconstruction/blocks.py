@@ -20,7 +20,7 @@ MOST_LAYERS = 8
 
 
 @dataclass(frozen=True)
-class Block:
+class FoundBlock:
     """A module that is reconstructed as one.
 
     Attributes:
@@ -53,7 +53,7 @@ class _Calls:
 
 def find_blocks(
     model: nn.Module, run: Callable[[], Any], method: str, patterns: Sequence[str] | None = None
-) -> tuple[list[Block], dict[str, str]]:
+) -> tuple[list[FoundBlock], dict[str, str]]:
     """The parts of `model` to reconstruct, in the order in which a run calls them.
 
     Args:
@@ -83,7 +83,7 @@ def find_blocks(
     finder.require_used()
     order = list(calls.total)
     found_blocks = [
-        Block(path, parts[path], _own_activations(calls, path, quantizers, weights))
+        FoundBlock(path, parts[path], _own_activations(calls, path, quantizers, weights))
         for path in sorted(parts, key=order.index)
     ]
     return found_blocks, left

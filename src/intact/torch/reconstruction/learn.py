@@ -20,7 +20,7 @@ from intact.torch._learning import PositiveRanges
 from intact.torch.graph_mode.forward import running_part
 from intact.torch.nn.modules import _quantizer_state
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
-from intact.torch.reconstruction.blocks import Block
+from intact.torch.reconstruction.blocks import FoundBlock
 from intact.torch.reconstruction.data import BlockData, Call, chosen
 from intact.torch.reconstruction.rounding import SoftRounding, beta_at
 
@@ -42,7 +42,7 @@ EVALUATED = 128
 
 
 @dataclass(frozen=True)
-class Settings:
+class LearnSettings:
     """What holds for every block; see `reconstruct`."""
 
     steps: int
@@ -71,7 +71,7 @@ class BlockReport:
 
 
 def learn_block(
-    model: nn.Module, block: Block, data: BlockData, settings: Settings, seed: int, bar: Progress
+    model: nn.Module, block: FoundBlock, data: BlockData, settings: LearnSettings, seed: int, bar: Progress
 ) -> BlockReport:
     """Learn `block`, and keep what was learned if its answers to all samples came closer to the float ones.
 
@@ -106,7 +106,7 @@ class _Job:
     """One block while it is learned."""
 
     def __init__(
-        self, model: nn.Module, block: Block, data: BlockData, settings: Settings, seed: int
+        self, model: nn.Module, block: FoundBlock, data: BlockData, settings: LearnSettings, seed: int
     ) -> None:
         self._module = model.get_submodule(block.path)
         self._data, self._settings = data, settings

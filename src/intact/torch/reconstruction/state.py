@@ -18,13 +18,13 @@ from torch.utils import _pytree as pytree
 from intact.atomic import replacing
 from intact.errors import FileFormatError
 from intact.reading import reading
-from intact.torch.reconstruction.blocks import Block
+from intact.torch.reconstruction.blocks import FoundBlock
 from intact.torch.reconstruction.learn import BlockReport
 
 _KEY, _VERSION = "intact.reconstruction", 1
 
 
-class State:
+class FinishedBlocks:
     """What is finished, and the file that says so.
 
     Args:
@@ -37,7 +37,7 @@ class State:
         self._tensors: dict[str, Tensor] = {}
         self.reports: list[BlockReport] = []
 
-    def add(self, model: nn.Module, block: Block, report: BlockReport) -> None:
+    def add(self, model: nn.Module, block: FoundBlock, report: BlockReport) -> None:
         """Note that `block` is finished; the file is replaced in one step."""
         self.reports.append(report)
         if self._path is None:
@@ -51,7 +51,7 @@ class State:
         with replacing(self._path) as file:
             file.write(data)
 
-    def resume(self, model: nn.Module, blocks: Iterable[Block]) -> None:
+    def resume(self, model: nn.Module, blocks: Iterable[FoundBlock]) -> None:
         """Put the finished blocks of the file, where there is one, into `model`.
 
         Raises:
@@ -111,7 +111,7 @@ def _hash(values: Any) -> str:
     return found.hexdigest()
 
 
-def _tensors_of(model: nn.Module, block: Block) -> dict[str, Tensor]:
+def _tensors_of(model: nn.Module, block: FoundBlock) -> dict[str, Tensor]:
     """Everything that reconstruction changes in `block`, by its name in the model's state."""
     found: dict[str, Tensor] = {path: model.get_parameter(path) for path in block.weights.values()}
     for name in block.activations:
