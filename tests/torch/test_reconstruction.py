@@ -440,6 +440,24 @@ def test_samples_refuse_batches_that_differ_in_more_than_their_number() -> None:
         Samples("here", [0.5, 0.25], [2, 2])
 
 
+class SequenceFirst(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.transpose(0, 1)).mean(0)
+
+
+def test_parts_without_a_row_for_every_sample_are_refused() -> None:
+    model = SequenceFirst()
+    intact.torch.replace_modules(model)
+    batch = torch.randn(4, 7, 4, generator=torch.Generator().manual_seed(0))
+    intact.torch.calibrate(model, [batch], progress=False)
+    with pytest.raises(QuantValueError, match=r"block 'layer'.* \{7\} rows to batches of 4"):
+        intact.torch.reconstruct(model, [batch], steps=1, progress=False)
+
+
 def test_a_weight_with_a_zero_point_comes_to_values_of_its_grid() -> None:
     model = nn.Sequential(nn.Linear(6, 5))
     descriptor = QuantDescriptor(num_bits=4, unsigned=True, symmetric=False, axis=0)

@@ -107,6 +107,7 @@ def reconstruct(
         QuantValueError: (a ValueError) No batch, an argument out of its range, a quantizer without a range,
             no weight that can be reconstructed, or a part without one row per sample.
         FileFormatError: (a ValueError) `state` is damaged or of another run.
+    One process does all the work: nothing is dealt over those of torchrun.
     """
     settings = _settings(method, steps, batch_size, qdrop, learn_scales)
     kept, run = list(batches), forward or forward_batch

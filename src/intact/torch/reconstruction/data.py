@@ -79,14 +79,21 @@ class BlockData:
         answers: What it answers there: its tensors of a floating type.
     """
 
-    def __init__(self, where: str, quantized: list[Call], floating: list[Call], answers: list[Any]) -> None:
+    def __init__(
+        self, where: str, quantized: list[Call], floating: list[Call], answers: list[Any], batches: list[int]
+    ) -> None:
         targets = [real_tensors(answer) for answer in answers]
-        if not all(len(t) == len(targets[0]) > 0 and all(x.dim() for x in t) for t in targets):
+        rows = [{x.shape[0] if x.dim() else 0 for x in tensors} for tensors in targets]
+        # Windows of images and heads of attention are rows as well; positions of a sequence are none.
+        if not all(
+            len(found) == 1 and max(found) and max(found) % size == 0
+            for found, size in zip(rows, batches, strict=True)
+        ):
             raise QuantValueError(
-                f"reconstruct: {where}", "an answer without a tensor of a floating type", "one or several",
-                "name other blocks",
+                f"reconstruct: {where}", f"answers with {rows[0]} rows to batches of {batches[0]}",
+                "tensors whose first axis is the batch's, or a multiple", "name other blocks by blocks=[...]",
             )  # fmt: skip
-        sizes = [tensors[0].shape[0] for tensors in targets]
+        sizes = [max(found) for found in rows]
         self.quantized = Samples(where, quantized, sizes)
         self.floating = Samples(where, floating, sizes)
         self.answers = Samples(where, targets, sizes)
@@ -121,7 +128,7 @@ def chosen(like: Tensor, share: float, generator: torch.Generator) -> Tensor:
 
 
 def gather(
-    model: nn.Module, reference: nn.Module, path: str, batches: Iterable[Any], run: Forward
+    model: nn.Module, reference: nn.Module, path: str, batches: Sequence[Any], run: Forward
 ) -> BlockData:
     """Run `batches` through both models up to the block at `path`.
 
@@ -129,7 +136,7 @@ def gather(
         model: Quantized; blocks in front of this one are reconstructed.
         reference: The same with the float weights; its quantizers let everything through.
         path: The block.
-        batches: May be passed over twice.
+        batches: What both models get.
         run: ``run(model, batch)``.
     Raises:
         QuantValueError: The block's tensors do not have one row per sample along their first axis.
@@ -137,7 +144,13 @@ def gather(
     quantized, _ = _calls(model, path, batches, run)
     with watching(enabled_quantizers(reference), {}):
         floating, answers = _calls(reference, path, batches, run)
-    return BlockData(f"block '{path}'", quantized, floating, answers)
+    sizes = [_rows_of(batch) for batch in batches]
+    return BlockData(f"block '{path}'", quantized, floating, answers, sizes)
+
+
+def _rows_of(batch: Any) -> int:
+    """The size of the first tensor in `batch`."""
+    return next((x.shape[0] for x in pytree.tree_leaves(batch) if isinstance(x, Tensor) and x.dim()), 1)
 
 
 def _calls(model: nn.Module, path: str, batches: Iterable[Any], run: Forward) -> tuple[list[Call], list[Any]]:
