@@ -25,6 +25,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 import numpy as np
 import torch
@@ -133,11 +134,15 @@ def qat(
     return model, scores
 
 
-def exported(model: nn.Module, test: Images) -> str:
-    """One line: how many of the test answers of the file and of the module are the same."""
+def exported(model: nn.Module, test: Images, **options: Any) -> str:
+    """One line: how many of the test answers of the file and of the module are the same.
+
+    `options` are those of `intact.torch.export`.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
-        report = intact.torch.export(model, test.x[:8], path, verify=test.x.split(EVALUATION_BATCH))
+        checked = test.x.split(EVALUATION_BATCH)
+        report = intact.torch.export(model, test.x[:8], path, verify=checked, **options)
         total = report.end_to_end.answers
         share = 100 * (1 - report.answers_differing / total)
         size = path.stat().st_size

@@ -36,6 +36,9 @@ METHODS = ("max", "mse", "adaround", "brecq")
 EIGHT_BITS = ("conv1", "linear")
 """The first and the last layer."""
 
+OPSET = 21
+"""The first one with a type of 4 bits."""
+
 
 def quantized(net: str, weights: Path, bits: tuple[int, int], method: str, images: Any) -> nn.Module:
     """The network quantized by graph mode to `bits` of weights and activations, its ranges by `method`."""
@@ -109,7 +112,9 @@ def main(arguments: list[str] | None = None) -> None:
                 label = f"{net} W{bits[0]}A{bits[1]} {method}"
                 line = f"{label:26s} {reference:6.2f} {score:7.2f} {score - reference:+6.2f}"
                 line += f" {clock:6.0f} {cores:8.0f}"
-                print(line + ("  " + exported(model, test) if options.export else ""), flush=True)
+                print(
+                    line + ("  " + exported(model, test, opset=OPSET) if options.export else ""), flush=True
+                )
 
 
 if __name__ == "__main__":

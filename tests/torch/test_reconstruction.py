@@ -260,6 +260,22 @@ def test_what_does_not_help_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None
     assert same(model, before)
 
 
+def test_a_block_that_is_interrupted_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = quantized(activations="uint4")
+    before, calls = copy.deepcopy(model), []
+
+    def interrupted(progress: float) -> None:
+        calls.append(progress)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(learn, "beta_at", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reconstruct(model)
+    assert same(model, before)
+    assert all(p.requires_grad for p in model.parameters())
+
+
 def test_adaround_leaves_ranges_alone_and_brecq_learns_those_of_its_blocks() -> None:
     def ranges(model: nn.Module) -> dict[str, Tensor]:
         return {k: v for k, v in model.state_dict().items() if k.endswith(("_amax", "_amin"))}

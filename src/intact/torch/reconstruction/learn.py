@@ -86,13 +86,17 @@ def learn_block(
     job = _Job(model, block, data, settings, seed)
     before = job.error()
     kept = job.state()
-    if before and settings.steps:
-        job.learn(before, bar)
-    after, moved = job.error(), job.moved()
-    if not after < before:
-        job.restore(kept)
-        after, moved = before, 0.0
-    square = _square(data)
+    after = before
+    try:
+        if before:
+            job.learn(before, bar)
+        after = job.error()
+    finally:  # also where somebody presses Ctrl-C: half-learned ranges would fit no weight
+        helps = after < before
+        if not helps:
+            job.restore(kept)
+    square, moved = _square(data), job.moved() if helps else 0.0
+    after = after if helps else before
     return BlockReport(block.path, tuple(block.weights), before / square, after / square, moved)
 
 
