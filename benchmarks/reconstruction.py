@@ -83,7 +83,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--bits", nargs="+", default=["4,8", "4,4"], help="bits of weights, of activations")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--steps", type=int, default=1000, help="steps of each block")
+    parser.add_argument("--steps", type=int, default=300, help="steps of each block")
     parser.add_argument("--images", type=int, default=1024)
     parser.add_argument("--test-images", type=int, default=10_000)
     parser.add_argument("--state", help="start of the names of files that an interrupted run goes on from")

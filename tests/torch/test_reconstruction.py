@@ -251,8 +251,8 @@ def test_the_answers_come_closer_than_with_rounding_to_nearest() -> None:
 
 
 def test_what_does_not_help_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learn, "ROUNDING_RATE", 100.0)  # every weight is thrown to one side
-    monkeypatch.setattr(learn, "RANGE_RATE", 0.9)
+    monkeypatch.setattr(learn, "ROUNDING_WAY", 1e3)  # every weight is thrown to one side
+    monkeypatch.setattr(learn, "RANGE_WAY", 3.0)
     model = quantized("int8")
     before = copy.deepcopy(model)
     result = reconstruct(model, steps=3)

@@ -60,7 +60,7 @@ def reconstruct(
     batches: Iterable[Any],
     *,
     method: Literal["adaround", "brecq"] = "brecq",
-    steps: int = 1000,
+    steps: int = 300,
     batch_size: int = 32,
     qdrop: float | None = None,
     learn_scales: bool | None = None,
@@ -86,7 +86,7 @@ def reconstruct(
         method: "adaround": layer by layer, rounding alone (Nagel et al. 2020). "brecq": block by block (Li et
             al. 2021, with a plain squared error), with QDrop (Wei et al. 2022) and learned ranges of the
             activations inside. A layer outside of all blocks is one.
-        steps: Steps of each part. The papers take 20,000; see docs/how-to/few-bits.md for what 1,000 give.
+        steps: Steps of each part. The papers take 20,000; see docs/how-to/few-bits.md for what 300 give.
         batch_size: Samples of one step.
         qdrop: The probability with which each activation is left as in the float model, in 0..1; None: 0.5
             for "brecq", 0 for "adaround".

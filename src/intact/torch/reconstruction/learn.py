@@ -24,13 +24,13 @@ from intact.torch.reconstruction.blocks import FoundBlock
 from intact.torch.reconstruction.data import BlockData, Call, chosen
 from intact.torch.reconstruction.rounding import SoftRounding, beta_at
 
-ROUNDING_RATE = 1e-2
-"""Adam's steps of V. The papers take 1e-3 and 20,000 steps; a tenth of these need longer ones."""
+ROUNDING_WAY = 20.0
+"""How far Adam may move V in all, over however many steps: that of the papers' 20,000 steps of 1e-3."""
 
-RANGE_RATE = 1e-3
-"""Adam's steps of a range, as a share of where it starts; half a cosine takes them to 0."""
+RANGE_WAY = 0.3
+"""The same for a range, as a share of where it starts; half a cosine takes its steps to 0."""
 
-REGULARIZER = 1.0
+REGULARIZER = 2.0
 """The weight of the regularizer's mean, beside an error that is 1 for rounding to nearest.
 
 The papers add 0.01 times its sum to an error in the unit of the activations. Both are made relative here, so
@@ -178,8 +178,8 @@ class _Job:
             stack.enter_context(torch.enable_grad())
             learned = stack.enter_context(_learned(self._activations, self._settings.learn_scales))
             stack.enter_context(self._exchanged())
-            rounding = torch.optim.Adam(self._rounding.parameters(), lr=ROUNDING_RATE)
-            ranges = _range_optimizer(learned)
+            rounding = torch.optim.Adam(self._rounding.parameters(), lr=ROUNDING_WAY / steps)
+            ranges = _range_optimizer(learned, steps)
             keeper = PositiveRanges(learned)
             for step in range(steps):
                 loss = self._loss(before, step / steps)
@@ -292,13 +292,12 @@ def _can_learn(quantizer: TensorQuantizer) -> bool:
     return isinstance(quantizer.num_bits, int) and not quantizer._learn_amax and hasattr(quantizer, "_amax")
 
 
-def _range_optimizer(learned: list[TensorQuantizer]) -> torch.optim.Optimizer | None:
+def _range_optimizer(learned: list[TensorQuantizer], steps: int) -> torch.optim.Optimizer | None:
     """Adam, whose steps are in the unit of each range."""
     groups = []
     for quantizer in learned:
-        rate = RANGE_RATE * float(
-            torch.stack([end.detach().abs().max() for end in ranges_of(quantizer)]).max()
-        )
+        ends = torch.stack([end.detach().abs().max() for end in ranges_of(quantizer)])
+        rate = RANGE_WAY / steps * float(ends.max())
         groups.append({"params": ranges_of(quantizer), "lr": rate, "rate": rate})
     return torch.optim.Adam(groups) if groups else None
 
