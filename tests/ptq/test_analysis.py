@@ -222,6 +222,17 @@ def test_every_setting_of_quantize_is_one_of_analyze(cnn, images) -> None:
     assert found.sqnr["y"] == pytest.approx(made.sqnr["y"], abs=0.05)
 
 
+def test_tensors_of_16_bits_are_analyzed_as_such(cnn, images) -> None:
+    options = {"bits16": ["pool", "n_y"], "progress": False}
+    found, made = analyze(cnn, images, **options), quantize(cnn, images, **options)
+    assert made.bits16 and found.sqnr["y"] == pytest.approx(made.sqnr["y"], abs=0.01)
+    formats = {one.name: one.formats for one in found.parts}
+    assert all(formats[name].endswith("int16") for name in made.bits16)
+    assert not any(
+        "--bits16" in one.advice for one in analyze(cnn, images, profile="tensorrt", progress=False).findings
+    )
+
+
 def test_what_cannot_be_analyzed_is_refused_in_words(cnn, images, build) -> None:
     with pytest.raises(QuantValueError, match="budget: got 0, want at least 1"):
         analyze(cnn, images, budget=0)
