@@ -1,0 +1,108 @@
+"""Bias correction: the mean error of a layer's output goes out of its bias, asked for or where it helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import intact.torch
+from intact.errors import CalibrationError
+from intact.torch import CalibrationResult
+from intact.torch._collection import enabled_quantizers
+
+
+class Net(nn.Module):
+    """A convolution without a bias, and a classifier with one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, bias=False)
+        self.bn = nn.BatchNorm2d(8)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.bn(self.conv(x))).mean((2, 3)))
+
+
+@pytest.fixture
+def net() -> Net:
+    torch.manual_seed(1)
+    model = Net()
+    intact.torch.replace_modules(model)
+    return model
+
+
+def batches(count: int = 4) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return list((torch.randn(count * 8, 3, 8, 8, generator=generator) ** 3).split(8))
+
+
+def calibrate(model: nn.Module, data: list[Tensor], **options: Any) -> CalibrationResult:
+    return intact.torch.calibrate(model, data, scale_bits=None, progress=False, **options)
+
+
+def mean_error(model: nn.Module, data: list[Tensor]) -> Tensor:
+    """Mean over images and positions of what quantization adds to the first convolution's output."""
+    model.eval()
+    x = torch.cat(data)
+    with torch.no_grad():
+        quantized = model.conv(x)
+        real = nn.functional.conv2d(x, model.conv.weight)
+    return (quantized - real).mean((0, 2, 3))
+
+
+def test_bias_correction_takes_the_mean_error_out(net: Net) -> None:
+    data = batches()
+    result = calibrate(net, data, method="max")
+    before = mean_error(net, data).abs().max()
+    assert net.conv.bias is None
+    result.apply("max", correct_bias=True, scale_bits=None)
+    assert before > 1e-5
+    assert mean_error(net, data).abs().max() < 1e-6
+
+
+def test_bias_correction_is_not_applied_twice(net: Net) -> None:
+    result = calibrate(net, batches(), method="max", correct_bias=True)
+    want = net.head.bias.detach().clone()
+    result.apply("max", correct_bias=True, scale_bits=None)
+    torch.testing.assert_close(net.head.bias.detach(), want, rtol=0, atol=1e-7)
+    calibrate(net, batches(), method="max", correct_bias=True)
+    torch.testing.assert_close(net.head.bias.detach(), want, rtol=0, atol=1e-7)
+
+
+def test_auto_corrects_biases_where_the_outputs_come_closer(net: Net) -> None:
+    net.conv._weight_quantizer.num_bits = net.head._weight_quantizer.num_bits = 3
+    result = calibrate(net, [x.abs() for x in batches()], method="max")
+    error = result._output_error(enabled_quantizers(net))
+    assert result.apply("max", scale_bits=None, correct_bias="auto").corrected
+    assert result._output_error(enabled_quantizers(net)) < error
+
+
+def test_auto_leaves_no_bias_behind_where_it_does_not(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    def worse(model: nn.Module, *_: Any) -> list[nn.Module]:
+        model.conv.bias = nn.Parameter(torch.ones(model.conv.out_channels))
+        model.conv.register_buffer("_bias_correction", -torch.ones(model.conv.out_channels), persistent=False)
+        return [model.conv]
+
+    monkeypatch.setattr("intact.torch.calibration.subtract_mean_error", worse)
+    for _ in range(2):
+        result = calibrate(net, batches(), method="max", correct_bias="auto")
+        assert not result.corrected
+        assert net.conv.bias is None
+
+
+def test_auto_corrects_nothing_without_batches(net: Net, tmp_path: Path) -> None:
+    calibrate(net, batches()).save(tmp_path / "net.calib")
+    result = CalibrationResult.load(tmp_path / "net.calib", net).apply("max", correct_bias="auto")
+    assert not result.corrected
+    assert net.conv.bias is None
+
+
+def test_bias_correction_needs_batches(net: Net, tmp_path: Path) -> None:
+    calibrate(net, batches()).save(tmp_path / "net.calib")
+    with pytest.raises(CalibrationError, match=r"correct_bias: got statistics without batches"):
+        CalibrationResult.load(tmp_path / "net.calib", net).apply("max", correct_bias=True)
