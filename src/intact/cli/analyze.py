@@ -17,6 +17,7 @@ from intact.cli.quantize import (
     Activations,
     Asymmetric,
     BiasCorrection,
+    Bits16,
     Equalization,
     Method,
     Overrides,
@@ -24,6 +25,7 @@ from intact.cli.quantize import (
     Rounding,
     Switch,
     Weights,
+    read_bits16,
     read_overrides,
 )
 from intact.report import decibels, sum_in_words, write_analysis
@@ -97,6 +99,7 @@ def run(
     bias_correction: BiasCorrection = Switch.auto,
     equalization: Equalization = Switch.auto,
     rounding: Rounding = False,
+    bits16: Bits16 = None,
     progress: options.Progress = True,
     as_json: options.AsJson = False,
 ) -> None:
@@ -124,18 +127,23 @@ def run(
             per_channel=not per_tensor, include=tuple(include or ()), exclude=tuple(exclude or ()),
             overrides=read_overrides(overrides), opset=opset, num_batches=num_batches,
             batch_size=batch_size, bias_correction=bias_correction.for_ptq,
-            equalization=equalization.for_ptq, rounding=rounding, progress=progress, **tuning,
+            equalization=equalization.for_ptq, rounding=rounding, bits16=read_bits16(bits16),
+            progress=progress, **tuning,
         )  # fmt: skip
+    _write(found, model.name, out, html)
+    if as_json:
+        show_json(found.to_json())
+    else:
+        _show(found, model.name)
+        for written in filter(None, (out, html)):
+            say(f"wrote {written}")
+
+
+def _write(found: SensitivityAnalysis, model: str, out: Path | None, html: Path | None) -> None:
     if out is not None:
         found.save(out)
     if html is not None:
-        write_analysis(found, html, model.name)
-    if as_json:
-        show_json(found.to_json())
-        return
-    _show(found, model.name)
-    for written in filter(None, (out, html)):
-        say(f"wrote {written}")
+        write_analysis(found, html, model)
 
 
 def _show(found: SensitivityAnalysis, model: str) -> None:

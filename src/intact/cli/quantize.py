@@ -112,7 +112,7 @@ def run(
         source: Any = Calibration.load(calib)
     else:
         source = options.data_of(data, size, mean, std, fit, layout, colour, preset)
-    settings, widths = read_overrides(overrides), _bits16(bits16)
+    settings, widths = read_overrides(overrides), read_bits16(bits16)
     tuning: dict[str, Any] = {} if percentile is None else {"percentile": percentile}
     with catch_warnings():
         simplefilter("ignore", ZeroRangeWarning)  # the result names these tensors, and `_show` prints them
@@ -136,7 +136,7 @@ def _require_one(data: Path | None, calib: Path | None) -> None:
         )  # fmt: skip
 
 
-def _bits16(given: list[str] | None) -> str | list[str]:
+def read_bits16(given: list[str] | None) -> str | list[str]:
     """The one word of --bits16, or the patterns."""
     if not given:
         return "never"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from intact import graph
+from intact import graph, placement
 from intact.calib import Histogram
 from intact.errors import IntactError, QuantValueError
 from intact.progress import Progress
@@ -86,9 +86,9 @@ def analyze(
     parts, trials = measured(units_of(before, grids, by, local), sweep, budget, progress)
     shares = _shares(parts, local)
     behind = {} if later is None else _observed_later(before, seen, later, settings)
-    gains = _gains(parts, relative(sweep.total))
+    gains, wide = _gains(parts, relative(sweep.total)), placement.profile_of(settings.profile).bits16
     looks = [
-        Look(name, one, behind.get(name), shares[name], gains.get(name), name in weighed)
+        Look(name, one, behind.get(name), shares[name], gains.get(name), name in weighed, wide)
         for name, one in (seen | weighed).items()
     ]
     return SensitivityAnalysis(

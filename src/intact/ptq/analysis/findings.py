@@ -48,6 +48,7 @@ class Look:
         share: Of the error of the whole, of this tensor.
         gain: Part of that error that leaving it alone in float takes off; None: that was not measured.
         weight: It is a constant.
+        wide: The engine reads codes of 16 bits.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Look:
     share: float
     gain: float | None = None
     weight: bool = False
+    wide: bool = True
 
     @property
     def matters(self) -> float:
@@ -63,9 +65,9 @@ class Look:
         return max(self.share, self.gain or 0.0)
 
     @property
-    def sixteen(self) -> str:
-        """The setting that gives it 16 bits."""
-        return f'overrides {{"{self.name}": {{activations: int16}}}}'
+    def sixteen(self) -> list[str]:
+        """The setting that gives it 16 bits, where there is one."""
+        return [f"16 bits (--bits16 '{self.name}')"] if self.wide and not self.weight else []
 
 
 def findings_of(looks: Iterable[Look]) -> list[AccuracyFinding]:
@@ -81,8 +83,8 @@ def dominant(look: Look) -> Iterator[AccuracyFinding]:
     says = f"brings {look.share:.0%} of the error of the outputs"
     if look.gain is not None:
         says += f"; left in float alone it takes off {look.gain:.0%}"
-    first = "codes fitted to its inputs (--rounding)" if look.weight else f"16 bits ({look.sixteen})"
-    yield _finding(look, "dominant", says, f"{first}, or leave its layers in float (--exclude)")
+    fitted = ["codes fitted to its inputs (--rounding)"] if look.weight else []
+    yield _finding(look, "dominant", says, *fitted, *look.sixteen, "leave its layers in float (--exclude)")
 
 
 def outlier_channels(look: Look) -> Iterator[AccuracyFinding]:
@@ -99,7 +101,7 @@ def outlier_channels(look: Look) -> Iterator[AccuracyFinding]:
             look, "outlier channels",
             f"{_channels(far, 'reach', len(reach))} up to {times:.0f} times as far as the median: the others "
             "have few codes",
-            f"smooth or equalize (--equalization on), or 16 bits ({look.sixteen})",
+            "smooth or equalize (--equalization on)", *look.sixteen,
         )  # fmt: skip
 
 
@@ -114,7 +116,7 @@ def clipped_channels(look: Look) -> Iterator[AccuracyFinding]:
         yield _finding(
             look, "clipped channels",
             f"{_channels(few, 'carry', len(errors))} {part:.0%} of its error: they are cut off",
-            f"smooth or equalize (--equalization on), method max, or 16 bits ({look.sixteen})",
+            "smooth or equalize (--equalization on)", "method max", *look.sixteen,
         )  # fmt: skip
 
 
@@ -201,8 +203,11 @@ WEIGHT_RULES: tuple[Callable[[Look], Iterator[AccuracyFinding]], ...] = (
 )
 
 
-def _finding(look: Look, kind: str, says: str, advice: str) -> AccuracyFinding:
-    return AccuracyFinding(kind, look.name, says, advice, look.share)
+def _finding(look: Look, kind: str, says: str, *advice: str) -> AccuracyFinding:
+    """A finding; of several pieces of advice any one helps."""
+    *others, last = advice
+    words = f"{', '.join(others)}, or {last}" if others else last
+    return AccuracyFinding(kind, look.name, says, words, look.share)
 
 
 def _channels(count: int, verb: str, of: int) -> str:
