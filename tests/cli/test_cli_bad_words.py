@@ -26,6 +26,7 @@ QUICK = ("--method", "max", "--bias-correction", "off", "--equalization", "off",
 BASES = {
     "quantize": ("{net}", "--data", "{data}", "-o", "{out}", *QUICK),
     "calibrate": ("{net}", "--data", "{data}", "--method", "max", "--no-progress"),
+    "analyze": ("{net}", "--data", "{data}", "--budget", "2", *QUICK),
     "explain": ("{int8}",),
     "check": ("{int8}",),
     "strip": ("{int8}", "-o", "{out}"),

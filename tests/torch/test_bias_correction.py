@@ -82,6 +82,17 @@ def test_auto_corrects_biases_where_the_outputs_come_closer(net: Net) -> None:
     assert result._output_error(enabled_quantizers(net)) < error
 
 
+def test_a_bias_that_was_added_is_loaded_again(net: Net) -> None:
+    calibrate(net, batches(), method="max", correct_bias=True)
+    assert net.conv.bias is not None
+    other = Net()
+    intact.torch.replace_modules(other)
+    calibrate(other, batches(), method="max")
+    other.load_state_dict(net.state_dict())
+    assert torch.equal(other.conv.bias, net.conv.bias)
+    assert torch.equal(other.eval()(batches()[0]), net.eval()(batches()[0]))
+
+
 def test_auto_leaves_no_bias_behind_where_it_does_not(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     def worse(model: nn.Module, *_: Any) -> list[nn.Module]:
         model.conv.bias = nn.Parameter(torch.ones(model.conv.out_channels))

@@ -248,7 +248,8 @@ class TestEveryPattern:
         result, x, _ = quantized(net)
         assert not result.report.replaced
         report = export(result.model, x, tmp_path / "m.onnx")
-        assert report.codes > 0 and report.codes_differing == 0
+        assert report.codes > 0 and report.codes_differing <= 1e-4 * report.codes
+        assert all(q.largest <= 1 and q.boundary < 1e-3 for q in report.quantizers), "at boundaries alone"
         assert not report.not_compared
 
     def test_parameters_keep_their_names_and_a_checkpoint_restores_everything(

@@ -81,7 +81,7 @@ def float_net() -> nn.Module:
 def _quantized(weights: str, activations: str) -> nn.Module:
     return intact.torch.quantize(
         float_net(), images(), method="mse", weight_method="mse", weights=weights, activations=activations,
-        progress=False,
+        correct_bias=False, progress=False,
     ).model  # fmt: skip
 
 
@@ -310,6 +310,23 @@ def test_nothing_else_of_the_model_changes() -> None:
     kept = [k for k in before if not k.endswith(("weight", "_amax", "_amin")) or ".bn" in k]
     assert kept
     assert all(torch.equal(after[k], before[k]) for k in kept)
+
+
+def test_biases_are_the_models_own_again_where_roundings_are_learned() -> None:
+    model = quantized("int2")
+    own = {name: p.detach().clone() for name, p in model.named_parameters() if name.endswith("bias")}
+    intact.torch.calibrate(
+        model, images(), method="mse", weight_method="mse", correct_bias=True, progress=False
+    )
+    result = reconstruct(model, method="adaround", steps=100)
+    corrected = dict(model.named_parameters())
+    for block in result.blocks:
+        bias = f"{block.path}.bias"
+        learned = block.after < block.before
+        assert torch.allclose(corrected[bias], own.get(bias, torch.zeros(1)), rtol=0, atol=1e-6) == learned, (
+            block
+        )
+    assert any(block.after < block.before for block in result.blocks)
 
 
 def test_equal_seeds_give_equal_models() -> None:

@@ -16,6 +16,7 @@ from intact.graph.proto import to_proto
 from intact.limits import THREADS
 
 _SHARED = {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.INT8, ir.DataType.UINT8}
+_UNSOUND = ["ReluQuantRewrite"]  # takes a Relu in front of codes of fp8 for one that they do themselves
 _LARGE = 4096  # bytes from which an initializer is worth handing over in place
 
 
@@ -60,8 +61,9 @@ class Session:
         data = model if isinstance(model, bytes) else self._share(model, options, set(overridable))
         try:
             self._session = ort.InferenceSession(
-                _with_names(data, extra, overridable), options, providers=["CPUExecutionProvider"]
-            )
+                _with_names(data, extra, overridable), options, providers=["CPUExecutionProvider"],
+                disabled_optimizers=_UNSOUND,
+            )  # fmt: skip
         except Exception as error:  # ONNX Runtime's exceptions have no common public base
             raise UnsupportedError(
                 "onnxruntime",

@@ -34,6 +34,17 @@ def undo_bias_correction(model: nn.Module) -> None:
                 correction.zero_()
 
 
+def corrected_biases(model: nn.Module, prefix: str = "") -> dict[str, Tensor]:
+    """What `undo_bias_correction` changes in `model`, by name, which begins with `prefix`."""
+    found: dict[str, Tensor] = {}
+    for path, module in model.named_modules(prefix=prefix):
+        correction = getattr(module, _NAME, None)
+        if isinstance(correction, Tensor):
+            place = f"{path}." if path else ""
+            found |= {f"{place}bias": module.bias, f"{place}{_NAME}": correction}
+    return found
+
+
 def without_bias(layers: Iterable[nn.Module]) -> None:
     """Take the biases away that the correction added; it was undone."""
     for layer in layers:

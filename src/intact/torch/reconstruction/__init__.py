@@ -15,6 +15,7 @@ from torch import nn
 from intact.errors import QuantValueError
 from intact.progress import Progress
 from intact.torch._batches import Forward, forward_batch
+from intact.torch._bias import undo_bias_correction
 from intact.torch._collection import enabled_quantizers
 from intact.torch.onnx_ops import is_dynamic
 from intact.torch.reconstruction.blocks import find_blocks
@@ -163,8 +164,10 @@ def _require_ranges(model: nn.Module) -> None:
 
 
 def _reference(model: nn.Module) -> nn.Module:
-    """A copy that keeps the float weights; see `gather` for how it runs in float."""
-    return copy.deepcopy(model).requires_grad_(False)
+    """A copy that keeps the float weights, with its own biases; see `gather` for how it runs in float."""
+    reference = copy.deepcopy(model).requires_grad_(False)
+    undo_bias_correction(reference)
+    return reference
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from intact.progress import Progress
 from intact.torch import ops
 from intact.torch._batches import real_tensors
+from intact.torch._bias import corrected_biases, undo_bias_correction
 from intact.torch._collection import evaluating, spec_of
 from intact.torch._learning import PositiveRanges
 from intact.torch.graph_mode.forward import running_part
@@ -159,6 +160,7 @@ class _Job:
 
     def _changed(self) -> Iterator[Tensor]:
         yield from self._weights.values()
+        yield from corrected_biases(self._module).values()
         for quantizer in self._activations.values():
             yield from ranges_of(quantizer)
 
@@ -170,7 +172,11 @@ class _Job:
     # ---- learning ----
 
     def learn(self, before: float, bar: Progress) -> None:
-        """Learn for `steps` steps; the weights become values of their grids at the end."""
+        """Learn for `steps` steps; the weights become values of their grids at the end.
+
+        What corrected biases made up for is the rounding that changes here.
+        """
+        undo_bias_correction(self._module)
         steps = self._settings.steps
         with ExitStack() as stack:
             # Modes alone: `evaluating` turns gradients off as well.

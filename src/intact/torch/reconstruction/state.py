@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from intact.atomic import replacing
 from intact.errors import FileFormatError
 from intact.reading import reading
+from intact.torch._bias import corrected_biases
 from intact.torch.reconstruction.blocks import FoundBlock
 from intact.torch.reconstruction.learn import BlockReport
 
@@ -114,6 +115,7 @@ def _hash(values: Any) -> str:
 def _tensors_of(model: nn.Module, block: FoundBlock) -> dict[str, Tensor]:
     """Everything that reconstruction changes in `block`, by its name in the model's state."""
     found: dict[str, Tensor] = {path: model.get_parameter(path) for path in block.weights.values()}
+    found |= corrected_biases(model.get_submodule(block.path), block.path)
     for name in block.activations:
         quantizer = model.get_submodule(name)
         for end in ("_amin", "_amax"):

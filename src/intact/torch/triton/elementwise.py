@@ -12,7 +12,7 @@ from torch import Tensor
 from intact.spec import QuantSpec
 from intact.torch import composed
 from intact.torch.triton.formula import OPTIONS, codes, scale_and_zero_point
-from intact.torch.triton.layout import Layout, layout_of
+from intact.torch.triton.layout import GranuleLayout, layout_of
 
 BLOCK = 1024
 
@@ -96,7 +96,9 @@ def _ends(x: Tensor, amax: Tensor, amin: Tensor | None, spec: QuantSpec) -> tupl
     return high, high if amin is None else composed.range_on(x, amin, spec).contiguous()
 
 
-def _launch(kernel: Any, tensors: Sequence[Tensor], found: Layout, spec: QuantSpec, **constants: int) -> None:
+def _launch(
+    kernel: Any, tensors: Sequence[Tensor], found: GranuleLayout, spec: QuantSpec, **constants: int
+) -> None:
     size = tensors[0].numel()
     with torch.cuda.device_of(tensors[0]):
         kernel[(triton.cdiv(size, BLOCK),)](

@@ -16,14 +16,14 @@ def fits(x: Tensor) -> bool:
     return 0 < x.numel() < LARGEST
 
 
-class Layout(NamedTuple):
+class GranuleLayout(NamedTuple):
     """The element at offset i belongs to granule ``i // inner % granules``."""
 
     granules: int
     inner: int
 
 
-def layout_of(x: Tensor, axes: Sequence[int]) -> Layout | None:
+def layout_of(x: Tensor, axes: Sequence[int]) -> GranuleLayout | None:
     """How the granules of kept `axes` (from the front) lie in a dense `x`.
 
     None where kept axes are not neighbours in memory, in ascending order, or `x` is empty or too large.
@@ -35,4 +35,4 @@ def layout_of(x: Tensor, axes: Sequence[int]) -> Layout | None:
     if order[first : first + len(kept)] != kept or kept != sorted(kept) or not fits(x):
         return None
     inner = math.prod(x.shape[d] for d in order[first + len(kept) :])
-    return Layout(math.prod(x.shape[d] for d in kept), inner)
+    return GranuleLayout(math.prod(x.shape[d] for d in kept), inner)

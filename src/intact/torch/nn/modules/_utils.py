@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from intact.errors import QuantValueError, UnsupportedError
@@ -93,6 +94,16 @@ class QuantMixin(QuantizedModule):
     def weight_quantizer(self) -> TensorQuantizer:
         """The quantizer of the weight."""
         return self._weight_quantizer
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """A layer without a bias takes one: bias correction may have given it to the layer that was saved."""
+        layer: Any = self
+        bias = state_dict.get(f"{prefix}bias")
+        if bias is not None and layer._parameters.get("bias", bias) is None:
+            layer.bias = nn.Parameter(
+                torch.zeros_like(bias, dtype=layer.weight.dtype, device=layer.weight.device)
+            )
+        super()._load_from_state_dict(state_dict, prefix, *args)  # type: ignore[misc]
 
     def quantized_weights(self) -> dict[str, Tensor]:
         """Fake-quantized values of the weights, by name of the parameter."""
