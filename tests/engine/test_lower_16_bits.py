@@ -6,7 +6,7 @@ from onnx import TensorProto, helper
 
 import intact
 from intact import numerics
-from intact.engine import Engine, Plan, Tensor
+from intact.engine import Plan, Tensor
 from intact.engine.limits import check_limits
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate
@@ -35,20 +35,24 @@ def test_a_pair_is_one_step_and_equals_onnx_runtime(qdq, lowered, grid):
 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4"])
-def test_a_pair_of_4_bits_is_one_step(qdq, dtype):
+def test_layers_between_pairs_of_4_bits_are_int8(qdq, lowered, dtype):
+    """A Relu in front is one of the ends: the layer writes no other codes."""
     g = qdq()
-    x = g.input("x", [6, 5])
-    q, real = "codes", "real"
-    parameters = g.constant(np.float32(0.5)), "zero"
-    stored = TensorProto.INT4 if dtype == "int4" else TensorProto.UINT4
-    g.constants.append(helper.make_tensor("zero", stored, [], [3]))
-    g.nodes.append(helper.make_node("QuantizeLinear", [x, *parameters], [q], name=q))
-    g.nodes.append(helper.make_node("DequantizeLinear", [q, *parameters], [real], name=real))
-    plan, feeds = lower(g.proto(real)), g.feeds()
-    assert [step.kind for step in plan.steps] == ["fake_quantize"]
-    spec = QuantSpec(Format.parse(dtype), symmetric=False)
-    want = numerics.fake_quantize(feeds["x"], np.float32(0.5), 3, spec)
-    np.testing.assert_array_equal(Engine(plan, threads=1).run(feeds)[real], want)
+    g.constants.append(helper.make_tensor("zero", getattr(TensorProto, dtype.upper()), [], [0]))
+
+    def pair(x, scale):
+        q = g.node("QuantizeLinear", x, g.constant(np.float32(scale)), "zero")
+        return g.node("DequantizeLinear", q, g.constant(np.float32(scale)), "zero")
+
+    h = pair(g.node("Relu", g.conv(pair(g.input("x", [2, 3, 9, 9]), 0.4), 3, 8)), 0.3)
+    found = lowered(g, pair(g.conv(h, 8, 4), 0.5)).exact()
+    assert found.kinds == ["clip", "conv", "conv", "dequantize"]
+    spec = Format.parse(dtype)
+    ends = [(step.epilogue.low, step.epilogue.high) for step in found.plan.steps if step.kind == "conv"]
+    assert ends == [(0, spec.qmax), (spec.qmin, spec.qmax)]
+    (want,) = found.expected.values()
+    off = np.abs(found.values[found.plan.outputs[0]] - want) / 0.5
+    assert off.max() <= 1.001 and (off > 0.5).mean() < 0.01
 
 
 @pytest.mark.parametrize("channels", [1, 3, 16])

@@ -21,6 +21,7 @@ from intact.graph.external import data_files
 from intact.graph.fallback import check_fallback
 from intact.graph.float16 import widen_float16
 from intact.graph.foreign import ForeignNode, rename_foreign
+from intact.graph.four_bits import widen_codes
 from intact.graph.inference import refresh_shapes
 from intact.graph.io import parse_model, prune, read_model, tidy, to_bytes, write_model
 from intact.graph.load import Source, load
@@ -113,6 +114,7 @@ __all__ = [
     "to_proto",
     "write_model",
     "weights_in",
+    "widen_codes",
     "widen_float16",
     "with_weights",
 ]

@@ -167,6 +167,8 @@ def take_bounds(builder: PlanBuilder, tail: Tail, node: Node) -> bool:
         tail.low = 0.0
     elif is_op(node, "Clip"):
         tail.low, tail.high = (_end(builder, node, i) for i in (1, 2))
+        if tail.low is not None and tail.high is not None:
+            tail.low = min(tail.low, tail.high)  # the upper bound wins
     else:
         return False
     tail.take(node, node.outputs[0])

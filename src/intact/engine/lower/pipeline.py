@@ -25,7 +25,7 @@ from intact.engine.lower.qdq_propagation import (
 )
 from intact.engine.lower.select import select
 from intact.engine.lower.shapes import fold_sizes
-from intact.engine.lower.simplify import drop_idle, drop_nan_guards, join_norms
+from intact.engine.lower.simplify import drop_idle, drop_nan_guards, join_bounds, join_norms
 from intact.engine.lower.specification import check_graph, every_pass
 from intact.engine.plan import UNQUANTIZED, Plan
 from intact.errors import FileFormatError, UnsupportedError
@@ -40,6 +40,7 @@ from intact.graph import (
     refresh_shapes,
     settle,
     specialize,
+    widen_codes,
     widen_float16,
 )
 from intact.placement import read_placement
@@ -65,7 +66,9 @@ def _prune(model: Model) -> list[str]:
 
 BEFORE: tuple[tuple[str, Pass], ...] = (
     ("normalize", _normalize),
+    ("widen codes of 4 bits", widen_codes),
     ("drop what does nothing", drop_idle),
+    ("join bounds", join_bounds),
     ("fold sizes", fold_sizes),
     ("join norms", join_norms),
     ("drop NaN guards", drop_nan_guards),

@@ -55,6 +55,30 @@ _IDLE: dict[str, Callable[[Node, Constants], bool]] = {
 }
 
 
+def join_bounds(model: Model) -> list[str]:
+    """Before: ``Clip(Relu(x), low, high)``.  After: ``Clip(x, max(low, 0), high)``.
+
+    Guards: constant bounds; nobody else reads the Relu.
+    """
+    constants, names = Constants(model.graph), Namer(model.graph)
+    notes = []
+    for node in list(model.graph):
+        relu = node.inputs[0].producer() if node.op_type == "Clip" and node.inputs[0] is not None else None
+        if relu is None or not is_op(node, "Clip") or not is_op(relu, "Relu"):
+            continue
+        low = node.inputs[1] if len(node.inputs) > 1 else None
+        given = constants(low) if low is not None else np.zeros((), np.float32)
+        y = relu.outputs[0]
+        if given is None or y.is_graph_output() or len(y.uses()) > 1 or relu.inputs[0] is None:
+            continue
+        least = Inserter(model.graph, node, names).constant(f"{node.name}.least", np.maximum(given, 0))
+        node.resize_inputs(max(2, len(node.inputs)))
+        node.replace_input_with(1, least)
+        replace(relu, relu.inputs[0], names)
+        notes.append(f"{relu.name}: its bound became one of '{node.name}'")
+    return notes
+
+
 def drop_nan_guards(model: Model) -> list[str]:
     """Before: ``QuantizeLinear(Where(IsNaN(Softmax(x)), 0, Softmax(x)))``.  After: without the Where.
 

@@ -1,0 +1,78 @@
+"""Codes of 4 bits become bytes within their ends: the same codes, and floats."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper
+
+from intact import numerics
+from intact.graph import Session, load, normalize, to_proto, widen_codes
+from intact.spec import Format, QuantSpec
+
+
+def pair(dtype: str, scale: float, zero: int, *, read_twice: bool = False, told: bool = True) -> ModelProto:
+    """A pair, whose zero point the Q may leave out where it is 0."""
+    stored = TensorProto.INT4 if dtype == "int4" else TensorProto.UINT4
+    constants = [
+        helper.make_tensor("scale", TensorProto.FLOAT, [], [scale]),
+        helper.make_tensor("zero", stored, [], [zero]),
+    ]
+    given = ["x", "scale", "zero"] if told else ["x", "scale"]
+    attributes = {} if told else {"output_dtype": stored}
+    nodes = [
+        helper.make_node("QuantizeLinear", given, ["q"], name="q", **attributes),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"], name="y"),
+    ]
+    if read_twice:
+        nodes += [
+            helper.make_node("QuantizeLinear", given, ["q2"], name="q2"),
+            helper.make_node("DequantizeLinear", ["q2", "scale"], ["y2"], name="y2"),
+        ]
+    x, *ys = (helper.make_tensor_value_info(name, 1, [4, 500]) for name in ("x", "y", "y2")[: 2 + read_twice])
+    graph = helper.make_graph(nodes, "net", [x], ys, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+@pytest.mark.parametrize(
+    ("scale", "zero", "told"), [(0.1, 0, True), (0.1, 0, False), (0.37, 3, True), (1e-30, 7, True)]
+)
+def test_the_floats_are_the_same(dtype: str, scale: float, zero: int, told: bool) -> None:
+    model = load(pair(dtype, scale, zero, told=told).SerializeToString())
+    (note,) = widen_codes(model)
+    assert note == f"q: codes of {dtype} became bytes within its ends"
+    assert [node.op_type for node in model.graph] == ["Clip", "QuantizeLinear", "DequantizeLinear"]
+    x = (np.random.default_rng(0).uniform(-20, 20, (4, 500)) * np.float64(scale)).astype(np.float32)
+    x[0, :2] = -np.inf, np.inf
+    got = Session(to_proto(model).SerializeToString()).run({"x": x})["y"]
+    spec = QuantSpec(Format.parse(dtype), symmetric=zero == 0)
+    np.testing.assert_array_equal(got, numerics.fake_quantize(x, np.float32(scale), zero, spec))
+
+
+def test_quantizers_that_are_alike_stay_one() -> None:
+    model = load(pair("uint4", 0.1, 0, read_twice=True).SerializeToString())
+    assert len(widen_codes(model)) == 2
+    assert sorted(node.op_type for node in model.graph) == [
+        "Clip", "DequantizeLinear", "DequantizeLinear", "QuantizeLinear",
+    ]  # fmt: skip
+
+
+def test_codes_that_leave_the_model_stay() -> None:
+    proto = pair("int4", 0.1, 0)
+    proto.graph.output.append(helper.make_tensor_value_info("q", TensorProto.INT4, [4, 500]))
+    model = load(proto.SerializeToString())
+    normalize(model)
+    assert widen_codes(model) == []
+
+
+def test_ends_beyond_the_largest_float_stay() -> None:
+    assert widen_codes(load(pair("int4", 3e37, -8).SerializeToString())) == []
+
+
+def test_several_scales_stay() -> None:
+    proto = pair("int4", 0.1, 0)
+    for name, tensor in zip(("scale", "zero"), list(proto.graph.initializer), strict=True):
+        several = [0.1] * 500 if name == "scale" else [0] * 500
+        tensor.CopyFrom(helper.make_tensor(name, tensor.data_type, [500], several))
+    assert widen_codes(load(proto.SerializeToString())) == []
