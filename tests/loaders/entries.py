@@ -139,11 +139,11 @@ def image(data: bytes) -> None:
 
 def overrides(data: bytes) -> None:
     """The YAML file of `intact quantize --overrides`."""
-    from intact.cli.quantize import _overrides
+    from intact.cli.quantize import read_overrides
     from intact.ptq.settings import LayerSettings, with_override
 
     try:
-        found = _overrides(written("given.yaml", data))
+        found = read_overrides(written("given.yaml", data))
     except IntactError:
         return
     for pattern, wanted in (found or {}).items():

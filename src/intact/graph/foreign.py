@@ -18,14 +18,14 @@ class ForeignNode:
 
     Attributes:
         name, domain, op_type: The node's.
-        attributes: Numbers, bytes, lists of them, NumPy arrays.
+        fields: Its attributes by name: numbers, bytes, lists of them, NumPy arrays.
         input_types: NumPy's names of the element types; None where they are not known.
     """
 
     name: str
     domain: str
     op_type: str
-    attributes: dict[str, Any]
+    fields: dict[str, Any]
     input_types: tuple[str | None, ...]
 
 

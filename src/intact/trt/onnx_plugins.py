@@ -46,7 +46,7 @@ class OnnxPlugins:
         Raises:
             UnsupportedError: The type of an input is not known.
         """
-        version, namespace = (_text(node.attributes.get(f"plugin_{part}", default))
+        version, namespace = (_text(node.fields.get(f"plugin_{part}", default))
                               for part, default in (("version", "1"), ("namespace", "")))  # fmt: skip
         creator = get_plugin_registry().get_creator(node.op_type, version, namespace)
         if creator is None:
@@ -59,9 +59,9 @@ class OnnxPlugins:
                 "declare the types of the graph's inputs",
             )  # fmt: skip
         fields = PluginFieldCollection(
-            _field(field, node.attributes[field.name])
+            _field(field, node.fields[field.name])
             for field in creator.field_names or ()
-            if field.name in node.attributes
+            if field.name in node.fields
         )
         phase = (TensorRTPhase.BUILD,) if isinstance(creator, IPluginCreatorV3One) else ()
         plugin = creator.create_plugin(node.name, fields, *phase)
