@@ -39,7 +39,7 @@ def test_scales_of_some_axes(qdq, lowered, mode):
     """2.3 times 5 is 11 and a half: the scale, not the ratio of the sizes, says what is read."""
     g = qdq(opset=19)
     scales = g.constant(np.float32([2.3]))
-    y = g.node("Resize", g.input("x", [1, 2, 7, 5]), "", scales, mode=mode, axes=[-1])
+    y = g.node("Resize", g.input("x", [1, 2, 7, 5]), "", scales, mode=mode, axes=[3])
     found = lowered(g, y).agree(1e-5)
     assert found.kinds == [{"nearest": "resize", "linear": "interpolate"}[mode]]
 
