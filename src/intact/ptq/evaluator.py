@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from intact.ptq.workers import THREADS, in_order
 Errors = dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
 """(sums of squared errors, sums of squares) by output, one for each part of it, see `parts_of`."""
 
-_FIX = "quantize for another opset or with other formats, or exclude the node that it names"
+FIX = "quantize for another opset or with other formats, or exclude the node that it names"
 
 
 class Evaluator:
@@ -29,7 +29,7 @@ class Evaluator:
     def __init__(self, model: Model, runs: Sequence[Held], overridable: Sequence[str] = ()) -> None:
         self._runs, self._parts = runs, parts_of(model)
         # Constants are computed once, not in every run of every configuration; the pairs stay as they are.
-        self._session = Session(model, overridable=overridable, folded=True, threads=THREADS, fix=_FIX)
+        self._session = Session(model, overridable=overridable, folded=True, threads=THREADS, fix=FIX)
 
     def best(
         self, candidates: Mapping[str, Mapping[str, NDArray]], unless_halved: str = ""
@@ -67,12 +67,7 @@ class Evaluator:
 
     def _add(self, sums: Errors, overrides: Mapping[str, NDArray], runs: Sequence[Held]) -> Errors:
         """`sums` and the errors of `runs`, added in their order."""
-        sums = dict(sums)
-        for found in in_order(lambda held: self._of_run(overrides, held), runs):
-            for name, (error, square) in found.items():
-                before = sums.get(name, (0.0, 0.0))
-                sums[name] = before[0] + error, before[1] + square
-        return sums
+        return summed(in_order(lambda held: self._of_run(overrides, held), runs), sums)
 
     def _of_run(self, overrides: Mapping[str, NDArray], held: Held) -> Errors:
         found: Errors = {}
@@ -81,6 +76,16 @@ class Evaluator:
             if want is not None and want.dtype.kind == "f":
                 found[name] = squares(got, want, self._parts.get(name))
         return found
+
+
+def summed(found: Iterable[Errors], start: Errors | None = None) -> Errors:
+    """`start` and all of `found`, added in their order."""
+    total: Errors = dict(start or {})
+    for errors in found:
+        for name, (error, square) in errors.items():
+            before = total.get(name, (0.0, 0.0))
+            total[name] = before[0] + error, before[1] + square
+    return total
 
 
 def _distinct(candidates: Mapping[str, Mapping[str, NDArray]]) -> dict[str, str]:
@@ -126,7 +131,7 @@ def top1(model: Model, runs: Sequence[Held]) -> dict[str, tuple[int, int]]:
     """
     if not any(map(_is_scores, (want for held in runs for want in held.outputs.values()))):
         return {}
-    session = Session(model, folded=True, threads=THREADS, fix=_FIX)
+    session = Session(model, folded=True, threads=THREADS, fix=FIX)
     found: dict[str, tuple[int, int]] = {}
     for held in runs:
         for name, got in session.stream(held.feeds):

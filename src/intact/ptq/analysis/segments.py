@@ -6,6 +6,7 @@ all tensors behind it need, and nothing is computed twice but constants.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -50,7 +51,8 @@ def segments_of(model: Model, reads: Iterable[Read], most: int = MOST_SEGMENTS) 
     wanted = set(reads)
     if flow.has_subgraphs:
         return [_whole(model, wanted)]
-    counts = [sum(1 for name, _ in wanted if name == node.name) for node in flow.nodes]
+    reading = Counter(name for name, _ in wanted)
+    counts = [reading[node.name or ""] for node in flow.nodes]
     bounds = [0, *flow.bounds(counts, most), len(flow.nodes)]
     if len(bounds) == 2:
         return [_whole(model, wanted)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +12,7 @@ from intact.graph import Model, Session
 from intact.progress import Progress
 from intact.ptq.analysis.segments import ModelSegment, Read, segments_of
 from intact.ptq.analysis.variants import QuantizedReads, variant
-from intact.ptq.evaluator import Errors, parts_of, relative, squares
+from intact.ptq.evaluator import Errors, parts_of, relative, squares, summed
 from intact.ptq.sample import Held
 from intact.ptq.workers import in_order
 
@@ -106,7 +106,7 @@ class Sweep:
                 if want.dtype.kind == "f"
             }
 
-        return _summed(in_order(lost, range(len(self._runs))))
+        return summed(in_order(lost, range(len(self._runs))))
 
     def _chain(self, on: frozenset[Read], start: int) -> list[Session]:
         """Those of the segments from `start` on."""
@@ -134,16 +134,6 @@ class Sweep:
         if key not in self._sessions:
             self._sessions[key] = variant(segment, self._grids, here)
         return self._sessions[key]
-
-
-def _summed(found: Iterable[Errors]) -> Errors:
-    """All of them, added in their order."""
-    total: Errors = {}
-    for errors in found:
-        for name, (error, square) in errors.items():
-            before = total.get(name, (0.0, 0.0))
-            total[name] = before[0] + error, before[1] + square
-    return total
 
 
 def _alive(segments: Sequence[ModelSegment], outputs: Sequence[str]) -> list[frozenset[str]]:

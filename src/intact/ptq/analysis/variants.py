@@ -13,13 +13,12 @@ from intact.calib.choice import Ends
 from intact.graph import Model, Session, is_op, set_initializer
 from intact.ptq.analysis.segments import ModelSegment, Read
 from intact.ptq.emit import Marks
+from intact.ptq.evaluator import FIX
 from intact.ptq.ranges import QuantizedWeight
 from intact.ptq.state import State
 from intact.ptq.targets import Target
 from intact.ptq.workers import THREADS
 from intact.spec import QuantSpec
-
-_FIX = "quantize for another opset or with other formats, or exclude the node that it names"
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +82,7 @@ def variant(segment: ModelSegment, grids: QuantizedReads, on: frozenset[Read]) -
     """`segment` with the reads `on` quantized, ready to run."""
     on &= segment.reads
     if not on:
-        return Session(segment.model, folded=True, threads=THREADS, fix=_FIX)
+        return Session(segment.model, folded=True, threads=THREADS, fix=FIX)
     model = segment.model.clone()
     marks = Marks(model)
     for target, spec, ends in grids.activations:
@@ -98,7 +97,7 @@ def variant(segment: ModelSegment, grids: QuantizedReads, on: frozenset[Read]) -
     for name, (read, array) in grids.biases.items():
         if read in on and name in model.graph.initializers:
             set_initializer(model, name, array)
-    return Session(model, folded=True, threads=THREADS, fix=_FIX)
+    return Session(model, folded=True, threads=THREADS, fix=FIX)
 
 
 def _of(target: Target, on: frozenset[Read]) -> Target | None:
