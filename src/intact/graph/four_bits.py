@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from intact import numerics
 from intact.graph import ops
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
 from intact.graph.view import is_op
-from intact.spec import Format
+from intact.spec import Format, QuantSpec
 
 _T = ir.DataType
 _WIDER = {_T.INT4: np.int8, _T.UINT4: np.uint8}
@@ -33,7 +36,8 @@ def widen_codes(model: ir.Model) -> list[str]:
         if scale is None or scale.size != 1 or zero is None or not _is_dequantized(node, model, constants):
             continue
         step = float(scale.reshape(()))
-        ends = _ends(narrow, step, zero)
+        spec = QuantSpec(Format.parse(narrow.name.lower()), symmetric=zero == 0)
+        ends = numerics.representable_range(step, zero, spec)
         if not np.isfinite(ends).all():
             continue
         insert, alike = Inserter(model.graph, node, names), (node.inputs[0], step, zero, narrow)
@@ -46,14 +50,7 @@ def widen_codes(model: ir.Model) -> list[str]:
     return notes
 
 
-def _ends(narrow: ir.DataType, scale: float, zero: int) -> NDArray[np.float32]:
-    """The floats of the least and the largest code."""
-    spec = Format.parse(narrow.name.lower())
-    with np.errstate(over="ignore"):
-        return np.array([spec.qmin - zero, spec.qmax - zero], np.float32) * np.float32(scale)
-
-
-def _quantize(insert: Inserter, node: ir.Node, ends: NDArray[np.float32], zero: int) -> ir.Value:
+def _quantize(insert: Inserter, node: ir.Node, ends: Sequence[NDArray[np.float32]], zero: int) -> ir.Value:
     """The codes of `node`, as bytes."""
     x, narrow = node.inputs[0], node.outputs[0]
     assert x is not None and narrow.dtype is not None
