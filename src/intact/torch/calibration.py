@@ -196,7 +196,9 @@ class CalibrationResult:
 
     def _correct_biases(self, quantizers: dict[str, TensorQuantizer], always: bool) -> None:
         """Take the mean errors out; unless `always`, put them back where the outputs do not come closer."""
-        before = math.inf if always else self._output_error(quantizers)
+        # "auto" has measured the ranges that it took.
+        known = min(self.errors.values(), default=None)
+        before = math.inf if always else self._output_error(quantizers) if known is None else known
         batches = [(held.number, held.batch) for held in self._held]
         added = subtract_mean_error(self.model, batches, self._forward, HELD_BATCHES, self._group)
         if not always and self._output_error(quantizers) >= before:
