@@ -182,11 +182,19 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def shared_folder(script: str) -> Path | None:
+    """The folder of images and weights; None, with a line that says so, where `script` has none to run on."""
+    shared = Path(os.environ.get("INTACT_SHARED", ""))
+    if (shared / "data" / "cifar10_test.npz").is_file():
+        return shared
+    print(f"benchmarks/{script}: INTACT_SHARED names no folder with data/cifar10_test.npz; nothing done")
+    return None
+
+
 def main(arguments: list[str] | None = None) -> None:
     options = parsed(arguments)
-    shared = Path(os.environ.get("INTACT_SHARED", ""))
-    if not (shared / "data" / "cifar10_test.npz").is_file():
-        print("benchmarks/cifar.py: INTACT_SHARED names no folder with data/cifar10_test.npz; nothing done")
+    shared = shared_folder("cifar.py")
+    if shared is None:
         return
     torch.set_num_threads(options.threads)
     needed = (

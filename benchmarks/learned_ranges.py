@@ -20,7 +20,6 @@ epochs; the schedule here is `--steps` steps of 128 images (390 are one epoch).
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from functools import partial
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cifar import BATCH, NETS, Augmented, Images, exported, log, top1
+from cifar import BATCH, NETS, Augmented, Images, exported, log, shared_folder, top1
 from torch import nn
 
 import intact.torch
@@ -119,9 +118,8 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> None:
     options = parsed(arguments)
-    shared = Path(os.environ.get("INTACT_SHARED", ""))
-    if not (shared / "data" / "cifar10_test.npz").is_file():
-        print("benchmarks/learned_ranges.py: INTACT_SHARED names no folder with data/cifar10_test.npz")
+    shared = shared_folder("learned_ranges.py")
+    if shared is None:
         return
     torch.set_num_threads(options.threads)
     test = Images(shared / "data" / "cifar10_test.npz", 10_000)

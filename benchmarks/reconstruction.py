@@ -18,7 +18,6 @@ Targets: W4A8 within 0.4 point of float for ResNet-20 and 0.3 for ResNet-56; W4A
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
@@ -26,7 +25,7 @@ from statistics import mean
 from typing import Any
 
 import torch
-from cifar import BATCH, NETS, Images, exported, log, top1
+from cifar import BATCH, NETS, Images, exported, log, shared_folder, top1
 from torch import nn
 
 import intact.torch
@@ -94,9 +93,8 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> None:
     options = parsed(arguments)
-    shared = Path(os.environ.get("INTACT_SHARED", ""))
-    if not (shared / "data" / "cifar10_test.npz").is_file():
-        print("benchmarks/reconstruction.py: INTACT_SHARED names no folder with data/cifar10_test.npz")
+    shared = shared_folder("reconstruction.py")
+    if shared is None:
         return
     torch.set_num_threads(options.threads)
     options.test = test = Images(shared / "data" / "cifar10_test.npz", options.test_images)
