@@ -30,11 +30,12 @@ nb::ndarray<nb::numpy, uint8_t> pack(const std::string& name, Weights weights, i
   return array_of(pack_gemm(shape, weights.data(), kernel<GemmOps>(name)));
 }
 
-// How many steps of the inner loop, over all panels, run in groups of 1, 2, ... of them.
-std::array<int64_t, kMostGroup> steps_by_group(const std::string& name, Bytes packed) {
-  std::array<int64_t, kMostGroup> found{};
+// How many steps of the inner loop, over all panels, run in groups of 1, 2, ... of them, and last as words.
+std::array<int64_t, kMostGroup + 1> steps_by_group(const std::string& name, Bytes packed) {
+  std::array<int64_t, kMostGroup + 1> found{};
   for (const PackedPanel& p : read_packed(packed.data(), packed.size(), kernel<GemmOps>(name)).panels) {
     for (int size = 1; size <= kMostGroup; ++size) found[size - 1] += int64_t{p.counts[size - 1]} * size;
+    if (is_words(p)) found[kMostGroup] += p.steps;
   }
   return found;
 }

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kChunkBytes = 256 << 10;  // of weights that one item goes through: half of a small L2
 constexpr int64_t kMostPixels = 384;  // of an item: their addresses stay in the cache
+constexpr int64_t kWordBytes = 32 << 10;  // of rows that are widened at a time
 constexpr int64_t kLargeItem = 4 << 20, kSmallItem = 1 << 20;  // products
 
 // One panel with its steps as offsets, and its share of the constants, padded to its width.
@@ -41,6 +42,24 @@ struct Rows {
   const uint8_t** x;
   uint8_t** y;
   const uint8_t** residual;
+
+  Rows from(int64_t first) const { return {x + first, y + first, residual + first}; }
+};
+
+// What panels of words read: windows, widened.
+struct Words {
+  std::vector<int32_t> runs;  // empty: no panel has any
+  int64_t pitch = 0, rows = 0;  // words of a row, rows at a time
+
+  size_t bytes() const { return align64(sizeof(int16_t) * static_cast<size_t>(pitch * rows)); }
+};
+
+// What one thread works with.
+struct Scratch {
+  Rows rows;
+  float* floats;
+  int32_t* sums;
+  int16_t* words;
 };
 
 class ConvStep final : public Step {
@@ -60,6 +79,7 @@ class ConvStep final : public Step {
   bool joins() const { return s_.kernel->whole != nullptr; }
   size_t blocks() const { return static_cast<size_t>(cut_.blocks); }
   void bind(const Packed& packed);
+  void bind_words(BoundPanel& panel);
   std::vector<int32_t> resolve(const Packed& packed, const PackedPanel& panel) const;
   void cut();
   void run_blocks(const Memory& memory, size_t chunk, Range blocks, bool fresh, uint8_t* scratch) const;
@@ -69,6 +89,10 @@ class ConvStep final : public Step {
     int64_t bytes;
   };
   Ahead ahead_of(size_t chunk, Range blocks, size_t p, bool fresh) const;
+  Scratch scratch_at(uint8_t* at) const;
+  ptrdiff_t offset_of_group(const BoundPanel& p) const { return ptrdiff_t{p.group} * group_channels_; }
+  void run_panel(const BoundPanel& panel, const Rows& rows, int count, const Ahead& ahead,
+                 const Scratch& own) const;
   void run_tiles(const BoundPanel& panel, const Tiles& cut, GemmTile& tile, GemmRows& rows) const;
   void fill_rows(const Memory& memory, int64_t first, int64_t end, const Rows& rows) const;
 
@@ -78,15 +102,14 @@ class ConvStep final : public Step {
   PanelConstants constants_;
   std::unique_ptr<const FunctionCells> cells_;
   Cutting cut_{};
+  Words words_;
   int64_t pixels_ = 0;
   int32_t group_channels_ = 0;
   int widest_ = 0;
 };
 
-// The offsets of a panel's steps; where the kernel wants runs, pairs of (offset, number of steps).
-std::vector<int32_t> ConvStep::resolve(const Packed& packed, const PackedPanel& panel) const {
-  const std::vector<int32_t> offsets = step_offsets(s_, packed, panel);
-  if (s_.kernel->grouped) return offsets;
+// Pairs of (offset, number of steps) for offsets that grow by 4.
+std::vector<int32_t> runs_of(const std::vector<int32_t>& offsets) {
   std::vector<int32_t> runs;
   int32_t next = -1;
   for (const int32_t offset : offsets) {
@@ -100,6 +123,12 @@ std::vector<int32_t> ConvStep::resolve(const Packed& packed, const PackedPanel& 
   return runs;
 }
 
+// The steps of a panel, as the kernel wants them.
+std::vector<int32_t> ConvStep::resolve(const Packed& packed, const PackedPanel& panel) const {
+  std::vector<int32_t> offsets = step_offsets(s_, packed, panel);
+  return s_.kernel->grouped ? offsets : runs_of(offsets);
+}
+
 // Of each channel of a panel, times `shift`.
 std::vector<int32_t> weight_sums(const int8_t* weights, const PackedPanel& panel, int32_t shift) {
   std::vector<int32_t> sums(static_cast<size_t>(panel.width), 0);
@@ -109,6 +138,13 @@ std::vector<int32_t> weight_sums(const int8_t* weights, const PackedPanel& panel
     }
   }
   return sums;
+}
+
+// A row of words is the window's steps in their own order, the same for all panels.
+void ConvStep::bind_words(BoundPanel& panel) {
+  panel.steps.words = static_cast<int32_t>(steps_.back().size());
+  words_.pitch = int64_t{4} * panel.steps.words;
+  words_.runs = runs_of(steps_.back());
 }
 
 void ConvStep::bind(const Packed& packed) {
@@ -121,6 +157,7 @@ void ConvStep::bind(const Packed& packed) {
                      constants_.bias.size(),
                      int64_t{p.steps} * p.width * 4};
     std::copy(std::begin(p.counts), std::end(p.counts), panel.steps.counts);
+    if (s_.kernel->grouped && is_words(p)) bind_words(panel);
     if (!s_.kernel->grouped) panel.steps.counts[0] = static_cast<int32_t>(steps_.back().size() / 2);
     panels_.push_back(panel);
     widest_ = std::max(widest_, p.width);
@@ -140,6 +177,9 @@ std::vector<Loop> ConvStep::loops() const {
     }
     if (products > 0) found.push_back({std::to_string(size) + "-step", products});
   }
+  int64_t words = 0;
+  for (const BoundPanel& p : panels_) words += pixels_ * p.steps.words * p.steps.width * 4;
+  if (words > 0) found.push_back({"words", words});
   return found;
 }
 
@@ -165,6 +205,9 @@ void ConvStep::cut() {
   for (int64_t b = 0; b < cut_.blocks; ++b) {
     cut_.most_pixels = std::max(cut_.most_pixels, pixel_of(b + 1) - pixel_of(b));
   }
+  if (words_.runs.empty()) return;
+  const int64_t rows = kWordBytes / (2 * words_.pitch) / cut_.rows * cut_.rows;
+  words_.rows = std::min(std::max<int64_t>(rows, cut_.rows), cut_.most_pixels);
 }
 
 ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
@@ -188,7 +231,17 @@ size_t ConvStep::tile_bytes() const {
 
 size_t ConvStep::scratch() const {
   const size_t rows = align64(3 * sizeof(void*) * static_cast<size_t>(cut_.most_pixels));
-  return rows + 2 * tile_bytes();
+  return rows + 2 * tile_bytes() + words_.bytes();
+}
+
+Scratch ConvStep::scratch_at(uint8_t* at) const {
+  const auto most = static_cast<size_t>(cut_.most_pixels);
+  const Rows rows{reinterpret_cast<const uint8_t**>(at),
+                  reinterpret_cast<uint8_t**>(at + most * sizeof(void*)),
+                  reinterpret_cast<const uint8_t**>(at + 2 * most * sizeof(void*))};
+  uint8_t* const behind = at + align64(3 * sizeof(void*) * most);
+  return {rows, reinterpret_cast<float*>(behind), reinterpret_cast<int32_t*>(behind + tile_bytes()),
+          reinterpret_cast<int16_t*>(behind + 2 * tile_bytes())};
 }
 
 // The addresses of output pixels [first, end): their windows, where they are written, their residuals.
@@ -241,42 +294,50 @@ ConvStep::Ahead ConvStep::ahead_of(size_t chunk, Range blocks, size_t p, bool fr
 // `fresh`: this thread has not just used the same weights.
 void ConvStep::run_blocks(const Memory& memory, size_t chunk, Range blocks, bool fresh,
                           uint8_t* scratch) const {
+  const Scratch own = scratch_at(scratch);
   const Range pixels{pixel_of(blocks.first), pixel_of(blocks.end)};
-  const auto most = static_cast<size_t>(cut_.most_pixels);
-  const Rows rows{reinterpret_cast<const uint8_t**>(scratch),
-                  reinterpret_cast<uint8_t**>(scratch + most * sizeof(void*)),
-                  reinterpret_cast<const uint8_t**>(scratch + 2 * most * sizeof(void*))};
-  uint8_t* const behind = scratch + align64(3 * sizeof(void*) * most);
-  auto* const floats = reinterpret_cast<float*>(behind);
-  auto* const sums = reinterpret_cast<int32_t*>(behind + tile_bytes());
-  fill_rows(memory, pixels.first, pixels.end, rows);
-  const int count = static_cast<int>(pixels.end - pixels.first), number = (count + cut_.rows - 1) / cut_.rows;
-  const Tiles tiles{number, count / number, count % number};
-  for (size_t p = cut_.chunks[chunk]; p < cut_.chunks[chunk + 1]; ++p) {
-    const BoundPanel& panel = panels_[p];
-    const Ahead ahead = ahead_of(chunk, blocks, p, fresh);
-    GemmTile tile{rows.x,     ptrdiff_t{panel.group} * group_channels_,
-                  count,      constants_.correction.data() + panel.constants,
-                  sums,       ahead.bytes > 0 ? ahead.from : nullptr,
-                  ahead.bytes};
-    GemmRows ends{sums,
-                  count,
-                  panel.steps.width,
-                  panel.channels,
-                  constants_.multiplier.data() + panel.constants,
-                  constants_.bias.data() + panel.constants,
-                  rows.y,
-                  panel.channel * static_cast<ptrdiff_t>(bytes_of(s_.y.type)),
-                  s_.epilogue.residual ? rows.residual : nullptr,
-                  panel.channel,
-                  floats,
-                  PanelConstants::part_of(constants_.factors, panel.constants),
-                  PanelConstants::part_of(constants_.slopes, panel.constants),
-                  PanelConstants::part_of(constants_.offsets, panel.constants)};
-    if (s_.kernel->whole == nullptr || !s_.kernel->whole(panel.steps, tile, s_.epilogue, ends)) {
-      run_tiles(panel, tiles, tile, ends);
+  const int64_t all = pixels.end - pixels.first, most = words_.runs.empty() ? all : words_.rows;
+  fill_rows(memory, pixels.first, pixels.end, own.rows);
+  for (int64_t first = 0; first < all; first += most) {
+    const Rows rows = own.rows.from(first);
+    const int count = static_cast<int>(std::min(most, all - first));
+    int32_t widened = -1;  // group
+    for (size_t p = cut_.chunks[chunk]; p < cut_.chunks[chunk + 1]; ++p) {
+      const BoundPanel& panel = panels_[p];
+      if (panel.steps.words > 0 && widened != panel.group) {
+        widened = panel.group;
+        s_.kernel->widen({words_.runs.data(), static_cast<int32_t>(words_.runs.size() / 2), rows.x,
+                          offset_of_group(panel), count, own.words, words_.pitch});
+      }
+      run_panel(panel, rows, count, ahead_of(chunk, blocks, p, fresh), own);
     }
   }
+}
+
+void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, int count, const Ahead& ahead,
+                         const Scratch& own) const {
+  GemmTile tile{rows.x,      offset_of_group(panel),
+                count,       constants_.correction.data() + panel.constants,
+                own.sums,    ahead.bytes > 0 ? ahead.from : nullptr,
+                ahead.bytes, own.words,
+                words_.pitch};
+  GemmRows ends{own.sums,
+                count,
+                panel.steps.width,
+                panel.channels,
+                constants_.multiplier.data() + panel.constants,
+                constants_.bias.data() + panel.constants,
+                rows.y,
+                panel.channel * static_cast<ptrdiff_t>(bytes_of(s_.y.type)),
+                s_.epilogue.residual ? rows.residual : nullptr,
+                panel.channel,
+                own.floats,
+                PanelConstants::part_of(constants_.factors, panel.constants),
+                PanelConstants::part_of(constants_.slopes, panel.constants),
+                PanelConstants::part_of(constants_.offsets, panel.constants)};
+  if (s_.kernel->whole != nullptr && s_.kernel->whole(panel.steps, tile, s_.epilogue, ends)) return;
+  const int number = (count + cut_.rows - 1) / cut_.rows;
+  run_tiles(panel, {number, count / number, count % number}, tile, ends);
 }
 
 // `tile` and `rows` begin as all rows and end as the last tile's: copies would cost what a few steps do.
@@ -291,6 +352,7 @@ void ConvStep::run_tiles(const BoundPanel& panel, const Tiles& cut, GemmTile& ti
     s_.kernel->sum(panel.steps, tile);
     s_.kernel->finish(s_.epilogue, rows);
     tile.x += tile.rows;
+    tile.words += tile.rows * tile.pitch;
     rows.y += tile.rows;
     if (rows.residual != nullptr) rows.residual += tile.rows;
     if (tile.next != nullptr) tile.next += piece;

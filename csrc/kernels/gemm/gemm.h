@@ -25,12 +25,25 @@ constexpr int kFetched = 128;
 
 // Steps of one panel, resolved. Weights lie as [step][channel][4].
 //   runs (not grouped): steps are pairs (offset, n) of n steps whose offsets grow by 4; counts[0] pairs.
-//   grouped: one offset for each step; first counts[7] groups of 8 steps, then counts[6] groups of 7, ...
+//   grouped: one offset for each step; first counts[7] groups of 8 steps, then counts[6] groups of 7, ...,
+//     or `words`: steps in the order in which a row of words has them.
 struct GemmSteps {
   const int8_t* weights;
   const int32_t* steps;
   int32_t counts[kMostGroup];
   int width;  // channels, a multiple of the kernel's unit
+  int32_t words = 0;  // steps, all of them; 0: groups
+};
+
+// Rows of bytes as rows of words, 16 bits each: the runs of a window behind one another.
+struct GemmWords {
+  const int32_t* runs;  // pairs: offset from a row's address, number of steps of 4 bytes
+  int32_t count;  // of pairs
+  const uint8_t* const* x;  // rows
+  ptrdiff_t x_offset;  // added to each
+  int rows;
+  int16_t* words;
+  ptrdiff_t pitch;  // from row to row
 };
 
 struct GemmTile {
@@ -41,6 +54,8 @@ struct GemmTile {
   int32_t* sums;  // [rows][width], aligned to 64; there is room for the most rows, and those may be written
   const int8_t* next;  // what is read later, kFetched bytes for each step: fetched in passing; or nullptr
   int64_t next_bytes;  // of them
+  const int16_t* words = nullptr;  // the same rows, for panels of words
+  ptrdiff_t pitch = 0;  // from row to row
 };
 
 struct GemmRows {
@@ -74,6 +89,8 @@ struct GemmOps {
   // has no form that beats the two. `sums` and `scratch` are not used.
   bool (*whole)(const GemmSteps& steps, const GemmTile& tile, const Epilogue& epilogue,
                 const GemmRows& rows) = nullptr;
+  // Of grouped kernels.
+  void (*widen)(const GemmWords& words) = nullptr;
   int deep = 1;  // weights of a panel are zeros up to a multiple of so many steps
   // Of kernels whose registers are tiles (tiles.h), which then have neither sum nor whole; nullptr: of
   // vectors.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -139,10 +140,10 @@ void check_header(const PackedHeader& h, size_t size, const GemmOps& ops) {
 }
 
 // How many steps the groups of a panel have, or -1.
-int64_t steps_in_groups(const PackedPanel& p, bool grouped) {
+int64_t steps_in_groups(const PackedPanel& p) {
   int64_t steps = 0;
   for (int size = 1; size <= kMostGroup; ++size) {
-    if (p.counts[size - 1] < 0 || (!grouped && size > 1 && p.counts[size - 1] != 0)) return -1;
+    if (p.counts[size - 1] < 0) return -1;
     steps += int64_t{p.counts[size - 1]} * size;
   }
   return steps;
@@ -159,12 +160,27 @@ void check_panel(const PackedHeader& h, const PackedPanel& p, int32_t channel, c
          "a panel's steps are damaged");
   const bool shared = p.positions == 0 && p.steps == h.positions;
   demand(h.grouped != 0 || shared, "a panel's steps are damaged");
-  demand(steps_in_groups(p, h.grouped != 0) == p.steps, "a panel's groups are damaged");
+  const bool counted = steps_in_groups(p) == p.steps && (h.grouped != 0 || p.counts[0] == p.steps);
+  demand(counted || (h.grouped != 0 && is_words(p)), "a panel's groups are damaged");
   const int64_t room = h.bytes - h.weights, bytes = weight_bytes(p.steps, p.width, ops);
   demand(p.weights >= 0 && p.weights <= room && bytes <= room - p.weights, "a panel's weights are cut off");
 }
 
+// All panels of words read the same row.
+void check_words(const Packed& found) {
+  const PackedHeader& h = found.header;
+  const std::vector<int32_t> natural =
+      positions_of({h.out, h.kernel_h, h.kernel_w, h.in, h.groups, h.joined != 0, h.high});
+  for (const PackedPanel& p : found.panels) {
+    if (!is_words(p)) continue;
+    const auto first = found.positions.begin() + p.positions;
+    demand(std::equal(first, first + p.steps, natural.begin(), natural.end()), "a panel's words are damaged");
+  }
+}
+
 }  // namespace
+
+bool is_words(const PackedPanel& panel) { return steps_in_groups(panel) == 0; }
 
 Packed read_packed(const uint8_t* bytes, size_t size, const GemmOps& ops) {
   Packed found{};
@@ -187,6 +203,7 @@ Packed read_packed(const uint8_t* bytes, size_t size, const GemmOps& ops) {
   for (const int32_t p : found.positions) {
     demand(p >= 0 && p < window, "a step lies outside the window");
   }
+  if (h.grouped != 0) check_words(found);
   found.weights = reinterpret_cast<const int8_t*>(bytes + h.weights);
   return found;
 }

@@ -37,7 +37,9 @@ struct PackedPanel {
   int64_t weights;  // offset behind the header's
   int32_t positions, steps;  // first, number
   int32_t channel, channels, width, group;
-  int32_t counts[kMostGroup];  // groups of 1, 2, ... steps; not grouped: counts[0] = steps
+  // Groups of 1, 2, ... steps; none at all: words, all steps in the window's order. Not grouped: counts[0] is
+  // the number of steps.
+  int32_t counts[kMostGroup];
 };
 static_assert(sizeof(PackedHeader) == 64 && sizeof(PackedPanel) == 64);
 
@@ -48,6 +50,9 @@ struct PanelCut {
 std::vector<PanelCut> cut_channels(int32_t channels, int unit, int widest);
 
 std::vector<uint8_t> pack_gemm(const GemmWeights& shape, const int8_t* weights, const GemmOps& ops);
+
+// Of a kernel that groups.
+bool is_words(const PackedPanel& panel);
 
 struct Packed {
   PackedHeader header;
@@ -64,7 +69,8 @@ struct PackStep {
   std::vector<int8_t> weights;
 };
 // Cuts the steps of one panel into groups that no 16-bit lane overflows in, splitting steps where needed,
-// largest groups first; counts receives the number of groups of each size. See groups.cc for the proof.
+// largest groups first; counts receives the number of groups of each size. All zeros, and the steps as they
+// were: words are faster. See groups.cc for the proof.
 std::vector<PackStep> group_steps(const std::vector<PackStep>& steps, int32_t high,
                                   int32_t (&counts)[kMostGroup]);
 

@@ -1,5 +1,5 @@
 // vpmaddubsw over groups of steps whose 16-bit sums are proved not to overflow (groups.cc): products are
-// added in 16 bits and widened once for each group.
+// added in 16 bits and widened once for each group. Panels of words have their own loop.
 #include "kernels/gemm/gemm.h"
 
 #if INTACT_ARCH_X86
@@ -7,13 +7,7 @@
 
 #include <cstring>
 
-// Sums of a group are formed in the order written: the compiler would form all products first and keep them
-// in memory.
-#if defined(__GNUC__)
-#define INTACT_IN_ORDER(x) __asm__("" : "+x"(x))
-#else
-#define INTACT_IN_ORDER(x)
-#endif
+#include "kernels/gemm/x86_avx2_words.h"
 
 namespace intact {
 namespace {
@@ -100,7 +94,7 @@ void sum_tile(const GemmSteps& steps, const GemmTile& t, int first) {
 }
 
 // As many rows at a time as registers hold.
-void sum(const GemmSteps& s, const GemmTile& t) {
+void sum_groups(const GemmSteps& s, const GemmTile& t) {
   int row = 0;
   if (s.width == kUnit) {
     for (; row + 4 <= t.rows; row += 4) sum_tile<4, 1>(s, t, row);
@@ -111,6 +105,8 @@ void sum(const GemmSteps& s, const GemmTile& t) {
   if (row + 2 == t.rows) sum_tile<2, 2>(s, t, row);
   if (row + 1 == t.rows) sum_tile<1, 2>(s, t, row);
 }
+
+void sum(const GemmSteps& s, const GemmTile& t) { return s.words > 0 ? sum_words(s, t) : sum_groups(s, t); }
 
 struct Lanes {
   __m256 residual_zero_point, residual_multiplier;
@@ -324,7 +320,7 @@ void finish(const Epilogue& e, const GemmRows& t) {
 
 }  // namespace
 
-const GemmOps gemm_avx2 = {kUnit, kWidest, true, {12, 12, 0, 0}, 0, sum, finish};
+const GemmOps gemm_avx2 = {kUnit, kWidest, true, {12, 12, 0, 0}, 0, sum, finish, nullptr, widen};
 
 }  // namespace intact
 #endif

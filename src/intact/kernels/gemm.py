@@ -42,7 +42,8 @@ def pack(
 
 
 def steps_by_group(packed: NDArray[np.uint8], kernel: str | None = None) -> tuple[int, ...]:
-    """How many steps of 4 bytes run in groups of 1, 2, ... that share one 16-bit sum, over all panels."""
+    """How many steps of 4 bytes run in groups of 1, 2, ... 8 that share one 16-bit sum, and last how many as
+    words of 16 bits, over all panels."""
     return tuple(_native.gemm_groups(kernel or chosen_kernels()[FAMILY], packed))
 
 
