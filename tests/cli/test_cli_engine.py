@@ -11,8 +11,10 @@ import pytest
 from onnx import numpy_helper
 
 import intact
+from intact.cli import bench
 from intact.cli.verify import sentences
 from intact.engine import files
+from intact.kernels.registry import ISA_LEVELS, instructions
 
 
 @pytest.fixture
@@ -96,7 +98,24 @@ def test_bench_times_models_side_by_side(run, plan: Path, net: Path) -> None:
     said = json.loads(shown)
     (case,) = said["cases"]
     assert status == 0 and said["batch"] == 2
+    assert case["instructions"] == instructions("gemm")
     assert case["engine"] == "intact" and 0 < case["ms"] <= case["median_ms"] and case["runs"] >= 10
+
+
+def test_bench_keeps_both_sides_to_the_same_instructions(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the environment said before; ONNX Runtime has no such switch, and the table says so."""
+    monkeypatch.setenv("INTACT_MAX_ISA", "none")
+    sides = {engine: bench.Case(engine, net, isa=bench.Isa.AVX2) for engine in ("intact", *bench.PEERS)}
+    for side in sides.values():
+        assert side.environment()["INTACT_MAX_ISA"] == "avx2"
+        assert side.environment()["ONEDNN_MAX_CPU_ISA"] == "AVX2"
+    assert sides["intact"].instructions() == instructions("gemm", "avx2")
+    assert sides["openvino"].instructions() == "AVX2"
+    assert sides["onnxruntime"].instructions() == "all there are"
+    assert not sides["onnxruntime"].limited
+    assert bench.Case("intact", net).instructions() == "none"
+    assert set(bench.Isa) < set(ISA_LEVELS)
+    assert set(bench.ONEDNN_NAMES) == set(bench.Isa)
 
 
 def test_bench_takes_the_inputs_of_a_file(run, net: Path, tmp_path: Path) -> None:

@@ -204,8 +204,9 @@ WEIGHTS = {
     "all -128": lambda rng, shape: np.full(shape, -128),
     "alternating": lambda rng, shape: np.where(np.indices(shape).sum(0) % 2, 127, -128),
     "zero": lambda rng, shape: np.zeros(shape),
-    "small, large": lambda rng, shape: np.where(np.arange(shape[0]) % 32 < 16, 9, 127)[:, None, None, None]
-    * rng.integers(-1, 2, shape),
+    "small, large": lambda rng, shape: (
+        np.where(np.arange(shape[0]) % 32 < 16, 9, 127)[:, None, None, None] * rng.integers(-1, 2, shape)
+    ),
 }
 
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,8 +18,27 @@ from intact.cli import timing
 from intact.cli.options import COUNT, READ, AsJson, Threads, seconds
 from intact.cli.output import counted, say, show_json, show_table
 from intact.errors import QuantValueError
+from intact.kernels.registry import instructions
 
 PEERS = ("onnxruntime", "openvino")
+
+
+class Isa(StrEnum):
+    """Instruction sets that engines can be kept to, as INTACT_MAX_ISA names them."""
+
+    AVX2 = "avx2"
+    AVXVNNI = "avxvnni"
+    AVX512 = "avx512"
+    AMX = "amx"
+
+
+ONEDNN_NAMES = {
+    Isa.AVX2: "AVX2",
+    Isa.AVXVNNI: "AVX2_VNNI",
+    Isa.AVX512: "AVX512_CORE_VNNI",
+    Isa.AMX: "AVX512_CORE_AMX",
+}
+"""The same for ONEDNN_MAX_CPU_ISA, which OpenVINO heeds. ONNX Runtime knows no limit."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +50,30 @@ class Case:
         file: The model.
         python: The interpreter that has the engine.
         words: More arguments of `timing`.
+        isa: The engine uses no instructions above these, if it can be told; None: all that the machine has.
     """
 
     engine: str
     file: Path
     python: str = sys.executable
     words: tuple[str, ...] = ()
+    isa: Isa | None = None
+
+    @property
+    def limited(self) -> bool:
+        return self.isa is not None and self.engine != "onnxruntime"
+
+    def instructions(self) -> str:
+        """What its products of bytes may use."""
+        if self.engine == "intact":
+            return instructions("gemm", self.isa or "")
+        return ONEDNN_NAMES[self.isa] if self.isa and self.limited else "all there are"
+
+    def environment(self) -> dict[str, str]:
+        """Of its process."""
+        if self.isa is None:
+            return dict(os.environ)
+        return {**os.environ, "INTACT_MAX_ISA": self.isa, "ONEDNN_MAX_CPU_ISA": ONEDNN_NAMES[self.isa]}
 
 
 def run(
@@ -53,38 +91,49 @@ def run(
         float, typer.Option(min=0.0, callback=seconds, help="How long one round of one case lasts.")
     ] = 2.0,
     rounds: Annotated[int, typer.Option(**COUNT, help="All cases take turns so many times.")] = 2,
+    isa: Annotated[
+        Isa | None,
+        typer.Option(
+            help="Use no instructions above these, as on an older machine; ONNX Runtime cannot be told."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Time models on noise, or on the arrays of --data, and print the ratios to the first one.
 
     The fastest run counts, for other work on the machine only adds; the median stands beside it. Each case
-    has a process of its own, and the cases take turns. Memory is the process's peak.
+    has a process of its own, and the cases take turns. Memory is the process's peak. Beside each model
+    stand the instructions that its products of bytes may use.
 
     Examples:
 
     - `intact bench model.plan`
     - `intact bench model.int8.onnx model.onnx --peers --threads 1`
     - `intact bench model.plan --batch 8 --json`
+    - `intact bench model.int8.onnx --peers --isa avx2`
     - `intact bench encoder.int8.onnx --data sentence.npz`
     """
     words = () if data is None else ("--data", str(data))
-    cases = [Case("intact", model, words=words) for model in models]
+    cases = [Case("intact", model, words=words, isa=isa) for model in models]
     if peers:
         onnx = [model for model in models if model.suffix == ".onnx"]
         found = [name for name in PEERS if importlib.util.find_spec(name) is not None]
-        cases += [Case(name, model, words=words) for name in found for model in onnx]
+        cases += [Case(name, model, words=words, isa=isa) for name in found for model in onnx]
     count = available() if threads is None else threads
     results = measure(cases, threads=count, batch=batch, size=size, seconds=seconds, rounds=rounds)
     if as_json:
         rows = [
-            {"engine": case.engine, "file": str(case.file), **result}
+            {
+                "engine": case.engine, "file": str(case.file), "instructions": case.instructions(), **result,
+            }
             for case, result in zip(cases, results, strict=True)
-        ]
+        ]  # fmt: skip
         show_json({"threads": count, "batch": batch, "cases": rows})
         return
     table = [_cells(case, result, results[0]["ms"]) for case, result in zip(cases, results, strict=True)]
     figures = ("fastest, ms", "median, ms", "ratio", "load, ms", "peak MB")
-    show_table(f"batch {batch}, {counted(count)}", ("model", *figures), table, figures=figures)
+    columns = ("model", "may use", *figures)
+    show_table(f"batch {batch}, {counted(count)}", columns, table, figures=figures)
     if missing := [name for name in PEERS if peers and importlib.util.find_spec(name) is None]:
         say(f"not installed: {', '.join(missing)}")
 
@@ -92,7 +141,8 @@ def run(
 def _cells(case: Case, result: dict[str, Any], first: float) -> tuple[str, ...]:
     peak = "" if result["peak_mb"] is None else f"{result['peak_mb']:.0f}"
     times = (f"{result['ms']:.2f}", f"{result['median_ms']:.2f}", f"{result['ms'] / first:.2f}")
-    return f"{case.engine}: {case.file.name}", *times, f"{result['load_ms']:.0f}", peak
+    named = (f"{case.engine}: {case.file.name}", case.instructions())
+    return *named, *times, f"{result['load_ms']:.0f}", peak
 
 
 def available() -> int:
@@ -115,7 +165,7 @@ def _one(case: Case, settings: dict[str, Any]) -> dict[str, Any]:
     words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
     done = subprocess.run(
         [case.python, timing.__file__, case.engine, str(case.file), *words, *case.words],
-        capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=False, env=case.environment(),
     )  # fmt: skip
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["nothing"]

@@ -82,6 +82,19 @@ def chosen_kernels() -> dict[str, str]:
     return _choices(*_environment())
 
 
+def instructions(family: str, max_isa: str = "") -> str:
+    """The CPU features that the chosen kernel of a family needs, as words; "none" for plain C++.
+
+    Args:
+        family: Of kernels, such as "gemm".
+        max_isa: Use nothing above this, a key of `ISA_LEVELS`; by default what INTACT_MAX_ISA says.
+    """
+    limit, forced = _environment()
+    name = _choices(max_isa or limit, forced)[family]
+    needs = next(needs for _, kernel, needs, _ in _native.kernels() if kernel == name)
+    return " ".join(needs) or "none"
+
+
 def _environment() -> tuple[str, str]:
     return os.environ.get("INTACT_MAX_ISA", ""), os.environ.get("INTACT_FORCE_KERNEL", "")
 
