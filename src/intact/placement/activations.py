@@ -60,10 +60,13 @@ def _composed(view: View, value: Value) -> Activation | None:
         output = op.outputs[0]
         ops.append(op)
         inside.add(output)
+        given = [v for v in op.inputs if v is not None]
+        if tuple(given) != tuple(op.inputs[: len(given)]):
+            break  # an operand in the middle is left out
         with np.errstate(all="ignore"):
-            inputs = [_operand(view, known, v) for v in op.inputs if v is not None]
-            made = book.curve(op.node, *inputs)
-        assert made is not None, f"the book says what {op.op_type} is"
+            made = book.curve(op.node, *(_operand(view, known, v) for v in given))
+        if made is None:
+            break  # it lacks an operand, and no engine will run it
         known[output] = made
         leads_out = len(ops) > 1 and _exits(view, inside, ops) == {output}
         if leads_out and (label := _name(known[output])) is not None:

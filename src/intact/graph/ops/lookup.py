@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import onnx_ir as ir
@@ -82,9 +83,18 @@ def called(node: ir.Node) -> str:
 
 
 def curve(node: ir.Node, *operands: NDArray[Any] | float) -> NDArray[Any] | None:
-    """What a node makes of arrays and numbers, element by element, in float64; None where no record says."""
+    """What a node makes of arrays and numbers, element by element, in float64.
+
+    None where no record says, or where the node has not the operands that its operator needs.
+    """
     said = read(node)
-    return None if said is None or said.curve is None else said.curve(*operands)
+    if said is None or said.curve is None:
+        return None
+    try:
+        signature(said.curve).bind(*operands)
+    except TypeError:
+        return None
+    return said.curve(*operands)
 
 
 def is_kind(node: ir.Node | None, *kinds: Kind) -> bool:
