@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,32 @@ def call(path: Path, name: str, returns: str) -> Any:
     Raises:
         QuantValueError: The file has no such function, or raises, or exits.
     """
-    with blamed(f"file '{path}'", path):
+    return function(path, f"{name}()", returns)()
+
+
+def function(path: Path, signature: str, returns: str) -> Callable[..., Any]:
+    """A function of a .py file, whose errors are told as those of the file. The file is EXECUTED.
+
+    Args:
+        path: The script.
+        signature: "name(argument)": the function that is looked for.
+        returns: What it should return, for errors.
+    Raises:
+        QuantValueError: The file has no such function, or raises, or exits.
+    """
+    name, where = signature.partition("(")[0], f"file '{path}'"
+    with blamed(where, path):
         made = runpy.run_path(str(path)).get(name)
-        if callable(made):
-            return made()
-    raise QuantValueError(
-        f"file '{path}'", f"no function {name}", f"{name}() that returns {returns}", "define it there"
-    )
+    if not callable(made):
+        raise QuantValueError(
+            where, f"no function {name}", f"{signature} that returns {returns}", "define it there"
+        )
+
+    def called(*arguments: Any) -> Any:
+        with blamed(where, path):
+            return made(*arguments)
+
+    return called
 
 
 def blamed_over(items: Iterable[Any], whose: str, path: Path) -> Iterator[Any]:

@@ -71,8 +71,8 @@ def analyze(
         IntactError: As for `quantize`.
     """
     _check(by, budget, runs)
-    settings = _settings(options | {"progress": progress})
-    before, after = _quantized(source, data, settings)
+    settings = settings_of(options | {"progress": progress})
+    before, after = quantized_with_before(source, data, settings)
     grids = grids_of(before, after)
     held = before.runs[:runs]
     sweep = Sweep(before.model, grids, held)
@@ -104,7 +104,7 @@ def analyze(
     )
 
 
-def _settings(options: Mapping[str, Any]) -> Settings:
+def settings_of(options: Mapping[str, Any]) -> Settings:
     """The arguments of `quantize`, those of the methods apart."""
     known = {one.name for one in fields(Settings) if one.init} - {"options"}
     rest = {name: value for name, value in options.items() if name not in known}
@@ -121,7 +121,7 @@ def _check(by: str, budget: int, runs: int | None) -> None:
             )
 
 
-def _quantized(source: graph.Source, data: Any, settings: Settings) -> tuple[State, State]:
+def quantized_with_before(source: graph.Source, data: Any, settings: Settings) -> tuple[State, State]:
     """The model before its pairs, with all that was decided by then; and the quantized one."""
     state = prepared(source, data, settings)
     if not state.targets:

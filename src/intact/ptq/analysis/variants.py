@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -81,23 +81,33 @@ def _changed_biases(before: Model, after: Model, weights: set[Read]) -> dict[str
 def variant(segment: ModelSegment, grids: QuantizedReads, on: frozenset[Read]) -> Session:
     """`segment` with the reads `on` quantized, ready to run."""
     on &= segment.reads
-    if not on:
-        return Session(segment.model, folded=True, threads=THREADS, fix=FIX)
-    model = segment.model.clone()
-    marks = Marks(model)
-    for target, spec, ends in grids.activations:
-        if part := _of(target, on):
-            marks.add(part, spec, ends)
-    for target, weight in grids.weights:
-        if part := _of(target, on):
-            marks.add_weight(part, weight)
-    graph.mark(model, marks.found)
-    graph.emit_qdq(model, grids.opset)
-    graph.prune(model)
-    for name, (read, array) in grids.biases.items():
-        if read in on and name in model.graph.initializers:
-            set_initializer(model, name, array)
+    model = with_reads(segment.model, [(grids, on)]) if on else segment.model
     return Session(model, folded=True, threads=THREADS, fix=FIX)
+
+
+def with_reads(source: Model, parts: Iterable[tuple[QuantizedReads, frozenset[Read]]]) -> Model:
+    """A clone of a float model with some of its reads quantized, for each of `parts` on its own grids."""
+    parts = list(parts)
+    model = source.clone()
+    opset = max(grids.opset for grids, _ in parts)
+    if opset > model.opset_imports[""]:
+        graph.raise_opset(model, opset)
+    marks = Marks(model)
+    for grids, on in parts:
+        for target, spec, ends in grids.activations:
+            if part := _of(target, on):
+                marks.add(part, spec, ends)
+        for target, weight in grids.weights:
+            if part := _of(target, on):
+                marks.add_weight(part, weight)
+    graph.mark(model, marks.found)
+    graph.emit_qdq(model, opset)
+    graph.prune(model)
+    for grids, on in parts:
+        for name, (read, array) in grids.biases.items():
+            if read in on and name in model.graph.initializers:
+                set_initializer(model, name, array)
+    return model
 
 
 def _of(target: Target, on: frozenset[Read]) -> Target | None:

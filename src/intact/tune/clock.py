@@ -1,0 +1,140 @@
+"""What a model takes on this machine: measured once for each of its structures, and remembered."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from intact import graph
+from intact.engine import Engine, compile
+from intact.graph import Model
+from intact.kernels.registry import instructions
+
+Clock = Callable[[Any], float]
+"""Seconds of one run of an `onnx.ModelProto`; with a `key` that says what was measured on, it is remembered."""
+
+_ROUNDS, _LEAST = 3, 3
+
+
+class EngineClock:
+    """Seconds of one run in the engine, on one input.
+
+    The first model is the measure of all later ones: it runs in turn with each, so that a clock rate that
+    drifts, or other work on the machine, changes both. The fastest run counts.
+
+    Args:
+        feeds: Arrays of the inputs, of the size that counts.
+        threads: Of the engine; None: as many as the process may use.
+        seconds: How long each model runs, in all rounds together.
+    """
+
+    def __init__(
+        self, feeds: Mapping[str, NDArray], threads: int | None = None, seconds: float = 0.15
+    ) -> None:
+        self._feeds, self._threads, self._budget = dict(feeds), threads, seconds
+        self._first: Engine | None = None
+        self._reference = 0.0
+
+    @property
+    def key(self) -> str:
+        """The machine, the threads and the sizes that figures are for."""
+        sizes = ",".join(f"{name}:{'x'.join(map(str, a.shape))}" for name, a in sorted(self._feeds.items()))
+        threads = self._threads or "all"
+        return f"intact, {processor()}, {instructions('gemm')}, {os.cpu_count()} cores, threads {threads}, {sizes}"
+
+    def __call__(self, model: Any) -> float:
+        engine = compile(model, threads=self._threads)
+        if self._first is None:
+            self._first = engine
+            self._reference = self._fastest(engine, 2 * self._budget)
+            return self._reference
+        first, this = float("inf"), float("inf")
+        for _ in range(_ROUNDS):
+            first = min(first, self._fastest(self._first, self._budget / _ROUNDS))
+            this = min(this, self._fastest(engine, self._budget / _ROUNDS))
+        return self._reference * this / first
+
+    def _fastest(self, engine: Engine, seconds: float) -> float:
+        engine.run(self._feeds)
+        best, runs, end = float("inf"), 0, time.perf_counter() + seconds
+        while runs < _LEAST or time.perf_counter() < end:
+            start = time.perf_counter()
+            engine.run(self._feeds)
+            best, runs = min(best, time.perf_counter() - start), runs + 1
+        return best
+
+
+def processor() -> str:
+    """What this machine calls its processor."""
+    listed = Path("/proc/cpuinfo")
+    if listed.is_file():
+        for line in listed.read_text(errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("model name", "CPU part"):
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
+class Remembered:
+    """A clock that asks another one only for structures that it has not seen.
+
+    Args:
+        clock: What measures; its `key`, where it has one, says where.
+        known: Seconds by structure: filled in, and read first.
+        changed: Called behind each new figure.
+    """
+
+    def __init__(
+        self, clock: Clock, known: MutableMapping[str, float], changed: Callable[[], None] = lambda: None
+    ) -> None:
+        self._clock, self._known, self._changed = clock, known, changed
+        self._begun: Model | None = None
+
+    def begin(self, model: Model) -> float:
+        """Seconds of the model that all others are compared to; call it first."""
+        self._begun = model
+        return self(model)
+
+    def __call__(self, model: Model) -> float:
+        """Seconds of `model`."""
+        key = structure(model)
+        if key not in self._known:
+            if self._begun is not None:
+                if self._begun is not model:
+                    self._clock(graph.to_proto(self._begun))  # a clock that compares needs its measure
+                self._begun = None
+            self._known[key] = self._clock(graph.to_proto(model))
+            self._changed()
+        return self._known[key]
+
+
+def structure(model: Model) -> str:
+    """A digest of operators, names and sizes, without what weights hold: time does not depend on that."""
+    return _digest(graph.to_proto(model).graph, contents=False)
+
+
+def identity(model: Model) -> str:
+    """A digest of everything."""
+    return _digest(graph.to_proto(model).graph, contents=True)
+
+
+def _digest(proto: Any, *, contents: bool) -> str:
+    digest = blake2b(digest_size=16)
+    for tensor in sorted(proto.initializer, key=lambda one: one.name):
+        digest.update(f"{tensor.name} {tensor.data_type} {list(tensor.dims)};".encode())
+        if contents:
+            digest.update(tensor.SerializeToString(deterministic=True))
+    for one in _parts(proto):
+        digest.update(one.SerializeToString(deterministic=True))
+    return digest.hexdigest()
+
+
+def _parts(proto: Any) -> Iterable[Any]:
+    return (*proto.input, *proto.output, *proto.node)

@@ -1,0 +1,78 @@
+"""What a layer may become: names of formats, and what they mean as overrides of `quantize`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from glob import escape
+from typing import Any
+
+from intact.errors import QuantValueError
+from intact.ptq.settings import Settings, with_override
+
+FLOAT = "float"
+"""The format that loses nothing."""
+
+_COUNTERPARTS = {"uint8": "int8", "int8": "uint8"}
+"""Activations on the grid with a free zero point, and on the symmetric one."""
+
+
+@dataclass(frozen=True)
+class LayerFormat:
+    """One format that layers may have.
+
+    Attributes:
+        name: In tables: that of the activations, mostly.
+        override: What `quantize` takes for such a layer; empty for the format that all others are compared to.
+    """
+
+    name: str
+    override: Mapping[str, Any]
+
+    @property
+    def is_float(self) -> bool:
+        return self.name == FLOAT
+
+
+def formats_of(settings: Settings, wanted: Sequence[str] | None) -> tuple[LayerFormat, ...]:
+    """The formats to choose from: first the one that `settings` asks for, which layers have unless told.
+
+    Args:
+        settings: Of `quantize`.
+        wanted: Names as overrides have them under "format": "int8", "uint8", "int16", "int4", "float", ...;
+            None: the other one of int8 and uint8, and float. 16 bits and 4-bit weights compute in float, so
+            that float is as fast and more exact; who counts bytes, or runs the file elsewhere, names them.
+    Raises:
+        QuantValueError: There is no such format.
+    """
+    base = settings.layer.activations
+    names = (_COUNTERPARTS.get(base), FLOAT) if wanted is None else tuple(wanted)
+    found = [LayerFormat(base, {})]
+    for name in dict.fromkeys(names):
+        if name is not None and name != base:
+            override = {"format": name}
+            try:
+                with_override(settings.layer, name, override)
+            except QuantValueError as error:
+                raise error.at("formats") from None
+            found.append(LayerFormat(name, override))
+    if len(found) == 1:
+        raise QuantValueError(
+            "formats", f"{base!r} alone", "two or more to choose from", "leave it out, or name another one"
+        )
+    return tuple(found)
+
+
+def overrides_of(nodes: Mapping[str, Sequence[str]], formats: Mapping[str, LayerFormat]) -> dict[str, Any]:
+    """The overrides that give layers their formats.
+
+    Args:
+        nodes: Names of the nodes of each layer.
+        formats: By layer.
+    """
+    return {
+        escape(node): dict(format.override)
+        for layer, format in formats.items()
+        for node in nodes[layer]
+        if format.override
+    }

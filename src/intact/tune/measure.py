@@ -1,0 +1,184 @@
+"""What each format of each layer costs: the error of the outputs, and the time of a run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from intact.graph import Model
+from intact.placement import Layer
+from intact.progress import Progress
+from intact.ptq.analysis.analyze import quantized_with_before
+from intact.ptq.analysis.segments import Read
+from intact.ptq.analysis.sweep import Sweep, Trial
+from intact.ptq.analysis.units import SweepUnit, units_of
+from intact.ptq.analysis.variants import QuantizedReads, grids_of, with_reads
+from intact.ptq.evaluator import relative
+from intact.ptq.settings import Settings, with_override
+from intact.ptq.state import State
+from intact.tune.clock import Remembered
+from intact.tune.formats import LayerFormat
+from intact.tune.program import FormatProgram
+
+_LIKELY = 0.999
+"""Of the sum of errors: layers behind that share are left as they are, unless they are few."""
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedEverywhere:
+    """The model with one format for all layers.
+
+    Attributes:
+        before: In front of its pairs.
+        grids: How reads are quantized.
+        units: Its layers, with their reads.
+        total: Error of the outputs.
+    """
+
+    before: State
+    grids: QuantizedReads
+    units: tuple[SweepUnit, ...]
+    sweep: Sweep
+
+    @property
+    def total(self) -> float:
+        return relative(self.sweep.total)
+
+    def errors(self, progress: bool, title: str) -> dict[str, float]:
+        """Error of the outputs with each layer alone quantized, by its name."""
+        with Progress(title, len(self.units), progress) as bar:
+            found = self.sweep.measure([Trial(unit.reads) for unit in self.units], bar)
+        return {unit.name: error for unit, error in zip(self.units, found, strict=True)}
+
+
+def quantized_everywhere(
+    model: Model, data: object, settings: Settings, format: LayerFormat
+) -> QuantizedEverywhere:
+    """`model` with `format` for all of its layers."""
+    if format.override:
+        layer = with_override(settings.layer, "formats", format.override)
+        settings = replace(settings, activations=layer.activations, weights=layer.weights)
+    before, after = quantized_with_before(model, data, settings)
+    grids = grids_of(before, after)
+    units = units_of(before, grids, "layer", defaultdict(float))
+    return QuantizedEverywhere(before, grids, tuple(units), Sweep(before.model, grids, before.runs))
+
+
+def choosable(state: State) -> list[Layer]:
+    """The layers that can be told apart by the names of their nodes, in the graph's order."""
+    types = {node.op_type for node in state.model.graph}
+    return [
+        layer for layer in state.placement.layers
+        if layer.precision == "int8" and layer.nodes and not types.intersection(layer.nodes)
+    ]  # fmt: skip
+
+
+def worth_a_choice(errors: Mapping[str, float], budget: int) -> set[str]:
+    """The layers that matter: those with the largest errors, `budget` at most."""
+    ranked = sorted(errors, key=lambda name: (-errors[name], name))
+    sums = np.cumsum([errors[name] for name in ranked])
+    enough = int(np.searchsorted(sums, _LIKELY * sums[-1])) + 1 if len(sums) and sums[-1] > 0 else 0
+    return set(ranked[: min(budget, max(enough, min(budget, 16)))])
+
+
+class LatencyTable:
+    """Times of a model with other formats for some of its layers.
+
+    Args:
+        everywhere: By format; the first is that of all layers that are not told.
+        clock: Seconds of a model.
+    """
+
+    def __init__(self, everywhere: Mapping[str, QuantizedEverywhere], clock: Remembered) -> None:
+        self._everywhere, self._clock = everywhere, clock
+        self._base = next(iter(everywhere))
+        self._reads = {
+            name: {unit.name: unit.reads for unit in one.units} for name, one in everywhere.items()
+        }
+        self.reference = clock.begin(self._model({}))
+        """Seconds with the first format everywhere."""
+
+    def seconds(self, formats: Mapping[str, str]) -> float:
+        """Of a run with `formats` by layer."""
+        return self._clock(self._model(formats))
+
+    def _model(self, formats: Mapping[str, str]) -> Model:
+        base = self._everywhere[self._base]
+        left = frozenset(read for name in formats for read in self._reads[self._base].get(name, ()))
+        parts = [(base.grids, frozenset(base.grids.reads) - left)]
+        for format in dict.fromkeys(formats.values()):
+            if format in self._everywhere:  # float has no grids
+                names = [name for name, wanted in formats.items() if wanted == format]
+                parts.append((self._everywhere[format].grids, self._read_by(format, names)))
+        return with_reads(base.before.model, parts)
+
+    def _read_by(self, format: str, layers: Iterable[str]) -> frozenset[Read]:
+        reads = self._reads[format]
+        return frozenset(read for name in layers for read in reads.get(name, ()))
+
+
+def neighbours(state: State, layers: Sequence[Layer]) -> list[tuple[int, int]]:
+    """Pairs of `layers` of which one reads, through nodes of no layer, what the other one makes."""
+    place = {node: index for index, layer in enumerate(layers) for node in layer.nodes}
+    within = {node for layer in state.placement.layers for node in layer.nodes}
+    makers: dict[str, frozenset[int]] = {}
+    found: dict[tuple[int, int], None] = {}
+    for node in state.model.graph:
+        read = frozenset[int]().union(*(makers.get(v.name or "", ()) for v in node.inputs if v is not None))
+        name = node.name or ""
+        mine = place.get(name)
+        for other in sorted(read) if mine is not None else ():
+            if other != mine:
+                found[(min(other, mine), max(other, mine))] = None  # type: ignore[type-var]
+        handed = frozenset([mine]) if mine is not None else frozenset() if name in within else read
+        makers.update({value.name or "": handed for value in node.outputs})
+    return list(found)
+
+
+def program_of(
+    layers: Sequence[Layer],
+    formats: Sequence[LayerFormat],
+    errors: Mapping[str, Mapping[str, float]],
+    table: LatencyTable,
+    pairs: Sequence[tuple[int, int]],
+    fixed: float,
+    progress: bool,
+) -> FormatProgram:
+    """What each format costs, with the times that are not known yet measured.
+
+    Args:
+        layers: Those with a choice.
+        formats: The first one is what times are compared to.
+        errors: By format and layer.
+        table: Gives times.
+        pairs: Neighbours among `layers`.
+        fixed: Error of everything else.
+        progress: Draw a progress bar.
+    """
+    lost = np.array([[errors[f.name].get(layer.name, 0.0) for f in formats] for layer in layers])
+    lost = lost.reshape(len(layers), len(formats))
+    seconds = np.full(lost.shape, np.inf)
+    seconds[:, 0] = 0
+    asked = [
+        (i, f) for f in range(1, len(formats)) for i in range(len(layers)) if _may_pay(lost, i, f, formats)
+    ]
+    with Progress("measuring times", len(asked) + len(pairs), progress) as bar:
+        for i, f in asked:
+            seconds[i, f] = table.seconds({layers[i].name: formats[f].name}) - table.reference
+            bar.advance()
+        savings = {}
+        exact = next((f for f, format in enumerate(formats) if format.is_float), None)
+        for a, b in pairs if exact is not None else ():
+            both = table.seconds({layers[a].name: formats[exact].name, layers[b].name: formats[exact].name})
+            alone = seconds[a, exact] + seconds[b, exact]
+            savings[(a, b, exact)] = float(alone - (both - table.reference))
+            bar.advance()
+    return FormatProgram(lost, seconds, savings, fixed)
+
+
+def _may_pay(lost: np.ndarray, layer: int, format: int, formats: Sequence[LayerFormat]) -> bool:
+    """Whether a format can be of use: one that loses no less than the first one is not slower to be had."""
+    return formats[format].is_float or bool(lost[layer, format] < lost[layer, 0])

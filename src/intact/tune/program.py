@@ -1,0 +1,134 @@
+"""Which format for which layer: an integer program, solved exactly.
+
+One format for each layer, as little time as possible, and errors that add up to no more than a bound
+(multiple-choice knapsack; Yao et al. 2021, "HAWQ-V3", chose bits by latency in this way). Two neighbours of
+one format can cost less together than each of them alone, because nothing is converted between them: such
+pairs have a term of their own, which becomes linear by a variable that both bound (McCormick 1976).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.errors import MissingExtraError
+
+POINTS_PER_DECADE, DECADES = 6, 4
+"""Bounds of the error that a front is made of: steps of 1.7 dB, down to a 10,000th."""
+
+Choice = tuple[int, ...]
+"""The format of each layer, by its index."""
+
+
+@dataclass(frozen=True, eq=False)
+class FormatProgram:
+    """What each format of each layer costs, measured.
+
+    Attributes:
+        errors: Of the outputs with this layer alone so, float64 [layers, formats].
+        seconds: What a run takes longer than with the layer in format 0, float64 [layers, formats]; inf: the
+            layer cannot have that format.
+        savings: Seconds by (layer, other layer, format): what both take less than the sum says.
+        fixed: Error of all that has no choice.
+    """
+
+    errors: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    savings: Mapping[tuple[int, int, int], float] = field(default_factory=dict)
+    fixed: float = 0.0
+
+    def error(self, choice: Choice) -> float:
+        """That is to be expected: errors of single layers are nearly independent, and squares add up."""
+        return self.fixed + sum(float(self.errors[i, f]) for i, f in enumerate(choice))
+
+    def time(self, choice: Choice) -> float:
+        """Seconds more than with format 0 everywhere."""
+        alone = sum(float(self.seconds[i, f]) for i, f in enumerate(choice))
+        return alone - sum(s for (a, b, f), s in self.savings.items() if choice[a] == choice[b] == f)
+
+
+def cheapest(program: FormatProgram, most: float) -> Choice | None:
+    """The choice that takes the least time, of those whose error is at most `most`; None: there is none.
+
+    Raises:
+        MissingExtraError: SciPy, whose solver this is, is not installed.
+    """
+    try:
+        from scipy.optimize import Bounds, LinearConstraint, milp
+    except ImportError as error:
+        raise MissingExtraError.of(error.name or "scipy", "tune", "choosing formats") from error
+    layers, formats = program.errors.shape
+    if not layers:
+        return () if program.fixed <= most else None
+    room, count, pairs = most - program.fixed, layers * formats, len(program.savings)
+    if room < 0:
+        return None
+    unit = max(float(np.abs(program.seconds[np.isfinite(program.seconds)]).max(initial=0)), 1e-12)
+    offered = np.isfinite(program.seconds).ravel()
+    costs = np.where(offered, program.seconds.ravel(), 0) / unit
+    rows, lower, upper = _pair_rows(program)
+    one = np.hstack([np.kron(np.eye(layers), np.ones(formats)), np.zeros((layers, pairs))])
+    errors = program.errors.ravel() / (room or 1.0)
+    offered &= errors <= 1 if room else errors <= 0
+    kept = np.append(np.where(offered, errors, 0), np.zeros(pairs))
+    found = milp(
+        np.append(costs, [-saved / unit for saved in program.savings.values()]),
+        integrality=np.append(np.ones(count), np.zeros(pairs)),
+        bounds=Bounds(0, np.append(offered.astype(float), np.ones(pairs))),
+        constraints=[
+            LinearConstraint(one, 1, 1),
+            LinearConstraint(kept[None], -np.inf, 1.0),
+            *([LinearConstraint(rows, lower, upper)] if pairs else []),
+        ],
+        options={"mip_rel_gap": 0.0},
+    )
+    if found.x is None:
+        return None
+    return tuple(np.argmax(found.x[:count].reshape(layers, formats), axis=1).tolist())
+
+
+def _pair_rows(program: FormatProgram) -> tuple[NDArray, NDArray, NDArray]:
+    """For y of each pair: y <= a, y <= b, and y >= a + b - 1."""
+    formats, count = program.errors.shape[1], program.errors.size
+    rows, lower, upper = [], [], []
+    for number, (a, b, f) in enumerate(program.savings):
+        for first, second, least, most in ((-1, 0, -np.inf, 0), (0, -1, -np.inf, 0), (-1, -1, -1, np.inf)):
+            row = np.zeros(count + len(program.savings))
+            row[count + number], row[a * formats + f], row[b * formats + f] = 1, first, second
+            rows.append(row)
+            lower.append(least)
+            upper.append(most)
+    return np.array(rows), np.array(lower), np.array(upper)
+
+
+def front(program: FormatProgram) -> list[Choice]:
+    """Choices of which none is both slower and worse than another one, the fastest first."""
+    fastest = cheapest(program, np.inf if not program.errors.size else _everything(program))
+    if fastest is None:
+        return []
+    most, found = program.error(fastest), {fastest}
+    least = program.fixed + float(np.where(np.isfinite(program.seconds), program.errors, np.inf).min(1).sum())
+    bounds = [most * 10 ** (-step / POINTS_PER_DECADE) for step in range(1, DECADES * POINTS_PER_DECADE + 1)]
+    for bound in [*(bound for bound in bounds if bound > least), least]:
+        choice = cheapest(program, bound)
+        if choice is not None:
+            found.add(choice)
+    return undominated(program, found)
+
+
+def undominated(program: FormatProgram, choices: set[Choice]) -> list[Choice]:
+    """Those of `choices` that are faster or better than every other one, the fastest first."""
+    ranked = sorted(choices, key=lambda one: (program.time(one), program.error(one), one))
+    found: list[Choice] = []
+    for choice in ranked:
+        if not found or program.error(choice) < program.error(found[-1]):
+            found.append(choice)
+    return found
+
+
+def _everything(program: FormatProgram) -> float:
+    """A bound that no choice exceeds."""
+    return program.fixed + float(program.errors.max(1, initial=0).sum()) * 2 + 1e-30

@@ -1,0 +1,103 @@
+"""What a tuning run has measured, in a file: an interrupted run goes on from it, and a later one is quicker.
+
+    {"version": 1, "latencies": {MACHINE: {STRUCTURE: seconds}}, "studies": {STUDY: {NAME: figures}}}
+
+Latencies are kept by machine and structure, and serve other weights of the same network. All else is kept by
+study: a digest of the model, of the data that calibration keeps, and of the settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from intact.atomic import replacing
+from intact.errors import FileFormatError
+from intact.limits import RECORD_BYTES
+from intact.reading import read_bytes
+
+VERSION = 1
+
+
+class TuneRecord:
+    """The figures of tuning runs.
+
+    Args:
+        path: The file, read if it is there, and written after each new figure; None: nothing is kept.
+    Raises:
+        FileFormatError: The file is no such record.
+        FileAccessError: It cannot be read or written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self._path = path
+        self._content: dict[str, Any] = {"version": VERSION, "latencies": {}, "studies": {}}
+        if path is not None and Path(path).exists():
+            self._content = _read(path)
+
+    def latencies(self, machine: str) -> dict[str, float]:
+        """Seconds by structure; what is added is kept by `save`."""
+        found: dict[str, float] = self._content["latencies"].setdefault(machine, {})
+        return found
+
+    def study(self, key: str) -> Study:
+        """What is known of one model on some data."""
+        return Study(self._content["studies"].setdefault(key, {}), self.save)
+
+    def save(self) -> None:
+        """Write the file, whole or not at all."""
+        if self._path is not None:
+            text = json.dumps(self._content, indent=1, sort_keys=True, allow_nan=False) + "\n"
+            with replacing(self._path) as file:
+                file.write(text.encode())
+
+
+class Study:
+    """Figures by name, measured where they are not known.
+
+    Args:
+        known: Filled in.
+        save: Called behind each new figure.
+    """
+
+    def __init__(self, known: dict[str, Any], save: Callable[[], None]) -> None:
+        self._known, self._save = known, save
+
+    def numbers(self, name: str, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+        """The figures under `name`: as they are known, or as `measure` finds them."""
+        if name not in self._known:
+            self._known[name] = measure()
+            self._save()
+        return dict(self._known[name])
+
+
+def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    where = f"file '{os.fspath(path)}'"
+    text = read_bytes(path)
+    RECORD_BYTES.check(len(text), where)
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        content = None
+    if not (isinstance(content, dict) and content.get("version") == VERSION and _sound(content)):
+        raise FileFormatError(
+            where, "something else", f"a record of `intact tune`, version {VERSION}",
+            "name another file, or remove this one",
+        )  # fmt: skip
+    return content
+
+
+def _sound(content: dict[str, Any]) -> bool:
+    latencies, studies = content.get("latencies"), content.get("studies")
+    if not isinstance(latencies, dict) or not isinstance(studies, dict):
+        return False
+    studied = [figures for study in studies.values() if isinstance(study, dict) for figures in study.values()]
+    tables = [*latencies.values(), *studied]
+    return all(isinstance(study, dict) for study in studies.values()) and all(
+        isinstance(table, dict)
+        and all(isinstance(n, int | float) and not isinstance(n, bool) for n in table.values())
+        for table in tables
+    )

@@ -1,0 +1,73 @@
+"""How good a model is: the user's metric, or how far it agrees with the float model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.engine import Engine
+from intact.errors import QuantValueError
+from intact.ptq.sample import Held
+
+Score = Callable[[Engine], float]
+"""Of a model that runs: the larger the better."""
+
+
+def checked(value: Any) -> float:
+    """What an evaluation returned, as a number.
+
+    Raises:
+        QuantValueError: It is none, or not finite.
+    """
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not isfinite(number):
+        raise QuantValueError(
+            "evaluate", f"{value!r:.60}", "a finite number, the larger the better",
+            "return the metric: 91.7, for example",
+        )  # fmt: skip
+    return number
+
+
+class Agreement:
+    """How far a model agrees with the float model, in percent: 100 is the float model.
+
+    Outputs [rows, scores] count rows whose largest value stays where float has it; others the cosine of
+    float's and theirs, its mean over the first axis. The least over the outputs counts.
+
+    Args:
+        runs: With the float model's outputs.
+    """
+
+    def __init__(self, runs: Sequence[Held]) -> None:
+        self._runs = runs
+
+    def __call__(self, engine: Engine) -> float:
+        found: dict[str, list[NDArray[np.float64]]] = {}
+        for held in self._runs:
+            made = engine.run(held.feeds)
+            for name, want in held.outputs.items():
+                if want.dtype.kind == "f" and want.size:
+                    found.setdefault(name, []).append(_agreements(made[name], want))
+        return 100 * min((float(np.concatenate(rows).mean()) for rows in found.values()), default=1.0)
+
+
+def _agreements(got: NDArray, want: NDArray) -> NDArray[np.float64]:
+    """Of each row, 1 at best."""
+    if got.shape != want.shape:
+        return np.zeros(1)
+    if want.ndim == 2 and want.shape[1] > 1:
+        best = np.take_along_axis(want, got.argmax(1)[:, None], 1)[:, 0]
+        return np.asarray(best == want.max(1), np.float64)
+    rows = len(want) if want.ndim > 1 else 1
+    finite = np.isfinite(want)
+    a, b = (np.where(finite, np.nan_to_num(x.astype(np.float64)), 0).reshape(rows, -1) for x in (got, want))
+    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    same = (a == b).all(1)
+    return np.where(same, 1.0, (a * b).sum(1) / np.where(norms > 0, norms, 1))

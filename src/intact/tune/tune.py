@@ -1,0 +1,261 @@
+"""`tune`: formats by layer, as fast as an accuracy target allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from hashlib import blake2b
+from itertools import islice
+from math import isfinite
+from typing import Any
+
+from intact import graph
+from intact._version import __version__
+from intact.engine import compile
+from intact.errors import QuantValueError
+from intact.graph import Model
+from intact.placement import Layer
+from intact.ptq.analysis.analyze import settings_of
+from intact.ptq.branches import kept, opened
+from intact.ptq.inputs import Feeds, inputs_of
+from intact.ptq.quantize import quantize
+from intact.ptq.runs import Cutter
+from intact.ptq.settings import Settings
+from intact.spec import is_whole
+from intact.tune.clock import Clock, EngineClock, Remembered, identity
+from intact.tune.formats import FLOAT, LayerFormat, formats_of, overrides_of
+from intact.tune.measure import (
+    LatencyTable,
+    QuantizedEverywhere,
+    choosable,
+    neighbours,
+    program_of,
+    quantized_everywhere,
+    worth_a_choice,
+)
+from intact.tune.program import Choice, FormatProgram
+from intact.tune.record import Study, TuneRecord
+from intact.tune.result import TunedLayer, TuneResult, TuneTrial
+from intact.tune.score import Agreement, Score, checked
+from intact.tune.search import TuneSearch, searched
+
+LAYERS, TRIALS = 64, 10
+_SIZED = 32  # runs of the data, of which the one of middle size is timed
+
+
+def tune(
+    source: graph.Source,
+    data: Any,
+    *,
+    evaluate: Score | None = None,
+    max_drop: float = 1.0,
+    formats: Sequence[str] | None = None,
+    clock: Clock | None = None,
+    threads: int | None = None,
+    budget: int = LAYERS,
+    trials: int = TRIALS,
+    record: Any = None,
+    progress: bool = True,
+    **options: Any,
+) -> TuneResult:
+    """Choose a format for each layer: as little time as possible, with no more loss than is allowed.
+
+    1. The model is quantized with each format everywhere, and the error of the outputs measured with each
+       layer alone so (`intact.analyze`). 2. The time of a run is measured with each layer alone in another
+       format, and with pairs of neighbours in float. 3. An integer program gives the choices that are fastest
+       for their error. 4. The fastest of them that keeps the metric is searched by halves, each quantized by
+       `quantize` and measured. Equal inputs and equal latencies give the same answer.
+
+    Args:
+        source: A path, the bytes of a file, an `onnx.ModelProto` or an onnx-ir model; never changed.
+        data: Calibration data, as for `quantize`.
+        evaluate: What the metric of a model is, the larger the better: it gets an `intact.engine.Engine`, the
+            float model's first. None: agreement with the float model on calibration data, in percent
+            (`intact.tune.score.Agreement`).
+        max_drop: How much less than the float model's the metric may be, in its own unit.
+        formats: To choose from, beside the one that `activations` asks for; None: see `formats_of`.
+        clock: Seconds of a run of an `onnx.ModelProto`; None: in the engine, on one sample of the data.
+        threads: Of the engine; None: as many as the process may use.
+        budget: At most so many layers have a choice: those with the largest errors.
+        trials: Verify at most so many choices.
+        record: A file that keeps what was measured, so that an interrupted run goes on; None: nothing is kept.
+        progress: Draw progress bars on standard error.
+        options: All others of `quantize`: ``profile``, ``method``, ``exclude``, ``overrides``, ...
+    Returns:
+        The answer, with its costs; `TuneResult.met` says whether it meets the target.
+    Raises:
+        QuantValueError: An argument is wrong, the metric is no finite number, or the model has no real output.
+        MissingExtraError: SciPy is not installed.
+        IntactError: As for `quantize`.
+    """
+    _check(max_drop, budget, trials)
+    settings = settings_of(options | {"progress": progress})
+    choices = formats_of(settings, formats)
+    float_model = graph.load(source)
+    data = kept(float_model, data, settings)
+    records = TuneRecord(record)
+    everywhere = {
+        one.name: quantized_everywhere(float_model, data, settings, one)
+        for one in choices
+        if not one.is_float
+    }
+    base = everywhere[choices[0].name]
+    if not base.sweep.total:
+        raise QuantValueError(
+            "model", "no real output", "an output of floats to measure errors by",
+            "tune it without the ArgMax or the like at its end",
+        )  # fmt: skip
+    study = records.study(_study(float_model, base, settings))
+    errors = {
+        name: study.numbers(f"errors {name}", lambda one=one, name=name: one.errors(progress, f"layers in {name}"))
+        for name, one in everywhere.items()
+    }  # fmt: skip
+    errors |= {one.name: {} for one in choices if one.is_float}
+    measured = clock if clock is not None else EngineClock(_sample(float_model, data, settings), threads)
+    remembered = Remembered(measured, records.latencies(getattr(measured, "key", "a clock")), records.save)
+    table = LatencyTable(everywhere, remembered)
+    ours = errors[choices[0].name]
+    named = worth_a_choice({one.name: ours.get(one.name, 0.0) for one in choosable(base.before)}, budget)
+    layers = [one for one in choosable(base.before) if one.name in named]
+    fixed = sum(error for name, error in ours.items() if name not in named)
+    program = program_of(layers, choices, errors, table, neighbours(base.before, layers), fixed, progress)
+    verify = _Verifier(
+        float_model, data, settings, evaluate or Agreement(base.before.runs), layers, choices, program, study,
+        remembered, table, max_drop, threads, _quantized_layers(base),
+    )  # fmt: skip
+    found = searched(program, verify, trials)
+    return _result(verify, found, base, settings, measured)
+
+
+@dataclass
+class _Verifier:
+    """Quantizes choices, and measures what becomes of the metric and of the time."""
+
+    model: Model
+    data: Any
+    settings: Settings
+    score: Score
+    layers: Sequence[Layer]
+    formats: Sequence[LayerFormat]
+    program: FormatProgram
+    study: Study
+    clock: Remembered
+    table: LatencyTable
+    max_drop: float
+    threads: int | None
+    quantized: frozenset[str]
+
+    def __post_init__(self) -> None:
+        self.float_score = self._scored("float", self.model)
+        self.float_seconds = self.clock(self.model)
+        self.least = self.float_score - self.max_drop
+        self.trials: dict[Choice, TuneTrial] = {}
+
+    def __call__(self, choice: Choice) -> TuneTrial:
+        """What `choice` is worth, measured once."""
+        if choice not in self.trials:
+            name = "choice " + ",".join(map(str, choice))
+            model = self.made(choice)
+            score, seconds = self._scored(name, model), self.clock(model)
+            self.trials[choice] = TuneTrial(
+                self.named(choice), self.program.error(choice),
+                self.table.reference + self.program.time(choice), seconds, score, score >= self.least,
+            )  # fmt: skip
+        return self.trials[choice]
+
+    def named(self, choice: Choice) -> dict[str, str]:
+        return {layer.name: self.formats[f].name for layer, f in zip(self.layers, choice, strict=True) if f}
+
+    def overrides(self, choice: Choice) -> dict[str, Any]:
+        """What `quantize` is told: the choice, and behind it what the user told."""
+        nodes = {layer.name: layer.nodes for layer in self.layers}
+        chosen = {layer.name: self.formats[f] for layer, f in zip(self.layers, choice, strict=True)}
+        return overrides_of(nodes, chosen) | dict(self.settings.overrides or {})
+
+    def made(self, choice: Choice) -> Model:
+        """The model that `quantize` makes of `choice`; the float model where nothing is left to quantize."""
+        left = {name for name, format in self.named(choice).items() if format == FLOAT}
+        if self.quantized <= left:
+            return self.model
+        asked = {one.name: getattr(self.settings, one.name) for one in fields(Settings) if one.init}
+        asked |= {"overrides": self.overrides(choice), "progress": False}
+        return quantize(self.model, self.data, **asked, **asked.pop("options")).model
+
+    def _scored(self, name: str, model: Model) -> float:
+        def measure() -> dict[str, float]:
+            return {"score": checked(self.score(compile(model, threads=self.threads)))}
+
+        return self.study.numbers(f"score {name}", measure)["score"]
+
+
+def _check(max_drop: float, budget: int, trials: int) -> None:
+    if not isinstance(max_drop, int | float) or not isfinite(max_drop) or max_drop < 0:
+        raise QuantValueError(
+            "max_drop", f"{max_drop!r:.60}", "a finite number, 0 at least", "give it in the metric's unit"
+        )
+    for name, number in (("budget", budget), ("trials", trials)):
+        if not is_whole(number) or number < 1:
+            raise QuantValueError(
+                name, f"{number!r:.60}", "at least 1", "leave it out, or give a positive number"
+            )
+
+
+def _study(model: Model, base: QuantizedEverywhere, settings: Settings) -> str:
+    """A digest of all that errors and scores depend on, but for the metric."""
+    digest = blake2b(digest_size=16)
+    digest.update(f"{__version__} {identity(model)} {replace(settings, progress=False)!r}".encode())
+    for held in base.before.runs:
+        digest.update(held.digest)
+    return digest.hexdigest()
+
+
+def _sample(model: Model, data: Any, settings: Settings) -> Feeds:
+    """One run of the model: of the first ones of the data the one of middle size."""
+    outputs = [value.name or "" for value in model.graph.outputs]
+    cutter = Cutter(graph.Session(model, folded=True), outputs, inputs_of(model))
+    runs = [feeds for _, feeds in islice(cutter.runs(opened(model, data, settings)), _SIZED)]
+    return sorted(runs, key=lambda feeds: sum(array.nbytes for array in feeds.values()))[len(runs) // 2]
+
+
+def _quantized_layers(base: QuantizedEverywhere) -> frozenset[str]:
+    return frozenset(one.name for one in base.before.placement.layers if one.precision == "int8")
+
+
+def _result(
+    verify: _Verifier, found: TuneSearch, base: QuantizedEverywhere, settings: Settings, clock: Clock
+) -> TuneResult:
+    program, names = verify.program, [one.name for one in verify.formats]
+    layers = tuple(
+        TunedLayer(
+            layer.name, layer.nodes, dict(zip(names, map(float, program.errors[i]), strict=True)),
+            {n: float(s) for n, s in zip(names, program.seconds[i], strict=True) if isfinite(s)},
+            names[found.best[i]],
+        )
+        for i, layer in enumerate(verify.layers)
+    )  # fmt: skip
+    reference = verify.table.reference
+    return TuneResult(
+        model=verify.made(found.best),
+        overrides=verify.overrides(found.best),
+        layers=layers,
+        trials=tuple(verify(choice) for choice in found.tried),
+        best=verify(found.best),
+        front=tuple((reference + program.time(one), program.error(one)) for one in found.front),
+        formats=tuple(names),
+        float_score=verify.float_score,
+        float_seconds=verify.float_seconds,
+        least_score=verify.least,
+        settings=_said(settings, base, clock),
+    )
+
+
+def _said(settings: Settings, base: QuantizedEverywhere, clock: Clock) -> dict[str, str]:
+    """What was asked for and measured on, in words."""
+    profile = settings.profile if isinstance(settings.profile, str) else settings.profile.name
+    return {
+        "profile": profile,
+        "method": settings.method,
+        "layers quantized": str(len(_quantized_layers(base))),
+        "errors measured on": f"{len(base.before.runs)} runs of the calibration data",
+        "times measured on": str(getattr(clock, "key", "a clock of the caller's")),
+    }
