@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from intact.ptq import QuantizedModel
     from intact.ptq.analysis import SensitivityAnalysis
     from intact.torch import GraphModeResult
+    from intact.tuning import TuneResult
 
 __all__ = [
     "Format",
@@ -42,6 +43,7 @@ __all__ = [
     "compile",
     "load",
     "quantize",
+    "tune",
 ]
 
 
@@ -112,13 +114,32 @@ def analyze(model: Source, data: Any, **options: Any) -> SensitivityAnalysis:
         QuantValueError: `model` is a `torch.nn.Module`.
     """
     if _is_module(model):
-        raise QuantValueError(
-            "analyze: model", "a torch.nn.Module", "an ONNX model",
-            "export it first: torch.onnx.export(module, example, 'model.onnx')",
-        )  # fmt: skip
+        raise _no_module("analyze")
     from intact.ptq.analysis import analyze as analyze_onnx
 
     return analyze_onnx(model, data, **options)
+
+
+def tune(model: Source, data: Any, **options: Any) -> TuneResult:
+    """Choose a format for each layer of an ONNX model: as fast as an accuracy target allows.
+
+    Args:
+        model: A path, the file's bytes, a ModelProto, an onnx-ir model.
+        data: Calibration data, as for `quantize`.
+        **options: Passed on: ``evaluate``, ``max_drop`` and all others of `intact.tuning.tune`; those of
+            `quantize` among them.
+
+    Returns:
+        An `intact.tuning.TuneResult`, with `save`, ``trials`` and ``layers``.
+
+    Raises:
+        QuantValueError: `model` is a `torch.nn.Module`.
+    """
+    if _is_module(model):
+        raise _no_module("tune")
+    from intact.tuning import tune as tune_onnx
+
+    return tune_onnx(model, data, **options)
 
 
 @overload
@@ -222,6 +243,13 @@ def load(
     from intact.engine import load as load_plan
 
     return load_plan(path, threads=threads, copy=copy, deterministic=deterministic, backend=backend)
+
+
+def _no_module(what: str) -> QuantValueError:
+    return QuantValueError(
+        f"{what}: model", "a torch.nn.Module", "an ONNX model",
+        "export it first: torch.onnx.export(module, example, 'model.onnx')",
+    )  # fmt: skip
 
 
 def _is_result(model: Any, package: str, name: str) -> bool:

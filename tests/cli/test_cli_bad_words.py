@@ -27,6 +27,7 @@ BASES = {
     "quantize": ("{net}", "--data", "{data}", "-o", "{out}", *QUICK),
     "calibrate": ("{net}", "--data", "{data}", "--method", "max", "--no-progress"),
     "analyze": ("{net}", "--data", "{data}", "--budget", "2", *QUICK),
+    "tune": ("{net}", "--data", "{data}", "-o", "{out}", "--budget", "1", "--trials", "1", *QUICK),
     "explain": ("{int8}",),
     "check": ("{int8}",),
     "strip": ("{int8}", "-o", "{out}"),

@@ -22,6 +22,7 @@ from intact.cli import (
     run,
     strip,
     trtexec,
+    tune,
     verify,
 )
 from intact.cli import (
@@ -32,6 +33,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "quickstart": quickstart.run,
     "quantize": quantize.run,
     "analyze": analyze.run,
+    "tune": tune.run,
     "calibrate": calibrate.run,
     "explain": explain.run,
     "check": check.run,

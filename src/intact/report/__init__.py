@@ -2,11 +2,13 @@
 
 from intact.report.analysis import decibels, sum_in_words, write_analysis
 from intact.report.histogram import Panel, curve, panel
-from intact.report.page import Page, write_page
+from intact.report.page import Figure, Page, write_page
 from intact.report.table import Cell, ReportTable, to_rich
+from intact.report.tuning import write_tuning
 
 __all__ = [
     "Cell",
+    "Figure",
     "Page",
     "Panel",
     "ReportTable",
@@ -17,4 +19,5 @@ __all__ = [
     "to_rich",
     "write_analysis",
     "write_page",
+    "write_tuning",
 ]

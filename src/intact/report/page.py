@@ -18,12 +18,30 @@ from intact.report.table import Cell, ReportTable
 
 
 @dataclass(frozen=True)
+class Figure:
+    """A drawing.
+
+    Attributes:
+        title: What it shows.
+        svg: The drawing, one ``svg`` element.
+        key: What each of its classes stands for.
+        note: A sentence below it.
+    """
+
+    title: str
+    svg: str
+    key: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Page:
     """What a page shows, from top to bottom; empty parts are left out.
 
     Attributes:
         title: Heading and window title.
         summary: One or two sentences below it.
+        figures: Drawings.
         tables: Results.
         panels: One per quantizer.
         configuration, provenance: Name-value pairs, in order.
@@ -31,6 +49,7 @@ class Page:
 
     title: str
     summary: str = ""
+    figures: Sequence[Figure] = ()
     tables: Sequence[ReportTable] = ()
     panels: Sequence[Panel] = ()
     configuration: Mapping[str, str] = field(default_factory=dict)

@@ -5,7 +5,8 @@ Colours come from the page's style sheet, so that one drawing serves a bright sc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
 
@@ -53,6 +54,59 @@ def histogram(
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
     )
+
+
+@dataclass(frozen=True)
+class Point:
+    """A dot of a scatter plot.
+
+    Attributes:
+        x, y: Where.
+        style: Its class, which gives the colour.
+        says: What a pointer on it shows.
+    """
+
+    x: float
+    y: float
+    style: str
+    says: str
+
+
+def scatter(points: Sequence[Point], label: str = "") -> str:
+    """Dots over two linear axes.
+
+    Args:
+        points: Finite ones; those that come later lie above the others.
+        label: What it shows, for those who cannot see it.
+    Returns:
+        One ``svg`` element.
+    """
+    across = _Axis(*_spread([point.x for point in points]))
+    low, high = _spread([point.y for point in points])
+    bottom = HEIGHT - _BOTTOM
+
+    def up(value: float) -> int:
+        return round(bottom - (value - low) / (high - low) * (bottom - _TOP))
+
+    parts = list(_ticks(across))
+    for value in _Axis(low, high).ticks(4):
+        parts.append(f'<path class="grid" d="M{_LEFT} {up(value)}H{WIDTH - _RIGHT}"/>')
+        parts.append(f'<text class="count" x="{_LEFT - 5}" y="{up(value) + 4}">{value:.4g}</text>')
+    parts += [
+        f'<circle class="{one.style}" cx="{across(one.x)}" cy="{up(one.y)}" r="3.5">'
+        f"<title>{escape(one.says)}</title></circle>"
+        for one in points
+    ]
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
+    )
+
+
+def _spread(values: Sequence[float]) -> tuple[float, float]:
+    """Ends of an axis with a little room around `values`."""
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    room = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - room, high + room
 
 
 def _used(

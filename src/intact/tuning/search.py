@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
 
-from intact.tune.program import Choice, FormatProgram, cheapest, front
-from intact.tune.result import TuneTrial
+from intact.tuning.program import Choice, FormatProgram, cheapest, front
+from intact.tuning.result import TuneTrial
 
 Verify = Callable[[Choice], TuneTrial]
 
@@ -51,10 +51,10 @@ def searched(program: FormatProgram, verify: Verify, trials: int) -> TuneSearch:
     def spent() -> bool:
         return len(tried) >= trials
 
-    low, high = -1, len(choices)  # what is at `low` and before it fails, what is at `high` meets the target
+    # What is at `low` and before it fails; what is at `high` meets the target, or is not there.
+    low, high = (-1, 0) if choices and meets(choices[0]) else (0, len(choices))
     while high - low > 1 and not spent():
-        middle = 0 if low < 0 and not tried[base].met else (low + high) // 2
-        middle = 0 if len(tried) == 1 else middle
+        middle = (low + high) // 2
         low, high = (low, middle) if meets(choices[middle]) else (middle, high)
     _refine(program, choices, low, high, meets, spent)
     return TuneSearch(tuple(choices), tuple(tried), _best(tried))

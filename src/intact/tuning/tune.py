@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from math import isfinite
@@ -22,9 +23,9 @@ from intact.ptq.quantize import quantize
 from intact.ptq.runs import Cutter
 from intact.ptq.settings import Settings
 from intact.spec import is_whole
-from intact.tune.clock import Clock, EngineClock, Remembered, identity
-from intact.tune.formats import FLOAT, LayerFormat, formats_of, overrides_of
-from intact.tune.measure import (
+from intact.tuning.clock import Clock, EngineClock, Remembered, identity
+from intact.tuning.formats import FLOAT, LayerFormat, formats_of, overrides_of
+from intact.tuning.measure import (
     LatencyTable,
     QuantizedEverywhere,
     choosable,
@@ -33,11 +34,11 @@ from intact.tune.measure import (
     quantized_everywhere,
     worth_a_choice,
 )
-from intact.tune.program import Choice, FormatProgram
-from intact.tune.record import Study, TuneRecord
-from intact.tune.result import TunedLayer, TuneResult, TuneTrial
-from intact.tune.score import Agreement, Score, checked
-from intact.tune.search import TuneSearch, searched
+from intact.tuning.program import Choice, FormatProgram
+from intact.tuning.record import Study, TuneRecord
+from intact.tuning.result import TunedLayer, TuneResult, TuneTrial
+from intact.tuning.score import Agreement, Score, checked
+from intact.tuning.search import TuneSearch, searched
 
 LAYERS, TRIALS = 64, 10
 _SIZED = 32  # runs of the data, of which the one of middle size is timed
@@ -71,20 +72,20 @@ def tune(
         data: Calibration data, as for `quantize`.
         evaluate: What the metric of a model is, the larger the better: it gets an `intact.engine.Engine`, the
             float model's first. None: agreement with the float model on calibration data, in percent
-            (`intact.tune.score.Agreement`).
+            (`intact.tuning.score.Agreement`).
         max_drop: How much less than the float model's the metric may be, in its own unit.
         formats: To choose from, beside the one that `activations` asks for; None: see `formats_of`.
         clock: Seconds of a run of an `onnx.ModelProto`; None: in the engine, on one sample of the data.
         threads: Of the engine; None: as many as the process may use.
         budget: At most so many layers have a choice: those with the largest errors.
         trials: Verify at most so many choices.
-        record: A file that keeps what was measured, so that an interrupted run goes on; None: nothing is kept.
+        record: A file that keeps what was measured, so that an interrupted run goes on; None: none.
         progress: Draw progress bars on standard error.
         options: All others of `quantize`: ``profile``, ``method``, ``exclude``, ``overrides``, ...
     Returns:
         The answer, with its costs; `TuneResult.met` says whether it meets the target.
     Raises:
-        QuantValueError: An argument is wrong, the metric is no finite number, or the model has no real output.
+        QuantValueError: An argument is wrong, the metric is not finite, or no output is real.
         MissingExtraError: SciPy is not installed.
         IntactError: As for `quantize`.
     """
@@ -106,10 +107,10 @@ def tune(
             "tune it without the ArgMax or the like at its end",
         )  # fmt: skip
     study = records.study(_study(float_model, base, settings))
-    errors = {
-        name: study.numbers(f"errors {name}", lambda one=one, name=name: one.errors(progress, f"layers in {name}"))
+    errors: dict[str, dict[str, float]] = {
+        name: study.numbers(f"errors {name}", partial(one.errors, progress, f"layers in {name}"))
         for name, one in everywhere.items()
-    }  # fmt: skip
+    }
     errors |= {one.name: {} for one in choices if one.is_float}
     measured = clock if clock is not None else EngineClock(_sample(float_model, data, settings), threads)
     remembered = Remembered(measured, records.latencies(getattr(measured, "key", "a clock")), records.save)
@@ -179,7 +180,7 @@ class _Verifier:
             return self.model
         asked = {one.name: getattr(self.settings, one.name) for one in fields(Settings) if one.init}
         asked |= {"overrides": self.overrides(choice), "progress": False}
-        return quantize(self.model, self.data, **asked, **asked.pop("options")).model
+        return quantize(self.model, self.data, **asked.pop("options"), **asked).model
 
     def _scored(self, name: str, model: Model) -> float:
         def measure() -> dict[str, float]:

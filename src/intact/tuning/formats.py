@@ -23,7 +23,7 @@ class LayerFormat:
 
     Attributes:
         name: In tables: that of the activations, mostly.
-        override: What `quantize` takes for such a layer; empty for the format that all others are compared to.
+        override: What `quantize` takes for such a layer; empty for the format that layers have unless told.
     """
 
     name: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -19,12 +20,15 @@ from intact.ptq.analysis.variants import QuantizedReads, grids_of, with_reads
 from intact.ptq.evaluator import relative
 from intact.ptq.settings import Settings, with_override
 from intact.ptq.state import State
-from intact.tune.clock import Remembered
-from intact.tune.formats import LayerFormat
-from intact.tune.program import FormatProgram
+from intact.tuning.clock import Remembered
+from intact.tuning.formats import FLOAT, LayerFormat
+from intact.tuning.program import FormatProgram
 
 _LIKELY = 0.999
 """Of the sum of errors: layers behind that share are left as they are, unless they are few."""
+
+_NOISE = 0.01
+"""Of a run: no layer is worth changing for less."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,9 +134,8 @@ def neighbours(state: State, layers: Sequence[Layer]) -> list[tuple[int, int]]:
         read = frozenset[int]().union(*(makers.get(v.name or "", ()) for v in node.inputs if v is not None))
         name = node.name or ""
         mine = place.get(name)
-        for other in sorted(read) if mine is not None else ():
-            if other != mine:
-                found[(min(other, mine), max(other, mine))] = None  # type: ignore[type-var]
+        if mine is not None:
+            found |= {(min(other, mine), max(other, mine)): None for other in sorted(read - {mine})}
         handed = frozenset([mine]) if mine is not None else frozenset() if name in within else read
         makers.update({value.name or "": handed for value in node.outputs})
     return list(found)
@@ -162,19 +165,17 @@ def program_of(
     lost = lost.reshape(len(layers), len(formats))
     seconds = np.full(lost.shape, np.inf)
     seconds[:, 0] = 0
-    asked = [
-        (i, f) for f in range(1, len(formats)) for i in range(len(layers)) if _may_pay(lost, i, f, formats)
-    ]
+    others = range(1, len(formats))
+    asked = [(i, f) for f in others for i in range(len(layers)) if _may_pay(lost, i, f, formats)]
     with Progress("measuring times", len(asked) + len(pairs), progress) as bar:
         for i, f in asked:
-            seconds[i, f] = table.seconds({layers[i].name: formats[f].name}) - table.reference
+            more = table.seconds({layers[i].name: formats[f].name}) - table.reference
+            seconds[i, f] = 0.0 if -_NOISE * table.reference < more < 0 else more
             bar.advance()
         savings = {}
-        exact = next((f for f, format in enumerate(formats) if format.is_float), None)
-        for a, b in pairs if exact is not None else ():
-            both = table.seconds({layers[a].name: formats[exact].name, layers[b].name: formats[exact].name})
-            alone = seconds[a, exact] + seconds[b, exact]
-            savings[(a, b, exact)] = float(alone - (both - table.reference))
+        for exact, (a, b) in product([f for f in others if formats[f].is_float], pairs):
+            both = table.seconds(dict.fromkeys((layers[a].name, layers[b].name), FLOAT)) - table.reference
+            savings[(a, b, exact)] = float(seconds[a, exact] + seconds[b, exact] - both)
             bar.advance()
     return FormatProgram(lost, seconds, savings, fixed)
 

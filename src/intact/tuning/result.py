@@ -25,7 +25,7 @@ class TunedLayer:
         name: Of its first node.
         nodes: All that it is made of.
         errors: Squared error of the outputs relative to their square with this layer alone in a format.
-        seconds: What a run takes longer with this layer alone in a format instead of the first one, by format;
+        seconds: What a run takes longer with this layer alone in a format than in the first one, by format;
             what was not measured is not in it.
         chosen: The format that it has in the answer.
     """

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from hashlib import blake2b
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,12 @@ from numpy.typing import NDArray
 
 from intact import graph
 from intact.engine import Engine, compile
+from intact.errors import QuantValueError
 from intact.graph import Model
 from intact.kernels.registry import instructions
 
 Clock = Callable[[Any], float]
-"""Seconds of one run of an `onnx.ModelProto`; with a `key` that says what was measured on, it is remembered."""
+"""Seconds of one run of an `onnx.ModelProto`; a `key` of it says what they were measured on."""
 
 _ROUNDS, _LEAST = 3, 3
 
@@ -47,7 +50,8 @@ class EngineClock:
         """The machine, the threads and the sizes that figures are for."""
         sizes = ",".join(f"{name}:{'x'.join(map(str, a.shape))}" for name, a in sorted(self._feeds.items()))
         threads = self._threads or "all"
-        return f"intact, {processor()}, {instructions('gemm')}, {os.cpu_count()} cores, threads {threads}, {sizes}"
+        machine = f"{processor()}, {os.cpu_count()} cores, {instructions('gemm')}"
+        return f"intact, {machine}, threads {threads}, {sizes}"
 
     def __call__(self, model: Any) -> float:
         engine = compile(model, threads=self._threads)
@@ -110,7 +114,7 @@ class Remembered:
                 if self._begun is not model:
                     self._clock(graph.to_proto(self._begun))  # a clock that compares needs its measure
                 self._begun = None
-            self._known[key] = self._clock(graph.to_proto(model))
+            self._known[key] = positive(self._clock(graph.to_proto(model)))
             self._changed()
         return self._known[key]
 
@@ -138,3 +142,38 @@ def _digest(proto: Any, *, contents: bool) -> str:
 
 def _parts(proto: Any) -> Iterable[Any]:
     return (*proto.input, *proto.output, *proto.node)
+
+
+class FileClock:
+    """Seconds of one run of an ONNX file, by a function that knows another engine.
+
+    Args:
+        latency: Gets the path of a file that is gone afterwards, and gives the seconds of one run.
+        key: What it measures on, in words.
+    """
+
+    def __init__(self, latency: Callable[[str], Any], key: str) -> None:
+        self._latency, self.key = latency, key
+
+    def __call__(self, model: Any) -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "model.onnx")
+            graph.save(graph.load(model), path)
+            return positive(self._latency(str(path)))
+
+
+def positive(value: Any) -> float:
+    """What a clock returned, as seconds.
+
+    Raises:
+        QuantValueError: It is no finite number above 0.
+    """
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        seconds = float("nan")
+    if not (isfinite(seconds) and seconds > 0):
+        raise QuantValueError(
+            "clock", f"{value!r:.60}", "seconds: a finite number above 0", "return the time of one run"
+        )
+    return seconds

@@ -1,0 +1,178 @@
+"""`intact.tune` on a small network and a clock that counts: costs, answers, records, errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import intact
+from intact.errors import FileFormatError, QuantValueError
+from intact.graph import Session
+from intact.ptq import quantize
+from intact.tuning import TuneResult
+
+LAYERS = 4  # of the network
+
+
+def steady(model: onnx.ModelProto) -> float:
+    """A microsecond for each quantized product, ten for each in float, three for each QuantizeLinear."""
+    quantized = {node.output[0] for node in model.graph.node if node.op_type == "DequantizeLinear"}
+    products = [node for node in model.graph.node if node.op_type == "MatMul"]
+    slow = sum(not quantized.issuperset(node.input) for node in products)
+    pairs = sum(node.op_type == "QuantizeLinear" for node in model.graph.node)
+    return 1e-6 * (len(products) - slow + 10 * slow + 3 * pairs + 1)
+
+
+PLAIN = {"method": "max", "equalization": False, "bias_correction": False, "progress": False, "clock": steady}
+
+
+def tuned(net: onnx.ModelProto, data: np.ndarray, **options: object) -> TuneResult:
+    return intact.tune(net, data, **(PLAIN | options))
+
+
+def test_a_loose_target_keeps_everything_in_int8(net, data) -> None:
+    found = tuned(net, data, max_drop=100.0)
+    assert found.met
+    assert not found.best.formats
+    assert found.best.seconds == pytest.approx(steady(found.proto))
+    assert found.best.seconds < found.float_seconds
+
+
+def test_no_loss_at_all_is_the_float_model(net, data) -> None:
+    found = tuned(
+        net, data, max_drop=0.0, formats=["float"], evaluate=lambda engine: -lost(engine, net, data)
+    )
+    assert found.met
+    assert set(found.best.formats.values()) == {"float"}
+    assert len(found.best.formats) == LAYERS
+    assert not any(node.op_type == "QuantizeLinear" for node in found.proto.graph.node)
+
+
+def lost(engine, net: onnx.ModelProto, data: np.ndarray) -> float:
+    """Relative squared error of the output, in parts per million."""
+    want = Session(net).run({"x": data})["y"].astype(np.float64)
+    error = float(((engine(data) - want) ** 2).sum() / (want**2).sum())
+    return round(1e6 * error, 1)
+
+
+def test_the_layer_that_loses_most_is_the_first_in_float(net, data) -> None:
+    int8 = tuned(net, data, max_drop=1e9, evaluate=lambda engine: -lost(engine, net, data), formats=["float"])
+    worst = max(int8.layers, key=lambda layer: layer.errors["uint8"])
+    assert worst.name == "/fc1"  # it reads the outlier
+    target = -0.5 * int8.best.score
+    found = tuned(
+        net, data, max_drop=target, evaluate=lambda engine: -lost(engine, net, data), formats=["float"]
+    )
+    assert found.met
+    assert found.best.formats == {"/fc1": "float"}
+    assert {layer.name: layer.chosen for layer in found.layers}["/fc1"] == "float"
+
+
+def test_overrides_make_the_answer_again(net, data) -> None:
+    found = tuned(
+        net, data, max_drop=100.0, evaluate=lambda engine: -lost(engine, net, data), formats=["float"]
+    )
+    options = {name: value for name, value in PLAIN.items() if name != "clock"}
+    again = quantize(net, data, overrides=found.overrides, **options)
+    assert again.proto.SerializeToString(deterministic=True) == found.proto.SerializeToString(
+        deterministic=True
+    )
+
+
+def test_costs_are_what_the_clock_says(net, data) -> None:
+    found = tuned(net, data, max_drop=100.0, formats=["float"])
+    base = steady(found.proto)
+    for layer in found.layers:
+        options = {name: value for name, value in PLAIN.items() if name != "clock"}
+        one = quantize(net, data, overrides={layer.name: {"format": "float"}}, **options)
+        assert base + layer.seconds["float"] == pytest.approx(max(steady(one.proto), base), rel=1e-6)
+
+
+def test_predictions_of_additive_costs_are_exact(net, data) -> None:
+    found = tuned(
+        net, data, max_drop=0.0, evaluate=lambda engine: -lost(engine, net, data), formats=["float"]
+    )
+    few = [one for one in found.trials if 0 < len(one.formats) < 3]
+    for one in few:
+        assert one.predicted_seconds == pytest.approx(one.seconds, rel=0.1)
+
+
+def test_twice_the_same(net, data) -> None:
+    first, second = (tuned(net, data, max_drop=0.01) for _ in range(2))
+    assert first.to_json() == second.to_json()
+    assert first.proto.SerializeToString(deterministic=True) == second.proto.SerializeToString(
+        deterministic=True
+    )
+
+
+def test_a_record_spares_every_measurement(net, data, tmp_path: Path) -> None:
+    file = tmp_path / "record.json"
+    first = tuned(net, data, max_drop=0.01, record=file)
+
+    def stopped(model: onnx.ModelProto) -> float:
+        raise AssertionError("the record knows this")
+
+    again = tuned(net, data, max_drop=0.01, record=file, clock=stopped)
+    assert again.to_json() == first.to_json()
+
+
+def test_an_interrupted_run_goes_on(net, data, tmp_path: Path) -> None:
+    file, calls = tmp_path / "record.json", []
+
+    def stops(model: onnx.ModelProto) -> float:
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return steady(model)
+
+    with pytest.raises(KeyboardInterrupt):
+        tuned(net, data, max_drop=0.01, record=file, clock=stops)
+    kept = json.loads(file.read_text())
+    assert sum(len(table) for table in kept["latencies"].values()) == 3
+    found = tuned(net, data, max_drop=0.01, record=file)
+    assert found.to_json() == tuned(net, data, max_drop=0.01).to_json()
+
+
+def test_other_data_are_another_study(net, data, tmp_path: Path) -> None:
+    file = tmp_path / "record.json"
+    tuned(net, data, record=file)
+    tuned(net, 2 * data, record=file)
+    assert len(json.loads(file.read_text())["studies"]) == 2
+
+
+@pytest.mark.parametrize("content", [
+    "", "[]", "{}", '{"version": 2}', "[" * 10**5,
+    '{"version": 1, "latencies": {"m": {"s": "x"}}, "studies": {}}',
+])  # fmt: skip
+def test_a_record_that_is_none_is_refused(net, data, tmp_path: Path, content: str) -> None:
+    file = tmp_path / "record.json"
+    file.write_text(content)
+    with pytest.raises(FileFormatError, match="record"):
+        tuned(net, data, record=file)
+    assert file.read_text() == content
+
+
+@pytest.mark.parametrize("wrong", [
+    {"max_drop": float("nan")}, {"max_drop": -1}, {"budget": 0}, {"trials": 0}, {"formats": ["int3.5"]},
+    {"formats": ["uint8"]}, {"evaluate": lambda engine: None}, {"evaluate": lambda engine: float("inf")},
+    {"clock": lambda model: 0.0}, {"clock": lambda model: "soon"},
+])  # fmt: skip
+def test_what_is_wrong_is_said(net, data, wrong: dict[str, object]) -> None:
+    with pytest.raises(QuantValueError):
+        tuned(net, data, **wrong)
+
+
+def test_a_target_out_of_reach_is_said(net, data) -> None:
+    found = tuned(net, data, max_drop=0.0, evaluate=lambda engine: -lost(engine, net, data), formats=["int8"])
+    assert not found.met
+    assert found.best.score == max(one.score for one in found.trials)
+
+
+def test_modules_are_told_to_be_exported(data) -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(QuantValueError, match="export"):
+        intact.tune(torch.nn.Linear(2, 2), data)
