@@ -27,6 +27,8 @@ def steady(model: onnx.ModelProto) -> float:
     return 1e-6 * (len(products) - slow + 10 * slow + 3 * pairs + 1)
 
 
+steady.key = "a clock that does not tick"
+
 PLAIN = {"method": "max", "equalization": False, "bias_correction": False, "progress": False, "clock": steady}
 
 
@@ -54,7 +56,7 @@ def test_no_loss_at_all_is_the_float_model(net, data) -> None:
 
 def lost(engine, net: onnx.ModelProto, data: np.ndarray) -> float:
     """Relative squared error of the output, in parts per million."""
-    want = Session(net).run({"x": data})["y"].astype(np.float64)
+    want = Session(net.SerializeToString()).run({"x": data})["y"].astype(np.float64)
     error = float(((engine(data) - want) ** 2).sum() / (want**2).sum())
     return round(1e6 * error, 1)
 
@@ -116,6 +118,7 @@ def test_a_record_spares_every_measurement(net, data, tmp_path: Path) -> None:
     def stopped(model: onnx.ModelProto) -> float:
         raise AssertionError("the record knows this")
 
+    stopped.key = steady.key
     again = tuned(net, data, max_drop=0.01, record=file, clock=stopped)
     assert again.to_json() == first.to_json()
 
@@ -129,12 +132,27 @@ def test_an_interrupted_run_goes_on(net, data, tmp_path: Path) -> None:
             raise KeyboardInterrupt
         return steady(model)
 
+    stops.key = steady.key
     with pytest.raises(KeyboardInterrupt):
         tuned(net, data, max_drop=0.01, record=file, clock=stops)
     kept = json.loads(file.read_text())
     assert sum(len(table) for table in kept["latencies"].values()) == 3
     found = tuned(net, data, max_drop=0.01, record=file)
     assert found.to_json() == tuned(net, data, max_drop=0.01).to_json()
+
+
+def test_a_metric_that_nobody_names_is_measured_again(net, data, tmp_path: Path) -> None:
+    file, calls = tmp_path / "record.json", []
+
+    def evaluate(engine) -> float:
+        calls.append(engine)
+        return -lost(engine, net, data)
+
+    first = tuned(net, data, max_drop=10.0, record=file, evaluate=evaluate)
+    once = len(calls)
+    assert tuned(net, data, max_drop=10.0, record=file, evaluate=evaluate).to_json() == first.to_json()
+    assert len(calls) == 2 * once
+    assert tuned(net, data, record=file).float_score == pytest.approx(100)
 
 
 def test_other_data_are_another_study(net, data, tmp_path: Path) -> None:

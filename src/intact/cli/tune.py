@@ -127,7 +127,7 @@ def run(
         wants["evaluate"] = scripts.function(evaluate, "evaluate(engine)", "a number, the larger the better")
     if benchmark is not None:
         latency = scripts.function(benchmark, "latency(path)", "the seconds of a run")
-        wants["clock"] = FileClock(latency, f"file '{benchmark.name}'")
+        wants["clock"] = FileClock(latency, latency.key)
     with catch_warnings():
         simplefilter("ignore", ZeroRangeWarning)  # `intact analyze` names these tensors
         found = tune(

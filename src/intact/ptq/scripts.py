@@ -6,6 +6,8 @@ import runpy
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,8 @@ def call(path: Path, name: str, returns: str) -> Any:
     return function(path, f"{name}()", returns)()
 
 
-def function(path: Path, signature: str, returns: str) -> Callable[..., Any]:
-    """A function of a .py file, whose errors are told as those of the file. The file is EXECUTED.
+def function(path: Path, signature: str, returns: str) -> UserFunction:
+    """A function of a .py file. The file is EXECUTED.
 
     Args:
         path: The script.
@@ -42,12 +44,26 @@ def function(path: Path, signature: str, returns: str) -> Callable[..., Any]:
         raise QuantValueError(
             where, f"no function {name}", f"{signature} that returns {returns}", "define it there"
         )
+    return UserFunction(path, made, f"{path.name} {blake2b(path.read_bytes(), digest_size=8).hexdigest()}")
 
-    def called(*arguments: Any) -> Any:
-        with blamed(where, path):
-            return made(*arguments)
 
-    return called
+@dataclass(frozen=True)
+class UserFunction:
+    """A function of a script, whose errors are told as those of the file.
+
+    Attributes:
+        path: The script.
+        made: The function.
+        key: Names the file and its content: who keeps what the function says knows when it may say otherwise.
+    """
+
+    path: Path
+    made: Callable[..., Any]
+    key: str
+
+    def __call__(self, *arguments: Any) -> Any:
+        with blamed(f"file '{self.path}'", self.path):
+            return self.made(*arguments)
 
 
 def blamed_over(items: Iterable[Any], whose: str, path: Path) -> Iterator[Any]:

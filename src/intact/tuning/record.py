@@ -39,8 +39,8 @@ class TuneRecord:
             self._content = _read(path)
 
     def latencies(self, machine: str) -> dict[str, float]:
-        """Seconds by structure; what is added is kept by `save`."""
-        found: dict[str, float] = self._content["latencies"].setdefault(machine, {})
+        """Seconds by structure; what is added is kept by `save`, unless the machine has no name."""
+        found: dict[str, float] = self._content["latencies"].setdefault(machine, {}) if machine else {}
         return found
 
     def study(self, key: str) -> Study:
@@ -53,6 +53,11 @@ class TuneRecord:
             text = json.dumps(self._content, indent=1, sort_keys=True, allow_nan=False) + "\n"
             with replacing(self._path) as file:
                 file.write(text.encode())
+
+
+def key_of(measure: object) -> str:
+    """What tells a clock or a metric from others; "" where nothing does: then its figures are not kept."""
+    return str(getattr(measure, "key", ""))
 
 
 class Study:

@@ -45,6 +45,8 @@ class Agreement:
         runs: With the float model's outputs.
     """
 
+    key = "agreement"
+
     def __init__(self, runs: Sequence[Held]) -> None:
         self._runs = runs
 

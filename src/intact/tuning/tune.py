@@ -35,7 +35,7 @@ from intact.tuning.measure import (
     worth_a_choice,
 )
 from intact.tuning.program import Choice, FormatProgram
-from intact.tuning.record import Study, TuneRecord
+from intact.tuning.record import Study, TuneRecord, key_of
 from intact.tuning.result import TunedLayer, TuneResult, TuneTrial
 from intact.tuning.score import Agreement, Score, checked
 from intact.tuning.search import TuneSearch, searched
@@ -79,7 +79,8 @@ def tune(
         threads: Of the engine; None: as many as the process may use.
         budget: At most so many layers have a choice: those with the largest errors.
         trials: Verify at most so many choices.
-        record: A file that keeps what was measured, so that an interrupted run goes on; None: none.
+        record: A file that keeps what was measured, so that an interrupted run goes on: errors, and what a
+            metric and a clock say that have a ``key``, a text that tells them from others. None: none.
         progress: Draw progress bars on standard error.
         options: All others of `quantize`: ``profile``, ``method``, ``exclude``, ``overrides``, ...
     Returns:
@@ -113,7 +114,7 @@ def tune(
     }
     errors |= {one.name: {} for one in choices if one.is_float}
     measured = clock if clock is not None else EngineClock(_sample(float_model, data, settings), threads)
-    remembered = Remembered(measured, records.latencies(getattr(measured, "key", "a clock")), records.save)
+    remembered = Remembered(measured, records.latencies(key_of(measured)), records.save)
     table = LatencyTable(everywhere, remembered)
     ours = errors[choices[0].name]
     named = worth_a_choice({one.name: ours.get(one.name, 0.0) for one in choosable(base.before)}, budget)
@@ -186,7 +187,8 @@ class _Verifier:
         def measure() -> dict[str, float]:
             return {"score": checked(self.score(compile(model, threads=self.threads)))}
 
-        return self.study.numbers(f"score {name}", measure)["score"]
+        key = key_of(self.score)
+        return (self.study.numbers(f"{key}: {name}", measure) if key else measure())["score"]
 
 
 def _check(max_drop: float, budget: int, trials: int) -> None:
@@ -258,5 +260,5 @@ def _said(settings: Settings, base: QuantizedEverywhere, clock: Clock) -> dict[s
         "method": settings.method,
         "layers quantized": str(len(_quantized_layers(base))),
         "errors measured on": f"{len(base.before.runs)} runs of the calibration data",
-        "times measured on": str(getattr(clock, "key", "a clock of the caller's")),
+        "times measured on": key_of(clock) or "a clock of the caller's",
     }
