@@ -118,16 +118,11 @@ def run(
     - `intact tune model.onnx --data photos --evaluate eval.py --max-drop 0.3 -o tuned.onnx`
     - `intact tune model.onnx --data photos -o tuned.onnx --record tuned.json --html tuned.html`
     """
-    from intact.ptq import scripts
-    from intact.tuning import FileClock, tune
+    from intact.tuning import tune
 
     source = options.data_of(data, size, mean, std, fit, layout, colour, preset)
     wants: dict[str, Any] = {} if percentile is None else {"percentile": percentile}
-    if evaluate is not None:
-        wants["evaluate"] = scripts.function(evaluate, "evaluate(engine)", "a number, the larger the better")
-    if benchmark is not None:
-        latency = scripts.function(benchmark, "latency(path)", "the seconds of a run")
-        wants["clock"] = FileClock(latency, latency.key)
+    wants |= _scripts(evaluate, benchmark)
     with catch_warnings():
         simplefilter("ignore", ZeroRangeWarning)  # `intact analyze` names these tensors
         found = tune(
@@ -139,10 +134,7 @@ def run(
             progress=progress, **wants,
         )  # fmt: skip
     found.save(out)
-    if json_out is not None:
-        found.save_json(json_out)
-    if html is not None:
-        write_tuning(found, html, model.name)
+    _write(found, model.name, json_out, html)
     if as_json:
         show_json(found.to_json() | {"out": str(out)})
     else:
@@ -151,6 +143,27 @@ def run(
             say(f"wrote {written}")
     if not found.met:
         raise typer.Exit(1)
+
+
+def _scripts(evaluate: Path | None, benchmark: Path | None) -> dict[str, Any]:
+    """What the user's scripts measure, as `tune` takes it."""
+    from intact.ptq import scripts
+    from intact.tuning import FileClock
+
+    found: dict[str, Any] = {}
+    if evaluate is not None:
+        found["evaluate"] = scripts.function(evaluate, "evaluate(engine)", "a number, the larger the better")
+    if benchmark is not None:
+        latency = scripts.function(benchmark, "latency(path)", "the seconds of a run")
+        found["clock"] = FileClock(latency, latency.key)
+    return found
+
+
+def _write(found: TuneResult, model: str, json_out: Path | None, html: Path | None) -> None:
+    if json_out is not None:
+        found.save_json(json_out)
+    if html is not None:
+        write_tuning(found, html, model)
 
 
 def _show(found: TuneResult, model: str) -> None:

@@ -41,19 +41,19 @@ class Page:
     Attributes:
         title: Heading and window title.
         summary: One or two sentences below it.
-        figures: Drawings.
         tables: Results.
         panels: One per quantizer.
         configuration, provenance: Name-value pairs, in order.
+        figures: Drawings, in front of the tables.
     """
 
     title: str
     summary: str = ""
-    figures: Sequence[Figure] = ()
     tables: Sequence[ReportTable] = ()
     panels: Sequence[Panel] = ()
     configuration: Mapping[str, str] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
+    figures: Sequence[Figure] = ()
 
 
 def write_page(page: Page, path: str | os.PathLike[str]) -> None:
