@@ -29,7 +29,14 @@ def steady(model: onnx.ModelProto) -> float:
 
 steady.key = "a clock that does not tick"
 
-PLAIN = {"method": "max", "equalization": False, "bias_correction": False, "progress": False, "clock": steady}
+PLAIN = {
+    "method": "max",
+    "equalization": False,
+    "bias_correction": False,
+    "progress": False,
+    "clock": steady,
+    "rounding": False,
+}
 
 
 def tuned(net: onnx.ModelProto, data: np.ndarray, **options: object) -> TuneResult:
@@ -182,6 +189,20 @@ def test_a_record_that_is_none_is_refused(net, data, tmp_path: Path, content: st
 def test_what_is_wrong_is_said(net, data, wrong: dict[str, object]) -> None:
     with pytest.raises(QuantValueError):
         tuned(net, data, **wrong)
+
+
+def test_rounding_is_tried_first_because_it_costs_no_time(net, data) -> None:
+    def evaluate(engine) -> float:
+        return -lost(engine, net, data)
+
+    plain, free = (tuned(net, data, max_drop=1e9, evaluate=evaluate, rounding=how) for how in (False, "auto"))
+    assert free.best.score > plain.best.score
+    assert free.best.seconds == plain.best.seconds
+    assert "fitted" in free.settings["rounding"]
+    assert (
+        tuned(net, data, max_drop=1e9, evaluate=lambda engine: 1.0, rounding="auto").settings["rounding"]
+        == (plain.settings["rounding"])
+    )
 
 
 def test_a_target_out_of_reach_is_said(net, data) -> None:

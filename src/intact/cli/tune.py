@@ -17,7 +17,6 @@ from intact.cli.quantize import (
     Equalization,
     Method,
     Overrides,
-    Rounding,
     Switch,
     Weights,
     read_overrides,
@@ -27,6 +26,9 @@ from intact.report import write_tuning
 if TYPE_CHECKING:
     from intact.tuning import TuneResult
 
+Rounding = Annotated[
+    Switch, typer.Option(help="Fit codes of weights to the layer's inputs. Default: where that is better.")
+]
 Script = Annotated[
     Path | None,
     typer.Option(
@@ -59,10 +61,6 @@ Record = Annotated[
         callback=options.into_a_folder,
     ),
 ]
-Told = Annotated[
-    Path | None,
-    typer.Option("--json-out", help="A JSON file to write: everything.", callback=options.into_a_folder),
-]
 Html = Annotated[
     Path | None,
     typer.Option(help="A page to write: for a browser, a phone, or paper.", callback=options.into_a_folder),
@@ -81,7 +79,6 @@ def run(
     trials: Trials = 10,
     threads: options.Threads = None,
     record: Record = None,
-    json_out: Told = None,
     html: Html = None,
     method: Method = "auto",
     percentile: options.Percentile = None,
@@ -103,7 +100,7 @@ def run(
     preset: options.Preset = None,
     bias_correction: BiasCorrection = Switch.auto,
     equalization: Equalization = Switch.auto,
-    rounding: Rounding = False,
+    rounding: Rounding = Switch.auto,
     progress: options.Progress = True,
     as_json: options.AsJson = False,
 ) -> None:
@@ -130,16 +127,17 @@ def run(
             record=record, method=method, profile=profile, activations=activations, weights=weights,
             include=tuple(include or ()), exclude=tuple(exclude or ()), overrides=read_overrides(overrides),
             opset=opset, num_batches=num_batches, batch_size=batch_size,
-            bias_correction=bias_correction.for_ptq, equalization=equalization.for_ptq, rounding=rounding,
-            progress=progress, **wants,
+            bias_correction=bias_correction.for_ptq, equalization=equalization.for_ptq,
+            rounding=rounding.for_ptq, progress=progress, **wants,
         )  # fmt: skip
     found.save(out)
-    _write(found, model.name, json_out, html)
+    if html is not None:
+        write_tuning(found, html, model.name)
     if as_json:
         show_json(found.to_json() | {"out": str(out)})
     else:
         _show(found, model.name)
-        for written in filter(None, (out, json_out, html)):
+        for written in filter(None, (out, html)):
             say(f"wrote {written}")
     if not found.met:
         raise typer.Exit(1)
@@ -157,13 +155,6 @@ def _scripts(evaluate: Path | None, benchmark: Path | None) -> dict[str, Any]:
         latency = scripts.function(benchmark, "latency(path)", "the seconds of a run")
         found["clock"] = FileClock(latency, latency.key)
     return found
-
-
-def _write(found: TuneResult, model: str, json_out: Path | None, html: Path | None) -> None:
-    if json_out is not None:
-        found.save_json(json_out)
-    if html is not None:
-        write_tuning(found, html, model)
 
 
 def _show(found: TuneResult, model: str) -> None:

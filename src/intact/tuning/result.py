@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -10,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from intact import graph
-from intact.atomic import replacing
 from intact.graph import Model
 
 VERSION = 1
@@ -69,7 +67,7 @@ class TuneResult:
 
     Attributes:
         model: The answer: a Q/DQ model, or the float model where nothing else meets the target.
-        overrides: What `quantize` makes it from: settings by pattern.
+        overrides: What `quantize` makes it from: settings by pattern; `settings` says how weights are rounded.
         layers: Those that had a choice, in the graph's order, with what each format costs.
         trials: What was verified, in the order in which it was.
         best: The one of them that is the answer.
@@ -124,12 +122,6 @@ class TuneResult:
             "overrides": {pattern: dict(wanted) for pattern, wanted in self.overrides.items()},
             "settings": dict(self.settings),
         }  # fmt: skip
-
-    def save_json(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_json`, whole or not at all."""
-        text = json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        with replacing(path) as file:
-            file.write(text.encode())
 
 
 def _trial(one: TuneTrial) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from hashlib import blake2b
 from itertools import islice
 from math import isfinite
@@ -41,6 +41,7 @@ from intact.tuning.score import Agreement, Score, checked
 from intact.tuning.search import TuneSearch, searched
 
 LAYERS, TRIALS = 64, 10
+AUTO = "auto"
 _SIZED = 32  # runs of the data, of which the one of middle size is timed
 
 
@@ -61,8 +62,9 @@ def tune(
 ) -> TuneResult:
     """Choose a format for each layer: as little time as possible, with no more loss than is allowed.
 
-    1. The model is quantized with each format everywhere, and the error of the outputs measured with each
-       layer alone so (`intact.analyze`). 2. The time of a run is measured with each layer alone in another
+    0. What costs no time is tried first: weights rounded with regard to each other (``rounding``). 1. The
+       model is quantized with each format everywhere, and the error of the outputs measured with each layer
+       alone so (`intact.analyze`). 2. The time of a run is measured with each layer alone in another
        format, and with pairs of neighbours in float. 3. An integer program gives the choices that are fastest
        for their error. 4. The fastest of them that keeps the metric is searched by halves, each quantized by
        `quantize` and measured. Equal inputs and equal latencies give the same answer.
@@ -82,7 +84,8 @@ def tune(
         record: A file that keeps what was measured, so that an interrupted run goes on: errors, and what a
             metric and a clock say that have a ``key``, a text that tells them from others. None: none.
         progress: Draw progress bars on standard error.
-        options: All others of `quantize`: ``profile``, ``method``, ``exclude``, ``overrides``, ...
+        options: All others of `quantize`: ``profile``, ``method``, ``exclude``, ``overrides``, ...;
+            ``rounding`` may be "auto", too, and is unless told: on, where the metric is better with it.
     Returns:
         The answer, with its costs; `TuneResult.met` says whether it meets the target.
     Raises:
@@ -91,45 +94,49 @@ def tune(
         IntactError: As for `quantize`.
     """
     _check(max_drop, budget, trials)
-    settings = settings_of(options | {"progress": progress})
+    free = options.get("rounding", AUTO) == AUTO
+    settings = settings_of(options | {"progress": progress} | ({"rounding": False} if free else {}))
     choices = formats_of(settings, formats)
     float_model = graph.load(source)
     data = kept(float_model, data, settings)
     records = TuneRecord(record)
-    everywhere = {
-        one.name: quantized_everywhere(float_model, data, settings, one)
-        for one in choices
-        if not one.is_float
-    }
-    base = everywhere[choices[0].name]
-    if not base.sweep.total:
+    measured = clock if clock is not None else EngineClock(_sample(float_model, data, settings), threads)
+    remembered = Remembered(measured, records.latencies(key_of(measured)), records.save)
+
+    def costs(settings: Settings) -> _Verifier:
+        everywhere = _everywhere(float_model, data, settings, choices)
+        base = everywhere[choices[0].name]
+        study = records.study(_study(float_model, base, settings))
+        table = LatencyTable(everywhere, remembered)
+        score = evaluate or Agreement(base.before.runs)
+        return _Verifier(
+            float_model, data, settings, score, choices, everywhere, study, remembered, table, max_drop,
+            threads, budget,
+        )  # fmt: skip
+
+    verify = costs(settings)
+    if free:
+        rounded = costs(replace(settings, rounding=True))
+        verify = max(verify, rounded, key=lambda one: one.everywhere_score)  # the first of equals
+    found = searched(verify.program, verify, trials)
+    return _result(verify, found, measured)
+
+
+def _everywhere(
+    model: Model, data: Any, settings: Settings, choices: Sequence[LayerFormat]
+) -> dict[str, QuantizedEverywhere]:
+    """The model with each format that is not float, by name; the one that layers have unless told first."""
+    formats = [one for one in choices if not one.is_float]
+    found = {one.name: quantized_everywhere(model, data, settings, one) for one in formats}
+    if not found[formats[0].name].sweep.total:
         raise QuantValueError(
             "model", "no real output", "an output of floats to measure errors by",
             "tune it without the ArgMax or the like at its end",
         )  # fmt: skip
-    study = records.study(_study(float_model, base, settings))
-    errors: dict[str, dict[str, float]] = {
-        name: study.numbers(f"errors {name}", partial(one.errors, progress, f"layers in {name}"))
-        for name, one in everywhere.items()
-    }
-    errors |= {one.name: {} for one in choices if one.is_float}
-    measured = clock if clock is not None else EngineClock(_sample(float_model, data, settings), threads)
-    remembered = Remembered(measured, records.latencies(key_of(measured)), records.save)
-    table = LatencyTable(everywhere, remembered)
-    ours = errors[choices[0].name]
-    named = worth_a_choice({one.name: ours.get(one.name, 0.0) for one in choosable(base.before)}, budget)
-    layers = [one for one in choosable(base.before) if one.name in named]
-    fixed = sum(error for name, error in ours.items() if name not in named)
-    program = program_of(layers, choices, errors, table, neighbours(base.before, layers), fixed, progress)
-    verify = _Verifier(
-        float_model, data, settings, evaluate or Agreement(base.before.runs), layers, choices, program, study,
-        remembered, table, max_drop, threads, _quantized_layers(base),
-    )  # fmt: skip
-    found = searched(program, verify, trials)
-    return _result(verify, found, base, settings, measured)
+    return found
 
 
-@dataclass
+@dataclass(eq=False)
 class _Verifier:
     """Quantizes choices, and measures what becomes of the metric and of the time."""
 
@@ -137,15 +144,14 @@ class _Verifier:
     data: Any
     settings: Settings
     score: Score
-    layers: Sequence[Layer]
     formats: Sequence[LayerFormat]
-    program: FormatProgram
+    everywhere: Mapping[str, QuantizedEverywhere]
     study: Study
     clock: Remembered
     table: LatencyTable
     max_drop: float
     threads: int | None
-    quantized: frozenset[str]
+    budget: int
 
     def __post_init__(self) -> None:
         self.float_score = self._scored("float", self.model)
@@ -153,12 +159,55 @@ class _Verifier:
         self.least = self.float_score - self.max_drop
         self.trials: dict[Choice, TuneTrial] = {}
 
+    @property
+    def base(self) -> QuantizedEverywhere:
+        """The model with the first format everywhere."""
+        return self.everywhere[self.formats[0].name]
+
+    @property
+    def quantized(self) -> frozenset[str]:
+        """Names of all layers that are quantized there."""
+        return frozenset(one.name for one in self.base.before.placement.layers if one.precision == "int8")
+
+    @cached_property
+    def everywhere_score(self) -> float:
+        """The metric of the first format everywhere."""
+        return self._scored("everywhere", self._quantized({}))
+
+    @cached_property
+    def errors(self) -> dict[str, dict[str, float]]:
+        """Of the outputs with each layer alone in a format, by format and layer."""
+        progress = self.settings.progress
+        found: dict[str, dict[str, float]] = {
+            name: self.study.numbers(f"errors {name}", partial(one.errors, progress, f"layers in {name}"))
+            for name, one in self.everywhere.items()
+        }
+        return found | {one.name: {} for one in self.formats if one.is_float}
+
+    @cached_property
+    def layers(self) -> list[Layer]:
+        """Those that have a choice."""
+        ours, offered = self.errors[self.formats[0].name], choosable(self.base.before)
+        named = worth_a_choice({one.name: ours.get(one.name, 0.0) for one in offered}, self.budget)
+        return [one for one in offered if one.name in named]
+
+    @cached_property
+    def program(self) -> FormatProgram:
+        """What the choices cost."""
+        ours, named = self.errors[self.formats[0].name], {layer.name for layer in self.layers}
+        fixed = sum(error for name, error in ours.items() if name not in named)
+        pairs = neighbours(self.base.before, self.layers)
+        return program_of(
+            self.layers, self.formats, self.errors, self.table, pairs, fixed, self.settings.progress
+        )
+
     def __call__(self, choice: Choice) -> TuneTrial:
         """What `choice` is worth, measured once."""
         if choice not in self.trials:
             name = "choice " + ",".join(map(str, choice))
             model = self.made(choice)
-            score, seconds = self._scored(name, model), self.clock(model)
+            score = self._scored(name, model) if any(choice) else self.everywhere_score
+            seconds = self.clock(model)
             self.trials[choice] = TuneTrial(
                 self.named(choice), self.program.error(choice),
                 self.table.reference + self.program.time(choice), seconds, score, score >= self.least,
@@ -177,10 +226,11 @@ class _Verifier:
     def made(self, choice: Choice) -> Model:
         """The model that `quantize` makes of `choice`; the float model where nothing is left to quantize."""
         left = {name for name, format in self.named(choice).items() if format == FLOAT}
-        if self.quantized <= left:
-            return self.model
+        return self.model if self.quantized <= left else self._quantized(self.overrides(choice))
+
+    def _quantized(self, overrides: Mapping[str, Any]) -> Model:
         asked = {one.name: getattr(self.settings, one.name) for one in fields(Settings) if one.init}
-        asked |= {"overrides": self.overrides(choice), "progress": False}
+        asked |= {"overrides": overrides or self.settings.overrides, "progress": False}
         return quantize(self.model, self.data, **asked.pop("options"), **asked).model
 
     def _scored(self, name: str, model: Model) -> float:
@@ -220,13 +270,7 @@ def _sample(model: Model, data: Any, settings: Settings) -> Feeds:
     return sorted(runs, key=lambda feeds: sum(array.nbytes for array in feeds.values()))[len(runs) // 2]
 
 
-def _quantized_layers(base: QuantizedEverywhere) -> frozenset[str]:
-    return frozenset(one.name for one in base.before.placement.layers if one.precision == "int8")
-
-
-def _result(
-    verify: _Verifier, found: TuneSearch, base: QuantizedEverywhere, settings: Settings, clock: Clock
-) -> TuneResult:
+def _result(verify: _Verifier, found: TuneSearch, clock: Clock) -> TuneResult:
     program, names = verify.program, [one.name for one in verify.formats]
     layers = tuple(
         TunedLayer(
@@ -248,17 +292,19 @@ def _result(
         float_score=verify.float_score,
         float_seconds=verify.float_seconds,
         least_score=verify.least,
-        settings=_said(settings, base, clock),
+        settings=_said(verify, clock),
     )
 
 
-def _said(settings: Settings, base: QuantizedEverywhere, clock: Clock) -> dict[str, str]:
+def _said(verify: _Verifier, clock: Clock) -> dict[str, str]:
     """What was asked for and measured on, in words."""
+    settings = verify.settings
     profile = settings.profile if isinstance(settings.profile, str) else settings.profile.name
     return {
         "profile": profile,
         "method": settings.method,
-        "layers quantized": str(len(_quantized_layers(base))),
-        "errors measured on": f"{len(base.before.runs)} runs of the calibration data",
+        "rounding": "fitted to the layers' inputs" if settings.rounding else "to the nearest",
+        "layers quantized": str(len(verify.quantized)),
+        "errors measured on": f"{len(verify.base.before.runs)} runs of the calibration data",
         "times measured on": key_of(clock) or "a clock of the caller's",
     }
