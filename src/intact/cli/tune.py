@@ -131,14 +131,7 @@ def run(
             rounding=rounding.for_ptq, progress=progress, **wants,
         )  # fmt: skip
     found.save(out)
-    if html is not None:
-        write_tuning(found, html, model.name)
-    if as_json:
-        show_json(found.to_json() | {"out": str(out)})
-    else:
-        _show(found, model.name)
-        for written in filter(None, (out, html)):
-            say(f"wrote {written}")
+    _tell(found, model.name, out, html, as_json)
     if not found.met:
         raise typer.Exit(1)
 
@@ -155,6 +148,17 @@ def _scripts(evaluate: Path | None, benchmark: Path | None) -> dict[str, Any]:
         latency = scripts.function(benchmark, "latency(path)", "the seconds of a run")
         found["clock"] = FileClock(latency, latency.key)
     return found
+
+
+def _tell(found: TuneResult, model: str, out: Path, html: Path | None, as_json: bool) -> None:
+    if html is not None:
+        write_tuning(found, html, model)
+    if as_json:
+        show_json(found.to_json() | {"out": str(out)})
+        return
+    _show(found, model)
+    for written in filter(None, (out, html)):
+        say(f"wrote {written}")
 
 
 def _show(found: TuneResult, model: str) -> None:

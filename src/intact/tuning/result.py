@@ -67,7 +67,7 @@ class TuneResult:
 
     Attributes:
         model: The answer: a Q/DQ model, or the float model where nothing else meets the target.
-        overrides: What `quantize` makes it from: settings by pattern; `settings` says how weights are rounded.
+        overrides: What `quantize` makes it from: settings by pattern, and the rounding that `settings` names.
         layers: Those that had a choice, in the graph's order, with what each format costs.
         trials: What was verified, in the order in which it was.
         best: The one of them that is the answer.
