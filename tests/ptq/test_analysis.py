@@ -36,6 +36,22 @@ def by_name(found: SensitivityAnalysis) -> dict[str, tuple[float, float]]:
     return {one.name: (one.alone, one.without) for one in found.parts}
 
 
+@pytest.mark.parametrize("order", ["p b", "b p"])
+def test_corrected_biases_of_additions_are_part_of_what_is_measured(build, order: str) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((64, 32)).astype(np.float32) + 3
+    w, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((32, 16), (16,)))
+    nodes = [("MatMul", "x w", "p"), ("Add", order, "y")]
+    model = build(nodes, {"x": ["N", 32]}, {"y": ["N", 16]}, w=w, b=b)
+    options = {"method": "max", "equalization": False, "bias_correction": True, "progress": False}
+    quantized = quantize(model, x, **options)
+    assert quantized.corrected
+    want = error(Session(quantized.proto.SerializeToString()).run({"x": x})["y"], x @ w + b)
+    assert analyze(model, x, **options).error == pytest.approx(want, rel=1e-3)
+    plain = analyze(model, x, **options | {"bias_correction": False})
+    assert plain.error > 1.2 * want
+
+
 def test_a_single_product_is_what_numpy_says(build) -> None:
     rng = np.random.default_rng(0)
     x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((32, 32), (32, 16)))

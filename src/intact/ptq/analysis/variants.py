@@ -66,12 +66,13 @@ def _changed_biases(before: Model, after: Model, weights: set[Read]) -> dict[str
         if old is None or new is None or new.const_value is None or len(uses) != 1:
             continue
         node, index = uses[0]
+        used = node.name or "", index
         if is_op(node, "Add"):  # behind a MatMul
             other = node.inputs[1 - index]
             node = other.producer() or node if other is not None else node
         read = node.name or "", 1
         same = old.shape == new.const_value.shape and old.dtype == new.const_value.dtype
-        if read in weights and (node.name, index) != read and same:
+        if read in weights and used != read and same:
             array = new.const_value.numpy()
             if not np.array_equal(array, old.numpy()):
                 found[name] = read, array
