@@ -74,16 +74,17 @@ def cheapest(program: FormatProgram, most: float) -> Choice | None:
     errors = program.errors.ravel() / (room or 1.0)
     offered &= errors <= 1 if room else errors <= 0
     kept = np.append(np.where(offered, errors, 0), np.zeros(pairs))
+    # Without presolve: with it HiGHS prints on standard output where it mends a rounded solution.
     found = milp(
         np.append(costs, [-saved / unit for saved in program.savings.values()]),
-        integrality=np.append(np.ones(count), np.zeros(pairs)),
+        integrality=np.ones(count + pairs),
         bounds=Bounds(0, np.append(offered.astype(float), np.ones(pairs))),
         constraints=[
             LinearConstraint(one, 1, 1),
             LinearConstraint(kept[None], -np.inf, 1.0),
             *([LinearConstraint(rows, lower, upper)] if pairs else []),
         ],
-        options={"mip_rel_gap": 0.0},
+        options={"mip_rel_gap": 0.0, "presolve": False},
     )
     if found.x is None:
         return None
