@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import intact
-from intact.errors import FileFormatError, QuantValueError
+from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph import Session
 from intact.ptq import quantize
 from intact.tuning import TuneResult
@@ -209,6 +209,23 @@ def test_a_target_out_of_reach_is_said(net, data) -> None:
     found = tuned(net, data, max_drop=0.0, evaluate=lambda engine: -lost(engine, net, data), formats=["int8"])
     assert not found.met
     assert found.best.score == max(one.score for one in found.trials)
+
+
+def test_the_float_model_is_judged_once(net, data) -> None:
+    judged = []
+
+    def evaluate(engine) -> float:
+        judged.append(engine)
+        return -lost(engine, net, data)
+
+    found = tuned(net, data, max_drop=1e9, evaluate=evaluate, rounding="auto")
+    assert len(found.trials) <= 2
+    assert len(judged) == 1 + 2 + len(found.trials) - 1
+
+
+def test_no_data_are_said(net) -> None:
+    with pytest.raises(IntactError, match="data"):
+        tuned(net, np.zeros((0, 32), np.float32), clock=None)
 
 
 def test_modules_are_told_to_be_exported(data) -> None:

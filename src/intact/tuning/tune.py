@@ -103,7 +103,7 @@ def tune(
     measured = clock if clock is not None else EngineClock(_sample(float_model, data, settings), threads)
     remembered = Remembered(measured, records.latencies(key_of(measured)), records.save)
 
-    def costs(settings: Settings) -> _Verifier:
+    def costs(settings: Settings, float_score: float | None = None) -> _Verifier:
         everywhere = _everywhere(float_model, data, settings, choices)
         base = everywhere[choices[0].name]
         study = records.study(_study(float_model, base, settings))
@@ -111,12 +111,12 @@ def tune(
         score = evaluate or Agreement(base.before.runs)
         return _Verifier(
             float_model, data, settings, score, choices, everywhere, study, remembered, table, max_drop,
-            threads, budget,
+            threads, budget, float_score,
         )  # fmt: skip
 
     verify = costs(settings)
     if free:
-        rounded = costs(replace(settings, rounding=True))
+        rounded = costs(replace(settings, rounding=True), verify.float_score)
         verify = max(verify, rounded, key=lambda one: one.everywhere_score)  # the first of equals
     found = searched(verify.program, verify, trials)
     return _result(verify, found, measured)
@@ -152,9 +152,11 @@ class _Verifier:
     max_drop: float
     threads: int | None
     budget: int
+    known_float_score: float | None
 
     def __post_init__(self) -> None:
-        self.float_score = self._scored("float", self.model)
+        known = self.known_float_score
+        self.float_score = self._scored("float", self.model) if known is None else known
         self.float_seconds = self.clock(self.model)
         self.least = self.float_score - self.max_drop
         self.trials: dict[Choice, TuneTrial] = {}
@@ -267,6 +269,8 @@ def _sample(model: Model, data: Any, settings: Settings) -> Feeds:
     outputs = [value.name or "" for value in model.graph.outputs]
     cutter = Cutter(graph.Session(model, folded=True), outputs, inputs_of(model))
     runs = [feeds for _, feeds in islice(cutter.runs(opened(model, data, settings)), _SIZED)]
+    if not runs:
+        raise QuantValueError("data", "no samples", "one or more", "give samples of the model's later work")
     return sorted(runs, key=lambda feeds: sum(array.nbytes for array in feeds.values()))[len(runs) // 2]
 
 
