@@ -17,7 +17,6 @@ from intact.ptq.analysis.segments import Read
 from intact.ptq.analysis.sweep import Sweep, Trial
 from intact.ptq.analysis.units import SweepUnit, units_of
 from intact.ptq.analysis.variants import QuantizedReads, grids_of, with_reads
-from intact.ptq.evaluator import relative
 from intact.ptq.settings import Settings, with_override
 from intact.ptq.state import State
 from intact.tuning.clock import Remembered
@@ -39,17 +38,13 @@ class QuantizedEverywhere:
         before: In front of its pairs.
         grids: How reads are quantized.
         units: Its layers, with their reads.
-        total: Error of the outputs.
+        sweep: Measures errors of its outputs.
     """
 
     before: State
     grids: QuantizedReads
     units: tuple[SweepUnit, ...]
     sweep: Sweep
-
-    @property
-    def total(self) -> float:
-        return relative(self.sweep.total)
 
     def errors(self, progress: bool, title: str) -> dict[str, float]:
         """Error of the outputs with each layer alone quantized, by its name."""
@@ -166,7 +161,8 @@ def program_of(
     seconds = np.full(lost.shape, np.inf)
     seconds[:, 0] = 0
     others = range(1, len(formats))
-    asked = [(i, f) for f in others for i in range(len(layers)) if _may_pay(lost, i, f, formats)]
+    quicker = [f for f in others if _is_quicker(layers, formats[f], table)]
+    asked = [(i, f) for f in others for i in range(len(layers)) if f in quicker or lost[i, f] < lost[i, 0]]
     with Progress("measuring times", len(asked) + len(pairs), progress) as bar:
         for i, f in asked:
             more = table.seconds({layers[i].name: formats[f].name}) - table.reference
@@ -180,6 +176,9 @@ def program_of(
     return FormatProgram(lost, seconds, savings, fixed)
 
 
-def _may_pay(lost: np.ndarray, layer: int, format: int, formats: Sequence[LayerFormat]) -> bool:
-    """Whether a format can be of use: one that loses no less than the first one is not slower to be had."""
-    return formats[format].is_float or bool(lost[layer, format] < lost[layer, 0])
+def _is_quicker(layers: Sequence[Layer], format: LayerFormat, table: LatencyTable) -> bool:
+    """Whether a format is worth its error anywhere: float is, and what is faster everywhere."""
+    if format.is_float:
+        return True
+    everywhere = table.seconds({layer.name: format.name for layer in layers})
+    return everywhere < (1 - _NOISE) * table.reference

@@ -52,7 +52,9 @@ def searched(program: FormatProgram, verify: Verify, trials: int) -> TuneSearch:
         return len(tried) >= trials
 
     # What is at `low` and before it fails; what is at `high` meets the target, or is not there.
-    low, high = (-1, 0) if choices and meets(choices[0]) else (0, len(choices))
+    low, high = 0, len(choices)
+    if choices and (choices[0] in tried or not spent()) and meets(choices[0]):
+        low, high = -1, 0
     while high - low > 1 and not spent():
         middle = (low + high) // 2
         low, high = (low, middle) if meets(choices[middle]) else (middle, high)
