@@ -228,6 +228,11 @@ def test_no_data_are_said(net) -> None:
         tuned(net, np.zeros((0, 32), np.float32), clock=None)
 
 
+def test_statistics_are_no_data(net, data) -> None:
+    with pytest.raises(QuantValueError, match="statistics"):
+        tuned(net, intact.calibrate(net, data, progress=False))
+
+
 def test_modules_are_told_to_be_exported(data) -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises(QuantValueError, match="export"):

@@ -100,11 +100,13 @@ def tune(
     float_model = graph.load(source)
     data = kept(float_model, data, settings)
     records = TuneRecord(record)
+    everywhere = _everywhere(float_model, data, settings, choices)
     measured = clock if clock is not None else EngineClock(_sample(float_model, data, settings), threads)
     remembered = Remembered(measured, records.latencies(key_of(measured)), records.save)
 
-    def costs(settings: Settings, float_score: float | None = None) -> _Verifier:
-        everywhere = _everywhere(float_model, data, settings, choices)
+    def costs(
+        settings: Settings, everywhere: Mapping[str, QuantizedEverywhere], float_score: float | None = None
+    ) -> _Verifier:
         base = everywhere[choices[0].name]
         study = records.study(_study(float_model, base, settings))
         table = LatencyTable(everywhere, remembered)
@@ -114,9 +116,11 @@ def tune(
             threads, budget, float_score,
         )  # fmt: skip
 
-    verify = costs(settings)
+    verify = costs(settings, everywhere)
     if free:
-        rounded = costs(replace(settings, rounding=True), verify.float_score)
+        rounding = replace(settings, rounding=True)
+        fitted = _everywhere(float_model, data, rounding, choices)
+        rounded = costs(rounding, fitted, verify.float_score)
         verify = max(verify, rounded, key=lambda one: one.everywhere_score)  # the first of equals
     found = searched(verify.program, verify, trials)
     return _result(verify, found, measured)
