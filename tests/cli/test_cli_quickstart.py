@@ -15,7 +15,7 @@ from intact.cli import main
 
 pytest.importorskip("torch")
 
-ROWS = ["float", *METHODS, "auto", "QAT"]
+ROWS = ["float", *METHODS, "auto", "QAT", "2 bits, max", "2 bits, AdaRound", "2 bits, QAT"]
 FILES = {"model.onnx", "model.plan", "model.calib", "report.html"}
 
 
@@ -47,7 +47,9 @@ def test_a_folder_of_images_becomes_tables_and_four_files(
     assert run("--data", folder, "--out", out, "--epochs", 2, "--threads", 1) == 0
     shown = capfd.readouterr().out
     assert {p.name for p in out.iterdir()} == FILES
-    rows = re.findall(r"│ (\w+) +│ +([\d.]+)% │ +([\d.]+)% │ +(?:[\d.inf]+ dB)? │ +[\d,]+ bytes │", shown)
+    rows = re.findall(
+        r"│ (\w[\w, ]*?) +│ +([\d.]+)% │ +([\d.]+)% │ +(?:[\d.inf]+ dB)? │ +[\d,]+ bytes │", shown
+    )
     assert [name for name, *_ in rows] == ROWS
     assert rows[0][2] == "100.00", "float agrees with itself"
     assert re.search(r"top-1, end to end: +0 of 4 differ", shown)

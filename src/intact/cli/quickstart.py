@@ -82,7 +82,8 @@ def results_table(outcome: Outcome) -> ReportTable:
         note=(
             f"{len(images.test_y):,} test images; trained on {len(images.train_y):,} "
             f"({settings.epochs} epochs), calibrated once on {_calibrated(outcome):,} of them. "
-            "auto chooses without labels; QAT fine-tunes it."
+            "auto chooses without labels; QAT fine-tunes it. 2 bits: of all weights but the first and last "
+            "layer's; AdaRound learns their rounding from the calibration images."
         ),
     )
 

@@ -23,6 +23,7 @@ from intact.torch.export import ExportReport, export
 from intact.torch.finetuning import finetune
 from intact.torch.graph_mode import quantize
 from intact.torch.quickstart.data import LabelledImages, load
+from intact.torch.quickstart.few_bits import few_bit_models
 from intact.torch.quickstart.net import ResidualNet
 from intact.torch.quickstart.train import (
     LEARNING_RATE,
@@ -56,7 +57,7 @@ class Row:
     """One model of the comparison, on all test images.
 
     Attributes:
-        name: "float", a calibration method, or "QAT".
+        name: "float", a calibration method, or "QAT"; and those of 2-bit weights.
         top1: Share of right answers.
         agreement: Share of answers that are the float model's.
         sqnr: Logits of the float model over the difference from them, in dB; None for the float model.
@@ -147,12 +148,29 @@ class _Job:
         self._finetune(model, teacher=net)
         written = self._write(model, found)
         rows.append(self._row("QAT", model, written.size))
+        rows += self._few_bits(net)
         names = list(found.calibration)
         specs = {name: spec_of(q) for name, q in enabled_quantizers(model).items() if name in names}
         methods = {name: found.methods[name] for name in names}
         return Outcome(
             self.settings, self.images, tuple(rows), found.calibration, specs, methods, written, float_file
         )
+
+    def _few_bits(self, net: nn.Module) -> Iterator[Row]:
+        models = few_bit_models(
+            net, self.example, self._calibration_batches(), self._shuffled(), epochs=self._tenth,
+            seed=self.settings.seed, progress=self.settings.progress,
+        )  # fmt: skip
+        for name, model in models:
+            yield self._row(name, model, len(self._file(model)))
+
+    @property
+    def _tenth(self) -> int:
+        """Epochs of fine-tuning: a tenth of the schedule."""
+        return max(1, round(self.epochs / 10))
+
+    def _shuffled(self) -> Batches:
+        return Batches(self.images, self.prepare, self.settings.seed + 1)
 
     def _calibration_batches(self) -> tuple[Tensor, ...]:
         return torch.split(self.prepare(self.images.train_x[:CALIBRATION_IMAGES]), CALIBRATION_BATCH)
@@ -179,8 +197,8 @@ class _Job:
         """The guide's recipe: a tenth of the schedule, a hundredth of the learning rate, scales frozen."""
         finetune(
             model,
-            Batches(self.images, self.prepare, self.settings.seed + 1),
-            epochs=max(1, round(self.epochs / 10)),
+            self._shuffled(),
+            epochs=self._tenth,
             base_lr=LEARNING_RATE,
             teacher=teacher,
             seed=self.settings.seed,
