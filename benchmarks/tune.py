@@ -8,7 +8,8 @@ CIFAR's ResNet-20 and -56 (answers to test images that agree with float's, in pe
 follows from the net: a half, or a quarter, of what int8 everywhere loses.
 
 By rank: the layers with the largest errors alone (`intact.analyze --by layer`) in float, the fewest of them
-that meet the target. Both answers are quantized by `intact.quantize`, and timed in turn in the engine.
+that meet the target, with weights rounded as in tune's answer. Both answers are quantized by
+`intact.quantize`, and timed in turn in the engine.
 
 Prints milliseconds, what each costs above int8 everywhere, and how far prediction and measurement are apart.
 Targets: at most half of the cost by rank; within 10%; a run of `tune` in less than 10 minutes.
@@ -33,7 +34,7 @@ from onnx_encoders import BATCH, minilm, package_folder, sentences
 import intact
 from intact import graph
 from intact.engine import Engine, compile
-from intact.tuning import TuneResult
+from intact.tuning import EngineClock, TuneResult
 
 CALIBRATION, TEST, SENTENCES = 512, 2000, 128
 MOST = 600
@@ -82,20 +83,21 @@ def encoder_case(package: Path, folder: Path) -> Case:
     return Case("MiniLM-L6", file, data, cosine, one)
 
 
-def in_float(case: Case, layers: Sequence[Any]) -> Any:
+def in_float(case: Case, layers: Sequence[Any], rounding: bool) -> Any:
     """The file with some layers in float, as `intact.quantize` makes it."""
     overrides = {node: {"format": "float"} for layer in layers for node in layer.nodes}
-    return intact.quantize(case.file, case.data, overrides=overrides, progress=False).proto
+    return intact.quantize(case.file, case.data, overrides=overrides, rounding=rounding, progress=False).proto
 
 
 def by_rank(case: Case, found: TuneResult) -> tuple[int, Any]:
     """The fewest of the most sensitive layers that have to be in float, and the file."""
     first = found.formats[0]
     ranked = sorted(found.layers, key=lambda layer: -layer.errors[first])
-    low, high, files = 0, len(ranked), {}
+    rounding = found.settings["rounding"].startswith("fitted")
+    low, high, files = -1, len(ranked), {}
     while high - low > 1:
         middle = (low + high) // 2
-        files[middle] = in_float(case, ranked[:middle])
+        files[middle] = in_float(case, ranked[:middle], rounding)
         met = case.evaluate(compile(files[middle], threads=1)) >= found.least_score
         low, high = (low, middle) if met else (middle, high)
     return high, files[high] if high in files else graph.to_proto(graph.load(case.file))
@@ -130,7 +132,7 @@ def measure(case: Case, part: float, options: argparse.Namespace) -> None:
     start = time.perf_counter()
     found = intact.tune(
         case.file, case.data, evaluate=case.evaluate, max_drop=part * loss, threads=options.threads,
-        trials=options.trials, progress=False,
+        clock=EngineClock(case.feeds, options.threads), trials=options.trials, progress=False,
     )  # fmt: skip
     seconds = time.perf_counter() - start
     count, ranked = by_rank(case, found)
@@ -145,6 +147,7 @@ def measure(case: Case, part: float, options: argparse.Namespace) -> None:
     share = cost["tune"] / cost["by rank"] if cost["by rank"] > 0 else float("nan")
     apart = found.best.predicted_seconds / found.best.seconds - 1
     print(f"\n{case.name}: int8 loses {loss:.3f}; allowed {part:g} of it; met: {found.met}")
+    print(f"  weights rounded {found.settings['rounding']}")
     print(f"  float {ms['float']:.3f} ms, int8 {ms['int8']:.3f}")
     print(f"  by rank: {count} of {len(found.layers)} layers in float, {ms['by rank']:.3f} ms")
     print(f"  tune: {found.best.counts(found.formats[0], len(found.layers))}, {ms['tune']:.3f} ms")

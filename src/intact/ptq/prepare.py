@@ -42,9 +42,13 @@ def prepared(source: graph.Source, data: Any, settings: Settings) -> State:
     return widened_by_name(State(settings, data, model, placed, tuple(targets), opset, said, stored))
 
 
-def nothing_to_quantize() -> QuantValueError:
+class NothingToQuantizeError(QuantValueError):
+    """There is no layer in a model that can be quantized, or that may be."""
+
+
+def nothing_to_quantize() -> NothingToQuantizeError:
     """The error of a model in which no layer can be quantized."""
-    return QuantValueError(
+    return NothingToQuantizeError(
         "model", "no layer that can be quantized", "at least one",
         "see the reasons that `intact explain` gives, or widen include and exclude",
     )  # fmt: skip

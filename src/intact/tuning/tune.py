@@ -19,12 +19,13 @@ from intact.placement import Layer
 from intact.ptq.analysis.analyze import settings_of
 from intact.ptq.branches import kept, opened
 from intact.ptq.inputs import Feeds, inputs_of
+from intact.ptq.prepare import NothingToQuantizeError
 from intact.ptq.quantize import quantize
 from intact.ptq.runs import Cutter
 from intact.ptq.settings import Settings
 from intact.spec import is_whole
 from intact.tuning.clock import Clock, EngineClock, Remembered, identity
-from intact.tuning.formats import FLOAT, LayerFormat, formats_of, overrides_of
+from intact.tuning.formats import LayerFormat, formats_of, overrides_of
 from intact.tuning.measure import (
     LatencyTable,
     QuantizedEverywhere,
@@ -231,8 +232,10 @@ class _Verifier:
 
     def made(self, choice: Choice) -> Model:
         """The model that `quantize` makes of `choice`; the float model where nothing is left to quantize."""
-        left = {name for name, format in self.named(choice).items() if format == FLOAT}
-        return self.model if self.quantized <= left else self._quantized(self.overrides(choice))
+        try:
+            return self._quantized(self.overrides(choice))
+        except NothingToQuantizeError:  # what moves data is quantized beside other layers alone
+            return self.model
 
     def _quantized(self, overrides: Mapping[str, Any]) -> Model:
         asked = {one.name: getattr(self.settings, one.name) for one in fields(Settings) if one.init}
