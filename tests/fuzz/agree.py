@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
+from tests.fuzz.rounding import bound, reals
 
 from intact.engine.compare import ROUNDING
 from intact.engine.plan import Plan
@@ -39,13 +40,16 @@ def disagreement(
     """
     made, nodes = _codes_of(proto), {node.name: node for node in proto.graph.node}
     clean = {name for name in plan.inputs if name not in outside and _modest(proto, name, values[name])}
-    compared = 0
+    compared, bounds = 0, dict[str, NDArray[np.float64]]()
     for step in plan.steps:
+        if step.kind in _REALS | _MOVES:
+            doubt = bound(plan, step, values, bounds)
+            bounds.update((name, doubt) for name in writes(step) if plan.tensors[name].codes is None)
         same = step.native and all(name in clean for name in reads(step) if name in plan.tensors)
         same &= not isinstance(step, FakeQuantize)
         if isinstance(step, FakeQuantize) and plan.tensors[step.y].codes is None:
             # 16 bits show the last bits of what they are made of: from the same floats they are the same.
-            of, got = (_reals(plan, values, name) for name in (step.x, step.y))
+            of, got = (reals(plan, values, name) for name in (step.x, step.y))
             (pair,) = (nodes[n] for n in step.nodes if nodes[n].op_type == "QuantizeLinear")
             given, want = _fake_quantized(pair, step, file, values)
             equal = np.array_equal(got, want, equal_nan=True)
@@ -69,7 +73,7 @@ def disagreement(
             equal = np.array_equal(file[codes], values[name])
             if same:
                 compared += 1
-                room = 10 * ROUNDING if step.kind in _REALS else ROUNDING
+                room = 10 * ROUNDING + doubt / grid.scale if step.kind in _REALS else np.float64(ROUNDING)
                 if isinstance(step, LayerNorm):
                     room += _magnified(plan, step, values) / grid.scale
                 wrong = "" if equal else _beyond(file[codes], values[name], file.get(real), grid, room)
@@ -82,15 +86,10 @@ def disagreement(
 
 def _magnified(plan: Plan, step: LayerNorm, values: Arrays) -> float:
     """What two last bits of a row's mean come to behind its norm: much, where all its numbers are equal."""
-    x = sum(_reals(plan, values, name) for name in (step.x, step.residual) if name)
+    x = sum(reals(plan, values, name) for name in (step.x, step.residual) if name)
     spread = np.sqrt(x.var(axis=-1) + step.epsilon)
     gain = np.abs(plan.constants[step.weight]).max(initial=0) if step.weight else 1.0
     return float((2.0**-22 * np.abs(x).max(axis=-1, initial=0) / spread).max(initial=0) * gain)
-
-
-def _reals(plan: Plan, values: Arrays, name: str) -> NDArray[np.float64]:
-    grid, found = plan.tensors[name].codes, values[name].astype(np.float64)
-    return found if grid is None else (found - grid.zero_point) * grid.scale
 
 
 def _modest(proto: onnx.ModelProto, name: str, array: NDArray[Any]) -> bool:
@@ -130,7 +129,7 @@ def _codes_of(proto: onnx.ModelProto) -> dict[tuple[str, float, int, bool], tupl
 
 
 def _beyond(
-    file: NDArray[Any], values: NDArray[Any], real: NDArray[Any] | None, grid: Codes, room: float
+    file: NDArray[Any], values: NDArray[Any], real: NDArray[Any] | None, grid: Codes, room: Any
 ) -> str:
     """What is more than one code, and at a boundary."""
     if file.shape != values.shape or file.dtype != values.dtype:
@@ -141,8 +140,8 @@ def _beyond(
     if real is None:
         return ""
     steps = real.astype(np.float64) / grid.scale
-    distance = np.abs(steps - np.floor(steps) - 0.5)[apart > 0]
-    if distance.max(initial=0) > room:
+    distance = np.abs(steps - np.floor(steps) - 0.5)
+    if ((apart > 0) & (distance > room)).any():
         count = np.count_nonzero(apart)
-        return f"{count} of {apart.size} codes differ, {distance.max():.3g} steps from a boundary"
+        return f"{count} of {apart.size} codes differ, {distance[apart > 0].max():.3g} steps from a boundary"
     return ""
