@@ -442,3 +442,11 @@ def test_the_front_door_takes_onnx_models(cnn: onnx.ModelProto, images: np.ndarr
     calibration = intact.calibrate(cnn, images[:8], progress=False)
     result = intact.quantize(cnn, calibration, method="max")
     assert isinstance(calibration, Calibration) and isinstance(result, QuantizedModel)
+
+
+def test_printing_a_result_tells_what_became_of_the_model_and_no_weights(
+    cnn: onnx.ModelProto, images: np.ndarray
+) -> None:
+    shown = str(quiet(cnn, images))
+    assert "layers in int8" in shown and "SQNR of" in shown
+    assert len(shown) < 2000

@@ -170,13 +170,14 @@ def read_overrides(file: Path | None) -> dict[str, dict[str, Any]] | None:
 
 
 def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised: bool) -> None:
+    from intact.ptq.summary import summary, within
+
     parts = result.parts
     layers = Counter(layer.precision for part in parts.values() for layer in part.placement.layers)
-    sqnr = {_within(name, of): db for name, part in parts.items() for of, db in part.sqnr.items()}
-    top1 = {_within(name, of): same for name, part in parts.items() for of, same in part.top1.items()}
+    sqnr = {within(name, of): db for name, part in parts.items() for of, db in part.sqnr.items()}
+    top1 = {within(name, of): same for name, part in parts.items() for of, same in part.top1.items()}
     warnings = [f"{name}: {line}" if name else line for name, part in parts.items() for line in part.warnings]
-    bits16 = {_within(name, of): why for name, part in parts.items() for of, why in part.bits16.items()}
-    tensors = sum(len(part.ranges) for part in parts.values())
+    bits16 = {within(name, of): why for name, part in parts.items() for of, why in part.bits16.items()}
     advice = _advice(result) if advised else ""
     before, after = _size(model), _size(out)
     if as_json:
@@ -195,22 +196,8 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised
         return
     for line in warnings:
         say(f"warning: {line}")
-    rows = [
-        ("layers in int8", f"{layers['int8']:,}"),
-        ("layers in float", f"{layers['float']:,}"),
-        *((f"bytes {when}", f"{size:,}") for when, size in (("before", before), ("after", after)) if size),
-        *((f"SQNR of {name}", f"{db:.1f} dB") for name, db in sqnr.items()),
-        # The same number as people read it: 20 dB is an error of a tenth, 40 dB of a hundredth.
-        *(
-            (f"error of {name}", f"{100 * 10 ** min(-db / 20, 300):.2g}% of its size")
-            for name, db in sqnr.items()
-        ),
-        *((f"same largest score in {name}", f"{same} of {of} rows") for name, (same, of) in top1.items()),
-        ("biases corrected", "yes" if result.corrected else "no"),
-        ("channels equalized", "yes" if result.equalized else "no"),
-        ("tensors smoothed", f"{len(result.smoothed):,}"),
-        *([("tensors with 16 bits", f"{len(bits16):,} of {tensors:,}")] if bits16 else []),
-    ]
+    sizes = [(f"bytes {when}", f"{size:,}") for when, size in (("before", before), ("after", after)) if size]
+    rows = [*sizes, *summary(result)]
     show_table(f"{model.name} -> {out}", ("", "quantized"), rows, figures=("quantized",))
     for prepared in options.images_of(result.calibration):
         say(options.how_prepared(prepared))
@@ -238,16 +225,6 @@ def _advice(result: QuantizedModel) -> str:
         f"an output has {least:.1f} dB with 8 bits, or a part of one: --bits16 auto gives 16 to the tensors "
         "that need them, at some cost of speed"
     )
-
-
-def _percent(db: float) -> float:
-    """An SQNR as people read it: 20 dB is an error of a tenth, 40 dB of a hundredth; finite but for -inf."""
-    exponent = min(-db / 20, 300.0) if isfinite(db) else -db
-    return float(100 * 10.0**exponent)
-
-
-def _within(part: str, text: str) -> str:
-    return f"{part}: {text}" if part else text
 
 
 def _size(model: Path) -> int | None:

@@ -24,11 +24,12 @@ from intact.ptq.settings import Bits16, Overrides, Settings, Switch
 from intact.ptq.sixteen import asked_of
 from intact.ptq.stages import run
 from intact.ptq.state import State
+from intact.ptq.summary import summary, within
 
 
-@dataclass
+@dataclass(repr=False)
 class QuantizedModel:
-    """What `quantize` made.
+    """What `quantize` made; `print` it.
 
     Attributes:
         model: The graph with its Q/DQ pairs.
@@ -72,6 +73,13 @@ class QuantizedModel:
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     branches: dict[str, QuantizedModel] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        rows = summary(self)
+        width = max(len(what) for what, _ in rows)
+        said = [f"{what:<{width}}  {found}" for what, found in rows]
+        warned = [within(name, line) for name, part in self.parts.items() for line in part.warnings]
+        return "\n".join([*said, *(f"warning: {line}" for line in warned)])
 
     @property
     def parts(self) -> dict[str, QuantizedModel]:
