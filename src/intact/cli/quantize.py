@@ -170,7 +170,7 @@ def read_overrides(file: Path | None) -> dict[str, dict[str, Any]] | None:
 
 
 def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised: bool) -> None:
-    from intact.ptq.summary import summary, within
+    from intact.ptq.result import summary, within
 
     parts = result.parts
     layers = Counter(layer.precision for part in parts.values() for layer in part.placement.layers)

@@ -14,7 +14,8 @@ from intact.calib import TrtCache, ZeroRangeWarning
 from intact.errors import CalibrationError
 from intact.placement import Profile, place
 from intact.placement.scales import tensor_scales
-from intact.ptq.quantize import QuantizedModel, quantize
+from intact.ptq.quantize import quantize
+from intact.ptq.result import QuantizedModel
 
 
 @dataclass(frozen=True)

@@ -2,105 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from intact import graph, placement
 from intact.calib import Calibration, ZeroRangeWarning
 from intact.calib.choice import Ranged
 from intact.errors import QuantValueError
-from intact.graph import Model
 from intact.numerics import SHORT_BITS, ZERO_RANGE
-from intact.placement import Placement
 from intact.ptq.branches import Captured, kept, taken_by
 from intact.ptq.choose import label
 from intact.ptq.collect import calibrated
 from intact.ptq.evaluator import relative, sqnr, top1, worst
 from intact.ptq.prepare import nothing_to_quantize, prepared
+from intact.ptq.result import QuantizedModel
 from intact.ptq.settings import Bits16, Overrides, Settings, Switch
 from intact.ptq.sixteen import asked_of
 from intact.ptq.stages import run
 from intact.ptq.state import State
-from intact.ptq.summary import summary, within
-
-
-@dataclass(repr=False)
-class QuantizedModel:
-    """What `quantize` made; `print` it.
-
-    Attributes:
-        model: The graph with its Q/DQ pairs.
-        placement: Where they stand, what fuses with what, and why.
-        calibration: The statistics, from which other ranges can be chosen without data.
-        methods: By tensor, the method that chose its range.
-        ranges: By tensor, the (smallest, largest) real that was chosen to be kept.
-        errors: Squared error of the outputs relative to their square, on the held runs, of everything that
-            was compared (of what was clearly worse, on some of them); empty where nothing was measured.
-        chosen: The configuration of ranges that was taken.
-        sqnr: Signal to quantization noise ratio of every output on the held runs, in dB.
-        least_sqnr: The least of these ratios; an output that a Concat makes counts as its parts.
-        top1: (rows whose largest value stays where float has it, rows) of every output [rows, scores] on the
-            held runs, which are some of the calibration data.
-        corrected: Whether biases were corrected.
-        equalized: Whether channels were equalized.
-        not_equalized: Which convolutions cannot be, and why; empty where there are none.
-        smoothed: The tensors whose channels were brought to like ranges.
-        bits16: The tensors that have 16 bits, with the weights that multiply them, and why.
-        warnings: What should be looked at.
-        notes: What was rewritten before placement.
-        branches: What was made of the branches of Ifs, by "<node>.then_branch" or "<node>.else_branch": their
-            pairs are in `model`, everything else of them is here.
-    """
-
-    model: Model
-    placement: Placement
-    calibration: Calibration
-    methods: dict[str, str] = field(default_factory=dict)
-    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
-    errors: dict[str, float] = field(default_factory=dict)
-    chosen: str = ""
-    sqnr: dict[str, float] = field(default_factory=dict)
-    least_sqnr: float = float("inf")
-    top1: dict[str, tuple[int, int]] = field(default_factory=dict)
-    corrected: bool = False
-    equalized: bool = False
-    not_equalized: str = ""
-    smoothed: list[str] = field(default_factory=list)
-    bits16: dict[str, str] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    branches: dict[str, QuantizedModel] = field(default_factory=dict)
-
-    def __repr__(self) -> str:
-        rows = summary(self)
-        width = max(len(what) for what, _ in rows)
-        said = [f"{what:<{width}}  {found}" for what, found in rows]
-        warned = [within(name, line) for name, part in self.parts.items() for line in part.warnings]
-        return "\n".join([*said, *(f"warning: {line}" for line in warned)])
-
-    @property
-    def parts(self) -> dict[str, QuantizedModel]:
-        """The main graph, under "", and the branches, those of branches among them."""
-        found = {"": self}
-        for name, branch in self.branches.items():
-            found |= {f"{name}/{inner}" if inner else name: one for inner, one in branch.parts.items()}
-        return found
-
-    @property
-    def proto(self) -> Any:
-        """The model as an `onnx.ModelProto`."""
-        return graph.to_proto(self.model)
-
-    def save(self, path: str | os.PathLike[str], *, external: bool | None = None) -> None:
-        """Write the file: whole or not at all, the same bytes for the same work; see `intact.graph.save`."""
-        graph.save(self.model, path, external=external)
-
-    def explain(self) -> list[dict[str, Any]]:
-        """Layer by layer: int8 or float, fused into what, and why."""
-        return [row for part in self.parts.values() for row in placement.explain(part.placement)]
 
 
 def quantize(
