@@ -40,11 +40,11 @@ std::vector<std::string> functions(const std::string& floats) {
   return names;
 }
 
-// The bounds of the fourth derivative and of the error, by name.
+// The bounds of the fifth derivative and of the error, by name.
 std::map<std::string, std::pair<double, double>> smooth_functions(const std::string& floats) {
   std::map<std::string, std::pair<double, double>> found;
   for (const NamedFunction* f = kernel<FloatOps>(floats).functions; f->name; ++f) {
-    if (f->smooth) found[f->name] = {f->smooth->fourth, f->smooth->error};
+    if (f->smooth) found[f->name] = {f->smooth->fifth, f->smooth->error};
   }
   return found;
 }

@@ -454,25 +454,26 @@ def square(n: int, size: int, channels: int) -> View:
 
 @pytest.mark.parametrize("function", ["gelu", "gelu_tanh", "silu", "sigmoid"])
 @pytest.mark.parametrize(
-    ("scale", "zero_point", "bounds"),
+    ("scale", "zero_point", "bounds", "reach"),
     [
-        (3 / 128, 128, (0, 255)),
-        (0.1, 3, (0, 255)),
-        (0.002, 128, (0, 255)),
-        (0.05, 10, (20, 200)),
-        (9.0, 0, (0, 9)),
+        (3 / 128, 128, (0, 255), 1),
+        (0.1, 3, (0, 255), 1),
+        (0.002, 128, (0, 255), 1),
+        (0.05, 10, (20, 200), 1),
+        (9.0, 0, (0, 9), 1),
+        (0.75, 17, (0, 255), 16),
     ],
-    ids=["signed", "coarse", "fine", "bounded", "hardly any"],
+    ids=["signed", "coarse", "fine", "bounded", "hardly any", "far"],
 )
-def test_codes_of_functions_wherever_they_change(gemm_kernel, function, scale, zero_point, bounds):
-    """A sum for each step of 1/1300 from -12 to 12 by 65 multipliers and biases: of 2 million floats, a few
-    hundred lie where a cheaper evaluation would round to the other code."""
+def test_codes_of_functions_wherever_they_change(gemm_kernel, function, scale, zero_point, bounds, reach):
+    """A sum for each step of 1/1300 from -12 to 12, or `reach` times as far, by 65 multipliers and biases: of 2
+    million floats, a few hundred lie where a cheaper evaluation would round to the other code."""
     pairs = np.stack(np.meshgrid(np.arange(0, 255), np.arange(0, 127)))
     weight = np.repeat(np.array([[127, 1]], np.int8), 65, 0).reshape(65, 1, 1, 2)
     made = Layer(
         pairs.reshape(1, 2, 127, 255).astype(np.uint8),
         weight,
-        multiplier=np.linspace(6.5e-4, 8.5e-4, 65).astype(np.float32),
+        multiplier=reach * np.linspace(6.5e-4, 8.5e-4, 65).astype(np.float32),
         bias=np.linspace(-1, 1.5, 65).astype(np.float32),
         integer_bias=np.full(65, -(127 * 254 + 126) // 2, np.int32),
         function=function,

@@ -22,15 +22,16 @@ struct CurveCodes {
 // The bytes of f(x[i]); q may be x's memory.
 using CurveFunction = void (*)(const float* x, size_t n, const CurveCodes& codes, uint8_t* q);
 
-// What is known of a smooth function that is 0 at minus infinity and x at infinity: it falls up to -2 at
-// least, rises from 0 on, and its slope is nowhere beyond kSteepest.
+// What is known of a smooth function f that is 0 at minus infinity and x at infinity, with f(x) = x + f(-x): it
+// falls up to -2 at least, with a slope of kShallow at most, rises from 0 on, and its slope is nowhere beyond
+// kSteepest.
 struct SmoothFunction {
   double (*exact)(double x);
-  double fourth;  // bounds the magnitude of its fourth derivative
+  double fifth;  // bounds the magnitude of its fifth derivative
   double error;  // bounds that of the RealFunction's error, as a share of max(1, |value|)
 };
 extern const SmoothFunction smooth_gelu, smooth_gelu_tanh, smooth_silu;
-constexpr double kSteepest = 1.13;
+constexpr double kSteepest = 1.13, kShallow = 0.13;
 
 struct NamedFunction {
   const char* name;  // of numerics; nullptr ends the table

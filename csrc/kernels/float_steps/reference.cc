@@ -73,9 +73,9 @@ double exact_silu(double x) { return x * exact_sigmoid(x); }
 
 }  // namespace
 
-const SmoothFunction smooth_gelu = {exact_gelu, 1.596, 3e-7};
-const SmoothFunction smooth_gelu_tanh = {exact_gelu_tanh, 1.604, 3e-7};
-const SmoothFunction smooth_silu = {exact_silu, 0.5001, 3e-7};
+const SmoothFunction smooth_gelu = {exact_gelu, 2.85, 3e-7};
+const SmoothFunction smooth_gelu_tanh = {exact_gelu_tanh, 2.87, 3e-7};
+const SmoothFunction smooth_silu = {exact_silu, 0.66, 3e-7};
 
 const FloatOps float_steps_ref = float_steps::ops_of<Scalar>();
 

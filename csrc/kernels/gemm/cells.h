@@ -1,9 +1,10 @@
 // Cheap bounds of a smooth function's codes (SmoothFunction), for epilogues that compute codes of a function:
 // where both bounds round to the same byte it is the right one, and where they do not, the function itself
-// has to say. One in a few thousand bytes needs that.
+// has to say. One in a thousand bytes needs that.
 //
-// x is cut into cells of equal width, 31 around a middle. In each the function, in steps of the output's
-// scale, is a cubic of x in cells.
+// Such a function is its ramp, max(x, 0), and something that depends on the magnitude of x alone and dies out:
+// f(x) = max(x, 0) + f(-|x|). The magnitude is cut into 32 cells of equal width. In each the rest, in steps of
+// the output's scale, is a quartic of the distance from the cell's middle, in cells.
 #pragma once
 
 #include <memory>
@@ -12,12 +13,15 @@
 
 namespace intact {
 
-constexpr float kMostCell = 15.49f;  // x is held so near the middle: beyond, codes do not change any more
+constexpr int kCells = 32, kCellTerms = 5;
+constexpr float kMostCell = 31.49f;  // magnitudes are held so near: the rest is as good as 0 beyond
 
 struct FunctionCells {
-  alignas(64) float terms[4][32];  // [power][cell modulo 32]; they give the lower bound
+  alignas(64) float terms[kCellTerms][kCells];  // [power][cell]; they give the lower bound
   float width;  // from it to the upper one
-  float per_unit, middle;
+  float per_unit;  // cells, a power of two
+  float top;  // x in cells is held so low: beyond, codes do not change any more
+  float ramp;  // steps in a cell of the ramp
 };
 
 // nullptr where bounds of such an epilogue are not close enough to save time. `bias`: the largest magnitude.

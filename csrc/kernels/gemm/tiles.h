@@ -48,8 +48,9 @@ struct TilePending {
   void advance(int count) {
     const int left = rows.rows - done;
     if (count > left) count = left;
-    if (count <= 0 || (count < left && epilogue->function != nullptr))
-      return;  // they are faster of many rows
+    if (count <= 0) return;
+    // Functions are faster of many rows, but by bounds.
+    if (count < left && epilogue->function != nullptr && epilogue->cells == nullptr) return;
     finish(*this, done, count);
     done += count;
   }

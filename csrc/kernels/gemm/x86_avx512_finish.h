@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "base/inline.h"
 #include "kernels/gemm/cells.h"
 #include "kernels/gemm/gemm.h"
 
@@ -236,64 +237,113 @@ void finish_function(const Epilogue& e, const GemmRows& t) {
   return e.floats ? store_floats(e, t) : store_codes(e, t);
 }
 
-// One row of finish_function.
-void finish_row(const Epilogue& e, GemmRows t, int row) {
+// Some rows of finish_function.
+void finish_some(const Epilogue& e, GemmRows t, int row, int rows) {
   t.sums += row * t.width;
   t.y += row;
-  t.rows = 1;
+  t.rows = rows;
   finish_function(e, t);
 }
 
-// The same bytes as finish_function, by bounds (cells.h).
+// Bounds of a function's codes (cells.h), of up to four vectors at a time: rows of one or two are taken
+// together.
 template <int kVectors>
-void finish_cells(const Epilogue& e, const GemmRows& t) {
-  const FunctionCells& cells = *e.cells;
-  const ToBytes to_bytes(e);
-  const __mmask64 all = t.channels >= 64 ? ~0ull : (1ull << t.channels) - 1;
-  const __m512 per_unit = _mm512_set1_ps(cells.per_unit), middle = _mm512_set1_ps(cells.middle);
-  const __m512 farthest = _mm512_set1_ps(kMostCell), rounder = _mm512_set1_ps(12582912.0f);
-  const __m512 width = _mm512_set1_ps(cells.width);
-  __m512 terms[4][2], m[kVectors], b[kVectors];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    terms[i][0] = _mm512_load_ps(cells.terms[i]);
-    terms[i][1] = _mm512_load_ps(cells.terms[i] + kUnit);
+class Bounds {
+ public:
+  static constexpr int kRows = kVectors <= 2 ? 4 / kVectors : 1;
+
+  Bounds(const Epilogue& e, const GemmRows& t)
+      : e_(e),
+        t_(t),
+        to_bytes_(e),
+        all_(t.channels >= 64 ? ~0ull : (1ull << t.channels) - 1),
+        width_(_mm512_set1_ps(e.cells->width)),
+        top_(_mm512_set1_ps(e.cells->top)),
+        ramp_(_mm512_set1_ps(e.cells->ramp)),
+        farthest_(_mm512_set1_ps(kMostCell)),
+        rounder_(_mm512_set1_ps(12582912.0f)) {
+    const __m512 per_unit = _mm512_set1_ps(e.cells->per_unit);
+    for (int i = 0; i < kCellTerms; ++i) {
+      terms_[i][0] = _mm512_load_ps(e.cells->terms[i]);
+      terms_[i][1] = _mm512_load_ps(e.cells->terms[i] + kUnit);
+    }
+    for (int v = 0; v < kVectors; ++v) {
+      m_[v] = _mm512_mul_ps(_mm512_loadu_ps(t.multiplier + kUnit * v), per_unit);
+      b_[v] = _mm512_mul_ps(_mm512_loadu_ps(t.bias + kUnit * v), per_unit);
+    }
   }
-#pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) {
-    m[v] = _mm512_mul_ps(_mm512_loadu_ps(t.multiplier + kUnit * v), per_unit);
-    b[v] = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(t.bias + kUnit * v), middle), per_unit);
-  }
-  for (int row = 0; row < t.rows; ++row) {
-    const int32_t* const sums = t.sums + row * kUnit * kVectors;
+
+  // The same bytes as finish_function.
+  template <int kTogether>
+  INTACT_INLINE void write(int row) const {
+    constexpr int kHeld = kTogether * kVectors;
+    const int32_t* const sums = t_.sums + row * kUnit * kVectors;
     __m512i least[4], most[4];
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      const __m512 acc = _mm512_cvtepi32_ps(_mm512_load_si512(sums + kUnit * v));
-      // The smaller magnitude, with x's sign.
-      const __m512 x = _mm512_range_ps(_mm512_fmadd_ps(acc, m[v], b[v]), farthest, 2);
-      const __m512i cell = _mm512_castps_si512(_mm512_add_ps(x, rounder));
-      __m512 y = _mm512_permutex2var_ps(terms[3][0], cell, terms[3][1]);
-      y = _mm512_fmadd_ps(y, x, _mm512_permutex2var_ps(terms[2][0], cell, terms[2][1]));
-      y = _mm512_fmadd_ps(y, x, _mm512_permutex2var_ps(terms[1][0], cell, terms[1][1]));
-      y = _mm512_fmadd_ps(y, x, _mm512_permutex2var_ps(terms[0][0], cell, terms[0][1]));
-      least[v] = _mm512_cvtps_epi32(y);
-      most[v] = _mm512_cvtps_epi32(_mm512_add_ps(y, width));
-    }
-#pragma GCC unroll 4
-    for (int v = kVectors; v < 4; ++v) {
-      least[v] = least[0];
-      most[v] = most[0];
+    for (int i = 0; i < 4; ++i) {
+      const __m512 lower = i < kHeld ? lower_of(sums + kUnit * i, i % kVectors) : _mm512_setzero_ps();
+      least[i] = _mm512_cvtps_epi32(lower);
+      most[i] = i < kHeld ? _mm512_cvtps_epi32(_mm512_add_ps(lower, width_)) : least[i];
     }
     const __m512i ab = _mm512_packs_epi32(least[0], least[1]), cd = _mm512_packs_epi32(least[2], least[3]);
     const auto differ = _mm512_cmpneq_epi16_mask(ab, _mm512_packs_epi32(most[0], most[1])) |
                         _mm512_cmpneq_epi16_mask(cd, _mm512_packs_epi32(most[2], most[3]));
-    if (differ != 0) {
-      finish_row(e, t, row);
+    if (differ != 0) return finish_some(e_, t_, row, kTogether);
+    store<kTogether>(row, to_bytes_.bytes_of_words(ab, cd));
+  }
+
+ private:
+  __m512 lower_of(const int32_t* sums, int v) const {
+    const __m512 acc = _mm512_cvtepi32_ps(_mm512_load_si512(sums));
+    const __m512 x = _mm512_min_ps(_mm512_fmadd_ps(acc, m_[v], b_[v]), top_);
+    const __m512 size = _mm512_range_ps(x, farthest_, 10);  // the smaller magnitude, without a sign
+    const __m512 shifted = _mm512_add_ps(size, rounder_);
+    const __m512i cell = _mm512_castps_si512(shifted);
+    const __m512 t = _mm512_sub_ps(size, _mm512_sub_ps(shifted, rounder_));
+    __m512 y = term(4, cell);
+#pragma GCC unroll 4
+    for (int power = kCellTerms - 2; power >= 0; --power) y = _mm512_fmadd_ps(y, t, term(power, cell));
+    return _mm512_fmadd_ps(_mm512_max_ps(x, _mm512_setzero_ps()), ramp_, y);
+  }
+
+  __m512 term(int power, __m512i cell) const {
+    return _mm512_permutex2var_ps(terms_[power][0], cell, terms_[power][1]);
+  }
+
+  template <int kTogether>
+  void store(int row, __m512i bytes) const {
+    if constexpr (kTogether == 1) {
+      _mm512_mask_storeu_epi8(at(row), all_, bytes);
+    } else if constexpr (kTogether == 2) {
+      const auto some = static_cast<__mmask32>(all_);
+      _mm256_mask_storeu_epi8(at(row), some, _mm512_castsi512_si256(bytes));
+      _mm256_mask_storeu_epi8(at(row + 1), some, _mm512_extracti64x4_epi64(bytes, 1));
     } else {
-      _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, to_bytes.bytes_of_words(ab, cd));
+      const auto some = static_cast<__mmask16>(all_);
+      _mm_mask_storeu_epi8(at(row), some, _mm512_castsi512_si128(bytes));
+      _mm_mask_storeu_epi8(at(row + 1), some, _mm512_extracti32x4_epi32(bytes, 1));
+      _mm_mask_storeu_epi8(at(row + 2), some, _mm512_extracti32x4_epi32(bytes, 2));
+      _mm_mask_storeu_epi8(at(row + 3), some, _mm512_extracti32x4_epi32(bytes, 3));
     }
   }
+
+  uint8_t* at(int row) const { return t_.y[row] + t_.y_offset; }
+
+  const Epilogue& e_;
+  const GemmRows& t_;
+  const ToBytes to_bytes_;
+  const __mmask64 all_;
+  const __m512 width_, top_, ramp_, farthest_, rounder_;
+  __m512 terms_[kCellTerms][2], m_[kVectors], b_[kVectors];
+};
+
+template <int kVectors>
+void finish_cells(const Epilogue& e, const GemmRows& t) {
+  constexpr int kRows = Bounds<kVectors>::kRows;
+  const Bounds<kVectors> bounds(e, t);
+  int row = 0;
+  for (; row + kRows <= t.rows; row += kRows) bounds.template write<kRows>(row);
+  for (; row < t.rows; ++row) bounds.template write<1>(row);
 }
 
 void finish_smooth(const Epilogue& e, const GemmRows& t) {

@@ -11,15 +11,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/inline.h"
 #include "kernels/gemm/gemm.h"
-
-#if defined(_MSC_VER)
-#define INTACT_INLINE __forceinline
-#define INTACT_INLINE_BODY
-#else
-#define INTACT_INLINE inline __attribute__((always_inline))
-#define INTACT_INLINE_BODY __attribute__((always_inline))  // of a lambda
-#endif
 
 namespace intact {
 namespace {

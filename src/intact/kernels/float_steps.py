@@ -52,7 +52,7 @@ def smooth_functions(kernels: Kernels | None = None) -> dict[str, tuple[float, f
     """Functions whose codes kernels may tell by bounds, and what those rest upon.
 
     Returns:
-        By name: a bound of the fourth derivative, and of the error, as a share of ``max(1, |value|)``.
+        By name: a bound of the fifth derivative, and of the error, as a share of ``max(1, |value|)``.
     """
     return _native.smooth_functions(kernels_or_chosen(kernels)[REALS])
 
