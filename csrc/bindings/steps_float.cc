@@ -40,11 +40,13 @@ std::vector<std::string> functions(const std::string& floats) {
   return names;
 }
 
-// The bounds of the fifth derivative and of the error, by name.
-std::map<std::string, std::pair<double, double>> smooth_functions(const std::string& floats) {
-  std::map<std::string, std::pair<double, double>> found;
+// The bounds of the fifth derivative, the error and the slopes, and the end, by name.
+std::map<std::string, std::array<double, 5>> smooth_functions(const std::string& floats) {
+  std::map<std::string, std::array<double, 5>> found;
   for (const NamedFunction* f = kernel<FloatOps>(floats).functions; f->name; ++f) {
-    if (f->smooth) found[f->name] = {f->smooth->fifth, f->smooth->error};
+    if (const SmoothFunction* s = f->smooth) {
+      found[f->name] = {s->fifth, s->error, s->steepest, s->shallow, s->end};
+    }
   }
   return found;
 }

@@ -80,8 +80,7 @@ inline std::unique_ptr<const FunctionCells> settle(EpilogueSpec& e) {
   double bias = 0;
   for (const float b : e.bias) bias = std::max(bias, std::fabs(double{b}));
   settle_curve(e);
-  // Cells are of the function alone.
-  auto cells = e.factors.empty() && e.offsets.empty() ? make_cells(e, bias) : nullptr;
+  auto cells = e.curve != nullptr ? make_cells(e, bias) : nullptr;
   e.cells = cells.get();
   return cells;
 }

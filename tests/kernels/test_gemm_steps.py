@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -452,7 +453,7 @@ def square(n: int, size: int, channels: int) -> View:
     return View(ARENA, 0, "uint8", (n, size, size, channels), (size * row, row, channels, 1))
 
 
-@pytest.mark.parametrize("function", ["gelu", "gelu_tanh", "silu", "sigmoid"])
+@pytest.mark.parametrize("function", ["gelu", "gelu_tanh", "silu", "hard_swish", "sigmoid"])
 @pytest.mark.parametrize(
     ("scale", "zero_point", "bounds", "reach"),
     [
@@ -468,19 +469,29 @@ def square(n: int, size: int, channels: int) -> View:
 def test_codes_of_functions_wherever_they_change(gemm_kernel, function, scale, zero_point, bounds, reach):
     """A sum for each step of 1/1300 from -12 to 12, or `reach` times as far, by 65 multipliers and biases: of 2
     million floats, a few hundred lie where a cheaper evaluation would round to the other code."""
+    made = everywhere(reach, function=function, scale=float(np.float32(scale)), zero_point=zero_point)
+    made.bounds = bounds
+    assert_equal(made, gemm_kernel)
+
+
+def everywhere(reach: float = 1, **options: Any) -> Layer:
+    """A layer whose sums are all steps of 1/1300 from -12 to 12, or `reach` times as far."""
     pairs = np.stack(np.meshgrid(np.arange(0, 255), np.arange(0, 127)))
-    weight = np.repeat(np.array([[127, 1]], np.int8), 65, 0).reshape(65, 1, 1, 2)
-    made = Layer(
+    return Layer(
         pairs.reshape(1, 2, 127, 255).astype(np.uint8),
-        weight,
+        np.repeat(np.array([[127, 1]], np.int8), 65, 0).reshape(65, 1, 1, 2),
         multiplier=reach * np.linspace(6.5e-4, 8.5e-4, 65).astype(np.float32),
         bias=np.linspace(-1, 1.5, 65).astype(np.float32),
         integer_bias=np.full(65, -(127 * 254 + 126) // 2, np.int32),
-        function=function,
-        scale=float(np.float32(scale)),
-        zero_point=zero_point,
-        bounds=bounds,
+        **options,
     )
+
+
+@pytest.mark.parametrize("function", ["silu", "hard_swish"])
+@pytest.mark.parametrize(("factor", "offset"), [(0.31, 0.4), (3.7, -11.0), (1.0, 90.0), (-1.3, 0.2)])
+def test_codes_of_functions_that_are_scaled_and_moved(gemm_kernel, function, factor, offset):
+    made = everywhere(function=function, scale=float(np.float32(0.07)), zero_point=9)
+    made.factors, made.offsets = np.full(65, factor, np.float32), np.full(65, offset, np.float32)
     assert_equal(made, gemm_kernel)
 
 

@@ -22,16 +22,17 @@ struct CurveCodes {
 // The bytes of f(x[i]); q may be x's memory.
 using CurveFunction = void (*)(const float* x, size_t n, const CurveCodes& codes, uint8_t* q);
 
-// What is known of a smooth function f that is 0 at minus infinity and x at infinity, with f(x) = x + f(-x): it
-// falls up to -2 at least, with a slope of kShallow at most, rises from 0 on, and its slope is nowhere beyond
-// kSteepest.
+// What is known of a function f that is 0 at minus infinity and x at infinity, with f(x) = x + f(-x), and that
+// rises from 0 on. All but `exact` and `end` bound magnitudes.
 struct SmoothFunction {
   double (*exact)(double x);
-  double fifth;  // bounds the magnitude of its fifth derivative
-  double error;  // bounds that of the RealFunction's error, as a share of max(1, |value|)
+  double fifth;  // of the fifth derivative, where there is no end
+  double error;  // of the RealFunction's error, as a share of max(1, |value|)
+  double steepest;  // of the slope
+  double shallow;  // of the slope below -2
+  double end;  // f is 0 below -end, a quadratic from there to 0; 0: it dies out slowly
 };
-extern const SmoothFunction smooth_gelu, smooth_gelu_tanh, smooth_silu;
-constexpr double kSteepest = 1.13, kShallow = 0.13;
+extern const SmoothFunction smooth_gelu, smooth_gelu_tanh, smooth_silu, smooth_hard_swish;
 
 struct NamedFunction {
   const char* name;  // of numerics; nullptr ends the table

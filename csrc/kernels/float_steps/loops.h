@@ -241,7 +241,7 @@ constexpr NamedFunction kFunctions[] = {
     named<V, gelu<V>>("gelu", &smooth_gelu),
     named<V, gelu_tanh<V>>("gelu_tanh", &smooth_gelu_tanh),
     named<V, hard_sigmoid<V>>("hard_sigmoid"),
-    named<V, hard_swish<V>>("hard_swish"),
+    named<V, hard_swish<V>>("hard_swish", &smooth_hard_swish),
     named<V, leaky_relu<V>>("leaky_relu"),
     named<V, log<V>>("log"),
     named<V, relu<V>>("relu"),

@@ -70,12 +70,14 @@ double exact_gelu_tanh(double x) {
   return x * exact_sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x));
 }
 double exact_silu(double x) { return x * exact_sigmoid(x); }
+double exact_hard_swish(double x) { return x * std::fmin(std::fmax(x / 6 + 0.5, 0.0), 1.0); }
 
 }  // namespace
 
-const SmoothFunction smooth_gelu = {exact_gelu, 2.85, 3e-7};
-const SmoothFunction smooth_gelu_tanh = {exact_gelu_tanh, 2.87, 3e-7};
-const SmoothFunction smooth_silu = {exact_silu, 0.66, 3e-7};
+const SmoothFunction smooth_gelu = {exact_gelu, 2.85, 3e-7, 1.13, 0.086, 0};
+const SmoothFunction smooth_gelu_tanh = {exact_gelu_tanh, 2.87, 3e-7, 1.13, 0.087, 0};
+const SmoothFunction smooth_silu = {exact_silu, 0.66, 3e-7, 1.1, 0.1, 0};
+const SmoothFunction smooth_hard_swish = {exact_hard_swish, 0, 5e-7, 1.5, 0.5, 3};
 
 const FloatOps float_steps_ref = float_steps::ops_of<Scalar>();
 

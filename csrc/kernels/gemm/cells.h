@@ -3,8 +3,9 @@
 // has to say. One in a thousand bytes needs that.
 //
 // Such a function is its ramp, max(x, 0), and something that depends on the magnitude of x alone and dies out:
-// f(x) = max(x, 0) + f(-|x|). The magnitude is cut into 32 cells of equal width. In each the rest, in steps of
-// the output's scale, is a quartic of the distance from the cell's middle, in cells.
+// f(x) = max(x, 0) + f(-|x|). Where that has an end, up to there it is one quadratic, in steps of the output's
+// scale. Else the magnitude is cut into 32 cells of equal width, and in each it is a quartic of the distance
+// from the cell's middle, in cells.
 #pragma once
 
 #include <memory>
@@ -18,7 +19,8 @@ constexpr float kMostCell = 31.49f;  // magnitudes are held so near: the rest is
 
 struct FunctionCells {
   alignas(64) float terms[kCellTerms][kCells];  // [power][cell]; they give the lower bound
-  float width;  // from it to the upper one
+  float end;  // 0: none; else x is in units, not in cells, and the first cell's terms are the quadratic
+  float width;  // from the lower bound to the upper one
   float per_unit;  // cells, a power of two
   float top;  // x in cells is held so low: beyond, codes do not change any more
   float ramp;  // steps in a cell of the ramp

@@ -247,7 +247,7 @@ void finish_some(const Epilogue& e, GemmRows t, int row, int rows) {
 
 // Bounds of a function's codes (cells.h), of up to four vectors at a time: rows of one or two are taken
 // together.
-template <int kVectors>
+template <int kVectors, bool kEnd>
 class Bounds {
  public:
   static constexpr int kRows = kVectors <= 2 ? 4 / kVectors : 1;
@@ -260,11 +260,11 @@ class Bounds {
         width_(_mm512_set1_ps(e.cells->width)),
         top_(_mm512_set1_ps(e.cells->top)),
         ramp_(_mm512_set1_ps(e.cells->ramp)),
-        farthest_(_mm512_set1_ps(kMostCell)),
+        farthest_(_mm512_set1_ps(kEnd ? e.cells->end : kMostCell)),
         rounder_(_mm512_set1_ps(12582912.0f)) {
     const __m512 per_unit = _mm512_set1_ps(e.cells->per_unit);
-    for (int i = 0; i < kCellTerms; ++i) {
-      terms_[i][0] = _mm512_load_ps(e.cells->terms[i]);
+    for (int i = 0; i < kTerms; ++i) {
+      terms_[i][0] = kEnd ? _mm512_set1_ps(e.cells->terms[i][0]) : _mm512_load_ps(e.cells->terms[i]);
       terms_[i][1] = _mm512_load_ps(e.cells->terms[i] + kUnit);
     }
     for (int v = 0; v < kVectors; ++v) {
@@ -293,20 +293,23 @@ class Bounds {
   }
 
  private:
+  static constexpr int kTerms = kEnd ? 3 : kCellTerms;
+
   __m512 lower_of(const int32_t* sums, int v) const {
     const __m512 acc = _mm512_cvtepi32_ps(_mm512_load_si512(sums));
     const __m512 x = _mm512_min_ps(_mm512_fmadd_ps(acc, m_[v], b_[v]), top_);
     const __m512 size = _mm512_range_ps(x, farthest_, 10);  // the smaller magnitude, without a sign
     const __m512 shifted = _mm512_add_ps(size, rounder_);
     const __m512i cell = _mm512_castps_si512(shifted);
-    const __m512 t = _mm512_sub_ps(size, _mm512_sub_ps(shifted, rounder_));
-    __m512 y = term(4, cell);
+    const __m512 t = kEnd ? size : _mm512_sub_ps(size, _mm512_sub_ps(shifted, rounder_));
+    __m512 y = term(kTerms - 1, cell);
 #pragma GCC unroll 4
-    for (int power = kCellTerms - 2; power >= 0; --power) y = _mm512_fmadd_ps(y, t, term(power, cell));
+    for (int power = kTerms - 2; power >= 0; --power) y = _mm512_fmadd_ps(y, t, term(power, cell));
     return _mm512_fmadd_ps(_mm512_max_ps(x, _mm512_setzero_ps()), ramp_, y);
   }
 
   __m512 term(int power, __m512i cell) const {
+    if constexpr (kEnd) return terms_[power][0];
     return _mm512_permutex2var_ps(terms_[power][0], cell, terms_[power][1]);
   }
 
@@ -334,24 +337,25 @@ class Bounds {
   const ToBytes to_bytes_;
   const __mmask64 all_;
   const __m512 width_, top_, ramp_, farthest_, rounder_;
-  __m512 terms_[kCellTerms][2], m_[kVectors], b_[kVectors];
+  __m512 terms_[kTerms][2], m_[kVectors], b_[kVectors];
 };
 
-template <int kVectors>
+template <int kVectors, bool kEnd>
 void finish_cells(const Epilogue& e, const GemmRows& t) {
-  constexpr int kRows = Bounds<kVectors>::kRows;
-  const Bounds<kVectors> bounds(e, t);
+  constexpr int kRows = Bounds<kVectors, kEnd>::kRows;
+  const Bounds<kVectors, kEnd> bounds(e, t);
   int row = 0;
   for (; row + kRows <= t.rows; row += kRows) bounds.template write<kRows>(row);
   for (; row < t.rows; ++row) bounds.template write<1>(row);
 }
 
+template <bool kEnd>
 void finish_smooth(const Epilogue& e, const GemmRows& t) {
   switch (t.width / kUnit) {
-    case 1: return finish_cells<1>(e, t);
-    case 2: return finish_cells<2>(e, t);
-    case 3: return finish_cells<3>(e, t);
-    default: return finish_cells<4>(e, t);
+    case 1: return finish_cells<1, kEnd>(e, t);
+    case 2: return finish_cells<2, kEnd>(e, t);
+    case 3: return finish_cells<3, kEnd>(e, t);
+    default: return finish_cells<4, kEnd>(e, t);
   }
 }
 
@@ -379,7 +383,8 @@ void finish_bounded(const Epilogue& e, const GemmRows& t) {
 void finish(const Epilogue& e, const GemmRows& t) {
   if (e.function != nullptr) {
     const bool smooth = e.cells != nullptr && !e.floats && !e.has_residual;
-    return smooth ? finish_smooth(e, t) : finish_function(e, t);
+    if (!smooth) return finish_function(e, t);
+    return e.cells->end > 0 ? finish_smooth<true>(e, t) : finish_smooth<false>(e, t);
   }
   if (e.floats) return e.has_residual ? finish_floats<true>(e, t) : finish_floats<false>(e, t);
   if (!e.bounded) return gemm_finish(e, t);

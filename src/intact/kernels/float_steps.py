@@ -48,11 +48,12 @@ def functions(kernels: Kernels | None = None) -> list[str]:
     return _native.real_functions(kernels_or_chosen(kernels)[REALS])
 
 
-def smooth_functions(kernels: Kernels | None = None) -> dict[str, tuple[float, float]]:
+def smooth_functions(kernels: Kernels | None = None) -> dict[str, list[float]]:
     """Functions whose codes kernels may tell by bounds, and what those rest upon.
 
     Returns:
-        By name: a bound of the fifth derivative, and of the error, as a share of ``max(1, |value|)``.
+        By name: bounds of the fifth derivative, of the error as a share of ``max(1, |value|)``, of the slope
+        and of that below -2; and the magnitude below which the function is 0, or 0.
     """
     return _native.smooth_functions(kernels_or_chosen(kernels)[REALS])
 

@@ -36,6 +36,7 @@ SMOOTH = {
         x / (1 + np.exp(np.minimum(-2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3), 700)))
     ),
     "silu": lambda x: x / (1 + np.exp(-x)),
+    "hard_swish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
 }
 SameBits = Callable[[np.ndarray, np.ndarray], None]
 
@@ -98,23 +99,26 @@ def test_native_functions_are_those_of_numerics(float_steps_kernel: str) -> None
     assert float_steps.functions({"float_steps": float_steps_kernel}) == sorted(numerics.FUNCTIONS)
 
 
-@pytest.mark.parametrize("name", ["gelu", "gelu_tanh", "silu"])
+@pytest.mark.parametrize("name", sorted(SMOOTH))
 def test_what_bounds_of_codes_rest_upon(name: str) -> None:
     """The fifth derivative and the slopes by differences of float64; the error at every 251st float32 from
-    2^-14 to 32; where the function falls and rises, and that it is its
-    ramp and what depends on the magnitude."""
+    2^-14 to 32; where the function rises, that it is its ramp and what
+    depends on the magnitude, and where that ends."""
     smooth = float_steps.smooth_functions()
-    assert set(smooth) == {"gelu", "gelu_tanh", "silu"}
-    fifth, error = smooth[name]
+    assert set(smooth) == {"gelu", "gelu_tanh", "silu", "hard_swish"}
+    fifth, error, steepest, shallow, end = smooth[name]
     step = 0.01
     x = np.arange(-2000, 2001) * step
     y = SMOOTH[name](x)
     differences = np.convolve(y[1000:3001], [1, -4, 5, 0, -5, 4, -1], "valid") / (2 * step**5)
-    assert fifth * 0.99 < np.abs(differences).max() < fifth
-    assert np.abs(np.diff(y)).max() < 1.13 * step
-    assert np.abs(np.diff(y[x <= -2])).max() < 0.13 * step
+    assert (fifth * 0.99 < np.abs(differences).max() < fifth) == (end == 0)
+    assert np.abs(np.diff(y)).max() < steepest * step
+    assert np.abs(np.diff(y[x <= -2])).max() < shallow * step
     np.testing.assert_allclose(y, np.maximum(x, 0) + SMOOTH[name](-np.abs(x)), rtol=0, atol=1e-14)
-    assert (np.diff(y[x <= -2]) <= 0).all() and (np.diff(y[x >= 0]) > 0).all()
+    assert (np.diff(y[x >= 0]) > 0).all()
+    if end:
+        inside = (x >= -end) & (x <= 0)
+        assert not y[x <= -end].any() and np.abs(np.diff(y[inside], 3)).max() < 1e-14
     bits = np.arange(np.float32(2**-14).view(np.int32), np.float32(32).view(np.int32), 251, np.int32)
     for sign in (1, -1):
         x = bits.view(np.float32) * np.float32(sign)
