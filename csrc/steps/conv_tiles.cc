@@ -1,6 +1,9 @@
 #include "steps/conv_tiles.h"
 
 #include <algorithm>
+#include <cstring>
+#include <new>
+#include <optional>
 
 #include "kernels/registry.h"
 #include "steps/tile_work.h"
@@ -20,6 +23,8 @@ constexpr int64_t kMostLines = 8, kMostFarLines = 1;
 constexpr int64_t kItemsPerThread = 8;
 constexpr int64_t kSmallItem = 4 << 20;  // products
 constexpr double kMostWalked = 1.4;  // rows that are summed for each one that is wanted
+// What gathering a deep step of a block costs, in products of it by one vector of channels, measured.
+constexpr double kGatherCost = 1.5;
 
 class TiledConvStep final : public Step {
  public:
@@ -33,13 +38,16 @@ class TiledConvStep final : public Step {
 
  private:
   void bind(const Packed& packed);
-  bool walks(const std::vector<int32_t>& steps) const;
+  bool walks(const DeepSteps& steps) const;
+  std::optional<Rows> lies() const;
+  void spread(const DeepSteps& steps);
   void gather_by(const std::vector<int32_t>& steps);
   void cut_chunks();
   void cut();
   int64_t weights_bytes() const { return panels_.back().weights + panels_.back().bytes - panels_[0].weights; }
   size_t chunks() const { return chunks_.size() - 1; }
   bool gathers() const { return !pieces_.empty(); }
+  int32_t groups() const { return panels_.back().group + 1; }
   Range range_of(int64_t i) const { return {i * range_rows_, std::min(rows_.total, (i + 1) * range_rows_)}; }
   int64_t shift_of(const Range& range, int64_t block) const;
   std::pair<Work, size_t> lay_out(uint8_t* scratch) const;
@@ -53,6 +61,7 @@ class TiledConvStep final : public Step {
   ConvSpec s_;
   const TileOps& ops_;
   std::vector<Panel> panels_;
+  std::unique_ptr<int8_t[], Aligned> spread_;  // the panels' weights, if zeros are between their runs
   std::vector<size_t> chunks_;  // first panel of each, and the end
   size_t parts_ = 1;  // of the chunks
   PanelConstants constants_;
@@ -65,21 +74,53 @@ class TiledConvStep final : public Step {
   bool weights_first_ = false;  // all ranges of a chunk before the next chunk
 };
 
-// Whether tiles can be loaded as the image lies: rows a constant pitch apart, and not too many that nobody
-// wants. Sets what that takes.
-bool TiledConvStep::walks(const std::vector<int32_t>& steps) const {
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (steps[i] != steps[i / kDeepSteps * kDeepSteps] + 4 * static_cast<int32_t>(i % kDeepSteps))
-      return false;
-  }
+// The rows of all positions of the window, where tiles can be loaded as the image lies: a constant pitch apart,
+// and not too many that nobody wants.
+std::optional<Rows> TiledConvStep::lies() const {
   const View &x = s_.x, &y = s_.y;
-  const int64_t pixel = x.strides[2];
-  const bool whole =
-      steps.size() % kDeepSteps == 0 || x.block == 0;  // only the arena may be read over its end
-  if (!whole || pixel <= 0 || s_.strides[0] != 1 || s_.strides[1] != 1) return false;
-  if (y.sizes[1] > 1 && x.strides[1] % pixel != 0) return false;
-  if (y.sizes[0] > 1 && x.strides[0] % pixel != 0) return false;
-  return true;
+  const int64_t pixel = x.strides[2], images = y.sizes[0], height = y.sizes[1], width = y.sizes[2];
+  if (y.elements() == 0 || pixel <= 0 || s_.strides[0] != 1 || s_.strides[1] != 1) return std::nullopt;
+  if (height > 1 && x.strides[1] % pixel != 0) return std::nullopt;
+  if (images > 1 && x.strides[0] % pixel != 0) return std::nullopt;
+  Rows all{height > 1 ? x.strides[1] / pixel : width, 0, 0};
+  const int64_t image = (height - 1) * all.each_line + width;
+  all.each_image = images > 1 ? x.strides[0] / pixel : image;
+  all.total = (images - 1) * all.each_image + image;
+  const bool some = all.total >= kBlockRows && all.each_line >= width && all.each_image >= image &&
+                    static_cast<double>(all.total) <= kMostWalked * static_cast<double>(rows_.total);
+  return some ? std::optional(all) : std::nullopt;
+}
+
+// Whether that is faster than gathering: zeros are multiplied, and so are rows that nobody wants.
+bool TiledConvStep::walks(const DeepSteps& steps) const {
+  const std::optional<Rows> all = lies();
+  if (!all || (steps.idle() > 0 && s_.x.block != 0)) return false;  // only the arena may be read over its end
+  if (steps.filled()) return true;
+  int64_t vectors = 0;
+  for (const Panel& panel : panels_) vectors += panel.width / kTileRows;
+  const double more = static_cast<double>(all->total) / static_cast<double>(rows_.total);
+  const auto walked = static_cast<double>(steps.starts.size() * vectors) * more;
+  const auto deep = static_cast<double>((steps.places.size() + kDeepSteps - 1) / kDeepSteps);
+  return walked <= deep * (static_cast<double>(vectors) + kGatherCost * groups());
+}
+
+// Weights with zeros where a run ends within a deep step: what lies there in the image is no part of the window.
+void TiledConvStep::spread(const DeepSteps& steps) {
+  if (steps.filled()) return;
+  int64_t all = 0;
+  for (const Panel& panel : panels_) all += steps.bytes_of(panel.width);
+  spread_.reset(static_cast<int8_t*>(::operator new[](static_cast<size_t>(all), Aligned::kBytes)));
+  std::fill_n(spread_.get(), all, int8_t{0});
+  int8_t* to = spread_.get();
+  for (Panel& panel : panels_) {
+    const auto step = static_cast<size_t>(panel.width) * 4;
+    for (size_t i = 0; i < steps.places.size(); ++i) {
+      std::memcpy(to + static_cast<size_t>(steps.places[i]) * step, panel.weights + i * step, step);
+    }
+    panel.weights = to;
+    panel.bytes = steps.bytes_of(panel.width);
+    to += panel.bytes;
+  }
 }
 
 // Steps that lie side by side in one deep step are copied together.
@@ -102,28 +143,22 @@ void TiledConvStep::bind(const Packed& packed) {
     constants_.append(s_.epilogue, p.channel, p.channels, p.width, {});
   }
   const std::vector<int32_t> steps = step_offsets(s_, packed, packed.panels[0]);
-  const View &x = s_.x, &y = s_.y;
-  const int64_t images = y.sizes[0], height = y.sizes[1], width = y.sizes[2];
-  rows_ = {width, height * width, images * height * width};
-  bool walk = rows_.total > 0 && walks(steps);
+  const DeepSteps deep(steps);
+  const View& y = s_.y;
+  rows_ = {y.sizes[2], y.sizes[1] * y.sizes[2], y.sizes[0] * y.sizes[1] * y.sizes[2]};
+  const bool walk = walks(deep);
+  pitch_ = walk ? s_.x.strides[2] : kDeepBytes;
   if (walk) {
-    Rows all{height > 1 ? x.strides[1] / x.strides[2] : width, 0, 0};
-    const int64_t image = (height - 1) * all.each_line + width;
-    all.each_image = images > 1 ? x.strides[0] / x.strides[2] : image;
-    all.total = (images - 1) * all.each_image + image;
-    walk = all.total >= kBlockRows && all.each_line >= width && all.each_image >= image &&
-           static_cast<double>(all.total) <= kMostWalked * static_cast<double>(rows_.total);
-    if (walk) rows_ = all;
+    rows_ = *lies();
+    offsets_ = deep.starts;
+    spread(deep);
+  } else {
+    gather_by(steps);
+    for (size_t k = 0; k < (steps.size() + kDeepSteps - 1) / kDeepSteps; ++k) {
+      offsets_.push_back(static_cast<int32_t>(k) * static_cast<int32_t>(kGatheredBytes));
+    }
   }
-  const size_t depth = (steps.size() + kDeepSteps - 1) / kDeepSteps;
-  pitch_ = walk ? x.strides[2] : kDeepBytes;
-  if (!walk) gather_by(steps);
-  for (size_t k = 0; k < depth; ++k) {
-    offsets_.push_back(walk ? steps[k * kDeepSteps]
-                            : static_cast<int32_t>(k) * static_cast<int32_t>(kGatheredBytes));
-  }
-  const size_t idle = (depth * kDeepSteps - steps.size()) * 4;
-  reads(s_.x, slack_of(packed.header) + (walk ? idle : 0));
+  reads(s_.x, slack_of(packed.header) + (walk ? deep.idle() : 0));
 }
 
 // Chunks: neighbouring panels that stay in the first cache together.
@@ -255,7 +290,7 @@ void TiledConvStep::fill(const Memory& memory, Work& work) const {
 }
 
 void TiledConvStep::gather(int32_t group, Work& work) const {
-  const int64_t in = s_.x.sizes[3] / (panels_.back().group + 1);
+  const int64_t in = s_.x.sizes[3] / groups();
   for (int64_t b = 0; b < blocks_of(work.range.count()); ++b) {
     const int64_t rows = std::min<int64_t>(kBlockRows, work.range.count() - b * kBlockRows);
     uint8_t* const to = work.gathered + static_cast<size_t>(b) * offsets_.size() * kGatheredBytes;
@@ -308,7 +343,7 @@ void TiledConvStep::run_chunk(const Memory& memory, size_t chunk, Ahead near, Ah
   far.bytes = std::min(far.bytes, deep * kMostFarLines * kFetchedBytes);
   const int64_t wanted = ((near.bytes + far.bytes) / kFetchedBytes + deep - 1) / deep;
   const auto lines = static_cast<int>(std::min(wanted, kMostLines));
-  const int64_t group_bytes = s_.x.sizes[3] / (panels_.back().group + 1) * panels_[begin].group;
+  const int64_t group_bytes = s_.x.sizes[3] / groups() * panels_[begin].group;
   const uint8_t* const corner = s_.x.at<uint8_t>(memory) + s_.origin[0] * s_.x.strides[1] +
                                 s_.origin[1] * s_.x.strides[2] + group_bytes;
   for (int64_t b = 0; b < blocks; ++b) {

@@ -467,8 +467,8 @@ def square(n: int, size: int, channels: int) -> View:
     ids=["signed", "coarse", "fine", "bounded", "hardly any", "far"],
 )
 def test_codes_of_functions_wherever_they_change(gemm_kernel, function, scale, zero_point, bounds, reach):
-    """A sum for each step of 1/1300 from -12 to 12, or `reach` times as far, by 65 multipliers and biases: of 2
-    million floats, a few hundred lie where a cheaper evaluation would round to the other code."""
+    """A sum for each step of 1/1300 from -12 to 12, or `reach` times as far, by 65 multipliers and biases: of
+    2 million floats, a few hundred lie where a cheaper evaluation would round to the other code."""
     made = everywhere(reach, function=function, scale=float(np.float32(scale)), zero_point=zero_point)
     made.bounds = bounds
     assert_equal(made, gemm_kernel)
@@ -505,4 +505,15 @@ def test_functions_of_numbers_close_to_0(gemm_kernel, size):
     made.bias[:] = 0
     assert_equal(made, gemm_kernel)
     made.floats = True
+    assert_equal(made, gemm_kernel)
+
+
+@pytest.mark.parametrize("gap", [0, 8])
+@pytest.mark.parametrize("kernel", [(3, 3), (1, 5), (5, 1)], ids=str)
+@pytest.mark.parametrize("channels", [12, 24, 40, 96, 132])
+def test_windows_whose_rows_end_within_a_tile(gemm_kernel, channels, kernel, gap):
+    """What lies behind a row of the window, in the image, is no part of the sum."""
+    rng = np.random.default_rng(channels)
+    made = layer(rng, c=channels, h=11, w=13, n=2, out=40, kernel=kernel, zero=7)
+    made.pads, made.gap = (kernel[0] // 2, kernel[1] // 2) * 2, gap
     assert_equal(made, gemm_kernel)
