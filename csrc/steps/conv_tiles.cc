@@ -74,8 +74,8 @@ class TiledConvStep final : public Step {
   bool weights_first_ = false;  // all ranges of a chunk before the next chunk
 };
 
-// The rows of all positions of the window, where tiles can be loaded as the image lies: a constant pitch apart,
-// and not too many that nobody wants.
+// The rows of all positions of the window, where tiles can be loaded as the image lies: a constant pitch
+// apart, and not too many that nobody wants.
 std::optional<Rows> TiledConvStep::lies() const {
   const View &x = s_.x, &y = s_.y;
   const int64_t pixel = x.strides[2], images = y.sizes[0], height = y.sizes[1], width = y.sizes[2];
@@ -104,7 +104,8 @@ bool TiledConvStep::walks(const DeepSteps& steps) const {
   return walked <= deep * (static_cast<double>(vectors) + kGatherCost * groups());
 }
 
-// Weights with zeros where a run ends within a deep step: what lies there in the image is no part of the window.
+// Weights with zeros where a run ends within a deep step: what lies there in the image is no part of the
+// window.
 void TiledConvStep::spread(const DeepSteps& steps) {
   if (steps.filled()) return;
   int64_t all = 0;

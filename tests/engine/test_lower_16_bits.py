@@ -219,16 +219,16 @@ def test_a_file_cannot_name_a_grid_that_is_none(grid, said):
         check_limits(plan, {})
 
 
-@pytest.mark.parametrize("kernel", [(2, 2), (1, 3), (3, 2)])
+@pytest.mark.parametrize("kernel", [(2, 2), (1, 3), (3, 2), (5,)])
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_transposed_convolution_whose_windows_lie_side_by_side(qdq, lowered, kernel, bias):
     """The last layers of segmentation networks, where 16 bits are asked for."""
     g = qdq()
-    x = g.pair(g.input("x", ["n", 5, 4, 6]), 0.0003, 0, "int16")
+    x = g.pair(g.input("x", ["n", 5, *(4, 6)[-len(kernel) :]]), 0.0003, 0, "int16")
     third = [g.floats(7)] if bias else []
     y = g.node("ConvTranspose", x, g.weight(5, 7, *kernel, axis=1), *third, strides=list(kernel))
     found = lowered(g, g.node("Sigmoid", y), sizes={"n": 2}).agree()
-    assert "onnx" not in found.kinds and found.kinds[:2] == ["fake_quantize", "float_conv"]
+    assert "onnx" not in found.kinds and found.kinds[0] == "fake_quantize" and "float_conv" in found.kinds
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,19 @@ def test_conv_transpose(qdq, lowered, group):
     assert lowered(g, last(g, y)).agree().kinds == ["quantize", "conv_transpose"]
 
 
+@pytest.mark.parametrize("group", [1, 2, 4], ids=["dense", "groups", "depthwise"])
+def test_conv_transpose_of_sequences(qdq, lowered, group):
+    g = qdq()
+    x = g.pair(g.input("x", ["n", 4, 5]), 0.05, -3)
+    w = g.weight(4, 6 // group if group < 4 else 2, 3, axis=1 if group == 1 else None)
+    outputs = 6 if group < 4 else 8
+    y = g.node(
+        "ConvTranspose", x, w, g.floats(outputs), group=group, strides=[3], pads=[1, 0], output_padding=[2]
+    )
+    found = lowered(g, last(g, y), sizes={"n": 2}).agree()
+    assert found.kinds == ["quantize", "reshape", "conv_transpose", "reshape"]
+
+
 @pytest.mark.parametrize("function", ["Sigmoid", "HardSwish", "Relu"])
 @pytest.mark.parametrize("outputs", [1, 2, 3, 4, 9])
 @pytest.mark.parametrize("kernel", [[2, 2], [1, 2], [4, 4]], ids=str)

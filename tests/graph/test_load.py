@@ -113,6 +113,23 @@ def test_a_huge_sparse_tensor_is_refused() -> None:
     )
 
 
+def test_a_rank_that_a_node_does_not_make_is_not_believed() -> None:
+    """As captcha readers are exported: an output of [time, batch, classes] that is declared [1, length]."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["sizes"]),
+        helper.make_node("Concat", ["sizes", "one"], ["longer"], axis=0),
+        helper.make_node("Reshape", ["x", "longer"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, "length"])],
+        [numpy_helper.from_array(np.ones(1, np.int64), "one")],
+    )  # fmt: skip
+    model = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
+    assert list(model.graph.outputs[0].shape or ()) == [2, 3, 1]
+
+
 def test_weights_of_ir_version_3_are_no_inputs_any_more() -> None:
     proto = parse(TEXT.replace("ir_version: 8", "ir_version: 3").replace("17", "9"))
     proto.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [4, 3]))

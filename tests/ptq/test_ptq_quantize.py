@@ -438,6 +438,16 @@ def test_nothing_to_quantize_is_an_error(build: Any, images: np.ndarray) -> None
         quiet(model, images)
 
 
+def test_a_model_that_is_quantized_while_it_runs_is_told_from_one_without_layers(images: np.ndarray) -> None:
+    codes = onnx.helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])
+    reals = onnx.helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"])
+    infos = [onnx.helper.make_tensor_value_info(name, TensorProto.FLOAT, images.shape) for name in "xy"]
+    made = onnx.helper.make_graph([codes, reals], "g", infos[:1], infos[1:])
+    model = onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    with pytest.raises(QuantValueError, match=r"quantized already \(DynamicQuantizeLinear"):
+        quiet(model, images)
+
+
 def test_the_front_door_takes_onnx_models(cnn: onnx.ModelProto, images: np.ndarray) -> None:
     calibration = intact.calibrate(cnn, images[:8], progress=False)
     result = intact.quantize(cnn, calibration, method="max")

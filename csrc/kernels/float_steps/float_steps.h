@@ -22,8 +22,8 @@ struct CurveCodes {
 // The bytes of f(x[i]); q may be x's memory.
 using CurveFunction = void (*)(const float* x, size_t n, const CurveCodes& codes, uint8_t* q);
 
-// What is known of a function f that is 0 at minus infinity and x at infinity, with f(x) = x + f(-x), and that
-// rises from 0 on. All but `exact` and `end` bound magnitudes.
+// What is known of a function f that is 0 at minus infinity and x at infinity, with f(x) = x + f(-x), and
+// that rises from 0 on. All but `exact` and `end` bound magnitudes.
 struct SmoothFunction {
   double (*exact)(double x);
   double fifth;  // of the fifth derivative, where there is no end

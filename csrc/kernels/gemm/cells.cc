@@ -45,8 +45,8 @@ void fit_end(const Epilogue& e, const Steps& steps, double (&terms)[kCellTerms])
   terms[2] = -4 * middle / (end * end) / steps.scale;
 }
 
-// What float32 makes of a polynomial up to `reach` is off by no more than this: each term is rounded, as is each
-// fused product with its sum.
+// What float32 makes of a polynomial up to `reach` is off by no more than this: each term is rounded, as is
+// each fused product with its sum.
 double rounding_of(const double (&terms)[kCellTerms], double reach) {
   double most = 0, power = 1;
   for (int i = 0; i < kCellTerms; ++i, power *= reach) most += (2 * i + 2) * std::fabs(terms[i]) * power;
@@ -61,8 +61,8 @@ double top_of(const Epilogue& e, const Steps& steps) {
   return top;
 }
 
-// By how many steps the floats that are rounded and the bounds' middle differ, at most, but for a polynomial's own
-// rounding. `cell`: 0 where the function has an end.
+// By how many steps the floats that are rounded and the bounds' middle differ, at most, but for a polynomial's
+// own rounding. `cell`: 0 where the function has an end.
 double doubt_of(const Epilogue& e, const Steps& steps, double cell, double top, double bias) {
   const SmoothFunction& f = *e.smooth;
   const double far = f.end > 0 ? f.end : cell * kMostCell;

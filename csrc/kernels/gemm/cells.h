@@ -2,10 +2,10 @@
 // where both bounds round to the same byte it is the right one, and where they do not, the function itself
 // has to say. One in a thousand bytes needs that.
 //
-// Such a function is its ramp, max(x, 0), and something that depends on the magnitude of x alone and dies out:
-// f(x) = max(x, 0) + f(-|x|). Where that has an end, up to there it is one quadratic, in steps of the output's
-// scale. Else the magnitude is cut into 32 cells of equal width, and in each it is a quartic of the distance
-// from the cell's middle, in cells.
+// Such a function is its ramp, max(x, 0), and a rest that depends on the magnitude of x alone and dies out:
+// f(x) = max(x, 0) + f(-|x|). Where the rest has an end, up to there it is one quadratic, in steps of the
+// output's scale. Else the magnitude is cut into 32 cells of equal width, and in each the rest is a quartic of
+// the distance from the cell's middle, in cells.
 #pragma once
 
 #include <memory>

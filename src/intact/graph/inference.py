@@ -27,11 +27,23 @@ MAX_VECTOR = 2**20
 def infer_shapes(model: ir.Model) -> None:
     """Give shape and type to the values that have none, in place; what cannot be told stays open.
 
+    Where the declared shape of what a node makes contradicts the operators, these are right, as in ONNX
+    Runtime: exporters write ranks of outputs that their networks do not have.
+
     Raises:
-        FileFormatError: The operators contradict each other or the declared shapes; names the node.
+        FileFormatError: The operators contradict each other; names the node.
     """
     skeleton = to_skeleton(model)
-    made = inferred(skeleton).graph
+    try:
+        made = inferred(skeleton).graph
+    except FileFormatError as contradiction:
+        try:
+            made = inferred(undeclared(skeleton)).graph
+        except FileFormatError:
+            raise contradiction from None
+        for node in model.graph:
+            for value in node.outputs:
+                value.shape = None
     behind = behind_pools(skeleton.graph)
     if behind:
         told = {
@@ -55,6 +67,15 @@ def refresh_shapes(model: ir.Model) -> None:
             if INFERRED in value.meta and not value.is_graph_output():
                 value.shape = None
     infer_shapes(model)
+
+
+def undeclared(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """`proto` without the shapes that it declares for what its nodes make; types stay."""
+    bare = onnx.ModelProto()
+    bare.CopyFrom(proto)
+    for info in (*bare.graph.value_info, *bare.graph.output):
+        info.type.tensor_type.ClearField("shape")
+    return bare
 
 
 def inferred(skeleton: onnx.ModelProto) -> onnx.ModelProto:

@@ -46,8 +46,20 @@ class NothingToQuantizeError(QuantValueError):
     """There is no layer in a model that can be quantized, or that may be."""
 
 
-def nothing_to_quantize() -> NothingToQuantizeError:
+_INTEGER = frozenset({
+    "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul",
+    "MatMulIntegerToFloat", "MatMulNBits",
+})  # fmt: skip
+"""Operators of models whose scales are found while they run, or whose weights alone are quantized."""
+
+
+def nothing_to_quantize(model: graph.Model) -> NothingToQuantizeError:
     """The error of a model in which no layer can be quantized."""
+    if there := sorted({node.op_type for node in model.graph} & _INTEGER):
+        return NothingToQuantizeError(
+            "model", f"a model that is quantized already ({', '.join(there)})", "a float model",
+            "quantize the model that it was made from",
+        )  # fmt: skip
     return NothingToQuantizeError(
         "model", "no layer that can be quantized", "at least one",
         "see the reasons that `intact explain` gives, or widen include and exclude",

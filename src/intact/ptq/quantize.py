@@ -108,7 +108,7 @@ def quantize(
     )  # fmt: skip
     result = _quantized(source, data, settings)
     if result is None:
-        raise nothing_to_quantize()
+        raise nothing_to_quantize(graph.load(source))
     return result
 
 
@@ -165,7 +165,7 @@ def calibrate(
     )  # fmt: skip
     state = prepared(source, None, settings)
     if not state.targets:
-        raise nothing_to_quantize()
+        raise nothing_to_quantize(state.model)
     found = calibrated(replace(state, data=data))
     assert found is not None and found.calibration is not None, "nothing was collected before"
     return found.calibration

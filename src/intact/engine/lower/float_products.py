@@ -12,7 +12,7 @@ from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of, is_float3
 from intact.engine.lower.fused import Fused
 from intact.engine.lower.gemm import as_image, image_dims
 from intact.engine.lower.window import window
-from intact.engine.steps import Binary, Dim, FloatConv, FloatLinear, FloatMatMul, Reshape, Transpose
+from intact.engine.steps import Binary, Dim, FloatConv, FloatLinear, FloatMatMul, Reshape, Step, Transpose
 from intact.graph import Node, Value, is_op, ops
 
 Floats = NDArray[np.float32]
@@ -65,16 +65,22 @@ def _conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
     """One that lays its windows side by side: a product for each pixel, whose numbers go to their places."""
     node = fused.root
     weight = _weight(builder, node.inputs[1])
-    said, value, name, who = ops.ConvTranspose.of(node), node.outputs[0], node.name or "", (node.name or "",)
+    said, value, who = ops.ConvTranspose.of(node), node.outputs[0], (node.name or "", (node.name or "",))
     shape = window(node, said, weight.shape[2:])
+    flat = weight.ndim == 3
+    weight = weight[:, :, None] if flat else weight
     apart = shape.strides != weight.shape[2:] or shape.dilations != (1, 1) or said.output_shape is not None
-    if weight.ndim != 4 or said.group != 1 or apart or any((*shape.pads, *said.output_padding)):
+    if said.group != 1 or apart or any((*shape.pads, *said.output_padding)):
         raise NoMatch("its windows overlap, or leave something out: no kernel has that in float")
     inputs, outputs, kh, kw = weight.shape
     bias = _vector(builder, node.inputs[2], outputs) if len(node.inputs) > 2 else None
     filters = np.ascontiguousarray(weight.transpose(2, 3, 1, 0)).reshape(-1, 1, 1, inputs)
     x, y = builder.real(node.inputs[0]), _written(builder, value)
-    (n, _, h, w), (*_, height, width) = builder.tensors[x].shape, builder.tensors[y].shape
+    before: list[Step] = []
+    if flat:
+        x, before = as_image(builder, x, *who)
+    dims = builder.tensors[y].shape
+    (n, _, h, w), (*_, height, width) = builder.tensors[x].shape, image_dims(dims) if flat else dims
 
     def made(key: str, *dims: Dim) -> str:
         return builder.scratch(f"{value.name}.{key}", "float32", dims)
@@ -84,12 +90,19 @@ def _conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
     pixels = made("pixels", n, height, width, outputs)
     starts = None if bias is None else np.tile(bias, kh * kw)
     held = _hold(builder, node, 1, "filters", filters), _hold(builder, node, 2, "starts", starts)
-    builder.add(FloatConv(name, who, x, product, *held), node)
-    builder.add(Transpose(name, who, product, rows, (0, 2, 3, 1)))
-    builder.add(Reshape(name, who, rows, split))
-    builder.add(Transpose(name, who, split, turned, (0, 1, 3, 2, 4, 5)))
-    builder.add(Reshape(name, who, turned, pixels))
-    builder.add(Transpose(name, who, pixels, y, (0, 3, 1, 2)))
+    image = made("image", n, outputs, height, width) if flat else y
+    steps = [
+        *before,
+        FloatConv(*who, x, product, *held),
+        Transpose(*who, product, rows, (0, 2, 3, 1)),
+        Reshape(*who, rows, split),
+        Transpose(*who, split, turned, (0, 1, 3, 2, 4, 5)),
+        Reshape(*who, turned, pixels),
+        Transpose(*who, pixels, image, (0, 3, 1, 2)),
+        *([Reshape(*who, image, y)] if flat else []),
+    ]
+    for step in steps:
+        builder.add(step, node)
     return [node]
 
 

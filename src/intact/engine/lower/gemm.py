@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,21 +59,45 @@ def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
     weight = weight_of(builder, node.inputs[1], 0)
     said = ops.Conv.of(node)
     shape, groups = window(node, said, weight.codes.shape[2:]), said.group
-    packed = np.moveaxis(weight.codes, 1, -1)
+
+    def step(image: Image) -> Step:
+        read = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
+        return Conv(*read, shape.strides, shape.dilations, shape.pads, groups)
+
+    return _over_images(builder, fused, (x, codes), weight, step)
+
+
+@dataclass(frozen=True)
+class Image:
+    """What a convolution over images reads, writes and is called."""
+
+    name: str
+    nodes: tuple[str, ...]
+    x: str
+    y: str
+    weight: str
+    epilogue: Epilogue
+
+
+def _over_images(
+    builder: PlanBuilder, fused: Fused, read: tuple[str, Codes], weight: Weight, make: Callable[[Image], Step]
+) -> list[Node]:
+    """A convolution of any kind; one over sequences is over images of height 1."""
+    (x, codes), packed = read, np.moveaxis(weight.codes, 1, -1)
     flat = packed.ndim == 3
 
-    def step(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
-        laid = shape.strides, shape.dilations, shape.pads
+    def steps(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
+        who = name, done
         if not flat:
-            return [Conv(name, done, x, y, w, epilogue, *laid, groups)]
-        image, before = as_image(builder, x, name, done)
-        residual, more = as_image(builder, epilogue.residual, name, done) if epilogue.residual else ("", [])
+            return [make(Image(*who, x, y, w, epilogue))]
+        image, before = as_image(builder, x, *who)
+        residual, more = as_image(builder, epilogue.residual, *who) if epilogue.residual else ("", [])
         row = builder.tensors[y]
         made = builder.scratch(f"{y}.image", row.dtype, image_dims(row.shape), row.codes)
-        conv = Conv(name, done, image, made, w, replace(epilogue, residual=residual), *laid, groups)
-        return [*before, *more, conv, Reshape(name, done, made, y)]
+        step = make(Image(*who, image, made, w, replace(epilogue, residual=residual)))
+        return [*before, *more, step, Reshape(*who, made, y)]
 
-    return _weighted(builder, fused, codes, weight, packed[:, None] if flat else packed, step)
+    return _weighted(builder, fused, codes, weight, packed[:, None] if flat else packed, steps)
 
 
 def as_image(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) -> tuple[str, list[Step]]:
@@ -93,24 +117,20 @@ def _conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
     x, codes = builder.wanted_codes(node.inputs[0])
     value, said = node.inputs[1], ops.ConvTranspose.of(node)
     groups = said.group
-    if value is None or value.shape is None or len(value.shape) != 4:
-        raise NoMatch("it is no convolution of images: kernels know two spatial axes")
     weight = weight_of(builder, value, 1)
     if groups > 1 and weight.scale.ndim:
         raise NoMatch("its groups share the scales of its weight")
     if said.output_shape is not None:
         raise NoMatch("its pads follow from an output_shape")
     shape = window(node, said, weight.codes.shape[2:])
-    extra = said.output_padding or (0, 0)
+    height, width = (0, 0, *said.output_padding)[-2:]
     weight = Weight(_grouped(weight.codes, groups), weight.scale)
-    packed = np.moveaxis(weight.codes, 1, -1)
 
-    def step(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
-        laid = shape.strides, shape.dilations, shape.pads
-        extras = extra[0], extra[1]
-        return [ConvTranspose(name, done, x, y, w, epilogue, *laid, extras, groups)]
+    def step(image: Image) -> Step:
+        read = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
+        return ConvTranspose(*read, shape.strides, shape.dilations, shape.pads, (height, width), groups)
 
-    return _weighted(builder, fused, codes, weight, packed, step)
+    return _over_images(builder, fused, (x, codes), weight, step)
 
 
 def _grouped(codes: NDArray[np.int8], groups: int) -> NDArray[np.int8]:

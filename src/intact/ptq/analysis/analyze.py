@@ -125,7 +125,7 @@ def quantized_with_before(source: graph.Source, data: Any, settings: Settings) -
     """The model before its pairs, with all that was decided by then; and the quantized one."""
     state = prepared(source, data, settings)
     if not state.targets:
-        raise nothing_to_quantize()
+        raise nothing_to_quantize(state.model)
     if state.calibration is not None:
         raise QuantValueError(
             "analyze: data", "statistics of an earlier run", "data to run the model on",
