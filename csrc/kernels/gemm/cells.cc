@@ -61,8 +61,8 @@ double top_of(const Epilogue& e, const Steps& steps) {
   return top;
 }
 
-// By how many steps the floats that are rounded and the bounds' middle differ, at most, but for a polynomial's
-// own rounding. `cell`: 0 where the function has an end.
+// By how many steps the floats that are rounded and the bounds' middle differ, at most, but for a
+// polynomial's own rounding. `cell`: 0 where the function has an end.
 double doubt_of(const Epilogue& e, const Steps& steps, double cell, double top, double bias) {
   const SmoothFunction& f = *e.smooth;
   const double far = f.end > 0 ? f.end : cell * kMostCell;

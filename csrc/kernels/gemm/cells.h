@@ -4,8 +4,8 @@
 //
 // Such a function is its ramp, max(x, 0), and a rest that depends on the magnitude of x alone and dies out:
 // f(x) = max(x, 0) + f(-|x|). Where the rest has an end, up to there it is one quadratic, in steps of the
-// output's scale. Else the magnitude is cut into 32 cells of equal width, and in each the rest is a quartic of
-// the distance from the cell's middle, in cells.
+// output's scale. Else the magnitude is cut into 32 cells of equal width, and in each the rest is a quartic
+// of the distance from the cell's middle, in cells.
 #pragma once
 
 #include <memory>
