@@ -65,8 +65,12 @@ class Constants:
         self._known: dict[ir.Value, NDArray] = {}
         self._constant = {v for v in graph.initializers.values() if not v.is_graph_input()}
         for node in graph:  # in topological order, so that one pass is enough
-            if foldable(node) and all(v is None or v in self._constant for v in node.inputs):
+            if all(v is None or v in self._constant for v in node.inputs) and foldable(node):
                 self._constant.update(node.outputs)
+
+    def learn(self, value: ir.Value) -> None:
+        """Take in an initializer that the graph has got since; its value may not change behind that."""
+        self._constant.add(value)
 
     def __contains__(self, value: object) -> bool:
         """Whether `value` is constant; computes nothing."""
