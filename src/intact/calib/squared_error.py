@@ -90,9 +90,7 @@ class AffineErrors:
         self._squares = float((counts * x**2).sum())
         self._codes = int(spec.qmin), int(spec.qmax)
 
-    def __call__(
-        self, scales: NDArray[np.float64], zero_points: NDArray[np.int32]
-    ) -> NDArray[np.float64]:
+    def __call__(self, scales: NDArray[np.float64], zero_points: NDArray[np.int32]) -> NDArray[np.float64]:
         """The error of every candidate, float64 [candidates]."""
         return self._squares + kernels.affine_gains(
             self._number, self._value, self._codes, scales, zero_points

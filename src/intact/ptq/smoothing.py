@@ -109,7 +109,9 @@ class _Tensors:
         """Tensors by name, of one run after the other; `names` are among those of the first call."""
         for number, held in enumerate(self._runs):
             if number < len(self._known):
-                yield from ((name, self._known[number][name]) for name in names if name in self._known[number])
+                yield from (
+                    (name, self._known[number][name]) for name in names if name in self._known[number]
+                )
                 continue
             found = {}
             for name, array in self._session.stream(held.feeds, names):
