@@ -16,6 +16,7 @@
 #include "runtime/elementwise.h"
 #include "runtime/histogram.h"
 #include "runtime/reduce.h"
+#include "runtime/squared_error.h"
 
 namespace intact {
 namespace {
@@ -190,6 +191,43 @@ void bind_histogram(nb::module_& m) {
       "kernel"_a, "convert"_a, "dtype"_a, "x"_a.noconvert(), "width"_a, "counts"_a.noconvert(), "threads"_a);
 }
 
+using DoublesIn = Dense<const double>;
+using DoublesOut = Dense<double>;
+
+BeyondSums beyond_sums(const DoublesIn& number, const DoublesIn& value) {
+  require(number.size() > 2 && value.size() == number.size(), "two sums for every bin and one behind");
+  return {number.data(), value.data(), number.size() - 1};
+}
+
+void bind_squared_error(nb::module_& m) {
+  m.def(
+      "grid_gains",
+      [](DoublesIn number, DoublesIn value, DoublesIn halfway, DoublesIn steps, DoublesIn squares,
+         DoublesIn scale, DoublesOut out) {
+        const BeyondSums sums = beyond_sums(number, value);
+        const GridSteps grid = {halfway.data(), steps.data(), squares.data(), halfway.size()};
+        require(steps.size() == grid.size && squares.size() == grid.size, "sizes differ");
+        require(out.size() == scale.size(), "one result per candidate");
+        nb::gil_scoped_release release;
+        grid_gains(sums, grid, scale.data(), scale.size(), out.data());
+      },
+      "number"_a.noconvert(), "value"_a.noconvert(), "halfway"_a.noconvert(), "steps"_a.noconvert(),
+      "squares"_a.noconvert(), "scale"_a.noconvert(), "out"_a.noconvert());
+  m.def(
+      "affine_gains",
+      [](DoublesIn number, DoublesIn value, int qmin, int qmax, DoublesIn scale,
+         Dense<const int32_t> zero_point, DoublesOut out) {
+        const BeyondSums sums = beyond_sums(number, value);
+        require(sums.bins % 2 == 0, "as many bins below 0 as above");
+        require(qmin < qmax && qmin >= -(1 << 16) && qmax <= 1 << 16, "codes of at most 16 bits");
+        require(zero_point.size() == scale.size() && out.size() == scale.size(), "one result per candidate");
+        nb::gil_scoped_release release;
+        affine_gains(sums, qmin, qmax, scale.data(), zero_point.data(), scale.size(), out.data());
+      },
+      "number"_a.noconvert(), "value"_a.noconvert(), "qmin"_a, "qmax"_a, "scale"_a.noconvert(),
+      "zero_point"_a.noconvert(), "out"_a.noconvert());
+}
+
 // What the names of a set of flags are.
 nb::list names_of(uint64_t flags) {
   nb::list names;
@@ -235,6 +273,7 @@ NB_MODULE(_native, m) {
   bind_quantize(m);
   bind_statistics(m);
   bind_histogram(m);
+  bind_squared_error(m);
   bind_program(m);
   bind_epilogue(m);
   bind_images(m);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Self
 
 from intact.terminal import printable
@@ -53,3 +54,10 @@ class Progress:
         for item in items:
             yield item
             self.advance()
+
+
+@contextmanager
+def waiting(title: str, shown: bool) -> Iterator[None]:
+    """A bar without steps, or none, around what takes seconds and does not say how many."""
+    with Progress(title, None, True) if shown else nullcontext():
+        yield

@@ -321,3 +321,26 @@ def test_damaged_arrays_are_refused(name):
 def test_repr():
     assert repr(Histogram(1)) == "Histogram(axis=1, nothing collected)"
     assert repr(collected(np.float32([1.0, -2.0]))) == "Histogram(axis=None, count=2, min=-2.0, max=1.0)"
+
+
+@pytest.mark.parametrize("wider", [1.0, 1e6], ids=["fits", "widens"])
+def test_a_refused_tensor_leaves_the_counts_as_they_were(rng, wider):
+    histogram, x = Histogram(), rng.standard_normal(500).astype(np.float32)
+    histogram.collect(x)
+    before = {name: array.copy() for name, array in histogram.to_arrays().items()}
+    bad = np.append(wider * x, np.float32(np.nan))
+    with pytest.raises(CalibrationError, match="NaN"):
+        histogram.collect(bad)
+    assert all(np.array_equal(before[name], array) for name, array in histogram.to_arrays().items())
+
+
+def test_collecting_is_merging_what_each_tensor_has_alone(rng):
+    tensors = [(10.0**power * rng.standard_normal(300)).astype(np.float32) for power in (-3, 2, 0, 5, -9)]
+    tensors.append(np.array([-0.0], np.float32))
+    together, merged = Histogram(), Histogram()
+    for x in tensors:
+        together.collect(x)
+        alone = Histogram()
+        alone.collect(x)
+        merged.merge(alone)
+    assert together == merged

@@ -121,3 +121,17 @@ def test_a_quantized_weight_is_left() -> None:
         proto.graph.node.insert(0, helper.make_node("DequantizeLinear", ["codes", "s"], ["real"]))
 
     assert edited(edit) == "not folded: the weight of 'layer' is quantized already"
+
+
+def test_two_in_a_row_are_both_folded() -> None:
+    second = helper.make_node(
+        "BatchNormalization", ["y", "gamma", "beta", "mean", "var"], ["z"], name="second"
+    )
+    model = build(*LAYERS["conv"], extra=[second], outputs=("z",))
+    x = np.random.default_rng(1).normal(size=LAYERS["conv"][1]).astype(np.float32)
+    loaded = load(model)
+    want = Session(to_bytes(loaded)).run({"x": x})["z"]
+    notes = fold_batchnorm(loaded)
+    assert [note.changed for note in notes] == [True, True]
+    assert [node.op_type for node in loaded.graph] == ["Conv"]
+    np.testing.assert_allclose(Session(to_bytes(loaded)).run({"x": x})["z"], want, rtol=1e-4, atol=1e-5)

@@ -12,9 +12,12 @@ import pytest
 from onnx import numpy_helper, parser
 
 import intact
+from intact import graph
 from intact.cli.explain import read
 from intact.engine.steps import FallbackSubgraph
 from intact.graph import load, strip_qdq, to_proto
+from intact.ptq import branches
+from intact.ptq.settings import Settings
 
 NET = """<ir_version: 8, opset_import: ["" : 17]>
 net (float[n, 3, 8, 8] x, int64 rate) => (float[n, 4, h, w] y) {
@@ -164,3 +167,16 @@ def test_a_branch_on_data_keeps_its_if(net: onnx.ModelProto) -> None:
     for one in (given[0], given[-1]):
         made = engine.run(one)["y"]
         assert np.mean(np.isclose(made, by_onnxruntime(result.proto, one), atol=1e-4)) > 0.95
+
+
+@pytest.mark.parametrize("room", [0, 2**26], ids=["nothing kept", "all kept"])
+def test_what_reaches_a_branch_is_the_same_in_every_pass(
+    net: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    monkeypatch.setattr(branches, "KEPT_BYTES", room)
+    model, data = load(net), [*feeds(16, 3), *feeds(8, 2)]
+    branch = next(graph.branches_of(model))
+    captured = branches.Captured(model, branch, [True] * 3 + [False] * 2, data, Settings(progress=False))
+    passes = [[{n: a.tobytes() for n, a in found.items()} for found in captured] for _ in range(2)]
+    assert len(passes[0]) == 3
+    assert passes[0] == passes[1]

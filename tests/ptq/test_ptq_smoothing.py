@@ -11,7 +11,7 @@ import pytest
 
 from intact import graph
 from intact.calib import METHODS
-from intact.ptq import quantize
+from intact.ptq import quantize, smoothing
 from intact.ptq.collect import calibrated
 from intact.ptq.prepare import prepared
 from intact.ptq.settings import Settings
@@ -192,3 +192,13 @@ def test_ranges_are_compared_with_corrected_biases(build: Any, tokens: np.ndarra
     clearly = 2 * min(compared.values()) < compared["max"]
     assert result.errors[result.chosen] == (min(compared.values()) if clearly else compared["max"])
     assert 10 ** (-result.sqnr["y"] / 10) == pytest.approx(result.errors[result.chosen])
+
+
+def test_tensors_that_are_not_kept_are_computed_again(
+    build: Any, tokens: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = quantize(block(build), tokens, progress=False)
+    monkeypatch.setattr(smoothing, "_KEPT_BYTES", 2**14)  # some of the runs
+    computed = quantize(block(build), tokens, progress=False)
+    assert kept.smoothed
+    assert graph.to_bytes(kept.model) == graph.to_bytes(computed.model)

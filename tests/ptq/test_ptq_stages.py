@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from intact import graph
+from intact import graph, progress
 from intact.errors import QuantValueError
 from intact.ptq import quantize
 from intact.ptq.evaluator import relative
@@ -87,3 +87,20 @@ def test_settings_are_checked_before_anything_is_read() -> None:
     with pytest.raises(QuantValueError, match="equalization"):
         Settings(**wrong)
     assert {stage.switch for stage in STAGES} - {""} <= set(vars(Settings()))
+
+
+def test_every_stage_shows_a_bar(
+    cnn: onnx.ModelProto, images: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    titles: list[str] = []
+    own = progress.Progress.__init__
+
+    def noted_bar(self: Any, title: str, total: int | None, shown: bool) -> None:
+        titles.append(title)
+        own(self, title, total, shown)
+
+    monkeypatch.setattr(progress.Progress, "__init__", noted_bar)
+    quantize(cnn, images)
+    assert titles[0] == "read the model" and titles[-1] == "measure the result"
+    assert "calibrating" in titles
+    assert set(titles) >= {stage.name for stage in STAGES if not stage.has_bar}

@@ -60,6 +60,18 @@ class Bounds:
         self.count = np.asarray(self.count + other.count)
         self.nonfinite = np.asarray(self.nonfinite + other.nonfinite)
 
+    def require_room(self, size: int) -> None:
+        """Refuse `size` more values where there would be more than any data has; one granule."""
+        _require_countable(np.maximum(self.count, self.nonfinite) + size)
+
+    def add(self, low: float, high: float, size: int, nonfinite: int) -> None:
+        """`merge` with the bounds of `size` values, for one granule; `require_room` comes first."""
+        # Adding 0 makes +0 of -0, see `_plain`.
+        self.low = np.minimum(self.low, np.float32(low + 0.0))
+        self.high = np.maximum(self.high, np.float32(high + 0.0))
+        self.count = self.count + (size - nonfinite)
+        self.nonfinite = self.nonfinite + nonfinite
+
     def set(self, index: int, low: float, high: float, size: int, nonfinite: int) -> None:
         """Fill one entry of a one-dimensional set of bounds; `size` counts all its values."""
         self.low[index], self.high[index] = _plain(np.array([low, high], np.float32))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
 VARIANTS = ("pytorch_quantization", "gtc2017")
 _BLOCK = 1 << 14  # candidates times levels at a time: what they need stays in the second-level cache
 _TIE = 1e-12  # nats; prefix sums carry rounding errors of about 1e-14
+_SURE = 1e-9  # nats above the best: what lies there is neither the best nor its equal
 
 
 def entropy_edge(
@@ -40,13 +39,13 @@ def entropy_edge(
         bins[0] = bins[1]
     if levels >= len(bins) or start_bin > len(bins) or not bins.any():
         return None
-    found = np.concatenate(list(_divergences(bins, levels, start_bin, stride)))
+    found = _divergences(bins, levels, start_bin, stride)
     best = np.flatnonzero(found <= found.min() + _TIE)[0 if variant == "gtc2017" else -1]
     return start_bin + stride * int(best)
 
 
-def _divergences(bins: NDArray[np.float64], levels: int, start: int, stride: int) -> Iterator[NDArray]:
-    """KL(P || Q) of the candidates, some rows at a time.
+def _divergences(bins: NDArray[np.float64], levels: int, start: int, stride: int) -> NDArray[np.float64]:
+    """KL(P || Q) of the candidates; inf for those of which a bound says that they are not the best.
 
     With p the share of a bin, m and n the mass and the number of non-empty bins of a part, s the mass of
     all parts and o what lies beyond them (s + o = 1), Q is m / n / s in the non-empty bins of a part, and
@@ -55,31 +54,64 @@ def _divergences(bins: NDArray[np.float64], levels: int, start: int, stride: int
     """
     mass = _prefix(bins)  # whole numbers, so that differences are exact and an empty part has mass 0
     filled = _prefix((bins > 0).astype(np.float64))
+    own = _prefix(_xlogx(bins / mass[-1]))
+    candidates = np.arange(start, len(bins) + 1, stride, dtype=np.intp)
+    bounds = _bounds(bins, mass, filled, levels, candidates)
+    found, least = np.full(len(candidates), np.inf), np.inf
+    order, rows = np.argsort(bounds, kind="stable"), max(8, _BLOCK // levels)
+    for first in range(0, len(order), rows):
+        if bounds[order[first]] > least + _SURE:
+            break
+        block = order[first : first + rows]
+        found[block] = _of_candidates(bins, mass, filled, own, levels, candidates[block])
+        least = min(least, float(found[block].min()))
+    return found
+
+
+def _of_candidates(
+    bins: NDArray[np.float64],
+    mass: NDArray[np.float64],
+    filled: NDArray[np.float64],
+    own: NDArray[np.float64],
+    levels: int,
+    candidates: NDArray[np.intp],
+) -> NDArray[np.float64]:
     total = mass[-1]
-    p = bins / total
-    own = _prefix(_xlogx(p))
-
-    log_total = np.log(total)
-    for candidates, edges in _blocks(levels, start, stride, len(bins)):
-        m, n = np.diff(mass.take(edges)), np.diff(filled.take(edges))
-        log_density = np.log(np.maximum(m, 1) / np.maximum(n, 1)) - log_total
-        spread = np.einsum("cl,cl->c", m, log_density) / total
-        last_density = log_density[:, -1]
-        inside, tail, end = mass[candidates] / total, (total - mass[candidates]) / total, p[candidates - 1]
-        kl = own[candidates] - _xlogx(end) + _xlogx(end + tail) - spread - tail * last_density
-        kl += np.log(np.where(inside > 0, inside, 1.0))
-        # What is clipped lands in the last bin: where that one is empty, Q is 0 and P is not.
-        yield np.where((inside > 0) & ((end > 0) | (tail == 0)), kl, np.inf)
+    edges = -(-(np.arange(levels + 1, dtype=np.intp) * candidates[:, None]) // levels)
+    m, n = np.diff(mass.take(edges)), np.diff(filled.take(edges))
+    log_density = np.log(np.maximum(m, 1) / np.maximum(n, 1)) - np.log(total)
+    spread = np.einsum("cl,cl->c", m, log_density) / total
+    inside, tail = mass[candidates] / total, (total - mass[candidates]) / total
+    end = bins[candidates - 1] / total
+    kl = own[candidates] - _xlogx(end) + _xlogx(end + tail) - spread - tail * log_density[:, -1]
+    kl += np.log(np.where(inside > 0, inside, 1.0))
+    # What is clipped lands in the last bin, which may be empty otherwise.
+    return np.where((inside > 0) & ((end > 0) | (tail == 0)), kl, np.inf)
 
 
-def _blocks(levels: int, start: int, stride: int, bins: int) -> Iterator[tuple[NDArray, NDArray]]:
-    """Some candidates at a time, and the edges of their parts: intp [candidates, levels + 1]."""
-    part = np.arange(levels + 1, dtype=np.intp)
-    candidates = np.arange(start, bins + 1, stride, dtype=np.intp)
-    rows = max(8, _BLOCK // levels)
-    for first in range(0, len(candidates), rows):
-        block = candidates[first : first + rows]
-        yield block, -(-(part * block[:, None]) // levels)
+def _bounds(
+    bins: NDArray[np.float64],
+    mass: NDArray[np.float64],
+    filled: NDArray[np.float64],
+    levels: int,
+    candidates: NDArray[np.intp],
+) -> NDArray[np.float64]:
+    """What KL(P || Q) of each candidate is at least: it never grows where bins are thrown together.
+
+    All parts but the last, the last without its last bin, and this bin are left: P is (a, b, c + o) there
+    and Q (a, (b + c) (1 - 1/n), (b + c) / n) / s, of masses a, b, c and what lies beyond, o.
+    """
+    total, last = mass[-1], -(-((levels - 1) * candidates) // levels)
+    a, c = mass[last] / total, bins[candidates - 1] / total
+    b = (mass[candidates] - mass[last] - bins[candidates - 1]) / total
+    inside, clipped = mass[candidates] / total, (total - mass[candidates]) / total
+    n = filled[candidates] - filled[last]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = (b + c) / inside
+        bound = a * np.log(inside) + (c + clipped) * np.log((c + clipped) * n / share)
+        bound += np.where(b > 0, b * np.log(b / (share * (1 - 1 / n))), 0.0)
+    bound = np.where((candidates >= levels) & (c > 0), bound, -np.inf)  # nothing is said of parts of no bin
+    return np.where((c == 0) & (clipped > 0), np.inf, bound)  # Q is 0 in the last bin, and P is not
 
 
 def _prefix(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -67,19 +67,42 @@ class Histogram:
         """
         array = as_real(x)
         if array.size:
+            if self.axis is None:
+                self._count_in_place(array, threads)
+                return
             axis: Any = resolve_axes(self.axis, array.ndim)
-            channels = 1 if axis is None else array.shape[axis]
+            channels = array.shape[axis]
             self._require_channels(channels, f"shape {array.shape}")
             self.merge(self._counted(array, axis, channels, threads))
 
-    def _counted(self, x: NDArray, axis: int | None, channels: int, threads: int) -> Histogram:
+    def _count_in_place(self, x: NDArray, threads: int) -> None:
+        """`collect` of a whole tensor: as merging a histogram of `x` alone, without making one."""
+        halves = self._negative[0], self._positive[0]
+        exponent = int(self._exponent[0])
+        self._bounds.require_room(x.size)
+        found = kernels.collect_pow2(x, exponent, *halves, threads=threads)
+        refused = found.nonfinite > 0 and self._policy == "raise"
+        needed = int(_exponent_of(np.float32(max(-found.min, found.max, 0))))
+        if refused or needed > exponent:  # rare: the same counts are taken back
+            counted = np.zeros((2, BINS), np.int64)
+            kernels.count_pow2(x, exponent, *counted, threads=threads)
+            self._negative -= counted[0]
+            self._positive -= counted[1]
+        if refused:
+            refuse_nonfinite(x)
+        if needed > exponent:
+            self._widen(np.array([needed]))
+            kernels.count_pow2(x, needed, self._negative[0], self._positive[0], threads=threads)
+        self._bounds.add(found.min, found.max, x.size, found.nonfinite)
+
+    def _counted(self, x: NDArray, axis: int, channels: int, threads: int) -> Histogram:
         """A histogram of `x` alone, in one read of it where the bin width of `self` already fits."""
         batch = Histogram(axis)
         batch._allocate(channels)
         if self.channels:
             batch._exponent = self._exponent.copy()
         bounds = batch._bounds
-        for channel, values in enumerate([x] if axis is None else np.moveaxis(x, axis, 0)):
+        for channel, values in enumerate(np.moveaxis(x, axis, 0)):
             bins = batch._negative[channel], batch._positive[channel]
             exponent = int(batch._exponent[channel])
             found = kernels.collect_pow2(values, exponent, *bins, threads=threads)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from intact import kernels
 from intact.numerics import affine_from_range
 from intact.spec import Format, QuantSpec
 
-_BLOCK = 1 << 13  # candidates times numbers at a time: their points stay in the second-level cache
 _TIE = 1e-12  # of the sum of squares: the rounding error of the prefix sums
 _SWEEPS = 8
 
@@ -70,47 +70,31 @@ def _gain(
     scales: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """What the numbers after the first change in the summed squared error, beside that first one alone."""
-    halfway, steps, squares = (numbers[1:] + numbers[:-1]) / 2, np.diff(numbers), np.diff(numbers**2)
     number, value = _beyond(counts), _beyond(counts * middles)
     if middles[0] == 0:
         number[0] = number[1]  # a first bin that stands at 0 lies beyond no point
-    result = np.empty(len(scales))
-    for rows in _chunks(len(scales), len(halfway)):
-        s = scales[rows]
-        points = np.multiply.outer(s, halfway)
-        points += 0.5  # bin i, whose middle is i + 0.5, lies beyond the points before it
-        index = np.minimum(points, len(counts), out=points).astype(np.intp)
-        result[rows] = s * (s * (number.take(index) @ squares) - 2 * (value.take(index) @ steps))
-    return result
+    return kernels.grid_gains(number, value, numbers, scales)
 
 
-def affine_errors(
-    positive: NDArray[np.int64],
-    negative: NDArray[np.int64],
-    spec: QuantSpec,
-    scales: NDArray[np.float64],
-    zero_points: NDArray[np.int32],
-) -> NDArray[np.float64]:
-    """As `symmetric_errors`, for grids with a zero point; `zero_points` is int32 [candidates]."""
-    bins = len(positive)
-    middles = _middles(bins, 0.0)
-    x, counts = np.concatenate([-middles[::-1], middles]), np.concatenate([negative[::-1], positive])
-    number, value = _beyond(counts), _beyond(counts * x)
-    codes = np.arange(spec.qmin, spec.qmax)
-    result = np.empty(len(scales))
-    for rows in _chunks(len(scales), len(codes)):
-        s, z = scales[rows], zero_points[rows].astype(np.float64)
-        points = s[:, None] * (codes + 0.5 - z[:, None])
-        index = np.ceil(points - 0.5) + bins
-        # Both first bins stand at 0: a point above 0 has both of them before it, another one neither.
-        index = np.where(points > 0, np.maximum(index, bins + 1), np.minimum(index, bins - 1))
-        index = np.clip(index, 0, 2 * bins).astype(np.intp)
-        beyond = number.take(index)
-        first = s * (spec.qmin - z)
-        linear = first * value[0] + s * value.take(index).sum(axis=1)
-        square = first**2 * number[0] + s**2 * (beyond @ (2 * codes + 1.0) - 2 * z * beyond.sum(axis=1))
-        result[rows] = square - 2 * linear
-    return result + float((counts * x**2).sum())
+class AffineErrors:
+    """Summed squared errors as those of `symmetric_errors`, for grids with a zero point.
+
+    Args:
+        positive, negative, spec: As there; an integer grid.
+    """
+
+    def __init__(self, positive: NDArray[np.int64], negative: NDArray[np.int64], spec: QuantSpec) -> None:
+        middles = _middles(len(positive), 0.0)
+        x, counts = np.concatenate([-middles[::-1], middles]), np.concatenate([negative[::-1], positive])
+        self._number, self._value = _beyond(counts), _beyond(counts * x)
+        self._squares = float((counts * x**2).sum())
+        self._codes = int(spec.qmin), int(spec.qmax)
+
+    def __call__(self, scales: NDArray[np.float64], zero_points: NDArray[np.int32]) -> NDArray[np.float64]:
+        """The error of every candidate, float64 [candidates]."""
+        return self._squares + kernels.affine_gains(
+            self._number, self._value, self._codes, scales, zero_points
+        )
 
 
 def best_affine(
@@ -126,36 +110,38 @@ def best_affine(
     place among 256, then among 128 close by, for as long as the error falls.
 
     Args:
-        positive, negative: As for `affine_errors`.
+        positive, negative: As for `symmetric_errors`.
         spec: An asymmetric grid.
         width: Width of a bin.
         ends: -min and max of the tensor, not below 0, float64 [2].
     """
+    errors_of = AffineErrors(positive, negative, spec)
 
     def choose(candidates: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
         real = candidates.astype(np.float32)
         scale, zero_point = affine_from_range(-real[:, 0], real[:, 1], spec)
-        errors = affine_errors(positive, negative, spec, scale / np.float64(width), zero_point)
+        errors = errors_of(scale / np.float64(width), zero_point)
         index = widest_best(errors, float(errors.max()))
         return candidates[index], float(errors[index])
 
     best, error = choose(np.multiply.outer(np.arange(1, 129) / 128, ends))
     for reach, places in ((1.0, 128), (1 / 64, 64)):
         offsets = reach * np.arange(-places, places + 1) / places
+        known: dict[tuple[int, float, float], tuple[NDArray[np.float64], float]] = {}
         for _ in range(_SWEEPS):
             before = error
             for side in (0, 1):
-                moved = np.tile(best, (len(offsets), 1))
-                moved[:, side] = np.clip(best[side] + offsets * ends[side], 0, ends[side])
-                best, error = choose(np.unique(moved, axis=0))
+                # A sweep that moves nothing asks what was asked before.
+                asked = side, float(best[0]), float(best[1])
+                if asked not in known:
+                    places_of_side = np.unique(np.clip(best[side] + offsets * ends[side], 0, ends[side]))
+                    moved = np.tile(best, (len(places_of_side), 1))
+                    moved[:, side] = places_of_side
+                    known[asked] = choose(moved)
+                best, error = known[asked]
             if error >= before:
                 break
     return best
-
-
-def _chunks(candidates: int, numbers: int) -> list[slice]:
-    rows = max(8, _BLOCK // numbers)
-    return [slice(first, first + rows) for first in range(0, candidates, rows)]
 
 
 def _beyond(values: NDArray) -> NDArray[np.float64]:

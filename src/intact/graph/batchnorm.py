@@ -29,8 +29,9 @@ def fold_batchnorm(model: ir.Model) -> list[Note]:
         One note per BatchNormalization: what it was folded into, or why it was not.
     """
     names = Namer(model.graph)
+    constants = Constants(model.graph)
     nodes = [node for node in model.graph if is_op(node, "BatchNormalization")]
-    return [_fold(node, Constants(model.graph), names) for node in nodes]
+    return [_fold(node, constants, names) for node in nodes]
 
 
 def _fold(norm: ir.Node, constants: Constants, names: Namer) -> Note:
@@ -49,8 +50,8 @@ def _fold(norm: ir.Node, constants: Constants, names: Namer) -> Note:
     assert isinstance(graph, ir.Graph)
     insert = Inserter(graph, layer, names)
     layer.resize_inputs(3)
-    _store(layer, 1, weight, insert)
-    _store(layer, 2, bias, insert)
+    for index, array in ((1, weight), (2, bias)):
+        constants.learn(_store(layer, index, array, insert))
     parameters = norm.inputs[1:]
     norm.resize_outputs(1)
     result = norm.outputs[0]
@@ -74,8 +75,12 @@ def _folded(layer: ir.Node, norm: ir.Node, constants: Constants) -> tuple[NDArra
         return folded.astype(weight.dtype), bias.astype(weight.dtype)
 
 
-def _store(layer: ir.Node, index: int, array: NDArray, insert: Inserter) -> None:
-    """Let `layer` read `array`, which takes the name of what it replaces where nobody else reads that."""
+def _store(layer: ir.Node, index: int, array: NDArray, insert: Inserter) -> ir.Value:
+    """Let `layer` read `array`, which takes the name of what it replaces where nobody else reads that.
+
+    Returns:
+        What holds the array.
+    """
     old = layer.inputs[index]
     new = insert.constant(f"{layer.name}.{('x', 'weight', 'bias')[index]}.folded", array)
     layer.replace_input_with(index, new)
@@ -83,6 +88,7 @@ def _store(layer: ir.Node, index: int, array: NDArray, insert: Inserter) -> None
         drop_unused(insert.graph, old)
         if not old.is_initializer():
             new.name = old.name
+    return new
 
 
 def _obstacle(norm: ir.Node, constants: Constants) -> str:

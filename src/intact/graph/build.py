@@ -9,16 +9,16 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import ArrayLike
 
-from intact.graph.proto import INFERRED, values_of
+from intact.graph.proto import INFERRED, values_of, with_subgraphs
 
 
 class Namer:
     """Gives out names that no value of the graph has: ``w.scale``, then ``w.scale_1``, ..."""
 
     def __init__(self, graph: ir.Graph) -> None:
-        graphs = (graph, *graph.subgraphs())
+        graphs = with_subgraphs(graph)
         self._taken = {value.name for inner in graphs for value in values_of(inner)}
-        self._taken |= {node.name for node in graph.all_nodes()}
+        self._taken |= {node.name for inner in graphs for node in inner}
 
     def __call__(self, wanted: str) -> str:
         name, count = wanted, 0

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, UnsupportedError
 from intact.graph.inference import SMALL
+from intact.graph.proto import own_graphs
 from intact.graph.run import Session
 from intact.graph.wording import first_line, root
 from intact.limits import FOLDED
@@ -49,6 +50,7 @@ _NEVER_CONSTANT = {
 _GROWING = {"ConstantOfShape", "EyeLike", "Expand", "OneHot", "Pad", "Range", "Resize", "Tile", "Upsample"}
 _PRODUCTS = {"MatMul", "Gemm", "MatMulInteger"}
 _PER_ELEMENT = 2**10  # products that cost what an element of another operator costs
+_PLAIN = {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT32, ir.DataType.INT64, ir.DataType.BOOL}
 _SAFE = 2**12  # elements of inputs of which no other operator makes too much
 _IR_VERSION = 10  # which every ONNX Runtime that we run in reads
 MAX_GROWN = 2**26
@@ -65,8 +67,12 @@ class Constants:
         self._known: dict[ir.Value, NDArray] = {}
         self._constant = {v for v in graph.initializers.values() if not v.is_graph_input()}
         for node in graph:  # in topological order, so that one pass is enough
-            if foldable(node) and all(v is None or v in self._constant for v in node.inputs):
+            if all(v is None or v in self._constant for v in node.inputs) and foldable(node):
                 self._constant.update(node.outputs)
+
+    def learn(self, value: ir.Value) -> None:
+        """Take in an initializer that the graph has got since; its value may not change behind that."""
+        self._constant.add(value)
 
     def __contains__(self, value: object) -> bool:
         """Whether `value` is constant; computes nothing."""
@@ -102,10 +108,7 @@ class Constants:
 
 def foldable(node: ir.Node) -> bool:
     """Whether what `node` makes of constants is a constant that we compute."""
-    has_graph = any(
-        a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()
-    )
-    known = node.domain == "" and node.op_type not in _NEVER_CONSTANT and not has_graph
+    known = node.domain == "" and node.op_type not in _NEVER_CONSTANT and not own_graphs(node)
     return known and not (node.op_type in _GROWING and _is_large(node.outputs[0].shape))
 
 
@@ -119,6 +122,8 @@ def evaluate_node(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
     Raises:
         FileFormatError: More than the limit, or the node cannot make anything of its inputs.
     """
+    if (stored := _stored(node)) is not None:
+        return [stored]
     where = f"node '{node.name}' ({node.op_type})"
     model, feeds = _alone(node, inputs)
     _check_results(model, feeds, where)
@@ -131,6 +136,17 @@ def evaluate_node(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
     except UnsupportedError:
         want = "an operator that fits its inputs"
         raise FileFormatError(where, first_line(root(problem)), want, "export the model again") from problem
+
+
+def _stored(node: ir.Node) -> NDArray | None:
+    """What a Constant holds as a tensor of a dtype that NumPy has; None for everything else."""
+    value = node.attributes.get("value")
+    if node.domain or node.op_type != "Constant" or len(node.attributes) != 1 or value is None:
+        return None
+    if value.is_ref() or value.type != ir.AttributeType.TENSOR:
+        return None
+    tensor = value.as_tensor()
+    return tensor.numpy() if tensor.dtype in _PLAIN else None
 
 
 def _by_reference(model: onnx.ModelProto, feeds: dict[str, NDArray]) -> list[NDArray]:

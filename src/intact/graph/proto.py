@@ -59,7 +59,7 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     """
     outside = {
         value: value.const_value
-        for graph in (model.graph, *model.graph.subgraphs())
+        for graph in with_subgraphs(model.graph)
         for value in graph.initializers.values()
         if isinstance(value.const_value, ir.ExternalTensor) and value.const_value.base_dir
     }
@@ -146,6 +146,27 @@ def _is_opaque(type_: onnx.TypeProto) -> bool:
     return kind is not None and kind != "sparse_tensor_type"
 
 
+def own_graphs(node: ir.Node) -> list[ir.Graph]:
+    """The graphs that are attributes of `node` itself."""
+    found: list[ir.Graph] = []
+    for attribute in node.attributes.data.values():  # of the dict within: a third of the time
+        if attribute.type == ir.AttributeType.GRAPH:
+            found.append(attribute.value)
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            found.extend(attribute.value)
+    return found
+
+
+def with_subgraphs(graph: ir.Graph) -> list[ir.Graph]:
+    """The graph, and every graph within: ``[graph, *graph.subgraphs()]`` of onnx-ir at a part of its time."""
+    found, waiting = [], [graph]
+    while waiting:
+        found.append(waiting.pop())
+        inner = [one for node in found[-1] for one in own_graphs(node)]
+        waiting.extend(reversed(inner))
+    return found
+
+
 def values_of(graph: ir.Graph) -> list[ir.Value]:
     """Inputs, initializers and what the nodes make, of this graph alone; they may be renamed meanwhile."""
     made = (value for node in graph for value in node.outputs)
@@ -155,7 +176,7 @@ def values_of(graph: ir.Graph) -> list[ir.Value]:
 def _values(model: ir.Model) -> Iterator[ir.Value]:
     """Every value of the graph, its subgraphs and the functions; some more than once."""
     for graph in (model.graph, *(f.graph for f in model.functions.values())):
-        for inner in (graph, *graph.subgraphs()):
+        for inner in with_subgraphs(graph):
             yield from inner.outputs
             yield from values_of(inner)
 

@@ -116,21 +116,26 @@ class Session:
         """The value of every output, by name."""
         return dict(self.stream(feeds))
 
+    def handed(self, feeds: Mapping[str, NDArray]) -> dict[str, Any]:
+        """`feeds` as ONNX Runtime holds them: for what is fed to many runs."""
+        import onnxruntime as ort
+
+        return {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()}
+
     def stream(
-        self, feeds: Mapping[str, NDArray], names: Sequence[str] | None = None
+        self, feeds: Mapping[str, Any], names: Sequence[str] | None = None
     ) -> Iterator[tuple[str, NDArray]]:
         """Outputs by name, one after the other; each is released when the next one is asked for.
 
         Args:
-            feeds: The inputs by name.
+            feeds: The inputs by name: arrays, or what `handed` made of them.
             names: Which outputs; None: all.
         Raises:
             UnsupportedError: ONNX Runtime cannot run the model on them; has its words.
         """
-        import onnxruntime as ort
-
         wanted = self._outputs if names is None else list(names)
-        given = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()}
+        arrays = {name: array for name, array in feeds.items() if isinstance(array, np.ndarray)}
+        given = {**feeds, **self.handed(arrays)}
         try:
             values = self._session.run_with_ort_values(wanted, given)
         except Exception as error:  # ONNX Runtime's exceptions have no common public base

@@ -6,12 +6,22 @@ INTACT_FORCE_KERNEL); all kernels of a family give the same bits.
 
 from intact.kernels.elementwise import dequantize, fake_quantize, fake_quantize_grad, quantize
 from intact.kernels.registry import Kernel, cpu_features, kernel_list
-from intact.kernels.statistics import FoundRange, absmax, collect_pow2, count_fixed, count_pow2, minmax
+from intact.kernels.statistics import (
+    FoundRange,
+    absmax,
+    affine_gains,
+    collect_pow2,
+    count_fixed,
+    count_pow2,
+    grid_gains,
+    minmax,
+)
 
 __all__ = [
     "FoundRange",
     "Kernel",
     "absmax",
+    "affine_gains",
     "collect_pow2",
     "count_fixed",
     "count_pow2",
@@ -19,6 +29,7 @@ __all__ = [
     "dequantize",
     "fake_quantize",
     "fake_quantize_grad",
+    "grid_gains",
     "kernel_list",
     "minmax",
     "quantize",

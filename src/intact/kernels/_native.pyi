@@ -80,6 +80,24 @@ def count_pow2(
 def count_fixed(
     kernel: str, convert: str, dtype: str, x: _Array, width: float, counts: _Array, threads: int
 ) -> None: ...
+def grid_gains(
+    number: _Array,
+    value: _Array,
+    halfway: _Array,
+    steps: _Array,
+    squares: _Array,
+    scale: _Array,
+    out: _Array,
+) -> None: ...
+def affine_gains(
+    number: _Array,
+    value: _Array,
+    qmin: int,
+    qmax: int,
+    scale: _Array,
+    zero_point: _Array,
+    out: _Array,
+) -> None: ...
 
 CHECKED: bool
 

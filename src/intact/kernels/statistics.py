@@ -21,6 +21,7 @@ from intact.spec import QuantSpec
 
 Axis = int | tuple[int, ...] | None
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 
 MAX_BINS = 1 << 20
 """Most bins of one native histogram."""
@@ -146,6 +147,45 @@ def count_fixed(x: ArrayLike, width: float, counts: NDArray[np.int64], *, thread
         use["histogram"], use["convert"], DTYPE_NAMES[x.dtype], _flat(x), float(width), counts,
         thread_pool_size(threads),
     )  # fmt: skip
+
+
+def grid_gains(number: Doubles, value: Doubles, numbers: NDArray[Any], scales: Doubles) -> Doubles:
+    """What a symmetric grid gains in summed squared error beside its first number alone, for every scale.
+
+    Args:
+        number, value: Counts, and counts times the middles of their bins, of the bins from i on,
+            i = 0..bins, float64 [bins + 1].
+        numbers: Of the grid, ascending, [numbers].
+        scales: Candidates, in bin widths, float64 [candidates], > 0.
+    Returns:
+        float64 [candidates], in bin widths squared. Exact sums for integer grids (below 2**52).
+    """
+    out, numbers = np.empty(len(scales)), numbers.astype(np.float64)
+    halfway = (numbers[1:] + numbers[:-1]) / 2
+    _native.grid_gains(number, value, halfway, np.diff(numbers), np.diff(numbers**2), scales, out)
+    return out
+
+
+def affine_gains(
+    number: Doubles,
+    value: Doubles,
+    codes: tuple[int, int],
+    scales: Doubles,
+    zero_points: NDArray[np.int32],
+) -> Doubles:
+    """As `grid_gains`, for grids of the codes from the first to the last with a zero point.
+
+    Args:
+        number, value: As there, over the bins of both signs, those farthest below 0 first; middles are
+            negative there.
+        codes: The smallest and the largest code.
+        scales, zero_points: Candidates, float64 and int32 [candidates].
+    Returns:
+        float64 [candidates]: summed squared errors less the sum of squares.
+    """
+    out = np.empty(len(scales))
+    _native.affine_gains(number, value, *codes, scales, zero_points, out)
+    return out
 
 
 class _View:

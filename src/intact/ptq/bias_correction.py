@@ -194,9 +194,10 @@ def _sums_by_tap(x: NDArray, windows: Sequence[Sequence[slice]]) -> NDArray[np.f
         x: [N, C, *spatial].
         windows: For each spatial axis, what each tap along it sees.
     """
-    sums = x.sum(axis=0, dtype=np.float64)
+    sums = x[0].astype(np.float64) if len(x) == 1 else x.sum(axis=0, dtype=np.float64)
     for taps in windows:  # the next axis is always the second one: that of the taps becomes the last
-        sums = np.stack([sums[:, tap].sum(axis=1) for tap in taps], axis=-1)
+        parts = [sums[:, tap].sum(axis=1) for tap in taps]
+        sums = np.stack(parts, axis=-1) if len(parts) > 1 else parts[0][..., None]
     return np.asarray(sums)
 
 

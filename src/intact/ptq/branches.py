@@ -11,11 +11,15 @@ from intact.ptq.data import open_data
 from intact.ptq.inputs import Feeds, inputs_of
 from intact.ptq.settings import Settings
 
+KEPT_BYTES = 2**26
+"""Of what reaches a branch, at most."""
+
 
 class Captured:
     """The runs of a model that take one of its branches, and what the branch reads then.
 
-    Nothing is kept: every pass over it runs the model again, which must stay unchanged.
+    What the first pass finds is kept where it is little; else every pass runs the model again, which must
+    stay unchanged.
 
     Args:
         model: The model around the branch.
@@ -31,16 +35,29 @@ class Captured:
         self._model, self._taken, self._data, self._settings = model, taken, data, settings
         self._read = [value.name or "" for value in branch.model.graph.inputs]
         self._computed = _computed(model, self._read)
+        self._kept: list[Feeds] | None = None
 
     @cached_property
     def _session(self) -> Session:
         return Session(self._model, extra=self._computed)
 
     def __iter__(self) -> Iterator[Feeds]:
+        return self._computing() if self._kept is None else iter(self._kept)
+
+    def _computing(self) -> Iterator[Feeds]:
+        kept: list[Feeds] | None = []
+        room = KEPT_BYTES
         for feeds, taken in zip(opened(self._model, self._data, self._settings), self._taken, strict=True):
             if taken:
                 known = feeds | dict(self._session.stream(feeds, self._computed))
-                yield {name: known[name] for name in self._read}
+                found = {name: known[name] for name in self._read}
+                room -= sum(array.nbytes for array in found.values())
+                if kept is not None and room >= 0:
+                    kept.append(found)
+                else:
+                    kept = None
+                yield found
+        self._kept = kept
 
 
 def taken_by(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,11 +68,12 @@ class Evaluator:
 
     def _add(self, sums: Errors, overrides: Mapping[str, NDArray], runs: Sequence[Held]) -> Errors:
         """`sums` and the errors of `runs`, added in their order."""
-        return summed(in_order(lambda held: self._of_run(overrides, held), runs), sums)
+        handed = self._session.handed(overrides)
+        return summed(in_order(lambda held: self._of_run(handed, held), runs), sums)
 
-    def _of_run(self, overrides: Mapping[str, NDArray], held: Held) -> Errors:
+    def _of_run(self, handed: Mapping[str, Any], held: Held) -> Errors:
         found: Errors = {}
-        for name, got in self._session.stream({**overrides, **held.feeds}):
+        for name, got in self._session.stream({**handed, **held.feeds}):
             want = held.outputs.get(name)
             if want is not None and want.dtype.kind == "f":
                 found[name] = squares(got, want, self._parts.get(name))

@@ -12,6 +12,7 @@ from intact.calib import Calibration, ZeroRangeWarning
 from intact.calib.choice import Ranged
 from intact.errors import QuantValueError
 from intact.numerics import SHORT_BITS, ZERO_RANGE
+from intact.progress import waiting
 from intact.ptq.branches import Captured, kept, taken_by
 from intact.ptq.choose import label
 from intact.ptq.collect import calibrated
@@ -114,9 +115,12 @@ def quantize(
 
 def _quantized(source: graph.Source, data: Any, settings: Settings) -> QuantizedModel | None:
     """The model with its pairs, and those in the branches of its Ifs; None where there are none."""
-    state = prepared(source, data, settings)
+    with waiting("read the model", settings.progress):
+        state = prepared(source, data, settings)
     state = replace(state, data=kept(state.model, data, settings)) if _has_branches(state) else state
-    result = _result(run(state) if state.targets else state)
+    done = run(state) if state.targets else state
+    with waiting("measure the result", settings.progress):
+        result = _result(done)
     if _has_branches(state):
         _quantize_branches(result, state)
     return result if state.targets or result.branches else None

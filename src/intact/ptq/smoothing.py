@@ -13,7 +13,7 @@ tensor by the squared error to expect in the product, and nothing is done where 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,6 +31,7 @@ from intact.ptq.workers import THREADS, WORKERS
 from intact.spec import Format, QuantSpec
 
 _MEASURED = 16  # of the held runs, at most: what they did not reach widens the range
+_KEPT_BYTES = 2**27  # of their tensors: what does not fit is computed again
 _HALVINGS = range(1, 8)  # k, above
 _CLEARLY = 0.5  # of the expected error: what smoothing must get below to be worth a Mul
 
@@ -75,15 +76,15 @@ def smoothed(state: State) -> State | None:
     if not found or not runs or state.calibration is None:
         return None
     names = [one.name for one in found]
-    session = Session(state.model, extra=names, folded=True, threads=THREADS * WORKERS)
-    channels = _measure(session, names, runs)
+    tensors = _Tensors(state.model, names, runs)
+    channels = _measure(tensors, names)
     factors = {}
     for one in found:
         if one.name in channels and (factor := _choose(state.model, one, channels[one.name])) is not None:
             factors[one.name] = factor
     if not factors:
         return None
-    stats = _count(session, factors, runs)
+    stats = _count(tensors, factors)
     made, renamed = _apply(state, [one for one in found if one.name in factors], factors)
     calibration = Calibration(dict(state.calibration), state.calibration.provenance)
     for old, new in renamed.items():
@@ -93,6 +94,33 @@ def smoothed(state: State) -> State | None:
             seen.collect(np.float32(reach) * np.stack([seen.min, seen.max]))
         calibration[new] = seen
     return replace(made, calibration=calibration, smoothed=tuple(n for n in state.wanted if n in renamed))
+
+
+class _Tensors:
+    """What tensors are in each of some runs; run once where that fits into memory, and else every time."""
+
+    def __init__(self, model: Model, names: Sequence[str], runs: Sequence[Held]) -> None:
+        self._session = Session(model, extra=names, folded=True, threads=THREADS * WORKERS)
+        self._runs = runs
+        self._known: list[dict[str, NDArray]] = []
+        self._room = _KEPT_BYTES
+
+    def __call__(self, names: Sequence[str]) -> Iterator[tuple[str, NDArray]]:
+        """Tensors by name, of one run after the other; `names` are among those of the first call."""
+        for number, held in enumerate(self._runs):
+            if number < len(self._known):
+                yield from (
+                    (name, self._known[number][name]) for name in names if name in self._known[number]
+                )
+                continue
+            found = {}
+            for name, array in self._session.stream(held.feeds, names):
+                self._room -= array.nbytes
+                if self._room >= 0:
+                    found[name] = array
+                yield name, array
+            if self._room >= 0:
+                self._known.append(found)
 
 
 @dataclass
@@ -156,21 +184,20 @@ def _product(
     return WeightProduct(node.name or "", value.name or "", spec, outputs % 2 == 0)
 
 
-def _measure(session: Session, names: Sequence[str], runs: Iterable[Held]) -> dict[str, _Channels]:
+def _measure(tensors: _Tensors, names: Sequence[str]) -> dict[str, _Channels]:
     found: dict[str, _Channels] = {}
-    for held in runs:
-        for name, array in session.stream(held.feeds, names):
-            x = array.reshape(-1, array.shape[-1]).astype(np.float32, copy=False)
-            if not x.size:
-                continue
-            largest = np.maximum(x.max(axis=0), -x.min(axis=0)).astype(np.float64)
-            square = np.einsum("tc,tc->c", x, x, dtype=np.float64)
-            if (known := found.get(name)) is None:
-                found[name] = _Channels(largest, square, len(x))
-            else:
-                known.largest = np.maximum(known.largest, largest)
-                known.square += square
-                known.rows += len(x)
+    for name, array in tensors(names):
+        x = array.reshape(-1, array.shape[-1]).astype(np.float32, copy=False)
+        if not x.size:
+            continue
+        largest = np.maximum(x.max(axis=0), -x.min(axis=0)).astype(np.float64)
+        square = np.einsum("tc,tc->c", x, x, dtype=np.float64)
+        if (known := found.get(name)) is None:
+            found[name] = _Channels(largest, square, len(x))
+        else:
+            known.largest = np.maximum(known.largest, largest)
+            known.square += square
+            known.rows += len(x)
     return found
 
 
@@ -223,13 +250,11 @@ def _expected_error(
     return error
 
 
-def _count(
-    session: Session, factors: dict[str, NDArray[np.float64]], runs: Iterable[Held]
-) -> dict[str, Histogram]:
+def _count(tensors: _Tensors, factors: dict[str, NDArray[np.float64]]) -> dict[str, Histogram]:
     stats = {name: Histogram() for name in factors}
-    for held in runs:
-        for name, array in session.stream(held.feeds, list(factors)):
-            stats[name].collect(array * (1 / factors[name]).astype(array.dtype), threads=THREADS * WORKERS)
+    inverse = {name: 1 / factor for name, factor in factors.items()}
+    for name, array in tensors(list(factors)):
+        stats[name].collect(array * inverse[name].astype(array.dtype), threads=THREADS * WORKERS)
     return stats
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
+from intact.progress import Progress
 from intact.ptq.bias_correction import with_bias_errors, with_corrected_biases, without_added_biases
 from intact.ptq.bias_room import with_room_for_biases
 from intact.ptq.boundaries import with_cleared_boundaries
@@ -41,6 +43,7 @@ class Stage:
             are kept unseen.
         below: The part of the error before that a proposal must fall below.
         barred: Why a proposal that helps cannot be taken, which becomes a warning; "" where it can.
+        has_bar: Whether it draws a progress bar of its own.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Stage:
     error: Callable[[State], float] | None = None
     below: float = 1.0
     barred: Callable[[State], str] | None = None
+    has_bar: bool = False
 
     def run(self, state: State) -> State:
         """The state behind this stage."""
@@ -66,12 +70,12 @@ class Stage:
 
 STAGES = (
     Stage("equalize as asked", equalized_as_asked, "equalization"),
-    Stage("calibrate", calibrated),
+    Stage("calibrate", calibrated, has_bar=True),
     Stage(
         "equalize where it helps", equalized_where_it_matters, "equalization",
         error_by_held_runs, _CLEARLY, read_once,
     ),
-    Stage("calibrate what was equalized", calibrated),
+    Stage("calibrate what was equalized", calibrated, has_bar=True),
     Stage("smooth", smoothed, "equalization", error_by_statistics, _CLEARLY),
     Stage("ranges", with_candidates),
     Stage("weights", with_weights),
@@ -89,9 +93,13 @@ STAGES = (
 
 def run(state: State, stages: Sequence[Stage] = STAGES) -> State:
     """`state` behind all `stages`."""
-    for stage in stages:
+    for number, stage in enumerate(stages):
         held = bool(state.weights)
-        state = stage.run(state)
+        drawn = state.settings.progress and not stage.has_bar
+        with Progress(stage.name, len(stages), True) if drawn else nullcontext() as bar:
+            if bar is not None:
+                bar.advance(done=number)
+            state = stage.run(state)
         if held and not state.weights:
             gc.collect()  # a model is a circle of nodes and values: its float weights would stay for a while
     return state

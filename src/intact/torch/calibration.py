@@ -15,7 +15,7 @@ from intact.calib import Calibration, Histogram, Range
 from intact.calib.choice import Candidates, Ranged, configurations
 from intact.errors import CalibrationError
 from intact.numerics import SHORT_BITS
-from intact.progress import Progress
+from intact.progress import Progress, waiting
 from intact.torch import distributed
 from intact.torch._batches import Forward, forward_batch, length_of, real_tensors
 from intact.torch._bias import correct_bias as subtract_mean_error
@@ -316,7 +316,8 @@ def calibrate(
     seen = distributed.sum_over(np.array([float(batches)]), group)[0]
     calibration.record(source=type(model).__name__, batches=int(seen))
     result = CalibrationResult(model, calibration, _held=held, _shapes=shapes, _forward=run, _group=group)
-    return result.apply(
-        method, weight_method=weight_method, unsigned=unsigned, correct_bias=correct_bias,
-        scale_bits=scale_bits, **options,
-    )  # fmt: skip
+    with waiting("choose ranges", progress and group.first):
+        return result.apply(
+            method, weight_method=weight_method, unsigned=unsigned, correct_bias=correct_bias,
+            scale_bits=scale_bits, **options,
+        )  # fmt: skip

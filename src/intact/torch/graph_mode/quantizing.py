@@ -12,6 +12,7 @@ from torch import nn
 
 from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.placement import profile_of
+from intact.progress import waiting
 from intact.spec import Format
 from intact.torch import nn as quant_nn
 from intact.torch._batches import arguments_of, device_of, moved
@@ -92,7 +93,8 @@ def quantize(
         model = copy.deepcopy(model)
     job = _Job(model, descriptors, include, exclude)
     try:
-        found = analyse(model, args, kwargs, profile=profile, include=include, exclude=exclude)
+        with waiting("trace the model", bool(options.get("progress", True))):
+            found = analyse(model, args, kwargs, profile=profile, include=include, exclude=exclude)
     except (Untraceable, UnsupportedError) as error:
         reason = error.reason if isinstance(error, Untraceable) else f"it cannot be exported: {error}"
         report, placement = job.replace_all(reason), None
