@@ -1,8 +1,8 @@
 """Independent jobs, here or elsewhere: the seam behind which other machines are.
 
 What can be done in parallel is written as ``work(common, item)``, a function of a module, and handed to a
-pool. It may be done anywhere, in any order: it leaves `common` as it found it, but for what it keeps there to be
-quicker the next time. `intact.ray_pool.RayPool` sends jobs to a Ray cluster.
+pool. It may be done anywhere, in any order: it leaves `common` as it found it, but for what it keeps there
+for later jobs. `intact.ray_pool.RayPool` sends jobs to a Ray cluster.
 """
 
 from __future__ import annotations
