@@ -17,6 +17,7 @@ from intact.progress import Progress
 from intact.torch import distributed
 from intact.torch._batches import Forward, forward_batch
 from intact.torch._collection import enabled_quantizers
+from intact.torch._sharded import require_whole
 from intact.torch.distributed import ProcessGroup, RankPool
 from intact.torch.onnx_ops import is_dynamic
 from intact.torch.reconstruction.blocks import FoundBlock, find_blocks
@@ -116,7 +117,7 @@ def reconstruct(
         come closer to the float ones keeps its rounding to nearest.
     Raises:
         QuantValueError: (a ValueError) No batch, an argument out of its range, a pool with nothing to do for
-            it, a quantizer without a range, no weight that can be reconstructed, or a part without one row per
+            it, a quantizer without a range, no weight to reconstruct, or a part without one row per
             sample.
         FileFormatError: (a ValueError) `state` is damaged or of another run.
     Distributed: under torchrun every process needs the same model and all batches, and has the result. With
@@ -129,6 +130,7 @@ def reconstruct(
         alone or pool is None, "pool", f"one with inputs={inputs!r}", "inputs='float': parts that can wait"
     )
     group = distributed.join()
+    require_whole(model, "reconstruct", "reconstruct first, and shard what came out")
     kept, run = list(batches), forward or forward_batch
     _require(bool(kept), "batches", "none", "at least one")
     _require_ranges(model)
