@@ -8,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from pickle import PicklingError
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -70,7 +71,14 @@ class RayPool:
         """
         ray = self._ray
         job = ray.remote(num_cpus=self.threads)(_job)
-        handed = [ray.put(common)]  # in a list: a worker fetches it once for all of its jobs
+        try:
+            handed = [ray.put(common)]  # in a list: a worker fetches it once for all of its jobs
+        except (TypeError, PicklingError) as error:
+            raise QuantValueError(
+                "work for Ray", f"'{str(error).strip()[:300]}'",
+                "a model, data and functions that can be pickled",
+                "pass arrays or lists instead of open files and generators, or leave Ray out",
+            ) from error  # fmt: skip
         name = uuid4().hex
         waiting: deque[Any] = deque()
         try:
