@@ -108,7 +108,8 @@ def _refused(path: Path, got: str) -> FileFormatError:
 
 def fingerprint(model: nn.Module, batches: Iterable[Any]) -> dict[str, str]:
     """What tells this model and these data from others: SHA-256 of their tensors."""
-    return {"model": _hash(model.state_dict()), "data": _hash(list(batches))}
+    state = dict(sorted(model.state_dict().items()))  # a range that was learned meanwhile has another place
+    return {"model": _hash(state), "data": _hash(list(batches))}
 
 
 def _hash(values: Any) -> str:
