@@ -18,11 +18,12 @@ from onnx import helper, numpy_helper
 import intact
 from intact.cli import main
 from intact.errors import MissingExtraError, QuantValueError, UnsupportedError
-from intact.pool import InProcess, Pool
+from intact.pool import InProcess, JobPool
 from intact.ptq import calibrate, quantize
 from intact.ray_pool import RayPool
 
 ROOT = Path(__file__).parents[1]
+WITHOUT = "Ray is not installed: it has no wheel for this Python or machine"
 PLAIN: dict[str, Any] = {"method": "max", "equalization": False, "bias_correction": False, "progress": False}
 
 
@@ -36,6 +37,12 @@ def test_without_ray_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch
 def test_numbers_are_checked_before_anything_starts(arguments: dict[str, int]) -> None:
     with pytest.raises(QuantValueError):
         RayPool("local", **arguments)
+
+
+def test_an_address_where_nobody_listens_is_refused_at_once() -> None:
+    pytest.importorskip("ray", reason=WITHOUT)
+    with pytest.raises(QuantValueError, match=r"ray '127\.0\.0\.1:1': got .*refused.*, want a Ray cluster"):
+        RayPool("127.0.0.1:1")
 
 
 def scaled(common: int, item: int) -> int:
@@ -52,7 +59,7 @@ def count(common: list[int], item: int) -> np.ndarray:
     return np.full(10, common[0] + item)
 
 
-def check_jobs(pool: Pool) -> None:
+def check_jobs(pool: JobPool) -> None:
     drawn: list[int] = []
     numbers = (drawn.append(i) or i for i in range(100))
     found = pool.map(scaled, 3, numbers)
@@ -89,7 +96,7 @@ def data() -> np.ndarray:
     return np.random.default_rng(1).standard_normal((150, 16)).astype(np.float32)
 
 
-def check_calibration(pool: Pool, folder: Path) -> None:
+def check_calibration(pool: JobPool, folder: Path) -> None:
     """The .calib files, and the files of a quantization that measures on what calibration keeps."""
     for name, one in (("here", None), ("there", pool)):
         calibrate(net(), data(), progress=False, pool=one).save(folder / f"{name}.calib")
@@ -120,7 +127,7 @@ def steady(model: onnx.ModelProto) -> float:
     return 1e-6 * (len(products) - slow + 10 * slow + 3 * pairs + 1)
 
 
-def tuned(pool: Pool | None, record: Path) -> intact.tuning.TuneResult:
+def tuned(pool: JobPool | None, record: Path) -> intact.tuning.TuneResult:
     want = intact.graph.Session(net().SerializeToString()).run({"x": data()})["y"].astype(np.float64)
 
     def score(engine: Any) -> float:
@@ -132,7 +139,7 @@ def tuned(pool: Pool | None, record: Path) -> intact.tuning.TuneResult:
     )
 
 
-def check_tuning(pool: Pool, folder: Path) -> None:
+def check_tuning(pool: JobPool, folder: Path) -> None:
     here, there = (tuned(one, folder / f"{place}.json") for one, place in ((None, "here"), (pool, "there")))
     assert len(here.trials) > 2
     assert here.to_json() == there.to_json()
@@ -151,7 +158,7 @@ def test_choices_that_are_made_ahead_are_those_of_the_search(tmp_path: Path) -> 
     check_tuning(Wide(), tmp_path)
 
 
-def check_reconstruction(pool: Pool) -> None:
+def check_reconstruction(pool: JobPool) -> None:
     torch = pytest.importorskip("torch", reason="reconstruction needs PyTorch")
     import intact.torch
 

@@ -15,7 +15,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Pool(Protocol):
+class JobPool(Protocol):
     """Does jobs."""
 
     @property
@@ -45,6 +45,6 @@ class InProcess:
     def map(
         self, work: Callable[[Common, Item], Result], common: Common, items: Iterable[Item]
     ) -> Iterator[Result]:
-        """See `Pool.map`."""
+        """See `JobPool.map`."""
         for item in items:
             yield work(common, item)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import os
+import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -22,6 +23,7 @@ Result = TypeVar("Result")
 
 LOCAL = "local"
 _AHEAD = 2  # jobs handed over for each that is under way: nobody waits for the next one
+_PATIENCE = 10  # seconds
 _COMPUTES = ("numpy", "onnxruntime", "torch")
 """Packages whose version may show in the bits of a result, beside our own."""
 
@@ -35,9 +37,9 @@ class RayPool:
     ONNX Runtime or torch are refused.
 
     Args:
-        address: "auto": the cluster of this machine, or that of RAY_ADDRESS; "host:6379" or "ray://host:10001":
-            that one; "local": processes of this machine, that end with this one. A cluster that this process
-            has joined already is taken whatever it is.
+        address: Of a cluster that this machine is part of: "auto", or "host:6379" of its head; "local":
+            processes of this machine, that end with this one. A cluster that this process has joined already
+            is taken whatever it is.
         workers: How many jobs at once; None: as many as the cluster has room for.
         threads: Threads, and CPUs of the cluster, of each job.
     Raises:
@@ -64,7 +66,7 @@ class RayPool:
     def map(
         self, work: Callable[[Common, Item], Result], common: Common, items: Iterable[Item]
     ) -> Iterator[Result]:
-        """See `intact.pool.Pool.map`.
+        """See `intact.pool.JobPool.map`.
 
         Raises:
             UnsupportedError: A worker has other versions, or none of INTact, or it is gone.
@@ -158,6 +160,7 @@ def _joined(address: str, cpus: int | None) -> Any:
     if ray.is_initialized():
         return ray
     try:
+        _require_listener(address)
         if address == LOCAL:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             ray.init(
@@ -168,10 +171,20 @@ def _joined(address: str, cpus: int | None) -> Any:
             ray.init(
                 address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False
             )
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         said = str(error).strip().splitlines()
         raise QuantValueError(
             f"ray '{address}'", f"'{said[0] if said else type(error).__name__}'", "a Ray cluster",
-            "start one (ray start --head), correct the address, or say 'local'",
+            "start one on this machine (ray start), correct the address, or say 'local'",
         ) from error  # fmt: skip
     return ray
+
+
+def _require_listener(address: str) -> None:
+    """
+    Raises:
+        OSError: Nobody listens at "host:port". Ray itself would try for minutes, and end the process.
+    """
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and "/" not in host:
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()

@@ -16,7 +16,7 @@ from intact.reading import require_regular
 
 if TYPE_CHECKING:
     from intact.calib import Calibration
-    from intact.pool import Pool
+    from intact.pool import JobPool
     from intact.ptq import Images
 
 
@@ -118,8 +118,8 @@ Ray = Annotated[
     str | None,
     typer.Option(
         "--ray",
-        help="Share the work with a Ray cluster: auto, host:6379, ray://host:10001, or local. The result is "
-        "the same. Needs intact[ray] on its machines.",
+        help="Share the work with the Ray cluster that this machine is in (auto, or host:6379), or with "
+        "processes here (local). The result is the same. Needs intact[ray] on all machines.",
         metavar="ADDRESS",
     ),
 ]
@@ -157,7 +157,7 @@ def data_of(
     return data
 
 
-def pool_of(ray: str | None) -> Pool | None:
+def pool_of(ray: str | None) -> JobPool | None:
     """What shares the work, as --ray says; None: nothing does."""
     if ray is None:
         return None

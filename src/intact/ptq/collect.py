@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from intact.calib import Calibration
 from intact.errors import CalibrationError
 from intact.graph import Model, Parcel, Session
-from intact.pool import Pool
+from intact.pool import JobPool
 from intact.progress import Progress
 from intact.ptq.counting import Counter, Run, session_of
 from intact.ptq.data import Source, open_data
@@ -50,7 +50,7 @@ def collect(
     inputs: Sequence[Input],
     *,
     progress: bool = True,
-    pool: Pool | None = None,
+    pool: JobPool | None = None,
 ) -> Collected:
     """Statistics of the tensors `wanted`, from one pass over `source`.
 

@@ -15,7 +15,7 @@ from intact.errors import QuantValueError
 from intact.graph import Model
 from intact.numerics import SHORT_BITS, ZERO_RANGE
 from intact.placement import Placement
-from intact.pool import Pool
+from intact.pool import JobPool
 from intact.ptq.branches import Captured, kept, taken_by
 from intact.ptq.choose import label
 from intact.ptq.collect import calibrated
@@ -118,7 +118,7 @@ def quantize(
     scale_bits: int | None = SHORT_BITS,
     bits16: Bits16 = "never",
     progress: bool = True,
-    pool: Pool | None = None,
+    pool: JobPool | None = None,
     **options: Any,
 ) -> QuantizedModel:
     """Quantize a float ONNX model after training: fold, place, calibrate, choose, emit.
@@ -229,7 +229,7 @@ def calibrate(
     num_batches: int | None = None,
     batch_size: int | None = None,
     progress: bool = True,
-    pool: Pool | None = None,
+    pool: JobPool | None = None,
 ) -> Calibration:
     """Collect the statistics of every tensor that `quantize` would quantize; it takes them instead of data.
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from intact.calib import Calibration
 from intact.graph import Parcel, Session
-from intact.pool import Pool
+from intact.pool import JobPool
 from intact.ptq.counting import Counter, Run, session_of
 from intact.ptq.inputs import Feeds
 from intact.ptq.sample import Sample
@@ -75,7 +75,7 @@ class PartCounter:
         return session_of(self.model.model, self.wanted, self.threads)
 
 
-def counted_by(pool: Pool, counter: PartCounter, runs: Iterable[Run]) -> Counted:
+def counted_by(pool: JobPool, counter: PartCounter, runs: Iterable[Run]) -> Counted:
     """What `runs` give, counted by `pool`: bit for bit what one process counts."""
     found = Counted()
     for part in pool.map(count_part, counter, parts_of(runs)):

@@ -8,7 +8,7 @@ from typing import Any
 
 from intact.engine import compile
 from intact.graph import Model, Parcel
-from intact.pool import Pool
+from intact.pool import JobPool
 from intact.ptq.prepare import NothingToQuantizeError
 from intact.ptq.quantize import quantize
 from intact.ptq.settings import Settings
@@ -65,7 +65,7 @@ class AheadOfSearch:
 
     def __init__(
         self,
-        pool: Pool,
+        pool: JobPool,
         scorer: ChoiceScorer,
         overrides: Callable[[Choice], Overrides],
         skipped: Callable[[Choice], bool],

@@ -11,7 +11,7 @@ import numpy as np
 
 from intact.graph import Model, Parcel
 from intact.placement import Layer
-from intact.pool import Pool
+from intact.pool import JobPool
 from intact.progress import Progress
 from intact.ptq.analysis.analyze import quantized_with_before
 from intact.ptq.analysis.segments import Read
@@ -47,7 +47,7 @@ class QuantizedEverywhere:
     units: tuple[SweepUnit, ...]
     sweep: Sweep
 
-    def errors(self, progress: bool, title: str, pool: Pool | None = None) -> dict[str, float]:
+    def errors(self, progress: bool, title: str, pool: JobPool | None = None) -> dict[str, float]:
         """Error of the outputs with each layer alone quantized, by its name."""
         trials = [Trial(unit.reads) for unit in self.units]
         with Progress(title, len(trials), progress) as bar:

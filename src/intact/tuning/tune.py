@@ -16,7 +16,7 @@ from intact.engine import compile
 from intact.errors import QuantValueError
 from intact.graph import Model, Parcel
 from intact.placement import Layer
-from intact.pool import InProcess, Pool
+from intact.pool import InProcess, JobPool
 from intact.ptq.analysis.analyze import settings_of
 from intact.ptq.branches import kept, opened
 from intact.ptq.inputs import Feeds, inputs_of
@@ -59,7 +59,7 @@ def tune(
     trials: int = TRIALS,
     record: Any = None,
     progress: bool = True,
-    pool: Pool | None = None,
+    pool: JobPool | None = None,
     **options: Any,
 ) -> TuneResult:
     """Choose a format for each layer: as little time as possible, with no more loss than is allowed.

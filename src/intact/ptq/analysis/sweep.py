@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from numpy.typing import NDArray
 
 from intact.graph import Model, Parcel, Session
-from intact.pool import Pool
+from intact.pool import JobPool
 from intact.progress import Progress
 from intact.ptq.analysis.segments import ModelSegment, Read, segments_of
 from intact.ptq.analysis.variants import QuantizedReads, variant
@@ -164,7 +164,7 @@ def measure_trials(common: SweepJobs, trials: Sequence[Trial]) -> list[float]:
 
 
 def measured_by(
-    pool: Pool, jobs: SweepJobs, trials: Sequence[Trial], bar: Progress | None = None
+    pool: JobPool, jobs: SweepJobs, trials: Sequence[Trial], bar: Progress | None = None
 ) -> list[float]:
     """What `Sweep.measure` finds, each trial being independent of the others: neighbours go together."""
     size = max(1, -(-len(trials) // (_PARTS * pool.size)))

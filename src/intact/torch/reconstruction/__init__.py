@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from intact.errors import QuantValueError
-from intact.pool import InProcess, Pool
+from intact.pool import InProcess, JobPool
 from intact.progress import Progress
 from intact.torch import distributed
 from intact.torch._batches import Forward, forward_batch
@@ -70,7 +70,7 @@ def reconstruct(
     learn_scales: bool | None = None,
     blocks: Sequence[str] | None = None,
     inputs: Literal["reconstructed", "float"] = "reconstructed",
-    pool: Pool | None = None,
+    pool: JobPool | None = None,
     state: str | os.PathLike[str] | None = None,
     resume: bool = True,
     forward: Forward | None = None,
@@ -177,7 +177,7 @@ def _learn_in_turn(
             finished.add(copies_of(model, block), report)
 
 
-def _learn_apart(parts: PartLearner, finished: FinishedBlocks, pool: Pool, bar: Progress) -> None:
+def _learn_apart(parts: PartLearner, finished: FinishedBlocks, pool: JobPool, bar: Progress) -> None:
     """Each part by itself; the model changes when all are learned."""
     blocks, start = parts.blocks, len(finished.reports)
     learned = pool.map(learn_part, parts, range(start, len(blocks)))
@@ -187,7 +187,7 @@ def _learn_apart(parts: PartLearner, finished: FinishedBlocks, pool: Pool, bar: 
     finished.put_into(parts.model, blocks)
 
 
-def _pool_of(group: ProcessGroup) -> Pool:
+def _pool_of(group: ProcessGroup) -> JobPool:
     return InProcess() if group.size == 1 else RankPool(group)
 
 
