@@ -46,6 +46,16 @@ def is_dealt(x: Tensor) -> bool:
     return hasattr(x, "full_tensor")
 
 
+def reshard(model: nn.Module) -> None:
+    """Take whole parameters apart, which the outermost module keeps behind a forward without backward."""
+    if is_sharded(model):
+        from torch.distributed.fsdp import FSDPModule
+
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
+
 @torch.no_grad()
 def equalize(tensors: Iterable[Tensor]) -> None:
     """Give every process the first one's values of `tensors`, in place."""

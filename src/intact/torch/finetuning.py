@@ -31,7 +31,7 @@ from intact.torch._learning import (
     learning_quantizers,
     shorten,
 )
-from intact.torch._sharded import average_gradients, equalize, is_sharded
+from intact.torch._sharded import average_gradients, equalize, is_sharded, reshard
 from intact.torch._training_state import read_state, restore, write_state
 from intact.torch.descriptor import LEARNED_KINDS
 from intact.torch.distributed import ProcessGroup
@@ -257,6 +257,7 @@ class _Run:
             first = next(iter(self.data_of(0))) if self.learn_start == "paper" else None
             learn_ranges(self.model, self.learn, first)
         self.ranges = PositiveRanges(learning_quantizers(self.model))
+        reshard(self.model)
         self.optimizer = optimizer(self._trained(), lr=self.lr)
         self.network = self.model
         if self.sharded:
@@ -320,6 +321,7 @@ class _Run:
             if self.validate is not None:
                 with evaluating(self.model):
                     record["metric"] = float(self.validate(self.model))
+                reshard(self.model)
             record["seconds"] = round(time.monotonic() - started, 3)
             self.result.history.append(record)
             self.losses = []
