@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import os
+import re
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -171,7 +172,7 @@ def _joined(address: str, cpus: int | None) -> Any:
             ray.init(
                 address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False
             )
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, OverflowError, ValueError, RuntimeError) as error:
         said = str(error).strip().splitlines()
         raise QuantValueError(
             f"ray '{address}'", f"'{said[0] if said else type(error).__name__}'", "a Ray cluster",
@@ -183,8 +184,12 @@ def _joined(address: str, cpus: int | None) -> Any:
 def _require_listener(address: str) -> None:
     """
     Raises:
+        ValueError: `address` has another form than those of `RayPool`.
         OSError: Nobody listens at "host:port". Ray itself would try for minutes, and end the process.
     """
+    if address in (LOCAL, "auto"):
+        return
     host, _, port = address.rpartition(":")
-    if host and port.isdecimal() and "/" not in host:
-        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+    if not re.fullmatch(r"[\w.:\[\]-]+", host, re.ASCII) or not re.fullmatch("[0-9]{1,5}", port):
+        raise ValueError("no address")
+    socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
