@@ -63,7 +63,7 @@ def run(net: str, weights: Path, bits: tuple[int, int], images: Any, options: An
             clock, cores = time.perf_counter(), time.process_time()
             if learned:
                 report = intact.torch.reconstruct(
-                    model, images, method=method, steps=options.steps, seed=seed,
+                    model, images, method=method, steps=options.steps, seed=seed, inputs=options.inputs,
                     state=options.state and f"{options.state}-{net}-{bits}-{method}-{seed}.safetensors",
                 )  # fmt: skip
                 log(f"{label} seed {seed}\n{report}")
@@ -83,6 +83,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--steps", type=int, default=300, help="steps of each block")
+    parser.add_argument("--inputs", choices=["reconstructed", "float"], default="reconstructed")
     parser.add_argument("--images", type=int, default=1024)
     parser.add_argument("--test-images", type=int, default=10_000)
     parser.add_argument("--state", help="start of the names of files that an interrupted run goes on from")

@@ -1,4 +1,4 @@
-"""Two processes: the scales of one, bit for bit, and one set of weights."""
+"""Two and four processes: the scales of one, bit for bit, and one set of weights."""
 
 from __future__ import annotations
 
@@ -21,9 +21,28 @@ import sys
 import torch
 from safetensors.torch import save_file
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 import intact.torch
 from intact.errors import IntactError
 from intact.torch import distributed
+from intact.torch._sharded import whole
+
+
+class Stop(Exception):
+    pass
+
+
+def stop(model):
+    raise Stop
+
+
+def shard(model):
+    for layer in (model[0], model[4], model):
+        fully_shard(layer)
+
+
+def finetuned(model, data, **options):
+    intact.torch.finetune(model, data, epochs=2, lr=0.05, progress=False, **options)
 
 
 def scenario(name, folder, rank):
@@ -34,7 +53,7 @@ def scenario(name, folder, rank):
     x = torch.randn(40, 2, 6, 6, generator=generator) ** 3
     y = torch.randint(0, 3, (40,), generator=generator)
     data = list(zip(x.split(8), y.split(8)))  # five batches: two processes have unequal shares
-    method = {"auto": "auto", "finetune": "max", "learned": "max"}.get(name, "entropy")
+    method = {"auto": "auto", "entropy": "entropy", "bias": "entropy"}.get(name, "max")
     if name == "sampler":
         images = torch.utils.data.TensorDataset(x, y)
         sampler = torch.utils.data.distributed.DistributedSampler(images) if rank is not None else None
@@ -47,11 +66,32 @@ def scenario(name, folder, rank):
     except IntactError as error:
         (folder / f"{name}.{rank}.txt").write_text(str(error))
         return
+    if name.startswith("sharded") and rank is not None:
+        shard(model)
+        for refused in (intact.torch.calibrate, intact.torch.reconstruct):
+            try:
+                refused(model, data)
+                raise AssertionError("a sharded model passed")
+            except IntactError as error:
+                assert "sharded by fully_shard" in str(error)
     if name == "finetune":
-        intact.torch.finetune(model, data, epochs=2, lr=0.05, batchnorm="reestimate", progress=False)
-    if name == "learned":
-        intact.torch.finetune(model, data, epochs=2, lr=0.05, learn="lsq", progress=False)
-    state = {k: v.contiguous().clone() for k, v in model.state_dict().items()}
+        finetuned(model, data, batchnorm="reestimate")
+    if name in ("plain", "sharded"):
+        finetuned(model, data, batchnorm="train")
+    if name == "sharded again":
+        options = {"batchnorm": "train", "checkpoint": folder / "checkpoint"}
+        try:
+            finetuned(model, data, validate=stop, checkpoint_steps=1, **options)
+        except Stop:
+            finetuned(model, data, **options)
+    if name == "sharded reestimated":
+        finetuned(model, data, batchnorm="reestimate", freeze_scales=False)
+    if name.endswith("learned"):
+        finetuned(model, data, learn="lsq", learn_start="paper")
+    if name == "apart":
+        intact.torch.reconstruct(model, data, steps=5, inputs="float", method="adaround", progress=False,
+                                 state=folder / f"apart.{'alone' if rank is None else 'ranks'}")
+    state = {k: whole(v).contiguous().clone() for k, v in model.state_dict().items()}
     for tensor, stats in result.calibration.items():
         state[f"counts {tensor}"] = torch.from_numpy(stats.counts)
     save_file(state, folder / f"{name}.{rank}.safetensors")
@@ -63,14 +103,16 @@ folder = Path(sys.argv[1])
 for name in sys.argv[2].split(","):
     scenario(name, folder, distributed.join().rank)
 """
-SCENARIOS = ("auto", "entropy", "bias", "sampler", "finetune", "learned", "nan")
+RANGES = ("auto", "entropy", "bias", "sampler")
+SHARDED = ("sharded", "sharded again", "sharded learned", "sharded reestimated")
+SCENARIOS = (*RANGES, "finetune", "plain", "learned", "apart", "nan")
 
 
-def _launch(folder: Path, scenarios: str) -> None:
-    """Two processes under torchrun, which sets the environment that `distributed.join` reads."""
+def _launch(folder: Path, scenarios: str, processes: int = 2) -> None:
+    """Processes under torchrun, which sets the environment that `distributed.join` reads."""
     program = folder / "program.py"
     program.write_text(PROGRAM + MAIN)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", "--standalone"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [*command, str(program), str(folder), scenarios],
@@ -84,9 +126,14 @@ def _launch(folder: Path, scenarios: str) -> None:
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what every scenario left behind: ranks 0 and 1 of two, and None, one process alone."""
+    """A folder with what every scenario left behind: ranks 0 and 1 of two, and None, one process alone.
+
+    In its folder "four" are those of four processes.
+    """
     folder = tmp_path_factory.mktemp("ranks")
-    _launch(folder, ",".join(SCENARIOS))
+    _launch(folder, ",".join((*SCENARIOS, *SHARDED)))
+    (folder / "four").mkdir()
+    _launch(folder / "four", ",".join((*RANGES, "apart")), 4)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     here: dict[str, Any] = {}
@@ -104,9 +151,10 @@ def left_behind(folder: Path, name: str) -> tuple[dict[str, torch.Tensor], ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["auto", "entropy", "bias", "sampler"])
-def test_two_processes_find_the_scales_of_one_bit_for_bit(name: str, outcome: Path) -> None:
+@pytest.mark.parametrize("name", RANGES)
+def test_two_and_four_processes_find_the_scales_of_one_bit_for_bit(name: str, outcome: Path) -> None:
     alone, *together = left_behind(outcome, name)
+    together += [load_file(outcome / "four" / f"{name}.{rank}.safetensors") for rank in range(4)]
     assert sum(key.endswith("_amax") for key in alone) == 4
     for state in together:
         assert state.keys() == alone.keys()
@@ -129,10 +177,46 @@ def test_finetuning_keeps_the_processes_equal_and_trains(outcome: Path) -> None:
 @pytest.mark.slow
 def test_learned_ranges_stay_equal_in_all_processes(outcome: Path) -> None:
     _, first, second = left_behind(outcome, "learned")
-    calibrated, _, _ = left_behind(outcome, "finetune")
+    calibrated, _, _ = left_behind(outcome, "plain")
     assert all(torch.equal(second[key], value) for key, value in first.items())
     moved = [key for key in first if key.endswith("_amax") and not torch.equal(first[key], calibrated[key])]
     assert len(moved) == 4
+
+
+@pytest.mark.slow
+def test_parts_that_are_learned_apart_are_those_of_one_process(outcome: Path) -> None:
+    alone, *together = left_behind(outcome, "apart")
+    together += [load_file(outcome / "four" / f"apart.{rank}.safetensors") for rank in range(4)]
+    for state in together:
+        assert all(torch.equal(state[key], value) for key, value in alone.items())
+    learned = load_file(outcome / "apart.alone")
+    assert learned.keys() > {"0.weight", "4.weight"}
+    assert all(torch.equal(load_file(outcome / "apart.ranks")[key], x) for key, x in learned.items())
+    calibrated, _, _ = left_behind(outcome, "entropy")
+    assert not torch.equal(alone["0.weight"], calibrated["0.weight"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sharded", "plain"), [("sharded", "plain"), ("sharded again", "plain"), ("sharded learned", "learned")]
+)
+def test_a_sharded_model_trains_as_a_whole_one_bit_for_bit(sharded: str, plain: str, outcome: Path) -> None:
+    _, *wanted = left_behind(outcome, plain)
+    for rank, want in enumerate(wanted):  # statistics of BatchNorm are those of each one's last batch
+        state = load_file(outcome / f"{sharded}.{rank}.safetensors")
+        assert state.keys() == want.keys()
+        differing = [key for key, value in want.items() if not torch.equal(state[key], value)]
+        assert not differing
+
+
+@pytest.mark.slow
+def test_processes_with_unequal_shares_run_a_sharded_model_equally_often(outcome: Path) -> None:
+    first, second = (load_file(outcome / f"sharded reestimated.{rank}.safetensors") for rank in range(2))
+    assert all(torch.equal(second[key], value) for key, value in first.items())
+    assert first["1.num_batches_tracked"] == 4  # of five
+    calibrated, _, _ = left_behind(outcome, "plain")
+    weight_range = "0._weight_quantizer._amax"
+    assert not torch.equal(first[weight_range], calibrated[weight_range])  # it follows the weight
 
 
 @pytest.mark.slow

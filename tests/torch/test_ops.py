@@ -281,3 +281,12 @@ def test_a_float_format_that_torch_lacks_is_composed_too() -> None:
     x, call = tensor(), ("fp4e2m1", [1], False)
     amax = torch.tensor([0.5, 1.0, 2.0])
     assert_same_bits(ops._composed(x, amax, None, *call), array(OP(x, amax, None, *call)))
+
+
+def test_what_is_quantized_stays_a_tensor_whose_storage_can_be_given_back() -> None:
+    """`fully_shard` does so with whole parameters; `Tensor.numpy` would fix the storage's size."""
+    x = torch.randn(4, 6, requires_grad=True)
+    y = ops.fake_quantize(x, torch.tensor(2.0), format="int8")
+    y.sum().backward()
+    assert x.untyped_storage().resizable()
+    assert ops.as_numpy(x.to(torch.bfloat16)).dtype == "bfloat16"

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import intact
 import intact.torch
 from intact.errors import FileFormatError, QuantValueError
+from intact.pool import InProcess
 from intact.torch import ops
 from intact.torch.nn import TensorQuantizer
 from intact.torch.reconstruction import learn
@@ -363,6 +364,37 @@ def test_a_state_of_another_run_or_a_damaged_one_is_refused(tmp_path: Path) -> N
         reconstruct(quantized(), state=path, steps=3)
 
 
+def test_parts_that_read_the_float_model_do_not_depend_on_each_other(tmp_path: Path) -> None:
+    class Backwards(InProcess):
+        """Does the last job first, and asks for one more to be done."""
+
+        def map(self, work: Any, common: Any, items: Any) -> Iterator[Any]:
+            made = {item: work(common, item) for item in reversed([*items, 0])}
+            yield from (made[item] for item in list(items))
+
+    whole, again, backwards = (quantized("int3", "uint4") for _ in range(3))
+    before = copy.deepcopy(again)
+    wanted = reconstruct(whole, inputs="float")
+    assert sum(block.after < block.before for block in wanted.blocks) >= 3
+    assert not same(whole, before)
+    assert reconstruct(backwards, inputs="float", pool=Backwards()).blocks == wanted.blocks
+    assert same(backwards, whole)
+
+    class Stops(InProcess):
+        def map(self, work: Any, common: Any, items: Any) -> Iterator[Any]:
+            yield work(common, next(iter(items)))
+            raise _StopError
+
+    path = tmp_path / "state.safetensors"
+    with pytest.raises(_StopError):
+        reconstruct(again, inputs="float", pool=Stops(), state=path)
+    assert same(again, before)
+    result = reconstruct(again, inputs="float", state=path)
+    assert result.resumed_at == 1
+    assert result.blocks == wanted.blocks
+    assert same(again, whole)
+
+
 # ---- refusals ----
 
 
@@ -374,6 +406,8 @@ def test_a_state_of_another_run_or_a_damaged_one_is_refused(tmp_path: Path) -> N
         ({"batch_size": 0}, "batch_size"),
         ({"qdrop": 1.5}, "qdrop"),
         ({"blocks": ["nothing"]}, "blocks"),
+        ({"inputs": "quantized"}, "inputs"),
+        ({"pool": InProcess()}, "pool"),
     ],
 )
 def test_a_bad_argument_is_named(options: dict[str, Any], where: str) -> None:

@@ -50,6 +50,7 @@ def run(
     layout: options.Layout = None,
     colour: options.Colour = None,
     preset: options.Preset = None,
+    ray: options.Ray = None,
     progress: options.Progress = True,
     as_json: options.AsJson = False,
 ) -> None:
@@ -77,6 +78,7 @@ def run(
             options.data_of(data, size, mean, std, fit, layout, colour, preset),
             profile=profile, include=tuple(include or ()), exclude=tuple(exclude or ()),
             num_batches=num_batches, batch_size=batch_size, progress=progress,
+            pool=options.pool_of(ray),
         )  # fmt: skip
     if out is not None:
         calibration.save(out)

@@ -16,6 +16,7 @@ from intact.reading import require_regular
 
 if TYPE_CHECKING:
     from intact.calib import Calibration
+    from intact.pool import JobPool
     from intact.ptq import Images
 
 
@@ -113,6 +114,15 @@ Opset = Annotated[
 Threads = Annotated[
     int | None, typer.Option(min=1, callback=few, help="Default: as many as this process may use.")
 ]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        help="Share the work with the Ray cluster that this machine is in (auto, or host:6379), or with "
+        "processes here (local). The result is the same. Needs intact[ray] on all machines.",
+        metavar="ADDRESS",
+    ),
+]
 Progress = Annotated[bool, typer.Option(help="Show progress bars.")]
 
 
@@ -145,6 +155,15 @@ def data_of(
             "prepare arrays before they are written, or in load_data()",
         )  # fmt: skip
     return data
+
+
+def pool_of(ray: str | None) -> JobPool | None:
+    """What shares the work, as --ray says; None: nothing does."""
+    if ray is None:
+        return None
+    from intact.ray_pool import RayPool
+
+    return RayPool(ray)
 
 
 def images_of(calibration: Calibration) -> list[str]:

@@ -91,6 +91,7 @@ def run(
     equalization: Equalization = Switch.auto,
     rounding: Rounding = False,
     bits16: Bits16 = None,
+    ray: options.Ray = None,
     progress: options.Progress = True,
     as_json: options.AsJson = False,
 ) -> None:
@@ -122,7 +123,7 @@ def run(
             exclude=tuple(exclude or ()), overrides=settings, opset=opset, num_batches=num_batches,
             batch_size=batch_size, bias_correction=bias_correction.for_ptq,
             equalization=equalization.for_ptq, rounding=rounding, bits16=widths,
-            progress=progress, **tuning,
+            progress=progress, pool=options.pool_of(ray), **tuning,
         )  # fmt: skip
     result.save(out)
     _show(result, model, out, as_json, advised=widths == "never")

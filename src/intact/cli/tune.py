@@ -101,6 +101,7 @@ def run(
     bias_correction: BiasCorrection = Switch.auto,
     equalization: Equalization = Switch.auto,
     rounding: Rounding = Switch.auto,
+    ray: options.Ray = None,
     progress: options.Progress = True,
     as_json: options.AsJson = False,
 ) -> None:
@@ -128,7 +129,7 @@ def run(
             include=tuple(include or ()), exclude=tuple(exclude or ()), overrides=read_overrides(overrides),
             opset=opset, num_batches=num_batches, batch_size=batch_size,
             bias_correction=bias_correction.for_ptq, equalization=equalization.for_ptq,
-            rounding=rounding.for_ptq, progress=progress, **wants,
+            rounding=rounding.for_ptq, progress=progress, pool=options.pool_of(ray), **wants,
         )  # fmt: skip
     found.save(out)
     _tell(found, model.name, out, html, as_json)

@@ -29,6 +29,7 @@ from intact.graph.mark import Mark, mark
 from intact.graph.markers import marker_schema
 from intact.graph.notes import Note
 from intact.graph.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, set_opset
+from intact.graph.parcel import Parcel
 from intact.graph.parts import Parts, parts_of
 from intact.graph.proto import to_proto
 from intact.graph.qoperator import normalize
@@ -60,6 +61,7 @@ __all__ = [
     "Node",
     "Note",
     "Pair",
+    "Parcel",
     "Parts",
     "QUANTIZER_KEY",
     "QuantizedValue",

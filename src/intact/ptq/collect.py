@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from threading import Lock
-
-from numpy.typing import NDArray
 
 from intact.calib import Calibration
-from intact.errors import CalibrationError, IntactError
-from intact.graph import Model, Session
+from intact.errors import CalibrationError
+from intact.graph import Model, Parcel, Session
+from intact.pool import JobPool
 from intact.progress import Progress
+from intact.ptq.counting import Counter, Run, session_of
 from intact.ptq.data import Source, open_data
 from intact.ptq.inputs import Feeds, Input, inputs_of
 from intact.ptq.runs import Cutter
 from intact.ptq.sample import Sample
+from intact.ptq.shards import Counted, PartCounter, counted_by
 from intact.ptq.state import State
 from intact.ptq.workers import THREADS, in_order
-
-_FIX = "calibration runs the float model: bring it to operators and an opset that ONNX Runtime has"
 
 
 @dataclass
@@ -41,12 +39,18 @@ def calibrated(state: State) -> State | None:
         return None
     settings, inputs = state.settings, inputs_of(state.model)
     source = open_data(state.data, inputs, batch_size=settings.batch_size, num_batches=settings.num_batches)
-    found = collect(state.model, state.wanted, source, inputs, progress=settings.progress)
+    found = collect(state.model, state.wanted, source, inputs, progress=settings.progress, pool=settings.pool)
     return replace(state, calibration=found.calibration, runs=tuple(found.sample.runs))
 
 
 def collect(
-    model: Model, wanted: Sequence[str], source: Source, inputs: Sequence[Input], *, progress: bool = True
+    model: Model,
+    wanted: Sequence[str],
+    source: Source,
+    inputs: Sequence[Input],
+    *,
+    progress: bool = True,
+    pool: JobPool | None = None,
 ) -> Collected:
     """Statistics of the tensors `wanted`, from one pass over `source`.
 
@@ -58,76 +62,43 @@ def collect(
         source: The data.
         inputs: The model's.
         progress: Draw a progress bar on standard error.
+        pool: Counts parts of the data; None: this process.
     Raises:
         CalibrationError: A tensor holds NaN or infinities, or never had a value; names it and the batch.
         QuantValueError: The data do not fit the model.
     """
     outputs = [value.name for value in model.graph.outputs if value.name]
-    fed = {one.name for one in inputs}
-    extra = [name for name in wanted if name not in fed]
-    session = Session(model, extra=extra, folded=True, threads=THREADS, fix=_FIX)
-    collected = Collected(Calibration(), Sample())
-    counter = _Counter(session, collected.calibration, wanted, outputs, source.name)
+    session = session_of(model, wanted, THREADS)
     cutter = Cutter(session, outputs, inputs)
-    batches = runs = 0
     with Progress("calibrating", source.total, progress) as bar:
-        for number, feeds, said in in_order(counter.run, cutter.runs(_counted(source.batches, bar))):
-            collected.sample.offer(feeds, said)
-            batches, runs = number + 1, runs + 1
+        runs = cutter.runs(_drawn(source.batches, bar))
+        if pool is None:
+            found = _count(session, wanted, outputs, source.name, runs)
+        else:
+            threads = pool.threads or THREADS
+            parts = PartCounter(Parcel(model), wanted, outputs, source.name, threads)
+            found = counted_by(pool, parts, runs)
     if cutter.stacks:
-        collected.sample.stack()
-    _require_all(collected.calibration, wanted)
-    ordered = {name: collected.calibration[name] for name in wanted}
-    collected.calibration = Calibration(ordered)
+        found.sample.stack()
+    _require_all(found.calibration, wanted)
+    calibration = Calibration({name: found.calibration[name] for name in wanted})
     prepared = {"images": source.prepared} if source.prepared else {}
-    collected.calibration.record(source=source.name, batches=batches, samples=runs, **prepared)
-    return collected
+    calibration.record(source=source.name, batches=found.batches, samples=found.runs, **prepared)
+    return Collected(calibration, found.sample)
 
 
-class _Counter:
-    """Counts what runs make of the wanted tensors; several runs may be under way at once.
-
-    Args:
-        session: The float model, with the wanted tensors among its outputs.
-        calibration: What is counted into.
-        wanted, outputs: Names of the tensors to count, and of those to hand on.
-        data: What the runs are made of, in words.
-    """
-
-    def __init__(
-        self,
-        session: Session,
-        calibration: Calibration,
-        wanted: Sequence[str],
-        outputs: Sequence[str],
-        data: str,
-    ) -> None:
-        self._data = data
-        self._session, self._calibration, self._outputs = session, calibration, set(outputs)
-        self._locks = {name: Lock() for name in wanted}
-
-    def run(self, item: tuple[int, Feeds]) -> tuple[int, Feeds, dict[str, NDArray]]:
-        """Count one run of batch `number`; also returns what the model puts out."""
-        number, feeds = item
-        kept = {}
-        try:
-            for name, array in feeds.items():
-                self._count(name, array)
-            for name, array in self._session.stream(feeds):
-                self._count(name, array)
-                if name in self._outputs:
-                    kept[name] = array
-        except IntactError as error:
-            raise error.at(f"batch {number} of data ({self._data})") from error
-        return number, feeds, kept
-
-    def _count(self, name: str, array: NDArray) -> None:
-        if (lock := self._locks.get(name)) is not None:
-            with lock:  # counts do not depend on whose turn it is
-                self._calibration.collect(name, array, threads=THREADS)
+def _count(
+    session: Session, wanted: Sequence[str], outputs: Sequence[str], data: str, runs: Iterable[Run]
+) -> Counted:
+    """What `runs` give, counted in this process, two at a time."""
+    found = Counted()
+    counter = Counter(session, found.calibration, wanted, outputs, data, THREADS)
+    for number, feeds, said in in_order(counter.run, runs):
+        found.add(number, feeds, said)
+    return found
 
 
-def _counted(batches: Iterable[Feeds], bar: Progress) -> Iterator[Feeds]:
+def _drawn(batches: Iterable[Feeds], bar: Progress) -> Iterator[Feeds]:
     for done, feeds in enumerate(batches):
         bar.advance(done=done)
         yield feeds

@@ -12,6 +12,7 @@ from intact.calib import Calibration, ZeroRangeWarning
 from intact.calib.choice import Ranged
 from intact.errors import QuantValueError
 from intact.numerics import SHORT_BITS, ZERO_RANGE
+from intact.pool import JobPool
 from intact.progress import waiting
 from intact.ptq.branches import Captured, kept, taken_by
 from intact.ptq.choose import label
@@ -47,6 +48,7 @@ def quantize(
     scale_bits: int | None = SHORT_BITS,
     bits16: Bits16 = "never",
     progress: bool = True,
+    pool: JobPool | None = None,
     **options: Any,
 ) -> QuantizedModel:
     """Quantize a float ONNX model after training: fold, place, calibrate, choose, emit.
@@ -90,6 +92,8 @@ def quantize(
             30 dB on the held runs, where 8 bits leave one below 26 dB; or patterns over names of tensors and
             nodes and operator types.
         progress: Draw a progress bar on standard error.
+        pool: Counts parts of the data in other processes, `intact.ray_pool.RayPool` on other machines: the
+            same statistics, bit for bit. None: this process.
         options: Of the methods: `percentile` (99.99), `variant`, `start_bin`, `stride`.
     Returns:
         The quantized model and everything that was found on the way.
@@ -105,7 +109,7 @@ def quantize(
     settings = Settings(
         method, profile, activations, weights, symmetric, per_channel, include, exclude, overrides, opset,
         num_batches, batch_size, bias_correction, equalization, rounding, scale_bits, bits16, progress,
-        options,
+        pool, options,
     )  # fmt: skip
     result = _quantized(source, data, settings)
     if result is None:
@@ -158,6 +162,7 @@ def calibrate(
     num_batches: int | None = None,
     batch_size: int | None = None,
     progress: bool = True,
+    pool: JobPool | None = None,
 ) -> Calibration:
     """Collect the statistics of every tensor that `quantize` would quantize; it takes them instead of data.
 
@@ -165,7 +170,7 @@ def calibrate(
     """
     settings = Settings(
         profile=profile, include=include, exclude=exclude, num_batches=num_batches, batch_size=batch_size,
-        progress=progress,
+        progress=progress, pool=pool,
     )  # fmt: skip
     state = prepared(source, None, settings)
     if not state.targets:

@@ -44,18 +44,35 @@ class Sample:
 
     def __init__(self) -> None:
         self.runs: list[Held] = []
+        self._bound: bytes | None = (
+            None  # the least digest that there was no room for: none behind it, either
+        )
 
     def offer(self, feeds: Feeds, outputs: dict[str, NDArray]) -> None:
         """Keep a copy of this run, if it is one of the chosen; another one may have to go."""
         digest = _digest(feeds)
         if len(self.runs) == HELD_MOST and digest >= self.runs[-1].digest:
             return
+        if self._bound is not None and digest > self._bound:
+            return
         copies = ({name: a.copy() for name, a in arrays.items()} for arrays in (feeds, outputs))
-        insort(self.runs, Held(digest, *copies))
+        self._keep(Held(digest, *copies))
+
+    def merge(self, other: Sample) -> None:
+        """Keep of both what one that was offered the runs of both would have kept."""
+        bounds = [bound for bound in (self._bound, other._bound) if bound is not None]
+        self._bound = min(bounds, default=None)
+        mine, self.runs = self.runs, []
+        for held in (*mine, *other.runs):
+            if self._bound is None or held.digest <= self._bound:
+                self._keep(held)
+
+    def _keep(self, held: Held) -> None:
+        insort(self.runs, held)
         while len(self.runs) > HELD_LEAST and (
             len(self.runs) > HELD_MOST or sum(held.nbytes for held in self.runs) > HELD_BYTES
         ):
-            self.runs.pop()
+            self._bound = self.runs.pop().digest
 
     def stack(self) -> None:
         """Put small runs together, at most 256 KiB of inputs each: the fewer runs, the faster they are."""

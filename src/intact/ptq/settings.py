@@ -11,6 +11,7 @@ from intact.errors import QuantValueError, UnsupportedError
 from intact.graph import FORMAT_OPSETS, check_format
 from intact.numerics import SHORT_BITS
 from intact.placement import Profile, profile_of
+from intact.pool import JobPool
 from intact.spec import INT16, Format, checked_block_size, checked_bool, is_whole
 
 BLOCK = 32
@@ -77,7 +78,10 @@ Bits16 = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Settings:
-    """What `intact.ptq.quantize` was asked for: its arguments, the methods' own under `options`."""
+    """What `intact.ptq.quantize` was asked for: its arguments, the methods' own under `options`.
+
+    `pool` is none of what tells two runs apart: it changes no answer.
+    """
 
     method: str = "auto"
     profile: str | Profile = "intact"
@@ -97,6 +101,7 @@ class Settings:
     scale_bits: int | None = SHORT_BITS
     bits16: Bits16 = "never"
     progress: bool = True
+    pool: JobPool | None = field(default=None, repr=False, compare=False)
     options: Mapping[str, Any] = field(default_factory=dict)
     layer: LayerSettings = field(init=False)
 

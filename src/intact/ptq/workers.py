@@ -20,10 +20,16 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _allowed() -> int:
+    """Threads that the environment allows: Ray says so to its workers."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    return int(said) if said.isdecimal() and int(said) else _cores()
+
+
 WORKERS = min(2, _cores())
 """How many runs are under way at once."""
 
-THREADS = max(1, _cores() // WORKERS)
+THREADS = max(1, min(_cores() // WORKERS, _allowed()))
 """Threads that each of them may use."""
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from intact.calib import Histogram, Range
 from intact.errors import CalibrationError, QuantValueError
 from intact.spec import Format, QuantSpec
+from intact.torch._sharded import whole
 from intact.torch.calib.calibrator import _Calibrator
 from intact.torch.calib.mergeable import MergeableCalibrator
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
@@ -74,7 +75,7 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
         for name, quantizer in quantizers.items():
             kept = quantizer._calibrator
             if isinstance(kept, _Keep) and kept.tensor is not None:
-                found[name] = kept.tensor.detach()
+                found[name] = whole(kept.tensor.detach())
     return found
 
 

@@ -13,26 +13,36 @@ from torch.optim import Optimizer
 from intact.atomic import replacing
 from intact.errors import FileFormatError
 from intact.reading import reading
+from intact.torch._sharded import is_sharded, put_states, states_of
 
 _KIND, _VERSION = "intact.finetune", 1
 
 
 def write_state(
-    path: Path, model: nn.Module, optimizer: Optimizer, position: dict[str, Any], settings: dict[str, Any]
+    path: Path | None,
+    model: nn.Module,
+    optimizer: Optimizer,
+    position: dict[str, Any],
+    settings: dict[str, Any],
 ) -> None:
     """Replace `path`, in one step, by the whole state: weights, optimizer, random numbers, position.
 
     Args:
-        path: The file.
+        path: The file; None in a process that does not write, and takes part where the model is sharded.
         model, optimizer: What is being trained.
         position: Plain values: epoch, step, history.
         settings: Plain values that a run which goes on must share.
     """
+    if path is None and not is_sharded(model):
+        return
+    weights, moments = states_of(model, optimizer)
+    if path is None:
+        return
     state = {
         "kind": _KIND,
         "version": _VERSION,
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
+        "model": weights,
+        "optimizer": moments,
         "random": torch.get_rng_state(),
         "position": position,
         "settings": settings,
@@ -65,8 +75,7 @@ def read_state(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
 
 def restore(state: dict[str, Any], model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
     """Put `state` into `model` and `optimizer`; returns the position."""
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
+    put_states(model, optimizer, state["model"], state["optimizer"])
     return dict(state["position"])
 
 

@@ -41,6 +41,7 @@ from intact.torch._collection import (
     watching,
     weights_of,
 )
+from intact.torch._sharded import require_whole
 from intact.torch.distributed import ProcessGroup
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
@@ -277,6 +278,7 @@ def calibrate(
         merge exactly: the scales are, bit for bit, those of one process.
     """
     group = distributed.join()
+    require_whole(model, "calibrate", "calibrate first, and shard what came out")
     quantizers = enabled_quantizers(model)
     undo_bias_correction(model)
     weights = weights_of(model)

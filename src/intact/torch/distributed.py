@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,6 +106,49 @@ def share_failure(error: Exception | None, group: ProcessGroup) -> None:
             )
     if error is not None:
         raise error
+
+
+class RankPool:
+    """Deals jobs over the processes of torchrun, all of which ask for the same ones and get all results.
+
+    A result is bytes. Jobs are done in rounds, one in each process.
+
+    Args:
+        group: The processes.
+    """
+
+    threads = None
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self._group, self.size = group, group.size
+
+    def map(self, work: Callable[[Any, Any], Any], common: Any, items: Iterable[Any]) -> Iterator[Any]:
+        """See `intact.pool.JobPool.map`; an error in one process ends all of them, see `share_failure`."""
+        waiting = list(items)
+        for start in range(0, len(waiting), self.size):
+            round = waiting[start : start + self.size]
+            made, failure = b"-", None  # no item is left for this process
+            try:
+                if self._group.rank < len(round):
+                    made = work(common, round[self._group.rank])
+            except Exception as error:
+                failure = error
+            share_failure(failure, self._group)
+            yield from _gather(made)[: len(round)]
+
+
+def require_same(where: str, number: int, group: ProcessGroup) -> None:
+    """Check that all processes have the same `number` here, before they rely on it.
+
+    Raises:
+        CalibrationError: They differ.
+    """
+    found = sum_over(np.eye(group.size)[group.rank] * number, group)
+    if len(set(found.tolist())) > 1:
+        raise CalibrationError(
+            where, f"{found.astype(int).tolist()} in the processes", "the same in all of them",
+            "let every process see the same files and arguments",
+        )  # fmt: skip
 
 
 def sum_over(values: NDArray[np.float64], group: ProcessGroup) -> NDArray[np.float64]:

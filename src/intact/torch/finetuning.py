@@ -31,6 +31,7 @@ from intact.torch._learning import (
     learning_quantizers,
     shorten,
 )
+from intact.torch._sharded import average_gradients, equalize, is_sharded, reshard
 from intact.torch._training_state import read_state, restore, write_state
 from intact.torch.descriptor import LEARNED_KINDS
 from intact.torch.distributed import ProcessGroup
@@ -142,7 +143,9 @@ def finetune(
         QuantValueError: (a ValueError) Arguments that contradict each other; data without a length.
         FileFormatError: (a ValueError) `checkpoint` is damaged or of a run with other settings.
     Distributed: under torchrun batches are dealt over the processes as by `calibrate` and gradients are
-        averaged (DistributedDataParallel): N processes take 1/N of the steps, each with N batches.
+        averaged (DistributedDataParallel): N processes take 1/N of the steps, each with N batches. A model
+        that ``torch.distributed.fsdp.fully_shard`` has dealt over them, once calibrated, stays so; its ranges
+        are whole, and equal, in every process.
     """
     _check(epochs, base_lr, lr, batchnorm, checkpoint_steps)
     _check_learning(learn, learn_start, range_decay, scale_bits)
@@ -164,7 +167,7 @@ def finetune(
         with Progress("fine-tuning", epochs * run.steps_per_epoch, progress and group.first) as bar:
             run.all_epochs(bar)
         if batchnorm == "reestimate":
-            data = distributed.deal(run.data_of(epochs), group)
+            data = distributed.deal(run.data_of(epochs), group, run.shared_batches)
             reestimate_batchnorm(model, (batch for _, batch in data), group=group)
     finally:
         for module, training in modes:
@@ -202,6 +205,12 @@ class _Run:
         self.losses: list[float] = []
         self.random: Tensor | None = None
         self.steps_per_epoch = self._steps_per_epoch()
+        self.sharded = is_sharded(model)
+
+    @property
+    def shared_batches(self) -> int | None:
+        """Where all processes must run the model equally often: how many batches that are; None: all."""
+        return self.steps_per_epoch * self.group.size if self.sharded else None
 
     def data_of(self, epoch: int) -> Iterable[Any]:
         return self.data(epoch) if callable(self.data) else self.data
@@ -248,9 +257,12 @@ class _Run:
             first = next(iter(self.data_of(0))) if self.learn_start == "paper" else None
             learn_ranges(self.model, self.learn, first)
         self.ranges = PositiveRanges(learning_quantizers(self.model))
+        reshard(self.model)
         self.optimizer = optimizer(self._trained(), lr=self.lr)
         self.network = self.model
-        if self.group.size > 1:
+        if self.sharded:
+            equalize((*self.model.parameters(), *self.model.buffers()))
+        elif self.group.size > 1:
             self.network = DistributedDataParallel(self.model, broadcast_buffers=self.batchnorm == "train")
 
     def _trained(self) -> list[Any]:
@@ -288,9 +300,10 @@ class _Run:
         self.random = state["random"]
 
     def save(self) -> None:
-        if self.path is not None and self.group.first:
+        if self.path is not None:
             position = {"step": self.step, "losses": self.losses, "history": self.result.history}
-            write_state(self.path, self.model, self.optimizer, position, self.settings())
+            path = self.path if self.group.first else None
+            write_state(path, self.model, self.optimizer, position, self.settings())
 
     def all_epochs(self, bar: Progress) -> None:
         for epoch in range(self.step // self.steps_per_epoch, self.epochs):
@@ -308,6 +321,7 @@ class _Run:
             if self.validate is not None:
                 with evaluating(self.model):
                     record["metric"] = float(self.validate(self.model))
+                reshard(self.model)
             record["seconds"] = round(time.monotonic() - started, 3)
             self.result.history.append(record)
             self.losses = []
@@ -341,9 +355,13 @@ class _Run:
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = cosine_lr(self.lr, self.step, total)
         self.optimizer.zero_grad()
+        if self.sharded and self.batchnorm == "train":
+            equalize(self.model.buffers())
         outputs = forward_batch(self.network, batch)
         loss = self.loss(outputs, self._targets(batch))
         loss.backward()  # type: ignore[no-untyped-call]
+        if self.sharded:
+            average_gradients(self.model.parameters())
         before = self.ranges.ends()
         self.optimizer.step()
         self.ranges.keep(before)

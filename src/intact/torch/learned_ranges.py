@@ -151,7 +151,7 @@ def _between(grad: Tensor, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
         np.nextafter(least, np.float32(np.inf)),  # the kernel's ends are inside
         np.nextafter(most, np.float32(-np.inf)),
         QuantSpec(INT8, axis=tuple(axes) or None),
-        out=ops.as_numpy(out),
+        out=ops.writable(out),
         threads=torch.get_num_threads(),
     )
     return out
@@ -237,5 +237,5 @@ def start(x: Tensor, spec: QuantSpec, kind: str, is_weight: bool) -> Ends | None
 
 def _least_squares(x: Tensor, spec: QuantSpec) -> Ends:
     found = Histogram(spec.axis)  # type: ignore[arg-type]
-    found.collect(x.to("cpu", torch.float32).numpy(), threads=torch.get_num_threads())
+    found.collect(ops.as_numpy(x.to("cpu", torch.float32)), threads=torch.get_num_threads())
     return range_of(found, spec, "mse")

@@ -257,8 +257,19 @@ def scale_and_zero_point(
 
 
 def as_numpy(x: Tensor) -> NDArray:
-    """`x` as an array on the same memory."""
+    """`x` as an array on the same memory, to be read.
+
+    By DLPack: `Tensor.numpy` fixes the size of the storage for good, and `fully_shard` gives the storage of
+    whole parameters back between layers.
+    """
     x = x.detach()
+    if x.dtype == torch.bfloat16:
+        return np.from_dlpack(x.view(torch.int16)).view(ml_dtypes.bfloat16)
+    return np.from_dlpack(x)
+
+
+def writable(x: Tensor) -> NDArray:
+    """`x`, which is a kernel's own, as an array on the same memory."""
     if x.dtype == torch.bfloat16:
         return x.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     return x.numpy()
@@ -273,7 +284,7 @@ def _forward_cpu(x: Tensor, amax: Tensor, amin: Tensor | None, *call: Any) -> Te
         grid.scale,
         grid.zero_point,
         grid.spec,
-        out=as_numpy(out),
+        out=writable(out),
         threads=torch.get_num_threads(),
     )
     return out
@@ -287,7 +298,7 @@ def _backward_cpu(grad: Tensor, x: Tensor, amax: Tensor, amin: Tensor | None, *c
         as_numpy(laid_out_like(x, out)),
         *grid.bounds,
         grid.spec,
-        out=as_numpy(out),
+        out=writable(out),
         threads=torch.get_num_threads(),
     )
     return out

@@ -9,12 +9,13 @@ from itertools import product
 
 import numpy as np
 
-from intact.graph import Model
+from intact.graph import Model, Parcel
 from intact.placement import Layer
+from intact.pool import JobPool
 from intact.progress import Progress
 from intact.ptq.analysis.analyze import quantized_with_before
 from intact.ptq.analysis.segments import Read
-from intact.ptq.analysis.sweep import Sweep, Trial
+from intact.ptq.analysis.sweep import Sweep, SweepJobs, Trial, measured_by
 from intact.ptq.analysis.units import SweepUnit, units_of
 from intact.ptq.analysis.variants import QuantizedReads, grids_of, with_reads
 from intact.ptq.settings import Settings, with_override
@@ -46,10 +47,15 @@ class QuantizedEverywhere:
     units: tuple[SweepUnit, ...]
     sweep: Sweep
 
-    def errors(self, progress: bool, title: str) -> dict[str, float]:
+    def errors(self, progress: bool, title: str, pool: JobPool | None = None) -> dict[str, float]:
         """Error of the outputs with each layer alone quantized, by its name."""
-        with Progress(title, len(self.units), progress) as bar:
-            found = self.sweep.measure([Trial(unit.reads) for unit in self.units], bar)
+        trials = [Trial(unit.reads) for unit in self.units]
+        with Progress(title, len(trials), progress) as bar:
+            if pool is None:
+                found = self.sweep.measure(trials, bar)
+            else:
+                jobs = SweepJobs(Parcel(self.before.model), self.grids, self.before.runs)
+                found = measured_by(pool, jobs, trials, bar)
         return {unit.name: error for unit, error in zip(self.units, found, strict=True)}
 
 

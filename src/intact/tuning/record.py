@@ -71,6 +71,10 @@ class Study:
     def __init__(self, known: dict[str, Any], save: Callable[[], None]) -> None:
         self._known, self._save = known, save
 
+    def knows(self, name: str) -> bool:
+        """Whether there are figures under `name`."""
+        return name in self._known
+
     def numbers(self, name: str, measure: Callable[[], dict[str, float]]) -> dict[str, float]:
         """The figures under `name`: as they are known, or as `measure` finds them."""
         if name not in self._known:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import sqrt
 
 from intact.tuning.program import Choice, FormatProgram, cheapest, front
 from intact.tuning.result import TuneTrial
 
 Verify = Callable[[Choice], TuneTrial]
+Ahead = Callable[[Sequence[Choice]], None]
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,9 @@ class TuneSearch:
     best: Choice
 
 
-def searched(program: FormatProgram, verify: Verify, trials: int) -> TuneSearch:
+def searched(
+    program: FormatProgram, verify: Verify, trials: int, ahead: Ahead | None = None, width: int = 1
+) -> TuneSearch:
     """Look for the fastest choice that meets the target.
 
     The metric is taken to grow along the front as the expected error falls: what that is wrong about costs
@@ -38,53 +43,89 @@ def searched(program: FormatProgram, verify: Verify, trials: int) -> TuneSearch:
         program: The costs.
         verify: Quantizes and measures a choice.
         trials: How many choices may be verified.
+        ahead: Called in front of `verify` with the choice and those that are likely to follow, so that
+            several workers have something to do. It changes nothing of what is verified.
+        width: How many choices `ahead` gets at most.
     """
-    choices = front(program)
-    base: Choice = (0,) * len(program.errors)
-    tried: dict[Choice, TuneTrial] = {base: verify(base)}
-
-    def meets(choice: Choice) -> bool:
-        if choice not in tried:
-            tried[choice] = verify(choice)
-        return tried[choice].met
-
-    def spent() -> bool:
-        return len(tried) >= trials
-
-    # What is at `low` and before it fails; what is at `high` meets the target, or is not there.
-    low, high = 0, len(choices)
-    if choices and (choices[0] in tried or not spent()) and meets(choices[0]):
-        low, high = -1, 0
-    while high - low > 1 and not spent():
-        middle = (low + high) // 2
-        low, high = (low, middle) if meets(choices[middle]) else (middle, high)
-    _refine(program, choices, low, high, meets, spent)
-    return TuneSearch(tuple(choices), tuple(tried), _best(tried))
+    path = _Path(program, trials)
+    tried: dict[Choice, TuneTrial] = {}
+    while (choice := path.next({one: trial.met for one, trial in tried.items()})) is not None:
+        if ahead is not None:
+            ahead(path.likely({one: trial.met for one, trial in tried.items()}, width))
+        tried[choice] = verify(choice)
+    return TuneSearch(tuple(path.front), tuple(tried), _best(tried))
 
 
-def _refine(
-    program: FormatProgram,
-    choices: list[Choice],
-    low: int,
-    high: int,
-    meets: Callable[[Choice], bool],
-    spent: Callable[[], bool],
-) -> None:
-    """Halve the gap of the front between what fails and what meets the target."""
-    if low < 0 or high >= len(choices):
-        return
-    worse, better = program.error(choices[low]), program.error(choices[high])
-    seen = {choices[low], choices[high]}
-    while not spent() and better < worse:
-        middle = sqrt(worse * better) if better > 0 else worse / 4
-        choice = cheapest(program, middle)
-        if choice is None or choice in seen:
-            return
-        seen.add(choice)
-        if meets(choice):
-            better = middle
-        else:
-            worse = min(middle, program.error(choice))
+class _Path:
+    """The way of the search, as a function of what the choices on it turn out to be.
+
+    Args:
+        program: The costs.
+        trials: How many choices may be verified.
+    """
+
+    def __init__(self, program: FormatProgram, trials: int) -> None:
+        self._program, self._trials = program, trials
+        self._cheapest = cache(lambda most: cheapest(program, most))
+        self.front = front(program)
+
+    def next(self, known: Mapping[Choice, bool]) -> Choice | None:
+        """The choice to verify where it is known which of the others meet the target; None at the end."""
+        walk = self._walk()
+        try:
+            choice, seen = next(walk), set[Choice]()
+            while choice in known:
+                seen.add(choice)
+                choice = walk.send((known[choice], len(seen) >= self._trials))
+        except StopIteration:
+            return None
+        return choice
+
+    def likely(self, known: Mapping[Choice, bool], count: int) -> list[Choice]:
+        """At most `count` choices that come next, whatever the others turn out to be: the nearest first."""
+        found: dict[Choice, None] = {}
+        waiting = deque([dict(known)])
+        while waiting and len(found) < count:
+            outcomes = waiting.popleft()
+            if (choice := self.next(outcomes)) is not None:
+                found[choice] = None
+                waiting += [outcomes | {choice: True}, outcomes | {choice: False}]
+        return list(found)
+
+    def _walk(self) -> Generator[Choice, tuple[bool, bool], None]:
+        """Yields choices; is told whether each meets the target, and whether no more may be verified."""
+        choices = self.front
+        base: Choice = (0,) * len(self._program.errors)
+        met, spent = yield base
+        # What is at `low` and before it fails; what is at `high` meets the target, or is not there.
+        low, high = 0, len(choices)
+        if choices and (choices[0] == base or not spent):
+            if choices[0] != base:
+                met, spent = yield choices[0]
+            if met:
+                low, high = -1, 0
+        while high - low > 1 and not spent:
+            middle = (low + high) // 2
+            met, spent = yield choices[middle]
+            low, high = (low, middle) if met else (middle, high)
+        if low >= 0 and high < len(choices) and not spent:
+            yield from self._refine(choices[low], choices[high])
+
+    def _refine(self, fails: Choice, meets: Choice) -> Generator[Choice, tuple[bool, bool], None]:
+        """Halve the gap of the front between what fails and what meets the target."""
+        worse, better = self._program.error(fails), self._program.error(meets)
+        seen, spent = {fails, meets}, False
+        while not spent and better < worse:
+            middle = sqrt(worse * better) if better > 0 else worse / 4
+            choice = self._cheapest(middle)
+            if choice is None or choice in seen:
+                return
+            seen.add(choice)
+            met, spent = yield choice
+            if met:
+                better = middle
+            else:
+                worse = min(middle, self._program.error(choice))
 
 
 def _best(tried: dict[Choice, TuneTrial]) -> Choice:

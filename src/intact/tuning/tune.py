@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from hashlib import blake2b
 from itertools import islice
@@ -14,16 +14,16 @@ from intact import graph
 from intact._version import __version__
 from intact.engine import compile
 from intact.errors import QuantValueError
-from intact.graph import Model
+from intact.graph import Model, Parcel
 from intact.placement import Layer
+from intact.pool import InProcess, JobPool
 from intact.ptq.analysis.analyze import settings_of
 from intact.ptq.branches import kept, opened
 from intact.ptq.inputs import Feeds, inputs_of
-from intact.ptq.prepare import NothingToQuantizeError
-from intact.ptq.quantize import quantize
 from intact.ptq.runs import Cutter
 from intact.ptq.settings import Settings
 from intact.spec import is_whole
+from intact.tuning.ahead import AheadOfSearch, ChoiceScorer, made_by
 from intact.tuning.clock import Clock, EngineClock, Remembered, identity
 from intact.tuning.formats import LayerFormat, formats_of, overrides_of
 from intact.tuning.measure import (
@@ -59,6 +59,7 @@ def tune(
     trials: int = TRIALS,
     record: Any = None,
     progress: bool = True,
+    pool: JobPool | None = None,
     **options: Any,
 ) -> TuneResult:
     """Choose a format for each layer: as little time as possible, with no more loss than is allowed.
@@ -85,6 +86,9 @@ def tune(
         record: A file that keeps what was measured, so that an interrupted run goes on: errors, and what a
             metric and a clock say that have a ``key``, a text that tells them from others. None: none.
         progress: Draw progress bars on standard error.
+        pool: Counts the data, measures errors and verifies choices in other processes,
+            `intact.ray_pool.RayPool` on other machines, with the same answer; times are measured here. `data`
+            and `evaluate` are sent there: files that they name must be there, too. None: this process.
         options: All others of `quantize`: ``profile``, ``method``, ``exclude``, ``overrides``, ...;
             ``rounding`` may be "auto", too, and is unless told: on, where the metric is better with it.
     Returns:
@@ -96,7 +100,9 @@ def tune(
     """
     _check(max_drop, budget, trials)
     free = options.get("rounding", AUTO) == AUTO
-    settings = settings_of(options | {"progress": progress} | ({"rounding": False} if free else {}))
+    settings = settings_of(
+        options | {"progress": progress, "pool": pool} | ({"rounding": False} if free else {})
+    )
     choices = formats_of(settings, formats)
     float_model = graph.load(source)
     data = kept(float_model, data, settings)
@@ -123,7 +129,8 @@ def tune(
         fitted = _everywhere(float_model, data, rounding, choices)
         rounded = costs(rounding, fitted, verify.float_score)
         verify = max(verify, rounded, key=lambda one: one.everywhere_score)  # the first of equals
-    found = searched(verify.program, verify, trials)
+    ahead = None if pool is None else verify.ahead
+    found = searched(verify.program, verify, trials, ahead, 1 if pool is None else pool.size)
     return _result(verify, found, measured)
 
 
@@ -179,14 +186,16 @@ class _Verifier:
     @cached_property
     def everywhere_score(self) -> float:
         """The metric of the first format everywhere."""
-        return self._scored("everywhere", self._quantized({}))
+        return self._scored("everywhere", made_by(self.model, self.data, self.settings, {}))
 
     @cached_property
     def errors(self) -> dict[str, dict[str, float]]:
         """Of the outputs with each layer alone in a format, by format and layer."""
         progress = self.settings.progress
         found: dict[str, dict[str, float]] = {
-            name: self.study.numbers(f"errors {name}", partial(one.errors, progress, f"layers in {name}"))
+            name: self.study.numbers(
+                f"errors {name}", partial(one.errors, progress, f"layers in {name}", self.settings.pool)
+            )
             for name, one in self.everywhere.items()
         }
         return found | {one.name: {} for one in self.formats if one.is_float}
@@ -211,9 +220,8 @@ class _Verifier:
     def __call__(self, choice: Choice) -> TuneTrial:
         """What `choice` is worth, measured once."""
         if choice not in self.trials:
-            name = "choice " + ",".join(map(str, choice))
-            model = self.made(choice)
-            score = self._scored(name, model) if any(choice) else self.everywhere_score
+            model, known = self.ahead.made.pop(choice, None) or (self.made(choice), None)
+            score = self._scored(_name(choice), model, known) if any(choice) else self.everywhere_score
             seconds = self.clock(model)
             self.trials[choice] = TuneTrial(
                 self.named(choice), self.program.error(choice),
@@ -230,24 +238,34 @@ class _Verifier:
         chosen = {layer.name: self.formats[f] for layer, f in zip(self.layers, choice, strict=True)}
         return overrides_of(nodes, chosen) | dict(self.settings.overrides or {})
 
+    @cached_property
+    def ahead(self) -> AheadOfSearch:
+        """What other processes made of choices; nothing where there are none."""
+        scorer = ChoiceScorer(Parcel(self.model), self.data, self.settings, self.score, self.threads)
+        key = key_of(self.score)
+
+        def skipped(choice: Choice) -> bool:
+            return not any(choice) or bool(key and self.study.knows(f"{key}: {_name(choice)}"))
+
+        return AheadOfSearch(self.settings.pool or InProcess(), scorer, self.overrides, skipped)
+
     def made(self, choice: Choice) -> Model:
-        """The model that `quantize` makes of `choice`; the float model where nothing is left to quantize."""
-        try:
-            return self._quantized(self.overrides(choice))
-        except NothingToQuantizeError:  # what moves data is quantized beside other layers alone
-            return self.model
+        """The model that `quantize` makes of `choice`."""
+        return made_by(self.model, self.data, self.settings, self.overrides(choice))
 
-    def _quantized(self, overrides: Mapping[str, Any]) -> Model:
-        asked = {one.name: getattr(self.settings, one.name) for one in fields(Settings) if one.init}
-        asked |= {"overrides": overrides or self.settings.overrides, "progress": False}
-        return quantize(self.model, self.data, **asked.pop("options"), **asked).model
-
-    def _scored(self, name: str, model: Model) -> float:
+    def _scored(self, name: str, model: Model, known: float | None = None) -> float:
         def measure() -> dict[str, float]:
+            if known is not None:
+                return {"score": known}
             return {"score": checked(self.score(compile(model, threads=self.threads)))}
 
         key = key_of(self.score)
         return (self.study.numbers(f"{key}: {name}", measure) if key else measure())["score"]
+
+
+def _name(choice: Choice) -> str:
+    """In records."""
+    return "choice " + ",".join(map(str, choice))
 
 
 def _check(max_drop: float, budget: int, trials: int) -> None:

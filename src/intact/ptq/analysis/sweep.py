@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from numpy.typing import NDArray
 
-from intact.graph import Model, Session
+from intact.graph import Model, Parcel, Session
+from intact.pool import JobPool
 from intact.progress import Progress
 from intact.ptq.analysis.segments import ModelSegment, Read, segments_of
 from intact.ptq.analysis.variants import QuantizedReads, variant
@@ -19,6 +20,9 @@ from intact.ptq.workers import in_order
 Values = dict[str, NDArray]
 
 NOTHING: frozenset[Read] = frozenset()
+
+_PARTS = 2
+"""Of the trials, for each worker: each part runs through the model once more."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,43 @@ class Sweep:
         if key not in self._sessions:
             self._sessions[key] = variant(segment, self._grids, here)
         return self._sessions[key]
+
+
+@dataclass
+class SweepJobs:
+    """What jobs of a sweep have in common.
+
+    Attributes:
+        model, grids, runs: As for `Sweep`.
+    """
+
+    model: Parcel
+    grids: QuantizedReads
+    runs: Sequence[Held]
+
+    @cached_property
+    def sweep(self) -> Sweep:
+        """Made where the first job arrives."""
+        return Sweep(self.model.model, self.grids, self.runs)
+
+
+def measure_trials(common: SweepJobs, trials: Sequence[Trial]) -> list[float]:
+    """What `Sweep.measure` finds."""
+    return common.sweep.measure(trials)
+
+
+def measured_by(
+    pool: JobPool, jobs: SweepJobs, trials: Sequence[Trial], bar: Progress | None = None
+) -> list[float]:
+    """What `Sweep.measure` finds, each trial being independent of the others: neighbours go together."""
+    size = max(1, -(-len(trials) // (_PARTS * pool.size)))
+    parts = [trials[start : start + size] for start in range(0, len(trials), size)]
+    found: list[float] = []
+    for errors in pool.map(measure_trials, jobs, parts):
+        found += errors
+        if bar is not None:
+            bar.advance(done=len(found))
+    return found
 
 
 def _alive(segments: Sequence[ModelSegment], outputs: Sequence[str]) -> list[frozenset[str]]:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import copy
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch import nn
 
 from intact.errors import QuantValueError
+from intact.pool import InProcess, JobPool
 from intact.progress import Progress
+from intact.torch import distributed
 from intact.torch._batches import Forward, forward_batch
-from intact.torch._bias import undo_bias_correction
 from intact.torch._collection import enabled_quantizers
+from intact.torch._sharded import require_whole
+from intact.torch.distributed import ProcessGroup, RankPool
 from intact.torch.onnx_ops import is_dynamic
-from intact.torch.reconstruction.blocks import find_blocks
+from intact.torch.reconstruction.blocks import FoundBlock, find_blocks
 from intact.torch.reconstruction.data import gather
 from intact.torch.reconstruction.learn import BlockReport, LearnSettings, learn_block
-from intact.torch.reconstruction.state import FinishedBlocks, fingerprint
+from intact.torch.reconstruction.parts import PartLearner, float_copy, frozen, learn_part, learned_part
+from intact.torch.reconstruction.state import FinishedBlocks, copies_of, fingerprint
 
 __all__ = ["BlockReport", "ReconstructionResult", "reconstruct"]
 
@@ -66,6 +69,8 @@ def reconstruct(
     qdrop: float | None = None,
     learn_scales: bool | None = None,
     blocks: Sequence[str] | None = None,
+    inputs: Literal["reconstructed", "float"] = "reconstructed",
+    pool: JobPool | None = None,
     state: str | os.PathLike[str] | None = None,
     resume: bool = True,
     forward: Forward | None = None,
@@ -95,6 +100,12 @@ def reconstruct(
             does ("lsq+" where they have a zero point); None: for "brecq".
         blocks: For "brecq": shell patterns of the paths of modules that are blocks. None: the largest modules
             with at most 8 layers that are no `nn.Sequential` and are called once.
+        inputs: What each part reads while it learns. "reconstructed": what the quantized model in front of it
+            answers by then; one part waits for the other. "float": what it reads in the float model; parts
+            are learned independently, in any number of processes, with the same result
+            (docs/decisions/0038-on-many-machines.md).
+        pool: Learns parts in other processes, `intact.ray_pool.RayPool` on other machines; needs
+            ``inputs="float"``. None: this process, or those of torchrun.
         state: File that is replaced after each part.
         resume: Go on from `state` where it exists. On one thread the result is, bit for bit, that of a run
             without interruption.
@@ -105,32 +116,79 @@ def reconstruct(
         The model, changed in place, and what became of each part. One whose answers to all samples did not
         come closer to the float ones keeps its rounding to nearest.
     Raises:
-        QuantValueError: (a ValueError) No batch, an argument out of its range, a quantizer without a range,
-            no weight that can be reconstructed, or a part without one row per sample.
+        QuantValueError: (a ValueError) No batch, an argument out of its range, a pool with nothing to do for
+            it, a quantizer without a range, no weight to reconstruct, or a part without one row per
+            sample.
         FileFormatError: (a ValueError) `state` is damaged or of another run.
-    One process does all the work: nothing is dealt over those of torchrun.
+    Distributed: under torchrun every process needs the same model and all batches, and has the result. With
+        ``inputs="float"`` the parts are dealt over them; else each does all the work.
     """
     settings = _settings(method, steps, batch_size, qdrop, learn_scales)
+    _require(inputs in ("reconstructed", "float"), "inputs", repr(inputs), "'reconstructed' or 'float'")
+    alone = inputs == "float"
+    _require(
+        alone or pool is None, "pool", f"one with inputs={inputs!r}", "inputs='float': parts that can wait"
+    )
+    group = distributed.join()
+    require_whole(model, "reconstruct", "reconstruct first, and shard what came out")
     kept, run = list(batches), forward or forward_batch
     _require(bool(kept), "batches", "none", "at least one")
     _require_ranges(model)
     found, left = find_blocks(model, lambda: run(model, kept[0]), method, blocks)
     _require(bool(found), "model", f"no weight to reconstruct ({_first(left)})", "a layer with a parameter")
-    known = {"method": method, "seed": seed, "blocks": [b.path for b in found], **vars(settings)}
-    finished = FinishedBlocks(None if state is None else Path(state), known)
-    reference = _reference(model)
-    if state is not None:
+    known: dict[str, Any] = {
+        "method": method,
+        "seed": seed,
+        "inputs": inputs,
+        "blocks": [b.path for b in found],
+    }
+    known |= vars(settings)
+    path = None if state is None else Path(state)
+    if path is not None:
         known |= fingerprint(model, kept)
+    finished = FinishedBlocks(path if group.first else None, known)
     if resume:
-        finished.resume(model, found)
+        finished.resume(model, found, path)
     start = len(finished.reports)
-    with Progress("reconstructing", settings.steps * len(found), progress) as bar, _frozen(model):
-        for number, block in enumerate(found[start:], start):
-            bar.advance(f"reconstructing {block.path}", settings.steps * number)
-            data = gather(model, reference, block.path, kept, run)
-            report = learn_block(model, block, data, settings, seed + number, bar)
-            finished.add(model, block, report)
+    distributed.require_same("reconstruct: finished parts", start, group)
+    with Progress("reconstructing", settings.steps * len(found), progress and group.first) as bar:
+        bar.advance(done=settings.steps * start)
+        if alone:
+            threads = (pool and pool.threads) or torch.get_num_threads()
+            parts = PartLearner(model, found, kept, run, settings, seed, threads)
+            _learn_apart(parts, finished, pool or _pool_of(group), bar)
+        else:
+            _learn_in_turn(model, found, kept, run, settings, seed, finished, bar)
     return ReconstructionResult(model, tuple(finished.reports), left, start)
+
+
+def _learn_in_turn(
+    model: nn.Module, found: Sequence[FoundBlock], batches: Sequence[Any], run: Forward,
+    settings: LearnSettings, seed: int, finished: FinishedBlocks, bar: Progress,
+) -> None:  # fmt: skip
+    """Each part behind those that are finished."""
+    reference = float_copy(model)
+    finished.put_into(model, found)
+    with frozen(model):
+        for number, block in enumerate(found[len(finished.reports) :], len(finished.reports)):
+            bar.advance(f"reconstructing {block.path}", settings.steps * number)
+            data = gather(model, reference, block.path, batches, run)
+            report = learn_block(model, block, data, settings, seed + number, bar)
+            finished.add(copies_of(model, block), report)
+
+
+def _learn_apart(parts: PartLearner, finished: FinishedBlocks, pool: JobPool, bar: Progress) -> None:
+    """Each part by itself; the model changes when all are learned."""
+    blocks, start = parts.blocks, len(finished.reports)
+    learned = pool.map(learn_part, parts, range(start, len(blocks)))
+    for block, made in zip(blocks[start:], learned, strict=True):
+        finished.add(*learned_part(made, block))
+        bar.advance(f"reconstructed {block.path}", parts.settings.steps * len(finished.reports))
+    finished.put_into(parts.model, blocks)
+
+
+def _pool_of(group: ProcessGroup) -> JobPool:
+    return InProcess() if group.size == 1 else RankPool(group)
 
 
 def _settings(
@@ -161,22 +219,3 @@ def _require_ranges(model: nn.Module) -> None:
                 f"quantizer '{name}'", "no range, or one that is not used", "a calibrated model",
                 "call intact.torch.calibrate first, or disable() the quantizer",
             )  # fmt: skip
-
-
-def _reference(model: nn.Module) -> nn.Module:
-    """A copy that keeps the float weights, with its own biases; see `gather` for how it runs in float."""
-    reference = copy.deepcopy(model).requires_grad_(False)
-    undo_bias_correction(reference)
-    return reference
-
-
-@contextmanager
-def _frozen(model: nn.Module) -> Iterator[None]:
-    """No gradient to any parameter of `model` meanwhile."""
-    wanted = [(p, p.requires_grad) for p in model.parameters()]
-    model.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter, requires_grad in wanted:
-            parameter.requires_grad_(requires_grad)

@@ -94,14 +94,15 @@ class BlockData:
                 "tensors whose first axis is the batch's, or a multiple", "name other blocks by blocks=[...]",
             )  # fmt: skip
         sizes = [max(found) for found in rows]
-        self.quantized = Samples(where, quantized, sizes)
         self.floating = Samples(where, floating, sizes)
+        same = quantized is floating
+        self.quantized = self.floating if same else Samples(where, quantized, sizes)
         self.answers = Samples(where, targets, sizes)
         self.rows = self.answers.rows
 
     def mixed(self, rows: Tensor, share: float, generator: torch.Generator) -> Call:
         """Inputs of these samples, each element that of the float model with the probability `share`."""
-        if not share:
+        if not share or self.quantized is self.floating:
             return self.quantized.take(rows)  # type: ignore[no-any-return]
         leaves = []
         for (x, is_rows), (exact, _) in zip(self.quantized.leaves, self.floating.leaves, strict=True):
@@ -142,10 +143,23 @@ def gather(
         QuantValueError: The block's tensors do not have one row per sample along their first axis.
     """
     quantized, _ = _calls(model, path, batches, run)
-    with watching(enabled_quantizers(reference), {}):
-        floating, answers = _calls(reference, path, batches, run)
+    floating, answers = _float_calls(reference, path, batches, run)
     sizes = [_rows_of(batch) for batch in batches]
     return BlockData(f"block '{path}'", quantized, floating, answers, sizes)
+
+
+def gather_float(reference: nn.Module, path: str, batches: Sequence[Any], run: Forward) -> BlockData:
+    """The same where the block shall read what it reads in the float model, whatever is in front of it."""
+    floating, answers = _float_calls(reference, path, batches, run)
+    sizes = [_rows_of(batch) for batch in batches]
+    return BlockData(f"block '{path}'", floating, floating, answers, sizes)
+
+
+def _float_calls(
+    reference: nn.Module, path: str, batches: Sequence[Any], run: Forward
+) -> tuple[list[Call], list[Any]]:
+    with watching(enabled_quantizers(reference), {}):
+        return _calls(reference, path, batches, run)
 
 
 def _rows_of(batch: Any) -> int:

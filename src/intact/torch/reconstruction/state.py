@@ -29,7 +29,7 @@ class FinishedBlocks:
     """What is finished, and the file that says so.
 
     Args:
-        path: The file; None: there is none.
+        path: The file to write; None: there is none.
         settings: JSON values that a run which goes on must share.
     """
 
@@ -38,13 +38,12 @@ class FinishedBlocks:
         self._tensors: dict[str, Tensor] = {}
         self.reports: list[BlockReport] = []
 
-    def add(self, model: nn.Module, block: FoundBlock, report: BlockReport) -> None:
-        """Note that `block` is finished; the file is replaced in one step."""
+    def add(self, tensors: dict[str, Tensor], report: BlockReport) -> None:
+        """Note that a block is finished, and what it has become; the file is replaced in one step."""
         self.reports.append(report)
+        self._tensors |= tensors
         if self._path is None:
             return
-        for name, tensor in _tensors_of(model, block).items():
-            self._tensors[name] = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         document = {
             "version": _VERSION, "settings": self._settings, "reports": [asdict(r) for r in self.reports]
         }  # fmt: skip
@@ -52,55 +51,65 @@ class FinishedBlocks:
         with replacing(self._path) as file:
             file.write(data)
 
-    def resume(self, model: nn.Module, blocks: Iterable[FoundBlock]) -> None:
-        """Put the finished blocks of the file, where there is one, into `model`.
+    def resume(self, model: nn.Module, blocks: Iterable[FoundBlock], path: Path | None) -> None:
+        """Take what `path`, where it is there, says is finished of `model`, which stays as it is.
 
         Raises:
             FileAccessError: The file cannot be read.
             FileFormatError: It is damaged, of another kind or version, or of a run with other settings.
         """
-        if self._path is None or not self._path.exists():
+        if path is None or not path.exists():
             return
-        document, tensors = self._read(self._path)
+        document, tensors = _read(path)
         found = document["settings"]
         if differing := sorted(k for k, v in self._settings.items() if found.get(k) != v):
-            raise self._refused(f"a run with another {', '.join(differing)}")
+            raise _refused(path, f"a run with another {', '.join(differing)}")
         try:
             reports = [BlockReport(**{**r, "weights": tuple(r["weights"])}) for r in document["reports"]]
             by_path = {block.path: block for block in blocks}
             for report in reports:
-                for name, place in _tensors_of(model, by_path[report.path]).items():
+                for name, place in tensors_of(model, by_path[report.path]).items():
                     if tensors[name].shape != place.shape:
                         raise ValueError(f"shape of {name}")
-                    with torch.no_grad():
-                        place.copy_(tensors[name])
         except (KeyError, TypeError, ValueError) as error:
-            raise self._refused(f"a damaged file ({error})") from error
+            raise _refused(path, f"a damaged file ({error})") from error
         self.reports, self._tensors = reports, tensors
 
-    def _read(self, path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        try:
-            with reading(path), safe_open(path, framework="pt", device="cpu") as file:
-                document = json.loads((file.metadata() or {})[_KEY])
-                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        except (SafetensorError, KeyError, ValueError) as error:
-            raise self._refused(f"no readable state ({type(error).__name__})") from None
-        shaped = isinstance(document, dict) and isinstance(document.get("settings"), dict)
-        if not shaped or document.get("version") != _VERSION:
-            raise self._refused("a state of another version")
-        return document, tensors
+    @torch.no_grad()
+    def put_into(self, model: nn.Module, blocks: Iterable[FoundBlock]) -> None:
+        """Give the finished ones of `blocks` in `model` what they have become."""
+        finished = {report.path for report in self.reports}
+        for block in blocks:
+            if block.path in finished:
+                for name, place in tensors_of(model, block).items():
+                    place.copy_(self._tensors[name])
 
-    def _refused(self, got: str) -> FileFormatError:
-        return FileFormatError(
-            f"state '{self._path}'", got, "the state of this run of intact.torch.reconstruct",
-            "repeat the call with the model, data and settings of that run, pass resume=False, or name"
-            " another file",
-        )  # fmt: skip
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        with reading(path), safe_open(path, framework="pt", device="cpu") as file:
+            document = json.loads((file.metadata() or {})[_KEY])
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise _refused(path, f"no readable state ({type(error).__name__})") from None
+    shaped = isinstance(document, dict) and isinstance(document.get("settings"), dict)
+    if not shaped or document.get("version") != _VERSION:
+        raise _refused(path, "a state of another version")
+    return document, tensors
+
+
+def _refused(path: Path, got: str) -> FileFormatError:
+    return FileFormatError(
+        f"state '{path}'", got, "the state of this run of intact.torch.reconstruct",
+        "repeat the call with the model, data and settings of that run, pass resume=False, or name"
+        " another file",
+    )  # fmt: skip
 
 
 def fingerprint(model: nn.Module, batches: Iterable[Any]) -> dict[str, str]:
     """What tells this model and these data from others: SHA-256 of their tensors."""
-    return {"model": _hash(model.state_dict()), "data": _hash(list(batches))}
+    state = dict(sorted(model.state_dict().items()))  # a range that was learned meanwhile has another place
+    return {"model": _hash(state), "data": _hash(list(batches))}
 
 
 def _hash(values: Any) -> str:
@@ -112,7 +121,15 @@ def _hash(values: Any) -> str:
     return found.hexdigest()
 
 
-def _tensors_of(model: nn.Module, block: FoundBlock) -> dict[str, Tensor]:
+def copies_of(model: nn.Module, block: FoundBlock) -> dict[str, Tensor]:
+    """Copies of `tensors_of`, contiguous, on the host."""
+    return {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in tensors_of(model, block).items()
+    }
+
+
+def tensors_of(model: nn.Module, block: FoundBlock) -> dict[str, Tensor]:
     """Everything that reconstruction changes in `block`, by its name in the model's state."""
     found: dict[str, Tensor] = {path: model.get_parameter(path) for path in block.weights.values()}
     found |= corrected_biases(model.get_submodule(block.path), block.path)

@@ -1,0 +1,108 @@
+"""Calibration in parts: runs are counted in any process, and what was counted is added up exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from numpy.typing import NDArray
+
+from intact.calib import Calibration
+from intact.graph import Parcel, Session
+from intact.pool import JobPool
+from intact.ptq.counting import Counter, Run, session_of
+from intact.ptq.inputs import Feeds
+from intact.ptq.sample import Sample
+
+MOST_RUNS, MOST_BYTES = 32, 2**24
+"""Of one part: enough to be worth the way, and few enough for many workers and for memory."""
+
+
+@dataclass
+class Counted:
+    """What runs gave.
+
+    Attributes:
+        calibration: The statistics.
+        sample: Those of the runs to measure choices on.
+        runs: How many there were.
+        batches: The number of the last one's batch, and one more.
+    """
+
+    calibration: Calibration = field(default_factory=Calibration)
+    sample: Sample = field(default_factory=Sample)
+    runs: int = 0
+    batches: int = 0
+
+    def add(self, number: int, feeds: Feeds, said: dict[str, NDArray]) -> None:
+        """Note a run of batch `number`, whose tensors are counted."""
+        self.sample.offer(feeds, said)
+        self.runs, self.batches = self.runs + 1, number + 1
+
+    def merge(self, later: Counted) -> None:
+        """Add what later runs gave."""
+        for name, stats in later.calibration.items():
+            if name in self.calibration:
+                self.calibration[name].merge(stats)  # type: ignore[arg-type]  # of one kind
+            else:
+                self.calibration[name] = deepcopy(stats)  # what arrives may be read-only
+        self.sample.merge(later.sample)
+        self.runs, self.batches = self.runs + later.runs, later.batches
+
+
+@dataclass
+class PartCounter:
+    """Counts parts of the data, where it is sent.
+
+    Attributes:
+        model: Float.
+        wanted, outputs: Names of the tensors to count, and of the model's own outputs.
+        data: What the runs are made of, in words.
+        threads: Of ONNX Runtime, and of counting.
+    """
+
+    model: Parcel
+    wanted: Sequence[str]
+    outputs: Sequence[str]
+    data: str
+    threads: int
+
+    @cached_property
+    def session(self) -> Session:
+        """The model, made where the first part arrives."""
+        return session_of(self.model.model, self.wanted, self.threads)
+
+
+def counted_by(pool: JobPool, counter: PartCounter, runs: Iterable[Run]) -> Counted:
+    """What `runs` give, counted by `pool`: bit for bit what one process counts."""
+    found = Counted()
+    for part in pool.map(count_part, counter, parts_of(runs)):
+        found.merge(part)
+    return found
+
+
+def count_part(common: PartCounter, part: Sequence[Run]) -> Counted:
+    """What the runs of `part` give."""
+    found = Counted()
+    counter = Counter(
+        common.session, found.calibration, common.wanted, common.outputs, common.data, common.threads
+    )
+    for item in part:
+        found.add(*counter.run(item))
+    return found
+
+
+def parts_of(runs: Iterable[Run]) -> Iterator[list[Run]]:
+    """`runs` in parts, in order."""
+    part: list[Run] = []
+    size = 0
+    for number, feeds in runs:
+        part.append((number, feeds))
+        size += sum(array.nbytes for array in feeds.values())
+        if len(part) == MOST_RUNS or size >= MOST_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

@@ -1,0 +1,85 @@
+"""Choices that are quantized and scored by other processes, some of them before the search asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from intact.engine import compile
+from intact.graph import Model, Parcel
+from intact.pool import JobPool
+from intact.ptq.prepare import NothingToQuantizeError
+from intact.ptq.quantize import quantize
+from intact.ptq.settings import Settings
+from intact.tuning.program import Choice
+from intact.tuning.score import Score, checked
+
+Overrides = Mapping[str, Any]
+
+
+@dataclass
+class ChoiceScorer:
+    """What jobs have in common.
+
+    Attributes:
+        model: Float.
+        data: Calibration data.
+        settings: Of `quantize`.
+        score: The metric.
+        threads: Of the engine.
+    """
+
+    model: Parcel
+    data: Any
+    settings: Settings
+    score: Score
+    threads: int | None
+
+
+def made_by(model: Model, data: Any, settings: Settings, overrides: Overrides) -> Model:
+    """The model that `quantize` makes with `overrides`; the float model where nothing is left to quantize."""
+    asked = {one.name: getattr(settings, one.name) for one in fields(Settings) if one.init}
+    asked |= {"overrides": overrides or settings.overrides, "progress": False}
+    try:
+        return quantize(model, data, **asked.pop("options"), **asked).model
+    except NothingToQuantizeError:  # what moves data is quantized beside other layers alone
+        return model
+
+
+def score_choice(common: ChoiceScorer, overrides: Overrides) -> tuple[Parcel, float]:
+    """A quantized model, and its metric."""
+    model = made_by(common.model.model, common.data, common.settings, overrides)
+    return Parcel(model), checked(common.score(compile(model, threads=common.threads)))
+
+
+class AheadOfSearch:
+    """Models and metrics of choices, made by a pool.
+
+    Args:
+        pool: Does the work; times are not measured there.
+        scorer: What it needs.
+        overrides: Of a choice.
+        skipped: Whether the metric of a choice is known already.
+    """
+
+    def __init__(
+        self,
+        pool: JobPool,
+        scorer: ChoiceScorer,
+        overrides: Callable[[Choice], Overrides],
+        skipped: Callable[[Choice], bool],
+    ) -> None:
+        settings = replace(scorer.settings, pool=None, progress=False)
+        self._pool, self._scorer = pool, replace(scorer, settings=settings, threads=pool.threads)
+        self._overrides, self._skipped = overrides, skipped
+        self.made: dict[Choice, tuple[Model, float]] = {}
+
+    def __call__(self, choices: Sequence[Choice]) -> None:
+        """Make those of `choices` that are not there; the first one is asked for now."""
+        if not choices or choices[0] in self.made or self._skipped(choices[0]):
+            return
+        wanted = [one for one in choices if one not in self.made and not self._skipped(one)]
+        found = self._pool.map(score_choice, self._scorer, [self._overrides(one) for one in wanted])
+        for choice, (parcel, score) in zip(wanted, found, strict=True):
+            self.made[choice] = parcel.model, score
