@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "runtime/balance.h"
 #include "runtime/context.h"
 
 namespace intact {
@@ -25,6 +26,8 @@ constexpr bool kChecked = true;
 #else
 constexpr bool kChecked = false;
 #endif
+
+constexpr int kMostThreads = 4096;
 
 Type type_of(const std::string& dtype) {
   constexpr std::pair<const char*, Type> kTypes[] = {
@@ -110,6 +113,13 @@ void bind_program(nb::module_& m) {
       .def_prop_ro("strides", [](const View& v) { return tuple_of(v.strides, v.rank); });
   nb::class_<NativeStep>(m, "Step")
       .def_prop_ro("items", [](const NativeStep& s) { return s.step->items(); })
+      .def(
+          "largest_share",
+          [](const NativeStep& s, int threads) {
+            require(threads >= 1 && threads <= kMostThreads, "a step is run by at least one thread");
+            return largest_share(*s.step, threads);
+          },
+          "threads"_a)
       .def_prop_ro("name", [](const NativeStep& s) { return s.step->name(); })
       .def_prop_ro("scratch", [](const NativeStep& s) { return s.step->scratch(); });
   nb::class_<Program>(m, "Program")

@@ -1,5 +1,6 @@
 #include "runtime/thread_pool.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <system_error>
@@ -66,6 +67,10 @@ bool look(bool spin, const Ready& ready) {
 
 }  // namespace
 
+size_t chunks_of(size_t items, size_t threads) {
+  return std::min({kChunksPerThread * threads, static_cast<size_t>(kEndMask), items});
+}
+
 Workers::Workers(bool spin) : owner(process_id()), spin_(spin) {}
 
 Workers::~Workers() {
@@ -88,9 +93,7 @@ void Workers::grow_to(int threads) {
 }
 
 void Workers::deal(const Job& job) {
-  size_t chunks = kChunksPerThread * (threads_.size() + 1);
-  if (chunks > kEndMask) chunks = kEndMask;
-  if (chunks > job.items) chunks = job.items;
+  const size_t chunks = chunks_of(job.items, threads_.size() + 1);
   job_ = job;
   job_.chunks = chunks;
   done_.store(0, std::memory_order_relaxed);
@@ -107,19 +110,18 @@ void Workers::ring() {
   bell_.notify_all();
 }
 
-// Does chunks until none is left; returns how many. Even seats take the first, odd ones the last: with two
-// threads each finds in its cache what it has written in the job before.
+// Does chunks until none is left; returns how many.
 uint32_t Workers::work(int seat) {
   uint32_t mine = 0;
   for (uint64_t open = open_.load(std::memory_order_relaxed); has_work(open);) {
-    const bool front = seat % 2 == 0;
+    const bool front = takes_first(seat);
     const uint64_t chunk = front ? first_of(open) : last_of(open) - 1;
     const uint64_t rest = front ? open + (uint64_t{1} << kEndBits) : open - 1;
     if (!open_.compare_exchange_weak(open, rest, std::memory_order_acq_rel, std::memory_order_relaxed)) {
       continue;
     }
     const Job& j = job_;
-    j.run(j.body, j.items * chunk / j.chunks, j.items * (chunk + 1) / j.chunks, seat);
+    j.run(j.body, first_item(j.items, chunk, j.chunks), first_item(j.items, chunk + 1, j.chunks), seat);
     ++mine;
     open = open_.load(std::memory_order_relaxed);
   }

@@ -1,6 +1,7 @@
 #include "steps/conv.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "kernels/registry.h"
 #include "steps/conv_tiles.h"
@@ -67,6 +68,7 @@ class ConvStep final : public Step {
   explicit ConvStep(const ConvSpec& spec);
 
   size_t items() const override { return cut_.blocks == 0 ? 0 : (cut_.chunks.size() - 1) * blocks(); }
+  int64_t work(size_t item) const override;
   std::string name() const override { return name_of(s_.kernel); }
   std::vector<Loop> loops() const override;
   size_t scratch() const override;
@@ -186,10 +188,13 @@ std::vector<Loop> ConvStep::loops() const {
 void ConvStep::cut() {
   cut_.rows = s_.kernel->rows[widest_ / s_.kernel->unit - 1];
   int64_t products = 0, chunk = 0, largest_chunk = 0;  // for one pixel
+  const int64_t most = s_.order == ConvOrder::by_size   ? kChunkBytes
+                       : s_.order == ConvOrder::weights ? 0
+                                                        : std::numeric_limits<int64_t>::max() / 2;
   for (const BoundPanel& panel : panels_) products += panel.bytes;
   const int64_t item = std::clamp(products * pixels_ / 16, kSmallItem, kLargeItem);
   for (size_t p = 0; p < panels_.size(); ++p) {
-    if (p == 0 || chunk + panels_[p].bytes > kChunkBytes) {
+    if (p == 0 || chunk + panels_[p].bytes > most) {
       cut_.chunks.push_back(p);
       chunk = 0;
     }
@@ -223,6 +228,15 @@ ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
   reads(s_.x, slack_of(h));
   writes(s_.y);
   if (s_.epilogue.residual) reads(*s_.epilogue.residual);
+}
+
+// Products.
+int64_t ConvStep::work(size_t item) const {
+  const size_t chunk = item / blocks();
+  const auto block = static_cast<int64_t>(item % blocks());
+  int64_t bytes = 0;
+  for (size_t p = cut_.chunks[chunk]; p < cut_.chunks[chunk + 1]; ++p) bytes += panels_[p].bytes;
+  return bytes * (pixel_of(block + 1) - pixel_of(block));
 }
 
 size_t ConvStep::tile_bytes() const {

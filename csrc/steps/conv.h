@@ -12,6 +12,10 @@
 
 namespace intact {
 
+// Which loop is outside: over the weights (all rows pass a part of them before the next), or over the rows. The
+// bits are the same.
+enum class ConvOrder : uint8_t { by_size, weights, rows };
+
 struct ConvSpec {
   View x, y;  // (n, h, w, c): bytes; bytes or float32
   const GemmOps* kernel;
@@ -22,6 +26,8 @@ struct ConvSpec {
   std::array<int64_t, 2> origin{0, 0};  // input pixel under the first tap of output pixel (0, 0); -1: pad 1
   EpilogueSpec epilogue;
   int threads = 1;  // that will share the work
+  ConvOrder order = ConvOrder::by_size;
+  bool gathered = false;  // tiles are copied together even where they could be loaded as the image lies
 };
 
 // Throws std::invalid_argument unless images, weights of so many channels, and epilogue fit each other.

@@ -26,6 +26,7 @@ class TiledConvStep final : public Step {
   explicit TiledConvStep(const ConvSpec& spec);
 
   size_t items() const override { return static_cast<size_t>(ranges_) * parts_; }
+  int64_t work(size_t item) const override;
   std::string name() const override { return name_of(s_.kernel); }
   Weights weights() const override;
   size_t scratch() const override { return lay_out(nullptr).second; }
@@ -42,6 +43,7 @@ class TiledConvStep final : public Step {
   bool gathers() const { return !pieces_.empty(); }
   Range range_of(int64_t i) const { return {i * range_rows_, std::min(rows_.total, (i + 1) * range_rows_)}; }
   int64_t shift_of(const Range& range, int64_t block) const;
+  std::pair<int64_t, size_t> place_of(size_t item) const;
   std::pair<Work, size_t> lay_out(uint8_t* scratch) const;
   void fill(const Memory& memory, Work& work) const;
   void gather(int32_t group, Work& work) const;
@@ -105,7 +107,7 @@ void TiledConvStep::bind(const Packed& packed) {
   const View &x = s_.x, &y = s_.y;
   const int64_t images = y.sizes[0], height = y.sizes[1], width = y.sizes[2];
   rows_ = {width, height * width, images * height * width};
-  bool walk = rows_.total > 0 && walks(steps);
+  bool walk = !s_.gathered && rows_.total > 0 && walks(steps);
   if (walk) {
     Rows all{height > 1 ? x.strides[1] / x.strides[2] : width, 0, 0};
     const int64_t image = (height - 1) * all.each_line + width;
@@ -157,7 +159,8 @@ void TiledConvStep::cut() {
     blocks = (blocks + 1) / 2;
   range_rows_ = blocks * kBlockRows;
   ranges_ = (all + blocks - 1) / blocks;
-  weights_first_ = !gathers() && weights > kKeptBytes;
+  const bool large = s_.order == ConvOrder::by_size ? weights > kKeptBytes : s_.order == ConvOrder::weights;
+  weights_first_ = !gathers() && large;
 }
 
 TiledConvStep::TiledConvStep(const ConvSpec& spec) : s_(spec), ops_(*spec.kernel->tiles) {
@@ -349,14 +352,28 @@ Ahead TiledConvStep::later_of(const Memory& memory, size_t item, size_t chunk, s
   return {reinterpret_cast<const int8_t*>(memory.ahead().data) + begin, end - begin};
 }
 
+// The range and the part of the chunks that an item is.
+std::pair<int64_t, size_t> TiledConvStep::place_of(size_t item) const {
+  const auto ranges = static_cast<size_t>(ranges_);
+  if (weights_first_) return {static_cast<int64_t>(item % ranges), item / ranges};
+  return {static_cast<int64_t>(item / parts_), item % parts_};
+}
+
+// Products, in whole blocks.
+int64_t TiledConvStep::work(size_t item) const {
+  const auto [range, part] = place_of(item);
+  const size_t first = chunks_[chunks() * part / parts_], end = chunks_[chunks() * (part + 1) / parts_];
+  int64_t bytes = 0;
+  for (size_t p = first; p < end; ++p) bytes += panels_[p].bytes;
+  return bytes * kBlockRows * blocks_of(range_of(range).count());
+}
+
 void TiledConvStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept {
   Work work = lay_out(scratch).first;
   ops_.enter();
   int64_t range = -1, first = -1;
   for (size_t item = begin; item < end; ++item) {
-    const auto ranges = static_cast<size_t>(ranges_);
-    const size_t part = weights_first_ ? item / ranges : item % parts_;
-    const auto next = static_cast<int64_t>(weights_first_ ? item % ranges : item / parts_);
+    const auto [next, part] = place_of(item);
     if (next != range) {
       work.flush();
       range = next;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +11,12 @@ from numpy.typing import NDArray
 from intact.engine.cpu.binding import Binding
 from intact.engine.cpu.steps.epilogue import bound_epilogue
 from intact.engine.cpu.steps.views import zero_of
+from intact.engine.shapes import checksum
 from intact.engine.steps import Conv, ConvTranspose, Linear
 from intact.kernels import gemm
 from intact.kernels.epilogue import BoundEpilogue
 from intact.kernels.program import NativeStep, View
+from intact.kernels.registry import alternatives
 
 Weighted = Conv | ConvTranspose | Linear
 Weights = NDArray[np.int8]
@@ -45,9 +48,54 @@ class PartialConv:
 
 
 def native(part: PartialConv, step: Weighted, binding: Binding) -> NativeStep:
-    if _tiles_pay(part, binding) and _tiles_fit(part, step, binding):
-        return _winograd(part, step, binding)
-    kernel = binding.kernels[gemm.FAMILY]
+    """The native convolution, in the form that is chosen."""
+    tiled, direct = binding.kernels[gemm.WINOGRAD], binding.kernels[gemm.FAMILY]
+    layer, forms = _layer(part, step, binding), _direct_forms(part, binding)
+    if _tiles_possible(part, binding):
+        default = tiled if _tiles_pay(part, binding) else direct
+        choice = binding.chooser.choose(layer, [tiled, *forms], default)
+        if choice.form == tiled and _tiles_fit(part, step, binding):
+            return binding.note(_winograd(part, step, binding), choice)
+    choice = binding.chooser.choose(layer, forms, direct)
+    return binding.note(_direct(choice.form, part, step, binding), choice)
+
+
+def _layer(part: PartialConv, step: Weighted, binding: Binding) -> str:
+    """All that the time of a layer depends on, but for the machine."""
+    if not binding.chooser.asks:
+        return ""
+    x, y, epilogue = part.x, part.y, step.epilogue
+    said = [
+        f"{_by(x.sizes)} {_by(part.weight.shape[1:3])} {_by(y.sizes)}",
+        f"at {_by(x.strides[:3])} {_by(y.strides[:3])}", f"strides {_by(part.strides)}",
+        f"dilations {_by(part.dilations)}", f"groups {part.groups}", f"bytes to {_high(part)}",
+        "codes" if binding.tensor(step.y).codes is not None else "floats",
+    ]  # fmt: skip
+    has = ("residual", part.residual), ("slope", epilogue.slope), (epilogue.activation, epilogue.activation)
+    said += [name for name, there in has if there]
+    if gemm.is_grouped(binding.kernels[gemm.FAMILY]):  # whose speed depends on what the weights are
+        said.append(f"weights {checksum(binding.plan, step.weight):08x}{part.label}")
+    return ", ".join([*said, f"threads {binding.threads}"])
+
+
+def _by(sizes: Sequence[int]) -> str:
+    return "x".join(map(str, sizes))
+
+
+_ORDERS = ("rows", "weights")
+_GATHERED = "gathered"
+
+
+def _direct_forms(part: PartialConv, binding: Binding) -> list[str]:
+    """Kernels that could run, and what the chosen one can do otherwise."""
+    chosen = binding.kernels[gemm.FAMILY]
+    others = [k for k in alternatives(gemm.FAMILY) if k != chosen and not gemm.is_grouped(k)]
+    return [chosen, *(f"{chosen}.{order}" for order in _ORDERS), f"{chosen}.{_GATHERED}", *others]
+
+
+def _direct(form: str, part: PartialConv, step: Weighted, binding: Binding) -> NativeStep:
+    """The form that multiplies every pixel of every window."""
+    kernel, _, variant = form.partition(".")
     joined = part.groups == 1 and part.dilations[1] == 1 and part.x.strides[2] == part.x.sizes[3]
 
     def pack() -> NDArray[np.uint8]:
@@ -63,6 +111,8 @@ def native(part: PartialConv, step: Weighted, binding: Binding) -> NativeStep:
         dilations=part.dilations,
         origin=part.origin,
         threads=binding.threads,
+        order=variant if variant in _ORDERS else "",
+        gathered=variant == _GATHERED,
         kernel=kernel,
     )
 
@@ -78,11 +128,14 @@ def _form(kernel: str, part: PartialConv, apart: str = "") -> str:
     return f"{kernel}.to{_high(part)}{apart}{part.label}"
 
 
-def _tiles_pay(part: PartialConv, binding: Binding) -> bool:
-    """Whether Winograd's form is meant for this convolution, and faster."""
+def _tiles_possible(part: PartialConv, binding: Binding) -> bool:
+    """Whether Winograd's form is meant for this convolution."""
     taps = part.weight.shape[1:3] == (3, 3) and part.strides == part.dilations == (1, 1)
-    if not taps or part.groups > 1:
-        return False
+    return taps and part.groups == 1
+
+
+def _tiles_pay(part: PartialConv, binding: Binding) -> bool:
+    """Whether the cost model finds Winograd's form faster."""
     kernel, direct = binding.kernels[gemm.WINOGRAD], binding.kernels[gemm.FAMILY]
     channels = part.weight.shape[3]
     return gemm.winograd_pays(part.y, channels, threads=binding.threads, kernel=kernel, direct=direct)
