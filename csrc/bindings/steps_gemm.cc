@@ -56,26 +56,14 @@ ConvSpec spec_of(const View& x, const View& y, const Bytes& packed, Pair origin,
   return spec;
 }
 
-ConvOrder order_of(const std::string& name) {
-  constexpr std::pair<const char*, ConvOrder> kOrders[] = {
-      {"", ConvOrder::by_size}, {"weights", ConvOrder::weights}, {"rows", ConvOrder::rows}};
-  for (const auto& [known, order] : kOrders) {
-    if (name == known) return order;
-  }
-  throw nb::value_error("no such order of loops");
-}
-
 NativeStep conv(const std::string& name, const View& x, const View& y, Bytes packed, Pair strides,
-                Pair dilations, Pair origin, const EpilogueSpec& epilogue, int threads,
-                const std::string& order, bool gathered) {
+                Pair dilations, Pair origin, const EpilogueSpec& epilogue, int threads) {
   require(threads >= 1, "a step is run by at least one thread");
   ConvSpec spec = spec_of(x, y, packed, origin, epilogue);
   spec.kernel = &kernel<GemmOps>(name);
   spec.strides = strides;
   spec.dilations = dilations;
   spec.threads = threads;
-  spec.order = order_of(order);
-  spec.gathered = gathered;
   return native(make_conv(spec));
 }
 
@@ -126,9 +114,15 @@ void bind_gemm(nb::module_& m) {
   m.def("pack_gemm", &pack, "kernel"_a, "weights"_a.noconvert(), "groups"_a, "joined"_a, "high"_a);
   m.def("gemm_groups", &steps_by_group, "kernel"_a, "packed"_a.noconvert());
   m.def("conv", &conv, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "strides"_a, "dilations"_a,
-        "origin"_a, "epilogue"_a, "threads"_a = 1, "order"_a = "", "gathered"_a = false);
+        "origin"_a, "epilogue"_a, "threads"_a = 1);
   m.def(
       "gemm_grouped", [](const std::string& name) { return kernel<GemmOps>(name).grouped; }, "kernel"_a);
+  m.def(
+      "gemm_fills",
+      [](const std::string& name, int64_t pixels, int64_t window) {
+        return fills(kernel<GemmOps>(name), pixels, window);
+      },
+      "kernel"_a, "pixels"_a, "window"_a);
   m.def("winograd_fits", &fits_winograd, "weights"_a.noconvert(), "high"_a);
   m.def("winograd_pays", &pays_winograd, "kernel"_a, "direct"_a, "sizes"_a, "threads"_a);
   m.def("pack_winograd", &pack_taps, "kernel"_a, "weights"_a.noconvert(), "high"_a);

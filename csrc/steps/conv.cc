@@ -1,7 +1,6 @@
 #include "steps/conv.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "kernels/registry.h"
 #include "steps/conv_tiles.h"
@@ -188,13 +187,10 @@ std::vector<Loop> ConvStep::loops() const {
 void ConvStep::cut() {
   cut_.rows = s_.kernel->rows[widest_ / s_.kernel->unit - 1];
   int64_t products = 0, chunk = 0, largest_chunk = 0;  // for one pixel
-  const int64_t most = s_.order == ConvOrder::by_size   ? kChunkBytes
-                       : s_.order == ConvOrder::weights ? 0
-                                                        : std::numeric_limits<int64_t>::max() / 2;
   for (const BoundPanel& panel : panels_) products += panel.bytes;
   const int64_t item = std::clamp(products * pixels_ / 16, kSmallItem, kLargeItem);
   for (size_t p = 0; p < panels_.size(); ++p) {
-    if (p == 0 || chunk + panels_[p].bytes > most) {
+    if (p == 0 || chunk + panels_[p].bytes > kChunkBytes) {
       cut_.chunks.push_back(p);
       chunk = 0;
     }

@@ -12,10 +12,6 @@
 
 namespace intact {
 
-// Which loop is outside: over the weights (all rows pass a part of them before the next), or over the rows. The
-// bits are the same.
-enum class ConvOrder : uint8_t { by_size, weights, rows };
-
 struct ConvSpec {
   View x, y;  // (n, h, w, c): bytes; bytes or float32
   const GemmOps* kernel;
@@ -26,13 +22,15 @@ struct ConvSpec {
   std::array<int64_t, 2> origin{0, 0};  // input pixel under the first tap of output pixel (0, 0); -1: pad 1
   EpilogueSpec epilogue;
   int threads = 1;  // that will share the work
-  ConvOrder order = ConvOrder::by_size;
-  bool gathered = false;  // tiles are copied together even where they could be loaded as the image lies
 };
 
 // Throws std::invalid_argument unless images, weights of so many channels, and epilogue fit each other.
 // `high` is the largest byte of x for which the weights were packed.
 void check_conv(const ConvSpec& spec, int64_t in, int64_t out, int32_t high);
+
+// Whether a kernel is the right one for so many pixels and bytes of a window, as far as its form tells: tiles have 16
+// rows and 64 bytes of depth, and take as long where few of them are filled.
+bool fills(const GemmOps& kernel, int64_t pixels, int64_t window);
 
 // Throws std::invalid_argument for what run() could not do inside the views.
 std::unique_ptr<Step> make_conv(const ConvSpec& spec);

@@ -19,6 +19,7 @@ constexpr int64_t kMostAhead = 1 << 20;     // of a later step's weights
 constexpr int64_t kMostLines = 8, kMostFarLines = 1;
 constexpr int64_t kItemsPerThread = 8;
 constexpr int64_t kSmallItem = 4 << 20;  // products
+constexpr int64_t kShallow = 36;  // bytes of a window for which vectors are faster, measured
 constexpr double kMostWalked = 1.4;  // rows that are summed for each one that is wanted
 
 class TiledConvStep final : public Step {
@@ -107,7 +108,7 @@ void TiledConvStep::bind(const Packed& packed) {
   const View &x = s_.x, &y = s_.y;
   const int64_t images = y.sizes[0], height = y.sizes[1], width = y.sizes[2];
   rows_ = {width, height * width, images * height * width};
-  bool walk = !s_.gathered && rows_.total > 0 && walks(steps);
+  bool walk = rows_.total > 0 && walks(steps);
   if (walk) {
     Rows all{height > 1 ? x.strides[1] / x.strides[2] : width, 0, 0};
     const int64_t image = (height - 1) * all.each_line + width;
@@ -159,8 +160,7 @@ void TiledConvStep::cut() {
     blocks = (blocks + 1) / 2;
   range_rows_ = blocks * kBlockRows;
   ranges_ = (all + blocks - 1) / blocks;
-  const bool large = s_.order == ConvOrder::by_size ? weights > kKeptBytes : s_.order == ConvOrder::weights;
-  weights_first_ = !gathers() && large;
+  weights_first_ = !gathers() && weights > kKeptBytes;
 }
 
 TiledConvStep::TiledConvStep(const ConvSpec& spec) : s_(spec), ops_(*spec.kernel->tiles) {
@@ -399,6 +399,10 @@ Weights TiledConvStep::weights() const {
 }
 
 }  // namespace
+
+bool fills(const GemmOps& kernel, int64_t pixels, int64_t window) {
+  return kernel.tiles == nullptr || (pixels >= kTileRows && window > kShallow);
+}
 
 std::unique_ptr<Step> make_tiled_conv(const ConvSpec& spec) { return std::make_unique<TiledConvStep>(spec); }
 

@@ -31,7 +31,7 @@ def compile(
 ) -> Engine:
     """The engine of a Q/DQ model.
 
-    Layers have several forms: kernels, orders of loops. A cost model chooses, the same on every machine of a kind,
+    Layers have several forms: kernels of other instruction sets, Winograd's. A cost model chooses, the same on every machine of a kind,
     unless this machine is asked to measure. The choice changes no bit.
 
     Args:

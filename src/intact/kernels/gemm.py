@@ -57,8 +57,6 @@ def conv(
     dilations: tuple[int, int] = (1, 1),
     origin: tuple[int, int] = (0, 0),
     threads: int = 1,
-    order: str = "",
-    gathered: bool = False,
     kernel: str | None = None,
 ) -> NativeStep:
     """A convolution. A matrix is an image of 1 x M pixels.
@@ -71,9 +69,6 @@ def conv(
         strides, dilations: Of the window, (h, w).
         origin: The pixel of `x` under the first tap of pixel (0, 0) of `y`: minus the padding.
         threads: That will share the work: it is cut for as many, where the kernel minds.
-        order: The outer loop: "weights" (all rows pass a part of the weights before the next), "rows", or "":
-            by size. The bits are the same.
-        gathered: Windows are copied together even where a kernel of tiles could load them as they lie.
         kernel: Of family "gemm"; the chosen one by default.
     Raises:
         ValueError: Views, weights and windows do not fit each other.
@@ -88,14 +83,18 @@ def conv(
         origin,
         epilogue.native(),
         threads,
-        order,
-        gathered,
     )
 
 
 def is_grouped(kernel: str) -> bool:
     """Whether a kernel of the family shares 16-bit sums, so that its speed depends on what the weights are."""
     return _native.gemm_grouped(kernel)
+
+
+def fills(kernel: str, *, pixels: int, window: int) -> bool:
+    """Whether a kernel suits a convolution of so many output pixels and bytes of a window: one of tiles takes as
+    long for few as for many."""
+    return _native.gemm_fills(kernel, pixels, window)
 
 
 def winograd_fits(weight: NDArray[np.int8], *, high: int) -> bool:

@@ -1,5 +1,4 @@
-"""Which of several forms of a layer runs: other kernels, Winograd's form, other orders of loops. All give the same
-bits.
+"""Which of several forms of a layer runs: kernels of other instruction sets, Winograd's form. All give the same bits.
 
 Without figures the cost model decides, which is what the binder calls the default. With figures (of this machine,
 in a `Timings`) the fastest form runs, unless it beats the default by less than what two measurements differ by.
@@ -21,7 +20,7 @@ class Choice:
 
     Attributes:
         layer: All that its time depends on, in words; "" where nobody asked.
-        form: What runs: a kernel's name and, behind a dot, an order of loops.
+        form: What runs: a kernel's name.
         by: "model": the cost model; "cache": figures that were given or came with the plan; "measured": figures of
             this engine; "trial": a measurement is going on.
         default: The form that the cost model takes.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,10 +50,10 @@ class PartialConv:
 
 def native(part: PartialConv, step: Weighted, binding: Binding) -> NativeStep:
     """The native convolution, in the form that is chosen."""
-    tiled, direct = binding.kernels[gemm.WINOGRAD], binding.kernels[gemm.FAMILY]
-    layer, forms = _layer(part, step, binding), _direct_forms(part, binding)
-    if _tiles_possible(part, binding):
-        default = tiled if _tiles_pay(part, binding) else direct
+    tiled, forms = binding.kernels[gemm.WINOGRAD], _direct_forms(binding)
+    layer, direct = _layer(part, step, binding), _suited(forms, part)
+    if _tiles_possible(part):
+        default = tiled if _tiles_pay(part, direct, binding) else direct
         choice = binding.chooser.choose(layer, [tiled, *forms], default)
         if choice.form == tiled and _tiles_fit(part, step, binding):
             return binding.note(_winograd(part, step, binding), choice)
@@ -82,20 +83,21 @@ def _by(sizes: Sequence[int]) -> str:
     return "x".join(map(str, sizes))
 
 
-_ORDERS = ("rows", "weights")
-_GATHERED = "gathered"
-
-
-def _direct_forms(part: PartialConv, binding: Binding) -> list[str]:
-    """Kernels that could run, and what the chosen one can do otherwise."""
+def _direct_forms(binding: Binding) -> list[str]:
+    """The kernels that could run. Those that group weights are packed slowly, and other kernels are faster."""
     chosen = binding.kernels[gemm.FAMILY]
-    others = [k for k in alternatives(gemm.FAMILY) if k != chosen and not gemm.is_grouped(k)]
-    return [chosen, *(f"{chosen}.{order}" for order in _ORDERS), f"{chosen}.{_GATHERED}", *others]
+    return [chosen, *(k for k in alternatives(gemm.FAMILY) if k != chosen and not gemm.is_grouped(k))]
 
 
-def _direct(form: str, part: PartialConv, step: Weighted, binding: Binding) -> NativeStep:
+def _suited(kernels: Sequence[str], part: PartialConv) -> str:
+    """The first of the kernels that the layer's size suits: the cost model's choice."""
+    pixels, window = prod(part.y.sizes[:3]), prod(part.weight.shape[1:])
+    fitting = (k for k in kernels if gemm.fills(k, pixels=pixels, window=window))
+    return next(fitting, kernels[0])
+
+
+def _direct(kernel: str, part: PartialConv, step: Weighted, binding: Binding) -> NativeStep:
     """The form that multiplies every pixel of every window."""
-    kernel, _, variant = form.partition(".")
     joined = part.groups == 1 and part.dilations[1] == 1 and part.x.strides[2] == part.x.sizes[3]
 
     def pack() -> NDArray[np.uint8]:
@@ -111,8 +113,6 @@ def _direct(form: str, part: PartialConv, step: Weighted, binding: Binding) -> N
         dilations=part.dilations,
         origin=part.origin,
         threads=binding.threads,
-        order=variant if variant in _ORDERS else "",
-        gathered=variant == _GATHERED,
         kernel=kernel,
     )
 
@@ -128,15 +128,15 @@ def _form(kernel: str, part: PartialConv, apart: str = "") -> str:
     return f"{kernel}.to{_high(part)}{apart}{part.label}"
 
 
-def _tiles_possible(part: PartialConv, binding: Binding) -> bool:
+def _tiles_possible(part: PartialConv) -> bool:
     """Whether Winograd's form is meant for this convolution."""
     taps = part.weight.shape[1:3] == (3, 3) and part.strides == part.dilations == (1, 1)
     return taps and part.groups == 1
 
 
-def _tiles_pay(part: PartialConv, binding: Binding) -> bool:
-    """Whether the cost model finds Winograd's form faster."""
-    kernel, direct = binding.kernels[gemm.WINOGRAD], binding.kernels[gemm.FAMILY]
+def _tiles_pay(part: PartialConv, direct: str, binding: Binding) -> bool:
+    """Whether the cost model finds Winograd's form faster than a kernel."""
+    kernel = binding.kernels[gemm.WINOGRAD]
     channels = part.weight.shape[3]
     return gemm.winograd_pays(part.y, channels, threads=binding.threads, kernel=kernel, direct=direct)
 
