@@ -3,8 +3,8 @@
     {"format": "intact-timings", "version": 1, "machines": {MACHINE: {NAME: seconds}}}
 
 One record for all that is measured once and remembered: the forms of a layer among which an engine chooses,
-the structures of a model that `intact tune` compares, what TensorRT's builder calls its timing cache. Machines
-that are not this one are kept, and never asked.
+the structures of a model that `intact tune` compares, what TensorRT's builder calls its timing cache. Figures
+of other machines are kept, and never asked.
 """
 
 from __future__ import annotations

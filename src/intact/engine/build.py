@@ -12,7 +12,7 @@ from intact.engine import files
 from intact.engine.backend import Backend, Options, Packed
 from intact.engine.engine import Engine
 from intact.engine.plan import Plan
-from intact.kernels.registry import kernel_list, machine
+from intact.kernels.registry import alternatives, kernel_list
 from intact.timings import Timings
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def compile(
 ) -> Engine:
     """The engine of a Q/DQ model.
 
-    Layers have several forms: kernels of other instruction sets, Winograd's. A cost model chooses, the same on every machine of a kind,
-    unless this machine is asked to measure. The choice changes no bit.
+    Layers have several forms: kernels of other instruction sets, Winograd's. A cost model chooses, unless
+    this machine is asked to measure. The choice changes no bit.
 
     Args:
         source: A path (of an ONNX file, or of a plan file), the bytes of an ONNX file, a ModelProto, an
@@ -41,19 +41,18 @@ def compile(
             from them worked out; None: for all that the model takes.
         threads: Threads of a run, the caller's included; None: as many as the process may use.
         deterministic, backend: As for `Engine`.
-        tune_seconds: Measure about so long, for the shapes of the inputs as `Engine.tune` takes them, and run what
-            is fastest; a second is enough for ResNet-50. None: nothing is measured.
-        timing_cache: What was measured before; or a file of it, which need not exist yet and gets what is measured
-            now. What it knows is not measured again: the same cache gives the same choice.
+        tune_seconds: Measure about so long, for the shapes of the inputs as `Engine.tune` takes them, and run
+            what is fastest; a second is enough for ResNet-50. None: nothing is measured.
+        timing_cache: What was measured before; or a file of it, which need not exist yet and gets what is
+            measured now. What it knows is not measured again: the same cache gives the same choice.
 
     Raises:
         FileFormatError: The file is damaged.
         UnsupportedError: It is of a version that is not read.
         QuantValueError: The model has no such input, or takes no such shape.
     """
-    known = timing_cache if isinstance(timing_cache, Timings) else Timings()
-    if timing_cache is not None and known is not timing_cache:
-        known = Timings.load(timing_cache)
+    kept = None if isinstance(timing_cache, Timings) else timing_cache
+    known = timing_cache if isinstance(timing_cache, Timings) else Timings.load(kept) if kept else Timings()
     if isinstance(source, str | os.PathLike) and Path(source).is_file() and files.is_plan(source):
         engine = load(source, threads=threads, deterministic=deterministic, backend=backend, timings=known)
     else:
@@ -65,8 +64,8 @@ def compile(
         )  # fmt: skip
     if tune_seconds is not None:
         engine.tune(tune_seconds)
-        if timing_cache is not None and known is not timing_cache:
-            known.save(timing_cache)
+        if kept is not None:
+            known.save(kept)
     return engine
 
 
@@ -97,8 +96,7 @@ def load(
     stored = files.load(path, copy=copy)
     timings = Timings() if timings is None else timings
     timings.add(stored.timings)
-    measured = bool(timings.of(machine()))
-    elsewhere = _forms_elsewhere({form for _, form in stored.packed}, measured)
+    elsewhere = _forms_elsewhere({form for _, form in stored.packed})
     here = [key for key in stored.packed if key[1] not in elsewhere]
     ready = {constant for constant, _ in here}
     # What is missing is packed into the first map; nothing is ever written to the second.
@@ -114,15 +112,14 @@ def load(
     return engine
 
 
-def _forms_elsewhere(forms: Iterable[str], measured: bool) -> set[str]:
-    """The forms of packed weights that do not run here: those of kernels that are not chosen or, where layers have
-    kernels of their own by measurement, not there."""
+def _forms_elsewhere(forms: Iterable[str]) -> set[str]:
+    """The forms of packed weights that no layer takes here: those of kernels that do not run."""
     kernels = kernel_list()
+    here = {name for kernel in kernels if kernel.chosen for name in alternatives(kernel.family)}
     elsewhere = set()
     for form in forms:
         # A form is called by its kernel and what else tells it apart; some are no kernel's own.
         named = [kernel for kernel in kernels if form.startswith(kernel.name)]
-        kernel = max(named, key=lambda one: len(one.name)) if named else None
-        if kernel is not None and not (kernel.chosen or (measured and kernel.available)):
+        if named and max(named, key=lambda kernel: len(kernel.name)).name not in here:
             elsewhere.add(form)
     return elsewhere

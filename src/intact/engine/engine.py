@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from intact.engine.arrays import as_input, as_output
 from intact.engine.backend import Backend, Executable, Options, Packed, Tunable
 from intact.engine.backends import make_backend
+from intact.engine.choices import FormChoice
 from intact.engine.files import save
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
 from intact.engine.recent import Recent, key_of
 from intact.engine.specialize import Plans
-from intact.engine.steps import Dim, Shape
+from intact.engine.steps import Dim, Shape, Step
 from intact.errors import QuantValueError, UnsupportedError
 from intact.limits import THREADS
 from intact.timings import Timings
@@ -156,7 +157,7 @@ class Engine:
     def tune(self, seconds: float = 1.0, shapes: Mapping[str, Sequence[int]] | None = None) -> None:
         """Time the forms that layers have on this machine, and run the fastest from now on. No bit changes.
 
-        Layers of other shapes than these are not timed; figures that the engine was given are not taken again.
+        Layers of other shapes than these are not timed, nor are those of which the engine was given figures.
 
         Args:
             seconds: For all of it, about: every form runs a few times even where that takes longer.
@@ -182,6 +183,15 @@ class Engine:
             tuned = backend.tune(self._plans.at(sizes, deciding), given, seconds)
         self._ready = Recent[Executable]()
         self._ready.get(key_of(sizes, deciding), lambda: tuned)
+
+    def choices(self) -> list[tuple[Step, FormChoice]]:
+        """The layers that have several forms on this machine: the step, which form runs, and what chose it.
+
+        For the shapes of the last run; before the first one, the model's, and 1 for every size that is free.
+        """
+        if not self._ready:
+            self.prepare(_shapes(self._zeros()))
+        return list(getattr(self._ready.last, "choices", ()))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a plan file, which `intact.load` reads: the plan, and its weights as kernels packed them.

@@ -72,4 +72,4 @@ def peek(plan: Plan, constant: str) -> NDArray[np.generic]:
 def checksum(plan: Plan, constant: str) -> int:
     """The CRC-32 of a constant's bytes: of a plan file as it says, without reading them."""
     say = getattr(plan.constants, "checksum", None)
-    return zlib.crc32(np.ascontiguousarray(plan.constants[constant])) if say is None else int(say(constant))
+    return zlib.crc32(plan.constants[constant].tobytes()) if say is None else int(say(constant))

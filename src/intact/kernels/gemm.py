@@ -87,13 +87,15 @@ def conv(
 
 
 def is_grouped(kernel: str) -> bool:
-    """Whether a kernel of the family shares 16-bit sums, so that its speed depends on what the weights are."""
+    """Whether a kernel shares 16-bit sums, so that its speed depends on what the weights are."""
     return _native.gemm_grouped(kernel)
 
 
 def fills(kernel: str, *, pixels: int, window: int) -> bool:
-    """Whether a kernel suits a convolution of so many output pixels and bytes of a window: one of tiles takes as
-    long for few as for many."""
+    """Whether a kernel suits a convolution of so many output pixels and bytes of a window.
+
+    One of tiles takes as long for few as for many.
+    """
     return _native.gemm_fills(kernel, pixels, window)
 
 

@@ -98,8 +98,7 @@ def instructions(family: str, max_isa: str = "") -> str:
 
 
 def alternatives(family: str) -> tuple[str, ...]:
-    """The kernels of a family that could run here, best first; the chosen one alone where it was forced, or where
-    there is none but plain C++."""
+    """The kernels of a family that could run here, best first: one where it was forced, or plain C++."""
     return _alternatives(family, *_environment())
 
 
@@ -113,10 +112,10 @@ def _alternatives(family: str, max_isa: str, forced: str) -> tuple[str, ...]:
 
 
 def machine() -> str:
-    """What timings are kept under: the processor, the features of it that INTACT_MAX_ISA permits, and the version
-    of the kernels."""
+    """What timings are kept under: the processor, what INTACT_MAX_ISA permits of it, our version."""
     limit, _ = _environment()
-    has = [name for name, there in cpu_features().items() if there and (not limit or name in ISA_LEVELS[limit])]
+    permitted = ISA_LEVELS[limit] if limit in ISA_LEVELS else cpu_features().keys()
+    has = [name for name, there in cpu_features().items() if there and name in permitted]
     return f"{processor()}, {os.cpu_count()} cores, {' '.join(has) or 'none'}, intact {__version__}"
 
 

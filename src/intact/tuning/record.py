@@ -89,7 +89,9 @@ def _read(path: str | os.PathLike[str]) -> tuple[Timings, dict[str, dict[str, An
         content = json.loads(text)
     except (ValueError, RecursionError):
         content = None
-    if not (isinstance(content, dict) and content.get("version") == VERSION and _sound(content.get("studies"))):
+    if not (
+        isinstance(content, dict) and content.get("version") == VERSION and _sound(content.get("studies"))
+    ):
         raise FileFormatError(
             where, "something else", f"a record of `intact tune`, version {VERSION}",
             "name another file, or remove this one",

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.backend import Arrays, Options, outputs_for
+from intact.engine.choices import FormChoice, FormChooser, name_of
 from intact.engine.cpu.arrays import to_codes
 from intact.engine.cpu.binding import Packed
 from intact.engine.cpu.bound import Bound, bind
-from intact.engine.cpu.choices import Choice, Chooser, name_of
 from intact.engine.cpu.execute import Seconds, execute, memory
 from intact.engine.cpu.fallback import FallbackSessions
-from intact.engine.cpu.measure import Clock, Pool, Run, Stopwatch, measure
+from intact.engine.cpu.measure import Clock, Overlay, Run, Stopwatch, measure
 from intact.engine.cpu.profiler import profile_of
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
@@ -78,7 +78,7 @@ class CpuBackend:
     def tune(self, plan: Plan, inputs: Arrays, seconds: float) -> CpuExecutable:
         """Time the forms of all layers of which this machine has no figures, and bind the plan by them."""
         shapes = {name: array.shape for name, array in inputs.items()}
-        fallback, known, tried = self._fallback_of(plan), self.timings.of(machine()), Pool(self.packed, {})
+        fallback, known, tried = self._fallback_of(plan), self.timings.of(machine()), Overlay(self.packed, {})
 
         def runner(bound: Bound) -> Run:
             made, context = outputs_for(plan, bound.shapes), bound.program.take()
@@ -96,7 +96,7 @@ class CpuBackend:
         )  # fmt: skip
         known.update(found)
         self._measured |= found.keys()
-        return CpuExecutable(plan, self._bind(plan, shapes, packed=Pool(tried, self.packed)), fallback)
+        return CpuExecutable(plan, self._bind(plan, shapes, packed=Overlay(tried, self.packed)), fallback)
 
     def used(self) -> Timings:
         """Of this machine, the figures of all layers that were bound so far."""
@@ -104,11 +104,11 @@ class CpuBackend:
         return Timings({machine(): {name: known[name] for name in sorted(self._used)}})
 
     def _bind(
-        self, plan: Plan, shapes: Mapping[str, Shape], *, reuse: bool = True, chooser: Chooser | None = None,
-        packed: Packed | None = None,
+        self, plan: Plan, shapes: Mapping[str, Shape], *, reuse: bool = True,
+        chooser: FormChooser | None = None, packed: Packed | None = None,
     ) -> Bound:  # fmt: skip
         if chooser is None:
-            chooser = Chooser(self.timings.of(machine()), self._measured)
+            chooser = FormChooser(self.timings.of(machine()), self._measured)
         bound = bind(
             plan, shapes, Program(self._pool), kernels=chosen_kernels(),
             packed=self.packed if packed is None else packed,
@@ -143,9 +143,11 @@ class CpuExecutable:
         return self.bound.shapes
 
     @property
-    def choices(self) -> list[tuple[Step, Choice]]:
+    def choices(self) -> list[tuple[Step, FormChoice]]:
         """Of the layers that have several forms, which one runs, and by what."""
-        return [(step, c) for i, c in self.bound.choices.items() if (step := self.bound.labels[i]) is not None]
+        return [
+            (step, c) for i, c in self.bound.choices.items() if (step := self.bound.labels[i]) is not None
+        ]
 
     def run(self, inputs: Arrays, outputs: Arrays) -> None:
         """Run once, with memory that no other run uses."""

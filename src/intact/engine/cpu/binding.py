@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.engine.cpu.choices import Choice, Chooser
+from intact.engine.choices import FormChoice, FormChooser
 from intact.engine.plan import Plan
 from intact.engine.shapes import peek
 from intact.engine.steps import Codes, Halo, Shape, Step, Tensor
@@ -67,12 +67,12 @@ class Binding:
         program: Program,
         kernels: dict[str, str],
         packed: Packed,
-        chooser: Chooser,
+        chooser: FormChooser,
     ) -> None:
         self.plan, self.shapes, self.places, self.kernels = plan, shapes, places, kernels
         self._program, self._packed = program, packed
         self.chooser = chooser
-        self._chosen: list[tuple[NativeStep, Choice]] = []
+        self._chosen: list[tuple[NativeStep, FormChoice]] = []
         self._constants: dict[str, View] = {}
         self._planned = self._top = self._most = arena
 
@@ -153,12 +153,12 @@ class Binding:
             self._packed[key] = pack()
         return self._packed[key]
 
-    def note(self, step: NativeStep, choice: Choice) -> NativeStep:
+    def note(self, step: NativeStep, choice: FormChoice) -> NativeStep:
         """Remember why a step has the form that it has; returns it."""
         self._chosen.append((step, choice))
         return step
 
-    def choices(self, steps: Sequence[NativeStep]) -> dict[int, Choice]:
+    def choices(self, steps: Sequence[NativeStep]) -> dict[int, FormChoice]:
         """What was chosen for those of `steps` that have several forms, by their place."""
         place = {id(step): index for index, step in enumerate(steps)}
         return {place[id(step)]: choice for step, choice in self._chosen if id(step) in place}

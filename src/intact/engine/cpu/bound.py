@@ -9,9 +9,9 @@ from math import prod
 
 import numpy as np
 
+from intact.engine.choices import FormChoice, FormChooser
 from intact.engine.cpu import steps as _steps_of_kinds  # noqa: F401  # registers how they become native
 from intact.engine.cpu.binding import BINDERS, NO_HALO, Binding, Packed, Place, dense_view, dtype_of
-from intact.engine.cpu.choices import Choice, Chooser
 from intact.engine.cpu.fuse import fuse
 from intact.engine.cpu.layout import Layout, lay_out
 from intact.engine.cpu.memory import plan_memory
@@ -53,7 +53,7 @@ class Bound:
     shapes: dict[str, Shape]
     places: dict[str, Place]
     arena: int
-    choices: Mapping[int, Choice]
+    choices: Mapping[int, FormChoice]
 
 
 def bind(
@@ -64,7 +64,7 @@ def bind(
     kernels: dict[str, str],
     packed: Packed,
     fallback: FallbackShapes,
-    chooser: Chooser,
+    chooser: FormChooser,
     reuse: bool = True,
 ) -> Bound:
     """Make a plan native.

@@ -1,9 +1,9 @@
 """Timing the forms of a plan's layers among each other, in the plan as it runs.
 
-For each form one program is bound that has it wherever it can, and the programs take turns: each run times all layers
-at once, with the caches as the layers around leave them. A layer timed alone finds its weights near the core, and
-forms that read them often look better than they are. The fastest run of each layer counts, for other work on
-the machine only adds. Layers that are alike share one figure.
+For each form one program is bound that has it wherever it can, and the programs take turns: each run
+times all layers at once, with the caches as the layers around leave them. A layer timed alone finds its
+weights near the core, and forms that read them often look better than they are. The fastest run of each layer
+counts, for other work on the machine only adds. Layers that are alike share one figure.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.choices import FormChooser, FormTrial, name_of
 from intact.engine.cpu.binding import Packed
 from intact.engine.cpu.bound import Bound
-from intact.engine.cpu.choices import Chooser, Trial, name_of
 
-LEAST, MOST = 2, 25
+LEAST, MOST = 3, 25
 """Turns of each program, whatever the budget."""
-WARM, COUNTED = 2, 2
-"""Runs of a turn: those before bring a program's own weights near the core, as they lie when it runs alone."""
+WARM, COUNTED = 2, 3
+"""Runs of a turn: the first bring a program's own weights near the core, as they lie when it runs alone."""
 
 Run = Callable[[], NDArray[np.float64]]
 """Runs a program once; returns the seconds of each native step."""
@@ -49,7 +49,7 @@ class Clock:
 
 
 def measure(
-    bind: Callable[[Chooser], Bound],
+    bind: Callable[[FormChooser], Bound],
     runner: Callable[[Bound], Run],
     known: Mapping[str, float],
     seconds: float,
@@ -69,13 +69,13 @@ def measure(
         Seconds by name: for each layer all its forms, or none.
     """
     end = stopwatch.now() + seconds
-    first = bind(Trial("", known))
+    first = bind(FormTrial("", known))
     forms = [form for choice in first.choices.values() if choice.by == "trial" for form in choice.forms]
     if len(set(forms)) < 2:
         return {}
     programs = [first]
     for form in dict.fromkeys(forms):
-        trial = bind(Trial(form, known))
+        trial = bind(FormTrial(form, known))
         if any(choice.form != choice.default for choice in trial.choices.values() if choice.by == "trial"):
             programs.append(trial)
     return _averages(programs, _fastest(programs, runner, end, stopwatch))
@@ -99,8 +99,8 @@ def _fastest(
 
 
 def _averages(programs: list[Bound], fastest: list[NDArray[np.float64]]) -> dict[str, float]:
-    """Seconds of each form of each layer. The default's are those of the first program alone: what runs more often
-    would seem faster."""
+    """Seconds of each form of each layer. The default's are those of the first program alone: what runs more
+    often would seem faster."""
     found: dict[str, list[float]] = {}
     for place, (bound, seconds) in enumerate(zip(programs, fastest, strict=True)):
         for index, choice in bound.choices.items():
@@ -110,8 +110,8 @@ def _averages(programs: list[Bound], fastest: list[NDArray[np.float64]]) -> dict
     return {name: sum(each) / len(each) for name, each in found.items()}
 
 
-class Pool(MutableMapping[tuple[str, str], NDArray[Any]]):
-    """Packed weights over others: what is missing above is read below, and what is read there stays above too.
+class Overlay(MutableMapping[tuple[str, str], NDArray[Any]]):
+    """Packed weights over others: what is missing above is read below, and stays above then.
 
     Args:
         below: Never written to.

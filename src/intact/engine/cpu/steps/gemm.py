@@ -55,7 +55,9 @@ def native(part: PartialConv, step: Weighted, binding: Binding) -> NativeStep:
     if _tiles_possible(part):
         default = tiled if _tiles_pay(part, direct, binding) else direct
         choice = binding.chooser.choose(layer, [tiled, *forms], default)
-        if choice.form == tiled and _tiles_fit(part, step, binding):
+        if choice.form != tiled:
+            return binding.note(_direct(choice.form, part, step, binding), choice)
+        if _tiles_fit(part, step, binding):
             return binding.note(_winograd(part, step, binding), choice)
     choice = binding.chooser.choose(layer, forms, direct)
     return binding.note(_direct(choice.form, part, step, binding), choice)
@@ -84,7 +86,7 @@ def _by(sizes: Sequence[int]) -> str:
 
 
 def _direct_forms(binding: Binding) -> list[str]:
-    """The kernels that could run. Those that group weights are packed slowly, and other kernels are faster."""
+    """The kernels that could run. Those that group weights are packed slowly, and slower than all others."""
     chosen = binding.kernels[gemm.FAMILY]
     return [chosen, *(k for k in alternatives(gemm.FAMILY) if k != chosen and not gemm.is_grouped(k))]
 

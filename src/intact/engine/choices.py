@@ -1,8 +1,8 @@
-"""Which of several forms of a layer runs: kernels of other instruction sets, Winograd's form. All give the same bits.
+"""Which of several forms of a layer runs: kernels of other instruction sets, Winograd's. Bits are the same.
 
-Without figures the cost model decides, which is what the binder calls the default. With figures (of this machine,
-in a `Timings`) the fastest form runs, unless it beats the default by less than what two measurements differ by.
-Nothing here looks at a clock: `measure` does, when it is asked to.
+Without figures the cost model decides: what it takes is the default. With figures of this machine (in a
+`Timings`) the fastest form runs, unless it beats the default by less than what two measurements differ by.
+Nothing here looks at a clock: `engine.cpu.measure` does, when it is asked to.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ MARGIN = 0.97
 
 
 @dataclass(frozen=True)
-class Choice:
+class FormChoice:
     """What runs for one native layer, and why.
 
     Attributes:
         layer: All that its time depends on, in words; "" where nobody asked.
         form: What runs: a kernel's name.
-        by: "model": the cost model; "cache": figures that were given or came with the plan; "measured": figures of
-            this engine; "trial": a measurement is going on.
+        by: "model": the cost model; "cache": figures that were given or came with the plan; "measured":
+            figures of this engine; "trial": a measurement is going on.
         default: The form that the cost model takes.
         forms: All forms of the layer.
         seconds: Those that are known, by form.
@@ -36,7 +36,7 @@ class Choice:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-class Chooser:
+class FormChooser:
     """Decides by what is known.
 
     Args:
@@ -52,7 +52,7 @@ class Chooser:
         """Whether layers have to say what they are called."""
         return bool(self._known)
 
-    def choose(self, layer: str, forms: Sequence[str], default: str) -> Choice:
+    def choose(self, layer: str, forms: Sequence[str], default: str) -> FormChoice:
         """The form that runs.
 
         Args:
@@ -62,20 +62,20 @@ class Chooser:
         """
         seconds = {form: self._known[name] for form in forms if (name := name_of(layer, form)) in self._known}
         if default not in seconds or len(seconds) < 2:
-            return Choice(layer, default, "model", default, tuple(forms), seconds)
+            return FormChoice(layer, default, "model", default, tuple(forms), seconds)
         form = min(seconds, key=lambda one: seconds[one])
         if seconds[form] >= MARGIN * seconds[default]:
             form = default
         by = "measured" if name_of(layer, form) in self._measured else "cache"
-        return Choice(layer, form, by, default, tuple(forms), seconds)
+        return FormChoice(layer, form, by, default, tuple(forms), seconds)
 
 
-class Trial(Chooser):
-    """Takes one form wherever a layer has it and nothing is known of the layer, and else what `Chooser` takes.
+class FormTrial(FormChooser):
+    """Takes one form wherever a layer has it and nothing is known of the layer; else as `FormChooser`.
 
     Args:
         form: The form; "" for everybody's default.
-        known: As for `Chooser`.
+        known: As for `FormChooser`.
     """
 
     def __init__(self, form: str, known: Mapping[str, float]) -> None:
@@ -86,11 +86,13 @@ class Trial(Chooser):
     def asks(self) -> bool:
         return True
 
-    def choose(self, layer: str, forms: Sequence[str], default: str) -> Choice:
+    def choose(self, layer: str, forms: Sequence[str], default: str) -> FormChoice:
         found = super().choose(layer, forms, default)
         if found.by != "model":
             return found
-        return Choice(layer, self._form if self._form in forms else default, "trial", default, tuple(forms))
+        return FormChoice(
+            layer, self._form if self._form in forms else default, "trial", default, tuple(forms)
+        )
 
 
 def name_of(layer: str, form: str) -> str:
