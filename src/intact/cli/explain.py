@@ -96,15 +96,10 @@ def show_kernels(model: Path, as_json: bool) -> None:
         ]  # fmt: skip
         show_json({"file": str(model), "layers": layers})
         return
-    rows = [
-        (
-            step.name,
-            choice.form,
-            choice.by,
-            ", ".join(f"{f} {s * 1e6:.1f}" for f, s in choice.seconds.items()),
-        )
-        for step, choice in choices
-    ]
+    rows = []
+    for step, choice in choices:
+        known = ", ".join(f"{form} {seconds * 1e6:.1f}" for form, seconds in choice.seconds.items())
+        rows.append((step.name, choice.form, choice.by, known))
     show_table(f"{model.name}: on this machine", ("layer", "runs", "chosen by", "us"), rows)
 
 

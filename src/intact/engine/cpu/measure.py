@@ -101,13 +101,18 @@ def _fastest(
 def _averages(programs: list[Bound], fastest: list[NDArray[np.float64]]) -> dict[str, float]:
     """Seconds of each form of each layer. The default's are those of the first program alone: what runs more
     often would seem faster."""
-    found: dict[str, list[float]] = {}
+    found: dict[str, dict[str, list[float]]] = {}
     for place, (bound, seconds) in enumerate(zip(programs, fastest, strict=True)):
         for index, choice in bound.choices.items():
             counts = place == 0 or choice.form != choice.default
             if choice.by == "trial" and counts:
-                found.setdefault(name_of(choice.layer, choice.form), []).append(float(seconds[index]))
-    return {name: sum(each) / len(each) for name, each in found.items()}
+                forms = found.setdefault(choice.layer, {})
+                forms.setdefault(choice.form, []).append(float(seconds[index]))
+    return {
+        name_of(layer, form): sum(each) / len(each)
+        for layer, forms in found.items() if len(forms) > 1
+        for form, each in forms.items()
+    }  # fmt: skip
 
 
 class Overlay(MutableMapping[tuple[str, str], NDArray[Any]]):
