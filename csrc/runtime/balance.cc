@@ -6,24 +6,41 @@
 #include "runtime/thread_pool.h"
 
 namespace intact {
+namespace {
 
-double largest_share(const Step& step, int threads) {
+constexpr int64_t kAlike = 64;  // a difference of one part in so many is none
+
+}  // namespace
+
+int64_t most_work(const Step& step, int threads) {
   const size_t items = step.items(), chunks = chunks_of(items, static_cast<size_t>(threads));
   std::vector<int64_t> loads(static_cast<size_t>(threads), 0);
-  int64_t all = 0;
   for (size_t first = 0, last = chunks; first < last;) {
     const auto next = std::min_element(loads.begin(), loads.end());  // who is done first
     const size_t chunk = takes_first(static_cast<int>(next - loads.begin())) ? first++ : --last;
     const size_t begin = first_item(items, chunk, chunks), end = first_item(items, chunk + 1, chunks);
-    for (size_t item = begin; item < end; ++item) {
-      const int64_t work = step.work(item);
-      *next += work;
-      all += work;
-    }
+    for (size_t item = begin; item < end; ++item) *next += step.work(item);
   }
+  return *std::max_element(loads.begin(), loads.end());
+}
+
+double largest_share(const Step& step, int threads) {
+  int64_t all = 0;
+  for (size_t item = 0; item < step.items(); ++item) all += step.work(item);
   if (all == 0) return 1;
-  const int64_t most = *std::max_element(loads.begin(), loads.end());
-  return static_cast<double>(most) * threads / static_cast<double>(all);
+  return static_cast<double>(most_work(step, threads)) * threads / static_cast<double>(all);
+}
+
+bool Evenest::takes(const Step& step) {
+  const int64_t work = most_work(step, threads_);
+  const size_t items = step.items();
+  const bool better = least_ < 0 || work < least_ - least_ / kAlike;
+  const bool finer = items > items_ && items == chunks_of(items, static_cast<size_t>(threads_)) &&
+                     work <= least_ + least_ / kAlike;
+  if (!better && !finer) return false;
+  least_ = better ? work : std::min(least_, work);
+  items_ = items;
+  return true;
 }
 
 }  // namespace intact

@@ -5,9 +5,27 @@
 
 namespace intact {
 
-// The work of the thread that has the most, over what each had if all had the same: 1 is even, and as many as
-// there are threads: one does it all. Items are dealt out as Workers deals them, each thread takes the next
-// chunk when it has done its own, and what an item takes is what the step says (Step::work).
+// The work of the thread that has the most. Items are dealt out as Workers deals them, each thread takes the
+// next chunk when it has done its own, and what an item takes is what the step says (Step::work).
+int64_t most_work(const Step& step, int threads);
+
+// The same over what each had if all had the same: 1 is even, and as many as there are threads: one does it
+// all.
 double largest_share(const Step& step, int threads);
+
+// The evenest of several ways to cut a step, which are shown one after the other, coarse ones first. Among those
+// that are as good it takes the finest that leaves no thread more items than it is dealt one by one: who begins
+// late then has fewer of them.
+class Evenest {
+ public:
+  explicit Evenest(int threads) : threads_(threads) {}
+  // Whether the step as it is cut now is the best so far.
+  bool takes(const Step& step);
+
+ private:
+  const int threads_;
+  int64_t least_ = -1;
+  size_t items_ = 0;
+};
 
 }  // namespace intact

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/registry.h"
+#include "runtime/balance.h"
 #include "steps/tile_work.h"
 #include "steps/window.h"
 
@@ -17,8 +18,8 @@ constexpr int64_t kMostAhead = 1 << 20;     // of a later step's weights
 // Lines that a deep step can fetch without delaying what it loads itself: of the next chunk, and of a later
 // step's weights, which must not cost more than they save.
 constexpr int64_t kMostLines = 8, kMostFarLines = 1;
-constexpr int64_t kItemsPerThread = 8;
-constexpr int64_t kSmallItem = 4 << 20;  // products
+constexpr int64_t kGatherChannels = 64;  // whose products take as long as gathering their rows, measured
+constexpr int64_t kItemCost = 1 << 18;   // products
 constexpr int64_t kShallow = 36;  // bytes of a window for which vectors are faster, measured
 constexpr double kMostWalked = 1.4;  // rows that are summed for each one that is wanted
 
@@ -39,6 +40,7 @@ class TiledConvStep final : public Step {
   void gather_by(const std::vector<int32_t>& steps);
   void cut_chunks();
   void cut();
+  void cut_into(int64_t blocks, size_t parts);
   int64_t weights_bytes() const { return panels_.back().weights + panels_.back().bytes - panels_[0].weights; }
   size_t chunks() const { return chunks_.size() - 1; }
   bool gathers() const { return !pieces_.empty(); }
@@ -144,23 +146,34 @@ void TiledConvStep::cut_chunks() {
   chunks_.push_back(panels_.size());
 }
 
-// An item is a range of rows by a part of the chunks. What is gathered is gathered for as many chunks as
-// can be: then threads share the rows, or take a part each where rows are few.
+// An item is a range of rows by a part of the chunks. What is gathered is gathered once for each part, so
+// that one thread alone takes all chunks in one part.
 void TiledConvStep::cut() {
   const int64_t deep = static_cast<int64_t>(offsets_.size()) * kDeepBytes;  // bytes of a row
-  const int64_t all = blocks_of(rows_.total), weights = weights_bytes(), threads = s_.threads;
-  const int64_t wanted = threads == 1 ? 1 : kItemsPerThread * threads;
-  const bool few = gathers() && threads > 1 && all < 2 * threads;
-  parts_ = !gathers() ? chunks() : few ? std::min(chunks(), static_cast<size_t>(threads)) : 1;
-  const int64_t parts = static_cast<int64_t>(parts_), part = weights / parts;
-  int64_t blocks = std::clamp<int64_t>(kRangeBytes / deep, kBlockRows, kMostRows) / kBlockRows;
-  blocks = std::max<int64_t>(1, std::min(blocks, all));
-  const auto short_of = [&] { return (all + blocks - 1) / blocks * parts < wanted; };
-  while (!few && blocks > 1 && short_of() && blocks * kBlockRows * part > kSmallItem)
-    blocks = (blocks + 1) / 2;
+  const int64_t all = blocks_of(rows_.total);
+  const int64_t room = std::clamp<int64_t>(kRangeBytes / deep, kBlockRows, kMostRows) / kBlockRows;
+  const int64_t most = std::max<int64_t>(1, std::min(room, all));
+  weights_first_ = !gathers() && weights_bytes() > kKeptBytes;
+  cut_into(most, gathers() ? 1 : chunks());
+  if (s_.threads == 1) return;
+  Evenest evenest(s_.threads);
+  int64_t blocks = most;
+  size_t parts = parts_;
+  for (int64_t b = most; b >= 1; b = b * 7 / 8) {
+    for (size_t p = gathers() ? 1 : chunks(); p <= chunks(); p *= 2) {
+      cut_into(b, p);
+      if (!evenest.takes(*this)) continue;
+      blocks = b;
+      parts = p;
+    }
+  }
+  cut_into(blocks, parts);
+}
+
+void TiledConvStep::cut_into(int64_t blocks, size_t parts) {
   range_rows_ = blocks * kBlockRows;
-  ranges_ = (all + blocks - 1) / blocks;
-  weights_first_ = !gathers() && weights > kKeptBytes;
+  ranges_ = (blocks_of(rows_.total) + blocks - 1) / blocks;
+  parts_ = parts;
 }
 
 TiledConvStep::TiledConvStep(const ConvSpec& spec) : s_(spec), ops_(*spec.kernel->tiles) {
@@ -359,13 +372,15 @@ std::pair<int64_t, size_t> TiledConvStep::place_of(size_t item) const {
   return {static_cast<int64_t>(item / parts_), item % parts_};
 }
 
-// Products, in whole blocks.
+// Products in whole blocks, gathering, and about as many as could be formed while an item begins.
 int64_t TiledConvStep::work(size_t item) const {
   const auto [range, part] = place_of(item);
   const size_t first = chunks_[chunks() * part / parts_], end = chunks_[chunks() * (part + 1) / parts_];
   int64_t bytes = 0;
   for (size_t p = first; p < end; ++p) bytes += panels_[p].bytes;
-  return bytes * kBlockRows * blocks_of(range_of(range).count());
+  const int64_t deep = static_cast<int64_t>(offsets_.size()) * kDeepBytes;
+  if (gathers()) bytes += deep * kGatherChannels * (panels_[end - 1].group - panels_[first].group + 1);
+  return bytes * kBlockRows * blocks_of(range_of(range).count()) + kItemCost;
 }
 
 void TiledConvStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept {
