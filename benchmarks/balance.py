@@ -1,9 +1,9 @@
 """How evenly the steps of models divide among 1 to 64 threads: from how they are cut, without any core.
 
-    python benchmarks/balance.py model.int8.onnx [--threads 2 8 64] [--batch 8] [--shapes x:1x3x640x480] [--worst 5]
+    python benchmarks/balance.py model.int8.onnx [--threads 2 8 64] [--batch 8] [--shapes x:1x3x640x480]
 
-For each number of threads: the speedup that the division of products allows (all steps of equal worth for each
-product; memory, wake-ups and what is no product left out), and the steps that keep it from more: the share of
+For each number of threads: the speedup that the division of products allows (every product takes the same;
+memory, waking threads and what is no product left out), and the steps that keep it from more: the share of
 the thread that has the most, over the mean.
 """
 

@@ -1,6 +1,9 @@
 #include "runtime/balance.h"
 
 #include <algorithm>
+#include <functional>
+#include <queue>
+#include <utility>
 #include <vector>
 
 #include "runtime/thread_pool.h"
@@ -14,14 +17,20 @@ constexpr int64_t kAlike = 64;  // a difference of one part in so many is none
 
 int64_t most_work(const Step& step, int threads) {
   const size_t items = step.items(), chunks = chunks_of(items, static_cast<size_t>(threads));
-  std::vector<int64_t> loads(static_cast<size_t>(threads), 0);
+  using Load = std::pair<int64_t, int>;  // work so far, seat
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;  // who is done first comes first
+  for (int seat = 0; seat < threads; ++seat) loads.emplace(0, seat);
+  int64_t most = 0;
   for (size_t first = 0, last = chunks; first < last;) {
-    const auto next = std::min_element(loads.begin(), loads.end());  // who is done first
-    const size_t chunk = takes_first(static_cast<int>(next - loads.begin())) ? first++ : --last;
+    auto [work, seat] = loads.top();
+    loads.pop();
+    const size_t chunk = takes_first(seat) ? first++ : --last;
     const size_t begin = first_item(items, chunk, chunks), end = first_item(items, chunk + 1, chunks);
-    for (size_t item = begin; item < end; ++item) *next += step.work(item);
+    for (size_t item = begin; item < end; ++item) work += step.work(item);
+    most = std::max(most, work);
+    loads.emplace(work, seat);
   }
-  return *std::max_element(loads.begin(), loads.end());
+  return most;
 }
 
 double largest_share(const Step& step, int threads) {

@@ -13,11 +13,14 @@ int64_t most_work(const Step& step, int threads);
 // all.
 double largest_share(const Step& step, int threads);
 
-// The evenest of several ways to cut a step, which are shown one after the other, coarse ones first. Among those
-// that are as good it takes the finest that leaves no thread more items than it is dealt one by one: who begins
-// late then has fewer of them.
+// The evenest of several ways to cut a step, which are shown one after the other, coarse ones first. Among
+// those that are as good it takes the finest whose items are still dealt out one by one: a thread that begins
+// late then does fewer of them.
 class Evenest {
  public:
+  // More items for each thread make nothing more even: they are dealt out in fewer chunks.
+  static constexpr int64_t kMostItems = 16;
+
   explicit Evenest(int threads) : threads_(threads) {}
   // Whether the step as it is cut now is the best so far.
   bool takes(const Step& step);

@@ -91,7 +91,7 @@ class ConvStep final : public Step {
   int64_t blocks_for(int64_t products) const;
   void cut();
   void cut_chunks(int64_t most);
-  void cut_evenly(int64_t item, int64_t items);
+  void cut_evenly(int64_t item, int64_t products);
   void run_blocks(const Memory& memory, size_t chunk, Range blocks, bool fresh, uint8_t* scratch) const;
   int64_t pixel_of(int64_t block) const { return pixels_ * block / cut_.blocks; }
   struct Ahead {
@@ -217,7 +217,9 @@ int64_t ConvStep::chunk_bytes(size_t chunk) const {
 // Blocks that make items of some `products`.
 int64_t ConvStep::blocks_for(int64_t products) const {
   int64_t largest = 0;
-  for (size_t chunk = 0; chunk + 1 < cut_.chunks.size(); ++chunk) largest = std::max(largest, chunk_bytes(chunk));
+  for (size_t chunk = 0; chunk + 1 < cut_.chunks.size(); ++chunk) {
+    largest = std::max(largest, chunk_bytes(chunk));
+  }
   const int64_t wanted = std::clamp<int64_t>(products / largest, cut_.rows, kMostPixels);
   const int64_t each = std::max<int64_t>(1, (wanted + cut_.rows / 2) / cut_.rows);
   return (tiles() + each - 1) / each;
@@ -230,7 +232,7 @@ void ConvStep::cut() {
   const int64_t item = std::clamp(products / 16, kSmallItem, kLargeItem);
   cut_chunks(kChunkBytes);
   cut_.blocks = blocks_for(item);
-  if (s_.threads > 1 && pixels_ > 0) cut_evenly(item, products / kSmallestItem);
+  if (s_.threads > 1 && pixels_ > 0) cut_evenly(item, products);
   cut_.most_pixels = joins() ? std::min(pixels_, kMostPixels) : 0;
   for (int64_t b = 0; b < cut_.blocks; ++b) {
     cut_.most_pixels = std::max(cut_.most_pixels, pixel_of(b + 1) - pixel_of(b));
@@ -240,16 +242,17 @@ void ConvStep::cut() {
   words_.rows = std::min(std::max<int64_t>(rows, cut_.rows), cut_.most_pixels);
 }
 
-// At most so many items, so that the threads end together: by more blocks and, where there are too few rows for
-// them, by smaller chunks.
-void ConvStep::cut_evenly(int64_t item, int64_t items) {
+// So that the threads end together: more blocks than make items of some products and, where there are too few
+// rows for them, smaller chunks.
+void ConvStep::cut_evenly(int64_t item, int64_t products) {
+  const int64_t items = std::min(products / kSmallestItem, Evenest::kMostItems * s_.threads);
   Evenest evenest(s_.threads);
   int64_t blocks = cut_.blocks, bytes = kChunkBytes;
   for (int64_t chunk = kChunkBytes; chunk >= kSmallestChunk; chunk /= 2) {
     cut_chunks(chunk);
     const auto chunks = static_cast<int64_t>(cut_.chunks.size() - 1);
-    for (int64_t b = blocks_for(item); b == blocks_for(item) || b * chunks <= items; b += 1 + b / 16) {
-      if (b > tiles()) break;
+    const int64_t fewest = blocks_for(item), most = std::clamp(items / chunks, fewest, tiles());
+    for (int64_t b = fewest; b <= most; b += 1 + b / 16) {
       cut_.blocks = b;
       if (!evenest.takes(*this)) continue;
       blocks = b;

@@ -162,7 +162,8 @@ void TiledConvStep::cut() {
   for (int64_t b = most; b >= 1; b = b * 7 / 8) {
     for (size_t p = gathers() ? 1 : chunks(); p <= chunks(); p *= 2) {
       cut_into(b, p);
-      if (!evenest.takes(*this)) continue;
+      const bool many = static_cast<int64_t>(items()) > Evenest::kMostItems * s_.threads;
+      if ((many && b < most) || !evenest.takes(*this)) continue;
       blocks = b;
       parts = p;
     }

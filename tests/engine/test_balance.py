@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.engine.conftest import Qdq
 
 from intact.engine.backend import Options
 from intact.engine.cpu.backend import CpuBackend
@@ -14,7 +15,6 @@ from intact.engine.engine import Engine
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate
 from intact.kernels.registry import kernel_list
-from tests.engine.conftest import Qdq
 
 KERNELS = [k.name for k in kernel_list() if k.family == "gemm" and k.available and not k.refused]
 TASKS = Path("/proc/self/task")
@@ -40,7 +40,7 @@ LAYERS = {
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_no_thread_has_much_more_than_the_others(monkeypatch, kernel, name, threads):
-    """Tiles of 32 rows divide 28 x 28 pixels into 25 blocks: among 8 threads one has 4 of them, 1.28 times its
+    """Tiles of 32 rows divide 28 x 28 pixels into 25 blocks: one of 8 threads has 4 of them, 1.28 times its
     share. Nothing needs to be less even than that."""
     monkeypatch.setenv("INTACT_FORCE_KERNEL", kernel)
     plan, size = LAYERS[name]

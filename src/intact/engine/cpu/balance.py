@@ -1,4 +1,4 @@
-"""How a plan's work divides among threads, found without running it: imbalance is seen without the machine."""
+"""How a plan's work divides among threads, found without running it, on machines of fewer cores, too."""
 
 from __future__ import annotations
 
