@@ -115,8 +115,7 @@ void bind_gemm(nb::module_& m) {
   m.def("gemm_groups", &steps_by_group, "kernel"_a, "packed"_a.noconvert());
   m.def("conv", &conv, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "strides"_a, "dilations"_a,
         "origin"_a, "epilogue"_a, "threads"_a = 1);
-  m.def(
-      "gemm_grouped", [](const std::string& name) { return kernel<GemmOps>(name).grouped; }, "kernel"_a);
+  m.def("gemm_grouped", [](const std::string& name) { return kernel<GemmOps>(name).grouped; }, "kernel"_a);
   m.def(
       "gemm_fills",
       [](const std::string& name, int64_t pixels, int64_t window) {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/thread_pool.h"
+#include "runtime/dealing.h"
 
 namespace intact {
 namespace {

@@ -1,11 +1,11 @@
 #include "runtime/thread_pool.h"
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <system_error>
 
 #include "base/fp_env.h"
+#include "runtime/dealing.h"
 
 #if !defined(_WIN32)
 #include <unistd.h>
@@ -17,9 +17,8 @@
 namespace intact {
 namespace {
 
-constexpr int kEndBits = 12;
-constexpr uint64_t kEndMask = (uint64_t{1} << kEndBits) - 1;
-constexpr size_t kChunksPerThread = 8;
+constexpr int kEndBits = kChunkBits;
+constexpr uint64_t kEndMask = kMostChunks;
 
 // How long a thread looks for the next job: at first without a pause for others, then letting them run.
 constexpr int kEagerLooks = 1000;
@@ -66,10 +65,6 @@ bool look(bool spin, const Ready& ready) {
 }
 
 }  // namespace
-
-size_t chunks_of(size_t items, size_t threads) {
-  return std::min({kChunksPerThread * threads, static_cast<size_t>(kEndMask), items});
-}
 
 Workers::Workers(bool spin) : owner(process_id()), spin_(spin) {}
 

@@ -12,14 +12,6 @@
 
 namespace intact {
 
-// How many chunks the items of a job are dealt out in, among so many threads.
-size_t chunks_of(size_t items, size_t threads);
-// The first item of a chunk, and of `chunks` the end.
-constexpr size_t first_item(size_t items, size_t chunk, size_t chunks) { return items * chunk / chunks; }
-// Whether a seat takes the first chunk that is left, or the last: with two threads each finds in its cache
-// what it has written in the job before.
-constexpr bool takes_first(int seat) { return seat % 2 == 0; }
-
 // The threads themselves, for one caller at a time. Never destroyed in a child of fork, where they do not
 // exist.
 class Workers {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -12,7 +12,7 @@ from intact.engine import files
 from intact.engine.backend import Backend, Options, Packed
 from intact.engine.engine import Engine
 from intact.engine.plan import Plan
-from intact.kernels.registry import alternatives, kernel_list
+from intact.kernels.registry import alternatives, chosen_kernels, kernel_list
 from intact.timings import Timings
 
 if TYPE_CHECKING:
@@ -96,9 +96,12 @@ def load(
     stored = files.load(path, copy=copy)
     timings = Timings() if timings is None else timings
     timings.add(stored.timings)
-    elsewhere = _forms_elsewhere({form for _, form in stored.packed})
-    here = [key for key in stored.packed if key[1] not in elsewhere]
-    ready = {constant for constant, _ in here}
+    forms, chosen = {form for _, form in stored.packed}, set(chosen_kernels().values())
+    others = {name for family in chosen_kernels() for name in alternatives(family)}
+    possible, usual = _forms_of(forms, chosen | others), _forms_of(forms, chosen)
+    here = [key for key in stored.packed if key[1] in possible]
+    # Which layers have another kernel than the usual one is known when they are bound: weights are compared.
+    ready = {constant for constant, form in here if form in usual}
     # What is missing is packed into the first map; nothing is ever written to the second.
     packed = ChainMap({}, cast("Packed", stored.packed))
     engine = Engine(
@@ -112,14 +115,11 @@ def load(
     return engine
 
 
-def _forms_elsewhere(forms: Iterable[str]) -> set[str]:
-    """The forms of packed weights that no layer takes here: those of kernels that do not run."""
-    kernels = kernel_list()
-    here = {name for kernel in kernels if kernel.chosen for name in alternatives(kernel.family)}
-    elsewhere = set()
-    for form in forms:
-        # A form is called by its kernel and what else tells it apart; some are no kernel's own.
-        named = [kernel for kernel in kernels if form.startswith(kernel.name)]
-        if named and max(named, key=lambda kernel: len(kernel.name)).name not in here:
-            elsewhere.add(form)
-    return elsewhere
+def _forms_of(forms: Iterable[str], kernels: Container[str]) -> set[str]:
+    """The forms of packed weights that are these kernels', or no kernel's own."""
+    names = [kernel.name for kernel in kernel_list()]
+
+    def owner(form: str) -> str:  # a form is called by its kernel and what else tells it apart
+        return max((name for name in names if form.startswith(name)), key=len, default="")
+
+    return {form for form in forms if not owner(form) or owner(form) in kernels}
