@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "runtime/balance.h"
 #include "runtime/context.h"
 
 namespace intact {
@@ -25,6 +26,8 @@ constexpr bool kChecked = true;
 #else
 constexpr bool kChecked = false;
 #endif
+
+constexpr int kMostThreads = 4096;
 
 Type type_of(const std::string& dtype) {
   constexpr std::pair<const char*, Type> kTypes[] = {
@@ -77,6 +80,17 @@ std::vector<std::pair<std::string, int64_t>> loops(const Program& program, size_
   return found;
 }
 
+size_t items(const Program& program, size_t step) {
+  require(step < program.steps().size(), "no such step");
+  return program.steps()[step]->items();
+}
+
+double share(const Program& program, size_t step, int threads) {
+  require(step < program.steps().size(), "no such step");
+  require(threads >= 1 && threads <= kMostThreads, "a step is run by at least one thread");
+  return largest_share(*program.steps()[step], threads);
+}
+
 uint32_t add_constant(Program& p, AnyIn array) { return p.constant(array.data(), array.nbytes()); }
 
 size_t run(Context& context, size_t begin, size_t end, std::optional<Dense<double>> seconds) {
@@ -122,6 +136,8 @@ void bind_program(nb::module_& m) {
       .def(
           "add", [](Program& p, const NativeStep& s) { p.add(s.step); }, "step"_a)
       .def("loops", &loops, "step"_a)
+      .def("items", &items, "step"_a)
+      .def("largest_share", &share, "step"_a, "threads"_a)
       .def("__len__", [](const Program& p) { return p.steps().size(); });
   nb::class_<ThreadPool>(m, "ThreadPool")
       .def(nb::init<int, bool>(), "threads"_a, "spin"_a)

@@ -115,6 +115,13 @@ void bind_gemm(nb::module_& m) {
   m.def("gemm_groups", &steps_by_group, "kernel"_a, "packed"_a.noconvert());
   m.def("conv", &conv, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "strides"_a, "dilations"_a,
         "origin"_a, "epilogue"_a, "threads"_a = 1);
+  m.def("gemm_grouped", [](const std::string& name) { return kernel<GemmOps>(name).grouped; }, "kernel"_a);
+  m.def(
+      "gemm_fills",
+      [](const std::string& name, int64_t pixels, int64_t window) {
+        return fills(kernel<GemmOps>(name), pixels, window);
+      },
+      "kernel"_a, "pixels"_a, "window"_a);
   m.def("winograd_fits", &fits_winograd, "weights"_a.noconvert(), "high"_a);
   m.def("winograd_pays", &pays_winograd, "kernel"_a, "direct"_a, "sizes"_a, "threads"_a);
   m.def("pack_winograd", &pack_taps, "kernel"_a, "weights"_a.noconvert(), "high"_a);

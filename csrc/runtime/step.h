@@ -103,6 +103,8 @@ class Step {
   // Number of independent pieces of work. The executor deals them out in ranges over the threads; a step
   // whose items() is 1 wakes nobody. Pieces of fewer than some 5 microseconds cost more than they save.
   virtual size_t items() const = 0;
+  // What an item takes beside the others, in units of the step's own: for balance.h alone, never in a run.
+  virtual int64_t work([[maybe_unused]] size_t item) const { return 1; }
   // Bytes of scratch that run() wants, aligned to 64; one piece for each thread.
   virtual size_t scratch() const { return 0; }
   // What a profile calls it: the kernel's name where there is one.

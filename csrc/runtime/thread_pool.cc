@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "base/fp_env.h"
+#include "runtime/dealing.h"
 
 #if !defined(_WIN32)
 #include <unistd.h>
@@ -16,9 +17,8 @@
 namespace intact {
 namespace {
 
-constexpr int kEndBits = 12;
-constexpr uint64_t kEndMask = (uint64_t{1} << kEndBits) - 1;
-constexpr size_t kChunksPerThread = 8;
+constexpr int kEndBits = kChunkBits;
+constexpr uint64_t kEndMask = kMostChunks;
 
 // How long a thread looks for the next job: at first without a pause for others, then letting them run.
 constexpr int kEagerLooks = 1000;
@@ -88,9 +88,7 @@ void Workers::grow_to(int threads) {
 }
 
 void Workers::deal(const Job& job) {
-  size_t chunks = kChunksPerThread * (threads_.size() + 1);
-  if (chunks > kEndMask) chunks = kEndMask;
-  if (chunks > job.items) chunks = job.items;
+  const size_t chunks = chunks_of(job.items, threads_.size() + 1);
   job_ = job;
   job_.chunks = chunks;
   done_.store(0, std::memory_order_relaxed);
@@ -107,19 +105,18 @@ void Workers::ring() {
   bell_.notify_all();
 }
 
-// Does chunks until none is left; returns how many. Even seats take the first, odd ones the last: with two
-// threads each finds in its cache what it has written in the job before.
+// Does chunks until none is left; returns how many.
 uint32_t Workers::work(int seat) {
   uint32_t mine = 0;
   for (uint64_t open = open_.load(std::memory_order_relaxed); has_work(open);) {
-    const bool front = seat % 2 == 0;
+    const bool front = takes_first(seat);
     const uint64_t chunk = front ? first_of(open) : last_of(open) - 1;
     const uint64_t rest = front ? open + (uint64_t{1} << kEndBits) : open - 1;
     if (!open_.compare_exchange_weak(open, rest, std::memory_order_acq_rel, std::memory_order_relaxed)) {
       continue;
     }
     const Job& j = job_;
-    j.run(j.body, j.items * chunk / j.chunks, j.items * (chunk + 1) / j.chunks, seat);
+    j.run(j.body, first_item(j.items, chunk, j.chunks), first_item(j.items, chunk + 1, j.chunks), seat);
     ++mine;
     open = open_.load(std::memory_order_relaxed);
   }

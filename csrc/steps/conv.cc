@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/registry.h"
+#include "runtime/balance.h"
 #include "steps/conv_tiles.h"
 #include "steps/window.h"
 
@@ -10,9 +11,12 @@ namespace intact {
 namespace {
 
 constexpr int64_t kChunkBytes = 256 << 10;  // of weights that one item goes through: half of a small L2
+constexpr int64_t kSmallestChunk = 32 << 10;
 constexpr int64_t kMostPixels = 384;  // of an item: their addresses stay in the cache
 constexpr int64_t kWordBytes = 32 << 10;  // of rows that are widened at a time
 constexpr int64_t kLargeItem = 4 << 20, kSmallItem = 1 << 20;  // products
+constexpr int64_t kSmallestItem = 1 << 18;  // where there are more threads than small items for them
+constexpr int64_t kItemCost = 1 << 16;      // products
 
 // One panel with its steps as offsets, and its share of the constants, padded to its width.
 struct BoundPanel {
@@ -67,6 +71,7 @@ class ConvStep final : public Step {
   explicit ConvStep(const ConvSpec& spec);
 
   size_t items() const override { return cut_.blocks == 0 ? 0 : (cut_.chunks.size() - 1) * blocks(); }
+  int64_t work(size_t item) const override;
   std::string name() const override { return name_of(s_.kernel); }
   std::vector<Loop> loops() const override;
   size_t scratch() const override;
@@ -81,7 +86,12 @@ class ConvStep final : public Step {
   void bind(const Packed& packed);
   void bind_words(BoundPanel& panel);
   std::vector<int32_t> resolve(const Packed& packed, const PackedPanel& panel) const;
+  int64_t tiles() const { return (pixels_ + cut_.rows - 1) / cut_.rows; }
+  int64_t chunk_bytes(size_t chunk) const;
+  int64_t blocks_for(int64_t products) const;
   void cut();
+  void cut_chunks(int64_t most);
+  void cut_evenly(int64_t item, int64_t products);
   void run_blocks(const Memory& memory, size_t chunk, Range blocks, bool fresh, uint8_t* scratch) const;
   int64_t pixel_of(int64_t block) const { return pixels_ * block / cut_.blocks; }
   struct Ahead {
@@ -183,24 +193,46 @@ std::vector<Loop> ConvStep::loops() const {
   return found;
 }
 
-void ConvStep::cut() {
-  cut_.rows = s_.kernel->rows[widest_ / s_.kernel->unit - 1];
-  int64_t products = 0, chunk = 0, largest_chunk = 0;  // for one pixel
-  for (const BoundPanel& panel : panels_) products += panel.bytes;
-  const int64_t item = std::clamp(products * pixels_ / 16, kSmallItem, kLargeItem);
+// Neighbouring panels, of at most so many bytes together.
+void ConvStep::cut_chunks(int64_t most) {
+  int64_t chunk = 0;
+  cut_.chunks.clear();
   for (size_t p = 0; p < panels_.size(); ++p) {
-    if (p == 0 || chunk + panels_[p].bytes > kChunkBytes) {
+    if (p == 0 || chunk + panels_[p].bytes > most) {
       cut_.chunks.push_back(p);
       chunk = 0;
     }
     chunk += panels_[p].bytes;
-    largest_chunk = std::max(largest_chunk, chunk);
   }
   cut_.chunks.push_back(panels_.size());
-  const int64_t wanted = std::clamp<int64_t>(item / largest_chunk, cut_.rows, kMostPixels);
-  const int64_t tiles = (pixels_ + cut_.rows - 1) / cut_.rows;
-  const int64_t tiles_wanted = std::max<int64_t>(1, (wanted + cut_.rows / 2) / cut_.rows);
-  cut_.blocks = (tiles + tiles_wanted - 1) / tiles_wanted;
+}
+
+// Of weights: as many products for each pixel.
+int64_t ConvStep::chunk_bytes(size_t chunk) const {
+  int64_t bytes = 0;
+  for (size_t p = cut_.chunks[chunk]; p < cut_.chunks[chunk + 1]; ++p) bytes += panels_[p].bytes;
+  return bytes;
+}
+
+// Blocks that make items of some `products`.
+int64_t ConvStep::blocks_for(int64_t products) const {
+  int64_t largest = 0;
+  for (size_t chunk = 0; chunk + 1 < cut_.chunks.size(); ++chunk) {
+    largest = std::max(largest, chunk_bytes(chunk));
+  }
+  const int64_t wanted = std::clamp<int64_t>(products / largest, cut_.rows, kMostPixels);
+  const int64_t each = std::max<int64_t>(1, (wanted + cut_.rows / 2) / cut_.rows);
+  return (tiles() + each - 1) / each;
+}
+
+void ConvStep::cut() {
+  cut_.rows = s_.kernel->rows[widest_ / s_.kernel->unit - 1];
+  int64_t products = 0;
+  for (const BoundPanel& panel : panels_) products += panel.bytes * pixels_;
+  const int64_t item = std::clamp(products / 16, kSmallItem, kLargeItem);
+  cut_chunks(kChunkBytes);
+  cut_.blocks = blocks_for(item);
+  if (s_.threads > 1 && pixels_ > 0) cut_evenly(item, products);
   cut_.most_pixels = joins() ? std::min(pixels_, kMostPixels) : 0;
   for (int64_t b = 0; b < cut_.blocks; ++b) {
     cut_.most_pixels = std::max(cut_.most_pixels, pixel_of(b + 1) - pixel_of(b));
@@ -208,6 +240,27 @@ void ConvStep::cut() {
   if (words_.runs.empty()) return;
   const int64_t rows = kWordBytes / (2 * words_.pitch) / cut_.rows * cut_.rows;
   words_.rows = std::min(std::max<int64_t>(rows, cut_.rows), cut_.most_pixels);
+}
+
+// So that the threads end together: more blocks than make items of some products and, where there are too few
+// rows for them, smaller chunks.
+void ConvStep::cut_evenly(int64_t item, int64_t products) {
+  const int64_t items = std::min(products / kSmallestItem, Evenest::kMostItems * s_.threads);
+  Evenest evenest(s_.threads);
+  int64_t blocks = cut_.blocks, bytes = kChunkBytes;
+  for (int64_t chunk = kChunkBytes; chunk >= kSmallestChunk; chunk /= 2) {
+    cut_chunks(chunk);
+    const auto chunks = static_cast<int64_t>(cut_.chunks.size() - 1);
+    const int64_t fewest = blocks_for(item), most = std::clamp(items / chunks, fewest, tiles());
+    for (int64_t b = fewest; b <= most; b += 1 + b / 16) {
+      cut_.blocks = b;
+      if (!evenest.takes(*this)) continue;
+      blocks = b;
+      bytes = chunk;
+    }
+  }
+  cut_chunks(bytes);
+  cut_.blocks = blocks;
 }
 
 ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
@@ -223,6 +276,13 @@ ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
   reads(s_.x, slack_of(h));
   writes(s_.y);
   if (s_.epilogue.residual) reads(*s_.epilogue.residual);
+}
+
+// Products, and about as many as could be formed while an item begins.
+int64_t ConvStep::work(size_t item) const {
+  const size_t chunk = item / blocks();
+  const auto block = static_cast<int64_t>(item % blocks());
+  return chunk_bytes(chunk) * (pixel_of(block + 1) - pixel_of(block)) + kItemCost;
 }
 
 size_t ConvStep::tile_bytes() const {

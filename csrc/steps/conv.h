@@ -28,6 +28,10 @@ struct ConvSpec {
 // `high` is the largest byte of x for which the weights were packed.
 void check_conv(const ConvSpec& spec, int64_t in, int64_t out, int32_t high);
 
+// Whether a kernel is the right one for so many pixels and bytes of a window, as far as its form tells: tiles
+// have 16 rows and 64 bytes of depth, and take as long where few of them are filled.
+bool fills(const GemmOps& kernel, int64_t pixels, int64_t window);
+
 // Throws std::invalid_argument for what run() could not do inside the views.
 std::unique_ptr<Step> make_conv(const ConvSpec& spec);
 

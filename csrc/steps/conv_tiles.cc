@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "kernels/registry.h"
+#include "runtime/balance.h"
 #include "steps/tile_work.h"
 #include "steps/window.h"
 
@@ -20,8 +21,9 @@ constexpr int64_t kMostAhead = 1 << 20;     // of a later step's weights
 // Lines that a deep step can fetch without delaying what it loads itself: of the next chunk, and of a later
 // step's weights, which must not cost more than they save.
 constexpr int64_t kMostLines = 8, kMostFarLines = 1;
-constexpr int64_t kItemsPerThread = 8;
-constexpr int64_t kSmallItem = 4 << 20;  // products
+constexpr int64_t kGatherChannels = 64;  // whose products take as long as gathering their rows, measured
+constexpr int64_t kItemCost = 1 << 18;   // products
+constexpr int64_t kShallow = 36;  // bytes of a window for which vectors are faster, measured
 constexpr double kMostWalked = 1.4;  // rows that are summed for each one that is wanted
 // What gathering a deep step of a block costs, in products of it by one vector of channels, measured.
 constexpr double kGatherCost = 1.5;
@@ -31,6 +33,7 @@ class TiledConvStep final : public Step {
   explicit TiledConvStep(const ConvSpec& spec);
 
   size_t items() const override { return static_cast<size_t>(ranges_) * parts_; }
+  int64_t work(size_t item) const override;
   std::string name() const override { return name_of(s_.kernel); }
   Weights weights() const override;
   size_t scratch() const override { return lay_out(nullptr).second; }
@@ -44,12 +47,14 @@ class TiledConvStep final : public Step {
   void gather_by(const std::vector<int32_t>& steps);
   void cut_chunks();
   void cut();
+  void cut_into(int64_t blocks, size_t parts);
   int64_t weights_bytes() const { return panels_.back().weights + panels_.back().bytes - panels_[0].weights; }
   size_t chunks() const { return chunks_.size() - 1; }
   bool gathers() const { return !pieces_.empty(); }
   int32_t groups() const { return panels_.back().group + 1; }
   Range range_of(int64_t i) const { return {i * range_rows_, std::min(rows_.total, (i + 1) * range_rows_)}; }
   int64_t shift_of(const Range& range, int64_t block) const;
+  std::pair<int64_t, size_t> place_of(size_t item) const;
   std::pair<Work, size_t> lay_out(uint8_t* scratch) const;
   void fill(const Memory& memory, Work& work) const;
   void gather(int32_t group, Work& work) const;
@@ -177,23 +182,35 @@ void TiledConvStep::cut_chunks() {
   chunks_.push_back(panels_.size());
 }
 
-// An item is a range of rows by a part of the chunks. What is gathered is gathered for as many chunks as
-// can be: then threads share the rows, or take a part each where rows are few.
+// An item is a range of rows by a part of the chunks. What is gathered is gathered once for each part, so
+// that one thread alone takes all chunks in one part.
 void TiledConvStep::cut() {
   const int64_t deep = static_cast<int64_t>(offsets_.size()) * kDeepBytes;  // bytes of a row
-  const int64_t all = blocks_of(rows_.total), weights = weights_bytes(), threads = s_.threads;
-  const int64_t wanted = threads == 1 ? 1 : kItemsPerThread * threads;
-  const bool few = gathers() && threads > 1 && all < 2 * threads;
-  parts_ = !gathers() ? chunks() : few ? std::min(chunks(), static_cast<size_t>(threads)) : 1;
-  const int64_t parts = static_cast<int64_t>(parts_), part = weights / parts;
-  int64_t blocks = std::clamp<int64_t>(kRangeBytes / deep, kBlockRows, kMostRows) / kBlockRows;
-  blocks = std::max<int64_t>(1, std::min(blocks, all));
-  const auto short_of = [&] { return (all + blocks - 1) / blocks * parts < wanted; };
-  while (!few && blocks > 1 && short_of() && blocks * kBlockRows * part > kSmallItem)
-    blocks = (blocks + 1) / 2;
+  const int64_t all = blocks_of(rows_.total);
+  const int64_t room = std::clamp<int64_t>(kRangeBytes / deep, kBlockRows, kMostRows) / kBlockRows;
+  const int64_t most = std::max<int64_t>(1, std::min(room, all));
+  weights_first_ = !gathers() && weights_bytes() > kKeptBytes;
+  cut_into(most, gathers() ? 1 : chunks());
+  if (s_.threads == 1) return;
+  Evenest evenest(s_.threads);
+  int64_t blocks = most;
+  size_t parts = parts_;
+  for (int64_t b = most; b >= 1; b = b * 7 / 8) {
+    for (size_t p = gathers() ? 1 : chunks(); p <= chunks(); p *= 2) {
+      cut_into(b, p);
+      const bool many = static_cast<int64_t>(items()) > Evenest::kMostItems * s_.threads;
+      if ((many && b < most) || !evenest.takes(*this)) continue;
+      blocks = b;
+      parts = p;
+    }
+  }
+  cut_into(blocks, parts);
+}
+
+void TiledConvStep::cut_into(int64_t blocks, size_t parts) {
   range_rows_ = blocks * kBlockRows;
-  ranges_ = (all + blocks - 1) / blocks;
-  weights_first_ = !gathers() && weights > kKeptBytes;
+  ranges_ = (blocks_of(rows_.total) + blocks - 1) / blocks;
+  parts_ = parts;
 }
 
 TiledConvStep::TiledConvStep(const ConvSpec& spec) : s_(spec), ops_(*spec.kernel->tiles) {
@@ -385,14 +402,30 @@ Ahead TiledConvStep::later_of(const Memory& memory, size_t item, size_t chunk, s
   return {reinterpret_cast<const int8_t*>(memory.ahead().data) + begin, end - begin};
 }
 
+// The range and the part of the chunks that an item is.
+std::pair<int64_t, size_t> TiledConvStep::place_of(size_t item) const {
+  const auto ranges = static_cast<size_t>(ranges_);
+  if (weights_first_) return {static_cast<int64_t>(item % ranges), item / ranges};
+  return {static_cast<int64_t>(item / parts_), item % parts_};
+}
+
+// Products in whole blocks, gathering, and about as many as could be formed while an item begins.
+int64_t TiledConvStep::work(size_t item) const {
+  const auto [range, part] = place_of(item);
+  const size_t first = chunks_[chunks() * part / parts_], end = chunks_[chunks() * (part + 1) / parts_];
+  int64_t bytes = 0;
+  for (size_t p = first; p < end; ++p) bytes += panels_[p].bytes;
+  const int64_t deep = static_cast<int64_t>(offsets_.size()) * kDeepBytes;
+  if (gathers()) bytes += deep * kGatherChannels * (panels_[end - 1].group - panels_[first].group + 1);
+  return bytes * kBlockRows * blocks_of(range_of(range).count()) + kItemCost;
+}
+
 void TiledConvStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept {
   Work work = lay_out(scratch).first;
   ops_.enter();
   int64_t range = -1, first = -1;
   for (size_t item = begin; item < end; ++item) {
-    const auto ranges = static_cast<size_t>(ranges_);
-    const size_t part = weights_first_ ? item / ranges : item % parts_;
-    const auto next = static_cast<int64_t>(weights_first_ ? item % ranges : item / parts_);
+    const auto [next, part] = place_of(item);
     if (next != range) {
       work.flush();
       range = next;
@@ -418,6 +451,10 @@ Weights TiledConvStep::weights() const {
 }
 
 }  // namespace
+
+bool fills(const GemmOps& kernel, int64_t pixels, int64_t window) {
+  return kernel.tiles == nullptr || (pixels >= kTileRows && window > kShallow);
+}
 
 std::unique_ptr<Step> make_tiled_conv(const ConvSpec& spec) { return std::make_unique<TiledConvStep>(spec); }
 

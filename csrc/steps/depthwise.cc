@@ -71,6 +71,9 @@ class Depthwise final : public Step {
   }
 
   size_t items() const override { return (units_ + each_ - 1) / each_; }
+  int64_t work(size_t item) const override {
+    return static_cast<int64_t>(std::min(units_, (item + 1) * each_) - item * each_);
+  }
   std::string name() const override { return name_of(&ops_); }
   size_t scratch() const override { return has_curve() ? segment() * channels() * sizeof(float) : 0; }
 

@@ -47,6 +47,7 @@ class WinogradStep final : public Step {
   explicit WinogradStep(const WinogradSpec& spec);
 
   size_t items() const override { return static_cast<size_t>(blocks_) * chunks(); }
+  int64_t work(size_t item) const override;
   std::string name() const override { return name_of(kernel_); }
   size_t scratch() const override { return static_cast<size_t>(outputs_at_ + 2 * tile_bytes()); }
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override;
@@ -210,6 +211,15 @@ void WinogradStep::run_panel(const Memory& memory, size_t p, int64_t first, int6
                               constants_.correction.data() + panel.channel, panel.width, at.outputs);
     finish(memory, p, tile_at(first + t), at);
   }
+}
+
+// Products; transforms go with them.
+int64_t WinogradStep::work(size_t item) const {
+  const auto block = static_cast<int64_t>(item / chunks());
+  const size_t first = item % chunks() * chunk_, end = std::min(packed_.panels.size(), first + chunk_);
+  int64_t width = 0;
+  for (size_t p = first; p < end; ++p) width += packed_.panels[p].width;
+  return kPoints * (first_tile(block + 1) - first_tile(block)) * packed_.header.in * width;
 }
 
 void WinogradStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept {

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from intact.graph import Source
     from intact.ptq import QuantizedModel
     from intact.ptq.analysis import SensitivityAnalysis
+    from intact.timings import Timings
     from intact.torch import GraphModeResult
     from intact.tuning import TuneResult
 
@@ -153,6 +154,8 @@ def compile(
     threads: int | None = None,
     deterministic: bool = False,
     backend: str | Callable[[Options], Backend] = "cpu",
+    tune_seconds: float | None = None,
+    timing_cache: str | os.PathLike[str] | Timings | None = None,
 ) -> Engine: ...
 
 
@@ -164,6 +167,8 @@ def compile(
     threads: int | None = None,
     deterministic: bool = False,
     backend: str | Callable[[Options], Backend] = "cpu",
+    tune_seconds: float | None = None,
+    timing_cache: str | os.PathLike[str] | Timings | None = None,
 ) -> Engine: ...
 
 
@@ -186,6 +191,10 @@ def compile(
         deterministic: Run the parts that ONNX Runtime has on one thread each, so that the outputs are the
             same for any number of threads. Else they have all, and their last bits depend on how many.
         backend: "cpu": native kernels; "reference": plain NumPy, slow, with the same codes.
+        tune_seconds: Time about so long which kernel is fastest for each layer here, and take it; 1 is enough
+            for ResNet-50. None: a cost model chooses, and nothing is timed. No bit depends on it.
+        timing_cache: What was timed before: a file, which gets what is timed now, too, or
+            `intact.timings.Timings`. What it knows is not timed again: the same cache gives the same choice.
 
     Returns:
         An `intact.engine.Engine`: ``engine(x)``, ``engine.run({name: x})``, ``profile``, ``save``.

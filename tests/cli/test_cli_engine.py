@@ -282,3 +282,20 @@ def test_indices_are_counted_and_have_no_distance() -> None:
     end = EndToEnd()
     end.add(indices, others, first=True)
     assert (end.answers, end.answers_differing, end.values, end.max_abs_diff) == (3, 1, 0, 0.0)
+
+
+def test_build_measures_where_it_is_asked_to_and_explain_says_what_decided(run, int8: Path, tmp_path: Path):
+    plan, cache = tmp_path / "net.plan", tmp_path / "times.json"
+    asked = "--tune-seconds", "0.05", "--timing-cache", cache
+    status, shown, _ = run("build", int8, "-o", plan, "--threads", 1, *asked)
+    assert status == 0 and cache.is_file() and "forms of layers by" in shown
+    status, shown, _ = run("explain", plan, "--kernels", "--json")
+    layers = json.loads(shown)["layers"]
+    assert status == 0 and layers
+    for layer in layers:
+        assert (layer["by"] == "cache") == (len(layer["seconds"]) > 1) or layer["by"] == "model"
+        assert not layer["seconds"] or layer["runs"] in layer["seconds"]
+    status, shown, _ = run("explain", plan, "--kernels")
+    assert status == 0 and "chosen by" in shown
+    status, _, said = run("build", int8, "-o", plan, "--tune-seconds", "nan")
+    assert status == 2 and "seconds" in said

@@ -21,6 +21,7 @@ COMMON = {
     GEMM: [
         *(GEMM / f"{name}.cc" for name in ("cells", "pack", "groups")),
         ROOT / "csrc/base/cpu.cc",
+        ROOT / "csrc/runtime/balance.cc",
         ROOT / "csrc/steps/conv.cc",
         ROOT / "csrc/steps/conv_tiles.cc",
     ],

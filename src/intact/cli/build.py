@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from intact.cli.options import SHAPES, AsJson, ModelFile, Out, Threads, read_shapes
+from intact.cli.options import SHAPES, AsJson, ModelFile, Out, Threads, read_shapes, some_seconds
 from intact.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -20,6 +21,22 @@ def run(
     out: Out,
     threads: Threads = None,
     shapes: Annotated[str, typer.Option("--shapes", help=SHAPES)] = "",
+    tune_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--tune-seconds",
+            min=0.01,
+            callback=some_seconds,
+            help="Time the forms that layers have, about so long, and keep the fastest; 1 is enough for "
+            "ResNet-50. Default: a cost model chooses.",
+        ),
+    ] = None,
+    timing_cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--timing-cache", help="A file of what was timed before: read, and with --tune-seconds written."
+        ),
+    ] = None,
     show_notes: Annotated[bool, typer.Option("--notes", help="Print what every pass did.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -32,13 +49,17 @@ def run(
 
     - `intact build model.int8.onnx -o model.plan`
     - `intact build model.int8.onnx -o model.plan --notes`
+    - `intact build model.int8.onnx -o model.plan --tune-seconds 1` measures which kernels are fastest here
     - `intact build model.int8.onnx -o model.plan --shapes x:1x3x224x224` for inputs of this shape alone
     - `intact run model.plan --data samples.npy -o outputs.npz` afterwards
     """
     import intact
 
     start = time.perf_counter()
-    engine = intact.compile(model, threads=threads, shapes=read_shapes(shapes) or None)
+    engine = intact.compile(
+        model, threads=threads, shapes=read_shapes(shapes) or None, tune_seconds=tune_seconds,
+        timing_cache=timing_cache,
+    )  # fmt: skip
     engine.save(out)
     seconds = time.perf_counter() - start
     steps, layers = describe(engine.plan)
@@ -52,6 +73,8 @@ def run(
     rows = [(f"layers in {name}", f"{count:,}") for name, count in layers.items()]
     rows += [("native steps", f"{sum(steps.values()) - steps.get('onnx', 0):,}")]
     rows += [("subgraphs in ONNX Runtime", f"{steps.get('onnx', 0):,}")]
+    chosen = Counter(choice.by for _, choice in engine.choices()) if tune_seconds or timing_cache else {}
+    rows += [(f"forms of layers by {by}", f"{count:,}") for by, count in sorted(chosen.items())]
     rows += [("bytes before", f"{before:,}"), ("bytes after", f"{after:,}"), ("seconds", f"{seconds:.1f}")]
     show_table(f"{model.name} -> {out}", ("", "built"), rows, figures=("built",))
     if engine.plan.model:

@@ -28,6 +28,10 @@ def run(
     precision: Annotated[
         str | None, typer.Option(help="Show only the layers that run in this: int8 or float.")
     ] = None,
+    kernels: Annotated[
+        bool,
+        typer.Option("--kernels", help="Of a plan: which form of each layer runs here, and what decided it."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show layer by layer what runs in int8, fused into what, and why.
@@ -40,11 +44,15 @@ def run(
 
     - `intact explain model.onnx`
     - `intact explain model.plan`
+    - `intact explain model.plan --kernels` shows which kernel each layer has on this machine, and by what
     - `intact explain float.onnx --profile tensorrt --exclude 'head/*'`
     - `intact explain model.onnx --precision float` shows what did not make it, and why
     """
     from intact.placement import explain
 
+    if kernels:
+        show_kernels(model, as_json)
+        return
     if precision not in (None, "int8", "float"):
         raise QuantValueError("--precision", repr(precision), "int8 or float", "choose one of these")
     plan, quantized, engine = _plan(model), True, "intact"
@@ -71,6 +79,28 @@ def run(
         say(f"in ONNX Runtime: {name}: {reason}")
     if plan is not None and plan.deciding:
         say(f"once {', '.join(plan.deciding)} is known, the branch that it takes runs as the rest")
+
+
+def show_kernels(model: Path, as_json: bool) -> None:
+    """The form of each layer that has several, what decided, and what is known of the others."""
+    import intact
+
+    choices = intact.compile(model).choices()
+    if as_json:
+        layers = [
+            {
+                "layer": step.name, "runs": choice.form, "by": choice.by, "model": choice.default,
+                "seconds": dict(choice.seconds),
+            }
+            for step, choice in choices
+        ]  # fmt: skip
+        show_json({"file": str(model), "layers": layers})
+        return
+    rows = []
+    for step, choice in choices:
+        known = ", ".join(f"{form} {seconds * 1e6:.1f}" for form, seconds in choice.seconds.items())
+        rows.append((step.name, choice.form, choice.by, known))
+    show_table(f"{model.name}: on this machine", ("layer", "runs", "chosen by", "us"), rows)
 
 
 def with_steps(rows: list[dict[str, object]], plan: Plan) -> list[dict[str, object]]:

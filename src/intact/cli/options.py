@@ -48,6 +48,11 @@ def seconds(number: float) -> float:
     return number
 
 
+def some_seconds(number: float | None) -> float | None:
+    """The same, of an option that may be left out."""
+    return None if number is None else seconds(number)
+
+
 LONGEST = 10**6
 """Seconds: eleven days."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
 from intact.engine.steps import Shape
+from intact.timings import Timings
 
 Arrays = Mapping[str, NDArray[Any]]
 Packed = MutableMapping[tuple[str, str], NDArray[Any]]
@@ -76,6 +77,23 @@ class Backend(Protocol):
         """Run once and return every tensor, in ONNX's order of axes: codes as int8 or uint8."""
 
 
+@runtime_checkable
+class Tunable(Protocol):
+    """A backend whose layers have several forms, of which it can find out the fastest.
+
+    Attributes:
+        timings: What is known of them, on all machines.
+    """
+
+    timings: Timings
+
+    def tune(self, plan: Plan, inputs: Arrays, seconds: float) -> Executable:
+        """Measure what is not known yet, add it to `timings`, and make the plan executable by it."""
+
+    def used(self) -> Timings:
+        """Of `timings`, what a choice rests on."""
+
+
 @dataclass(frozen=True)
 class Options:
     """What a backend is made with.
@@ -85,11 +103,13 @@ class Options:
         deterministic: Parts that others run (ONNX Runtime) have one thread, so that the outputs are the same
             for any number.
         packed: Packed weights of a plan file. What is missing is packed when it is first needed, and added.
+        timings: What was measured of layers that have several forms: they are chosen by it.
     """
 
     threads: int | None = None
     deterministic: bool = False
     packed: Packed = field(default_factory=dict)
+    timings: Timings = field(default_factory=Timings)
 
 
 def outputs_for(plan: Plan, shapes: Mapping[str, Shape]) -> dict[str, NDArray[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -12,7 +12,8 @@ from intact.engine import files
 from intact.engine.backend import Backend, Options, Packed
 from intact.engine.engine import Engine
 from intact.engine.plan import Plan
-from intact.kernels.registry import kernel_list
+from intact.kernels.registry import alternatives, chosen_kernels, kernel_list
+from intact.timings import Timings
 
 if TYPE_CHECKING:
     from intact.graph import Source
@@ -25,8 +26,13 @@ def compile(
     threads: int | None = None,
     deterministic: bool = False,
     backend: str | Callable[[Options], Backend] = "cpu",
+    tune_seconds: float | None = None,
+    timing_cache: str | os.PathLike[str] | Timings | None = None,
 ) -> Engine:
     """The engine of a Q/DQ model.
+
+    Layers have several forms: kernels of other instruction sets, Winograd's. A cost model chooses, unless
+    this machine is asked to measure. The choice changes no bit.
 
     Args:
         source: A path (of an ONNX file, or of a plan file), the bytes of an ONNX file, a ModelProto, an
@@ -35,19 +41,32 @@ def compile(
             from them worked out; None: for all that the model takes.
         threads: Threads of a run, the caller's included; None: as many as the process may use.
         deterministic, backend: As for `Engine`.
+        tune_seconds: Measure about so long, for the shapes of the inputs as `Engine.tune` takes them, and run
+            what is fastest; a second is enough for ResNet-50. None: nothing is measured.
+        timing_cache: What was measured before; or a file of it, which need not exist yet and gets what is
+            measured now. What it knows is not measured again: the same cache gives the same choice.
 
     Raises:
         FileFormatError: The file is damaged.
         UnsupportedError: It is of a version that is not read.
         QuantValueError: The model has no such input, or takes no such shape.
     """
+    kept = None if isinstance(timing_cache, Timings) else timing_cache
+    known = timing_cache if isinstance(timing_cache, Timings) else Timings.load(kept) if kept else Timings()
     if isinstance(source, str | os.PathLike) and Path(source).is_file() and files.is_plan(source):
-        return load(source, threads=threads, deterministic=deterministic, backend=backend)
-    if isinstance(source, Plan):
-        return Engine(source, threads=threads, deterministic=deterministic, backend=backend)
-    from intact.engine.lower import lower  # plans are read and run without ONNX
+        engine = load(source, threads=threads, deterministic=deterministic, backend=backend, timings=known)
+    else:
+        from intact.engine.lower import lower  # plans are read and run without ONNX
 
-    return Engine(lower(source, shapes), threads=threads, deterministic=deterministic, backend=backend)
+        plan = source if isinstance(source, Plan) else lower(source, shapes)
+        engine = Engine(
+            plan, threads=threads, deterministic=deterministic, backend=backend, timings=known
+        )  # fmt: skip
+    if tune_seconds is not None:
+        engine.tune(tune_seconds)
+        if kept is not None:
+            known.save(kept)
+    return engine
 
 
 def load(
@@ -57,6 +76,7 @@ def load(
     copy: bool = False,
     deterministic: bool = False,
     backend: str | Callable[[Options], Backend] = "cpu",
+    timings: Timings | None = None,
 ) -> Engine:
     """The engine of a plan file: nothing in it is executed, and weights stay on disk until they are read.
 
@@ -67,18 +87,27 @@ def load(
         path: The plan file.
         threads, deterministic, backend: As for `compile`.
         copy: Read the file into memory instead of mapping it, so that it may be overwritten in place.
+        timings: What was measured of layers, beside what the file has: filled up with that.
 
     Raises:
         FileFormatError: The file is damaged, or of another kind, version or byte order.
         FileAccessError: The file cannot be read.
     """
     stored = files.load(path, copy=copy)
-    elsewhere = _forms_elsewhere({form for _, form in stored.packed})
-    here = [key for key in stored.packed if key[1] not in elsewhere]
-    ready = {constant for constant, _ in here}
+    timings = Timings() if timings is None else timings
+    timings.add(stored.timings)
+    forms, chosen = {form for _, form in stored.packed}, set(chosen_kernels().values())
+    others = {name for family in chosen_kernels() for name in alternatives(family)}
+    possible, usual = _forms_of(forms, chosen | others), _forms_of(forms, chosen)
+    here = [key for key in stored.packed if key[1] in possible]
+    # Which layers have another kernel than the usual one is known when they are bound: weights are compared.
+    ready = {constant for constant, form in here if form in usual}
     # What is missing is packed into the first map; nothing is ever written to the second.
     packed = ChainMap({}, cast("Packed", stored.packed))
-    engine = Engine(stored.plan, threads=threads, packed=packed, deterministic=deterministic, backend=backend)
+    engine = Engine(
+        stored.plan, threads=threads, packed=packed, deterministic=deterministic, backend=backend,
+        timings=timings,
+    )  # fmt: skip
     stored.packed.verify(here, engine.threads)
     later = {*ready, stored.plan.model}  # the model is read when it is lowered
     stored.constants.verify([name for name in stored.constants if name not in later], engine.threads)
@@ -86,13 +115,11 @@ def load(
     return engine
 
 
-def _forms_elsewhere(forms: Iterable[str]) -> set[str]:
-    """The forms of packed weights that do not run here: those of kernels that are not chosen."""
-    kernels = kernel_list()
-    elsewhere = set()
-    for form in forms:
-        # A form is called by its kernel and what else tells it apart; some are no kernel's own.
-        named = [kernel for kernel in kernels if form.startswith(kernel.name)]
-        if named and not max(named, key=lambda kernel: len(kernel.name)).chosen:
-            elsewhere.add(form)
-    return elsewhere
+def _forms_of(forms: Iterable[str], kernels: Container[str]) -> set[str]:
+    """The forms of packed weights that are these kernels', or no kernel's own."""
+    names = [kernel.name for kernel in kernel_list()]
+
+    def owner(form: str) -> str:  # a form is called by its kernel and what else tells it apart
+        return max((name for name in names if form.startswith(name)), key=len, default="")
+
+    return {form for form in forms if not owner(form) or owner(form) in kernels}

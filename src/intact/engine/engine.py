@@ -19,18 +19,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.arrays import as_input, as_output
-from intact.engine.backend import Backend, Executable, Options, Packed
+from intact.engine.backend import Backend, Executable, Options, Packed, Tunable
 from intact.engine.backends import make_backend
+from intact.engine.choices import FormChoice
 from intact.engine.files import save
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
 from intact.engine.recent import Recent, key_of
 from intact.engine.specialize import Plans
-from intact.engine.steps import Dim, Shape
+from intact.engine.steps import Dim, Shape, Step
 from intact.errors import QuantValueError, UnsupportedError
 from intact.limits import THREADS
+from intact.timings import Timings
 
 Arrays = Mapping[str, Any]
+
+LONGEST = 10**6
+"""Seconds that `tune` may be given: eleven days."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,7 @@ class Engine:
             same for any number of threads. Else they have all, and their last bits depend on how many.
         backend: "cpu": native kernels; "reference": plain NumPy, slow, with the same codes. Or a function
             that makes a `Backend` from `Options`.
+        timings: What was measured of layers that have several forms, on any machine; None: nothing.
 
     Attributes:
         plan: The plan, for all shapes of the inputs.
@@ -76,8 +82,12 @@ class Engine:
         packed: Packed | None = None,
         deterministic: bool = False,
         backend: str | Callable[[Options], Backend] = "cpu",
+        timings: Timings | None = None,
     ) -> None:
-        options = Options(_checked_threads(threads), deterministic, {} if packed is None else packed)
+        options = Options(
+            _checked_threads(threads), deterministic, {} if packed is None else packed,
+            Timings() if timings is None else timings,
+        )  # fmt: skip
         self.backend = make_backend(backend, options)
         self.threads = self.backend.threads
         self.plan, self._plans = plan, Plans(plan)
@@ -144,6 +154,45 @@ class Engine:
 
         return self._ready.get(key_of(sizes, deciding), compiled)
 
+    def tune(self, seconds: float = 1.0, shapes: Mapping[str, Sequence[int]] | None = None) -> None:
+        """Time the forms that layers have on this machine, and run the fastest from now on. No bit changes.
+
+        Layers of other shapes than these are not timed, nor are those of which the engine was given figures.
+
+        Args:
+            seconds: For all of it, about: every form runs a few times even where that takes longer.
+            shapes: Of every input; None: the model's, and 1 for every size that is free.
+
+        Raises:
+            QuantValueError: The shapes contradict the model, or `seconds` is no number above 0.
+            UnsupportedError: The backend has one form of everything.
+        """
+        if not 0 < seconds < LONGEST:
+            raise QuantValueError("seconds", str(seconds), f"0 to {LONGEST:,}", "give seconds, such as 1.0")
+        if not isinstance(self.backend, Tunable):
+            raise UnsupportedError(
+                f"backend '{self.backend.name}'", "one form of every layer", "several to choose from",
+                'leave this out, or take backend="cpu"',
+            )  # fmt: skip
+        backend, zeros = self.backend, self._zeros()
+        if shapes is not None:
+            zeros = {p.name: np.zeros(tuple(shapes[p.name]), p.dtype) for p in self.inputs}
+        given = {name: _noise(array) for name, array in self._checked(zeros).items()}
+        sizes, deciding = _shapes(given), self._plans.deciding(given)
+        with self._plans.sized():
+            tuned = backend.tune(self._plans.at(sizes, deciding), given, seconds)
+        self._ready = Recent[Executable]()
+        self._ready.get(key_of(sizes, deciding), lambda: tuned)
+
+    def choices(self) -> list[tuple[Step, FormChoice]]:
+        """The layers that have several forms on this machine: the step, which form runs, and what chose it.
+
+        For the shapes of the last run; before the first one, the model's, and 1 for every size that is free.
+        """
+        if not self._ready:
+            self.prepare(_shapes(self._zeros()))
+        return list(getattr(self._ready.last, "choices", ()))
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a plan file, which `intact.load` reads: the plan, and its weights as kernels packed them.
 
@@ -154,7 +203,7 @@ class Engine:
             with suppress(QuantValueError, UnsupportedError):
                 self.prepare(_shapes(self._zeros()))
         packed = {key: array for key, array in self.packed.items() if key[0] in self.plan.constants}
-        save(path, self.plan, packed)
+        save(path, self.plan, packed, self.backend.used() if isinstance(self.backend, Tunable) else None)
 
     def tap(self, inputs: Arrays) -> dict[str, NDArray[Any]]:
         """Run with memory for every tensor and return all of them, in ONNX's order of axes.
@@ -207,6 +256,13 @@ class Engine:
                 np.empty(shape, port.dtype) if fresh else as_output(array, port.name, port.dtype, shape)
             )
         return made
+
+
+def _noise(zeros: NDArray[Any]) -> NDArray[Any]:
+    """What to measure with. Whole numbers may be indices or decide between branches: they stay 0."""
+    if zeros.dtype.kind != "f":
+        return zeros
+    return np.random.default_rng(0).standard_normal(zeros.shape).astype(zeros.dtype)
 
 
 def _shapes(arrays: Arrays) -> dict[str, Shape]:

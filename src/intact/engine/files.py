@@ -31,8 +31,9 @@ from intact.engine.steps import KINDS, Step, Tensor
 from intact.errors import FileFormatError, QuantValueError
 from intact.layer import Layer
 from intact.reading import reading
+from intact.timings import Timings, checked
 
-VERSION = 2
+VERSION = 3
 _PLAN, _CHECKSUM = "intact.plan", "intact.plan.crc32"
 _DTYPES = ("uint8", "int8", "int32", "int64", "float32", "float64", "float16", "bool")
 
@@ -59,6 +60,13 @@ class _Packed:
 
 
 @dataclass(frozen=True)
+class _Timed:
+    machine: str
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class _Body:
     """The JSON of a plan file, apart from its steps, whose records differ by kind."""
 
@@ -74,6 +82,7 @@ class _Body:
     deciding: tuple[str, ...]
     constants: tuple[_Constant, ...]
     packed: tuple[_Packed, ...]
+    timings: tuple[_Timed, ...]
 
 
 class Verified(Mapping[Key, NDArray[Any]]):
@@ -95,6 +104,10 @@ class Verified(Mapping[Key, NDArray[Any]]):
     def peek(self, key: Key) -> NDArray:
         """An array that may not have been compared yet: for its shape and dtype, which the JSON has."""
         return self._arrays[key][0]
+
+    def checksum(self, key: Key) -> int:
+        """The CRC-32 that the JSON has of an array."""
+        return self._arrays[key][1]
 
     def __contains__(self, key: object) -> bool:
         return key in self._arrays
@@ -128,20 +141,25 @@ class PlanFile:
         plan: What is to be run; its constants are `constants`.
         constants: Views of the mapped file.
         packed: What kernels had packed, likewise.
+        timings: What was measured, on any machine.
     """
 
     plan: Plan
     constants: Verified[str]
     packed: Verified[tuple[str, str]]
+    timings: Timings
 
 
-def save(path: str | os.PathLike[str], plan: Plan, packed: Packed | None = None) -> None:
+def save(
+    path: str | os.PathLike[str], plan: Plan, packed: Packed | None = None, timings: Timings | None = None
+) -> None:
     """Write a plan file: whole or not at all, the same bytes for the same plan.
 
     Args:
         path: The file.
         plan: The plan.
         packed: Arrays by (constant, kernel), for machines on which these kernels are chosen.
+        timings: What was measured of the plan's layers, for the machines that it was measured on.
 
     Raises:
         QuantValueError: An array has a dtype that plan files do not hold; names it.
@@ -156,6 +174,7 @@ def save(path: str | os.PathLike[str], plan: Plan, packed: Packed | None = None)
         plan.layers, plan.notes, plan.model, plan.deciding,
         tuple(_Constant(n, a.dtype.name, a.shape, _crc32(a)) for n, a in constants.items()),
         tuple(_Packed(*key, a.dtype.name, a.shape, _crc32(a)) for key, a in pieces.items()),
+        tuple(_timed(Timings() if timings is None else timings)),
     )  # fmt: skip
     text = _dumps({**encode(body), "steps": encode(plan.steps)})
     arrays = {f"constant/{name}": array for name, array in constants.items()}
@@ -196,7 +215,16 @@ def load(path: str | os.PathLike[str], *, copy: bool = False) -> PlanFile:
         check_limits(plan, {entry.name: (entry.dtype, entry.shape) for entry in body.constants})
     except FileFormatError as error:
         raise error.at(where) from error
-    return PlanFile(plan, constants, packed)
+    machines: dict[str, dict[str, float]] = {}
+    for entry in body.timings:
+        machines.setdefault(entry.machine, {})[entry.name] = entry.seconds
+    return PlanFile(plan, constants, packed, Timings(checked(machines, f"{where}.timings")))
+
+
+def _timed(timings: Timings) -> Iterator[_Timed]:
+    for machine, table in sorted(timings.machines.items()):
+        for name, seconds in sorted(table.items()):
+            yield _Timed(machine, name, seconds)
 
 
 def is_plan(path: str | os.PathLike[str]) -> bool:

@@ -14,7 +14,7 @@ from intact.engine.steps import Shape, Step
 from intact.engine.steps.wiring import constants, reads, writes
 from intact.terminal import printable
 
-COLUMNS = ("us", "share", "GMAC/s", "KiB", "kind", "kernels", "step [inner loops]")
+COLUMNS = ("us", "share", "GMAC/s", "KiB", "kind", "kernels", "chosen by", "step [inner loops]")
 """Of the table of a profile."""
 
 
@@ -30,6 +30,8 @@ class Timing:
         nbytes: Of the tensors and constants that it reads and writes, each once.
         loops: The share of products that each inner loop forms, padding included; empty where there is one
             loop. A kernel that groups has one for each number of steps that share a 16-bit sum.
+        chosen_by: What took these kernels, where there were several: "model" (the cost model), "cache"
+            (figures that were given), "measured" (figures of this engine); "" where there was no choice.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Timing:
     macs: int
     nbytes: int
     loops: dict[str, float] = field(default_factory=dict)
+    chosen_by: str = ""
 
     @property
     def gmacs(self) -> float:
@@ -66,15 +69,16 @@ class EngineProfile:
         return [
             (
                 f"{t.seconds * 1e6:.1f}", f"{t.seconds / max(self.seconds, 1e-12):.1%}", f"{t.gmacs:.1f}",
-                f"{t.nbytes / 1024:.1f}", t.kind, "+".join(t.kernels), f"{printable(t.name)}{_said(t.loops)}",
+                f"{t.nbytes / 1024:.1f}", t.kind, "+".join(t.kernels), t.chosen_by,
+                f"{printable(t.name)}{_said(t.loops)}",
             )
             for t in self.timings
         ]  # fmt: skip
 
     def __str__(self) -> str:
         lines = [
-            f"{us:>9}  {share:>6}  {gmacs:>8}  {kib:>9}  {kind:<14}  {kernels:<20}  {step}"
-            for us, share, gmacs, kib, kind, kernels, step in [COLUMNS, *self.rows()]
+            f"{us:>9}  {share:>6}  {gmacs:>8}  {kib:>9}  {kind:<14}  {kernels:<20}  {by:<9}  {step}"
+            for us, share, gmacs, kib, kind, kernels, by, step in [COLUMNS, *self.rows()]
         ]
         return "\n".join([*lines, f"{self.seconds * 1e6:9.1f}  in all"])
 

@@ -34,6 +34,11 @@ class Recent(Generic[Kept]):
     def __len__(self) -> int:
         return len(self._found)
 
+    @property
+    def last(self) -> Kept:
+        """What was used last."""
+        return next(reversed(self._found.values()))
+
     def get(self, key: Key, make: Callable[[], Kept]) -> Kept:
         """What there is for `key`, made where it is missing."""
         found = self._found.pop(key, None)

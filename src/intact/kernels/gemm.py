@@ -86,6 +86,19 @@ def conv(
     )
 
 
+def is_grouped(kernel: str) -> bool:
+    """Whether a kernel shares 16-bit sums, so that its speed depends on what the weights are."""
+    return _native.gemm_grouped(kernel)
+
+
+def fills(kernel: str, *, pixels: int, window: int) -> bool:
+    """Whether a kernel suits a convolution of so many output pixels and bytes of a window.
+
+    One of tiles takes as long for few as for many.
+    """
+    return _native.gemm_fills(kernel, pixels, window)
+
+
 def winograd_fits(weight: NDArray[np.int8], *, high: int) -> bool:
     """Whether Winograd's form of a 3x3 convolution of stride 1 is proved exact for these weights.
 

@@ -113,6 +113,17 @@ class Program:
         """Products that each inner loop of a step forms in a run, by its name; none where there is one."""
         return dict(self.native.loops(step))
 
+    def items(self, step: int) -> int:
+        """Pieces of a step that can be dealt out to threads."""
+        return self.native.items(step)
+
+    def largest_share(self, step: int) -> float:
+        """The work of the thread that has the most of a step, over what each had if all had the same.
+
+        Found from how the step is cut and dealt out, without running it (csrc/runtime/balance.h): 1 is even.
+        """
+        return self.native.largest_share(step, self.thread_pool.threads)
+
     def __len__(self) -> int:
         return len(self.native)
 

@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from intact._version import __version__
 from intact.errors import QuantValueError
 from intact.kernels import _native
+from intact.timings import processor
 
 ISA_LEVELS: dict[str, frozenset[str]] = {
     "none": frozenset(),
@@ -93,6 +95,28 @@ def instructions(family: str, max_isa: str = "") -> str:
     name = _choices(max_isa or limit, forced)[family]
     needs = next(needs for _, kernel, needs, _ in _native.kernels() if kernel == name)
     return " ".join(needs) or "none"
+
+
+def alternatives(family: str) -> tuple[str, ...]:
+    """The kernels of a family that could run here, best first: one where it was forced, or plain C++."""
+    return _alternatives(family, *_environment())
+
+
+@lru_cache
+def _alternatives(family: str, max_isa: str, forced: str) -> tuple[str, ...]:
+    chosen = _choices(max_isa, forced)[family]
+    if chosen in _names(forced):
+        return (chosen,)
+    rows = [(name, needs) for of, name, needs, runs in _available(max_isa) if of == family and runs and needs]
+    return tuple(name for name, needs in rows if _granted(needs)) or (chosen,)
+
+
+def machine() -> str:
+    """What timings are kept under: the processor, what INTACT_MAX_ISA permits of it, our version."""
+    limit, _ = _environment()
+    permitted = ISA_LEVELS[limit] if limit in ISA_LEVELS else cpu_features().keys()
+    has = [name for name, there in cpu_features().items() if there and name in permitted]
+    return f"{processor()}, {os.cpu_count()} cores, {' '.join(has) or 'none'}, intact {__version__}"
 
 
 def _environment() -> tuple[str, str]:

@@ -38,7 +38,8 @@ def compile(
         dynamic_shapes: What else stays open, as `torch.export.export` takes it, in place of `dynamic_batch`:
             lengths of sequences, for example.
         shapes: Sizes of inputs, by name: the engine is for these alone.
-        **options: `threads`, `deterministic` and `backend`, as for `intact.compile`.
+        **options: `threads`, `deterministic`, `backend`, `tune_seconds` and `timing_cache`, as
+            `intact.compile` takes them.
     Returns:
         An engine whose inputs are the tensors of the example, in its order.
     Raises:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from intact.errors import FileFormatError, QuantValueError
+from intact.errors import QuantValueError
+from intact.timings import Timings
 from intact.trt.calibrators import IInt8Calibrator
 from intact.trt.enums import (
     BuilderFlag,
@@ -68,10 +68,14 @@ class IOptimizationProfile:
 
 
 class ITimingCache:
-    """What the builder measured: seconds of each layer in each precision, on one kind of machine."""
+    """What the builder measured: seconds of each layer in each precision, by the kind of machine.
 
-    def __init__(self, times: dict[str, float] | None = None) -> None:
-        self.times = dict(times or {})
+    Attributes:
+        timings: The same record as `intact build --timing-cache` has.
+    """
+
+    def __init__(self, timings: Timings | None = None) -> None:
+        self.timings = Timings() if timings is None else timings
 
     @classmethod
     def parse(cls, data: bytes) -> ITimingCache:
@@ -82,27 +86,20 @@ class ITimingCache:
         """
         if not bytes(data):
             return cls()
-        try:
-            content = json.loads(bytes(data).decode())
-            times = {str(k): float(v) for k, v in content["times"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FileFormatError(
-                "timing cache", f"{error}", "what ITimingCache.serialize wrote", "leave the cache out"
-            ) from error
-        return cls(times)
+        return cls(Timings.parse(bytes(data), "timing cache"))
 
     def serialize(self) -> bytes:
         """Its bytes: the same for the same times."""
-        return json.dumps({"format": "intact-timing", "times": self.times}, sort_keys=True).encode()
+        return self.timings.serialize()
 
     def combine(self, other: ITimingCache, ignore_mismatch: bool = False) -> bool:
         """Take over what `other` has and this one has not."""
-        self.times = {**other.times, **self.times}
+        self.timings.add(other.timings)
         return True
 
     def reset(self) -> bool:
         """Forget everything."""
-        self.times.clear()
+        self.timings.machines.clear()
         return True
 
 

@@ -27,6 +27,7 @@ from intact.engine.lower import lower
 from intact.errors import CalibrationError
 from intact.graph import node_seconds, to_bytes
 from intact.spec import INT8, QuantSpec
+from intact.timings import processor
 from intact.trt.calibrators import table_of
 from intact.trt.config import IBuilderConfig, ITimingCache
 from intact.trt.enums import DataType
@@ -109,21 +110,21 @@ class _Times:
     """Seconds by name, measured once; the timing cache keeps them for this model on this kind of machine."""
 
     def __init__(self, config: IBuilderConfig, model: Any, feeds: dict[str, NDArray]) -> None:
-        self._cache = config.get_timing_cache()
-        if self._cache is None:
-            self._cache = ITimingCache()
-            config.set_timing_cache(self._cache)
+        cache = config.get_timing_cache()
+        if cache is None:
+            cache = ITimingCache()
+            config.set_timing_cache(cache)
         shapes = ",".join(f"{name}{array.shape}" for name, array in feeds.items())
         digest = hashlib.sha256(to_bytes(model) + shapes.encode()).hexdigest()[:16]
-        self._prefix, self.feeds = f"{platform.machine()}|{platform.processor()}|{digest}|", feeds
+        self._known = cache.timings.of(f"{platform.machine()}, {processor()}")
+        self._prefix, self.feeds = f"{digest} ", feeds
 
     def of(self, names: list[str], measure: Callable[[], dict[str, float]]) -> dict[str, float]:
         """The seconds of `names`; measured together where one of them is not known."""
-        assert self._cache is not None
-        if any(self._prefix + name not in self._cache.times for name in names):
+        if any(self._prefix + name not in self._known for name in names):
             found = measure()
-            self._cache.times.update({self._prefix + name: found.get(name, 0.0) for name in names})
-        return {name: self._cache.times[self._prefix + name] for name in names}
+            self._known.update({self._prefix + name: found.get(name, 0.0) for name in names})
+        return {name: self._known[self._prefix + name] for name in names}
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
@@ -19,6 +18,7 @@ from intact.engine import Engine, compile
 from intact.errors import QuantValueError
 from intact.graph import Model
 from intact.kernels.registry import instructions
+from intact.timings import processor
 
 Clock = Callable[[Any], float]
 """Seconds of one run of an `onnx.ModelProto`; a `key` of it says what they were measured on."""
@@ -73,17 +73,6 @@ class EngineClock:
             engine.run(self._feeds)
             best, runs = min(best, time.perf_counter() - start), runs + 1
         return best
-
-
-def processor() -> str:
-    """What this machine calls its processor."""
-    listed = Path("/proc/cpuinfo")
-    if listed.is_file():
-        for line in listed.read_text(errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() in ("model name", "CPU part"):
-                return value.strip()
-    return platform.processor() or platform.machine()
 
 
 class Remembered:

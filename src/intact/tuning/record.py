@@ -18,6 +18,7 @@ from intact.atomic import replacing
 from intact.errors import FileFormatError
 from intact.limits import RECORD_BYTES
 from intact.reading import read_bytes
+from intact.timings import Timings, checked
 
 VERSION = 1
 
@@ -34,23 +35,24 @@ class TuneRecord:
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self._path = path
-        self._content: dict[str, Any] = {"version": VERSION, "latencies": {}, "studies": {}}
+        self._studies: dict[str, dict[str, Any]] = {}
+        self._latencies = Timings()
         if path is not None and Path(path).exists():
-            self._content = _read(path)
+            self._latencies, self._studies = _read(path)
 
     def latencies(self, machine: str) -> dict[str, float]:
         """Seconds by structure; what is added is kept by `save`, unless the machine has no name."""
-        found: dict[str, float] = self._content["latencies"].setdefault(machine, {}) if machine else {}
-        return found
+        return self._latencies.of(machine) if machine else {}
 
     def study(self, key: str) -> Study:
         """What is known of one model on some data."""
-        return Study(self._content["studies"].setdefault(key, {}), self.save)
+        return Study(self._studies.setdefault(key, {}), self.save)
 
     def save(self) -> None:
         """Write the file, whole or not at all."""
         if self._path is not None:
-            text = json.dumps(self._content, indent=1, sort_keys=True, allow_nan=False) + "\n"
+            content = {"version": VERSION, "latencies": self._latencies.machines, "studies": self._studies}
+            text = json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
             with replacing(self._path) as file:
                 file.write(text.encode())
 
@@ -83,7 +85,7 @@ class Study:
         return dict(self._known[name])
 
 
-def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
+def _read(path: str | os.PathLike[str]) -> tuple[Timings, dict[str, dict[str, Any]]]:
     where = f"file '{os.fspath(path)}'"
     text = read_bytes(path)
     RECORD_BYTES.check(len(text), where)
@@ -91,21 +93,21 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
         content = json.loads(text)
     except (ValueError, RecursionError):
         content = None
-    if not (isinstance(content, dict) and content.get("version") == VERSION and _sound(content)):
+    if not (
+        isinstance(content, dict) and content.get("version") == VERSION and _sound(content.get("studies"))
+    ):
         raise FileFormatError(
             where, "something else", f"a record of `intact tune`, version {VERSION}",
             "name another file, or remove this one",
         )  # fmt: skip
-    return content
+    return Timings(checked(content.get("latencies"), where)), content["studies"]
 
 
-def _sound(content: dict[str, Any]) -> bool:
-    latencies, studies = content.get("latencies"), content.get("studies")
-    if not isinstance(latencies, dict) or not isinstance(studies, dict):
+def _sound(studies: Any) -> bool:
+    if not isinstance(studies, dict) or not all(isinstance(study, dict) for study in studies.values()):
         return False
-    studied = [figures for study in studies.values() if isinstance(study, dict) for figures in study.values()]
-    tables = [*latencies.values(), *studied]
-    return all(isinstance(study, dict) for study in studies.values()) and all(
+    tables = [figures for study in studies.values() for figures in study.values()]
+    return all(
         isinstance(table, dict)
         and all(isinstance(n, int | float) and not isinstance(n, bool) for n in table.values())
         for table in tables

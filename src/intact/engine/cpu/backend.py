@@ -7,19 +7,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.backend import Arrays, Options, outputs_for
+from intact.engine.choices import FormChoice, FormChooser, name_of
 from intact.engine.cpu.arrays import to_codes
+from intact.engine.cpu.binding import Packed
 from intact.engine.cpu.bound import Bound, bind
 from intact.engine.cpu.execute import Seconds, execute, memory
 from intact.engine.cpu.fallback import FallbackSessions
+from intact.engine.cpu.measure import Clock, Overlay, Run, Stopwatch, measure
 from intact.engine.cpu.profiler import profile_of
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
-from intact.engine.steps import Shape
+from intact.engine.steps import Shape, Step
 from intact.kernels.program import Program, ThreadPool
-from intact.kernels.registry import chosen_kernels
+from intact.kernels.registry import chosen_kernels, machine
+from intact.timings import Timings
 
 
 class CpuBackend:
@@ -28,6 +33,8 @@ class CpuBackend:
     Attributes:
         name: "cpu".
         threads, packed: As `Backend` says.
+        timings: As `Tunable` says.
+        stopwatch: What `tune` measures with.
     """
 
     name = "cpu"
@@ -38,6 +45,10 @@ class CpuBackend:
         self.packed = options.packed
         self._fallback_threads = 1 if options.deterministic else self.threads
         self._fallback: FallbackSessions | None = None
+        self.timings = options.timings
+        self.stopwatch: Stopwatch = Clock()
+        self._measured: set[str] = set()
+        self._used: set[str] = set()
 
     def check(self, plan: Plan) -> None:
         """Refuse models for ONNX Runtime that no plan of ours holds.
@@ -64,11 +75,47 @@ class CpuBackend:
             found[name] = at(name).copy() if codes is None else to_codes(at(name), codes)
         return {name: found[name] for name in bound.shapes}
 
-    def _bind(self, plan: Plan, shapes: Mapping[str, Shape], *, reuse: bool = True) -> Bound:
-        return bind(
-            plan, shapes, Program(self._pool), kernels=chosen_kernels(), packed=self.packed,
-            fallback=self._fallback_of(plan).shapes, reuse=reuse,
+    def tune(self, plan: Plan, inputs: Arrays, seconds: float) -> CpuExecutable:
+        """Time the forms of all layers of which this machine has no figures, and bind the plan by them."""
+        shapes = {name: array.shape for name, array in inputs.items()}
+        fallback, known, tried = self._fallback_of(plan), self.timings.of(machine()), Overlay(self.packed, {})
+
+        def runner(bound: Bound) -> Run:
+            made, context = outputs_for(plan, bound.shapes), bound.program.take()
+
+            def run() -> NDArray[np.float64]:
+                taken = Seconds(bound)
+                execute(plan, bound, fallback, inputs, made, context, taken)
+                return taken.native
+
+            return run
+
+        found = measure(
+            lambda chooser: self._bind(plan, shapes, chooser=chooser, packed=tried),
+            runner, known, seconds, self.stopwatch,
         )  # fmt: skip
+        known.update(found)
+        self._measured |= found.keys()
+        return CpuExecutable(plan, self._bind(plan, shapes, packed=Overlay(tried, self.packed)), fallback)
+
+    def used(self) -> Timings:
+        """Of this machine, the figures of all layers that were bound so far."""
+        known = self.timings.of(machine())
+        return Timings({machine(): {name: known[name] for name in sorted(self._used)}})
+
+    def _bind(
+        self, plan: Plan, shapes: Mapping[str, Shape], *, reuse: bool = True,
+        chooser: FormChooser | None = None, packed: Packed | None = None,
+    ) -> Bound:  # fmt: skip
+        if chooser is None:
+            chooser = FormChooser(self.timings.of(machine()), self._measured)
+        bound = bind(
+            plan, shapes, Program(self._pool), kernels=chosen_kernels(),
+            packed=self.packed if packed is None else packed,
+            fallback=self._fallback_of(plan).shapes, chooser=chooser, reuse=reuse,
+        )  # fmt: skip
+        self._used.update(name_of(c.layer, form) for c in bound.choices.values() for form in c.seconds)
+        return bound
 
     def _fallback_of(self, plan: Plan) -> FallbackSessions:
         if self._fallback is None or self._fallback.plan is not plan:
@@ -94,6 +141,13 @@ class CpuExecutable:
     def shapes(self) -> Mapping[str, Shape]:
         """Of every tensor."""
         return self.bound.shapes
+
+    @property
+    def choices(self) -> list[tuple[Step, FormChoice]]:
+        """Of the layers that have several forms, which one runs, and by what."""
+        return [
+            (step, c) for i, c in self.bound.choices.items() if (step := self.bound.labels[i]) is not None
+        ]
 
     def run(self, inputs: Arrays, outputs: Arrays) -> None:
         """Run once, with memory that no other run uses."""

@@ -9,7 +9,7 @@ One function for each kind of step, beside the family's others:
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.choices import FormChoice, FormChooser
 from intact.engine.plan import Plan
 from intact.engine.shapes import peek
 from intact.engine.steps import Codes, Halo, Shape, Step, Tensor
@@ -54,6 +55,7 @@ class Binding:
         shapes: Sizes of every tensor, in ONNX's order.
         places: Where every tensor lies.
         kernels: The chosen kernel of each family.
+        chooser: Decides where a layer has several forms.
     """
 
     def __init__(
@@ -65,9 +67,12 @@ class Binding:
         program: Program,
         kernels: dict[str, str],
         packed: Packed,
+        chooser: FormChooser,
     ) -> None:
         self.plan, self.shapes, self.places, self.kernels = plan, shapes, places, kernels
         self._program, self._packed = program, packed
+        self.chooser = chooser
+        self._chosen: list[tuple[NativeStep, FormChoice]] = []
         self._constants: dict[str, View] = {}
         self._planned = self._top = self._most = arena
 
@@ -147,6 +152,16 @@ class Binding:
             self.array(constant)  # compares it with its checksum
             self._packed[key] = pack()
         return self._packed[key]
+
+    def note(self, step: NativeStep, choice: FormChoice) -> NativeStep:
+        """Remember why a step has the form that it has; returns it."""
+        self._chosen.append((step, choice))
+        return step
+
+    def choices(self, steps: Sequence[NativeStep]) -> dict[int, FormChoice]:
+        """What was chosen for those of `steps` that have several forms, by their place."""
+        place = {id(step): index for index, step in enumerate(steps)}
+        return {place[id(step)]: choice for step, choice in self._chosen if id(step) in place}
 
     def same_memory(self, x: View, y: View) -> bool:
         """Whether two views of one shape and dtype are the same bytes: there is nothing to copy then."""

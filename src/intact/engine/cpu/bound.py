@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 
+from intact.engine.choices import FormChoice, FormChooser
 from intact.engine.cpu import steps as _steps_of_kinds  # noqa: F401  # registers how they become native
 from intact.engine.cpu.binding import BINDERS, NO_HALO, Binding, Packed, Place, dense_view, dtype_of
 from intact.engine.cpu.fuse import fuse
@@ -43,6 +44,7 @@ class Bound:
         labels: For each native step the plan's step that it belongs to; None: a copy of an input or output.
         shapes, places: Of every tensor.
         arena: Bytes of the arena.
+        choices: Of native steps that have several forms, what was chosen.
     """
 
     program: Program
@@ -51,6 +53,7 @@ class Bound:
     shapes: dict[str, Shape]
     places: dict[str, Place]
     arena: int
+    choices: Mapping[int, FormChoice]
 
 
 def bind(
@@ -61,6 +64,7 @@ def bind(
     kernels: dict[str, str],
     packed: Packed,
     fallback: FallbackShapes,
+    chooser: FormChooser,
     reuse: bool = True,
 ) -> Bound:
     """Make a plan native.
@@ -72,6 +76,7 @@ def bind(
         kernels: The chosen kernel of each family.
         packed: Packed weights; what is missing is added.
         fallback: Shapes of what steps make that no kernel does, where the plan does not say them.
+        chooser: Decides where a layer has several forms.
         reuse: False: every tensor keeps its memory, so that all can be read after a run.
     Raises:
         QuantValueError: The shapes contradict each other or the plan.
@@ -90,14 +95,14 @@ def bind(
     outputs = [program.output(_nbytes(plan, shapes, name)) for name in plan.outputs]
     into = dict(zip(plan.outputs, outputs, strict=True))
     places = _places(layout, offsets, {**into, **outer})
-    binding = Binding(plan, shapes, places, arena, program, kernels, packed)
+    binding = Binding(plan, shapes, places, arena, program, kernels, packed, chooser)
     steps, labels, segments = _steps(binding, layout, outer, list(zip(plan.outputs, outputs, strict=True)))
     ENGINE_BYTES.check(outside + binding.arena, "engine", QuantValueError)
     program.arena(binding.arena)
     for step, label in zip(steps, labels, strict=True):
         with _named(label):
             program.add(step)
-    return Bound(program, segments, tuple(labels), shapes, places, binding.arena)
+    return Bound(program, segments, tuple(labels), shapes, places, binding.arena, binding.choices(steps))
 
 
 def _made(plan: Plan) -> Iterator[str]:

@@ -30,7 +30,8 @@ def profile_of(plan: Plan, bound: Bound, runs: Sequence[Seconds]) -> EngineProfi
             seconds = float(np.median([run.fallbacks[step.name] for run in runs]))
             names = ("python" if isinstance(step, Call) else "onnxruntime",)
         work = work_of(plan, bound.shapes, step)
-        timings.append(Timing(step.name, step.kind, names, seconds, *work, _loops(bound, own)))
+        chosen = "+".join(dict.fromkeys(bound.choices[i].by for i in own if i in bound.choices))
+        timings.append(Timing(step.name, step.kind, names, seconds, *work, _loops(bound, own), chosen))
     for index in parts.get(None, ()):
         timings.append(Timing("", "copy", (bound.program.kernels[index],), float(native[index]), 0, 0))
     return EngineProfile(tuple(timings))

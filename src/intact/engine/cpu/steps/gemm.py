@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +12,12 @@ from numpy.typing import NDArray
 from intact.engine.cpu.binding import Binding
 from intact.engine.cpu.steps.epilogue import bound_epilogue
 from intact.engine.cpu.steps.views import zero_of
+from intact.engine.shapes import checksum
 from intact.engine.steps import Conv, ConvTranspose, Linear
 from intact.kernels import gemm
 from intact.kernels.epilogue import BoundEpilogue
 from intact.kernels.program import NativeStep, View
+from intact.kernels.registry import alternatives
 
 Weighted = Conv | ConvTranspose | Linear
 Weights = NDArray[np.int8]
@@ -45,9 +49,57 @@ class PartialConv:
 
 
 def native(part: PartialConv, step: Weighted, binding: Binding) -> NativeStep:
-    if _tiles_pay(part, binding) and _tiles_fit(part, step, binding):
-        return _winograd(part, step, binding)
-    kernel = binding.kernels[gemm.FAMILY]
+    """The native convolution, in the form that is chosen."""
+    tiled, forms = binding.kernels[gemm.WINOGRAD], _direct_forms(binding)
+    layer, direct = _layer(part, step, binding), _suited(forms, part)
+    if _tiles_possible(part):
+        default = tiled if _tiles_pay(part, direct, binding) else direct
+        choice = binding.chooser.choose(layer, [tiled, *forms], default)
+        if choice.form != tiled:
+            return binding.note(_direct(choice.form, part, step, binding), choice)
+        if _tiles_fit(part, step, binding):
+            return binding.note(_winograd(part, step, binding), choice)
+    choice = binding.chooser.choose(layer, forms, direct)
+    return binding.note(_direct(choice.form, part, step, binding), choice)
+
+
+def _layer(part: PartialConv, step: Weighted, binding: Binding) -> str:
+    """All that the time of a layer depends on, but for the machine."""
+    if not binding.chooser.asks:
+        return ""
+    x, y, epilogue = part.x, part.y, step.epilogue
+    said = [
+        f"{_by(x.sizes)} {_by(part.weight.shape[1:3])} {_by(y.sizes)}",
+        f"at {_by(x.strides[:3])} {_by(y.strides[:3])}", f"strides {_by(part.strides)}",
+        f"dilations {_by(part.dilations)}", f"groups {part.groups}", f"bytes to {_high(part)}",
+        "codes" if binding.tensor(step.y).codes is not None else "floats",
+    ]  # fmt: skip
+    has = ("residual", part.residual), ("slope", epilogue.slope), (epilogue.activation, epilogue.activation)
+    said += [name for name, there in has if there]
+    if gemm.is_grouped(binding.kernels[gemm.FAMILY]):  # whose speed depends on what the weights are
+        said.append(f"weights {checksum(binding.plan, step.weight):08x}{part.label}")
+    return ", ".join([*said, f"threads {binding.threads}"])
+
+
+def _by(sizes: Sequence[int]) -> str:
+    return "x".join(map(str, sizes))
+
+
+def _direct_forms(binding: Binding) -> list[str]:
+    """The kernels that could run. Those that group weights are packed slowly, and slower than all others."""
+    chosen = binding.kernels[gemm.FAMILY]
+    return [chosen, *(k for k in alternatives(gemm.FAMILY) if k != chosen and not gemm.is_grouped(k))]
+
+
+def _suited(kernels: Sequence[str], part: PartialConv) -> str:
+    """The first of the kernels that the layer's size suits: the cost model's choice."""
+    pixels, window = prod(part.y.sizes[:3]), prod(part.weight.shape[1:])
+    fitting = (k for k in kernels if gemm.fills(k, pixels=pixels, window=window))
+    return next(fitting, kernels[0])
+
+
+def _direct(kernel: str, part: PartialConv, step: Weighted, binding: Binding) -> NativeStep:
+    """The form that multiplies every pixel of every window."""
     joined = part.groups == 1 and part.dilations[1] == 1 and part.x.strides[2] == part.x.sizes[3]
 
     def pack() -> NDArray[np.uint8]:
@@ -78,12 +130,15 @@ def _form(kernel: str, part: PartialConv, apart: str = "") -> str:
     return f"{kernel}.to{_high(part)}{apart}{part.label}"
 
 
-def _tiles_pay(part: PartialConv, binding: Binding) -> bool:
-    """Whether Winograd's form is meant for this convolution, and faster."""
+def _tiles_possible(part: PartialConv) -> bool:
+    """Whether Winograd's form is meant for this convolution."""
     taps = part.weight.shape[1:3] == (3, 3) and part.strides == part.dilations == (1, 1)
-    if not taps or part.groups > 1:
-        return False
-    kernel, direct = binding.kernels[gemm.WINOGRAD], binding.kernels[gemm.FAMILY]
+    return taps and part.groups == 1
+
+
+def _tiles_pay(part: PartialConv, direct: str, binding: Binding) -> bool:
+    """Whether the cost model finds Winograd's form faster than a kernel."""
+    kernel = binding.kernels[gemm.WINOGRAD]
     channels = part.weight.shape[3]
     return gemm.winograd_pays(part.y, channels, threads=binding.threads, kernel=kernel, direct=direct)
 

@@ -1,0 +1,55 @@
+#include "runtime/balance.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "runtime/dealing.h"
+
+namespace intact {
+namespace {
+
+constexpr int64_t kAlike = 64;  // a difference of one part in so many is none
+
+}  // namespace
+
+int64_t most_work(const Step& step, int threads) {
+  const size_t items = step.items(), chunks = chunks_of(items, static_cast<size_t>(threads));
+  using Load = std::pair<int64_t, int>;  // work so far, seat
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;  // who is done first comes first
+  for (int seat = 0; seat < threads; ++seat) loads.emplace(0, seat);
+  int64_t most = 0;
+  for (size_t first = 0, last = chunks; first < last;) {
+    auto [work, seat] = loads.top();
+    loads.pop();
+    const size_t chunk = takes_first(seat) ? first++ : --last;
+    const size_t begin = first_item(items, chunk, chunks), end = first_item(items, chunk + 1, chunks);
+    for (size_t item = begin; item < end; ++item) work += step.work(item);
+    most = std::max(most, work);
+    loads.emplace(work, seat);
+  }
+  return most;
+}
+
+double largest_share(const Step& step, int threads) {
+  int64_t all = 0;
+  for (size_t item = 0; item < step.items(); ++item) all += step.work(item);
+  if (all == 0) return 1;
+  return static_cast<double>(most_work(step, threads)) * threads / static_cast<double>(all);
+}
+
+bool Evenest::takes(const Step& step) {
+  const int64_t work = most_work(step, threads_);
+  const size_t items = step.items();
+  const bool better = least_ < 0 || work < least_ - least_ / kAlike;
+  const bool finer = items > items_ && items == chunks_of(items, static_cast<size_t>(threads_)) &&
+                     work <= least_ + least_ / kAlike;
+  if (!better && !finer) return false;
+  least_ = better ? work : std::min(least_, work);
+  items_ = items;
+  return true;
+}
+
+}  // namespace intact
