@@ -150,7 +150,8 @@ def yolov6_like_qat(root: Path, config: str) -> Driven:
 
     ptq = SimpleNamespace(
         num_bits=8, calib_method="histogram", sensitive_layers_skip=True,
-        sensitive_layers_list=["detect.proj_conv"], calib_batches=2, histogram_amax_method="entropy", histogram_amax_percentile=99.99,
+        sensitive_layers_list=["detect.proj_conv"], calib_batches=2,
+        histogram_amax_method="entropy", histogram_amax_percentile=99.99,
     )  # fmt: skip
     qat_init_model_manu(model, SimpleNamespace(ptq=ptq), SimpleNamespace(calib=True))
     for part in ("upsample_feat0_quant", "upsample_feat1_quant"):
