@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -79,6 +80,7 @@ def _installed(root: str) -> bool:
 def _module(name: str, **content: Any) -> ModuleType:
     module = ModuleType(name, f"INTact in place of {name}.")
     module.__path__ = []
+    module.__spec__ = ModuleSpec(name, None, is_package=True)  # torch and others ask find_spec what is there
     module.__dict__.update(content)
     sys.modules[name] = module
     return module
