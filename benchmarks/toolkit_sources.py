@@ -5,7 +5,7 @@
 FOLDER holds a checkout for each, by the name that its driver in `sources/` gives beside the repository.
 Nothing of them is kept here: a driver imports a source's own functions, and calls them as its scripts do,
 on the source's network (small, without trained weights) and random data: quantize, calibrate, fine-tune where
-the source does, export. Calls that ask for a GPU get the CPU; packages that are missing and that no computation needs are
+the source does, export. Calls that ask for a GPU get the CPU; packages that no computation needs are
 stand-ins; layers of sparse convolutions are a few dense ones. A source has run where its file, without
 optimizations in ONNX Runtime, is at least 40 dB near to its module.
 """
