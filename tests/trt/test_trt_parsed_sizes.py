@@ -69,6 +69,14 @@ def test_places_that_are_not_zero(network, said, given) -> None:
     assert (run(context, {"x": given}, "y", np.int64) == np.nonzero(given)).all()
 
 
+def test_an_allocator_gives_memory_for_an_output_of_known_size_too(network, said) -> None:
+    node = helper.make_node("Neg", ["x"], ["y"])
+    parsed(network, [node], [("y", TensorProto.FLOAT, ["n", 3])], [("x", TensorProto.FLOAT, ["n", 3])])
+    context = context_of(network, said, [("x", (1, 3), (2, 3), (4, 3))])
+    assert context.set_input_shape("x", (2, 3))
+    assert (run(context, {"x": X}, "y", np.float32) == -X).all()
+
+
 def test_sizes_that_only_a_run_tells_inside_of_a_network_of_known_outputs(network, said) -> None:
     nodes = [
         helper.make_node("NonZero", ["x"], ["places"]),

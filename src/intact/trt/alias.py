@@ -11,7 +11,7 @@ from typing import Any
 
 from intact import trt
 from intact.errors import UnsupportedError
-from intact.trt.host import cudart, driver, nvrtc, pycuda_driver
+from intact.trt.host import cudart, driver, nvrtc, polygraphy, pycuda_driver
 
 STANDINS = Path(__file__).with_name("standins")
 """A folder for each name, with a module of that name for processes in which nobody calls `alias`."""
@@ -20,7 +20,8 @@ STANDINS = Path(__file__).with_name("standins")
 def alias(*, force: bool = False) -> None:
     """Register ``tensorrt``, ``cuda`` and ``pycuda``, so that unmodified scripts import them from here.
 
-    ``cuda`` and ``pycuda`` are those that are installed, where they are.
+    ``cuda`` and ``pycuda`` are those that are installed, where they are. Polygraphy, which loads CUDA's
+    library itself, gets host memory.
 
     Args:
         force: Take the place of a TensorRT that is installed, too.
@@ -42,6 +43,7 @@ def alias(*, force: bool = False) -> None:
     auto.__dict__.update(context=pycuda_driver.Context(), device=pycuda_driver.Device())
     primary = ModuleType("pycuda.autoprimaryctx")
     primary.__dict__.update(auto.__dict__)
+    polygraphy.install()
     _stand_in("pycuda", driver=pycuda_driver, autoinit=auto, autoprimaryctx=primary)
 
 
