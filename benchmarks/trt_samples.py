@@ -65,7 +65,9 @@ SAMPLES = (
     Sample(NEW, "engine_refit_onnx_bidaf/build_and_refit_engine.py", "", "Passed"),
     Sample(NEW, "engine_refit_onnx_bidaf/build_and_refit_engine.py", "-l CPU", "Passed"),
     Sample(NEW, "dds_faster_rcnn/build_engine.py", ONNX.format("rcnn"), ""),
-    Sample(NEW, "dds_faster_rcnn/infer.py", "-e {data}/rcnn.engine -o {data}/rcnn " + PICTURES, ""),
+    Sample(
+        NEW, "dds_faster_rcnn/infer.py", "-e {data}/rcnn.engine -o {data}/rcnn " + PICTURES, "Finished"
+    ),
     Sample(OLD, "introductory_parser_samples/onnx_resnet50.py", "-d {data}", "Correctly recognized"),
     Sample(OLD, "network_api_pytorch_mnist/sample.py", "", r"Test Case: (\d)\s+Prediction: \1"),
     Sample(OLD, "engine_refit_onnx_bidaf/build_and_refit_engine.py", "", "Passed"),
