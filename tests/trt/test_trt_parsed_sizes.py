@@ -118,3 +118,27 @@ def test_sizes_that_follow_from_shapes_leave_the_engine_as_it_is(network, said) 
     context = context_of(network, said, [("x", (1, 3, 2), (2, 3, 2), (4, 3, 2))])
     assert not context.engine._record.dependence
     assert context.set_input_shape("x", (4, 3, 2)) and context.get_tensor_shape("y") == (4, 6)
+
+
+def test_places_in_what_only_shapes_say_leave_the_engine_as_it_is(network, said) -> None:
+    """How exporters of PyTorch once wrote `arange`: as the places of ones, as many as a size says."""
+    ones = helper.make_tensor("one", TensorProto.INT64, [1], [1])
+    nodes = [
+        helper.make_node("Shape", ["x"], ["sizes"]),
+        helper.make_node("Slice", ["sizes", "zero", "one"], ["rows"]),
+        helper.make_node("ConstantOfShape", ["rows"], ["ones"], value=ones),
+        helper.make_node("NonZero", ["ones"], ["places"]),
+        helper.make_node("Transpose", ["places"], ["column"], perm=[1, 0]),
+        helper.make_node("Cast", ["column"], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["x", "numbers"], ["y"]),
+    ]
+    weights = [("zero", np.int64([0])), ("one", np.int64([1]))]
+    inputs = [("x", TensorProto.FLOAT, ["n", 2])]
+    parsed(network, nodes, [("y", TensorProto.FLOAT, ["n", 2])], inputs, weights)
+    context = context_of(network, said, [("x", (1, 2), (2, 2), (4, 2))])
+    assert not context.engine._record.dependence
+    for rows in (3, 4):
+        x, out = np.ones((rows, 2), np.float32), np.empty((rows, 2), np.float32)
+        assert context.set_input_shape("x", x.shape)
+        assert context.execute_v2([x.ctypes.data, out.ctypes.data]), said.messages
+        assert (out == x + np.arange(rows)[:, None]).all()

@@ -67,7 +67,7 @@ def dependence_of(network: INetworkDefinition) -> Dependence:
                     sources.setdefault(source, set()).update(layer._outputs)
                 else:
                     free.update(layer._outputs)
-        if layer.DATA_DEPENDENT:
+        if layer.DATA_DEPENDENT and any(_sources(t, set()) for t in layer._inputs if t is not None):
             free.update(layer._outputs)
     endless = any(isinstance(la, ITripLimitLayer) and la.kind is TripLimit.WHILE for la in network.layers)
     open_ones = set(network.tensors) if endless else _behind(network, free)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.abc
-import importlib.util
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
