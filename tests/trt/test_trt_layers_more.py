@@ -172,6 +172,20 @@ def test_floors_of_integers_are_floors(network, said) -> None:
     assert (built(network, said, x=a, y=b)[0] == a // b).all()
 
 
+def test_tensorrt_8_has_sums_of_two_operands_at_most(network, said) -> None:
+    a, b, c = (network.add_input(name, trt.float32, (2, 2)) for name in "abc")
+    network.mark_output(network.add_einsum([a, b, c], "ij,jk,kl->il").get_output(0))
+    value = np.float32([[1, 2], [3, 4]])
+    assert (built(network, said, a=value, b=value, c=value)[0] == value @ value @ value).all()
+    trt.set_dialect("8.x")
+    builder = trt.Builder(said)
+    refused = builder.create_network(0)
+    a, b, c = (refused.add_input(name, trt.float32, (2, 2)) for name in "abc")
+    refused.mark_output(refused.add_einsum([a, b, c], "ij,jk,kl->il").get_output(0))
+    assert builder.build_serialized_network(refused, builder.create_builder_config()) is None
+    assert "trt.set_dialect('10.x')" in said.of("ERROR")[-1]
+
+
 def test_nonzero_gives_its_output_through_an_allocator(network, said) -> None:
     x = network.add_input("x", trt.float32, (2, 3))
     network.add_non_zero(x).get_output(0).name = "y"

@@ -155,6 +155,50 @@ def test_refitted_weights_are_used(network, said) -> None:
     assert engine.create_execution_context().execute_v2([given, out]) and (out == 3).all()
 
 
+def test_weights_are_refitted_from_memory_that_changes_after_they_were_given(network, said) -> None:
+    network.add_constant((2,), np.float32([1, 2])).get_output(0).name = "w"
+    x = network.add_input("x", trt.float32, (2,))
+    network.mark_output(
+        network.add_elementwise(x, network.layers[0].get_output(0), trt.ElementWiseOperation.PROD).get_output(
+            0
+        )
+    )
+    builder = trt.Builder(said)
+    config = builder.create_builder_config()
+    config.set_flag(trt.BuilderFlag.STRIP_PLAN)  # its engines are there to be refitted
+    engine = builder.build_engine(network, config)
+    assert engine.refittable
+    refitter, device = trt.Refitter(engine, said), np.zeros(2, np.float32)
+    (name,) = refitter.get_all_weights()
+    wanted = refitter.get_weights_prototype(name)
+    assert (wanted.dtype, wanted.size) == (trt.float32, 2) and not refitter.get_weights_prototype(
+        "other"
+    ).size
+    assert refitter.get_weights_location(name) == trt.TensorLocation.HOST
+    given = trt.Weights(trt.float32, device.ctypes.data, 2)
+    assert refitter.set_named_weights(name, given, trt.TensorLocation.DEVICE)
+    assert refitter.get_weights_location(name) == trt.TensorLocation.DEVICE
+    context, out = engine.create_execution_context(), np.empty(2, np.float32)
+    for values in ([3, 4], [5, 6]):
+        device[:] = values
+        assert refitter.refit_cuda_engine(), said.messages
+        assert context.execute_v2([np.ones(2, np.float32), out]) and out.tolist() == values
+
+
+def test_a_profile_has_empty_shapes_for_an_output(network, said) -> None:
+    x = network.add_input("x", trt.float32, (-1, 2))
+    network.mark_output(network.add_activation(x, trt.ActivationType.RELU).get_output(0))
+    network.get_output(0).name = "y"
+    builder = trt.Builder(said)
+    config, profile = builder.create_builder_config(), builder.create_optimization_profile()
+    profile.set_shape("x", (1, 2), (2, 2), (3, 2))
+    config.add_optimization_profile(profile)
+    engine = builder.build_engine(network, config)
+    assert engine.get_tensor_profile_shape("x", 0)[-1] == (3, 2)
+    assert [trt.volume(shape) for shape in engine.get_tensor_profile_shape("y", 0)] == [1, 1, 1]
+    assert engine.get_tensor_profile_shape("x", 1) == []
+
+
 def test_ranges_on_some_tensors_only_give_floats_and_a_warning(small, said) -> None:
     builder = trt.Builder(said)
     config = builder.create_builder_config()

@@ -53,6 +53,14 @@ def test_new_processes_of_a_script_know_the_names(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["('intact.trt.network.definition', 1, 1)", "True"], done.stderr
 
 
+def test_libraries_that_look_for_the_names_find_them(tmp_path: Path) -> None:
+    names = "tensorrt", "tensorrt.tensorrt", "cuda.bindings.runtime", "pycuda.driver"
+    code = f"from importlib.util import find_spec\nprint(all(find_spec(name) for name in {names}))\n"
+    (tmp_path / "asks.py").write_text(code)
+    done = python("-m", "intact.trt", "asks.py", folder=tmp_path)
+    assert done.stdout.strip() == "True", done.stderr
+
+
 def test_a_module_runs_as_a_script_does(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     code = "import sys, tensorrt\nfrom . import other\nprint(tensorrt.__intact__, other.X, sys.argv[1:])\n"

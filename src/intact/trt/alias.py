@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from intact import trt
 from intact.errors import UnsupportedError
-from intact.trt.host import cudart, driver, nvrtc, pycuda_driver
+from intact.trt.host import cudart, driver, nvrtc, polygraphy, pycuda_driver
 
 STANDINS = Path(__file__).with_name("standins")
 """A folder for each name, with a module of that name for processes in which nobody calls `alias`."""
@@ -19,7 +20,8 @@ STANDINS = Path(__file__).with_name("standins")
 def alias(*, force: bool = False) -> None:
     """Register ``tensorrt``, ``cuda`` and ``pycuda``, so that unmodified scripts import them from here.
 
-    ``cuda`` and ``pycuda`` are those that are installed, where they are.
+    ``cuda`` and ``pycuda`` are those that are installed, where they are. Polygraphy, which loads CUDA's
+    library itself, gets host memory.
 
     Args:
         force: Take the place of a TensorRT that is installed, too.
@@ -41,6 +43,7 @@ def alias(*, force: bool = False) -> None:
     auto.__dict__.update(context=pycuda_driver.Context(), device=pycuda_driver.Device())
     primary = ModuleType("pycuda.autoprimaryctx")
     primary.__dict__.update(auto.__dict__)
+    polygraphy.install()
     _stand_in("pycuda", driver=pycuda_driver, autoinit=auto, autoprimaryctx=primary)
 
 
@@ -79,6 +82,7 @@ def _installed(root: str) -> bool:
 def _module(name: str, **content: Any) -> ModuleType:
     module = ModuleType(name, f"INTact in place of {name}.")
     module.__path__ = []
+    module.__spec__ = ModuleSpec(name, None, is_package=True)  # torch and others ask find_spec what is there
     module.__dict__.update(content)
     sys.modules[name] = module
     return module

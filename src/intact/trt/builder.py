@@ -36,6 +36,9 @@ IGNORED = (
     "Calibrator won't be used in explicit precision mode. Use quantization aware training to generate "
     "network with Quantize/Dequantize nodes."
 )
+REFITTABLE = (
+    BuilderFlag.REFIT, BuilderFlag.REFIT_IDENTICAL, BuilderFlag.REFIT_INDIVIDUAL, BuilderFlag.STRIP_PLAN
+)  # fmt: skip
 
 
 class Builder(Reporting):
@@ -178,7 +181,7 @@ class Builder(Reporting):
             aliases=aliases_of(network), narrow=network.narrow(),
         )  # fmt: skip
         composed = network.compose(hidden)
-        if config.get_flag(BuilderFlag.REFIT):
+        if any(map(config.get_flag, REFITTABLE)):
             record = replace(record, refit=weights_of(network, composed))
         if depends:
             if asked:

@@ -233,7 +233,7 @@ class IExecutionContext(Reporting):
     get_output_tensor_address = get_tensor_address
 
     def set_output_allocator(self, name: str, output_allocator: IOutputAllocator) -> bool:
-        """Who gives memory for an output whose sizes only a run tells."""
+        """Who gives memory for an output, which may be one whose sizes only a run tells."""
         if self._engine.get_tensor_mode(name) != TensorIOMode.OUTPUT:
             return self._complain(f"setOutputAllocator: '{name}' is no output")
         self._allocators[name] = output_allocator
@@ -352,8 +352,8 @@ class IExecutionContext(Reporting):
         given.update({out: given[cache] for out, cache in aliases.items() if given.get(out) is None})
         try:
             values = {n: v for n in names if (v := self._size_values(n)) is not None}
-            free = {*values, *(n for n in unknown if n in self._allocators)}
-            needed = [n for n in names if given[n] is None and n not in free]
+            handed = {*unknown, *self._allocators}
+            needed = [n for n in names if given[n] is None and n not in {*values, *self._allocators}]
             if needed:
                 return self._complain(f"execute: memory is needed for {', '.join(needed)}")
             if missing := self._missing():
@@ -361,9 +361,9 @@ class IExecutionContext(Reporting):
             inputs = {n: values[n] if n in values else self._memory(n, given[n]) for n in engine.plan.inputs}
             inputs.update({n: inputs[n].copy() for n in aliases.values()})  # what is written is read no more
             inputs.update({n: inputs[n].astype(np.float32) for n in self._narrow if n in inputs})
-            known = [n for n in engine.plan.outputs if n in given and n not in unknown]
+            known = [n for n in engine.plan.outputs if n in given and n not in handed]
             made = self._run(inputs, {n: self._memory(n, given[n]) for n in known})
-            for name in (n for n in unknown if n in given):
+            for name in (n for n in names if n in handed):
                 self._hand_out(name, given[name], made[name])
             if not self._hidden_hold(made):
                 return False
@@ -390,7 +390,7 @@ class IExecutionContext(Reporting):
         return made
 
     def _hand_out(self, name: str, memory: Any, array: NDArray) -> None:
-        """Put an output whose sizes the run told where it belongs."""
+        """Put an output where it belongs whose sizes the run told, or that has an allocator."""
         allocator = self._allocators.get(name)
         if allocator is not None:
             address = int(memory) if isinstance(memory, (int, np.integer)) else 0

@@ -25,7 +25,7 @@ from intact.trt.inspector import EngineInspector
 from intact.trt.logger import ILogger
 from intact.trt.objects import Reporting
 from intact.trt.record import BuildRecord
-from intact.trt.tensors import Sizes
+from intact.trt.tensors import Dims, Sizes
 from intact.trt.values import WholeEngine, engine_of
 
 
@@ -132,9 +132,13 @@ class ICudaEngine(Reporting):
         return name in self._record.dependence.hosts
 
     def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Sizes]:
-        """(min, opt, max) of an input in a profile; empty where there is none."""
+        """(min, opt, max) of an input in a profile; nothing where there is none, empty ones of an output."""
         profiles = self._record.profiles
-        return profiles[profile_index].get_shape(name) if profile_index < len(profiles) else []
+        if profile_index >= len(profiles):
+            return []
+        if self.get_tensor_mode(name) == TensorIOMode.OUTPUT:
+            return [Dims()] * 3
+        return profiles[profile_index].get_shape(name)
 
     def get_tensor_profile_values(self, *which: int | str) -> list[Sizes]:
         """(min, opt, max) of the values of an input that holds sizes; its name and the profile's number."""

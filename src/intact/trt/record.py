@@ -86,7 +86,8 @@ class BuildRecord:
         )
         choices = {str(name): LayerChoice(**entry) for name, entry in content["choices"].items()}
         parts = [tuple(map(str, content["dependence"][part])) for part in _PARTS]
-        depends = Dependence(parts[0], parts[1], parts[2], bool(content["dependence"]["endless"]))
+        told = content["dependence"]
+        depends = Dependence(parts[0], parts[1], parts[2], bool(told["endless"]), bool(told.get("inside")))
         assertions = {str(k): str(v) for k, v in content["assertions"].items()}
         debugged = tuple(map(str, content["debugged"]))
         return cls(

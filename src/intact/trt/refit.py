@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from intact.trt.layers import IConstantLayer
 from intact.trt.logger import ILogger
 from intact.trt.network import INetworkDefinition
 from intact.trt.objects import Interface, Reporting
-from intact.trt.tensors import array_of
+from intact.trt.tensors import Weights, array_of
 from intact.trt.values import WholeEngine
 
 SUFFIXES = {
@@ -48,7 +49,7 @@ class Refitter(Reporting):
     """Gives an engine other weights.
 
     Args:
-        engine: Built with ``BuilderFlag.REFIT``.
+        engine: Built with ``BuilderFlag.REFIT``, or with STRIP_PLAN, whose weights are not left out here.
         logger: Gets errors.
     """
 
@@ -59,8 +60,9 @@ class Refitter(Reporting):
         self._engine, self._logger = engine, logger
         self._rows = [tuple(row) for row in engine._record.refit.get("weights", ())]
         self._given: dict[str, np.ndarray] = {}
+        self._locations: dict[str, TensorLocation] = {}
         if not engine.refittable:
-            self._report("Refitter: the engine was built without BuilderFlag.REFIT")
+            self._report("Refitter: the engine was built without BuilderFlag.REFIT or STRIP_PLAN")
 
     logger = property(lambda self: self._logger)
 
@@ -80,12 +82,25 @@ class Refitter(Reporting):
         if array is None or name not in self.get_all_weights():
             self._report(f"Refitter: there are no weights '{name}'" if array is not None else "no weights")
             return False
-        self._given[name] = array
+        self._given[name], self._locations[name] = array, location
         return True
 
     def get_named_weights(self, name: str) -> Any:
         """What `set_named_weights` was given; None for nothing."""
         return self._given.get(name)
+
+    @cached_property
+    def _held(self) -> dict[str, np.ndarray]:
+        return weights_in(base64.b64decode(self._engine._record.refit.get("model", "")))
+
+    def get_weights_prototype(self, name: str) -> Weights:
+        """Weights without values, as many and of the type as those of that name; else none."""
+        found = self._held.get(name)
+        return Weights() if found is None else Weights(np.broadcast_to(np.zeros((), found.dtype), found.size))
+
+    def get_weights_location(self, name: str) -> TensorLocation:
+        """Where the weights lie that `set_named_weights` was given."""
+        return self._locations.get(name, TensorLocation.HOST)
 
     def unset_named_weights(self, name: str) -> bool:
         """Forget what was given."""

@@ -21,7 +21,7 @@ from intact.engine.steps import FallbackSubgraph, Tensor
 from intact.errors import QuantValueError
 from intact.graph import Composer
 from intact.trt.enums import DataType
-from intact.trt.layers import ILayer, IShapeLayer, ITripLimitLayer
+from intact.trt.layers import ILayer, ITripLimitLayer
 from intact.trt.network import INetworkDefinition
 from intact.trt.operations import TripLimit
 from intact.trt.tensors import ITensor
@@ -40,15 +40,17 @@ class Dependence:
         valued: Outputs whose sizes those values say.
         unknown: Outputs whose sizes only a run tells.
         endless: Whether a run on made-up data might not end, as with a loop that runs while something holds.
+        inside: Whether there are tensors whose sizes only a run tells, be they outputs or not.
     """
 
     hosts: tuple[str, ...] = ()
     valued: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     endless: bool = False
+    inside: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.hosts or self.valued or self.unknown or self.endless)
+        return bool(self.hosts or self.valued or self.unknown or self.endless or self.inside)
 
 
 def dependence_of(network: INetworkDefinition) -> Dependence:
@@ -65,7 +67,7 @@ def dependence_of(network: INetworkDefinition) -> Dependence:
                     sources.setdefault(source, set()).update(layer._outputs)
                 else:
                     free.update(layer._outputs)
-        if layer.DATA_DEPENDENT:
+        if layer.DATA_DEPENDENT and any(_sources(t, set()) for t in layer._inputs if t is not None):
             free.update(layer._outputs)
     endless = any(isinstance(la, ITripLimitLayer) and la.kind is TripLimit.WHILE for la in network.layers)
     open_ones = set(network.tensors) if endless else _behind(network, free)
@@ -76,6 +78,7 @@ def dependence_of(network: INetworkDefinition) -> Dependence:
         tuple(t.name for t in outputs if t in valued and t not in open_ones),
         tuple(t.name for t in outputs if t in open_ones),
         endless,
+        bool(free),
     )
 
 
@@ -96,7 +99,7 @@ def _sources(tensor: ITensor, seen: set[ITensor]) -> set[ITensor]:
         layer = current._producer
         if layer is None:
             found.add(current)
-        elif isinstance(layer, ILayer) and not isinstance(layer, IShapeLayer):
+        elif isinstance(layer, ILayer) and not layer.OF_SHAPES:
             stack += [t for t in layer._inputs if t is not None]
     return found
 

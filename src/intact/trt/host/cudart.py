@@ -207,3 +207,8 @@ def cudaDriverGetVersion() -> tuple[cudaError_t, int]:
 def cudaRuntimeGetVersion() -> tuple[cudaError_t, int]:
     """0: there is no runtime."""
     return OK, 0
+
+
+def cudaHostGetDevicePointer(address: Any, flags: int = 0) -> tuple[cudaError_t, int]:
+    """The same address."""
+    return OK, memory.address_of(address)

@@ -23,9 +23,42 @@ def cuMemAlloc(size: int) -> tuple[CUresult, int]:
     return OK, memory.allocate(size)
 
 
+def cuMemAllocAsync(size: int, stream: Any) -> tuple[CUresult, int]:
+    """Host memory."""
+    return cuMemAlloc(size)
+
+
+def cuMemHostAlloc(size: int, flags: int = 0) -> tuple[CUresult, int]:
+    """Host memory."""
+    return cuMemAlloc(size)
+
+
+cuMemAllocHost = cuMemAlloc
+cuMemAllocManaged = cuMemHostAlloc
+
+
 def cuMemFree(address: Any) -> tuple[CUresult]:
     """Give memory back."""
     return (OK if memory.free(address) else CUresult.CUDA_ERROR_INVALID_VALUE,)
+
+
+def cuMemFreeAsync(address: Any, stream: Any) -> tuple[CUresult]:
+    """Give memory back."""
+    return cuMemFree(address)
+
+
+cuMemFreeHost = cuMemFree
+
+
+def cuMemsetD8(address: Any, value: int, size: int) -> tuple[CUresult]:
+    """Set bytes."""
+    memory.fill(address, value, size)
+    return (OK,)
+
+
+def cuMemsetD8Async(address: Any, value: int, size: int, stream: Any) -> tuple[CUresult]:
+    """Set bytes, at once."""
+    return cuMemsetD8(address, value, size)
 
 
 def cuMemcpyHtoD(dst: Any, src: Any, size: int) -> tuple[CUresult]:
@@ -49,6 +82,7 @@ def _done(*_: Any) -> tuple[CUresult]:
 
 
 cuInit = cuCtxSynchronize = cuCtxDestroy = cuStreamSynchronize = cuStreamDestroy = _done
+cuEventDestroy = cuEventSynchronize = cuStreamWaitEvent = cuEventQuery = cuStreamQuery = _done
 cuCtxPushCurrent = cuCtxSetCurrent = cuDevicePrimaryCtxRelease = _done
 
 
@@ -57,7 +91,7 @@ def _numbered(*_: Any) -> tuple[CUresult, int]:
     return OK, memory.handle()
 
 
-cuCtxCreate = cuStreamCreate = cuDevicePrimaryCtxRetain = cuCtxPopCurrent = _numbered
+cuEventCreate = cuCtxCreate = cuStreamCreate = cuDevicePrimaryCtxRetain = cuCtxPopCurrent = _numbered
 
 
 def cuDeviceGet(index: int) -> tuple[CUresult, int]:
@@ -68,6 +102,27 @@ def cuDeviceGet(index: int) -> tuple[CUresult, int]:
 def cuDeviceGetCount() -> tuple[CUresult, int]:
     """One."""
     return OK, 1
+
+
+def cuDeviceGetName(size: int, device: Any) -> tuple[CUresult, bytes]:
+    """What the device is: the CPU."""
+    return OK, b"CPU (INTact)"[:size]
+
+
+def cuEventRecord(event: Any, stream: Any = 0) -> tuple[CUresult]:
+    """Remember the time."""
+    memory.mark(event)
+    return (OK,)
+
+
+def cuEventElapsedTime(start: Any, end: Any) -> tuple[CUresult, float]:
+    """Milliseconds between two events."""
+    return OK, memory.elapsed(start, end)
+
+
+def cuGetErrorString(error: Any) -> tuple[CUresult, bytes]:
+    """An error in words."""
+    return OK, CUresult(error).name.encode()
 
 
 def cuGetErrorName(error: Any) -> tuple[CUresult, bytes]:

@@ -37,6 +37,8 @@ class ILayer(Interface):
     """Inputs whose values say what shape the output has."""
     DATA_DEPENDENT: ClassVar[bool] = False
     """Whether the data, and not only shapes, say how large the outputs are."""
+    OF_SHAPES: ClassVar[bool] = False
+    """Whether the output follows from the shapes of the inputs, whatever they hold."""
     metadata: str = ""
     num_ranks: int = 1
 

@@ -109,6 +109,7 @@ class IShapeLayer(ILayer):
     """The sizes of a tensor: int64, and int32 in the dialect 8.x."""
 
     TYPE = LayerType.SHAPE
+    OF_SHAPES = True
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
         n = Nodes(c, self.name)

@@ -214,8 +214,10 @@ class IEinsumLayer(ILayer):
     equation: str = ""
 
     def check(self) -> list[str]:
-        """What TensorRT 8 refuses: an ellipsis, an index twice in one operand."""
+        """What TensorRT 8 refuses: more than two operands, an ellipsis, an index twice in one operand."""
         terms = self.equation.replace(" ", "").split("->")[0].split(",")
+        if self.num_inputs > 2:
+            return self._refused_in("8.x", "nbInputs > 0 && nbInputs <= MAX_EINSUM_NB_INPUTS")
         if "..." in self.equation:
             return self._refused_in("8.x", "ellipsis is not permitted in Einsum equation")
         if any(len(set(term)) != len(term) for term in terms):
