@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from cifar import BATCH, Images, exported, log, shared_folder, top1
 from cifar import NETS as RESNETS
-from small_models.networks import load
+from small_models.networks import has_weights, load
 from torch import nn
 
 import intact.torch
@@ -110,8 +110,8 @@ def main(arguments: list[str] | None = None) -> None:
     options.test = test = Images(shared / "data" / "cifar10_test.npz", options.test_images)
     images = Images(shared / "data" / "cifar10_train.npz", options.images).x.split(BATCH)
     print(f"{'':26s} {'float':>6s} {'top-1':>7s} {'delta':>6s} {'s':>6s} {'cores s':>8s}", flush=True)
-    for net in options.model:
-        models = shared / "models"
+    models = shared / "models"
+    for net in (net for net in options.model if net in RESNETS or has_weights(net)):
         reference = top1(trained(net, models), test)
         for text in options.bits:
             bits = tuple(map(int, text.split(",")))

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from cifar import Images, shared_folder
 from peers import quantize_nncf, quantize_onnxruntime
-from small_models.networks import load
+from small_models.networks import has_weights, load
 from small_models.scenes import mean_average_precision, scenes
 from torch import Tensor, nn
 
@@ -153,7 +153,7 @@ def main(arguments: list[str] | None = None) -> None:
     if shared is None:
         return
     torch.set_num_threads(1)
-    for name in options.net:
+    for name in filter(has_weights, options.net):
         measure(Task(name, options, shared), options)
 
 

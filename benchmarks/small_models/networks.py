@@ -144,6 +144,14 @@ class Detector(nn.Module):
 NETS = {"mobilenet": MobileNet, "vit": ViT, "detector": Detector}
 
 
+def has_weights(name: str) -> bool:
+    """Whether the network was trained here; a line says how to, where it was not."""
+    if (FOLDER / f"{name}.safetensors").is_file():
+        return True
+    print(f"no weights of the {name} here: python benchmarks/small_models/train.py {name} makes them")
+    return False
+
+
 def load(name: str) -> nn.Module:
     """The trained network in eval mode, weights in float32."""
     from safetensors.torch import load_file

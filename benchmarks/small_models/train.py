@@ -3,8 +3,9 @@
     INTACT_SHARED=<the shared data> python benchmarks/small_models/train.py mobilenet vit detector
 
 SGD (the ViT: AdamW), one-cycle learning rate, crops and mirrored images for CIFAR-10, 8,192 scenes for
-the detector; from random weights, products in bfloat16 where `--bfloat16`. The last 5,000 training images are
-left out and judge the result: the test images are never looked at. About 15 minutes of one core each.
+the detector; from random weights. The last 5,000 training images, and 500 scenes, judge the result: the test
+images are never looked at. The detector here was made with `--bfloat16` in 62 CPU seconds: mAP 80.6 on those
+scenes, whose digits it was trained on.
 """
 
 from __future__ import annotations
