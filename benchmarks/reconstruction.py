@@ -1,6 +1,8 @@
-"""CIFAR-10 with few bits and without training: ResNet-20 / 56 by reconstruction, all 10,000 test images.
+"""CIFAR-10 with few bits and without training: by reconstruction, all 10,000 test images.
 
     INTACT_SHARED=<the shared data> python benchmarks/reconstruction.py --bits 4,8 4,4 --seeds 0
+
+ResNet-20 and 56 of the shared folder, and the MobileNetV2 of `small_models` (depthwise convolutions, ReLU6).
 
 Quantized by graph mode: every tensor that the engine wants quantized, residual additions and the pool
 included, one scale per tensor (unsigned, with a zero point) and per output channel of each weight. As is the
@@ -12,7 +14,8 @@ QDrop and learned ranges, both from the "mse" ranges. Printed: top-1 as a mean o
 from float, seconds by the clock and of all cores; with `--export` how many answers of the file are the
 module's.
 
-Targets: W4A8 within 0.4 point of float for ResNet-20 and 0.3 for ResNet-56; W4A4 within 2.5 and 2.0.
+Targets: W4A8 within 0.4 point of float for ResNet-20, 0.3 for ResNet-56 and 1 for the MobileNet, which
+collapses by "max"; W4A4 within 2.5 and 2.0 for the ResNets.
 """
 
 from __future__ import annotations
@@ -25,41 +28,48 @@ from statistics import mean
 from typing import Any
 
 import torch
-from cifar import BATCH, NETS, Images, exported, log, shared_folder, top1
+from cifar import BATCH, Images, exported, log, shared_folder, top1
+from cifar import NETS as RESNETS
+from small_models.networks import has_weights, load
 from torch import nn
 
 import intact.torch
 from intact.torch.nn import TensorQuantizer
 
 METHODS = ("max", "mse", "adaround", "brecq")
-EIGHT_BITS = ("conv1", "linear")
-"""The first and the last layer."""
+NETS = (*RESNETS, "mobilenet")
+EIGHT_BITS = ("conv1", "linear", "features.0", "classifier")
+"""The first and the last layer, as the networks call them."""
 
 OPSET = 21
 """The first one with a type of 4 bits."""
 
 
-def quantized(net: str, weights: Path, bits: tuple[int, int], method: str, images: Any) -> nn.Module:
+def trained(net: str, models: Path) -> nn.Module:
+    """The float network in eval mode; `models` holds the weights of the ResNets."""
+    return RESNETS[net](models / f"cifar10_{net}.safetensors") if net in RESNETS else load(net)
+
+
+def quantized(net: str, models: Path, bits: tuple[int, int], method: str, images: Any) -> nn.Module:
     """The network quantized by graph mode to `bits` of weights and activations, its ranges by `method`."""
-    model = NETS[net](weights)
+    model = trained(net, models)
     formats = {"weights": f"int{bits[0]}", "activations": f"uint{bits[1]}"}
     model = intact.torch.quantize(model, example=images[0][:1], **formats).model
-    for name in EIGHT_BITS:
-        for quantizer in model.get_submodule(name).modules():
-            if isinstance(quantizer, TensorQuantizer):
-                quantizer.num_bits = 8
+    for name, quantizer in model.named_modules():
+        if isinstance(quantizer, TensorQuantizer) and name.rpartition(".")[0] in EIGHT_BITS:
+            quantizer.num_bits = 8
     intact.torch.calibrate(model, images, method=method, weight_method=method, progress=False)
     return model.to(memory_format=torch.channels_last)
 
 
-def run(net: str, weights: Path, bits: tuple[int, int], images: Any, options: Any) -> dict[str, Any]:
+def run(net: str, models: Path, bits: tuple[int, int], images: Any, options: Any) -> dict[str, Any]:
     """Method -> top-1 and seconds of every seed, and the last model."""
     found: dict[str, Any] = {}
     for method in options.methods:
         learned = method in ("adaround", "brecq")
         scores, label = [], f"{net} W{bits[0]}A{bits[1]} {method}"
         for seed in options.seeds if learned else options.seeds[:1]:
-            model = quantized(net, weights, bits, "mse" if learned else method, images)
+            model = quantized(net, models, bits, "mse" if learned else method, images)
             clock, cores = time.perf_counter(), time.process_time()
             if learned:
                 report = intact.torch.reconstruct(
@@ -101,12 +111,12 @@ def main(arguments: list[str] | None = None) -> None:
     options.test = test = Images(shared / "data" / "cifar10_test.npz", options.test_images)
     images = Images(shared / "data" / "cifar10_train.npz", options.images).x.split(BATCH)
     print(f"{'':26s} {'float':>6s} {'top-1':>7s} {'delta':>6s} {'s':>6s} {'cores s':>8s}", flush=True)
-    for net in options.model:
-        weights = shared / "models" / f"cifar10_{net}.safetensors"
-        reference = top1(NETS[net](weights), test)
+    models = shared / "models"
+    for net in (net for net in options.model if net in RESNETS or has_weights(net)):
+        reference = top1(trained(net, models), test)
         for text in options.bits:
             bits = tuple(map(int, text.split(",")))
-            for method, (scores, model) in run(net, weights, bits, images, options).items():
+            for method, (scores, model) in run(net, models, bits, images, options).items():
                 score, clock, cores = (mean(column) for column in zip(*scores, strict=True))
                 label = f"{net} W{bits[0]}A{bits[1]} {method}"
                 line = f"{label:26s} {reference:6.2f} {score:7.2f} {score - reference:+6.2f}"

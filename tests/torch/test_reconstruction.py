@@ -318,6 +318,20 @@ def _stored_codes(path: Path) -> list[list[float]]:
     return [sorted(a.astype(np.float32).flatten().tolist()) for a in arrays if a.dtype != np.float32]
 
 
+def test_training_goes_on_from_what_was_learned() -> None:
+    """Which is a better start for few bits than rounding to nearest: the first step sees the same codes."""
+    model, batches = quantized("int2", "uint4"), [(x, torch.zeros(len(x)).long()) for x in images()]
+    nearest = weight_codes(model)
+    reconstruct(model)
+    learned, answers = weight_codes(model), model(images()[0])
+    assert any(not torch.equal(learned[name], nearest[name]) for name in nearest)
+    intact.torch.finetune(model, batches, epochs=1, lr=1e-12, learn="lsq+", progress=False)
+    assert all(torch.equal(codes, learned[name]) for name, codes in weight_codes(model).items())
+    torch.testing.assert_close(model(images()[0]), answers)
+    intact.torch.finetune(model, batches, epochs=4, lr=0.1, learn="lsq+", progress=False)
+    assert any(not torch.equal(codes, learned[name]) for name, codes in weight_codes(model).items())
+
+
 # ---- interruptions ----
 
 
