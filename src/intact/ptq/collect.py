@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from numpy.typing import NDArray
@@ -12,10 +12,12 @@ from intact.calib import Calibration
 from intact.errors import CalibrationError, IntactError
 from intact.graph import Model, Session
 from intact.progress import Progress
+from intact.ptq.channels import ChannelEnds
 from intact.ptq.data import Source, open_data
 from intact.ptq.inputs import Feeds, Input, inputs_of
 from intact.ptq.runs import Cutter
 from intact.ptq.sample import Sample
+from intact.ptq.smoothing import smoothable
 from intact.ptq.state import State
 from intact.ptq.workers import THREADS, in_order
 
@@ -29,10 +31,12 @@ class Collected:
     Attributes:
         calibration: The statistics of every wanted tensor.
         sample: Runs to measure choices on.
+        channels: The ends of every channel of the tensors that were asked for.
     """
 
     calibration: Calibration
     sample: Sample
+    channels: dict[str, ChannelEnds] = field(default_factory=dict)
 
 
 def calibrated(state: State) -> State | None:
@@ -41,13 +45,16 @@ def calibrated(state: State) -> State | None:
         return None
     settings, inputs = state.settings, inputs_of(state.model)
     source = open_data(state.data, inputs, batch_size=settings.batch_size, num_batches=settings.num_batches)
-    found = collect(state.model, state.wanted, source, inputs, progress=settings.progress)
-    return replace(state, calibration=found.calibration, runs=tuple(found.sample.runs))
+    channels = {one.name: one.axis for one in smoothable(state)} if settings.equalization else {}
+    found = collect(state.model, state.wanted, source, inputs, channels, progress=settings.progress)
+    runs = tuple(found.sample.runs)
+    return replace(state, calibration=found.calibration, runs=runs, channels=found.channels)
 
 
 def collect(
-    model: Model, wanted: Sequence[str], source: Source, inputs: Sequence[Input], *, progress: bool = True
-) -> Collected:
+    model: Model, wanted: Sequence[str], source: Source, inputs: Sequence[Input],
+    channels: Mapping[str, int] | None = None, *, progress: bool = True,
+) -> Collected:  # fmt: skip
     """Statistics of the tensors `wanted`, from one pass over `source`.
 
     Memory: the activations of two runs, each of one sample wherever the model allows it.
@@ -57,6 +64,7 @@ def collect(
         wanted: Names of float tensors of the main graph.
         source: The data.
         inputs: The model's.
+        channels: The axis of those of `wanted` whose channels are looked at one by one.
         progress: Draw a progress bar on standard error.
     Raises:
         CalibrationError: A tensor holds NaN or infinities, or never had a value; names it and the batch.
@@ -67,7 +75,7 @@ def collect(
     extra = [name for name in wanted if name not in fed]
     session = Session(model, extra=extra, folded=True, threads=THREADS, fix=_FIX)
     collected = Collected(Calibration(), Sample())
-    counter = _Counter(session, collected.calibration, wanted, outputs, source.name)
+    counter = _Counter(session, collected, wanted, outputs, channels or {}, source.name)
     cutter = Cutter(session, outputs, inputs)
     batches = runs = 0
     with Progress("calibrating", source.total, progress) as bar:
@@ -89,21 +97,23 @@ class _Counter:
 
     Args:
         session: The float model, with the wanted tensors among its outputs.
-        calibration: What is counted into.
+        collected: What is counted into.
         wanted, outputs: Names of the tensors to count, and of those to hand on.
+        channels: The axis of those whose channels are looked at.
         data: What the runs are made of, in words.
     """
 
     def __init__(
         self,
         session: Session,
-        calibration: Calibration,
+        collected: Collected,
         wanted: Sequence[str],
         outputs: Sequence[str],
+        channels: Mapping[str, int],
         data: str,
     ) -> None:
-        self._data = data
-        self._session, self._calibration, self._outputs = session, calibration, set(outputs)
+        self._data, self._channels = data, channels
+        self._session, self._collected, self._outputs = session, collected, set(outputs)
         self._locks = {name: Lock() for name in wanted}
 
     def run(self, item: tuple[int, Feeds]) -> tuple[int, Feeds, dict[str, NDArray]]:
@@ -123,8 +133,13 @@ class _Counter:
 
     def _count(self, name: str, array: NDArray) -> None:
         if (lock := self._locks.get(name)) is not None:
+            axis = self._channels.get(name)
+            ends = ChannelEnds.of(array, axis) if axis is not None and array.size else None
             with lock:  # counts do not depend on whose turn it is
-                self._calibration.collect(name, array, threads=THREADS)
+                self._collected.calibration.collect(name, array, threads=THREADS)
+                if ends is not None:
+                    known = self._collected.channels.get(name)
+                    self._collected.channels[name] = ends if known is None else known | ends
 
 
 def _counted(batches: Iterable[Feeds], bar: Progress) -> Iterator[Feeds]:

@@ -51,12 +51,11 @@ def equalized_as_asked(state: State) -> State | None:
 def equalized_where_it_matters(state: State) -> State | None:
     """The equalized model, its statistics to be collected anew; None where equalizing cannot matter.
 
-    It can where weights have one scale, or layers are depthwise.
+    It can where weights have one scale: channels of what depthwise layers read are smoothed (`smoothing`).
     """
     if not state.runs or state.settings.equalization != "auto":
         return None
-    pairs = find_pairs(state.model)
-    matters = bool(pairs) and (not state.settings.per_channel or any(pair.depthwise for pair in pairs))
+    matters = not state.settings.per_channel and bool(find_pairs(state.model))
     return _equalized(state) if matters else None
 
 
