@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.calib import Calibration, Histogram
 from intact.graph import Constants, Model, Node, Session, ops
+from intact.placement import profile_of
 from intact.ptq.channels import ChannelEnds
 from intact.ptq.ranges import weight_spec
 from intact.ptq.sample import Held
@@ -142,9 +143,14 @@ def smoothable(state: State) -> list[SmoothableTensor]:
             continue
         products = [_product(nodes[name], index, constants, weights) for name, index in target.readers]
         ranks = {p.rank for p in products if p is not None}
-        if all(products) and len(ranks) == 1:
+        if all(products) and len(ranks) == 1 and (ranks == {0} or smooths_images(state)):
             found.append(SmoothableTensor(target, tuple(p for p in products if p is not None), ranks.pop()))
     return found
+
+
+def smooths_images(state: State) -> bool:
+    """Whether the profile's engine multiplies channels in a convolution's epilogue: other engines would run a Mul."""
+    return profile_of(state.settings.profile).rescales
 
 
 def _product(
