@@ -112,7 +112,9 @@ def test_factors_leave_the_float_model_its_bits(build: Any, images: np.ndarray, 
         w2=arrays["w2"] / sizes, a=np.float32([1.5]), o=np.float32([0.25]),
     )  # fmt: skip
     state = calibrated(prepared(model, images, Settings(progress=False)))
-    assert state is not None and (got := smoothed_images(state)) is not None
+    assert state is not None
+    got = smoothed_images(state)
+    assert got is not None
     before, after = (graph.Session(one.model).run({"x": images})["y"] for one in (state, got))
     assert np.array_equal(before, after) and got.smoothed == ("s",)
     ends = [one.calibration[name] for one, name in ((state, "s"), (got, "s.smoothed"))]

@@ -149,7 +149,7 @@ def smoothable(state: State) -> list[SmoothableTensor]:
 
 
 def smooths_images(state: State) -> bool:
-    """Whether the profile's engine multiplies channels in a convolution's epilogue: other engines would run a Mul."""
+    """Whether the profile's engine multiplies channels in an epilogue: others would run a Mul."""
     return profile_of(state.settings.profile).rescales
 
 
