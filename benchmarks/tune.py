@@ -83,7 +83,7 @@ def encoder_case(package: Path, folder: Path) -> Case:
     return Case("MiniLM-L6", file, data, cosine, one)
 
 
-def in_float(case: Case, layers: Sequence[Any], rounding: bool) -> Any:
+def in_float(case: Case, layers: Sequence[Any], rounding: bool | str) -> Any:
     """The file with some layers in float, as `intact.quantize` makes it."""
     overrides = {node: {"format": "float"} for layer in layers for node in layer.nodes}
     return intact.quantize(case.file, case.data, overrides=overrides, rounding=rounding, progress=False).proto
@@ -93,7 +93,7 @@ def by_rank(case: Case, found: TuneResult) -> tuple[int, Any]:
     """The fewest of the most sensitive layers that have to be in float, and the file."""
     first = found.formats[0]
     ranked = sorted(found.layers, key=lambda layer: -layer.errors[first])
-    rounding = found.settings["rounding"].startswith("fitted")
+    rounding = True if "inputs" in found.settings["rounding"] else "auto"
     low, high, files = -1, len(ranked), {}
     while high - low > 1:
         middle = (low + high) // 2

@@ -24,7 +24,8 @@ from intact.ptq.analysis.segments import segments_of
 from intact.ptq.analysis.sweep import Sweep, Trial
 from intact.spec import QuantSpec
 
-PLAIN = {"method": "max", "equalization": False, "bias_correction": False, "progress": False}
+PLAIN = {"method": "max", "equalization": False, "bias_correction": False, "rounding": False,
+         "progress": False}  # fmt: skip
 
 
 def error(got: np.ndarray, want: np.ndarray) -> float:
@@ -43,7 +44,8 @@ def test_corrected_biases_of_additions_are_part_of_what_is_measured(build, order
     w, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((32, 16), (16,)))
     nodes = [("MatMul", "x w", "p"), ("Add", order, "y")]
     model = build(nodes, {"x": ["N", 32]}, {"y": ["N", 16]}, w=w, b=b)
-    options = {"method": "max", "equalization": False, "bias_correction": True, "progress": False}
+    options = {"method": "max", "equalization": False, "bias_correction": True, "rounding": False}
+    options |= {"progress": False}
     quantized = quantize(model, x, **options)
     assert quantized.corrected
     want = error(Session(quantized.proto.SerializeToString()).run({"x": x})["y"], x @ w + b)

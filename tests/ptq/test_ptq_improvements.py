@@ -15,9 +15,13 @@ from intact.engine.reference import evaluate
 from intact.numerics import fake_quantize
 from intact.ptq import quantize
 from intact.ptq.bias_correction import mean_errors
+from intact.ptq.collect import calibrated
 from intact.ptq.equalization import equalize, find_pairs
+from intact.ptq.prepare import prepared
 from intact.ptq.ranges import QuantizedWeight, weight_ends
 from intact.ptq.sample import Held
+from intact.ptq.settings import Settings
+from intact.ptq.smoothing import smoothed_images
 from intact.spec import QuantSpec
 
 PADS: dict[str, Any] = {"pads": [1, 1, 1, 1]}
@@ -76,16 +80,62 @@ def test_a_second_reader_or_a_shared_weight_makes_no_pair(build: Any) -> None:
 
 
 def test_equalization_stays_on_where_it_helps(build: Any, cnn: onnx.ModelProto, images: np.ndarray) -> None:
-    helped = quantize(uneven(build), images, progress=False)
-    without = quantize(uneven(build), images, progress=False, equalization=False)
+    options = {"progress": False, "profile": "tensorrt"}
+    helped = quantize(uneven(build), images, **options)
+    without = quantize(uneven(build), images, **options, equalization=False)
     assert helped.equalized and not without.equalized
     assert helped.sqnr["y"] > without.sqnr["y"] + 6
     assert not quantize(cnn, images, progress=False, per_channel=False, scale_bits=None).equalized
     assert quantize(cnn, images, progress=False, equalization=True).equalized
 
 
+def test_what_depthwise_layers_read_is_smoothed_without_a_second_pass(build: Any, images: np.ndarray) -> None:
+    model = uneven(build)
+    helped = quantize(model, iter([images]), progress=False)
+    without = quantize(model, images, progress=False, equalization=False)
+    assert "r1" in helped.smoothed and not helped.equalized
+    assert helped.sqnr["y"] > without.sqnr["y"] + 6
+    operators = [node.op_type for node in helped.proto.graph.node]
+    assert "Mul" not in operators, "Relu lets factors through to the convolution in front"
+
+
+@pytest.mark.parametrize("activation", ["HardSwish", "Relu"])
+def test_factors_leave_the_float_model_its_bits(build: Any, images: np.ndarray, activation: str) -> None:
+    rng = np.random.default_rng(0)
+    sizes = np.exp2(np.arange(16) % 6).reshape(-1, 1, 1, 1).astype(np.float32)
+    shapes = {"w1": (16, 3, 3, 3), "b1": (16,), "w2": (16, 1, 3, 3)}
+    arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    model = build(
+        [("Conv", "x w1 b1", "c", {"pads": [1, 1, 1, 1]}), (activation, "c", "h"), ("Mul", "h a", "m"),
+         ("Add", "m o", "s"), ("Conv", "s w2", "y", {"group": 16})],
+        {"x": ["N", 3, 8, 8]}, {"y": ["N", 16, 6, 6]}, w1=arrays["w1"] * sizes, b1=arrays["b1"],
+        w2=arrays["w2"] / sizes, a=np.float32([1.5]), o=np.float32([0.25]),
+    )  # fmt: skip
+    state = calibrated(prepared(model, images, Settings(progress=False)))
+    assert state is not None
+    got = smoothed_images(state)
+    assert got is not None
+    before, after = (graph.Session(one.model).run({"x": images})["y"] for one in (state, got))
+    assert np.array_equal(before, after) and got.smoothed == ("s",)
+    ends = [one.calibration[name] for one, name in ((state, "s"), (got, "s.smoothed"))]
+    assert float(ends[1].amax) < float(ends[0].amax) / 4
+    made = quantize(model, images, progress=False)
+    assert made.sqnr["y"] > quantize(model, images, progress=False, equalization=False).sqnr["y"] + 3
+
+
+def test_constant_nodes_are_weights_like_others(build: Any, images: np.ndarray) -> None:
+    model = uneven(build)
+    nodes = onnx.ModelProto()
+    nodes.CopyFrom(model)
+    for array in list(nodes.graph.initializer)[::-1]:
+        nodes.graph.node.insert(0, onnx.helper.make_node("Constant", [], [array.name], value=array))
+    del nodes.graph.initializer[:]
+    plain, lifted = (quantize(one, images, progress=False) for one in (model, nodes))
+    assert lifted.smoothed == plain.smoothed != [] and lifted.sqnr == plain.sqnr
+
+
 def test_data_that_are_read_once_are_not_read_twice(build: Any, images: np.ndarray) -> None:
-    result = quantize(uneven(build), iter([images]), progress=False)
+    result = quantize(uneven(build), iter([images]), progress=False, profile="tensorrt")
     assert not result.equalized
     assert any("read" in line and "equalization" in line for line in result.warnings)
 

@@ -98,7 +98,7 @@ def run(
     preset: options.Preset = None,
     bias_correction: BiasCorrection = Switch.auto,
     equalization: Equalization = Switch.auto,
-    rounding: Rounding = False,
+    rounding: Rounding = None,
     bits16: Bits16 = None,
     progress: options.Progress = True,
     as_json: options.AsJson = False,
@@ -127,7 +127,8 @@ def run(
             per_channel=not per_tensor, include=tuple(include or ()), exclude=tuple(exclude or ()),
             overrides=read_overrides(overrides), opset=opset, num_batches=num_batches,
             batch_size=batch_size, bias_correction=bias_correction.for_ptq,
-            equalization=equalization.for_ptq, rounding=rounding, bits16=read_bits16(bits16),
+            equalization=equalization.for_ptq, rounding="auto" if rounding is None else rounding,
+            bits16=read_bits16(bits16),
             progress=progress, **tuning,
         )  # fmt: skip
     _write(found, model.name, out, html)

@@ -51,7 +51,10 @@ Overrides = Annotated[
     typer.Option(help="A YAML file: settings by pattern, see above.", **options.READ),
 ]
 BiasCorrection = Annotated[Switch, typer.Option(help="Make up for the mean error of each channel.")]
-Rounding = Annotated[bool, typer.Option(help="Fit codes of weights to the layer's inputs.")]
+Rounding = Annotated[
+    bool | None,
+    typer.Option(help="Fit codes of weights to the layer's inputs; unless told where that takes no time."),
+]
 Bits16 = Annotated[
     list[str] | None,
     typer.Option(
@@ -89,7 +92,7 @@ def run(
     preset: options.Preset = None,
     bias_correction: BiasCorrection = Switch.auto,
     equalization: Equalization = Switch.auto,
-    rounding: Rounding = False,
+    rounding: Rounding = None,
     bits16: Bits16 = None,
     ray: options.Ray = None,
     progress: options.Progress = True,
@@ -122,8 +125,8 @@ def run(
             symmetric=not asymmetric, per_channel=not per_tensor, include=tuple(include or ()),
             exclude=tuple(exclude or ()), overrides=settings, opset=opset, num_batches=num_batches,
             batch_size=batch_size, bias_correction=bias_correction.for_ptq,
-            equalization=equalization.for_ptq, rounding=rounding, bits16=widths,
-            progress=progress, pool=options.pool_of(ray), **tuning,
+            equalization=equalization.for_ptq, rounding="auto" if rounding is None else rounding,
+            bits16=widths, progress=progress, pool=options.pool_of(ray), **tuning,
         )  # fmt: skip
     result.save(out)
     _show(result, model, out, as_json, advised=widths == "never")

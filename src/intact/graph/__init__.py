@@ -23,7 +23,7 @@ from intact.graph.float16 import widen_float16
 from intact.graph.foreign import ForeignNode, rename_foreign
 from intact.graph.four_bits import widen_codes
 from intact.graph.inference import refresh_shapes
-from intact.graph.io import parse_model, prune, read_model, tidy, to_bytes, write_model
+from intact.graph.io import lift_constants, parse_model, prune, read_model, tidy, to_bytes, write_model
 from intact.graph.load import Source, load
 from intact.graph.mark import Mark, mark
 from intact.graph.markers import marker_schema
@@ -83,6 +83,7 @@ __all__ = [
     "fold_batchnorm",
     "graft",
     "is_op",
+    "lift_constants",
     "load",
     "mark",
     "marker_schema",

@@ -26,6 +26,14 @@ def prune(model: ir.Model) -> None:
     passes.RemoveUnusedNodesPass()(model)
 
 
+def lift_constants(model: ir.Model) -> None:
+    """Make initializers of Constant nodes that hold a tensor of several numbers, in place, names and all.
+
+    Some exporters write weights as nodes: what rewrites weights would have to know both forms.
+    """
+    passes.LiftConstantsToInitializersPass(size_limit=2)(model)
+
+
 def tidy(model: ir.Model) -> None:
     """Drop what a reader of our exporter's files does not need, in place: what is unused, and its notes.
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from intact.calib import Calibration
 from intact.errors import CalibrationError
-from intact.graph import Model, Parcel, Session
+from intact.graph import Model, Parcel
 from intact.pool import JobPool
 from intact.progress import Progress
-from intact.ptq.counting import Counter, Run, session_of
+from intact.ptq.channels import ChannelEnds
+from intact.ptq.counting import Asked, Counter, session_of
 from intact.ptq.data import Source, open_data
 from intact.ptq.inputs import Feeds, Input, inputs_of
 from intact.ptq.runs import Cutter
 from intact.ptq.sample import Sample
-from intact.ptq.shards import Counted, PartCounter, counted_by
+from intact.ptq.shards import PartCounter, counted, counted_by
+from intact.ptq.smoothing import smoothable
 from intact.ptq.state import State
 from intact.ptq.workers import THREADS, in_order
 
@@ -27,10 +29,12 @@ class Collected:
     Attributes:
         calibration: The statistics of every wanted tensor.
         sample: Runs to measure choices on.
+        channels: The ends of every channel of the tensors that were asked for.
     """
 
     calibration: Calibration
     sample: Sample
+    channels: dict[str, ChannelEnds] = field(default_factory=dict)
 
 
 def calibrated(state: State) -> State | None:
@@ -39,8 +43,12 @@ def calibrated(state: State) -> State | None:
         return None
     settings, inputs = state.settings, inputs_of(state.model)
     source = open_data(state.data, inputs, batch_size=settings.batch_size, num_batches=settings.num_batches)
-    found = collect(state.model, state.wanted, source, inputs, progress=settings.progress, pool=settings.pool)
-    return replace(state, calibration=found.calibration, runs=tuple(found.sample.runs))
+    channels = {one.name: one.axis for one in smoothable(state)} if settings.equalization else {}
+    found = collect(
+        state.model, state.wanted, source, inputs, channels, progress=settings.progress, pool=settings.pool
+    )
+    runs = tuple(found.sample.runs)
+    return replace(state, calibration=found.calibration, runs=runs, channels=found.channels)
 
 
 def collect(
@@ -48,6 +56,7 @@ def collect(
     wanted: Sequence[str],
     source: Source,
     inputs: Sequence[Input],
+    channels: Mapping[str, int] | None = None,
     *,
     progress: bool = True,
     pool: JobPool | None = None,
@@ -61,6 +70,7 @@ def collect(
         wanted: Names of float tensors of the main graph.
         source: The data.
         inputs: The model's.
+        channels: The axis of those of `wanted` whose channels are looked at one by one.
         progress: Draw a progress bar on standard error.
         pool: Counts parts of the data; None: this process.
     Raises:
@@ -68,34 +78,22 @@ def collect(
         QuantValueError: The data do not fit the model.
     """
     outputs = [value.name for value in model.graph.outputs if value.name]
-    session = session_of(model, wanted, THREADS)
+    asked, session = Asked(wanted, outputs, source.name, channels or {}), session_of(model, wanted, THREADS)
     cutter = Cutter(session, outputs, inputs)
     with Progress("calibrating", source.total, progress) as bar:
         runs = cutter.runs(_drawn(source.batches, bar))
         if pool is None:
-            found = _count(session, wanted, outputs, source.name, runs)
+            counter = Counter(session, asked, THREADS)
+            found = counted(counter, in_order(counter.run, runs))
         else:
-            threads = pool.threads or THREADS
-            parts = PartCounter(Parcel(model), wanted, outputs, source.name, threads)
-            found = counted_by(pool, parts, runs)
+            found = counted_by(pool, PartCounter(Parcel(model), asked, pool.threads or THREADS), runs)
     if cutter.stacks:
         found.sample.stack()
     _require_all(found.calibration, wanted)
     calibration = Calibration({name: found.calibration[name] for name in wanted})
     prepared = {"images": source.prepared} if source.prepared else {}
     calibration.record(source=source.name, batches=found.batches, samples=found.runs, **prepared)
-    return Collected(calibration, found.sample)
-
-
-def _count(
-    session: Session, wanted: Sequence[str], outputs: Sequence[str], data: str, runs: Iterable[Run]
-) -> Counted:
-    """What `runs` give, counted in this process, two at a time."""
-    found = Counted()
-    counter = Counter(session, found.calibration, wanted, outputs, data, THREADS)
-    for number, feeds, said in in_order(counter.run, runs):
-        found.add(number, feeds, said)
-    return found
+    return Collected(calibration, found.sample, found.channels)
 
 
 def _drawn(batches: Iterable[Feeds], bar: Progress) -> Iterator[Feeds]:

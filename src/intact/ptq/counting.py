@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from threading import Lock
 
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from intact.calib import Calibration
 from intact.errors import IntactError
 from intact.graph import Model, Session
+from intact.ptq.channels import ChannelEnds
 from intact.ptq.inputs import Feeds, inputs_of
 
 Run = tuple[int, Feeds]
@@ -25,29 +27,39 @@ def session_of(model: Model, wanted: Sequence[str], threads: int) -> Session:
     return Session(model, extra=extra, folded=True, threads=threads, fix=_FIX)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What is counted.
+
+    Attributes:
+        wanted, outputs: Names of the tensors to count, and of the model's own outputs.
+        data: What the runs are made of, in words.
+        channels: The axis of those of `wanted` whose channels are looked at one by one.
+    """
+
+    wanted: Sequence[str]
+    outputs: Sequence[str]
+    data: str
+    channels: Mapping[str, int] = field(default_factory=dict)
+
+
 class Counter:
     """Counts what runs make of the wanted tensors; several runs may be under way at once.
 
     Args:
         session: The float model, with the wanted tensors among its outputs.
-        calibration: What is counted into.
-        wanted, outputs: Names of the tensors to count, and of those to hand on.
-        data: What the runs are made of, in words.
+        asked: What is counted, and what is handed on.
         threads: Of counting one tensor.
+
+    Attributes:
+        calibration: What was counted.
+        channels: The ends of every channel of the tensors that were asked for.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        calibration: Calibration,
-        wanted: Sequence[str],
-        outputs: Sequence[str],
-        data: str,
-        threads: int,
-    ) -> None:
-        self._data, self._threads = data, threads
-        self._session, self._calibration, self._outputs = session, calibration, set(outputs)
-        self._locks = {name: Lock() for name in wanted}
+    def __init__(self, session: Session, asked: Asked, threads: int) -> None:
+        self.calibration, self.channels = Calibration(), dict[str, ChannelEnds]()
+        self._session, self._asked, self._threads = session, asked, threads
+        self._outputs, self._locks = set(asked.outputs), {name: Lock() for name in asked.wanted}
 
     def run(self, item: Run) -> tuple[int, Feeds, dict[str, NDArray]]:
         """Count one run of batch `number`; also returns what the model puts out."""
@@ -61,10 +73,15 @@ class Counter:
                 if name in self._outputs:
                     kept[name] = array
         except IntactError as error:
-            raise error.at(f"batch {number} of data ({self._data})") from error
+            raise error.at(f"batch {number} of data ({self._asked.data})") from error
         return number, feeds, kept
 
     def _count(self, name: str, array: NDArray) -> None:
         if (lock := self._locks.get(name)) is not None:
+            axis = self._asked.channels.get(name)
+            ends = ChannelEnds.of(array, axis) if axis is not None and array.size else None
             with lock:  # counts do not depend on whose turn it is
-                self._calibration.collect(name, array, threads=self._threads)
+                self.calibration.collect(name, array, threads=self._threads)
+                if ends is not None:
+                    known = self.channels.get(name)
+                    self.channels[name] = ends if known is None else known | ends

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from intact.graph import Constants, Model, Node, Value, set_initializer
 from intact.graph.attributes import integer
+from intact.ptq.smoothing import smooths_images
 from intact.ptq.state import State
 
 _PASSING = ("Relu", "LeakyRelu", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")
@@ -51,13 +52,14 @@ def equalized_as_asked(state: State) -> State | None:
 def equalized_where_it_matters(state: State) -> State | None:
     """The equalized model, its statistics to be collected anew; None where equalizing cannot matter.
 
-    It can where weights have one scale, or layers are depthwise.
+    It can where weights have one scale, or layers are depthwise, unless what these read is smoothed anyway,
+    which needs no second pass over the data.
     """
     if not state.runs or state.settings.equalization != "auto":
         return None
     pairs = find_pairs(state.model)
-    matters = bool(pairs) and (not state.settings.per_channel or any(pair.depthwise for pair in pairs))
-    return _equalized(state) if matters else None
+    depthwise = any(pair.depthwise for pair in pairs) and not smooths_images(state)
+    return _equalized(state) if depthwise or (pairs and not state.settings.per_channel) else None
 
 
 def read_once(state: State) -> str:

@@ -26,6 +26,7 @@ def prepared(source: graph.Source, data: Any, settings: Settings) -> State:
     model = graph.load(source)
     graph.settle(model)
     notes = [*graph.widen_float16(model), *graph.normalize(model), *graph.fold_batchnorm(model)]
+    graph.lift_constants(model)
     rules = Rules(model, settings.layer, settings.overrides)
     opset = rules.opset(model.opset_imports.get("", 13), settings.opset)
     graph.raise_opset(model, opset)

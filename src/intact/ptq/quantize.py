@@ -44,7 +44,7 @@ def quantize(
     batch_size: int | None = None,
     bias_correction: Switch = "auto",
     equalization: Switch = "auto",
-    rounding: bool = False,
+    rounding: Switch = "auto",
     scale_bits: int | None = SHORT_BITS,
     bits16: Bits16 = "never",
     progress: bool = True,
@@ -81,8 +81,9 @@ def quantize(
         equalization: Balance the channels of consecutive convolutions first, and those of tensors in front of
             matrix products (smoothing: a Mul, or other parameters of a LayerNormalization). "auto": as above.
         rounding: Round the weights of each layer with regard to each other, so that their errors cancel on
-            what the layer reads, where that holds for inputs which they were not fitted to: worth its time
-            where int8 weights alone lose too much. False: each to its nearest code.
+            what the layer reads, where that holds for inputs which they were not fitted to. "auto": those of
+            layers that sum up few products, as depthwise ones and the first one of an image do: these lose
+            most, and it costs next to nothing. False: each to its nearest code.
         scale_bits: Widen each range until its scale has at most so many significant bits: float sums then
             hardly round, and frameworks that add in other orders get the same codes; biases move by less than
             one step of their sum, off the boundaries between codes. None: neither of both

@@ -31,15 +31,18 @@ from intact.ptq.workers import THREADS, in_order
 _ROWS = 4096  # of inputs of one layer, about: more change next to nothing
 _BLOCK = 128  # columns rounded with regard to each other: work and memory stay linear in the weights
 _PART = 32  # of these, columns whose errors are spread at once
+_FEW = 32  # columns of the layers that "auto" rounds so: windows of one channel, 3x3 ones of three
 _RIDGE = 1e-5  # of each column's sum of squares: what float32 sums cannot tell from the mean
 _DAMPING = 0.01  # of the mean square, added to each: what was not seen may happen
 
 
 def with_rounded_weights(state: State) -> State | None:
-    """`state` with such codes for its weights; None where nothing is held to fit them to."""
+    """`state` with such codes for its weights; None where there is nothing to fit, or to fit it to."""
     if not state.runs:
         return None
     layers = _layers(state)
+    if not layers:
+        return None
     moments = _measure(state, [node for nodes in layers.values() for node in nodes])
     weights = list(state.weights)
     centred = bool(state.settings.bias_correction)
@@ -103,7 +106,9 @@ def _layers(state: State) -> dict[int, list[Node]]:
         if weight.spec.format.is_float or any(index != 1 for _, index in weight.readers):
             continue
         alike = {(node.op_type, getattr(as_rows(node, weight.array), "shape", None)) for node in readers}
-        if len(alike) == 1 and next(iter(alike))[1] is not None:
+        if len(alike) != 1 or (shape := next(iter(alike))[1]) is None:
+            continue
+        if state.settings.rounding is True or shape[2] <= _FEW:
             found[number] = readers
     return found
 

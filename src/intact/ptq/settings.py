@@ -97,7 +97,7 @@ class Settings:
     batch_size: int | None = None
     bias_correction: Switch = "auto"
     equalization: Switch = "auto"
-    rounding: bool = False
+    rounding: Switch = "auto"
     scale_bits: int | None = SHORT_BITS
     bits16: Bits16 = "never"
     progress: bool = True
@@ -112,7 +112,6 @@ class Settings:
             scale_bits=self.scale_bits,
         )  # fmt: skip
         object.__setattr__(self, "layer", layer)
-        checked_bool("rounding", self.rounding)
         for name, value in self._switches():
             if value not in (True, False, "auto"):
                 raise QuantValueError(name, repr(value), "True, False or 'auto'", "choose one of these")
@@ -136,7 +135,10 @@ class Settings:
                 raise error.at("bits16") from None
 
     def _switches(self) -> list[tuple[str, Switch]]:
-        return [("bias_correction", self.bias_correction), ("equalization", self.equalization)]
+        return [
+            ("bias_correction", self.bias_correction), ("equalization", self.equalization),
+            ("rounding", self.rounding),
+        ]  # fmt: skip
 
     def require_no_data(self) -> None:
         """Check that nothing was asked for that only data tell.

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from intact.calib import Calibration
 from intact.graph import Parcel, Session
 from intact.pool import JobPool
-from intact.ptq.counting import Counter, Run, session_of
+from intact.ptq.channels import ChannelEnds
+from intact.ptq.counting import Asked, Counter, Run, session_of
 from intact.ptq.inputs import Feeds
 from intact.ptq.sample import Sample
 
@@ -26,12 +27,14 @@ class Counted:
 
     Attributes:
         calibration: The statistics.
+        channels: The ends of every channel of the tensors that were asked for.
         sample: Those of the runs to measure choices on.
         runs: How many there were.
         batches: The number of the last one's batch, and one more.
     """
 
     calibration: Calibration = field(default_factory=Calibration)
+    channels: dict[str, ChannelEnds] = field(default_factory=dict)
     sample: Sample = field(default_factory=Sample)
     runs: int = 0
     batches: int = 0
@@ -48,6 +51,8 @@ class Counted:
                 self.calibration[name].merge(stats)  # type: ignore[arg-type]  # of one kind
             else:
                 self.calibration[name] = deepcopy(stats)  # what arrives may be read-only
+        for name, ends in later.channels.items():
+            self.channels[name] = self.channels[name] | ends if name in self.channels else ends
         self.sample.merge(later.sample)
         self.runs, self.batches = self.runs + later.runs, later.batches
 
@@ -58,21 +63,18 @@ class PartCounter:
 
     Attributes:
         model: Float.
-        wanted, outputs: Names of the tensors to count, and of the model's own outputs.
-        data: What the runs are made of, in words.
+        asked: What is counted.
         threads: Of ONNX Runtime, and of counting.
     """
 
     model: Parcel
-    wanted: Sequence[str]
-    outputs: Sequence[str]
-    data: str
+    asked: Asked
     threads: int
 
     @cached_property
     def session(self) -> Session:
         """The model, made where the first part arrives."""
-        return session_of(self.model.model, self.wanted, self.threads)
+        return session_of(self.model.model, self.asked.wanted, self.threads)
 
 
 def counted_by(pool: JobPool, counter: PartCounter, runs: Iterable[Run]) -> Counted:
@@ -85,12 +87,15 @@ def counted_by(pool: JobPool, counter: PartCounter, runs: Iterable[Run]) -> Coun
 
 def count_part(common: PartCounter, part: Sequence[Run]) -> Counted:
     """What the runs of `part` give."""
-    found = Counted()
-    counter = Counter(
-        common.session, found.calibration, common.wanted, common.outputs, common.data, common.threads
-    )
-    for item in part:
-        found.add(*counter.run(item))
+    counter = Counter(common.session, common.asked, common.threads)
+    return counted(counter, map(counter.run, part))
+
+
+def counted(counter: Counter, ran: Iterable[tuple[int, Feeds, dict[str, NDArray]]]) -> Counted:
+    """What `counter` found in runs, as these come."""
+    found = Counted(counter.calibration, counter.channels)
+    for number, feeds, said in ran:
+        found.add(number, feeds, said)
     return found
 
 

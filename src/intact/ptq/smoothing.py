@@ -1,99 +1,88 @@
-"""Smoothing: channels of unlike size brought to like ones in front of matrix products.
+"""Smoothing: channels of unlike size brought to like ones in front of products with constants.
 
 One scale serves a whole tensor: where one channel reaches 30 and the others 1, as behind LayerNormalization
-and Gelu in transformers, the others are left with a few codes. ``x @ W`` is ``(x / s) @ (diag(s) W)`` for
-any s > 0 per channel (Xiao et al. 2023, SmoothQuant). Here s is the smallest power of two, 1 at least, that
-brings the channel to the 2^k-th part of the largest one: few channels change, and the float model computes
-the same bits. The larger k, the finer the activations and the coarser the weights; it is chosen tensor by
-tensor by the squared error to expect in the product, and nothing is done where that does not fall to half.
+and Gelu in transformers, or behind the HardSwish of a depthwise layer, the others are left with a few codes.
+``x @ W`` is ``(x / s) @ (diag(s) W)`` for any s > 0 per channel (Xiao et al. 2023, SmoothQuant), and a
+convolution is such a product at every place. Here s is the smallest power of two, 1 at least, that brings the
+channel to the 2^k-th part of the largest one: the float model computes the same bits. The larger k, the finer
+the activations and the coarser the weights, but for depthwise ones, whose channels have a scale each; it is
+chosen tensor by tensor by the squared error to expect in the products, and nothing is done where that does
+not fall to half.
 
-1 / s goes into the scale and bias of a LayerNormalization that nothing else reads, and else into a Mul
-(docs/decisions/0011-smoothing.md).
+Where the factors go is said in `smoothing_edits` (docs/decisions/0011-smoothing.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from intact import kernels, numerics
+from intact import numerics
 from intact.calib import Calibration, Histogram
-from intact.graph import Constants, Inserter, Model, Namer, Node, Session, Value, set_initializer
-from intact.placement import Layer, Placement
+from intact.graph import Constants, Model, Node, Session, ops
+from intact.placement import profile_of
+from intact.ptq.channels import ChannelEnds
 from intact.ptq.ranges import weight_spec
 from intact.ptq.sample import Held
+from intact.ptq.smoothing_edits import SmoothableTensor, WeightProduct, apply
 from intact.ptq.state import State
 from intact.ptq.targets import Target, channel_axis, summed_axis
 from intact.ptq.workers import THREADS, WORKERS
-from intact.spec import Format, QuantSpec
+from intact.spec import Format
 
-_MEASURED = 16  # of the held runs, at most: what they did not reach widens the range
+_MEASURED = 16  # of the held runs, at most, for squares and counts
 _KEPT_BYTES = 2**27  # of their tensors: what does not fit is computed again
+_PLACES = 4096  # of a run of an image at which squares are measured, about
 _HALVINGS = range(1, 8)  # k, above
+_SLACK = 1.25  # times the range, at most, for the largest channels, where that helps the others
 _CLEARLY = 0.5  # of the expected error: what smoothing must get below to be worth a Mul
 
 
-@dataclass(frozen=True)
-class WeightProduct:
-    """A product with a constant that reads the tensor.
-
-    Attributes:
-        node: Its name.
-        weight: The initializer, which nobody else reads.
-        spec: The grid that it will be on; None: it stays in float.
-        transposed: The channels of the tensor are its second axis.
-    """
-
-    node: str
-    weight: str
-    spec: QuantSpec | None
-    transposed: bool
-
-
-@dataclass(frozen=True)
-class SmoothableTensor:
-    """A tensor that only products with constants read quantized."""
-
-    target: Target
-    products: tuple[WeightProduct, ...]
-
-    @property
-    def name(self) -> str:
-        return self.target.site.value
+def smoothed_images(state: State) -> State | None:
+    """The model with smoothed inputs of convolutions; None where nothing is to be gained."""
+    return _smoothed(state, images=True)
 
 
 def smoothed(state: State) -> State | None:
-    """The model with smoothed tensors, and statistics for it; None where nothing is to be gained.
+    """The model with smoothed inputs of matrix products; None where nothing is to be gained."""
+    return _smoothed(state, images=False)
 
-    The statistics of new tensors come from a few held runs, widened as far as all data reached beyond these.
-    Those of the tensors as they were are kept.
+
+def _smoothed(state: State, images: bool) -> State | None:
+    """The model with smoothed tensors, and statistics for it.
+
+    Factors and ends of the new tensors come from the ends of all channels over all data, squares and counts
+    from a few held runs. The statistics of the tensors as they were are kept.
     """
-    found = _find(state)
-    runs = state.runs[:_MEASURED]
+    found = {
+        one.name: one for one in smoothable(state) if one.name in state.channels and (one.rank > 0) == images
+    }
+    runs = state.runs[: _MEASURED // 2 if images else _MEASURED]
     if not found or not runs or state.calibration is None:
         return None
-    names = [one.name for one in found]
-    tensors = _Tensors(state.model, names, runs)
-    channels = _measure(tensors, names)
+    tensors = _Tensors(state.model, list(found), runs)
+    squares = _mean_squares(tensors, found)
     factors = {}
-    for one in found:
-        if one.name in channels and (factor := _choose(state.model, one, channels[one.name])) is not None:
-            factors[one.name] = factor
+    for name, one in found.items():
+        if name in squares:
+            channels = _Channels(state.channels[name], squares[name])
+            if (factor := _choose(state.model, one, channels)) is not None:
+                factors[name] = factor
     if not factors:
         return None
-    stats = _count(tensors, factors)
-    made, renamed = _apply(state, [one for one in found if one.name in factors], factors)
+    stats = _count(tensors, found, factors)
+    made, renamed = apply(state, [found[name] for name in factors], factors)
     calibration = Calibration(dict(state.calibration), state.calibration.provenance)
     for old, new in renamed.items():
-        seen, every = stats[old], state.calibration[old]
-        reach = float(every.amax) / float(channels[old].largest.max())
-        if reach > 1:
-            seen.collect(np.float32(reach) * np.stack([seen.min, seen.max]))
-        calibration[new] = seen
-    return replace(made, calibration=calibration, smoothed=tuple(n for n in state.wanted if n in renamed))
+        ends = state.channels[old]
+        reached = np.array([(ends.low / factors[old]).min(), (ends.high / factors[old]).max()], np.float32)
+        stats[old].collect(reached)
+        calibration[new] = stats[old]
+    names = (*state.smoothed, *(name for name in state.wanted if name in renamed))
+    return replace(made, calibration=calibration, smoothed=names)
 
 
 class _Tensors:
@@ -123,20 +112,42 @@ class _Tensors:
                 self._known.append(found)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Channels:
-    """Largest magnitude and mean square of every channel, float64 [channels]."""
+    """What is known of the channels of a tensor: ends, and mean squares, float64 [channels]."""
 
-    largest: NDArray[np.float64]
+    ends: ChannelEnds
     square: NDArray[np.float64]
-    rows: int
 
-    @property
-    def mean_square(self) -> NDArray[np.float64]:
-        return self.square / self.rows
+    def width(self, factor: NDArray[np.float64], symmetric: bool) -> float:
+        """Of the range that the grid spans when channels are divided by `factor`."""
+        if symmetric:
+            return 2 * float((self.ends.largest / factor).max())
+        low, high = (self.ends.low / factor).min(), (self.ends.high / factor).max()
+        return float(max(high, 0) - min(low, 0))
+
+    def parts(self, symmetric: bool) -> list[NDArray[np.float64]]:
+        """What part of the range each channel fills, 1 at most, in several ways.
+
+        A channel fills the larger of its parts below and above zero, so that dividing channels by factors
+        in proportion divides the range, and makes no channel coarser than it was. Where one end is far
+        nearer to zero than the other all channels may fill it: that end is then taken to be farther away,
+        which makes the range wider by `_SLACK` at most.
+        """
+        below, above = np.maximum(-self.ends.low, 0), np.maximum(self.ends.high, 0)
+        short, long = (below, above) if below.max() < above.max() else (above, below)
+        peak, least = float(long.max()), float(short.max())
+        if not 0 < peak < np.inf:
+            return []
+        if symmetric or least == 0:
+            return [self.ends.largest / peak]
+        most = (peak + least) * _SLACK - peak
+        ends = [least, *(end for end in peak * np.exp2(np.arange(-7.0, 1.0)) if least < end <= most)]
+        return [np.maximum(long / peak, short / end) for end in ends]
 
 
-def _find(state: State) -> list[SmoothableTensor]:
+def smoothable(state: State) -> list[SmoothableTensor]:
+    """The tensors of a float model that only products with constants read quantized."""
     constants = Constants(state.model.graph)
     nodes = {node.name or "": node for node in state.model.graph}
     values = {v.name: v for node in state.model.graph for v in node.outputs}
@@ -159,187 +170,121 @@ def _find(state: State) -> list[SmoothableTensor]:
         if not computed.get(producer.name or "", False):
             continue
         products = [_product(nodes[name], index, constants, weights) for name, index in target.readers]
-        if all(products):
-            found.append(SmoothableTensor(target, tuple(p for p in products if p is not None)))
+        ranks = {p.rank for p in products if p is not None}
+        if all(products) and len(ranks) == 1 and (ranks == {0} or smooths_images(state)):
+            found.append(SmoothableTensor(target, tuple(p for p in products if p is not None), ranks.pop()))
     return found
+
+
+def smooths_images(state: State) -> bool:
+    """Whether the profile's engine multiplies channels in an epilogue: others would run a Mul."""
+    return profile_of(state.settings.profile).rescales
 
 
 def _product(
     node: Node, index: int, constants: Constants, weights: dict[tuple[str, int], Target]
 ) -> WeightProduct | None:
-    if index != 0 or summed_axis(node, 0) != -1:
+    said = ops.read(node)
+    image = isinstance(said, ops.Conv)
+    if index != 0 or not (image or summed_axis(node, 0) == -1):
         return None
     value = node.inputs[1]
     if value is None or not value.is_initializer() or value.is_graph_input() or value.is_graph_output():
         return None
     array = constants(value)
-    if array is None or array.ndim != 2 or len(value.uses()) != 1:
+    if array is None or (not image and array.ndim != 2) or len(value.uses()) != 1:
         return None
     target = weights.get((node.name or "", 1))
     spec = weight_spec(target) if target is not None else None
     outputs = channel_axis(node)
     assert outputs is not None
-    if spec is not None and (spec.block_size is not None or {a % 2 for a in spec.axes} - {outputs % 2}):
+    rank = array.ndim
+    if spec is not None and (spec.block_size is not None or {a % rank for a in spec.axes} - {outputs % rank}):
         return None
-    return WeightProduct(node.name or "", value.name or "", spec, outputs % 2 == 0)
+    groups = said.group if isinstance(said, ops.Conv) else 1
+    return WeightProduct(
+        node.name or "", value.name or "", spec, outputs % rank == 0, rank if image else 0, groups
+    )  # fmt: skip
 
 
-def _measure(tensors: _Tensors, names: Sequence[str]) -> dict[str, _Channels]:
-    found: dict[str, _Channels] = {}
-    for name, array in tensors(names):
-        x = array.reshape(-1, array.shape[-1]).astype(np.float32, copy=False)
-        if not x.size:
-            continue
-        largest = np.maximum(x.max(axis=0), -x.min(axis=0)).astype(np.float64)
-        square = np.einsum("tc,tc->c", x, x, dtype=np.float64)
-        if (known := found.get(name)) is None:
-            found[name] = _Channels(largest, square, len(x))
-        else:
-            known.largest = np.maximum(known.largest, largest)
-            known.square += square
-            known.rows += len(x)
-    return found
+def _mean_squares(tensors: _Tensors, found: Mapping[str, SmoothableTensor]) -> dict[str, NDArray[np.float64]]:
+    """Of every channel, over some places of the runs."""
+    sums: dict[str, NDArray[np.float64]] = {}
+    counts: dict[str, int] = {}
+    for name, array in tensors(list(found)):
+        x = array.reshape(-1, 1, array.shape[-1])
+        if found[name].rank:
+            x = array.reshape(*array.shape[:2], -1).swapaxes(1, 2)
+            x = x[:, :: max(1, len(x) * x.shape[1] // _PLACES)]  # [samples, places, channels]
+        square = np.einsum("npc,npc->c", x, x, dtype=np.float64)
+        sums[name] = sums.get(name, 0.0) + square
+        counts[name] = counts.get(name, 0) + x.shape[0] * x.shape[1]
+    return {name: total / counts[name] for name, total in sums.items() if counts[name]}
 
 
 def _choose(model: Model, one: SmoothableTensor, channels: _Channels) -> NDArray[np.float64] | None:
     """The factor of every channel; None where the expected error does not clearly fall."""
-    peak = channels.largest.max()
-    if not 0 < peak < np.inf:
-        return None
-    part = np.maximum(channels.largest / peak, 2.0**-99)
-    weights = [(_rows_are_channels(model, p), p.spec) for p in one.products]
-    codes = 2 ** Format.parse(one.target.format).bits - 1
-    best, least = None, _CLEARLY * _expected_error(np.ones(len(part)), channels, weights, codes)
-    for halvings in _HALVINGS:
-        factor = np.exp2(np.maximum(np.ceil(np.log2(part)) + halvings, 0))
-        error = _expected_error(factor, channels, weights, codes)
-        if error < least:
-            best, least = factor, error
+    arrays = [(p, p.rows(_array(model, p))) for p in one.products]
+    even = np.ones(len(channels.square))
+    best, least = None, _CLEARLY * _expected_error(even, channels, one, arrays)
+    for part in channels.parts(_is_symmetric(one)):
+        for halvings in _HALVINGS:
+            factor = np.exp2(np.maximum(np.ceil(np.log2(np.maximum(part, 2.0**-99))) + halvings, 0))
+            error = _expected_error(factor, channels, one, arrays)
+            if error < least:
+                best, least = factor, error
     return best
 
 
-def _rows_are_channels(model: Model, product: WeightProduct) -> NDArray:
+def _is_symmetric(one: SmoothableTensor) -> bool:
+    """Whether both ends of the range count as equally far from zero.
+
+    Those of products of matrices always do: that weighs errors of activations more than those of weights,
+    whose means are corrected, and did better where it was tried.
+    """
+    settings = one.target.settings
+    return not one.rank or (settings.symmetric and Format.parse(one.target.format).signed)
+
+
+def _array(model: Model, product: WeightProduct) -> NDArray:
     tensor = model.graph.initializers[product.weight].const_value
     assert tensor is not None
-    array = numerics.to_float32(tensor.numpy())
-    return array.T if product.transposed else array
+    return numerics.to_float32(tensor.numpy())
 
 
 def _expected_error(
     factor: NDArray[np.float64],
     channels: _Channels,
-    weights: Sequence[tuple[NDArray, QuantSpec | None]],
-    codes: int,
+    one: SmoothableTensor,
+    weights: Sequence[tuple[WeightProduct, NDArray]],
 ) -> float:
-    """Squared error to expect in one row of the products, summed over their outputs.
+    """Squared error to expect at one place of the products, summed over their outputs.
 
     A step d adds d^2 / 12 to every element; one whose channel is smaller than that is lost altogether. The
     error of x meets the squares of the weights, that of the weights the squares of x.
     """
-    square = channels.mean_square
-    step = 2 * float((channels.largest / factor).max()) / codes
-    lost = np.minimum(step**2 / 12, square / factor**2) * factor**2
+    codes = 2 ** Format.parse(one.target.format).bits - 1
+    step = channels.width(factor, _is_symmetric(one)) / codes
+    square = channels.square / factor**2
+    lost = np.minimum(step**2 / 12, square) * factor**2
     error = 0.0
-    for weight, spec in weights:
-        error += float(lost @ np.einsum("ko,ko->k", weight, weight, dtype=np.float64))
-        if spec is not None:
-            scaled = weight * factor[:, None].astype(np.float32)
-            largest = np.asarray(kernels.absmax(scaled, 1 if spec.axes else None)).astype(np.float64)
-            steps = np.broadcast_to(largest / spec.qmax, weight.shape[1:])
-            error += float((square / factor**2).sum() * (steps @ steps) / 12)
+    for product, rows in weights:
+        groups, inputs, _, taps = rows.shape
+        error += float(lost @ np.einsum("gcot,gcot->gc", rows, rows, dtype=np.float64).reshape(-1))
+        if product.spec is not None:
+            scaled = rows * factor.astype(np.float32).reshape(groups, inputs, 1, 1)
+            largest = np.abs(scaled).max(axis=(1, 3)).astype(np.float64)  # [groups, outputs]
+            largest = largest if product.spec.axes else np.full_like(largest, largest.max())
+            steps = np.square(largest / product.spec.qmax).sum(axis=1)
+            error += float((square.reshape(groups, inputs).sum(axis=1) @ steps) * taps / 12)
     return error
 
 
-def _count(tensors: _Tensors, factors: dict[str, NDArray[np.float64]]) -> dict[str, Histogram]:
+def _count(
+    tensors: _Tensors, found: Mapping[str, SmoothableTensor], factors: Mapping[str, NDArray[np.float64]]
+) -> dict[str, Histogram]:
     stats = {name: Histogram() for name in factors}
-    inverse = {name: 1 / factor for name, factor in factors.items()}
+    inverse = {name: found[name].along(1 / factor) for name, factor in factors.items()}
     for name, array in tensors(list(factors)):
         stats[name].collect(array * inverse[name].astype(array.dtype), threads=THREADS * WORKERS)
     return stats
-
-
-def _apply(
-    state: State, found: Sequence[SmoothableTensor], factors: dict[str, NDArray[np.float64]]
-) -> tuple[State, dict[str, str]]:
-    """A state with smoothed tensors, and the name of each new one by that of the old."""
-    model = state.model.clone()
-    graph = model.graph
-    names, constants = Namer(graph), Constants(graph)
-    nodes = {node.name or "": node for node in graph}
-    values = {v.name: v for node in graph for v in node.outputs}
-    renamed: dict[str, str] = {}
-    added: dict[str, str] = {}
-    for one in found:
-        factor, readers = factors[one.name], [nodes[product.node] for product in one.products]
-        for product in one.products:
-            _rescale(model, product, factor)
-        value = values[one.name]
-        if _fold(value, readers, 1 / factor, names, constants):
-            value.name = renamed[one.name] = names(f"{one.name}.smoothed")
-            continue
-        new = _multiply(value, readers, 1 / factor, names)
-        renamed[one.name] = new.name or ""
-        mul, producer = new.producer(), value.producer()
-        assert mul is not None and producer is not None
-        added[producer.name or ""] = mul.name or ""
-    placement = _with_muls(state.placement, renamed, added)
-    sites = {site.value: site for site in placement.sites}
-    targets = tuple(
-        replace(target, site=sites[renamed[old]]) if (old := target.site.value) in renamed else target
-        for target in state.targets
-    )
-    return replace(state, model=model, placement=placement, targets=targets), renamed
-
-
-def _rescale(model: Model, product: WeightProduct, factor: NDArray[np.float64]) -> None:
-    tensor = model.graph.initializers[product.weight].const_value
-    assert tensor is not None
-    spread = factor if product.transposed else factor[:, None]
-    set_initializer(model, product.weight, tensor.numpy() * spread.astype(np.float32))
-
-
-def _fold(
-    value: Value, readers: Sequence[Node], inverse: NDArray[np.float64], names: Namer, constants: Constants
-) -> bool:
-    """Put the factors into the LayerNormalization that makes `value`, where nobody else reads it."""
-    node = value.producer()
-    assert node is not None
-    if node.domain or node.op_type != "LayerNormalization" or value.is_graph_output():
-        return False
-    if {use.node for use in value.uses()} != set(readers) or len(value.uses()) != len(readers):
-        return False
-    inputs = [(index, constants(given)) for index, given in enumerate(node.inputs) if index and given]
-    if any(array is None or array.shape != inverse.shape for _, array in inputs):
-        return False
-    insert = Inserter(node.graph, node, names)  # type: ignore[arg-type]
-    for index, array in inputs:
-        assert array is not None
-        name = f"{value.name}.smoothing"
-        node.replace_input_with(index, insert.constant(name, array * inverse.astype(array.dtype)))
-    return True
-
-
-def _multiply(value: Value, readers: Sequence[Node], inverse: NDArray[np.float64], names: Namer) -> Value:
-    node = value.producer()
-    assert node is not None
-    weight = readers[0].inputs[1]
-    assert weight is not None and weight.const_value is not None
-    insert = Inserter(node.graph, node, names, after=True)  # type: ignore[arg-type]
-    dtype = weight.const_value.dtype
-    factors = insert.constant(f"{value.name}.smoothing", inverse.astype(dtype.numpy()), dtype)
-    new = insert.node("Mul", [value, factors], f"{value.name}.smoothed", dtype=dtype, shape=value.shape)
-    for reader in readers:
-        reader.replace_input_with(0, new)
-    return new
-
-
-def _with_muls(placement: Placement, renamed: dict[str, str], added: dict[str, str]) -> Placement:
-    """The placement with the new tensors, and a layer for each Mul behind that of the node it follows."""
-    sites = tuple(replace(site, value=renamed.get(site.value, site.value)) for site in placement.sites)
-    layers = []
-    for layer in placement.layers:
-        layers.append(layer)
-        for mul in (added[name] for name in layer.nodes if name in added):
-            reason = "it brings channels to like ranges for the int8 products behind it (smoothing)"
-            layers.append(Layer(mul, "Mul", (mul,), "float", "Mul", reason))
-    return replace(placement, sites=sites, layers=tuple(layers))

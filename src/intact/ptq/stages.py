@@ -22,7 +22,7 @@ from intact.ptq.emit import with_pairs, with_weights
 from intact.ptq.equalization import equalized_as_asked, equalized_where_it_matters, read_once
 from intact.ptq.mixed_trial import with_bits16
 from intact.ptq.rounding import with_rounded_weights
-from intact.ptq.smoothing import smoothed
+from intact.ptq.smoothing import smoothed, smoothed_images
 from intact.ptq.state import State
 from intact.ptq.trial import error_by_held_runs, error_by_statistics
 
@@ -76,6 +76,7 @@ STAGES = (
         error_by_held_runs, _CLEARLY, read_once,
     ),
     Stage("calibrate what was equalized", calibrated, has_bar=True),
+    Stage("smooth images", smoothed_images, "equalization"),
     Stage("smooth", smoothed, "equalization", error_by_statistics, _CLEARLY),
     Stage("ranges", with_candidates),
     Stage("weights", with_weights),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from intact.calib import Calibration
 from intact.graph import Model
 from intact.placement import Placement
+from intact.ptq.channels import ChannelEnds
 from intact.ptq.evaluator import Errors
 from intact.ptq.ranges import Activations, Known, QuantizedWeight, Ranges
 from intact.ptq.sample import Held
@@ -61,6 +62,7 @@ class State:
         opset: Of the file.
         calibration: The statistics of the activations; None: they are still to be collected.
         runs: What is held of the data, to measure choices on; none where statistics were given.
+        channels: The ends of the channels of what may be smoothed; none where statistics were given.
         chooser: What each method would choose.
         configurations: The ranges to compare, by name.
         weights: The weights to quantize, until they are in the model as codes.
@@ -86,6 +88,7 @@ class State:
     notes: tuple[str, ...] = ()
     calibration: Calibration | None = None
     runs: tuple[Held, ...] = ()
+    channels: Mapping[str, ChannelEnds] = field(default_factory=dict)
     chooser: Activations | None = None
     configurations: Mapping[str, Ranges] = field(default_factory=dict)
     weights: tuple[QuantizedWeight, ...] = ()

@@ -273,9 +273,8 @@ def calibrate(
         QuantValueError: (a ValueError) No quantizer, unknown method, a batch of another form.
     Warns:
         ZeroRangeWarning: A tensor is zero throughout; names the quantizer.
-    Distributed: under torchrun the batches are dealt over the processes (a loader with a
-        `DistributedSampler` has dealt them already; `num_batches` counts those of all). Statistics
-        merge exactly: the scales are, bit for bit, those of one process.
+    Distributed: under torchrun the batches are dealt over the processes (a `DistributedSampler` has dealt them
+        already; `num_batches` counts those of all). The scales are, bit for bit, those of one process.
     """
     group = distributed.join()
     require_whole(model, "calibrate", "calibrate first, and shard what came out")

@@ -101,7 +101,7 @@ def tune(
     _check(max_drop, budget, trials)
     free = options.get("rounding", AUTO) == AUTO
     settings = settings_of(
-        options | {"progress": progress, "pool": pool} | ({"rounding": False} if free else {})
+        options | {"progress": progress, "pool": pool} | ({"rounding": AUTO} if free else {})
     )
     choices = formats_of(settings, formats)
     float_model = graph.load(source)
@@ -325,6 +325,11 @@ def _result(verify: _Verifier, found: TuneSearch, clock: Clock) -> TuneResult:
     )
 
 
+_ROUNDED = {
+    True: "fitted to the layers' inputs", AUTO: "fitted in layers of few weights", False: "to the nearest",
+}  # fmt: skip
+
+
 def _said(verify: _Verifier, clock: Clock) -> dict[str, str]:
     """What was asked for and measured on, in words."""
     settings = verify.settings
@@ -332,7 +337,7 @@ def _said(verify: _Verifier, clock: Clock) -> dict[str, str]:
     return {
         "profile": profile,
         "method": settings.method,
-        "rounding": "fitted to the layers' inputs" if settings.rounding else "to the nearest",
+        "rounding": _ROUNDED[settings.rounding],
         "layers quantized": str(len(verify.quantized)),
         "errors measured on": f"{len(verify.base.before.runs)} runs of the calibration data",
         "times measured on": key_of(clock) or "a clock of the caller's",
