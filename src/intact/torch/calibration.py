@@ -248,8 +248,7 @@ def calibrate(
 
     Args:
         model: Holds `TensorQuantizer` modules, as `intact.torch.replace_modules` makes them.
-        data: Batches: a tensor; a tuple or list that begins with the inputs (a tensor, a tuple of them, or
-            a dict); or a dict of keyword arguments.
+        data: Tensors; tuples or lists that begin with the inputs (tensor, tuple, dict); or keyword arguments.
         method: One of `intact.calib.METHODS`, or "auto"; or a dict of name pattern -> method.
         num_batches: Use at most this many; None: all.
         weight_method: The method for weights, whose ranges come from the parameters: per channel, "max".
@@ -273,8 +272,8 @@ def calibrate(
         QuantValueError: (a ValueError) No quantizer, unknown method, a batch of another form.
     Warns:
         ZeroRangeWarning: A tensor is zero throughout; names the quantizer.
-    Distributed: under torchrun the batches are dealt over the processes (a `DistributedSampler` has dealt them
-        already; `num_batches` counts those of all). The scales are, bit for bit, those of one process.
+    Distributed: under torchrun the batches are dealt over the processes (a `DistributedSampler` has dealt
+        them already; `num_batches` counts those of all). The scales are bit for bit those of one process.
     """
     group = distributed.join()
     require_whole(model, "calibrate", "calibrate first, and shard what came out")
