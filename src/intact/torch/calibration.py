@@ -248,7 +248,8 @@ def calibrate(
 
     Args:
         model: Holds `TensorQuantizer` modules, as `intact.torch.replace_modules` makes them.
-        data: Tensors; tuples or lists that begin with the inputs (tensor, tuple, dict); or keyword arguments.
+        data: Batches: a tensor; a tuple or list that begins with the inputs (a tensor, a tuple of them, or
+            a dict); or a dict of keyword arguments.
         method: One of `intact.calib.METHODS`, or "auto"; or a dict of name pattern -> method.
         num_batches: Use at most this many; None: all.
         weight_method: The method for weights, whose ranges come from the parameters: per channel, "max".
@@ -283,7 +284,6 @@ def calibrate(
     active = {n: q for n, q in quantizers.items() if n not in weights}
     method_by_name(method, active)
     calibrators = {name: calibrator_for(quantizer) for name, quantizer in active.items()}
-    run = forward or forward_batch
     total = num_batches if num_batches is not None else length_of(data)
     held: list[_Held] = []
     batches = 0
@@ -295,7 +295,7 @@ def calibrate(
             watching(quantizers, dict(calibrators)),
         ):
             for number, batch in distributed.deal(data, group, num_batches):
-                outputs = run(model, batch)
+                outputs = (forward or forward_batch)(model, batch)
                 if number < HELD_BATCHES:
                     held.append(_Held(number, batch, real_tensors(outputs)))
                 bar.advance(done=number + 1)
