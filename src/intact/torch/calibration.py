@@ -284,7 +284,7 @@ def calibrate(
     active = {n: q for n, q in quantizers.items() if n not in weights}
     method_by_name(method, active)
     calibrators = {name: calibrator_for(quantizer) for name, quantizer in active.items()}
-    total = num_batches if num_batches is not None else length_of(data)
+    run, total = forward or forward_batch, num_batches if num_batches is not None else length_of(data)
     held: list[_Held] = []
     batches = 0
     failure: Exception | None = None
@@ -295,7 +295,7 @@ def calibrate(
             watching(quantizers, dict(calibrators)),
         ):
             for number, batch in distributed.deal(data, group, num_batches):
-                outputs = (forward or forward_batch)(model, batch)
+                outputs = run(model, batch)
                 if number < HELD_BATCHES:
                     held.append(_Held(number, batch, real_tensors(outputs)))
                 bar.advance(done=number + 1)
