@@ -123,6 +123,19 @@ def test_factors_leave_the_float_model_its_bits(build: Any, images: np.ndarray, 
     assert made.sqnr["y"] > quantize(model, images, progress=False, equalization=False).sqnr["y"] + 3
 
 
+def test_a_factor_that_would_be_a_pass_of_its_own_is_left_out(build: Any, images: np.ndarray) -> None:
+    """A spectrogram: what makes the image is a sum of squares, which takes no factors."""
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((4, 3, 3, 3)).astype(np.float32)
+    model = build(
+        [("Mul", "x x", "m"), ("Sqrt", "m", "s"), ("Conv", "s w", "y")],
+        {"x": ["N", 3, 8, 8]}, {"y": ["N", 4, 6, 6]}, w=weight * np.float32([1, 60, 900]).reshape(1, 3, 1, 1),
+    )  # fmt: skip
+    uneven = images / np.float32([1, 60, 900]).reshape(1, 3, 1, 1)
+    state = calibrated(prepared(model, uneven, Settings(progress=False)))
+    assert state is not None and smoothed_images(state) is None
+
+
 def test_constant_nodes_are_weights_like_others(build: Any, images: np.ndarray) -> None:
     model = uneven(build)
     nodes = onnx.ModelProto()

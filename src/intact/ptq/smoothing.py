@@ -14,7 +14,7 @@ Where the factors go is said in `smoothing_edits` (docs/decisions/0011-smoothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +27,7 @@ from intact.placement import profile_of
 from intact.ptq.channels import ChannelEnds
 from intact.ptq.ranges import weight_spec
 from intact.ptq.sample import Held
-from intact.ptq.smoothing_edits import SmoothableTensor, WeightProduct, apply
+from intact.ptq.smoothing_edits import SmoothableTensor, WeightProduct, apply, passed_on
 from intact.ptq.state import State
 from intact.ptq.targets import Target, channel_axis, summed_axis
 from intact.ptq.workers import THREADS, WORKERS
@@ -153,27 +153,40 @@ def smoothable(state: State) -> list[SmoothableTensor]:
     values = {v.name: v for node in state.model.graph for v in node.outputs}
     groups = [target.site.group for target in state.targets]
     weights = {reader: t for t in state.targets if t.site.role == "weight" for reader in t.readers}
-    computed = {
-        name: layer.precision == "float" or channel_axis(nodes[layer.name]) is not None
-        for layer in state.placement.layers
-        for name in layer.nodes
-    }
+    layers = {name: layer for layer in state.placement.layers for name in layer.nodes}
+    sums = {name for name, layer in layers.items() if channel_axis(nodes[layer.name]) is not None}
+    wanted = set(state.wanted)
     found = []
     for target in state.activations:
         value = values.get(target.site.value)
         producer = value.producer() if value is not None else None
         alone = groups.count(target.site.group) == 1 and target.readers == target.site.readers
         roomy = Format.parse(target.format).is_float or target.key in state.bits16
-        if producer is None or not alone or roomy:
+        layer = layers.get(producer.name or "") if producer is not None else None
+        if producer is None or layer is None or not alone or roomy:
             continue
         # What runs in int8 by itself, on the codes of other tensors, could not write for a Mul.
-        if not computed.get(producer.name or "", False):
+        if (producer.name or "") not in sums and layer.precision != "float":
             continue
         products = [_product(nodes[name], index, constants, weights) for name, index in target.readers]
         ranks = {p.rank for p in products if p is not None}
-        if all(products) and len(ranks) == 1 and (ranks == {0} or smooths_images(state)):
+        images = ranks != {0}
+        if not all(products) or len(ranks) != 1 or (images and not smooths_images(state)):
+            continue
+        if not images or _behind(producer, sums, constants, wanted):
             found.append(SmoothableTensor(target, tuple(p for p in products if p is not None), ranks.pop()))
     return found
+
+
+def _behind(node: Node, sums: Collection[str], constants: Constants, wanted: Collection[str]) -> bool:
+    """Whether factors reach a layer that forms sums: elsewhere a Mul would be one more pass over an image."""
+    while (node.name or "") not in sums:
+        data = passed_on(node, constants, wanted)
+        producer = data.producer() if data is not None else None
+        if producer is None:
+            return False
+        node = producer
+    return True
 
 
 def smooths_images(state: State) -> bool:

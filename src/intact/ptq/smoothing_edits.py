@@ -7,7 +7,7 @@ the engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -85,6 +85,27 @@ class SmoothableTensor:
         return numbers.reshape(-1, *[1] * (self.rank - 2)) if self.rank else numbers
 
 
+def passed_on(node: Node, constants: Constants, wanted: Collection[str]) -> Value | None:
+    """What a node that lets factors of channels through reads, if nobody else does; None for other nodes.
+
+    Args:
+        node: Of a float model.
+        constants: Its graph's.
+        wanted: Tensors whose values are asked for: they stay.
+    """
+    if node.domain or node.op_type not in (*_PASSING, "Add", "Mul"):
+        return None
+    data = [value for value in node.inputs if constants(value) is None]
+    if len(data) != 1 or data[0] is None or data[0].is_graph_output() or data[0].name in wanted:
+        return None
+    if node.op_type in ("Add", "Mul"):
+        (other,) = [value for value in node.inputs if value is not data[0]]
+        array = constants(other)
+        if array is None or array.size != 1:
+            return None
+    return data[0] if len(data[0].uses()) == 1 and data[0].producer() is not None else None
+
+
 def apply(
     state: State, found: Sequence[SmoothableTensor], factors: Mapping[str, NDArray[np.float64]]
 ) -> tuple[State, dict[str, str]]:
@@ -153,7 +174,7 @@ class _Editor:
         assert node is not None
         if self._into_parameters(node, inverse, one):
             return value
-        data = self._operand(node)
+        data = passed_on(node, self._constants, self._wanted)
         if data is None:
             return self._multiplied(value, [use.node for use in value.uses()], inverse, one)
         if node.op_type in ("Add", "Mul"):
@@ -161,20 +182,6 @@ class _Editor:
         if node.op_type != "Mul":
             self._divided(data, inverse, one)
         return value
-
-    def _operand(self, node: Node) -> Value | None:
-        """What a node that passes factors on reads, if nobody else does; None for other nodes."""
-        if node.domain or node.op_type not in (*_PASSING, "Add", "Mul"):
-            return None
-        data = [value for value in node.inputs if self._constants(value) is None]
-        if len(data) != 1 or data[0] is None or data[0].is_graph_output() or data[0].name in self._wanted:
-            return None
-        if node.op_type in ("Add", "Mul"):
-            (other,) = [value for value in node.inputs if value is not data[0]]
-            array = self._constants(other)
-            if array is None or array.size != 1:
-                return None
-        return data[0] if len(data[0].uses()) == 1 and data[0].producer() is not None else None
 
     def _into_parameters(self, node: Node, inverse: NDArray[np.float64], one: SmoothableTensor) -> bool:
         """Whether the factors went into constants of a LayerNormalization or convolution."""
