@@ -83,6 +83,15 @@ def test_conv_transpose(qdq, lowered, group):
     assert lowered(g, last(g, y)).agree().kinds == ["quantize", "conv_transpose"]
 
 
+def test_neighbours_over_sequences_stay_images(qdq, lowered):
+    g = qdq()
+    x = g.pair(g.input("x", ["n", 4, 9]), 0.05, -3)
+    between = g.pair(g.node("Conv", x, g.weight(6, 4, 3), g.floats(6), pads=[1, 1]), 0.2, 5)
+    y = g.node("Conv", between, g.weight(5, 6, 3), g.floats(5), pads=[1, 1], strides=[2])
+    found = lowered(g, last(g, y), sizes={"n": 2}).agree()
+    assert found.kinds == ["quantize", "reshape", "conv", "conv", "reshape"]
+
+
 @pytest.mark.parametrize("group", [1, 2, 4], ids=["dense", "groups", "depthwise"])
 def test_conv_transpose_of_sequences(qdq, lowered, group):
     g = qdq()

@@ -27,6 +27,7 @@ from intact.engine.steps import (
     Function,
     Linear,
     Pad,
+    Reshape,
     Slice,
     Step,
     Tensor,
@@ -35,7 +36,8 @@ from intact.engine.steps.wiring import constants, reads, writes
 
 
 def join_steps(plan: Plan) -> Plan:
-    """Before: ``Slice -> Slice``, ``Pad -> Conv``, ``Conv + HardSwish -> Mul -> Add``, ``Clip -> Q/DQ``.
+    """Before: ``Slice -> Slice``, ``Reshape -> Reshape``, ``Pad -> Conv``, ``Clip -> Q/DQ``,
+    ``Conv + HardSwish -> Mul -> Add``.
 
     After: one of them.
 
@@ -47,13 +49,16 @@ def join_steps(plan: Plan) -> Plan:
     notes, gone = list(plan.notes), set[str]()
     arrays = dict(plan.constants)
     for step in plan.steps:
-        for x in reads(step):
-            above = makers.get(x) if readers[x] == 1 else None
-            joined = _join(above, step, plan.tensors[x], arrays) if above is not None else None
-            if joined is not None and above is not None:
-                notes.append(f"join steps: {above.name} and {step.name} are one")
-                gone.add(x)
-                step = joined
+        while True:
+            for x in reads(step):
+                above = makers.get(x) if readers[x] == 1 else None
+                joined = _join(above, step, plan.tensors, arrays) if above is not None else None
+                if joined is not None and above is not None:
+                    notes.append(f"join steps: {above.name} and {step.name} are one")
+                    gone.add(x)
+                    step = joined
+                    break
+            else:
                 break
         makers.update(dict.fromkeys(writes(step), step))
     kept: dict[str, Step] = {}
@@ -70,7 +75,9 @@ def join_steps(plan: Plan) -> Plan:
 _Arrays = dict[str, NDArray[Any]]
 
 
-def _join(above: Step, step: Step, between: Tensor, arrays: _Arrays) -> Step | None:
+def _join(above: Step, step: Step, tensors: Mapping[str, Tensor], arrays: _Arrays) -> Step | None:
+    if isinstance(step, Reshape):
+        return _reshaped(above, step, tensors)
     if isinstance(above, Slice) and isinstance(step, Slice):
         pairs = zip(above.starts, above.steps, step.starts, strict=True)
         # What takes nothing may begin behind the end: before the start, where the first one goes backwards.
@@ -86,11 +93,23 @@ def _join(above: Step, step: Step, between: Tensor, arrays: _Arrays) -> Step | N
         pads = tuple(a + b for a, b in zip(step.pads, (top, left, bottom, right), strict=True))
         nodes = above.nodes + step.nodes
         return replace(step, nodes=nodes, x=above.x, pads=(pads[0], pads[1], pads[2], pads[3]))
+    between = tensors[writes(above)[0]]
     floats = between.codes is None  # codes were rounded before they are multiplied
     if floats and isinstance(above, Conv | ConvTranspose | Linear) and isinstance(step, Binary):
         return _with_numbers(above, step, arrays, len(between.shape))
     if floats and isinstance(above, Clip | Function) and isinstance(step, FakeQuantize):
         return _bounded(above, step)
+    return None
+
+
+def _reshaped(above: Step, step: Reshape, tensors: Mapping[str, Tensor]) -> Step | None:
+    """A convolution over a sequence is one over an image between two Reshapes: those of neighbours cancel."""
+    nodes = above.nodes + step.nodes
+    if isinstance(above, Reshape):
+        return replace(step, nodes=nodes, x=above.x)
+    x, y = tensors[step.x], tensors[step.y]
+    if (x.shape, x.codes) == (y.shape, y.codes) and isinstance(above, Conv | ConvTranspose | FloatConv):
+        return replace(above, nodes=nodes, y=step.y)
     return None
 
 
