@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from tests.tuning.clocks import steady
 
 import intact
 from intact.cli import main
@@ -116,15 +117,6 @@ def check_calibration(pool: JobPool, folder: Path) -> None:
 
 def test_parts_of_the_data_count_as_the_whole(tmp_path: Path) -> None:
     check_calibration(InProcess(), tmp_path)
-
-
-def steady(model: onnx.ModelProto) -> float:
-    """A microsecond for each quantized product, ten for each in float, three for each QuantizeLinear."""
-    quantized = {node.output[0] for node in model.graph.node if node.op_type == "DequantizeLinear"}
-    products = [node for node in model.graph.node if node.op_type == "MatMul"]
-    slow = sum(not quantized.issuperset(node.input) for node in products)
-    pairs = sum(node.op_type == "QuantizeLinear" for node in model.graph.node)
-    return 1e-6 * (len(products) - slow + 10 * slow + 3 * pairs + 1)
 
 
 def tuned(pool: JobPool | None, record: Path) -> intact.tuning.TuneResult:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from tests.tuning.clocks import steady
 
 import intact
 from intact.errors import FileFormatError, IntactError, QuantValueError
@@ -17,17 +18,6 @@ from intact.tuning import TuneResult
 
 LAYERS = 4  # of the network
 
-
-def steady(model: onnx.ModelProto) -> float:
-    """A microsecond for each quantized product, ten for each in float, three for each QuantizeLinear."""
-    quantized = {node.output[0] for node in model.graph.node if node.op_type == "DequantizeLinear"}
-    products = [node for node in model.graph.node if node.op_type == "MatMul"]
-    slow = sum(not quantized.issuperset(node.input) for node in products)
-    pairs = sum(node.op_type == "QuantizeLinear" for node in model.graph.node)
-    return 1e-6 * (len(products) - slow + 10 * slow + 3 * pairs + 1)
-
-
-steady.key = "a clock that does not tick"
 
 PLAIN = {
     "method": "max",

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from intact.errors import FileFormatError
 from intact.graph.growth import vectors_stay_small
 from intact.graph.pools import behind_pools, settled_pools
-from intact.graph.proto import INFERRED, node_graphs, proto_graphs, to_proto
+from intact.graph.proto import INFERRED, node_graphs, own_graphs, proto_graphs, to_proto
 from intact.graph.tensors import check_shape
 from intact.graph.wording import first_line
 
@@ -184,7 +184,7 @@ def _merge(graph: ir.Graph, inferred: onnx.GraphProto) -> None:
         for value in node.outputs:
             if value.name in infos and (value.shape is None or value.type is None):
                 _fill(value, infos[value.name])
-        for inner, inner_proto in zip(_node_graphs(node), node_graphs(proto), strict=True):
+        for inner, inner_proto in zip(own_graphs(node), node_graphs(proto), strict=True):
             _merge(inner, inner_proto)
 
 
@@ -199,16 +199,6 @@ def _fill(value: ir.Value, info: onnx.ValueInfoProto) -> None:
     if info.type.tensor_type.elem_type != onnx.TensorProto.UNDEFINED:
         value.type = value.type or known.type
     value.shape = value.shape or known.shape
-
-
-def _node_graphs(node: ir.Node) -> list[ir.Graph]:
-    graphs: list[ir.Graph] = []
-    for attribute in node.attributes.values():
-        if attribute.type == ir.AttributeType.GRAPH:
-            graphs.append(attribute.as_graph())
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            graphs.extend(attribute.as_graphs())
-    return graphs
 
 
 def _wrong(text: str) -> FileFormatError:
