@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from enum import StrEnum
 from math import isfinite
 from pathlib import Path
@@ -174,17 +173,14 @@ def read_overrides(file: Path | None) -> dict[str, dict[str, Any]] | None:
 
 
 def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised: bool) -> None:
-    from intact.ptq.result import summary, within
+    from intact.ptq.result import across, layers_of, summary, warnings_of
 
-    parts = result.parts
-    layers = Counter(layer.precision for part in parts.values() for layer in part.placement.layers)
-    sqnr = {within(name, of): db for name, part in parts.items() for of, db in part.sqnr.items()}
-    top1 = {within(name, of): same for name, part in parts.items() for of, same in part.top1.items()}
-    warnings = [f"{name}: {line}" if name else line for name, part in parts.items() for line in part.warnings]
-    bits16 = {within(name, of): why for name, part in parts.items() for of, why in part.bits16.items()}
+    layers, warnings = layers_of(result), warnings_of(result)
+    bits16 = across(result, lambda part: part.bits16)
     advice = _advice(result) if advised else ""
     before, after = _size(model), _size(out)
     if as_json:
+        sqnr, top1 = across(result, lambda part: part.sqnr), across(result, lambda part: part.top1)
         show_json({
             "out": str(out), "layers": {"int8": layers["int8"], "float": layers["float"]},
             "bytes": {"before": before, "after": after},

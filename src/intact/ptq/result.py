@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 from intact import graph, placement
 from intact.calib import Calibration
 from intact.graph import Model
 from intact.placement import Placement
+
+Value = TypeVar("Value")
 
 
 @dataclass(repr=False)
@@ -65,8 +68,7 @@ class QuantizedModel:
         rows = summary(self)
         width = max(len(what) for what, _ in rows)
         said = [f"{what:<{width}}  {found}" for what, found in rows]
-        warned = [within(name, line) for name, part in self.parts.items() for line in part.warnings]
-        return "\n".join([*said, *(f"warning: {line}" for line in warned)])
+        return "\n".join([*said, *(f"warning: {line}" for line in warnings_of(self))])
 
     @property
     def parts(self) -> dict[str, QuantizedModel]:
@@ -93,9 +95,8 @@ class QuantizedModel:
 def summary(result: QuantizedModel) -> list[tuple[str, str]]:
     """(what, how much) by row; those of branches say whose they are."""
     parts = result.parts
-    layers = Counter(layer.precision for part in parts.values() for layer in part.placement.layers)
-    sqnr = {within(name, of): db for name, part in parts.items() for of, db in part.sqnr.items()}
-    top1 = {within(name, of): same for name, part in parts.items() for of, same in part.top1.items()}
+    layers = layers_of(result)
+    sqnr, top1 = across(result, lambda part: part.sqnr), across(result, lambda part: part.top1)
     bits16 = sum(len(part.bits16) for part in parts.values())
     tensors = sum(len(part.ranges) for part in parts.values())
     return [
@@ -109,6 +110,23 @@ def summary(result: QuantizedModel) -> list[tuple[str, str]]:
         ("tensors smoothed", f"{len(result.smoothed):,}"),
         *([("tensors with 16 bits", f"{bits16:,} of {tensors:,}")] if bits16 else []),
     ]
+
+
+def layers_of(result: QuantizedModel) -> Counter[str]:
+    """How many layers have which precision, those of branches among them."""
+    return Counter(layer.precision for part in result.parts.values() for layer in part.placement.layers)
+
+
+def across(result: QuantizedModel, of: Callable[[QuantizedModel], Mapping[str, Value]]) -> dict[str, Value]:
+    """What the main graph and the branches have by name, under names that say whose it is."""
+    return {
+        within(name, key): value for name, part in result.parts.items() for key, value in of(part).items()
+    }
+
+
+def warnings_of(result: QuantizedModel) -> list[str]:
+    """What should be looked at, in the main graph and the branches."""
+    return [within(name, line) for name, part in result.parts.items() for line in part.warnings]
 
 
 def within(part: str, text: str) -> str:
