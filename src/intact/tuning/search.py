@@ -1,4 +1,4 @@
-"""The fastest choice that keeps the metric: the front halved, with each choice verified."""
+"""The fastest choice that keeps the metric: the front halved, then layers given back, each choice verified."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import sqrt
+from typing import TypeVar
 
 from intact.tuning.program import Choice, FormatProgram, cheapest, front
 from intact.tuning.result import TuneTrial
 
 Verify = Callable[[Choice], TuneTrial]
 Ahead = Callable[[Sequence[Choice]], None]
+T = TypeVar("T")
+Walk = Generator[Choice, tuple[bool, bool], T]
+"""Yields choices; is told whether each meets the target, and whether no more may be verified."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,8 @@ def searched(
     """Look for the fastest choice that meets the target.
 
     The metric is taken to grow along the front as the expected error falls: what that is wrong about costs
-    trials, and never lets a choice pass that was not measured.
+    trials, and never lets a choice pass that was not measured. What trials are left look for layers that the
+    metric can do without.
 
     Args:
         program: The costs.
@@ -92,8 +97,7 @@ class _Path:
                 waiting += [outcomes | {choice: True}, outcomes | {choice: False}]
         return list(found)
 
-    def _walk(self) -> Generator[Choice, tuple[bool, bool], None]:
-        """Yields choices; is told whether each meets the target, and whether no more may be verified."""
+    def _walk(self) -> Walk[None]:
         choices = self.front
         base: Choice = (0,) * len(self._program.errors)
         met, spent = yield base
@@ -108,24 +112,59 @@ class _Path:
             middle = (low + high) // 2
             met, spent = yield choices[middle]
             low, high = (low, middle) if met else (middle, high)
-        if low >= 0 and high < len(choices) and not spent:
-            yield from self._refine(choices[low], choices[high])
+        if high == len(choices) or spent:
+            return
+        best = choices[high]
+        if low >= 0:
+            best, spent = yield from self._refine(choices[low], best)
+        if not spent:
+            yield from self._give_back(best)
 
-    def _refine(self, fails: Choice, meets: Choice) -> Generator[Choice, tuple[bool, bool], None]:
-        """Halve the gap of the front between what fails and what meets the target."""
+    def _refine(self, fails: Choice, meets: Choice) -> Walk[tuple[Choice, bool]]:
+        """Halve the gap of the front between what fails and what meets the target: the last that meets it."""
         worse, better = self._program.error(fails), self._program.error(meets)
         seen, spent = {fails, meets}, False
         while not spent and better < worse:
             middle = sqrt(worse * better) if better > 0 else worse / 4
             choice = self._cheapest(middle)
             if choice is None or choice in seen:
-                return
+                break
             seen.add(choice)
             met, spent = yield choice
             if met:
-                better = middle
+                meets, better = choice, middle
             else:
                 worse = min(middle, self._program.error(choice))
+        return meets, spent
+
+    def _give_back(self, meets: Choice) -> Walk[None]:
+        """Format 0 for layers of `meets`, those first that save the most time for their error.
+
+        Errors of single layers are an estimate, and the metric may not mind some of them. Several layers at
+        once, half as many after each failure.
+        """
+        kept: set[int] = set()
+        count = max(1, sum(map(bool, meets)) // 8)
+        spent = False
+        while not spent and (given := self._ranked(meets, kept)[:count]):
+            choice = tuple(0 if i in given else f for i, f in enumerate(meets))
+            met, spent = yield choice
+            if met:
+                meets = choice
+            elif len(given) > 1:
+                count = len(given) // 2
+            else:
+                kept |= set(given)
+
+    def _ranked(self, choice: Choice, kept: set[int]) -> list[int]:
+        """Layers that save time in format 0, by time for error, without those in `kept`."""
+        program, found = self._program, []
+        for i, f in enumerate(choice):
+            without = (*choice[:i], 0, *choice[i + 1 :])
+            saved = program.time(choice) - program.time(without)
+            if f and i not in kept and saved > 0:
+                found.append((-saved / max(program.error(without) - program.error(choice), 1e-30), i))
+        return [i for _, i in sorted(found)]
 
 
 def _best(tried: dict[Choice, TuneTrial]) -> Choice:
