@@ -226,7 +226,9 @@ int64_t TiledConvStep::fetching() const {
   const int64_t bands = weights_first_ && parts >= s_.threads ? 1 : std::min<int64_t>(ranges_, s_.threads);
   const int64_t sharing = std::min(parts, (s_.threads + bands - 1) / bands);
   const int64_t inputs = s_.x.elements() / bands * (sharing - 1) / sharing;
-  return (inputs * kForeignLineCost + weights_bytes() / sharing * kWeightsLineCost) / kFetchedBytes;
+  const bool stay = weights_first_ || weights_bytes() <= kKeptBytes;  // from range to range
+  const int64_t weights = weights_bytes() / sharing * (stay ? 1 : (ranges_ + bands - 1) / bands);
+  return (inputs * kForeignLineCost + weights * kWeightsLineCost) / kFetchedBytes;
 }
 
 TiledConvStep::TiledConvStep(const ConvSpec& spec) : s_(spec), ops_(*spec.kernel->tiles) {
