@@ -40,8 +40,8 @@ double largest_share(const Step& step, int threads) {
   return static_cast<double>(most_work(step, threads)) * threads / static_cast<double>(all);
 }
 
-bool Evenest::takes(const Step& step) {
-  const int64_t work = most_work(step, threads_);
+bool Evenest::takes(const Step& step, int64_t more) {
+  const int64_t work = most_work(step, threads_) + more;
   const size_t items = step.items();
   const bool better = least_ < 0 || work < least_ - least_ / kAlike;
   const bool finer = items > items_ && items == chunks_of(items, static_cast<size_t>(threads_)) &&

@@ -22,8 +22,8 @@ class Evenest {
   static constexpr int64_t kMostItems = 16;
 
   explicit Evenest(int threads) : threads_(threads) {}
-  // Whether the step as it is cut now is the best so far.
-  bool takes(const Step& step);
+  // Whether the step as it is cut now is the best so far, where each thread does so much more than its items.
+  bool takes(const Step& step, int64_t more = 0);
 
  private:
   const int threads_;

@@ -26,6 +26,9 @@ constexpr int64_t kGatherChannels = 64;  // whose products take as long as gathe
 // networks were up to 2% slower.
 constexpr int64_t kWalkedChannels = 24;
 constexpr int64_t kItemCost = 1 << 18;   // products
+// Products in the time that a line takes which another core has written, and one of weights, of which some
+// arrive ahead of their use: measured.
+constexpr int64_t kForeignLineCost = 1 << 15, kWeightsLineCost = 1 << 13;
 constexpr int64_t kShallow = 36;  // bytes of a window for which vectors are faster, measured
 constexpr double kMostWalked = 1.4;  // rows that are summed for each one that is wanted
 
@@ -49,6 +52,7 @@ class TiledConvStep final : public Step {
   void cut_chunks();
   void cut();
   void cut_into(int64_t blocks, size_t parts);
+  int64_t fetching() const;
   int64_t weights_bytes() const { return panels_.back().weights + panels_.back().bytes - panels_[0].weights; }
   size_t chunks() const { return chunks_.size() - 1; }
   bool gathers() const { return !pieces_.empty(); }
@@ -200,7 +204,7 @@ void TiledConvStep::cut() {
     for (size_t p = gathers() ? 1 : chunks(); p <= chunks(); p *= 2) {
       cut_into(b, p);
       const bool many = static_cast<int64_t>(items()) > Evenest::kMostItems * s_.threads;
-      if ((many && b < most) || !evenest.takes(*this)) continue;
+      if ((many && b < most) || !evenest.takes(*this, fetching())) continue;
       blocks = b;
       parts = p;
     }
@@ -212,6 +216,19 @@ void TiledConvStep::cut_into(int64_t blocks, size_t parts) {
   range_rows_ = blocks * kBlockRows;
   ranges_ = (blocks_of(rows_.total) + blocks - 1) / blocks;
   parts_ = parts;
+}
+
+// What a thread waits for at least, in products: weights of its parts, and inputs that others have written.
+// Threads with rows of their own are taken to have written what lies there; those that share rows, as many
+// shares of it.
+int64_t TiledConvStep::fetching() const {
+  const auto parts = static_cast<int64_t>(parts_);
+  const int64_t bands = weights_first_ && parts >= s_.threads ? 1 : std::min<int64_t>(ranges_, s_.threads);
+  const int64_t sharing = std::min(parts, (s_.threads + bands - 1) / bands);
+  const int64_t inputs = s_.x.elements() / bands * (sharing - 1) / sharing;
+  const bool stay = weights_first_ || weights_bytes() <= kKeptBytes;  // from range to range
+  const int64_t weights = weights_bytes() / sharing * (stay ? 1 : (ranges_ + bands - 1) / bands);
+  return (inputs * kForeignLineCost + weights * kWeightsLineCost) / kFetchedBytes;
 }
 
 TiledConvStep::TiledConvStep(const ConvSpec& spec) : s_(spec), ops_(*spec.kernel->tiles) {

@@ -49,6 +49,18 @@ def test_no_thread_has_much_more_than_the_others(monkeypatch, kernel, name, thre
     assert one.share < 1.36
 
 
+@pytest.mark.skipif("gemm_amx" not in KERNELS, reason="no tiles on this machine")
+def test_threads_keep_their_rows_where_weights_are_small(monkeypatch):
+    """Two threads could have half of the channels each, evenly: every row would be read by both, and half of
+    it was written by the other one. With 4 MB of weights for 49 rows that is less than all of them."""
+    monkeypatch.setenv("INTACT_FORCE_KERNEL", "gemm_amx")
+    by_rows, by_channels = layer(28, 128, 512), layer(7, 2048, 2048)
+    (one,) = divisions(by_rows, {"x": (1, 128, 28, 28)}, 2)
+    assert one.items > 2 and one.share < 1.05
+    (one,) = divisions(by_channels, {"x": (1, 2048, 7, 7)}, 2)
+    assert one.share < 1.05  # two blocks of 32 rows, of which one has 17
+
+
 @pytest.mark.parametrize("batch", [1, 8])
 def test_sixty_four_threads_are_not_left_with_what_was_cut_for_two(monkeypatch, batch):
     monkeypatch.setenv("INTACT_MAX_ISA", "none")
