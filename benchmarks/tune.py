@@ -171,7 +171,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--package", type=Path, help="where the encoder was installed with pip --target")
     parser.add_argument("--parts", nargs="+", type=float, default=[0.5, 0.25], help="of int8's loss, allowed")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--trials", type=int, default=10)
+    parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=2, help="of timing, for each file")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:

@@ -22,6 +22,7 @@ namespace intact {
 namespace {
 
 using Counts = Dense<int64_t>;
+using DoublesOut = Dense<double>;
 using LayoutTuple = std::tuple<size_t, size_t, size_t, size_t>;
 
 struct RealType {
@@ -96,6 +97,24 @@ void bind_fake_quantize(nb::module_& m) {
       },
       "kernel"_a, "convert"_a, "grad_dtype"_a, "dtype"_a, "layout"_a, "grad"_a.noconvert(), "x"_a.noconvert(),
       "low"_a.noconvert(), "high"_a.noconvert(), "y"_a.noconvert(), "threads"_a);
+  m.def(
+      "learned_range_grad",
+      [](const std::string& name, const std::string& convert, const std::vector<std::string>& dtypes,
+         LayoutTuple l, AnyIn grad, AnyIn x, AnyIn y, FloatsIn low, FloatsIn high, AnyOut to_x,
+         DoublesOut sums, int threads) {
+        const auto& ops = kernel<FakeQuantizeGradOps>(name);
+        const Tensors t = tensors(l, x.size(), nullptr, low, high, threads);
+        require(grad.size() == x.size() && y.size() == x.size() && to_x.size() == x.size(), "sizes differ");
+        require(dtypes.size() == 3 && sums.size() == 3 * low.size(), "three dtypes, three sums a granule");
+        const Source grad_from = source(grad, dtypes[0], convert), from = source(x, dtypes[1], convert);
+        const Source made = source(y, dtypes[2], convert);
+        const Sink to = sink(to_x, dtypes[0], convert);
+        nb::gil_scoped_release release;
+        learned_range_grad(ops, t, grad_from, from, made, to, sums.data());
+      },
+      "kernel"_a, "convert"_a, "dtypes"_a, "layout"_a, "grad"_a.noconvert(), "x"_a.noconvert(),
+      "y"_a.noconvert(), "low"_a.noconvert(), "high"_a.noconvert(), "to_x"_a.noconvert(),
+      "sums"_a.noconvert(), "threads"_a);
 }
 
 void bind_quantize(nb::module_& m) {
@@ -192,7 +211,6 @@ void bind_histogram(nb::module_& m) {
 }
 
 using DoublesIn = Dense<const double>;
-using DoublesOut = Dense<double>;
 
 BeyondSums beyond_sums(const DoublesIn& number, const DoublesIn& value) {
   require(number.size() > 2 && value.size() == number.size(), "two sums for every bin and one behind");

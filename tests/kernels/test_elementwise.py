@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -89,6 +91,37 @@ def test_fake_quantize_grad(
     want = numerics.fake_quantize_grad(grad, x, low, high, spec)
     with forced(fake_quantize_grad_kernel, convert_kernel):
         assert_same_bits(kernels.fake_quantize_grad(grad, x, low, high, spec), want)
+
+
+@settings(max_examples=80)
+@given(case=cases(), grad_dtype=st.sampled_from(DTYPES), threads=st.integers(1, 4))
+def test_learned_range_grad(
+    fake_quantize_grad_kernel, convert_kernel, forced, assert_same_bits, case, grad_dtype, threads
+):
+    rng, x, spec = case
+    spec, x = replace(spec, block_size=None), np.ascontiguousarray(x)
+    grad = np.ascontiguousarray(floats(rng, x.shape, grad_dtype))
+    y = np.round(x.astype(np.float32)).astype(x.dtype)
+    high = np.abs(rng.standard_normal(numerics.granule_shape(x.shape, spec))) * 30
+    low = -high * rng.choice([1, 0.25])
+    to_x, sums = numerics.learned_range_grad(grad, x, y, low, high, spec)
+    with forced(fake_quantize_grad_kernel, convert_kernel):
+        got = kernels.learned_range_grad(grad, x, y, low, high, spec, threads=threads)
+    assert_same_bits(got[0], to_x)
+    np.testing.assert_array_equal(got[1], sums)
+
+
+def test_sums_of_a_learned_range_do_not_depend_on_threads():
+    rng = np.random.default_rng(0)
+    x, grad = rng.standard_normal((2, 8, 3, 70_000)).astype(np.float32)[:, 0]
+    for axis in (None, (0,)):
+        spec = QuantSpec("int8", axis)
+        one, many = (
+            kernels.learned_range_grad(grad, x, x.round(), -1, 1, spec, threads=n)[1] for n in (1, 3)
+        )
+        np.testing.assert_array_equal(one, many)
+        want = numerics.learned_range_grad(grad, x, x.round(), -1, 1, spec)[1]
+        np.testing.assert_array_equal(one, want)
 
 
 @settings(max_examples=80)

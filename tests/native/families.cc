@@ -100,7 +100,13 @@ bool check(const FakeQuantizeGradOps& ops) {
   const size_t n = some_size();
   const SomeGrid g(n);
   const Floats x = some_floats(n, true), grad = some_floats(n, true);
-  return differs(ops, fake_quantize_grad_ref, Floats(n + 9, 7),
+  const Floats made = some_floats(n, true);
+  const auto learn = [&](const auto& o, float* y) {
+    const RangeSums s = o.learn(grad.data(), x.data(), made.data(), n, g.low[0], g.high[0], y + 3);
+    y[0] = s.between, y[1] = s.beyond, y[2] = s.shift;
+  };
+  return differs(ops, fake_quantize_grad_ref, Floats(n + 9, 7), learn) ||
+         differs(ops, fake_quantize_grad_ref, Floats(n + 9, 7),
                  [&](const auto& o, float* y) { o.run(grad.data(), x.data(), n, g.grid, y); });
 }
 

@@ -181,11 +181,26 @@ def test_memory_order_changes_nothing() -> None:
 def test_both_masks_are_open_at_the_ends(device_path: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.tensor([[-2.0, -1.0, 0.5, 1.0, 3.0], [-2.5, -2.0, 0.5, 1.9, 2.0]])
     low, high = torch.tensor([[-1.0], [-2.0]]), torch.tensor([[1.0], [2.0]])
-    if device_path:  # what every device but the CPU runs
-        got = learned_ranges._composed_between(torch.ones_like(x), x, low, high)
-    else:
-        got = learned_ranges._between(torch.ones_like(x), x, low, high)
-    assert got.tolist() == [[0, 0, 1, 0, 0], [0, 0, 1, 1, 0]]
+    # What every device but the CPU runs, and the CPU in 64 bits.
+    terms = learned_ranges._composed_terms if device_path else learned_ranges._terms
+    to_x, between, beyond, shift = terms(torch.ones_like(x), x, x.round(), low, high)
+    assert to_x.tolist() == [[0, 0, 1, 0, 0], [0, 0, 1, 1, 0]]
+    torch.testing.assert_close(between.float(), torch.tensor([[-0.5], [-0.4]]))
+    assert beyond.tolist() == [[1], [-2]] and shift.tolist() == [[4], [3]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("axis", [None, 0, 1, 3])
+def test_the_kernel_gives_the_gradients_of_the_composed_way(axis: int | None, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(6, 5, 40, 9, generator=generator).to(dtype).to(memory_format=torch.channels_last)
+    grad = torch.randn(x.shape, generator=generator).to(dtype)
+    shape = [n if a == axis else 1 for a, n in enumerate(x.shape)]
+    high = torch.rand(shape, generator=generator) + 0.5
+    ends = (grad, x, (4 * x).round() / 4, -high, high)
+    for got, want in zip(learned_ranges._terms(*ends), learned_ranges._composed_terms(*ends), strict=True):
+        assert got.shape == want.shape
+        torch.testing.assert_close(got.double(), want.double(), rtol=2e-5, atol=2e-4)
 
 
 def test_a_range_that_left_the_positive_acts_as_the_smallest_and_can_come_back() -> None:

@@ -1,37 +1,19 @@
 // The loops of the family, once for every register (base/vector/vector.h).
 #pragma once
 
-#include <array>
 #include <limits>
 
+#include "base/vector/lane_sum.h"
 #include "kernels/float_steps/functions.h"
 #include "kernels/float_steps/float_steps.h"
 
 namespace intact::float_steps {
 
 using vec::for_each;
+using vec::kLanes;
+using vec::LaneSum;
 using vec::load;
 using vec::store;
-
-constexpr size_t kLanes = 16;
-
-// numerics.lane_sum of what add() is given.
-template <class V>
-class LaneSum {
- public:
-  LaneSum() { parts_.fill(V::set(0.0f)); }
-
-  // Of elements [index, index + n).
-  void add(size_t index, F<V> v, size_t n) {
-    F<V>& part = parts_[index / V::kWidth % parts_.size()];
-    part = part + (n == V::kWidth ? v : V::keep(v, n));
-  }
-
-  float total() const { return V::tree(parts_); }
-
- private:
-  std::array<F<V>, kLanes / V::kWidth> parts_;
-};
 
 template <class V, F<V> (*function)(F<V>)>
 void map(const float* x, float* y, size_t n) {

@@ -76,7 +76,7 @@ def run(
     benchmark: Benchmark = None,
     formats: Formats = None,
     budget: Budget = 64,
-    trials: Trials = 10,
+    trials: Trials = 20,
     threads: options.Threads = None,
     record: Record = None,
     html: Html = None,

@@ -4,7 +4,13 @@ NumPy in, NumPy out. Kernels are chosen at run time (`kernel_list`, INTACT_MAX_I
 INTACT_FORCE_KERNEL); all kernels of a family give the same bits.
 """
 
-from intact.kernels.elementwise import dequantize, fake_quantize, fake_quantize_grad, quantize
+from intact.kernels.elementwise import (
+    dequantize,
+    fake_quantize,
+    fake_quantize_grad,
+    learned_range_grad,
+    quantize,
+)
 from intact.kernels.registry import Kernel, cpu_features, kernel_list
 from intact.kernels.statistics import (
     FoundRange,
@@ -31,6 +37,7 @@ __all__ = [
     "fake_quantize_grad",
     "grid_gains",
     "kernel_list",
+    "learned_range_grad",
     "minmax",
     "quantize",
 ]

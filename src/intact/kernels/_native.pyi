@@ -36,6 +36,20 @@ def fake_quantize_grad(
     y: _Array,
     threads: int,
 ) -> None: ...
+def learned_range_grad(
+    kernel: str,
+    convert: str,
+    dtypes: list[str],
+    layout: _Layout,
+    grad: _Array,
+    x: _Array,
+    y: _Array,
+    low: _Array,
+    high: _Array,
+    to_x: _Array,
+    sums: _Array,
+    threads: int,
+) -> None: ...
 def quantize(
     kernel: str,
     convert: str,

@@ -16,6 +16,7 @@ from intact.kernels import _native
 from intact.kernels._arrays import DTYPE_NAMES, dense, empty_like, give, real_array, target, thread_pool_size
 from intact.kernels._layout import ParameterLayout, plan
 from intact.kernels.registry import chosen_kernels
+from intact.numerics import expand, granule_shape
 from intact.numerics.affine import code_zero_point, positive_scale
 from intact.spec import QuantSpec
 
@@ -95,6 +96,53 @@ def fake_quantize_grad(
         thread_pool_size(threads),
     )  # fmt: skip
     return give(y, out)
+
+
+def learned_range_grad(
+    grad: ArrayLike,
+    x: ArrayLike,
+    y: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+    spec: QuantSpec,
+    *,
+    out: NDArray[Any] | None = None,
+    threads: int = 1,
+) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Gradients of a learned range: to `x`, and what those to its ends are made of.
+
+    As `numerics.learned_range_grad`, whose order of memory is that of `x`, dense in any order of axes.
+
+    Args:
+        grad, x, y: Alike in shape and memory layout; real dtypes.
+        low, high: Ends of the grid, float32, granule shape (or one number).
+        spec: Granularity of `low` and `high`; without blocks.
+        out, threads: As for `fake_quantize`, like `grad`, which it may be.
+    Returns:
+        Shape and dtype of `grad`, `out` when it is given; float64 [3, granule shape].
+    Raises:
+        QuantValueError: Shapes do not fit, or `out` is not like `grad`.
+    """
+    grad, x, y = real_array(grad), real_array(x), real_array(y)
+    bounds = np.asarray(low, np.float32), np.asarray(high, np.float32)
+    shape = granule_shape(x.shape, spec)
+    way = plan(x, spec, shared=np.prod(shape) == 1)
+    if grad.dtype == np.float64 or way.spread or not grad.shape == x.shape == y.shape or x.size == 0:
+        to_x, sums = numerics.learned_range_grad(grad, x, y, *bounds, spec)
+        return give(to_x, out), sums
+    to_x, use = target(out, grad, way.order, grad), chosen_kernels()
+    granules = expand(np.arange(np.prod(shape, dtype=np.int64)).reshape(shape), x.shape, spec)
+    places = granules.transpose(way.order).reshape(-1)  # of each granule of the layout
+    low_flat, high_flat = (way.params(b) for b in bounds)
+    sums = np.empty((len(places), 3))
+    _native.learned_range_grad(
+        use["fake_quantize_grad"], use["convert"], [DTYPE_NAMES[array.dtype] for array in (grad, x, y)],
+        way.layout, dense(grad, way.order), dense(x, way.order), dense(y, way.order), low_flat, high_flat,
+        dense(to_x, way.order), sums, thread_pool_size(threads),
+    )  # fmt: skip
+    by_granule = np.empty((3, len(places)))
+    by_granule[:, places] = sums.T
+    return give(to_x, out), by_granule.reshape(3, *shape)
 
 
 def quantize(

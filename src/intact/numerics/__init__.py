@@ -39,6 +39,7 @@ from intact.numerics.functions import (
 )
 from intact.numerics.granularity import expand, granule_shape, normalized_axes
 from intact.numerics.integer_sum import accumulator_bound, linear, matmul, prove_accumulator
+from intact.numerics.learned_range import learned_range_grad
 from intact.numerics.minifloat import round_to_format
 from intact.numerics.multipliers import fold_batchnorm, multipliers, ratio, scaled_bias
 from intact.numerics.normalization import (
@@ -99,20 +100,21 @@ __all__ = [
     "granule_shape",
     "hard_sigmoid",
     "hard_swish",
+    "interpolate",
     "inverse_scale_view",
     "lane_sum",
-    "interpolate",
     "layer_norm",
     "leaky_relu",
+    "learned_range_grad",
     "linear",
     "matmul",
+    "max_over",
     "max_pool",
     "maximum",
-    "midway_bias",
-    "minimum",
-    "max_over",
     "mean_over",
+    "midway_bias",
     "min_over",
+    "minimum",
     "minmax",
     "multipliers",
     "normalized_axes",

@@ -25,7 +25,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -118,13 +117,12 @@ def _backward(
     n, p = float(spec.qmin), float(spec.qmax)
     scale, zero_point = ops.scale_and_zero_point(x, amax, amin, format=format, axis=axis, narrow=narrow)
     offset = -zero_point * scale
-    to_x = _between(grad, x, n * scale + offset, p * scale + offset)
-    work = torch.promote_types(x.dtype, torch.float32)
-    g, inner, x, y = (t.to(work) for t in (grad, to_x, x, y))
-    outer = g - inner
-    # Not sum(g * y) - sum(inner * x), which is the same and loses its digits.
-    d_step = _sums(outer, y, scale) if kind == "pact" else _sums(outer, y, scale) + _sums(inner, y - x, scale)
-    d_offset = torch.zeros_like(scale) if amin is None else _sums(outer, None, scale)
+    terms = (
+        _terms if x.device.type == "cpu" and torch.float64 not in (x.dtype, grad.dtype) else _composed_terms
+    )
+    to_x, between, beyond, shift = terms(grad, x, y, n * scale + offset, p * scale + offset)
+    d_step = beyond if kind == "pact" else beyond + between
+    d_offset = torch.zeros_like(shift) if amin is None else shift
     d_step = (d_step - offset * d_offset) / scale
     if kind == "pact":  # s = (amax - amin) / (p - n), or amax / p
         width = p - n if amin is not None else p
@@ -137,28 +135,29 @@ def _backward(
     return to_x, shaped[0], shaped[1] if amin is not None else torch.zeros_like(amax)
 
 
-def _between(grad: Tensor, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """`grad` where low < x < high, else 0, as dense as `x`; the ends broadcast to `x`."""
-    if x.device.type != "cpu":
-        return _composed_between(grad, x, low, high)
+def _terms(grad: Tensor, x: Tensor, y: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, ...]:
+    """The gradient to `x`, as dense as `x`, and sums of ``grad * (y - x)`` where low < x < high, and of
+    ``grad * y`` and `grad` elsewhere, float64, in the shape of `low`, which broadcasts to `x`."""
     out = torch.empty_like(x, dtype=grad.dtype)
     axes = ops.broadcast_axes(low.shape, x.dim())
     granule = [x.shape[a] for a in axes]
+    g, real, made = (ops.as_numpy(composed.laid_out_like(array, out)) for array in (grad, x, y))
     least, most = (ops.as_numpy(end).reshape(granule) for end in (low, high))
-    kernels.fake_quantize_grad(
-        ops.as_numpy(composed.laid_out_like(grad, out)),
-        ops.as_numpy(composed.laid_out_like(x, out)),
-        np.nextafter(least, np.float32(np.inf)),  # the kernel's ends are inside
-        np.nextafter(most, np.float32(-np.inf)),
-        QuantSpec(INT8, axis=tuple(axes) or None),
-        out=ops.writable(out),
-        threads=torch.get_num_threads(),
-    )
-    return out
+    _, sums = kernels.learned_range_grad(
+        g, real, made, least, most, QuantSpec(INT8, axis=tuple(axes) or None),
+        out=ops.writable(out), threads=torch.get_num_threads(),
+    )  # fmt: skip
+    return out, *torch.from_numpy(sums).reshape(3, *low.shape).unbind()
 
 
-def _composed_between(grad: Tensor, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    return torch.empty_like(x, dtype=grad.dtype).copy_(torch.where((x > low) & (x < high), grad, 0))
+def _composed_terms(grad: Tensor, x: Tensor, y: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, ...]:
+    """`_terms` on any device, in the dtype of `x` and 32 bits at least."""
+    to_x = torch.empty_like(x, dtype=grad.dtype).copy_(torch.where((x > low) & (x < high), grad, 0))
+    work = torch.promote_types(x.dtype, torch.float32)
+    g, inner, x, y = (t.to(work) for t in (grad, to_x, x, y))
+    outer = g - inner
+    # Not sum(g * y) - sum(inner * x), which is the same and loses its digits.
+    return to_x, _sums(inner, y - x, low), _sums(outer, y, low), _sums(outer, None, low)
 
 
 def _sums(a: Tensor, b: Tensor | None, like: Tensor) -> Tensor:

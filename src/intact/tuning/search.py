@@ -1,4 +1,4 @@
-"""The fastest choice that keeps the metric: the front halved, then layers given back, each choice verified."""
+"""The fastest choice that keeps the metric: the front halved, layers given back, each choice verified."""
 
 from __future__ import annotations
 

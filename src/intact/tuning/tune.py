@@ -41,7 +41,7 @@ from intact.tuning.result import TunedLayer, TuneResult, TuneTrial
 from intact.tuning.score import Agreement, Score, checked
 from intact.tuning.search import TuneSearch, searched
 
-LAYERS, TRIALS = 64, 10
+LAYERS, TRIALS = 64, 20
 AUTO = "auto"
 _SIZED = 32  # runs of the data, of which the one of middle size is timed
 
@@ -69,7 +69,8 @@ def tune(
        alone so (`intact.analyze`). 2. The time of a run is measured with each layer alone in another
        format, and with pairs of neighbours in float. 3. An integer program gives the choices that are fastest
        for their error. 4. The fastest of them that keeps the metric is searched by halves, each quantized by
-       `quantize` and measured. Equal inputs and equal latencies give the same answer.
+       `quantize` and measured; then layers are given back as long as it keeps it. Equal inputs and equal
+       latencies give the same answer.
 
     Args:
         source: A path, the bytes of a file, an `onnx.ModelProto` or an onnx-ir model; never changed.
