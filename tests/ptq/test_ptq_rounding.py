@@ -12,7 +12,7 @@ import pytest
 from intact import graph
 from intact.graph import ops
 from intact.ptq import quantize
-from intact.ptq.columns import as_rows, from_rows, inputs_met
+from intact.ptq.columns import InputsMet, as_rows, from_rows
 from intact.ptq.rounding import _Grid
 
 PLAIN: dict[str, Any] = {"bias_correction": False, "equalization": False, "method": "max", "progress": False}
@@ -56,13 +56,13 @@ def test_rows_times_inputs_are_the_layer(build: Any, name: str) -> None:
     weight = model.graph.initializers["w"].const_value.numpy()
     x = together(2, 16)
     x = x.transpose(0, 2, 3, 1) if name == "matmul" else x
-    rows, met = as_rows(node, weight), inputs_met(node, x, weight.shape[2:], 10**6)
+    rows, met = as_rows(node, weight), InputsMet(node, weight.shape[2:], 10**6)(x)
     made = np.einsum("gok,gpk->gop", rows, met)
     want = graph.Session(model).run({"x": x})["y"]
     want = np.moveaxis(want, -1 if name == "matmul" else 1, 0).reshape(made.shape)
     np.testing.assert_allclose(made, want, rtol=1e-4, atol=1e-4)
     assert np.array_equal(from_rows(node, rows, weight.shape), weight)
-    assert inputs_met(node, x, weight.shape[2:], 7).shape == (*met.shape[:1], 7, met.shape[2])
+    assert InputsMet(node, weight.shape[2:], 7)(x).shape == (*met.shape[:1], 7, met.shape[2])
 
 
 @pytest.mark.parametrize("name", ["dense", "depthwise", "matmul"])

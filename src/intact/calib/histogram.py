@@ -297,8 +297,8 @@ def _exponent_of(amax: NDArray[np.float32] | np.float32) -> NDArray[np.int64]:
 def _coarsened(rows: NDArray[np.int64], shift: NDArray[np.int64]) -> NDArray[np.int64]:
     """The counts in bins 2**shift times as wide, one shift per row; a copy."""
     result = np.zeros_like(rows)
-    for step in np.unique(shift):
-        merged = min(BINS, 1 << min(int(step), 63))
+    for step in set(shift.tolist()):  # `np.unique` imports NumPy's masked arrays
+        merged = min(BINS, 1 << min(step, 63))
         chosen = shift == step
         pairs = rows[chosen].reshape(-1, BINS // merged, merged)
         result[chosen, : BINS // merged] = pairs.sum(axis=2)

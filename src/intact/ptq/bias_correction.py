@@ -113,25 +113,23 @@ def _means(
 ) -> dict[str, NDArray[np.float64]]:
     """E[x] for every weight element of one output channel: [C, *kernel] or, for products, [K]."""
     wanted = list(dict.fromkeys(x for _, x in layers))
-    readers: dict[str, list[Node]] = {x: [node for node, other in layers if other == x] for x in wanted}
     constants = Constants(model.graph)
+    readers: dict[str, dict[str, _Mean]] = {x: {} for x in wanted}
+    for node, x in layers:
+        if (weight := constants(node.inputs[1])) is not None:
+            readers[x][node.name or ""] = _Mean(node, weight.shape)
     fed = set(runs[0].feeds)
     names = [x for x in wanted if x not in fed]
     session = Session(model, extra=names, folded=True, threads=THREADS)
-    kernels = {
-        node.name or "": weight.shape
-        for node, _ in layers
-        if (weight := constants(node.inputs[1])) is not None
-    }
 
     def means(held: Held) -> dict[str, tuple[NDArray[np.float64], int]]:
         given = ((x, held.feeds[x]) for x in wanted if x in fed)
         return {
-            node.name or "": (_mean(node, array, kernels[node.name or ""]), len(array))
+            layer: (mean(array), len(array))
             for part in (given, session.stream(held.feeds, names))
             for x, array in part
             if array.size
-            for node in readers[x]
+            for layer, mean in readers[x].items()
         }
 
     sums: dict[str, NDArray[np.float64]] = {}
@@ -143,12 +141,37 @@ def _means(
     return {name: total / counts[name] for name, total in sums.items()}
 
 
-def _mean(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray[np.float64]:
-    if node.op_type == "ConvTranspose":
-        return _mean_transposed(node, x, weight)
-    if node.op_type != "Conv":
-        return np.asarray(x.reshape(-1, x.shape[-1]).mean(axis=0, dtype=np.float64))
-    said, kernel, spatial = ops.Conv.of(node), weight[2:], x.shape[2:]
+class _Mean:
+    """E[x] over the positions that a layer multiplies each element of its weight at.
+
+    Args:
+        node: A layer that `_supported` knows.
+        weight: The shape of its weight.
+    """
+
+    def __init__(self, node: Node, weight: tuple[int, ...]) -> None:
+        said = ops.read(node)
+        self._conv = said if isinstance(said, ops.Conv | ops.ConvTranspose) else None
+        self._kernel = weight[2:]
+        self._known: tuple[tuple[int, ...], _Taps] | None = None  # the last sizes': few are unlike them
+
+    def __call__(self, x: NDArray) -> NDArray[np.float64]:
+        """[C, *kernel], or [K] of a product."""
+        if self._conv is None:
+            return np.asarray(x.reshape(-1, x.shape[-1]).mean(axis=0, dtype=np.float64))
+        spatial, known = x.shape[2:], self._known
+        if known is None or known[0] != spatial:
+            taps = _transposed_taps if isinstance(self._conv, ops.ConvTranspose) else _taps
+            self._known = known = spatial, taps(self._conv, self._kernel, spatial)
+        windows, outputs = known[1]
+        return _sums_by_tap(x, windows) / (len(x) * outputs)
+
+
+_Taps = tuple[Sequence[Sequence[slice]], int]
+"""For each spatial axis, what each tap along it reads; and at how many positions."""
+
+
+def _taps(said: ops.Conv, kernel: tuple[int, ...], spatial: tuple[int, ...]) -> _Taps:
     strides, dilations = said.strides_of(len(kernel)), said.dilations_of(len(kernel))
     pads = said.pads_of(kernel, spatial)
     assert pads is not None, "the sizes are known"
@@ -158,12 +181,11 @@ def _mean(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray[np.float64
         count = (n + before + behind - ((k - 1) * d + 1)) // s + 1
         windows.append([_read(n, t * d - before, s, count) for t in range(k)])
         outputs *= count
-    return _sums_by_tap(x, windows) / (len(x) * outputs)
+    return windows, outputs
 
 
-def _mean_transposed(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray[np.float64]:
+def _transposed_taps(said: ops.ConvTranspose, kernel: tuple[int, ...], spatial: tuple[int, ...]) -> _Taps:
     """Each tap of the kernel writes what it reads to every `stride`-th output position, if that exists."""
-    said, kernel, spatial = ops.ConvTranspose.of(node), weight[2:], x.shape[2:]
     strides, dilations = said.strides_of(len(kernel)), said.dilations_of(len(kernel))
     pads = said.pads or (0, 0) * len(kernel)
     extra = said.output_padding or (0,) * len(kernel)
@@ -172,7 +194,7 @@ def _mean_transposed(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray
         size = (n - 1) * s + (k - 1) * d + 1 + e - pads[i] - pads[len(kernel) + i]
         windows.append([_written(n, t * d - pads[i], s, size) for t in range(k)])
         outputs *= size
-    return _sums_by_tap(x, windows) / (len(x) * outputs)
+    return windows, outputs
 
 
 def _read(size: int, offset: int, stride: int, outputs: int) -> slice:

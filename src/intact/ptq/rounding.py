@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from intact import numerics
 from intact.graph import Node, Session
-from intact.ptq.columns import as_rows, from_rows, inputs_met
+from intact.ptq.columns import InputsMet, as_rows, from_rows
 from intact.ptq.ranges import QuantizedWeight
 from intact.ptq.sample import Held
 from intact.ptq.state import State
@@ -118,21 +118,22 @@ def _measure(state: State, layers: Sequence[Node]) -> dict[str, tuple[_Moments, 
     runs = _halved(state.runs)
     most = -(-_ROWS // len(runs))
     kernels = {name: weight.array.shape[2:] for weight in state.weights for name, _ in weight.readers}
-    by_input: dict[str, list[Node]] = {}
+    by_input: dict[str, dict[str, InputsMet]] = {}
     for node in layers:
-        assert node.inputs[0] is not None
-        by_input.setdefault(node.inputs[0].name or "", []).append(node)
+        name, read = node.name or "", node.inputs[0]
+        assert read is not None
+        by_input.setdefault(read.name or "", {})[name] = InputsMet(node, kernels[name], most)
     names = [name for name in by_input if name not in runs[0].feeds]
     session = Session(state.model, extra=names, folded=True, threads=THREADS)
 
     def moments(held: Held) -> dict[str, _Moments]:
         given = ((name, held.feeds[name]) for name in by_input if name in held.feeds)
         return {
-            node.name or "": _Moments.of(inputs_met(node, x, kernels[node.name or ""], most))
+            layer: _Moments.of(met(x))
             for part in (given, session.stream(held.feeds, names))
             for name, x in part
             if x.size
-            for node in by_input[name]
+            for layer, met in by_input[name].items()
         }
 
     sums: tuple[dict[str, _Moments], dict[str, _Moments]] = ({}, {})
