@@ -21,12 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.graph import Node, Session
+from intact.graph import Node
 from intact.ptq.columns import InputsMet, as_rows, from_rows
+from intact.ptq.input_means import Means, RunMeans, mean_readers, over_runs
+from intact.ptq.layer_inputs import measured
 from intact.ptq.ranges import QuantizedWeight
 from intact.ptq.sample import Held
-from intact.ptq.state import State
-from intact.ptq.workers import THREADS, in_order
+from intact.ptq.state import InputMeans, State
 
 _ROWS = 4096  # of inputs of one layer, about: more change next to nothing
 _BLOCK = 128  # columns rounded with regard to each other: work and memory stay linear in the weights
@@ -43,7 +44,7 @@ def with_rounded_weights(state: State) -> State | None:
     layers = _layers(state)
     if not layers:
         return None
-    moments = _measure(state, [node for nodes in layers.values() for node in nodes])
+    moments, means = _measure(state, [node for nodes in layers.values() for node in nodes])
     weights = list(state.weights)
     centred = bool(state.settings.bias_correction)
     for index, nodes in layers.items():
@@ -52,7 +53,8 @@ def with_rounded_weights(state: State) -> State | None:
             fitted, tested = (sum(half[1:], half[0]).hessians(centred) for half in zip(*halves, strict=True))
             rounded = _rounded(weights[index], nodes[0], fitted, tested)
             weights[index] = replace(weights[index], rounded=rounded)
-    return replace(state, weights=tuple(weights))
+    known = InputMeans(state.model, state.runs, means) if means is not None else None
+    return replace(state, weights=tuple(weights), input_means=known)
 
 
 @dataclass
@@ -93,6 +95,16 @@ class _Moments:
         return found
 
 
+@dataclass(frozen=True)
+class _MomentsRead:
+    """Takes the moments of one layer's inputs."""
+
+    met: InputsMet
+
+    def __call__(self, x: NDArray) -> _Moments:
+        return _Moments.of(self.met(x))
+
+
 def _blocks(columns: int) -> list[slice]:
     return [slice(first, first + _BLOCK) for first in range(0, columns, _BLOCK)]
 
@@ -113,35 +125,32 @@ def _layers(state: State) -> dict[int, list[Node]]:
     return found
 
 
-def _measure(state: State, layers: Sequence[Node]) -> dict[str, tuple[_Moments, _Moments]]:
-    """The moments of every layer's inputs, by its name: over the even runs, and over the odd ones."""
+def _measure(
+    state: State, layers: Sequence[Node]
+) -> tuple[dict[str, tuple[_Moments, _Moments]], Means | None]:
+    """The moments of every layer's inputs, by its name: over the even runs, and over the odd ones.
+
+    And the means of all layers' inputs, where biases are to be corrected: that takes no further pass.
+    """
     runs = _halved(state.runs)
     most = -(-_ROWS // len(runs))
     kernels = {name: weight.array.shape[2:] for weight in state.weights for name, _ in weight.readers}
-    by_input: dict[str, dict[str, InputsMet]] = {}
+    readers: dict[str, dict[str, _MomentsRead]] = {}
     for node in layers:
         name, read = node.name or "", node.inputs[0]
         assert read is not None
-        by_input.setdefault(read.name or "", {})[name] = InputsMet(node, kernels[name], most)
-    names = [name for name in by_input if name not in runs[0].feeds]
-    session = Session(state.model, extra=names, folded=True, threads=THREADS)
-
-    def moments(held: Held) -> dict[str, _Moments]:
-        given = ((name, held.feeds[name]) for name in by_input if name in held.feeds)
-        return {
-            layer: _Moments.of(met(x))
-            for part in (given, session.stream(held.feeds, names))
-            for name, x in part
-            if x.size
-            for layer, met in by_input[name].items()
-        }
-
+        readers.setdefault(read.name or "", {})[name] = _MomentsRead(InputsMet(node, kernels[name], most))
+    corrects = bool(state.settings.bias_correction)
+    means: list[dict[str, RunMeans]] = []
     sums: tuple[dict[str, _Moments], dict[str, _Moments]] = ({}, {})
-    for number, found in enumerate(in_order(moments, runs)):
+    both = readers, mean_readers(state.model, state.weights) if corrects else {}
+    for number, (found, mean) in enumerate(measured(state.model, runs, *both)):
+        means.append(mean)
         half = sums[number % 2]
         for name, one in found.items():
             half[name] = half[name] + one if name in half else one
-    return {name: (one, sums[1][name]) for name, one in sums[0].items() if name in sums[1]}
+    moments = {name: (one, sums[1][name]) for name, one in sums[0].items() if name in sums[1]}
+    return moments, over_runs(means) if corrects else None
 
 
 def _halved(runs: Sequence[Held]) -> Sequence[Held]:
