@@ -164,12 +164,11 @@ def _level(model: bytes | ir.Model) -> Any:
     return level.ORT_ENABLE_EXTENDED if half else level.ORT_ENABLE_ALL
 
 
-def _with_names(model: bytes | onnx.ModelProto, extra: Sequence[str], overridable: Sequence[str]) -> bytes:
-    """The file of `model`, which is changed: with more outputs, and initializers that are inputs as well."""
-    if isinstance(model, bytes):
-        if not extra and not overridable:
-            return model
-        model = onnx.ModelProto.FromString(model)
+def _with_names(data: bytes | onnx.ModelProto, extra: Sequence[str], overridable: Sequence[str]) -> bytes:
+    """The file of a model, which is changed: with more outputs, and initializers that are inputs as well."""
+    if isinstance(data, bytes) and not extra and not overridable:
+        return data
+    model = onnx.ModelProto.FromString(data) if isinstance(data, bytes) else data
     present = {o.name for o in model.graph.output}
     for name in extra:
         if name not in present:
