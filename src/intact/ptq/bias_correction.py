@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Constants, Inserter, Model, Namer, Node, Value, ops, prune, set_initializer
-from intact.ptq.input_means import Means, layers_of, mean_readers, over_runs
+from intact.ptq.input_means import Means, MeanSums, layers_of, mean_readers
 from intact.ptq.layer_inputs import measured
 from intact.ptq.ranges import QuantizedWeight
 from intact.ptq.sample import Held
@@ -67,7 +67,10 @@ def mean_errors(
         means: Of what the layers read on these runs, where that is known.
     """
     if means is None:
-        means = over_runs(found for (found,) in measured(model, runs, mean_readers(model, weights)))
+        sums = MeanSums()
+        for (found,) in measured(model, runs, mean_readers(model, weights)):
+            sums.add(found)
+        means = sums.means
     editor = _Biases(model)
     layers = []
     for node, _, weight in layers_of(model, weights):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,15 +40,23 @@ def mean_readers(model: Model, weights: Sequence[QuantizedWeight]) -> Readers[Ru
     return readers
 
 
-def over_runs(found: Iterable[Mapping[str, RunMeans]]) -> Means:
-    """The means over all samples, from those of runs in their order."""
-    sums: Means = {}
-    counts: dict[str, int] = {}
-    for means in found:
+@dataclass
+class MeanSums:
+    """Adds up the means of runs, which come in their order."""
+
+    _sums: Means = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, means: Mapping[str, RunMeans]) -> None:
+        """Take in those of one run."""
         for name, (mean, samples) in means.items():
-            sums[name] = sums.get(name, 0.0) + samples * mean
-            counts[name] = counts.get(name, 0) + samples
-    return {name: total / counts[name] for name, total in sums.items()}
+            self._sums[name] = self._sums.get(name, 0.0) + samples * mean
+            self._counts[name] = self._counts.get(name, 0) + samples
+
+    @property
+    def means(self) -> Means:
+        """Those over all samples."""
+        return {name: total / self._counts[name] for name, total in self._sums.items()}
 
 
 def _supported(node: Node) -> bool:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.graph import Node
 from intact.ptq.columns import InputsMet, as_rows, from_rows
-from intact.ptq.input_means import Means, RunMeans, mean_readers, over_runs
+from intact.ptq.input_means import Means, MeanSums, mean_readers
 from intact.ptq.layer_inputs import measured
 from intact.ptq.ranges import QuantizedWeight
 from intact.ptq.sample import Held
@@ -141,16 +141,16 @@ def _measure(
         assert read is not None
         readers.setdefault(read.name or "", {})[name] = _MomentsRead(InputsMet(node, kernels[name], most))
     corrects = bool(state.settings.bias_correction)
-    means: list[dict[str, RunMeans]] = []
+    means = MeanSums()
     sums: tuple[dict[str, _Moments], dict[str, _Moments]] = ({}, {})
     both = readers, mean_readers(state.model, state.weights) if corrects else {}
     for number, (found, mean) in enumerate(measured(state.model, runs, *both)):
-        means.append(mean)
+        means.add(mean)
         half = sums[number % 2]
         for name, one in found.items():
             half[name] = half[name] + one if name in half else one
     moments = {name: (one, sums[1][name]) for name, one in sums[0].items() if name in sums[1]}
-    return moments, over_runs(means) if corrects else None
+    return moments, means.means if corrects else None
 
 
 def _halved(runs: Sequence[Held]) -> Sequence[Held]:
