@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Node, ops
 from intact.numerics.windows import Window
+
+_PART_BYTES = 2**22
 
 
 def as_rows(node: Node, weight: NDArray) -> NDArray | None:
@@ -44,20 +48,27 @@ class InputsMet:
         self._kernel, self._most = kernel, most
         self._known: tuple[tuple[int, ...], _Places] | None = None  # the last shape's: few are unlike it
 
-    def __call__(self, x: NDArray) -> NDArray[np.float32]:
-        """float32 [groups, positions, columns], `most` positions or fewer, of an input that is not empty."""
+    def __call__(self, x: NDArray) -> Iterator[NDArray[np.float32]]:
+        """Some groups after the other of an input that is not empty: float32 [groups, positions, columns].
+
+        There are `most` positions or fewer. A part has `_PART_BYTES`, about: windows hold a pixel many times.
+        """
         if self._conv is None:
             flat = x.reshape(1, -1, x.shape[-1])
-            return flat[:, _spaced(flat.shape[1], self._most)].astype(np.float32, copy=False)
+            yield flat[:, _spaced(flat.shape[1], self._most)].astype(np.float32, copy=False)
+            return
         known = self._known
         if known is None or known[0] != x.shape:
             self._known = known = x.shape, self._places(self._conv, x.shape)
         sample, taps, inside = known[1]
         pixels = x.reshape(*x.shape[:2], -1).swapaxes(0, 1)
-        found = pixels[:, sample, taps]  # [channels, positions, taps of the kernel]
-        found[:, ~inside] = 0
-        cut = found.reshape(self._conv.group, -1, *found.shape[1:]).swapaxes(1, 2)
-        return cut.reshape(*cut.shape[:2], -1).astype(np.float32, copy=False)
+        each = len(pixels) // self._conv.group  # channels of a group
+        step = max(1, _PART_BYTES // (each * taps.size * x.itemsize)) * each
+        for first in range(0, len(pixels), step):
+            found = pixels[first : first + step, sample, taps]  # [channels, positions, taps of the kernel]
+            found[:, ~inside] = 0
+            cut = found.reshape(-1, each, *found.shape[1:]).swapaxes(1, 2)
+            yield cut.reshape(*cut.shape[:2], -1).astype(np.float32, copy=False)
 
     def _places(self, conv: ops.Conv, shape: tuple[int, ...]) -> _Places:
         kernel, sizes, rank = self._kernel, shape[2:], len(self._kernel)

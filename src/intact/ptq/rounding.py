@@ -78,6 +78,15 @@ class _Moments:
         products = [np.matmul(part.transpose(0, 2, 1), part).astype(np.float64) for part in parts]
         return cls(columns.shape[1], [part.sum(axis=1, dtype=np.float64) for part in parts], products)
 
+    @classmethod
+    def joined(cls, groups: Sequence[_Moments]) -> _Moments:
+        """Those of some groups after the other."""
+        sums, products = (
+            [np.concatenate(blocks) for blocks in zip(*both, strict=True)]
+            for both in ([one.sums for one in groups], [one.products for one in groups])
+        )
+        return cls(groups[0].rows, sums, products)
+
     def __add__(self, other: _Moments) -> _Moments:
         sums, products = (
             [a + b for a, b in zip(mine, others, strict=True)]
@@ -102,7 +111,7 @@ class _MomentsRead:
     met: InputsMet
 
     def __call__(self, x: NDArray) -> _Moments:
-        return _Moments.of(self.met(x))
+        return _Moments.joined([_Moments.of(columns) for columns in self.met(x)])
 
 
 def _blocks(columns: int) -> list[slice]:
