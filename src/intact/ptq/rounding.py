@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,18 +65,18 @@ class _Moments:
     Attributes:
         rows: How many inputs.
         sums: Of each column, float64 [groups, b] for each block.
-        products: Of any two columns, float64 [groups, b, b] for each block.
+        products: Of any two columns, [groups, b, b] for each block: float32 of one run, float64 of several.
     """
 
     rows: int
     sums: list[NDArray[np.float64]]
-    products: list[NDArray[np.float64]]
+    products: list[NDArray[Any]]
 
     @classmethod
     def of(cls, columns: NDArray[np.float32]) -> _Moments:
         """Those of `columns`, float32 [groups, rows, columns]."""
         parts = [columns[:, :, block] for block in _blocks(columns.shape[2])]
-        products = [np.matmul(part.transpose(0, 2, 1), part).astype(np.float64) for part in parts]
+        products = [np.matmul(part.transpose(0, 2, 1), part) for part in parts]
         return cls(columns.shape[1], [part.sum(axis=1, dtype=np.float64) for part in parts], products)
 
     @classmethod
@@ -86,6 +87,10 @@ class _Moments:
             for both in ([one.sums for one in groups], [one.products for one in groups])
         )
         return cls(groups[0].rows, sums, products)
+
+    def widened(self) -> _Moments:
+        """The same, to add others to: those of a run wait in half the memory."""
+        return replace(self, products=[product.astype(np.float64) for product in self.products])
 
     def __add__(self, other: _Moments) -> _Moments:
         sums, products = (
@@ -157,7 +162,7 @@ def _measure(
         means.add(mean)
         half = sums[number % 2]
         for name, one in found.items():
-            half[name] = half[name] + one if name in half else one
+            half[name] = half[name] + one if name in half else one.widened()
     moments = {name: (one, sums[1][name]) for name, one in sums[0].items() if name in sums[1]}
     return moments, means.means if corrects else None
 
