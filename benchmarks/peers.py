@@ -25,10 +25,12 @@ def reader(feeds: Iterable[Feeds]) -> Any:
     return Reader()
 
 
-def quantize_onnxruntime(model: Path, outputs: dict[str, Path], feeds: Sequence[Feeds]) -> None:
+def quantize_onnxruntime(
+    model: Path, outputs: dict[str, Path], feeds: Sequence[Feeds], *, preprocess: bool = True
+) -> None:
     """int8 files by format ("QDQ", "QOperator"): uint8 activations, int8 weights per channel.
 
-    The model is preprocessed first, where ONNX Runtime can do that.
+    `preprocess`: The model is preprocessed first, where ONNX Runtime can do that.
     """
     from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -36,7 +38,8 @@ def quantize_onnxruntime(model: Path, outputs: dict[str, Path], feeds: Sequence[
     prepared = next(iter(outputs.values())).with_suffix(".prepared")
     try:
         try:
-            quant_pre_process(str(model), str(prepared), skip_symbolic_shape=True)
+            if preprocess:
+                quant_pre_process(str(model), str(prepared), skip_symbolic_shape=True)
         except Exception:  # it is no more than advice: some models are quantized without
             prepared.unlink(missing_ok=True)
         source = prepared if prepared.exists() else model

@@ -2,10 +2,18 @@
 
     INTACT_SHARED=<the shared data> python benchmarks/ptq_speed.py --peer-python <an interpreter with nncf>
 
+    python benchmarks/ptq_speed.py --zoo <the folder of zoo.py> --inputs 128        # networks of zoo.py
+
 Each tool runs in its own process, on the same file and the same batches (noise: the net has random weights).
 Time is from the loaded float model to the saved quantized file; memory is the peak of the resident set less
 the resident set after imports and loading. Targets: at most the time of the faster peer, and at most half
 the memory of the leaner one.
+
+With --zoo: trained networks on their own calibration inputs, of which so many are taken, from the beginning
+again where there are fewer. INTact by default beside `quantize_static` with MinMax (uint8 activations, int8
+weights per channel, Q/DQ), on the file as it is ("static") and after `quant_pre_process`, the time of both
+("prepared"). Seconds of all processors together, which other work on the machine changes least, and of the
+clock. Target: at most 1.5 times ONNX Runtime's.
 """
 
 from __future__ import annotations
@@ -13,14 +21,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice
 from pathlib import Path
 
-from peers import reader
+from peers import Feeds, quantize_onnxruntime, reader
 
 TOOLS = ("intact", "onnxruntime", "nncf")
 SIDE, BATCH = 224, 8
@@ -86,6 +96,47 @@ def prepare_nncf(model, batches, out):
     return lambda loaded: onnx.save(nncf.quantize(loaded, data, subset_size=len(batches)), out)
 
 
+def by_intact(model: Path, feeds: list[Feeds], out: Path) -> None:
+    from intact.ptq import quantize
+
+    quantize(model, feeds, progress=False).save(out)
+
+
+def by_static(model: Path, feeds: list[Feeds], out: Path) -> None:
+    quantize_onnxruntime(model, {"QDQ": out}, feeds, preprocess=False)
+
+
+def by_prepared(model: Path, feeds: list[Feeds], out: Path) -> None:
+    quantize_onnxruntime(model, {"QDQ": out}, feeds)
+
+
+ZOO_TOOLS: dict[str, Callable[[Path, list[Feeds], Path], None]] = {
+    "intact": by_intact, "static": by_static, "prepared": by_prepared,
+}  # fmt: skip
+
+
+def processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def measure_network(tool: str, name: str, zoo: Path, inputs: int | None, folder: Path) -> dict[str, float]:
+    """Time and memory of one tool on a network of the zoo, in this process."""
+    import onnxruntime.quantization  # noqa: F401  # every tool imports it before the clock starts
+    from zoo_models import NETWORKS
+
+    import intact.ptq  # noqa: F401
+
+    work = NETWORKS[name].prepare(zoo)
+    feeds = list(islice(cycle(work.calibration), inputs or len(work.calibration)))
+    out = folder / f"{tool}.onnx"
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is that of what follows
+    before, used, start = resident("VmRSS"), processor_seconds(), time.perf_counter()
+    ZOO_TOOLS[tool](work.model, feeds, out)
+    seconds, used = time.perf_counter() - start, processor_seconds() - used
+    return {"cpu": used, "seconds": seconds, "mb": resident("VmHWM") - before}
+
+
 PREPARE = {"intact": prepare_intact, "onnxruntime": prepare_onnxruntime, "nncf": prepare_nncf}
 
 
@@ -104,12 +155,9 @@ def export(path: Path) -> None:
     )  # fmt: skip
 
 
-def in_own_process(
-    python: str, tool: str, model: Path, args: argparse.Namespace, folder: Path
-) -> dict | None:
-    """What `measure` says in a process of its own; None where the tool is not installed or fails."""
-    code = [python, __file__, "--tool", tool, "--model", str(model), "--batches", str(args.batches),
-            "--folder", str(folder)]  # fmt: skip
+def in_own_process(python: str, tool: str, folder: Path, *words: object) -> dict[str, float] | None:
+    """What is measured in a process of its own; None where the tool is not installed or fails."""
+    code = [python, __file__, "--tool", tool, "--folder", str(folder), *map(str, words)]
     done = subprocess.run(code, capture_output=True, text=True, check=False)
     if done.returncode:
         print(f"{tool}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
@@ -123,12 +171,25 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=16)
     parser.add_argument("--repeat", type=int, default=1, help="runs of each tool, in turn; the best counts")
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=TOOLS)
-    parser.add_argument("--tool", choices=TOOLS, help=argparse.SUPPRESS)
+    parser.add_argument("--zoo", type=Path, help="measure on networks of zoo.py, kept in this folder")
+    parser.add_argument("--networks", nargs="+", help="of the zoo; left out: all")
+    parser.add_argument(
+        "--inputs", type=int, help="calibration inputs of the zoo; left out: as zoo.py has them"
+    )
+    parser.add_argument("--tool", choices=[*TOOLS, *ZOO_TOOLS], help=argparse.SUPPRESS)
     parser.add_argument("--model", type=Path, help="measure on this ONNX file, whose input is called 'input'")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.tool:
-        print(json.dumps(measure(args.tool, args.model, args.batches, args.folder)))
+        if args.zoo:
+            (name,) = args.networks
+            found = measure_network(args.tool, name, args.zoo, args.inputs, args.folder)
+        else:
+            found = measure(args.tool, args.model, args.batches, args.folder)
+        print(json.dumps(found))
+        return
+    if args.zoo:
+        compare_networks(args)
         return
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -139,9 +200,34 @@ def main() -> None:
         for _ in range(args.repeat):
             for tool in args.tools:
                 python = sys.executable if tool == "intact" else args.peer_python
-                if (found := in_own_process(python, tool, model, args, folder)) is not None:
+                words = ("--model", model, "--batches", args.batches)
+                if (found := in_own_process(python, tool, folder, *words)) is not None:
                     runs[tool].append(found)
         report({tool: found for tool, found in runs.items() if found})
+
+
+def compare_networks(args: argparse.Namespace) -> None:
+    """A line for each network of the zoo: every tool's best figures, and the ratio to ONNX Runtime's."""
+    from zoo_models import NETWORKS
+
+    words: list[object] = ["--zoo", args.zoo, *(["--inputs", args.inputs] if args.inputs else [])]
+    print(f"{'CPU s / s / peak MB':<24}" + "".join(f"{tool:>24}" for tool in ZOO_TOOLS) + "    times CPU")
+    for name in args.networks or NETWORKS:
+        best: dict[str, dict[str, float]] = {}
+        with tempfile.TemporaryDirectory() as folder:
+            for tool in [*ZOO_TOOLS] * args.repeat:
+                run = in_own_process(sys.executable, tool, Path(folder), *words, "--networks", name)
+                if run is not None:
+                    best[tool] = {key: min(run[key], best.get(tool, run)[key]) for key in run}
+        cells = "".join(
+            f"{one['cpu']:>10.2f}{one['seconds']:>8.2f}{one['mb']:>6.0f}"
+            if (one := best.get(tool))
+            else f"{'-':>24}"
+            for tool in ZOO_TOOLS
+        )
+        others = [f"{best['intact']['cpu'] / best[tool]['cpu']:.2f} ({tool})"
+                  for tool in ("static", "prepared") if {tool, "intact"} <= best.keys()]  # fmt: skip
+        print(f"{name:<24}{cells}    {', '.join(others)}", flush=True)
 
 
 def report(runs: dict[str, list[dict[str, float]]]) -> None:

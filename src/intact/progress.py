@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from intact.terminal import printable
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 
 class Progress:
@@ -19,41 +22,50 @@ class Progress:
     """
 
     def __init__(self, title: str, total: int | None, shown: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-
-        # No markup: titles name files and tensors, whose brackets mean nothing.
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        console = Console(stderr=True)
-        self._shown = shown and console.is_terminal
-        self._bar = Bar(*columns, console=console, transient=True, disable=not self._shown)
-        self._task = self._bar.add_task(printable(title), total=total)
+        self._bar = _bar() if shown else None
+        if self._bar is not None:
+            self._task = self._bar.add_task(printable(title), total=total)
 
     def __enter__(self) -> Self:
-        if self._shown:
+        if self._bar is not None:
             self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._shown:  # rich before 14.1 ends the bar that it does not draw with an empty line
+        if self._bar is not None:
             self._bar.stop()
 
     def advance(self, title: str | None = None, done: int | None = None) -> None:
         """One step more, or `done` in all."""
-        said = None if title is None else printable(title)
-        self._bar.update(self._task, description=said, completed=done, advance=1 if done is None else None)
+        if self._bar is not None:
+            said = None if title is None else printable(title)
+            steps = 1 if done is None else None
+            self._bar.update(self._task, description=said, completed=done, advance=steps)
 
     def over(self, items: Iterable[Any]) -> Iterator[Any]:
         """`items`, one step each."""
         for item in items:
             yield item
             self.advance()
+
+
+def _bar() -> Bar | None:
+    """A bar; None where standard error is no terminal."""
+    from rich.console import Console  # slow to import, and most programs draw nothing
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return None
+    from rich import progress
+
+    # No markup: titles name files and tensors, whose brackets mean nothing.
+    columns = (
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    return progress.Progress(*columns, console=console, transient=True)
 
 
 @contextmanager

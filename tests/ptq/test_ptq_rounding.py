@@ -11,8 +11,8 @@ import pytest
 
 from intact import graph
 from intact.graph import ops
-from intact.ptq import quantize
-from intact.ptq.columns import as_rows, from_rows, inputs_met
+from intact.ptq import columns, quantize
+from intact.ptq.columns import InputsMet, as_rows, from_rows
 from intact.ptq.rounding import _Grid
 
 PLAIN: dict[str, Any] = {"bias_correction": False, "equalization": False, "method": "max", "progress": False}
@@ -50,19 +50,23 @@ def layers(build: Any) -> dict[str, onnx.ModelProto]:
 
 
 @pytest.mark.parametrize("name", ["dense", "depthwise", "strided", "matmul"])
-def test_rows_times_inputs_are_the_layer(build: Any, name: str) -> None:
+def test_rows_times_inputs_are_the_layer(build: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = graph.load(layers(build)[name])
     (node,) = (node for node in model.graph if ops.read(node) is not None)
     weight = model.graph.initializers["w"].const_value.numpy()
     x = together(2, 16)
     x = x.transpose(0, 2, 3, 1) if name == "matmul" else x
-    rows, met = as_rows(node, weight), inputs_met(node, x, weight.shape[2:], 10**6)
+    rows, met = as_rows(node, weight), np.concatenate([*InputsMet(node, weight.shape[2:], 10**6)(x)])
     made = np.einsum("gok,gpk->gop", rows, met)
     want = graph.Session(model).run({"x": x})["y"]
     want = np.moveaxis(want, -1 if name == "matmul" else 1, 0).reshape(made.shape)
     np.testing.assert_allclose(made, want, rtol=1e-4, atol=1e-4)
     assert np.array_equal(from_rows(node, rows, weight.shape), weight)
-    assert inputs_met(node, x, weight.shape[2:], 7).shape == (*met.shape[:1], 7, met.shape[2])
+    few = np.concatenate([*InputsMet(node, weight.shape[2:], 7)(x)])
+    assert few.shape == (*met.shape[:1], 7, met.shape[2])
+    monkeypatch.setattr(columns, "_PART_BYTES", 1)
+    by_group = list(InputsMet(node, weight.shape[2:], 10**6)(x))
+    assert len(by_group) == len(met) and np.array_equal(np.concatenate(by_group), met)
 
 
 @pytest.mark.parametrize("name", ["dense", "depthwise", "matmul"])

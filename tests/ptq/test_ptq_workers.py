@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,13 +16,22 @@ from intact.ptq.sample import Held
 from intact.ptq.workers import WORKERS, in_order
 
 
+def compute(seconds: float) -> None:
+    """Take so much of this thread's time."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
 def test_results_come_in_the_order_of_the_items() -> None:
     others = threading.Event()
 
     def work(item: int) -> int:
-        if item == 0 and WORKERS > 1:
-            assert others.wait(600), "the second item runs while the first one does"
-        elif item == 1:
+        if item == 0:
+            compute(0.02)  # items of that length are worth a thread
+        elif item == 1 and WORKERS > 1:
+            assert others.wait(600), "the third item runs while the second one does"
+        elif item == 2:
             others.set()
         return item * item
 
@@ -29,8 +39,10 @@ def test_results_come_in_the_order_of_the_items() -> None:
     assert list(in_order(work, [])) == []
 
 
-def test_an_error_comes_in_its_turn() -> None:
+@pytest.mark.parametrize("seconds", [0.0, 0.02])
+def test_an_error_comes_in_its_turn(seconds: float) -> None:
     def work(item: int) -> int:
+        compute(seconds)
         if item == 2:
             raise ValueError("two")
         return item
@@ -49,10 +61,16 @@ def test_no_more_is_read_than_is_under_way() -> None:
             read.append(item)
             yield item
 
-    found = in_order(lambda item: item, items())
+    def work(item: int) -> int:
+        compute(0.02)
+        return item
+
+    found = in_order(work, items())
     next(found)
-    assert len(read) == WORKERS + 1
-    assert len(list(found)) == 9
+    assert len(read) == 1
+    next(found)
+    assert len(read) == 1 + WORKERS + 1
+    assert len(list(found)) == 8
 
 
 def test_a_configuration_measured_in_two_rounds_has_the_same_error(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from intact.calib.amax import Stats, range_of
 from intact.calib.histogram import Histogram
 from intact.calib.methods import METHODS
-from intact.calib.quantization_error import expected_error
+from intact.calib.quantization_error import QuantizationError
 from intact.errors import IntactError
 from intact.spec import QuantSpec
 
@@ -69,7 +69,8 @@ class Candidates:
         if not isinstance(self.stats, Histogram):
             return self.by("max")
         ranged = [self.by(method) for method in self.methods]
-        errors = [expected_error(self.stats, self.spec, self._argument(r.ends)) for r in ranged]
+        error = QuantizationError(self.stats, self.spec)
+        errors = [error.expected(self._argument(r.ends)) for r in ranged]
         return ranged[int(np.argmin(errors))]
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -82,7 +83,7 @@ class Histogram:
         self._bounds.require_room(x.size)
         found = kernels.collect_pow2(x, exponent, *halves, threads=threads)
         refused = found.nonfinite > 0 and self._policy == "raise"
-        needed = int(_exponent_of(np.float32(max(-found.min, found.max, 0))))
+        needed = _exponent(max(-found.min, found.max, 0.0))
         if refused or needed > exponent:  # rare: the same counts are taken back
             counted = np.zeros((2, BINS), np.int64)
             kernels.count_pow2(x, exponent, *counted, threads=threads)
@@ -106,7 +107,7 @@ class Histogram:
             bins = batch._negative[channel], batch._positive[channel]
             exponent = int(batch._exponent[channel])
             found = kernels.collect_pow2(values, exponent, *bins, threads=threads)
-            needed = int(_exponent_of(np.float32(max(-found.min, found.max, 0))))
+            needed = _exponent(max(-found.min, found.max, 0.0))
             if needed > exponent:
                 for row in bins:
                     row[:] = 0
@@ -287,7 +288,12 @@ class Histogram:
         return f"Histogram(axis={self.axis}, count={self._bounds.count.sum()}, min={low}, max={high})"
 
 
-def _exponent_of(amax: NDArray[np.float32] | np.float32) -> NDArray[np.int64]:
+def _exponent(amax: float) -> int:
+    """`_exponent_of` of one number."""
+    return max(math.frexp(amax)[1] - (BINS.bit_length() - 1), MIN_EXPONENT) if amax > 0 else MIN_EXPONENT
+
+
+def _exponent_of(amax: NDArray[np.float32]) -> NDArray[np.int64]:
     """The bin width, as a power of two, that puts `amax` into the upper half of the bins."""
     _, exponent = np.frexp(amax)  # amax < 2**exponent <= 2 * amax
     fitting = np.maximum(exponent.astype(np.int64) - (BINS.bit_length() - 1), MIN_EXPONENT)
@@ -297,8 +303,8 @@ def _exponent_of(amax: NDArray[np.float32] | np.float32) -> NDArray[np.int64]:
 def _coarsened(rows: NDArray[np.int64], shift: NDArray[np.int64]) -> NDArray[np.int64]:
     """The counts in bins 2**shift times as wide, one shift per row; a copy."""
     result = np.zeros_like(rows)
-    for step in np.unique(shift):
-        merged = min(BINS, 1 << min(int(step), 63))
+    for step in set(shift.tolist()):  # `np.unique` imports NumPy's masked arrays
+        merged = min(BINS, 1 << min(step, 63))
         chosen = shift == step
         pairs = rows[chosen].reshape(-1, BINS // merged, merged)
         result[chosen, : BINS // merged] = pairs.sum(axis=2)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from intact import kernels
 from intact.calib.amax import checked, fitted
 from intact.calib.histogram import Histogram
-from intact.numerics import affine_from_range, fake_quantize, scale_from_amax
+from intact.numerics import affine_from_range, scale_from_amax
 from intact.spec import QuantSpec
 
 
 def expected_error(stats: Histogram, spec: QuantSpec, amax: ArrayLike | tuple[ArrayLike, ArrayLike]) -> float:
     """Mean squared error that quantization with this range makes on the collected values.
 
-    Every bin counts with its middle (the first one with 0), quantized by `numerics.fake_quantize`.
+    Every bin counts with its middle (the first one with 0), quantized by `kernels.fake_quantize`.
 
     Args:
         stats: The histogram of the tensor.
@@ -25,41 +26,58 @@ def expected_error(stats: Histogram, spec: QuantSpec, amax: ArrayLike | tuple[Ar
     Raises:
         CalibrationError: Nothing was collected, or the statistic does not fit.
     """
-    checked(stats, spec, "mse", {})
-    error, _ = _mean_squares(stats, spec, amax)
-    return error
+    return QuantizationError(stats, spec).expected(amax)
 
 
 def expected_sqnr(stats: Histogram, spec: QuantSpec, amax: ArrayLike | tuple[ArrayLike, ArrayLike]) -> float:
     """Signal to quantization noise ratio in dB: 10 log10(E x^2 / E err^2); inf where nothing is lost."""
-    checked(stats, spec, "mse", {})
-    error, signal = _mean_squares(stats, spec, amax)
+    found = QuantizationError(stats, spec)
+    error, signal = found.expected(amax), found.signal
     if error == 0:
         return float("inf")
     return 10 * float(np.log10(signal / error)) if signal > 0 else float("-inf")
 
 
-def _mean_squares(
-    stats: Histogram, spec: QuantSpec, amax: ArrayLike | tuple[ArrayLike, ArrayLike]
-) -> tuple[float, float]:
-    """Means of the squared error and of the squared values."""
-    rows = fitted(stats, spec)
-    assert isinstance(rows, Histogram)
-    if spec.symmetric:
-        scale = scale_from_amax(amax[1] if isinstance(amax, tuple) else amax, spec)
-        zero_point = np.zeros((), np.int32)
-    else:
+class QuantizationError:
+    """What several ranges cost on the same values.
+
+    Args:
+        stats, spec: As for `expected_error`, which has the errors, too.
+    """
+
+    def __init__(self, stats: Histogram, spec: QuantSpec) -> None:
+        checked(stats, spec, "mse", {})
+        rows = fitted(stats, spec)
+        assert isinstance(rows, Histogram)
+        positive, negative = rows.positive, rows.negative
+        middles = np.arange(positive.shape[-1]) + 0.5
+        middles[0] = 0
+        self._x = np.multiply.outer(rows.bin_width, middles)
+        self._halves = [
+            (counts, (sign * self._x).astype(np.float32))
+            for counts, sign in ((positive, 1), (negative, -1))
+            if counts.any()
+        ]
+        self._spec, self._by_row = spec, spec.with_(axis=None if rows.axis is None else 0)
+        self._total = int(rows.count.sum())
+
+    @property
+    def signal(self) -> float:
+        """Mean of the squared values."""
+        return sum(float((counts * self._x**2).sum()) for counts, _ in self._halves) / self._total
+
+    def expected(self, amax: ArrayLike | tuple[ArrayLike, ArrayLike]) -> float:
+        """Mean of the squared error."""
+        scale, zero_point = self._grid(amax)
+        error = 0.0
+        for counts, real in self._halves:
+            rounded = kernels.fake_quantize(real, scale, zero_point, self._by_row)
+            error += float((counts * (real - rounded.astype(np.float64)) ** 2).sum())
+        return error / self._total
+
+    def _grid(self, amax: ArrayLike | tuple[ArrayLike, ArrayLike]) -> tuple[ArrayLike, ArrayLike]:
+        if self._spec.symmetric:
+            scale = scale_from_amax(amax[1] if isinstance(amax, tuple) else amax, self._spec)
+            return scale, np.zeros((), np.int32)
         low, high = amax if isinstance(amax, tuple) else (np.negative(amax), amax)
-        scale, zero_point = affine_from_range(low, high, spec)
-    middles = np.arange(rows.positive.shape[-1]) + 0.5
-    middles[0] = 0
-    x = np.multiply.outer(rows.bin_width, middles)
-    error = signal = 0.0
-    by_row = spec.with_(axis=None if rows.axis is None else 0)
-    for counts, sign in ((rows.positive, 1), (rows.negative, -1)):
-        real = (sign * x).astype(np.float32)
-        lost = real - fake_quantize(real, scale, zero_point, by_row).astype(np.float64)
-        error += float((counts * lost**2).sum())
-        signal += float((counts * x**2).sum())
-    total = int(rows.count.sum())
-    return error / total, signal / total
+        return affine_from_range(low, high, self._spec)

@@ -134,9 +134,10 @@ def best_affine(
                 # A sweep that moves nothing asks what was asked before.
                 asked = side, float(best[0]), float(best[1])
                 if asked not in known:
-                    places_of_side = np.unique(np.clip(best[side] + offsets * ends[side], 0, ends[side]))
-                    moved = np.tile(best, (len(places_of_side), 1))
-                    moved[:, side] = places_of_side
+                    places_of_side = np.clip(best[side] + offsets * ends[side], 0, ends[side])  # ascending
+                    distinct = places_of_side[np.diff(places_of_side, prepend=-1) > 0]
+                    moved = np.tile(best, (len(distinct), 1))
+                    moved[:, side] = distinct
                     known[asked] = choose(moved)
                 best, error = known[asked]
             if error >= before:

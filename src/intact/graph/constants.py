@@ -145,7 +145,7 @@ def _stored(node: ir.Node) -> NDArray | None:
         return None
     if value.is_ref() or value.type != ir.AttributeType.TENSOR:
         return None
-    tensor = value.as_tensor()
+    tensor: ir.TensorProtocol = value.value  # `as_tensor` looks for every method of a tensor
     return tensor.numpy() if tensor.dtype in _PLAIN else None
 
 

@@ -187,7 +187,7 @@ def _found(tensor: ir.ExternalTensor, home: Home) -> ir.ExternalTensor:
 
 
 def _inside(attribute: ir.Attr, home: Home) -> ir.Attr:
-    tensor = attribute.as_tensor()
+    tensor = attribute.value
     if not isinstance(tensor, ir.ExternalTensor):
         return attribute
     tensor = _found(tensor, home)

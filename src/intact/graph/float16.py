@@ -47,7 +47,7 @@ def _single(tensor: ir.TensorProtocol) -> ir.Tensor:
 
 def _widen_attributes(node: ir.Node) -> None:
     for name, attribute in list(node.attributes.items()):
-        if attribute.type == ir.AttributeType.TENSOR and attribute.as_tensor().dtype == _HALF:
+        if attribute.type == ir.AttributeType.TENSOR and attribute.value.dtype == _HALF:
             node.attributes[name] = ir.AttrTensor(name, _single(attribute.as_tensor()))
         elif name in _TYPES and attribute.type == ir.AttributeType.INT and attribute.as_int() == _HALF:
             node.attributes[name] = ir.AttrInt64(name, int(_SINGLE))

@@ -74,7 +74,7 @@ class Session:
         self._inputs = [i.name for i in self._session.get_inputs()]
         self._outputs = [o.name for o in self._session.get_outputs()]
 
-    def _share(self, model: ir.Model, options: Any, copied: set[str]) -> bytes:
+    def _share(self, model: ir.Model, options: Any, copied: set[str]) -> onnx.ModelProto:
         """The model without its large weights, which `options` gets in place."""
         import onnxruntime as ort
 
@@ -100,7 +100,7 @@ class Session:
             for name, held in zip(arrays, values, strict=True):
                 options.add_initializer(name, held)
         self._kept = [arrays, values]
-        return bytes(proto.SerializeToString())
+        return proto
 
     @property
     def inputs(self) -> list[str]:
@@ -164,11 +164,11 @@ def _level(model: bytes | ir.Model) -> Any:
     return level.ORT_ENABLE_EXTENDED if half else level.ORT_ENABLE_ALL
 
 
-def _with_names(data: bytes, extra: Sequence[str], overridable: Sequence[str]) -> bytes:
-    """The model with more outputs, and with initializers that are inputs as well."""
-    if not extra and not overridable:
+def _with_names(data: bytes | onnx.ModelProto, extra: Sequence[str], overridable: Sequence[str]) -> bytes:
+    """The file of a model, which is changed: with more outputs, and initializers that are inputs as well."""
+    if isinstance(data, bytes) and not extra and not overridable:
         return data
-    model = onnx.ModelProto.FromString(data)
+    model = onnx.ModelProto.FromString(data) if isinstance(data, bytes) else data
     present = {o.name for o in model.graph.output}
     for name in extra:
         if name not in present:

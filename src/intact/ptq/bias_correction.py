@@ -14,19 +14,22 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import Constants, Inserter, Model, Namer, Node, Session, Value, ops, prune, set_initializer
+from intact.graph import Constants, Inserter, Model, Namer, Node, Value, ops, prune, set_initializer
+from intact.ptq.input_means import Means, MeanSums, layers_of, mean_readers
+from intact.ptq.layer_inputs import measured
 from intact.ptq.ranges import QuantizedWeight
 from intact.ptq.sample import Held
 from intact.ptq.state import BiasError, State
-from intact.ptq.workers import THREADS, in_order
 
 
 def with_bias_errors(state: State) -> State | None:
     """What the weights' rounding does to the means; None where nothing is held to measure it on."""
     if not state.runs:
         return None
+    known = state.input_means
+    means = known.means if known is not None and known.are_of(state) else None
     model = state.model.clone()
-    errors = mean_errors(model, state.weights, state.runs)
+    errors = mean_errors(model, state.weights, state.runs, means)
     return replace(state, model=model, bias_errors=tuple(errors))
 
 
@@ -50,7 +53,9 @@ def without_added_biases(state: State) -> State | None:
     return replace(state, model=model)
 
 
-def mean_errors(model: Model, weights: Sequence[QuantizedWeight], runs: Sequence[Held]) -> list[BiasError]:
+def mean_errors(
+    model: Model, weights: Sequence[QuantizedWeight], runs: Sequence[Held], means: Means | None = None
+) -> list[BiasError]:
     """The layers of a float model that quantized weights move the mean of, and by how much.
 
     Every layer gets a bias of its own, in place; `drop_added` takes unneeded ones away.
@@ -59,19 +64,16 @@ def mean_errors(model: Model, weights: Sequence[QuantizedWeight], runs: Sequence
         model: Float, not marked yet.
         weights: How each weight will be quantized.
         runs: What to measure on.
+        means: Of what the layers read on these runs, where that is known.
     """
-    nodes = {node.name or "": node for node in model.graph}
-    found = []
-    for weight in weights:
-        for name, index in weight.readers:
-            node = nodes[name]
-            x = node.inputs[0]
-            if index == 1 and x is not None and x.name and _supported(node):
-                found.append((node, x.name, weight))
-    means = _means(model, [(node, x) for node, x, _ in found], runs)
+    if means is None:
+        sums = MeanSums()
+        for (found,) in measured(model, runs, mean_readers(model, weights)):
+            sums.add(found)
+        means = sums.means
     editor = _Biases(model)
     layers = []
-    for node, _, weight in found:
+    for node, _, weight in layers_of(model, weights):
         if (mean := means.get(node.name or "")) is None:
             continue
         if (bias := editor.own_bias(node, weight.array)) is not None:
@@ -97,108 +99,6 @@ def drop_added(model: Model, errors: Sequence[BiasError]) -> None:
     for node in model.graph:
         if node.name in added:
             node.resize_inputs(2)
-
-
-def _supported(node: Node) -> bool:
-    said = ops.read(node)
-    if isinstance(said, ops.ConvTranspose):  # not where its pads are what is left over
-        return said.output_shape is None and not said.auto_pad.startswith("SAME")
-    if isinstance(said, ops.Gemm):
-        return said.alpha == said.beta == 1 and not said.transA
-    return isinstance(said, ops.Conv | ops.MatMul)
-
-
-def _means(
-    model: Model, layers: Sequence[tuple[Node, str]], runs: Sequence[Held]
-) -> dict[str, NDArray[np.float64]]:
-    """E[x] for every weight element of one output channel: [C, *kernel] or, for products, [K]."""
-    wanted = list(dict.fromkeys(x for _, x in layers))
-    readers: dict[str, list[Node]] = {x: [node for node, other in layers if other == x] for x in wanted}
-    constants = Constants(model.graph)
-    fed = set(runs[0].feeds)
-    names = [x for x in wanted if x not in fed]
-    session = Session(model, extra=names, folded=True, threads=THREADS)
-    kernels = {
-        node.name or "": weight.shape
-        for node, _ in layers
-        if (weight := constants(node.inputs[1])) is not None
-    }
-
-    def means(held: Held) -> dict[str, tuple[NDArray[np.float64], int]]:
-        given = ((x, held.feeds[x]) for x in wanted if x in fed)
-        return {
-            node.name or "": (_mean(node, array, kernels[node.name or ""]), len(array))
-            for part in (given, session.stream(held.feeds, names))
-            for x, array in part
-            if array.size
-            for node in readers[x]
-        }
-
-    sums: dict[str, NDArray[np.float64]] = {}
-    counts: dict[str, int] = {}
-    for found in in_order(means, runs):
-        for name, (mean, rows) in found.items():
-            sums[name] = sums.get(name, 0.0) + rows * mean
-            counts[name] = counts.get(name, 0) + rows
-    return {name: total / counts[name] for name, total in sums.items()}
-
-
-def _mean(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray[np.float64]:
-    if node.op_type == "ConvTranspose":
-        return _mean_transposed(node, x, weight)
-    if node.op_type != "Conv":
-        return np.asarray(x.reshape(-1, x.shape[-1]).mean(axis=0, dtype=np.float64))
-    said, kernel, spatial = ops.Conv.of(node), weight[2:], x.shape[2:]
-    strides, dilations = said.strides_of(len(kernel)), said.dilations_of(len(kernel))
-    pads = said.pads_of(kernel, spatial)
-    assert pads is not None, "the sizes are known"
-    windows, outputs = [], 1
-    for i, (n, s, k, d) in enumerate(zip(spatial, strides, kernel, dilations, strict=True)):
-        before, behind = pads[i], pads[len(kernel) + i]
-        count = (n + before + behind - ((k - 1) * d + 1)) // s + 1
-        windows.append([_read(n, t * d - before, s, count) for t in range(k)])
-        outputs *= count
-    return _sums_by_tap(x, windows) / (len(x) * outputs)
-
-
-def _mean_transposed(node: Node, x: NDArray, weight: tuple[int, ...]) -> NDArray[np.float64]:
-    """Each tap of the kernel writes what it reads to every `stride`-th output position, if that exists."""
-    said, kernel, spatial = ops.ConvTranspose.of(node), weight[2:], x.shape[2:]
-    strides, dilations = said.strides_of(len(kernel)), said.dilations_of(len(kernel))
-    pads = said.pads or (0, 0) * len(kernel)
-    extra = said.output_padding or (0,) * len(kernel)
-    windows, outputs = [], 1
-    for i, (n, s, k, d, e) in enumerate(zip(spatial, strides, kernel, dilations, extra, strict=True)):
-        size = (n - 1) * s + (k - 1) * d + 1 + e - pads[i] - pads[len(kernel) + i]
-        windows.append([_written(n, t * d - pads[i], s, size) for t in range(k)])
-        outputs *= size
-    return _sums_by_tap(x, windows) / (len(x) * outputs)
-
-
-def _read(size: int, offset: int, stride: int, outputs: int) -> slice:
-    """The inputs at ``offset + stride * output`` that exist, of `size`."""
-    first, last = max(-(offset // stride), 0), min((size - 1 - offset) // stride, outputs - 1)
-    return slice(offset + stride * first, offset + stride * last + 1, stride) if first <= last else slice(0)
-
-
-def _written(size: int, offset: int, stride: int, outputs: int) -> slice:
-    """The inputs, of `size`, whose ``offset + stride * input`` is an output that exists."""
-    first, last = -(offset // stride), (outputs - 1 - offset) // stride
-    return slice(max(first, 0), max(min(last, size - 1) + 1, 0))
-
-
-def _sums_by_tap(x: NDArray, windows: Sequence[Sequence[slice]]) -> NDArray[np.float64]:
-    """Sums of the parts of `x` that each tap of a kernel sees, one axis after the other: [C, *kernel].
-
-    Args:
-        x: [N, C, *spatial].
-        windows: For each spatial axis, what each tap along it sees.
-    """
-    sums = x[0].astype(np.float64) if len(x) == 1 else x.sum(axis=0, dtype=np.float64)
-    for taps in windows:  # the next axis is always the second one: that of the taps becomes the last
-        parts = [sums[:, tap].sum(axis=1) for tap in taps]
-        sums = np.stack(parts, axis=-1) if len(parts) > 1 else parts[0][..., None]
-    return np.asarray(sums)
 
 
 def _applied(node: Node, weight: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:

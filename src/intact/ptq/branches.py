@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from intact.graph import Branch, Model, Session
+from intact.graph import Branch, Model, Session, part
 from intact.ptq.data import open_data
 from intact.ptq.inputs import Feeds, inputs_of
 from intact.ptq.settings import Settings
+from intact.ptq.workers import THREADS
 
 KEPT_BYTES = 2**26
 """Of what reaches a branch, at most."""
@@ -34,12 +35,11 @@ class Captured:
     ) -> None:
         self._model, self._taken, self._data, self._settings = model, taken, data, settings
         self._read = [value.name or "" for value in branch.model.graph.inputs]
-        self._computed = _computed(model, self._read)
         self._kept: list[Feeds] | None = None
 
     @cached_property
-    def _session(self) -> Session:
-        return Session(self._model, extra=self._computed)
+    def _work(self) -> _Work:
+        return _Work(self._model, self._read)
 
     def __iter__(self) -> Iterator[Feeds]:
         return self._computing() if self._kept is None else iter(self._kept)
@@ -49,8 +49,7 @@ class Captured:
         room = KEPT_BYTES
         for feeds, taken in zip(opened(self._model, self._data, self._settings), self._taken, strict=True):
             if taken:
-                known = feeds | dict(self._session.stream(feeds, self._computed))
-                found = {name: known[name] for name in self._read}
+                found = self._work(feeds)
                 room -= sum(array.nbytes for array in found.values())
                 if kept is not None and room >= 0:
                     kept.append(found)
@@ -65,11 +64,10 @@ def taken_by(
 ) -> dict[str, list[bool]]:
     """Which batches of `data` take each branch, by its name: one pass over them for all."""
     conditions = {branch.name: _condition(branch) for branch in branches}
-    computed = _computed(model, list(conditions.values()))
-    session = Session(model, extra=computed)
+    work = _Work(model, list(conditions.values()))
     found: dict[str, list[bool]] = {branch.name: [] for branch in branches}
     for feeds in opened(model, data, settings):
-        known = feeds | dict(session.stream(feeds, computed))
+        known = work(feeds)
         for branch in branches:
             value = bool(known[conditions[branch.name]].reshape(-1)[0])
             found[branch.name].append(value == branch.condition)
@@ -81,10 +79,34 @@ def _condition(branch: Branch) -> str:
     return "" if condition is None else condition.name or ""
 
 
-def _computed(model: Model, names: Sequence[str]) -> list[str]:
-    """What of `names` the model makes: no input of it."""
-    fed = {one.name for one in inputs_of(model)}
-    return [name for name in dict.fromkeys(names) if name not in fed]
+class _Work:
+    """Runs what of a model makes some of its values: not the branches themselves.
+
+    Args:
+        model: Not changed; its weights are used in place.
+        names: Of the values.
+    """
+
+    def __init__(self, model: Model, names: Sequence[str]) -> None:
+        fed = {one.name for one in inputs_of(model)}
+        self._names = list(dict.fromkeys(names))
+        self._computed = [name for name in self._names if name not in fed]
+        self._session = self._session_of(model) if self._computed else None
+
+    def _session_of(self, model: Model) -> Session:
+        made = {value.name: value for node in model.graph for value in node.outputs}
+        if not all(name in made for name in self._computed):  # constants: rare, and ONNX Runtime has them
+            return Session(model, extra=self._computed, threads=THREADS)
+        needed = part(model, model.graph.inputs, [made[name] for name in self._computed])
+        return Session(needed, threads=THREADS)
+
+    def __call__(self, feeds: Feeds) -> Feeds:
+        """The values of one run, by name."""
+        known = dict(feeds)
+        if self._session is not None:
+            given = {name: feeds[name] for name in self._session.inputs if name in feeds}
+            known |= self._session.stream(given, self._computed)
+        return {name: known[name] for name in self._names}
 
 
 def opened(model: Model, data: Any, settings: Settings) -> Iterator[Feeds]:

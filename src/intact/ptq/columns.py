@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import Node, ops
 from intact.numerics.windows import Window
+
+_PART_BYTES = 2**22
 
 
 def as_rows(node: Node, weight: NDArray) -> NDArray | None:
@@ -30,31 +34,66 @@ def from_rows(node: Node, rows: NDArray, shape: tuple[int, ...]) -> NDArray:
     return rows[0].T if transposed else rows.reshape(shape)
 
 
-def inputs_met(node: Node, x: NDArray, kernel: tuple[int, ...], most: int) -> NDArray[np.float32]:
-    """What rows of the weight meet in `x`: float32 [groups, positions, columns], `most` positions or fewer.
+class InputsMet:
+    """What rows of a layer's weight meet in its input, at some of the places where they are multiplied.
 
     Args:
         node: A layer that `as_rows` knows.
-        x: Its input, not empty.
         kernel: Sizes of a convolution's window; () for others.
         most: Positions evenly spaced are taken where there are more.
     """
-    if node.op_type != "Conv":
-        flat = x.reshape(1, -1, x.shape[-1])
-        return flat[:, _spaced(flat.shape[1], most)].astype(np.float32, copy=False)
-    said = ops.Conv.of(node)
-    pads = said.pads_of(kernel, x.shape[2:])
-    assert pads is not None, "the sizes are known"
-    rank = len(kernel)
-    around = list(zip(pads[:rank], pads[rank:], strict=True))
-    laid = Window.of(kernel, rank, said.strides_of(rank), around, said.dilations_of(rank))
-    windows = laid.view(x, fill=0, beyond=0)
-    places = (len(x), *windows.shape[2 : 2 + rank])
-    sample, *at = np.unravel_index(_spaced(int(np.prod(places)), most), places)
-    here: tuple[NDArray | slice, ...] = (sample, slice(None), *at)
-    chosen = windows[here]  # [positions, channels, *kernel]
-    found = chosen.reshape(len(sample), said.group, -1).transpose(1, 0, 2)
-    return found.astype(np.float32, copy=False)
+
+    def __init__(self, node: Node, kernel: tuple[int, ...], most: int) -> None:
+        self._conv = ops.Conv.of(node) if node.op_type == "Conv" else None
+        self._kernel, self._most = kernel, most
+        self._known: tuple[tuple[int, ...], _Places] | None = None  # the last shape's: few are unlike it
+
+    def __call__(self, x: NDArray) -> Iterator[NDArray[np.float32]]:
+        """Some groups after the other of an input that is not empty: float32 [groups, positions, columns].
+
+        There are `most` positions or fewer. A part has `_PART_BYTES`, about: windows hold a pixel many times.
+        """
+        if self._conv is None:
+            flat = x.reshape(1, -1, x.shape[-1])
+            yield flat[:, _spaced(flat.shape[1], self._most)].astype(np.float32, copy=False)
+            return
+        known = self._known
+        if known is None or known[0] != x.shape:
+            self._known = known = x.shape, self._places(self._conv, x.shape)
+        sample, taps, inside = known[1]
+        pixels = x.reshape(*x.shape[:2], -1).swapaxes(0, 1)
+        each = len(pixels) // self._conv.group  # channels of a group
+        step = max(1, _PART_BYTES // (each * taps.size * x.itemsize)) * each
+        for first in range(0, len(pixels), step):
+            found = pixels[first : first + step, sample, taps]  # [channels, positions, taps of the kernel]
+            found[:, ~inside] = 0
+            cut = found.reshape(-1, each, *found.shape[1:]).swapaxes(1, 2)
+            yield cut.reshape(*cut.shape[:2], -1).astype(np.float32, copy=False)
+
+    def _places(self, conv: ops.Conv, shape: tuple[int, ...]) -> _Places:
+        kernel, sizes, rank = self._kernel, shape[2:], len(self._kernel)
+        pads = conv.pads_of(kernel, sizes)
+        assert pads is not None, "the sizes are known"
+        strides, dilations = conv.strides_of(rank), conv.dilations_of(rank)
+        around = list(zip(pads[:rank], pads[rank:], strict=True))
+        counts = Window.of(kernel, rank, strides, around, dilations).positions(sizes)
+        places = (shape[0], *counts)
+        sample, *at = np.unravel_index(_spaced(int(np.prod(places)), self._most), places)
+        pixels, inside = np.zeros((len(sample), 1), np.intp), np.ones((len(sample), 1), bool)
+        for axis, (size, k, stride, dilation) in enumerate(
+            zip(sizes, kernel, strides, dilations, strict=True)
+        ):
+            read = at[axis][:, None] * stride + np.arange(k) * dilation - pads[axis]  # [positions, k]
+            within = (read >= 0) & (read < size)
+            pixels = (pixels[:, :, None] * size + np.clip(read, 0, size - 1)[:, None]).reshape(
+                len(sample), -1
+            )
+            inside = (inside[:, :, None] & within[:, None]).reshape(len(sample), -1)
+        return sample[:, None], pixels, inside
+
+
+_Places = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.bool_]]
+"""Where windows lie: samples [positions, 1], pixels [positions, taps], and whether these are in the image."""
 
 
 def _spaced(count: int, most: int) -> NDArray[np.intp]:

@@ -183,11 +183,15 @@ def squares(
     """
     real = want.astype(np.float64)
     finite = np.isfinite(real)  # a mask of -inf, for example, says nothing about accuracy
-    real = np.where(finite, real, 0)
+    if not (whole := bool(finite.all())):
+        real = np.where(finite, real, 0)
     squares = _by_part(real * real, parts)
     if got.shape != want.shape:
         return squares, squares
-    difference = np.where(finite, np.nan_to_num(got.astype(np.float64), posinf=0, neginf=0) - real, 0)
+    found = got.astype(np.float64)
+    if not (known := np.isfinite(found)).all():
+        found = np.where(known, found, 0)
+    difference = found - real if whole else np.where(finite, found - real, 0)
     return _by_part(difference * difference, parts), squares
 
 

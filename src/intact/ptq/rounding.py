@@ -16,17 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
-from intact.graph import Node, Session
-from intact.ptq.columns import as_rows, from_rows, inputs_met
+from intact.graph import Node
+from intact.ptq.columns import InputsMet, as_rows, from_rows
+from intact.ptq.input_means import Means, MeanSums, mean_readers
+from intact.ptq.layer_inputs import measured
 from intact.ptq.ranges import QuantizedWeight
 from intact.ptq.sample import Held
-from intact.ptq.state import State
-from intact.ptq.workers import THREADS, in_order
+from intact.ptq.state import InputMeans, State
 
 _ROWS = 4096  # of inputs of one layer, about: more change next to nothing
 _BLOCK = 128  # columns rounded with regard to each other: work and memory stay linear in the weights
@@ -43,7 +45,7 @@ def with_rounded_weights(state: State) -> State | None:
     layers = _layers(state)
     if not layers:
         return None
-    moments = _measure(state, [node for nodes in layers.values() for node in nodes])
+    moments, means = _measure(state, [node for nodes in layers.values() for node in nodes])
     weights = list(state.weights)
     centred = bool(state.settings.bias_correction)
     for index, nodes in layers.items():
@@ -52,7 +54,8 @@ def with_rounded_weights(state: State) -> State | None:
             fitted, tested = (sum(half[1:], half[0]).hessians(centred) for half in zip(*halves, strict=True))
             rounded = _rounded(weights[index], nodes[0], fitted, tested)
             weights[index] = replace(weights[index], rounded=rounded)
-    return replace(state, weights=tuple(weights))
+    known = InputMeans(state.model, state.runs, means) if means is not None else None
+    return replace(state, weights=tuple(weights), input_means=known)
 
 
 @dataclass
@@ -62,19 +65,32 @@ class _Moments:
     Attributes:
         rows: How many inputs.
         sums: Of each column, float64 [groups, b] for each block.
-        products: Of any two columns, float64 [groups, b, b] for each block.
+        products: Of any two columns, [groups, b, b] for each block: float32 of one run, float64 of several.
     """
 
     rows: int
     sums: list[NDArray[np.float64]]
-    products: list[NDArray[np.float64]]
+    products: list[NDArray[Any]]
 
     @classmethod
     def of(cls, columns: NDArray[np.float32]) -> _Moments:
         """Those of `columns`, float32 [groups, rows, columns]."""
         parts = [columns[:, :, block] for block in _blocks(columns.shape[2])]
-        products = [np.matmul(part.transpose(0, 2, 1), part).astype(np.float64) for part in parts]
+        products = [np.matmul(part.transpose(0, 2, 1), part) for part in parts]
         return cls(columns.shape[1], [part.sum(axis=1, dtype=np.float64) for part in parts], products)
+
+    @classmethod
+    def joined(cls, groups: Sequence[_Moments]) -> _Moments:
+        """Those of some groups after the other."""
+        sums, products = (
+            [np.concatenate(blocks) for blocks in zip(*both, strict=True)]
+            for both in ([one.sums for one in groups], [one.products for one in groups])
+        )
+        return cls(groups[0].rows, sums, products)
+
+    def widened(self) -> _Moments:
+        """The same, to add others to: those of a run wait in half the memory."""
+        return replace(self, products=[product.astype(np.float64) for product in self.products])
 
     def __add__(self, other: _Moments) -> _Moments:
         sums, products = (
@@ -91,6 +107,16 @@ class _Moments:
             ridge = _RIDGE * np.einsum("gbb->gb", product)[:, :, None] * np.eye(product.shape[1])
             found.append((product + ridge) / self.rows - mean[:, :, None] * mean[:, None, :])
         return found
+
+
+@dataclass(frozen=True)
+class _MomentsRead:
+    """Takes the moments of one layer's inputs."""
+
+    met: InputsMet
+
+    def __call__(self, x: NDArray) -> _Moments:
+        return _Moments.joined([_Moments.of(columns) for columns in self.met(x)])
 
 
 def _blocks(columns: int) -> list[slice]:
@@ -113,34 +139,32 @@ def _layers(state: State) -> dict[int, list[Node]]:
     return found
 
 
-def _measure(state: State, layers: Sequence[Node]) -> dict[str, tuple[_Moments, _Moments]]:
-    """The moments of every layer's inputs, by its name: over the even runs, and over the odd ones."""
+def _measure(
+    state: State, layers: Sequence[Node]
+) -> tuple[dict[str, tuple[_Moments, _Moments]], Means | None]:
+    """The moments of every layer's inputs, by its name: over the even runs, and over the odd ones.
+
+    And the means of all layers' inputs, where biases are to be corrected: that takes no further pass.
+    """
     runs = _halved(state.runs)
     most = -(-_ROWS // len(runs))
     kernels = {name: weight.array.shape[2:] for weight in state.weights for name, _ in weight.readers}
-    by_input: dict[str, list[Node]] = {}
+    readers: dict[str, dict[str, _MomentsRead]] = {}
     for node in layers:
-        assert node.inputs[0] is not None
-        by_input.setdefault(node.inputs[0].name or "", []).append(node)
-    names = [name for name in by_input if name not in runs[0].feeds]
-    session = Session(state.model, extra=names, folded=True, threads=THREADS)
-
-    def moments(held: Held) -> dict[str, _Moments]:
-        given = ((name, held.feeds[name]) for name in by_input if name in held.feeds)
-        return {
-            node.name or "": _Moments.of(inputs_met(node, x, kernels[node.name or ""], most))
-            for part in (given, session.stream(held.feeds, names))
-            for name, x in part
-            if x.size
-            for node in by_input[name]
-        }
-
+        name, read = node.name or "", node.inputs[0]
+        assert read is not None
+        readers.setdefault(read.name or "", {})[name] = _MomentsRead(InputsMet(node, kernels[name], most))
+    corrects = bool(state.settings.bias_correction)
+    means = MeanSums()
     sums: tuple[dict[str, _Moments], dict[str, _Moments]] = ({}, {})
-    for number, found in enumerate(in_order(moments, runs)):
+    both = readers, mean_readers(state.model, state.weights) if corrects else {}
+    for number, (found, mean) in enumerate(measured(state.model, runs, *both)):
+        means.add(mean)
         half = sums[number % 2]
         for name, one in found.items():
-            half[name] = half[name] + one if name in half else one
-    return {name: (one, sums[1][name]) for name, one in sums[0].items() if name in sums[1]}
+            half[name] = half[name] + one if name in half else one.widened()
+    moments = {name: (one, sums[1][name]) for name, one in sums[0].items() if name in sums[1]}
+    return moments, means.means if corrects else None
 
 
 def _halved(runs: Sequence[Held]) -> Sequence[Held]:

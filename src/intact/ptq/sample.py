@@ -44,6 +44,7 @@ class Sample:
 
     def __init__(self) -> None:
         self.runs: list[Held] = []
+        self._nbytes = 0
         self._bound: bytes | None = (
             None  # the least digest that there was no room for: none behind it, either
         )
@@ -62,17 +63,17 @@ class Sample:
         """Keep of both what one that was offered the runs of both would have kept."""
         bounds = [bound for bound in (self._bound, other._bound) if bound is not None]
         self._bound = min(bounds, default=None)
-        mine, self.runs = self.runs, []
+        mine, self.runs, self._nbytes = self.runs, [], 0
         for held in (*mine, *other.runs):
             if self._bound is None or held.digest <= self._bound:
                 self._keep(held)
 
     def _keep(self, held: Held) -> None:
         insort(self.runs, held)
-        while len(self.runs) > HELD_LEAST and (
-            len(self.runs) > HELD_MOST or sum(held.nbytes for held in self.runs) > HELD_BYTES
-        ):
-            self._bound = self.runs.pop().digest
+        self._nbytes += held.nbytes
+        while len(self.runs) > HELD_LEAST and (len(self.runs) > HELD_MOST or self._nbytes > HELD_BYTES):
+            last = self.runs.pop()
+            self._nbytes, self._bound = self._nbytes - last.nbytes, last.digest
 
     def stack(self) -> None:
         """Put small runs together, at most 256 KiB of inputs each: the fewer runs, the faster they are."""

@@ -29,6 +29,9 @@ from intact.ptq.trial import error_by_held_runs, error_by_statistics
 _CLEARLY = 0.95
 """Of the error before: below that a change is worth a second pass over the data, or new operators."""
 
+_LARGE = 2**24
+"""Bytes of float weights that are worth a look at every object of the process."""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -95,12 +98,12 @@ STAGES = (
 def run(state: State, stages: Sequence[Stage] = STAGES) -> State:
     """`state` behind all `stages`."""
     for number, stage in enumerate(stages):
-        held = bool(state.weights)
+        held = sum(weight.array.nbytes for weight in state.weights)
         drawn = state.settings.progress and not stage.has_bar
         with Progress(stage.name, len(stages), True) if drawn else nullcontext() as bar:
             if bar is not None:
                 bar.advance(done=number)
             state = stage.run(state)
-        if held and not state.weights:
+        if held >= _LARGE and not state.weights:
             gc.collect()  # a model is a circle of nodes and values: its float weights would stay for a while
     return state

@@ -14,6 +14,7 @@ from intact.graph import Model
 from intact.placement import Placement
 from intact.ptq.channels import ChannelEnds
 from intact.ptq.evaluator import Errors
+from intact.ptq.input_means import Means
 from intact.ptq.ranges import Activations, Known, QuantizedWeight, Ranges
 from intact.ptq.sample import Held
 from intact.ptq.settings import Settings
@@ -47,6 +48,25 @@ class BiasError:
 
 
 @dataclass(frozen=True, eq=False)
+class InputMeans:
+    """Means of what layers read.
+
+    Attributes:
+        model: The float model that they are of.
+        runs: Over which.
+        means: By layer, see `intact.ptq.input_means`.
+    """
+
+    model: Model
+    runs: tuple[Held, ...]
+    means: Means
+
+    def are_of(self, state: State) -> bool:
+        """Whether they are of this model, over these runs."""
+        return self.model is state.model and self.runs is state.runs
+
+
+@dataclass(frozen=True, eq=False)
 class State:
     """A model on its way; `intact.ptq.stages` lists the stages in the order in which they fill it in.
 
@@ -66,6 +86,7 @@ class State:
         chooser: What each method would choose.
         configurations: The ranges to compare, by name.
         weights: The weights to quantize, until they are in the model as codes.
+        input_means: Of what layers read, where a stage measured that on its way.
         scales: Where the model keeps the activations' scales.
         bias_errors: What rounding weights does to the means, where it may be corrected.
         errors: Of the outputs on the held runs, by what was compared.
@@ -92,6 +113,7 @@ class State:
     chooser: Activations | None = None
     configurations: Mapping[str, Ranges] = field(default_factory=dict)
     weights: tuple[QuantizedWeight, ...] = ()
+    input_means: InputMeans | None = field(default=None, repr=False)
     scales: tuple[StoredScale, ...] = ()
     bias_errors: tuple[BiasError, ...] = ()
     errors: Mapping[str, Errors] = field(default_factory=dict)
