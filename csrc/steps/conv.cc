@@ -6,14 +6,15 @@
 #include "runtime/balance.h"
 #include "steps/conv_tiles.h"
 #include "steps/window.h"
+#include "steps/window_copies.h"
 
 namespace intact {
 namespace {
 
 constexpr int64_t kChunkBytes = 256 << 10;  // of weights that one item goes through: half of a small L2
 constexpr int64_t kSmallestChunk = 32 << 10;
+constexpr int64_t kCopiedPanels = 8;  // of a chunk, at least: every chunk copies its windows
 constexpr int64_t kMostPixels = 384;  // of an item: their addresses stay in the cache
-constexpr int64_t kWordBytes = 32 << 10;  // of rows that are widened at a time
 constexpr int64_t kLargeItem = 4 << 20, kSmallItem = 1 << 20;  // products
 constexpr int64_t kSmallestItem = 1 << 18;  // where there are more threads than small items for them
 constexpr int64_t kItemCost = 1 << 16;      // products
@@ -37,11 +38,6 @@ struct Range {
   int64_t first, end;
 };
 
-// Of nearly equal height: the first `taller` have a row more.
-struct Tiles {
-  int number, rows, taller;
-};
-
 struct Rows {
   const uint8_t** x;
   uint8_t** y;
@@ -50,20 +46,12 @@ struct Rows {
   Rows from(int64_t first) const { return {x + first, y + first, residual + first}; }
 };
 
-// What panels of words read: windows, widened.
-struct Words {
-  std::vector<int32_t> runs;  // empty: no panel has any
-  int64_t pitch = 0, rows = 0;  // words of a row, rows at a time
-
-  size_t bytes() const { return align64(sizeof(int16_t) * static_cast<size_t>(pitch * rows)); }
-};
-
 // What one thread works with.
 struct Scratch {
   Rows rows;
   float* floats;
   int32_t* sums;
-  int16_t* words;
+  uint8_t* copies;
 };
 
 class ConvStep final : public Step {
@@ -84,10 +72,13 @@ class ConvStep final : public Step {
   bool joins() const { return s_.kernel->whole != nullptr; }
   size_t blocks() const { return static_cast<size_t>(cut_.blocks); }
   void bind(const Packed& packed);
-  void bind_words(BoundPanel& panel);
+  void bind_copies(const Packed& packed, const PackedPanel& from, BoundPanel& panel);
   std::vector<int32_t> resolve(const Packed& packed, const PackedPanel& panel) const;
   int64_t tiles() const { return (pixels_ + cut_.rows - 1) / cut_.rows; }
   int64_t chunk_bytes(size_t chunk) const;
+  int64_t largest_chunk() const {
+    return copies_.any() ? std::max(kChunkBytes, kCopiedPanels * panels_.front().bytes) : kChunkBytes;
+  }
   int64_t blocks_for(int64_t products) const;
   void cut();
   void cut_chunks(int64_t most);
@@ -101,18 +92,20 @@ class ConvStep final : public Step {
   Ahead ahead_of(size_t chunk, Range blocks, size_t p, bool fresh) const;
   Scratch scratch_at(uint8_t* at) const;
   ptrdiff_t offset_of_group(const BoundPanel& p) const { return ptrdiff_t{p.group} * group_channels_; }
-  void run_panel(const BoundPanel& panel, const Rows& rows, int count, const Ahead& ahead,
-                 const Scratch& own) const;
-  void run_tiles(const BoundPanel& panel, const Tiles& cut, GemmTile& tile, GemmRows& rows) const;
+  void run_panel(const BoundPanel& panel, const Rows& rows, const WindowCopies::Rows& copied, int count,
+                 const Ahead& ahead, const Scratch& own) const;
+  void run_tiles(const BoundPanel& panel, const WindowCopies::Rows& copied, GemmTile& tile,
+                 GemmRows& rows) const;
   void fill_rows(const Memory& memory, int64_t first, int64_t end, const Rows& rows) const;
 
   ConvSpec s_;
   std::vector<std::vector<int32_t>> steps_;  // one for all panels, or one for each
+  std::vector<std::vector<int32_t>> places_;  // of each panel, where there are outliers
   std::vector<BoundPanel> panels_;
   PanelConstants constants_;
   std::unique_ptr<const FunctionCells> cells_;
   Cutting cut_{};
-  Words words_;
+  WindowCopies copies_;
   int64_t pixels_ = 0;
   int32_t group_channels_ = 0;
   int widest_ = 0;
@@ -150,11 +143,23 @@ std::vector<int32_t> weight_sums(const int8_t* weights, const PackedPanel& panel
   return sums;
 }
 
-// A row of words is the window's steps in their own order, the same for all panels.
-void ConvStep::bind_words(BoundPanel& panel) {
-  panel.steps.words = static_cast<int32_t>(steps_.back().size());
-  words_.pitch = int64_t{4} * panel.steps.words;
-  words_.runs = runs_of(steps_.back());
+// Where a panel reads copies, which hold the window's steps in their own order: the same for all panels.
+void ConvStep::bind_copies(const Packed& packed, const PackedPanel& from, BoundPanel& panel) {
+  const std::vector<int32_t> natural = window_steps(packed.header);
+  const bool splits = packed.header.grouped == kGroupedForInliers;
+  if (!copies_.any()) copies_.need(runs_of(step_offsets(s_, packed.header, natural)), splits, s_.zero);
+  std::vector<int32_t>& steps = steps_.back();
+  std::vector<int32_t> places(splits ? natural.size() : 0);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const int32_t position = packed.positions[static_cast<size_t>(from.positions) + i];
+    const auto found = std::lower_bound(natural.begin(), natural.end(), position) - natural.begin();
+    steps[i] = static_cast<int32_t>(4 * found);
+    if (splits) places[static_cast<size_t>(found)] = static_cast<int32_t>(i);
+  }
+  places_.push_back(std::move(places));
+  panel.steps.steps = steps.data();
+  panel.steps.places = splits ? places_.back().data() : nullptr;
+  panel.steps.words = static_cast<int32_t>(steps.size());
 }
 
 void ConvStep::bind(const Packed& packed) {
@@ -167,12 +172,14 @@ void ConvStep::bind(const Packed& packed) {
                      constants_.bias.size(),
                      int64_t{p.steps} * p.width * 4};
     std::copy(std::begin(p.counts), std::end(p.counts), panel.steps.counts);
-    if (s_.kernel->grouped && is_words(p)) bind_words(panel);
+    const bool copies = s_.kernel->grouped && (is_words(p) || packed.header.grouped == kGroupedForInliers);
+    if (copies) bind_copies(packed, p, panel);
     if (!s_.kernel->grouped) panel.steps.counts[0] = static_cast<int32_t>(steps_.back().size() / 2);
     panels_.push_back(panel);
     widest_ = std::max(widest_, p.width);
     std::vector<int32_t> shifted;
-    if (s_.kernel->shift != 0) shifted = weight_sums(packed.weights + p.weights, p, s_.kernel->shift);
+    const int32_t shift = s_.kernel->shift + (copies ? copies_.base() : 0);
+    if (shift != 0) shifted = weight_sums(packed.weights + p.weights, p, shift);
     constants_.append(s_.epilogue, p.channel, p.channels, p.width, shifted);
   }
 }
@@ -188,7 +195,9 @@ std::vector<Loop> ConvStep::loops() const {
     if (products > 0) found.push_back({std::to_string(size) + "-step", products});
   }
   int64_t words = 0;
-  for (const BoundPanel& p : panels_) words += pixels_ * p.steps.words * p.steps.width * 4;
+  for (const BoundPanel& p : panels_) {
+    if (p.steps.places == nullptr) words += pixels_ * p.steps.words * p.steps.width * 4;
+  }
   if (words > 0) found.push_back({"words", words});
   return found;
 }
@@ -230,16 +239,14 @@ void ConvStep::cut() {
   int64_t products = 0;
   for (const BoundPanel& panel : panels_) products += panel.bytes * pixels_;
   const int64_t item = std::clamp(products / 16, kSmallItem, kLargeItem);
-  cut_chunks(kChunkBytes);
+  cut_chunks(largest_chunk());
   cut_.blocks = blocks_for(item);
   if (s_.threads > 1 && pixels_ > 0) cut_evenly(item, products);
   cut_.most_pixels = joins() ? std::min(pixels_, kMostPixels) : 0;
   for (int64_t b = 0; b < cut_.blocks; ++b) {
     cut_.most_pixels = std::max(cut_.most_pixels, pixel_of(b + 1) - pixel_of(b));
   }
-  if (words_.runs.empty()) return;
-  const int64_t rows = kWordBytes / (2 * words_.pitch) / cut_.rows * cut_.rows;
-  words_.rows = std::min(std::max<int64_t>(rows, cut_.rows), cut_.most_pixels);
+  copies_.cut(cut_.rows, cut_.most_pixels);
 }
 
 // So that the threads end together: more blocks than make items of some products and, where there are too few
@@ -247,8 +254,8 @@ void ConvStep::cut() {
 void ConvStep::cut_evenly(int64_t item, int64_t products) {
   const int64_t items = std::min(products / kSmallestItem, Evenest::kMostItems * s_.threads);
   Evenest evenest(s_.threads);
-  int64_t blocks = cut_.blocks, bytes = kChunkBytes;
-  for (int64_t chunk = kChunkBytes; chunk >= kSmallestChunk; chunk /= 2) {
+  int64_t blocks = cut_.blocks, bytes = largest_chunk();
+  for (int64_t chunk = bytes; chunk >= kSmallestChunk; chunk /= 2) {
     cut_chunks(chunk);
     const auto chunks = static_cast<int64_t>(cut_.chunks.size() - 1);
     const int64_t fewest = blocks_for(item), most = std::clamp(items / chunks, fewest, tiles());
@@ -291,7 +298,7 @@ size_t ConvStep::tile_bytes() const {
 
 size_t ConvStep::scratch() const {
   const size_t rows = align64(3 * sizeof(void*) * static_cast<size_t>(cut_.most_pixels));
-  return rows + 2 * tile_bytes() + words_.bytes();
+  return rows + 2 * tile_bytes() + copies_.bytes();
 }
 
 Scratch ConvStep::scratch_at(uint8_t* at) const {
@@ -301,7 +308,7 @@ Scratch ConvStep::scratch_at(uint8_t* at) const {
                   reinterpret_cast<const uint8_t**>(at + 2 * most * sizeof(void*))};
   uint8_t* const behind = at + align64(3 * sizeof(void*) * most);
   return {rows, reinterpret_cast<float*>(behind), reinterpret_cast<int32_t*>(behind + tile_bytes()),
-          reinterpret_cast<int16_t*>(behind + 2 * tile_bytes())};
+          behind + 2 * tile_bytes()};
 }
 
 // The addresses of output pixels [first, end): their windows, where they are written, their residuals.
@@ -356,31 +363,36 @@ void ConvStep::run_blocks(const Memory& memory, size_t chunk, Range blocks, bool
                           uint8_t* scratch) const {
   const Scratch own = scratch_at(scratch);
   const Range pixels{pixel_of(blocks.first), pixel_of(blocks.end)};
-  const int64_t all = pixels.end - pixels.first, most = words_.runs.empty() ? all : words_.rows;
+  const int64_t all = pixels.end - pixels.first, most = copies_.any() ? copies_.rows() : all;
   fill_rows(memory, pixels.first, pixels.end, own.rows);
   for (int64_t first = 0; first < all; first += most) {
     const Rows rows = own.rows.from(first);
     const int count = static_cast<int>(std::min(most, all - first));
-    int32_t widened = -1;  // group
+    int32_t group = -1;  // that is copied
+    WindowCopies::Rows copied;
     for (size_t p = cut_.chunks[chunk]; p < cut_.chunks[chunk + 1]; ++p) {
       const BoundPanel& panel = panels_[p];
-      if (panel.steps.words > 0 && widened != panel.group) {
-        widened = panel.group;
-        s_.kernel->widen({words_.runs.data(), static_cast<int32_t>(words_.runs.size() / 2), rows.x,
-                          offset_of_group(panel), count, own.words, words_.pitch});
+      if (panel.steps.words > 0 && group != panel.group) {
+        group = panel.group;
+        copied = copies_.copy(*s_.kernel, rows.x, offset_of_group(panel), count, own.copies);
       }
-      run_panel(panel, rows, count, ahead_of(chunk, blocks, p, fresh), own);
+      run_panel(panel, rows, copied, count, ahead_of(chunk, blocks, p, fresh), own);
     }
   }
 }
 
-void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, int count, const Ahead& ahead,
-                         const Scratch& own) const {
-  GemmTile tile{rows.x,      offset_of_group(panel),
-                count,       constants_.correction.data() + panel.constants,
-                own.sums,    ahead.bytes > 0 ? ahead.from : nullptr,
-                ahead.bytes, own.words,
-                words_.pitch};
+void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, const WindowCopies::Rows& copied,
+                         int count, const Ahead& ahead, const Scratch& own) const {
+  GemmTile tile{rows.x,         offset_of_group(panel),
+                count,          constants_.correction.data() + panel.constants,
+                own.sums,       ahead.bytes > 0 ? ahead.from : nullptr,
+                ahead.bytes,    copied.words,
+                copies_.pitch()};
+  if (panel.steps.words > 0 && copied.x != nullptr) {
+    tile.x = copied.x;
+    tile.x_offset = 0;
+    tile.outliers = &copied.outliers;
+  }
   GemmRows ends{own.sums,
                 count,
                 panel.steps.width,
@@ -396,23 +408,28 @@ void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, int count, c
                 PanelConstants::part_of(constants_.slopes, panel.constants),
                 PanelConstants::part_of(constants_.offsets, panel.constants)};
   if (s_.kernel->whole != nullptr && s_.kernel->whole(panel.steps, tile, s_.epilogue, ends)) return;
-  const int number = (count + cut_.rows - 1) / cut_.rows;
-  run_tiles(panel, {number, count / number, count % number}, tile, ends);
+  run_tiles(panel, copied, tile, ends);
 }
 
 // `tile` and `rows` begin as all rows and end as the last tile's: copies would cost what a few steps do.
-void ConvStep::run_tiles(const BoundPanel& panel, const Tiles& cut, GemmTile& tile, GemmRows& rows) const {
+void ConvStep::run_tiles(const BoundPanel& panel, const WindowCopies::Rows& copied, GemmTile& tile,
+                         GemmRows& rows) const {
+  const RowTiles cut(tile.rows, cut_.rows);
   // What one tile fetches.
   const int64_t piece = tile.next == nullptr ? 0 : panel.bytes / panel.steps.width / 4 * kFetched;
   for (int t = 0; t < cut.number; ++t) {
-    tile.rows = rows.rows = cut.rows + (t < cut.taller ? 1 : 0);
+    tile.rows = rows.rows = cut.height(t);
+    if (tile.outliers != nullptr) {
+      tile.begin = copied.ends[t];
+      tile.end = copied.ends[t + 1];
+    }
     if (piece * t >= tile.next_bytes) tile.next = nullptr;
     fetch_lines(rows.y, rows.rows, rows.y_offset);
     if (rows.residual != nullptr) fetch_lines(rows.residual, rows.rows, rows.residual_offset);
     s_.kernel->sum(panel.steps, tile);
     s_.kernel->finish(s_.epilogue, rows);
     tile.x += tile.rows;
-    tile.words += tile.rows * tile.pitch;
+    if (tile.words != nullptr) tile.words += tile.rows * tile.pitch;
     rows.y += tile.rows;
     if (rows.residual != nullptr) rows.residual += tile.rows;
     if (tile.next != nullptr) tile.next += piece;

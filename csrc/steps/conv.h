@@ -22,6 +22,7 @@ struct ConvSpec {
   std::array<int64_t, 2> origin{0, 0};  // input pixel under the first tap of output pixel (0, 0); -1: pad 1
   EpilogueSpec epilogue;
   int threads = 1;  // that will share the work
+  int32_t zero = 0;  // the byte of x around which most of its bytes are expected
 };
 
 // Throws std::invalid_argument unless images, weights of so many channels, and epilogue fit each other.

@@ -1,6 +1,7 @@
 // What forms of a convolution share that take any window: where its steps lie in the input.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "steps/epilogue.h"
@@ -30,19 +31,24 @@ inline void check_window(const ConvSpec& s, const PackedHeader& h) {
   demand(reach < 2e9, "a window spans more than 2 GB");
 }
 
-// Of one panel's steps, each from the first byte of its window.
-inline std::vector<int32_t> step_offsets(const ConvSpec& s, const Packed& packed, const PackedPanel& panel) {
-  const PackedHeader& h = packed.header;
+// Of steps at some positions, each from the first byte of its window.
+inline std::vector<int32_t> step_offsets(const ConvSpec& s, const PackedHeader& h,
+                                         std::span<const int32_t> positions) {
   const int64_t row = s.dilations[0] * s.x.strides[1], pixel = s.dilations[1] * s.x.strides[2];
   const int32_t row_bytes = h.kernel_w * h.in;
   std::vector<int32_t> found;
-  for (int32_t i = 0; i < panel.steps; ++i) {
-    const int32_t position = packed.positions[static_cast<size_t>(panel.positions + i)];
+  for (const int32_t position : positions) {
     const int64_t kh = position / row_bytes, rest = position % row_bytes;
     const int64_t within = h.joined ? rest : rest / h.in * pixel + rest % h.in;
     found.push_back(static_cast<int32_t>(kh * row + within));
   }
   return found;
+}
+
+// Of one panel's steps.
+inline std::vector<int32_t> step_offsets(const ConvSpec& s, const Packed& packed, const PackedPanel& panel) {
+  const auto first = static_cast<size_t>(panel.positions), count = static_cast<size_t>(panel.steps);
+  return step_offsets(s, packed.header, std::span(packed.positions).subspan(first, count));
 }
 
 // Bytes that the last step of a run reads behind it.

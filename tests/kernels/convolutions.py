@@ -152,7 +152,7 @@ class Layer:
         joined = self.groups == 1 and self.dilations[1] == 1 and self.gap == 0
         packed = gemm.pack(self.weight, high=self.high, groups=self.groups, joined=joined, kernel=kernel)
         apart = {"strides": self.strides, "dilations": self.dilations}
-        return gemm.conv(x, y, packed, epilogue, **apart, origin=origin, kernel=kernel)
+        return gemm.conv(x, y, packed, epilogue, **apart, origin=origin, zero=self.zero, kernel=kernel)
 
 
 class Image:

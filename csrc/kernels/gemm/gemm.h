@@ -25,25 +25,47 @@ constexpr int kFetched = 128;
 
 // Steps of one panel, resolved. Weights lie as [step][channel][4].
 //   runs (not grouped): steps are pairs (offset, n) of n steps whose offsets grow by 4; counts[0] pairs.
-//   grouped: one offset for each step; first counts[7] groups of 8 steps, then counts[6] groups of 7, ...,
-//     or `words`: steps in the order in which a row of words has them.
+//   grouped: one offset for each step; first counts[7] groups of 8 steps, then counts[6] groups of 7, ...
+//     Where rows are copies of windows (GemmCopy), an offset is from the copy's beginning, in elements.
 struct GemmSteps {
   const int8_t* weights;
   const int32_t* steps;
   int32_t counts[kMostGroup];
   int width;  // channels, a multiple of the kernel's unit
-  int32_t words = 0;  // steps, all of them; 0: groups
+  int32_t words = 0;  // steps, all of them, of panels that read words; 0: never
+  const int32_t* places = nullptr;  // of each step of the window, where it lies in `weights`: for outliers
 };
 
-// Rows of bytes as rows of words, 16 bits each: the runs of a window behind one another.
-struct GemmWords {
+// Most bytes of a tensor lie within so many neighbouring ones, the inliers: two products of those with any
+// weights, and their sum, fit 16 bits. So do those of what outliers exceed them by, which are formed apart. Of
+// fewer inliers more products fit one sum, and more bytes are outliers: 112 was faster where inputs are
+// outputs of a Relu, and slower where they are not.
+constexpr int kInliers = 128;
+
+// Steps of 4 bytes that have outliers: by how much they exceed. One list of each.
+struct GemmOutliers {
+  int32_t* bytes;
+  int32_t* signs;  // two words, both 1 or both -1
+  int32_t* steps;  // of the window
+  int32_t* rows;
+};
+
+// Copies of windows: the runs of each row behind one another.
+struct GemmCopy {
   const int32_t* runs;  // pairs: offset from a row's address, number of steps of 4 bytes
   int32_t count;  // of pairs
   const uint8_t* const* x;  // rows
   ptrdiff_t x_offset;  // added to each
   int rows;
-  int16_t* words;
-  ptrdiff_t pitch;  // from row to row
+  ptrdiff_t pitch;  // of copies, from row to row, in elements
+  int32_t base;  // subtracted
+};
+
+// Copies of a tile's rows as bytes up to kInliers - 1, and what they lack.
+struct GemmSplit {
+  uint8_t* bytes;
+  GemmOutliers outliers;
+  int32_t first, most;  // of the lists: the first is written here, and none behind
 };
 
 struct GemmTile {
@@ -56,6 +78,9 @@ struct GemmTile {
   int64_t next_bytes;  // of them
   const int16_t* words = nullptr;  // the same rows, for panels of words
   ptrdiff_t pitch = 0;  // from row to row
+  // Rows are bytes up to kInliers - 1, and to their sums outliers [begin, end) are added; nullptr: neither.
+  const GemmOutliers* outliers = nullptr;
+  int32_t begin = 0, end = 0;
 };
 
 struct GemmRows {
@@ -90,7 +115,9 @@ struct GemmOps {
   bool (*whole)(const GemmSteps& steps, const GemmTile& tile, const Epilogue& epilogue,
                 const GemmRows& rows) = nullptr;
   // Of grouped kernels.
-  void (*widen)(const GemmWords& words) = nullptr;
+  void (*widen)(const GemmCopy& copy, int16_t* words) = nullptr;
+  // Returns where the lists end, or -1: there was no room.
+  int32_t (*split)(const GemmCopy& copy, const GemmSplit& to) = nullptr;
   int deep = 1;  // weights of a panel are zeros up to a multiple of so many steps
   // Of kernels whose registers are tiles (tiles.h), which then have neither sum nor whole; nullptr: of
   // vectors.

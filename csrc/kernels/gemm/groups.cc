@@ -134,23 +134,26 @@ std::vector<Group> fill(const std::vector<Item>& items, const Limits& limits) {
 
 }  // namespace
 
-std::vector<PackStep> group_steps(const std::vector<PackStep>& steps, int32_t high,
-                                  int32_t (&counts)[kMostGroup]) {
+GroupedSteps group_steps(const std::vector<PackStep>& steps, int32_t high) {
   const Limits limits(high);
   const std::vector<Item> items = safe_items(steps, limits);
+  const auto count = static_cast<double>(items.size());
+  const double words = kOfWords * static_cast<double>(steps.size());
+  GroupedSteps found{steps, {}, words};
+  if (words < kOfStep * count + kOfGroup * count / kMostGroup)
+    return found;  // the fewest groups are too many
   std::vector<Group> groups = fill(items, limits);
-  std::fill(std::begin(counts), std::end(counts), 0);
-  const double in_groups =
-      kOfStep * static_cast<double>(items.size()) + kOfGroup * static_cast<double>(groups.size());
-  if (kOfWords * static_cast<double>(steps.size()) < in_groups) return steps;
+  const double cost = kOfStep * count + kOfGroup * static_cast<double>(groups.size());
+  if (words < cost) return found;
   std::stable_sort(groups.begin(), groups.end(),
                    [](const Group& a, const Group& b) { return a.items.size() > b.items.size(); });
-  std::vector<PackStep> ordered;
+  found.cost = cost;
+  found.steps.clear();
   for (const Group& group : groups) {
-    ++counts[group.items.size() - 1];
-    for (const size_t i : group.items) ordered.push_back(items[i].step);
+    ++found.counts[group.items.size() - 1];
+    for (const size_t i : group.items) found.steps.push_back(items[i].step);
   }
-  return ordered;
+  return found;
 }
 
 }  // namespace intact

@@ -68,14 +68,22 @@ std::vector<PanelCut> cut_channels(int32_t channels, int unit, int widest) {
   return cuts;
 }
 
-std::vector<uint8_t> pack_gemm(const GemmWeights& w, const int8_t* weights, const GemmOps& ops) {
-  check_shape(w);
-  const std::vector<int32_t> natural = positions_of(w);
+namespace {
+
+// All panels, and what one row costs, in steps of words.
+struct PackedPanels {
   std::vector<PackedPanel> panels;
   std::vector<int32_t> positions;
-  std::vector<uint8_t> bytes;  // the weights, and in the end what stands before them: one copy of all
-  if (!ops.grouped) positions = natural;
-  bytes.reserve((natural.size() * (ops.grouped ? 5 : 4) + 256) * (static_cast<size_t>(w.out) + 64));
+  std::vector<uint8_t> bytes;  // the weights
+  double cost = 0;
+};
+
+// `high`: the largest byte that groups have to hold.
+PackedPanels pack_panels(const GemmWeights& w, const int8_t* weights, const GemmOps& ops, int32_t high) {
+  const std::vector<int32_t> natural = positions_of(w);
+  PackedPanels found;
+  if (!ops.grouped) found.positions = natural;
+  found.bytes.reserve((natural.size() * (ops.grouped ? 5 : 4) + 256) * (static_cast<size_t>(w.out) + 64));
   for (int32_t group = 0; group < w.groups; ++group) {
     const int32_t first = w.out / w.groups * group;
     for (const PanelCut& cut : cut_channels(w.out / w.groups, ops.unit, ops.widest)) {
@@ -84,26 +92,64 @@ std::vector<uint8_t> pack_gemm(const GemmWeights& w, const int8_t* weights, cons
       for (const int32_t position : natural) steps.push_back(step_at(w, weights, position, cut, first));
       panel.counts[0] = static_cast<int32_t>(steps.size());
       if (ops.grouped) {
-        steps = group_steps(steps, w.high, panel.counts);
-        panel.positions = static_cast<int32_t>(positions.size());
-        for (const PackStep& s : steps) positions.push_back(s.position);
+        GroupedSteps grouped = group_steps(steps, high);
+        steps = std::move(grouped.steps);
+        std::copy(std::begin(grouped.counts), std::end(grouped.counts), panel.counts);
+        found.cost += grouped.cost * cut.width;
+        panel.positions = static_cast<int32_t>(found.positions.size());
+        for (const PackStep& s : steps) found.positions.push_back(s.position);
       }
-      panel.weights = static_cast<int64_t>(bytes.size());
+      panel.weights = static_cast<int64_t>(found.bytes.size());
       panel.steps = static_cast<int32_t>(steps.size());
       panel.channel = first + cut.channel;
       panel.channels = cut.channels;
       panel.width = cut.width;
       panel.group = group;
-      for (const PackStep& s : steps) bytes.insert(bytes.end(), s.weights.begin(), s.weights.end());
-      bytes.resize(static_cast<size_t>(aligned(panel.weights + weight_bytes(panel.steps, cut.width, ops))),
-                   0);
-      panels.push_back(panel);
+      for (const PackStep& s : steps) {
+        found.bytes.insert(found.bytes.end(), s.weights.begin(), s.weights.end());
+      }
+      const int64_t end = panel.weights + weight_bytes(panel.steps, cut.width, ops);
+      found.bytes.resize(static_cast<size_t>(aligned(end)), 0);
+      found.panels.push_back(panel);
     }
   }
+  return found;
+}
+
+// What outliers cost, in steps of words: to split up to 8 steps of a row; for each channel to add them, of each
+// step and each row. Measured where one byte in a hundred is one, as in layers of ResNets behind a Relu.
+constexpr double kOfSplit = 40, kOfOutliers = 0.06, kOfOutlierRow = 2;
+
+double cost_of_outliers(const GemmWeights& w) {
+  const int32_t run = w.joined ? w.kernel_w * w.in : w.in;
+  const double runs = double{1} * w.kernel_h * w.kernel_w * w.in / run, steps = (run + 3) / 4;
+  const double splits = runs * ((run + 31) / 32) * w.groups;
+  return kOfSplit * splits + w.out * (kOfOutliers * runs * steps + kOfOutlierRow);
+}
+
+// Panels that are grouped for inliers, where they and the outliers cost less.
+bool pack_for_inliers(const GemmWeights& w, const int8_t* weights, const GemmOps& ops, PackedPanels& all) {
+  if (ops.split == nullptr || w.high < kInliers) return false;
+  PackedPanels inliers = pack_panels(w, weights, ops, kInliers - 1);
+  const auto words = [](const PackedPanel& p) { return is_words(p); };
+  if (std::any_of(inliers.panels.begin(), inliers.panels.end(), words)) return false;
+  if (all.cost <= inliers.cost + cost_of_outliers(w)) return false;
+  all = std::move(inliers);
+  return true;
+}
+
+}  // namespace
+
+std::vector<uint8_t> pack_gemm(const GemmWeights& w, const int8_t* weights, const GemmOps& ops) {
+  check_shape(w);
+  PackedPanels all = pack_panels(w, weights, ops, w.high);
+  int32_t grouped = ops.grouped ? kGroupedForAll : 0;
+  if (ops.grouped && pack_for_inliers(w, weights, ops, all)) grouped = kGroupedForInliers;
+  std::vector<uint8_t>& bytes = all.bytes;  // in the end with what stands before them: one copy of all
   PackedHeader header{};
   header = {magic_of(ops),
             ops.unit,
-            ops.grouped,
+            grouped,
             w.out,
             w.kernel_h,
             w.kernel_w,
@@ -111,27 +157,29 @@ std::vector<uint8_t> pack_gemm(const GemmWeights& w, const int8_t* weights, cons
             w.groups,
             w.joined,
             w.high,
-            static_cast<int32_t>(panels.size()),
-            static_cast<int32_t>(positions.size()),
+            static_cast<int32_t>(all.panels.size()),
+            static_cast<int32_t>(all.positions.size()),
             0,
             0};
-  const size_t panel_bytes = panels.size() * sizeof(PackedPanel);
-  const size_t position_bytes = positions.size() * sizeof(int32_t);
+  const size_t panel_bytes = all.panels.size() * sizeof(PackedPanel);
+  const size_t position_bytes = all.positions.size() * sizeof(int32_t);
   header.weights = aligned(static_cast<int64_t>(sizeof header + panel_bytes + position_bytes));
   header.bytes = header.weights + static_cast<int64_t>(bytes.size());
   std::vector<uint8_t> head(static_cast<size_t>(header.weights), 0);
   std::memcpy(head.data(), &header, sizeof header);
-  std::memcpy(head.data() + sizeof header, panels.data(), panel_bytes);
-  std::memcpy(head.data() + sizeof header + panel_bytes, positions.data(), position_bytes);
+  std::memcpy(head.data() + sizeof header, all.panels.data(), panel_bytes);
+  std::memcpy(head.data() + sizeof header + panel_bytes, all.positions.data(), position_bytes);
   bytes.insert(bytes.begin(), head.begin(), head.end());
-  return bytes;
+  return std::move(bytes);
 }
 
 namespace {
 
 void check_header(const PackedHeader& h, size_t size, const GemmOps& ops) {
   demand(h.magic == magic_of(ops), "not packed weights");
-  demand(h.unit == ops.unit && h.grouped == ops.grouped, "weights are packed for another kernel");
+  const bool inliers = h.grouped == kGroupedForInliers && ops.split != nullptr && h.high >= kInliers;
+  const bool all = h.grouped == (ops.grouped ? kGroupedForAll : 0);
+  demand(h.unit == ops.unit && (all || inliers), "weights are packed for another kernel");
   demand(h.joined == 0 || h.joined == 1, "packed weights are damaged");
   check_shape({h.out, h.kernel_h, h.kernel_w, h.in, h.groups, h.joined != 0, h.high});
   const int64_t head = sizeof h + int64_t{h.panels} * sizeof(PackedPanel) + int64_t{h.positions} * 4;
@@ -168,9 +216,7 @@ void check_panel(const PackedHeader& h, const PackedPanel& p, int32_t channel, c
 
 // All panels of words read the same row.
 void check_words(const Packed& found) {
-  const PackedHeader& h = found.header;
-  const std::vector<int32_t> natural =
-      positions_of({h.out, h.kernel_h, h.kernel_w, h.in, h.groups, h.joined != 0, h.high});
+  const std::vector<int32_t> natural = window_steps(found.header);
   for (const PackedPanel& p : found.panels) {
     if (!is_words(p)) continue;
     const auto first = found.positions.begin() + p.positions;
@@ -178,9 +224,24 @@ void check_words(const Packed& found) {
   }
 }
 
+// Every panel has each step of the window once.
+void check_inliers(const Packed& found) {
+  const std::vector<int32_t> natural = window_steps(found.header);
+  for (const PackedPanel& p : found.panels) {
+    const auto first = found.positions.begin() + p.positions;
+    std::vector<int32_t> own(first, first + p.steps);
+    std::sort(own.begin(), own.end());
+    demand(!is_words(p) && own == natural, "a panel's steps are damaged");
+  }
+}
+
 }  // namespace
 
 bool is_words(const PackedPanel& panel) { return steps_in_groups(panel) == 0; }
+
+std::vector<int32_t> window_steps(const PackedHeader& h) {
+  return positions_of({h.out, h.kernel_h, h.kernel_w, h.in, h.groups, h.joined != 0, h.high});
+}
 
 Packed read_packed(const uint8_t* bytes, size_t size, const GemmOps& ops) {
   Packed found{};
@@ -203,7 +264,8 @@ Packed read_packed(const uint8_t* bytes, size_t size, const GemmOps& ops) {
   for (const int32_t p : found.positions) {
     demand(p >= 0 && p < window, "a step lies outside the window");
   }
-  if (h.grouped != 0) check_words(found);
+  if (h.grouped == kGroupedForAll) check_words(found);
+  if (h.grouped == kGroupedForInliers) check_inliers(found);
   found.weights = reinterpret_cast<const int8_t*>(bytes + h.weights);
   return found;
 }

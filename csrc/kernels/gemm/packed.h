@@ -24,9 +24,12 @@ struct GemmWeights {
   int32_t high;  // the largest byte that the input can hold
 };
 
+// How a grouped kernel's steps are grouped: for the input's largest byte, or for inliers (GemmSplit).
+constexpr int32_t kGroupedForAll = 1, kGroupedForInliers = 2;
+
 struct PackedHeader {
   uint32_t magic;
-  int32_t unit, grouped;
+  int32_t unit, grouped;  // 0 or one of the above
   int32_t out, kernel_h, kernel_w, in, groups, joined, high;
   int32_t panels, positions;
   int64_t weights;  // where they begin
@@ -54,6 +57,9 @@ std::vector<uint8_t> pack_gemm(const GemmWeights& shape, const int8_t* weights, 
 // Of a kernel that groups.
 bool is_words(const PackedPanel& panel);
 
+// The positions of all steps, in the window's order.
+std::vector<int32_t> window_steps(const PackedHeader& header);
+
 struct Packed {
   PackedHeader header;
   std::vector<PackedPanel> panels;
@@ -68,10 +74,14 @@ struct PackStep {
   int32_t position;
   std::vector<int8_t> weights;
 };
-// Cuts the steps of one panel into groups that no 16-bit lane overflows in, splitting steps where needed,
-// largest groups first; counts receives the number of groups of each size. All zeros, and the steps as they
-// were: words are faster. See groups.cc for the proof.
-std::vector<PackStep> group_steps(const std::vector<PackStep>& steps, int32_t high,
-                                  int32_t (&counts)[kMostGroup]);
+// The steps of one panel in groups that no 16-bit lane overflows in, split where needed, largest groups
+// first; counts: the number of groups of each size. All zeros, and the steps as they were: words are faster.
+// See groups.cc for the proof.
+struct GroupedSteps {
+  std::vector<PackStep> steps;
+  int32_t counts[kMostGroup];
+  double cost;  // of a row, in steps of words
+};
+GroupedSteps group_steps(const std::vector<PackStep>& steps, int32_t high);
 
 }  // namespace intact

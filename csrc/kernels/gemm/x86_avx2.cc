@@ -5,9 +5,10 @@
 #if INTACT_ARCH_X86
 #include <immintrin.h>
 
+#include <algorithm>
 #include <cstring>
 
-#include "kernels/gemm/x86_avx2_words.h"
+#include "kernels/gemm/x86_avx2_outliers.h"
 
 namespace intact {
 namespace {
@@ -62,27 +63,36 @@ inline __attribute__((always_inline)) void add_groups(Sums<kRows, kVectors>& s, 
   }
 }
 
+// Some groups of a panel.
+struct Part {
+  const int8_t* weights;
+  const int32_t* steps;
+  int32_t counts[kMostGroup];
+};
+
+// Adds to what the sums are, or first to the corrections.
 template <int kRows, int kVectors>
-void sum_tile(const GemmSteps& steps, const GemmTile& t, int first) {
+void sum_tile(const Part& part, const GemmTile& t, int first, bool begins) {
   Sums<kRows, kVectors> s;
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     s.x[r] = t.x[first + r] + t.x_offset;
+    const int32_t* const from = begins ? t.correction : t.sums + (first + r) * kVectors * kUnit;
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      s.wide[r][v] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(t.correction + kUnit * v));
+      s.wide[r][v] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + kUnit * v));
     }
   }
-  s.w = steps.weights;
-  s.steps = steps.steps;
-  add_groups<8>(s, steps.counts[7]);
-  add_groups<7>(s, steps.counts[6]);
-  add_groups<6>(s, steps.counts[5]);
-  add_groups<5>(s, steps.counts[4]);
-  add_groups<4>(s, steps.counts[3]);
-  add_groups<3>(s, steps.counts[2]);
-  add_groups<2>(s, steps.counts[1]);
-  add_groups<1>(s, steps.counts[0]);
+  s.w = part.weights;
+  s.steps = part.steps;
+  add_groups<8>(s, part.counts[7]);
+  add_groups<7>(s, part.counts[6]);
+  add_groups<6>(s, part.counts[5]);
+  add_groups<5>(s, part.counts[4]);
+  add_groups<4>(s, part.counts[3]);
+  add_groups<3>(s, part.counts[2]);
+  add_groups<2>(s, part.counts[1]);
+  add_groups<1>(s, part.counts[0]);
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
@@ -94,19 +104,47 @@ void sum_tile(const GemmSteps& steps, const GemmTile& t, int first) {
 }
 
 // As many rows at a time as registers hold.
-void sum_groups(const GemmSteps& s, const GemmTile& t) {
+void sum_part(const Part& part, const GemmTile& t, int width, bool begins) {
   int row = 0;
-  if (s.width == kUnit) {
-    for (; row + 4 <= t.rows; row += 4) sum_tile<4, 1>(s, t, row);
-    for (; row < t.rows; ++row) sum_tile<1, 1>(s, t, row);
+  if (width == kUnit) {
+    for (; row + 4 <= t.rows; row += 4) sum_tile<4, 1>(part, t, row, begins);
+    for (; row < t.rows; ++row) sum_tile<1, 1>(part, t, row, begins);
     return;
   }
-  for (; row + 3 <= t.rows; row += 3) sum_tile<3, 2>(s, t, row);
-  if (row + 2 == t.rows) sum_tile<2, 2>(s, t, row);
-  if (row + 1 == t.rows) sum_tile<1, 2>(s, t, row);
+  for (; row + 3 <= t.rows; row += 3) sum_tile<3, 2>(part, t, row, begins);
+  if (row + 2 == t.rows) sum_tile<2, 2>(part, t, row, begins);
+  if (row + 1 == t.rows) sum_tile<1, 2>(part, t, row, begins);
 }
 
-void sum(const GemmSteps& s, const GemmTile& t) { return s.words > 0 ? sum_words(s, t) : sum_groups(s, t); }
+// In parts whose weights stay in the first cache while all rows of the tile pass.
+void sum_groups(const GemmSteps& s, const GemmTile& t) {
+  constexpr int32_t kPartBytes = 16 << 10;
+  const int32_t step_bytes = 4 * s.width, most = kPartBytes / step_bytes;
+  Part part{s.weights, s.steps, {}};
+  int32_t size = kMostGroup, left = s.counts[size - 1];
+  for (bool begins = true; size > 0 || begins; begins = false) {
+    int32_t steps = 0;
+    std::fill(std::begin(part.counts), std::end(part.counts), 0);
+    while (size > 0) {
+      const int32_t groups = std::min(left, (most - steps) / size);
+      part.counts[size - 1] = groups;
+      steps += groups * size;
+      left -= groups;
+      if (left > 0) break;
+      if (--size > 0) left = s.counts[size - 1];
+    }
+    sum_part(part, t, s.width, begins);
+    part.weights += ptrdiff_t{steps} * step_bytes;
+    part.steps += steps;
+  }
+}
+
+void sum(const GemmSteps& s, const GemmTile& t) {
+  if (s.words > 0 && t.outliers == nullptr) return sum_words(s, t);
+  sum_groups(s, t);
+  if (t.outliers == nullptr) return;
+  s.width == kUnit ? add_outliers<1>(s, t) : add_outliers<2>(s, t);
+}
 
 struct Lanes {
   __m256 residual_zero_point, residual_multiplier;
@@ -320,7 +358,7 @@ void finish(const Epilogue& e, const GemmRows& t) {
 
 }  // namespace
 
-const GemmOps gemm_avx2 = {kUnit, kWidest, true, {12, 12, 0, 0}, 0, sum, finish, nullptr, widen};
+const GemmOps gemm_avx2 = {kUnit, kWidest, true, {12, 12, 0, 0}, 0, sum, finish, nullptr, widen, split};
 
 }  // namespace intact
 #endif

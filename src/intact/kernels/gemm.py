@@ -57,6 +57,7 @@ def conv(
     dilations: tuple[int, int] = (1, 1),
     origin: tuple[int, int] = (0, 0),
     threads: int = 1,
+    zero: int = 0,
     kernel: str | None = None,
 ) -> NativeStep:
     """A convolution. A matrix is an image of 1 x M pixels.
@@ -69,6 +70,7 @@ def conv(
         strides, dilations: Of the window, (h, w).
         origin: The pixel of `x` under the first tap of pixel (0, 0) of `y`: minus the padding.
         threads: That will share the work: it is cut for as many, where the kernel minds.
+        zero: The byte of `x` around which most of its bytes are expected. Speed hangs on it, no result.
         kernel: Of family "gemm"; the chosen one by default.
     Raises:
         ValueError: Views, weights and windows do not fit each other.
@@ -83,6 +85,7 @@ def conv(
         origin,
         epilogue.native(),
         threads,
+        zero,
     )
 
 

@@ -115,6 +115,7 @@ def _direct(kernel: str, part: PartialConv, step: Weighted, binding: Binding) ->
         dilations=part.dilations,
         origin=part.origin,
         threads=binding.threads,
+        zero=zero_of(binding.codes(step.x)),
         kernel=kernel,
     )
 

@@ -1,0 +1,127 @@
+// What kernels of 16-bit sums read in place of the image where their panels ask for it: windows as words, or
+// as bytes that are inliers (GemmSplit), with lists of outliers. Rows that have too many of these are words.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "kernels/gemm/gemm.h"
+#include "runtime/step.h"
+
+namespace intact {
+
+// Of nearly equal height: the first `taller` have a row more.
+struct RowTiles {
+  int number, rows, taller;
+
+  RowTiles(int count, int most)
+      : number((count + most - 1) / most), rows(count / number), taller(count % number) {}
+  int height(int tile) const { return rows + (tile < taller ? 1 : 0); }
+};
+
+class WindowCopies {
+ public:
+  // Of one group of channels, in a thread's scratch.
+  struct Rows {
+    const int16_t* words = nullptr;
+    const uint8_t* const* x = nullptr;  // as bytes; nullptr: as words
+    GemmOutliers outliers{};
+    const int32_t* ends = nullptr;  // of each tile's outliers, behind a 0
+  };
+
+  bool any() const { return !runs_.empty(); }
+  int64_t rows() const { return rows_; }
+  int64_t pitch() const { return pitch_; }
+  int32_t base() const { return base_; }
+
+  // `runs`: as GemmCopy has them. `zero`: the byte around which most lie, where rows are split.
+  void need(std::vector<int32_t> runs, bool splits, int32_t zero) {
+    pitch_ = 0;
+    for (size_t i = 1; i < runs.size(); i += 2) pitch_ += int64_t{4} * runs[i];
+    runs_ = std::move(runs);
+    splits_ = splits;
+    base_ = splits ? std::clamp(zero - kInliers / 2, 0, 256 - kInliers) : 0;
+  }
+
+  // As many rows at a time as fit the first cache, in tiles of at most so many.
+  void cut(int64_t tile, int64_t most) {
+    if (!any()) return;
+    const int64_t rows = kNearBytes / (2 * pitch_) / tile * tile;
+    rows_ = std::min(std::max(rows, tile), most);
+    tile_ = tile;
+  }
+
+  size_t bytes() const { return parts().end; }
+
+  Rows copy(const GemmOps& kernel, const uint8_t* const* x, ptrdiff_t x_offset, int rows,
+            uint8_t* scratch) const {
+    const GemmCopy all{runs_.data(), static_cast<int32_t>(runs_.size() / 2), x, x_offset, rows, pitch_,
+                       base_};
+    Rows found;
+    if (splits_ && split(kernel, all, scratch, found)) return found;
+    auto* const words = reinterpret_cast<int16_t*>(scratch);
+    kernel.widen(all, words);
+    return {words};
+  }
+
+ private:
+  static constexpr int64_t kNearBytes = 32 << 10;  // of words
+  // Words are as fast where one step in so many has outliers.
+  static constexpr int64_t kStepsOfOutlier = 6;
+  static constexpr int64_t kSpare = 16;  // entries of a row's 8 steps, at most
+
+  struct Parts {
+    size_t kept, pointers, ends, lists, end;
+  };
+
+  // Of so many rows.
+  int32_t most_outliers(int64_t rows) const {
+    return static_cast<int32_t>(pitch_ / 4 * rows / kStepsOfOutlier);
+  }
+
+  // Of a list: 8 steps of a tile more than are used.
+  int64_t room() const { return most_outliers(rows_) + kSpare * tile_; }
+
+  Parts parts() const {
+    const auto rows = static_cast<size_t>(rows_), elements = static_cast<size_t>(pitch_) * rows;
+    Parts p{};
+    p.kept = p.end = align64(sizeof(int16_t) * elements);
+    if (!splits_) return p;
+    p.pointers = p.kept + align64(elements);
+    p.ends = p.pointers + align64(sizeof(void*) * rows);
+    p.lists = p.ends + align64(sizeof(int32_t) * (rows + 1));
+    p.end = p.lists + align64(4 * sizeof(int32_t) * static_cast<size_t>(room()));
+    return p;
+  }
+
+  bool split(const GemmOps& kernel, GemmCopy copy, uint8_t* scratch, Rows& found) const {
+    const Parts p = parts();
+    uint8_t* kept = scratch + p.kept;
+    auto** const pointers = reinterpret_cast<const uint8_t**>(scratch + p.pointers);
+    auto* const ends = reinterpret_cast<int32_t*>(scratch + p.ends);
+    auto* const lists = reinterpret_cast<int32_t*>(scratch + p.lists);
+    const auto most = static_cast<int32_t>(room());
+    const GemmOutliers outliers{lists, lists + most, lists + 2 * most, lists + 3 * most};
+    const RowTiles tiles(copy.rows, static_cast<int>(tile_));
+    for (int row = 0; row < copy.rows; ++row) pointers[row] = kept + row * pitch_;
+    ends[0] = 0;
+    for (int t = 0, rows = 0; t < tiles.number; ++t) {
+      copy.rows = tiles.height(t);
+      rows += copy.rows;
+      ends[t + 1] = kernel.split(copy, {kept, outliers, ends[t], most});
+      if (ends[t + 1] < 0 || ends[t + 1] > most_outliers(rows)) return false;
+      copy.x += copy.rows;
+      kept += copy.rows * pitch_;
+    }
+    found = {nullptr, pointers, outliers, ends};
+    return true;
+  }
+
+  std::vector<int32_t> runs_;  // empty: no panel reads copies
+  bool splits_ = false;
+  int32_t base_ = 0;
+  int64_t pitch_ = 0, rows_ = 0, tile_ = 1;
+};
+
+}  // namespace intact
