@@ -119,6 +119,22 @@ def test_a_candidate_must_halve_the_error(monkeypatch: pytest.MonkeyPatch, error
     assert Evaluator().best(given, unless_halved="max")[0] == chosen
 
 
+def test_whole_ranges_are_measured_on_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs that they are bad for do not rule them out: over all eight nothing halves their error."""
+    by_run = {"max": [4.5, 4.5, *[0.0] * 6], "mse": [0.75] * 8, "entropy": [0.8] * 8}
+
+    def add(self: Evaluator, sums: Any, one: Any, runs: Any) -> Any:
+        error, square = sums.get("y", (0.0, 0.0))
+        name = list(by_run)[int(one["s"][0])]
+        return {"y": (error + np.array([sum(by_run[name][i] for i in runs)]), square + np.ones(1))}
+
+    monkeypatch.setattr(Evaluator, "__init__", lambda self: setattr(self, "_runs", tuple(range(8))))
+    monkeypatch.setattr(Evaluator, "_add", add)
+    given = {name: {"s": np.array([float(i)])} for i, name in enumerate(by_run)}
+    assert Evaluator().best(given, unless_halved="max")[0] == "max"
+    assert Evaluator().best(given)[0] == "mse"
+
+
 def test_boxes_do_not_hide_scores(build: Any) -> None:
     """An output that is a Concat counts part by part."""
     join = ("Concat", "boxes scores", "y", {"axis": 1})

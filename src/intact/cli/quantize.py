@@ -61,6 +61,14 @@ Bits16 = Annotated[
         "tensors or nodes, repeatable. Such layers compute in float. Default: never."
     ),
 ]
+FloatBudget = Annotated[
+    float | None,
+    typer.Option(
+        help="Where an output loses much at 8 bits, leave layers in float that lose most for their time, up "
+        "to this part of the predicted time; 0: none. Default: 0.4 for INTact's engine, 0 for others and "
+        "with --bits16."
+    ),
+]
 Equalization = Annotated[Switch, typer.Option(help="Bring the channels of neighbouring layers to one range.")]
 
 
@@ -93,6 +101,7 @@ def run(
     equalization: Equalization = Switch.auto,
     rounding: Rounding = None,
     bits16: Bits16 = None,
+    float_budget: FloatBudget = None,
     ray: options.Ray = None,
     progress: options.Progress = True,
     as_json: options.AsJson = False,
@@ -125,7 +134,7 @@ def run(
             exclude=tuple(exclude or ()), overrides=settings, opset=opset, num_batches=num_batches,
             batch_size=batch_size, bias_correction=bias_correction.for_ptq,
             equalization=equalization.for_ptq, rounding="auto" if rounding is None else rounding,
-            bits16=widths, progress=progress, pool=options.pool_of(ray), **tuning,
+            bits16=widths, float_budget=float_budget, progress=progress, pool=options.pool_of(ray), **tuning,
         )  # fmt: skip
     result.save(out)
     _show(result, model, out, as_json, advised=widths == "never")
@@ -177,6 +186,7 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised
 
     layers, warnings = layers_of(result), warnings_of(result)
     bits16 = across(result, lambda part: part.bits16)
+    in_float = across(result, lambda part: part.in_float)
     advice = _advice(result) if advised else ""
     before, after = _size(model), _size(out)
     if as_json:
@@ -188,7 +198,7 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised
             "top1": {name: {"same": same, "of": of} for name, (same, of) in top1.items()},
             "chosen": result.chosen or None, "methods": result.methods, "ranges": result.ranges,
             "bias_corrected": result.corrected, "equalized": result.equalized,
-            "smoothed": result.smoothed, "bits16": bits16,
+            "smoothed": result.smoothed, "bits16": bits16, "in_float": in_float,
             "not_equalized": result.not_equalized or None,
             "images": options.images_of(result.calibration) or None,
             "relative_errors": result.errors, "warnings": warnings, "advice": advice or None,
@@ -201,10 +211,11 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised
     show_table(f"{model.name} -> {out}", ("", "quantized"), rows, figures=("quantized",))
     for prepared in options.images_of(result.calibration):
         say(options.how_prepared(prepared))
-    for name, why in list(bits16.items())[:_SHOWN]:
-        say(f"16 bits for {name}: {why}")
-    if len(bits16) > _SHOWN:
-        say(f"16 bits for {len(bits16) - _SHOWN:,} more: --json has them all")
+    for what, named in (("16 bits for", bits16), ("in float", in_float)):
+        for name, why in list(named.items())[:_SHOWN]:
+            say(f"{what} {name}: {why}")
+        if len(named) > _SHOWN:
+            say(f"{what} {len(named) - _SHOWN:,} more: --json has them all")
     if advice:
         say(advice)
     if result.not_equalized:

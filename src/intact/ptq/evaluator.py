@@ -41,19 +41,23 @@ class Evaluator:
 
         Args:
             candidates: Values of overridable initializers, by the candidate's name.
-            unless_halved: One that is taken unless another has less than half its error.
+            unless_halved: One that is taken unless another has less than half its error; always measured on
+                all, as a few runs may hold no more than one that it is bad for.
         """
         names = _distinct(candidates)
         distinct = list(dict.fromkeys(names.values()))
         few, runs = max(2, len(self._runs) // 4), self._runs
 
+        plain = names.get(unless_halved)
+
         def weighed(name: str) -> float:
-            return relative(errors[name]) / (2 if name == names.get(unless_halved) else 1)
+            return relative(errors[name]) / (2 if name == plain else 1)
 
         errors: dict[str, Errors] = {name: {} for name in distinct}
         if len(distinct) > 2 and few < len(runs):
             errors = {name: self._add({}, candidates[name], runs[:few]) for name in distinct}
-            distinct = sorted(distinct, key=weighed)[:2]
+            better = sorted(distinct, key=weighed)[:2]
+            distinct = [name for name in distinct if name in better or name == plain]
             runs = runs[few:]
         errors |= {name: self._add(errors[name], candidates[name], runs) for name in distinct}
         chosen = min(distinct, key=lambda name: (weighed(name), list(names).index(name)))

@@ -18,11 +18,11 @@ from intact.ptq.branches import Captured, kept, taken_by
 from intact.ptq.choose import label
 from intact.ptq.collect import calibrated
 from intact.ptq.evaluator import relative, sqnr, top1, worst
+from intact.ptq.float_layers import quantized
 from intact.ptq.prepare import nothing_to_quantize, prepared
 from intact.ptq.result import QuantizedModel
 from intact.ptq.settings import Bits16, Overrides, Settings, Switch
 from intact.ptq.sixteen import asked_of
-from intact.ptq.stages import run
 from intact.ptq.state import State
 
 
@@ -47,6 +47,7 @@ def quantize(
     rounding: Switch = "auto",
     scale_bits: int | None = SHORT_BITS,
     bits16: Bits16 = "never",
+    float_budget: float | None = None,
     progress: bool = True,
     pool: JobPool | None = None,
     **options: Any,
@@ -92,6 +93,10 @@ def quantize(
             compute in float, and the file needs opset 21. "never"; "auto": as few as bring every output to
             30 dB on the held runs, where 8 bits leave one below 26 dB; or patterns over names of tensors and
             nodes and operator types.
+        float_budget: Where 8 bits leave an output below 26 dB, layers that lose most for their time stay in
+            float, as many as are worth it: what they take more is at most this part of the time of the whole
+            model, as predicted from products and elements. 0: none. None: 0.4 for "intact" and 0 for other
+            profiles, and where 16 bits are asked for (docs/decisions/0039-float-layers.md).
         progress: Draw a progress bar on standard error.
         pool: Counts parts of the data in other processes, `intact.ray_pool.RayPool` on other machines: the
             same statistics, bit for bit. None: this process.
@@ -109,8 +114,8 @@ def quantize(
     """
     settings = Settings(
         method, profile, activations, weights, symmetric, per_channel, include, exclude, overrides, opset,
-        num_batches, batch_size, bias_correction, equalization, rounding, scale_bits, bits16, progress,
-        pool, options,
+        num_batches, batch_size, bias_correction, equalization, rounding, scale_bits, bits16, float_budget,
+        progress, pool, options,
     )  # fmt: skip
     result = _quantized(source, data, settings)
     if result is None:
@@ -123,7 +128,7 @@ def _quantized(source: graph.Source, data: Any, settings: Settings) -> Quantized
     with waiting("read the model", settings.progress):
         state = prepared(source, data, settings)
     state = replace(state, data=kept(state.model, data, settings)) if _has_branches(state) else state
-    done = run(state) if state.targets else state
+    done = quantized(state) if state.targets else state
     with waiting("measure the result", settings.progress):
         result = _result(done)
     if _has_branches(state):
@@ -203,6 +208,7 @@ def _result(state: State) -> QuantizedModel:
         equalized=state.equalized,
         not_equalized=state.not_equalized,
         smoothed=list(state.smoothed),
+        in_float=dict(state.in_float),
         bits16={t.site.value: state.bits16[t.key] for t in state.activations if t.key in state.bits16},
         warnings=[*_zero_ranges(taken), *state.warnings],
         notes=list(state.notes),

@@ -39,6 +39,7 @@ class QuantizedModel:
         not_equalized: Which convolutions cannot be, and why; empty where there are none.
         smoothed: The tensors whose channels were brought to like ranges.
         bits16: The tensors that have 16 bits, with the weights that multiply them, and why.
+        in_float: The tensors that were left in float, with the layers that read them, and why.
         warnings: What should be looked at.
         notes: What was rewritten before placement.
         branches: What was made of the branches of Ifs, by "<node>.then_branch" or "<node>.else_branch": their
@@ -60,6 +61,7 @@ class QuantizedModel:
     not_equalized: str = ""
     smoothed: list[str] = field(default_factory=list)
     bits16: dict[str, str] = field(default_factory=dict)
+    in_float: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     branches: dict[str, QuantizedModel] = field(default_factory=dict)
@@ -99,6 +101,7 @@ def summary(result: QuantizedModel) -> list[tuple[str, str]]:
     sqnr, top1 = across(result, lambda part: part.sqnr), across(result, lambda part: part.top1)
     bits16 = sum(len(part.bits16) for part in parts.values())
     tensors = sum(len(part.ranges) for part in parts.values())
+    in_float = sum(len(part.in_float) for part in parts.values())
     return [
         ("layers in int8", f"{layers['int8']:,}"),
         ("layers in float", f"{layers['float']:,}"),
@@ -109,6 +112,7 @@ def summary(result: QuantizedModel) -> list[tuple[str, str]]:
         ("channels equalized", "yes" if result.equalized else "no"),
         ("tensors smoothed", f"{len(result.smoothed):,}"),
         *([("tensors with 16 bits", f"{bits16:,} of {tensors:,}")] if bits16 else []),
+        *([("tensors left in float", f"{in_float:,} of {tensors + in_float:,}")] if in_float else []),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Literal
 
 from intact.calib import METHODS
@@ -19,6 +20,9 @@ BLOCK = 32
 
 MOST_AXES = 64
 """Dimensions that an array of NumPy can have."""
+
+FLOAT_BUDGET = 0.4
+"""What layers that are left in float may take more, as a part of the predicted time of the whole model."""
 
 _KEYS = ("format", "activations", "weights", "method", "axis", "block_size", "symmetric")
 WEIGHT_ONLY = ("int4", "uint4")
@@ -100,6 +104,7 @@ class Settings:
     rounding: Switch = "auto"
     scale_bits: int | None = SHORT_BITS
     bits16: Bits16 = "never"
+    float_budget: float | None = None
     progress: bool = True
     pool: JobPool | None = field(default=None, repr=False, compare=False)
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -118,6 +123,20 @@ class Settings:
         object.__setattr__(self, "bits16", _checked_bits16(self.bits16))
         if self.bits16 != "never":
             self._require_16_bits()
+        object.__setattr__(self, "float_budget", self._checked_budget())
+
+    def _checked_budget(self) -> float:
+        """Of layers in float: the profile's where none is given, nothing where 16 bits are asked for."""
+        given = self.float_budget
+        if given is None:
+            return (
+                FLOAT_BUDGET if profile_of(self.profile).name == "intact" and self.bits16 == "never" else 0.0
+            )
+        if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < inf:
+            raise QuantValueError(
+                "float_budget", f"{given!r:.60}", "a part of the time, 0 or more", "write 0.2 for a fifth"
+            )
+        return float(given)
 
     def _require_16_bits(self) -> None:
         """Refuse what cannot hold codes of 16 bits before the data are read."""

@@ -147,7 +147,7 @@ def widened(state: State, why: Mapping[Unit, str]) -> State:
     """
     targets = tuple(_widened(state.targets, why))
     reasons = {node: f"16 bits, in float: {said}" for unit, said in why.items() for node in unit.nodes}
-    layers = tuple(_said(layer, reasons) for layer in state.placement.layers)
+    layers = tuple(said_of(layer, reasons) for layer in state.placement.layers)
     keys = {(unit.key[0], _WIDE[unit.key[1]], unit.key[2]): said for unit, said in why.items()}
     return replace(
         state, targets=targets, weights=_weights(state, targets) if state.weights else (),
@@ -194,7 +194,7 @@ def _wide(target: Target) -> Target:
     return replace(target, format=format, settings=replace(settings, activations=format, method=method))
 
 
-def _said(layer: Layer, reasons: Mapping[str, str]) -> Layer:
-    """`layer` with the reason why it reads 16 bits, where it does."""
+def said_of(layer: Layer, reasons: Mapping[str, str]) -> Layer:
+    """`layer` in float, with the reason that `reasons` has for one of its nodes, where there is one."""
     said = next((reasons[node] for node in layer.nodes if node in reasons), None)
     return layer if said is None else replace(layer, precision="float", reason=said)

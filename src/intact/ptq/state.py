@@ -95,6 +95,7 @@ class State:
         not_equalized: Which convolutions cannot be equalized, and why.
         smoothed: The tensors whose channels were brought to like ranges.
         bits16: Why targets were given 16 bits, by their key.
+        in_float: Why tensors, and what multiplies them, were left in float, by their names.
         warnings: What should be looked at.
         notes: What was rewritten before placement.
         known: What methods chose so far: a memory that all states of one model share, and no part of one.
@@ -123,6 +124,7 @@ class State:
     not_equalized: str = ""
     smoothed: tuple[str, ...] = ()
     bits16: Mapping[Key, str] = field(default_factory=dict)
+    in_float: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     known: Known = field(default_factory=dict, repr=False)
 

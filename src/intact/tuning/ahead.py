@@ -40,7 +40,8 @@ class ChoiceScorer:
 def made_by(model: Model, data: Any, settings: Settings, overrides: Overrides) -> Model:
     """The model that `quantize` makes with `overrides`; the float model where nothing is left to quantize."""
     asked = {one.name: getattr(settings, one.name) for one in fields(Settings) if one.init}
-    asked |= {"overrides": overrides or settings.overrides, "progress": False}
+    # The search itself decides what stays in float.
+    asked |= {"overrides": overrides or settings.overrides, "progress": False, "float_budget": 0.0}
     try:
         return quantize(model, data, **asked.pop("options"), **asked).model
     except NothingToQuantizeError:  # what moves data is quantized beside other layers alone

@@ -1,0 +1,105 @@
+"""How much longer a model is to run with layers in float: by products and elements, never by a clock.
+
+A model has the same prediction on every machine, so that no file depends on where it was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+
+from intact.graph import Constants, Model, Node, Session, Value, ops
+from intact.layer import Layer
+from intact.placement import Placement
+from intact.ptq.inputs import Feeds
+from intact.ptq.sixteen import Unit
+from intact.ptq.workers import THREADS
+
+# What a product takes, and an element that a layer reads or makes, with 8 bits and in float, relative to each
+# other: as measured with AMX, where 8 bits gain most (docs/decisions/0039-float-layers.md).
+_PRODUCT, _FLOAT_PRODUCT = 1, 20
+_ELEMENT, _FLOAT_ELEMENT = 100, 400
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def shapes_of(model: Model, feeds: Feeds) -> Shapes:
+    """The shapes of tensors in one run, by name; none of what subgraphs and unknown operators make.
+
+    These may make sequences, say, which have no shape. The work of such nodes is not counted, so that what
+    others take is a larger part of the whole.
+    """
+    known = [node for node in model.graph if (said := ops.read(node)) is not None and said.kind != "control"]
+    made = (value for node in known for value in node.outputs)
+    names = [value.name for value in made if value.name]
+    session = Session(model, extra=names, folded=True, threads=THREADS)
+    found = {name: array.shape for name, array in session.stream(feeds, names)}
+    return found | {name: array.shape for name, array in feeds.items()}
+
+
+class PredictedTime:
+    """What the layers of a float model will take, relative to each other.
+
+    Args:
+        model: Float.
+        placement: Its layers: those in int8, and those in float.
+        shapes: Of its tensors, see `shapes_of`.
+    """
+
+    def __init__(self, model: Model, placement: Placement, shapes: Shapes) -> None:
+        self._nodes = {node.name or "": node for node in model.graph}
+        self._constants, self._shapes = Constants(model.graph), shapes
+        self._layers = placement.layers
+        inside = {name for layer in placement.layers for name in layer.nodes}
+        alone = sum(self._of([node], True) for name, node in self._nodes.items() if name not in inside)
+        self.total = alone + sum(self._of_layer(layer, layer.precision == "float") for layer in self._layers)
+        """Of all layers and of the nodes that are in none, which are float."""
+
+    def added(self, units: Iterable[Unit]) -> float:
+        """What the layers that read `units` take more in float, as a part of `total`."""
+        names = {name for unit in units for name in unit.nodes}
+        layers = [one for one in self._layers if one.precision != "float" and names.intersection(one.nodes)]
+        more = sum(self._of_layer(layer, True) - self._of_layer(layer, False) for layer in layers)
+        return more / self.total if self.total else 0.0
+
+    def _of_layer(self, layer: Layer, in_float: bool) -> float:
+        return self._of([self._nodes[name] for name in layer.nodes if name in self._nodes], in_float)
+
+    def _of(self, nodes: Sequence[Node], in_float: bool) -> float:
+        """Of nodes that run as one."""
+        made = {value for node in nodes for value in node.outputs}
+        read = {v for node in nodes for v in node.inputs if v is not None and v not in made}
+        inside = set(nodes)
+        left = [v for v in made if v.is_graph_output() or any(use.node not in inside for use in v.uses())]
+        elements = sum(map(self._size, [*read, *left]))
+        products = sum(map(self._products, nodes))
+        if in_float:
+            return _FLOAT_ELEMENT * elements + _FLOAT_PRODUCT * products
+        return _ELEMENT * elements + _PRODUCT * products
+
+    def _size(self, value: Value) -> int:
+        """Elements of a tensor that the data change; 0 of others."""
+        return prod(self._shapes.get(value.name or "", (0,)))
+
+    def _products(self, node: Node) -> int:
+        """How many products `node` forms: for each element that it makes one column of its second operand."""
+        said = ops.read(node)
+        if said is None or said.kind not in ("convolution", "product", "recurrent") or len(node.inputs) < 2:
+            return 0
+        first, second = node.inputs[0], node.inputs[1]
+        if first is None or second is None:
+            return 0
+        shape = self._shape(second)
+        if isinstance(said, ops.Conv):
+            return self._size(node.outputs[0]) * prod(shape[1:])
+        if isinstance(said, ops.ConvTranspose):
+            return self._size(first) * prod(shape[1:])
+        if said.kind == "product":
+            return self._size(node.outputs[0]) * (self._shape(first)[-1:] or (1,))[0]
+        return self._size(first) * prod(shape[1:2])
+
+    def _shape(self, value: Value) -> tuple[int, ...]:
+        if (known := self._shapes.get(value.name or "")) is not None:
+            return known
+        array = self._constants(value)
+        return () if array is None else array.shape

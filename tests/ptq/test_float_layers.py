@@ -1,0 +1,183 @@
+"""Layers left in float: where outputs are poor, those that lose most for their time, in a budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+import intact
+from intact.errors import QuantValueError
+from intact.graph import load
+from intact.placement import place
+from intact.ptq import POOR_DB, QuantizedModel, quantize
+from intact.ptq.float_layers import UnitGroup, within
+from intact.ptq.predicted_time import PredictedTime, shapes_of
+from intact.ptq.settings import FLOAT_BUDGET, Settings
+from intact.ptq.sixteen import Unit
+
+
+def quiet(model: Any, data: Any, **options: Any) -> QuantizedModel:
+    return quantize(model, data, progress=False, **{"equalization": False} | options)
+
+
+@pytest.fixture
+def images() -> np.ndarray:
+    return np.random.default_rng(1).standard_normal((32, 8, 12, 12)).astype(np.float32)
+
+
+@pytest.fixture
+def spoiled(build: Any) -> onnx.ModelProto:
+    """Channels of sizes from 0.001 to 100 in front of a small layer that brings them to one size.
+
+    Behind it a Clip with a negative bound, and two large layers.
+    """
+    rng = np.random.default_rng(0)
+
+    def normal(*shape: int) -> np.ndarray:
+        return (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+
+    sizes = np.logspace(-3, 2, 8).astype(np.float32).reshape(8, 1, 1, 1)
+    nodes = [
+        ("Conv", "x w0", "wide", {"pads": [1, 1, 1, 1]}), ("Sigmoid", "wide", "gate"),
+        ("Mul", "wide gate", "wider"), ("Conv", "wider w1", "even"), ("Clip", "even low high", "bounded"),
+        ("Conv", "bounded w2", "a", {"pads": [1, 1, 1, 1]}), ("Relu", "a", "b"),
+        ("Conv", "b w3", "y", {"pads": [1, 1, 1, 1]}),
+    ]  # fmt: skip
+    return build(
+        nodes, {"x": ["N", 8, 12, 12]}, {"y": ["N", 8, 12, 12]}, w0=normal(8, 8, 3, 3) * sizes,
+        w1=normal(8, 8, 1, 1) / sizes.reshape(1, 8, 1, 1), low=np.float32(-1), high=np.float32(6),
+        w2=normal(64, 8, 3, 3), w3=normal(8, 64, 3, 3),
+    )  # fmt: skip
+
+
+def layers(result: QuantizedModel) -> dict[str, str]:
+    """Precision by the tensor that the layer's first node makes."""
+    nodes = {node.name: node for node in load(result.proto).graph}
+    return {
+        nodes[layer.nodes[0]].outputs[0].name or "": layer.precision
+        for layer in result.placement.layers
+        if layer.nodes[0] in nodes
+    }
+
+
+def test_what_spoils_an_output_stays_in_float(spoiled: onnx.ModelProto, images: np.ndarray) -> None:
+    plain = quiet(spoiled, images, float_budget=0)
+    result = quiet(spoiled, images)
+    assert plain.least_sqnr < POOR_DB and not plain.in_float
+    assert result.least_sqnr > plain.least_sqnr + 3.0
+    assert list(result.in_float) == ["wider"]
+    assert "with 8 bits an output has" in result.in_float["wider"]
+    found = layers(result)
+    assert found["even"] == "float" and found["a"] == found["y"] == "int8"
+    (row,) = [one for one in result.explain() if "more time" in one["reason"]]
+    assert row["precision"] == "float"
+    assert "tensors left in float" in repr(result)
+    assert "wider" not in result.ranges and "wider" in plain.ranges
+
+
+def test_the_file_runs_elsewhere_and_the_engine_runs_it_exactly(
+    spoiled: onnx.ModelProto, images: np.ndarray
+) -> None:
+    result = quiet(spoiled, images)
+    assert result.in_float
+    feeds = {"x": images[:1]}
+    got, exact = (
+        intact.compile(result.proto, backend=backend).run(feeds)["y"] for backend in ("cpu", "reference")
+    )
+    np.testing.assert_array_equal(got, exact)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(result.proto.SerializeToString(), options)
+    (want,) = session.run(None, feeds)
+    assert np.abs(got - want).max() < 0.02 * np.abs(want).max()
+
+
+def test_equal_data_give_equal_files(spoiled: onnx.ModelProto, images: np.ndarray) -> None:
+    first, second = (quiet(spoiled, images[order]) for order in (slice(None), slice(None, None, -1)))
+    assert first.in_float and first.proto.SerializeToString() == second.proto.SerializeToString()
+
+
+def test_good_outputs_get_the_bytes_that_they_would_have_got(build: Any, images: np.ndarray) -> None:
+    rng = np.random.default_rng(0)
+    w = (rng.standard_normal((8, 8, 3, 3)) / 9).astype(np.float32)
+    model = build([("Conv", "x w", "y")], {"x": ["N", 8, 12, 12]}, {"y": ["N", 8, 10, 10]}, w=w)
+    with_budget, without = (quiet(model, images, float_budget=part) for part in (0.4, 0))
+    assert with_budget.least_sqnr >= POOR_DB
+    assert with_budget.proto.SerializeToString() == without.proto.SerializeToString()
+
+
+def test_no_layer_stays_that_the_budget_does_not_hold(spoiled: onnx.ModelProto, images: np.ndarray) -> None:
+    assert not quiet(spoiled, images, float_budget=1e-6).in_float
+
+
+def test_other_engines_and_16_bits_have_no_budget_unless_asked(
+    spoiled: onnx.ModelProto, images: np.ndarray
+) -> None:
+    assert not quiet(spoiled, images, profile="onnxruntime").in_float
+    assert not quiet(spoiled, images, bits16="auto").in_float
+    assert Settings(profile="onnxruntime", float_budget=0.3).float_budget == 0.3
+    assert Settings().float_budget == FLOAT_BUDGET
+
+
+@pytest.mark.parametrize("budget", [-0.1, float("nan"), float("inf"), True, "0.2"])
+def test_a_budget_is_a_part_of_the_time(budget: Any, spoiled: onnx.ModelProto, images: np.ndarray) -> None:
+    with pytest.raises(QuantValueError, match="float_budget"):
+        quiet(spoiled, images, float_budget=budget)
+
+
+def test_sequences_have_no_shape_and_are_in_nobodys_way(build: Any, images: np.ndarray) -> None:
+    rng = np.random.default_rng(0)
+    nodes = [
+        ("SplitToSequence", "x four", "parts", {"axis": 1}), ("SequenceAt", "parts one", "second"),
+        ("Conv", "second w", "y"),
+    ]  # fmt: skip
+    model = build(
+        nodes, {"x": ["N", 8, 12, 12]}, {"y": ["N", 4, 12, 12]}, four=np.int64(4), one=np.int64(1),
+        w=rng.standard_normal((4, 4, 1, 1)).astype(np.float32),
+    )  # fmt: skip
+    shapes = shapes_of(load(model), {"x": images[:1]})
+    assert "parts" not in shapes and shapes["y"] == (1, 4, 12, 12)
+
+
+def group(name: str, error: float, time: float) -> UnitGroup:
+    return UnitGroup((Unit((0, name, True), (name,), ()),), error, time)
+
+
+def test_each_tenth_of_the_time_must_halve_the_error() -> None:
+    cheap, little = group("a", 0.6, 0.05), group("b", 0.01, 0.05)
+    groups = [group("c", 0.1, 0.6), little, cheap, group("d", 0.29, 0.9)]
+    assert within(1.0, groups) == [cheap]
+    assert within(0.04, groups) == []
+    assert within(1.0, []) == []
+
+
+def test_layers_that_help_together_are_taken_together() -> None:
+    """None of eight equal ones halves the error for its time; all of them take nearly all of it."""
+    equal = [group(str(i), 0.125, 0.04) for i in range(8)]
+    assert within(1.0, equal) == equal
+    assert within(0.1, equal) == []
+
+
+def test_time_is_told_by_products_and_elements(spoiled: onnx.ModelProto, images: np.ndarray) -> None:
+    model = load(spoiled)
+    placed = place(model, "intact")
+    shapes = shapes_of(model, {"x": images[:1]})
+    assert shapes["a"] == (1, 64, 12, 12) and shapes["x"] == (1, 8, 12, 12)
+    predicted = PredictedTime(model, placed, shapes)
+    nodes = {node.outputs[0].name: node.name or "" for node in model.graph}
+
+    def added(*made: str) -> float:
+        return predicted.added([Unit((0, name, True), (name,), (nodes[name],)) for name in made])
+
+    # Products alone: [outputs, inputs * taps] for each of 144 places.
+    products = {"wide": 8 * 72 * 144, "even": 8 * 8 * 144, "a": 64 * 72 * 144, "y": 8 * 576 * 144}
+    elements = {"wide": 16 * 144, "even": 16 * 144, "a": 72 * 144, "y": 72 * 144}
+    for name in ("even", "a", "y"):
+        more = 19 * products[name] + 300 * elements[name]
+        assert added(name) * predicted.total == pytest.approx(more)
+    assert added("a", "y") == pytest.approx(added("a") + added("y"))
+    assert added("a", "a") == added("a"), "a layer is left in float once"
