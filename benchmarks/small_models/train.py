@@ -4,9 +4,9 @@
 
 SGD (the ViT: AdamW), one-cycle learning rate, crops and mirrored images for CIFAR-10, 8,192 scenes for
 the detector; from random weights. The last 5,000 training images, and 500 scenes, judge the result: the test
-images are never looked at. All here were made with `--bfloat16`: the detector in 62 CPU seconds, mAP 80.6 on those
-scenes, whose digits it was trained on; the MobileNet in 12 CPU minutes, 80.16% of those images right; the
-ViT in 8, 68.82%.
+images are never looked at. All here were made with `--bfloat16`: the detector in 62 CPU seconds, mAP 80.6 on
+those scenes, whose digits it was trained on; the MobileNet in 12 CPU minutes, 80.16% of those images right;
+the ViT in 8, 68.82%.
 """
 
 from __future__ import annotations
