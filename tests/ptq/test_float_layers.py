@@ -123,6 +123,19 @@ def test_other_engines_and_16_bits_have_no_budget_unless_asked(
     assert Settings().float_budget == FLOAT_BUDGET
 
 
+def test_a_model_is_never_left_in_float_throughout(build: Any, images: np.ndarray) -> None:
+    sizes = np.logspace(-3, 2, 8).astype(np.float32).reshape(8, 1, 1)
+    rng = np.random.default_rng(0)
+    model = build(
+        [("Conv", "x w", "a"), ("MatMul", "a v", "y")], {"x": ["N", 8, 12, 12]}, {"y": ["N", 8, 10, 2000]},
+        w=rng.standard_normal((8, 8, 3, 3)).astype(np.float32) / sizes,
+        v=rng.standard_normal((10, 2000)).astype(np.float32),
+    )  # fmt: skip
+    result = quiet(model, images * sizes, float_budget=100.0, exclude=["MatMul"])
+    assert result.least_sqnr < POOR_DB and not result.in_float
+    assert sorted(layer.precision for layer in result.placement.layers) == ["float", "int8"]
+
+
 @pytest.mark.parametrize("budget", [-0.1, float("nan"), float("inf"), True, "0.2"])
 def test_a_budget_is_a_part_of_the_time(budget: Any, spoiled: onnx.ModelProto, images: np.ndarray) -> None:
     with pytest.raises(QuantValueError, match="float_budget"):

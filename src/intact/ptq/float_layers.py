@@ -69,9 +69,10 @@ def with_float_layers(before: State, after: State) -> State | None:
     groups = _measured(before, after, affordable, predicted) if affordable else []
     chosen = within(budget, groups)
     why = {unit: _reason(least, group) for group in chosen for unit in group.units}
-    if not why:
+    left = in_float(before, why)
+    if not why or not left.activations:  # a model that is float throughout is not what was asked for
         return None
-    left = with_candidates(in_float(before, why))
+    left = with_candidates(left)
     again = {name: ranges for name, ranges in left.configurations.items() if name in (after.chosen, "max")}
     return replace(left, configurations=again)
 
