@@ -223,6 +223,7 @@ void TiledConvStep::cut_into(int64_t blocks, size_t parts) {
 // shares of it.
 int64_t TiledConvStep::fetching() const {
   const auto parts = static_cast<int64_t>(parts_);
+  if (ranges_ == 0) return 0;  // no rows
   const int64_t bands = weights_first_ && parts >= s_.threads ? 1 : std::min<int64_t>(ranges_, s_.threads);
   const int64_t sharing = std::min(parts, (s_.threads + bands - 1) / bands);
   const int64_t inputs = s_.x.elements() / bands * (sharing - 1) / sharing;

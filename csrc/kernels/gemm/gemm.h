@@ -37,8 +37,8 @@ struct GemmSteps {
 };
 
 // Most bytes of a tensor lie within so many neighbouring ones, the inliers: two products of those with any
-// weights, and their sum, fit 16 bits. So do those of what outliers exceed them by, which are formed apart. Of
-// fewer inliers more products fit one sum, and more bytes are outliers: 112 was faster where inputs are
+// weights, and their sum, fit 16 bits. So do those of what outliers exceed them by, which are formed apart.
+// Of fewer inliers more products fit one sum, and more bytes are outliers: 112 was faster where inputs are
 // outputs of a Relu, and slower where they are not.
 constexpr int kInliers = 128;
 

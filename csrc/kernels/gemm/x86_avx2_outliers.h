@@ -1,5 +1,5 @@
-// Rows of bytes up to kInliers - 1, of which 16-bit sums hold many, and what a few bytes exceed that by: added
-// to the sums step by step.
+// Rows of bytes up to kInliers - 1, of which 16-bit sums hold many, and what a few bytes exceed that by:
+// added to the sums step by step.
 #pragma once
 
 #include <array>

@@ -32,7 +32,8 @@ inline __m256i words_of(const int8_t* bytes) {
   return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
 }
 
-// 8 channels of kRows rows. kInOrder: steps lie as in the window. Every other row ends in order: with all rows free, or none, loops are slower.
+// 8 channels of kRows rows. kInOrder: steps lie as in the window. Every other row ends in order: with all
+// rows free, or none, loops are slower.
 template <int kRows, bool kInOrder>
 void sum_word_tile(const GemmSteps& s, const GemmTile& t, int first, int channel) {
   __m256i low[kRows], high[kRows];

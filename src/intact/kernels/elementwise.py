@@ -6,6 +6,7 @@ Each function equals its namesake in `intact.numerics` bit for bit. What the nat
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -126,12 +127,12 @@ def learned_range_grad(
     grad, x, y = real_array(grad), real_array(x), real_array(y)
     bounds = np.asarray(low, np.float32), np.asarray(high, np.float32)
     shape = granule_shape(x.shape, spec)
-    way = plan(x, spec, shared=np.prod(shape) == 1)
+    way = plan(x, spec, shared=prod(shape) == 1)
     if grad.dtype == np.float64 or way.spread or not grad.shape == x.shape == y.shape or x.size == 0:
         to_x, sums = numerics.learned_range_grad(grad, x, y, *bounds, spec)
         return give(to_x, out), sums
     to_x, use = target(out, grad, way.order, grad), chosen_kernels()
-    granules = expand(np.arange(np.prod(shape, dtype=np.int64)).reshape(shape), x.shape, spec)
+    granules = expand(np.arange(prod(shape)).reshape(shape), x.shape, spec)
     places = granules.transpose(way.order).reshape(-1)  # of each granule of the layout
     low_flat, high_flat = (way.params(b) for b in bounds)
     sums = np.empty((len(places), 3))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -40,7 +42,7 @@ def learned_range_grad(
     inside, none = (low < x) & (x < high), np.float32(0)
     with np.errstate(all="ignore"):
         terms = np.where(inside, g * (y - x), none), np.where(inside, none, g * y), np.where(inside, none, g)
-    granule = np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
+    granule = np.arange(prod(shape)).reshape(shape)
     length = _row_length(x.shape, spec) if granule.size > 1 else x.size
     sums = np.zeros((3, granule.size))
     if x.size:
