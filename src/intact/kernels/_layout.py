@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from intact.spec import QuantSpec
 
 Layout = tuple[int, int, int, int]
 Shape = tuple[int, ...]
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def layout_of(shape: Shape, kept: tuple[bool, ...]) -> Layout | None:
@@ -63,8 +64,8 @@ class ParameterLayout(NamedTuple):
     granules: Shape | None = None
     spread: bool = False
 
-    def params(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Scales or bounds of granule shape (or one number), flat in the order that the layout wants.
+    def params(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
+        """One value for each granule, in granule shape (or one number), flat in the order of the layout.
 
         Raises:
             QuantValueError: `values` does not have granule shape.

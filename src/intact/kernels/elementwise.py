@@ -17,7 +17,7 @@ from intact.kernels import _native
 from intact.kernels._arrays import DTYPE_NAMES, dense, empty_like, give, real_array, target, thread_pool_size
 from intact.kernels._layout import ParameterLayout, plan
 from intact.kernels.registry import chosen_kernels
-from intact.numerics import expand, granule_shape
+from intact.numerics import granule_shape
 from intact.numerics.affine import code_zero_point, positive_scale
 from intact.spec import QuantSpec
 
@@ -132,8 +132,7 @@ def learned_range_grad(
         to_x, sums = numerics.learned_range_grad(grad, x, y, *bounds, spec)
         return give(to_x, out), sums
     to_x, use = target(out, grad, way.order, grad), chosen_kernels()
-    granules = expand(np.arange(prod(shape)).reshape(shape), x.shape, spec)
-    places = granules.transpose(way.order).reshape(-1)  # of each granule of the layout
+    places = way.params(np.arange(prod(shape)).reshape(shape))  # of each granule of the layout
     low_flat, high_flat = (way.params(b) for b in bounds)
     sums = np.empty((len(places), 3))
     _native.learned_range_grad(
