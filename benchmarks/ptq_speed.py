@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -115,11 +114,6 @@ ZOO_TOOLS: dict[str, Callable[[Path, list[Feeds], Path], None]] = {
 }  # fmt: skip
 
 
-def processor_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
 def measure_network(tool: str, name: str, zoo: Path, inputs: int | None, folder: Path) -> dict[str, float]:
     """Time and memory of one tool on a network of the zoo, in this process."""
     import onnxruntime.quantization  # noqa: F401  # every tool imports it before the clock starts
@@ -131,9 +125,9 @@ def measure_network(tool: str, name: str, zoo: Path, inputs: int | None, folder:
     feeds = list(islice(cycle(work.calibration), inputs or len(work.calibration)))
     out = folder / f"{tool}.onnx"
     Path("/proc/self/clear_refs").write_text("5")  # the peak is that of what follows
-    before, used, start = resident("VmRSS"), processor_seconds(), time.perf_counter()
+    before, used, start = resident("VmRSS"), time.process_time(), time.perf_counter()
     ZOO_TOOLS[tool](work.model, feeds, out)
-    seconds, used = time.perf_counter() - start, processor_seconds() - used
+    seconds, used = time.perf_counter() - start, time.process_time() - used
     return {"cpu": used, "seconds": seconds, "mb": resident("VmHWM") - before}
 
 

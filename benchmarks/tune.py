@@ -83,10 +83,15 @@ def encoder_case(package: Path, folder: Path) -> Case:
     return Case("MiniLM-L6", file, data, cosine, one)
 
 
+def int8(case: Case, **options: Any) -> Any:
+    """What `intact.quantize` makes of the file, with nothing in float but what `options` say."""
+    return intact.quantize(case.file, case.data, float_budget=0, progress=False, **options).proto
+
+
 def in_float(case: Case, layers: Sequence[Any], rounding: bool | str) -> Any:
     """The file with some layers in float, as `intact.quantize` makes it."""
     overrides = {node: {"format": "float"} for layer in layers for node in layer.nodes}
-    return intact.quantize(case.file, case.data, overrides=overrides, rounding=rounding, progress=False).proto
+    return int8(case, overrides=overrides, rounding=rounding)
 
 
 def by_rank(case: Case, found: TuneResult) -> tuple[int, Any]:
@@ -123,9 +128,9 @@ def fastest(
 
 def measure(case: Case, part: float, options: argparse.Namespace) -> None:
     """Tune to one target, and print."""
-    int8 = intact.quantize(case.file, case.data, progress=False).proto
+    everywhere = int8(case)
     whole = case.evaluate(compile(case.file, threads=1))
-    loss = whole - case.evaluate(compile(int8, threads=1))
+    loss = whole - case.evaluate(compile(everywhere, threads=1))
     if loss <= 0:
         print(f"\n{case.name}: int8 everywhere loses nothing", flush=True)
         return
@@ -138,7 +143,7 @@ def measure(case: Case, part: float, options: argparse.Namespace) -> None:
     count, ranked = by_rank(case, found)
     models = {
         "float": graph.to_proto(graph.load(case.file)),
-        "int8": int8,
+        "int8": everywhere,
         "by rank": ranked,
         "tune": found.proto,
     }
