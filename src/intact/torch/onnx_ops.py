@@ -20,6 +20,7 @@ from torch import nn
 
 from intact import graph
 from intact.errors import IntactError, UnsupportedError
+from intact.torch.recurrent_export import recurrent_functions
 
 __all__ = ["trace_torchscript", "translate"]
 
@@ -56,7 +57,10 @@ def translate(
         UnsupportedError: The model cannot be traced, or an operator has no ONNX form.
         QuantValueError: Two inputs or outputs have one name.
     """
-    table = {_OPERATOR: _marker_function(), **(options.pop("custom_translation_table", None) or {})}
+    table = {
+        _OPERATOR: _marker_function(), **recurrent_functions(),
+        **(options.pop("custom_translation_table", None) or {}),
+    }  # fmt: skip
     options.setdefault("verbose", False)
     try:
         with _quiet_exporter():

@@ -17,6 +17,7 @@ from intact.graph import ops
 from intact.graph.attributes import integer
 from intact.placement import Placement, Site, place
 from intact.torch.graph_mode.calls import ModelCall
+from intact.torch.graph_mode.recurrent import Inside, read_inside
 from intact.torch.graph_mode.tracing import DOMAIN, Edge, Traced, trace
 
 
@@ -29,12 +30,14 @@ class Analysis:
         traced: What it is about.
         edges: (ONNX node name, input index) -> the edge that it reads.
         owners: ONNX node name -> the call that it belongs to.
+        inside: (ONNX node name, input index) -> the layer of a recurrent module that reads there.
     """
 
     placement: Placement
     traced: Traced
     edges: dict[tuple[str, int], Edge]
     owners: dict[str, ModelCall]
+    inside: dict[tuple[str, int], Inside]
 
 
 def analyse(
@@ -56,7 +59,8 @@ def analyse(
     read = _Reading(traced.model, traced.edges)
     placement = place(traced.model, profile, include=_inside(include), exclude=_inside(exclude))
     placement = replace(placement, sites=tuple(_reached(placement.sites, traced.model, read.edges)))
-    return Analysis(placement, traced, read.edges, read.owners)
+    inside = read_inside(traced.model, read.owners, read.edges)
+    return Analysis(placement, traced, read.edges, read.owners, inside)
 
 
 def _inside(patterns: Sequence[str]) -> list[str]:

@@ -36,7 +36,15 @@ _POOLS: dict[type, type[QuantizedModule]] = {
     nn.MaxPool2d: quant_nn.QuantMaxPool2d,
     nn.MaxPool3d: quant_nn.QuantMaxPool3d,
 }
-_CLASSES = {**DEFAULT_CLASSES, **_POOLS}
+_RECURRENT: dict[type, type[QuantizedModule]] = {
+    nn.LSTM: quant_nn.FusedQuantLSTM,
+    nn.GRU: quant_nn.FusedQuantGRU,
+    nn.RNN: quant_nn.FusedQuantRNN,
+}
+_INSIDE = {**DEFAULT_CLASSES, **_RECURRENT}
+"""What modules inside of one that is one call become."""
+
+_CLASSES = {**_INSIDE, **_POOLS}
 _AGREEMENT = 1e-3
 
 
@@ -181,7 +189,9 @@ class _Job:
             left |= self._replace_inside(path)
         for path in plan.modules:
             self._convert(path)
-            if path not in plan.own_input:
+            if path in plan.layers:
+                self._switch_off(path, plan.layers[path])
+            elif path not in plan.own_input:
                 self._model.get_submodule(path)._input_quantizer.disable()  # type: ignore[operator, union-attr]
         for item in plan.inserted:
             add_quantizer(
@@ -206,6 +216,12 @@ class _Job:
         convert(self._model, module, quant_class, self._activation, weight)
         self._modules[path] = quant_class.__name__
 
+    def _switch_off(self, path: str, wanted: set[str]) -> None:
+        """Disable the quantizers inside a recurrent module that are not wanted."""
+        for name, module in self._model.get_submodule(path).named_modules():
+            if isinstance(module, TensorQuantizer) and name not in wanted:
+                module.disable()
+
     def _weight_of(self, axis: int | tuple[int, ...] | None) -> QuantDescriptor:
         return QuantDescriptor(**self._weight, axis=axis)
 
@@ -213,7 +229,7 @@ class _Job:
         """Exchange the module at `path` and those inside; what stayed and why."""
         left = {}
         for name, module in list(self._model.get_submodule(path).named_modules(prefix=path)):
-            quant_class, reason = convertible(module, DEFAULT_CLASSES)
+            quant_class, reason = convertible(module, _INSIDE)
             if quant_class is None:
                 if reason and not isinstance(module, QuantizedModule):
                     left[name] = reason
@@ -239,5 +255,5 @@ class _Job:
             owner.label if (owner := found.owners.get(layer.name)) else layer.name: layer.reason
             for layer in found.placement.layers
             if layer.precision == "float"
-            and layer.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Concat")
+            and layer.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Concat", "LSTM", "GRU", "RNN")
         }

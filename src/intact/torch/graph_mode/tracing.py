@@ -20,12 +20,10 @@ from intact import graph as onnx_graph
 from intact.torch._collection import evaluating
 from intact.torch.graph_mode.calls import ModelCall, tensors_in
 from intact.torch.graph_mode.observing import Observer
+from intact.torch.graph_mode.recurrent import why_whole
 from intact.torch.onnx_ops import translate
 
 DOMAIN = "intact"
-WHOLE = (nn.RNNBase, nn.RNNCellBase)
-"""Modules of PyTorch with layers inside that the graph does not show."""
-
 _AGREEMENT = 1e-3
 _NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 
@@ -116,10 +114,9 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 
 
 def _why_whole(module: nn.Module) -> str:
-    if isinstance(module, WHOLE):
-        name = next(c.__name__ for c in type(module).__mro__ if c.__module__.startswith("torch.nn"))
-        return f"{name} is one call of PyTorch"
-    return "its forward was replaced on the instance" if "forward" in vars(module) else ""
+    return why_whole(module) or (
+        "its forward was replaced on the instance" if "forward" in vars(module) else ""
+    )
 
 
 # ---- runs without a trace ----
