@@ -14,9 +14,9 @@ from intact import numerics
 from intact.errors import IntactError, UnsupportedError
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
-from intact.graph.gates import store_gates
 from intact.graph.markers import Marker, find_markers
 from intact.graph.opset import MAX_OPSET, MIN_OPSET
+from intact.graph.recurrent import settle_recurrent
 from intact.spec import Format, QuantSpec
 
 QUANTIZER_KEY = "intact.quantizer"
@@ -106,7 +106,7 @@ def emit_qdq(model: ir.Model, opset: int, *, fold_weights: bool = True, share: b
         UnsupportedError: The opset has no type for a quantizer's format.
         CalibrationError: A quantizer has no constant range.
     """
-    reordered = store_gates(model)
+    reordered = settle_recurrent(model)
     emitter = _Emitter(model.graph, opset, fold_weights, share)
     pairs = []
     for marker in find_markers(model):

@@ -1,7 +1,8 @@
-"""What recurrent layers multiply with, stored as ONNX wants it: gates in its order, directions in one tensor.
+"""Recurrent layers as exporters leave them, and as engines want them.
 
-Frameworks keep other orders, and exporters write the way between: Slice and Concat of each weight. Behind a
-quantized weight that way would run at every inference, and hide the weight from builders of int8 kernels.
+Frameworks keep gates in other orders than ONNX, and exporters write the way between: Slice and Concat of each
+weight. Behind a quantized weight that way would run at every inference, and hide the weight from builders of
+int8 kernels. States of zeros, which ONNX has by default, come with arithmetic on sizes.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from intact.graph import ops
 from intact.graph.build import Inserter, Namer
 from intact.graph.constants import Constants, evaluate_node
 from intact.graph.markers import Marker, is_marker, read_marker
+from intact.graph.view import is_op
 from intact.spec import QuantSpec
 
 _STORED = (1, 2, 3)
 """Weights of inputs, weights of states, biases."""
+
+_STATES = (5, 6)
 
 
 @dataclass(frozen=True)
@@ -35,8 +39,8 @@ class Reordered:
     order: NDArray[np.int64]
 
 
-def store_gates(model: ir.Model) -> dict[ir.Node, Reordered]:
-    """Store the weights and biases of recurrent layers as these read them, in place.
+def settle_recurrent(model: ir.Model) -> dict[ir.Node, Reordered]:
+    """Store the weights and biases of recurrent layers as these read them, in place; leave zero states out.
 
     Before: ``w -> FakeQuantize -> Slice, Slice, ... -> Concat -> Unsqueeze -> LSTM``, scales of rows.
     After: ``w' -> FakeQuantize -> LSTM``, the scales in the order of the rows.
@@ -46,22 +50,40 @@ def store_gates(model: ir.Model) -> dict[ir.Node, Reordered]:
     Returns:
         The markers that are new.
     """
-    return _Storer(model.graph).run()
+    return _Settler(model.graph).run()
 
 
-class _Storer:
+class _Settler:
     def __init__(self, graph: ir.Graph) -> None:
         self._graph, self._constants, self._names = graph, Constants(graph), Namer(graph)
         self._stored: dict[ir.Value, ir.Value] = {}
         self._new: dict[ir.Node, Reordered] = {}
 
     def run(self) -> dict[ir.Node, Reordered]:
-        for node in list(self._graph):
-            if node.domain == "" and node.op_type in ops.RECURRENT:
-                for index, value in enumerate(node.inputs):
-                    if index in _STORED and value is not None and value.producer() is not None:
-                        self._store(node, index, value)
+        for node in [n for n in self._graph if n.domain == "" and n.op_type in ops.RECURRENT]:
+            for index, value in enumerate(node.inputs):
+                if value is not None and index in _STORED and value.producer() is not None:
+                    self._store(node, index, value)
+                elif value is not None and index in _STATES and self._is_zero(value):
+                    node.replace_input_with(index, None)
+                    self._drop(value)
         return self._new
+
+    def _is_zero(self, value: ir.Value | None) -> bool:
+        """Whether `value` is 0 everywhere, whatever its sizes."""
+        while value is not None:
+            node, constant = value.producer(), self._constants(value)
+            if constant is not None:
+                return not constant.any()
+            if node is None:
+                return False
+            if is_op(node, "ConstantOfShape"):
+                fill = node.attributes.get("value")
+                return fill is None or not fill.as_tensor().numpy().any()
+            if not ops.may_move(node) or ops.computes(node, self._constants) or len(ops.data_inputs(node)) != 1:
+                return False
+            value = node.inputs[ops.data_inputs(node)[0]]
+        return False
 
     def _store(self, node: ir.Node, index: int, value: ir.Value) -> None:
         if value not in self._stored:
