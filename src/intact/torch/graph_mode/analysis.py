@@ -184,7 +184,9 @@ class _Reading:
         for node in nodes:
             owner = owners.get(node)
             first = owner.label if owner is not None else ""
-            wanted = first if first and first not in taken else f"{first or node.name}/{node.op_type}"
+            layer = node.op_type in ops.RECURRENT  # "lstm/LSTM", "lstm/LSTM_1": whatever is around them
+            plain = first and first not in taken and not layer
+            wanted = first if plain else f"{first or node.name}/{node.op_type}"
             name, count = wanted, 0
             while name in taken:
                 count += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import logging
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -21,7 +22,8 @@ from intact.torch._collection import evaluating
 from intact.torch.graph_mode.calls import ModelCall, tensors_in
 from intact.torch.graph_mode.observing import Observer
 from intact.torch.graph_mode.recurrent import why_whole
-from intact.torch.onnx_ops import translate
+from intact.torch.onnx_ops import FLAT_WEIGHTS, translate
+from intact.torch.recurrent_ops import whole_layers
 
 DOMAIN = "intact"
 _AGREEMENT = 1e-3
@@ -279,7 +281,9 @@ def _export(model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any) -> tupl
     level = log.level
     log.setLevel(logging.ERROR)
     try:
-        program = torch.export.export(_Marked(model, seen).eval(), (args, dict(kwargs)), strict=False)
+        with warnings.catch_warnings(), whole_layers():
+            warnings.filterwarnings("ignore", message=FLAT_WEIGHTS)
+            program = torch.export.export(_Marked(model, seen).eval(), (args, dict(kwargs)), strict=False)
     except Exception as error:  # whatever the user's code does with tensors that have no values
         raise Untraceable(seen.marker.path if seen.marker else "", _said(error)) from error
     finally:
