@@ -126,7 +126,7 @@ class RecurrentLayers(QuantizedLayer):
             input, hx = input.unsqueeze(1), None if hx is None else tuple(part.unsqueeze(1) for part in hx)
         elif self.batch_first:
             input = input.transpose(0, 1)
-        if not len(input):
+        if input.shape[0] == 0:
             raise QuantValueError(
                 type(self).__name__, "no time steps", "at least one", "drop empty sequences"
             )
