@@ -1,4 +1,4 @@
-"""Recurrent layers with quantized inputs: without quantizers they are PyTorch's, with them each layer's is."""
+"""Recurrent layers with quantized inputs: without quantizers they are PyTorch's own."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class _Settler:
             if is_op(node, "ConstantOfShape"):
                 fill = node.attributes.get("value")
                 return fill is None or not fill.as_tensor().numpy().any()
-            if not ops.may_move(node) or ops.computes(node, self._constants) or len(ops.data_inputs(node)) != 1:
+            if not _moves_one(node, self._constants):
                 return False
             value = node.inputs[ops.data_inputs(node)[0]]
         return False
@@ -125,7 +125,8 @@ class _Settler:
     def _remark(
         self, marker: Marker, x: NDArray, order: NDArray[np.int64], insert: Inserter
     ) -> ir.Value | None:
-        ends = [_spread(end, x.shape, marker.spec)[order] for end in (marker.amax, marker.amin) if end is not None]
+        given = [end for end in (marker.amax, marker.amin) if end is not None]
+        ends = [_spread(end, x.shape, marker.spec)[order] for end in given]
         axis = _axis(ends) if marker.spec.axis is not None else None
         if axis is None and marker.spec.axis is not None:
             return None
@@ -136,10 +137,11 @@ class _Settler:
             *(insert.constant(f"{base}.{n}", e) for n, e in zip(("_amax", "_amin"), kept, strict=False)),
         ]
         attributes = {name: old.attributes[name] for name in old.attributes if name != "axis"}
-        given = {} if axis is None else {"axis": [axis]}
+        if axis is not None:
+            attributes["axis"] = ir.AttrInt64s("axis", [axis])
         made = insert.node(
             old.op_type, inputs, f"{base}.marked", domain=old.domain, dtype=old.outputs[0].dtype,
-            shape=ir.Shape(order.shape), **attributes, **given,
+            shape=ir.Shape(order.shape), **attributes,
         )  # fmt: skip
         node = made.producer()
         assert node is not None
@@ -158,15 +160,20 @@ class _Settler:
             self._drop(one)
 
 
+def _moves_one(node: ir.Node, constants: Constants) -> bool:
+    """Whether `node` only moves elements of one tensor."""
+    return ops.may_move(node) and not ops.computes(node, constants) and len(ops.data_inputs(node)) == 1
+
+
 def _way(value: ir.Value, constants: Constants) -> list[ir.Node] | None:
     """The one marker that `value` depends on, and what moves its elements, in the graph's order."""
     found: dict[ir.Node, None] = {}
     waiting = [value]
     while waiting:
         node = waiting.pop().producer()
-        if node is None or node in found:
-            if node is None:
-                return None
+        if node is None:
+            return None
+        if node in found:
             continue
         found[node] = None
         if is_marker(node):

@@ -1,4 +1,4 @@
-"""`intact::recurrent`: one layer of an LSTM, a GRU or an RNN as one operator, for as long as a model is exported.
+"""`intact::recurrent`: one layer of an LSTM, a GRU or an RNN as one operator, while a model is exported.
 
 `torch.export` runs PyTorch's own functions step by step to learn sizes, which fixes the number of steps, and
 the exporter writes RNN as these steps. While `whole_layers` is open, calls of these functions become one
@@ -37,7 +37,9 @@ _LIB.define(  # type: ignore[no-untyped-call]
 )
 
 
-def _run(x: Tensor, states: list[Tensor], params: list[Tensor], cell: str, bidirectional: bool) -> list[Tensor]:
+def _run(
+    x: Tensor, states: list[Tensor], params: list[Tensor], cell: str, bidirectional: bool
+) -> list[Tensor]:
     """One layer.
 
     Args:

@@ -76,7 +76,8 @@ class _Fused(RecurrentLayers):
             last.append(ends)
             if layer < self.num_layers - 1 and self.dropout:
                 x = F.dropout(x, self.dropout, self.training)
-        return x, tuple(parts[0] if len(parts) == 1 else torch.cat(parts) for parts in zip(*last, strict=True))
+        parts = zip(*last, strict=True)
+        return x, tuple(one[0] if len(one) == 1 else torch.cat(one) for one in parts)
 
 
 class FusedQuantLSTM(_Fused, nn.LSTM):

@@ -68,7 +68,7 @@ class _Gates:
 
 
 class RecurrentLayers(QuantizedLayer):
-    """What quantized recurrent layers share. A state is a tuple, (h, c) or (h,), of [layers, N, hidden] each."""
+    """What quantized layers with a state share: a tuple, (h, c) or (h,), of [layers, N, hidden] each."""
 
     def init_quantizer(
         self,
@@ -96,7 +96,7 @@ class RecurrentLayers(QuantizedLayer):
         return [f"_l{layer}{end}" for layer in range(self.num_layers) for end in ends]
 
     def _run(self, x: Tensor, batch_sizes: Tensor | None, state: State) -> tuple[Tensor, State]:
-        """All layers over x [steps, N, inputs]; or, with `batch_sizes`, over the data of a packed sequence."""
+        """All layers over x [steps, N, inputs], or over the data of a packed sequence with `batch_sizes`."""
         raise NotImplementedError
 
     def run_layers(self, input: Tensor | PackedSequence, hx: State | None) -> tuple[Any, State]:
