@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from intact.spec import QuantSpec
 HIDDEN, INPUTS = 3, 5
 ROWS = 4 * HIDDEN
 ORDER = np.arange(ROWS).reshape(4, HIDDEN)[[0, 3, 1, 2]].reshape(-1)
-SIZES: Mapping[str, Any] = {"x": [4, 2, INPUTS]}
+X_SHAPE = [4, 2, INPUTS]
 
 
 def marker(x: str, y: str, *, axis: int | None, amin: bool = False) -> onnx.NodeProto:
@@ -37,7 +36,7 @@ def emitted(
         "LSTM", ["x", "W", "r", "", "", *states], ["y"], name="layer", hidden_size=HIDDEN,
         direction="bidirectional" if directions == 2 else "forward",
     )  # fmt: skip
-    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, SIZES["x"])
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, X_SHAPE)
     y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [4, directions, 2, HIDDEN])
     stored = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("intact", 1)]
@@ -51,7 +50,7 @@ def emitted(
 
 
 def answer(model: onnx.ModelProto) -> NDArray:
-    x = np.random.default_rng(2).normal(size=SIZES["x"]).astype(np.float32)
+    x = np.random.default_rng(2).normal(size=X_SHAPE).astype(np.float32)
     return Session(model.SerializeToString()).run({"x": x})["y"]
 
 
@@ -142,12 +141,8 @@ def test_states_of_zeros_are_left_out(weight, fill, left):
         ),
         helper.make_node("Slice", ["both", "zero", "one", "zero"], ["h"]),
     ]
-    numbers = {
-        "zero": np.int64([0]),
-        "one": np.int64([1]),
-        "two": np.int64([2]),
-        "hidden": np.int64([HIDDEN]),
-    }
+    known = {"zero": 0, "one": 1, "two": 2, "hidden": HIDDEN}
+    numbers = {name: np.int64([number]) for name, number in known.items()}
     model, _ = emitted(nodes, {"W": weight[:1], **numbers}, directions=1, states=("h", "h"))
     assert ([node.op_type for node in model.graph.node] == ["LSTM"]) is left
     given = {"W": weight[:1], "s": np.full((1, 2, HIDDEN), fill, np.float32)}

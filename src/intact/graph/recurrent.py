@@ -14,7 +14,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.graph import ops
-from intact.graph.build import Inserter, Namer
+from intact.graph.build import Inserter, Namer, drop_unused
 from intact.graph.constants import Constants, evaluate_node
 from intact.graph.markers import Marker, is_marker, read_marker
 from intact.graph.view import is_op
@@ -156,6 +156,7 @@ class _Settler:
             return
         above = [v for v in node.inputs if v is not None]
         self._graph.remove(node, safe=True)
+        drop_unused(self._graph, *above)
         for one in above:
             self._drop(one)
 
