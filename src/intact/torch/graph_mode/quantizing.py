@@ -82,7 +82,8 @@ def quantize(
         method: As for `calibrate`.
         profile: The engine that will run the model: "intact", "tensorrt", "onnxruntime", "openvino".
         include, exclude: Shell patterns of modules' paths and of functions' names ("layer1.0.add"), or of
-            ONNX operators ("Add"); a pattern that matches a module covers everything inside it.
+            ONNX operators ("Add"); a pattern that matches a module covers everything inside it. The layers of
+            a recurrent module are called "encoder/LSTM", "encoder/LSTM_1".
         activations, weights: Formats: "int8", "uint8" (with a zero point), "int16", "fp8e4m3", ... None: what
             the profile's engine does best with, "uint8" for "intact" and "int8" for the others.
         symmetric: False: activations have a zero point.
