@@ -142,11 +142,8 @@ class _Planner:
         self.plan.reasons[f"{path}.{quantizer}"] = reason
 
     def _place_weight(self, site: Site) -> None:
-        inside = [
-            n
-            for n, i in site.readers
-            if (n, i) not in {**self._found.edges, **self._found.inside} and n not in self._unreachable
-        ]
+        known = self._found.edges.keys() | self._found.inside.keys()
+        inside = [n for n, i in site.readers if (n, i) not in known and n not in self._unreachable]
         for node in inside:
             path = self._found.owners[node].module
             if path not in self.plan.modules:

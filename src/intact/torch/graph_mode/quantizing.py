@@ -26,6 +26,7 @@ from intact.torch.graph_mode.analysis import Analysis, analyse
 from intact.torch.graph_mode.forward import add_quantizer, install, record_of
 from intact.torch.graph_mode.plan import make_plan
 from intact.torch.graph_mode.record import record_from
+from intact.torch.graph_mode.recurrent import LAYERS
 from intact.torch.graph_mode.report import GraphModeReport, GraphModeResult
 from intact.torch.graph_mode.tracing import Untraceable
 from intact.torch.nn.modules._utils import QuantizedModule, QuantMixin
@@ -38,11 +39,8 @@ _POOLS: dict[type, type[QuantizedModule]] = {
     nn.MaxPool2d: quant_nn.QuantMaxPool2d,
     nn.MaxPool3d: quant_nn.QuantMaxPool3d,
 }
-_RECURRENT: dict[type, type[QuantizedModule]] = {
-    nn.LSTM: quant_nn.FusedQuantLSTM,
-    nn.GRU: quant_nn.FusedQuantGRU,
-    nn.RNN: quant_nn.FusedQuantRNN,
-}
+_FUSED = (quant_nn.FusedQuantLSTM, quant_nn.FusedQuantGRU, quant_nn.FusedQuantRNN)
+_RECURRENT: dict[type, type[QuantizedModule]] = dict(zip(LAYERS, _FUSED, strict=True))
 _INSIDE = {**DEFAULT_CLASSES, **_RECURRENT}
 """What modules inside of one that is one call become."""
 

@@ -7,16 +7,17 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from torch import nn
+from torch.nn.modules import rnn
 from torch.nn.utils import parametrize
 
 from intact import graph as onnx_graph
 from intact.graph import ops
 from intact.torch.graph_mode.calls import ModelCall
 
-LAYERS = (nn.LSTM, nn.GRU, nn.RNN)
+LAYERS = (rnn.LSTM, rnn.GRU, rnn.RNN)  # not torch.nn's names: `initialize` may have put others there
 """The exporter writes each of their layers as one node."""
 
-_WHOLE = (nn.RNNBase, nn.RNNCellBase)
+_WHOLE = (rnn.RNNBase, rnn.RNNCellBase)
 
 
 def why_whole(module: nn.Module) -> str:
