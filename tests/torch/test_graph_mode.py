@@ -313,10 +313,18 @@ class TestWhatCannotBeTraced:
         assert len(unreached) == 1 and unreached[0].startswith("branch.")
         assert "branch: modules replaced inside, it cannot be traced" in str(result.report)
 
-    def test_recurrent_layers_are_modules(self) -> None:
-        result, _ = quantized("recurrent")
-        assert result.report.replaced == {"lstm": "LSTM is one call of PyTorch"}
-        assert isinstance(result.model.lstm, quant_nn.QuantLSTM)
+    def test_recurrent_cells_are_modules(self) -> None:
+        class Step(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.embed, self.cell, self.out = nn.Linear(16, 32), nn.GRUCell(32, 32), nn.Linear(32, 20)
+
+            def forward(self, x: Tensor) -> Tensor:
+                return self.out(self.cell(self.embed(x)))
+
+        result = quantize(Step().eval(), [torch.randn(2, 16)], progress=False)
+        assert result.report.replaced == {"cell": "GRUCell is one call of PyTorch"}
+        assert isinstance(result.model.cell, quant_nn.QuantGRUCell)
 
     def test_a_whole_model_falls_back_with_the_line_that_stopped_it(self) -> None:
         result = quantize(Looping().eval(), [torch.randn(2, 32)], progress=False)

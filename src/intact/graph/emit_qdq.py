@@ -16,6 +16,7 @@ from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
 from intact.graph.markers import Marker, find_markers
 from intact.graph.opset import MAX_OPSET, MIN_OPSET
+from intact.graph.recurrent import settle_recurrent
 from intact.spec import Format, QuantSpec
 
 QUANTIZER_KEY = "intact.quantizer"
@@ -49,6 +50,7 @@ class Pair:
         scale, zero_point: Granule shape.
         real: Name of the float32 value behind the DequantizeLinear.
         perm: How `real` is transposed against the module's tensor; None where it is not.
+        order: Of each element of `real`, its place in the module's tensor, flat; None: `perm` says it all.
         constant: The tensor is a constant of the graph: a weight.
         folded: Its codes are stored in the file: there is no QuantizeLinear.
     """
@@ -61,6 +63,17 @@ class Pair:
     perm: tuple[int, ...] | None
     constant: bool
     folded: bool
+    order: NDArray[np.int64] | None = None
+
+    def as_in_module(self, real: NDArray, shape: tuple[int, ...]) -> NDArray:
+        """What the file has under the name `real`, as the module's tensor of `shape` lies."""
+        if self.perm is not None:
+            return real.transpose(np.argsort(self.perm))
+        if self.order is None:
+            return real
+        found = np.empty(self.order.size, real.dtype)
+        found[self.order.reshape(-1)] = real.reshape(-1)
+        return found.reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -93,22 +106,21 @@ def emit_qdq(model: ir.Model, opset: int, *, fold_weights: bool = True, share: b
         UnsupportedError: The opset has no type for a quantizer's format.
         CalibrationError: A quantizer has no constant range.
     """
+    reordered = settle_recurrent(model)
     emitter = _Emitter(model.graph, opset, fold_weights, share)
-    done = [(marker, *emitter.emit(marker)) for marker in find_markers(model)]
+    pairs = []
+    for marker in find_markers(model):
+        new = reordered.get(marker.node)
+        scale, zero_point, made = emitter.emit(marker)
+        if new is not None:
+            scale, zero_point = _parameters(new.before)
+        pairs.append(Pair(
+            marker.quantizer, marker.spec if new is None else new.before.spec, scale, zero_point,
+            made.real.name or "", made.perm, made.constant, made.constant and fold_weights,
+            None if new is None else new.order,
+        ))  # fmt: skip
     model.opset_imports.pop("intact", None)
-    return [
-        Pair(
-            m.quantizer,
-            m.spec,
-            scale,
-            zero_point,
-            e.real.name or "",
-            e.perm,
-            e.constant,
-            e.constant and fold_weights,
-        )
-        for m, scale, zero_point, e in done
-    ]
+    return pairs
 
 
 class _Emitter:

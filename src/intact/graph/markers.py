@@ -77,12 +77,17 @@ def find_markers(model: ir.Model) -> list[Marker]:
         CalibrationError: A range is not a constant: the quantizer computes it from each batch.
         UnsupportedError: A quantizer keeps a scale along several axes.
     """
-    nodes = [n for n in model.graph if (n.domain, n.op_type) == (DOMAIN, OP_TYPE)]
     constants = Constants(model.graph)
-    return [_read(node, constants) for node in nodes]
+    return [read_marker(node, constants) for node in model.graph if is_marker(node)]
 
 
-def _read(node: ir.Node, constants: Constants) -> Marker:
+def is_marker(node: ir.Node) -> bool:
+    """Whether `node` is a marker."""
+    return (node.domain, node.op_type) == (DOMAIN, OP_TYPE)
+
+
+def read_marker(node: ir.Node, constants: Constants) -> Marker:
+    """What a marker says; raises as `find_markers`."""
     quantizer = _quantizer_name(node)
     try:
         return _parse(node, quantizer, constants)

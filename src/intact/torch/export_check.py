@@ -158,9 +158,8 @@ class _Replay:
             self.unknown.append(path_of(self._model, module))
             return run()
         self._calls.append((args, pair))
-        x, real = args[0], self._file[pair.real]
-        if pair.perm is not None:
-            real = real.transpose(np.argsort(pair.perm))
+        x = args[0]
+        real = pair.as_in_module(self._file[pair.real], tuple(x.shape))
         name = pair.quantizer if waiting is not None else path_of(self._model, module)
         check = _check(pair, name, _array(x), real)
         self.checks[name] = self.checks[name].merged(check) if name in self.checks else check

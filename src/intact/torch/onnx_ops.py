@@ -20,6 +20,7 @@ from torch import nn
 
 from intact import graph
 from intact.errors import IntactError, UnsupportedError
+from intact.torch.recurrent_ops import recurrent_function, whole_layers
 
 __all__ = ["trace_torchscript", "translate"]
 
@@ -30,7 +31,11 @@ _translating: ContextVar[bool] = ContextVar("translating", default=False)
 
 _OPERATOR = torch.ops.intact.fake_quantize.default
 _TORCHSCRIPT_NAME = "intact::fake_quantize"
+FLAT_WEIGHTS = r"The tensor attributes? .*_flat_weights"
+"""What torch.export says about every recurrent layer, which keeps its weights in a list, too."""
+
 _EXPORTER_TALK = (
+    FLAT_WEIGHTS,
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
     "You are using the legacy TorchScript-based ONNX export",
     "The feature will be removed",
@@ -56,10 +61,14 @@ def translate(
         UnsupportedError: The model cannot be traced, or an operator has no ONNX form.
         QuantValueError: Two inputs or outputs have one name.
     """
-    table = {_OPERATOR: _marker_function(), **(options.pop("custom_translation_table", None) or {})}
+    table = {
+        _OPERATOR: _marker_function(),
+        **dict([recurrent_function()]),
+        **(options.pop("custom_translation_table", None) or {}),
+    }
     options.setdefault("verbose", False)
     try:
-        with _quiet_exporter():
+        with _quiet_exporter(), whole_layers():
             program: Any = torch.onnx.export(
                 model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
                 opset_version=max(opset, graph.NATIVE_OPSET), **options,

@@ -17,6 +17,7 @@ from intact.graph import ops
 from intact.graph.attributes import integer
 from intact.placement import Placement, Site, place
 from intact.torch.graph_mode.calls import ModelCall
+from intact.torch.graph_mode.recurrent import Inside, read_inside
 from intact.torch.graph_mode.tracing import DOMAIN, Edge, Traced, trace
 
 
@@ -29,12 +30,14 @@ class Analysis:
         traced: What it is about.
         edges: (ONNX node name, input index) -> the edge that it reads.
         owners: ONNX node name -> the call that it belongs to.
+        inside: (ONNX node name, input index) -> the layer of a recurrent module that reads there.
     """
 
     placement: Placement
     traced: Traced
     edges: dict[tuple[str, int], Edge]
     owners: dict[str, ModelCall]
+    inside: dict[tuple[str, int], Inside]
 
 
 def analyse(
@@ -56,7 +59,8 @@ def analyse(
     read = _Reading(traced.model, traced.edges)
     placement = place(traced.model, profile, include=_inside(include), exclude=_inside(exclude))
     placement = replace(placement, sites=tuple(_reached(placement.sites, traced.model, read.edges)))
-    return Analysis(placement, traced, read.edges, read.owners)
+    inside = read_inside(traced.model, read.owners, read.edges)
+    return Analysis(placement, traced, read.edges, read.owners, inside)
 
 
 def _inside(patterns: Sequence[str]) -> list[str]:
@@ -76,6 +80,7 @@ def _reached(sites: Sequence[Site], model: onnx_graph.Model, edges: Mapping[Read
     Guards: the call only moves the tensor there, and everybody who reads what comes out reads an edge.
     """
     nodes = {node.name or "": node for node in model.graph}
+    sites = _behind_concats(sites, nodes, edges)
     taken = {reader for site in sites for reader in site.readers}
     for site in sites:
         here = tuple(reader for reader in site.readers if reader in edges)
@@ -90,9 +95,42 @@ def _reached(sites: Sequence[Site], model: onnx_graph.Model, edges: Mapping[Read
             yield replace(site, value=value, readers=tuple(one for name, one in found if name == value))
 
 
-def _behind(node: onnx_graph.Node, edges: Mapping[Reader, Edge]) -> list[tuple[str, Reader]] | None:
+def _behind_concats(
+    sites: Sequence[Site], nodes: Mapping[str, onnx_graph.Node], edges: Mapping[Reader, Edge]
+) -> list[Site]:
+    """The sites; one behind a Concat inside one call in place of those in front of it.
+
+    Before: ``LSTM, LSTM -> Q/DQ, Q/DQ -> Concat``, the last states of a call's layers, on one scale.
+    After: ``LSTM, LSTM -> Concat -> Q/DQ``, the same codes.
+
+    Guards: as `_reached`; all parts are quantized, on one scale.
+    """
+    found = list(sites)
+    for name, node in nodes.items():
+        parts = {(name, index) for index in range(len(node.inputs))}
+        if not onnx_graph.is_op(node, "Concat") or len(parts) < 2 or parts & edges.keys():
+            continue
+        fronts = [site for site in found if parts & set(site.readers)]
+        read = {reader for site in fronts for reader in site.readers}
+        behind = _behind(node, edges, parts=len(parts))
+        taken = any(reader in site.readers for site in found for _, reader in behind or ())
+        if behind and not taken and parts <= read and len({site.group for site in fronts}) == 1:
+            found = [site for one in found if (site := _without(one, parts)).readers]
+            for value in dict.fromkeys(value for value, _ in behind):
+                readers = tuple(reader for name, reader in behind if name == value)
+                found.append(replace(fronts[0], value=value, readers=readers))
+    return found
+
+
+def _without(site: Site, readers: set[Reader]) -> Site:
+    return replace(site, readers=tuple(reader for reader in site.readers if reader not in readers))
+
+
+def _behind(
+    node: onnx_graph.Node, edges: Mapping[Reader, Edge], parts: int = 1
+) -> list[tuple[str, Reader]] | None:
     """Who reads what `node` only moves, and under which name; None where one of them reads no edge."""
-    if not ops.may_move(node) or len(ops.data_inputs(node)) != 1 or len(node.outputs) != 1:
+    if not ops.may_move(node) or len(ops.data_inputs(node)) != parts or len(node.outputs) != 1:
         return None
     output, found = node.outputs[0], list[tuple[str, Reader]]()
     if output.is_graph_output():
@@ -146,7 +184,9 @@ class _Reading:
         for node in nodes:
             owner = owners.get(node)
             first = owner.label if owner is not None else ""
-            wanted = first if first and first not in taken else f"{first or node.name}/{node.op_type}"
+            layer = node.op_type in ops.RECURRENT  # "lstm/LSTM", "lstm/LSTM_1": whatever is around them
+            plain = first and first not in taken and not layer
+            wanted = first if plain else f"{first or node.name}/{node.op_type}"
             name, count = wanted, 0
             while name in taken:
                 count += 1

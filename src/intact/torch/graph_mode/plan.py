@@ -32,6 +32,7 @@ class QuantizerPlan:
     Attributes:
         modules: Path of each module that becomes a quantized one.
         own_input: Those of them whose own input quantizer does the work.
+        layers: Path of each recurrent one -> the quantizers of its layers that do: "_input_quantizers.1".
         inserted: Quantizers between calls.
         reasons: Quantizer -> why its tensor is quantized.
         left: Call or module -> why a wanted quantizer cannot be placed.
@@ -39,6 +40,7 @@ class QuantizerPlan:
 
     modules: list[str] = field(default_factory=list)
     own_input: set[str] = field(default_factory=set)
+    layers: dict[str, set[str]] = field(default_factory=dict)
     inserted: list[Inserted] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
@@ -74,6 +76,7 @@ class _Planner:
         self._taken: set[str] = set()
         self._unreachable = self._find_unreachable()
         for site in found.placement.sites:
+            self._place_inside(site)
             if site.role == "weight":
                 self._place_weight(site)
         groups: dict[int, list[_Tensor]] = {}
@@ -106,7 +109,7 @@ class _Planner:
         owner = self._found.owners.get(node)
         if owner is None or owner.function:
             return f"{site.reason}, but the tensor is inside one call of PyTorch"
-        if site.role == "weight":
+        if site.role == "weight" or any(reader[0] == node for reader in self._found.inside):
             return self._why_not(owner.module)
         return f"{site.reason}, but the tensor is inside the module"
 
@@ -123,10 +126,24 @@ class _Planner:
         }
         return sorted(reached, key=lambda e: (self._order[e.reader], e.operand))
 
+    def _place_inside(self, site: Site) -> None:
+        """Quantizers of a recurrent module's layers."""
+        kind = "_weight_quantizers" if site.role == "weight" else "_input_quantizers"
+        for reader in site.readers:
+            inside = self._found.inside.get(reader)
+            if inside is None or reader in self._found.edges or reader[0] in self._unreachable:
+                continue
+            if inside.path not in self.plan.modules:
+                self.plan.modules.append(inside.path)
+            self._switch_on(inside.path, f"{kind}.{inside.layer}", site.reason)
+
+    def _switch_on(self, path: str, quantizer: str, reason: str) -> None:
+        self.plan.layers.setdefault(path, set()).add(quantizer)
+        self.plan.reasons[f"{path}.{quantizer}"] = reason
+
     def _place_weight(self, site: Site) -> None:
-        inside = [
-            n for n, i in site.readers if (n, i) not in self._found.edges and n not in self._unreachable
-        ]
+        known = self._found.edges.keys() | self._found.inside.keys()
+        inside = [n for n, i in site.readers if (n, i) not in known and n not in self._unreachable]
         for node in inside:
             path = self._found.owners[node].module
             if path not in self.plan.modules:
@@ -152,6 +169,9 @@ class _Planner:
         if len(edges) == 1 and (path := self._own(edges[0])) is not None:
             if path not in self.plan.modules:
                 self.plan.modules.append(path)
+            if any(path == inside.path for inside in self._found.inside.values()):
+                self._switch_on(path, "_input_quantizers.0", reason)
+                return
             self.plan.own_input.add(path)
             self.plan.reasons[f"{path}._input_quantizer"] = reason
             return

@@ -11,6 +11,8 @@ from typing import Any
 from torch import nn
 
 from intact.errors import IntactError, QuantValueError, UnsupportedError
+from intact.graph import ops
+from intact.layer import Layer
 from intact.placement import profile_of
 from intact.progress import waiting
 from intact.spec import Format
@@ -24,6 +26,7 @@ from intact.torch.graph_mode.analysis import Analysis, analyse
 from intact.torch.graph_mode.forward import add_quantizer, install, record_of
 from intact.torch.graph_mode.plan import make_plan
 from intact.torch.graph_mode.record import record_from
+from intact.torch.graph_mode.recurrent import LAYERS
 from intact.torch.graph_mode.report import GraphModeReport, GraphModeResult
 from intact.torch.graph_mode.tracing import Untraceable
 from intact.torch.nn.modules._utils import QuantizedModule, QuantMixin
@@ -36,7 +39,12 @@ _POOLS: dict[type, type[QuantizedModule]] = {
     nn.MaxPool2d: quant_nn.QuantMaxPool2d,
     nn.MaxPool3d: quant_nn.QuantMaxPool3d,
 }
-_CLASSES = {**DEFAULT_CLASSES, **_POOLS}
+_FUSED = (quant_nn.FusedQuantLSTM, quant_nn.FusedQuantGRU, quant_nn.FusedQuantRNN)
+_RECURRENT: dict[type, type[QuantizedModule]] = dict(zip(LAYERS, _FUSED, strict=True))
+_INSIDE = {**DEFAULT_CLASSES, **_RECURRENT}
+"""What modules inside of one that is one call become."""
+
+_CLASSES = {**_INSIDE, **_POOLS}
 _AGREEMENT = 1e-3
 
 
@@ -72,7 +80,8 @@ def quantize(
         method: As for `calibrate`.
         profile: The engine that will run the model: "intact", "tensorrt", "onnxruntime", "openvino".
         include, exclude: Shell patterns of modules' paths and of functions' names ("layer1.0.add"), or of
-            ONNX operators ("Add"); a pattern that matches a module covers everything inside it.
+            ONNX operators ("Add"); a pattern that matches a module covers everything inside it. The layers of
+            a recurrent module are called "encoder/LSTM", "encoder/LSTM_1".
         activations, weights: Formats: "int8", "uint8" (with a zero point), "int16", "fp8e4m3", ... None: what
             the profile's engine does best with, "uint8" for "intact" and "int8" for the others.
         symmetric: False: activations have a zero point.
@@ -181,7 +190,9 @@ class _Job:
             left |= self._replace_inside(path)
         for path in plan.modules:
             self._convert(path)
-            if path not in plan.own_input:
+            if path in plan.layers:
+                self._switch_off(path, plan.layers[path])
+            elif path not in plan.own_input:
                 self._model.get_submodule(path)._input_quantizer.disable()  # type: ignore[operator, union-attr]
         for item in plan.inserted:
             add_quantizer(
@@ -206,6 +217,12 @@ class _Job:
         convert(self._model, module, quant_class, self._activation, weight)
         self._modules[path] = quant_class.__name__
 
+    def _switch_off(self, path: str, wanted: set[str]) -> None:
+        """Disable the quantizers inside a recurrent module that are not wanted."""
+        for name, module in self._model.get_submodule(path).named_modules():
+            if isinstance(module, TensorQuantizer) and name not in wanted:
+                module.disable()
+
     def _weight_of(self, axis: int | tuple[int, ...] | None) -> QuantDescriptor:
         return QuantDescriptor(**self._weight, axis=axis)
 
@@ -213,7 +230,7 @@ class _Job:
         """Exchange the module at `path` and those inside; what stayed and why."""
         left = {}
         for name, module in list(self._model.get_submodule(path).named_modules(prefix=path)):
-            quant_class, reason = convertible(module, DEFAULT_CLASSES)
+            quant_class, reason = convertible(module, _INSIDE)
             if quant_class is None:
                 if reason and not isinstance(module, QuantizedModule):
                     left[name] = reason
@@ -236,8 +253,14 @@ class _Job:
     def _float_layers(self, found: Analysis) -> dict[str, str]:
         """Layers with a weight or a product that the placement left in float, by the name of their call."""
         return {
-            owner.label if (owner := found.owners.get(layer.name)) else layer.name: layer.reason
+            _label(found, layer): layer.reason
             for layer in found.placement.layers
             if layer.precision == "float"
-            and layer.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Concat")
+            and layer.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Concat", *ops.RECURRENT)
         }
+
+
+def _label(found: Analysis, layer: Layer) -> str:
+    """The name of the call that a layer belongs to; of a recurrent call's layers, each its own."""
+    owner = found.owners.get(layer.name)
+    return layer.name if owner is None or layer.op_type in ops.RECURRENT else owner.label

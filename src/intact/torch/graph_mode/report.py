@@ -28,7 +28,8 @@ class GraphModeReport:
     left: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        between = [name for name in self.quantizers if name.rpartition(".")[0] not in self.modules]
+        inside = tuple(f"{path}." for path in self.modules)
+        between = [name for name in self.quantizers if not name.startswith(inside)]
         lines = [f"{len(self.modules)} modules quantized, {len(between)} quantizers between them"]
         lines += [f"  {name}: {self.quantizers[name]}" for name in between]
         lines += [f"  {_shown(path)}: modules replaced inside, {why}" for path, why in self.replaced.items()]

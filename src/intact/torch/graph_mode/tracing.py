@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import logging
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -20,12 +21,11 @@ from intact import graph as onnx_graph
 from intact.torch._collection import evaluating
 from intact.torch.graph_mode.calls import ModelCall, tensors_in
 from intact.torch.graph_mode.observing import Observer
-from intact.torch.onnx_ops import translate
+from intact.torch.graph_mode.recurrent import why_whole
+from intact.torch.onnx_ops import FLAT_WEIGHTS, translate
+from intact.torch.recurrent_ops import whole_layers
 
 DOMAIN = "intact"
-WHOLE = (nn.RNNBase, nn.RNNCellBase)
-"""Modules of PyTorch with layers inside that the graph does not show."""
-
 _AGREEMENT = 1e-3
 _NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 
@@ -116,10 +116,9 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 
 
 def _why_whole(module: nn.Module) -> str:
-    if isinstance(module, WHOLE):
-        name = next(c.__name__ for c in type(module).__mro__ if c.__module__.startswith("torch.nn"))
-        return f"{name} is one call of PyTorch"
-    return "its forward was replaced on the instance" if "forward" in vars(module) else ""
+    return why_whole(module) or (
+        "its forward was replaced on the instance" if "forward" in vars(module) else ""
+    )
 
 
 # ---- runs without a trace ----
@@ -282,7 +281,9 @@ def _export(model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any) -> tupl
     level = log.level
     log.setLevel(logging.ERROR)
     try:
-        program = torch.export.export(_Marked(model, seen).eval(), (args, dict(kwargs)), strict=False)
+        with warnings.catch_warnings(), whole_layers():
+            warnings.filterwarnings("ignore", message=FLAT_WEIGHTS)
+            program = torch.export.export(_Marked(model, seen).eval(), (args, dict(kwargs)), strict=False)
     except Exception as error:  # whatever the user's code does with tensors that have no values
         raise Untraceable(seen.marker.path if seen.marker else "", _said(error)) from error
     finally:

@@ -67,18 +67,8 @@ class _Gates:
         return ((1 - z) * n + z * h,)
 
 
-class _QuantizedRecurrent(QuantizedLayer):
-    """The part that LSTM and GRU share. A state is a tuple, (h, c) or (h,), of [layers, N, hidden] each."""
-
-    default_quant_desc_weight = QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Of a pickle, ours or the old library's, which had no flat weights."""
-        if "_flat_weights" not in state:
-            names = [name for layer in state["_all_weights"] for name in layer]
-            flat = [state["_parameters"].get(name) for name in names]
-            state = {"proj_size": 0, **state, "_flat_weights_names": names, "_flat_weights": flat}
-        super().__setstate__(state)  # type: ignore[misc]
+class RecurrentLayers(QuantizedLayer):
+    """What quantized layers with a state share: a tuple, (h, c) or (h,), of [layers, N, hidden] each."""
 
     def init_quantizer(
         self,
@@ -86,54 +76,41 @@ class _QuantizedRecurrent(QuantizedLayer):
         quant_desc_weight: QuantDescriptor,
         num_layers: int | None = None,
     ) -> None:
-        """One pair of quantizers per layer and direction, unless `num_layers` says otherwise."""
+        """As many pairs of quantizers as `quantizers_needed`, unless `num_layers` says otherwise."""
         if reason := self.unsupported():
             raise UnsupportedError(
                 type(self).__name__, reason, "proj_size=0", "project with a Linear behind it"
             )
-        super().init_quantizer(quant_desc_input, quant_desc_weight, num_layers or len(self._suffixes()))
+        super().init_quantizer(quant_desc_input, quant_desc_weight, num_layers or self.quantizers_needed())
+
+    def quantizers_needed(self) -> int:
+        """How many pairs of quantizers all layers have."""
+        raise NotImplementedError
 
     def unsupported(self: Any) -> str:
         """Why this module cannot be quantized; empty where it can."""
         return f"proj_size={self.proj_size}" if self.proj_size else ""
 
-    def quantized_weights(self: Any) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
-        for suffix, quantizer in zip(self._suffixes(), self._weight_quantizers, strict=True):
-            found |= _split_quantized(self, quantizer, suffix)
-        return found
-
     def _suffixes(self: Any) -> list[str]:
         ends = ("", "_reverse") if self.bidirectional else ("",)
         return [f"_l{layer}{end}" for layer in range(self.num_layers) for end in ends]
 
-    def _gates(self: Any) -> list[_Gates]:
-        pairs = zip(self._suffixes(), self._input_quantizers, self._weight_quantizers, strict=True)
-        return [_gates_of(self, quant_x, quant_w, suffix) for suffix, quant_x, quant_w in pairs]
+    def _run(self, x: Tensor, batch_sizes: Tensor | None, state: State) -> tuple[Tensor, State]:
+        """All layers over x [steps, N, inputs], or over the data of a packed sequence with `batch_sizes`."""
+        raise NotImplementedError
 
-    def _run(self: Any, steps: list[Tensor], state: State) -> tuple[list[Tensor], State]:
-        """All layers over `steps`, one [N_t, inputs] per time, N_t descending; `state` stacks the layers."""
-        gates, directions, last = self._gates(), 2 if self.bidirectional else 1, []
-        for layer in range(self.num_layers):
-            outputs = []
-            for direction in range(directions):
-                index = layer * directions + direction
-                step = getattr(gates[index], self.mode.lower())
-                run = _run_backward if direction else _run_forward
-                found, final = run(step, steps, tuple(part[index] for part in state))
-                outputs.append(found)
-                last.append(final)
-            steps = [torch.cat(parts, 1) for parts in zip(*outputs, strict=True)]
-            if layer < self.num_layers - 1 and self.dropout:
-                steps = [F.dropout(step, self.dropout, self.training) for step in steps]
-        return steps, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
+    def run_layers(self, input: Tensor | PackedSequence, hx: State | None) -> tuple[Any, State]:
+        """Outputs of the last layer, as `input` lies, and the last states of all."""
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx)
+        return self._forward_dense(input, hx)
 
     def _forward_packed(self: Any, packed: PackedSequence, hx: State | None) -> tuple[PackedSequence, State]:
         data, batch_sizes, sorted_indices, unsorted_indices = packed
         state = self._start(data, int(batch_sizes[0]), hx, sorted_indices)
         self._check(data, state, batch_sizes)
-        steps, state = self._run(list(torch.split(data, batch_sizes.tolist())), state)
-        out = PackedSequence(torch.cat(steps), batch_sizes, sorted_indices, unsorted_indices)
+        data, state = self._run(data, batch_sizes, state)
+        out = PackedSequence(data, batch_sizes, sorted_indices, unsorted_indices)
         return out, _permuted(state, unsorted_indices)
 
     def _forward_dense(self: Any, input: Tensor, hx: State | None) -> tuple[Tensor, State]:
@@ -149,14 +126,13 @@ class _QuantizedRecurrent(QuantizedLayer):
             input, hx = input.unsqueeze(1), None if hx is None else tuple(part.unsqueeze(1) for part in hx)
         elif self.batch_first:
             input = input.transpose(0, 1)
-        if not len(input):
+        if input.shape[0] == 0:
             raise QuantValueError(
                 type(self).__name__, "no time steps", "at least one", "drop empty sequences"
             )
         state = self._start(input, input.shape[1], hx, None)
         self._check(input, state, None)
-        steps, state = self._run(list(input.unbind(0)), state)
-        output = torch.stack(steps)
+        output, state = self._run(input, None, state)
         if rank == 2:
             return output.squeeze(1), tuple(part.squeeze(1) for part in state)
         return output.transpose(0, 1) if self.batch_first else output, state
@@ -175,6 +151,54 @@ class _QuantizedRecurrent(QuantizedLayer):
             self.check_hidden_size(part, (*want, self.hidden_size))
 
 
+class _QuantizedRecurrent(RecurrentLayers):
+    """The part that LSTM and GRU share."""
+
+    default_quant_desc_weight = QUANT_DESC_8BIT_LINEAR_WEIGHT_PER_ROW
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a pickle, ours or the old library's, which had no flat weights."""
+        if "_flat_weights" not in state:
+            names = [name for layer in state["_all_weights"] for name in layer]
+            flat = [state["_parameters"].get(name) for name in names]
+            state = {"proj_size": 0, **state, "_flat_weights_names": names, "_flat_weights": flat}
+        super().__setstate__(state)  # type: ignore[misc]
+
+    def quantizers_needed(self) -> int:
+        """One pair for each layer and direction."""
+        return len(self._suffixes())
+
+    def quantized_weights(self: Any) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        for suffix, quantizer in zip(self._suffixes(), self._weight_quantizers, strict=True):
+            found |= _split_quantized(self, quantizer, suffix)
+        return found
+
+    def _gates(self: Any) -> list[_Gates]:
+        pairs = zip(self._suffixes(), self._input_quantizers, self._weight_quantizers, strict=True)
+        return [_gates_of(self, quant_x, quant_w, suffix) for suffix, quant_x, quant_w in pairs]
+
+    def _run(self: Any, x: Tensor, batch_sizes: Tensor | None, state: State) -> tuple[Tensor, State]:
+        """Step by step: one [N_t, inputs] per time, N_t descending."""
+        packed = batch_sizes is not None
+        steps = list(torch.split(x, batch_sizes.tolist()) if batch_sizes is not None else x.unbind(0))
+        gates, directions, last = self._gates(), 2 if self.bidirectional else 1, []
+        for layer in range(self.num_layers):
+            outputs = []
+            for direction in range(directions):
+                index = layer * directions + direction
+                step = getattr(gates[index], self.mode.lower())
+                run = _run_backward if direction else _run_forward
+                found, final = run(step, steps, tuple(part[index] for part in state))
+                outputs.append(found)
+                last.append(final)
+            steps = [torch.cat(parts, 1) for parts in zip(*outputs, strict=True)]
+            if layer < self.num_layers - 1 and self.dropout:
+                steps = [F.dropout(step, self.dropout, self.training) for step in steps]
+        made = torch.cat(steps) if packed else torch.stack(steps)
+        return made, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
+
+
 class QuantLSTM(_QuantizedRecurrent, nn.LSTM):
     """`torch.nn.LSTM`, quantized: its arguments (but `proj_size`), `quant_desc_input`, `quant_desc_weight`.
 
@@ -184,9 +208,7 @@ class QuantLSTM(_QuantizedRecurrent, nn.LSTM):
     def forward(  # type: ignore[override]
         self, input: Tensor | PackedSequence, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor | PackedSequence, State]:
-        if isinstance(input, PackedSequence):
-            return self._forward_packed(input, hx)
-        return self._forward_dense(input, hx)
+        return self.run_layers(input, hx)
 
 
 class QuantGRU(_QuantizedRecurrent, nn.GRU):
@@ -198,11 +220,7 @@ class QuantGRU(_QuantizedRecurrent, nn.GRU):
     def forward(  # type: ignore[override]
         self, input: Tensor | PackedSequence, hx: Tensor | None = None
     ) -> tuple[Tensor | PackedSequence, Tensor]:
-        state = None if hx is None else (hx,)
-        if isinstance(input, PackedSequence):
-            packed, (h,) = self._forward_packed(input, state)
-            return packed, h
-        output, (h,) = self._forward_dense(input, state)
+        output, (h,) = self.run_layers(input, None if hx is None else (hx,))
         return output, h
 
 
