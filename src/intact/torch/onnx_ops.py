@@ -58,6 +58,8 @@ def translate(
     """
     table = {_OPERATOR: _marker_function(), **(options.pop("custom_translation_table", None) or {})}
     options.setdefault("verbose", False)
+    if args and not kwargs and isinstance(args[-1], dict):
+        args = (*args, {})  # or torch.onnx.export takes the model's last argument for named ones
     try:
         with _quiet_exporter():
             program: Any = torch.onnx.export(
