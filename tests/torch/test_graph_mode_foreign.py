@@ -228,3 +228,32 @@ def test_windows_are_taken_at_any_batch(images, tmp_path):
     engine = intact.compile(tmp_path / "model.onnx")
     for x in (images, images[:1]):
         assert np.allclose(engine(x.numpy()), result.model(x).detach(), atol=1e-4)
+
+
+class Einsums(nn.Module):
+    """Attention as lucidrains writes it, and a gate as audio models have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.gate, self.out = nn.Linear(64, 192), nn.GLU(-1), nn.Linear(32, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, 2, 32)).unbind(2)
+        weights = torch.einsum("bihd,bjhd->bhij", q, k).softmax(-1)
+        y = torch.einsum("bhij,bjhd->bihd", weights, v).flatten(2)
+        return self.out(self.gate(y))
+
+
+def test_einsum_and_glu_are_seen_into(tmp_path):
+    torch.manual_seed(0)
+    x = torch.randn(2, 24, 64)
+    result = quantized(Einsums(), x)
+    layers = {layer.name: layer.precision for layer in result.placement.layers if layer.op_type == "MatMul"}
+    assert len([name for name in layers if "einsum" in name]) == 2 and set(layers.values()) == {"int8"}
+    assert any(name.startswith("gate.glu_mul") for name in result.report.quantizers)
+    exported(result.model, x, tmp_path / "model.onnx")
+    engine = intact.compile(tmp_path / "model.onnx")
+    assert all(step.native for step in engine.plan.steps)
+    assert np.allclose(engine(x.numpy()), result.model(x).detach(), atol=1e-4)
+    result.model.train()(x).square().mean().backward()
+    assert all(p.grad is not None for p in result.model.parameters())

@@ -60,6 +60,7 @@ def qdq_model(
             output_names=output_names,
         )
     made = program.model
+    graph.open_einsums(made)
     if opset is None:
         opset = max(graph.NATIVE_OPSET, graph.opset_of_markers(made))
     pairs = graph.emit_qdq(made, opset, fold_weights=fold_weights)

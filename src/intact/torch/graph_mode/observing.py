@@ -30,16 +30,16 @@ _QUESTIONS = {
 """Functions that ask about a tensor and compute nothing."""
 
 _VIEWS = {
-    "getitem", "view", "view_as", "reshape", "flatten", "unflatten", "transpose", "swapaxes", "swapdims", "permute",
-    "movedim", "moveaxis", "T", "mT", "t", "select", "narrow", "chunk", "split", "split_with_sizes", "tensor_split",
-    "unbind", "squeeze", "unsqueeze", "expand", "expand_as", "diagonal", "unfold", "contiguous", "to", "real",
-    "imag", "view_as_real", "view_as_complex",
+    "getitem", "view", "view_as", "reshape", "flatten", "unflatten", "transpose", "swapaxes", "swapdims",
+    "permute", "movedim", "moveaxis", "T", "mT", "t", "select", "narrow", "chunk", "split",
+    "split_with_sizes", "tensor_split", "unbind", "squeeze", "unsqueeze", "expand", "expand_as", "diagonal",
+    "unfold", "contiguous", "to", "real", "imag", "view_as_real", "view_as_complex",
 }  # fmt: skip
 """Functions whose answer may be a part of what they read: who writes into it writes into that."""
 
 _SEEN = (
     nn.Sequential, nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder, nn.TransformerEncoderLayer,
-    nn.TransformerDecoderLayer, nn.MultiheadAttention, nn.GELU,
+    nn.TransformerDecoderLayer, nn.MultiheadAttention, nn.GELU, nn.GLU,
 )  # fmt: skip
 """Modules of PyTorch that hold others, or call a function that is opened."""
 
