@@ -185,6 +185,22 @@ def test_quantizers_keep_their_names_in_files_of_models_that_share_modules(image
     assert all(check.quantizer in names for check in report.quantizers)
 
 
+class SkipsThroughNothing(Net):
+    """As timm's GhostNet: an empty Sequential, which is False where somebody asks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shortcut = nn.Sequential()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu(self.stem(x))
+        return self.head(torch.relu(self.body(y) + self.shortcut(y)))
+
+
+def test_an_empty_sequential_hands_on(images, tmp_path):
+    exported(quantized(SkipsThroughNothing(), images).model, images, tmp_path / "model.onnx")
+
+
 class WritesIntoParts(nn.Module):
     """As torchvision's SwinTransformer V2 takes the keys' bias away."""
 
