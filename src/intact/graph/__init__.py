@@ -16,6 +16,7 @@ from intact.graph.constants import Constants
 from intact.graph.custom import register_operator
 from intact.graph.cut import cut, part
 from intact.graph.edit import own_weights, separate_names, set_initializer, set_shape, settle
+from intact.graph.einsum import open_einsums
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq, opset_of_markers
 from intact.graph.external import data_files
 from intact.graph.fallback import check_fallback
@@ -89,6 +90,7 @@ __all__ = [
     "marker_schema",
     "node_seconds",
     "normalize",
+    "open_einsums",
     "opset_of_markers",
     "own_weights",
     "parse_model",

@@ -32,7 +32,7 @@ def arguments_of(batch: Any, model: nn.Module) -> tuple[tuple[Any, ...], dict[st
         batch = batch[0] if wanted < 2 or len(batch) < wanted else tuple(batch[:wanted])
     batch = moved(batch, device_of(model))
     if isinstance(batch, Mapping):
-        return (), dict(batch)
+        return ((), dict(batch)) if _takes(model, batch) else ((batch,), {})
     if isinstance(batch, (tuple, list)) and batch:
         return tuple(batch), {}
     if isinstance(batch, Tensor):
@@ -53,6 +53,23 @@ def _required(model: nn.Module) -> int:
         return 1
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(p.kind in positional and p.default is p.empty for p in parameters)
+
+
+def _takes(model: nn.Module, named: Mapping[str, Any]) -> bool:
+    """Whether forward's arguments have these names; else it may take the dict itself, as its only one."""
+    try:
+        signature = inspect.signature(model.forward)
+    except (TypeError, ValueError):
+        return True
+    return _binds(signature, (), named) or not _binds(signature, (named,), {})
+
+
+def _binds(signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 def device_of(model: nn.Module) -> torch.device:

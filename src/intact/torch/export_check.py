@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from intact import numerics
 from intact.errors import IntactError
 from intact.graph import Pair, Session
+from intact.torch.graph_mode.calls import tensors_in
 from intact.torch.quantizer_calls import module_at, path_of, same_arguments, watching
 
 __all__ = ["CodeCheck", "EndToEnd", "compare_codes", "compare_outputs"]
@@ -101,7 +102,7 @@ def compare_outputs(model: nn.Module, data: bytes, batches: Iterable[Batch]) -> 
     session, result = Session(data, fix=_FIX), EndToEnd()
     for args, kwargs in batches:
         with torch.no_grad():
-            ours = [t for t in pytree.tree_leaves(model(*args, **kwargs)) if isinstance(t, Tensor)]
+            ours = list(tensors_in(model(*args, **kwargs)))
         file = session.run(feeds(session, args, kwargs))
         for index, (name, tensor) in enumerate(zip(session.outputs, ours, strict=True)):
             result.add(_array(tensor), file[name], first=index == 0)

@@ -67,6 +67,8 @@ def translate(
         **(options.pop("custom_translation_table", None) or {}),
     }
     options.setdefault("verbose", False)
+    if args and not kwargs and isinstance(args[-1], dict):
+        args = (*args, {})  # or torch.onnx.export takes the model's last argument for named ones
     try:
         with _quiet_exporter(), whole_layers():
             program: Any = torch.onnx.export(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from intact import graph
 from intact.errors import CalibrationError, QuantValueError
+from intact.torch.graph_mode.calls import tensors_in
 from intact.torch.nn import TensorQuantizer
 from intact.torch.onnx_ops import evaluating, is_dynamic, translate
 
@@ -45,9 +48,9 @@ def qdq_model(
         CalibrationError, UnsupportedError, QuantValueError: As `intact.torch.export`.
     """
     _refuse_unready(model)
-    with torch.no_grad(), evaluating(model):
+    with torch.no_grad(), evaluating(model), _answering_tensors(model):
         open_batch = dynamic_batch and dynamic_shapes is None
-        trace, shapes = _dynamic(*call) if open_batch else (call, dynamic_shapes)
+        trace, shapes = _dynamic(model, *call) if open_batch else (call, dynamic_shapes)
         program = translate(
             model,
             *trace,
@@ -57,6 +60,7 @@ def qdq_model(
             output_names=output_names,
         )
     made = program.model
+    graph.open_einsums(made)
     if opset is None:
         opset = max(graph.NATIVE_OPSET, graph.opset_of_markers(made))
     pairs = graph.emit_qdq(made, opset, fold_weights=fold_weights)
@@ -93,7 +97,17 @@ def _refuse_unready(model: nn.Module) -> None:
             )  # fmt: skip
 
 
-def _dynamic(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Call, dict[str, Any] | tuple[Any, ...]]:
+@contextmanager
+def _answering_tensors(model: nn.Module) -> Iterator[None]:
+    """`model` answers its tensors and nothing else: a file has no numbers and no None."""
+    hook = model.register_forward_hook(lambda _module, _args, answer: tuple(tensors_in(answer)))
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _dynamic(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Call, dict[str, Any]]:
     """A call to trace, and the shapes that stay open in it: the first dimension, where it is the batch's.
 
     torch.export takes a size of 1 for a constant, so that an example of one sample is traced as two.
@@ -115,5 +129,5 @@ def _dynamic(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Call, dict[
         return {0: batch} if is_batched(x) else None
 
     trace = pytree.tree_map(double, (args, kwargs))
-    shapes = pytree.tree_map(open_first, (args, kwargs))
-    return trace, (shapes[1] if kwargs else shapes[0])
+    named = inspect.signature(model.forward).bind(*args, **kwargs).arguments  # as torch.export names them
+    return trace, pytree.tree_map(open_first, dict(named))

@@ -21,9 +21,13 @@ def watching(model: nn.Module, answer: Answer) -> Iterator[None]:
     """While it is open, `answer` is asked whenever `model` calls the operator."""
     path: list[nn.Module] = []
     hooks: list[Any] = []
+
+    def leave(*_: Any) -> None:  # answers nothing: what a hook answers is the module's answer
+        path.pop()
+
     for module in model.modules():
         hooks.append(module.register_forward_pre_hook(lambda m, _: path.append(m), prepend=True))
-        hooks.append(module.register_forward_hook(lambda m, _, y: path.pop() and None))
+        hooks.append(module.register_forward_hook(leave))
     try:
         with _Mode(lambda args, run: answer(path[-1] if path else model, args, run)):
             yield

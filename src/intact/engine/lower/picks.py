@@ -15,7 +15,7 @@ from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.moves import Rule, between, data, moved, numbers, pad_with_zero, pads_of, who
 from intact.engine.lower.rearrange import gather_rows
 from intact.engine.steps import Dim, Reshape, Resize, Tensor
-from intact.graph import Node, ops
+from intact.graph import Node, ops, set_shape
 from intact.limits import RESIZED
 
 Places = Mapping[int, NDArray[np.int64]]
@@ -91,6 +91,8 @@ def _gather(builder: PlanBuilder, node: Node) -> None:
     _check(axis, index.size)
     if index.min() < -size or index.max() >= size:
         raise NoMatch("an index is out of range")
+    if index.ndim != 1:  # where indices are computed of sizes, nobody knew what they make
+        set_shape(node.outputs[0], (*shape[:axis], *index.shape, *shape[axis + 1 :]))
     _pick(builder, node, x, {axis: index.reshape(-1) % size}, flat=index.ndim != 1)
 
 

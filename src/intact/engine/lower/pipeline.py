@@ -35,6 +35,7 @@ from intact.graph import (
     deciding_inputs,
     load,
     normalize,
+    open_einsums,
     prune,
     raise_opset,
     refresh_shapes,
@@ -59,6 +60,13 @@ def _normalize(model: Model) -> list[str]:
     return notes
 
 
+def _open_einsums(model: Model) -> list[str]:
+    notes = [str(note) for note in open_einsums(model)]
+    if notes:
+        refresh_shapes(model)
+    return notes
+
+
 def _prune(model: Model) -> list[str]:
     prune(model)
     return []
@@ -67,6 +75,7 @@ def _prune(model: Model) -> list[str]:
 BEFORE: tuple[tuple[str, Pass], ...] = (
     ("normalize", _normalize),
     ("widen codes of 4 bits", widen_codes),
+    ("open Einsum", _open_einsums),
     ("drop what does nothing", drop_idle),
     ("join bounds", join_bounds),
     ("fold sizes", fold_sizes),

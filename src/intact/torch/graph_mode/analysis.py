@@ -56,6 +56,8 @@ def analyse(
         UnsupportedError: The exporter cannot write the model.
     """
     traced = trace(model, args, kwargs)
+    if onnx_graph.open_einsums(traced.model, _is_no_weight):
+        onnx_graph.refresh_shapes(traced.model)
     read = _Reading(traced.model, traced.edges)
     placement = place(traced.model, profile, include=_inside(include), exclude=_inside(exclude))
     placement = replace(placement, sites=tuple(_reached(placement.sites, traced.model, read.edges)))
@@ -219,6 +221,13 @@ class _Reading:
 def _hands_on(node: onnx_graph.Node) -> bool:
     """Whether a node is how the exporter writes a tensor of other sizes or of another type."""
     return ops.may_move(node, keeps_all=True) or onnx_graph.is_op(node, "Cast")
+
+
+def _is_no_weight(value: onnx_graph.Value) -> bool:
+    """A weight has its channels along an axis of its own layout."""
+    edge = value.producer()
+    source = edge.inputs[0] if edge is not None and _is_edge(edge) else value
+    return source is None or not source.is_initializer()
 
 
 def _is_edge(node: onnx_graph.Node) -> bool:

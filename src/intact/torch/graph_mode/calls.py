@@ -7,7 +7,7 @@ modules do inside is one call, the module's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from types import FunctionType
 from typing import Any
 
@@ -154,5 +154,9 @@ def exchanged(
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Every tensor in a call's arguments or result."""
-    return (x for x in pytree.tree_leaves(value) if isinstance(x, Tensor))
+    """Every tensor in a call's arguments or result; in data classes that PyTorch was not told of, too."""
+    for leaf in pytree.tree_leaves(value):
+        if isinstance(leaf, Tensor):
+            yield leaf
+        elif is_dataclass(leaf) and not isinstance(leaf, type):
+            yield from tensors_in([getattr(leaf, item.name) for item in fields(leaf)])

@@ -120,7 +120,9 @@ class _Pass(Calls):
         if kept is not None and kept[0] is x and kept[1] == _version(x):
             _, _, quantized, left = kept
         else:
-            quantized, left = getattr(use.owner, use.name)(x), use.uses
+            # Not by getattr: in a model that holds a module twice, torch.export takes what it answers for
+            # a module of the root, and the file gets a name that is no quantizer's.
+            quantized, left = use.owner._modules[use.name](x), use.uses  # type: ignore[misc]
         if left > 1:
             self._quantized[use.tensor] = x, _version(x), quantized, left - 1
             return quantized.clone() if alone else quantized

@@ -29,9 +29,17 @@ _QUESTIONS = {
 }
 """Functions that ask about a tensor and compute nothing."""
 
+_VIEWS = {
+    "getitem", "view", "view_as", "reshape", "flatten", "unflatten", "transpose", "swapaxes", "swapdims",
+    "permute", "movedim", "moveaxis", "T", "mT", "t", "select", "narrow", "chunk", "split",
+    "split_with_sizes", "tensor_split", "unbind", "squeeze", "unsqueeze", "expand", "expand_as", "diagonal",
+    "unfold", "contiguous", "to", "real", "imag", "view_as_real", "view_as_complex",
+}  # fmt: skip
+"""Functions whose answer may be a part of what they read: who writes into it writes into that."""
+
 _SEEN = (
     nn.Sequential, nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder, nn.TransformerEncoderLayer,
-    nn.TransformerDecoderLayer, nn.MultiheadAttention, nn.GELU,
+    nn.TransformerDecoderLayer, nn.MultiheadAttention, nn.GELU, nn.GLU,
 )  # fmt: skip
 """Modules of PyTorch that hold others, or call a function that is opened."""
 
@@ -61,10 +69,10 @@ class Observer(Calls):
     Args:
         model: It gets hooks while `watching`.
         leaves: Paths of modules that are one call besides those of PyTorch.
-        careful: True: ``x += y`` may change a tensor that others know as well.
+        careful: 1: ``x += y`` may change a tensor that others know as well; 2: ``x[1:3].zero_()`` too.
     """
 
-    def __init__(self, model: nn.Module, leaves: Mapping[str, str], *, careful: bool) -> None:
+    def __init__(self, model: nn.Module, leaves: Mapping[str, str], *, careful: int) -> None:
         super().__init__()
         self._model, self.leaves, self.careful = model, leaves, careful
         self.calls: dict[ModelCall, None] = {}
@@ -135,6 +143,7 @@ class Observer(Calls):
         if name in OPENED:
             return self.perform_opened(frame, name, args, kwargs)
         first = not known.writes or (known.rebinds and not self.careful)
+        first = first and not (self.careful > 1 and known.name in _VIEWS)
         call = self.numbered(frame.path, name)
         args, kwargs = self._reading(call, args, kwargs, first=first)
         answer = func(*args, **kwargs)

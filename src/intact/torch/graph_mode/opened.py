@@ -82,7 +82,17 @@ def gelu(run: Run, input: Tensor, approximate: str = "none") -> Tensor:
     return run(torch.mul, input, run(torch.mul, half, share))  # type: ignore[no-any-return]
 
 
-OPENED: dict[str, Callable[..., Any]] = {"scaled_dot_product_attention": attention, "gelu": gelu}
+def glu(run: Run, input: Tensor, dim: int = -1) -> Tensor:
+    """`glu`: the first half times the sigmoid of the second."""
+    values, gates = run(torch.chunk, input, 2, dim)
+    return run(torch.mul, values, run(torch.sigmoid, gates))  # type: ignore[no-any-return]
+
+
+OPENED: dict[str, Callable[..., Any]] = {
+    "scaled_dot_product_attention": attention,
+    "gelu": gelu,
+    "glu": glu,
+}
 """Name of a function -> what it does, step by step."""
 
 

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any
 
+import torch
 from torch import nn
 
 from intact.errors import IntactError, QuantValueError, UnsupportedError
@@ -72,7 +73,8 @@ def quantize(
     cannot be traced stays one call, and the modules inside are exchanged as `replace_modules` does.
 
     Args:
-        model: A float module; in any mode, on any device.
+        model: A float module; in any mode, on any device. What torch.compile or DataParallel put around it
+            is left out of the result.
         data: Batches for `calibrate`; None: place only.
         example: One input: a tensor, a tuple of positional or a dict of named arguments. None: the first
             batch of `data`. What the model does with it is what gets quantizers; a later run that makes
@@ -94,6 +96,7 @@ def quantize(
             unknown format or profile.
         CalibrationError: As `calibrate`.
     """
+    model = _own(model)
     _refuse_quantized(model)
     grid = activations or profile_of(profile).grid
     descriptors = _descriptor(grid, symmetric), _format_of(weights, "weights")
@@ -118,6 +121,29 @@ def quantize(
     for name in before - set(enabled_quantizers(model)):
         report.left[name] = "no batch reached it"
     return GraphModeResult(model, report, placement, calibration)
+
+
+def _own(model: nn.Module) -> nn.Module:
+    """The user's module: without what torch.compile, DataParallel or DistributedDataParallel put around it.
+
+    Raises:
+        QuantValueError: It is TorchScript, or a module in it is.
+    """
+    while isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel) or _is_compiled(model):
+        inner = model._orig_mod if _is_compiled(model) else model.module
+        assert isinstance(inner, nn.Module)
+        model = inner
+    for path, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise QuantValueError(
+                f"quantize: {path or 'model'}", "TorchScript, whose calls nobody sees", "modules in Python",
+                "quantize the module that was scripted, or export the model to ONNX and quantize that",
+            )  # fmt: skip
+    return model
+
+
+def _is_compiled(model: nn.Module) -> bool:
+    return type(model).__name__ == "OptimizedModule" and hasattr(model, "_orig_mod")
 
 
 def _refuse_quantized(model: nn.Module) -> None:

@@ -1,0 +1,91 @@
+"""Einsum of two tensors becomes a MatMul that computes the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import intact
+from intact import graph
+
+PRODUCTS = {
+    "bhid,bhjd->bhij": ((2, 3, 4, 5), (2, 3, 6, 5)),  # attention as lucidrains writes it
+    "bhij,bhjd->bhid": ((2, 3, 4, 5), (2, 3, 5, 6)),
+    "bihd,bjhd->bhij": ((2, 4, 3, 5), (2, 6, 3, 5)),
+    "b h i d, j d -> b h i j": ((2, 3, 4, 5), (6, 5)),  # one head of keys
+    "bhid,bjd->bhij": ((2, 3, 4, 5), (2, 6, 5)),
+    "bhid,hjd->bhij": ((2, 3, 4, 5), (3, 6, 5)),
+    "bchw,dc->bdhw": ((2, 3, 4, 5), (6, 3)),
+    "xhid,yhjd->xyhij": ((2, 3, 4, 5), (6, 3, 7, 5)),
+    "ij,jk->ki": ((2, 3), (3, 4)),
+}
+OTHERS = {
+    "bchw,bdhw->bcd": ((2, 3, 4, 5), (2, 6, 4, 5)),  # two axes are summed
+    "bd,bjd->bj": ((2, 3), (2, 4, 3)),  # a vector
+    "bi,bj->bij": ((2, 3), (2, 4)),  # nothing is summed
+    "bij,bjd->bi": ((2, 3, 4), (2, 4, 5)),  # an axis of one is summed by itself
+    "...ij,...jk->...ik": ((2, 3, 4), (2, 4, 5)),
+    "ii,ij->ij": ((3, 3), (3, 4)),
+    "ij,jk": ((2, 3), (3, 4)),
+}
+
+
+def einsum(equation: str, shapes: tuple, constant: bool = False) -> tuple[onnx.ModelProto, dict]:
+    rng = np.random.default_rng(0)
+    feeds = {name: rng.standard_normal(s).astype(np.float32) for name, s in zip("ab", shapes, strict=True)}
+    held = [onnx.numpy_helper.from_array(feeds.pop("b"), "b")] if constant else []
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, x.shape) for n, x in feeds.items()]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    node = helper.make_node("Einsum", ["a", "b"], ["y"], equation=equation, name="product")
+    made = helper.make_graph([node], "einsum", inputs, [output], held)
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), feeds
+
+
+def run(model: bytes, feeds: dict) -> np.ndarray:
+    session = graph.Session(model)
+    return session.run(feeds)["y"]
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("equation", PRODUCTS)
+def test_a_product_is_a_matmul(equation, constant):
+    proto, feeds = einsum(equation, PRODUCTS[equation], constant)
+    model = graph.load(proto)
+    (note,) = graph.open_einsums(model)
+    assert note.node == "product"
+    kinds = [node.op_type for node in model.graph]
+    assert kinds.count("MatMul") == 1 and "Einsum" not in kinds
+    assert next(node.name for node in model.graph if node.op_type == "MatMul") == "product"
+    wanted = run(proto.SerializeToString(), feeds)
+    assert np.allclose(run(graph.to_bytes(model), feeds), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("equation", OTHERS)
+def test_others_stay(equation):
+    proto, feeds = einsum(equation, OTHERS[equation])
+    model = graph.load(proto)
+    assert graph.open_einsums(model) == []
+    assert [node.op_type for node in model.graph] == ["Einsum"]
+    assert run(graph.to_bytes(model), feeds).size
+
+
+def test_what_may_not_move_stays():
+    proto, _ = einsum("bihd,bjhd->bhij", ((2, 4, 3, 5), (2, 6, 3, 5)))
+    model = graph.load(proto)
+    assert graph.open_einsums(model, lambda value: value.name != "b") == []
+    proto, _ = einsum("bhij,bhjd->bhid", ((2, 3, 4, 5), (2, 3, 5, 6)))
+    assert graph.open_einsums(graph.load(proto), lambda value: False)  # nothing moves there
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_it_is_quantized_and_runs_natively(constant):
+    proto, feeds = einsum("bihd,bjhd->bhij", ((2, 20, 3, 32), (2, 24, 3, 32)), constant)
+    quantized = intact.quantize(proto, [feeds] * 2, progress=False)
+    assert [layer.precision for layer in quantized.placement.layers if layer.op_type == "MatMul"] == ["int8"]
+    engine = intact.compile(quantized)
+    assert all(step.native for step in engine.plan.steps)
+    wanted = run(proto.SerializeToString(), feeds)
+    got = engine.run(feeds)["y"]
+    assert np.linalg.norm(got - wanted) < 0.03 * np.linalg.norm(wanted)

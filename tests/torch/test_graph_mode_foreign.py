@@ -1,0 +1,275 @@
+"""Graph mode on models as people bring them: how other packages write forward, and what they answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import intact
+from intact.errors import QuantValueError
+from intact.torch import export, quantize
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.body, self.head = (
+            nn.Conv2d(3, 16, 3),
+            nn.Conv2d(16, 16, 3, padding=1),
+            nn.Conv2d(16, 8, 1),
+        )
+
+    def features(self, x: Tensor) -> Tensor:
+        y = torch.relu(self.stem(x))
+        return self.head(torch.relu(self.body(y) + y))
+
+    def forward(self, x: Tensor) -> Any:
+        return self.features(x)
+
+
+@pytest.fixture
+def images() -> Tensor:
+    torch.manual_seed(0)
+    return torch.randn(2, 3, 10, 10)
+
+
+def quantized(model: nn.Module, data: Any) -> Any:
+    torch.manual_seed(1)
+    return quantize(model.eval(), [data], example=data, progress=False, method="max")
+
+
+def exported(model: nn.Module, example: Any, path: Any) -> Any:
+    report = export(model, example, path)
+    assert not report.not_compared and not report.skipped and report.codes
+    assert all(q.largest <= 1 and q.boundary <= 1e-3 for q in report.quantizers)
+    return report
+
+
+# ---- what a model answers ----
+
+
+@dataclass
+class Answer:
+    features: Tensor
+    boxes: list[Tensor]
+    note: str = "not a tensor"
+
+
+class AnswersDataClass(Net):
+    def forward(self, x: Tensor) -> Answer:
+        y = self.features(x)
+        return Answer(y, [y.mean((2, 3))])
+
+
+class AnswersNumbers(Net):
+    def forward(self, x: Tensor) -> dict[str, Any]:
+        y = self.features(x)
+        return {"features": y, "stride": 8, "aux": None, "pooled": (y.mean((2, 3)), "mean")}
+
+
+@pytest.mark.parametrize("kind", [AnswersDataClass, AnswersNumbers])
+def test_tensors_are_found_beside_what_is_none(kind, images, tmp_path):
+    result = quantized(kind(), images)
+    assert not result.report.replaced
+    exported(result.model, images, tmp_path / "model.onnx")
+    answer = result.model(images)
+    ours = answer.features if kind is AnswersDataClass else answer["features"]
+    engine = intact.compile(result.model, images)
+    assert len(engine.plan.outputs) == 2
+    assert np.allclose(engine.run({engine.inputs[0].name: images.numpy()})[engine.plan.outputs[0]],
+                       ours.detach(), atol=1e-4)  # fmt: skip
+
+
+def test_an_answer_without_tensors_is_named(images):
+    class Silent(Net):
+        def forward(self, x: Tensor) -> str:
+            return str(self.features(x).shape)
+
+    assert "holds no tensor" in quantize(Silent().eval(), example=images).report.replaced[""]
+
+
+# ---- what a model is given ----
+
+
+class TakesDict(Net):
+    def forward(self, batch: dict[str, Tensor]) -> Tensor:
+        return self.features(batch["image"]) + self.features(batch["other"])
+
+
+def test_a_dict_may_be_the_only_argument(images, tmp_path):
+    batch = {"image": images, "other": images.flip(0)}
+    result = quantize(TakesDict().eval(), [batch], progress=False, method="max")
+    assert not result.report.replaced
+    exported(result.model, (batch,), tmp_path / "model.onnx")
+
+
+class TakesAnything(Net):
+    def forward(self, *inputs: Tensor, **more: Tensor) -> Tensor:
+        return self.features(inputs[0]) + self.features(more["other"] if more else inputs[1])
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_forward_may_take_any_number_of_arguments(named, images, tmp_path):
+    model = TakesAnything().eval()
+    example = (images, images.flip(0))
+    report = quantize(model, example=example, progress=False)
+    intact.torch.calibrate(report.model, [(example,)], method="max", progress=False)
+    exported(report.model, example, tmp_path / "model.onnx")
+    engine = intact.compile(tmp_path / "model.onnx")
+    assert all("batch" in map(str, port.shape) for port in engine.inputs)
+
+
+# ---- what is around a model, and in it ----
+
+
+@pytest.mark.parametrize("wrap", [lambda m: torch.compile(m, backend="eager"), nn.DataParallel])
+def test_what_is_around_a_module_is_taken_off(wrap, images, tmp_path):
+    result = quantized(wrap(Net()), images)
+    assert isinstance(result.model, Net)
+    assert {"stem", "body", "head"} <= set(result.report.modules)
+    exported(result.model, images, tmp_path / "model.onnx")
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_torchscript_is_refused_by_name(images):
+    with pytest.raises(QuantValueError, match="quantize: model: got TorchScript"):
+        quantize(torch.jit.trace(Net().eval(), images), example=images)
+    model = Net().eval()
+    model.body = torch.jit.script(model.body)
+    with pytest.raises(QuantValueError, match="quantize: body: got TorchScript"):
+        quantize(model, example=images)
+
+
+class Random(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu(self.stem(x))
+        return self.head(torch.relu(self.body(F.dropout(y, 0.5)) + y + torch.randn(16, 1, 1)))
+
+
+def test_a_model_that_draws_numbers_is_traced_and_draws_on(images):
+    model = Random().eval()
+    torch.manual_seed(5)
+    after = torch.rand(1)
+    torch.manual_seed(5)
+    result = quantize(model, example=images, progress=False)
+    assert torch.equal(torch.rand(1), after)
+    assert not result.report.replaced
+    assert any("add" in name for name in result.report.quantizers)
+
+
+class Shares(nn.Module):
+    """An activation that many hold, as ultralytics' convolutions do."""
+
+    act = nn.SiLU()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.silu = nn.Conv2d(16, 16, 3, padding=1), nn.Conv2d(16, 16, 1), self.act
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, b = self.silu(self.first(x)).chunk(2, 1)
+        return self.second(torch.cat([b, a], 1)) + x
+
+
+def test_quantizers_keep_their_names_in_files_of_models_that_share_modules(images, tmp_path):
+    result = quantized(nn.Sequential(nn.Conv2d(3, 16, 3), Shares.act, Shares(), Shares()), images)
+    report = exported(result.model, images, tmp_path / "model.onnx")
+    names = {name for name, _ in result.model.named_modules()}
+    assert any(check.quantizer.startswith("2.") for check in report.quantizers)
+    assert all(check.quantizer in names for check in report.quantizers)
+
+
+class SkipsThroughNothing(Net):
+    """As timm's GhostNet: an empty Sequential, which is False where somebody asks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shortcut = nn.Sequential()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu(self.stem(x))
+        return self.head(torch.relu(self.body(y) + self.shortcut(y)))
+
+
+def test_an_empty_sequential_hands_on(images, tmp_path):
+    exported(quantized(SkipsThroughNothing(), images).model, images, tmp_path / "model.onnx")
+
+
+class WritesIntoParts(nn.Module):
+    """As torchvision's SwinTransformer V2 takes the keys' bias away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        bias = self.qkv.bias.clone()
+        bias[32:64].zero_()
+        q, k, v = F.linear(x, self.qkv.weight, bias).chunk(3, -1)
+        return self.out(torch.softmax(q @ k.transpose(-1, -2), -1) @ v)
+
+
+def test_parts_that_are_written_into_are_parts(tmp_path):
+    torch.manual_seed(0)
+    x = torch.randn(2, 20, 32)
+    model = WritesIntoParts().eval()
+    result = quantized(model, x)
+    assert not result.report.replaced
+    assert "qkv.weight_quantizer" in result.report.quantizers
+    with torch.no_grad():
+        wanted, got = model(x), result.model(x)
+    assert (wanted - got).norm() < 0.05 * wanted.norm()
+    exported(result.model, x, tmp_path / "model.onnx")
+
+
+class Unfolds(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(64, 8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(F.unfold(torch.relu(self.first(x)), 2, stride=2).unflatten(2, (5, 5)))
+
+
+def test_windows_are_taken_at_any_batch(images, tmp_path):
+    """The exporter computes indices of two axes from sizes; nobody told their shape before."""
+    result = quantized(Unfolds(), images)
+    exported(result.model, images, tmp_path / "model.onnx")
+    engine = intact.compile(tmp_path / "model.onnx")
+    for x in (images, images[:1]):
+        assert np.allclose(engine(x.numpy()), result.model(x).detach(), atol=1e-4)
+
+
+class Einsums(nn.Module):
+    """Attention as lucidrains writes it, and a gate as audio models have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.gate, self.out = nn.Linear(64, 192), nn.GLU(-1), nn.Linear(32, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, 2, 32)).unbind(2)
+        weights = torch.einsum("bihd,bjhd->bhij", q, k).softmax(-1)
+        y = torch.einsum("bhij,bjhd->bihd", weights, v).flatten(2)
+        return self.out(self.gate(y))
+
+
+def test_einsum_and_glu_are_seen_into(tmp_path):
+    torch.manual_seed(0)
+    x = torch.randn(2, 24, 64)
+    result = quantized(Einsums(), x)
+    layers = {layer.name: layer.precision for layer in result.placement.layers if layer.op_type == "MatMul"}
+    assert len([name for name in layers if "einsum" in name]) == 2 and set(layers.values()) == {"int8"}
+    assert any(name.startswith("gate.glu_mul") for name in result.report.quantizers)
+    exported(result.model, x, tmp_path / "model.onnx")
+    engine = intact.compile(tmp_path / "model.onnx")
+    assert all(step.native for step in engine.plan.steps)
+    assert np.allclose(engine(x.numpy()), result.model(x).detach(), atol=1e-4)
+    result.model.train()(x).square().mean().backward()
+    assert all(p.grad is not None for p in result.model.parameters())
