@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from intact.errors import QuantValueError
 
@@ -106,3 +108,12 @@ def length_of(data: Iterable[Any]) -> int | None:
         return len(data)  # type: ignore[arg-type]
     except TypeError:
         return None
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """Every tensor in a call's arguments or result; in data classes that PyTorch was not told of, too."""
+    for leaf in pytree.tree_leaves(value):
+        if isinstance(leaf, Tensor):
+            yield leaf
+        elif is_dataclass(leaf) and not isinstance(leaf, type):
+            yield from tensors_in([getattr(leaf, item.name) for item in fields(leaf)])

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from intact import numerics
 from intact.errors import IntactError
 from intact.graph import Pair, Session
-from intact.torch.graph_mode.calls import tensors_in
+from intact.torch._batches import tensors_in
 from intact.torch.quantizer_calls import module_at, path_of, same_arguments, watching
 
 __all__ = ["CodeCheck", "EndToEnd", "compare_codes", "compare_outputs"]

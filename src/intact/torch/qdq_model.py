@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from intact import graph
 from intact.errors import CalibrationError, QuantValueError
-from intact.torch.graph_mode.calls import tensors_in
+from intact.torch._batches import tensors_in
 from intact.torch.nn import TensorQuantizer
 from intact.torch.onnx_ops import evaluating, is_dynamic, translate
 

@@ -6,8 +6,8 @@ modules do inside is one call, the module's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -151,12 +151,3 @@ def exchanged(
             place += 1
     args, kwargs = pytree.tree_unflatten(leaves, spec)
     return args, kwargs if out is None else kwargs | {"out": out}
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Every tensor in a call's arguments or result; in data classes that PyTorch was not told of, too."""
-    for leaf in pytree.tree_leaves(value):
-        if isinstance(leaf, Tensor):
-            yield leaf
-        elif is_dataclass(leaf) and not isinstance(leaf, type):
-            yield from tensors_in([getattr(leaf, item.name) for item in fields(leaf)])

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from intact import graph as onnx_graph
+from intact.torch._batches import tensors_in
 from intact.torch._collection import evaluating
-from intact.torch.graph_mode.calls import ModelCall, tensors_in
+from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.observing import Observer
 from intact.torch.graph_mode.recurrent import why_whole
 from intact.torch.onnx_ops import FLAT_WEIGHTS, translate
