@@ -273,3 +273,11 @@ def test_einsum_and_glu_are_seen_into(tmp_path):
     assert np.allclose(engine(x.numpy()), result.model(x).detach(), atol=1e-4)
     result.model.train()(x).square().mean().backward()
     assert all(p.grad is not None for p in result.model.parameters())
+
+
+def test_a_model_of_bfloat16_is_exported_in_float(images, tmp_path):
+    model = quantized(Net().to(torch.bfloat16), images.bfloat16()).model
+    with pytest.raises(QuantValueError, match=r"model\.float\(\)"):
+        export(model, images.bfloat16(), tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+    exported(model.float(), images, tmp_path / "model.onnx")

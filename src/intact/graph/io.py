@@ -93,11 +93,14 @@ def check(model: ir.Model) -> None:
                 output.type.tensor_type.shape.SetInParent()
         onnx.checker.check_model(skeleton)
     except (onnx.checker.ValidationError, FileFormatError) as error:
+        halves = any(t.data_type == onnx.TensorProto.BFLOAT16 for t in skeleton.graph.initializer)
         raise QuantValueError(
             "model",
             f"what ONNX's checker refuses: {first_line(error)}",
             "a valid graph",
-            "export with another opset, and report this model",
+            "export it in float32, as model.float(): before opset 22 few operators take bfloat16"
+            if halves
+            else "export with another opset, and report this model",
         ) from error
 
 
