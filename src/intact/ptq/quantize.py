@@ -17,7 +17,7 @@ from intact.progress import waiting
 from intact.ptq.branches import Captured, kept, taken_by
 from intact.ptq.choose import label
 from intact.ptq.collect import calibrated
-from intact.ptq.evaluator import relative, sqnr, top1, worst
+from intact.ptq.evaluator import relative, sqnr, worst
 from intact.ptq.float_layers import quantized
 from intact.ptq.prepare import nothing_to_quantize, prepared
 from intact.ptq.result import QuantizedModel
@@ -203,7 +203,7 @@ def _result(state: State) -> QuantizedModel:
         chosen=state.chosen,
         sqnr=sqnr(state.errors[label(state)]) if state.errors else {},
         least_sqnr=worst(state.errors[label(state)]) if state.errors else float("inf"),
-        top1=top1(state.model, state.runs) if state.errors else {},
+        top1=dict(state.errors[label(state)].top1) if state.errors else {},
         corrected=state.corrected,
         equalized=state.equalized,
         not_equalized=state.not_equalized,
