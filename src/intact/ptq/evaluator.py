@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,12 +64,17 @@ class Evaluator:
         def weighed(name: str, squares: Errors | None = None) -> float:
             return relative(errors[name], squares) / (2 if name == plain else 1)
 
-        def measure(some: Sequence[str], runs: Sequence[Held], places: int) -> list[str]:
-            """Add `runs` to the errors of `some`; those that others do not keep from the first `places`."""
+        def measure(
+            some: Sequence[str], runs: Sequence[Held], places: int, kept: Collection[str | None] = ()
+        ) -> list[str]:
+            """Add `runs` to the errors of `some`; those that others do not keep from the first `places`.
+
+            Those that are `kept` are measured to the end all the same.
+            """
             found: dict[str, float] = {}
             for name in some:
                 bound = sorted(found.values())[places - 1] if len(found) >= places else float("inf")
-                squares = errors[next(iter(found))] if found else None
+                squares = errors[next(iter(found))] if found and name not in kept else None
                 for one in self._each(candidates[name], runs):
                     errors[name] = summed([one], errors[name])
                     if squares is not None and weighed(name, squares) > bound:
@@ -80,7 +85,7 @@ class Evaluator:
 
         some = order
         if len(some) > 2 and few < len(runs):
-            better = sorted(measure(order, runs[:few], 2), key=weighed)[:2]
+            better = sorted(measure(order, runs[:few], 2, {plain}), key=weighed)[:2]
             some = [name for name in order if name in better or name == plain]
             runs = runs[few:]
         # The one that is hardest to beat goes first.

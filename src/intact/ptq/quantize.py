@@ -123,10 +123,15 @@ def quantize(
     return result
 
 
-def _quantized(source: graph.Source, data: Any, settings: Settings) -> QuantizedModel | None:
-    """The model with its pairs, and those in the branches of its Ifs; None where there are none."""
+def _quantized(
+    source: graph.Source, data: Any, settings: Settings, *, checked: bool = False
+) -> QuantizedModel | None:
+    """The model with its pairs, and those in the branches of its Ifs; None where there are none.
+
+    `checked`: see `intact.graph.load`.
+    """
     with waiting("read the model", settings.progress):
-        state = prepared(source, data, settings)
+        state = prepared(source, data, settings, checked=checked)
     state = replace(state, data=kept(state.model, data, settings)) if _has_branches(state) else state
     done = quantized(state) if state.targets else state
     with waiting("measure the result", settings.progress):
@@ -147,7 +152,7 @@ def _quantize_branches(result: QuantizedModel, state: State) -> None:
         data = Captured(result.model, branch, taken[branch.name], state.data, state.settings)
         asked = asked_of(branch.model, state.settings.bits16)
         try:
-            part = _quantized(branch.model, data, replace(state.settings, bits16=asked))
+            part = _quantized(branch.model, data, replace(state.settings, bits16=asked), checked=True)
         except QuantValueError as error:  # patterns that fit nothing there
             result.warnings.append(f"{branch.name} stays in float: {error}")
             continue
