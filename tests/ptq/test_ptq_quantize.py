@@ -16,7 +16,7 @@ from intact import graph
 from intact.calib import METHODS, Calibration, ZeroRangeWarning
 from intact.errors import CalibrationError, QuantValueError, UnsupportedError
 from intact.ptq import QuantizedModel, calibrate, quantize
-from intact.ptq.evaluator import Evaluator, parts_of, relative, sqnr, top1
+from intact.ptq.evaluator import Errors, Evaluator, parts_of, relative, sqnr
 from intact.ptq.sample import Held
 
 
@@ -110,7 +110,9 @@ def test_auto_takes_whole_ranges_unless_others_halve_the_error(
 @pytest.mark.parametrize("error, chosen", [(0.6, "max"), (0.4, "mse")])
 def test_a_candidate_must_halve_the_error(monkeypatch: pytest.MonkeyPatch, error: float, chosen: str) -> None:
     monkeypatch.setattr(Evaluator, "__init__", lambda self: setattr(self, "_runs", (None,) * 8))
-    monkeypatch.setattr(Evaluator, "_add", lambda self, sums, one, runs: {"y": (one["s"], np.ones(1))})
+    monkeypatch.setattr(
+        Evaluator, "_each", lambda self, one, runs: (Errors({"y": (one["s"], np.ones(1))}) for _ in runs)
+    )
     given = {
         "max": {"s": np.array([1.0])},
         "mse": {"s": np.array([error])},
@@ -123,13 +125,12 @@ def test_whole_ranges_are_measured_on_all_runs(monkeypatch: pytest.MonkeyPatch) 
     """Two runs that they are bad for do not rule them out: over all eight nothing halves their error."""
     by_run = {"max": [4.5, 4.5, *[0.0] * 6], "mse": [0.75] * 8, "entropy": [0.8] * 8}
 
-    def add(self: Evaluator, sums: Any, one: Any, runs: Any) -> Any:
-        error, square = sums.get("y", (0.0, 0.0))
+    def each(self: Evaluator, one: Any, runs: Any) -> Any:
         name = list(by_run)[int(one["s"][0])]
-        return {"y": (error + np.array([sum(by_run[name][i] for i in runs)]), square + np.ones(1))}
+        return (Errors({"y": (np.array([by_run[name][i]]), np.ones(1))}) for i in runs)
 
     monkeypatch.setattr(Evaluator, "__init__", lambda self: setattr(self, "_runs", tuple(range(8))))
-    monkeypatch.setattr(Evaluator, "_add", add)
+    monkeypatch.setattr(Evaluator, "_each", each)
     given = {name: {"s": np.array([float(i)])} for i, name in enumerate(by_run)}
     assert Evaluator().best(given, unless_halved="max")[0] == "max"
     assert Evaluator().best(given)[0] == "mse"
@@ -161,9 +162,10 @@ def test_the_largest_score_of_a_row_is_compared_with_floats(build: Any) -> None:
     want = np.array([[0, 0, 1], [0, 1, 0], [5, 4, 5], [0, 0, np.inf], [0, 0, 1]], np.float32)
     outputs = {"y": want, "one": want[:, :1], "cube": want[:, None]}
     held = [Held(b"", {"x": got}, outputs), Held(b"", {"x": got[:1]}, {"y": want[:1]})]
-    assert top1(graph.load(made), held) == {"y": (3, 5)}
-    assert top1(graph.load(made), [Held(b"", {"x": got}, {"y": want[:4, :2]})]) == {"y": (0, 4)}
-    assert top1(graph.load(made), [Held(b"", {"x": got}, {"one": want[:, :1]})]) == {}
+    model = graph.load(made)
+    assert Evaluator(model, held).errors().top1 == {"y": (3, 5)}
+    assert Evaluator(model, [Held(b"", {"x": got}, {"y": want[:4, :2]})]).errors().top1 == {"y": (0, 4)}
+    assert Evaluator(model, [Held(b"", {"x": got}, {"one": want[:, :1]})]).errors().top1 == {}
 
 
 def test_statistics_serve_every_method_without_data(

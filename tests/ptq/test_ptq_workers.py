@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
 from intact import graph
-from intact.ptq.evaluator import Evaluator
+from intact.ptq.evaluator import Errors, Evaluator
 from intact.ptq.sample import Held
 from intact.ptq.workers import WORKERS, in_order
 
@@ -85,6 +86,35 @@ def test_a_configuration_measured_in_two_rounds_has_the_same_error(
     evaluator = Evaluator(model, runs, ["b4"])
     chosen, errors = evaluator.best(candidates)
     assert chosen == "1" and errors["1"] == evaluator.errors(candidates["1"])
-    assert errors["2"] == evaluator.errors(candidates["2"]) and errors["4"] != evaluator.errors(
-        candidates["4"]
-    )
+    assert errors["4"] != evaluator.errors(candidates["4"])
+
+
+@pytest.mark.parametrize("plain", ["", "max"])
+def test_a_candidate_that_lost_is_not_measured_to_the_end(
+    plain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is chosen is what all runs would have chosen, in fewer of them."""
+    rng, total = np.random.default_rng(5), 0
+    names = ["mse", "entropy", "percentile", "max"]
+    for _ in range(200):
+        errors = {name: rng.choice([0.0, 1.0, 2.0, 3.0, 9.0], 16) * rng.choice([1, 1, 2, 5]) for name in names}
+        squares, ran = rng.choice([0.25, 1.0, 4.0], 16), []
+
+        def each(self: Evaluator, one: Any, runs: Any, errors: Any = errors, squares: Any = squares,
+                 ran: Any = ran) -> Any:  # fmt: skip
+            for i in runs:
+                ran.append(i)
+                yield Errors({"y": (errors[names[int(one["s"][0])]][i : i + 1], squares[i : i + 1])})
+
+        monkeypatch.setattr(Evaluator, "__init__", lambda self: setattr(self, "_runs", tuple(range(16))))
+        monkeypatch.setattr(Evaluator, "_each", each)
+        given = {name: {"s": np.array([float(i)])} for i, name in enumerate(names)}
+        few = {name: errors[name][:4].sum() / (2 if name == plain else 1) for name in names}
+        whole = {name: errors[name].sum() / (2 if name == plain else 1) for name in names}
+        better = sorted(names, key=few.__getitem__)[:2]
+        wanted = min((n for n in names if n in better or n == plain), key=whole.__getitem__)
+        chosen, found = Evaluator().best(given, unless_halved=plain)
+        assert chosen == wanted and found[chosen]["y"][0][0] == errors[chosen].sum()
+        total += len(ran)
+        assert all(found[name]["y"][0][0] <= errors[name].sum() for name in names)
+    assert total < 200 * (4 * 4 + 2 * 12)

@@ -29,8 +29,9 @@ Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
 
 
 def load(
-    source: Source, *, folder: str | os.PathLike[str] | None = None, any_opset: bool = False
-) -> ir.Model:
+    source: Source, *, folder: str | os.PathLike[str] | None = None, any_opset: bool = False,
+    checked: bool = False,
+) -> ir.Model:  # fmt: skip
     """The model in `source`, as an own copy that the caller may change.
 
     Every node has a name of its own, nodes stand in topological order, and values have shapes and types
@@ -43,6 +44,7 @@ def load(
         source: A path, the bytes of a file, a ModelProto, or an onnx-ir Model.
         folder: Where external data must lie; None: the folder of the file, or the cache that it is linked to.
         any_opset: Accept every opset that the onnx package knows, to read and print it; False: 9..25.
+        checked: `source` is a part of a model that was loaded, and the caller's to give: it becomes the result.
     Raises:
         FileFormatError: Damaged: names the file and the node, tensor or value.
         UnsupportedError: An IR version, an opset or a tensor kind that we do not read.
@@ -52,7 +54,9 @@ def load(
     if home is None and isinstance(source, (str, os.PathLike)):
         home = Home.of(Path(source))
     try:
-        if isinstance(source, ir.Model):
+        if isinstance(source, ir.Model) and checked:
+            model = source
+        elif isinstance(source, ir.Model):
             model = source.clone()
             check_structure(to_skeleton(model), lambda tensor, where: None, any_opset=any_opset)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from intact.limits import THREADS
 _SHARED = {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.INT8, ir.DataType.UINT8}
 _UNSOUND = ["ReluQuantRewrite"]  # takes a Relu in front of codes of fp8 for one that they do themselves
 _LARGE = 4096  # bytes from which an initializer is worth handing over in place
+_FEW = 2**18  # bytes of outputs that may as well all be there at once: one by one they take far more calls
+_PLAIN = "fiub"  # kinds of NumPy's own element types: of others ONNX Runtime makes arrays in one way alone
 
 
 class Session:
@@ -73,6 +75,7 @@ class Session:
             ) from error
         self._inputs = [i.name for i in self._session.get_inputs()]
         self._outputs = [o.name for o in self._session.get_outputs()]
+        self._made: dict[tuple[str, ...], int] = {}  # bytes in the last run, by what it was asked for
 
     def _share(self, model: ir.Model, options: Any, copied: set[str]) -> onnx.ModelProto:
         """The model without its large weights, which `options` gets in place."""
@@ -134,10 +137,34 @@ class Session:
             UnsupportedError: ONNX Runtime cannot run the model on them; has its words.
         """
         wanted = self._outputs if names is None else list(names)
+        if not wanted:
+            return
+        plain = all(a.dtype.kind in _PLAIN for a in feeds.values() if isinstance(a, np.ndarray))
+        if plain and self._made.get(tuple(wanted), _FEW + 1) <= _FEW:
+            found = self._ran(self._session.run, wanted, dict(feeds))
+            pairs = ((name, array) for name, array in zip(wanted, found, strict=True) if array is not None)
+        else:
+            pairs = self._one_by_one(wanted, feeds)
+        size = 0
+        for name, array in pairs:
+            size += array.nbytes if array.dtype.kind in _PLAIN else _FEW + 1
+            yield name, array
+        self._made[tuple(wanted)] = size
+
+    def _one_by_one(self, wanted: list[str], feeds: Mapping[str, Any]) -> Iterator[tuple[str, NDArray]]:
         arrays = {name: array for name, array in feeds.items() if isinstance(array, np.ndarray)}
-        given = {**feeds, **self.handed(arrays)}
+        values = self._ran(self._session.run_with_ort_values, wanted, {**feeds, **self.handed(arrays)})
+        values.reverse()
+        for name in wanted:
+            value = values.pop()
+            if value.has_value():
+                yield name, value.numpy()
+
+    @staticmethod
+    def _ran(run: Callable[..., list[Any]], wanted: list[str], given: Mapping[str, Any]) -> list[Any]:
+        """What `run` of ONNX Runtime's session gives."""
         try:
-            values = self._session.run_with_ort_values(wanted, given)
+            return run(wanted, given)
         except Exception as error:  # ONNX Runtime's exceptions have no common public base
             raise UnsupportedError(
                 "onnxruntime",
@@ -145,11 +172,6 @@ class Session:
                 "inputs that the model runs on",
                 "bring the data to the shapes that the model was made for",
             ) from error
-        values.reverse()
-        for name in wanted:
-            value = values.pop()
-            if value.has_value():
-                yield name, value.numpy()
 
 
 def _level(model: bytes | ir.Model) -> Any:

@@ -44,8 +44,8 @@ def with_corrected_biases(state: State) -> State | None:
 
 
 def without_added_biases(state: State) -> State | None:
-    """The model without the zeros that were put there to be corrected; None where they were."""
-    if state.corrected:
+    """The model without the zeros that were put there to be corrected; None where they were, or none are."""
+    if state.corrected or not any(error.added for error in state.bias_errors):
         return None
     model = state.model.clone()
     drop_added(model, state.bias_errors)

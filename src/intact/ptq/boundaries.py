@@ -29,33 +29,36 @@ from intact.ptq.targets import channel_axis
 
 
 def with_cleared_boundaries(state: State) -> State | None:
-    """The model with such biases; None where scales are not short."""
+    """The model with such biases; None where scales are not short, or no layer can have one."""
     if any(target.settings.scale_bits is None for target in state.targets):
         return None
+    found = cleared_biases(state.model)
+    if not found:
+        return None
     model = state.model.clone()
-    clear_boundaries(model)
+    for name, bias in found.items():
+        set_initializer(model, name, bias)
     return replace(state, model=model)
 
 
-def clear_boundaries(model: Model) -> int:
-    """Give the layers of a Q/DQ model such biases, in place; how many layers got one.
+def cleared_biases(model: Model) -> dict[str, NDArray[np.float32]]:
+    """Such biases for the layers of a Q/DQ model, by the initializer that holds each.
 
     Layers: Conv, ConvTranspose, Gemm and MatMul of codes by constant codes with a bias that is theirs alone,
     behind it at most one Add of codes, Relu and Clip, and then nothing but QuantizeLinear of one scale.
     """
     constants = Constants(model.graph)
-    changed = 0
+    found = {}
     for node in model.graph:
         factors = _factors(node, constants)
-        if factors is None or (found := _bias(node)) is None:
+        if factors is None or (of_layer := _bias(node)) is None:
             continue
-        bias, output = found
+        bias, output = of_layer
         old, epilogue = constants(bias), _epilogue(output, constants)
         if epilogue is None or old is None or old.dtype != np.float32 or factors[1].size not in (1, old.size):
             continue
-        set_initializer(model, bias.name or "", numerics.midway_bias(old.reshape(-1), *factors, *epilogue))
-        changed += 1
-    return changed
+        found[bias.name or ""] = numerics.midway_bias(old.reshape(-1), *factors, *epilogue)
+    return found
 
 
 def _factors(node: Node, constants: Constants) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:

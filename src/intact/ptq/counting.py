@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 
+import numpy as np
 from numpy.typing import NDArray
 
 from intact.calib import Calibration
@@ -16,6 +18,11 @@ from intact.ptq.inputs import Feeds, inputs_of
 
 Run = tuple[int, Feeds]
 """(number of the batch, feeds)."""
+
+_ALONE, _TOGETHER = 2**13, 2**16
+"""Bytes up to which a tensor waits for those of other runs, and of which so many are counted together."""
+
+_END: tuple[str, NDArray | None] = "", None
 
 _FIX = "calibration runs the float model: bring it to operators and an opset that ONNX Runtime has"
 
@@ -43,6 +50,32 @@ class Asked:
     channels: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass
+class _Waiting:
+    """Small tensors of one name, to be counted together: a call takes as long as thousands of values.
+
+    Attributes:
+        lock: Whose turn it is; counts do not depend on it.
+        runs: The number of each one's batch, and the tensor.
+        nbytes: Of all of them.
+    """
+
+    lock: Lock = field(default_factory=Lock)
+    runs: list[tuple[int, NDArray]] = field(default_factory=list)
+    nbytes: int = 0
+
+    def add(self, number: int, array: NDArray) -> bool:
+        """Let a tensor wait; whether it is time to count. Data may come in one array again and again."""
+        self.runs.append((number, array.copy()))
+        self.nbytes += array.nbytes
+        return self.nbytes >= _TOGETHER
+
+    def take(self) -> list[tuple[int, NDArray]]:
+        """What waits, which is then the caller's."""
+        taken, self.runs, self.nbytes = self.runs, [], 0
+        return taken
+
+
 class Counter:
     """Counts what runs make of the wanted tensors; several runs may be under way at once.
 
@@ -52,36 +85,66 @@ class Counter:
         threads: Of counting one tensor.
 
     Attributes:
-        calibration: What was counted.
+        calibration: What was counted; complete behind `finish`.
         channels: The ends of every channel of the tensors that were asked for.
     """
 
     def __init__(self, session: Session, asked: Asked, threads: int) -> None:
         self.calibration, self.channels = Calibration(), dict[str, ChannelEnds]()
         self._session, self._asked, self._threads = session, asked, threads
-        self._outputs, self._locks = set(asked.outputs), {name: Lock() for name in asked.wanted}
+        self._outputs, self._waiting = set(asked.outputs), {name: _Waiting() for name in asked.wanted}
 
     def run(self, item: Run) -> tuple[int, Feeds, dict[str, NDArray]]:
         """Count one run of batch `number`; also returns what the model puts out."""
         number, feeds = item
         kept = {}
+        for name, array in feeds.items():
+            self._count(number, name, array)
+        made = self._session.stream(feeds)
+        while True:
+            with self._in_batch(number):
+                name, array = next(made, _END)
+            if array is None:
+                return number, feeds, kept
+            self._count(number, name, array)
+            if name in self._outputs:
+                kept[name] = array
+
+    def finish(self) -> None:
+        """Count what still waits."""
+        for name, waiting in self._waiting.items():
+            self._count_together(name, waiting.take())
+
+    def _count(self, number: int, name: str, array: NDArray) -> None:
+        if (waiting := self._waiting.get(name)) is None:
+            return
+        axis = self._asked.channels.get(name)
+        ends = ChannelEnds.of(array, axis) if axis is not None and array.size else None
+        with waiting.lock:
+            if ends is not None:
+                known = self.channels.get(name)
+                self.channels[name] = ends if known is None else known | ends
+            if array.nbytes > _ALONE:
+                self._count_together(name, [(number, array)])
+            elif waiting.add(number, array):
+                self._count_together(name, waiting.take())
+
+    def _count_together(self, name: str, runs: Sequence[tuple[int, NDArray]]) -> None:
+        """Count tensors of several runs, whose values are all that matters; an error names the batch."""
+        if len(runs) > 1 and len({array.dtype for _, array in runs}) == 1:
+            try:
+                values = np.concatenate([array.reshape(-1) for _, array in runs])
+                self.calibration.collect(name, values, threads=self._threads)
+                return
+            except IntactError:  # nothing of them is counted: which one is it?
+                pass
+        for number, array in runs:
+            with self._in_batch(number):
+                self.calibration.collect(name, array, threads=self._threads)
+
+    @contextmanager
+    def _in_batch(self, number: int) -> Iterator[None]:
         try:
-            for name, array in feeds.items():
-                self._count(name, array)
-            for name, array in self._session.stream(feeds):
-                self._count(name, array)
-                if name in self._outputs:
-                    kept[name] = array
+            yield
         except IntactError as error:
             raise error.at(f"batch {number} of data ({self._asked.data})") from error
-        return number, feeds, kept
-
-    def _count(self, name: str, array: NDArray) -> None:
-        if (lock := self._locks.get(name)) is not None:
-            axis = self._asked.channels.get(name)
-            ends = ChannelEnds.of(array, axis) if axis is not None and array.size else None
-            with lock:  # counts do not depend on whose turn it is
-                self.calibration.collect(name, array, threads=self._threads)
-                if ends is not None:
-                    known = self.channels.get(name)
-                    self.channels[name] = ends if known is None else known | ends

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,19 @@ from intact.graph import Model, Session, ops
 from intact.ptq.sample import Held
 from intact.ptq.workers import THREADS, in_order
 
-Errors = dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
-"""(sums of squared errors, sums of squares) by output, one for each part of it, see `parts_of`."""
+
+class Errors(dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]):
+    """(sums of squared errors, sums of squares) by output, one for each part of it, see `parts_of`.
+
+    Attributes:
+        top1: (rows whose largest value stays where float has it, rows) of each output [rows, scores], see
+            `same_largest`; from the same runs.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.top1: dict[str, tuple[int, int]] = {}
+
 
 FIX = "quantize for another opset or with other formats, or exclude the node that it names"
 
@@ -37,7 +48,8 @@ class Evaluator:
     ) -> tuple[str, dict[str, Errors]]:
         """The candidate that changes the outputs least, the first of equals; and the errors of all.
 
-        All are measured on a quarter of the runs, at least two, and the better two of them on all.
+        All are measured on a quarter of the runs, at least two, and the better two of them on all. One that
+        cannot be chosen any more is not measured to the end: errors only add up.
 
         Args:
             candidates: Values of overridable initializers, by the candidate's name.
@@ -45,22 +57,39 @@ class Evaluator:
                 all, as a few runs may hold no more than one that it is bad for.
         """
         names = _distinct(candidates)
-        distinct = list(dict.fromkeys(names.values()))
+        order, plain = list(dict.fromkeys(names.values())), names.get(unless_halved)
         few, runs = max(2, len(self._runs) // 4), self._runs
+        errors = {name: Errors() for name in order}
 
-        plain = names.get(unless_halved)
+        def weighed(name: str, squares: Errors | None = None) -> float:
+            return relative(errors[name], squares) / (2 if name == plain else 1)
 
-        def weighed(name: str) -> float:
-            return relative(errors[name]) / (2 if name == plain else 1)
+        def measure(
+            some: Sequence[str], runs: Sequence[Held], places: int, kept: Collection[str | None] = ()
+        ) -> list[str]:
+            """Add `runs` to the errors of `some`; those that others do not keep from the first `places`.
 
-        errors: dict[str, Errors] = {name: {} for name in distinct}
-        if len(distinct) > 2 and few < len(runs):
-            errors = {name: self._add({}, candidates[name], runs[:few]) for name in distinct}
-            better = sorted(distinct, key=weighed)[:2]
-            distinct = [name for name in distinct if name in better or name == plain]
+            Those that are `kept` are measured to the end all the same.
+            """
+            found: dict[str, float] = {}
+            for name in some:
+                bound = sorted(found.values())[places - 1] if len(found) >= places else float("inf")
+                squares = errors[next(iter(found))] if found and name not in kept else None
+                for one in self._each(candidates[name], runs):
+                    errors[name] = summed([one], errors[name])
+                    if squares is not None and weighed(name, squares) > bound:
+                        break
+                else:
+                    found[name] = weighed(name)
+            return [name for name in order if name in found]
+
+        some = order
+        if len(some) > 2 and few < len(runs):
+            better = sorted(measure(order, runs[:few], 2, {plain}), key=weighed)[:2]
+            some = [name for name in order if name in better or name == plain]
             runs = runs[few:]
-        errors |= {name: self._add(errors[name], candidates[name], runs) for name in distinct}
-        chosen = min(distinct, key=lambda name: (weighed(name), list(names).index(name)))
+        # The one that is hardest to beat goes first.
+        chosen = min(measure(sorted(some, key=weighed), runs, 1), key=weighed)
         return chosen, {name: errors[same] for name, same in names.items()}
 
     def errors(self, overrides: Mapping[str, NDArray] | None = None) -> Errors:
@@ -68,29 +97,35 @@ class Evaluator:
 
         An output whose shape changed counts as lost altogether.
         """
-        return self._add({}, overrides or {}, self._runs)
+        return summed(self._each(overrides or {}, self._runs))
 
-    def _add(self, sums: Errors, overrides: Mapping[str, NDArray], runs: Sequence[Held]) -> Errors:
-        """`sums` and the errors of `runs`, added in their order."""
+    def _each(self, overrides: Mapping[str, NDArray], runs: Sequence[Held]) -> Iterator[Errors]:
+        """The errors of each of `runs`, in their order."""
         handed = self._session.handed(overrides)
-        return summed(in_order(lambda held: self._of_run(handed, held), runs), sums)
+        return in_order(lambda held: self._of_run(handed, held), runs)
 
     def _of_run(self, handed: Mapping[str, Any], held: Held) -> Errors:
-        found: Errors = {}
+        found = Errors()
         for name, got in self._session.stream({**handed, **held.feeds}):
             want = held.outputs.get(name)
             if want is not None and want.dtype.kind == "f":
                 found[name] = squares(got, want, self._parts.get(name))
+                if want.ndim == 2 and want.shape[1] > 1:
+                    found.top1[name] = same_largest(got, want)
         return found
 
 
 def summed(found: Iterable[Errors], start: Errors | None = None) -> Errors:
     """`start` and all of `found`, added in their order."""
-    total: Errors = dict(start or {})
+    total = Errors(start or {})
+    total.top1 = dict(start.top1) if start is not None else {}
     for errors in found:
         for name, (error, square) in errors.items():
             before = total.get(name, (0.0, 0.0))
             total[name] = before[0] + error, before[1] + square
+        for name, (same, rows) in errors.top1.items():
+            known = total.top1.get(name, (0, 0))
+            total.top1[name] = known[0] + same, known[1] + rows
     return total
 
 
@@ -103,9 +138,18 @@ def _distinct(candidates: Mapping[str, Mapping[str, NDArray]]) -> dict[str, str]
     }
 
 
-def relative(errors: Errors) -> float:
-    """One number to compare by: squared error relative to square, its mean over parts, and over outputs."""
-    found = [np.mean(error / np.where(square > 0, square, 1)) for error, square in errors.values()]
+def relative(errors: Errors, squares: Errors | None = None) -> float:
+    """One number to compare by: squared error relative to square, its mean over parts, and over outputs.
+
+    Args:
+        errors: Of some runs.
+        squares: Whose squares are meant, of more runs, for example: the number is then what the errors of
+            these runs are at least. None: those of `errors`.
+    """
+    found = [
+        np.mean(errors[name][0] / np.where(square > 0, square, 1)) if name in errors else 0.0
+        for name, (_, square) in (errors if squares is None else squares).items()
+    ]
     return float(np.mean(found)) if found else 0.0
 
 
@@ -125,37 +169,21 @@ def worst(errors: Errors) -> float:
     return float(-10 * np.log10(largest)) if largest > 0 else float("inf")
 
 
-def top1(model: Model, runs: Sequence[Held]) -> dict[str, tuple[int, int]]:
-    """(rows whose largest value stays where float has it, rows) of each output [rows, scores].
+def same_largest(got: NDArray, want: NDArray) -> tuple[int, int]:
+    """(rows whose largest value stays where float has it, rows) of an output [rows, scores].
 
-    Only outputs of rank 2 with two columns or more: elsewhere the largest value is no answer. A place where
+    Only outputs of rank 2 with two columns or more have a largest value that is an answer. A place where
     float has its largest value too is as good as the first; rows that are not finite in float do not count.
 
     Args:
-        model: The quantized model, as it is written.
-        runs: With the float model's outputs.
+        got, want: The output, and what the float model says; of another shape, no row stays.
     """
-    if not any(map(_is_scores, (want for held in runs for want in held.outputs.values()))):
-        return {}
-    session = Session(model, folded=True, threads=THREADS, fix=FIX)
-    found: dict[str, tuple[int, int]] = {}
-    for held in runs:
-        for name, got in session.stream(held.feeds):
-            want = held.outputs.get(name)
-            if want is None or not _is_scores(want):
-                continue
-            finite = np.isfinite(want).all(1)
-            kept = np.zeros(len(want), bool)
-            if got.shape == want.shape:
-                best = np.take_along_axis(want, got.argmax(1)[:, None], 1)[:, 0]
-                kept = (best == want.max(1)) & np.isfinite(got).all(1)
-            same, rows = found.get(name, (0, 0))
-            found[name] = same + int((kept & finite).sum()), rows + int(finite.sum())
-    return found
-
-
-def _is_scores(output: NDArray) -> bool:
-    return output.dtype.kind == "f" and output.ndim == 2 and output.shape[1] > 1
+    finite = np.isfinite(want).all(1)
+    kept = np.zeros(len(want), bool)
+    if got.shape == want.shape:
+        best = np.take_along_axis(want, got.argmax(1)[:, None], 1)[:, 0]
+        kept = (best == want.max(1)) & np.isfinite(got).all(1)
+    return int((kept & finite).sum()), int(finite.sum())
 
 
 def parts_of(model: Model) -> dict[str, tuple[int, tuple[int, ...]]]:

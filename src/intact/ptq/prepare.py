@@ -16,14 +16,17 @@ from intact.ptq.state import State
 from intact.ptq.targets import Rules
 
 
-def prepared(source: graph.Source, data: Any, settings: Settings) -> State:
+def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bool = False) -> State:
     """What `source` is before its first stage; it may have nothing to quantize.
 
+    Args:
+        source, data, settings: As for `quantize`.
+        checked: See `intact.graph.load`.
     Raises:
         QuantValueError: An override, or a pattern of those that get 16 bits, fits nothing.
         FileFormatError, UnsupportedError: As for `quantize`.
     """
-    model = graph.load(source)
+    model = graph.load(source, checked=checked)
     graph.settle(model)
     notes = [*graph.widen_float16(model), *graph.normalize(model), *graph.fold_batchnorm(model)]
     graph.lift_constants(model)

@@ -17,7 +17,7 @@ from intact.progress import waiting
 from intact.ptq.branches import Captured, kept, taken_by
 from intact.ptq.choose import label
 from intact.ptq.collect import calibrated
-from intact.ptq.evaluator import relative, sqnr, top1, worst
+from intact.ptq.evaluator import relative, sqnr, worst
 from intact.ptq.float_layers import quantized
 from intact.ptq.prepare import nothing_to_quantize, prepared
 from intact.ptq.result import QuantizedModel
@@ -123,10 +123,15 @@ def quantize(
     return result
 
 
-def _quantized(source: graph.Source, data: Any, settings: Settings) -> QuantizedModel | None:
-    """The model with its pairs, and those in the branches of its Ifs; None where there are none."""
+def _quantized(
+    source: graph.Source, data: Any, settings: Settings, *, checked: bool = False
+) -> QuantizedModel | None:
+    """The model with its pairs, and those in the branches of its Ifs; None where there are none.
+
+    `checked`: see `intact.graph.load`.
+    """
     with waiting("read the model", settings.progress):
-        state = prepared(source, data, settings)
+        state = prepared(source, data, settings, checked=checked)
     state = replace(state, data=kept(state.model, data, settings)) if _has_branches(state) else state
     done = quantized(state) if state.targets else state
     with waiting("measure the result", settings.progress):
@@ -147,7 +152,7 @@ def _quantize_branches(result: QuantizedModel, state: State) -> None:
         data = Captured(result.model, branch, taken[branch.name], state.data, state.settings)
         asked = asked_of(branch.model, state.settings.bits16)
         try:
-            part = _quantized(branch.model, data, replace(state.settings, bits16=asked))
+            part = _quantized(branch.model, data, replace(state.settings, bits16=asked), checked=True)
         except QuantValueError as error:  # patterns that fit nothing there
             result.warnings.append(f"{branch.name} stays in float: {error}")
             continue
@@ -203,7 +208,7 @@ def _result(state: State) -> QuantizedModel:
         chosen=state.chosen,
         sqnr=sqnr(state.errors[label(state)]) if state.errors else {},
         least_sqnr=worst(state.errors[label(state)]) if state.errors else float("inf"),
-        top1=top1(state.model, state.runs) if state.errors else {},
+        top1=dict(state.errors[label(state)].top1) if state.errors else {},
         corrected=state.corrected,
         equalized=state.equalized,
         not_equalized=state.not_equalized,

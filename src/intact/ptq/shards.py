@@ -96,6 +96,7 @@ def counted(counter: Counter, ran: Iterable[tuple[int, Feeds, dict[str, NDArray]
     found = Counted(counter.calibration, counter.channels)
     for number, feeds, said in ran:
         found.add(number, feeds, said)
+    counter.finish()
     return found
 
 

@@ -104,11 +104,11 @@ class Sweep:
 
         def lost(number: int) -> Errors:
             values = self._run(sessions, start, front[number])
-            return {
-                name: squares(values[name], want, self._parts.get(name))
+            return Errors(
+                (name, squares(values[name], want, self._parts.get(name)))
                 for name, want in self._floats[number].items()
                 if want.dtype.kind == "f"
-            }
+            )
 
         return summed(in_order(lost, range(len(self._runs))))
 
