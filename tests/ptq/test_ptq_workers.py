@@ -97,7 +97,9 @@ def test_a_candidate_that_lost_is_not_measured_to_the_end(
     rng, total = np.random.default_rng(5), 0
     names = ["mse", "entropy", "percentile", "max"]
     for _ in range(200):
-        errors = {name: rng.choice([0.0, 1.0, 2.0, 3.0, 9.0], 16) * rng.choice([1, 1, 2, 5]) for name in names}
+        errors = {
+            name: rng.choice([0.0, 1.0, 2.0, 3.0, 9.0], 16) * rng.choice([1, 1, 2, 5]) for name in names
+        }
         squares, ran = rng.choice([0.25, 1.0, 4.0], 16), []
 
         def each(self: Evaluator, one: Any, runs: Any, errors: Any = errors, squares: Any = squares,

@@ -44,7 +44,7 @@ def load(
         source: A path, the bytes of a file, a ModelProto, or an onnx-ir Model.
         folder: Where external data must lie; None: the folder of the file, or the cache that it is linked to.
         any_opset: Accept every opset that the onnx package knows, to read and print it; False: 9..25.
-        checked: `source` is a part of a model that was loaded, and the caller's to give: it becomes the result.
+        checked: `source` is a part of a model that was loaded, and the caller's own: it comes back.
     Raises:
         FileFormatError: Damaged: names the file and the node, tensor or value.
         UnsupportedError: An IR version, an opset or a tensor kind that we do not read.

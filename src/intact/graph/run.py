@@ -140,6 +140,7 @@ class Session:
         if not wanted:
             return
         plain = all(a.dtype.kind in _PLAIN for a in feeds.values() if isinstance(a, np.ndarray))
+        pairs: Iterator[tuple[str, NDArray]]
         if plain and self._made.get(tuple(wanted), _FEW + 1) <= _FEW:
             found = self._ran(self._session.run, wanted, dict(feeds))
             pairs = ((name, array) for name, array in zip(wanted, found, strict=True) if array is not None)

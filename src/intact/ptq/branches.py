@@ -114,7 +114,7 @@ class _Work:
         return {name: known[name] for name in self._names}
 
     def _found(self, session: Session, given: Feeds) -> Feeds:
-        """What is computed: what has come before is not run again, where numbers like a sample rate decide."""
+        """What is computed; what came before is not run again, where numbers like a sample rate decide."""
         read = [] if self._read is None else [given[name] for name in self._read if name in given]
         short = self._read is not None and sum(array.nbytes for array in read) <= _SHORT
         key = b"".join(b"%s %s " % (str(a.shape).encode(), a.tobytes()) for a in read) if short else b""

@@ -22,8 +22,6 @@ Run = tuple[int, Feeds]
 _ALONE, _TOGETHER = 2**13, 2**16
 """Bytes up to which a tensor waits for those of other runs, and of which so many are counted together."""
 
-_END: tuple[str, NDArray | None] = "", None
-
 _FIX = "calibration runs the float model: bring it to operators and an opset that ONNX Runtime has"
 
 
@@ -97,15 +95,16 @@ class Counter:
     def run(self, item: Run) -> tuple[int, Feeds, dict[str, NDArray]]:
         """Count one run of batch `number`; also returns what the model puts out."""
         number, feeds = item
-        kept = {}
+        kept: dict[str, NDArray] = {}
         for name, array in feeds.items():
             self._count(number, name, array)
         made = self._session.stream(feeds)
         while True:
             with self._in_batch(number):
-                name, array = next(made, _END)
-            if array is None:
+                found = next(made, None)
+            if found is None:
                 return number, feeds, kept
+            name, array = found
             self._count(number, name, array)
             if name in self._outputs:
                 kept[name] = array

@@ -147,7 +147,7 @@ def relative(errors: Errors, squares: Errors | None = None) -> float:
             these runs are at least. None: those of `errors`.
     """
     found = [
-        np.mean(errors[name][0] / np.where(square > 0, square, 1)) if name in errors else 0.0
+        float(np.mean(errors[name][0] / np.where(square > 0, square, 1))) if name in errors else 0.0
         for name, (_, square) in (errors if squares is None else squares).items()
     ]
     return float(np.mean(found)) if found else 0.0
