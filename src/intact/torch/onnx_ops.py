@@ -20,7 +20,7 @@ from torch import nn
 
 from intact import graph
 from intact.errors import IntactError, UnsupportedError
-from intact.torch.recurrent_ops import recurrent_function, whole_layers
+from intact.torch.recurrent_ops import recurrent_translation, whole_layers
 
 __all__ = ["trace_torchscript", "translate"]
 
@@ -63,7 +63,7 @@ def translate(
     """
     table = {
         _OPERATOR: _marker_function(),
-        **dict([recurrent_function()]),
+        **recurrent_translation(),
         **(options.pop("custom_translation_table", None) or {}),
     }
     options.setdefault("verbose", False)

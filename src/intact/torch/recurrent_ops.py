@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["recurrent_function", "whole_layers"]
+__all__ = ["recurrent_translation", "whole_layers"]
 
 _OPSET = 18
 _NODES: dict[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
@@ -111,9 +111,9 @@ def _layer_by_layer(
 # ---- out of it ----
 
 
-def recurrent_function() -> tuple[Any, Callable[..., Any]]:
+def recurrent_translation() -> dict[Any, Callable[..., Any]]:
     """The operator, and what writes it, for a `custom_translation_table` of `torch.onnx.export`."""
-    return torch.ops.intact.recurrent.default, _write
+    return {torch.ops.intact.recurrent.default: _write}
 
 
 def _write(x, states, params, cell, bidirectional):  # type: ignore[no-untyped-def]

@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import PackedSequence
 
-from intact.torch.nn.modules.quant_rnn import RecurrentLayers, State
+from intact.torch.nn.modules.quant_rnn import OneState, RecurrentLayers, State, TwoStates
 from intact.torch.tensor_quant import QuantDescriptor
 
 __all__ = ["FusedQuantGRU", "FusedQuantLSTM", "FusedQuantRNN"]
@@ -80,30 +79,13 @@ class _Fused(RecurrentLayers):
         return x, tuple(one[0] if len(one) == 1 else torch.cat(one) for one in parts)
 
 
-class FusedQuantLSTM(_Fused, nn.LSTM):
+class FusedQuantLSTM(_Fused, TwoStates, nn.LSTM):  # type: ignore[misc]
     """`torch.nn.LSTM` with quantized inputs: its arguments, `quant_desc_input` and `quant_desc_weight`."""
 
-    def forward(  # type: ignore[override]
-        self, input: Tensor | PackedSequence, hx: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor | PackedSequence, State]:
-        return self.run_layers(input, hx)
 
-
-class FusedQuantGRU(_Fused, nn.GRU):
+class FusedQuantGRU(_Fused, OneState, nn.GRU):  # type: ignore[misc]
     """`torch.nn.GRU` with quantized inputs: its arguments, `quant_desc_input` and `quant_desc_weight`."""
 
-    def forward(  # type: ignore[override]
-        self, input: Tensor | PackedSequence, hx: Tensor | None = None
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
-        output, (h,) = self.run_layers(input, None if hx is None else (hx,))
-        return output, h
 
-
-class FusedQuantRNN(_Fused, nn.RNN):
+class FusedQuantRNN(_Fused, OneState, nn.RNN):  # type: ignore[misc]
     """`torch.nn.RNN` with quantized inputs: its arguments, `quant_desc_input` and `quant_desc_weight`."""
-
-    def forward(  # type: ignore[override]
-        self, input: Tensor | PackedSequence, hx: Tensor | None = None
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
-        output, (h,) = self.run_layers(input, None if hx is None else (hx,))
-        return output, h

@@ -151,6 +151,25 @@ class RecurrentLayers(QuantizedLayer):
             self.check_hidden_size(part, (*want, self.hidden_size))
 
 
+class TwoStates(RecurrentLayers):
+    """An LSTM's call: (h, c) in and out."""
+
+    def forward(
+        self, input: Tensor | PackedSequence, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor | PackedSequence, State]:
+        return self.run_layers(input, hx)
+
+
+class OneState(RecurrentLayers):
+    """The call of a GRU or an RNN: h in and out."""
+
+    def forward(
+        self, input: Tensor | PackedSequence, hx: Tensor | None = None
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        output, (h,) = self.run_layers(input, None if hx is None else (hx,))
+        return output, h
+
+
 class _QuantizedRecurrent(RecurrentLayers):
     """The part that LSTM and GRU share."""
 
@@ -199,29 +218,18 @@ class _QuantizedRecurrent(RecurrentLayers):
         return made, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
 
 
-class QuantLSTM(_QuantizedRecurrent, nn.LSTM):
+class QuantLSTM(_QuantizedRecurrent, TwoStates, nn.LSTM):  # type: ignore[misc]
     """`torch.nn.LSTM`, quantized: its arguments (but `proj_size`), `quant_desc_input`, `quant_desc_weight`.
 
     Batched and unbatched, batch-first, bidirectional and packed input, as torch has them.
     """
 
-    def forward(  # type: ignore[override]
-        self, input: Tensor | PackedSequence, hx: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor | PackedSequence, State]:
-        return self.run_layers(input, hx)
 
-
-class QuantGRU(_QuantizedRecurrent, nn.GRU):
+class QuantGRU(_QuantizedRecurrent, OneState, nn.GRU):  # type: ignore[misc]
     """`torch.nn.GRU`, quantized: its arguments, `quant_desc_input` and `quant_desc_weight`.
 
     Batched and unbatched, batch-first, bidirectional and packed input, as torch has them.
     """
-
-    def forward(  # type: ignore[override]
-        self, input: Tensor | PackedSequence, hx: Tensor | None = None
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
-        output, (h,) = self.run_layers(input, None if hx is None else (hx,))
-        return output, h
 
 
 class _QuantizedCell(QuantizedLayer):
