@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from intact import numerics
+from intact import kernels, numerics
 from intact.errors import IntactError, UnsupportedError
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
@@ -155,7 +154,7 @@ class _Emitter:
         assert x is not None
         constant = self._constants(x)
         perm = _sink_transposes(marker.node, self._names) if constant is not None else None
-        content = x if constant is None else (constant.shape, str(constant.dtype), _digest(constant))
+        content = x if constant is None else _Content(constant)
         key: tuple[object, ...] = (content, marker.spec, perm, scale.tobytes(), zero_point.tobytes())
         key = key if self._share else (marker.node,)
         if key not in self._shared:
@@ -264,7 +263,7 @@ class _PairInserter:
     def weight(self, constant: NDArray, perm: tuple[int, ...] | None, base: str, fold: bool) -> ir.Value:
         """The codes of a constant: stored, or computed by a QuantizeLinear from the stored floats."""
         x: NDArray = numerics.to_float32(constant)
-        q = numerics.quantize(x, self._scale, self._zero_point, self._spec)
+        q = self._codes(x)
         self._base = base
         if perm is not None:
             self._axis = None if self._axis is None else perm.index(self._axis % x.ndim)
@@ -281,6 +280,12 @@ class _PairInserter:
             x = self._clipped(x)
         stored = self._insert.constant(f"{base}.real", x)
         return self.quantize(stored)
+
+    def _codes(self, x: NDArray) -> NDArray:
+        format = self._spec.format
+        if format.is_float or format.bits > 8 or np.isnan(x).any():  # NaN, which kernels take, is refused
+            return numerics.quantize(x, self._scale, self._zero_point, self._spec)
+        return kernels.quantize(x, self._scale, self._zero_point, self._spec)
 
     def _clipped(self, x: NDArray) -> NDArray:
         spec = self._spec.with_(axis=self._axis)
@@ -367,5 +372,16 @@ def _sink_transposes(node: ir.Node, names: Namer) -> tuple[int, ...] | None:
     return perm
 
 
-def _digest(array: NDArray) -> bytes:
-    return sha256(np.ascontiguousarray(array).tobytes()).digest()
+class _Content:
+    """Equal to another of the same bytes, which are looked at where everything else that matters is equal."""
+
+    def __init__(self, array: NDArray) -> None:
+        self._array = array
+
+    def __hash__(self) -> int:
+        return hash((self._array.shape, self._array.dtype))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Content) or hash(self) != hash(other):
+            return False
+        return self._array is other._array or self._array.tobytes() == other._array.tobytes()

@@ -237,13 +237,13 @@ def _mean_squares(tensors: _Tensors, found: Mapping[str, SmoothableTensor]) -> d
 
 def _choose(model: Model, one: SmoothableTensor, channels: _Channels) -> NDArray[np.float64] | None:
     """The factor of every channel; None where the expected error does not clearly fall."""
-    arrays = [(p, p.rows(_array(model, p))) for p in one.products]
+    weights = [_WeightRows.of(product, _array(model, product)) for product in one.products]
     even = np.ones(len(channels.square))
-    best, least = None, _CLEARLY * _expected_error(even, channels, one, arrays)
+    best, least = None, _CLEARLY * _expected_error(even, channels, one, weights)
     for part in channels.parts(_is_symmetric(one)):
         for halvings in _HALVINGS:
             factor = np.exp2(np.maximum(np.ceil(np.log2(np.maximum(part, 2.0**-99))) + halvings, 0))
-            error = _expected_error(factor, channels, one, arrays)
+            error = _expected_error(factor, channels, one, weights)
             if error < least:
                 best, least = factor, error
     return best
@@ -265,11 +265,34 @@ def _array(model: Model, product: WeightProduct) -> NDArray:
     return numerics.to_float32(tensor.numpy())
 
 
+@dataclass(frozen=True)
+class _WeightRows:
+    """What is asked of a weight again and again.
+
+    Attributes:
+        product: Whose it is.
+        squares: Of what every channel is multiplied by, summed, float64 [groups * channels].
+        largest: Magnitudes, the largest of each kernel, float32 [groups, channels, outputs].
+        taps: Of a kernel.
+    """
+
+    product: WeightProduct
+    squares: NDArray[np.float64]
+    largest: NDArray[np.float32]
+    taps: int
+
+    @classmethod
+    def of(cls, product: WeightProduct, array: NDArray) -> _WeightRows:
+        rows = product.rows(array)  # [groups, channels, outputs, taps]
+        squares = np.einsum("gcot,gcot->gc", rows, rows, dtype=np.float64).reshape(-1)
+        return cls(product, squares, np.abs(rows).max(axis=3), rows.shape[3])
+
+
 def _expected_error(
     factor: NDArray[np.float64],
     channels: _Channels,
     one: SmoothableTensor,
-    weights: Sequence[tuple[WeightProduct, NDArray]],
+    weights: Sequence[_WeightRows],
 ) -> float:
     """Squared error to expect at one place of the products, summed over their outputs.
 
@@ -281,15 +304,17 @@ def _expected_error(
     square = channels.square / factor**2
     lost = np.minimum(step**2 / 12, square) * factor**2
     error = 0.0
-    for product, rows in weights:
-        groups, inputs, _, taps = rows.shape
-        error += float(lost @ np.einsum("gcot,gcot->gc", rows, rows, dtype=np.float64).reshape(-1))
-        if product.spec is not None:
-            scaled = rows * factor.astype(np.float32).reshape(groups, inputs, 1, 1)
-            largest = np.abs(scaled).max(axis=(1, 3)).astype(np.float64)  # [groups, outputs]
-            largest = largest if product.spec.axes else np.full_like(largest, largest.max())
-            steps = np.square(largest / product.spec.qmax).sum(axis=1)
-            error += float((square.reshape(groups, inputs).sum(axis=1) @ steps) * taps / 12)
+    for weight in weights:
+        groups, inputs, _ = weight.largest.shape
+        error += float(lost @ weight.squares)
+        spec = weight.product.spec
+        if spec is not None:
+            # Factors are powers of two: the largest of the products is the product of the largest.
+            scaled = weight.largest * factor.astype(np.float32).reshape(groups, inputs, 1)
+            largest = scaled.max(axis=1).astype(np.float64)  # [groups, outputs]
+            largest = largest if spec.axes else np.full_like(largest, largest.max())
+            steps = np.square(largest / spec.qmax).sum(axis=1)
+            error += float((square.reshape(groups, inputs).sum(axis=1) @ steps) * weight.taps / 12)
     return error
 
 
