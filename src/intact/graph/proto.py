@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import onnx
@@ -77,7 +77,10 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     shown = {v.name for v in values if INFERRED not in v.meta}
     hidden = {v.name for v in values} - shown
     opaque = {v.name: v.meta[_TYPE] for v in values if _TYPE in v.meta}
-    for graph in proto_graphs(proto):
+    written = [proto.graph, *_within(model.graph, proto.graph.node)]
+    for function, body in zip(model.functions.values(), proto.functions, strict=True):
+        written += _within(function, body.node)
+    for graph in written:
         kept = [info for info in graph.value_info if info.name not in hidden]
         if len(kept) < len(graph.value_info):
             del graph.value_info[:]
@@ -90,6 +93,15 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     for data in model.meta.get(_TRAINING, ()):
         proto.training_info.add().ParseFromString(data)
     return proto
+
+
+def _within(nodes: Iterable[ir.Node], written: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
+    """The graphs in `nodes` as they were written; few nodes have any, and onnx-ir knows which at once."""
+    for node, proto in zip(nodes, written, strict=True):
+        if inner := own_graphs(node):
+            for graph, its in zip(inner, node_graphs(proto), strict=True):
+                yield its
+                yield from _within(graph, its.node)
 
 
 def show_type(value: ir.Value) -> None:

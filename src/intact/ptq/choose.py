@@ -38,7 +38,7 @@ def with_best_ranges(state: State) -> State:
         evaluator = Evaluator(model, state.runs, [*next(iter(feeds.values())), *biases])
         chosen, errors = evaluator.best({name: r | biases for name, r in feeds.items()}, "max")
         if biases:
-            errors[UNCORRECTED] = evaluator.errors(feeds[chosen])
+            errors[UNCORRECTED] = evaluator.errors(feeds[chosen], errors[chosen])
         state = replace(state, chosen=chosen, errors=errors)
     for name, array in feeds_of_ranges(state, state.ranges).items():
         set_initializer(model, name, array)
@@ -46,8 +46,9 @@ def with_best_ranges(state: State) -> State:
 
 
 def measured_error(state: State) -> float:
-    """Error of the outputs under the chosen ranges, with the biases as they are."""
-    return relative(state.errors[label(state)])
+    """Error of the outputs under the chosen ranges, with the biases as they are: where these are worse than
+    corrected ones at least so much."""
+    return relative(state.errors[label(state)], state.errors[state.chosen])
 
 
 def label(state: State) -> str:

@@ -92,12 +92,21 @@ class Evaluator:
         chosen = min(measure(sorted(some, key=weighed), runs, 1), key=weighed)
         return chosen, {name: errors[same] for name, same in names.items()}
 
-    def errors(self, overrides: Mapping[str, NDArray] | None = None) -> Errors:
+    def errors(self, overrides: Mapping[str, NDArray] | None = None, least: Errors | None = None) -> Errors:
         """Squared errors and squares of the parts of every real output, summed over all runs.
 
         An output whose shape changed counts as lost altogether.
+
+        Args:
+            overrides: Values of overridable initializers.
+            least: Errors on all runs: what is worse than these is not measured to the end.
         """
-        return summed(self._each(overrides or {}, self._runs))
+        found, bound = Errors(), float("inf") if least is None else relative(least)
+        for one in self._each(overrides or {}, self._runs):
+            found = summed([one], found)
+            if least is not None and relative(found, least) > bound:
+                break
+        return found
 
     def _each(self, overrides: Mapping[str, NDArray], runs: Sequence[Held]) -> Iterator[Errors]:
         """The errors of each of `runs`, in their order."""
