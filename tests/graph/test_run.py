@@ -24,3 +24,40 @@ def test_a_relu_in_front_of_codes_stays(codes: str) -> None:
     plain, folded = (Session(model.SerializeToString(), folded=f).run(feeds)["y"] for f in (False, True))
     np.testing.assert_array_equal(folded, plain)
     assert folded.min() == 0
+
+
+def parts() -> bytes:
+    """x, its double as it comes and as a vector of any length."""
+    nodes = [
+        helper.make_node("Add", ["x", "x"], ["twice"]),
+        helper.make_node("Concat", ["x", "x"], ["both"], axis=0),
+    ]
+    names = ("x", "twice", "both")
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in names]
+    graph = helper.make_graph(nodes, "net", values[:1], values[1:])
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+
+
+def test_small_outputs_come_at_once_and_large_ones_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what the last run made; the numbers are the same, and what was handed over serves both ways."""
+    session = Session(parts())
+    ways: list[str] = []
+    for way in ("run", "run_with_ort_values"):
+        plain = getattr(session._session, way)
+        monkeypatch.setattr(session._session, way, lambda *a, w=way, f=plain: (ways.append(w), f(*a))[1])
+    for size in (8, 8, 2**17, 2**17, 8, 8):
+        x = np.arange(size, dtype=np.float32)
+        given = {"x": x} if len(ways) % 2 else session.handed({"x": x})
+        found = session.run(given)
+        np.testing.assert_array_equal(found["twice"], 2 * x)
+        np.testing.assert_array_equal(found["both"], np.concatenate([x, x]))
+        assert list(found) == session.outputs
+    few, many = "run", "run_with_ort_values"
+    assert ways == [many, few, few, many, many, few]
+
+
+def test_nothing_runs_where_nothing_is_asked_for() -> None:
+    session = Session(parts())
+    assert dict(session.stream({"x": np.ones(3, np.float32)}, [])) == {}
+    assert list(dict(session.stream({"x": np.ones(3, np.float32)}, ["both"]))) == ["both"]

@@ -180,3 +180,25 @@ def test_what_reaches_a_branch_is_the_same_in_every_pass(
     passes = [[{n: a.tobytes() for n, a in found.items()} for found in captured] for _ in range(2)]
     assert len(passes[0]) == 3
     assert passes[0] == passes[1]
+
+
+def test_a_number_that_decides_is_run_once(net: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which branch is taken is asked for every batch, and worked out for each sample rate."""
+    ran: list[tuple[str, ...]] = []
+    plain = graph.Session.stream
+
+    def stream(self: graph.Session, given: dict[str, np.ndarray], names: list[str]) -> object:
+        ran.append(tuple(names))
+        return plain(self, given, names)
+
+    monkeypatch.setattr(branches.Session, "stream", stream)
+    model = load(net)
+    found = list(graph.branches_of(model))
+    data = [*feeds(16, 3), *feeds(8, 2), *feeds(16, 1)]
+    taken = branches.taken_by(model, found, data, Settings(progress=False))
+    assert list(taken.values()) == [[True] * 3 + [False] * 2 + [True], [False] * 3 + [True] * 2 + [False]]
+    assert ran == [("fast",)] * 2
+    ran.clear()  # what a branch reads of an image is computed for each
+    work = branches._Work(model, ["first"])
+    made = [work(one)["first"] for one in feeds(16, 3)]
+    assert len(ran) == 3 and not np.array_equal(made[0], made[1])

@@ -12,6 +12,9 @@ import onnx
 import pytest
 
 from intact import graph
+from intact.calib import Calibration
+from intact.errors import CalibrationError
+from intact.ptq.counting import Asked, Counter, session_of
 from intact.ptq.evaluator import Errors, Evaluator
 from intact.ptq.sample import Held
 from intact.ptq.workers import WORKERS, in_order
@@ -120,3 +123,41 @@ def test_a_candidate_that_lost_is_not_measured_to_the_end(
         total += len(ran)
         assert all(found[name]["y"][0][0] <= errors[name].sum() for name in names)
     assert total < 200 * (4 * 4 + 2 * 12)
+
+
+def test_small_tensors_of_several_runs_are_counted_together(
+    cnn: onnx.ModelProto, images: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same counts in a few calls, whatever buffer the data come in; an error names the batch."""
+    model = graph.load(cnn)
+    graph.settle(model)
+    calls: list[str] = []
+    plain = Calibration.collect
+
+    def collect(self: Calibration, name: str, x: np.ndarray, **more: Any) -> None:
+        calls.append(name)
+        plain(self, name, x, **more)
+
+    monkeypatch.setattr(Calibration, "collect", collect)
+    wanted = ["x", "y"]
+    data = [images[i % len(images)][None] for i in range(24)]
+
+    def counted_in(order: list[np.ndarray]) -> Calibration:
+        counter = Counter(session_of(model, wanted, 1), Asked(wanted, ["y"], "data"), 1)
+        buffer = np.empty_like(data[0])
+        for number, x in enumerate(order):
+            buffer[:] = x
+            counter.run((number, {"x": buffer}))
+        counter.finish()
+        return counter.calibration
+
+    found, other = counted_in(data), counted_in(data[::-1])
+    assert dict(found) == dict(other) and len(calls) < 0.25 * 2 * 2 * len(data)
+    alone = Calibration()
+    for x in data:
+        plain(alone, "x", x)
+    assert found["x"] == alone["x"]
+    bad = data[7].copy()
+    bad[0, 0, 0, 0] = np.nan
+    with pytest.raises(CalibrationError, match=r"^batch 7 of data \(data\): tensor 'x'"):
+        counted_in([*data[:7], bad, *data[8:]])
