@@ -65,7 +65,7 @@ def minilm(folder: Path) -> Work:
             for one in made
         ]
 
-    test = feeds(sentences[1000:1400])
+    test = feeds(sentences[1000:3000])
 
     def score(run: Run, float_run: Run) -> float:
         """Sentences whose nearest neighbour is the one that the float network finds."""

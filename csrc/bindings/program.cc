@@ -134,6 +134,15 @@ void bind_program(nb::module_& m) {
       .def("input", &Program::input, "nbytes"_a)
       .def("output", &Program::output, "nbytes"_a)
       .def(
+          "window",
+          [](Program& p, uint32_t block, size_t offset, size_t nbytes, size_t stride, size_t count,
+             bool by_thread) {
+            const auto of = by_thread ? Window::Of::thread : Window::Of::time;
+            return p.window(of, block, offset, nbytes, stride, count);
+          },
+          "block"_a, "offset"_a, "nbytes"_a, "stride"_a, "count"_a, "by_thread"_a = false)
+      .def("repeat", &Program::repeat, "times"_a)
+      .def(
           "add", [](Program& p, const NativeStep& s) { p.add(s.step); }, "step"_a)
       .def("loops", &loops, "step"_a)
       .def("items", &items, "step"_a)

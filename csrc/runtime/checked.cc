@@ -46,7 +46,8 @@ void Checker::fail(const char* what) const {
 
 Checker::Region Checker::region_of(uint32_t block) const {
   const Block& b = program_.blocks()[block];
-  const bool writable = b.kind == BlockKind::arena || b.kind == BlockKind::output;
+  const bool kept = b.kind == BlockKind::arena || b.kind == BlockKind::output;
+  const bool writable = kept && program_.window_of(block) == nullptr;  // its bytes are those of its parent
   const size_t slack = b.kind == BlockKind::arena ? kSlack : 0;
   const size_t bytes = writable && blocks_[block] != nullptr ? b.bytes + slack : 0;
   Region region{blocks_[block], {}, std::vector<uint8_t>(bytes, 0)};
@@ -56,10 +57,14 @@ Checker::Region Checker::region_of(uint32_t block) const {
 
 void Checker::mark(const Access& access) {
   const View& v = access.view;
-  std::vector<uint8_t>& marks = regions_[v.block].marks;
+  const Window* const window = program_.window_of(v.block);
+  const uint32_t whole = window == nullptr ? v.block : window->parent;
+  std::vector<uint8_t>& marks = regions_[whole].marks;
   if (marks.empty()) return;  // an input or a constant: nobody writes there
+  const auto moved = static_cast<size_t>(blocks_[v.block] - blocks_[whole]);
   const size_t unit = bytes_of(v.type);
-  each_element(v, [&](size_t offset) {
+  each_element(v, [&](size_t from) {
+    const size_t offset = moved + from;
     for (size_t i = 0; i < unit; ++i) marks[offset + i] |= access.writes ? kWritten : kRead;
     const size_t end = std::min(offset + unit + access.slack, marks.size());  // pixels may lie apart
     for (size_t i = offset + unit; i < end; ++i) marks[i] |= kSlackRead;
@@ -102,8 +107,9 @@ void Checker::poison(bool on) const {
   }
 }
 
-void Checker::run(size_t step, const std::function<void()>& run) {
+void Checker::run(size_t step, uint8_t* const* blocks, const std::function<void()>& run) {
   step_ = step;
+  blocks_ = blocks;
   regions_.clear();
   for (uint32_t b = 0; b < program_.blocks().size(); ++b) regions_.push_back(region_of(b));
   const auto& accesses = program_.steps()[step]->accesses();

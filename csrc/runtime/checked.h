@@ -20,12 +20,13 @@ namespace intact {
 
 class Checker {
  public:
-  // `blocks` as in Memory; the scratch of all threads, `scratch_bytes` of it.
-  Checker(const Program& program, uint8_t* const* blocks, uint8_t* scratch, size_t scratch_bytes)
-      : program_(program), blocks_(blocks), scratch_(scratch), scratch_bytes_(scratch_bytes) {}
+  // The scratch of all threads, `scratch_bytes` of it.
+  Checker(const Program& program, uint8_t* scratch, size_t scratch_bytes)
+      : program_(program), scratch_(scratch), scratch_bytes_(scratch_bytes) {}
 
-  // Runs a step of the program by `run`. Throws std::logic_error for one that breaks its word.
-  void run(size_t step, const std::function<void()>& run);
+  // Runs a step of the program by `run`, on blocks as in Memory. Throws std::logic_error for one that breaks
+  // its word.
+  void run(size_t step, uint8_t* const* blocks, const std::function<void()>& run);
 
  private:
   // A block that steps may write, for the step that is running.
@@ -44,7 +45,7 @@ class Checker {
   [[noreturn]] void fail(const char* what) const;
 
   const Program& program_;
-  uint8_t* const* blocks_;
+  uint8_t* const* blocks_ = nullptr;
   uint8_t* scratch_;
   size_t scratch_bytes_;
   size_t step_ = 0;

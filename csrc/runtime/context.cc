@@ -1,5 +1,6 @@
 #include "runtime/context.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <new>
@@ -44,12 +45,20 @@ Context::Context(const Program& program, ThreadPool& thread_pool, bool checked)
   scratch_ = make_aligned(scratch);
   for (const Block& b : program.blocks()) blocks_.push_back(const_cast<uint8_t*>(b.data));
   blocks_[0] = arena_.get();
-  if (checked) checker_ = std::make_unique<Checker>(program, blocks_.data(), scratch_.get(), scratch);
+  for (const Window& w : program.windows()) {
+    const bool each = w.of == Window::Of::time || w.count >= static_cast<size_t>(thread_pool.threads());
+    if (!each) refuse("fewer parts than threads");
+  }
+  const auto seats = static_cast<size_t>(program.repeats().empty() ? 0 : thread_pool.threads());
+  const Seat seat{blocks_, std::vector<double>(program.steps().size())};
+  seats_.assign(seats, seat);
+  if (checked) checker_ = std::make_unique<Checker>(program, scratch_.get(), scratch);
 }
 
 void Context::place(uint32_t block, const void* data, size_t bytes) {
   const bool known = block < program_.blocks().size();
-  const BlockKind kind = known ? program_.blocks()[block].kind : BlockKind::arena;
+  const BlockKind kind =
+      known && program_.window_of(block) == nullptr ? program_.blocks()[block].kind : BlockKind::arena;
   if (kind != BlockKind::input && kind != BlockKind::output) {
     refuse("only inputs and outputs are placed");
   }
@@ -61,13 +70,20 @@ void Context::place(uint32_t block, const void* data, size_t bytes) {
   blocks_[block] = static_cast<uint8_t*>(const_cast<void*>(data));
 }
 
-size_t Context::run(size_t begin, size_t end, double* seconds) {
-  const auto& steps = program_.steps();
-  if (begin > end || end > steps.size()) refuse("there are fewer steps");
+void Context::check_range(size_t begin, size_t end) const {
+  if (begin > end || end > program_.steps().size()) refuse("there are fewer steps");
+  for (const Repeat& r : program_.repeats()) {
+    const bool cut = (r.begin < begin && begin < r.end) || (r.begin < end && end < r.end);
+    if (cut) refuse("repeated steps run all or not at all");
+  }
   for (size_t i = 1; i < blocks_.size(); ++i) {
     const bool missing = blocks_[i] == nullptr && program_.blocks()[i].bytes > 0;
-    if (missing) refuse("an input or output has no place yet");
+    if (missing && program_.window_of(i) == nullptr) refuse("an input or output has no place yet");
   }
+}
+
+size_t Context::run(size_t begin, size_t end, double* seconds) {
+  check_range(begin, end);
   if (running_.exchange(true, std::memory_order_acquire)) {
     refuse("another run uses this context");
   }
@@ -75,31 +91,84 @@ size_t Context::run(size_t begin, size_t end, double* seconds) {
   held.workers = thread_pool_.try_take();
   const ScopedFpEnv env;
   failed_.store(false, std::memory_order_relaxed);
-  uint8_t* const scratch = scratch_.get();
-  const size_t each = program_.scratch();
-  const auto run_step = [&](size_t i) {
-    const Step& step = *steps[i];
-    const Memory memory(blocks_.data(), program_.ahead(i), &failed_);
-    const size_t items = step.items();
-    if (held.workers != nullptr && items > 1) {
-      held.workers->deal(items, [&](size_t first, size_t last, int seat) {
-        step.run(memory, first, last, scratch + each * static_cast<size_t>(seat));
-      });
-    } else if (items > 0) {
-      step.run(memory, 0, items, scratch);
+  for (size_t i = begin; i < end;) {
+    if (const Repeat* repeat = program_.repeat_from(i)) {
+      run_repeat(*repeat, held.workers, seconds);
+      i = repeat->end;
+      continue;
     }
-  };
-  for (size_t i = begin; i < end; ++i) {
     const double start = seconds == nullptr ? 0 : now();
     if (checker_ == nullptr) {
-      run_step(i);
+      run_step(i, held.workers);
     } else {
-      checker_->run(i, [&] { run_step(i); });
+      checker_->run(i, blocks_.data(), [&] { run_step(i, held.workers); });
     }
     if (seconds != nullptr) seconds[i] = now() - start;
     if (failed_.load(std::memory_order_relaxed)) return i;
+    ++i;
   }
   return end;
+}
+
+void Context::run_step(size_t i, Workers* workers) {
+  const Step& step = *program_.steps()[i];
+  const Memory memory(blocks_.data(), program_.ahead(i), &failed_);
+  const size_t items = step.items();
+  if (workers != nullptr && items > 1) {
+    workers->deal(items, [&](size_t first, size_t last, int seat) {
+      step.run(memory, first, last, scratch_.get() + program_.scratch() * static_cast<size_t>(seat));
+    });
+  } else if (items > 0) {
+    step.run(memory, 0, items, scratch_.get());
+  }
+}
+
+void Context::run_repeat(const Repeat& repeat, Workers* workers, double* seconds) {
+  for (Seat& seat : seats_) {
+    std::copy(blocks_.begin(), blocks_.end(), seat.blocks.begin());
+    std::fill(seat.seconds.begin(), seat.seconds.end(), 0.0);
+  }
+  const auto run_times = [&](size_t first, size_t last, int seat) {
+    for (size_t time = first; time < last; ++time) {
+      run_once(repeat, time, static_cast<size_t>(seat), seconds != nullptr);
+    }
+  };
+  const double start = seconds == nullptr ? 0 : now();
+  if (workers == nullptr || checker_ != nullptr) {
+    run_times(0, repeat.times, 0);
+  } else {
+    workers->deal(repeat.times, run_times);
+  }
+  if (seconds == nullptr) return;
+  const double whole = now() - start;
+  double all = 0;
+  for (size_t i = repeat.begin; i < repeat.end; ++i) {
+    seconds[i] = 0;
+    for (const Seat& seat : seats_) seconds[i] += seat.seconds[i];
+    all += seconds[i];
+  }
+  // Seats run side by side: what their steps took together is more than what has passed.
+  for (size_t i = repeat.begin; i < repeat.end && all > 0; ++i) seconds[i] *= whole / all;
+}
+
+void Context::run_once(const Repeat& repeat, size_t time, size_t number, bool timed) {
+  Seat& seat = seats_[number];
+  for (const Window& w : program_.windows()) {
+    const size_t part = w.of == Window::Of::time ? time : number;
+    if (part < w.count) seat.blocks[w.block] = blocks_[w.parent] + w.offset + part * w.stride;
+  }
+  uint8_t* const scratch = scratch_.get() + program_.scratch() * number;
+  for (size_t i = repeat.begin; i < repeat.end; ++i) {
+    const Step& step = *program_.steps()[i];
+    const Memory memory(seat.blocks.data(), program_.ahead(i), &failed_);
+    const double start = timed ? now() : 0;
+    if (checker_ == nullptr) {
+      step.run(memory, 0, step.items(), scratch);
+    } else {
+      checker_->run(i, seat.blocks.data(), [&] { step.run(memory, 0, step.items(), scratch); });
+    }
+    if (timed) seat.seconds[i] += now() - start;
+  }
 }
 
 }  // namespace intact

@@ -90,6 +90,28 @@ uint32_t Program::block(const Block& b) {
   return static_cast<uint32_t>(blocks_.size() - 1);
 }
 
+uint32_t Program::window(Window::Of of, uint32_t parent, size_t offset, size_t bytes, size_t stride,
+                         size_t count) {
+  if (parent >= blocks_.size()) refuse("a window on a block that does not exist");
+  const Block whole = blocks_[parent];
+  if (whole.kind == BlockKind::constant || window_of(parent) != nullptr) {
+    refuse("a window is on the arena, an input or an output");
+  }
+  if (count < 1 || count > static_cast<size_t>(kMost)) refuse("a window is on one part or more");
+  if (bytes > static_cast<size_t>(kMost) || (count > 1 && stride > bytes / (count - 1))) {
+    refuse("a window leaves its tensor");
+  }
+  const uint32_t made = block({whole.kind, bytes - stride * (count - 1), nullptr, 1});
+  windows_.push_back({of, made, parent, offset, bytes, stride, count});
+  return made;
+}
+
+void Program::repeat(size_t times) {
+  if (times < 1) refuse("steps are run at least once");
+  times_ = times;
+  opens_ = times > 1;
+}
+
 void Program::add(std::shared_ptr<const Step> step) {
   if (step == nullptr) refuse("no step");
   if (step->accesses().empty()) refuse("a step that declares no view");
@@ -101,7 +123,10 @@ void Program::add(std::shared_ptr<const Step> step) {
     ahead_[i - 1] = weights;
   }
   ahead_.emplace_back();
+  if (opens_) repeats_.push_back({steps_.size(), 0, times_});
+  opens_ = false;
   steps_.push_back(std::move(step));
+  if (times_ > 1) repeats_.back().end = steps_.size();
 }
 
 void Program::check(const Access& access) {
@@ -112,6 +137,8 @@ void Program::check(const Access& access) {
   if (access.writes && (b.kind == BlockKind::constant || b.kind == BlockKind::input)) {
     refuse("a step writes into an input or a constant");
   }
+  if (access.writes && times_ > 1 && window_of(v.block) == nullptr)
+    refuse("a step overwrites what it made before");
   if (is_empty(v)) return;
   const Range r = range_of(v);
   // Element 0 of an image of nothing but halo may lie in front of what is touched, or behind it.
@@ -119,19 +146,51 @@ void Program::check(const Access& access) {
   const auto offset = static_cast<int64_t>(v.offset), bytes = static_cast<int64_t>(b.bytes);
   const int64_t room = bytes + static_cast<int64_t>(b.kind == BlockKind::arena ? kSlack : 0);
   if (offset + r.first < 0 || offset + r.last > bytes) refuse("a view leaves its block");
-  const auto holds = [&](const std::pair<size_t, size_t>& tensor) {
-    const auto first = static_cast<int64_t>(tensor.first), size = static_cast<int64_t>(tensor.second);
-    return first <= offset + r.first && offset + r.last - first <= size;
-  };
-  if (v.block == 0 && !tensors_.empty() && std::none_of(tensors_.begin(), tensors_.end(), holds)) {
-    refuse("a view leaves its tensor");
-  }
+  if (v.block == 0) check_tensor(offset + r.first, offset + r.last);
   if (access.slack > static_cast<size_t>(room - offset - r.last)) refuse("a step reads behind its block");
   const size_t unit = bytes_of(v.type);
   if (b.alignment < unit) b.alignment = unit;
+  if (const Window* window = window_of(v.block)) check_window(*window, unit);
   if (b.data != nullptr && reinterpret_cast<uintptr_t>(b.data) % unit != 0) {
     refuse("a constant does not lie at a multiple of its element");
   }
+}
+
+void Program::check_tensor(int64_t first, int64_t last) const {
+  const auto holds = [&](const std::pair<size_t, size_t>& tensor) {
+    const auto begin = static_cast<int64_t>(tensor.first), size = static_cast<int64_t>(tensor.second);
+    return begin <= first && last - begin <= size;
+  };
+  if (!tensors_.empty() && std::none_of(tensors_.begin(), tensors_.end(), holds)) {
+    refuse("a view leaves its tensor");
+  }
+}
+
+// The size of the arena is known by now.
+void Program::check_window(const Window& window, size_t unit) {
+  if (times_ == 1) refuse("a window is named by steps that are repeated");
+  if (window.of == Window::Of::time && window.count != times_) refuse("a window has a part for each time");
+  Block& parent = blocks_[window.parent];
+  if (window.bytes > parent.bytes || window.offset > parent.bytes - window.bytes)
+    refuse("a window leaves its block");
+  if (window.parent == 0) {
+    check_tensor(static_cast<int64_t>(window.offset), static_cast<int64_t>(window.offset + window.bytes));
+  }
+  if (window.offset % unit != 0 || window.stride % unit != 0)
+    refuse("a window's stride is no multiple of its element");
+  if (parent.alignment < unit) parent.alignment = unit;
+}
+
+const Repeat* Program::repeat_from(size_t step) const {
+  const auto is = [&](const Repeat& repeat) { return repeat.begin == step; };
+  const auto found = std::find_if(repeats_.begin(), repeats_.end(), is);
+  return found == repeats_.end() ? nullptr : &*found;
+}
+
+const Window* Program::window_of(size_t block) const {
+  const auto is = [&](const Window& window) { return window.block == block; };
+  const auto found = std::find_if(windows_.begin(), windows_.end(), is);
+  return found == windows_.end() ? nullptr : &*found;
 }
 
 }  // namespace intact

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from intact.kernels import moves, pointwise, pool
-from intact.kernels.program import SLACK, Program, View
+from intact.kernels.program import SLACK, Context, Program, ThreadPool, View
 from intact.kernels.window import PixelWindow
 
 ARENA = 1000
@@ -178,3 +178,76 @@ def test_constants_live_as_long_as_their_program():
 def test_the_arena_is_zero_and_has_its_size(program):
     arena = program.take().arena()
     assert arena.nbytes == ARENA and not arena.any() and SLACK == 64
+
+
+def test_windows_move_on_and_threads_have_their_own(program):
+    """Rows of an input become rows of an output by way of memory that each thread has for itself."""
+    program = Program(3)
+    program.arena(3 * 64)
+    x, y = program.input(40), program.output(40)
+    window, out, own = (
+        program.window(x, 0, 40, 5, 8), program.window(y, 0, 40, 5, 8), program.thread_memory(0, 64)
+    )  # fmt: skip
+    program.repeat(8)
+    program.add(moves.copy(row(window, 0, 5), row(own, 3, 5)))
+    program.add(moves.copy(View(own, 7, "uint8", (5,), (-1,)), row(out, 0, 5)))
+    program.repeat(1)
+    given, made = np.arange(40, dtype=np.uint8), np.zeros(40, np.uint8)
+    times = np.full(2, -1.0)
+    program.run([given], [made], times)
+    np.testing.assert_array_equal(made, given.reshape(8, 5)[:, ::-1].ravel())
+    assert (times >= 0).all()
+    with pytest.raises(ValueError, match="all or not at all"):
+        program.take().run(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param((9, 0, 40, 5, 8), "a block that does not exist", id="block"),
+        pytest.param((1, 0, 40, 5, 8), "on the arena, an input or an output", id="constant"),
+        pytest.param((2, 0, 40, 5, 0), "one part or more", id="none"),
+        pytest.param((2, 0, 40, 6, 8), "leaves its tensor", id="stride"),
+        pytest.param((2, 0, 40, 1 << 63, 8), "leaves its tensor", id="far"),
+        pytest.param((2, 0, 1 << 50, 5, 8), "leaves its tensor", id="large"),
+    ],
+)
+def test_windows_that_are_refused(program, arguments, words):
+    with pytest.raises(ValueError, match=words):
+        program.window(*arguments)
+
+
+def test_steps_that_name_windows(program):
+    window = program.window(3, 0, 40, 5, 8)
+    with pytest.raises(ValueError, match="on the arena, an input or an output"):
+        program.window(window, 0, 5, 1, 2)
+    with pytest.raises(ValueError, match="steps that are repeated"):
+        program.add(moves.fill(row(window, 0, 5), 1))
+    program.repeat(7)
+    with pytest.raises(ValueError, match="a part for each time"):
+        program.add(moves.fill(row(window, 0, 5), 1))
+    program.repeat(8)
+    with pytest.raises(ValueError, match="leaves its block"):
+        program.add(moves.fill(row(window, 0, 6), 1))
+    with pytest.raises(ValueError, match="overwrites what it made before"):
+        program.add(moves.fill(row(3, 0, 5), 1))
+    with pytest.raises(ValueError, match="leaves its block"):
+        program.add(moves.fill(row(program.window(3, 290, 40, 5, 8), 0, 5), 1))
+    with pytest.raises(ValueError, match="multiple of its element"):
+        program.add(moves.copy(View(program.window(2, 0, 90, 10, 8), 0, "float32", (4,), (4,)),
+                               View(program.window(3, 0, 72, 8, 8), 0, "float32", (4,), (4,))))  # fmt: skip
+    with pytest.raises(ValueError, match="only inputs and outputs are placed"):
+        program.take().place(window, np.zeros(5, np.uint8))
+
+
+def test_a_window_stays_within_its_tensor(program):
+    program.tensor(0, 64)
+    program.repeat(2)
+    with pytest.raises(ValueError, match="leaves its tensor"):
+        program.add(moves.fill(row(program.window(0, 32, 64, 32, 2), 0, 5), 1))
+
+
+def test_fewer_parts_than_threads(program):
+    program.native.window(0, 0, 100, 50, 2, by_thread=True)
+    with pytest.raises(ValueError, match="fewer parts than threads"):
+        Context(program.native, ThreadPool(3).native, False)

@@ -102,6 +102,39 @@ void test_callers(int threads, bool spin, int callers, int rounds) {
   demand(wrong == 0, "a run of several threads gave other bytes than a run of one");
 }
 
+// Rows of the input become rows of the output, each by way of memory that its thread has for itself.
+std::unique_ptr<Program> make_repeated(size_t times, size_t threads) {
+  auto p = std::make_unique<Program>();
+  const size_t row = kSize / times;
+  p->arena(2 * row * threads);
+  const uint32_t x = p->input(kSize), y = p->output(kSize);
+  const uint32_t from = p->window(Window::Of::time, x, 0, kSize, row, times);
+  const uint32_t to = p->window(Window::Of::time, y, 0, kSize, row, times);
+  const uint32_t own = p->window(Window::Of::thread, 0, 0, 2 * row * threads, 2 * row, threads);
+  p->repeat(times);
+  p->add(std::make_shared<Fold>(bytes(from, 0, row), bytes(own, 0, row), 7));
+  p->add(std::make_shared<Fold>(bytes(own, 0, row), bytes(own, row, row), 3));
+  p->add(std::make_shared<Fold>(bytes(own, row, row), bytes(to, 0, row), row));
+  return p;
+}
+
+void test_repeats(int threads, size_t times) {
+  std::vector<uint8_t> x(kSize);
+  for (size_t i = 0; i < kSize; ++i) x[i] = static_cast<uint8_t>(i * 5 + i / 256);
+  const auto run_with = [&](int with, double* seconds) {
+    const auto program = make_repeated(times, static_cast<size_t>(with));
+    ThreadPool thread_pool(with, true);
+    Context context(*program, thread_pool);
+    std::vector<uint8_t> y(kSize);
+    context.place(1, x.data(), kSize);
+    context.place(2, y.data(), kSize);
+    for (int i = 0; i < 50; ++i) context.run(0, 3, seconds);
+    return y;
+  };
+  double seconds[3];
+  demand(run_with(threads, seconds) == run_with(1, nullptr), "repeats of several threads gave other bytes");
+}
+
 // Two runs must not share a context.
 void test_one_run_for_each_context() {
   const auto program = make_program();
@@ -168,6 +201,9 @@ int main_() {
     test_callers(2, spin, 1, 40);
     test_callers(4, spin, 3, 15);
     test_callers(7, spin, 1, 10);  // more threads than this machine may have cores
+  }
+  for (const int threads : {1, 2, 5}) {
+    for (const size_t times : {2, 16, 64}) test_repeats(threads, times);
   }
   test_one_run_for_each_context();
   for (int i = 0; i < 50; ++i) ThreadPool(3, true);  // never used

@@ -100,6 +100,22 @@ class Program:
         self._outputs.append(self.native.output(nbytes))
         return self._outputs[-1]
 
+    def window(self, block: int, offset: int, nbytes: int, stride: int, times: int) -> int:
+        """The number of a block that is a part of another, of its `nbytes` from `offset` on: repeated steps
+        see it `stride` bytes further each time, `times` times."""
+        return self.native.window(block, offset, nbytes, stride, times)
+
+    def thread_memory(self, offset: int, nbytes: int) -> int:
+        """The number of a block of which each thread has its own, one behind the other in the arena, from
+        `offset` on: for what repeated steps make for each other."""
+        threads = self.thread_pool.threads
+        return self.native.window(ARENA, offset, nbytes * threads, nbytes, threads, by_thread=True)
+
+    def repeat(self, times: int) -> None:
+        """Run the steps that are added from now on, until this is called again, so many times, as one.
+        Threads share the times, not the steps."""
+        self.native.repeat(times)
+
     def add(self, step: NativeStep) -> None:
         """Append a step.
 

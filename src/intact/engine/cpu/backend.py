@@ -86,7 +86,7 @@ class CpuBackend:
             def run() -> NDArray[np.float64]:
                 taken = Seconds(bound)
                 execute(plan, bound, fallback, inputs, made, context, taken)
-                return taken.native
+                return taken.native / bound.times
 
             return run
 

@@ -72,14 +72,16 @@ class Binding:
         self.plan, self.shapes, self.places, self.kernels = plan, shapes, places, kernels
         self._program, self._packed = program, packed
         self.chooser = chooser
+        self._sizes: dict[str, Shape] = {}
+        self._windows: dict[str, Place] = {}
         self._chosen: list[tuple[NativeStep, FormChoice]] = []
         self._constants: dict[str, View] = {}
         self._planned = self._top = self._most = arena
 
     @property
     def threads(self) -> int:
-        """That will run the steps."""
-        return self._program.thread_pool.threads
+        """That will run a step."""
+        return 1 if self._sizes else self._program.thread_pool.threads
 
     def tensor(self, name: str) -> Tensor:
         """The plan's record of a tensor."""
@@ -96,22 +98,39 @@ class Binding:
         return self.plan.tensors[name].codes if name in self.plan.tensors else None
 
     def shape(self, name: str) -> Shape:
-        """Sizes of a tensor, in ONNX's order."""
-        return self.shapes[name]
+        """Sizes of a tensor, in ONNX's order: of what the step that is bound is about."""
+        return self._sizes.get(name) or self.shapes[name]
+
+    def place(self, name: str) -> Place:
+        """Where that lies."""
+        return self._windows.get(name) or self.places[name]
+
+    def cut(self, sizes: dict[str, Shape], windows: dict[str, Place]) -> None:
+        """Let the steps that are bound from now on be about parts of tensors, each on one thread.
+
+        Args:
+            sizes: Of the parts; all other tensors are whole again.
+            windows: Where those lie that do not lie by themselves.
+        """
+        self._sizes, self._windows = sizes, windows
+
+    def is_cut(self, name: str) -> bool:
+        """Whether steps are about a part of a tensor that lies whole."""
+        return name in self._windows
 
     def view(self, name: str) -> View:
         """A tensor, or a constant that stands for one, with its axes in ONNX's order, however its bytes
         lie; without its halo."""
         if name not in self.places:
             return self.constant(name)
-        place = self.places[name]
+        place = self.place(name)
         dtype, holds = dtype_of(self.tensor(name)), bytes_of(self.tensor(name))
-        return View(place.block, place.offset, dtype, self.shapes[name], place.strides, holds=holds)
+        return View(place.block, place.offset, dtype, self.shape(name), place.strides, holds=holds)
 
     def image(self, name: str) -> View:
         """A tensor of rank 4 as (n, h, w, c), with its halo. Channels are neighbours where a step's
         binder asked for images."""
-        place, shape = self.places[name], self.shapes[name]
+        place, shape = self.place(name), self.shape(name)
         return View(
             place.block,
             place.offset,
@@ -169,8 +188,13 @@ class Binding:
             size == 1 or a == b for size, a, b in zip(x.sizes, x.strides, y.strides, strict=True)
         )
 
+    def window(self, block: int, offset: int, nbytes: int, stride: int, times: int) -> int:
+        """A block that is a part of another, as `Program.window` says."""
+        return self._program.window(block, offset, nbytes, stride, times)
+
     def temporary(self, dtype: str, sizes: Shape) -> View:
-        """Memory between the native steps of one step of the plan."""
+        """Memory between the native steps of one step of the plan: threads share it."""
+        assert not self._sizes, "no step that treats images apart has any"
         offset, nbytes = self._top, prod(sizes) * np.dtype(dtype).itemsize
         self._program.tensor(offset, nbytes)
         self._top = round_up(offset + nbytes + SLACK)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from intact.engine.choices import FormChoice, FormChooser
 from intact.engine.cpu import steps as _steps_of_kinds  # noqa: F401  # registers how they become native
@@ -15,6 +16,7 @@ from intact.engine.cpu.binding import BINDERS, NO_HALO, Binding, Packed, Place, 
 from intact.engine.cpu.fuse import fuse
 from intact.engine.cpu.layout import Layout, lay_out
 from intact.engine.cpu.memory import plan_memory
+from intact.engine.cpu.micro_batches import MicroBatches, micro_batches
 from intact.engine.plan import Plan
 from intact.engine.shapes import FallbackShapes, infer_shapes
 from intact.engine.steps import Shape, Step
@@ -45,6 +47,7 @@ class Bound:
         shapes, places: Of every tensor.
         arena: Bytes of the arena.
         choices: Of native steps that have several forms, what was chosen.
+        times: How often each native step runs in a run of all.
     """
 
     program: Program
@@ -54,6 +57,7 @@ class Bound:
     places: dict[str, Place]
     arena: int
     choices: Mapping[int, FormChoice]
+    times: NDArray[np.int64]
 
 
 def bind(
@@ -86,23 +90,46 @@ def bind(
     if reuse:
         plan = fuse(plan)
     outside = _check_sizes(plan, shapes)
-    layout = lay_out(plan, {name: shapes[name] for name in (*plan.inputs, *_made(plan))})
-    offsets, taken, arena = plan_memory(plan, layout, reuse=reuse)
-    ENGINE_BYTES.check(outside + arena, "engine", QuantValueError)
-    for offset, nbytes in taken:
+    repeated, layout = _lay_out(plan, shapes, program.thread_pool.threads if reuse else 0)
+    memory = plan_memory(plan, layout, repeated, reuse=reuse)
+    ENGINE_BYTES.check(outside + memory.nbytes, "engine", QuantValueError)
+    for offset, nbytes in memory.taken:
         program.tensor(offset, nbytes)
     outer = {name: program.input(_nbytes(plan, shapes, name)) for name in plan.inputs}
     outputs = [program.output(_nbytes(plan, shapes, name)) for name in plan.outputs]
     into = dict(zip(plan.outputs, outputs, strict=True))
-    places = _places(layout, offsets, {**into, **outer})
-    binding = Binding(plan, shapes, places, arena, program, kernels, packed, chooser)
-    steps, labels, segments = _steps(binding, layout, outer, list(zip(plan.outputs, outputs, strict=True)))
+    blocks = dict.fromkeys(memory.offsets, ARENA)
+    for steps, part in zip(repeated, memory.private, strict=True):
+        blocks.update(dict.fromkeys(steps.inner, program.thread_memory(*part)))
+    places = _places(layout, memory.offsets, {**into, **outer, **blocks})
+    binding = Binding(plan, shapes, places, memory.nbytes, program, kernels, packed, chooser)
+    made = _Made(binding, layout)
+    made.extend_by(repeated, outer, list(zip(plan.outputs, outputs, strict=True)))
     ENGINE_BYTES.check(outside + binding.arena, "engine", QuantValueError)
     program.arena(binding.arena)
-    for step, label in zip(steps, labels, strict=True):
+    for index, (step, label) in enumerate(zip(made.steps, made.labels, strict=True)):
+        if index in made.repeats:
+            program.repeat(made.repeats[index])
         with _named(label):
             program.add(step)
-    return Bound(program, segments, tuple(labels), shapes, places, binding.arena, binding.choices(steps))
+    return Bound(
+        program, tuple(made.segments), tuple(made.labels), shapes, places, binding.arena,
+        binding.choices(made.steps), made.times(),
+    )  # fmt: skip
+
+
+def _lay_out(plan: Plan, shapes: dict[str, Shape], threads: int) -> tuple[tuple[MicroBatches, ...], Layout]:
+    """What runs a few images at a time, for so many threads, and where everything lies then."""
+    repeated = micro_batches(plan, shapes, threads) if threads else ()
+    while True:
+        sizes = {name: shapes[name] for name in (*plan.inputs, *_made(plan))}
+        for steps in repeated:
+            sizes.update((name, steps.sizes(shapes[name])) for name in steps.inner)
+        layout = lay_out(plan, sizes)
+        fitting = tuple(steps for steps in repeated if steps.fit(plan, layout))
+        if len(fitting) == len(repeated):
+            return repeated, layout
+        repeated = fitting
 
 
 def _made(plan: Plan) -> Iterator[str]:
@@ -124,60 +151,104 @@ def _check_sizes(plan: Plan, shapes: dict[str, Shape]) -> int:
     return sum(_nbytes(plan, shapes, name) for name in (*plan.inputs, *plan.outputs))
 
 
-def _places(layout: Layout, offsets: dict[str, int], outer: Mapping[str, int]) -> dict[str, Place]:
+def _places(layout: Layout, offsets: dict[str, int], blocks: Mapping[str, int]) -> dict[str, Place]:
     places = {}
     for name, frame in layout.frames.items():
         root = layout.aliases.get(name, name)
         if root in offsets:
-            places[name] = Place(ARENA, offsets[root] + frame.first, frame.strides, frame.halo)
+            places[name] = Place(blocks[root], offsets[root] + frame.first, frame.strides, frame.halo)
         else:
-            places[name] = Place(outer[root], 0, frame.strides)
+            places[name] = Place(blocks[root], 0, frame.strides)
     return places
 
 
-def _steps(
-    binding: Binding, layout: Layout, inputs: Mapping[str, int], outputs: list[tuple[str, int]]
-) -> tuple[list[NativeStep], list[Step | None], tuple[Segment, ...]]:
-    """Native steps, the plan's step of each one, and where subgraphs run between them."""
-    steps: list[NativeStep] = []
-    labels: list[Step | None] = []
-    segments: list[Segment] = []
+class _Made:
+    """The native steps of a plan, as they are made.
 
-    def extend(label: Step | None, more: list[NativeStep]) -> None:
-        steps.extend(more)
-        labels.extend([label] * len(more))
+    Attributes:
+        steps: In the order in which they run.
+        labels: Of each one the plan's step.
+        segments: Where subgraphs run between them.
+        repeats: How often all from a step on run, up to the next one that is named here.
+    """
 
-    def cut() -> None:
-        begin = segments[-1].end if segments else 0
-        if len(steps) > begin:
-            segments.append(Segment(begin, len(steps)))
+    def __init__(self, binding: Binding, layout: Layout) -> None:
+        self._binding, self._layout = binding, layout
+        self.steps: list[NativeStep] = []
+        self.labels: list[Step | None] = []
+        self.segments: list[Segment] = []
+        self.repeats: dict[int, int] = {}
 
-    for name in binding.plan.inputs:
-        if name in layout.staged:
-            with _named(None):
-                extend(None, [*_halo(binding, name), _outer_copy(binding, name, inputs[name], to_arena=True)])
-    for step in binding.plan.steps:
+    def extend_by(
+        self, repeated: Sequence[MicroBatches], inputs: Mapping[str, int], outputs: list[tuple[str, int]]
+    ) -> None:
+        """All steps of the plan, and copies of inputs and outputs that the arena has besides."""
+        binding, layout = self._binding, self._layout
+        for name in binding.plan.inputs:
+            if name in layout.staged:
+                with _named(None):
+                    copied = _outer_copy(binding, name, inputs[name], to_arena=True)
+                    self._extend(None, [*_halo(binding, name), copied])
+        begins, ends = {steps.begin: steps for steps in repeated}, {steps.end for steps in repeated}
+        for index, step in enumerate(binding.plan.steps):
+            if index in ends:
+                self.repeats[len(self.steps)] = 1
+                binding.cut({}, {})
+            if index in begins:
+                self._extend_by_halos(begins[index])
+                self.repeats[len(self.steps)] = begins[index].times
+                begins[index].cut(binding, layout)
+            self._extend_by_step(step)
+        self.repeats[len(self.steps)] = 1
+        binding.cut({}, {})
+        for name, block in outputs:
+            if binding.places[name].block != block:
+                with _named(None):
+                    self._extend(None, [_outer_copy(binding, name, block, to_arena=False)])
+        self._end_segment()
+
+    def times(self) -> NDArray[np.int64]:
+        """How often each of the steps runs."""
+        times = np.ones(len(self.steps), np.int64)
+        for begin, count in self.repeats.items():  # in order
+            times[begin:] = count
+        return times
+
+    def _extend_by_step(self, step: Step) -> None:
+        binding = self._binding
         if not step.native:
-            extend(step, [halo for name in writes(step) for halo in _halo(binding, name)])
-            cut()
-            segments.append(Segment(len(steps), len(steps), step))
-            continue
+            self._extend(step, [halo for name in writes(step) for halo in _halo(binding, name)])
+            self._end_segment()
+            self.segments.append(Segment(len(self.steps), len(self.steps), step))
+            return
         with _named(step):
             if type(step) not in BINDERS:
                 raise ValueError(f"no native steps of kind '{step.kind}'")
-            halos = [halo for name in writes(step) for halo in _halo(binding, name)]
-            extend(getattr(step, "label", step), [*halos, *binding.native_steps(step)])
-    for name, block in outputs:
-        if binding.places[name].block != block:
-            with _named(None):
-                extend(None, [_outer_copy(binding, name, block, to_arena=False)])
-    cut()
-    return steps, labels, tuple(segments)
+            halos = [
+                halo for name in writes(step) if not binding.is_cut(name) for halo in _halo(binding, name)
+            ]
+            self._extend(getattr(step, "label", step), [*halos, *binding.native_steps(step)])
+
+    def _extend_by_halos(self, repeated: MicroBatches) -> None:
+        """Of whole tensors that are about to be written image by image: neighbours share their halo."""
+        for step in self._binding.plan.steps[repeated.begin : repeated.end]:
+            for name in set(writes(step)) - repeated.inner:
+                with _named(step):
+                    self._extend(step, _halo(self._binding, name))
+
+    def _extend(self, label: Step | None, more: list[NativeStep]) -> None:
+        self.steps.extend(more)
+        self.labels.extend([label] * len(more))
+
+    def _end_segment(self) -> None:
+        begin = self.segments[-1].end if self.segments else 0
+        if len(self.steps) > begin:
+            self.segments.append(Segment(begin, len(self.steps)))
 
 
 def _halo(binding: Binding, name: str) -> list[NativeStep]:
     """The bytes around the images of a tensor that is about to be written."""
-    if binding.places[name].halo == NO_HALO:
+    if binding.place(name).halo == NO_HALO:
         return []
     codes = binding.tensor(name).codes  # all bytes of +0 are 0
     return [moves.halo(binding.image(name), 0 if codes is None else codes.zero_point + codes.offset)]

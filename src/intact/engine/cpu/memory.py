@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from intact.engine.cpu.binding import round_up
 from intact.engine.cpu.layout import Layout
+from intact.engine.cpu.micro_batches import MicroBatches
 from intact.engine.plan import Plan
 from intact.engine.steps import Epilogue, Step
 from intact.engine.steps.wiring import reads, writes
@@ -22,20 +23,49 @@ class Span:
     end: int
 
 
+@dataclass(frozen=True)
+class Memory:
+    """Where everything lies.
+
+    Attributes:
+        offsets: Of tensors, by name: in the arena; of inner tensors of micro-batches, in a thread's memory.
+        taken: (offset, bytes) of what lies in the arena.
+        private: For each of the micro-batches, offset and bytes of the first thread's memory.
+        nbytes: Of the arena.
+    """
+
+    offsets: dict[str, int]
+    taken: set[tuple[int, int]]
+    private: tuple[tuple[int, int], ...]
+    nbytes: int
+
+
 def plan_memory(
-    plan: Plan, layout: Layout, *, reuse: bool = True
-) -> tuple[dict[str, int], set[tuple[int, int]], int]:
-    """Offsets of all tensors that lie in the arena; (offset, bytes) of the places that they have; its size.
+    plan: Plan, layout: Layout, repeated: Sequence[MicroBatches] = (), *, reuse: bool = True
+) -> Memory:
+    """A place for all tensors that lie in the arena.
 
     Args:
         plan: The plan.
         layout: How its tensors lie.
+        repeated: Steps that run a few images at a time.
         reuse: Let tensors that are never alive together have the same memory.
     """
-    owners, spans = _spans(plan, layout, reuse)
-    offsets, size = place_spans(spans)
-    places = {(offsets[name], span.nbytes) for name, span in spans.items()}
-    return {name: offsets[owner] for name, owner in owners.items()}, places, size
+    owners, spans = _spans(plan, layout, repeated, reuse)
+    offsets: dict[str, int] = {}
+    each: list[tuple[str, int]] = []
+    for index, steps in enumerate(repeated):
+        own = {name: spans.pop(name) for name in list(spans) if name in steps.inner}
+        places, nbytes = place_spans(own)
+        offsets.update(places)
+        each.append((f"\0{index}", nbytes))
+        _outlast(steps, spans)
+        spans[f"\0{index}"] = Span(nbytes * steps.threads, steps.begin, steps.end - 1)
+    places, size = place_spans(spans)
+    offsets.update(places)
+    taken = {(places[name], span.nbytes) for name, span in spans.items()}
+    private = tuple((places[name], nbytes) for name, nbytes in each)
+    return Memory({name: offsets[owner] for name, owner in owners.items()}, taken, private, size)
 
 
 def place_spans(spans: dict[str, Span]) -> tuple[dict[str, int], int]:
@@ -59,8 +89,12 @@ def place_spans(spans: dict[str, Span]) -> tuple[dict[str, int], int]:
     return offsets, max((end for _, end, _ in placed), default=0)
 
 
-def _spans(plan: Plan, layout: Layout, reuse: bool) -> tuple[dict[str, str], dict[str, Span]]:
+def _spans(
+    plan: Plan, layout: Layout, repeated: Sequence[MicroBatches], reuse: bool
+) -> tuple[dict[str, str], dict[str, Span]]:
     """Which tensor's memory a tensor has, and when that memory is taken."""
+    cut = {name for r in repeated for step in plan.steps[r.begin : r.end] for name in writes(step)}
+    cut.difference_update(*(steps.inner for steps in repeated))
     last = len(plan.steps)
     outside = {n for n in (*plan.inputs, *plan.outputs) if n not in layout.staged}
     dies = _last_reads(plan, layout.aliases, last)
@@ -82,7 +116,9 @@ def _spans(plan: Plan, layout: Layout, reuse: bool) -> tuple[dict[str, str], dic
             if root not in owners and root != name:
                 owners[root], spans[root] = root, Span(layout.frames[root].nbytes, index, end)
             if root == name and name not in owners:
-                owner = _overwritten(step, name, index, layout, spans, owners) if reuse else name
+                # Images of a tensor that is cut share halos, which the next time reads.
+                over = reuse and name not in cut
+                owner = _overwritten(step, name, index, layout, spans, owners) if over else name
                 owners[name] = owner
                 if owner == name:
                     spans[name] = Span(layout.frames[name].nbytes, index, end)
@@ -91,6 +127,17 @@ def _spans(plan: Plan, layout: Layout, reuse: bool) -> tuple[dict[str, str], dic
                 owners[name] = owners[root]
                 spans[owners[root]].end = max(spans[owners[root]].end, end)
     return owners, spans
+
+
+def _outlast(steps: MicroBatches, spans: dict[str, Span]) -> None:
+    """What comes or goes among repeated steps, and is not made anew each time, is there all the while."""
+    for name, span in spans.items():
+        if name in steps.inner:
+            continue
+        if steps.begin <= span.begin < steps.end:
+            span.begin = steps.begin
+        if steps.begin <= span.end < steps.end:
+            span.end = steps.end - 1
 
 
 def _last_reads(plan: Plan, aliases: dict[str, str], last: int) -> dict[str, int]:

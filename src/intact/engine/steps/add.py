@@ -18,7 +18,7 @@ class Add(Step):
     """Sum of two tensors of codes (N26), with broadcasting; bounds are codes of the output."""
 
     kind = "add"
-    traits = Traits(follows=True, writes_parts=True, in_place=("a", "b"))
+    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("a", "b"))
     a: Read
     b: Read
     y: Write

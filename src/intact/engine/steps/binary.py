@@ -30,7 +30,7 @@ class Binary(Step):
     """
 
     kind = "binary"
-    traits = Traits(follows=True, writes_parts=True, in_place=("a", "b"))
+    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("a", "b"))
     function: str
     a: Operand
     b: Operand

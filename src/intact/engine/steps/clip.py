@@ -17,7 +17,7 @@ class Clip(Step):
     """Bounds of floats (N49). None: unbounded."""
 
     kind = "clip"
-    traits = Traits(follows=True, writes_parts=True, in_place=("x",))
+    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("x",))
     x: Read
     y: Write
     low: float | None = None

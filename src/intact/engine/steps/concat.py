@@ -21,7 +21,7 @@ class Concat(Step):
     """Concatenation. Inputs on another grid than y are rescaled (N28); constants are plain numbers."""
 
     kind = "concat"
-    traits = Traits(follows=True)
+    traits = Traits(follows=True, by_image=True)
     xs: Annotated[tuple[str, ...], Reads(constant=True)]
     y: Write
     axis: int

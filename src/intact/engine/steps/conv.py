@@ -33,7 +33,7 @@ class Conv(Step):
     """
 
     kind = "conv"
-    traits = Traits(images=True, writes_parts=True, in_place=("residual",))
+    traits = Traits(images=True, by_image=True, writes_parts=True, in_place=("residual",))
     x: Read
     y: Write
     weight: Filters

@@ -27,7 +27,7 @@ class ConvTranspose(Step):
     """Transposed convolution. `weight` is int8 [out, kernel_h, kernel_w, in / groups], not flipped."""
 
     kind = "conv_transpose"
-    traits = Traits(images=True)
+    traits = Traits(images=True, by_image=True)
     x: Read
     y: Write
     weight: Filters

@@ -15,7 +15,7 @@ class Dequantize(Step):
     """codes -> float32 (N12)."""
 
     kind = "dequantize"
-    traits = Traits(follows=True, writes_parts=True)
+    traits = Traits(follows=True, by_image=True, writes_parts=True)
     x: Read
     y: Write
 

@@ -23,7 +23,7 @@ class Elementwise(Step):
     """
 
     kind = "elementwise"
-    traits = Traits(follows=True, writes_parts=True)
+    traits = Traits(follows=True, by_image=True, writes_parts=True)
     operation: str
     xs: Annotated[tuple[str, ...], Reads(constant=True)]
     y: Write

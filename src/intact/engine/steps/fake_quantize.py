@@ -31,7 +31,7 @@ class FakeQuantize(Step):
     """
 
     kind = "fake_quantize"
-    traits = Traits(follows=True, writes_parts=True, in_place=("x",))
+    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("x",))
     x: Read
     y: Write
     format: str

@@ -31,7 +31,7 @@ class FloatConv(Step):
     """
 
     kind = "float_conv"
-    traits = Traits(images=True, writes_parts=True)
+    traits = Traits(images=True, by_image=True, writes_parts=True)
     x: Read
     y: Write
     weight: Annotated[str, Const("float32", 4)]

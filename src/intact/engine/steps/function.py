@@ -15,7 +15,7 @@ class Function(Step):
     """An element-wise function of `numerics` in floats: "gelu", "sigmoid", "tanh", "silu", "relu", ..."""
 
     kind = "function"
-    traits = Traits(follows=True, writes_parts=True, in_place=("x",))
+    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("x",))
     x: Read
     y: Write
     function: str

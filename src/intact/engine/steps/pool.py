@@ -20,7 +20,7 @@ class Pool(Step):
     """AveragePool of codes, MaxPool of codes or float32 (N27). `kernel` None: the whole plane (global)."""
 
     kind = "pool"
-    traits = Traits(images=True, writes_parts=True)
+    traits = Traits(images=True, by_image=True, writes_parts=True)
     x: Read
     y: Write
     mode: Literal["average", "max"]

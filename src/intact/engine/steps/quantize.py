@@ -15,7 +15,7 @@ class Quantize(Step):
     """float32 -> codes (N11)."""
 
     kind = "quantize"
-    traits = Traits(follows=True, writes_parts=True)
+    traits = Traits(follows=True, by_image=True, writes_parts=True)
     x: Read
     y: Write
 

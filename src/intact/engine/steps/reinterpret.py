@@ -17,7 +17,7 @@ class Reinterpret(Step):
     """The same codes under another grid: a DequantizeLinear has other parameters than its QuantizeLinear."""
 
     kind = "reinterpret"
-    traits = Traits(follows=True, in_place=("x",))
+    traits = Traits(follows=True, by_image=True, in_place=("x",))
     x: Read
     y: Write
 

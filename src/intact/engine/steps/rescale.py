@@ -19,7 +19,7 @@ class Rescale(Step):
     """Codes of one grid to codes of another (N28)."""
 
     kind = "rescale"
-    traits = Traits(follows=True, writes_parts=True, in_place=("x",))
+    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("x",))
     x: Read
     y: Write
 

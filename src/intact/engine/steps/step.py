@@ -26,6 +26,8 @@ class Traits:
         images: It walks over pixels: its tensors of rank 4 lie channels last.
         follows: It takes and makes any order of axes, the same for all its tensors: channels last where its
             neighbours want that.
+        by_image: Element i along the first axis of what it makes depends on elements i of what it reads
+            alone, wherever all of these have as many.
         strided: It reads and writes tensors with any strides, at no cost worth a copy.
         writes_parts: What it makes may be a part of a larger tensor.
         in_place: Fields whose tensor the output may overwrite, when nobody reads it later: each of its
@@ -34,6 +36,7 @@ class Traits:
 
     images: bool = False
     follows: bool = False
+    by_image: bool = False
     strided: bool = False
     writes_parts: bool = False
     in_place: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ class Table(Step):
     """
 
     kind = "table"
-    traits = Traits(follows=True, writes_parts=True, in_place=("x",))
+    traits = Traits(follows=True, by_image=True, writes_parts=True, in_place=("x",))
     x: Read
     y: Write
     table: Annotated[str, Const("uint8", 1)]
