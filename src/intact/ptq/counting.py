@@ -15,9 +15,27 @@ from intact.errors import IntactError
 from intact.graph import Model, Session
 from intact.ptq.channels import ChannelEnds
 from intact.ptq.inputs import Feeds, inputs_of
+from intact.ptq.sample import INNER_BYTES
 
 Run = tuple[int, Feeds]
 """(number of the batch, feeds)."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run that was counted.
+
+    Attributes:
+        number: Of its batch.
+        feeds, outputs: What went in and came out.
+        inner: The wanted tensors, where they are small; None: they were let go.
+    """
+
+    number: int
+    feeds: Feeds
+    outputs: dict[str, NDArray]
+    inner: dict[str, NDArray] | None
+
 
 _ALONE, _TOGETHER = 2**13, 2**16
 """Bytes up to which a tensor waits for those of other runs, and of which so many are counted together."""
@@ -92,10 +110,12 @@ class Counter:
         self._session, self._asked, self._threads = session, asked, threads
         self._outputs, self._waiting = set(asked.outputs), {name: _Waiting() for name in asked.wanted}
 
-    def run(self, item: Run) -> tuple[int, Feeds, dict[str, NDArray]]:
-        """Count one run of batch `number`; also returns what the model puts out."""
+    def run(self, item: Run) -> Ran:
+        """Count one run."""
         number, feeds = item
         kept: dict[str, NDArray] = {}
+        inner: dict[str, NDArray] | None = {}
+        room = INNER_BYTES
         for name, array in feeds.items():
             self._count(number, name, array)
         made = self._session.stream(feeds)
@@ -103,9 +123,14 @@ class Counter:
             with self._in_batch(number):
                 found = next(made, None)
             if found is None:
-                return number, feeds, kept
+                return Ran(number, feeds, kept, inner)
             name, array = found
             self._count(number, name, array)
+            room -= array.nbytes
+            if room < 0:
+                inner = None
+            elif inner is not None and name in self._waiting:
+                inner[name] = array
             if name in self._outputs:
                 kept[name] = array
 

@@ -86,11 +86,29 @@ class _Mean:
         """[C, *kernel], or [K] of a product."""
         if self._conv is None:
             return np.asarray(x.reshape(-1, x.shape[-1]).mean(axis=0, dtype=np.float64)), len(x)
+        windows, outputs = self._windows(x)
+        return _sums_by_tap(x, windows) / (len(x) * outputs), len(x)
+
+    def _windows(self, x: NDArray) -> _Taps:
+        assert self._conv is not None, "products have none"
         spatial, known = x.shape[2:], self._known
         if known is None or known[0] != spatial:
             self._known = known = spatial, _taps(self._conv, self._kernel, spatial)
-        windows, outputs = known[1]
-        return _sums_by_tap(x, windows) / (len(x) * outputs), len(x)
+        return known[1]
+
+
+    def together(self, tensors: Sequence[NDArray]) -> list[RunMeans]:
+        """The same of each of `tensors`, bit for bit, at once where they are of one sample and of one size."""
+        first = tensors[0].shape
+        if len(tensors) == 1 or first[0] != 1 or any(x.shape != first for x in tensors):
+            return [self(x) for x in tensors]
+        x = np.concatenate(tensors)
+        if self._conv is None:
+            rows = x.reshape(len(x), -1, x.shape[-1])
+            return [(mean, 1) for mean in rows.mean(axis=1, dtype=np.float64)]
+        windows, outputs = self._windows(x)
+        sums = _sums_by_tap(x.reshape(1, -1, *first[2:]), windows)  # runs are as good as channels
+        return [(mean, 1) for mean in sums.reshape(len(x), *first[1:2], *self._kernel) / outputs]
 
 
 _Taps = tuple[Sequence[Sequence[slice]], int]

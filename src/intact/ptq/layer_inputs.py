@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from numpy.typing import NDArray
 
-from intact.graph import Model, Session
+from intact.graph import Model, Session, part
+from intact.ptq.inputs import Feeds
 from intact.ptq.sample import Held
 from intact.ptq.workers import THREADS, in_order
 
 Found = TypeVar("Found")
+Found_co = TypeVar("Found_co", covariant=True)
 Readers: TypeAlias = Mapping[str, Mapping[str, Callable[[NDArray], Found]]]
 """By tensor, and by the layer that reads it: what looks at it."""
 
 
+@runtime_checkable
+class Together(Protocol[Found_co]):
+    """What looks at the tensors of many runs at once, and finds what it would find one by one."""
+
+    def together(self, tensors: Sequence[NDArray]) -> Sequence[Found_co]:
+        """What it finds in each."""
+
+
 def measured(
-    model: Model, runs: Sequence[Held], *readers: Readers[Any]
+    model: Model, runs: Sequence[Held], *readers: Readers[Any], has_run: bool = False
 ) -> Iterator[tuple[dict[str, Any], ...]]:
     """For each run, in order, what each of `readers` finds, by layer; nothing of an empty tensor.
 
@@ -25,10 +35,15 @@ def measured(
         model: Float; must not change meanwhile.
         runs: To run it on, with the same inputs each.
         readers: Each one's functions are called from several threads.
+        has_run: The inner tensors that `runs` hold are those of `model`: what they do not tell is made of
+            them, and the model runs only where they were let go.
     """
     fed = set(runs[0].feeds)
     tensors = list(dict.fromkeys(name for one in readers for name in one))
     computed = [name for name in tensors if name not in fed]
+    if has_run and computed and all(held.inner for held in runs):
+        yield from _kept(_known(model, runs, computed), tensors, readers)
+        return
     session = Session(model, extra=computed, folded=True, threads=THREADS)
 
     def of_run(held: Held) -> tuple[dict[str, Any], ...]:
@@ -42,3 +57,41 @@ def measured(
         return found
 
     yield from in_order(of_run, runs)
+
+
+def _known(model: Model, runs: Sequence[Held], computed: Sequence[str]) -> list[Feeds]:
+    """The tensors of each run, by name: those that it holds, and what they make of others of `computed`."""
+    values = [{**held.feeds, **(held.inner or {})} for held in runs]
+    if missing := [name for name in computed if name not in values[0]]:
+        made = {value.name or "": value for node in model.graph for value in node.outputs}
+        held = [made[name] for name in values[0] if name in made]
+        needed = part(model, [*model.graph.inputs, *held], [made[name] for name in missing])
+        read = [value for value in needed.graph.inputs if value.uses()]
+        needed.graph.inputs[:] = read
+        session = Session(needed, folded=True, threads=THREADS)
+        for one in values:
+            given = {name: one[name] for value in read if (name := value.name or "") in one}
+            one.update(session.stream(given, missing))
+    return values
+
+
+def _kept(
+    values: Sequence[Feeds], tensors: Sequence[str], readers: Sequence[Readers[Any]]
+) -> Iterator[tuple[dict[str, Any], ...]]:
+    """What `readers` find in tensors by name, of one run after the other."""
+    early: dict[tuple[int, str], Iterator[Any]] = {
+        (place, layer): iter(look.together([held[name] for held in values]))
+        for place, one in enumerate(readers)
+        for name, layers in one.items()
+        if all(held[name].size for held in values)
+        for layer, look in layers.items()
+        if isinstance(look, Together)
+    }
+    for held in values:
+        found: tuple[dict[str, Any], ...] = tuple({} for _ in readers)
+        for place, (one, into) in enumerate(zip(readers, found, strict=True)):
+            for name in (name for name in tensors if name in one and held[name].size):
+                for layer, look in one[name].items():
+                    known = early.get((place, layer))
+                    into[layer] = look(held[name]) if known is None else next(known)
+        yield found

@@ -14,6 +14,7 @@ from intact.ptq.inputs import Feeds
 
 HELD_BYTES, HELD_LEAST, HELD_MOST = 2**22, 8, 64
 STACKED_BYTES = 2**18
+INNER_BYTES = 2**18
 
 
 @dataclass(order=True)
@@ -25,14 +26,18 @@ class Held:
             order of the data.
         feeds: The inputs.
         outputs: What the float model says to them.
+        inner: What the tensors that were calibrated were in this run, where all of them are few bytes
+            (`INNER_BYTES`): running the model again would tell the same. None: they were let go.
     """
 
     digest: bytes
     feeds: Feeds = field(compare=False)
     outputs: dict[str, NDArray] = field(compare=False)
+    inner: dict[str, NDArray] | None = field(compare=False, default=None, repr=False)
 
     @property
     def nbytes(self) -> int:
+        """Of inputs and outputs."""
         return sum(a.nbytes for a in (*self.feeds.values(), *self.outputs.values()))
 
 
@@ -49,15 +54,20 @@ class Sample:
             None  # the least digest that there was no room for: none behind it, either
         )
 
-    def offer(self, feeds: Feeds, outputs: dict[str, NDArray]) -> None:
-        """Keep a copy of this run, if it is one of the chosen; another one may have to go."""
+    def offer(
+        self, feeds: Feeds, outputs: dict[str, NDArray], inner: dict[str, NDArray] | None = None
+    ) -> None:
+        """Keep a copy of this run, if it is one of the chosen; another one may have to go.
+
+        `inner` is kept itself.
+        """
         digest = _digest(feeds)
         if len(self.runs) == HELD_MOST and digest >= self.runs[-1].digest:
             return
         if self._bound is not None and digest > self._bound:
             return
         copies = ({name: a.copy() for name, a in arrays.items()} for arrays in (feeds, outputs))
-        self._keep(Held(digest, *copies))
+        self._keep(Held(digest, *copies, inner))
 
     def merge(self, other: Sample) -> None:
         """Keep of both what one that was offered the runs of both would have kept."""
