@@ -167,6 +167,8 @@ def _moved(node: ir.Node, inputs: list[NDArray | None]) -> NDArray | None:
                 return np.concatenate(given, axis)
             case "Unsqueeze", [x, axes], {**rest} if not rest:
                 return np.expand_dims(x, tuple(axes.reshape(-1).tolist())).copy()
+            case "Reshape", [x, sizes], {**rest} if not rest and sizes.all():  # 0 is a size to be looked up
+                return x.reshape(sizes.reshape(-1).tolist()).copy()
             case "Slice", [x, starts, ends, *more], {**rest} if not rest:
                 axes = more[0] if more else np.arange(starts.size)
                 steps = more[1] if more[1:] else np.ones(starts.size, np.int64)
