@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -37,7 +36,7 @@ class Ran:
     inner: dict[str, NDArray] | None
 
 
-_ALONE, _TOGETHER = 2**13, 2**16
+_ALONE, _TOGETHER = 2**15, 2**17
 """Bytes up to which a tensor waits for those of other runs, and of which so many are counted together."""
 
 _FIX = "calibration runs the float model: bring it to operators and an opset that ONNX Runtime has"
@@ -81,8 +80,8 @@ class _Waiting:
     nbytes: int = 0
 
     def add(self, number: int, array: NDArray) -> bool:
-        """Let a tensor wait; whether it is time to count. Data may come in one array again and again."""
-        self.runs.append((number, array.copy()))
+        """Let a tensor wait, which nobody changes meanwhile; whether it is time to count."""
+        self.runs.append((number, array))
         self.nbytes += array.nbytes
         return self.nbytes >= _TOGETHER
 
@@ -117,14 +116,9 @@ class Counter:
         inner: dict[str, NDArray] | None = {}
         room = INNER_BYTES
         for name, array in feeds.items():
-            self._count(number, name, array)
-        made = self._session.stream(feeds)
-        while True:
-            with self._in_batch(number):
-                found = next(made, None)
-            if found is None:
-                return Ran(number, feeds, kept, inner)
-            name, array = found
+            if name in self._waiting:  # data may come in one array again and again
+                self._count(number, name, array.copy() if array.nbytes <= _ALONE else array)
+        for name, array in self._made(number, feeds):
             self._count(number, name, array)
             room -= array.nbytes
             if room < 0:
@@ -133,6 +127,14 @@ class Counter:
                 inner[name] = array
             if name in self._outputs:
                 kept[name] = array
+        return Ran(number, feeds, kept, inner)
+
+    def _made(self, number: int, feeds: Feeds) -> Iterator[tuple[str, NDArray]]:
+        """What the model makes of `feeds`; an error of its own names the batch."""
+        try:
+            yield from self._session.stream(feeds)
+        except IntactError as error:
+            raise self._in_batch(number, error) from error
 
     def finish(self) -> None:
         """Count what still waits."""
@@ -163,12 +165,10 @@ class Counter:
             except IntactError:  # nothing of them is counted: which one is it?
                 pass
         for number, array in runs:
-            with self._in_batch(number):
+            try:
                 self.calibration.collect(name, array, threads=self._threads)
+            except IntactError as error:
+                raise self._in_batch(number, error) from error
 
-    @contextmanager
-    def _in_batch(self, number: int) -> Iterator[None]:
-        try:
-            yield
-        except IntactError as error:
-            raise error.at(f"batch {number} of data ({self._asked.data})") from error
+    def _in_batch(self, number: int, error: IntactError) -> IntactError:
+        return error.at(f"batch {number} of data ({self._asked.data})")
