@@ -23,17 +23,19 @@ def window_sums(x: NDArray[np.float32], taps: Sequence[Sequence[slice]]) -> NDAr
     sizes = x.shape[2:]
     axes = [(size, [one.indices(size) for one in seen]) for size, seen in zip(sizes, taps, strict=True)]
     out = np.empty((x.shape[1], *map(len, taps)))
-    _native.window_sums(np.ascontiguousarray(x), *x.shape[:2], axes, out)
+    _native.window_sums(np.ascontiguousarray(x), x.shape[0], x.shape[1], axes, out)
     return out
 
 
-def windows(x: NDArray[np.float32], at: NDArray[np.int64], groups: range, channels: int) -> NDArray[np.float32]:
+def windows(
+    x: NDArray[np.float32], at: NDArray[np.int64], groups: range, channels: int
+) -> NDArray[np.float32]:
     """Windows of some groups of channels of an image.
 
     Args:
         x: float32 [samples, channels, *sizes], dense, not empty.
-        at: int64 [places, taps], dense: where a pixel of a sample's first channel lies in `x`, flat; -1: outside,
-            which is 0.
+        at: int64 [places, taps], dense: where a pixel of a sample's first channel lies in `x`, flat; -1:
+            outside, which is 0.
         groups: Which.
         channels: Of each.
     Returns:

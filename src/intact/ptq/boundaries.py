@@ -7,8 +7,6 @@ moves by less than a step of the sum puts the boundaries midway between points.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 

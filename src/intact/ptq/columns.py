@@ -88,8 +88,8 @@ class InputsMet:
                 len(sample), -1
             )
             inside = (inside[:, :, None] & within[:, None]).reshape(len(sample), -1)
-        at = sample[:, None] * int(np.prod(shape[1:])) + pixels
-        return np.where(inside, at, -1).astype(np.int64)
+        first = sample[:, None] * int(np.prod(shape[1:]))
+        return np.where(inside, first + pixels, -1).astype(np.int64)
 
 
 _Places = NDArray[np.int64]

@@ -98,9 +98,8 @@ class _Mean:
             self._known = known = spatial, _taps(self._conv, self._kernel, spatial)
         return known[1]
 
-
     def together(self, tensors: Sequence[NDArray]) -> list[RunMeans]:
-        """The same of each of `tensors`, bit for bit, at once where they are of one sample and of one size."""
+        """The same of each of `tensors`, bit for bit, at once where they are one sample of one size each."""
         first = tensors[0].shape
         if len(tensors) == 1 or first[0] != 1 or any(x.shape != first for x in tensors):
             return [self(x) for x in tensors]
@@ -109,7 +108,8 @@ class _Mean:
             rows = x.reshape(len(x), -1, x.shape[-1])
             return [(mean, 1) for mean in rows.mean(axis=1, dtype=np.float64)]
         windows, outputs = self._windows(x)
-        sums = kernels.window_sums(to_float32(x.reshape(1, -1, *first[2:])), windows)  # runs are as good as channels
+        channels = x.reshape(1, -1, *first[2:])  # of all runs
+        sums = kernels.window_sums(to_float32(channels), windows)
         return [(mean, 1) for mean in sums.reshape(len(x), *first[1:2], *self._kernel) / outputs]
 
 

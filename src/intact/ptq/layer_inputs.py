@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, TypeAlias, TypeVar
 
 from numpy.typing import NDArray
 
@@ -13,17 +13,9 @@ from intact.ptq.sample import Held
 from intact.ptq.workers import THREADS, in_order
 
 Found = TypeVar("Found")
-Found_co = TypeVar("Found_co", covariant=True)
 Readers: TypeAlias = Mapping[str, Mapping[str, Callable[[NDArray], Found]]]
-"""By tensor, and by the layer that reads it: what looks at it."""
-
-
-@runtime_checkable
-class Together(Protocol[Found_co]):
-    """What looks at the tensors of many runs at once, and finds what it would find one by one."""
-
-    def together(self, tensors: Sequence[NDArray]) -> Sequence[Found_co]:
-        """What it finds in each."""
+"""By tensor, and by the layer that reads it: what looks at it. Where that has a method `together`, it takes
+the tensors of many runs, and gives what it would find in each."""
 
 
 def measured(
@@ -41,7 +33,8 @@ def measured(
     fed = set(runs[0].feeds)
     tensors = list(dict.fromkeys(name for one in readers for name in one))
     computed = [name for name in tensors if name not in fed]
-    if has_run and computed and all(held.inner for held in runs):
+    made = {value.name for node in model.graph for value in node.outputs}
+    if has_run and made.issuperset(computed) and all(held.inner is not None for held in runs):
         yield from _kept(_known(model, runs, computed), tensors, readers)
         return
     session = Session(model, extra=computed, folded=True, threads=THREADS)
@@ -49,8 +42,8 @@ def measured(
     def of_run(held: Held) -> tuple[dict[str, Any], ...]:
         found: tuple[dict[str, Any], ...] = tuple({} for _ in readers)
         given = ((name, held.feeds[name]) for name in tensors if name in fed)
-        for part in (given, session.stream(held.feeds, computed)):
-            for name, x in part:
+        for half in (given, session.stream(held.feeds, computed)):
+            for name, x in half:
                 for one, into in zip(readers, found, strict=True):
                     if x.size:
                         into.update((layer, look(x)) for layer, look in one.get(name, {}).items())
@@ -79,14 +72,14 @@ def _kept(
     values: Sequence[Feeds], tensors: Sequence[str], readers: Sequence[Readers[Any]]
 ) -> Iterator[tuple[dict[str, Any], ...]]:
     """What `readers` find in tensors by name, of one run after the other."""
-    early: dict[tuple[int, str], Iterator[Any]] = {
-        (place, layer): iter(look.together([held[name] for held in values]))
-        for place, one in enumerate(readers)
-        for name, layers in one.items()
-        if all(held[name].size for held in values)
-        for layer, look in layers.items()
-        if isinstance(look, Together)
-    }
+    early: dict[tuple[int, str], Iterator[Any]] = {}
+    for place, one in enumerate(readers):
+        for name, layers in one.items():
+            tensors_of_runs = [held[name] for held in values if held[name].size]
+            for layer, look in layers.items():
+                together = getattr(look, "together", None)
+                if together is not None and tensors_of_runs:
+                    early[place, layer] = iter(together(tensors_of_runs))
     for held in values:
         found: tuple[dict[str, Any], ...] = tuple({} for _ in readers)
         for place, (one, into) in enumerate(zip(readers, found, strict=True)):

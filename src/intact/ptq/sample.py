@@ -68,8 +68,8 @@ class Sample:
             return
         if self._bound is not None and digest > self._bound:
             return
-        copies = ({name: a.copy() for name, a in arrays.items()} for arrays in (feeds, outputs))
-        self._keep(Held(digest, *copies, inner))
+        ins, outs = ({name: a.copy() for name, a in arrays.items()} for arrays in (feeds, outputs))
+        self._keep(Held(digest, ins, outs, inner))
 
     def merge(self, other: Sample) -> None:
         """Keep of both what one that was offered the runs of both would have kept."""
@@ -122,5 +122,5 @@ def _digest(feeds: Feeds) -> bytes:
     for name in sorted(feeds):
         array = feeds[name]
         digest.update(f"{name} {_dtype_name(array.dtype)} {array.shape}".encode())
-        digest.update(array.data if array.flags.c_contiguous and array.dtype.kind in "fiub" else array.tobytes())
+        digest.update(array.tobytes())
     return digest.digest()
