@@ -299,6 +299,7 @@ NB_MODULE(_native, m) {
   bind_float_gemm(m);
   bind_recurrent(m);
   bind_float_steps(m);
+  bind_windows(m);
 }
 
 }  // namespace

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
-from intact.graph import Constants, load
+from intact.errors import FileFormatError
+from intact.graph import Constants, constants, load
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> g '
 
@@ -42,3 +46,55 @@ def test_a_number_that_asks_for_all_memory_is_not_computed(size: int, constant: 
         y = Add(x, z)
     }}"""))  # fmt: skip
     assert (Constants(model.graph)(model.graph[0].outputs[0]) is not None) == constant
+
+
+@pytest.mark.parametrize(
+    "op, given, attributes",
+    [
+        ("Slice", [[1], [3]], {}),
+        ("Slice", [[0, 5], [9, -99], [1, 0], [2, -2]], {}),
+        ("Slice", [[-2**31], [2**31 - 1], [-1]], {}),
+        ("Slice", [[2**31 - 1], [-2**31], [0], [-3]], {}),
+        ("Slice", [[3], [1], [0]], {}),
+        ("Unsqueeze", [[0, 3]], {}),
+        ("Unsqueeze", [[-1]], {}),
+        ("Reshape", [[2, -1]], {}),
+        ("Reshape", [[24]], {}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.bool_])
+def test_moved_elements_are_those_of_the_reference(
+    monkeypatch: pytest.MonkeyPatch, op: str, given: list[list[int]], attributes: dict[str, Any], dtype: Any
+) -> None:
+    """They need no import of ONNX's operators."""
+    x = np.random.default_rng(0).integers(0, 9, (6, 4)).astype(dtype)
+    node = ir.node(op, [ir.Value(name=f"v{i}") for i in range(len(given) + 1)], attributes)
+    inputs = [x, *(np.array(one, np.int64) for one in given)]
+    (want,) = constants._by_reference(*constants._alone(node, inputs))
+    monkeypatch.setattr(constants, "_by_reference", None)
+    (got,) = constants.evaluate_node(node, inputs)
+    assert got.dtype == want.dtype and np.array_equal(got, want)
+
+
+def test_joined_elements_are_those_of_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = ir.node("Concat", [ir.Value(name=name) for name in "abc"], {"axis": -1})
+    inputs: list[Any] = [np.full((3, n), n, np.float32) for n in (1, 2, 3)]
+    (want,) = constants._by_reference(*constants._alone(node, inputs))
+    monkeypatch.setattr(constants, "_by_reference", None)
+    (got,) = constants.evaluate_node(node, inputs)
+    assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    "op, given", [("Reshape", [[7, 7]]), ("Unsqueeze", [[9]]), ("Slice", [[0], [1], [7]])]
+)
+def test_a_move_that_cannot_be_made_is_refused_by_name(op: str, given: list[list[int]]) -> None:
+    node = ir.node(op, [ir.Value(name=f"v{i}") for i in range(len(given) + 1)], name="wrong")
+    with pytest.raises(FileFormatError, match="wrong"):
+        constants.evaluate_node(node, [np.zeros((6, 4)), *(np.array(one) for one in given)])
+
+
+def test_a_size_of_zero_is_looked_up() -> None:
+    node = ir.node("Reshape", [ir.Value(name="x"), ir.Value(name="s")])
+    (got,) = constants.evaluate_node(node, [np.zeros((6, 4)), np.array([0, 2, -1])])
+    assert got.shape == (6, 2, 2)

@@ -1,9 +1,12 @@
 """Sessions that may optimize give what the file says."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from intact.errors import UnsupportedError
 from intact.graph import Session
 
 
@@ -61,3 +64,22 @@ def test_nothing_runs_where_nothing_is_asked_for() -> None:
     session = Session(parts())
     assert dict(session.stream({"x": np.ones(3, np.float32)}, [])) == {}
     assert list(dict(session.stream({"x": np.ones(3, np.float32)}, ["both"]))) == ["both"]
+
+
+def test_what_runs_have_in_common_is_given_once() -> None:
+    """From several threads, with sizes that differ from run to run."""
+    nodes = [helper.make_node("Mul", ["x", "s"], ["m"]), helper.make_node("Add", ["m", "t"], ["y"])]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xy")
+    stored = [helper.make_tensor(name, TensorProto.FLOAT, [], [7.0]) for name in "st"]
+    graph = helper.make_graph(nodes, "net", [x], [y], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    session = Session(model.SerializeToString(), overridable=["s", "t"])
+    bound = [session.bound({"s": np.array(k, np.float32)}) for k in range(3)]
+    inputs = [np.arange(n, dtype=np.float32) for n in (5, 1, 9, 0, 4)] * 8
+    with ThreadPoolExecutor(4) as pool:
+        for k, one in enumerate(bound):
+            found = list(pool.map(lambda x, one=one: dict(one.stream({"x": x}))["y"], inputs))
+            for given, got in zip(inputs, found, strict=True):
+                assert np.array_equal(got, k * given + 7)
+    with pytest.raises(UnsupportedError, match="onnxruntime"):
+        list(bound[0].stream({"x": np.zeros((2, 2), np.float32)}))

@@ -43,6 +43,19 @@ def test_results_come_in_the_order_of_the_items() -> None:
     assert list(in_order(work, [])) == []
 
 
+def test_the_time_of_small_runs_is_taken_of_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    clock = time.thread_time
+
+    def thread_time() -> float:
+        asked.append(clock())
+        return asked[-1]
+
+    monkeypatch.setattr(time, "thread_time", thread_time)
+    assert list(in_order(lambda item: -item, range(1000))) == [-item for item in range(1000)]
+    assert len(asked) <= 2 * (5 + 10)
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.02])
 def test_an_error_comes_in_its_turn(seconds: float) -> None:
     def work(item: int) -> int:

@@ -62,13 +62,17 @@ class Bounds:
 
     def require_room(self, size: int) -> None:
         """Refuse `size` more values where there would be more than any data has; one granule."""
-        _require_countable(np.maximum(self.count, self.nonfinite) + size)
+        counted = max(int(self.count[0]), int(self.nonfinite[0])) + size
+        if counted > _MOST_COUNTED:
+            _require_countable(np.array([counted]))
 
     def add(self, low: float, high: float, size: int, nonfinite: int) -> None:
         """`merge` with the bounds of `size` values, for one granule; `require_room` comes first."""
         # Adding 0 makes +0 of -0, see `_plain`.
-        self.low = np.minimum(self.low, np.float32(low + 0.0))
-        self.high = np.maximum(self.high, np.float32(high + 0.0))
+        if low < self.low[0]:
+            self.low = np.array([low + 0.0], np.float32)
+        if high > self.high[0]:
+            self.high = np.array([high + 0.0], np.float32)
         self.count = self.count + (size - nonfinite)
         self.nonfinite = self.nonfinite + nonfinite
 

@@ -22,6 +22,7 @@ from intact.kernels.statistics import (
     grid_gains,
     minmax,
 )
+from intact.kernels.windows import window_sums, windows
 
 __all__ = [
     "FoundRange",
@@ -40,4 +41,6 @@ __all__ = [
     "learned_range_grad",
     "minmax",
     "quantize",
+    "window_sums",
+    "windows",
 ]

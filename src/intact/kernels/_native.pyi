@@ -112,6 +112,16 @@ def affine_gains(
     zero_point: _Array,
     out: _Array,
 ) -> None: ...
+def window_sums(
+    x: _Array,
+    samples: int,
+    channels: int,
+    axes: Sequence[tuple[int, Sequence[tuple[int, int, int]]]],
+    out: _Array,
+) -> None: ...
+def gather_windows(
+    x: _Array, pixels: int, first: int, groups: int, channels: int, at: _Array, taps: int, out: _Array
+) -> None: ...
 
 CHECKED: bool
 

@@ -29,7 +29,7 @@ def with_bias_errors(state: State) -> State | None:
     known = state.input_means
     means = known.means if known is not None and known.are_of(state) else None
     model = state.model.clone()
-    errors = mean_errors(model, state.weights, state.runs, means)
+    errors = mean_errors(model, state.weights, state.runs, means, has_run=state.has_run)
     return replace(state, model=model, bias_errors=tuple(errors))
 
 
@@ -54,7 +54,12 @@ def without_added_biases(state: State) -> State | None:
 
 
 def mean_errors(
-    model: Model, weights: Sequence[QuantizedWeight], runs: Sequence[Held], means: Means | None = None
+    model: Model,
+    weights: Sequence[QuantizedWeight],
+    runs: Sequence[Held],
+    means: Means | None = None,
+    *,
+    has_run: bool = False,
 ) -> list[BiasError]:
     """The layers of a float model that quantized weights move the mean of, and by how much.
 
@@ -65,10 +70,11 @@ def mean_errors(
         weights: How each weight will be quantized.
         runs: What to measure on.
         means: Of what the layers read on these runs, where that is known.
+        has_run: See `intact.ptq.layer_inputs.measured`.
     """
     if means is None:
         sums = MeanSums()
-        for (found,) in measured(model, runs, mean_readers(model, weights)):
+        for (found,) in measured(model, runs, mean_readers(model, weights), has_run=has_run):
             sums.add(found)
         means = sums.means
     editor = _Biases(model)

@@ -7,8 +7,6 @@ moves by less than a step of the sum puts the boundaries midway between points.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,16 +27,15 @@ from intact.ptq.targets import channel_axis
 
 
 def with_cleared_boundaries(state: State) -> State | None:
-    """The model with such biases; None where scales are not short, or no layer can have one."""
+    """The model with such biases, in place; None where scales are not short, or no layer can have one."""
     if any(target.settings.scale_bits is None for target in state.targets):
         return None
     found = cleared_biases(state.model)
     if not found:
         return None
-    model = state.model.clone()
     for name, bias in found.items():
-        set_initializer(model, name, bias)
-    return replace(state, model=model)
+        set_initializer(state.model, name, bias)
+    return state
 
 
 def cleared_biases(model: Model) -> dict[str, NDArray[np.float32]]:

@@ -23,7 +23,7 @@ def with_candidates(state: State) -> State:
 
 
 def with_best_ranges(state: State) -> State:
-    """The ranges under which the outputs change least, the first of equals, stored in the model.
+    """The ranges under which the outputs change least, the first of equals, stored in the model, in place.
 
     Whole ranges are clipped only where that halves the error: the runs that are held show few of the rare
     values that a detector, for example, answers with, and the task may be about these.
@@ -31,7 +31,7 @@ def with_best_ranges(state: State) -> State:
     They are compared with corrected biases: what rounding does to the means would drown what they do. The
     better ones are then measured without, too.
     """
-    model = state.model.clone()
+    model = state.model
     if state.runs:
         biases = corrected(model, state.bias_errors)
         feeds = {name: feeds_of_ranges(state, ranges) for name, ranges in state.configurations.items()}
@@ -42,7 +42,7 @@ def with_best_ranges(state: State) -> State:
         state = replace(state, chosen=chosen, errors=errors)
     for name, array in feeds_of_ranges(state, state.ranges).items():
         set_initializer(model, name, array)
-    return replace(state, model=model)
+    return state
 
 
 def measured_error(state: State) -> float:

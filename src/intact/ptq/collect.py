@@ -48,7 +48,7 @@ def calibrated(state: State) -> State | None:
         state.model, state.wanted, source, inputs, channels, progress=settings.progress, pool=settings.pool
     )
     runs = tuple(found.sample.runs)
-    return replace(state, calibration=found.calibration, runs=runs, channels=found.channels)
+    return replace(state, calibration=found.calibration, runs=runs, ran=state.model, channels=found.channels)
 
 
 def collect(

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from intact import kernels
 from intact.graph import Node, ops
+from intact.numerics import to_float32
 from intact.numerics.windows import Window
 
 _PART_BYTES = 2**22
@@ -60,17 +62,14 @@ class InputsMet:
         known = self._known
         if known is None or known[0] != x.shape:
             self._known = known = x.shape, self._places(self._conv, x.shape)
-        sample, taps, inside = known[1]
-        pixels = x.reshape(*x.shape[:2], -1).swapaxes(0, 1)
-        each = len(pixels) // self._conv.group  # channels of a group
-        step = max(1, _PART_BYTES // (each * taps.size * x.itemsize)) * each
-        for first in range(0, len(pixels), step):
-            found = pixels[first : first + step, sample, taps]  # [channels, positions, taps of the kernel]
-            found[:, ~inside] = 0
-            cut = found.reshape(-1, each, *found.shape[1:]).swapaxes(1, 2)
-            yield cut.reshape(*cut.shape[:2], -1).astype(np.float32, copy=False)
+        at, groups = known[1], self._conv.group
+        dense, each = np.ascontiguousarray(to_float32(x)), x.shape[1] // groups  # channels of a group
+        step = max(1, _PART_BYTES // (each * at.size * dense.itemsize))
+        for first in range(0, groups, step):
+            yield kernels.windows(dense, at, range(first, min(first + step, groups)), each)
 
     def _places(self, conv: ops.Conv, shape: tuple[int, ...]) -> _Places:
+        """See `intact.kernels.windows`."""
         kernel, sizes, rank = self._kernel, shape[2:], len(self._kernel)
         pads = conv.pads_of(kernel, sizes)
         assert pads is not None, "the sizes are known"
@@ -89,11 +88,12 @@ class InputsMet:
                 len(sample), -1
             )
             inside = (inside[:, :, None] & within[:, None]).reshape(len(sample), -1)
-        return sample[:, None], pixels, inside
+        first = sample[:, None] * int(np.prod(shape[1:]))
+        return np.where(inside, first + pixels, -1).astype(np.int64)
 
 
-_Places = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.bool_]]
-"""Where windows lie: samples [positions, 1], pixels [positions, taps], and whether these are in the image."""
+_Places = NDArray[np.int64]
+"""Where windows lie, [positions, taps]."""
 
 
 def _spaced(count: int, most: int) -> NDArray[np.intp]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -15,11 +14,29 @@ from intact.errors import IntactError
 from intact.graph import Model, Session
 from intact.ptq.channels import ChannelEnds
 from intact.ptq.inputs import Feeds, inputs_of
+from intact.ptq.sample import INNER_BYTES
 
 Run = tuple[int, Feeds]
 """(number of the batch, feeds)."""
 
-_ALONE, _TOGETHER = 2**13, 2**16
+
+@dataclass(frozen=True)
+class Ran:
+    """A run that was counted.
+
+    Attributes:
+        number: Of its batch.
+        feeds, outputs: What went in and came out.
+        inner: The wanted tensors, where they are small; None: they were let go.
+    """
+
+    number: int
+    feeds: Feeds
+    outputs: dict[str, NDArray]
+    inner: dict[str, NDArray] | None
+
+
+_ALONE, _TOGETHER = 2**15, 2**17
 """Bytes up to which a tensor waits for those of other runs, and of which so many are counted together."""
 
 _FIX = "calibration runs the float model: bring it to operators and an opset that ONNX Runtime has"
@@ -63,8 +80,8 @@ class _Waiting:
     nbytes: int = 0
 
     def add(self, number: int, array: NDArray) -> bool:
-        """Let a tensor wait; whether it is time to count. Data may come in one array again and again."""
-        self.runs.append((number, array.copy()))
+        """Let a tensor wait, which nobody changes meanwhile; whether it is time to count."""
+        self.runs.append((number, array))
         self.nbytes += array.nbytes
         return self.nbytes >= _TOGETHER
 
@@ -92,22 +109,32 @@ class Counter:
         self._session, self._asked, self._threads = session, asked, threads
         self._outputs, self._waiting = set(asked.outputs), {name: _Waiting() for name in asked.wanted}
 
-    def run(self, item: Run) -> tuple[int, Feeds, dict[str, NDArray]]:
-        """Count one run of batch `number`; also returns what the model puts out."""
+    def run(self, item: Run) -> Ran:
+        """Count one run."""
         number, feeds = item
         kept: dict[str, NDArray] = {}
+        inner: dict[str, NDArray] | None = {}
+        room = INNER_BYTES
         for name, array in feeds.items():
+            if name in self._waiting:  # data may come in one array again and again
+                self._count(number, name, array.copy() if array.nbytes <= _ALONE else array)
+        for name, array in self._made(number, feeds):
             self._count(number, name, array)
-        made = self._session.stream(feeds)
-        while True:
-            with self._in_batch(number):
-                found = next(made, None)
-            if found is None:
-                return number, feeds, kept
-            name, array = found
-            self._count(number, name, array)
+            room -= array.nbytes
+            if room < 0:
+                inner = None
+            elif inner is not None and name in self._waiting:
+                inner[name] = array
             if name in self._outputs:
                 kept[name] = array
+        return Ran(number, feeds, kept, inner)
+
+    def _made(self, number: int, feeds: Feeds) -> Iterator[tuple[str, NDArray]]:
+        """What the model makes of `feeds`; an error of its own names the batch."""
+        try:
+            yield from self._session.stream(feeds)
+        except IntactError as error:
+            raise self._in_batch(number, error) from error
 
     def finish(self) -> None:
         """Count what still waits."""
@@ -138,12 +165,10 @@ class Counter:
             except IntactError:  # nothing of them is counted: which one is it?
                 pass
         for number, array in runs:
-            with self._in_batch(number):
+            try:
                 self.calibration.collect(name, array, threads=self._threads)
+            except IntactError as error:
+                raise self._in_batch(number, error) from error
 
-    @contextmanager
-    def _in_batch(self, number: int) -> Iterator[None]:
-        try:
-            yield
-        except IntactError as error:
-            raise error.at(f"batch {number} of data ({self._asked.data})") from error
+    def _in_batch(self, number: int, error: IntactError) -> IntactError:
+        return error.at(f"batch {number} of data ({self._asked.data})")

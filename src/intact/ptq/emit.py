@@ -43,7 +43,7 @@ def with_pairs(state: State) -> State:
     pairs = graph.emit_qdq(model, state.opset)
     scales = tuple(_scales(model, pairs, marks.owners))
     graph.prune(model)
-    return replace(state, model=model, scales=scales, weights=(), input_means=None)
+    return replace(state, model=model, scales=scales, weights=(), input_means=None, ran=None)
 
 
 class Marks:

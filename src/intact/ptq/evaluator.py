@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import Model, Session, ops
+from intact.graph import Bound, Model, Session, ops
 from intact.ptq.sample import Held
 from intact.ptq.workers import THREADS, in_order
 
@@ -110,12 +110,12 @@ class Evaluator:
 
     def _each(self, overrides: Mapping[str, NDArray], runs: Sequence[Held]) -> Iterator[Errors]:
         """The errors of each of `runs`, in their order."""
-        handed = self._session.handed(overrides)
-        return in_order(lambda held: self._of_run(handed, held), runs)
+        bound = self._session.bound(overrides)
+        return in_order(lambda held: self._of_run(bound, held), runs)
 
-    def _of_run(self, handed: Mapping[str, Any], held: Held) -> Errors:
+    def _of_run(self, bound: Bound, held: Held) -> Errors:
         found = Errors()
-        for name, got in self._session.stream({**handed, **held.feeds}):
+        for name, got in bound.stream(held.feeds):
             want = held.outputs.get(name)
             if want is not None and want.dtype.kind == "f":
                 found[name] = squares(got, want, self._parts.get(name))

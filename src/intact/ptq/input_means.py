@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from intact import kernels
 from intact.graph import Model, Node, ops
+from intact.numerics import to_float32
 from intact.ptq.layer_inputs import Readers
 from intact.ptq.ranges import QuantizedWeight
 
@@ -86,11 +88,29 @@ class _Mean:
         """[C, *kernel], or [K] of a product."""
         if self._conv is None:
             return np.asarray(x.reshape(-1, x.shape[-1]).mean(axis=0, dtype=np.float64)), len(x)
+        windows, outputs = self._windows(x)
+        return kernels.window_sums(to_float32(x), windows) / (len(x) * outputs), len(x)
+
+    def _windows(self, x: NDArray) -> _Taps:
+        assert self._conv is not None, "products have none"
         spatial, known = x.shape[2:], self._known
         if known is None or known[0] != spatial:
             self._known = known = spatial, _taps(self._conv, self._kernel, spatial)
-        windows, outputs = known[1]
-        return _sums_by_tap(x, windows) / (len(x) * outputs), len(x)
+        return known[1]
+
+    def together(self, tensors: Sequence[NDArray]) -> list[RunMeans]:
+        """The same of each of `tensors`, bit for bit, at once where they are one sample of one size each."""
+        first = tensors[0].shape
+        if len(tensors) == 1 or first[0] != 1 or any(x.shape != first for x in tensors):
+            return [self(x) for x in tensors]
+        x = np.concatenate(tensors)
+        if self._conv is None:
+            rows = x.reshape(len(x), -1, x.shape[-1])
+            return [(mean, 1) for mean in rows.mean(axis=1, dtype=np.float64)]
+        windows, outputs = self._windows(x)
+        channels = x.reshape(1, -1, *first[2:])  # of all runs
+        sums = kernels.window_sums(to_float32(channels), windows)
+        return [(mean, 1) for mean in sums.reshape(len(x), *first[1:2], *self._kernel) / outputs]
 
 
 _Taps = tuple[Sequence[Sequence[slice]], int]
@@ -135,17 +155,3 @@ def _written(size: int, offset: int, stride: int, outputs: int) -> slice:
     """The inputs, of `size`, whose ``offset + stride * input`` is an output that exists."""
     first, last = -(offset // stride), (outputs - 1 - offset) // stride
     return slice(max(first, 0), max(min(last, size - 1) + 1, 0))
-
-
-def _sums_by_tap(x: NDArray, windows: Sequence[Sequence[slice]]) -> NDArray[np.float64]:
-    """Sums of the parts of `x` that each tap of a kernel sees, one axis after the other: [C, *kernel].
-
-    Args:
-        x: [N, C, *spatial].
-        windows: For each spatial axis, what each tap along it sees.
-    """
-    sums = x[0].astype(np.float64) if len(x) == 1 else x.sum(axis=0, dtype=np.float64)
-    for taps in windows:  # the next axis is always the second one: that of the taps becomes the last
-        parts = [sums[:, tap].sum(axis=1) for tap in taps]
-        sums = np.stack(parts, axis=-1) if len(parts) > 1 else parts[0][..., None]
-    return np.asarray(sums)

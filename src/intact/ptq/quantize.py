@@ -10,6 +10,7 @@ from typing import Any
 from intact import graph, placement
 from intact.calib import Calibration, ZeroRangeWarning
 from intact.calib.choice import Ranged
+from intact.collector import looking_at_new_objects
 from intact.errors import QuantValueError
 from intact.numerics import SHORT_BITS, ZERO_RANGE
 from intact.pool import JobPool
@@ -117,7 +118,8 @@ def quantize(
         num_batches, batch_size, bias_correction, equalization, rounding, scale_bits, bits16, float_budget,
         progress, pool, options,
     )  # fmt: skip
-    result = _quantized(source, data, settings)
+    with looking_at_new_objects():
+        result = _quantized(source, data, settings)
     if result is None:
         raise nothing_to_quantize(graph.load(source))
     return result

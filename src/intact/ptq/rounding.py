@@ -158,7 +158,7 @@ def _measure(
     means = MeanSums()
     sums: tuple[dict[str, _Moments], dict[str, _Moments]] = ({}, {})
     both = readers, mean_readers(state.model, state.weights) if corrects else {}
-    for number, (found, mean) in enumerate(measured(state.model, runs, *both)):
+    for number, (found, mean) in enumerate(measured(state.model, runs, *both, has_run=state.has_run)):
         means.add(mean)
         half = sums[number % 2]
         for name, one in found.items():

@@ -5,7 +5,9 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from intact.ptq.inputs import Feeds
 
 HELD_BYTES, HELD_LEAST, HELD_MOST = 2**22, 8, 64
 STACKED_BYTES = 2**18
+INNER_BYTES = 2**18
 
 
 @dataclass(order=True)
@@ -25,14 +28,18 @@ class Held:
             order of the data.
         feeds: The inputs.
         outputs: What the float model says to them.
+        inner: What the tensors that were calibrated were in this run, where all of them are few bytes
+            (`INNER_BYTES`): running the model again would tell the same. None: they were let go.
     """
 
     digest: bytes
     feeds: Feeds = field(compare=False)
     outputs: dict[str, NDArray] = field(compare=False)
+    inner: dict[str, NDArray] | None = field(compare=False, default=None, repr=False)
 
     @property
     def nbytes(self) -> int:
+        """Of inputs and outputs."""
         return sum(a.nbytes for a in (*self.feeds.values(), *self.outputs.values()))
 
 
@@ -49,15 +56,20 @@ class Sample:
             None  # the least digest that there was no room for: none behind it, either
         )
 
-    def offer(self, feeds: Feeds, outputs: dict[str, NDArray]) -> None:
-        """Keep a copy of this run, if it is one of the chosen; another one may have to go."""
+    def offer(
+        self, feeds: Feeds, outputs: dict[str, NDArray], inner: dict[str, NDArray] | None = None
+    ) -> None:
+        """Keep a copy of this run, if it is one of the chosen; another one may have to go.
+
+        `inner` is kept itself.
+        """
         digest = _digest(feeds)
         if len(self.runs) == HELD_MOST and digest >= self.runs[-1].digest:
             return
         if self._bound is not None and digest > self._bound:
             return
-        copies = ({name: a.copy() for name, a in arrays.items()} for arrays in (feeds, outputs))
-        self._keep(Held(digest, *copies))
+        ins, outs = ({name: a.copy() for name, a in arrays.items()} for arrays in (feeds, outputs))
+        self._keep(Held(digest, ins, outs, inner))
 
     def merge(self, other: Sample) -> None:
         """Keep of both what one that was offered the runs of both would have kept."""
@@ -100,9 +112,15 @@ def _together(runs: Sequence[Held]) -> Held:
     return Held(runs[0].digest, feeds, outputs)
 
 
+@lru_cache
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    return str(dtype)  # which takes as long as a kilobyte of data
+
+
 def _digest(feeds: Feeds) -> bytes:
     digest = blake2b(digest_size=16)
     for name in sorted(feeds):
-        digest.update(f"{name} {feeds[name].dtype} {feeds[name].shape}".encode())
-        digest.update(feeds[name].tobytes())
+        array = feeds[name]
+        digest.update(f"{name} {_dtype_name(array.dtype)} {array.shape}".encode())
+        digest.update(array.tobytes())
     return digest.digest()

@@ -7,14 +7,11 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from numpy.typing import NDArray
-
 from intact.calib import Calibration
 from intact.graph import Parcel, Session
 from intact.pool import JobPool
 from intact.ptq.channels import ChannelEnds
-from intact.ptq.counting import Asked, Counter, Run, session_of
-from intact.ptq.inputs import Feeds
+from intact.ptq.counting import Asked, Counter, Ran, Run, session_of
 from intact.ptq.sample import Sample
 
 MOST_RUNS, MOST_BYTES = 32, 2**24
@@ -39,10 +36,10 @@ class Counted:
     runs: int = 0
     batches: int = 0
 
-    def add(self, number: int, feeds: Feeds, said: dict[str, NDArray]) -> None:
-        """Note a run of batch `number`, whose tensors are counted."""
-        self.sample.offer(feeds, said)
-        self.runs, self.batches = self.runs + 1, number + 1
+    def add(self, ran: Ran) -> None:
+        """Note a run, whose tensors are counted."""
+        self.sample.offer(ran.feeds, ran.outputs, ran.inner)
+        self.runs, self.batches = self.runs + 1, ran.number + 1
 
     def merge(self, later: Counted) -> None:
         """Add what later runs gave."""
@@ -91,11 +88,11 @@ def count_part(common: PartCounter, part: Sequence[Run]) -> Counted:
     return counted(counter, map(counter.run, part))
 
 
-def counted(counter: Counter, ran: Iterable[tuple[int, Feeds, dict[str, NDArray]]]) -> Counted:
+def counted(counter: Counter, runs: Iterable[Ran]) -> Counted:
     """What `counter` found in runs, as these come."""
     found = Counted(counter.calibration, counter.channels)
-    for number, feeds, said in ran:
-        found.add(number, feeds, said)
+    for ran in runs:
+        found.add(ran)
     counter.finish()
     return found
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +64,7 @@ def _smoothed(state: State, images: bool) -> State | None:
     runs = state.runs[: _MEASURED // 2 if images else _MEASURED]
     if not found or not runs or state.calibration is None:
         return None
-    tensors = _Tensors(state.model, list(found), runs)
+    tensors = _Tensors(state, list(found), runs)
     squares = _mean_squares(tensors, found)
     factors = {}
     for name, one in found.items():
@@ -82,17 +83,44 @@ def _smoothed(state: State, images: bool) -> State | None:
         stats[old].collect(reached)
         calibration[new] = stats[old]
     names = (*state.smoothed, *(name for name in state.wanted if name in renamed))
-    return replace(made, calibration=calibration, smoothed=names)
+    return replace(_ran(state, made, found, factors, renamed), calibration=calibration, smoothed=names)
+
+
+def _ran(
+    state: State,
+    made: State,
+    found: Mapping[str, SmoothableTensor],
+    factors: Mapping[str, NDArray[np.float64]],
+    renamed: Mapping[str, str],
+) -> State:
+    """`made` with the inner tensors of runs: factors are powers of two, and all others stay as they are."""
+    if not state.has_run:
+        return made
+
+    def smoothed(held: Held) -> Held:
+        if held.inner is None:
+            return held
+        inner = dict(held.inner)
+        for old, new in renamed.items():
+            array = inner[old]
+            inner[new] = array * found[old].along(1 / factors[old]).astype(array.dtype)
+        return replace(held, inner=inner)
+
+    return replace(made, runs=tuple(map(smoothed, made.runs)), ran=made.model)
 
 
 class _Tensors:
     """What tensors are in each of some runs; run once where that fits into memory, and else every time."""
 
-    def __init__(self, model: Model, names: Sequence[str], runs: Sequence[Held]) -> None:
-        self._session = Session(model, extra=names, folded=True, threads=THREADS * WORKERS)
-        self._runs = runs
-        self._known: list[dict[str, NDArray]] = []
+    def __init__(self, state: State, names: Sequence[str], runs: Sequence[Held]) -> None:
+        self._model, self._names, self._runs = state.model, names, runs
+        inner = [held.inner for held in runs if state.has_run and held.inner is not None]
+        self._known: list[dict[str, NDArray]] = inner if len(inner) == len(runs) else []
         self._room = _KEPT_BYTES
+
+    @cached_property
+    def _session(self) -> Session:
+        return Session(self._model, extra=self._names, folded=True, threads=THREADS * WORKERS)
 
     def __call__(self, names: Sequence[str]) -> Iterator[tuple[str, NDArray]]:
         """Tensors by name, of one run after the other; `names` are among those of the first call."""

@@ -47,6 +47,7 @@ class Stage:
         below: The part of the error before that a proposal must fall below.
         barred: Why a proposal that helps cannot be taken, which becomes a warning; "" where it can.
         has_bar: Whether it draws a progress bar of its own.
+        in_place: Whether `propose` changes the model that it is given; of stages that always run alone.
     """
 
     name: str
@@ -56,9 +57,12 @@ class Stage:
     below: float = 1.0
     barred: Callable[[State], str] | None = None
     has_bar: bool = False
+    in_place: bool = False
 
-    def run(self, state: State) -> State:
-        """The state behind this stage."""
+    def run(self, state: State, own: bool = False) -> State:
+        """The state behind this stage; `own`: nobody else needs the model of `state`."""
+        if self.in_place and not own:
+            state = replace(state, model=state.model.clone())
         switch = getattr(state.settings, self.switch) if self.switch else True
         proposed = self.propose(state) if switch else None
         if proposed is None or (switch == "auto" and not self._helps(state, proposed)):
@@ -88,22 +92,23 @@ STAGES = (
     Stage("room for biases", with_room_for_biases),
     Stage("bias errors", with_bias_errors, "bias_correction"),
     Stage("pairs", with_pairs),
-    Stage("best ranges", with_best_ranges),
+    Stage("best ranges", with_best_ranges, in_place=True),
     Stage("correct biases", with_corrected_biases, "bias_correction", measured_error),
     Stage("drop biases that nothing needs", without_added_biases),
-    Stage("clear boundaries", with_cleared_boundaries),
+    Stage("clear boundaries", with_cleared_boundaries, in_place=True),
 )  # fmt: skip
 
 
 def run(state: State, stages: Sequence[Stage] = STAGES) -> State:
     """`state` behind all `stages`."""
+    given = state.model
     for number, stage in enumerate(stages):
         held = sum(weight.array.nbytes for weight in state.weights)
         drawn = state.settings.progress and not stage.has_bar
         with Progress(stage.name, len(stages), True) if drawn else nullcontext() as bar:
             if bar is not None:
                 bar.advance(done=number)
-            state = stage.run(state)
+            state = stage.run(state, own=state.model is not given)
         if held >= _LARGE and not state.weights:
             gc.collect()  # a model is a circle of nodes and values: its float weights would stay for a while
     return state

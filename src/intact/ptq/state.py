@@ -82,6 +82,7 @@ class State:
         opset: Of the file.
         calibration: The statistics of the activations; None: they are still to be collected.
         runs: What is held of the data, to measure choices on; none where statistics were given.
+        ran: The float model whose inner tensors `runs` hold; None where that is let go.
         channels: The ends of the channels of what may be smoothed; none where statistics were given.
         chooser: What each method would choose.
         configurations: The ranges to compare, by name.
@@ -110,6 +111,7 @@ class State:
     notes: tuple[str, ...] = ()
     calibration: Calibration | None = None
     runs: tuple[Held, ...] = ()
+    ran: Model | None = field(default=None, repr=False)
     channels: Mapping[str, ChannelEnds] = field(default_factory=dict)
     chooser: Activations | None = None
     configurations: Mapping[str, Ranges] = field(default_factory=dict)
@@ -127,6 +129,11 @@ class State:
     in_float: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     known: Known = field(default_factory=dict, repr=False)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the inner tensors that runs hold are those of this model."""
+        return self.ran is self.model
 
     @property
     def activations(self) -> list[Target]:

@@ -1,0 +1,204 @@
+"""Small inner tensors of held runs: what they tell is not computed again, and is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from intact import graph
+from intact.ptq import bias_correction, counting, evaluator, layer_inputs, quantize, sample, smoothing
+from intact.ptq.bias_correction import with_bias_errors
+from intact.ptq.collect import calibrated
+from intact.ptq.emit import with_weights
+from intact.ptq.input_means import _Mean, mean_readers
+from intact.ptq.prepare import prepared
+from intact.ptq.settings import Settings
+from intact.ptq.smoothing import smoothed
+from intact.ptq.stages import STAGES, run
+from intact.ptq.state import State
+
+
+def collected(model: onnx.ModelProto, data: Any) -> State:
+    state = calibrated(prepared(model, data, Settings(progress=False)))
+    assert state is not None
+    return with_weights(state)
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The operators of every session that is made of a float or quantized model."""
+    made: list[list[str]] = []
+
+    class Watched(graph.Session):
+        def __init__(self, model: Any, **more: Any) -> None:
+            made.append([node.op_type for node in model.graph])
+            super().__init__(model, **more)
+
+    for module in (counting, layer_inputs, smoothing, evaluator):
+        monkeypatch.setattr(module, "Session", Watched)
+    return made
+
+
+@pytest.fixture
+def steps(build: Any) -> onnx.ModelProto:
+    """A product behind an Unsqueeze of what is quantized in front of it, as exporters of audio write it."""
+    rng = np.random.default_rng(3)
+    nodes = [
+        ("Conv", "x w", "c", {"pads": [1, 1]}), ("Relu", "c", "r"), ("Unsqueeze", "r axes", "u"),
+        ("Conv", "u v", "d"), ("Squeeze", "d axes", "y"),
+    ]  # fmt: skip
+    return build(
+        nodes, {"x": [1, 4, 12]}, {"y": [1, 5, 12]}, axes=np.array([3]),
+        w=rng.standard_normal((6, 4, 3)).astype(np.float32),
+        v=rng.standard_normal((5, 6, 1, 1)).astype(np.float32),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def sounds() -> list[np.ndarray]:
+    return list(np.random.default_rng(4).standard_normal((20, 1, 4, 12)).astype(np.float32))
+
+
+def test_means_of_biases_take_no_run_of_the_model(
+    steps: onnx.ModelProto, sounds: list[np.ndarray], sessions: list[list[str]]
+) -> None:
+    """One session counts; what is behind a tensor that is held is made of it, and of nothing in front."""
+    state = collected(steps, sounds)
+    assert len(sessions) == 1 and state.has_run
+    held = with_bias_errors(state)
+    assert sessions[1:] == [["Unsqueeze"]]
+    alone = with_bias_errors(replace(state, ran=None))
+    assert len(sessions) == 3 and "Conv" in sessions[2]
+    assert held is not None and alone is not None and len(held.bias_errors) == 2
+    for mine, other in zip(held.bias_errors, alone.bias_errors, strict=True):
+        assert mine.node == other.node
+        assert np.allclose(mine.error, other.error, rtol=1e-6, atol=1e-9)
+
+
+def test_a_whole_quantization_makes_a_session_for_counting_and_one_for_ranges(
+    cnn: onnx.ModelProto, images: np.ndarray, sessions: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = [image[None] for image in images]
+    monkeypatch.setattr(counting, "INNER_BYTES", 0)
+    plain = quantize(cnn, data, progress=False)
+    before = len(sessions)
+    monkeypatch.setattr(counting, "INNER_BYTES", sample.INNER_BYTES)
+    sessions.clear()
+    held = quantize(cnn, data, progress=False)
+    assert len(sessions) < before
+    assert graph.to_bytes(held.model) == graph.to_bytes(plain.model)
+
+
+def test_large_tensors_are_let_go(steps: onnx.ModelProto, sounds: list[np.ndarray]) -> None:
+    state = collected(steps, sounds)
+    (size,) = {sum(a.nbytes for a in held.inner.values()) for held in state.runs if held.inner is not None}
+    counted = collected_with_room(steps, sounds, size - 1)
+    assert all(held.inner is None for held in counted.runs)
+    assert [held.digest for held in counted.runs] == [held.digest for held in state.runs]
+
+
+def collected_with_room(model: onnx.ModelProto, data: Any, room: int) -> State:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "INNER_BYTES", room)
+        return collected(model, data)
+
+
+def test_smoothed_tensors_are_those_of_the_smoothed_model(build: Any) -> None:
+    rng = np.random.default_rng(0)
+    gain = np.ones(32, np.float32)
+    gain[3] = 40
+    model = build(
+        [("LayerNormalization", "x g b", "n"), ("MatMul", "n w", "m"), ("Tanh", "m", "t"),
+         ("MatMul", "t v", "y")],
+        {"x": [1, 5, 32]}, {"y": [1, 5, 32]}, g=gain, b=np.zeros(32, np.float32),
+        w=rng.standard_normal((32, 48)).astype(np.float32) / 6,
+        v=rng.standard_normal((48, 32)).astype(np.float32) / 7,
+    )  # fmt: skip
+    state = collected(model, list(rng.standard_normal((20, 1, 5, 32)).astype(np.float32)))
+    got = smoothed(state)
+    assert got is not None and got.smoothed == ("n",) and got.has_run and state.model is not got.model
+    names = [name for name in got.wanted if name != "x"]
+    session = graph.Session(got.model, extra=names, folded=True)
+    for held in got.runs:
+        assert held.inner is not None
+        for name, array in session.stream(held.feeds, names):
+            assert np.array_equal(held.inner[name], array), name
+
+
+@pytest.mark.parametrize(
+    "op, attributes, weight, shape",
+    [
+        ("Conv", {}, (5, 3, 3, 3), (1, 3, 9, 8)),
+        ("Conv", {"strides": [2, 1], "pads": [1, 0, 2, 1], "dilations": [1, 2]}, (5, 3, 3, 2), (1, 3, 9, 8)),
+        ("Conv", {"group": 3, "pads": [2, 2]}, (3, 1, 5), (1, 3, 11)),
+        ("Conv", {}, (4, 1, 1), (1, 1, 130)),
+        ("ConvTranspose", {"strides": [2, 2], "pads": [1, 1, 0, 0]}, (3, 2, 3, 3), (1, 3, 4, 5)),
+        ("MatMul", {}, (7, 4), (1, 6, 7)),
+        ("MatMul", {}, (1, 4), (1, 40, 1)),
+    ],
+)
+def test_means_of_many_runs_are_those_of_each(
+    build: Any, op: str, attributes: dict[str, Any], weight: tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    opens = ["N", *shape[1:]]
+    model = graph.load(build(
+        [(op, "x w", "y", attributes)], {"x": opens}, {"y": [None] * len(shape)},
+        w=np.ones(weight, np.float32),
+    ))  # fmt: skip
+    (node,) = model.graph
+    runs = [np.random.default_rng(i).standard_normal(shape).astype(np.float32) for i in range(7)]
+    mean = _Mean(node, weight)
+    assert [(m.tobytes(), n) for m, n in mean.together(runs)] == [
+        (m.tobytes(), n) for m, n in (mean(x) for x in runs)
+    ]
+    both = np.concatenate(runs[:2])  # of several samples, and of several sizes: one by one
+    found = mean.together([both, runs[2]])
+    assert [n for _, n in found] == [2, 1]
+    assert np.allclose(found[0][0], (mean(runs[0])[0] + mean(runs[1])[0]) / 2)
+
+
+def test_a_run_of_stages_copies_a_model_for_each_that_may_be_dropped(
+    cnn: onnx.ModelProto, images: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the pairs the model is its own: ranges and biases off boundaries go in where it is."""
+    copies: list[graph.Model] = []
+    plain = graph.Model.clone
+
+    def clone(self: graph.Model, *more: Any, **other: Any) -> graph.Model:
+        copies.append(plain(self, *more, **other))
+        return copies[-1]
+
+    at = [stage.name for stage in STAGES].index("pairs")
+    before = run(prepared(cnn, images, Settings(progress=False)), STAGES[:at])
+    monkeypatch.setattr(graph.Model, "clone", clone)
+    stages = [stage for stage in STAGES[at:] if stage.switch == "" and stage.propose is not
+              bias_correction.without_added_biases]  # fmt: skip
+    done = run(before, stages)
+    assert len(copies) == 1 and done.model is copies[0]
+    assert run(done, stages[1:2]).model is copies[1]  # what others may have is never changed
+
+
+def test_readers_look_at_every_tensor(steps: onnx.ModelProto, sounds: list[np.ndarray]) -> None:
+    state = collected(steps, sounds)
+    seen: list[float] = []
+
+    def look(x: np.ndarray) -> float:
+        seen.append(float(x.sum()))
+        return seen[-1]
+
+    found = list(measured_of(state, {"r": {"a": look, "b": look}, "x": {"c": look}}))
+    assert len(found) == len(state.runs) and len(seen) == 3 * len(found)
+    for held, (one,) in zip(state.runs, found, strict=True):
+        assert held.inner is not None
+        assert one == {"a": held.inner["r"].sum(), "b": held.inner["r"].sum(), "c": held.feeds["x"].sum()}
+    assert all(set(one) == {n.name for n in state.model.graph if n.op_type == "Conv"}
+               for (one,) in measured_of(state, mean_readers(state.model, state.weights)))  # fmt: skip
+
+
+def measured_of(state: State, *readers: Any) -> Iterator[tuple[dict[str, Any], ...]]:
+    return layer_inputs.measured(state.model, state.runs, *readers, has_run=True)
