@@ -122,6 +122,23 @@ def _log_softmax(builder: PlanBuilder, node: Node) -> None:
     chain.binary("sub", below, chain.function("log", total, kept), shape, chain.y)
 
 
+# -- of several tensors
+
+
+def _sum_of_all(builder: PlanBuilder, node: Node) -> None:
+    """Sum and Mean of any number of tensors, one after the other."""
+    value, operands = node.outputs[0], [builder.either(x) for x in node.inputs]
+    shape, mean = dims_of(value), node.op_type == "Mean"
+    if len(operands) == 1 and not mean:
+        raise NoMatch("it adds nothing")
+    chain = _Chain(builder, node)
+    total = operands[0]
+    for i, other in enumerate(operands[1:], 2):
+        total = chain.binary("add", total, other, shape, chain.y if i == len(operands) and not mean else "")
+    if mean:
+        chain.binary("div", total, chain.number("count", len(operands)), shape, chain.y)
+
+
 # -- norms
 
 
@@ -242,11 +259,13 @@ COMPOSITIONS: dict[str, Rule] = {
     "GroupNormalization": _group_norm,
     "InstanceNormalization": _instance_norm,
     "LogSoftmax": _log_softmax,
+    "Mean": _sum_of_all,
     "ReduceL1": _sum_of("magnitude", ""),
     "ReduceL2": _sum_of("square", "sqrt"),
     "ReduceLogSum": _sum_of("", "log"),
     "ReduceLogSumExp": _log_sum_exp,
     "ReduceSumSquare": _sum_of("square", ""),
     "RMSNormalization": _rms_norm,
+    "Sum": _sum_of_all,
 }
 """Operator -> how it becomes steps."""

@@ -14,6 +14,7 @@ from intact.engine.lower.custom import lower_call
 from intact.engine.lower.elementwise import ELEMENTS
 from intact.engine.lower.float_products import FLOAT_ROOTS, lower_float_root
 from intact.engine.lower.float_steps import REALS
+from intact.engine.lower.gathers import GATHERS
 from intact.engine.lower.gemm import ROOTS, lower_root
 from intact.engine.lower.grids import Grids
 from intact.engine.lower.moves import MOVES, Rule
@@ -133,7 +134,7 @@ def _merged() -> dict[str, list[Rule]]:
         found[op_type].append(lower_float_root)
     for op_type, rules in REALS.items():
         found.setdefault(op_type, []).extend(rules)
-    for others in (PARTS, PICKS, RECURRENT, ALONG_AXIS, COMPOSITIONS):
+    for others in (PARTS, PICKS, RECURRENT, ALONG_AXIS, GATHERS, COMPOSITIONS):
         for op_type, rule in others.items():
             found.setdefault(op_type, []).append(rule)
     return found

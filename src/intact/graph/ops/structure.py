@@ -61,6 +61,13 @@ class Range(Shaped):
 
 
 @dataclass(frozen=True)
+class Trilu(Shaped):
+    """Inputs: data, diagonal."""
+
+    upper: int = 1
+
+
+@dataclass(frozen=True)
 class Control(Operator, shared=True):
     """Runs subgraphs."""
 

@@ -7,7 +7,7 @@ from intact.engine.cpu.steps.views import dense, is_dense, move, part_of, regrid
 from intact.engine.steps import Concat, Gather, Pad, Reshape, Resize, Slice, Transpose
 from intact.engine.steps.gather import check_rows
 from intact.kernels import moves
-from intact.kernels.program import NativeStep
+from intact.kernels.program import NativeStep, View
 
 
 @binds(Concat)
@@ -61,13 +61,22 @@ def bind_slice(step: Slice, binding: Binding) -> list[NativeStep]:
 
 @binds(Pad)
 def bind_pad(step: Pad, binding: Binding) -> list[NativeStep]:
-    """Real 0 everywhere, then x in its place."""
+    """What it fills with everywhere, then x in its place."""
     x, y = binding.view(step.x), binding.view(step.y)
-    codes = binding.tensor(step.y).codes
     starts = {axis: before for axis, (before, _) in enumerate(step.pads)}
     target = part_of(y, starts, x.sizes)
-    fill = moves.fill(y, 0 if codes is None else zero_of(codes))
-    return [fill, *move(binding, step.x, x, step.y, target)]
+    return [_filled(step, binding, y), *move(binding, step.x, x, step.y, target)]
+
+
+def _filled(step: Pad, binding: Binding, y: View) -> NativeStep:
+    codes = binding.tensor(step.y).codes
+    if codes is not None:
+        byte = int(binding.array(step.fill)[0]) + codes.offset if step.fill else zero_of(codes)
+        return moves.fill(y, byte)
+    if not step.fill:
+        return moves.fill(y, 0)
+    one = binding.constant(step.fill)
+    return moves.copy(one.part(one.offset, y.sizes, [0] * len(y.sizes)), y, binding.kernels)
 
 
 @binds(Gather)
