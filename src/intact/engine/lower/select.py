@@ -10,6 +10,7 @@ from intact.engine.lower.along_axis import ALONG_AXIS
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.claims import Group, claim
 from intact.engine.lower.compositions import COMPOSITIONS
+from intact.engine.lower.curves import CURVES
 from intact.engine.lower.custom import lower_call
 from intact.engine.lower.elementwise import ELEMENTS
 from intact.engine.lower.float_products import FLOAT_ROOTS, lower_float_root
@@ -134,7 +135,7 @@ def _merged() -> dict[str, list[Rule]]:
         found[op_type].append(lower_float_root)
     for op_type, rules in REALS.items():
         found.setdefault(op_type, []).extend(rules)
-    for others in (PARTS, PICKS, RECURRENT, ALONG_AXIS, GATHERS, COMPOSITIONS):
+    for others in (PARTS, PICKS, RECURRENT, ALONG_AXIS, GATHERS, CURVES, COMPOSITIONS):
         for op_type, rule in others.items():
             found.setdefault(op_type, []).append(rule)
     return found
