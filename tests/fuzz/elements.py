@@ -85,7 +85,15 @@ def function(net: Net, x: Real, channel: int | None = None) -> Real:
         "Elu": lambda: one(net, "Elu", name, alpha=net.pick([1.0, 0.5])),
     }
     made = plain[kind]() if kind in plain else one(net, kind, name)
-    bounded = {"Sigmoid": 1.0, "Tanh": 1.0, "Erf": 1.0, "HardSigmoid": 1.0, "Softsign": 1.0, "Sin": 1.0, "Cos": 1.0}
+    bounded = {
+        "Sigmoid": 1.0,
+        "Tanh": 1.0,
+        "Erf": 1.0,
+        "HardSigmoid": 1.0,
+        "Softsign": 1.0,
+        "Sin": 1.0,
+        "Cos": 1.0,
+    }
     reach = min(spread, bounded.get(kind, spread))
     if kind == "Exp":
         reach = float(np.exp(spread))

@@ -19,6 +19,7 @@ from intact.engine.lower.gathers import GATHERS
 from intact.engine.lower.gemm import ROOTS, lower_root
 from intact.engine.lower.grids import Grids
 from intact.engine.lower.moves import MOVES, Rule
+from intact.engine.lower.ordered import ORDERS
 from intact.engine.lower.pairs import PAIRS
 from intact.engine.lower.parts import PARTS, with_tokens
 from intact.engine.lower.picks import PICKS
@@ -135,7 +136,7 @@ def _merged() -> dict[str, list[Rule]]:
         found[op_type].append(lower_float_root)
     for op_type, rules in REALS.items():
         found.setdefault(op_type, []).extend(rules)
-    for others in (PARTS, PICKS, RECURRENT, ALONG_AXIS, GATHERS, CURVES, COMPOSITIONS):
+    for others in (PARTS, PICKS, RECURRENT, ALONG_AXIS, GATHERS, ORDERS, CURVES, COMPOSITIONS):
         for op_type, rule in others.items():
             found.setdefault(op_type, []).append(rule)
     return found
