@@ -49,7 +49,8 @@ struct Point {
 class GridSample final : public Step {
  public:
   explicit GridSample(const GridSampleSpec& s)
-      : s_(s), columns_(extent_of(s.x.rank == 4 ? s.x.sizes[3] : 0, s.align_corners)),
+      : s_(s),
+        columns_(extent_of(s.x.rank == 4 ? s.x.sizes[3] : 0, s.align_corners)),
         rows_(extent_of(s.x.rank == 4 ? s.x.sizes[2] : 0, s.align_corners)) {
     for (const View* v : {&s.x, &s.grid, &s.y}) {
       demand(v->type == Type::f32 && v->rank == 4, "images and grids are float32, of four axes");
@@ -57,7 +58,8 @@ class GridSample final : public Step {
     }
     const auto& [n, c, h, w] = std::array{s.x.sizes[0], s.x.sizes[1], s.x.sizes[2], s.x.sizes[3]};
     demand(s.grid.sizes[3] == 2, "a point has two coordinates");
-    demand(s.grid.sizes[0] == n && s.y.sizes[0] == n && s.y.sizes[1] == c, "images, grids and outputs differ");
+    demand(s.grid.sizes[0] == n && s.y.sizes[0] == n && s.y.sizes[1] == c,
+           "images, grids and outputs differ");
     demand(s.grid.sizes[1] == s.y.sizes[2] && s.grid.sizes[2] == s.y.sizes[3], "a point for each output");
     demand(h < (1 << 24) && w < (1 << 24), "an image is too large");
     points_ = static_cast<size_t>(s.y.sizes[3]);
@@ -88,8 +90,8 @@ class GridSample final : public Step {
         points[i] = point(load<float>(at), load<float>(at + s_.grid.strides[3]));
       }
       const uint8_t* const x = s_.x.at<uint8_t>(memory) + n * s_.x.strides[0];
-      uint8_t* const y = s_.y.at<uint8_t>(memory) + n * s_.y.strides[0] + row * s_.y.strides[2] +
-                         from * s_.y.strides[3];
+      uint8_t* const y =
+          s_.y.at<uint8_t>(memory) + n * s_.y.strides[0] + row * s_.y.strides[2] + from * s_.y.strides[3];
       if (s_.x.strides[1] == kFloat) {
         for (size_t i = 0; i < count; ++i) pixel(points[i], x, y + static_cast<int64_t>(i) * s_.y.strides[3]);
       } else {
@@ -122,7 +124,8 @@ class GridSample final : public Step {
       uint8_t* const to = y + c * s_.y.strides[1];
       for (size_t i = 0; i < count; ++i) {
         float v[4];
-        for (int k = 0; k < 4; ++k) v[k] = points[i].at[k] == kNone ? 0 : load<float>(plane + points[i].at[k]);
+        for (int k = 0; k < 4; ++k)
+          v[k] = points[i].at[k] == kNone ? 0 : load<float>(plane + points[i].at[k]);
         store(to + static_cast<int64_t>(i) * s_.y.strides[3], value(points[i], v));
       }
     }

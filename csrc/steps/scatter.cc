@@ -32,7 +32,8 @@ T combined(Reduction kind, T a, T b) {
 }
 
 // y of n elements, `step` bytes from each other, and as many updates.
-using Combine = void (*)(Reduction kind, uint8_t* y, int64_t step, const uint8_t* update, int64_t by, int64_t n);
+using Combine = void (*)(Reduction kind, uint8_t* y, int64_t step, const uint8_t* update, int64_t by,
+                         int64_t n);
 
 template <class T>
 void combine(Reduction kind, uint8_t* y, int64_t step, const uint8_t* update, int64_t by, int64_t n) {
@@ -226,7 +227,8 @@ class GatherRows final : public Step {
     demand(s.x.type == s.y.type && s.x.sizes[1] == s.y.sizes[1], "rows are alike");
     demand(0 <= s.batch && s.batch < kMostElements && tuples_.rows() <= kMostElements, "too many parts");
     demand(s.batch == 0 || s.x.sizes[0] / s.batch == tuples_.rows(), "rows for each part");
-    demand(s.x.sizes[0] == s.batch * tuples_.rows() && s.y.sizes[0] == tuples_.count(), "a row for each tuple");
+    demand(s.x.sizes[0] == s.batch * tuples_.rows() && s.y.sizes[0] == tuples_.count(),
+           "a row for each tuple");
     demand(s.batch > 0 || tuples_.count() == 0, "tuples of no part");
     demand(s.batch == 0 || tuples_.count() % s.batch == 0, "as many tuples for each part");
     part_ = s.batch == 0 ? 1 : std::max<int64_t>(1, tuples_.count() / s.batch);

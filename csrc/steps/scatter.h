@@ -20,9 +20,8 @@ struct ScatterElementsSpec {
   Reduction reduction;
 };
 
-// Rows of y [rows, width] by tuples: that of index[i] is row i / each of the batch, then, within it, where the
-// numbers of the tuple stand in an array of these sizes. Each row becomes update[i], or what the reduction
-// makes of both, i ascending.
+// Rows of y [rows, width] by tuples: index[i] says where the row stands in an array of these sizes. Each row
+// becomes update[i], or what the reduction makes of both, i ascending.
 struct ScatterRowsSpec {
   View index, updates, y;  // i32 or i64 [n, sizes], [n, width], [rows, width]; rows lie side by side
   std::vector<int64_t> sizes;

@@ -17,8 +17,7 @@ constexpr float kQuarter[] = {1.5703125f, 0.0004825592041015625f, 1.266598701477
                               9.92093629470503e-10f};
 constexpr float kLargeAngle = 65536.0f;
 // 2 / pi, from 2^0 downwards.
-constexpr uint64_t kTwoOverPi[] = {0,          0xa2f9836e, 0x4e441529, 0xfc2757d1,
-                                   0xf534ddc0, 0xdb629599, 0x3c439041};
+constexpr uint64_t kTwoOverPi[] = {0, 0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041};
 
 // Of one finite number beyond kLargeAngle, in integers: x 2 / pi modulo 4 in 64 bits, of which two are n.
 template <class V>
