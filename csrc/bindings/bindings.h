@@ -47,6 +47,7 @@ std::shared_ptr<const void> keep(nb::object object);
 
 void bind_epilogue(nb::module_& m);
 void bind_images(nb::module_& m);
+void bind_picks(nb::module_& m);
 void bind_program(nb::module_& m);
 void bind_float_steps(nb::module_& m);
 void bind_gemm(nb::module_& m);

@@ -295,6 +295,7 @@ NB_MODULE(_native, m) {
   bind_program(m);
   bind_epilogue(m);
   bind_images(m);
+  bind_picks(m);
   bind_gemm(m);
   bind_float_gemm(m);
   bind_recurrent(m);

@@ -1,56 +1,13 @@
 #include "steps/along_axis.h"
 
-#include <cstring>
-#include <type_traits>
-
 #include "steps/chunks.h"
+#include "steps/lines.h"
 
 namespace intact {
 namespace {
 
 constexpr int64_t kFloat = sizeof(float);
 constexpr size_t kChunk = 256;  // places beside each other that go along the axis together
-
-// A view without one axis: where along it each line begins.
-View beginnings(View v, int axis) {
-  demand(0 <= axis && axis < v.rank, "there is no such axis");
-  for (int i = axis; i + 1 < v.rank; ++i) {
-    v.sizes[static_cast<size_t>(i)] = v.sizes[static_cast<size_t>(i + 1)];
-    v.strides[static_cast<size_t>(i)] = v.strides[static_cast<size_t>(i + 1)];
-  }
-  --v.rank;
-  return v;
-}
-
-struct Line {
-  int64_t size, stride;
-};
-
-Line line_of(const View& v, int axis) {
-  demand(0 <= axis && axis < v.rank, "there is no such axis");
-  return {v.sizes[static_cast<size_t>(axis)], v.strides[static_cast<size_t>(axis)]};
-}
-
-template <class T>
-T load(const uint8_t* x) {
-  T found;
-  std::memcpy(&found, x, sizeof found);
-  return found;
-}
-template <class T>
-void store(uint8_t* y, T value) {
-  std::memcpy(y, &value, sizeof value);
-}
-
-template <class T>
-T sum(T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
-    using U = std::make_unsigned_t<T>;
-    return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
-  } else {
-    return a + b;
-  }
-}
 
 // What the kinds share: chunks of lines. Views are declared as they are, and walked by their beginnings.
 class Lines : public Chunks<2> {
@@ -164,7 +121,7 @@ class GatherElements final : public Chunks<3> {
         s_(s),
         unit_(bytes_of(s.x.type)),
         line_(line_of(s.x, s.axis)) {
-    demand(s.index.type == Type::i32 || s.index.type == Type::i64, "indices are int32 or int64");
+    demand(is_index(s.index), "indices are int32 or int64");
     demand(s.x.type == s.y.type, "x and y have one type");
     demand(line_.size > 0 || items() == 0, "there is nothing along the axis");
     elements_of(s.x);
@@ -182,7 +139,7 @@ class GatherElements final : public Chunks<3> {
       uint8_t* const y = s_.y.at<uint8_t>(memory) + at[2];
       for (size_t i = 0; i < n; ++i) {
         const auto place = static_cast<int64_t>(i);
-        int64_t from = number(index + place * stride(0));
+        int64_t from = index_at(s_.index, index + place * stride(0));
         if (from < 0) from += line_.size;
         if (from < 0 || from >= line_.size) {
           memory.fail();
@@ -194,10 +151,6 @@ class GatherElements final : public Chunks<3> {
   }
 
  private:
-  int64_t number(const uint8_t* at) const {
-    return s_.index.type == Type::i64 ? load<int64_t>(at) : load<int32_t>(at);
-  }
-
   GatherElementsSpec s_;
   size_t unit_;
   Line line_;

@@ -11,11 +11,11 @@ from tests.fuzz.net import Impossible, Net, Real
 TABLES = (
     "HardSwish", "Sigmoid", "Tanh", "LeakyRelu", "Elu", "Relu", "Neg", "Abs", "Exp", "Softplus",
     "HardSigmoid", "Gelu", "GeluTanh", "GeluErf", "GeluPow", "Silu", "Clip", "Erf", "Mish", "Softsign",
-    "PRelu", "Scaled", "Floor",
+    "PRelu", "Scaled", "Floor", "Sin", "Cos", "Selu", "Celu",
 )  # fmt: skip
 
 
-_CODES_ALONE = frozenset({"Neg", "Abs", "Softplus", "HardSigmoid", "Mish", "Softsign", "Floor", "Elu"})
+_CODES_ALONE = frozenset({"Neg", "Abs", "HardSigmoid", "Floor"})
 
 
 def one(net: Net, op: str, x: str, **attributes: object) -> str:
@@ -85,7 +85,15 @@ def function(net: Net, x: Real, channel: int | None = None) -> Real:
         "Elu": lambda: one(net, "Elu", name, alpha=net.pick([1.0, 0.5])),
     }
     made = plain[kind]() if kind in plain else one(net, kind, name)
-    bounded = {"Sigmoid": 1.0, "Tanh": 1.0, "Erf": 1.0, "HardSigmoid": 1.0, "Softsign": 1.0}
+    bounded = {
+        "Sigmoid": 1.0,
+        "Tanh": 1.0,
+        "Erf": 1.0,
+        "HardSigmoid": 1.0,
+        "Softsign": 1.0,
+        "Sin": 1.0,
+        "Cos": 1.0,
+    }
     reach = min(spread, bounded.get(kind, spread))
     if kind == "Exp":
         reach = float(np.exp(spread))

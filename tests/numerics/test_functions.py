@@ -30,8 +30,13 @@ EXACT = {
     "elu": lambda x: np.where(x < 0, np.expm1(np.minimum(x, 0)), x),
     "leaky_relu": lambda x: np.where(x < 0, 0.01 * x, x),
     "relu": lambda x: np.maximum(x, 0),
+    "sin": np.sin,
+    "cos": np.cos,
+    "mish": lambda x: x * np.tanh(np.logaddexp(x, 0)),
+    "softplus": lambda x: np.logaddexp(x, 0),
+    "softsign": lambda x: x / (1 + np.abs(x)),
 }
-RELATIVE = {"erf", "tanh", "sigmoid"}
+RELATIVE = {"erf", "tanh", "sigmoid", "softplus", "softsign"}
 
 
 def _grid(low: float, high: float, count: int) -> np.ndarray:
@@ -100,7 +105,7 @@ def test_accuracy_far_from_zero(name):
     [
         ("exp", 0, INF), ("erf", -1, 1), ("tanh", -1, 1), ("sigmoid", 0, 1), ("gelu", 0, INF),
         ("gelu_tanh", 0, INF), ("silu", 0, INF), ("hard_sigmoid", 0, 1), ("hard_swish", 0, INF),
-        ("elu", -1, INF), ("leaky_relu", -INF, INF), ("relu", 0, INF),
+        ("elu", -1, INF), ("leaky_relu", -INF, INF), ("relu", 0, INF), ("mish", 0, INF), ("softplus", 0, INF),
     ],
 )  # fmt: skip
 def test_special_values(name, at_minus_infinity, at_infinity):
@@ -110,7 +115,20 @@ def test_special_values(name, at_minus_infinity, at_infinity):
     assert np.isnan(y[2]) and not np.isnan(y[3:]).any()
 
 
-@pytest.mark.parametrize("name", ["erf", "tanh"])
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_angles_of_any_size(name):
+    """Next to quarters of a turn, where float32 has no fractions any more, and at the end of it."""
+    rng = np.random.default_rng(0)
+    quarters = np.arange(-50_000, 50_000) * (math.pi / 2)
+    sizes = rng.uniform(1, 2, 50_000) * 2.0 ** rng.integers(-20, 128, 50_000)
+    ends = [65535.996, 65536, 65536.01, 3.4e38, 2.0**127, 1e-45, 0]
+    x = np.concatenate([quarters, sizes, ends]).astype(np.float32)
+    exact = np.array([getattr(math, name)(angle) for angle in x.astype(np.float64)])
+    assert (np.abs(numerics.FUNCTIONS[name](x) - exact) <= 1.2e-7).all()
+    assert np.isnan(numerics.FUNCTIONS[name](np.float32([INF, -INF, NAN]))).all()
+
+
+@pytest.mark.parametrize("name", ["erf", "tanh", "sin", "softsign"])
 def test_odd_functions_are_odd_in_every_bit(name):
     x = _grid(0, 6, 2001)
     y = numerics.FUNCTIONS[name](np.stack([x, -x]))

@@ -197,6 +197,26 @@ INTACT_INLINE F<V> hard_swish(F<V> x) {
 }
 
 template <class V>
+INTACT_INLINE F<V> softplus(F<V> x) {
+  const F<V> e = normal_exp<V>(at_least<V>(V::set(0.0f) - V::abs(x), V::set(-87.0f)));
+  const F<V> whole = V::set(1.0f) + e;
+  const F<V> lost = (e - (whole - V::set(1.0f))) / whole;
+  return at_least<V>(x, V::set(0.0f)) + (log<V>(whole) + lost);
+}
+
+template <class V>
+INTACT_INLINE F<V> softsign(F<V> x) {
+  return x / (V::set(1.0f) + V::abs(x));
+}
+
+template <class V>
+INTACT_INLINE F<V> mish(F<V> x) {
+  const F<V> e = normal_exp<V>(at_most<V>(at_least<V>(x, V::set(-87.0f)), V::set(20.0f)));
+  const F<V> n = e * (e + V::set(2.0f));
+  return at_least<V>(x, V::set(-128.0f)) * (n / (n + V::set(2.0f)));
+}
+
+template <class V>
 INTACT_INLINE F<V> elu(F<V> x) {
   return V::select(V::less(x, V::set(0.0f)), exp<V>(x) - V::set(1.0f), x);
 }

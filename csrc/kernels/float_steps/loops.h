@@ -6,6 +6,7 @@
 #include "base/vector/lane_sum.h"
 #include "kernels/float_steps/functions.h"
 #include "kernels/float_steps/float_steps.h"
+#include "kernels/float_steps/periodic.h"
 
 namespace intact::float_steps {
 
@@ -217,6 +218,7 @@ constexpr NamedFunction named(const char* name, const SmoothFunction* smooth = n
 
 template <class V>
 constexpr NamedFunction kFunctions[] = {
+    named<V, cos<V>>("cos"),
     named<V, elu<V>>("elu"),
     named<V, erf<V>>("erf"),
     named<V, exp<V>>("exp"),
@@ -226,9 +228,13 @@ constexpr NamedFunction kFunctions[] = {
     named<V, hard_swish<V>>("hard_swish", &smooth_hard_swish),
     named<V, leaky_relu<V>>("leaky_relu"),
     named<V, log<V>>("log"),
+    named<V, mish<V>>("mish"),
     named<V, relu<V>>("relu"),
     named<V, sigmoid<V>>("sigmoid"),
     named<V, silu<V>>("silu", &smooth_silu),
+    named<V, sin<V>>("sin"),
+    named<V, softplus<V>>("softplus"),
+    named<V, softsign<V>>("softsign"),
     named<V, sqrt<V>>("sqrt"),
     named<V, tanh<V>>("tanh"),
     {nullptr, nullptr, nullptr, nullptr},

@@ -17,6 +17,9 @@ struct Scalar {
   static int32_t set_int(int32_t v) { return v; }
   static float load(const float* p) { return *p; }
   static void store(float* p, float v) { *p = v; }
+  static int32_t load_int(const int32_t* p) { return *p; }
+  static void store_int(int32_t* p, int32_t v) { *p = v; }
+  static int32_t and_int(int32_t a, int32_t b) { return a & b; }
   static float load_part(const float*, size_t, float fill) { return fill; }  // no part of one
   static void store_part(float*, float, size_t) {}
   static float keep(float v, size_t) { return v; }

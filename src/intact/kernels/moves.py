@@ -58,6 +58,62 @@ def gather_elements(x: View, index: View, y: View, axis: int) -> NativeStep:
     return _native.step_gather_elements(x, index, y, axis)
 
 
+def top_k(x: View, y: View, places: View, axis: int, *, largest: bool = True) -> NativeStep:
+    """The largest (smallest) elements along an axis, as many as y has there, and their places (N58)."""
+    return _native.step_top_k(x, y, places, axis, largest)
+
+
+def scatter_elements(
+    index: View, updates: View, y: View, axis: int, *, reduction: str = "none"
+) -> NativeStep:
+    """``y[index[i, j, ...], j, ...] = updates[i, j, ...]``, where axis is 0, or what `reduction` makes of
+    both (N58).
+
+    Args:
+        index: int32 or int64; negative ones count from the end. What is out of range fails.
+        updates: Of its sizes, and of y's dtype.
+        y: What is not written stays.
+        axis: Along which they count.
+        reduction: One of `numerics.picks.REDUCTIONS`.
+    """
+    return _native.step_scatter_elements(index, updates, y, axis, reduction)
+
+
+def scatter_rows(
+    index: View, updates: View, y: View, sizes: Sequence[int], *, reduction: str = "none"
+) -> NativeStep:
+    """Rows of y by tuples of indices (N58).
+
+    Args:
+        index: int32 or int64 [n, axes]; as for `scatter_elements`.
+        updates: [n, width].
+        y: [product of sizes, width], rows side by side. What is not written stays.
+        sizes: What each number of a tuple counts.
+        reduction: One of `numerics.picks.REDUCTIONS`.
+    """
+    return _native.step_scatter_rows(index, updates, y, list(sizes), reduction)
+
+
+def gather_rows(x: View, index: View, y: View, sizes: Sequence[int], parts: int) -> NativeStep:
+    """Rows of x by tuples of indices.
+
+    Args:
+        x: [parts * product of sizes, width], rows side by side.
+        index: As for `scatter_rows`; as many tuples for each part, one part behind the other.
+        y: [n, width].
+        sizes: What each number of a tuple counts.
+        parts: Of x.
+    """
+    return _native.step_gather_rows(x, index, y, list(sizes), parts)
+
+
+def grid_sample(
+    x: View, grid: View, y: View, *, nearest: bool, padding: str, align_corners: bool
+) -> NativeStep:
+    """Images x [n, c, h, w] at the places of a grid [n, rows, columns, 2], float32 (N59)."""
+    return _native.step_grid_sample(x, grid, y, nearest, padding, align_corners)
+
+
 def interpolate(
     x: View, y: View, axis: int, places: NDArray[np.int64], weights: NDArray[np.float32]
 ) -> NativeStep:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from intact.numerics.affine import to_float32
+from intact.numerics.turns import quarter_turns
 
 Reals = NDArray[np.float32]
 Function = Callable[[ArrayLike], Reals]
@@ -70,10 +71,14 @@ TANH = [np.float32(c) for c in (-0.33333274722099304, 0.13331274688243866, -0.05
 LOG = [np.float32(c) for c in (0.3333331346511841, -0.25000008940696716, 0.2000211924314499,
                                -0.1666799634695053, 0.14219550788402557, -0.1240558996796608,
                                0.11888178437948227, -0.11675652861595154, 0.06746608018875122)]  # fmt: skip
+# (sin(r) / r - 1) / r^2 and (cos(r) - 1 + r^2 / 2) / r^4 as polynomials of r^2 on |r| <= pi / 4:
+SIN = [np.float32(c) for c in (-0.166666641831398, 0.008332747966051102, -0.00019587756833061576)]
+COS = [np.float32(c) for c in (0.0416666641831398, -0.001388830249197781, 2.4547787688788958e-05)]
 SQRT_HALF_BITS = np.int32(0x3F3504F3)
 SMALLEST_NORMAL, SCALE_UP = np.float32(2.0**-126), np.float32(2.0**23)
 GELU_LINEAR, GELU_CUBIC = np.float32(1.59576912), np.float32(0.044715)  # 2 sqrt(2 / pi)
 GELU_TANH_LOW, SILU_LOW, HARD_LOW = np.float32(-16), np.float32(-128), np.float32(-3)
+MISH_HIGH = np.float32(20)  # from here on it is x
 SIXTH, LEAK = np.float32(1 / 6), np.float32(0.01)
 
 
@@ -197,6 +202,59 @@ def hard_swish(x: Reals) -> Reals:
 
 
 @_function
+def sin(x: Reals) -> Reals:
+    """The sine, within 1.2e-7, of any finite number; a NaN of infinities.
+
+    With ``x = r + n pi / 2`` of `quarter_turns`, for n modulo 4: ``SIN(r^2) r^2 r + r`` with the
+    sign of r, ``(COS(r^2) r^2 - 1/2) r^2 + 1``, and the negatives of both.
+    """
+    return _sine_from(x, 0)
+
+
+@_function
+def cos(x: Reals) -> Reals:
+    """The cosine: `sin`, a quarter turn further."""
+    return _sine_from(x, 1)
+
+
+def _sine_from(x: Reals, quarters: int) -> Reals:
+    r, n = quarter_turns(x)
+    square, turns = r * r, n + np.int32(quarters)
+    sine = np.copysign(_polynomial(SIN, square) * square * r + r, r)  # of a zero, too
+    cosine = (_polynomial(COS, square) * square - HALF) * square + ONE
+    return np.where(turns & 1, cosine, sine) * np.where(turns & 2, -ONE, ONE)
+
+
+@_function
+def softplus(x: Reals) -> Reals:
+    """log(1 + e^x), within 3e-7 of its own size down to -87, where it becomes constant.
+
+    ``max(x, 0) + (log(u) + (e - (u - 1)) / u)`` with ``e = exp(max(-|x|, -87))`` and ``u = 1 + e``.
+    """
+    e = _normal_exp(_at_least(-np.abs(x), -NORMAL_END))
+    whole = ONE + e
+    lost = (e - (whole - ONE)) / whole
+    return np.asarray(_at_least(x, np.float32(0)) + (log(whole) + lost))
+
+
+@_function
+def softsign(x: Reals) -> Reals:
+    """``x / (1 + |x|)``."""
+    return np.asarray(x / (ONE + np.abs(x)))
+
+
+@_function
+def mish(x: Reals) -> Reals:
+    """x tanh(log(1 + e^x)), within 3e-7 max(1, |x|).
+
+    ``max(x, -128) * (n / (n + 2))`` with ``n = e (e + 2)`` and ``e = exp(min(max(x, -87), 20))``.
+    """
+    e = _normal_exp(_at_most(_at_least(x, -NORMAL_END), MISH_HIGH))
+    n = e * (e + TWO)
+    return np.asarray(_at_least(x, SILU_LOW) * (n / (n + TWO)))
+
+
+@_function
 def elu(x: Reals) -> Reals:
     """x, or ``exp(x) - 1`` below 0 (alpha = 1), within 1.2e-7."""
     return np.where(x < 0, exp(x) - ONE, x)
@@ -215,9 +273,10 @@ def relu(x: Reals) -> Reals:
 
 
 FUNCTIONS: dict[str, Function] = {
-    "elu": elu, "erf": erf, "exp": exp, "gelu": gelu, "gelu_tanh": gelu_tanh, "hard_sigmoid": hard_sigmoid,
-    "hard_swish": hard_swish, "leaky_relu": leaky_relu, "log": log, "relu": relu, "sigmoid": sigmoid,
-    "silu": silu, "sqrt": sqrt, "tanh": tanh,
+    "cos": cos, "elu": elu, "erf": erf, "exp": exp, "gelu": gelu, "gelu_tanh": gelu_tanh,
+    "hard_sigmoid": hard_sigmoid, "hard_swish": hard_swish, "leaky_relu": leaky_relu, "log": log,
+    "mish": mish, "relu": relu, "sigmoid": sigmoid, "silu": silu, "sin": sin, "softplus": softplus,
+    "softsign": softsign, "sqrt": sqrt, "tanh": tanh,
 }  # fmt: skip
 """The functions of one real that a step can name."""
 

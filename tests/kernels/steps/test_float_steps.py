@@ -25,7 +25,7 @@ SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple)
 LENGTHS = st.integers(1, 70)
 SPECIAL = np.array(
     [0, -0.0, 1e-45, -1e-45, 1e-39, -87.4, -103.9, -104, -105, 88.7, 88.73, 0.625, 0.9, 6, -6, 3e38, -3e38,
-     np.inf, -np.inf, np.nan],
+     65536, 65537, -1e9, 2.0**127, 0.7853982, np.inf, -np.inf, np.nan],
     np.float32,
 )  # fmt: skip
 BINARY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,

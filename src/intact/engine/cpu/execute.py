@@ -14,8 +14,7 @@ from intact.engine.cpu.binding import dtype_of
 from intact.engine.cpu.bound import Bound
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.plan import Plan
-from intact.engine.steps import Gather, GatherElements, Step
-from intact.engine.steps.gather import check_rows
+from intact.engine.steps import Gather, GatherElements, GatherRows, ScatterElements, ScatterRows, Step
 from intact.kernels.program import Context
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -78,10 +77,13 @@ def execute(
 
 def _refuse(plan: Plan, step: Step | None, at: Callable[[str], NDArray[Any]]) -> None:
     """Say what a step met."""
-    assert isinstance(step, Gather | GatherElements), "nothing else fails"
-    rows = plan.constants[step.x] if step.x in plan.constants else at(step.x)
-    kind, axis = "input" if step.index in plan.inputs else "tensor", getattr(step, "axis", 0)
-    check_rows(at(step.index), rows.shape[axis], f"{kind} '{step.index}'")
+    assert isinstance(step, _BY_INDEX), "nothing else fails"
+    x, index = (plan.constants[n] if n in plan.constants else at(n) for n in (step.x, step.index))
+    kind = "input" if step.index in plan.inputs else "tensor"
+    step.check_index(index, x.shape, f"{kind} '{step.index}'")
+
+
+_BY_INDEX = (Gather, GatherElements, GatherRows, ScatterElements, ScatterRows)
 
 
 def memory(

@@ -2,70 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of, is_float32
+from intact.engine.lower.chain import Chain, Shape
 from intact.engine.lower.moves import Rule
 from intact.engine.lower.window import LoweredWindow, window
-from intact.engine.steps import Binary, FloatConv, Function, LayerNorm, Reduce, Reshape, Step
+from intact.engine.steps import FloatConv
 from intact.engine.steps.tensors import Dim
 from intact.graph import Node, ops
-
-Shape = tuple[Dim, ...]
-
-
-class _Chain:
-    """The steps of one node, from tensor to tensor; the last one of them writes its output.
-
-    Each method returns the tensor that its step makes: `into`, or one of `shape` that the graph does not
-    have.
-    """
-
-    def __init__(self, builder: PlanBuilder, node: Node) -> None:
-        self._builder, self._node = builder, node
-        self.value = node.outputs[0]
-        self._who = node.name or "", (node.name or "",)
-        self.output = builder.output(self.value)
-        self.y = builder.write(self.output, self.value)
-
-    def number(self, key: str, number: float) -> str:
-        """A constant of one element."""
-        return self.hold(key, np.array([number], np.float32))
-
-    def hold(self, key: str, array: NDArray[np.float32]) -> str:
-        """A constant."""
-        return self._builder.hold(f"{self._node.name}.{key}", array)
-
-    def binary(self, function: str, a: str, b: str, shape: Shape, into: str = "") -> str:
-        return self._add(lambda y: Binary(*self._who, function, a, b, y), shape, into)
-
-    def function(self, function: str, x: str, shape: Shape, into: str = "") -> str:
-        return self._add(lambda y: Function(*self._who, x, y, function), shape, into)
-
-    def reduce(
-        self, function: str, x: str, axes: Sequence[int], keepdims: bool, shape: Shape, into: str = ""
-    ) -> str:
-        return self._add(lambda y: Reduce(*self._who, x, y, function, tuple(axes), keepdims), shape, into)
-
-    def reshape(self, x: str, shape: Shape, into: str = "") -> str:
-        return self._add(lambda y: Reshape(*self._who, x, y), shape, into)
-
-    def layer_norm(self, x: str, epsilon: float, shape: Shape, *, last: bool) -> str:
-        """Codes where it is the `last` step that computes, and these are asked for."""
-        grid = self.output.grid if last else None
-        name, codes = f"{self.value.name}.part", None if grid is None else grid.codes()
-        y = self._builder.scratch(name, "float32" if codes is None else "codes", shape, codes)
-        return self._add(lambda y: LayerNorm(*self._who, x, y, "", "", epsilon), shape, y)
-
-    def _add(self, step: Callable[[str], Step], shape: Shape, into: str) -> str:
-        y = into or self._builder.scratch(f"{self.value.name}.part", "float32", shape)
-        self._builder.add(step(y), *[self._node] * (y == self.y))
-        return y
-
 
 # -- along axes
 
@@ -88,7 +37,7 @@ def _sum_of(before: str, behind: str) -> Rule:
 
     def rule(builder: PlanBuilder, node: Node) -> None:
         x, shape, axes, keepdims, _ = _reduced(builder, node)
-        chain = _Chain(builder, node)
+        chain = Chain(builder, node)
         if before == "square":
             x = chain.binary("mul", x, x, shape)
         elif before == "magnitude":
@@ -104,7 +53,7 @@ def _sum_of(before: str, behind: str) -> Rule:
 def _log_sum_exp(builder: PlanBuilder, node: Node) -> None:
     """Of what is left below the largest one, so that no exponential overflows."""
     x, shape, axes, keepdims, kept = _reduced(builder, node)
-    chain, made = _Chain(builder, node), dims_of(node.outputs[0])
+    chain, made = Chain(builder, node), dims_of(node.outputs[0])
     largest = chain.reduce("max", x, axes, True, kept)
     below = chain.binary("sub", x, largest, shape)
     total = chain.reduce("sum", chain.function("exp", below, shape), axes, keepdims, made)
@@ -116,10 +65,27 @@ def _log_softmax(builder: PlanBuilder, node: Node) -> None:
     shape = builder.tensors[x].shape
     axis = ops.LogSoftmax.of(node).axis % len(shape)
     kept: Shape = (*shape[:axis], 1, *shape[axis + 1 :])
-    chain = _Chain(builder, node)
+    chain = Chain(builder, node)
     below = chain.binary("sub", x, chain.reduce("max", x, (axis,), True, kept), shape)
     total = chain.reduce("sum", chain.function("exp", below, shape), (axis,), True, kept)
     chain.binary("sub", below, chain.function("log", total, kept), shape, chain.y)
+
+
+# -- of several tensors
+
+
+def _sum_of_all(builder: PlanBuilder, node: Node) -> None:
+    """Sum and Mean of any number of tensors, one after the other."""
+    value, operands = node.outputs[0], [builder.either(x) for x in node.inputs]
+    shape, mean = dims_of(value), node.op_type == "Mean"
+    if len(operands) == 1 and not mean:
+        raise NoMatch("it adds nothing")
+    chain = Chain(builder, node)
+    total = operands[0]
+    for i, other in enumerate(operands[1:], 2):
+        total = chain.binary("add", total, other, shape, chain.y if i == len(operands) and not mean else "")
+    if mean:
+        chain.binary("div", total, chain.number("count", len(operands)), shape, chain.y)
 
 
 # -- norms
@@ -153,7 +119,7 @@ def _norm_of_groups(builder: PlanBuilder, node: Node, groups: int | None, epsilo
         raise NoMatch("neither the size of a batch nor that of a plane is known")
     left = prod(n for n in row if isinstance(n, int)) if known else f"{node.outputs[0].name}.row"
 
-    chain, rows = _Chain(builder, node), (shape[0], groups, left)
+    chain, rows = Chain(builder, node), (shape[0], groups, left)
     ones, zeros = bool((scale == 1).all()), bool((bias == 0).all())
     normal = chain.layer_norm(chain.reshape(x, rows), epsilon, rows, last=ones and zeros)
     plain = chain.reshape(normal, shape, chain.y if ones and zeros else "")
@@ -182,7 +148,7 @@ def _rms_norm(builder: PlanBuilder, node: Node) -> None:
     axes = range(said.axis % len(shape), len(shape))
     kept: Shape = tuple(1 if i in axes else n for i, n in enumerate(shape))
     scale = builder.either(node.inputs[1])
-    chain = _Chain(builder, node)
+    chain = Chain(builder, node)
     mean = chain.reduce("mean", chain.binary("mul", x, x, shape), axes, True, kept)
     deviation = chain.function(
         "sqrt", chain.binary("add", mean, chain.number("epsilon", said.epsilon), kept), kept
@@ -210,7 +176,7 @@ def _average_pool(builder: PlanBuilder, node: Node) -> None:
         builder.add(conv, node)
         return
     counts, pads = _counted(said, shape[2:], dims_of(value)[2:], laid)
-    chain = _Chain(builder, node)
+    chain = Chain(builder, node)
     sums = builder.scratch(f"{value.name}.sums", "float32", dims_of(value))
     builder.add(FloatConv(*who, x, sums, weight, "", laid.strides, laid.dilations, pads, channels))
     chain.binary("mul", sums, chain.hold("parts", np.float32(1) / counts), dims_of(value), chain.y)
@@ -242,11 +208,13 @@ COMPOSITIONS: dict[str, Rule] = {
     "GroupNormalization": _group_norm,
     "InstanceNormalization": _instance_norm,
     "LogSoftmax": _log_softmax,
+    "Mean": _sum_of_all,
     "ReduceL1": _sum_of("magnitude", ""),
     "ReduceL2": _sum_of("square", "sqrt"),
     "ReduceLogSum": _sum_of("", "log"),
     "ReduceLogSumExp": _log_sum_exp,
     "ReduceSumSquare": _sum_of("square", ""),
     "RMSNormalization": _rms_norm,
+    "Sum": _sum_of_all,
 }
 """Operator -> how it becomes steps."""

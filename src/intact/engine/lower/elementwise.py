@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
-from intact.engine.lower.moves import Rule, plain, who
+from intact.engine.lower.moves import Rule, has, plain, who
 from intact.engine.steps import Dim, Elementwise, Reshape, Tensor
 from intact.graph import Node, ops
-from intact.numerics.operations import ELEMENTWISE, takes
+from intact.numerics.operations import ELEMENTWISE, INTEGERS, takes
 
 
 def _operation(name: str) -> Rule:
@@ -72,6 +72,40 @@ def _extreme(name: str) -> Rule:
     return rule
 
 
+def _bounded(builder: PlanBuilder, node: Node) -> None:
+    """Clip of integers: the low end, then the high one."""
+    made = plain(builder, node.inputs[0])
+    if made.dtype not in INTEGERS:
+        raise NoMatch(f"no kernel bounds {made.dtype}")
+    given = zip(("max", "min"), (*node.inputs[1:], None, None), strict=False)
+    ends = [(name, plain(builder, end)) for name, end in given if end is not None]
+    if not ends:
+        raise NoMatch("it bounds nothing")
+    *first, (last, most) = ends
+    for name, end in first:
+        made = _step(builder, node, name, made, end, shape=made.shape)
+    _write(builder, node, last, [made, most])
+
+
+def _triangle(builder: PlanBuilder, node: Node) -> None:
+    """Trilu of planes of a known size: 0 where a constant mask says so."""
+    x, upper = plain(builder, node.inputs[0]), ops.Trilu.of(node).upper
+    rows, columns = x.shape[-2:] if len(x.shape) > 1 else ("", "")
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        raise NoMatch("the size of its planes is not known")
+    if rows * columns > _MOST_MASK:
+        raise NoMatch(f"its mask would have {rows * columns} elements")
+    diagonal = int(builder.constant(node.inputs[1], "its diagonal").reshape(-1)[0]) if has(node, 1) else 0
+    away = np.arange(columns)[None] - np.arange(rows)[:, None]
+    mask = builder.hold(f"{node.name}.mask", away >= diagonal if upper else away <= diagonal)
+    zero = builder.hold(f"{node.name}.zero", np.zeros(1, x.dtype))
+    y = builder.write_plain(node.outputs[0], x.dtype)
+    builder.add(Elementwise(*who(node), "where", (mask, x.name, zero), y), node)
+
+
+_MOST_MASK = 2**26  # elements, a byte each
+
+
 def _cast(builder: PlanBuilder, node: Node) -> None:
     x, value = plain(builder, node.inputs[0]), node.outputs[0]
     if value.dtype is None:
@@ -130,10 +164,12 @@ ELEMENTS: dict[str, Rule] = {
         "Round": "round", "Sub": "sub", "Where": "where", "Xor": "xor",
     }.items()},
     "Cast": _cast,
+    "Clip": _bounded,
     "IsInf": _attributed(_infinite),
     "Max": _extreme("max"),
     "Min": _extreme("min"),
     "Mod": _attributed(lambda node: "fmod" if ops.Mod.of(node).fmod else "mod"),
     "OneHot": _one_hot,
+    "Trilu": _triangle,
 }  # fmt: skip
 """Operator -> how it becomes steps, where it works on numbers of a type that no other rule knows."""

@@ -9,7 +9,8 @@ from intact.graph import Node, ops
 _BY_LABEL = {
     "Elu": "elu", "Erf": "erf", "Exp": "exp", "Gelu": "gelu", "Gelu(tanh)": "gelu_tanh",
     "HardSigmoid": "hard_sigmoid", "HardSwish": "hard_swish", "LeakyRelu": "leaky_relu", "Log": "log",
-    "Relu": "relu", "Sigmoid": "sigmoid", "Silu": "silu", "Sqrt": "sqrt", "Swish": "silu", "Tanh": "tanh",
+    "Mish": "mish", "Relu": "relu", "Sigmoid": "sigmoid", "Silu": "silu", "Softplus": "softplus",
+    "Softsign": "softsign", "Sqrt": "sqrt", "Swish": "silu", "Tanh": "tanh",
 }  # fmt: skip
 
 _FIXED: dict[str, dict[str, float]] = {

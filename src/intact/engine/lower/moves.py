@@ -106,38 +106,69 @@ def _split(builder: PlanBuilder, node: Node) -> None:
         start += size
 
 
-def pad_with_zero(builder: PlanBuilder, node: Node) -> None:
-    """A Pad of mode "constant", where it fills with the real 0.
+def pad_with_constant(builder: PlanBuilder, node: Node) -> None:
+    """A Pad of mode "constant". What it takes away, where its pads are negative, goes first.
 
     Raises:
-        NoMatch: It does not.
+        NoMatch: Its pads or its fill are computed.
     """
     x = data(builder, node.inputs[0])
-    codes = x.codes
-    filled = builder.constant(node.inputs[2], "its fill").reshape(-1) if has(node, 2) else np.zeros(1)
-    if filled.size and filled[0] != (0 if codes is None else codes.zero_point):
-        raise NoMatch("it pads with another value than 0")
+    fill, x = _fill(builder, node, x)
     pads = pads_of(builder, node, len(x.shape))
-    if codes is not None:
-        low, high = codes.held  # the zero point occurs now, if it did not
-        codes = replace(codes, low=low, high=high)
-    y = moved(builder, node.outputs[0], replace(x, codes=codes))
-    builder.add(Pad(*who(node), x.name, y, pads), node)
+    if any(n < 0 for pair in pads for n in pair):
+        x = _cut(builder, node, x, pads)
+        pads = tuple((max(before, 0), max(after, 0)) for before, after in pads)
+    y = moved(builder, node.outputs[0], x)
+    builder.add(Pad(*who(node), x.name, y, pads, fill), node)
+
+
+def _fill(builder: PlanBuilder, node: Node, x: Tensor) -> tuple[str, Tensor]:
+    """The constant that a Pad fills with, "" for real 0, and x with the codes that occur behind it."""
+    codes = x.codes
+    given: NDArray[np.generic] = np.zeros(0)
+    if has(node, 2):
+        given = builder.constant(node.inputs[2], "its fill").reshape(-1)
+    if codes is None:
+        if not given.size or not given[0]:
+            return "", x
+        return builder.hold(f"{node.name}.fill", given[:1].astype(x.dtype)), x
+    low, high = codes.held  # the zero point occurs now, if it did not
+    code = int(given[0]) if given.size else 0  # of a file that pads codes, without a fill that is code 0
+    if code == codes.zero_point:
+        return "", replace(x, codes=replace(codes, low=low, high=high))
+    code_dtype = np.int8 if codes.signed else np.uint8
+    codes = replace(codes, low=min(codes.low, code), high=max(codes.high, code))
+    return builder.hold(f"{node.name}.fill", np.array([code], code_dtype)), replace(x, codes=codes)
+
+
+def _cut(builder: PlanBuilder, node: Node, x: Tensor, pads: tuple[tuple[int, int], ...]) -> Tensor:
+    """What negative pads leave."""
+    less = [(max(-before, 0), max(-after, 0)) for before, after in pads]
+    sizes = list(x.shape)
+    for axis, (before, after) in enumerate(less):
+        size = sizes[axis]
+        if not before and not after:
+            continue
+        if not isinstance(size, int) or size < before + after:
+            raise NoMatch(f"it takes away more of axis {axis} than is known to be there")
+        sizes[axis] = size - before - after
+    y = between(builder, f"{node.outputs[0].name}.cut", x, tuple(sizes))
+    starts = tuple(before for before, _ in less)
+    builder.add(Slice(*who(node), x.name, y, starts, (1,) * len(starts)))
+    return builder.tensors[y]
 
 
 def pads_of(builder: PlanBuilder, node: Node, rank: int) -> tuple[tuple[int, int], ...]:
-    """What a Pad adds in front of and behind each axis.
+    """What a Pad adds in front of and behind each axis; below 0 what it takes away.
 
     Raises:
-        NoMatch: It is computed, or takes away.
+        NoMatch: It is computed.
     """
     given = numbers(builder, node, 1)
     axes = numbers(builder, node, 3) if has(node, 3) else list(range(rank))
     pads = [(0, 0)] * rank
     for i, axis in enumerate(axes):
         pads[axis] = given[i], given[i + len(axes)]
-    if any(n < 0 for pair in pads for n in pair):
-        raise NoMatch("its pads are negative")
     return tuple(pads)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
-from intact.engine.lower.moves import Rule, between, data, moved, numbers, pad_with_zero, pads_of, who
+from intact.engine.lower.moves import Rule, between, data, moved, numbers, pad_with_constant, pads_of, who
 from intact.engine.lower.rearrange import gather_rows
 from intact.engine.steps import Dim, Reshape, Resize, Tensor
 from intact.graph import Node, ops, set_shape
@@ -56,13 +56,15 @@ def _pad(builder: PlanBuilder, node: Node) -> None:
     said = ops.Pad.of(node).mode
     mode = _MODES.get(said)
     if said == "constant":
-        pad_with_zero(builder, node)
+        pad_with_constant(builder, node)
         return
     if mode is None:
         raise NoMatch(f"its mode is '{said}'")
     x = data(builder, node.inputs[0])
     shape, places = x.shape, {}
     for axis, (before, after) in enumerate(pads_of(builder, node, len(shape))):
+        if before < 0 or after < 0:
+            raise NoMatch("its pads are negative")
         if before or after:
             size = _size(shape, axis)
             if mode != "edge" and max(before, after) >= size:

@@ -16,7 +16,7 @@ def _max_pool(builder: PlanBuilder, node: Node) -> None:
         raise NoMatch(f"no kernel pools {tensor.dtype}")  # the largest of whole planes is a Reduce
     if len(tensor.shape) != 4:
         raise NoMatch("it is no pool of images")
-    if len(node.outputs) > 1 and node.outputs[1].uses():
+    if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
         raise NoMatch("its indices are used")
     y = moved(builder, node.outputs[0], tensor)
     if node.op_type == "GlobalMaxPool":

@@ -10,13 +10,16 @@ from intact.engine.lower.along_axis import ALONG_AXIS
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.claims import Group, claim
 from intact.engine.lower.compositions import COMPOSITIONS
+from intact.engine.lower.curves import CURVES
 from intact.engine.lower.custom import lower_call
 from intact.engine.lower.elementwise import ELEMENTS
 from intact.engine.lower.float_products import FLOAT_ROOTS, lower_float_root
 from intact.engine.lower.float_steps import REALS
+from intact.engine.lower.gathers import GATHERS
 from intact.engine.lower.gemm import ROOTS, lower_root
 from intact.engine.lower.grids import Grids
 from intact.engine.lower.moves import MOVES, Rule
+from intact.engine.lower.ordered import ORDERS
 from intact.engine.lower.pairs import PAIRS
 from intact.engine.lower.parts import PARTS, with_tokens
 from intact.engine.lower.picks import PICKS
@@ -133,7 +136,7 @@ def _merged() -> dict[str, list[Rule]]:
         found[op_type].append(lower_float_root)
     for op_type, rules in REALS.items():
         found.setdefault(op_type, []).extend(rules)
-    for others in (PARTS, PICKS, RECURRENT, ALONG_AXIS, COMPOSITIONS):
+    for others in (PARTS, PICKS, RECURRENT, ALONG_AXIS, GATHERS, ORDERS, CURVES, COMPOSITIONS):
         for op_type, rule in others.items():
             found.setdefault(op_type, []).append(rule)
     return found

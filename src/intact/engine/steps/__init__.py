@@ -29,6 +29,7 @@ from intact.engine.steps.float_linear import FloatLinear
 from intact.engine.steps.float_matmul import FloatMatMul
 from intact.engine.steps.function import Function
 from intact.engine.steps.gather import Gather
+from intact.engine.steps.grid_sample import GridSample
 from intact.engine.steps.layer_norm import LayerNorm
 from intact.engine.steps.linear import Linear
 from intact.engine.steps.matmul import MatMul
@@ -41,20 +42,23 @@ from intact.engine.steps.reinterpret import Reinterpret
 from intact.engine.steps.rescale import Rescale
 from intact.engine.steps.reshape import Reshape
 from intact.engine.steps.resize import Resize
+from intact.engine.steps.scatter import GatherRows, ScatterElements, ScatterRows
 from intact.engine.steps.slice import Slice
 from intact.engine.steps.softmax import Softmax
 from intact.engine.steps.step import Halo, Step, Traits
 from intact.engine.steps.table import Table
 from intact.engine.steps.tensors import Codes, Dim, Shape, Tensor
+from intact.engine.steps.top_k import TopK
 from intact.engine.steps.transpose import Transpose
 
 KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__()}
 """Every kind of step, by the name that plan files have for it."""
 
 __all__ = [
-    "KINDS", "Add", "ArgMax", "Binary", "Call", "Clip", "Codes", "Concat", "Conv", "ConvTranspose", "CumSum",
-    "Dequantize", "Dim", "Elementwise", "Epilogue", "FakeQuantize", "FallbackSubgraph", "FloatConv",
-    "FloatLinear", "FloatMatMul", "Function", "Gather", "GatherElements", "Halo", "Interpolate", "LayerNorm",
-    "Linear", "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale",
-    "Reshape", "Resize", "Shape", "Slice", "Softmax", "Step", "Table", "Tensor", "Traits", "Transpose",
+    "KINDS", "Add", "ArgMax", "Binary", "Call", "Clip", "Codes", "Concat", "Conv", "ConvTranspose",
+    "CumSum", "Dequantize", "Dim", "Elementwise", "Epilogue", "FakeQuantize", "FallbackSubgraph",
+    "FloatConv", "FloatLinear", "FloatMatMul", "Function", "Gather", "GatherElements", "GatherRows",
+    "GridSample", "Halo", "Interpolate", "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize",
+    "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize", "ScatterElements", "ScatterRows",
+    "Shape", "Slice", "Softmax", "Step", "Table", "Tensor", "TopK", "Traits", "Transpose",
 ]  # fmt: skip

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from intact.engine.steps.checker import Checker
 from intact.engine.steps.gather import check_rows
@@ -101,9 +102,17 @@ class GatherElements(Step):
 
     def evaluate(self, run: Run) -> None:
         x, index = run.array(self.x), run.array(self.index)
-        check_rows(index, x.shape[self.axis], f"tensor '{self.index}'")
+        self.check_index(index, x.shape, f"tensor '{self.index}'")
         within = tuple(slice(None) if a == self.axis else slice(n) for a, n in enumerate(index.shape))
         run.bind(self.y, np.take_along_axis(x[within], index.astype(np.int64), self.axis))
+
+    def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:
+        """Refuse indices that x, of a shape, does not have.
+
+        Raises:
+            QuantValueError: One is out of range; names `where`.
+        """
+        check_rows(index, shape[self.axis], where)
 
 
 @dataclass(frozen=True)

@@ -40,4 +40,6 @@ class Binary(Step):
         return broadcast(self.b, sizes.of(self.a), sizes.of(self.b))
 
     def evaluate(self, run: Run) -> None:
-        run.write_real(self.y, _FUNCTIONS[self.function](run.real(self.a), run.real(self.b)))
+        with np.errstate(all="ignore"):
+            made = _FUNCTIONS[self.function](run.real(self.a), run.real(self.b))
+        run.write_real(self.y, made)

@@ -50,6 +50,11 @@ class Checker:
         """Of a constant that a field declares."""
         return self._arrays[constant][1]
 
+    def constant(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """dtype and sizes of a constant in a tensor's place; what is none is refused."""
+        self.that(name not in self._tensors, f"tensor '{name}'", "a constant")
+        return self._arrays[name]
+
     def rank(self, *names: str) -> tuple[int, ...]:
         """Of tensors, or of constants in their places."""
         return tuple(

@@ -43,8 +43,16 @@ class Gather(Step):
 
     def evaluate(self, run: Run) -> None:
         x, index = run.array(self.x), run.array(self.index)
-        check_rows(index, x.shape[0], f"tensor '{self.index}'")
+        self.check_index(index, x.shape, f"tensor '{self.index}'")
         run.bind(self.y, np.take(x, index, axis=0))
+
+    def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:
+        """Refuse indices of rows that x, of a shape, does not have.
+
+        Raises:
+            QuantValueError: One is out of range; names `where`.
+        """
+        check_rows(index, shape[0], where)
 
 
 def check_rows(index: NDArray[Any], size: int, where: str) -> None:

@@ -12,24 +12,35 @@ from intact.engine.steps.sizes import Sizes
 from intact.engine.steps.step import Step, Traits
 from intact.engine.steps.tensors import Shape
 from intact.engine.steps.window import MOST_WIDTH
-from intact.engine.steps.wiring import Read, Write
+from intact.engine.steps.wiring import Operand, Read, Write
 
 
 @dataclass(frozen=True)
 class Pad(Step):
-    """Constant padding with real 0 (codes: the zero point). (before, after) for each axis."""
+    """Constant padding. (before, after) for each axis.
+
+    Attributes:
+        fill: A constant of one element, of the dtype of x (codes: int8 or uint8, as they are in the graph).
+            Without one real 0 (codes: the zero point).
+    """
 
     kind = "pad"
     traits = Traits(follows=True)
     x: Read
     y: Write
     pads: tuple[tuple[int, int], ...]
+    fill: Operand = ""
 
     def check(self, checker: Checker) -> None:
         checker.one_dtype(self.x, self.y)
         checker.per_axis((self.x, self.y), self.pads)
         widths = [n for pair in self.pads for n in pair]
         checker.that(all(0 <= n <= MOST_WIDTH for n in widths), self.pads, "pads of 0 or more")
+        if self.fill:
+            grid = checker.grid(self.x)
+            wanted = checker.dtype(self.x) if grid is None else "int8" if grid.signed else "uint8"
+            dtype, shape = checker.constant(self.fill)
+            checker.that((dtype, shape) == (wanted, (1,)), f"{dtype} {shape}", f"one {wanted} to fill with")
 
     def output_shape(self, sizes: Sizes) -> Shape:
         x = sizes.of(self.x)
@@ -38,4 +49,5 @@ class Pad(Step):
     def evaluate(self, run: Run) -> None:
         grid = run.grid(self.x)
         zero = 0 if grid is None else grid.zero_point
-        run.bind(self.y, np.pad(run.array(self.x), self.pads, constant_values=zero))
+        fill = run.constants[self.fill][0] if self.fill else zero
+        run.bind(self.y, np.pad(run.array(self.x), self.pads, constant_values=fill))

@@ -102,9 +102,11 @@ class CumSum(Order):
 
 @dataclass(frozen=True)
 class TopK(Order):
-    """Inputs: data, how many."""
+    """Inputs: data, how many. Outputs: the elements, where they stand."""
 
     axis: int = -1
+    largest: int = 1
+    sorted: int = 1
 
 
 @dataclass(frozen=True)

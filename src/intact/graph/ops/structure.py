@@ -49,6 +49,21 @@ class GatherND(Shaped):
 
 
 @dataclass(frozen=True)
+class ScatterElements(Shaped):
+    """Inputs: data, indices, updates."""
+
+    axis: int = 0
+    reduction: str = "none"
+
+
+@dataclass(frozen=True)
+class ScatterND(Shaped):
+    """Inputs: data, indices, updates."""
+
+    reduction: str = "none"
+
+
+@dataclass(frozen=True)
 class OneHot(Shaped):
     """Inputs: indices, depth, values."""
 
@@ -56,8 +71,24 @@ class OneHot(Shaped):
 
 
 @dataclass(frozen=True)
+class GridSample(Shaped):
+    """Inputs: images, grid."""
+
+    mode: str = "linear"
+    padding_mode: str = "zeros"
+    align_corners: int = 0
+
+
+@dataclass(frozen=True)
 class Range(Shaped):
     """Inputs: start, end, step."""
+
+
+@dataclass(frozen=True)
+class Trilu(Shaped):
+    """Inputs: data, diagonal."""
+
+    upper: int = 1
 
 
 @dataclass(frozen=True)

@@ -10,5 +10,6 @@ from intact.engine.cpu.steps import linear as linear
 from intact.engine.cpu.steps import matmul as matmul
 from intact.engine.cpu.steps import moves as moves
 from intact.engine.cpu.steps import norms as norms
+from intact.engine.cpu.steps import picks as picks
 from intact.engine.cpu.steps import pool as pool
 from intact.engine.cpu.steps import recurrent as recurrent

@@ -7,7 +7,7 @@ from intact.engine.cpu.steps.views import dense, is_dense, move, part_of, regrid
 from intact.engine.steps import Concat, Gather, Pad, Reshape, Resize, Slice, Transpose
 from intact.engine.steps.gather import check_rows
 from intact.kernels import moves
-from intact.kernels.program import NativeStep
+from intact.kernels.program import NativeStep, View
 
 
 @binds(Concat)
@@ -61,13 +61,37 @@ def bind_slice(step: Slice, binding: Binding) -> list[NativeStep]:
 
 @binds(Pad)
 def bind_pad(step: Pad, binding: Binding) -> list[NativeStep]:
-    """Real 0 everywhere, then x in its place."""
+    """What it fills with, then x in its place. Bytes fill all of y, numbers its rim."""
     x, y = binding.view(step.x), binding.view(step.y)
-    codes = binding.tensor(step.y).codes
     starts = {axis: before for axis, (before, _) in enumerate(step.pads)}
     target = part_of(y, starts, x.sizes)
-    fill = moves.fill(y, 0 if codes is None else zero_of(codes))
-    return [fill, *move(binding, step.x, x, step.y, target)]
+    return [*_filled(step, binding, x, y), *move(binding, step.x, x, step.y, target)]
+
+
+def _filled(step: Pad, binding: Binding, x: View, y: View) -> list[NativeStep]:
+    codes = binding.tensor(step.y).codes
+    if codes is not None:
+        byte = int(binding.array(step.fill)[0]) + codes.offset if step.fill else zero_of(codes)
+        return [moves.fill(y, byte)]
+    if not step.fill:
+        return [moves.fill(y, 0)]
+    one = binding.constant(step.fill)
+    return [
+        moves.copy(one.part(one.offset, part.sizes, [0] * len(part.sizes)), part, binding.kernels)
+        for part in _rim(step, x, y)
+    ]
+
+
+def _rim(step: Pad, x: View, y: View) -> list[View]:
+    """The parts of y around x: along each axis what lies before and behind, within x along those before."""
+    parts = []
+    for axis, (before, after) in enumerate(step.pads):
+        inner = {a: step.pads[a][0] for a in range(axis)}
+        for start, count in ((0, before), (before + x.sizes[axis], after)):
+            if count:
+                shape = (*x.sizes[:axis], count, *y.sizes[axis + 1 :])
+                parts.append(part_of(y, {**inner, axis: start}, shape))
+    return parts
 
 
 @binds(Gather)

@@ -1,0 +1,23 @@
+// Values of images at places that a grid gives: numerics.grid_sample.
+#pragma once
+
+#include <memory>
+
+#include "runtime/step.h"
+
+namespace intact {
+
+enum class GridMode : uint8_t { linear, nearest };
+enum class GridPadding : uint8_t { zeros, border, reflection };
+
+struct GridSampleSpec {
+  View x, grid, y;  // f32: (n, c, h, w), (n, rows, columns, 2), (n, c, rows, columns), in any order in memory
+  GridMode mode;
+  GridPadding padding;
+  bool align_corners;
+};
+
+// Throws std::invalid_argument for what cannot be run safely.
+std::unique_ptr<Step> make_grid_sample(const GridSampleSpec& spec);
+
+}  // namespace intact

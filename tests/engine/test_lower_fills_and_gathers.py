@@ -1,0 +1,199 @@
+"""Pads with any number, triangles, bounds of integers, sums of many, elements by computed indices."""
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from intact.engine import Plan, Tensor
+from intact.engine.engine import Engine
+from intact.engine.limits import check_limits
+from intact.engine.lower import lower
+from intact.engine.reference import evaluate
+from intact.engine.steps import Pad
+from intact.errors import FileFormatError, QuantValueError
+
+
+def given(g, **arrays):
+    """Inputs of a graph, and what they hold."""
+    typed = helper.np_dtype_to_tensor_dtype
+    names = [g.input(name, array.shape, typed(array.dtype)) for name, array in arrays.items()]
+    g.feeds = lambda sizes=None: arrays
+    return names
+
+
+def few(dtype, *shape, low=0, high=9):
+    return np.random.default_rng(len(shape)).integers(low, high, shape).astype(dtype)
+
+
+def exactly(found):
+    """Native, and ONNX Runtime's answer in every bit."""
+    assert "onnx" not in found.exact().kinds
+    for name, want in found.expected.items():
+        np.testing.assert_array_equal(found.values[name], want, strict=True)
+    return found
+
+
+# -- pads
+
+
+@pytest.mark.parametrize("fill", [1, -3, 0], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "int64", "int32", "uint8", "int8", "bool", "float64"])
+def test_pads_with_any_number_of_any_type(qdq, lowered, dtype, fill):
+    g = qdq()
+    (x,) = given(g, x=few(dtype, 2, 3, 4))
+    number = g.constant(np.array(fill).astype(dtype))
+    exactly(lowered(g, g.node("Pad", x, g.ints(0, 2, 1, 1, 0, 3), number)))
+
+
+@pytest.mark.parametrize("fill", [np.inf, -np.inf, 1e-45, 3e38], ids=str)
+def test_pads_of_images_with_numbers_at_the_ends(qdq, lowered, fill):
+    g = qdq()
+    (x,) = given(g, x=few("float32", 2, 3, 4, 5))
+    pads = g.ints(0, 0, 1, 2, 0, 0, 2, 1)
+    exactly(lowered(g, g.node("MaxPool", g.node("Pad", x, pads, g.constant(np.float32(fill))),
+                              kernel_shape=[2, 2])))  # fmt: skip
+
+
+@pytest.mark.parametrize("zero", [0, 5])
+@pytest.mark.parametrize("fill", [None, 7, -128, 5])
+def test_pads_of_codes_with_a_code(qdq, lowered, fill, zero):
+    g = qdq()
+    q = g.quantize(g.input("x", ["n", 3, 4]), 0.05, zero)
+    numbers = [] if fill is None else [g.constant(np.int8(fill))]
+    y = g.node("Pad", q, g.ints(0, 2, 1, 1, 0, 3), *numbers)
+    assert exactly(lowered(g, y, g.dequantize(y, 0.05, zero), sizes={"n": 2})).kinds.count("pad") == 1
+
+
+def test_between_pairs_a_pad_is_one_of_floats(qdq, lowered):
+    g = qdq()
+    y = g.node("Pad", g.pair(g.input("x", [2, 3])), g.ints(1, 1, 1, 1), g.constant(np.float32(0.3)))
+    exactly(lowered(g, g.quantize(y)))
+
+
+@pytest.mark.parametrize("pads", [(-1, 0, 0, -2), (-1, 2, 3, -1), (-3, 0, 0, 0), (-1, 1, -2, 1)], ids=str)
+@pytest.mark.parametrize("how", ["floats", "codes"])
+def test_negative_pads_take_away(qdq, lowered, pads, how):
+    g = qdq()
+    x = g.input("x", [3, 5])
+    x = g.pair(x) if how == "codes" else x
+    y = g.node("Pad", x, g.ints(*pads), g.constant(np.float32(0)))
+    exactly(lowered(g, g.quantize(y) if how == "codes" else y))
+
+
+@pytest.mark.parametrize(
+    ("fill", "x", "message"),
+    [
+        ("x", "float32", "tensor 'x', want a constant"),
+        ("i", "float32", "int64 \\(1,\\), want one float32"),
+        ("two", "float32", "float32 \\(2,\\), want one float32"),
+    ],
+)
+def test_files_cannot_fill_with_anything_else(fill, x, message):
+    tensors = {"x": Tensor("x", x, (3,)), "y": Tensor("y", x, (5,))}
+    arrays = {"i": ("int64", (1,)), "two": ("float32", (2,))}
+    step = Pad("pad", (), "x", "y", ((1, 1),), fill)
+    held = {name: np.zeros(shape, dtype) for name, (dtype, shape) in arrays.items()}
+    with pytest.raises(FileFormatError, match=message):
+        check_limits(Plan((step,), tensors, held, ("x",), ("y",)), arrays)
+
+
+# -- triangles, bounds, sums
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "int32"])
+@pytest.mark.parametrize("upper", [0, 1])
+@pytest.mark.parametrize("diagonal", [None, -2, 0, 1, 9, -9])
+def test_triangles(qdq, lowered, upper, diagonal, dtype):
+    g = qdq()
+    (x,) = given(g, x=few(dtype, 2, 4, 5, low=1))
+    numbers = [] if diagonal is None else [g.constant(np.int64(diagonal))]
+    assert exactly(lowered(g, g.node("Trilu", x, *numbers, upper=upper))).kinds == ["elementwise"]
+
+
+def test_triangles_of_what_is_no_number_and_of_nothing(qdq, lowered):
+    g = qdq()
+    x, none = given(g, x=np.full((3, 3), np.nan, np.float32), none=few("float32", 2, 0, 3))
+    exactly(lowered(g, g.node("Trilu", x, upper=0), g.node("Trilu", none)))
+
+
+def test_a_triangle_of_unknown_size_is_native_once_it_is_known(qdq):
+    g = qdq()
+    x = few("float32", 2, 5, 5)
+    engine = Engine(lower(g.proto(g.node("Trilu", g.input("x", [2, "n", "n"])))), threads=1)
+    np.testing.assert_array_equal(engine(x), np.triu(x))
+    assert "onnx" not in {step.kind for step in lower(
+        g.proto(g.nodes[-1].output[0]), {"x": x.shape}).steps}  # fmt: skip
+
+
+@pytest.mark.parametrize("ends", [(2, 6), (None, 6), (2, None), (6, 2)], ids=str)
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+@pytest.mark.parametrize("how", ["constant", "given"])
+def test_bounds_of_integers(qdq, lowered, ends, dtype, how):
+    g = qdq()
+    arrays = {f"end{i}": np.array(end, dtype) for i, end in enumerate(ends) if end is not None}
+    held = arrays if how == "given" else {}
+    x, *names = given(g, x=few(dtype, 3, 4), **held)
+    names = names or [g.constant(array) for array in arrays.values()]
+    low = [] if ends[0] is None else names[:1]
+    exactly(lowered(g, g.node("Clip", x, *(low or [""]), *names[len(low) :])))
+
+
+@pytest.mark.parametrize("op_type", ["Sum", "Mean"])
+@pytest.mark.parametrize("shapes", [[(3, 4)] * 2, [(3, 4)] * 3, [(4,), (3, 1), (3, 4), (1,)]], ids=str)
+@pytest.mark.parametrize("codes", [False, True])
+def test_sums_of_many(qdq, lowered, op_type, shapes, codes):
+    g = qdq()
+    xs = [g.input(f"x{i}", shape) for i, shape in enumerate(shapes)]
+    y = g.node(op_type, *(g.pair(x) for x in xs) if codes else xs)
+    found = lowered(g, g.quantize(y) if codes else y).agree(1e-6)
+    assert "onnx" not in found.kinds
+
+
+# -- by index
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((5,), 0), ((3, 5), 1), ((2, 3, 4), 1), ((2, 3, 4, 5), 0), ((2, 3, 4, 5), 2), ((2, 3, 2, 3, 4), -1)],
+    ids=str,
+)
+@pytest.mark.parametrize("index", [(), (4,), (2, 3), (0,)], ids=str)
+def test_along_any_axis(qdq, lowered, shape, index, axis):
+    g = qdq()
+    x, ids = given(g, x=few("float32", *shape, high=99), ids=few("int64", *index, low=-2, high=2))
+    exactly(lowered(g, g.node("Gather", x, ids, axis=axis)))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool", "uint8"])
+def test_numbers_of_any_type(qdq, lowered, dtype):
+    g = qdq()
+    x, ids = given(g, x=few(dtype, 3, 4, 5), ids=few("int32", 2, low=-4, high=4))
+    exactly(lowered(g, g.node("Gather", x, ids, axis=1)))
+
+
+def test_codes_of_images_by_computed_indices(qdq, lowered):
+    """As Swin picks windows: codes stay codes on both sides."""
+    g = qdq()
+    x = g.pair(g.input("x", ["n", 4, 6, 6]))
+    y = g.node("Gather", g.conv(x, 4, 4), g.input("ids", [3], 7), axis=1)
+    g.feeds = lambda sizes: {"x": few("float32", sizes["n"], 4, 6, 6), "ids": np.array([3, -1, 0])}
+    found = lowered(g, g.quantize(g.conv(g.pair(y), 3, 2)), sizes={"n": 2}).agree()
+    assert "onnx" not in found.kinds and "dequantize" not in found.kinds
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_an_index_out_of_range_is_an_error(qdq, axis):
+    g = qdq()
+    x, ids = given(g, x=few("float32", 3, 3, 3), ids=np.array([[0, 3]]))
+    plan = lower(g.proto(g.node("Gather", x, ids, axis=axis)))
+    for run in (Engine(plan, threads=1).run, lambda feeds: evaluate(plan, feeds)):
+        with pytest.raises(QuantValueError, match="index 3"):
+            run(g.feeds())
+
+
+def test_places_of_the_largest_in_windows_are_left_to_onnx_runtime(qdq, lowered):
+    """Where they are an output of the model too."""
+    g = qdq()
+    largest, places = g.node("MaxPool", g.input("x", [1, 2, 4, 4]), kernel_shape=[2, 2], outputs=2)
+    found = lowered(g, largest, places)
+    assert found.kinds == ["onnx"]
