@@ -49,7 +49,7 @@ INTACT_INLINE void add_to(__m256i& sums, __m256i more) {
 
 // kRows rows of a panel of kVectors. Panels in halves have their steps in the window's order.
 template <int kRows, int kVectors, bool kHalves, class End>
-void sum_word_tile(const GemmSteps& s, const GemmTile& t, int first, const End& end) {
+INTACT_APART void sum_word_tile(const GemmSteps& s, const GemmTile& t, int first, const End& end) {
   __m256i sums[kRows][kVectors];
   const int16_t* x[kRows];
 #pragma GCC unroll 8
@@ -78,6 +78,8 @@ void sum_word_tile(const GemmSteps& s, const GemmTile& t, int first, const End& 
       }
     }
   };
+  // Two steps at a time: one alone leaves ports idle, up to a fifth of the time (measured).
+#pragma GCC unroll 2
   for (ptrdiff_t i = 0; i < s.words; ++i, w += 32 * kVectors) {
     // One row waits for weights from afar: of its products, too few lines are in the processor's window.
     if constexpr (kRows == 1) _mm_prefetch(reinterpret_cast<const char*>(w) + kAheadBytes, _MM_HINT_T0);
