@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kChunkBytes = 256 << 10;  // of weights that one item goes through: half of a small L2
 constexpr int64_t kSmallestChunk = 32 << 10;
 constexpr int64_t kCopiedPanels = 8;  // of a chunk, at least: every chunk copies its windows
+constexpr int kLine = 64;  // bytes
 constexpr int64_t kMostPixels = 384;  // of an item: their addresses stay in the cache
 constexpr int64_t kLargeItem = 4 << 20, kSmallItem = 1 << 20;  // products
 constexpr int64_t kSmallestItem = 1 << 18;  // where there are more threads than small items for them
@@ -67,9 +68,9 @@ class ConvStep final : public Step {
 
  private:
   size_t tile_bytes() const;  // of sums, and of floats
-  // Kernels that do whole panels get neighbouring blocks as one, so that fewer threads read weights fewer
-  // times. Panels of the others are narrower than a line, whose parts should be written close in time.
-  bool joins() const { return s_.kernel->whole != nullptr; }
+  // Kernels of wide panels get neighbouring blocks as one, so that fewer threads read weights fewer times.
+  // Panels of the others are narrower than a line, whose parts should be written close in time.
+  bool joins() const { return s_.kernel->unit * s_.kernel->widest >= kLine; }
   size_t blocks() const { return static_cast<size_t>(cut_.blocks); }
   void bind(const Packed& packed);
   void bind_copies(const Packed& packed, const PackedPanel& from, BoundPanel& panel);

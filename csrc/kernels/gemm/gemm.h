@@ -23,7 +23,8 @@ constexpr int kMostGroup = 8;
 
 constexpr int kFetched = 128;
 
-// Steps of one panel, resolved. Weights lie as [step][channel][4].
+// Steps of one panel, resolved. Weights lie as [step][channel][4] or, of panels that read nothing but words, in
+// halves (packed.h).
 //   runs (not grouped): steps are pairs (offset, n) of n steps whose offsets grow by 4; counts[0] pairs.
 //   grouped: one offset for each step; first counts[7] groups of 8 steps, then counts[6] groups of 7, ...
 //     Where rows are copies of windows (GemmCopy), an offset is from the copy's beginning, in elements.
@@ -50,7 +51,7 @@ struct GemmOutliers {
   int32_t* rows;
 };
 
-// Copies of windows: the runs of each row behind one another.
+// Copies of windows: the runs of each row behind one another. Words: 0, 2, 1, 3 of every four bytes.
 struct GemmCopy {
   const int32_t* runs;  // pairs: offset from a row's address, number of steps of 4 bytes
   int32_t count;  // of pairs

@@ -9,8 +9,11 @@ namespace {
 
 constexpr int64_t kAlign = 64;
 
-// "IGM1"; "IGM2" where panels end in zeros.
-uint32_t magic_of(const GemmOps& ops) { return ops.deep > 1 ? 0x324d4749 : 0x314d4749; }
+// "IGM1"; "IGM2" where panels end in zeros; "IGM3" where panels of words lie in halves.
+uint32_t magic_of(const GemmOps& ops) {
+  if (ops.grouped) return 0x334d4749;
+  return ops.deep > 1 ? 0x324d4749 : 0x314d4749;
+}
 
 // Bytes of a panel's weights, the zeros behind them included.
 int64_t weight_bytes(int64_t steps, int64_t width, const GemmOps& ops) {
@@ -42,6 +45,13 @@ PackStep step_at(const GemmWeights& w, const int8_t* weights, int32_t position, 
     std::memcpy(&step.weights[static_cast<size_t>(c) * 4], from, static_cast<size_t>(left < 4 ? left : 4));
   }
   return step;
+}
+
+// Of [width][4] weights: those 0 and 2 of each channel, then those 1 and 3.
+void put_in_halves(PackStep& step) {
+  const std::vector<int8_t> from = step.weights;
+  const size_t half = from.size() / 2;
+  for (size_t i = 0; i < from.size(); ++i) step.weights[i % 2 * half + i / 2] = from[i];
 }
 
 void check_shape(const GemmWeights& w) {
@@ -95,6 +105,7 @@ PackedPanels pack_panels(const GemmWeights& w, const int8_t* weights, const Gemm
         GroupedSteps grouped = group_steps(steps, high);
         steps = std::move(grouped.steps);
         std::copy(std::begin(grouped.counts), std::end(grouped.counts), panel.counts);
+        if (is_words(panel)) std::for_each(steps.begin(), steps.end(), put_in_halves);
         found.cost += grouped.cost * cut.width;
         panel.positions = static_cast<int32_t>(found.positions.size());
         for (const PackStep& s : steps) found.positions.push_back(s.position);
@@ -118,7 +129,7 @@ PackedPanels pack_panels(const GemmWeights& w, const int8_t* weights, const Gemm
 
 // What outliers cost, in steps of words: to split up to 8 steps of a row; for each channel to add them, of
 // each step and each row. Measured where one byte in a hundred is one, as in layers of ResNets behind a Relu.
-constexpr double kOfSplit = 40, kOfOutliers = 0.06, kOfOutlierRow = 2;
+constexpr double kOfSplit = 40, kOfOutliers = 0.06, kOfOutlierRow = 4;
 
 double cost_of_outliers(const GemmWeights& w) {
   const int32_t run = w.joined ? w.kernel_w * w.in : w.in;

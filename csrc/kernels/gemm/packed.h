@@ -40,8 +40,9 @@ struct PackedPanel {
   int64_t weights;  // offset behind the header's
   int32_t positions, steps;  // first, number
   int32_t channel, channels, width, group;
-  // Groups of 1, 2, ... steps; none at all: words, all steps in the window's order. Not grouped: counts[0] is
-  // the number of steps.
+  // Groups of 1, 2, ... steps; none at all: words, all steps in the window's order, and their weights in
+  // halves, [2][width][2]: bytes 0 and 2 of each channel, then 1 and 3. Not grouped: counts[0] is the number
+  // of steps.
   int32_t counts[kMostGroup];
 };
 static_assert(sizeof(PackedHeader) == 64 && sizeof(PackedPanel) == 64);

@@ -8,13 +8,14 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/gemm/x86_avx2_finish.h"
 #include "kernels/gemm/x86_avx2_outliers.h"
+#include "kernels/gemm/x86_avx2_whole.h"
 
 namespace intact {
 namespace {
 
-constexpr int kUnit = 8;
-constexpr int kWidest = 2;
+constexpr int kMostRows = 12;  // of a tile
 
 template <int kRows, int kVectors>
 struct Sums {
@@ -71,8 +72,8 @@ struct Part {
 };
 
 // Adds to what the sums are, or first to the corrections.
-template <int kRows, int kVectors>
-void sum_tile(const Part& part, const GemmTile& t, int first, bool begins) {
+template <int kRows, int kVectors, class End>
+void sum_tile(const Part& part, const GemmTile& t, int first, bool begins, const End& end) {
   Sums<kRows, kVectors> s;
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -93,31 +94,26 @@ void sum_tile(const Part& part, const GemmTile& t, int first, bool begins) {
   add_groups<3>(s, part.counts[2]);
   add_groups<2>(s, part.counts[1]);
   add_groups<1>(s, part.counts[0]);
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      int32_t* const to = t.sums + ((first + r) * kVectors + v) * kUnit;
-      _mm256_store_si256(reinterpret_cast<__m256i*>(to), s.wide[r][v]);
-    }
-  }
+  end(s.wide, first);
 }
 
 // As many rows at a time as registers hold.
-void sum_part(const Part& part, const GemmTile& t, int width, bool begins) {
+template <class End>
+void sum_part(const Part& part, const GemmTile& t, int width, bool begins, const End& end) {
   int row = 0;
   if (width == kUnit) {
-    for (; row + 4 <= t.rows; row += 4) sum_tile<4, 1>(part, t, row, begins);
-    for (; row < t.rows; ++row) sum_tile<1, 1>(part, t, row, begins);
+    for (; row + 4 <= t.rows; row += 4) sum_tile<4, 1>(part, t, row, begins, end);
+    for (; row < t.rows; ++row) sum_tile<1, 1>(part, t, row, begins, end);
     return;
   }
-  for (; row + 3 <= t.rows; row += 3) sum_tile<3, 2>(part, t, row, begins);
-  if (row + 2 == t.rows) sum_tile<2, 2>(part, t, row, begins);
-  if (row + 1 == t.rows) sum_tile<1, 2>(part, t, row, begins);
+  for (; row + 3 <= t.rows; row += 3) sum_tile<3, 2>(part, t, row, begins, end);
+  if (row + 2 == t.rows) sum_tile<2, 2>(part, t, row, begins, end);
+  if (row + 1 == t.rows) sum_tile<1, 2>(part, t, row, begins, end);
 }
 
 // In parts whose weights stay in the first cache while all rows of the tile pass.
-void sum_groups(const GemmSteps& s, const GemmTile& t) {
+template <class End>
+void sum_groups(const GemmSteps& s, const GemmTile& t, const End& end) {
   constexpr int32_t kPartBytes = 16 << 10;
   const int32_t step_bytes = 4 * s.width, most = kPartBytes / step_bytes;
   Part part{s.weights, s.steps, {}};
@@ -133,232 +129,54 @@ void sum_groups(const GemmSteps& s, const GemmTile& t) {
       if (left > 0) break;
       if (--size > 0) left = s.counts[size - 1];
     }
-    sum_part(part, t, s.width, begins);
+    size > 0 ? sum_part(part, t, s.width, begins, KeepSums{t.sums})
+             : sum_part(part, t, s.width, begins, end);
     part.weights += ptrdiff_t{steps} * step_bytes;
     part.steps += steps;
   }
 }
 
 void sum(const GemmSteps& s, const GemmTile& t) {
-  if (s.words > 0 && t.outliers == nullptr) return sum_words(s, t);
-  sum_groups(s, t);
+  const KeepSums keep{t.sums};
+  if (s.words > 0 && t.outliers == nullptr) {
+    return s.places == nullptr ? sum_words<true>(s, t, keep) : sum_words<false>(s, t, keep);
+  }
+  sum_groups(s, t, keep);
   if (t.outliers == nullptr) return;
   s.width == kUnit ? add_outliers<1>(s, t) : add_outliers<2>(s, t);
 }
 
-struct Lanes {
-  __m256 residual_zero_point, residual_multiplier;
-  explicit Lanes(const Epilogue& e)
-      : residual_zero_point(_mm256_set1_ps(static_cast<float>(e.residual_zero_point))),
-        residual_multiplier(_mm256_set1_ps(e.residual_multiplier)) {}
-};
-
-// 8 floats; `residual` has 8 bytes, or is nullptr.
-inline __m256 real_of(const int32_t* sums, const Lanes& lanes, const float* m, const float* b,
-                      const uint8_t* residual) {
-  const __m256i acc = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums));
-  __m256 real = _mm256_mul_ps(_mm256_cvtepi32_ps(acc), _mm256_loadu_ps(m));
-  real = _mm256_add_ps(real, _mm256_loadu_ps(b));
-  if (residual == nullptr) return real;
-  const __m256i codes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(residual)));
-  const __m256 branch = _mm256_sub_ps(_mm256_cvtepi32_ps(codes), lanes.residual_zero_point);
-  return _mm256_add_ps(real, _mm256_mul_ps(branch, lanes.residual_multiplier));
-}
-
-// Reals below 2^30 in magnitude, 16 of one row, to 16 bytes: saturating packs clamp.
-struct ToBytes {
-  __m256i zero_point;
-  __m128i low, high;
-  explicit ToBytes(const Epilogue& e)
-      : zero_point(_mm256_set1_epi16(static_cast<int16_t>(e.zero_point))),
-        low(_mm_set1_epi8(static_cast<char>(e.low))),
-        high(_mm_set1_epi8(static_cast<char>(e.high))) {}
-
-  __m128i operator()(__m256 a, __m256 b) const {
-    const __m256i packed = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
-    const __m256i words = _mm256_adds_epi16(_mm256_permute4x64_epi64(packed, 0xd8), zero_point);
-    const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-    return _mm_min_epu8(_mm_max_epu8(bytes, low), high);
-  }
-};
-
-// What a row of 8 or 16 channels has of residual bytes, all of them readable.
-inline const uint8_t* whole_residual(const GemmRows& t, int row, uint8_t (&copy)[16]) {
-  if (t.residual == nullptr) return nullptr;
-  const uint8_t* const from = t.residual[row] + t.residual_offset;
-  if (t.channels == t.width) return from;
-  std::memcpy(copy, from, static_cast<size_t>(t.channels));
-  return copy;
-}
-
-// N48.
-inline __m256 sloped(__m256 real, __m256 slope) {
-  const __m256 below = _mm256_cmp_ps(real, _mm256_setzero_ps(), _CMP_LT_OQ);
-  return _mm256_blendv_ps(real, _mm256_mul_ps(real, slope), below);
-}
-
-// Rows of 16 channels, two at a time; constants stay in registers.
-template <bool kResidual, bool kSloped>
-void finish_pairs(const Epilogue& e, const GemmRows& t) {
-  const __m256 zero = _mm256_set1_ps(static_cast<float>(e.residual_zero_point));
-  const __m256 multiplier = _mm256_set1_ps(e.residual_multiplier);
-  const __m256 m[2] = {_mm256_loadu_ps(t.multiplier), _mm256_loadu_ps(t.multiplier + kUnit)};
-  const __m256 b[2] = {_mm256_loadu_ps(t.bias), _mm256_loadu_ps(t.bias + kUnit)};
-  const __m256i zero_point = _mm256_set1_epi16(static_cast<int16_t>(e.zero_point));
-  const __m256i low = _mm256_set1_epi8(static_cast<char>(e.low));
-  const __m256i high = _mm256_set1_epi8(static_cast<char>(e.high));
-  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-  for (int row = 0; row < t.rows; row += 2) {
-    const int rows[2] = {row, row + 1 < t.rows ? row + 1 : row};
-    __m256i words[2];
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {
-      const uint8_t* const residual = kResidual ? t.residual[rows[i]] + t.residual_offset : nullptr;
-      __m256i codes[2];
-#pragma GCC unroll 2
-      for (int v = 0; v < 2; ++v) {
-        const int32_t* const sums = t.sums + (2 * rows[i] + v) * kUnit;
-        const __m256i acc = _mm256_load_si256(reinterpret_cast<const __m256i*>(sums));
-        __m256 real = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(acc), m[v]), b[v]);
-        if constexpr (kResidual) {
-          const auto* const from = reinterpret_cast<const __m128i*>(residual + kUnit * v);
-          const __m256 branch = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from)));
-          real = _mm256_add_ps(real, _mm256_mul_ps(_mm256_sub_ps(branch, zero), multiplier));
-        }
-        if constexpr (kSloped) real = sloped(real, _mm256_loadu_ps(t.slopes + kUnit * v));
-        codes[v] = _mm256_cvtps_epi32(real);
-      }
-      words[i] = _mm256_adds_epi16(_mm256_packs_epi32(codes[0], codes[1]), zero_point);
-    }
-    const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words[0], words[1]), order);
-    const __m256i clamped = _mm256_min_epu8(_mm256_max_epu8(bytes, low), high);
-    auto* const first = reinterpret_cast<__m128i*>(t.y[rows[0]] + t.y_offset);
-    auto* const second = reinterpret_cast<__m128i*>(t.y[rows[1]] + t.y_offset);
-    _mm_storeu_si128(first, _mm256_castsi256_si128(clamped));
-    _mm_storeu_si128(second, _mm256_extracti128_si256(clamped, 1));
+// Words need no sums in memory; groups, whose weights may come in parts, those of one tile.
+template <bool kResidual, bool kPlain>
+void whole_rows(const GemmSteps& s, GemmTile t, const Epilogue& e, GemmRows rows) {
+  if (s.words > 0) return sum_words<true>(s, t, Codes<kResidual, kPlain>(e, rows));
+  const int all = t.rows;
+  for (int first = 0; first < all; first += kMostRows) {
+    t.rows = rows.rows = std::min(kMostRows, all - first);
+    sum_groups(s, t, Codes<kResidual, kPlain>(e, rows));
+    t.x += t.rows;
+    rows.y += t.rows;
+    if (kResidual) rows.residual += t.rows;
   }
 }
 
-// Rows of any number of channels up to 16.
-void finish_codes(const Epilogue& e, const GemmRows& t) {
-  const Lanes lanes(e);
-  const ToBytes to_bytes(e);
-  uint8_t copy[16] = {0};
-  for (int row = 0; row < t.rows; ++row) {
-    const int32_t* const sums = t.sums + row * t.width;
-    const uint8_t* const residual = whole_residual(t, row, copy);
-    __m256 a = real_of(sums, lanes, t.multiplier, t.bias, residual);
-    const bool two = t.width == 2 * kUnit;
-    const uint8_t* const second = residual == nullptr ? nullptr : residual + kUnit;
-    __m256 b = two ? real_of(sums + kUnit, lanes, t.multiplier + kUnit, t.bias + kUnit, second) : a;
-    if (t.slopes != nullptr) {
-      a = sloped(a, _mm256_loadu_ps(t.slopes));
-      if (two) b = sloped(b, _mm256_loadu_ps(t.slopes + kUnit));
-    }
-    uint8_t bytes[16];
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(bytes), to_bytes(a, b));
-    std::memcpy(t.y[row] + t.y_offset, bytes, static_cast<size_t>(t.channels));
+// Where outliers are added, a tile's sums are complete in memory only.
+bool whole(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
+  if (e.floats || e.function != nullptr || !e.bounded || rows.slopes != nullptr) return false;
+  if (rows.channels != s.width || s.places != nullptr) return false;
+  const bool plain = e.zero_point == 0 && e.low == 0;
+  if (!e.has_residual) {
+    plain ? whole_rows<false, true>(s, t, e, rows) : whole_rows<false, false>(s, t, e, rows);
+  } else {
+    plain && e.residual_zero_point == 0 ? whole_rows<true, true>(s, t, e, rows)
+                                        : whole_rows<true, false>(s, t, e, rows);
   }
-}
-
-// The real sums of one row, `width` of them.
-void floats_of_row(const Lanes& lanes, const GemmRows& t, int row, float* floats) {
-  uint8_t copy[16] = {0};
-  const uint8_t* const residual = whole_residual(t, row, copy);
-  for (int c = 0; c < t.width; c += kUnit) {
-    const uint8_t* const branch = residual == nullptr ? nullptr : residual + c;
-    const int32_t* const sums = t.sums + row * t.width + c;
-    _mm256_storeu_ps(floats + c, real_of(sums, lanes, t.multiplier + c, t.bias + c, branch));
-  }
-}
-
-void finish_floats(const Epilogue& e, const GemmRows& t) {
-  const Lanes lanes(e);
-  const __m256 low = _mm256_set1_ps(e.real_low), high = _mm256_set1_ps(e.real_high);
-  for (int row = 0; row < t.rows; ++row) {
-    floats_of_row(lanes, t, row, t.scratch);
-    for (int c = 0; c < t.width; c += kUnit) {
-      __m256 real = _mm256_loadu_ps(t.scratch + c);
-      if (t.slopes != nullptr) real = sloped(real, _mm256_loadu_ps(t.slopes + c));
-      _mm256_storeu_ps(t.scratch + c, _mm256_min_ps(_mm256_max_ps(real, low), high));
-    }
-    std::memcpy(t.y[row] + t.y_offset, t.scratch, sizeof(float) * static_cast<size_t>(t.channels));
-  }
-}
-
-// S and O of 8 channels.
-inline __m256 scaled(__m256 value, const GemmRows& t, int c) {
-  if (t.factors != nullptr) value = _mm256_mul_ps(value, _mm256_loadu_ps(t.factors + c));
-  if (t.offsets != nullptr) value = _mm256_add_ps(value, _mm256_loadu_ps(t.offsets + c));
-  return value;
-}
-
-// The function's values as they are.
-void store_floats(const Epilogue& e, const GemmRows& t) {
-  const __m256 low = _mm256_set1_ps(e.real_low), high = _mm256_set1_ps(e.real_high);
-  float reals[kWidest * kUnit];
-  for (int row = 0; row < t.rows; ++row) {
-    for (int c = 0; c < t.width; c += kUnit) {
-      const __m256 real = scaled(_mm256_loadu_ps(t.scratch + row * t.channels + c), t, c);
-      _mm256_storeu_ps(reals + c, _mm256_min_ps(high, _mm256_max_ps(low, real)));  // a NaN stays one
-    }
-    std::memcpy(t.y[row] + t.y_offset, reals, sizeof(float) * static_cast<size_t>(t.channels));
-  }
-}
-
-// They divided by the scale, to bytes: clamped first, for they may be anything.
-void store_codes(const Epilogue& e, const GemmRows& t) {
-  const ToBytes to_bytes(e);
-  const __m256 scale = _mm256_set1_ps(e.scale);
-  const __m256 low = _mm256_set1_ps(static_cast<float>(e.low - e.zero_point));
-  const __m256 high = _mm256_set1_ps(static_cast<float>(e.high - e.zero_point));
-  for (int row = 0; row < t.rows; ++row) {
-    __m256 steps[2];
-    for (int v = 0; v < 2; ++v) {
-      const int c = t.width == 2 * kUnit ? v * kUnit : 0;
-      steps[v] = _mm256_div_ps(scaled(_mm256_loadu_ps(t.scratch + row * t.channels + c), t, c), scale);
-      steps[v] = _mm256_min_ps(_mm256_max_ps(steps[v], low), high);
-    }
-    uint8_t bytes[16];
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(bytes), to_bytes(steps[0], steps[1]));
-    std::memcpy(t.y[row] + t.y_offset, bytes, static_cast<size_t>(t.channels));
-  }
-}
-
-// Their bytes, which the curve leaves where its reals were.
-void store_curve(const Epilogue& e, const GemmRows& t, size_t n) {
-  auto* const bytes = reinterpret_cast<uint8_t*>(t.scratch);
-  e.curve(t.scratch, n, e.curve_codes(), bytes);
-  for (int row = 0; row < t.rows; ++row) {
-    std::memcpy(t.y[row] + t.y_offset, bytes + row * t.channels, static_cast<size_t>(t.channels));
-  }
-}
-
-// The function gets the whole tile at once, its chains of operations being long; rows of `channels` side by
-// side in scratch: what a vector holds beyond is overwritten by the next row, and costs no function.
-void finish_function(const Epilogue& e, const GemmRows& t) {
-  const Lanes lanes(e);
-  for (int row = 0; row < t.rows; ++row) floats_of_row(lanes, t, row, t.scratch + row * t.channels);
-  const size_t n = static_cast<size_t>(t.rows) * static_cast<size_t>(t.channels);
-  if (e.curve != nullptr) return store_curve(e, t, n);
-  e.function(t.scratch, t.scratch, n);
-  return e.floats ? store_floats(e, t) : store_codes(e, t);
-}
-
-void finish(const Epilogue& e, const GemmRows& t) {
-  if (e.function != nullptr) return finish_function(e, t);
-  if (e.floats) return finish_floats(e, t);
-  if (!e.bounded) return gemm_finish(e, t);
-  if (t.channels != 2 * kUnit) return finish_codes(e, t);
-  if (t.slopes != nullptr) {
-    return e.has_residual ? finish_pairs<true, true>(e, t) : finish_pairs<false, true>(e, t);
-  }
-  return e.has_residual ? finish_pairs<true, false>(e, t) : finish_pairs<false, false>(e, t);
+  return true;
 }
 
 }  // namespace
 
-const GemmOps gemm_avx2 = {kUnit, kWidest, true, {12, 12, 0, 0}, 0, sum, finish, nullptr, widen, split};
+const GemmOps gemm_avx2 = {kUnit, kWidest, true, {kMostRows, kMostRows, 0, 0}, 0, sum, finish, whole, widen, split};
 
 }  // namespace intact
 #endif

@@ -105,7 +105,8 @@ def _direct(kernel: str, part: PartialConv, step: Weighted, binding: Binding) ->
     def pack() -> NDArray[np.uint8]:
         return gemm.pack(part.weight, high=_high(part), groups=part.groups, joined=joined, kernel=kernel)
 
-    apart = "" if joined else f".apart{part.groups}"
+    order = ".halves" if gemm.is_grouped(kernel) else ""
+    apart = order if joined else f"{order}.apart{part.groups}"
     return gemm.conv(
         part.x,
         part.y,
@@ -127,7 +128,8 @@ def _high(part: PartialConv) -> int:
 
 def _form(kernel: str, part: PartialConv, apart: str = "") -> str:
     """What packed weights are called: by all that they depend on beside the weights. So a plan file from when
-    the bound was no part of the name, and too low where there is a halo, has none that are used."""
+    the bound was no part of the name, and too low where there is a halo, or from when words had another order,
+    has none that are used."""
     return f"{kernel}.to{_high(part)}{apart}{part.label}"
 
 
