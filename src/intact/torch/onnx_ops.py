@@ -21,6 +21,8 @@ from torch import nn
 from intact import graph
 from intact.errors import IntactError, UnsupportedError
 from intact.torch.recurrent_ops import recurrent_translation, whole_layers
+from intact.torch.translations import more_translations
+from intact.torch.untranslated import find_untranslated
 
 __all__ = ["trace_torchscript", "translate"]
 
@@ -64,6 +66,7 @@ def translate(
     table = {
         _OPERATOR: _marker_function(),
         **recurrent_translation(),
+        **more_translations(),
         **(options.pop("custom_translation_table", None) or {}),
     }
     options.setdefault("verbose", False)
@@ -175,6 +178,15 @@ def _own_error(error: BaseException) -> IntactError:
     if isinstance(cause, IntactError):
         return cause
     reason = " ".join(str(cause).split())[:400]
+    if (stuck := find_untranslated(error)) is not None:
+        at = f" at {stuck.line}" if stuck.line else ""
+        return UnsupportedError(
+            f"module '{stuck.module}'" if stuck.module else "model",
+            f"a call of {stuck.operator}{at}, which torch's exporter cannot write ({type(cause).__name__})",
+            "operators that ONNX has",
+            "write it with other functions, or leave it out of what is exported; the module runs and trains"
+            " with it. torch.onnx.export takes a translation of yours as custom_translation_table",
+        )
     return UnsupportedError(
         "model",
         f"'{type(cause).__name__}: {reason}' from torch's exporter",

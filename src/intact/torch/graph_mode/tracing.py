@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from intact import graph as onnx_graph
+from intact.errors import UnsupportedError
 from intact.torch._batches import tensors_in
 from intact.torch._collection import evaluating
 from intact.torch.graph_mode.calls import ModelCall
@@ -25,6 +26,7 @@ from intact.torch.graph_mode.observing import Observer
 from intact.torch.graph_mode.recurrent import why_whole
 from intact.torch.onnx_ops import FLAT_WEIGHTS, translate
 from intact.torch.recurrent_ops import whole_layers
+from intact.torch.untranslated import find_untranslated
 
 DOMAIN = "intact"
 _AGREEMENT = 1e-3
@@ -106,7 +108,7 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
                 survey = _survey(model, leaves, args, kwargs)
                 marker, traced = _export(model, survey, args, kwargs)
             except Untraceable as error:
-                if not error.path:
+                if not error.path or error.path in leaves:
                     raise
                 leaves[error.path] = error.reason
             else:
@@ -301,8 +303,33 @@ def _export(model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any) -> tupl
     finally:
         log.setLevel(level)
     assert seen.marker is not None
-    exported = translate(program, (), opset=onnx_graph.NATIVE_OPSET).model
+    exported = _written(program)
     return seen.marker, Traced(exported, seen.marker.edges, seen.marker.calls, seen.answers)
+
+
+def _written(program: torch.export.ExportedProgram) -> onnx_graph.Model:
+    """The program as ONNX; what torch's exporter cannot write is one node of ours, `OPAQUE`.
+
+    Raises:
+        Untraceable: The exporter stops at a call that cannot be such a node, in that module.
+        UnsupportedError: It stops, and at no call.
+    """
+    opaque: dict[Any, Callable[..., Any]] = {}
+    while True:
+        try:
+            made: onnx_graph.Model = translate(
+                program, (), opset=onnx_graph.NATIVE_OPSET, custom_translation_table=opaque
+            ).model
+        except UnsupportedError as error:
+            stuck = find_untranslated(error)
+            if stuck is None:
+                raise
+            if stuck.complex or stuck.target in opaque:
+                path = stuck.module.partition(".")[2]  # from `_Marked` on
+                raise Untraceable(path, f"it cannot be exported: {error.got}") from error
+            opaque[stuck.target] = stuck.opaque()
+        else:
+            return made
 
 
 def _said(error: Exception) -> str:
