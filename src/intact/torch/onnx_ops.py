@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import keyword
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +17,7 @@ from contextvars import ContextVar
 from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import fx, nn
 
 from intact import graph
 from intact.errors import IntactError, UnsupportedError
@@ -73,7 +74,7 @@ def translate(
     if args and not kwargs and isinstance(args[-1], dict):
         args = (*args, {})  # or torch.onnx.export takes the model's last argument for named ones
     try:
-        with _quiet_exporter(), whole_layers():
+        with _quiet_exporter(), whole_layers(), _any_names():
             program: Any = torch.onnx.export(
                 model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
                 opset_version=max(opset, graph.NATIVE_OPSET), **options,
@@ -163,6 +164,31 @@ def _quiet_exporter() -> Iterator[None]:
     finally:
         log.setLevel(level)
         _translating.reset(token)
+
+
+@contextmanager
+def _any_names() -> Iterator[None]:
+    """Modules and parameters may be called "class" or "in": torch.fx writes code that says ``self.in.weight``.
+
+    It knows what to do with "0-conv", and forgets Python's own words.
+    """
+    known = getattr(fx.graph, "_format_target", None)
+    if known is None:
+        yield
+        return
+    fx.graph._format_target = _looked_up
+    try:
+        yield
+    finally:
+        fx.graph._format_target = known
+
+
+def _looked_up(base: str, target: str) -> str:
+    """Code for the attribute `target`, a path, of what the code `base` says."""
+    for name in target.split("."):
+        plain = name.isidentifier() and not keyword.iskeyword(name)
+        base = f"{base}.{name}" if plain else f"getattr({base}, {name!r})"
+    return base
 
 
 def is_translating() -> bool:
