@@ -168,7 +168,7 @@ def _quiet_exporter() -> Iterator[None]:
 
 @contextmanager
 def _any_names() -> Iterator[None]:
-    """Modules and parameters may be called "class" or "in": torch.fx writes code that says ``self.in.weight``.
+    """Modules and parameters may be called "in", of which torch.fx writes code that says ``self.in.weight``.
 
     It knows what to do with "0-conv", and forgets Python's own words.
     """
