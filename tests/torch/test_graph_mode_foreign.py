@@ -318,3 +318,19 @@ def test_modules_and_parameters_may_have_any_names(images, tmp_path):
     assert np.allclose(intact.compile(result.model, images)(images.numpy()), wanted, atol=1e-4)
     save_checkpoint(result.model, tmp_path / "model.safetensors")
     assert torch.equal(load_checkpoint(OddNames().eval(), tmp_path / "model.safetensors")(images), wanted)
+
+
+@pytest.mark.filterwarnings("error")
+def test_generators_of_other_devices_are_left_alone(images, monkeypatch):
+    """Where there are many GPUs, PyTorch warns of one who asks for all of them without need."""
+    forked: list[tuple[str, list[Any]]] = []
+    own = torch.random.fork_rng
+
+    def fork(devices: Any = None, *args: Any, device_type: str = "cuda", **kwargs: Any) -> Any:
+        forked.append((device_type, devices))
+        return own(devices, *args, device_type=device_type, **kwargs)
+
+    monkeypatch.setattr(torch.random, "fork_rng", fork)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    quantize(Random().eval(), example=images, progress=False)
+    assert forked and all(devices == [] for _, devices in forked)
