@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 import intact
 from intact.errors import QuantValueError
-from intact.torch import export, quantize
+from intact.torch import export, load_checkpoint, quantize, save_checkpoint
 
 
 class Net(nn.Module):
@@ -281,3 +282,55 @@ def test_a_model_of_bfloat16_is_exported_in_float(images, tmp_path):
         export(model, images.bfloat16(), tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
     exported(model.float(), images, tmp_path / "model.onnx")
+
+
+class OddNames(nn.Module):
+    """Names that are none of Python's, as configurations of networks give them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_module("0-stem", nn.Conv2d(3, 16, 3))
+        self.add_module("class", nn.Conv2d(16, 16, 1))
+        inner = nn.Sequential(OrderedDict({"a b": nn.Conv2d(16, 16, 1), 'say "x"': nn.ReLU()}))
+        self.parts = nn.ModuleDict({"in": inner, "a-b": nn.Conv2d(16, 16, 1), "a_b": nn.Conv2d(16, 16, 1)})
+        self.register_parameter("is-scale", nn.Parameter(torch.ones(16, 1, 1)))
+        self.register_parameter("def", nn.Parameter(torch.randn(8, 16, 1, 1)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu(getattr(self, "0-stem")(x))
+        y = getattr(self, "class")(y) + y
+        for part in self.parts.values():
+            y = part(y + y.flip(1))
+        return F.conv2d(y * getattr(self, "is-scale"), getattr(self, "def"))
+
+
+def test_modules_and_parameters_may_have_any_names(images, tmp_path):
+    result = quantized(OddNames(), images)
+    assert not result.report.replaced
+    assert set(result.report.modules) == {"0-stem", "class", "parts.in.a b", "parts.a-b", "parts.a_b"}
+    assert "def_quantizer" in result.report.quantizers
+    report = exported(result.model, images, tmp_path / "model.onnx")
+    assert {"0-stem._weight_quantizer", "parts.in.a b._input_quantizer"} <= {
+        check.quantizer for check in report.quantizers
+    }
+    with torch.no_grad():
+        wanted = result.model(images)
+    assert np.allclose(intact.compile(result.model, images)(images.numpy()), wanted, atol=1e-4)
+    save_checkpoint(result.model, tmp_path / "model.safetensors")
+    assert torch.equal(load_checkpoint(OddNames().eval(), tmp_path / "model.safetensors")(images), wanted)
+
+
+@pytest.mark.filterwarnings("error")
+def test_generators_of_other_devices_are_left_alone(images, monkeypatch):
+    """Where there are many GPUs, PyTorch warns of one who asks for all of them without need."""
+    forked: list[tuple[str, list[Any]]] = []
+    own = torch.random.fork_rng
+
+    def fork(devices: Any = None, *args: Any, device_type: str = "cuda", **kwargs: Any) -> Any:
+        forked.append((device_type, devices))
+        return own(devices, *args, device_type=device_type, **kwargs)
+
+    monkeypatch.setattr(torch.random, "fork_rng", fork)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    quantize(Random().eval(), example=images, progress=False)
+    assert forked and all(devices == [] for _, devices in forked)

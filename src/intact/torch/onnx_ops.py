@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import keyword
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -16,11 +17,13 @@ from contextvars import ContextVar
 from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import fx, nn
 
 from intact import graph
 from intact.errors import IntactError, UnsupportedError
 from intact.torch.recurrent_ops import recurrent_translation, whole_layers
+from intact.torch.translations import more_translations
+from intact.torch.untranslated import find_untranslated
 
 __all__ = ["trace_torchscript", "translate"]
 
@@ -64,13 +67,14 @@ def translate(
     table = {
         _OPERATOR: _marker_function(),
         **recurrent_translation(),
+        **more_translations(),
         **(options.pop("custom_translation_table", None) or {}),
     }
     options.setdefault("verbose", False)
     if args and not kwargs and isinstance(args[-1], dict):
         args = (*args, {})  # or torch.onnx.export takes the model's last argument for named ones
     try:
-        with _quiet_exporter(), whole_layers():
+        with _quiet_exporter(), whole_layers(), _any_names():
             program: Any = torch.onnx.export(
                 model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
                 opset_version=max(opset, graph.NATIVE_OPSET), **options,
@@ -162,6 +166,31 @@ def _quiet_exporter() -> Iterator[None]:
         _translating.reset(token)
 
 
+@contextmanager
+def _any_names() -> Iterator[None]:
+    """Modules and parameters may be called "in", of which torch.fx writes code that says ``self.in.weight``.
+
+    It knows what to do with "0-conv", and forgets Python's own words.
+    """
+    known = getattr(fx.graph, "_format_target", None)
+    if known is None:
+        yield
+        return
+    fx.graph._format_target = _looked_up
+    try:
+        yield
+    finally:
+        fx.graph._format_target = known
+
+
+def _looked_up(base: str, target: str) -> str:
+    """Code for the attribute `target`, a path, of what the code `base` says."""
+    for name in target.split("."):
+        plain = name.isidentifier() and not keyword.iskeyword(name)
+        base = f"{base}.{name}" if plain else f"getattr({base}, {name!r})"
+    return base
+
+
 def is_translating() -> bool:
     """Whether torch's exporters run for `translate` or `trace_torchscript`, which handle quantizers."""
     return _translating.get()
@@ -175,6 +204,15 @@ def _own_error(error: BaseException) -> IntactError:
     if isinstance(cause, IntactError):
         return cause
     reason = " ".join(str(cause).split())[:400]
+    if (stuck := find_untranslated(error)) is not None:
+        at = f" at {stuck.line}" if stuck.line else ""
+        return UnsupportedError(
+            f"module '{stuck.module}'" if stuck.module else "model",
+            f"a call of {stuck.operator}{at}, which torch's exporter cannot write ({type(cause).__name__})",
+            "operators that ONNX has",
+            "write it with other functions, or leave it out of what is exported; the module runs and trains"
+            " with it. torch.onnx.export takes a translation of yours as custom_translation_table",
+        )
     return UnsupportedError(
         "model",
         f"'{type(cause).__name__}: {reason}' from torch's exporter",

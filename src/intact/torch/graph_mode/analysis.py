@@ -19,6 +19,7 @@ from intact.placement import Placement, Site, place
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.recurrent import Inside, read_inside
 from intact.torch.graph_mode.tracing import DOMAIN, Edge, Traced, trace
+from intact.torch.untranslated import OPAQUE
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Analysis:
         edges: (ONNX node name, input index) -> the edge that it reads.
         owners: ONNX node name -> the call that it belongs to.
         inside: (ONNX node name, input index) -> the layer of a recurrent module that reads there.
+        untranslated: Name of a call -> the operator in it that torch's exporter cannot write.
     """
 
     placement: Placement
@@ -38,6 +40,7 @@ class Analysis:
     edges: dict[tuple[str, int], Edge]
     owners: dict[str, ModelCall]
     inside: dict[tuple[str, int], Inside]
+    untranslated: dict[str, str]
 
 
 def analyse(
@@ -62,7 +65,12 @@ def analyse(
     placement = place(traced.model, profile, include=_inside(include), exclude=_inside(exclude))
     placement = replace(placement, sites=tuple(_reached(placement.sites, traced.model, read.edges)))
     inside = read_inside(traced.model, read.owners, read.edges)
-    return Analysis(placement, traced, read.edges, read.owners, inside)
+    untranslated = {
+        read.owners[node.name or ""].label: node.attributes["operator"].as_string()
+        for node in traced.model.graph
+        if (node.domain, node.op_type) == (DOMAIN, OPAQUE) and node.name in read.owners
+    }
+    return Analysis(placement, traced, read.edges, read.owners, inside, untranslated)
 
 
 def _inside(patterns: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from intact.errors import QuantValueError
 from intact.torch.descriptor import QuantDescriptor
 from intact.torch.graph_mode.calls import Calls, ModelCall, exchanged, function_of, reads_floats
+from intact.torch.graph_mode.checkpointing import resume_checkpoints
 from intact.torch.graph_mode.record import GraphModeRecord, Inserted
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
@@ -83,6 +84,26 @@ class _Pass(Calls):
             yield
         finally:
             del self._frames[depth:]
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """No tensor that is quantized inside is one that was quantized before, and none that will be."""
+        before, self._quantized = self._quantized, {}
+        try:
+            yield
+        finally:
+            self._quantized = before
+
+    def kept(self) -> Callable[[], AbstractContextManager[None]]:
+        """What opens a run that goes on from here, so that calls get the numbers that they get now."""
+        frames, made = [*self._frames], dict(self._made)
+
+        def opened() -> AbstractContextManager[None]:
+            run = _Pass()
+            run._frames, run._made = [*frames], dict(made)
+            return _as_running(run)
+
+        return opened
 
     def perform(
         self, frame: _Scope, inside: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -155,17 +176,28 @@ def running_part() -> Iterator[None]:
 
     Only calls that a run of the model makes nowhere else: names say the how-manieth call it is.
     """
-    running = _local.running = _Pass()
+    with _as_running(_Pass()):
+        yield
+
+
+@contextmanager
+def _as_running(run: _Pass) -> Iterator[None]:
+    """This thread is in `run`."""
+    before = _running()
+    _local.running = run
     try:
-        with running:
+        with run:
             yield
     finally:
-        _local.running = None
+        _local.running = before
 
 
 def _running() -> _Pass | None:
     """The run that this thread is in."""
     return getattr(_local, "running", None)
+
+
+resume_checkpoints(_running)
 
 
 # ---- modules whose forward has quantizers in it ----
@@ -208,12 +240,9 @@ def _class_of(float_class: type[nn.Module]) -> type[RunsQuantized]:
         if running is not None:
             with running.inside(self._scope):
                 return own(self, *args, **kwargs)
-        running = _local.running = _Pass()
-        try:
-            with running, running.inside(self._scope):
-                answer = own(self, *args, **kwargs)
-        finally:
-            _local.running = None
+        running = _Pass()
+        with _as_running(running), running.inside(self._scope):
+            answer = own(self, *args, **kwargs)
         running.check()
         return answer
 

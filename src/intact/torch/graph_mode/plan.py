@@ -231,9 +231,10 @@ class _Planner:
         depth = len(parts) - 1
         while depth and not self._is_house(".".join(parts[:depth])):
             depth -= 1
-        path = ".".join([*parts[:depth], "_".join(parts[depth:])])
+        name = re.sub(r"\W", "_", "_".join(parts[depth:]))
+        path = ".".join([*parts[:depth], name])
         owner = self._model.get_submodule(".".join(parts[:depth]))
-        return f"{path}_" if hasattr(owner, "_".join(parts[depth:])) else path
+        return f"{path}_" if hasattr(owner, name) else path
 
     def _is_house(self, path: str) -> bool:
         try:

@@ -227,6 +227,10 @@ class _Job:
         install(self._model, record_from(plan.inserted, found.traced.calls))
         finish(self._model)
         left |= self._float_layers(found)
+        left |= {
+            call: f"torch's exporter cannot write {operator}: it runs here, and in no file or engine"
+            for call, operator in found.untranslated.items()
+        }
         return GraphModeReport(self._modules, plan.reasons, found.traced.leaves, left)
 
     def _why_not(self, path: str) -> str | None:

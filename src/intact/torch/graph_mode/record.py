@@ -88,22 +88,25 @@ def record_from(inserted: Sequence[Inserted], calls: Iterable[ModelCall]) -> Gra
 
 
 def _path(text: Any) -> str:
-    """`text`, if it is the path of something in a model."""
-    *owner, name = str(text).split(".")
-    if not _is_name(name) or not all(part.isdecimal() or _is_name(part) for part in owner):
+    """`text`, if it is the path of something in a model; modules and parameters have any names."""
+    if not all(str(text).split(".")):
         raise ValueError(f"{text!r} is no path of a module")
     return str(text)
 
 
-def _is_name(text: str) -> bool:
-    return text.isidentifier() and not keyword.iskeyword(text)
+def _path_of_quantizer(text: Any) -> str:
+    """`text`, if it is a path whose last name is one that we give."""
+    name = str(text).rpartition(".")[2]
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ValueError(f"{text!r} is no path of a module")
+    return _path(text)
 
 
 def _inserted(data: Mapping[str, Any]) -> Inserted:
     axis: Literal[None] | int = None if data["axis"] is None else int(data["axis"])
     tensors = tuple(tuple(map(_spot, spots)) for spots in data["tensors"])
     weight = _path(data["weight"]) if data["weight"] else ""
-    return Inserted(_path(data["name"]), tensors, weight, axis)
+    return Inserted(_path_of_quantizer(data["name"]), tensors, weight, axis)
 
 
 def _spot(data: Mapping[str, Any]) -> Spot:

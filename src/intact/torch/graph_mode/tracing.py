@@ -7,7 +7,7 @@ import logging
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from intact import graph as onnx_graph
+from intact.errors import UnsupportedError
 from intact.torch._batches import tensors_in
 from intact.torch._collection import evaluating
 from intact.torch.graph_mode.calls import ModelCall
@@ -25,6 +26,7 @@ from intact.torch.graph_mode.observing import Observer
 from intact.torch.graph_mode.recurrent import why_whole
 from intact.torch.onnx_ops import FLAT_WEIGHTS, translate
 from intact.torch.recurrent_ops import whole_layers
+from intact.torch.untranslated import find_untranslated
 
 DOMAIN = "intact"
 _AGREEMENT = 1e-3
@@ -106,7 +108,7 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
                 survey = _survey(model, leaves, args, kwargs)
                 marker, traced = _export(model, survey, args, kwargs)
             except Untraceable as error:
-                if not error.path:
+                if not error.path or error.path in leaves:
                     raise
                 leaves[error.path] = error.reason
             else:
@@ -146,25 +148,54 @@ def _survey(model: nn.Module, leaves: Mapping[str, str], args: Any, kwargs: Any)
     Raises:
         Untraceable: They do.
     """
-    with _same_luck():
+    devices = _devices(model, args, kwargs)
+    with _same_luck(devices):
         own = list(tensors_in(model(*args, **kwargs)))
     if not own:
         raise Untraceable("", "its answer holds no tensor that can be found: answer tensors, tuples or dicts")
     for careful in range(3):
         surveyor = _Surveyor(model, leaves, careful=careful)
-        with _same_luck(), surveyor.watching():
+        with _same_luck(devices), surveyor.watching():
             theirs = list(tensors_in(model(*args, **kwargs)))
         if len(own) == len(theirs) and all(map(_agree, own, theirs)):
             return surveyor
     raise Untraceable("", "it answers something else the second time: it has state")
 
 
+def _devices(model: nn.Module, args: Any, kwargs: Any) -> set[torch.device]:
+    """Where the model may draw random numbers: where its tensors are."""
+    return {x.device for x in (*model.parameters(), *model.buffers(), *tensors_in((args, kwargs)))}
+
+
 @contextmanager
-def _same_luck() -> Iterator[None]:
-    """Models that draw random numbers draw the same ones in every such run; nobody else's change."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
+def _own_luck(devices: Collection[torch.device]) -> Iterator[None]:
+    """Random numbers that are drawn inside are nobody else's; of other devices than these none are."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(devices=[]))  # the CPU
+        for device in _with_generator(devices):
+            stack.enter_context(torch.random.fork_rng(devices=[device.index], device_type=device.type))
         yield
+
+
+@contextmanager
+def _same_luck(devices: Collection[torch.device]) -> Iterator[None]:
+    """Models that draw random numbers draw the same ones in every such run."""
+    with _own_luck(devices):
+        torch.default_generator.manual_seed(0)  # `torch.manual_seed` seeds every GPU
+        for device in _with_generator(devices):
+            module = torch.get_device_module(device)
+            with module.device(device):
+                module.manual_seed(0)
+        yield
+
+
+def _with_generator(devices: Collection[torch.device]) -> list[torch.device]:
+    """The accelerators that have one each."""
+    return [x for x in devices if x.index is not None and _has_generators(x.type)]
+
+
+def _has_generators(kind: str) -> bool:
+    return hasattr(getattr(torch, kind, None), "get_rng_state_all")
 
 
 def _survey_training(model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any) -> _Surveyor | None:
@@ -173,7 +204,7 @@ def _survey_training(model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any
     before = {name: x.clone() for name, x in model.named_buffers()}
     model.train()
     try:
-        with torch.random.fork_rng(), surveyor.watching():
+        with _own_luck(_devices(model, args, kwargs)), surveyor.watching():
             model(*args, **kwargs)
     except Exception:  # batch norm refuses a single value per channel; training with it would as well
         return None
@@ -301,8 +332,33 @@ def _export(model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any) -> tupl
     finally:
         log.setLevel(level)
     assert seen.marker is not None
-    exported = translate(program, (), opset=onnx_graph.NATIVE_OPSET).model
+    exported = _written(program)
     return seen.marker, Traced(exported, seen.marker.edges, seen.marker.calls, seen.answers)
+
+
+def _written(program: torch.export.ExportedProgram) -> onnx_graph.Model:
+    """The program as ONNX; what torch's exporter cannot write is one node of ours, `OPAQUE`.
+
+    Raises:
+        Untraceable: The exporter stops at a call that cannot be such a node, in that module.
+        UnsupportedError: It stops, and at no call.
+    """
+    opaque: dict[Any, Callable[..., Any]] = {}
+    while True:
+        try:
+            made: onnx_graph.Model = translate(
+                program, (), opset=onnx_graph.NATIVE_OPSET, custom_translation_table=opaque
+            ).model
+        except UnsupportedError as error:
+            stuck = find_untranslated(error)
+            if stuck is None:
+                raise
+            if stuck.complex or stuck.target in opaque:
+                path = stuck.module.partition(".")[2]  # from `_Marked` on
+                raise Untraceable(path, f"it cannot be exported: {error.got}") from error
+            opaque[stuck.target] = stuck.opaque()
+        else:
+            return made
 
 
 def _said(error: Exception) -> str:
