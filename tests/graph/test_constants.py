@@ -11,6 +11,7 @@ import pytest
 
 from intact.errors import FileFormatError
 from intact.graph import Constants, constants, load
+from intact.limits import FOLDED
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> g '
 
@@ -98,3 +99,11 @@ def test_a_size_of_zero_is_looked_up() -> None:
     node = ir.node("Reshape", [ir.Value(name="x"), ir.Value(name="s")])
     (got,) = constants.evaluate_node(node, [np.zeros((6, 4)), np.array([0, 2, -1])])
     assert got.shape == (6, 2, 2)
+
+
+def test_what_is_joined_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDED.variable, "100")
+    node = ir.node("Concat", [ir.Value(name=name) for name in "ab"], {"axis": 0}, name="long")
+    assert constants.evaluate_node(node, [np.zeros(50), np.zeros(50)])[0].size == 100
+    with pytest.raises(FileFormatError, match="long"):
+        constants.evaluate_node(node, [np.zeros(50), np.zeros(51)])

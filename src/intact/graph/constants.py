@@ -124,9 +124,9 @@ def evaluate_node(node: ir.Node, inputs: list[NDArray | None]) -> list[NDArray]:
     """
     if (stored := _stored(node)) is not None:
         return [stored]
-    if (moved := _moved(node, inputs)) is not None:
-        return [moved]
     where = f"node '{node.name}' ({node.op_type})"
+    if (moved := _moved(node, inputs, where)) is not None:
+        return [moved]
     model, feeds = _alone(node, inputs)
     _check_results(model, feeds, where)
     try:
@@ -151,16 +151,21 @@ def _stored(node: ir.Node) -> NDArray | None:
     return tensor.numpy() if tensor.dtype in _PLAIN else None
 
 
-def _moved(node: ir.Node, inputs: list[NDArray | None]) -> NDArray | None:
+def _moved(node: ir.Node, inputs: list[NDArray | None], where: str) -> NDArray | None:
     """What the operators make that only move elements: recurrent layers have their weights cut and joined.
 
     ONNX's reference takes a tenth of a second to load. None: another operator, or a form of one that it is
     left to, with what is wrong there.
+
+    Raises:
+        FileFormatError: More than the limit; names `where`.
     """
     given = [array for array in inputs if array is not None]
     if node.domain or not given or len(given) != len(inputs) or given[0].dtype.kind not in "fiub":
         return None
     attributes = {name: one.value for name, one in node.attributes.items() if not one.is_ref()}
+    if node.op_type == "Concat":
+        FOLDED.check(sum(array.size for array in given), where)  # a chain of them grows without end
     try:
         match node.op_type, given, attributes:
             case "Concat", _, {"axis": int(axis)} if len({array.dtype for array in given}) == 1:
