@@ -128,8 +128,8 @@ def _high(part: PartialConv) -> int:
 
 def _form(kernel: str, part: PartialConv, apart: str = "") -> str:
     """What packed weights are called: by all that they depend on beside the weights. So a plan file from when
-    the bound was no part of the name, and too low where there is a halo, or from when words had another order,
-    has none that are used."""
+    the bound was no part of the name, and too low where there is a halo, or from when words had another
+    order, has none that are used."""
     return f"{kernel}.to{_high(part)}{apart}{part.label}"
 
 
