@@ -59,6 +59,25 @@ def test_whole_panels(gemm_kernel, inputs, epilogue):
         assert_equal(made, gemm_kernel)
 
 
+@pytest.mark.parametrize("ends", ["inside", "saturated"])
+@pytest.mark.parametrize("weights", ["random", "gaussian", "small, large"])
+def test_tiles_end_where_they_are_summed(gemm_kernel, weights, ends):
+    """Panels of 8 and of 16 channels, of words, of groups in one part and in several, and both side by side;
+    any height of tile, one row, residuals; reals beyond both ends of the grid, zero points at its ends."""
+    rng = np.random.default_rng(8)
+    for inputs, pixels in (4, 13), (12, 1), (20, 2), (24, 3), (36, 5), (64, 6), (100, 29), (1300, 27):
+        for zero_point, residual_zero in (0, 0), (255, 255), (3, 0):
+            made = layer(rng, c=inputs, h=1, w=pixels, out=40, kernel=(1, 1), weights=weights, zero=77)
+            made.zero_point, made.bounds = zero_point, (0, 255) if zero_point in (0, 255) else (9, 240)
+            if ends == "saturated":
+                made.multiplier = np.where(np.arange(40) % 2, 50, -50).astype(np.float32) * made.multiplier
+            assert_equal(made, gemm_kernel)
+            made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
+            made.residual_multiplier, made.residual_zero = 0.37, residual_zero
+            made.in_place = True
+            assert_equal(made, gemm_kernel)
+
+
 @pytest.mark.parametrize("taps", [5, 7])
 def test_whole_panels_of_windows(gemm_kernel, taps):
     """Steps in several runs, with fewer or more in the first than the sums of few rows need."""

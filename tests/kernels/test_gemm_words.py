@@ -40,6 +40,23 @@ def test_weights_decide_between_groups_and_words(rng):
 
 
 @needs_grouping
+def test_weights_of_words_lie_in_halves(rng):
+    """Bytes 0 and 2 of each channel, then 1 and 3; those of groups as they are multiplied, four by four."""
+    for spread, order in (200, (0, 2, 1, 3)), (1, None):
+        large = weights(rng, spread, taps=8)
+        packed = gemm.pack(large, high=255, kernel=GROUPING)
+        begin = int(packed[48:56].view(np.int64)[0])
+        got = packed[begin : begin + large.size].view(np.int8).reshape(2, -1)
+        steps = large.reshape(16, 2, 4).transpose(1, 0, 2)
+        if order is None:
+            assert {row.tobytes() for row in got} == {step.tobytes() for step in steps}
+            continue
+        assert gemm.steps_by_group(packed, GROUPING)[-1] == 2
+        halves = np.stack([steps[:, :, [0, 2]], steps[:, :, [1, 3]]], axis=1)
+        np.testing.assert_array_equal(got, halves.reshape(2, -1))
+
+
+@needs_grouping
 @pytest.mark.parametrize("damage", ["order", "steps"])
 def test_words_that_are_not_the_window_are_refused(rng, damage):
     """All panels of words read one row: a panel with other steps would read beyond it."""

@@ -23,8 +23,8 @@ constexpr int kMostGroup = 8;
 
 constexpr int kFetched = 128;
 
-// Steps of one panel, resolved. Weights lie as [step][channel][4] or, of panels that read nothing but words, in
-// halves (packed.h).
+// Steps of one panel, resolved. Weights lie as [step][channel][4] or, of panels that read nothing but words,
+// in halves (packed.h).
 //   runs (not grouped): steps are pairs (offset, n) of n steps whose offsets grow by 4; counts[0] pairs.
 //   grouped: one offset for each step; first counts[7] groups of 8 steps, then counts[6] groups of 7, ...
 //     Where rows are copies of windows (GemmCopy), an offset is from the copy's beginning, in elements.

@@ -129,8 +129,7 @@ void sum_groups(const GemmSteps& s, const GemmTile& t, const End& end) {
       if (left > 0) break;
       if (--size > 0) left = s.counts[size - 1];
     }
-    size > 0 ? sum_part(part, t, s.width, begins, KeepSums{t.sums})
-             : sum_part(part, t, s.width, begins, end);
+    size > 0 ? sum_part(part, t, s.width, begins, KeepSums{t.sums}) : sum_part(part, t, s.width, begins, end);
     part.weights += ptrdiff_t{steps} * step_bytes;
     part.steps += steps;
   }
@@ -168,15 +167,16 @@ bool whole(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmR
   if (!e.has_residual) {
     plain ? whole_rows<false, true>(s, t, e, rows) : whole_rows<false, false>(s, t, e, rows);
   } else {
-    plain && e.residual_zero_point == 0 ? whole_rows<true, true>(s, t, e, rows)
-                                        : whole_rows<true, false>(s, t, e, rows);
+    plain&& e.residual_zero_point == 0 ? whole_rows<true, true>(s, t, e, rows)
+                                       : whole_rows<true, false>(s, t, e, rows);
   }
   return true;
 }
 
 }  // namespace
 
-const GemmOps gemm_avx2 = {kUnit, kWidest, true, {kMostRows, kMostRows, 0, 0}, 0, sum, finish, whole, widen, split};
+const GemmOps gemm_avx2 = {kUnit, kWidest, true, {kMostRows, kMostRows, 0, 0}, 0, sum, finish,
+                           whole, widen,   split};
 
 }  // namespace intact
 #endif

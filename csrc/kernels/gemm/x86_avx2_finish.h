@@ -1,4 +1,5 @@
-// The epilogue of avx2, of sums in memory: to bytes, to floats, and to bytes of a function. For x86_avx2.cc alone.
+// The epilogue of avx2, of sums in memory: to bytes, to floats, and to bytes of a function. For x86_avx2.cc
+// alone.
 #pragma once
 
 #include <immintrin.h>

@@ -64,7 +64,8 @@ class Codes {
       bytes = _mm256_permutevar8x32_epi32(_mm256_min_epu8(bytes, high_), order_);
       const int left = kAll - from;
       store<kVectors>(_mm256_castsi256_si128(bytes), first + from / kVectors, left);
-      if (left > 2) store<kVectors>(_mm256_extracti128_si256(bytes, 1), first + (from + 2) / kVectors, left - 2);
+      if (left > 2)
+        store<kVectors>(_mm256_extracti128_si256(bytes, 1), first + (from + 2) / kVectors, left - 2);
     }
   }
 
@@ -73,7 +74,8 @@ class Codes {
     const __m256 m = _mm256_loadu_ps(t_.multiplier + 8 * v), b = _mm256_loadu_ps(t_.bias + 8 * v);
     __m256 real = _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(acc), m), b);
     if constexpr (kResidual) {
-      const auto* const from = reinterpret_cast<const __m128i*>(t_.residual[row] + t_.residual_offset + 8 * v);
+      const auto* const from =
+          reinterpret_cast<const __m128i*>(t_.residual[row] + t_.residual_offset + 8 * v);
       __m256 branch = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from)));
       if constexpr (!kPlain) branch = _mm256_sub_ps(branch, residual_zero_point_);
       real = _mm256_add_ps(real, _mm256_mul_ps(branch, residual_multiplier_));

@@ -94,8 +94,14 @@ template <int kVectors, bool kHalves, class End>
 void sum_word_rows(const GemmSteps& s, const GemmTile& t, const End& end) {
   int row = 0;
   for (; row + 6 <= t.rows; row += 6) sum_word_tile<6, kVectors, kHalves>(s, t, row, end);
-  if (row + 4 <= t.rows) sum_word_tile<4, kVectors, kHalves>(s, t, row, end), row += 4;
-  if (row + 2 <= t.rows) sum_word_tile<2, kVectors, kHalves>(s, t, row, end), row += 2;
+  if (row + 4 <= t.rows) {
+    sum_word_tile<4, kVectors, kHalves>(s, t, row, end);
+    row += 4;
+  }
+  if (row + 2 <= t.rows) {
+    sum_word_tile<2, kVectors, kHalves>(s, t, row, end);
+    row += 2;
+  }
   if (row < t.rows) sum_word_tile<1, kVectors, kHalves>(s, t, row, end);
 }
 
