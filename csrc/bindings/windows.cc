@@ -32,7 +32,8 @@ std::vector<WindowAxis> window_axes(const std::vector<AxisTuple>& given) {
 void bind_windows(nb::module_& m) {
   m.def(
       "window_sums",
-      [](FloatsIn x, size_t samples, size_t channels, const std::vector<AxisTuple>& given, Dense<double> out) {
+      [](FloatsIn x, size_t samples, size_t channels, const std::vector<AxisTuple>& given,
+         Dense<double> out) {
         const std::vector<WindowAxis> axes = window_axes(given);
         size_t size = samples * channels, taps = channels;
         for (const WindowAxis& axis : axes) {
@@ -57,7 +58,8 @@ void bind_windows(nb::module_& m) {
           require(at.data()[i] >= -1 && at.data()[i] < last, "places that there are");
         }
         nb::gil_scoped_release release;
-        gather_windows(x.data(), pixels, first, groups, channels, {at.data(), at.size() / taps, taps}, out.data());
+        gather_windows(x.data(), pixels, first, groups, channels, {at.data(), at.size() / taps, taps},
+                       out.data());
       },
       "x"_a.noconvert(), "pixels"_a, "first"_a, "groups"_a, "channels"_a, "at"_a.noconvert(), "taps"_a,
       "out"_a.noconvert());

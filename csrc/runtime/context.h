@@ -28,9 +28,9 @@ class Context {
   // Where an input or output lies from now on: as many bytes as the block has, at a multiple of what its
   // views need. Throws std::invalid_argument where it does not.
   void place(uint32_t block, const void* data, size_t bytes);
-  // Steps begin to end, no repeat in part, by the thread pool, or by this thread alone where another run has it.
-  // `seconds` has one number for each step of the program, or is nullptr: repeated steps share the time of all
-  // repeats by what each one took. Returns the step behind which it ended, because that one failed
+  // Steps begin to end, no repeat in part, by the thread pool, or by this thread alone where another run has
+  // it. `seconds` has one number for each step of the program, or is nullptr: repeated steps share the time
+  // of all repeats by what each one took. Returns the step behind which it ended, because that one failed
   // (Memory::fail), else `end`. Throws std::logic_error where it is checked, and finds something.
   size_t run(size_t begin, size_t end, double* seconds);
 

@@ -12,7 +12,8 @@ size_t pixels_of(const std::vector<WindowAxis>& axes) {
 }
 
 // The first axis of `from` [axis.size, inner] becomes the last of `to` [inner, taps].
-void sum_along(const WindowAxis& axis, size_t inner, const double* from, std::vector<double>& row, double* to) {
+void sum_along(const WindowAxis& axis, size_t inner, const double* from, std::vector<double>& row,
+               double* to) {
   const size_t taps = axis.taps.size();
   for (size_t t = 0; t < taps; ++t) {
     const Span& span = axis.taps[t];

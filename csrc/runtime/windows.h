@@ -1,4 +1,4 @@
-// What the elements of a convolution's weight are multiplied with: sums over all places, and some of the places.
+// What the elements of a convolution's weight are multiplied with: sums over all places, and some places.
 #pragma once
 
 #include <cstddef>
