@@ -15,19 +15,19 @@ constexpr int64_t kFloat = sizeof(float);
 constexpr size_t kPoints = 64;  // whose places are worked out together
 
 // One axis of an image.
-struct Extent {
+struct Ends {
   float low, high, range;  // the ends that are reflected at, and what lies between them
   float last;  // the last pixel
 };
 
-Extent extent_of(int64_t size, bool align) {
+Ends ends_of(int64_t size, bool align) {
   const float last = static_cast<float>(size) - 1;
-  return align ? Extent{0, last, last, last} : Extent{-0.5f, last + 0.5f, static_cast<float>(size), last};
+  return align ? Ends{0, last, last, last} : Ends{-0.5f, last + 0.5f, static_cast<float>(size), last};
 }
 
 float clamped(float v, float last) { return v < 0 ? 0 : v > last ? last : v == v ? v : 0; }
 
-float reflected(float v, const Extent& e) {
+float reflected(float v, const Ends& e) {
   if (e.range == 0) return 0;
   const bool below = v < e.low;
   if (!below && !(v > e.high)) return v;
@@ -50,8 +50,8 @@ class GridSample final : public Step {
  public:
   explicit GridSample(const GridSampleSpec& s)
       : s_(s),
-        columns_(extent_of(s.x.rank == 4 ? s.x.sizes[3] : 0, s.align_corners)),
-        rows_(extent_of(s.x.rank == 4 ? s.x.sizes[2] : 0, s.align_corners)) {
+        columns_(ends_of(s.x.rank == 4 ? s.x.sizes[3] : 0, s.align_corners)),
+        rows_(ends_of(s.x.rank == 4 ? s.x.sizes[2] : 0, s.align_corners)) {
     for (const View* v : {&s.x, &s.grid, &s.y}) {
       demand(v->type == Type::f32 && v->rank == 4, "images and grids are float32, of four axes");
       elements_of(*v);
@@ -137,7 +137,7 @@ class GridSample final : public Step {
     return p.top * above + p.bottom * below;
   }
 
-  float placed(float g, const Extent& e) const {
+  float placed(float g, const Ends& e) const {
     const float v = s_.align_corners ? (g + 1) * 0.5f * e.last : ((g + 1) * (e.last + 1) - 1) * 0.5f;
     const float whole = s_.mode == GridMode::nearest ? std::nearbyint(v) : v;
     if (s_.padding == GridPadding::border) return clamped(whole, e.last);
@@ -147,7 +147,7 @@ class GridSample final : public Step {
   }
 
   // The pixel that a whole number, or a NaN, means: -1 for none.
-  int64_t index(float v, const Extent& e) const {
+  int64_t index(float v, const Ends& e) const {
     if (s_.padding != GridPadding::zeros) v = clamped(v, e.last);
     return v >= 0 && v <= e.last ? static_cast<int64_t>(v) : -1;
   }
@@ -170,7 +170,7 @@ class GridSample final : public Step {
   }
 
   GridSampleSpec s_;
-  Extent columns_, rows_;
+  Ends columns_, rows_;
   size_t points_, chunks_, lines_;
 };
 

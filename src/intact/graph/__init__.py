@@ -35,7 +35,7 @@ from intact.graph.parts import Parts, parts_of
 from intact.graph.proto import to_proto
 from intact.graph.qoperator import normalize
 from intact.graph.raising import raise_opset
-from intact.graph.run import Bound, Session
+from intact.graph.run import BoundInputs, Session
 from intact.graph.save import save
 from intact.graph.specialize import specialize
 from intact.graph.strip import Stripped, strip_qdq
@@ -45,7 +45,7 @@ from intact.graph.view import QuantizedBias, QuantizedValue, is_op, quantization
 from intact.graph.weights import weights_in, with_weights
 
 __all__ = [
-    "Bound",
+    "BoundInputs",
     "Branch",
     "Composer",
     "Constants",

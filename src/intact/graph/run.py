@@ -120,9 +120,9 @@ class Session:
         """The value of every output, by name."""
         return dict(self.stream(feeds))
 
-    def bound(self, feeds: Mapping[str, NDArray]) -> Bound:
+    def bound(self, feeds: Mapping[str, NDArray]) -> BoundInputs:
         """The session with some of its inputs given: for what many runs have in common."""
-        return Bound(self._session, self._outputs, self.handed(feeds), self._ran)
+        return BoundInputs(self._session, self._outputs, self.handed(feeds), self._ran)
 
     def handed(self, feeds: Mapping[str, NDArray]) -> dict[str, Any]:
         """`feeds` as ONNX Runtime holds them."""
@@ -178,7 +178,7 @@ class Session:
             ) from error
 
 
-class Bound:
+class BoundInputs:
     """Runs of a session that have some of their inputs in common; for several threads.
 
     ONNX Runtime takes as long for each of these as for a small operator where they come with every run.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from intact.graph import Bound, Model, Session, ops
+from intact.graph import BoundInputs, Model, Session, ops
 from intact.ptq.sample import Held
 from intact.ptq.workers import THREADS, in_order
 
@@ -113,7 +113,7 @@ class Evaluator:
         bound = self._session.bound(overrides)
         return in_order(lambda held: self._of_run(bound, held), runs)
 
-    def _of_run(self, bound: Bound, held: Held) -> Errors:
+    def _of_run(self, bound: BoundInputs, held: Held) -> Errors:
         found = Errors()
         for name, got in bound.stream(held.feeds):
             want = held.outputs.get(name)

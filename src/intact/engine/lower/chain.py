@@ -15,7 +15,7 @@ from intact.graph import Node
 Shape = tuple[Dim, ...]
 
 
-class Chain:
+class StepChain:
     """The steps of one node, from tensor to tensor; the last one of them writes its output.
 
     Each method returns the tensor that its step makes: `into`, or one of `shape` that the graph does not

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of, is_float32
-from intact.engine.lower.chain import Chain, Shape
+from intact.engine.lower.chain import Shape, StepChain
 from intact.engine.lower.moves import Rule
 from intact.engine.lower.window import LoweredWindow, window
 from intact.engine.steps import FloatConv
@@ -37,7 +37,7 @@ def _sum_of(before: str, behind: str) -> Rule:
 
     def rule(builder: PlanBuilder, node: Node) -> None:
         x, shape, axes, keepdims, _ = _reduced(builder, node)
-        chain = Chain(builder, node)
+        chain = StepChain(builder, node)
         if before == "square":
             x = chain.binary("mul", x, x, shape)
         elif before == "magnitude":
@@ -53,7 +53,7 @@ def _sum_of(before: str, behind: str) -> Rule:
 def _log_sum_exp(builder: PlanBuilder, node: Node) -> None:
     """Of what is left below the largest one, so that no exponential overflows."""
     x, shape, axes, keepdims, kept = _reduced(builder, node)
-    chain, made = Chain(builder, node), dims_of(node.outputs[0])
+    chain, made = StepChain(builder, node), dims_of(node.outputs[0])
     largest = chain.reduce("max", x, axes, True, kept)
     below = chain.binary("sub", x, largest, shape)
     total = chain.reduce("sum", chain.function("exp", below, shape), axes, keepdims, made)
@@ -65,7 +65,7 @@ def _log_softmax(builder: PlanBuilder, node: Node) -> None:
     shape = builder.tensors[x].shape
     axis = ops.LogSoftmax.of(node).axis % len(shape)
     kept: Shape = (*shape[:axis], 1, *shape[axis + 1 :])
-    chain = Chain(builder, node)
+    chain = StepChain(builder, node)
     below = chain.binary("sub", x, chain.reduce("max", x, (axis,), True, kept), shape)
     total = chain.reduce("sum", chain.function("exp", below, shape), (axis,), True, kept)
     chain.binary("sub", below, chain.function("log", total, kept), shape, chain.y)
@@ -80,7 +80,7 @@ def _sum_of_all(builder: PlanBuilder, node: Node) -> None:
     shape, mean = dims_of(value), node.op_type == "Mean"
     if len(operands) == 1 and not mean:
         raise NoMatch("it adds nothing")
-    chain = Chain(builder, node)
+    chain = StepChain(builder, node)
     total = operands[0]
     for i, other in enumerate(operands[1:], 2):
         total = chain.binary("add", total, other, shape, chain.y if i == len(operands) and not mean else "")
@@ -119,7 +119,7 @@ def _norm_of_groups(builder: PlanBuilder, node: Node, groups: int | None, epsilo
         raise NoMatch("neither the size of a batch nor that of a plane is known")
     left = prod(n for n in row if isinstance(n, int)) if known else f"{node.outputs[0].name}.row"
 
-    chain, rows = Chain(builder, node), (shape[0], groups, left)
+    chain, rows = StepChain(builder, node), (shape[0], groups, left)
     ones, zeros = bool((scale == 1).all()), bool((bias == 0).all())
     normal = chain.layer_norm(chain.reshape(x, rows), epsilon, rows, last=ones and zeros)
     plain = chain.reshape(normal, shape, chain.y if ones and zeros else "")
@@ -148,7 +148,7 @@ def _rms_norm(builder: PlanBuilder, node: Node) -> None:
     axes = range(said.axis % len(shape), len(shape))
     kept: Shape = tuple(1 if i in axes else n for i, n in enumerate(shape))
     scale = builder.either(node.inputs[1])
-    chain = Chain(builder, node)
+    chain = StepChain(builder, node)
     mean = chain.reduce("mean", chain.binary("mul", x, x, shape), axes, True, kept)
     deviation = chain.function(
         "sqrt", chain.binary("add", mean, chain.number("epsilon", said.epsilon), kept), kept
@@ -176,7 +176,7 @@ def _average_pool(builder: PlanBuilder, node: Node) -> None:
         builder.add(conv, node)
         return
     counts, pads = _counted(said, shape[2:], dims_of(value)[2:], laid)
-    chain = Chain(builder, node)
+    chain = StepChain(builder, node)
     sums = builder.scratch(f"{value.name}.sums", "float32", dims_of(value))
     builder.add(FloatConv(*who, x, sums, weight, "", laid.strides, laid.dilations, pads, channels))
     chain.binary("mul", sums, chain.hold("parts", np.float32(1) / counts), dims_of(value), chain.y)

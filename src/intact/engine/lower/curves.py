@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
-from intact.engine.lower.chain import Chain
+from intact.engine.lower.chain import StepChain
 from intact.engine.lower.moves import Rule, plain, who
 from intact.engine.steps import Elementwise, Tensor
 from intact.graph import Node, ops
@@ -18,14 +18,14 @@ def _named(function: str) -> Rule:
     """One of `numerics.FUNCTIONS`."""
 
     def rule(builder: PlanBuilder, node: Node) -> None:
-        x, chain = builder.either(node.inputs[0]), Chain(builder, node)
+        x, chain = builder.either(node.inputs[0]), StepChain(builder, node)
         chain.function(function, x, dims_of(chain.value), chain.y)
 
     return rule
 
 
 def _tan(builder: PlanBuilder, node: Node) -> None:
-    x, chain = builder.either(node.inputs[0]), Chain(builder, node)
+    x, chain = builder.either(node.inputs[0]), StepChain(builder, node)
     shape = dims_of(chain.value)
     sine, cosine = (chain.function(name, x, shape) for name in ("sin", "cos"))
     chain.binary("div", sine, cosine, shape, chain.y)
@@ -33,13 +33,13 @@ def _tan(builder: PlanBuilder, node: Node) -> None:
 
 def _elu(builder: PlanBuilder, node: Node) -> None:
     """Elu of any alpha: what is below 0 is below it in Elu with alpha 1, times alpha."""
-    x, chain = builder.either(node.inputs[0]), Chain(builder, node)
+    x, chain = builder.either(node.inputs[0]), StepChain(builder, node)
     shape, alpha = dims_of(chain.value), chain.number("alpha", ops.Elu.of(node).alpha)
     chain.binary("slope", chain.function("elu", x, shape), alpha, shape, chain.y)
 
 
 def _selu(builder: PlanBuilder, node: Node) -> None:
-    x, said, chain = builder.either(node.inputs[0]), ops.Selu.of(node), Chain(builder, node)
+    x, said, chain = builder.either(node.inputs[0]), ops.Selu.of(node), StepChain(builder, node)
     shape, alpha = dims_of(chain.value), chain.number("alpha", said.alpha)
     curve = chain.binary("slope", chain.function("elu", x, shape), alpha, shape)
     chain.binary("mul", curve, chain.number("gamma", said.gamma), shape, chain.y)
@@ -53,7 +53,7 @@ def _celu(builder: PlanBuilder, node: Node) -> None:
         return
     if not alpha > 0:
         raise NoMatch(f"its alpha is {alpha}")
-    x, chain = builder.either(node.inputs[0]), Chain(builder, node)
+    x, chain = builder.either(node.inputs[0]), StepChain(builder, node)
     shape, zero, held = dims_of(chain.value), chain.number("zero", 0.0), chain.number("alpha", alpha)
     below = chain.binary("div", chain.binary("min", x, zero, shape), held, shape)
     bent = chain.binary("mul", chain.function("elu", below, shape), held, shape)
@@ -69,7 +69,7 @@ def _power(builder: PlanBuilder, node: Node) -> None:
     power = float(exponent.reshape(-1)[0])
     if power == 0 or not abs(power) <= _MOST_POWER:
         raise NoMatch(f"its exponent is {power}")
-    chain = Chain(builder, node)
+    chain = StepChain(builder, node)
     shape = dims_of(chain.value)
     if not power.is_integer():
         scaled = chain.binary("mul", chain.function("log", x, shape), chain.number("exponent", power), shape)
@@ -83,7 +83,7 @@ def _power(builder: PlanBuilder, node: Node) -> None:
         chain.binary("mul", x, one, shape, chain.y)
 
 
-def _products(chain: Chain, x: str, power: int, inner: bool) -> list[str]:
+def _products(chain: StepChain, x: str, power: int, inner: bool) -> list[str]:
     """x, and what squares and products with x make of it, down the bits of `power`; the last one is the
     node's output unless it is an `inner` one."""
     made, shape, bits = [x], dims_of(chain.value), bin(power)[3:]
