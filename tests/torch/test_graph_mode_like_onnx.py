@@ -159,3 +159,101 @@ class TestMasksOfBooleans:
         answer.sum().backward()
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         assert gradients and all(np.isfinite(g.numpy()).all() for g in gradients)
+
+
+class Cuts(nn.Module):
+    """One call cuts keys, queries and values; the product with values is too small for int8."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).reshape(2, 4, 3, WIDTH).permute(2, 0, 1, 3).unbind(0)
+        weights = torch.softmax(0.2 * q @ k.transpose(1, 2), -1)
+        return self.out(weights @ v)
+
+
+def test_parts_of_a_tensor_that_are_read_in_float_stay_in_float(tmp_path: Path) -> None:
+    x = torch.randn(2, 4, WIDTH)
+    result = quantized(Cuts(), x)
+    assert "K = 4" in result.report.left["matmul_1"]
+    export(result.model, x, tmp_path / "m.onnx", dynamic_batch=False)
+    products = [
+        node for node in graph.load(tmp_path / "m.onnx").graph
+        if node.op_type == "MatMul" and node.inputs[1].producer().op_type != "DequantizeLinear"
+    ]  # fmt: skip
+    quantized_inputs = [[_above_moves(v) == "DequantizeLinear" for v in node.inputs] for node in products]
+    assert quantized_inputs.count([False, False]) == 1, "weights @ v"
+    engine = intact.compile(result.model, x, dynamic_batch=False)
+    assert np.allclose(engine(x.numpy()), result.model(x).detach(), atol=1e-4)
+
+
+class TellsExport(nn.Module):
+    """As segmentation_models_pytorch's PSPNet: another way to the same pool while it is exported."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.pool, self.last = nn.Conv2d(3, 16, 3), nn.AdaptiveAvgPool2d(2), nn.Conv2d(16, 16, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.relu(self.first(x))
+        z = F.interpolate(y, size=(2, 2), mode="area") if torch.onnx.is_in_onnx_export() else self.pool(y)
+        return self.last(F.interpolate(z, scale_factor=4) + y)
+
+
+def test_the_file_makes_the_calls_that_were_quantized(tmp_path: Path) -> None:
+    x = torch.randn(2, 3, 10, 10)
+    result = quantized(TellsExport(), x)
+    report = export(result.model, x, tmp_path / "m.onnx", dynamic_batch=False)
+    assert not report.not_compared and report.codes_differing == 0
+    pool = next(node for node in graph.load(tmp_path / "m.onnx").graph if node.op_type == "AveragePool")
+    assert pool.inputs[0].producer().op_type == "DequantizeLinear"
+
+
+class Mixes(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+        self.convs = nn.ModuleList([nn.Conv2d(16, 16, 1) for _ in range(4)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        *parts, last = self.convs
+        return last(self.function(*(conv(x) for conv in parts)))
+
+
+MIXES = {
+    "addcmul": (lambda x, y, z: torch.addcmul(x, y, z, value=0.5), {"addcmul.mul", "addcmul.add"}),
+    "addcmul, 1": (lambda x, y, z: x.addcmul(y, z), {"addcmul.mul", "addcmul.add"}),
+    "addcdiv": (lambda x, y, z: torch.addcdiv(x, y, z.abs() + 1.5, value=0.5), {"addcdiv.add"}),
+    "lerp": (lambda x, y, z: torch.lerp(x + z, y, 0.3), {"lerp.add"}),
+    "lerp, near the end": (lambda x, y, z: torch.lerp(x + z, y, 0.7), set()),
+}
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_functions_of_several_products_are_seen_into(name: str, tmp_path: Path) -> None:
+    function, inside = MIXES[name]
+    x, model = torch.randn(2, 16, 6, 6), Mixes(function).eval()
+    result = quantized(model, x)
+    assert not {call for call in result.report.left if "lerp" in call or "addc" in call}
+    for call in inside:
+        assert any(quantizer.startswith(call.replace(".", "_")) for quantizer in result.report.quantizers), (
+            call
+        )
+    with torch.no_grad():
+        wanted, got = model(x), result.model(x)
+    assert (wanted - got).norm() < 0.05 * wanted.norm()
+    report = export(result.model, x, tmp_path / "m.onnx")
+    assert not report.not_compared and report.codes_differing == 0
+    engine = intact.compile(tmp_path / "m.onnx")
+    assert np.allclose(engine(x.numpy()), got, atol=1e-4)
+    assert "Where" not in {node.op_type for node in graph.load(tmp_path / "m.onnx").graph}
+
+
+def test_one_that_writes_into_its_first_operand_is_one_call(tmp_path: Path) -> None:
+    x = torch.randn(2, 16, 6, 6)
+    result = quantized(Mixes(lambda x, y, z: (x * 1).addcmul_(y, z) + torch.addcmul(x, y, z)), x)
+    assert any(name.startswith("addcmul_add") for name in result.report.quantizers)
+    report = export(result.model, x, tmp_path / "m.onnx")
+    assert not report.not_compared and report.codes_differing == 0

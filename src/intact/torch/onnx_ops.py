@@ -12,7 +12,7 @@ import keyword
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -73,16 +73,20 @@ def translate(
     options.setdefault("verbose", False)
     if args and not kwargs and isinstance(args[-1], dict):
         args = (*args, {})  # or torch.onnx.export takes the model's last argument for named ones
-    try:
-        with _quiet_exporter(), whole_layers(), _any_names():
-            program: Any = torch.onnx.export(
-                model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
-                opset_version=max(opset, graph.NATIVE_OPSET), **options,
-            )  # fmt: skip
-    except torch.onnx.OnnxExporterError as error:
-        raise _own_error(error) from error
-    graph.separate_names(program.model)
-    return program
+    errors: list[Exception] = []
+    for way in (_as_it_runs, nullcontext) if _is_of_graph_mode(model) else (nullcontext,):
+        try:
+            with _quiet_exporter(), whole_layers(), _any_names(), way():
+                program: Any = torch.onnx.export(
+                    model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
+                    opset_version=max(opset, graph.NATIVE_OPSET), **options,
+                )  # fmt: skip
+        except torch.onnx.OnnxExporterError as error:
+            errors.append(error)
+        else:
+            graph.separate_names(program.model)
+            return program
+    raise _own_error(errors[0]) from errors[0]
 
 
 def is_dynamic(quantizer: Any) -> bool:
@@ -164,6 +168,26 @@ def _quiet_exporter() -> Iterator[None]:
     finally:
         log.setLevel(level)
         _translating.reset(token)
+
+
+def _is_of_graph_mode(model: Any) -> bool:
+    return isinstance(model, nn.Module) and any(
+        getattr(m, "_graph_record", None) is not None for m in model.modules()
+    )
+
+
+@contextmanager
+def _as_it_runs() -> Iterator[None]:
+    """Code that asks whether it is being exported is told that it is not.
+
+    It would make other calls than those that graph mode quantized, and that the module makes elsewhere.
+    """
+    known = torch.onnx.is_in_onnx_export
+    torch.onnx.is_in_onnx_export = lambda: False
+    try:
+        yield
+    finally:
+        torch.onnx.is_in_onnx_export = known
 
 
 @contextmanager

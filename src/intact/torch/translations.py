@@ -1,4 +1,4 @@
-"""ONNX forms of operators that ONNX can say, and that torch's exporter does not know.
+"""ONNX forms of operators that ONNX can say, and that torch's exporter does not know or writes longer.
 
 They give the same values as PyTorch, where these are no NaN. Which of several equal values an index means
 is left open by PyTorch, too.
@@ -29,6 +29,7 @@ def more_translations() -> dict[Any, Callable[..., Any]]:
         aten.cummin.default: _cummin,
         aten.searchsorted.Tensor: _searchsorted,
         aten.searchsorted.Scalar: _searchsorted,
+        aten.lerp.Scalar: _lerp,
         aten.rrelu_with_noise_functional.default: _rrelu,
         prims.prod.default: _product,
     }
@@ -161,6 +162,15 @@ def _distances(x1: Any, x2: Any, p: float) -> Any:
 
 
 # ---- others ----
+
+
+def _lerp(self, end, weight):  # type: ignore[no-untyped-def]
+    """Of the two forms that torch's exporter writes, with a Where behind them, the one that is taken."""
+    op = _op()
+    way = op.Sub(end, self)
+    if abs(weight) < 0.5:
+        return op.Add(self, op.Mul(way, _like(self, weight)))
+    return op.Sub(end, op.Mul(way, _like(self, 1 - weight)))
 
 
 def _rrelu(  # type: ignore[no-untyped-def]

@@ -86,15 +86,20 @@ def _reached(sites: Sequence[Site], model: onnx_graph.Model, edges: Mapping[Read
 
     Before: ``mean -> Q/DQ -> Squeeze -> head``, mean and Squeeze one call of PyTorch.
     After: ``mean -> Squeeze -> Q/DQ -> head``, the same codes.
+    Or ``qkv -> Q/DQ -> Slice, Slice`` and ``qkv -> Slice`` in float, of one call that cuts it in three.
 
     Guards: the call only moves the tensor there, and everybody who reads what comes out reads an edge.
     """
     nodes = {node.name or "": node for node in model.graph}
     sites = _behind_concats(sites, nodes, edges)
     taken = {reader for site in sites for reader in site.readers}
+    shared = _read_in_float_too(sites, nodes, edges)
     for site in sites:
-        here = tuple(reader for reader in site.readers if reader in edges)
-        moved = {reader: _behind(nodes[reader[0]], edges) for reader in site.readers if reader not in edges}
+        apart = {reader for reader in site.readers if edges.get(reader) in shared}
+        if apart and not all(_behind(nodes[name], edges) for name, _ in apart):
+            apart = set()  # what the call reads in float is quantized with the rest
+        here = tuple(reader for reader in site.readers if reader in edges and reader not in apart)
+        moved = {reader: _behind(nodes[reader[0]], edges) for reader in site.readers if reader not in here}
         found = [one for behind in moved.values() for one in behind or ()]
         if site.role == "weight" or not all(moved.values()) or any(one in taken for _, one in found):
             yield site
@@ -103,6 +108,24 @@ def _reached(sites: Sequence[Site], model: onnx_graph.Model, edges: Mapping[Read
             yield replace(site, readers=here)
         for value in dict.fromkeys(value for value, _ in found):
             yield replace(site, value=value, readers=tuple(one for name, one in found if name == value))
+
+
+def _read_in_float_too(
+    sites: Sequence[Site], nodes: Mapping[str, onnx_graph.Node], edges: Mapping[Reader, Edge]
+) -> set[Edge]:
+    """The edges that some operators of a call read quantized, and others in float."""
+    wanted = {reader for site in sites for reader in site.readers}
+    quantized = {edges[reader] for reader in wanted if reader in edges}
+    return {
+        edge for reader, edge in edges.items()
+        if edge in quantized and reader not in wanted and _carries(nodes, reader)
+    }  # fmt: skip
+
+
+def _carries(nodes: Mapping[str, onnx_graph.Node], reader: Reader) -> bool:
+    """Whether it reads a tensor's values, and not its sizes."""
+    node = nodes.get(reader[0])
+    return node is not None and not onnx_graph.is_op(node, "Shape")
 
 
 def _behind_concats(

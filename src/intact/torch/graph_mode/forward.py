@@ -18,6 +18,7 @@ from intact.errors import QuantValueError
 from intact.torch.descriptor import QuantDescriptor
 from intact.torch.graph_mode.calls import Calls, ModelCall, exchanged, function_of, reads_floats
 from intact.torch.graph_mode.checkpointing import resume_checkpoints
+from intact.torch.graph_mode.opened import is_opened
 from intact.torch.graph_mode.record import GraphModeRecord, Inserted
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
@@ -110,7 +111,7 @@ class _Pass(Calls):
     ) -> Any:
         known = function_of(func)
         name = inside + known.name
-        if name in frame.opened:
+        if name in frame.opened and is_opened(name, known.writes, kwargs):
             return self.perform_opened(frame, name, args, kwargs)
         if name not in frame.made or not reads_floats((*args, *kwargs.values())):
             return func(*args, **kwargs)

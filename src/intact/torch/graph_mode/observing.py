@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from intact.torch.graph_mode.calls import Calls, ModelCall, exchanged, function_of, reads_floats
-from intact.torch.graph_mode.opened import OPENED
+from intact.torch.graph_mode.opened import is_opened
 from intact.torch.nn.modules._utils import QuantizedModule
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
@@ -140,7 +140,7 @@ class Observer(Calls):
         name = inside + known.name
         if name in _QUESTIONS or not reads_floats((*args, *kwargs.values())):
             return func(*args, **kwargs)
-        if name in OPENED:
+        if is_opened(name, known.writes, kwargs):
             return self.perform_opened(frame, name, args, kwargs)
         first = not known.writes or (known.rebinds and not self.careful)
         first = first and not (self.careful > 1 and known.name in _VIEWS)

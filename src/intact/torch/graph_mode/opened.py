@@ -7,7 +7,7 @@ a quantizer stands inside.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -88,12 +88,43 @@ def glu(run: Run, input: Tensor, dim: int = -1) -> Tensor:
     return run(torch.mul, values, run(torch.sigmoid, gates))  # type: ignore[no-any-return]
 
 
+def addcmul(run: Run, input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+    """`addcmul`: ``input + value * tensor1 * tensor2``."""
+    scaled = tensor1 if value == 1 else run(torch.mul, tensor1, value)
+    return run(torch.add, input, run(torch.mul, scaled, tensor2))  # type: ignore[no-any-return]
+
+
+def addcdiv(run: Run, input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+    """`addcdiv`: ``input + value * (tensor1 / tensor2)``."""
+    share = run(torch.div, tensor1, tensor2)
+    scaled = share if value == 1 else run(torch.mul, share, value)
+    return run(torch.add, input, scaled)  # type: ignore[no-any-return]
+
+
+def lerp(run: Run, input: Tensor, end: Tensor, weight: float | Tensor) -> Tensor:
+    """`lerp`, from the nearer end as PyTorch does it; with a tensor of weights it stays one call."""
+    if isinstance(weight, Tensor):
+        return run(torch.lerp, input, end, weight)  # type: ignore[no-any-return]
+    way = run(torch.sub, end, input)
+    if abs(weight) < 0.5:
+        return run(torch.add, input, run(torch.mul, way, weight))  # type: ignore[no-any-return]
+    return run(torch.sub, end, run(torch.mul, way, 1 - weight))  # type: ignore[no-any-return]
+
+
 OPENED: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": attention,
     "gelu": gelu,
     "glu": glu,
+    "addcmul": addcmul,
+    "addcdiv": addcdiv,
+    "lerp": lerp,
 }
 """Name of a function -> what it does, step by step."""
+
+
+def is_opened(function: str, writes: bool, kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call of `function` is seen as its parts: not one that writes into a tensor."""
+    return function in OPENED and not writes and kwargs.get("out") is None
 
 
 def _body(function: Any) -> FunctionType:
