@@ -103,7 +103,7 @@ def bind(
         blocks.update(dict.fromkeys(steps.inner, program.thread_memory(*part)))
     places = _places(layout, memory.offsets, {**into, **outer, **blocks})
     binding = Binding(plan, shapes, places, memory.nbytes, program, kernels, packed, chooser)
-    made = _Made(binding, layout)
+    made = _StepList(binding, layout)
     made.extend_by(repeated, outer, list(zip(plan.outputs, outputs, strict=True)))
     ENGINE_BYTES.check(outside + binding.arena, "engine", QuantValueError)
     program.arena(binding.arena)
@@ -162,7 +162,7 @@ def _places(layout: Layout, offsets: dict[str, int], blocks: Mapping[str, int]) 
     return places
 
 
-class _Made:
+class _StepList:
     """The native steps of a plan, as they are made.
 
     Attributes:
