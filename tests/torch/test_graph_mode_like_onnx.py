@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import intact
 from intact import graph
+from intact.engine.compare import compare
 from intact.engine.steps import FallbackSubgraph
 from intact.torch import export, load_checkpoint, quantize, save_checkpoint
 
@@ -246,8 +247,10 @@ def test_functions_of_several_products_are_seen_into(name: str, tmp_path: Path) 
     assert (wanted - got).norm() < 0.05 * wanted.norm()
     report = export(result.model, x, tmp_path / "m.onnx")
     assert not report.not_compared and report.codes_differing == 0
-    engine = intact.compile(tmp_path / "m.onnx")
-    assert np.allclose(engine(x.numpy()), got, atol=1e-4)
+    written, engine = graph.load(tmp_path / "m.onnx"), intact.compile(tmp_path / "m.onnx")
+    assert compare(written, engine, [{engine.inputs[0].name: x.numpy()}]).exact
+    apart = engine(x.numpy()) - got.numpy()  # an Add of codes rounds at other ties than one of floats
+    assert np.linalg.norm(apart) < 0.01 * np.linalg.norm(got.numpy())
     assert "Where" not in {node.op_type for node in graph.load(tmp_path / "m.onnx").graph}
 
 

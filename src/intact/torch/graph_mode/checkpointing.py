@@ -16,7 +16,7 @@ from torch.utils import checkpoint
 _WITHOUT_REENTRANT = "_checkpoint_without_reentrant_generator"
 
 
-class Resumable(Protocol):
+class ResumableRun(Protocol):
     """A run of a model that can be taken up again."""
 
     def apart(self) -> AbstractContextManager[None]:
@@ -26,7 +26,7 @@ class Resumable(Protocol):
         """What opens a run like this one, from where it is now; any number of times."""
 
 
-def resume_checkpoints(running: Callable[[], Resumable | None]) -> None:
+def resume_checkpoints(running: Callable[[], ResumableRun | None]) -> None:
     """Let `torch.utils.checkpoint` take up runs again; once, for the process.
 
     By torch's own names, as a model's code may hold `checkpoint` since it was imported. Without these names
@@ -44,11 +44,11 @@ def resume_checkpoints(running: Callable[[], Resumable | None]) -> None:
 
 
 def _without_reentrant(
-    own: Callable[..., Any], running: Callable[[], Resumable | None]
+    own: Callable[..., Any], running: Callable[[], ResumableRun | None]
 ) -> Callable[..., Any]:
     """torch calls the function itself between two steps of `own`; `own` calls it again in backward."""
 
-    def around(run: Resumable, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    def around(run: ResumableRun, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         with run.apart():
             yield from steps
 
@@ -62,7 +62,7 @@ def _without_reentrant(
     return generator
 
 
-def _reentrant(own: Callable[..., Any], running: Callable[[], Resumable | None]) -> Callable[..., Any]:
+def _reentrant(own: Callable[..., Any], running: Callable[[], ResumableRun | None]) -> Callable[..., Any]:
     """`own` calls the function, and calls it again in backward."""
 
     @functools.wraps(own)
@@ -77,7 +77,7 @@ def _reentrant(own: Callable[..., Any], running: Callable[[], Resumable | None])
     return apply
 
 
-def _again(function: Callable[..., Any], run: Resumable) -> Callable[..., Any]:
+def _again(function: Callable[..., Any], run: ResumableRun) -> Callable[..., Any]:
     opened = run.kept()
 
     @functools.wraps(function)
