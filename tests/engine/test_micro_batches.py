@@ -111,6 +111,13 @@ def test_weights_that_are_larger_than_images():
     assert times_of(Engine(lower(g.proto(y)), threads=1), 8) == [1]
 
 
+def test_images_without_pixels():
+    g = Qdq()
+    y = g.pair(g.node("Relu", g.pair(g.input("x", ["n", 2, 0, 3]))))
+    plan, feeds = lower(g.proto(y)), g.feeds({"n": 5})
+    assert Engine(plan, threads=2).run(feeds)[y].shape == (5, 2, 0, 3)
+
+
 def test_an_image_for_all():
     """A tensor of one image that meets a batch is no part of it."""
     g = Qdq()

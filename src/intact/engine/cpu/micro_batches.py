@@ -107,7 +107,7 @@ def _pays(plan: Plan, shapes: Mapping[str, Shape], begin: int, index: int) -> bo
 def _batch(plan: Plan, shapes: Mapping[str, Shape], step: Step) -> int:
     """How many images a step treats, each by itself; 0 for others."""
     used = [name for name in _used([step]) if name in plan.tensors]
-    counts = {shapes[name][0] if len(shapes[name]) == 4 else 0 for name in used}
+    counts = {shape[0] if len(shape := shapes[name]) == 4 and 0 not in shape else 0 for name in used}
     stands_in = (peek(plan, name).shape for name in reads(step) if name in plan.constants)
     same = all(len(shape) < 4 or shape[0] == 1 for shape in stands_in)
     return counts.pop() if step.traits.by_image and len(counts) == 1 and same else 0

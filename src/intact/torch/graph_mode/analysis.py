@@ -14,7 +14,7 @@ from torch import nn
 
 from intact import graph as onnx_graph
 from intact.graph import ops
-from intact.graph.attributes import integer
+from intact.graph.attributes import integer, text
 from intact.placement import Placement, Site, place
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.recurrent import Inside, read_inside
@@ -66,7 +66,7 @@ def analyse(
     placement = replace(placement, sites=tuple(_reached(placement.sites, traced.model, read.edges)))
     inside = read_inside(traced.model, read.owners, read.edges)
     untranslated = {
-        read.owners[node.name or ""].label: node.attributes["operator"].as_string()
+        read.owners[node.name or ""].label: text(node, "operator", "")
         for node in traced.model.graph
         if (node.domain, node.op_type) == (DOMAIN, OPAQUE) and node.name in read.owners
     }
