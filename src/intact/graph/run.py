@@ -198,13 +198,11 @@ class BoundInputs:
         for name in self._outputs:
             binding.bind_output(name)
         self._ran(lambda *_: self._session.run_with_iobinding(binding), [], {})
-        values = list(binding.get_outputs())
-        binding.clear_binding_outputs()
-        values.reverse()
-        for name in self._outputs:
-            value = values.pop()
+        # With ONNX Runtime 1.24 these are the binding's own, and arrays are views of memory that goes with it.
+        for name, value in zip(self._outputs, binding.get_outputs(), strict=True):
             if value.has_value():
-                yield name, value.numpy()
+                yield name, value.numpy().copy()
+        binding.clear_binding_outputs()
 
     def _binding(self) -> Any:
         if not hasattr(self._own, "binding"):
