@@ -198,7 +198,7 @@ class BoundInputs:
         for name in self._outputs:
             binding.bind_output(name)
         self._ran(lambda *_: self._session.run_with_iobinding(binding), [], {})
-        # With ONNX Runtime 1.24 these are the binding's own, and arrays are views of memory that goes with it.
+        # With ONNX Runtime 1.24 these are the binding's, and their arrays views of what goes with it.
         for name, value in zip(self._outputs, binding.get_outputs(), strict=True):
             if value.has_value():
                 yield name, value.numpy().copy()
