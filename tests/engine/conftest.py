@@ -176,3 +176,24 @@ def lowered() -> Callable[..., Lowered]:
         return Lowered(graph, outputs, sizes)
 
     return run
+
+
+def given(g: Qdq, **arrays: NDArray[Any]) -> list[str]:
+    """Inputs of a graph, and what they hold."""
+    typed = helper.np_dtype_to_tensor_dtype
+    names = [g.input(name, array.shape, typed(array.dtype)) for name, array in arrays.items()]
+    g.feeds = lambda sizes=None: arrays  # type: ignore[method-assign]
+    return names
+
+
+def few(dtype: Any, *shape: int, low: int = 0, high: int = 9) -> NDArray[Any]:
+    """Small whole numbers, so that some are equal."""
+    return np.random.default_rng(len(shape)).integers(low, high, shape).astype(dtype)
+
+
+def exactly(found: Lowered) -> Lowered:
+    """Native, and ONNX Runtime's answer in every bit."""
+    assert "onnx" not in found.exact().kinds
+    for name, want in found.expected.items():
+        np.testing.assert_array_equal(found.values[name], want, strict=True)
+    return found

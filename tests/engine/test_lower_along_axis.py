@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from onnx import helper
+from tests.engine.conftest import exactly, given
 
 from intact.engine import Plan, Tensor
 from intact.engine.engine import Engine
@@ -13,24 +13,8 @@ from intact.engine.steps import ArgMax, CumSum, GatherElements
 from intact.errors import FileFormatError, QuantValueError
 
 
-def given(g, **arrays):
-    """Inputs of a graph, and what they hold."""
-    made = helper.np_dtype_to_tensor_dtype
-    names = [g.input(name, array.shape, made(array.dtype)) for name, array in arrays.items()]
-    g.feeds = lambda sizes=None: arrays
-    return names
-
-
 def few(dtype, *shape, low=0, high=5):
     return np.random.default_rng(len(shape)).integers(low, high, shape).astype(dtype)
-
-
-def exactly(found):
-    """Native, and ONNX Runtime's answer in every bit."""
-    assert "onnx" not in found.exact().kinds
-    for name, want in found.expected.items():
-        np.testing.assert_array_equal(found.values[name], want, strict=True)
-    return found
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "float32"])

@@ -5,6 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 from onnx import helper
+from tests.engine.conftest import exactly, given
 
 import intact
 from intact.engine import Plan, Tensor
@@ -21,26 +22,11 @@ def typed(dtype):
     return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
 
-def given(g, **arrays):
-    """Inputs of a graph, and what they hold."""
-    names = [g.input(name, array.shape, typed(array.dtype)) for name, array in arrays.items()]
-    g.feeds = lambda sizes=None: arrays
-    return names
-
-
 def few(dtype, *shape, low=-4, high=5):
     """Small numbers, so that some are equal."""
     return (
         np.random.default_rng(len(shape)).integers(0 if dtype == "uint8" else low, high, shape).astype(dtype)
     )
-
-
-def exactly(found):
-    """Native, and ONNX Runtime's answer in every bit."""
-    assert "onnx" not in found.exact().kinds
-    for name, want in found.expected.items():
-        np.testing.assert_array_equal(found.values[name], want, strict=True)
-    return found
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from onnx import helper
+from tests.engine.conftest import exactly, few, given
 
 from intact.engine import Plan, Tensor
 from intact.engine.engine import Engine
@@ -11,27 +11,6 @@ from intact.engine.lower import lower
 from intact.engine.reference import evaluate
 from intact.engine.steps import Pad
 from intact.errors import FileFormatError, QuantValueError
-
-
-def given(g, **arrays):
-    """Inputs of a graph, and what they hold."""
-    typed = helper.np_dtype_to_tensor_dtype
-    names = [g.input(name, array.shape, typed(array.dtype)) for name, array in arrays.items()]
-    g.feeds = lambda sizes=None: arrays
-    return names
-
-
-def few(dtype, *shape, low=0, high=9):
-    return np.random.default_rng(len(shape)).integers(low, high, shape).astype(dtype)
-
-
-def exactly(found):
-    """Native, and ONNX Runtime's answer in every bit."""
-    assert "onnx" not in found.exact().kinds
-    for name, want in found.expected.items():
-        np.testing.assert_array_equal(found.values[name], want, strict=True)
-    return found
-
 
 # -- pads
 

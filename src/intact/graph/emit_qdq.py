@@ -382,6 +382,7 @@ class _Content:
         return hash((self._array.shape, self._array.dtype))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Content) or hash(self) != hash(other):
+        if not isinstance(other, _Content):
             return False
-        return self._array is other._array or self._array.tobytes() == other._array.tobytes()
+        a, b = self._array, other._array
+        return a is b or ((a.shape, a.dtype) == (b.shape, b.dtype) and a.tobytes() == b.tobytes())

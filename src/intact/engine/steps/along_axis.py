@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.steps.checker import Checker
-from intact.engine.steps.gather import check_rows
+from intact.engine.steps.gather import check_index_sizes, check_rows
 from intact.engine.steps.run import Run
 from intact.engine.steps.sizes import Sizes, mismatch
 from intact.engine.steps.step import Step, Traits
@@ -32,7 +32,7 @@ class CumSum(Step):
     reverse: bool = False
 
     def check(self, checker: Checker) -> None:
-        _check_axis(checker, self.x, self.axis)
+        checker.axis(self.x, self.axis)
         checker.that(checker.dtype(self.x) in SUMMED, checker.dtype(self.x), f"one of {', '.join(SUMMED)}")
         checker.one_dtype(self.x, self.y)
 
@@ -58,7 +58,7 @@ class ArgMax(Step):
     last: bool = False
 
     def check(self, checker: Checker) -> None:
-        _check_axis(checker, self.x, self.axis)
+        checker.axis(self.x, self.axis)
         checker.that(checker.dtype(self.x) in ORDERED, checker.dtype(self.x), f"one of {', '.join(ORDERED)}")
         checker.that(checker.dtype(self.y) == "int64", checker.dtype(self.y), "int64")
 
@@ -86,18 +86,15 @@ class GatherElements(Step):
     axis: int
 
     def check(self, checker: Checker) -> None:
-        _check_axis(checker, self.x, self.axis)
+        checker.axis(self.x, self.axis)
         checker.one_rank(self.x, self.index, self.y)
-        checker.that(checker.dtype(self.index) in ("int64", "int32"), self.index, "int32 or int64")
+        checker.index(self.index)
         checker.one_dtype(self.x, self.y)
-        both = f"'{self.x}', '{self.y}'"
-        checker.that(checker.grid(self.x) == checker.grid(self.y), both, "one grid")
+        checker.one_grid(self.x, self.y)
 
     def output_shape(self, sizes: Sizes) -> Shape:
         x, index = sizes.of(self.x), sizes.of(self.index)
-        for axis, (size, wanted) in enumerate(zip(x, index, strict=True)):
-            if axis != self.axis and wanted > size:
-                raise mismatch(self.index, f"size {wanted} in dimension {axis}", f"{size} at most")
+        check_index_sizes(self.index, index, x, self.axis)
         return index
 
     def evaluate(self, run: Run) -> None:
@@ -133,7 +130,7 @@ class Interpolate(Step):
     weights: Annotated[str, Const("float32", 2)]
 
     def check(self, checker: Checker) -> None:
-        _check_axis(checker, self.x, self.axis)
+        checker.axis(self.x, self.axis)
         checker.one_rank(self.x, self.y)
         checker.that(checker.dtype(self.x) == "float32", checker.dtype(self.x), "float32")
         checker.one_dtype(self.x, self.y)
@@ -149,8 +146,3 @@ class Interpolate(Step):
         x, places = run.array(self.x), run.array(self.places)
         check_rows(places, x.shape[self.axis], f"constant '{self.places}'")
         run.bind(self.y, interpolate(x, self.axis, places, run.array(self.weights)))
-
-
-def _check_axis(checker: Checker, name: str, axis: int) -> None:
-    (rank,) = checker.rank(name)
-    checker.that(0 <= axis < rank, f"axis {axis}", f"one of {rank} axes")

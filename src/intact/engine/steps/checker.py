@@ -90,6 +90,19 @@ class Checker:
         ranks = self.rank(*names)
         self.that(min(ranks) == max(ranks) > 0, ranks, "one rank for all")
 
+    def one_grid(self, a: str, b: str) -> None:
+        """These tensors hold codes of one grid, or none."""
+        self.that(self.grid(a) == self.grid(b), f"'{a}', '{b}'", "one grid")
+
+    def index(self, name: str) -> None:
+        """This tensor holds indices."""
+        self.that(self.dtype(name) in ("int64", "int32"), name, "int32 or int64")
+
+    def axis(self, name: str, axis: int) -> None:
+        """This tensor has such an axis, counted from the front."""
+        (rank,) = self.rank(name)
+        self.that(0 <= axis < rank, f"axis {axis}", f"one of {rank} axes")
+
     def per_axis(self, names: tuple[str, ...], *given: tuple[Any, ...]) -> None:
         """These tensors have one rank, and these lists an entry for each axis."""
         ranks = (*self.rank(*names), *(len(one) for one in given))

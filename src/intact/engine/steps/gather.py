@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine.steps.checker import Checker
 from intact.engine.steps.run import Run
-from intact.engine.steps.sizes import Sizes
+from intact.engine.steps.sizes import Sizes, mismatch
 from intact.engine.steps.step import Step
 from intact.engine.steps.tensors import Shape
 from intact.engine.steps.wiring import Operand, Write
@@ -33,10 +33,9 @@ class Gather(Step):
     def check(self, checker: Checker) -> None:
         x, index, y = ranks = checker.rank(self.x, self.index, self.y)
         checker.that(x > 0 and y == x + index - 1, ranks, "rows for each index")
-        checker.that(checker.dtype(self.index) in ("int64", "int32"), self.index, "int32 or int64")
+        checker.index(self.index)
         checker.one_dtype(self.x, self.y)
-        both = f"'{self.x}', '{self.y}'"
-        checker.that(checker.grid(self.x) == checker.grid(self.y), both, "one grid")
+        checker.one_grid(self.x, self.y)
 
     def output_shape(self, sizes: Sizes) -> Shape:
         return *sizes.of(self.index), *sizes.of(self.x)[1:]
@@ -64,3 +63,14 @@ def check_rows(index: NDArray[Any], size: int, where: str) -> None:
     if index.size and not -size <= (low := int(index.min())) <= (high := int(index.max())) < size:
         got = low if low < -size else high
         raise QuantValueError(where, f"index {got}", f"{-size} to {size - 1}", "give rows that are there")
+
+
+def check_index_sizes(name: str, index: Shape, x: Shape, axis: int) -> None:
+    """Refuse more indices than x has elements along any other axis than the one that they count.
+
+    Raises:
+        QuantValueError: There are more; names the tensor of indices.
+    """
+    for other, (size, wanted) in enumerate(zip(x, index, strict=True)):
+        if other != axis and wanted > size:
+            raise mismatch(name, f"size {wanted} in dimension {other}", f"{size} at most")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.steps.checker import Checker
-from intact.engine.steps.gather import check_rows
+from intact.engine.steps.gather import check_index_sizes, check_rows
 from intact.engine.steps.run import Run
 from intact.engine.steps.sizes import Sizes, mismatch
 from intact.engine.steps.step import Step, Traits
@@ -41,15 +41,12 @@ class ScatterElements(Step):
 
     def check(self, checker: Checker) -> None:
         checker.one_rank(self.x, self.index, self.updates, self.y)
-        (rank,) = checker.rank(self.x)
-        checker.that(0 <= self.axis < rank, f"axis {self.axis}", f"one of {rank} axes")
+        checker.axis(self.x, self.axis)
         _check_scattered(checker, self)
 
     def output_shape(self, sizes: Sizes) -> Shape:
         x, index, updates = (sizes.of(name) for name in (self.x, self.index, self.updates))
-        for axis, (size, wanted) in enumerate(zip(x, index, strict=True)):
-            if axis != self.axis and wanted > size:
-                raise mismatch(self.index, f"size {wanted} in dimension {axis}", f"{size} at most")
+        check_index_sizes(self.index, index, x, self.axis)
         if updates != index:
             raise mismatch(self.updates, f"shape {updates}", f"that of '{self.index}', {index}")
         return x
@@ -130,10 +127,9 @@ class GatherRows(Step):
         ranks = checker.rank(self.x, self.index, self.y)
         checker.that(set(ranks) == {2}, ranks, "matrices")
         checker.that(bool(self.sizes) and min(self.sizes) >= 0, self.sizes, "sizes of axes")
-        checker.that(checker.dtype(self.index) in ("int64", "int32"), self.index, "int32 or int64")
+        checker.index(self.index)
         checker.one_dtype(self.x, self.y)
-        both = f"'{self.x}', '{self.y}'"
-        checker.that(checker.grid(self.x) == checker.grid(self.y), both, "one grid")
+        checker.one_grid(self.x, self.y)
 
     def output_shape(self, sizes: Sizes) -> Shape:
         x, index = sizes.of(self.x), sizes.of(self.index)
@@ -163,7 +159,7 @@ class GatherRows(Step):
 
 
 def _check_scattered(checker: Checker, step: ScatterElements | ScatterRows) -> None:
-    checker.that(checker.dtype(step.index) in ("int64", "int32"), step.index, "int32 or int64")
+    checker.index(step.index)
     checker.one_dtype(step.x, step.updates, step.y)
     checker.that(step.reduction in REDUCTIONS, step.reduction, f"one of {', '.join(REDUCTIONS)}")
     dtype = checker.dtype(step.x)

@@ -35,14 +35,12 @@ class TopK(Step):
 
     def check(self, checker: Checker) -> None:
         checker.one_rank(self.x, self.y, self.places)
-        (rank,) = checker.rank(self.x)
-        checker.that(0 <= self.axis < rank, f"axis {self.axis}", f"one of {rank} axes")
+        checker.axis(self.x, self.axis)
         checker.that(self.k >= 0, f"{self.k} elements", "0 or more")
         dtype, known = checker.dtype(self.x), ("codes", *ORDERED)
         checker.that(dtype in known, dtype, f"one of {', '.join(known)}")
         checker.one_dtype(self.x, self.y)
-        both = f"'{self.x}', '{self.y}'"
-        checker.that(checker.grid(self.x) == checker.grid(self.y), both, "one grid")
+        checker.one_grid(self.x, self.y)
         checker.that(checker.dtype(self.places) == "int64", checker.dtype(self.places), "int64")
 
     def made_shapes(self, sizes: Sizes) -> tuple[Shape, ...]:

@@ -17,20 +17,15 @@ def bind_top_k(step: TopK, binding: Binding) -> list[NativeStep]:
 
 
 @binds(ScatterElements)
-def bind_scatter_elements(step: ScatterElements, binding: Binding) -> list[NativeStep]:
+@binds(ScatterRows)
+def bind_scatter(step: ScatterElements | ScatterRows, binding: Binding) -> list[NativeStep]:
     """x as it is, then the updates; a run that meets an index out of range ends there."""
     _check(step, binding)
     index, updates, y = (binding.view(name) for name in (step.index, step.updates, step.y))
-    scattered = moves.scatter_elements(index, updates, y, step.axis, reduction=step.reduction)
-    return [*move(binding, step.x, binding.view(step.x), step.y, y), scattered]
-
-
-@binds(ScatterRows)
-def bind_scatter_rows(step: ScatterRows, binding: Binding) -> list[NativeStep]:
-    """As `bind_scatter_elements`."""
-    _check(step, binding)
-    index, updates, y = (binding.view(name) for name in (step.index, step.updates, step.y))
-    scattered = moves.scatter_rows(index, updates, y, step.sizes, reduction=step.reduction)
+    if isinstance(step, ScatterElements):
+        scattered = moves.scatter_elements(index, updates, y, step.axis, reduction=step.reduction)
+    else:
+        scattered = moves.scatter_rows(index, updates, y, step.sizes, reduction=step.reduction)
     return [*move(binding, step.x, binding.view(step.x), step.y, y), scattered]
 
 
