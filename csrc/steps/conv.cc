@@ -51,8 +51,31 @@ struct Rows {
 struct Scratch {
   Rows rows;
   float* floats;
-  int32_t* sums;
+  int32_t *sums, *low;  // low: of low bytes, where there are any
   uint8_t* copies;
+};
+
+// Rows that sums are formed of, tile by tile.
+struct Source {
+  GemmTile tile;  // begins as all rows
+  const int32_t* outliers;  // where each tile's end
+
+  void sum(const GemmOps& kernel, const GemmSteps& steps, int index, int rows) {
+    tile.rows = rows;
+    if (tile.outliers != nullptr) {
+      tile.begin = outliers[index];
+      tile.end = outliers[index + 1];
+    }
+    kernel.sum(steps, tile);
+    tile.x += rows;
+    if (tile.words != nullptr) tile.words += rows * tile.pitch;
+  }
+};
+
+// Copies of windows, and how far the low bytes lie behind the others.
+struct Copied {
+  WindowCopies::Rows x, low;
+  ptrdiff_t apart;
 };
 
 class ConvStep final : public Step {
@@ -68,6 +91,7 @@ class ConvStep final : public Step {
 
  private:
   size_t tile_bytes() const;  // of sums, and of floats
+  size_t tiles_kept() const { return s_.low ? 3 : 2; }
   // Kernels of wide panels get neighbouring blocks as one, so that fewer threads read weights fewer times.
   // Panels of the others are narrower than a line, whose parts should be written close in time.
   bool joins() const { return s_.kernel->unit * s_.kernel->widest >= kLine; }
@@ -93,10 +117,11 @@ class ConvStep final : public Step {
   Ahead ahead_of(size_t chunk, Range blocks, size_t p, bool fresh) const;
   Scratch scratch_at(uint8_t* at) const;
   ptrdiff_t offset_of_group(const BoundPanel& p) const { return ptrdiff_t{p.group} * group_channels_; }
-  void run_panel(const BoundPanel& panel, const Rows& rows, const WindowCopies::Rows& copied, int count,
+  Source source_of(const BoundPanel& panel, const Rows& rows, ptrdiff_t offset,
+                   const WindowCopies::Rows& copied, int count) const;
+  void run_panel(const BoundPanel& panel, const Rows& rows, const Copied& copied, int count,
                  const Ahead& ahead, const Scratch& own) const;
-  void run_tiles(const BoundPanel& panel, const WindowCopies::Rows& copied, GemmTile& tile,
-                 GemmRows& rows) const;
+  void run_tiles(const BoundPanel& panel, Source& source, Source* low, GemmRows& rows) const;
   void fill_rows(const Memory& memory, int64_t first, int64_t end, const Rows& rows) const;
 
   ConvSpec s_;
@@ -104,6 +129,7 @@ class ConvStep final : public Step {
   std::vector<std::vector<int32_t>> places_;  // of each panel, where there are outliers
   std::vector<BoundPanel> panels_;
   PanelConstants constants_;
+  std::vector<int32_t> zeros_;  // corrections of high bytes, where low ones have them
   std::unique_ptr<const FunctionCells> cells_;
   Cutting cut_{};
   WindowCopies copies_;
@@ -133,15 +159,17 @@ std::vector<int32_t> ConvStep::resolve(const Packed& packed, const PackedPanel& 
   return s_.kernel->grouped ? offsets : runs_of(offsets);
 }
 
-// Of each channel of a panel, times `shift`.
+// Of each channel of a panel, times `shift`; wraps around, as the sums do.
 std::vector<int32_t> weight_sums(const int8_t* weights, const PackedPanel& panel, int32_t shift) {
-  std::vector<int32_t> sums(static_cast<size_t>(panel.width), 0);
+  std::vector<uint32_t> sums(static_cast<size_t>(panel.width), 0);
   for (int32_t step = 0; step < panel.steps; ++step) {
     for (int32_t c = 0; c < panel.width; ++c, weights += 4) {
-      for (int b = 0; b < 4; ++b) sums[static_cast<size_t>(c)] += shift * weights[b];
+      for (int b = 0; b < 4; ++b) {
+        sums[static_cast<size_t>(c)] += static_cast<uint32_t>(shift) * static_cast<uint32_t>(weights[b]);
+      }
     }
   }
-  return sums;
+  return {sums.begin(), sums.end()};
 }
 
 // Where a panel reads copies, which hold the window's steps in their own order: the same for all panels.
@@ -179,8 +207,8 @@ void ConvStep::bind(const Packed& packed) {
     panels_.push_back(panel);
     widest_ = std::max(widest_, p.width);
     std::vector<int32_t> shifted;
-    const int32_t shift = s_.kernel->shift + (copies ? copies_.base() : 0);
-    if (shift != 0) shifted = weight_sums(packed.weights + p.weights, p, shift);
+    const int32_t shift = s_.kernel->shift + (copies ? copies_.base() : 0), times = s_.low ? 257 : 1;
+    if (shift != 0) shifted = weight_sums(packed.weights + p.weights, p, times * shift);
     constants_.append(s_.epilogue, p.channel, p.channels, p.width, shifted);
   }
 }
@@ -282,6 +310,10 @@ ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
   bind(packed);
   cut();
   reads(s_.x, slack_of(h));
+  if (s_.low) {
+    reads(*s_.low, slack_of(h));
+    zeros_.resize(static_cast<size_t>(widest_));
+  }
   writes(s_.y);
   if (s_.epilogue.residual) reads(*s_.epilogue.residual);
 }
@@ -299,7 +331,7 @@ size_t ConvStep::tile_bytes() const {
 
 size_t ConvStep::scratch() const {
   const size_t rows = align64(3 * sizeof(void*) * static_cast<size_t>(cut_.most_pixels));
-  return rows + 2 * tile_bytes() + copies_.bytes();
+  return rows + tiles_kept() * tile_bytes() + (s_.low ? 2 : 1) * copies_.bytes();
 }
 
 Scratch ConvStep::scratch_at(uint8_t* at) const {
@@ -308,8 +340,9 @@ Scratch ConvStep::scratch_at(uint8_t* at) const {
                   reinterpret_cast<uint8_t**>(at + most * sizeof(void*)),
                   reinterpret_cast<const uint8_t**>(at + 2 * most * sizeof(void*))};
   uint8_t* const behind = at + align64(3 * sizeof(void*) * most);
-  return {rows, reinterpret_cast<float*>(behind), reinterpret_cast<int32_t*>(behind + tile_bytes()),
-          behind + 2 * tile_bytes()};
+  const auto tile = [&](size_t i) { return behind + i * tile_bytes(); };
+  return {rows, reinterpret_cast<float*>(tile(0)), reinterpret_cast<int32_t*>(tile(1)),
+          s_.low ? reinterpret_cast<int32_t*>(tile(2)) : nullptr, tile(tiles_kept())};
 }
 
 // The addresses of output pixels [first, end): their windows, where they are written, their residuals.
@@ -365,35 +398,48 @@ void ConvStep::run_blocks(const Memory& memory, size_t chunk, Range blocks, bool
   const Scratch own = scratch_at(scratch);
   const Range pixels{pixel_of(blocks.first), pixel_of(blocks.end)};
   const int64_t all = pixels.end - pixels.first, most = copies_.any() ? copies_.rows() : all;
+  const ptrdiff_t apart = s_.low ? s_.low->at<uint8_t>(memory) - s_.x.at<uint8_t>(memory) : 0;
   fill_rows(memory, pixels.first, pixels.end, own.rows);
   for (int64_t first = 0; first < all; first += most) {
     const Rows rows = own.rows.from(first);
     const int count = static_cast<int>(std::min(most, all - first));
     int32_t group = -1;  // that is copied
-    WindowCopies::Rows copied;
+    WindowCopies::Rows copied, low;
     for (size_t p = cut_.chunks[chunk]; p < cut_.chunks[chunk + 1]; ++p) {
       const BoundPanel& panel = panels_[p];
       if (panel.steps.words > 0 && group != panel.group) {
         group = panel.group;
         copied = copies_.copy(*s_.kernel, rows.x, offset_of_group(panel), count, own.copies);
+        if (s_.low) {
+          low = copies_.copy(*s_.kernel, rows.x, offset_of_group(panel) + apart, count,
+                             own.copies + copies_.bytes());
+        }
       }
-      run_panel(panel, rows, copied, count, ahead_of(chunk, blocks, p, fresh), own);
+      run_panel(panel, rows, {copied, low, apart}, count, ahead_of(chunk, blocks, p, fresh), own);
     }
   }
 }
 
-void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, const WindowCopies::Rows& copied,
-                         int count, const Ahead& ahead, const Scratch& own) const {
-  GemmTile tile{rows.x,         offset_of_group(panel),
-                count,          constants_.correction.data() + panel.constants,
-                own.sums,       ahead.bytes > 0 ? ahead.from : nullptr,
-                ahead.bytes,    copied.words,
-                copies_.pitch()};
+// What the sums of a panel read, of the bytes or of the high or low ones.
+Source ConvStep::source_of(const BoundPanel& panel, const Rows& rows, ptrdiff_t offset,
+                                     const WindowCopies::Rows& copied, int count) const {
+  GemmTile tile{rows.x, offset_of_group(panel) + offset, count,         nullptr, nullptr, nullptr,
+                0,      copied.words,                    copies_.pitch()};
   if (panel.steps.words > 0 && copied.x != nullptr) {
     tile.x = copied.x;
     tile.x_offset = 0;
     tile.outliers = &copied.outliers;
   }
+  return {tile, copied.ends};
+}
+
+void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, const Copied& copied, int count,
+                         const Ahead& ahead, const Scratch& own) const {
+  Source source = source_of(panel, rows, 0, copied.x, count);
+  source.tile.correction = constants_.correction.data() + panel.constants;
+  source.tile.sums = own.sums;
+  source.tile.next = ahead.bytes > 0 ? ahead.from : nullptr;
+  source.tile.next_bytes = ahead.bytes;
   GemmRows ends{own.sums,
                 count,
                 panel.steps.width,
@@ -408,31 +454,43 @@ void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, const Window
                 PanelConstants::part_of(constants_.factors, panel.constants),
                 PanelConstants::part_of(constants_.slopes, panel.constants),
                 PanelConstants::part_of(constants_.offsets, panel.constants)};
-  if (s_.kernel->whole != nullptr && s_.kernel->whole(panel.steps, tile, s_.epilogue, ends)) return;
-  run_tiles(panel, copied, tile, ends);
+  if (s_.low) {
+    Source low = source_of(panel, rows, copied.apart, copied.low, count);
+    low.tile.correction = source.tile.correction;
+    low.tile.sums = own.low;
+    source.tile.correction = zeros_.data();
+    return run_tiles(panel, source, &low, ends);
+  }
+  if (s_.kernel->whole != nullptr && s_.kernel->whole(panel.steps, source.tile, s_.epilogue, ends)) return;
+  run_tiles(panel, source, nullptr, ends);
 }
 
-// `tile` and `rows` begin as all rows and end as the last tile's: copies would cost what a few steps do.
-void ConvStep::run_tiles(const BoundPanel& panel, const WindowCopies::Rows& copied, GemmTile& tile,
-                         GemmRows& rows) const {
+// high = 256 * high + low.
+void join_bytes(int32_t* high, const int32_t* low, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    high[i] = static_cast<int32_t>(256 * static_cast<uint32_t>(high[i]) + static_cast<uint32_t>(low[i]));
+  }
+}
+
+// `source`, `low` and `rows` begin as all rows and end as the last tile's: copies would cost what a few steps do.
+void ConvStep::run_tiles(const BoundPanel& panel, Source& source, Source* low, GemmRows& rows) const {
+  GemmTile& tile = source.tile;
   const RowTiles cut(tile.rows, cut_.rows);
   // What one tile fetches.
   const int64_t piece = tile.next == nullptr ? 0 : panel.bytes / panel.steps.width / 4 * kFetched;
   for (int t = 0; t < cut.number; ++t) {
-    tile.rows = rows.rows = cut.height(t);
-    if (tile.outliers != nullptr) {
-      tile.begin = copied.ends[t];
-      tile.end = copied.ends[t + 1];
-    }
+    rows.rows = cut.height(t);
     if (piece * t >= tile.next_bytes) tile.next = nullptr;
     fetch_lines(rows.y, rows.rows, rows.y_offset);
     if (rows.residual != nullptr) fetch_lines(rows.residual, rows.rows, rows.residual_offset);
-    s_.kernel->sum(panel.steps, tile);
+    source.sum(*s_.kernel, panel.steps, t, rows.rows);
+    if (low != nullptr) {
+      low->sum(*s_.kernel, panel.steps, t, rows.rows);
+      join_bytes(tile.sums, low->tile.sums, static_cast<size_t>(rows.rows) * static_cast<size_t>(panel.steps.width));
+    }
     s_.kernel->finish(s_.epilogue, rows);
-    tile.x += tile.rows;
-    if (tile.words != nullptr) tile.words += tile.rows * tile.pitch;
-    rows.y += tile.rows;
-    if (rows.residual != nullptr) rows.residual += tile.rows;
+    rows.y += rows.rows;
+    if (rows.residual != nullptr) rows.residual += rows.rows;
     if (tile.next != nullptr) tile.next += piece;
   }
 }
@@ -461,6 +519,12 @@ void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
   demand(y.sizes[3] == out && x.sizes[3] == in, "channels differ from the weights'");
   for (int i = 0; i < 4; ++i) demand(x.strides[i] >= 0, "conv reads rows in order");
   check_epilogue(s.epilogue, y, out);
+  if (!s.low) return;
+  demand(s.kernel->tiles == nullptr, "tiles multiply codes of 8 bits");
+  demand(s.low->high <= high, "weights are packed for smaller bytes");
+  demand_image(*s.low, "conv reads an image of bytes with dense pixels");
+  demand_same_sizes(*s.low, x);
+  demand(s.low->strides == x.strides && s.low->halo == x.halo, "low bytes lie as the high ones do");
 }
 
 std::unique_ptr<Step> make_conv(const ConvSpec& spec) {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 
 #include "kernels/gemm/packed.h"
 #include "runtime/step.h"
@@ -14,6 +15,7 @@ namespace intact {
 
 struct ConvSpec {
   View x, y;  // (n, h, w, c): bytes; bytes or float32
+  std::optional<View> low;  // as x: what is multiplied is 256 * x + low
   const GemmOps* kernel;
   const uint8_t* packed;  // pack_gemm's bytes for this kernel
   size_t packed_bytes;

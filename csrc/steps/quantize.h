@@ -16,15 +16,25 @@ struct QuantizeSpec {
   ByteGrid grid;
 };
 
+// One byte of codes of 16 bits, less the least one.
+struct QuantizeByteSpec {
+  View x, y;  // f32, u8
+  float scale;  // > 0
+  int32_t low, high;  // ends of the codes, less the zero point
+  bool high_byte;
+};
+
 struct DequantizeSpec {
   View x, y;  // u8, f32
   float scale;
   int32_t zero;
 };
 
-// Both throw std::invalid_argument for what cannot be run safely. They take x and y as they lie.
+// All throw std::invalid_argument for what cannot be run safely. They take x and y as they lie.
 std::unique_ptr<Step> make_quantize(const QuantizeOps& ops, const TransposeOps& transpose,
                                     const QuantizeSpec& spec);
+std::unique_ptr<Step> make_quantize_byte(const QuantizeOps& ops, const TransposeOps& transpose,
+                                         const QuantizeByteSpec& spec);
 std::unique_ptr<Step> make_dequantize(const QuantizeOps& ops, const TransposeOps& transpose,
                                       const DequantizeSpec& spec);
 

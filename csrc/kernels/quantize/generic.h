@@ -40,6 +40,17 @@ void quantize(const float* x, size_t n, const Grid& grid, Codes codes, uint8_t* 
   });
 }
 
+template <class V, bool kHigh>
+void one_byte(const float* x, size_t n, const Grid& grid, uint8_t* q) {
+  const F<V> scale = V::set(*grid.scale), low = V::set(*grid.low), high = V::set(*grid.high);
+  const I<V> least = V::to_int(low);
+  vec::for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
+    const F<V> steps = vec::bounded<V>(vec::load<V>(x + i, k) / scale, low, high);
+    const I<V> code = V::sub_int(V::to_int(steps), least);
+    vec::store_u8<V>(q + i, kHigh ? V::template shift_right<8>(code) : code, k);
+  });
+}
+
 template <class V, bool kSigned, bool kShared>
 void dequantize_as(const uint8_t* q, size_t n, const Grid& grid, int32_t qmin, float* y) {
   const I<V> least = V::set_int(qmin);
@@ -62,7 +73,7 @@ void dequantize(const uint8_t* q, size_t n, const Grid& grid, Codes codes, float
 
 template <class V>
 constexpr QuantizeOps ops_of() {
-  return {quantize<V>, dequantize<V>};
+  return {quantize<V>, dequantize<V>, one_byte<V, true>, one_byte<V, false>};
 }
 
 }  // namespace intact::quantize_loops

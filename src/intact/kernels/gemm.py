@@ -58,6 +58,7 @@ def conv(
     origin: tuple[int, int] = (0, 0),
     threads: int = 1,
     zero: int = 0,
+    low: View | None = None,
     kernel: str | None = None,
 ) -> NativeStep:
     """A convolution. A matrix is an image of 1 x M pixels.
@@ -71,6 +72,7 @@ def conv(
         origin: The pixel of `x` under the first tap of pixel (0, 0) of `y`: minus the padding.
         threads: That will share the work: it is cut for as many, where the kernel minds.
         zero: The byte of `x` around which most of its bytes are expected. Speed hangs on it, no result.
+        low: As `x`: what is multiplied is ``256 * x + low``, by a kernel that is not of tiles.
         kernel: Of family "gemm"; the chosen one by default.
     Raises:
         ValueError: Views, weights and windows do not fit each other.
@@ -86,12 +88,18 @@ def conv(
         epilogue.native(),
         threads,
         zero,
+        low,
     )
 
 
 def is_grouped(kernel: str) -> bool:
     """Whether a kernel shares 16-bit sums, so that its speed depends on what the weights are."""
     return _native.gemm_grouped(kernel)
+
+
+def is_tiled(kernel: str) -> bool:
+    """Whether a kernel's registers are tiles."""
+    return _native.gemm_tiled(kernel)
 
 
 def fills(kernel: str, *, pixels: int, window: int) -> bool:

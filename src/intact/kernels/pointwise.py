@@ -19,6 +19,19 @@ def quantize(x: View, y: View, scale: float, grid: Bytes, kernels: Kernels | Non
     return _native.step_quantize(k["quantize"], k["transpose"], x, y, scale, grid.packed())
 
 
+def quantize_byte(
+    x: View, y: View, scale: float, ends: tuple[int, int], high_byte: bool, kernels: Kernels | None = None
+) -> NativeStep:
+    """float32 to one byte of codes of 16 bits less the least one (N60), in whatever order the two lie.
+
+    Args:
+        ends: The least and the largest code, less the zero point.
+        high_byte: Or the low one.
+    """
+    k = kernels_or_chosen(kernels)
+    return _native.step_quantize_byte(k["quantize"], k["transpose"], x, y, scale, *ends, high_byte)
+
+
 def dequantize(x: View, y: View, scale: float, zero: int, kernels: Kernels | None = None) -> NativeStep:
     """Bytes to float32 (N12), in whatever order the two lie."""
     k = kernels_or_chosen(kernels)

@@ -12,6 +12,7 @@ from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.epilogue import Tail, finish, take_affine, take_bounds, take_residual, take_slope
 from intact.engine.lower.functions import function_of
 from intact.engine.lower.fused import Fused
+from intact.engine.lower.operand import CodesRead, codes_read
 from intact.engine.lower.weights import Bias, Weight, bias_of, prove, weight_of
 from intact.engine.lower.window import window
 from intact.engine.steps import Codes, Conv, ConvTranspose, Dim, Epilogue, Linear, MatMul, Reshape, Step
@@ -55,16 +56,18 @@ def _left(fused: Fused, tail: Tail) -> list[Node]:
 
 def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
     node = fused.root
-    x, codes = builder.wanted_codes(node.inputs[0])
+    read = codes_read(builder, node.inputs[0])
     weight = weight_of(builder, node.inputs[1], 0)
     said = ops.Conv.of(node)
+    if read.low and said.group == weight.codes.shape[0] > 1:
+        raise NoMatch("its input comes in 16 bits: kernels of one channel at a time multiply 8")
     shape, groups = window(node, said, weight.codes.shape[2:]), said.group
 
     def step(image: Image) -> Step:
-        read = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
-        return Conv(*read, shape.strides, shape.dilations, shape.pads, groups)
+        made = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
+        return Conv(*made, shape.strides, shape.dilations, shape.pads, groups, image.low)
 
-    return _over_images(builder, fused, (x, codes), weight, step)
+    return _over_images(builder, fused, read, weight, step)
 
 
 @dataclass(frozen=True)
@@ -77,27 +80,29 @@ class Image:
     y: str
     weight: str
     epilogue: Epilogue
+    low: str
 
 
 def _over_images(
-    builder: PlanBuilder, fused: Fused, read: tuple[str, Codes], weight: Weight, make: Callable[[Image], Step]
+    builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, make: Callable[[Image], Step]
 ) -> list[Node]:
     """A convolution of any kind; one over sequences is over images of height 1."""
-    (x, codes), packed = read, np.moveaxis(weight.codes, 1, -1)
+    packed = np.moveaxis(weight.codes, 1, -1)
     flat = packed.ndim == 3
 
     def steps(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
         who = name, done
         if not flat:
-            return [make(Image(*who, x, y, w, epilogue))]
-        image, before = as_image(builder, x, *who)
+            return [make(Image(*who, read.x, y, w, epilogue, read.low))]
+        image, before = as_image(builder, read.x, *who)
         residual, more = as_image(builder, epilogue.residual, *who) if epilogue.residual else ("", [])
+        low, lower = as_image(builder, read.low, *who) if read.low else ("", [])
         row = builder.tensors[y]
         made = builder.scratch(f"{y}.image", row.dtype, image_dims(row.shape), row.codes)
-        step = make(Image(*who, image, made, w, replace(epilogue, residual=residual)))
-        return [*before, *more, step, Reshape(*who, made, y)]
+        step = make(Image(*who, image, made, w, replace(epilogue, residual=residual), low))
+        return [*before, *more, *lower, step, Reshape(*who, made, y)]
 
-    return _weighted(builder, fused, codes, weight, packed[:, None] if flat else packed, steps)
+    return _weighted(builder, fused, read.codes, weight, packed[:, None] if flat else packed, steps)
 
 
 def as_image(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) -> tuple[str, list[Step]]:
@@ -114,7 +119,7 @@ def image_dims(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
 
 def _conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
     node = fused.root
-    x, codes = builder.wanted_codes(node.inputs[0])
+    read = CodesRead(*builder.wanted_codes(node.inputs[0]))
     value, said = node.inputs[1], ops.ConvTranspose.of(node)
     groups = said.group
     weight = weight_of(builder, value, 1)
@@ -127,10 +132,10 @@ def _conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
     weight = Weight(_grouped(weight.codes, groups), weight.scale)
 
     def step(image: Image) -> Step:
-        read = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
-        return ConvTranspose(*read, shape.strides, shape.dilations, shape.pads, (height, width), groups)
+        made = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
+        return ConvTranspose(*made, shape.strides, shape.dilations, shape.pads, (height, width), groups)
 
-    return _over_images(builder, fused, (x, codes), weight, step)
+    return _over_images(builder, fused, read, weight, step)
 
 
 def _grouped(codes: NDArray[np.int8], groups: int) -> NDArray[np.int8]:
@@ -179,16 +184,16 @@ def _linear(
     builder: PlanBuilder, fused: Fused, out_axis: int, alpha: float = 1.0, beta: float = 1.0
 ) -> list[Node]:
     node = fused.root
-    x, codes = builder.wanted_codes(node.inputs[0])
+    read = codes_read(builder, node.inputs[0])
     value = node.inputs[1]
     if value is None or value.shape is None or len(value.shape) != 2:
         raise NoMatch("its weight is no matrix")
     weight = weight_of(builder, value, out_axis)
 
     def step(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
-        return [Linear(name, done, x, y, w, epilogue)]
+        return [Linear(name, done, read.x, y, w, epilogue, read.low)]
 
-    return _weighted(builder, fused, codes, weight, weight.codes, step, alpha=alpha, beta=beta)
+    return _weighted(builder, fused, read.codes, weight, weight.codes, step, alpha=alpha, beta=beta)
 
 
 def _matmul(builder: PlanBuilder, fused: Fused) -> list[Node]:

@@ -29,6 +29,7 @@ from intact.engine.steps import (
     Reinterpret,
     Rescale,
     Softmax,
+    SplitQuantize,
     Step,
     Table,
 )  # fmt: skip
@@ -44,7 +45,7 @@ _INTEGER = (*_SUMS, Add, Pool, Table)
 """They read codes and compute with them."""
 _FLOAT = (FakeQuantize, FloatConv, FloatLinear, FloatMatMul, LayerNorm, Reduce, Softmax)
 """They compute in float whatever they read and write."""
-_BORDERS = (Quantize, Dequantize, Rescale, Reinterpret)
+_BORDERS = (Quantize, SplitQuantize, Dequantize, Rescale, Reinterpret)
 
 
 @dataclass

@@ -87,6 +87,7 @@ def _join(above: Step, step: Step, tensors: Mapping[str, Tensor], arrays: _Array
     if (
         isinstance(above, Pad)
         and isinstance(step, Conv | FloatConv)
+        and not (isinstance(step, Conv) and step.low)
         and not any(above.pads[0] + above.pads[1])
     ):
         (top, bottom), (left, right) = above.pads[2:]

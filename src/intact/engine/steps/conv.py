@@ -15,6 +15,7 @@ from intact.engine.steps.checker import Checker
 from intact.engine.steps.epilogue import FILED, Epilogue
 from intact.engine.steps.run import Run
 from intact.engine.steps.sizes import Sizes
+from intact.engine.steps.split_quantize import check_low, whole_codes
 from intact.engine.steps.step import Halo, Step, Traits
 from intact.engine.steps.tensors import Shape
 from intact.engine.steps.window import Pads, Pair, by_axis, check_window, positions
@@ -28,8 +29,10 @@ class Conv(Step):
     """Convolution of codes with constant int8 weights (N19 to N25).
 
     Attributes:
+        x: Codes, or of codes of 16 bits the high bytes.
         weight: Constant, int8 [out, kernel_h, kernel_w, in / groups], zero points subtracted already.
         pads: (top, left, bottom, right). Padding reads the zero point.
+        low: The low bytes, where x is the high ones (N60).
     """
 
     kind = "conv"
@@ -42,8 +45,10 @@ class Conv(Step):
     dilations: Pair = (1, 1)
     pads: Pads = (0, 0, 0, 0)
     groups: int = 1
+    low: Read = ""
 
     def check(self, checker: Checker) -> None:
+        check_low(checker, self.x, self.low)
         check_filters(checker, self.x, self.weight, self.groups, self.epilogue)
         check_window(checker, self.x, self.y, (*self.strides, *self.dilations), self.pads)
 
@@ -53,15 +58,16 @@ class Conv(Step):
         return x[0], out, *windows
 
     def evaluate(self, run: Run) -> None:
+        codes, zero_point = whole_codes(run, self.x, self.low)
         acc = numerics.conv(
-            run.array(self.x), filters(run, self.weight), run.codes(self.x).zero_point,
+            codes, filters(run, self.weight), zero_point,
             bias=self.epilogue.added(run), stride=self.strides, padding=by_axis(self.pads),
             dilation=self.dilations, groups=self.groups,
         )  # fmt: skip
         self.epilogue.evaluate(run, self.y, acc, axis=1)
 
     def halo(self, constants: Mapping[str, NDArray[Any]]) -> dict[str, Halo]:
-        return {self.x: self.pads}
+        return {name: self.pads for name in (self.x, self.low) if name}
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
         return prod(shape_of(self.y)) * prod(shape_of(self.weight)[1:])

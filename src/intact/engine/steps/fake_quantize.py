@@ -53,17 +53,23 @@ class FakeQuantize(Step):
         return low, high
 
     def check(self, checker: Checker) -> None:
-        checker.that(self.format in FORMATS, self.format, f"one of {', '.join(FORMATS)}")
-        least, most = int(self.spec.qmin), int(self.spec.qmax)
-        within = least <= self.zero_point <= most
-        checker.that(within, f"zero point {self.zero_point}", f"a code of {self.format}")
+        within_format(checker, FORMATS, self.format, self.scale, self.zero_point)
         low, high = self.ends
-        ordered = least <= low <= high <= most
+        ordered = int(self.spec.qmin) <= low <= high <= int(self.spec.qmax)
         checker.that(ordered, f"codes from {low} to {high}", f"ends within {self.format}, in order")
-        known = _SMALLEST <= self.scale <= _LARGEST
-        checker.that(known, f"scale {self.scale}", "a positive float32 number")
 
     def evaluate(self, run: Run) -> None:
         grid = np.float32(self.scale), self.zero_point, self.spec
         low, high = numerics.dequantize(self.ends, *grid)
         run.write_real(self.y, numerics.clip(numerics.fake_quantize(run.real(self.x), *grid), low, high))
+
+
+def within_format(
+    checker: Checker, formats: tuple[str, ...], format: str, scale: float, zero_point: int
+) -> None:
+    """Refuse what is no grid of one of these formats."""
+    checker.that(format in formats, format, f"one of {', '.join(formats)}")
+    spec = QuantSpec(Format.parse(format))
+    within = int(spec.qmin) <= zero_point <= int(spec.qmax)
+    checker.that(within, f"zero point {zero_point}", f"a code of {format}")
+    checker.that(_SMALLEST <= scale <= _LARGEST, f"scale {scale}", "a positive float32 number")

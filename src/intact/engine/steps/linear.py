@@ -12,6 +12,7 @@ from intact.engine.steps.checker import Checker
 from intact.engine.steps.epilogue import FILED, Epilogue
 from intact.engine.steps.run import Run
 from intact.engine.steps.sizes import Sizes
+from intact.engine.steps.split_quantize import check_low, whole_codes
 from intact.engine.steps.step import Step, Traits
 from intact.engine.steps.tensors import Shape
 from intact.engine.steps.wiring import Const, Read, Write
@@ -19,7 +20,12 @@ from intact.engine.steps.wiring import Const, Read, Write
 
 @dataclass(frozen=True)
 class Linear(Step):
-    """x [..., in] times constant weights int8 [out, in], transposed (Gemm, MatMul)."""
+    """x [..., in] times constant weights int8 [out, in], transposed (Gemm, MatMul).
+
+    Attributes:
+        x: Codes, or of codes of 16 bits the high bytes.
+        low: The low bytes, where x is the high ones (N60).
+    """
 
     kind = "linear"
     traits = Traits(writes_parts=True, in_place=("residual",))
@@ -27,8 +33,10 @@ class Linear(Step):
     y: Write
     weight: Annotated[str, Const("int8", 2)]
     epilogue: Epilogue = field(metadata=FILED)
+    low: Read = ""
 
     def check(self, checker: Checker) -> None:
+        check_low(checker, self.x, self.low)
         shape = checker.sizes(self.weight)
         self.epilogue.check(checker, shape[0])
         checker.that(min(shape) > 0, self.weight, "weights that are not empty")
@@ -39,8 +47,8 @@ class Linear(Step):
         return *sizes.of(self.x)[:-1], sizes.of(self.weight)[0]
 
     def evaluate(self, run: Run) -> None:
-        x, weight, zero_point = run.array(self.x), run.array(self.weight), run.codes(self.x).zero_point
-        acc = numerics.linear(x, weight, zero_point, bias=self.epilogue.added(run))
+        codes, zero_point = whole_codes(run, self.x, self.low)
+        acc = numerics.linear(codes, run.array(self.weight), zero_point, bias=self.epilogue.added(run))
         self.epilogue.evaluate(run, self.y, acc, axis=-1)
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:

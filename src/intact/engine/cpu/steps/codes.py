@@ -6,7 +6,7 @@ import numpy as np
 
 from intact.engine.cpu.binding import Binding, binds
 from intact.engine.cpu.steps.views import broadcast, grid_of, move, operand, zero_of
-from intact.engine.steps import Add, Dequantize, Quantize, Reinterpret, Rescale, Table
+from intact.engine.steps import Add, Dequantize, Quantize, Reinterpret, Rescale, SplitQuantize, Table
 from intact.errors import FileFormatError
 from intact.kernels import moves, pointwise
 from intact.kernels.program import NativeStep
@@ -18,6 +18,17 @@ def bind_quantize(step: Quantize, binding: Binding) -> list[NativeStep]:
     codes = binding.codes(step.y)
     x, y = binding.view(step.x), binding.view(step.y)
     return [pointwise.quantize(x, y, codes.scale, grid_of(codes), binding.kernels)]
+
+
+@binds(SplitQuantize)
+def bind_split_quantize(step: SplitQuantize, binding: Binding) -> list[NativeStep]:
+    """float32 -> the high and the low bytes of codes of 16 bits."""
+    x, spec = binding.view(step.x), step.spec
+    ends = int(spec.qmin) - step.zero_point, int(spec.qmax) - step.zero_point
+    return [
+        pointwise.quantize_byte(x, binding.view(name), step.scale, ends, high, binding.kernels)
+        for name, high in ((step.high, True), (step.low, False))
+    ]
 
 
 @binds(Dequantize)

@@ -24,5 +24,6 @@ def bind_conv(step: Conv, binding: Binding) -> list[NativeStep]:
         step.dilations,
         (-step.pads[0], -step.pads[1]),
         step.groups,
+        binding.image(step.low) if step.low else None,
     )
     return [native(part, step, binding)]

@@ -32,6 +32,7 @@ class PartialConv:
         residual: An image like y; None: none.
         weight: int8 [out, kernel_h, kernel_w, in / groups].
         origin: The pixel of x under the first tap of y's pixel (0, 0).
+        low: The low bytes, as x, where x is the high bytes of codes of 16 bits; None: codes are bytes.
         repeats: So often the layer's output channels follow one another in y's.
         label: Tells the weights of the parts of a layer apart, of all layers that share them: the taps.
     """
@@ -44,13 +45,14 @@ class PartialConv:
     dilations: tuple[int, int] = (1, 1)
     origin: tuple[int, int] = (0, 0)
     groups: int = 1
+    low: View | None = None
     repeats: int = 1
     label: str = ""
 
 
 def native(part: PartialConv, step: Weighted, binding: Binding) -> NativeStep:
     """The native convolution, in the form that is chosen."""
-    tiled, forms = binding.kernels[gemm.WINOGRAD], _direct_forms(binding)
+    tiled, forms = binding.kernels[gemm.WINOGRAD], _direct_forms(binding, part)
     layer, direct = _layer(part, step, binding), _suited(forms, part)
     if _tiles_possible(part):
         default = tiled if _tiles_pay(part, direct, binding) else direct
@@ -73,6 +75,7 @@ def _layer(part: PartialConv, step: Weighted, binding: Binding) -> str:
         f"at {_by(x.strides[:3])} {_by(y.strides[:3])}", f"strides {_by(part.strides)}",
         f"dilations {_by(part.dilations)}", f"groups {part.groups}", f"bytes to {_high(part)}",
         "codes" if binding.tensor(step.y).codes is not None else "floats",
+        *([] if part.low is None else ["of 16 bits"]),
     ]  # fmt: skip
     has = ("residual", part.residual), ("slope", epilogue.slope), (epilogue.activation, epilogue.activation)
     said += [name for name, there in has if there]
@@ -85,10 +88,11 @@ def _by(sizes: Sequence[int]) -> str:
     return "x".join(map(str, sizes))
 
 
-def _direct_forms(binding: Binding) -> list[str]:
+def _direct_forms(binding: Binding, part: PartialConv) -> list[str]:
     """The kernels that could run. Those that group weights are packed slowly, and slower than all others."""
     chosen = binding.kernels[gemm.FAMILY]
-    return [chosen, *(k for k in alternatives(gemm.FAMILY) if k != chosen and not gemm.is_grouped(k))]
+    forms = [chosen, *(k for k in alternatives(gemm.FAMILY) if k != chosen and not gemm.is_grouped(k))]
+    return forms if part.low is None else [k for k in forms if not gemm.is_tiled(k)]
 
 
 def _suited(kernels: Sequence[str], part: PartialConv) -> str:
@@ -117,13 +121,14 @@ def _direct(kernel: str, part: PartialConv, step: Weighted, binding: Binding) ->
         origin=part.origin,
         threads=binding.threads,
         zero=zero_of(binding.codes(step.x)),
+        low=part.low,
         kernel=kernel,
     )
 
 
 def _high(part: PartialConv) -> int:
-    """The largest byte that a kernel can read of x, its halo included."""
-    return part.x.holds[1]
+    """The largest byte that a kernel can read, halos included."""
+    return max(view.holds[1] for view in (part.x, part.low) if view is not None)
 
 
 def _form(kernel: str, part: PartialConv, apart: str = "") -> str:
@@ -136,7 +141,7 @@ def _form(kernel: str, part: PartialConv, apart: str = "") -> str:
 def _tiles_possible(part: PartialConv) -> bool:
     """Whether Winograd's form is meant for this convolution."""
     taps = part.weight.shape[1:3] == (3, 3) and part.strides == part.dilations == (1, 1)
-    return taps and part.groups == 1
+    return taps and part.groups == 1 and part.low is None
 
 
 def _tiles_pay(part: PartialConv, direct: str, binding: Binding) -> bool:
@@ -178,7 +183,10 @@ def _weight_sums(part: PartialConv, step: Weighted, binding: Binding) -> NDArray
 
 
 def _epilogue(part: PartialConv, step: Weighted, binding: Binding) -> BoundEpilogue:
-    zeros = -zero_of(binding.codes(step.x)) * _weight_sums(part, step, binding).astype(np.int64)
+    zero = zero_of(binding.codes(step.x))
+    if part.low is not None:
+        zero = 256 * zero + zero_of(binding.codes(step.low))
+    zeros = -zero * _weight_sums(part, step, binding).astype(np.int64)
     channels = part.weight.shape[0]
     return bound_epilogue(
         step.epilogue, step.y, binding, channels=channels, repeats=part.repeats, correction=zeros,

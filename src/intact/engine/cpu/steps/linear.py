@@ -25,14 +25,14 @@ def bind_linear(step: Linear, binding: Binding) -> list[NativeStep]:
         before.append(moves.copy(view, dense))
         return _dense_rows(dense)
 
-    x = gathered(step.x)
+    x, low = gathered(step.x), gathered(step.low) if step.low else None
     residual = gathered(step.epilogue.residual) if step.epilogue.residual else None
     weight = binding.weight(step.weight)[:, None, None, :]
     y = binding.view(step.y)
     if (rows := _rows(y)) is not None:
-        return [*before, native(PartialConv(x, rows, residual, weight), step, binding)]
+        return [*before, native(PartialConv(x, rows, residual, weight, low=low), step, binding)]
     dense = binding.temporary(dtype_of(binding.tensor(step.y)), tuple(y.sizes))
-    part = PartialConv(x, _dense_rows(dense), residual, weight)
+    part = PartialConv(x, _dense_rows(dense), residual, weight, low=low)
     return [*before, native(part, step, binding), moves.copy(dense, y)]
 
 

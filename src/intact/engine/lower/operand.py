@@ -1,0 +1,74 @@
+"""What a layer with constant weights multiplies: codes of 8 bits, or of 16 as two tensors of bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from intact.engine.lower.builder import NoMatch, PlanBuilder
+from intact.engine.lower.grids import FloatGrid
+from intact.engine.steps import Codes, SplitQuantize
+from intact.engine.steps.split_quantize import FORMATS, split_codes
+from intact.graph import Value, is_op
+
+
+@dataclass(frozen=True)
+class CodesRead:
+    """Codes that a layer reads.
+
+    Attributes:
+        x: The tensor of codes, or of their high bytes.
+        codes: The grid, and which codes can occur.
+        low: The tensor of low bytes; "": the codes are bytes.
+    """
+
+    x: str
+    codes: Codes
+    low: str = ""
+
+
+def codes_read(builder: PlanBuilder, value: Value | None) -> CodesRead:
+    """The codes behind `value`.
+
+    Raises:
+        NoMatch: It has none that kernels multiply.
+    """
+    grid = _wide_grid(builder, value)
+    if grid is None or value is None:
+        return CodesRead(*builder.wanted_codes(value))
+    high, low = split_codes(grid.format, grid.scale, grid.zero_point)
+    if not np.isfinite(np.float32(high.scale)):
+        raise NoMatch(f"its input is in steps of {grid.scale}, whose high bytes no float32 scales")
+    names = f"{value.name}.high", f"{value.name}.low"
+    if names[0] not in builder.tensors:
+        _split(builder, value, grid, names, (high, low))
+    whole = Codes(grid.scale, 256 * high.zero_point + low.zero_point, False, 0, 2**16 - 1)
+    return CodesRead(names[0], whole, names[1])
+
+
+def _wide_grid(builder: PlanBuilder, value: Value | None) -> FloatGrid | None:
+    """The grid of a pair of 16 bits; None where `value` comes from none."""
+    node = value.producer() if value is not None and value not in builder.constants else None
+    above = node.inputs[0].producer() if node is not None and node.inputs and node.inputs[0] else None
+    if node is None or above is None or not is_op(node, "DequantizeLinear"):
+        return None
+    grid = builder.grids.any_of(node)
+    paired = is_op(above, "QuantizeLinear") and builder.grids.any_of(above) == grid
+    return grid if paired and isinstance(grid, FloatGrid) and grid.format in FORMATS else None
+
+
+def _split(
+    builder: PlanBuilder, value: Value, grid: FloatGrid, names: tuple[str, str], codes: tuple[Codes, Codes]
+) -> None:
+    """Both tensors of bytes, once for all layers that read `value`."""
+    dequantize = value.producer()
+    quantize = dequantize.inputs[0].producer() if dequantize is not None and dequantize.inputs[0] else None
+    assert dequantize is not None and quantize is not None
+    x = builder.real(quantize.inputs[0])
+    shape = builder.tensors[x].shape
+    made = [builder.scratch(name, "codes", shape, one) for name, one in zip(names, codes, strict=True)]
+    if made != list(names):
+        raise NoMatch(f"the graph has a tensor called '{names[0]}' or '{names[1]}'")
+    done = (quantize.name or "", dequantize.name or "")
+    builder.add(SplitQuantize(done[1], done, x, *made, grid.format, grid.scale, grid.zero_point))
