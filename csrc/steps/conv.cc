@@ -469,7 +469,6 @@ void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
   for (int i = 0; i < 4; ++i) demand(x.strides[i] >= 0, "conv reads rows in order");
   check_epilogue(s.epilogue, y, out);
   if (!s.low) return;
-  demand(s.kernel->tiles == nullptr, "tiles multiply codes of 8 bits");
   demand(s.low->high <= high, "weights are packed for smaller bytes");
   demand_image(*s.low, "conv reads an image of bytes with dense pixels");
   demand_same_sizes(*s.low, x);
