@@ -119,8 +119,6 @@ void bind_gemm(nb::module_& m) {
   m.def("gemm_groups", &steps_by_group, "kernel"_a, "packed"_a.noconvert());
   m.def("conv", &conv, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "strides"_a, "dilations"_a,
         "origin"_a, "epilogue"_a, "threads"_a = 1, "zero"_a = 0, "low"_a = nb::none());
-  m.def(
-      "gemm_tiled", [](const std::string& name) { return kernel<GemmOps>(name).tiles != nullptr; }, "kernel"_a);
   m.def("gemm_grouped", [](const std::string& name) { return kernel<GemmOps>(name).grouped; }, "kernel"_a);
   m.def(
       "gemm_fills",

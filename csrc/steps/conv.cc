@@ -5,8 +5,8 @@
 #include "kernels/registry.h"
 #include "runtime/balance.h"
 #include "steps/conv_tiles.h"
+#include "steps/sum_source.h"
 #include "steps/window.h"
-#include "steps/window_copies.h"
 
 namespace intact {
 namespace {
@@ -53,29 +53,6 @@ struct Scratch {
   float* floats;
   int32_t *sums, *low;  // low: of low bytes, where there are any
   uint8_t* copies;
-};
-
-// Rows that sums are formed of, tile by tile.
-struct Source {
-  GemmTile tile;  // begins as all rows
-  const int32_t* outliers;  // where each tile's end
-
-  void sum(const GemmOps& kernel, const GemmSteps& steps, int index, int rows) {
-    tile.rows = rows;
-    if (tile.outliers != nullptr) {
-      tile.begin = outliers[index];
-      tile.end = outliers[index + 1];
-    }
-    kernel.sum(steps, tile);
-    tile.x += rows;
-    if (tile.words != nullptr) tile.words += rows * tile.pitch;
-  }
-};
-
-// Copies of windows, and how far the low bytes lie behind the others.
-struct Copied {
-  WindowCopies::Rows x, low;
-  ptrdiff_t apart;
 };
 
 class ConvStep final : public Step {
@@ -157,19 +134,6 @@ std::vector<int32_t> runs_of(const std::vector<int32_t>& offsets) {
 std::vector<int32_t> ConvStep::resolve(const Packed& packed, const PackedPanel& panel) const {
   std::vector<int32_t> offsets = step_offsets(s_, packed, panel);
   return s_.kernel->grouped ? offsets : runs_of(offsets);
-}
-
-// Of each channel of a panel, times `shift`; wraps around, as the sums do.
-std::vector<int32_t> weight_sums(const int8_t* weights, const PackedPanel& panel, int32_t shift) {
-  std::vector<uint32_t> sums(static_cast<size_t>(panel.width), 0);
-  for (int32_t step = 0; step < panel.steps; ++step) {
-    for (int32_t c = 0; c < panel.width; ++c, weights += 4) {
-      for (int b = 0; b < 4; ++b) {
-        sums[static_cast<size_t>(c)] += static_cast<uint32_t>(shift) * static_cast<uint32_t>(weights[b]);
-      }
-    }
-  }
-  return {sums.begin(), sums.end()};
 }
 
 // Where a panel reads copies, which hold the window's steps in their own order: the same for all panels.
@@ -372,16 +336,6 @@ void ConvStep::fill_rows(const Memory& memory, int64_t first, int64_t end, const
   }
 }
 
-// Where a tile will be written, and what will be added to it: lines far from each other, that arrive during
-// the sums.
-template <class Byte>
-void fetch_lines([[maybe_unused]] Byte* const* rows, [[maybe_unused]] int count,
-                 [[maybe_unused]] ptrdiff_t offset) {
-#if defined(__GNUC__)
-  for (int i = 0; i < count; ++i) __builtin_prefetch(rows[i] + offset, 1);
-#endif
-}
-
 // The next panel, so that weights which no cache near the core holds arrive while there is other work: all of
 // it where this chunk is new to the thread; of the next chunk's first, what falls to these blocks.
 ConvStep::Ahead ConvStep::ahead_of(size_t chunk, Range blocks, size_t p, bool fresh) const {
@@ -422,9 +376,10 @@ void ConvStep::run_blocks(const Memory& memory, size_t chunk, Range blocks, bool
 
 // What the sums of a panel read, of the bytes or of the high or low ones.
 Source ConvStep::source_of(const BoundPanel& panel, const Rows& rows, ptrdiff_t offset,
-                                     const WindowCopies::Rows& copied, int count) const {
-  GemmTile tile{rows.x, offset_of_group(panel) + offset, count,         nullptr, nullptr, nullptr,
-                0,      copied.words,                    copies_.pitch()};
+                           const WindowCopies::Rows& copied, int count) const {
+  GemmTile tile{
+      rows.x,         offset_of_group(panel) + offset, count, nullptr, nullptr, nullptr, 0, copied.words,
+      copies_.pitch()};
   if (panel.steps.words > 0 && copied.x != nullptr) {
     tile.x = copied.x;
     tile.x_offset = 0;
@@ -465,13 +420,6 @@ void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, const Copied
   run_tiles(panel, source, nullptr, ends);
 }
 
-// high = 256 * high + low.
-void join_bytes(int32_t* high, const int32_t* low, size_t n) {
-  for (size_t i = 0; i < n; ++i) {
-    high[i] = static_cast<int32_t>(256 * static_cast<uint32_t>(high[i]) + static_cast<uint32_t>(low[i]));
-  }
-}
-
 // `source`, `low` and `rows` begin as all rows and end as the last tile's: copies would cost what a few steps do.
 void ConvStep::run_tiles(const BoundPanel& panel, Source& source, Source* low, GemmRows& rows) const {
   GemmTile& tile = source.tile;
@@ -486,7 +434,8 @@ void ConvStep::run_tiles(const BoundPanel& panel, Source& source, Source* low, G
     source.sum(*s_.kernel, panel.steps, t, rows.rows);
     if (low != nullptr) {
       low->sum(*s_.kernel, panel.steps, t, rows.rows);
-      join_bytes(tile.sums, low->tile.sums, static_cast<size_t>(rows.rows) * static_cast<size_t>(panel.steps.width));
+      join_bytes(tile.sums, low->tile.sums,
+                 static_cast<size_t>(rows.rows) * static_cast<size_t>(panel.steps.width));
     }
     s_.kernel->finish(s_.epilogue, rows);
     rows.y += rows.rows;
@@ -520,7 +469,6 @@ void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
   for (int i = 0; i < 4; ++i) demand(x.strides[i] >= 0, "conv reads rows in order");
   check_epilogue(s.epilogue, y, out);
   if (!s.low) return;
-  demand(s.kernel->tiles == nullptr, "tiles multiply codes of 8 bits");
   demand(s.low->high <= high, "weights are packed for smaller bytes");
   demand_image(*s.low, "conv reads an image of bytes with dense pixels");
   demand_same_sizes(*s.low, x);

@@ -56,6 +56,9 @@ class TiledConvStep final : public Step {
   int64_t weights_bytes() const { return panels_.back().weights + panels_.back().bytes - panels_[0].weights; }
   size_t chunks() const { return chunks_.size() - 1; }
   bool gathers() const { return !pieces_.empty(); }
+  // Rows of outputs that a block makes: half of its own where those are high and low bytes.
+  int64_t block_rows() const { return s_.low ? kTileRows : kBlockRows; }
+  int64_t blocks_of(int64_t rows) const { return (rows + block_rows() - 1) / block_rows(); }
   int32_t groups() const { return panels_.back().group + 1; }
   Range range_of(int64_t i) const { return {i * range_rows_, std::min(rows_.total, (i + 1) * range_rows_)}; }
   int64_t shift_of(const Range& range, int64_t block) const;
@@ -96,14 +99,15 @@ std::optional<Rows> TiledConvStep::lies() const {
   const int64_t image = (height - 1) * all.each_line + width;
   all.each_image = images > 1 ? x.strides[0] / pixel : image;
   all.total = (images - 1) * all.each_image + image;
-  const bool some = all.total >= kBlockRows && all.each_line >= width && all.each_image >= image &&
+  const bool some = all.total >= block_rows() && all.each_line >= width && all.each_image >= image &&
                     static_cast<double>(all.total) <= kMostWalked * static_cast<double>(rows_.total);
   return some ? std::optional(all) : std::nullopt;
 }
 
 // Whether that is faster than gathering: zeros are multiplied, and so are rows that nobody wants.
 bool TiledConvStep::walks(const DeepSteps& steps, const Rows& all) const {
-  if (steps.idle() > 0 && s_.x.block != 0) return false;  // only the arena may be read over its end
+  if (steps.idle() > 0 && (s_.x.block != 0 || (s_.low && s_.low->block != 0)))
+    return false;  // only the arena may be read over its end
   if (steps.filled()) return true;
   int64_t channels = 0;
   for (const Panel& panel : panels_) channels += panel.width;
@@ -169,7 +173,9 @@ void TiledConvStep::bind(const Packed& packed) {
       offsets_.push_back(static_cast<int32_t>(k) * static_cast<int32_t>(kGatheredBytes));
     }
   }
-  reads(s_.x, slack_of(packed.header) + (walk ? deep.idle() : 0));
+  const size_t slack = slack_of(packed.header) + (walk ? deep.idle() : 0);
+  reads(s_.x, slack);
+  if (s_.low) reads(*s_.low, slack);
 }
 
 // Chunks: neighbouring panels that stay in the first cache together.
@@ -213,7 +219,7 @@ void TiledConvStep::cut() {
 }
 
 void TiledConvStep::cut_into(int64_t blocks, size_t parts) {
-  range_rows_ = blocks * kBlockRows;
+  range_rows_ = blocks * block_rows();
   ranges_ = (blocks_of(rows_.total) + blocks - 1) / blocks;
   parts_ = parts;
 }
@@ -226,7 +232,7 @@ int64_t TiledConvStep::fetching() const {
   if (ranges_ == 0) return 0;  // no rows
   const int64_t bands = weights_first_ && parts >= s_.threads ? 1 : std::min<int64_t>(ranges_, s_.threads);
   const int64_t sharing = std::min(parts, (s_.threads + bands - 1) / bands);
-  const int64_t inputs = s_.x.elements() / bands * (sharing - 1) / sharing;
+  const int64_t inputs = s_.x.elements() * (s_.low ? 2 : 1) / bands * (sharing - 1) / sharing;
   const bool stay = weights_first_ || weights_bytes() <= kKeptBytes;  // from range to range
   const int64_t weights = weights_bytes() / sharing * (stay ? 1 : (ranges_ + bands - 1) / bands);
   return (inputs * kForeignLineCost + weights * kWeightsLineCost) / kFetchedBytes;
@@ -262,9 +268,11 @@ std::pair<Work, size_t> TiledConvStep::lay_out(uint8_t* scratch) const {
   for (TilePending& block : w.blocks) {
     block.epilogue = &s_.epilogue;
     block.sums = reinterpret_cast<int32_t*>(take(tile));
+    block.joins = s_.low.has_value();
   }
   w.floats = reinterpret_cast<float*>(take(tile));
-  w.gathered = take(gathers() ? rows / kBlockRows * offsets_.size() * kGatheredBytes : 0);
+  w.gathered =
+      take(gathers() ? rows / static_cast<size_t>(block_rows()) * offsets_.size() * kGatheredBytes : 0);
   w.group = -1;
   return {w, used};
 }
@@ -272,8 +280,8 @@ std::pair<Work, size_t> TiledConvStep::lay_out(uint8_t* scratch) const {
 // By how many rows the last block of all begins earlier, so that it ends with the last row: nothing is loaded
 // from behind the image. What is gathered has room.
 int64_t TiledConvStep::shift_of(const Range& range, int64_t block) const {
-  const int64_t left = range.count() - block * kBlockRows;
-  if (gathers() || left >= kBlockRows) return 0;
+  const int64_t left = range.count() - block * block_rows();
+  if (gathers() || left >= block_rows()) return 0;
   return (left > kTileRows ? kBlockRows : kTileRows) - left;
 }
 
@@ -284,7 +292,8 @@ void TiledConvStep::fill(const Memory& memory, Work& work) const {
   const int64_t height = y.sizes[1], width = y.sizes[2], count = work.range.count();
   int64_t n = work.range.first / rows_.each_image, rest = work.range.first % rows_.each_image;
   int64_t h = rest / rows_.each_line, w = rest % rows_.each_line, i = 0;
-  const int64_t last = (blocks_of(count) - 1) * kBlockRows, shift = shift_of(work.range, last / kBlockRows);
+  const int64_t last = (blocks_of(count) - 1) * block_rows(),
+                shift = shift_of(work.range, last / block_rows());
   int64_t to = 0;
   const auto skip = [&](int64_t rows) {
     for (; rows > 0; --rows, ++to) {
@@ -323,17 +332,20 @@ void TiledConvStep::fill(const Memory& memory, Work& work) const {
       ++n;
     }
   }
-  skip(align64(to * 2) / 2 - to);
+  skip(blocks_of(to) * block_rows() - to);
 }
 
 void TiledConvStep::gather(int32_t group, Work& work) const {
   const int64_t in = s_.x.sizes[3] / groups();
   for (int64_t b = 0; b < blocks_of(work.range.count()); ++b) {
-    const int64_t rows = std::min<int64_t>(kBlockRows, work.range.count() - b * kBlockRows);
+    const int64_t rows = std::min(block_rows(), work.range.count() - b * block_rows());
     uint8_t* const to = work.gathered + static_cast<size_t>(b) * offsets_.size() * kGatheredBytes;
-    ops_.gather({pieces_.data(), static_cast<int32_t>(pieces_.size()), work.rows.x + b * kBlockRows,
-                 static_cast<ptrdiff_t>(group * in), static_cast<int>(rows)},
-                to);
+    TileGather of{pieces_.data(), static_cast<int32_t>(pieces_.size()), work.rows.x + b * block_rows(),
+                  static_cast<ptrdiff_t>(group * in), static_cast<int>(rows)};
+    ops_.gather(of, to);
+    if (!s_.low) continue;
+    of.x_offset += work.apart;
+    ops_.gather(of, to + kTileRows * kDeepBytes);
   }
   work.group = group;
 }
@@ -362,15 +374,15 @@ void TiledConvStep::prepare(const Panel& panel, int64_t block, int rows, Work& w
   r.channels = panel.channels;
   r.multiplier = constants_.multiplier.data() + panel.constants;
   r.bias = constants_.bias.data() + panel.constants;
-  r.y = work.rows.y + block * kBlockRows;
+  r.y = work.rows.y + block * block_rows();
   r.y_offset = panel.channel * static_cast<ptrdiff_t>(bytes_of(s_.y.type));
-  r.residual = s_.epilogue.residual ? work.rows.residual + block * kBlockRows : nullptr;
+  r.residual = s_.epilogue.residual ? work.rows.residual + block * block_rows() : nullptr;
   r.residual_offset = panel.channel;
   r.scratch = work.floats;
   r.factors = PanelConstants::part_of(constants_.factors, panel.constants);
   r.slopes = PanelConstants::part_of(constants_.slopes, panel.constants);
   r.offsets = PanelConstants::part_of(constants_.offsets, panel.constants);
-  now.finish = ops_.epilogue(s_.epilogue, r);
+  now.finish = ops_.epilogue(s_.epilogue, r, now.joins);
 }
 
 void TiledConvStep::run_chunk(const Memory& memory, size_t chunk, Ahead near, Ahead far, Work& work) const {
@@ -384,18 +396,21 @@ void TiledConvStep::run_chunk(const Memory& memory, size_t chunk, Ahead near, Ah
   const uint8_t* const corner = s_.x.at<uint8_t>(memory) + s_.origin[0] * s_.x.strides[1] +
                                 s_.origin[1] * s_.x.strides[2] + group_bytes;
   for (int64_t b = 0; b < blocks; ++b) {
-    const int64_t left = work.range.count() - b * kBlockRows;
-    const int64_t row = work.range.first + b * kBlockRows - shift_of(work.range, b);
+    const int64_t left = work.range.count() - b * block_rows();
+    const int64_t row = work.range.first + b * block_rows() - shift_of(work.range, b);
     TileBlock block{};
     block.x = gathers() ? work.gathered + static_cast<size_t>(b) * offsets_.size() * kGatheredBytes
                         : corner + row * pitch_;
     block.pitch = static_cast<ptrdiff_t>(pitch_);
     block.offsets = offsets_.data();
     block.depth = static_cast<int32_t>(offsets_.size());
-    block.rows = left > kTileRows ? kBlockRows : kTileRows;
+    const bool below = left > kTileRows || s_.low;
+    block.below = gathers() ? kTileRows * kDeepBytes : s_.low ? work.apart : kTileRows * block.pitch;
+    block.rows = below ? kBlockRows : kTileRows;
+    block.most = static_cast<int>(block_rows());
     for (size_t p = begin; p < end; ++p) {
       const Panel& panel = panels_[p];
-      prepare(panel, b, block.rows, work);
+      prepare(panel, b, std::min(block.rows, block.most), work);
       const GemmRows& ends = work.now().rows;
       block.ends = p == begin || ends.y_offset % kDeepBytes == 0 ? &ends : nullptr;
       block.width = panel.width;
@@ -441,6 +456,7 @@ int64_t TiledConvStep::work(size_t item) const {
 
 void TiledConvStep::run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept {
   Work work = lay_out(scratch).first;
+  if (s_.low) work.apart = s_.low->at<uint8_t>(memory) - s_.x.at<uint8_t>(memory);
   ops_.enter();
   int64_t range = -1, first = -1;
   for (size_t item = begin; item < end; ++item) {

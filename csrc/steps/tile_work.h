@@ -63,9 +63,7 @@ struct Range {
   int64_t count() const { return end - first; }
 };
 
-constexpr int64_t blocks_of(int64_t rows) { return (rows + kBlockRows - 1) / kBlockRows; }
-
-// Addresses of a range's rows, kBlockRows for each block.
+// Addresses of a range's rows, as many for each block as it makes.
 struct Addresses {
   uint8_t** y;
   const uint8_t** residual;
@@ -78,6 +76,7 @@ struct Work {
   uint8_t* nowhere;  // where rows are written that nobody wants
   float* floats;
   uint8_t* gathered;
+  ptrdiff_t apart = 0;  // from high bytes to low ones
   Range range{0, 0};
   int32_t group = -1;  // that is gathered
   TilePending blocks[2];  // the one that is summed, and the one before

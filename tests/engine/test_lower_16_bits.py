@@ -1,4 +1,4 @@
-"""Q/DQ pairs of 16 bits: floats on a grid (N56), beside codes of 8 bits."""
+"""Q/DQ pairs of 16 bits: floats on a grid (N56), or two tensors of bytes that layers multiply (N60)."""
 
 import numpy as np
 import pytest
@@ -59,24 +59,108 @@ def test_layers_between_pairs_of_4_bits_are_int8(qdq, lowered, dtype):
 def test_an_image_that_lies_in_another_order(qdq, lowered, channels):
     g = qdq()
     x = g.pair(g.input("x", ["n", channels, 37, 21]), 0.0003, 0, "int16")
-    found = lowered(g, g.node("Sigmoid", g.conv(x, channels, 4)), sizes={"n": 2}).agree(1e-4)
+    weight = g.floats(4, channels, 3, 3)
+    found = lowered(g, g.node("Sigmoid", g.node("Conv", x, weight)), sizes={"n": 2}).agree(1e-4)
     assert found.kinds == ["fake_quantize", "float_conv", "function"]
 
 
-def test_layers_behind_it_run_in_float_and_say_so(qdq, lowered):
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("channels", [1, 3, 16])
+def test_a_convolution_multiplies_codes_of_16_bits(qdq, lowered, channels, grid):
+    """Of an image that lies in another order, with a rim that reads the code of 0."""
+    g = qdq()
+    x = g.pair(g.input("x", ["n", channels, 37, 21]), *grid)
+    found = lowered(g, g.node("Sigmoid", g.conv(x, channels, 4)), sizes={"n": 2}).agree(1e-4)
+    assert found.kinds == ["split_quantize", "conv"]
+    assert_exact_sums(found, x, grid)
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize(
+    "attributes", [{"strides": [2, 1]}, {"group": 2}, {"dilations": [2, 3]}], ids=lambda one: next(iter(one))
+)
+def test_windows_of_any_kind_over_codes_of_16_bits(qdq, lowered, attributes, grid):
+    g = qdq()
+    x = g.pair(g.input("x", [2, 10, 13, 9]), *grid)
+    found = lowered(g, g.conv(x, 10, 6, **attributes)).agree(1e-4)
+    assert found.kinds == ["split_quantize", "conv"]
+    assert_exact_sums(found, x, grid, **attributes)
+
+
+def assert_exact_sums(found, x, grid, **attributes) -> None:
+    """Floats of a convolution are those of the integer sums of the whole codes; its bias is part of them."""
+    scale, zero, dtype = grid
+    step = found.step("conv")
+    codes = numerics.quantize(
+        found.feeds["x"], np.float32(scale), zero, QuantSpec(Format.parse(dtype), symmetric=zero == 0)
+    )
+    acc = numerics.conv(
+        codes.astype(np.int32), np.moveaxis(found.plan.constants[step.weight], 3, 1), zero,
+        stride=tuple(attributes.get("strides", (1, 1))), dilation=tuple(attributes.get("dilations", (1, 1))),
+        padding=((1, 1), (1, 1)), groups=attributes.get("group", 1),
+    )  # fmt: skip
+    multiplier, bias = (found.plan.constants[name] for name in (step.epilogue.multiplier, step.epilogue.bias))
+    real = numerics.to_real(acc, multiplier, bias)
+    if step.epilogue.activation:
+        real = numerics.sigmoid(real)
+    np.testing.assert_array_equal(found.values[found.plan.outputs[0]], real)
+
+
+@pytest.mark.parametrize("shape", [(6, 9), (2, 3, 9), (1, 2, 3, 9)], ids=str)
+@pytest.mark.parametrize("op", ["Gemm", "MatMul"])
+def test_products_of_16_bits(qdq, lowered, op, shape):
+    if op == "Gemm" and len(shape) != 2:
+        pytest.skip("Gemm multiplies matrices")
+    g = qdq()
+    a, b = (g.pair(g.input("x", shape), 0.0003, 0, "int16"), g.weight(9, 5, axis=1))
+    y = g.node(op, a, b)
+    found = lowered(g, g.pair(y, 0.01, 100, "uint8")).agree()
+    assert found.kinds == ["split_quantize", "linear", "dequantize"]
+
+
+def test_layers_that_read_one_tensor_share_its_bytes(qdq, lowered):
+    g = qdq()
+    x = g.pair(g.input("x", [1, 8, 6, 6]), 0.0003, 0, "int16")
+    found = lowered(g, g.conv(x, 8, 8), g.conv(x, 8, 4, 1), g.node("Tanh", x)).agree(1e-4)
+    assert sorted(found.kinds) == ["conv", "conv", "fake_quantize", "function", "split_quantize"]
+
+
+def test_a_convolution_over_sequences(qdq, lowered):
+    g = qdq()
+    x = g.pair(g.input("x", [2, 6, 30]), 0.0003, -77, "int16")
+    y = g.node("Conv", x, g.weight(5, 6, 3), g.floats(5), pads=[1, 1])
+    found = lowered(g, y).agree(1e-4)
+    assert found.kinds == ["split_quantize", "reshape", "reshape", "conv", "reshape"]
+
+
+def test_sums_that_could_leave_int32_stay_in_float_and_say_so(qdq, lowered):
+    """Weights of -128 and codes of 65535: 255 of them fit, 257 do not."""
+    for size, kinds in (255, ["split_quantize", "linear"]), (257, ["fake_quantize", "float_linear"]):
+        g = qdq()
+        x = g.pair(g.input("x", [3, size]), 0.0001, 0, "uint16")
+        weight = g.constant(np.full((size, 4), -128, np.int8))
+        y = g.node("MatMul", x, g.node("DequantizeLinear", weight, g.constant(np.float32(0.01))))
+        found = lowered(g, y).exact()
+        assert found.kinds == kinds
+        (layer,) = (one for one in found.plan.layers if one.op_type == "MatMul")
+        assert layer.precision == ("int8" if size == 255 else "float")
+        assert ("beyond int32" in layer.reason) == (size == 257)
+
+
+def test_layers_behind_it_multiply_its_codes_and_say_so(qdq, lowered):
     g = qdq()
     h = g.pair(g.node("Relu", g.conv(g.pair(g.input("x", [1, 3, 9, 9])), 3, 8)), 0.001, 0, "int16")
     h = g.pair(g.conv(h, 8, 8), 0.001, 30000, "uint16")
     y = g.node("MatMul", g.node("Sigmoid", h), g.weight(9, 4, axis=1, dtype="int16"))
     found = lowered(g, y).agree(1e-3)
     assert found.kinds == [
-        "quantize", "conv", "fake_quantize", "float_conv", "fake_quantize", "function", "float_linear",
+        "quantize", "conv", "split_quantize", "conv", "fake_quantize", "function", "float_linear",
     ]  # fmt: skip
     reasons = [layer.reason for layer in found.plan.layers]
     assert "it writes float" in reasons[0]
-    assert reasons[1].startswith("its input 0 ('relu4') comes in int16, and integer kernels take 8 bits")
+    assert reasons[1] == "it multiplies codes of 16 bits by int8 weights, in integers; it writes float"
     assert "weights alone are quantized (int16)" in reasons[3]
-    assert [layer.precision for layer in found.plan.layers] == ["int8", "float", "float", "float"]
+    assert [layer.precision for layer in found.plan.layers] == ["int8", "int8", "float", "float"]
 
 
 def test_borders_between_8_and_16_bits(qdq, lowered):

@@ -18,7 +18,7 @@ from intact.graph import load
 from intact.placement import explain, place, read_placement
 
 CORPUS = sorted((Path(__file__).parents[1] / "fuzz" / "corpus").glob("seed-*.onnx"))
-BORDERS = {"quantize", "dequantize", "rescale", "reinterpret"}
+BORDERS = {"quantize", "split_quantize", "dequantize", "rescale", "reinterpret"}
 INTEGER = {"conv", "conv_transpose", "linear", "matmul", "add", "pool", "table"}
 
 

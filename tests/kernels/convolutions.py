@@ -1,4 +1,4 @@
-"""Convolutions of bytes: what they are by numerics, and by a kernel."""
+"""Convolutions of bytes, and of codes of 16 bits: what they are by numerics, and by a kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BYTES = QuantSpec("uint8")
 class Layer:
     """A convolution of bytes; `pads` are (top, left, bottom, right)."""
 
-    x: np.ndarray  # [n, c, h, w], bytes
+    x: np.ndarray  # [n, c, h, w], bytes; uint16: read as two images of bytes
     weight: np.ndarray  # [out, kernel_h, kernel_w, c / groups], int8
     zero: int = 0
     high: int = 255
@@ -56,6 +56,10 @@ class Layer:
             self.bias = np.linspace(-9, 40, channels).astype(np.float32)
         if self.integer_bias is None:
             self.integer_bias = (np.arange(channels) * 37 % 1001 - 500).astype(np.int32)
+
+    @property
+    def wide(self) -> bool:
+        return self.x.dtype == np.uint16
 
     def expected(self) -> np.ndarray:
         """By numerics, [n, out, h, w]."""
@@ -106,6 +110,7 @@ class Layer:
         shape = self.expected().shape
         arena = Arena()
         x = arena.image(self.x.shape, 1, self.pads, self.gap, self.high)
+        lower = arena.image(self.x.shape, 1, self.pads, self.gap, self.high) if self.wide else None
         y = arena.image(shape, 4 if self.floats else 1, (1, 2, 1, 3), 0)
         r = None if self.residual is None else y if self.in_place else arena.image(shape, 1, (0, 0, 0, 1), 3)
         correction = self.integer_bias - self.zero * self.weight.astype(np.int32).sum((1, 2, 3))
@@ -126,14 +131,16 @@ class Layer:
             slopes=self.slopes,
             offsets=self.offsets,
         )
-        step = self.step(x.view, y.view, epilogue, kernel)
+        step = self.step(x.view, y.view, epilogue, kernel, lower and lower.view)
         program = Program()
         program.arena(arena.nbytes)
         program.add(step)
         context = program.take()
         memory = context.arena()
         memory[:] = 0xA5
-        x.write(memory, self.x, self.zero)
+        for image, shift in ((x, 8 if self.wide else 0), (lower, 0)):
+            if image:
+                image.write(memory, self.x >> shift & 255, self.zero >> shift & 255)
         if r:
             r.write(memory, self.residual, 7)
         before = memory.copy()
@@ -144,15 +151,20 @@ class Layer:
         assert np.array_equal(memory, before), "wrote outside its output"
         return got
 
-    def step(self, x: View, y: View, epilogue: BoundEpilogue, kernel: str) -> NativeStep:
+    def step(
+        self, x: View, y: View, epilogue: BoundEpilogue, kernel: str, low: View | None = None
+    ) -> NativeStep:
         origin = (-self.pads[0], -self.pads[1])
         if kernel.startswith(gemm.WINOGRAD):
             packed = gemm.pack_winograd(self.weight, high=self.high, kernel=kernel)
             return gemm.winograd(x, y, packed, epilogue, origin=origin, threads=self.threads, kernel=kernel)
         joined = self.groups == 1 and self.dilations[1] == 1 and self.gap == 0
         packed = gemm.pack(self.weight, high=self.high, groups=self.groups, joined=joined, kernel=kernel)
-        apart = {"strides": self.strides, "dilations": self.dilations}
-        return gemm.conv(x, y, packed, epilogue, **apart, origin=origin, zero=self.zero, kernel=kernel)
+        apart = {"strides": self.strides, "dilations": self.dilations, "threads": self.threads}
+        zero = self.zero >> 8 if self.wide else self.zero
+        return gemm.conv(
+            x, y, packed, epilogue, **apart, origin=origin, zero=zero, low=low, kernel=kernel
+        )
 
 
 class Image:
@@ -216,6 +228,21 @@ def layer(rng, *, n=1, c=8, h=5, w=6, out=16, kernel=(3, 3), groups=1, high=255,
     return Layer(x, weight, high=high, groups=groups, **more)
 
 
+def widened(made: Layer, rng: np.random.Generator, zero: int) -> Layer:
+    """The same of codes of 16 bits: any, and weights as large as their sums in int32 let them be."""
+    made.zero, made.high = zero, 255
+    ends = rng.choice(np.array([0, 255, 256, 65535], np.uint16), made.x.shape)
+    anywhere = rng.integers(0, 65536, made.x.shape).astype(np.uint16)
+    made.x = np.where(rng.random(made.x.shape) < 0.3, ends, anywhere)
+    room = 2**31 - 1 - int(np.abs(made.integer_bias).max())
+    reach = max(zero, 65535 - zero)
+    sums = np.abs(made.weight.astype(np.int64)).sum(axis=(1, 2, 3)) * reach
+    shrink = np.maximum(sums / room, 1.0)[:, None, None, None]
+    made.weight = np.trunc(made.weight / shrink).astype(np.int8)
+    made.multiplier = made.multiplier / np.float32(256)
+    return made
+
+
 @st.composite
 def layers(draw, tiles=False):
     """Any convolution; with `tiles`, one that Winograd's form takes."""
@@ -263,6 +290,8 @@ def layers(draw, tiles=False):
         made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
         made.residual_multiplier = float(np.float32(rng.uniform(-1, 1)))
         made.residual_zero = integer(0, 255)
+    if not tiles and draw(st.booleans()):
+        widened(made, rng, draw(st.sampled_from([0, 1, 255, 32768, 65535, integer(0, 65535)])))
     return made
 
 

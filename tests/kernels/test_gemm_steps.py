@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from tests.kernels.convolutions import WEIGHTS, Layer, assert_equal, layer, layers
+from tests.kernels.convolutions import WEIGHTS, Layer, assert_equal, layer, layers, widened
 
 from intact import kernels
 from intact.kernels import gemm
+from intact.kernels.epilogue import BoundEpilogue
 from intact.kernels.program import ARENA, View
 
 
@@ -219,3 +220,58 @@ def test_windows_whose_rows_end_within_a_tile(gemm_kernel, channels, kernel, gap
     made = layer(rng, c=channels, h=11, w=13, n=2, out=40, kernel=kernel, zero=7)
     made.pads, made.gap = (kernel[0] // 2, kernel[1] // 2) * 2, gap
     assert_equal(made, gemm_kernel)
+
+
+@pytest.mark.parametrize("zero", [0, 32768, 65535, 12345])
+@pytest.mark.parametrize("weights", sorted(WEIGHTS))
+def test_codes_of_16_bits(gemm_kernel, weights, zero):
+    """Int16 with zero point 0 (here 32768), and uint16: whole blocks, windows that are gathered and that lie
+    in the image, and what is left over."""
+    rng = np.random.default_rng(zero)
+    for c, h, w, out, kernel in (64, 6, 8, 64, 1), (64, 7, 9, 32, 3), (20, 9, 11, 33, 3), (3, 5, 4, 7, 2):
+        made = layer(rng, c=c, h=h, w=w, out=out, kernel=(kernel, kernel), weights=weights)
+        made.pads = (kernel // 2,) * 4
+        widened(made, rng, zero)
+        assert_equal(made, gemm_kernel)
+        made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
+        made.residual_multiplier, made.in_place = 0.37, True
+        assert_equal(made, gemm_kernel)
+        made.zero_point, made.bounds, made.residual_zero = 9, (3, 250), 128
+        assert_equal(made, gemm_kernel)
+        made.residual, made.floats = None, True
+        assert_equal(made, gemm_kernel)
+
+
+@pytest.mark.parametrize("pixels", [1, 2, 7, 15, 16, 17, 31, 32, 33, 47, 48, 100])
+def test_matrices_of_16_bits_of_any_height(gemm_kernel, pixels):
+    rng = np.random.default_rng(pixels)
+    for c, out in (64, 96), (200, 48), (36, 17):
+        made = widened(layer(rng, c=c, h=1, w=pixels, out=out, kernel=(1, 1)), rng, 32768)
+        assert_equal(made, gemm_kernel)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("zero", [0, 65535])
+def test_sums_of_16_bits_at_the_edge_of_int32(gemm_kernel, zero, sign):
+    """The largest that are proved to fit: sums of high bytes times 256 wrap around on the way."""
+    weight = np.full((48, 1, 1, 259), sign * 127, np.int8)
+    weight[..., -1] = sign * 2
+    assert 2**31 - 2**16 < 65535 * int(np.abs(weight[0].astype(np.int64)).sum()) < 2**31
+    x = np.full((1, 259, 3, 17), 65535 - zero, np.uint16)
+    made = Layer(x, weight, zero=zero, floats=True, integer_bias=np.zeros(48, np.int32))
+    made.multiplier, made.bias = np.full(48, 2**-25, np.float32), np.zeros(48, np.float32)
+    assert abs(made.expected()).min() > 63.9
+    assert_equal(made, gemm_kernel)
+
+
+def test_low_bytes_lie_as_the_high_ones(gemm_kernel):
+    made = layer(np.random.default_rng(0), c=8)
+    packed = gemm.pack(made.weight, high=255, kernel=gemm_kernel)
+    channels = made.weight.shape[0]
+    plain = np.ones(channels, np.float32)
+    epilogue = BoundEpilogue(plain, plain, np.zeros(channels, np.int32))
+    x, y = square(1, 6, 8), square(1, 4, channels)
+    gemm.conv(x, y, packed, epilogue, low=x, kernel=gemm_kernel)
+    for other in (square(1, 7, 8), square(1, 6, 4), square(2, 6, 8)):
+        with pytest.raises(ValueError, match=r"sizes|lie as the high"):
+            gemm.conv(x, y, packed, epilogue, low=other, kernel=gemm_kernel)

@@ -27,9 +27,9 @@ struct Layer {
   GemmWeights weights;
   int height, width, out_height, out_width;
   std::array<int64_t, 2> strides, dilations;
-  bool floats, residual;
+  bool floats, residual, wide;
   std::vector<int8_t> w;
-  std::vector<uint8_t> x, r;
+  std::vector<uint8_t> x, low, r;
   std::vector<int32_t> correction;
   std::vector<float> multiplier, bias;
 
@@ -46,10 +46,13 @@ struct Layer {
     out_width = positions(width, weights.kernel_w, 1);
     floats = pick(1, 4) == 1;
     residual = pick(1, 2) == 1;
+    wide = pick(1, 3) == 1;  // codes of 16 bits; the sums of such small weights fit int32
     w.resize(static_cast<size_t>(weights.out) * weights.kernel_h * weights.kernel_w * weights.in);
-    for (int8_t& v : w) v = static_cast<int8_t>(random_bits());
+    for (int8_t& v : w) v = static_cast<int8_t>(wide ? pick(-8, 8) : static_cast<int>(random_bits()));
     x.resize(static_cast<size_t>(height) * width * weights.in * groups + kSlack);
     for (uint8_t& v : x) v = static_cast<uint8_t>(pick(0, weights.high));
+    if (wide) low = x;
+    for (uint8_t& v : low) v = static_cast<uint8_t>(pick(0, weights.high));
     r.resize(static_cast<size_t>(out_height) * out_width * weights.out);
     for (uint8_t& v : r) v = static_cast<uint8_t>(random_bits());
     for (int c = 0; c < weights.out; ++c) {
@@ -82,6 +85,10 @@ std::vector<uint8_t> run(const Layer& layer, const GemmOps& ops) {
   ConvSpec spec{};
   spec.x = image(0, Type::u8, layer.height, layer.width, g.in * g.groups);
   spec.x.high = static_cast<uint8_t>(g.high);
+  if (layer.wide) {
+    spec.low = spec.x;
+    spec.low->block = 3;
+  }
   spec.y = image(1, layer.floats ? Type::f32 : Type::u8, layer.out_height, layer.out_width, g.out);
   if (layer.residual) spec.epilogue.residual = image(2, Type::u8, layer.out_height, layer.out_width, g.out);
   spec.kernel = &ops;
@@ -101,9 +108,9 @@ std::vector<uint8_t> run(const Layer& layer, const GemmOps& ops) {
   spec.epilogue.residual_zero_point = 9;
   spec.epilogue.residual_multiplier = 0.37f;
   const std::unique_ptr<Step> step = make_conv(spec);
-  std::vector<uint8_t> x = layer.x, r = layer.r;
+  std::vector<uint8_t> x = layer.x, low = layer.low, r = layer.r;
   std::vector<uint8_t> y(static_cast<size_t>(spec.y.elements()) * bytes_of(spec.y.type));
-  uint8_t* const blocks[] = {x.data(), y.data(), r.data()};
+  uint8_t* const blocks[] = {x.data(), y.data(), r.data(), low.data()};
   run_whole(*step, blocks);
   return y;
 }

@@ -85,4 +85,17 @@ struct GroupedSteps {
 };
 GroupedSteps group_steps(const std::vector<PackStep>& steps, int32_t high);
 
+// Of each channel of a panel, times `shift`; wraps around, as the sums do.
+inline std::vector<int32_t> weight_sums(const int8_t* weights, const PackedPanel& panel, int32_t shift) {
+  std::vector<uint32_t> sums(static_cast<size_t>(panel.width), 0);
+  for (int32_t step = 0; step < panel.steps; ++step) {
+    for (int32_t c = 0; c < panel.width; ++c, weights += 4) {
+      for (int b = 0; b < 4; ++b) {
+        sums[static_cast<size_t>(c)] += static_cast<uint32_t>(shift) * static_cast<uint32_t>(weights[b]);
+      }
+    }
+  }
+  return {sums.begin(), sums.end()};
+}
+
 }  // namespace intact

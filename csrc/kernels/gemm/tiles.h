@@ -1,5 +1,5 @@
 // Micro-kernels whose registers are tiles: a block of up to 32 rows by one panel of up to 32 channels at a
-// time, and between its products the epilogue of the block before, so that tiles and vectors work at once.
+// time or, of codes of 16 bits, 16 rows of high bytes and the same of low ones; and between its products the epilogue of the block before, so that tiles and vectors work at once.
 //
 // A deep step is kDeepSteps k-steps, 64 bytes of each row. Rows lie a constant pitch apart, and the bytes
 // of a deep step side by side: in the image, where it is so there, or where `gather` has put them.
@@ -36,13 +36,15 @@ struct TilePending;
 // Rows [first, first + count): an even number, from an even one on.
 using TileEpilogue = void (*)(const TilePending& block, int first, int count);
 
-// A block whose products are summed. Rows that are not wanted are written where nobody reads.
+// A block whose products are summed. Rows that are not wanted are written where nobody reads. `joins`: sums
+// are kTileRows of high bytes and, behind them, those of low ones; they become 256 * high + low.
 struct TilePending {
   const Epilogue* epilogue = nullptr;
   TileEpilogue finish = nullptr;
   const int32_t* correction = nullptr;  // [width], still to be added
   int32_t* sums = nullptr;
   GemmRows rows{};  // rows.rows: 0, kTileRows or kBlockRows
+  bool joins = false;
   int done = 0;
 
   void advance(int count) {
@@ -59,9 +61,11 @@ struct TilePending {
 struct TileBlock {
   const uint8_t* x;  // row 0
   ptrdiff_t pitch;
+  ptrdiff_t below;  // from row 0 to row kTileRows: further rows, or the low bytes of the same
   const int32_t* offsets;  // of each deep step from a row
   int32_t depth;  // deep steps
   int rows;  // kTileRows or kBlockRows
+  int most;  // outputs' rows of a block: as many, or half of them
   int width;  // channels: one vector or two
   const int8_t* weights;
   int32_t* sums;  // [kBlockRows][width], aligned to 64
@@ -77,7 +81,7 @@ struct TileOps {
   void (*leave)();
   // To [deep step][kBlockRows][kDeepBytes].
   void (*gather)(const TileGather& gather, uint8_t* to);
-  TileEpilogue (*epilogue)(const Epilogue& epilogue, const GemmRows& rows);
+  TileEpilogue (*epilogue)(const Epilogue& epilogue, const GemmRows& rows, bool joins);
   // Completes `before` on the way.
   void (*sum)(const TileBlock& block, TilePending& before);
 };

@@ -45,8 +45,13 @@ void gather(const TileGather& g, uint8_t* to) {
   }
 }
 
+// Sums of low bytes lie behind the high ones'.
+constexpr int kJoined = kTileRows * kWidest * kUnit;
+
+inline __m512i join(__m512i high, __m512i low) { return _mm512_add_epi32(_mm512_slli_epi32(high, 8), low); }
+
 // Codes of 32 channels, two rows at a time. kPlain: zero points and `low` are 0.
-template <bool kResidual, bool kPlain>
+template <bool kResidual, bool kPlain, bool kJoins>
 class Codes {
  public:
   Codes(const Epilogue& e, const GemmRows& t, const int32_t* correction)
@@ -81,7 +86,9 @@ class Codes {
 
   template <int kVector>
   __m512i steps(int row) const {
-    const __m512i products = _mm512_load_si512(t_.sums + (row * kWidest + kVector) * kUnit);
+    const int32_t* const at = t_.sums + (row * kWidest + kVector) * kUnit;
+    __m512i products = _mm512_load_si512(at);
+    if constexpr (kJoins) products = join(products, _mm512_load_si512(at + kJoined));
     const __m512 sums = _mm512_cvtepi32_ps(_mm512_add_epi32(products, correction_[kVector]));
     __m512 real = _mm512_add_ps(_mm512_mul_ps(sums, multiplier_[kVector]), bias_[kVector]);
     if constexpr (kResidual) {
@@ -101,19 +108,22 @@ class Codes {
   __m512i zero_point_, low_, high_, order_;
 };
 
-template <bool kResidual, bool kPlain>
+template <bool kResidual, bool kPlain, bool kJoins>
 void finish_codes(const TilePending& p, int first, int count) {
-  const Codes<kResidual, kPlain> codes(*p.epilogue, p.rows, p.correction);
+  const Codes<kResidual, kPlain, kJoins> codes(*p.epilogue, p.rows, p.correction);
   for (int row = first; row < first + count; row += 2) codes.write(row);
 }
 
+template <bool kJoins>
 void finish_any(const TilePending& p, int first, int count) {
   GemmRows part = p.rows;
   int32_t* const sums = p.sums + first * part.width;
   for (int c = 0; c < part.width; c += kUnit) {
     const __m512i correction = _mm512_loadu_si512(p.correction + c);
     for (int32_t* at = sums + c; at < sums + count * part.width; at += part.width) {
-      _mm512_store_si512(at, _mm512_add_epi32(_mm512_load_si512(at), correction));
+      __m512i products = _mm512_load_si512(at);
+      if constexpr (kJoins) products = join(products, _mm512_load_si512(at + kTileRows * part.width));
+      _mm512_store_si512(at, _mm512_add_epi32(products, correction));
     }
   }
   part.sums = sums;
@@ -123,12 +133,18 @@ void finish_any(const TilePending& p, int first, int count) {
   gemm_avx512vnni.finish(*p.epilogue, part);
 }
 
-TileEpilogue epilogue_of(const Epilogue& e, const GemmRows& rows) {
+template <bool kJoins>
+TileEpilogue epilogue_by(const Epilogue& e, const GemmRows& rows) {
   const bool codes = !e.floats && e.function == nullptr && e.bounded && rows.slopes == nullptr;
-  if (!codes || rows.channels != kWidest * kUnit) return finish_any;
+  if (!codes || rows.channels != kWidest * kUnit) return finish_any<kJoins>;
   const bool plain = e.zero_point == 0 && e.low == 0;
-  if (!e.has_residual) return plain ? finish_codes<false, true> : finish_codes<false, false>;
-  return plain && e.residual_zero_point == 0 ? finish_codes<true, true> : finish_codes<true, false>;
+  if (!e.has_residual) return plain ? finish_codes<false, true, kJoins> : finish_codes<false, false, kJoins>;
+  return plain && e.residual_zero_point == 0 ? finish_codes<true, true, kJoins>
+                                             : finish_codes<true, false, kJoins>;
+}
+
+TileEpilogue epilogue_of(const Epilogue& e, const GemmRows& rows, bool joins) {
+  return joins ? epilogue_by<true>(e, rows) : epilogue_by<false>(e, rows);
 }
 
 // Lines far from each other, which arrive before the block's own epilogue needs them.
@@ -149,7 +165,7 @@ class Between {
       : ends_(b.ends),
         before_(before),
         times_(kFew ? 2 * b.depth + 2 : b.depth),
-        each_(((kBlockRows + times_ - 1) / times_ + 1) & ~1) {}
+        each_(((b.most + times_ - 1) / times_ + 1) & ~1) {}
 
   void middle() {
     if constexpr (kFew) end();
@@ -171,7 +187,6 @@ class Between {
 template <bool kTall, bool kWide, bool kFew>
 void sum_block(const TileBlock& b, TilePending& before) {
   constexpr ptrdiff_t kPitch = kWide ? 2 * kDeepBytes : kDeepBytes;
-  const ptrdiff_t below = kTileRows * b.pitch;
   const int8_t *w = b.weights, *next = b.next;
   Between<kFew> between(b, before);
   settle();
@@ -193,7 +208,7 @@ void sum_block(const TileBlock& b, TilePending& before) {
     }
     between.middle();
     if constexpr (kTall) {
-      _tile_loadd(5, x + below, b.pitch);
+      _tile_loadd(5, x + b.below, b.pitch);
       _tile_dpbusd(2, 5, 6);
     }
     if constexpr (kTall && kWide) _tile_dpbusd(3, 5, 7);

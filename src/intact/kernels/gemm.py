@@ -72,7 +72,7 @@ def conv(
         origin: The pixel of `x` under the first tap of pixel (0, 0) of `y`: minus the padding.
         threads: That will share the work: it is cut for as many, where the kernel minds.
         zero: The byte of `x` around which most of its bytes are expected. Speed hangs on it, no result.
-        low: As `x`: what is multiplied is ``256 * x + low``, by a kernel that is not of tiles.
+        low: As `x`: what is multiplied is ``256 * x + low``.
         kernel: Of family "gemm"; the chosen one by default.
     Raises:
         ValueError: Views, weights and windows do not fit each other.
@@ -95,11 +95,6 @@ def conv(
 def is_grouped(kernel: str) -> bool:
     """Whether a kernel shares 16-bit sums, so that its speed depends on what the weights are."""
     return _native.gemm_grouped(kernel)
-
-
-def is_tiled(kernel: str) -> bool:
-    """Whether a kernel's registers are tiles."""
-    return _native.gemm_tiled(kernel)
 
 
 def fills(kernel: str, *, pixels: int, window: int) -> bool:

@@ -130,7 +130,8 @@ class _Told:
             return f"{first}ONNX Runtime runs it" + (f": {why}" if why else "")
         same = told is not None and told.precision == found.precision
         if told is not None and same and (found.precision == "float" or set(told.nodes) == run.nodes):
-            return told.reason
+            why = self._why(found.nodes) if _reads_16_bits(plan, run) else ""
+            return f"{told.reason}; {why}" if why else told.reason
         said = _said(plan, run.steps, found.precision)
         if found.precision == "float" and (why := self._why(found.nodes)):
             said += f": {why}"
@@ -184,11 +185,19 @@ def _data(step: Step) -> list[str]:
     return [name for name in (*reads(step), *writes(step)) if name != index]
 
 
+def _reads_16_bits(plan: Plan, run: _Run) -> bool:
+    """Whether it computes in floats of a pair that it could have multiplied the codes of (N60)."""
+    wide = {step.y for step in plan.steps if isinstance(step, FakeQuantize)}
+    return any(wide.intersection(reads(step)) for step in run.steps)
+
+
 def _said(plan: Plan, steps: Sequence[Step], precision: Precision) -> str:
     outputs = [name for step in steps for name in writes(step)]
     inside = {name for step in steps for name in reads(step)}
     ends = [name for name in outputs if name not in inside or name in plan.outputs]
     written = "int8" if all(plan.tensors[name].codes is not None for name in ends) else "float"
+    if any(getattr(step, "low", "") for step in steps if isinstance(step, _SUMS)):
+        return f"it multiplies codes of 16 bits by int8 weights, in integers; it writes {written}"
     if any(isinstance(step, _SUMS) for step in steps):
         return f"all that it multiplies comes in int8; it writes {written}"
     if precision == "int8":

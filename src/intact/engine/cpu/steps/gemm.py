@@ -52,7 +52,7 @@ class PartialConv:
 
 def native(part: PartialConv, step: Weighted, binding: Binding) -> NativeStep:
     """The native convolution, in the form that is chosen."""
-    tiled, forms = binding.kernels[gemm.WINOGRAD], _direct_forms(binding, part)
+    tiled, forms = binding.kernels[gemm.WINOGRAD], _direct_forms(binding)
     layer, direct = _layer(part, step, binding), _suited(forms, part)
     if _tiles_possible(part):
         default = tiled if _tiles_pay(part, direct, binding) else direct
@@ -88,11 +88,10 @@ def _by(sizes: Sequence[int]) -> str:
     return "x".join(map(str, sizes))
 
 
-def _direct_forms(binding: Binding, part: PartialConv) -> list[str]:
+def _direct_forms(binding: Binding) -> list[str]:
     """The kernels that could run. Those that group weights are packed slowly, and slower than all others."""
     chosen = binding.kernels[gemm.FAMILY]
-    forms = [chosen, *(k for k in alternatives(gemm.FAMILY) if k != chosen and not gemm.is_grouped(k))]
-    return forms if part.low is None else [k for k in forms if not gemm.is_tiled(k)]
+    return [chosen, *(k for k in alternatives(gemm.FAMILY) if k != chosen and not gemm.is_grouped(k))]
 
 
 def _suited(kernels: Sequence[str], part: PartialConv) -> str:
