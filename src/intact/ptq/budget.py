@@ -14,7 +14,7 @@ from intact.ptq.sixteen import Unit, raised, units_of
 from intact.ptq.stages import STAGES, run
 from intact.ptq.state import State
 from intact.ptq.unit_groups import Form, UnitTrials, within
-from intact.ptq.wide_layers import multiplying, with_wide_inputs
+from intact.ptq.wide_layers import WideUnits, with_wide_inputs
 
 GOOD_DB = 40.0
 """Signal to quantization noise of an output above which nothing is looked for: an error of 1%."""
@@ -62,15 +62,16 @@ def with_budget_spent(before: State, after: State) -> State | None:
     least = worst(after.errors[label(after)])
     if least >= GOOD_DB:
         return None
-    wide = multiplying(before) if before.settings.may_widen else frozenset[str]()
+    wide = WideUnits(before) if before.settings.may_widen else None
     predicted = PredictedTime(before.model, before.placement, shapes_of(before.model, before.runs[0].feeds))
+    trials = UnitTrials(before, after, predicted, wide)
     units = [
         unit for unit in units_of(before)
-        if min(predicted.added([unit]), predicted.added([unit], wide)) <= budget
+        if min(trials.time([unit], "16 bits"), trials.time([unit], "float")) <= budget
     ]  # fmt: skip
     if not units:
         return None
-    groups = UnitTrials(before, after, predicted, wide).measured(units)
+    groups = trials.measured(units)
     chosen = within(budget, groups, _HALVES if least >= _ENOUGH_DB else _HALVES_POOR)
     why: dict[Form, dict[Unit, str]] = {"16 bits": {}, "float": {}}
     for group, form in chosen:

@@ -8,9 +8,9 @@ raised first (docs/decisions/0043-two-bytes.md).
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log2, log10
+from math import inf, log2, log10
 from typing import Literal
 
 from intact.ptq.analysis.screening import screened
@@ -20,6 +20,7 @@ from intact.ptq.analysis.variants import grids_of
 from intact.ptq.predicted_time import PredictedTime
 from intact.ptq.sixteen import Unit
 from intact.ptq.state import State
+from intact.ptq.wide_layers import WideUnits
 
 Form = Literal["16 bits", "float"]
 
@@ -98,10 +99,12 @@ class UnitTrials:
         before: In front of the pairs.
         after: Behind them.
         predicted: Times.
-        wide: Nodes that can take inputs of 16 bits.
+        wide: What can have 16 bits; None: nothing may.
     """
 
-    def __init__(self, before: State, after: State, predicted: PredictedTime, wide: Container[str]) -> None:
+    def __init__(
+        self, before: State, after: State, predicted: PredictedTime, wide: WideUnits | None
+    ) -> None:
         self._state, self._predicted, self._wide = before, predicted, wide
         self._sweep = Sweep(before.model, grids_of(before, after), before.runs[:_RUNS])
 
@@ -126,13 +129,21 @@ class UnitTrials:
         ]
 
     def _forms(self, part: Sequence[Unit], error: float, alone: float | None) -> dict[Form, Cost]:
-        forms: dict[Form, Cost] = {"float": Cost(0.0, self._predicted.added(part))}
+        forms: dict[Form, Cost] = {"float": Cost(0.0, self.time(part, "float"))}
         if alone is not None:
-            forms["16 bits"] = Cost(max(error - alone, 0.0), self._predicted.added(part, self._wide))
+            forms["16 bits"] = Cost(max(error - alone, 0.0), self.time(part, "16 bits"))
         return forms
 
+    def time(self, units: Sequence[Unit], form: Form) -> float:
+        """What these take more in a form, as a part of the time of the model; infinity: they cannot have it."""
+        if form == "float":
+            return self._predicted.added(units)
+        if self._wide is None or not all(map(self._can_widen, units)):
+            return inf
+        return self._predicted.added(units, self._wide.layers)
+
     def _can_widen(self, unit: Unit) -> bool:
-        return any(node in self._wide for node in unit.nodes)
+        return self._wide is not None and self._wide.reads(unit) is not None
 
     def _errors(self, parts: Sequence[Sequence[Unit]], weights: bool) -> list[float]:
         reads = [frozenset().union(*(self._reads(unit, weights) for unit in part)) for part in parts]
