@@ -96,13 +96,13 @@ void bind_points(nb::module_& m) {
       },
       "kernel"_a, "transpose"_a, "x"_a, "y"_a, "scale"_a, "grid"_a);
   m.def(
-      "step_quantize_byte",
-      [](const std::string& name, const std::string& transpose, const View& x, const View& y, float scale,
-         int32_t low, int32_t high, bool high_byte) {
-        return native(make_quantize_byte(kernel<QuantizeOps>(name), kernel<TransposeOps>(transpose),
-                                         {x, y, scale, low, high, high_byte}));
+      "step_split_quantize",
+      [](const std::string& name, const std::string& transpose, const View& x, const View& above,
+         const View& below, float scale, int32_t low, int32_t high) {
+        return native(make_split_quantize(kernel<QuantizeOps>(name), kernel<TransposeOps>(transpose),
+                                          {x, above, below, scale, low, high}));
       },
-      "kernel"_a, "transpose"_a, "x"_a, "y"_a, "scale"_a, "low"_a, "high"_a, "high_byte"_a);
+      "kernel"_a, "transpose"_a, "x"_a, "above"_a, "below"_a, "scale"_a, "low"_a, "high"_a);
   m.def(
       "step_dequantize",
       [](const std::string& name, const std::string& transpose, const View& x, const View& y, float scale,
