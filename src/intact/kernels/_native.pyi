@@ -340,6 +340,8 @@ def step_depthwise(
     dilations: _Pair,
     pads: _Pair,
     epilogue: EpilogueSpec,
+    low: View | None = None,
+    gemm: str = "",
 ) -> Step: ...
 
 class RealIn:
