@@ -96,13 +96,13 @@ void bind_points(nb::module_& m) {
       },
       "kernel"_a, "transpose"_a, "x"_a, "y"_a, "scale"_a, "grid"_a);
   m.def(
-      "step_quantize_byte",
-      [](const std::string& name, const std::string& transpose, const View& x, const View& y, float scale,
-         int32_t low, int32_t high, bool high_byte) {
-        return native(make_quantize_byte(kernel<QuantizeOps>(name), kernel<TransposeOps>(transpose),
-                                         {x, y, scale, low, high, high_byte}));
+      "step_split_quantize",
+      [](const std::string& name, const std::string& transpose, const View& x, const View& above,
+         const View& below, float scale, int32_t low, int32_t high) {
+        return native(make_split_quantize(kernel<QuantizeOps>(name), kernel<TransposeOps>(transpose),
+                                          {x, above, below, scale, low, high}));
       },
-      "kernel"_a, "transpose"_a, "x"_a, "y"_a, "scale"_a, "low"_a, "high"_a, "high_byte"_a);
+      "kernel"_a, "transpose"_a, "x"_a, "above"_a, "below"_a, "scale"_a, "low"_a, "high"_a);
   m.def(
       "step_dequantize",
       [](const std::string& name, const std::string& transpose, const View& x, const View& y, float scale,
@@ -180,11 +180,14 @@ void bind_depthwise(nb::module_& m) {
   m.def(
       "step_depthwise",
       [](const std::string& name, const View& x, const View& y, Dense<const int8_t, nb::ndim<3>> weight,
-         Pair strides, Pair dilations, Pair pads, const EpilogueSpec& epilogue) {
-        return native(make_depthwise(kernel<DepthwiseOps>(name),
-                                     {x, y, weights_of(weight), strides, dilations, pads, epilogue}));
+         Pair strides, Pair dilations, Pair pads, const EpilogueSpec& epilogue,
+         const std::optional<View>& low, const std::string& gemm) {
+        DepthwiseSpec spec{x, y, weights_of(weight), strides, dilations, pads, epilogue, low};
+        if (low) spec.gemm = &kernel<GemmOps>(gemm);
+        return native(make_depthwise(kernel<DepthwiseOps>(name), spec));
       },
-      "kernel"_a, "x"_a, "y"_a, "weight"_a.noconvert(), "strides"_a, "dilations"_a, "pads"_a, "epilogue"_a);
+      "kernel"_a, "x"_a, "y"_a, "weight"_a.noconvert(), "strides"_a, "dilations"_a, "pads"_a, "epilogue"_a,
+      "low"_a = nb::none(), "gemm"_a = "");
 }
 
 }  // namespace

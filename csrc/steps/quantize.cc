@@ -4,84 +4,112 @@
 
 #include "kernels/registry.h"
 #include "steps/relayout.h"
+#include "steps/views.h"
 
 namespace intact {
 namespace {
 
-// Derived has row(x, n, y), of dense floats and bytes.
-template <class Derived>
-class FloatsToBytes : public Relayout<Derived> {
- public:
-  FloatsToBytes(const QuantizeOps& ops, const TransposeOps& transpose, const View& x, const View& y,
-                float scale)
-      : Relayout<Derived>(x, y), ops_(ops), scale_(scale), transpose_(transpose) {
-    demand(x.type == Type::f32 && y.type == Type::u8, "float32 becomes bytes");
-    demand(scale > 0 && std::isfinite(scale), "a scale is positive and finite");
-  }
+// Row q of a tile of floats. The next tile goes on behind; planes lie too far apart for the hardware to see it.
+const uint8_t* fetched(const Tile& t, size_t q) {
+  const uint8_t* const x = t.x + static_cast<ptrdiff_t>(q) * t.x_pitch;
+  for (size_t i = 0; i < 4 * t.p; i += 64) __builtin_prefetch(x + 4 * t.p + i);
+  return x;
+}
 
-  std::string name() const override { return name_of(&ops_); }
-  size_t scratch() const override { return this->tiled() ? this->tile_elements() : 0; }
-
-  void element(const uint8_t* x, uint8_t* y) const noexcept { self().row(x, 1, y); }
-
-  void tile(const Tile& t, uint8_t* scratch) const noexcept {
-    for (size_t q = 0; q < t.q; ++q) {
-      const uint8_t* x = t.x + static_cast<ptrdiff_t>(q) * t.x_pitch;
-      // The next tile goes on here; planes lie too far apart for the hardware to see it.
-      for (size_t i = 0; i < 4 * t.p; i += 64) __builtin_prefetch(x + 4 * t.p + i);
-      self().row(x, t.p, scratch + q * t.p);
-    }
-    transpose_.bytes(scratch, static_cast<ptrdiff_t>(t.p), t.q, t.p, t.y, t.y_pitch);
-  }
-
- protected:
-  const QuantizeOps& ops_;
-  float scale_;
-
- private:
-  const Derived& self() const { return static_cast<const Derived&>(*this); }
-
-  const TransposeOps& transpose_;
-};
-
-class Quantize final : public FloatsToBytes<Quantize> {
+class Quantize final : public Relayout<Quantize> {
  public:
   Quantize(const QuantizeOps& ops, const TransposeOps& transpose, const QuantizeSpec& s)
-      : FloatsToBytes(ops, transpose, s.x, s.y, s.scale),
+      : Relayout(s.x, s.y),
+        ops_(ops),
+        transpose_(transpose),
+        scale_(s.scale),
         low_(static_cast<float>(s.grid.low - s.grid.zero)),
         high_(static_cast<float>(s.grid.high - s.grid.zero)),
         lowest_(s.grid.low) {
+    demand(s.x.type == Type::f32 && s.y.type == Type::u8, "float32 becomes bytes");
+    demand(s.scale > 0 && std::isfinite(s.scale), "a scale is positive and finite");
     demand(is_sound(s.grid), "the output's grid is not within bytes");
   }
+
+  std::string name() const override { return name_of(&ops_); }
+  size_t scratch() const override { return tiled() ? tile_elements() : 0; }
 
   void row(const uint8_t* x, size_t n, uint8_t* y) const noexcept {
     const Grid grid = {&scale_, &low_, &high_, true};
     ops_.quantize(reinterpret_cast<const float*>(x), n, grid, Codes{lowest_, false}, y);
   }
+  void element(const uint8_t* x, uint8_t* y) const noexcept { row(x, 1, y); }
+
+  void tile(const Tile& t, uint8_t* scratch) const noexcept {
+    for (size_t q = 0; q < t.q; ++q) row(fetched(t, q), t.p, scratch + q * t.p);
+    transpose_.bytes(scratch, static_cast<ptrdiff_t>(t.p), t.q, t.p, t.y, t.y_pitch);
+  }
 
  private:
-  float low_, high_;
+  const QuantizeOps& ops_;
+  const TransposeOps& transpose_;
+  float scale_, low_, high_;
   int32_t lowest_;
 };
 
-class QuantizeByte final : public FloatsToBytes<QuantizeByte> {
- public:
-  QuantizeByte(const QuantizeOps& ops, const TransposeOps& transpose, const QuantizeByteSpec& s)
-      : FloatsToBytes(ops, transpose, s.x, s.y, s.scale),
-        low_(static_cast<float>(s.low)),
-        high_(static_cast<float>(s.high)),
-        write_(s.high_byte ? ops.high_byte : ops.low_byte) {
-    demand(-65536 < s.low && s.low <= s.high && s.high < 65536, "ends of codes are out of range");
-    demand(s.high - s.low < 65536, "codes have 16 bits");
-  }
+// The bytes of a run of floats, dense: to `y`, and others to `apart` from there.
+struct Split {
+  const QuantizeOps& ops;
+  const TransposeOps& transpose;
+  Grid grid;
+  ptrdiff_t apart;
 
   void row(const uint8_t* x, size_t n, uint8_t* y) const noexcept {
-    write_(reinterpret_cast<const float*>(x), n, {&scale_, &low_, &high_, true}, y);
+    ops.split(reinterpret_cast<const float*>(x), n, grid, y, y + apart);
+  }
+  void element(const uint8_t* x, uint8_t* y) const noexcept { row(x, 1, y); }
+
+  void tile(const Tile& t, uint8_t* scratch) const noexcept {
+    uint8_t* const below = scratch + t.q * t.p;
+    for (size_t q = 0; q < t.q; ++q) {
+      const uint8_t* x = fetched(t, q);
+      ops.split(reinterpret_cast<const float*>(x), t.p, grid, scratch + q * t.p, below + q * t.p);
+    }
+    const auto pitch = static_cast<ptrdiff_t>(t.p);
+    transpose.bytes(scratch, pitch, t.q, t.p, t.y, t.y_pitch);
+    transpose.bytes(below, pitch, t.q, t.p, t.y + apart, t.y_pitch);
+  }
+};
+
+class SplitQuantize final : public Relayout<SplitQuantize> {
+ public:
+  SplitQuantize(const QuantizeOps& ops, const TransposeOps& transpose, const SplitQuantizeSpec& s)
+      : Relayout(s.x, s.above),
+        ops_(ops),
+        transpose_(transpose),
+        above_(s.above),
+        below_(s.below),
+        scale_(s.scale),
+        low_(static_cast<float>(s.low)),
+        high_(static_cast<float>(s.high)) {
+    demand(s.x.type == Type::f32 && s.above.type == Type::u8 && s.below.type == Type::u8,
+           "float32 becomes bytes");
+    demand(s.scale > 0 && std::isfinite(s.scale), "a scale is positive and finite");
+    demand(-65536 < s.low && s.low <= s.high && s.high < 65536, "ends of codes are out of range");
+    demand(s.high - s.low < 65536, "codes have 16 bits");
+    demand_same_sizes(s.below, s.above);
+    demand(s.below.strides == s.above.strides, "low bytes lie as the high ones do");
+    writes(s.below);
+  }
+
+  std::string name() const override { return name_of(&ops_); }
+  size_t scratch() const override { return tiled() ? 2 * tile_elements() : 0; }
+
+  Split in(const Memory& memory) const {
+    const Grid grid{&scale_, &low_, &high_, true};
+    return {ops_, transpose_, grid, below_.at<uint8_t>(memory) - above_.at<uint8_t>(memory)};
   }
 
  private:
-  float low_, high_;
-  decltype(QuantizeOps::high_byte) write_;
+  const QuantizeOps& ops_;
+  const TransposeOps& transpose_;
+  View above_, below_;
+  float scale_, low_, high_;
 };
 
 class Dequantize final : public Relayout<Dequantize> {
@@ -124,9 +152,9 @@ std::unique_ptr<Step> make_quantize(const QuantizeOps& ops, const TransposeOps& 
   return std::make_unique<Quantize>(ops, transpose, spec);
 }
 
-std::unique_ptr<Step> make_quantize_byte(const QuantizeOps& ops, const TransposeOps& transpose,
-                                         const QuantizeByteSpec& spec) {
-  return std::make_unique<QuantizeByte>(ops, transpose, spec);
+std::unique_ptr<Step> make_split_quantize(const QuantizeOps& ops, const TransposeOps& transpose,
+                                          const SplitQuantizeSpec& spec) {
+  return std::make_unique<SplitQuantize>(ops, transpose, spec);
 }
 
 std::unique_ptr<Step> make_dequantize(const QuantizeOps& ops, const TransposeOps& transpose,

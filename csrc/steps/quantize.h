@@ -16,12 +16,11 @@ struct QuantizeSpec {
   ByteGrid grid;
 };
 
-// One byte of codes of 16 bits, less the least one.
-struct QuantizeByteSpec {
-  View x, y;  // f32, u8
+// The bytes of codes of 16 bits, less the least one.
+struct SplitQuantizeSpec {
+  View x, above, below;  // f32, u8; both lie alike
   float scale;  // > 0
   int32_t low, high;  // ends of the codes, less the zero point
-  bool high_byte;
 };
 
 struct DequantizeSpec {
@@ -33,8 +32,8 @@ struct DequantizeSpec {
 // All throw std::invalid_argument for what cannot be run safely. They take x and y as they lie.
 std::unique_ptr<Step> make_quantize(const QuantizeOps& ops, const TransposeOps& transpose,
                                     const QuantizeSpec& spec);
-std::unique_ptr<Step> make_quantize_byte(const QuantizeOps& ops, const TransposeOps& transpose,
-                                         const QuantizeByteSpec& spec);
+std::unique_ptr<Step> make_split_quantize(const QuantizeOps& ops, const TransposeOps& transpose,
+                                          const SplitQuantizeSpec& spec);
 std::unique_ptr<Step> make_dequantize(const QuantizeOps& ops, const TransposeOps& transpose,
                                       const DequantizeSpec& spec);
 

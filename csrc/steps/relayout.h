@@ -18,7 +18,7 @@ struct Tile {
   size_t p, q;
 };
 
-// Derived has row(x, n, y), tile(tile, scratch) and element(x, y): const noexcept.
+// Derived has row(x, n, y), tile(tile, scratch) and element(x, y), const noexcept, or `in` gives what has.
 template <class Derived>
 class Relayout : public Step {
  public:
@@ -50,7 +50,8 @@ class Relayout : public Step {
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     const uint8_t* x = x_.at<uint8_t>(memory);
     uint8_t* y = y_.at<uint8_t>(memory);
-    if (mode_ == Mode::tiles) return tiles(x, y, begin, end, scratch);
+    const auto& self = static_cast<const Derived&>(*this).in(memory);
+    if (mode_ == Mode::tiles) return tiles(self, x, y, begin, end, scratch);
     Cursor<2> cursor(walk_, walk_.rank - 1, begin * rows_.each / std::max<size_t>(1, rows_.chunks));
     const auto step = walk_.strides[walk_.rank - 1];
     bool started = false;
@@ -60,21 +61,23 @@ class Relayout : public Step {
       const auto at = static_cast<int64_t>(from);
       const uint8_t* const source = x + cursor.offset(0) + at * step[0];
       uint8_t* const target = y + cursor.offset(1) + at * step[1];
-      if (mode_ == Mode::rows) return self().row(source, n, target);
+      if (mode_ == Mode::rows) return self.row(source, n, target);
       for (int64_t i = 0; i < static_cast<int64_t>(n); ++i) {
-        self().element(source + i * step[0], target + i * step[1]);
+        self.element(source + i * step[0], target + i * step[1]);
       }
     });
   }
 
  protected:
+  // What takes rows, tiles and elements of one run.
+  const Derived& in([[maybe_unused]] const Memory& memory) const {
+    return static_cast<const Derived&>(*this);
+  }
   bool tiled() const { return mode_ == Mode::tiles; }
   size_t tile_elements() const { return p_ * q_; }
 
  private:
   enum class Mode { rows, tiles, elements };
-
-  const Derived& self() const { return static_cast<const Derived&>(*this); }
 
   // Tiles of at most kTile elements, and how many make a piece of work.
   void cut() {
@@ -86,7 +89,9 @@ class Relayout : public Step {
     each_ = std::max<size_t>(1, kTile / (p_ * q_));
   }
 
-  void tiles(const uint8_t* x, uint8_t* y, size_t begin, size_t end, uint8_t* scratch) const {
+  template <class Self>
+  void tiles(const Self& self, const uint8_t* x, uint8_t* y, size_t begin, size_t end,
+             uint8_t* scratch) const {
     const int p = walk_.rank - 2, q = walk_.rank - 1;
     const size_t plane = across_ * down_, last = std::min(end * each_, walk_.outer(p) * plane);
     Cursor<2> cursor(walk_, p, begin * each_ / plane);
@@ -101,7 +106,7 @@ class Relayout : public Step {
       t.y_pitch = static_cast<ptrdiff_t>(walk_.strides[p][1]);
       t.p = std::min(p_, walk_.size(p) - from_p);
       t.q = std::min(q_, walk_.size(q) - from_q);
-      self().tile(t, scratch);
+      self.tile(t, scratch);
     }
   }
 

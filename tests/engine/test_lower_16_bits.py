@@ -77,12 +77,15 @@ def test_a_convolution_multiplies_codes_of_16_bits(qdq, lowered, channels, grid)
 
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize(
-    "attributes", [{"strides": [2, 1]}, {"group": 2}, {"dilations": [2, 3]}], ids=lambda one: next(iter(one))
+    "attributes",
+    [{"strides": [2, 1]}, {"group": 2}, {"dilations": [2, 3]}, {"group": 10}, {"group": 10, "strides": [2, 2]}],
+    ids=str,
 )
 def test_windows_of_any_kind_over_codes_of_16_bits(qdq, lowered, attributes, grid):
     g = qdq()
     x = g.pair(g.input("x", [2, 10, 13, 9]), *grid)
-    found = lowered(g, g.conv(x, 10, 6, **attributes)).agree(1e-4)
+    outputs = 10 if attributes.get("group") == 10 else 6  # 10: each channel by itself
+    found = lowered(g, g.conv(x, 10, outputs, **attributes)).agree(1e-4)
     assert found.kinds == ["split_quantize", "conv"]
     assert_exact_sums(found, x, grid, **attributes)
 

@@ -133,6 +133,27 @@ void finish_codes(const TilePending& p, int first, int count) {
   for (int row = first; row < first + count; row += 2) codes.write(row);
 }
 
+// Floats of 32 channels, of sums alone.
+template <bool kJoins>
+void finish_floats(const TilePending& p, int first, int count) {
+  const GemmRows& t = p.rows;
+  const __m512 low = _mm512_set1_ps(p.epilogue->real_low), high = _mm512_set1_ps(p.epilogue->real_high);
+#pragma GCC unroll 2
+  for (int c = 0; c < kWidest * kUnit; c += kUnit) {
+    const __m512i correction = _mm512_loadu_si512(p.correction + c);
+    const __m512 multiplier = _mm512_loadu_ps(t.multiplier + c), bias = _mm512_loadu_ps(t.bias + c);
+    for (int row = first; row < first + count; ++row) {
+      const int32_t* const at = t.sums + row * kWidest * kUnit + c;
+      __m512i products = _mm512_load_si512(at);
+      if constexpr (kJoins) products = join(products, _mm512_load_si512(at + kJoined));
+      const __m512 sums = _mm512_cvtepi32_ps(_mm512_add_epi32(products, correction));
+      const __m512 real = _mm512_add_ps(_mm512_mul_ps(sums, multiplier), bias);
+      float* const y = reinterpret_cast<float*>(t.y[row] + t.y_offset) + c;
+      _mm512_storeu_ps(y, _mm512_min_ps(_mm512_max_ps(real, low), high));
+    }
+  }
+}
+
 template <bool kJoins>
 void finish_any(const TilePending& p, int first, int count) {
   GemmRows part = p.rows;
@@ -155,8 +176,9 @@ void finish_any(const TilePending& p, int first, int count) {
 
 template <bool kJoins>
 TileEpilogue epilogue_by(const Epilogue& e, const GemmRows& rows) {
-  const bool codes = !e.floats && e.function == nullptr && e.bounded && rows.slopes == nullptr;
-  if (!codes || rows.channels != kWidest * kUnit) return finish_any<kJoins>;
+  const bool plainly = e.function == nullptr && rows.slopes == nullptr && rows.channels == kWidest * kUnit;
+  if (plainly && e.floats && !e.has_residual) return finish_floats<kJoins>;
+  if (!plainly || e.floats || !e.bounded) return finish_any<kJoins>;
   const bool plain = e.zero_point == 0 && e.low == 0;
   if (!e.has_residual) return plain ? finish_codes<false, true, kJoins> : finish_codes<false, false, kJoins>;
   return plain && e.residual_zero_point == 0 ? finish_codes<true, true, kJoins>
@@ -257,6 +279,8 @@ void sum(const TileBlock& b, TilePending& before) {
   return b.depth < 4 ? sum_any<true>(b, before) : sum_any<false>(b, before);
 }
 
+void finish(const Epilogue& e, const GemmRows& rows) { gemm_avx512vnni.finish(e, rows); }
+
 constexpr TileOps kOps = {enter, leave, gather, epilogue_of, sum};
 
 }  // namespace
@@ -267,7 +291,7 @@ const GemmOps gemm_amx = {.unit = kUnit,
                           .rows = {kBlockRows, kBlockRows, 0, 0},
                           .shift = 0,
                           .sum = nullptr,
-                          .finish = nullptr,
+                          .finish = finish,
                           .deep = kDeepSteps,
                           .tiles = &kOps};
 

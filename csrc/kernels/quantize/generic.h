@@ -40,14 +40,15 @@ void quantize(const float* x, size_t n, const Grid& grid, Codes codes, uint8_t* 
   });
 }
 
-template <class V, bool kHigh>
-void one_byte(const float* x, size_t n, const Grid& grid, uint8_t* q) {
+template <class V>
+void split(const float* x, size_t n, const Grid& grid, uint8_t* above, uint8_t* below) {
   const F<V> scale = V::set(*grid.scale), low = V::set(*grid.low), high = V::set(*grid.high);
   const I<V> least = V::to_int(low);
   vec::for_each<V>(n, [&](size_t i, size_t k) INTACT_INLINE_BODY {
     const F<V> steps = vec::bounded<V>(vec::load<V>(x + i, k) / scale, low, high);
     const I<V> code = V::sub_int(V::to_int(steps), least);
-    vec::store_u8<V>(q + i, kHigh ? V::template shift_right<8>(code) : code, k);
+    vec::store_u8<V>(above + i, V::template shift_right<8>(code), k);
+    vec::store_u8<V>(below + i, code, k);
   });
 }
 
@@ -73,7 +74,7 @@ void dequantize(const uint8_t* q, size_t n, const Grid& grid, Codes codes, float
 
 template <class V>
 constexpr QuantizeOps ops_of() {
-  return {quantize<V>, dequantize<V>, one_byte<V, true>, one_byte<V, false>};
+  return {quantize<V>, dequantize<V>, split<V>};
 }
 
 }  // namespace intact::quantize_loops

@@ -2,7 +2,7 @@
 // of 8 bits or fewer in one byte each; see numerics.quantize and numerics.dequantize, normative.
 // grid.low is qmin - zero_point, so that the zero point is qmin - low. A NaN gives qmin; infinities
 // saturate. is_signed: bytes are int8, else uint8. Dense, n >= 0, no alignment needed, no overlap.
-// Of codes of 16 bits, less qmin, `high_byte` and `low_byte` write one byte each.
+// `split`: both bytes of codes of 16 bits less qmin, each to its own place (N60).
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,7 @@ struct QuantizeOps {
   static constexpr const char* kFamily = "quantize";
   void (*quantize)(const float* x, size_t n, const Grid& grid, Codes codes, uint8_t* q);
   void (*dequantize)(const uint8_t* q, size_t n, const Grid& grid, Codes codes, float* y);
-  void (*high_byte)(const float* x, size_t n, const Grid& grid, uint8_t* q);
-  void (*low_byte)(const float* x, size_t n, const Grid& grid, uint8_t* q);
+  void (*split)(const float* x, size_t n, const Grid& grid, uint8_t* high, uint8_t* low);
 };
 
 #define INTACT_KERNEL(name, needs) extern const QuantizeOps name;

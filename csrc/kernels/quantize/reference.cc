@@ -24,18 +24,19 @@ void dequantize(const uint8_t* q, size_t n, const Grid& grid, Codes codes, float
   }
 }
 
-template <int kShift>
-void one_byte(const float* x, size_t n, const Grid& grid, uint8_t* q) {
+void split(const float* x, size_t n, const Grid& grid, uint8_t* above, uint8_t* below) {
   for (size_t i = 0; i < n; ++i) {
     float steps = std::nearbyint(x[i] / *grid.scale);
     if (!(steps > *grid.low)) steps = *grid.low;
     if (steps > *grid.high) steps = *grid.high;
-    q[i] = static_cast<uint8_t>(static_cast<int32_t>(steps - *grid.low) >> kShift);
+    const auto code = static_cast<uint32_t>(steps - *grid.low);
+    above[i] = static_cast<uint8_t>(code >> 8);
+    below[i] = static_cast<uint8_t>(code);
   }
 }
 
 }  // namespace
 
-const QuantizeOps quantize_ref = {quantize, dequantize, one_byte<8>, one_byte<0>};
+const QuantizeOps quantize_ref = {quantize, dequantize, split};
 
 }  // namespace intact

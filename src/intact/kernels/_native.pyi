@@ -290,8 +290,8 @@ def step_grid_sample(
 def step_fill(y: View, value: int) -> Step: ...
 def step_halo(image: View, value: int) -> Step: ...
 def step_quantize(kernel: str, transpose: str, x: View, y: View, scale: float, grid: _Grid) -> Step: ...
-def step_quantize_byte(
-    kernel: str, transpose: str, x: View, y: View, scale: float, low: int, high: int, high_byte: bool
+def step_split_quantize(
+    kernel: str, transpose: str, x: View, above: View, below: View, scale: float, low: int, high: int
 ) -> Step: ...
 def step_dequantize(kernel: str, transpose: str, x: View, y: View, scale: float, zero: int) -> Step: ...
 def step_add(
@@ -342,6 +342,8 @@ def step_depthwise(
     dilations: _Pair,
     pads: _Pair,
     epilogue: EpilogueSpec,
+    low: View | None = None,
+    gemm: str = "",
 ) -> Step: ...
 
 class RealIn:

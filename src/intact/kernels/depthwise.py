@@ -26,6 +26,7 @@ def depthwise(
     window: PixelWindow,
     epilogue: BoundEpilogue,
     kernels: Kernels | None = None,
+    low: View | None = None,
 ) -> NativeStep:
     """Convolution of each channel by itself.
 
@@ -37,9 +38,11 @@ def depthwise(
         window: `kernel` is that of `weight`.
         epilogue: From sums to y.
         kernels: The kernel of each family.
+        low: As `x`: what is multiplied is ``256 * x + low``. Sums of either's bytes are below 2^24.
     """
+    k = kernels_or_chosen(kernels)
     return _native.step_depthwise(
-        kernels_or_chosen(kernels)["depthwise"],
+        k["depthwise"],
         x,
         y,
         np.ascontiguousarray(weight, np.int8),
@@ -47,4 +50,6 @@ def depthwise(
         window.dilations,
         window.pads[:2],
         epilogue.native(),
+        low,
+        k["gemm"],
     )

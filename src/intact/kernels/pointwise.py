@@ -19,17 +19,17 @@ def quantize(x: View, y: View, scale: float, grid: Bytes, kernels: Kernels | Non
     return _native.step_quantize(k["quantize"], k["transpose"], x, y, scale, grid.packed())
 
 
-def quantize_byte(
-    x: View, y: View, scale: float, ends: tuple[int, int], high_byte: bool, kernels: Kernels | None = None
+def split_quantize(
+    x: View, above: View, below: View, scale: float, ends: tuple[int, int], kernels: Kernels | None = None
 ) -> NativeStep:
-    """float32 to one byte of codes of 16 bits less the least one (N60), in whatever order the two lie.
+    """float32 to the bytes of codes of 16 bits less the least one (N60), in whatever order x lies.
 
     Args:
+        above, below: Where the high and the low bytes go, which lie alike.
         ends: The least and the largest code, less the zero point.
-        high_byte: Or the low one.
     """
     k = kernels_or_chosen(kernels)
-    return _native.step_quantize_byte(k["quantize"], k["transpose"], x, y, scale, *ends, high_byte)
+    return _native.step_split_quantize(k["quantize"], k["transpose"], x, above, below, scale, *ends)
 
 
 def dequantize(x: View, y: View, scale: float, zero: int, kernels: Kernels | None = None) -> NativeStep:

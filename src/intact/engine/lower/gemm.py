@@ -59,8 +59,6 @@ def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
     read = codes_read(builder, node.inputs[0])
     weight = weight_of(builder, node.inputs[1], 0)
     said = ops.Conv.of(node)
-    if read.low and said.group == weight.codes.shape[0] > 1:
-        raise NoMatch("its input comes in 16 bits: kernels of one channel at a time multiply 8")
     shape, groups = window(node, said, weight.codes.shape[2:]), said.group
 
     def step(image: Image) -> Step:

@@ -25,10 +25,8 @@ def bind_split_quantize(step: SplitQuantize, binding: Binding) -> list[NativeSte
     """float32 -> the high and the low bytes of codes of 16 bits."""
     x, spec = binding.view(step.x), step.spec
     ends = int(spec.qmin) - step.zero_point, int(spec.qmax) - step.zero_point
-    return [
-        pointwise.quantize_byte(x, binding.view(name), step.scale, ends, high, binding.kernels)
-        for name, high in ((step.high, True), (step.low, False))
-    ]
+    high, low = binding.view(step.high), binding.view(step.low)
+    return [pointwise.split_quantize(x, high, low, step.scale, ends, binding.kernels)]
 
 
 @binds(Dequantize)

@@ -24,10 +24,14 @@ def bind_depthwise(step: Conv, binding: Binding) -> list[NativeStep]:
     weight = binding.array(step.weight)
     window = PixelWindow((weight.shape[1], weight.shape[2]), step.strides, step.dilations, step.pads)
     taps = np.ascontiguousarray(weight[..., 0].transpose(1, 2, 0))
-    correction = -zero_of(binding.codes(step.x)) * weight.astype(np.int64).sum(axis=(1, 2, 3))
+    zero = zero_of(binding.codes(step.x))
+    if step.low:
+        zero = 256 * zero + zero_of(binding.codes(step.low))
+    correction = -zero * weight.astype(np.int64).sum(axis=(1, 2, 3))
     residual = binding.image(step.epilogue.residual) if step.epilogue.residual else None
     epilogue = bound_epilogue(
         step.epilogue, step.y, binding, channels=len(weight), correction=correction, residual=residual
     )
     x, y = binding.image(step.x), binding.image(step.y)
-    return [depthwise.depthwise(x, y, taps, window, epilogue, binding.kernels)]
+    low = binding.image(step.low) if step.low else None
+    return [depthwise.depthwise(x, y, taps, window, epilogue, binding.kernels, low)]
