@@ -136,18 +136,21 @@ def test_a_convolution_over_sequences(qdq, lowered):
     assert found.kinds == ["split_quantize", "reshape", "reshape", "conv", "reshape"]
 
 
-def test_sums_that_could_leave_int32_stay_in_float_and_say_so(qdq, lowered):
-    """Weights of -128 and codes of 65535: 255 of them fit, 257 do not."""
-    for size, kinds in (255, ["split_quantize", "linear"]), (257, ["fake_quantize", "float_linear"]):
-        g = qdq()
-        x = g.pair(g.input("x", [3, size]), 0.0001, 0, "uint16")
-        weight = g.constant(np.full((size, 4), -128, np.int8))
-        y = g.node("MatMul", x, g.node("DequantizeLinear", weight, g.constant(np.float32(0.01))))
-        found = lowered(g, y).exact()
-        assert found.kinds == kinds
-        (layer,) = (one for one in found.plan.layers if one.op_type == "MatMul")
-        assert layer.precision == ("int8" if size == 255 else "float")
-        assert ("beyond int32" in layer.reason) == (size == 257)
+@pytest.mark.parametrize(("size", "shift"), [(255, 0), (257, 1), (4000, 4), (70_000, None)])
+def test_sums_that_could_leave_int32_are_rounded_or_stay_in_float_and_say_so(qdq, lowered, size, shift):
+    """Weights of -128 and codes of 65535: 255 of them fit, 257 do not; of more than 65,793 not even low bytes do."""
+    g = qdq()
+    x = g.pair(g.input("x", [3, size]), 0.0001, 0, "uint16")
+    weight = g.constant(np.full((size, 4), -128, np.int8))
+    y = g.node("MatMul", x, g.node("DequantizeLinear", weight, g.constant(np.float32(0.01))))
+    found = lowered(g, y).exact()
+    (layer,) = (one for one in found.plan.layers if one.op_type == "MatMul")
+    if shift is None:
+        assert found.kinds == ["fake_quantize", "float_linear"]
+        assert layer.precision == "float" and "could reach" in layer.reason
+    else:
+        assert found.kinds == ["split_quantize", "linear"]
+        assert layer.precision == "int8" and found.step("linear").shift == shift
 
 
 def test_layers_behind_it_multiply_its_codes_and_say_so(qdq, lowered):

@@ -16,6 +16,9 @@ from intact.spec import QuantSpec
 BYTES = QuantSpec("uint8")
 
 
+OWN = np.empty(0)  # the layer's own bias
+
+
 @dataclass
 class Layer:
     """A convolution of bytes; `pads` are (top, left, bottom, right)."""
@@ -45,6 +48,7 @@ class Layer:
     offsets: np.ndarray | None = None
     gap: int = 0  # bytes between the pixels of the input
     threads: int = 1
+    shift: int = 0  # of joined sums, where x is read as two images
 
     def __post_init__(self) -> None:
         channels = self.weight.shape[0]
@@ -61,18 +65,26 @@ class Layer:
     def wide(self) -> bool:
         return self.x.dtype == np.uint16
 
-    def expected(self) -> np.ndarray:
-        """By numerics, [n, out, h, w]."""
-        acc = numerics.conv(
-            self.x,
+    def sums(self, x: np.ndarray, zero: int, bias: np.ndarray | None = OWN) -> np.ndarray:
+        return numerics.conv(
+            x,
             np.moveaxis(self.weight, 3, 1),
-            self.zero,
-            bias=self.integer_bias,
+            zero,
+            bias=self.integer_bias if bias is OWN else bias,
             stride=self.strides,
             padding=((self.pads[0], self.pads[2]), (self.pads[1], self.pads[3])),
             dilation=self.dilations,
             groups=self.groups,
         )
+
+    def both_sums(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the high and of the low bytes."""
+        high = self.sums(self.x >> 8, self.zero >> 8, None)
+        return high, self.sums(self.x & 255, self.zero & 255)
+
+    def expected(self) -> np.ndarray:
+        """By numerics, [n, out, h, w]."""
+        acc = numerics.join_sums(*self.both_sums(), self.shift) if self.wide else self.sums(self.x, self.zero)
         residual = None
         if self.residual is not None:
             residual = numerics.Residual(
@@ -113,7 +125,8 @@ class Layer:
         lower = arena.image(self.x.shape, 1, self.pads, self.gap, self.high) if self.wide else None
         y = arena.image(shape, 4 if self.floats else 1, (1, 2, 1, 3), 0)
         r = None if self.residual is None else y if self.in_place else arena.image(shape, 1, (0, 0, 0, 1), 3)
-        correction = self.integer_bias - self.zero * self.weight.astype(np.int32).sum((1, 2, 3))
+        weights = self.weight.astype(np.int32).sum((1, 2, 3))
+        correction = self.integer_bias - (self.zero & 255) * weights
         low, high = self.bounds
         epilogue = BoundEpilogue(
             self.multiplier,
@@ -131,7 +144,8 @@ class Layer:
             slopes=self.slopes,
             offsets=self.offsets,
         )
-        step = self.step(x.view, y.view, epilogue, kernel, lower and lower.view)
+        low = lower and gemm.LowBytes(lower.view, self.shift, -(self.zero >> 8) * weights)
+        step = self.step(x.view, y.view, epilogue, kernel, low)
         program = Program()
         program.arena(arena.nbytes)
         program.add(step)
@@ -152,7 +166,7 @@ class Layer:
         return got
 
     def step(
-        self, x: View, y: View, epilogue: BoundEpilogue, kernel: str, low: View | None = None
+        self, x: View, y: View, epilogue: BoundEpilogue, kernel: str, low: gemm.LowBytes | None = None
     ) -> NativeStep:
         origin = (-self.pads[0], -self.pads[1])
         if kernel.startswith(gemm.WINOGRAD):

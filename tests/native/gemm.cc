@@ -30,7 +30,8 @@ struct Layer {
   bool floats, residual, wide;
   std::vector<int8_t> w;
   std::vector<uint8_t> x, low, r;
-  std::vector<int32_t> correction;
+  std::vector<int32_t> correction, high_correction;
+  int shift = pick(0, 7);
   std::vector<float> multiplier, bias;
 
   Layer() {
@@ -57,6 +58,7 @@ struct Layer {
     for (uint8_t& v : r) v = static_cast<uint8_t>(random_bits());
     for (int c = 0; c < weights.out; ++c) {
       correction.push_back(pick(-5000, 5000));
+      high_correction.push_back(pick(-500, 500));
       multiplier.push_back(static_cast<float>(pick(-1000, 1000)) * 1e-6f);
       bias.push_back(static_cast<float>(pick(0, 2000)) * 0.1f);
     }
@@ -88,6 +90,8 @@ std::vector<uint8_t> run(const Layer& layer, const GemmOps& ops) {
   if (layer.wide) {
     spec.low = spec.x;
     spec.low->block = 3;
+    spec.shift = layer.shift;
+    spec.high_correction = layer.high_correction;
   }
   spec.y = image(1, layer.floats ? Type::f32 : Type::u8, layer.out_height, layer.out_width, g.out);
   if (layer.residual) spec.epilogue.residual = image(2, Type::u8, layer.out_height, layer.out_width, g.out);
