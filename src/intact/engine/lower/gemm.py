@@ -56,14 +56,15 @@ def _left(fused: Fused, tail: Tail) -> list[Node]:
 
 def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
     node = fused.root
-    read = codes_read(builder, node.inputs[0])
+    read = codes_read(builder, node.inputs[0], of_images=True)
     weight = weight_of(builder, node.inputs[1], 0)
     said = ops.Conv.of(node)
     shape, groups = window(node, said, weight.codes.shape[2:]), said.group
 
     def step(image: Image) -> Step:
         made = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
-        return Conv(*made, shape.strides, shape.dilations, shape.pads, groups, image.low)
+        (top, left, bottom, right) = (a + b for a, b in zip(shape.pads, read.pads, strict=True))
+        return Conv(*made, shape.strides, shape.dilations, (top, left, bottom, right), groups, image.low)
 
     return _over_images(builder, fused, read, weight, step)
 
