@@ -259,8 +259,6 @@ void sum(const TileBlock& b, TilePending& before) {
   return b.depth < 4 ? sum_any<true>(b, before) : sum_any<false>(b, before);
 }
 
-void finish(const Epilogue& e, const GemmRows& rows) { gemm_avx512vnni.finish(e, rows); }
-
 constexpr TileOps kOps = {enter, leave, gather, epilogue_of, sum};
 
 }  // namespace
@@ -271,7 +269,7 @@ const GemmOps gemm_amx = {.unit = kUnit,
                           .rows = {kBlockRows, kBlockRows, 0, 0},
                           .shift = 0,
                           .sum = nullptr,
-                          .finish = finish,
+                          .finish = nullptr,
                           .deep = kDeepSteps,
                           .tiles = &kOps};
 
