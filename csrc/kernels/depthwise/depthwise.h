@@ -18,11 +18,11 @@ constexpr int kMostTaps = 1 << 10;
 struct DepthwiseWeights {
   int kernel_h, kernel_w, channels;
   int high;  // no byte of x is larger: that of its view
-  bool joins;  // codes have 16 bits
   const int8_t* weight;  // [kernel_h][kernel_w][channels]
   const int32_t* correction;  // [channels], as multiplier and bias
   const float* multiplier;
   const float* bias;
+  bool joins = false;  // codes have 16 bits
 };
 
 struct DepthwiseRow {
