@@ -58,7 +58,8 @@ ConvSpec spec_of(const View& x, const View& y, const Bytes& packed, Pair origin,
 
 NativeStep conv(const std::string& name, const View& x, const View& y, Bytes packed, Pair strides,
                 Pair dilations, Pair origin, const EpilogueSpec& epilogue, int threads, int zero,
-                const std::optional<View>& low) {
+                const std::optional<View>& low, int shift,
+                const std::vector<int32_t>& high_correction) {
   require(threads >= 1, "a step is run by at least one thread");
   require(zero >= 0 && zero <= 255, "zero points are bytes");
   ConvSpec spec = spec_of(x, y, packed, origin, epilogue);
@@ -68,6 +69,8 @@ NativeStep conv(const std::string& name, const View& x, const View& y, Bytes pac
   spec.threads = threads;
   spec.zero = zero;
   spec.low = low;
+  spec.shift = shift;
+  spec.high_correction = high_correction;
   return native(make_conv(spec));
 }
 
@@ -118,7 +121,8 @@ void bind_gemm(nb::module_& m) {
   m.def("pack_gemm", &pack, "kernel"_a, "weights"_a.noconvert(), "groups"_a, "joined"_a, "high"_a);
   m.def("gemm_groups", &steps_by_group, "kernel"_a, "packed"_a.noconvert());
   m.def("conv", &conv, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "strides"_a, "dilations"_a,
-        "origin"_a, "epilogue"_a, "threads"_a = 1, "zero"_a = 0, "low"_a = nb::none());
+        "origin"_a, "epilogue"_a, "threads"_a = 1, "zero"_a = 0, "low"_a = nb::none(), "shift"_a = 0,
+        "high_correction"_a = std::vector<int32_t>());
   m.def("gemm_grouped", [](const std::string& name) { return kernel<GemmOps>(name).grouped; }, "kernel"_a);
   m.def(
       "gemm_fills",

@@ -106,7 +106,6 @@ class ConvStep final : public Step {
   std::vector<std::vector<int32_t>> places_;  // of each panel, where there are outliers
   std::vector<BoundPanel> panels_;
   PanelConstants constants_;
-  std::vector<int32_t> zeros_;  // corrections of high bytes, where low ones have them
   std::unique_ptr<const FunctionCells> cells_;
   Cutting cut_{};
   WindowCopies copies_;
@@ -171,9 +170,12 @@ void ConvStep::bind(const Packed& packed) {
     panels_.push_back(panel);
     widest_ = std::max(widest_, p.width);
     std::vector<int32_t> shifted;
-    const int32_t shift = s_.kernel->shift + (copies ? copies_.base() : 0), times = s_.low ? 257 : 1;
-    if (shift != 0) shifted = weight_sums(packed.weights + p.weights, p, times * shift);
+    const int32_t shift = s_.kernel->shift + (copies ? copies_.base() : 0);
+    if (shift != 0) shifted = weight_sums(packed.weights + p.weights, p, shift);
     constants_.append(s_.epilogue, p.channel, p.channels, p.width, shifted);
+    if (s_.low) {
+      PanelConstants::append(constants_.high, s_.high_correction, p.channel, p.channels, p.width, shifted);
+    }
   }
 }
 
@@ -268,6 +270,7 @@ ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
   const PackedHeader& h = packed.header;
   check_conv(s_, int64_t{h.in} * h.groups, h.out, h.high);
   check_window(s_, h);
+  round_low_sums(s_);
   cells_ = settle(s_.epilogue);
   group_channels_ = h.in;
   pixels_ = s_.y.sizes[0] * s_.y.sizes[1] * s_.y.sizes[2];
@@ -276,7 +279,6 @@ ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
   reads(s_.x, slack_of(h));
   if (s_.low) {
     reads(*s_.low, slack_of(h));
-    zeros_.resize(static_cast<size_t>(widest_));
   }
   writes(s_.y);
   if (s_.epilogue.residual) reads(*s_.epilogue.residual);
@@ -413,7 +415,7 @@ void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, const Copied
     Source low = source_of(panel, rows, copied.apart, copied.low, count);
     low.tile.correction = source.tile.correction;
     low.tile.sums = own.low;
-    source.tile.correction = zeros_.data();
+    source.tile.correction = constants_.high.data() + panel.constants;
     return run_tiles(panel, source, &low, ends);
   }
   if (s_.kernel->whole != nullptr && s_.kernel->whole(panel.steps, source.tile, s_.epilogue, ends)) return;
@@ -434,8 +436,8 @@ void ConvStep::run_tiles(const BoundPanel& panel, Source& source, Source* low, G
     source.sum(*s_.kernel, panel.steps, t, rows.rows);
     if (low != nullptr) {
       low->sum(*s_.kernel, panel.steps, t, rows.rows);
-      join_bytes(tile.sums, low->tile.sums,
-                 static_cast<size_t>(rows.rows) * static_cast<size_t>(panel.steps.width));
+      join_tiles(tile.sums, low->tile.sums,
+                 static_cast<size_t>(rows.rows) * static_cast<size_t>(panel.steps.width), s_.shift);
     }
     s_.kernel->finish(s_.epilogue, rows);
     rows.y += rows.rows;
@@ -468,7 +470,9 @@ void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
   demand(y.sizes[3] == out && x.sizes[3] == in, "channels differ from the weights'");
   for (int i = 0; i < 4; ++i) demand(x.strides[i] >= 0, "conv reads rows in order");
   check_epilogue(s.epilogue, y, out);
+  demand(s.shift >= 0 && s.shift <= (s.low ? 7 : 0), "joined sums are rounded to multiples of 2^0 to 2^7");
   if (!s.low) return;
+  demand(s.high_correction.size() == static_cast<size_t>(out), "one correction of high bytes for each channel");
   demand(s.low->high <= high, "weights are packed for smaller bytes");
   demand_image(*s.low, "conv reads an image of bytes with dense pixels");
   demand_same_sizes(*s.low, x);

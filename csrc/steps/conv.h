@@ -15,7 +15,9 @@ namespace intact {
 
 struct ConvSpec {
   View x, y;  // (n, h, w, c): bytes; bytes or float32
-  std::optional<View> low;  // as x: what is multiplied is 256 * x + low
+  std::optional<View> low;  // as x: what is multiplied is 256 * x + low, less the zero point
+  int shift = 0;  // of joined sums (gemm.h)
+  std::vector<int32_t> high_correction;  // [c of y], of x; the epilogue's is of `low`
   const GemmOps* kernel;
   const uint8_t* packed;  // pack_gemm's bytes for this kernel
   size_t packed_bytes;
@@ -30,6 +32,12 @@ struct ConvSpec {
 // Throws std::invalid_argument unless images, weights of so many channels, and epilogue fit each other.
 // `high` is the largest byte of x for which the weights were packed.
 void check_conv(const ConvSpec& spec, int64_t in, int64_t out, int32_t high);
+
+// What joined sums are rounded by becomes part of the corrections of low ones.
+inline void round_low_sums(ConvSpec& spec) {
+  const uint32_t half = 1u << spec.shift >> 1;
+  for (int32_t& c : spec.epilogue.correction) c = static_cast<int32_t>(static_cast<uint32_t>(c) + half);
+}
 
 // Whether a kernel is the right one for so many pixels and bytes of a window, as far as its form tells: tiles
 // have 16 rows and 64 bytes of depth, and take as long where few of them are filled.

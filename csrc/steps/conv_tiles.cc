@@ -155,6 +155,9 @@ void TiledConvStep::bind(const Packed& packed) {
     panels_.push_back({packed.weights + p.weights, p.channel, p.channels, p.width, p.group,
                        constants_.bias.size(), depth * kDeepSteps * p.width * 4});
     constants_.append(s_.epilogue, p.channel, p.channels, p.width, {});
+    if (s_.low) {
+      PanelConstants::append(constants_.high, s_.high_correction, p.channel, p.channels, p.width, {});
+    }
   }
   const std::vector<int32_t> steps = step_offsets(s_, packed, packed.panels[0]);
   const DeepSteps deep(steps);
@@ -243,6 +246,7 @@ TiledConvStep::TiledConvStep(const ConvSpec& spec) : s_(spec), ops_(*spec.kernel
   const PackedHeader& h = packed.header;
   check_conv(s_, int64_t{h.in} * h.groups, h.out, h.high);
   check_window(s_, h);
+  round_low_sums(s_);
   cells_ = settle(s_.epilogue);
   bind(packed);
   cut_chunks();
@@ -269,6 +273,7 @@ std::pair<Work, size_t> TiledConvStep::lay_out(uint8_t* scratch) const {
     block.epilogue = &s_.epilogue;
     block.sums = reinterpret_cast<int32_t*>(take(tile));
     block.joins = s_.low.has_value();
+    block.shift = s_.shift;
   }
   w.floats = reinterpret_cast<float*>(take(tile));
   w.gathered =
@@ -366,6 +371,7 @@ Ahead TiledConvStep::ahead_of(size_t chunk, int64_t range, bool fresh) const {
 void TiledConvStep::prepare(const Panel& panel, int64_t block, int rows, Work& work) const {
   TilePending& now = work.now();
   now.correction = constants_.correction.data() + panel.constants;
+  if (now.joins) now.high_correction = constants_.high.data() + panel.constants;
   now.done = 0;
   GemmRows& r = now.rows;
   r.sums = now.sums;

@@ -40,11 +40,8 @@ inline void fetch_lines([[maybe_unused]] Byte* const* rows, [[maybe_unused]] int
 #endif
 }
 
-// high = 256 * high + low.
-inline void join_bytes(int32_t* high, const int32_t* low, size_t n) {
-  for (size_t i = 0; i < n; ++i) {
-    high[i] = static_cast<int32_t>(256 * static_cast<uint32_t>(high[i]) + static_cast<uint32_t>(low[i]));
-  }
+inline void join_tiles(int32_t* high, const int32_t* low, size_t n, int shift) {
+  for (size_t i = 0; i < n; ++i) high[i] = join_sums(high[i], low[i], shift);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ struct TilePending;
 using TileEpilogue = void (*)(const TilePending& block, int first, int count);
 
 // A block whose products are summed. Rows that are not wanted are written where nobody reads. `joins`: sums
-// are kTileRows of high bytes and, behind them, those of low ones; they become 256 * high + low.
+// are kTileRows of high bytes and, behind them, those of low ones, each with corrections of its own (join_sums).
 struct TilePending {
   const Epilogue* epilogue = nullptr;
   TileEpilogue finish = nullptr;
@@ -45,6 +45,8 @@ struct TilePending {
   int32_t* sums = nullptr;
   GemmRows rows{};  // rows.rows: 0, kTileRows or kBlockRows
   bool joins = false;
+  const int32_t* high_correction = nullptr;
+  int shift = 0;
   int done = 0;
 
   void advance(int count) {

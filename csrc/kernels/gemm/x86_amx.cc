@@ -48,15 +48,33 @@ void gather(const TileGather& g, uint8_t* to) {
 // Sums of low bytes lie behind the high ones'.
 constexpr int kJoined = kTileRows * kWidest * kUnit;
 
-inline __m512i join(__m512i high, __m512i low) { return _mm512_add_epi32(_mm512_slli_epi32(high, 8), low); }
+// join_sums of 16 channels.
+class Join {
+ public:
+  explicit Join(const TilePending& p)
+      : p_(p), up_(_mm_cvtsi32_si128(8 - p.shift)), down_(_mm_cvtsi32_si128(p.shift)) {}
+
+  // `at`: sums of high bytes; `c`: their first channel in the panel.
+  __m512i at(const int32_t* high, const int32_t* low, int c) const {
+    const __m512i above = _mm512_add_epi32(_mm512_load_si512(high), _mm512_loadu_si512(p_.high_correction + c));
+    const __m512i below = _mm512_add_epi32(_mm512_load_si512(low), _mm512_loadu_si512(p_.correction + c));
+    return _mm512_add_epi32(_mm512_sll_epi32(above, up_), _mm512_sra_epi32(below, down_));
+  }
+
+ private:
+  const TilePending& p_;
+  __m128i up_, down_;
+};
 
 // Codes of 32 channels, two rows at a time. kPlain: zero points and `low` are 0.
 template <bool kResidual, bool kPlain, bool kJoins>
 class Codes {
  public:
-  Codes(const Epilogue& e, const GemmRows& t, const int32_t* correction)
+  explicit Codes(const TilePending& p) : Codes(p, *p.epilogue, p.rows) {}
+  Codes(const TilePending& p, const Epilogue& e, const GemmRows& t)
       : t_(t),
-        correction_{_mm512_loadu_si512(correction), _mm512_loadu_si512(correction + kUnit)},
+        join_(p),
+        correction_{_mm512_loadu_si512(p.correction), _mm512_loadu_si512(p.correction + kUnit)},
         multiplier_{_mm512_loadu_ps(t.multiplier), _mm512_loadu_ps(t.multiplier + kUnit)},
         bias_{_mm512_loadu_ps(t.bias), _mm512_loadu_ps(t.bias + kUnit)},
         residual_multiplier_(_mm512_set1_ps(e.residual_multiplier)),
@@ -87,9 +105,9 @@ class Codes {
   template <int kVector>
   __m512i steps(int row) const {
     const int32_t* const at = t_.sums + (row * kWidest + kVector) * kUnit;
-    __m512i products = _mm512_load_si512(at);
-    if constexpr (kJoins) products = join(products, _mm512_load_si512(at + kJoined));
-    const __m512 sums = _mm512_cvtepi32_ps(_mm512_add_epi32(products, correction_[kVector]));
+    const __m512i products = kJoins ? join_.at(at, at + kJoined, kVector * kUnit)
+                                    : _mm512_add_epi32(_mm512_load_si512(at), correction_[kVector]);
+    const __m512 sums = _mm512_cvtepi32_ps(products);
     __m512 real = _mm512_add_ps(_mm512_mul_ps(sums, multiplier_[kVector]), bias_[kVector]);
     if constexpr (kResidual) {
       const uint8_t* const codes = t_.residual[row] + t_.residual_offset + kUnit * kVector;
@@ -102,6 +120,7 @@ class Codes {
   }
 
   const GemmRows& t_;
+  Join join_;
   __m512i correction_[kWidest];
   __m512 multiplier_[kWidest], bias_[kWidest];
   __m512 residual_multiplier_, residual_zero_point_;
@@ -110,7 +129,7 @@ class Codes {
 
 template <bool kResidual, bool kPlain, bool kJoins>
 void finish_codes(const TilePending& p, int first, int count) {
-  const Codes<kResidual, kPlain, kJoins> codes(*p.epilogue, p.rows, p.correction);
+  const Codes<kResidual, kPlain, kJoins> codes(p);
   for (int row = first; row < first + count; row += 2) codes.write(row);
 }
 
@@ -139,12 +158,13 @@ template <bool kJoins>
 void finish_any(const TilePending& p, int first, int count) {
   GemmRows part = p.rows;
   int32_t* const sums = p.sums + first * part.width;
+  const Join join(p);
   for (int c = 0; c < part.width; c += kUnit) {
     const __m512i correction = _mm512_loadu_si512(p.correction + c);
     for (int32_t* at = sums + c; at < sums + count * part.width; at += part.width) {
-      __m512i products = _mm512_load_si512(at);
-      if constexpr (kJoins) products = join(products, _mm512_load_si512(at + kTileRows * part.width));
-      _mm512_store_si512(at, _mm512_add_epi32(products, correction));
+      const __m512i products = kJoins ? join.at(at, at + kTileRows * part.width, c)
+                                      : _mm512_add_epi32(_mm512_load_si512(at), correction);
+      _mm512_store_si512(at, products);
     }
   }
   part.sums = sums;

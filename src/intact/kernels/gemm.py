@@ -6,6 +6,8 @@ epilogues are those of `numerics` (N19 to N25), bit for bit, whatever the kernel
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,6 +49,21 @@ def steps_by_group(packed: NDArray[np.uint8], kernel: str | None = None) -> tupl
     return tuple(_native.gemm_groups(kernel or chosen_kernels()[FAMILY], packed))
 
 
+@dataclass(frozen=True)
+class LowBytes:
+    """The low bytes of codes of 16 bits (N60): the epilogue's correction is that of their sums.
+
+    Attributes:
+        view: As that of the high bytes.
+        shift: Sums are rounded to multiples of 2^shift.
+        high_correction: int32 [out], added to the sums of high bytes.
+    """
+
+    view: View
+    shift: int
+    high_correction: NDArray[np.int32]
+
+
 def conv(
     x: View,
     y: View,
@@ -58,7 +75,7 @@ def conv(
     origin: tuple[int, int] = (0, 0),
     threads: int = 1,
     zero: int = 0,
-    low: View | None = None,
+    low: LowBytes | None = None,
     kernel: str | None = None,
 ) -> NativeStep:
     """A convolution. A matrix is an image of 1 x M pixels.
@@ -72,7 +89,7 @@ def conv(
         origin: The pixel of `x` under the first tap of pixel (0, 0) of `y`: minus the padding.
         threads: That will share the work: it is cut for as many, where the kernel minds.
         zero: The byte of `x` around which most of its bytes are expected. Speed hangs on it, no result.
-        low: As `x`: what is multiplied is ``256 * x + low``.
+        low: Of codes of 16 bits, whose high bytes are `x`.
         kernel: Of family "gemm"; the chosen one by default.
     Raises:
         ValueError: Views, weights and windows do not fit each other.
@@ -88,7 +105,9 @@ def conv(
         epilogue.native(),
         threads,
         zero,
-        low,
+        low.view if low else None,
+        low.shift if low else 0,
+        low.high_correction.tolist() if low else (),
     )
 
 

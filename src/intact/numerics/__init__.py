@@ -43,7 +43,14 @@ from intact.numerics.functions import (
     tanh,
 )
 from intact.numerics.granularity import expand, granule_shape, normalized_axes
-from intact.numerics.integer_sum import accumulator_bound, linear, matmul, prove_accumulator
+from intact.numerics.integer_sum import (
+    accumulator_bound,
+    join_sums,
+    linear,
+    matmul,
+    prove_accumulator,
+    shift_of_sums,
+)
 from intact.numerics.learned_range import learned_range_grad
 from intact.numerics.minifloat import round_to_format
 from intact.numerics.multipliers import fold_batchnorm, multipliers, ratio, scaled_bias
@@ -112,6 +119,7 @@ __all__ = [
     "layer_norm",
     "leaky_relu",
     "learned_range_grad",
+    "join_sums",
     "linear",
     "matmul",
     "max_over",
@@ -137,6 +145,7 @@ __all__ = [
     "round_to_format",
     "scale_from_amax",
     "scaled_bias",
+    "shift_of_sums",
     "short_amax",
     "short_range",
     "sigmoid",

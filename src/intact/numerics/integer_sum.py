@@ -54,6 +54,31 @@ def matmul(a: ArrayLike, b: ArrayLike, a_zero_point: int, b_zero_point: int) -> 
     return accumulator(exact_product(left, right))
 
 
+def join_sums(high: ArrayLike, low: ArrayLike, shift: int = 0) -> NDArray[np.int32]:
+    """``floor((256 * high + low) / 2^shift + 1/2)``: sums of codes of 16 bits, of their high and low bytes'. NORMATIVE.
+
+    Args:
+        high, low: int32, of one shape: what `linear` or `conv` makes of ``(q - qmin) >> 8`` and ``(q - qmin) & 255``
+            with the zero point's own bytes; an integer bias is part of `low`.
+        shift: 0 to 7: the least for which the result is proved to fit (`shift_of_sums`).
+    Returns:
+        int32.
+    Raises:
+        QuantValueError: A sum leaves int32.
+    """
+    half = 1 << shift >> 1
+    whole = (256 * np.asarray(high, np.int64) + np.asarray(low, np.int64) + half) >> shift
+    return accumulator(np.asarray(whole))
+
+
+def shift_of_sums(bound: ArrayLike) -> int:
+    """The least shift with which `join_sums` stays in int32, for sums up to `bound`. NORMATIVE."""
+    most, shift = int(np.asarray(bound).max(initial=0)), 0
+    while (most >> shift) + 1 >= ACCUMULATOR_LIMIT:
+        shift += 1
+    return shift
+
+
 def accumulator_bound(
     w: ArrayLike,
     x_range: tuple[int, int],

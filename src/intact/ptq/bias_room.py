@@ -3,7 +3,7 @@
 ONNX Runtime stores the bias of a layer between pairs as int32, in steps of the input's scale times the
 weight's (`WeightBiasQuantization`, on by default), and what does not fit becomes another number. With 8 bits
 a step is so coarse that everything fits; with 16 and 16 a bias that is larger than the product of the largest
-input and the largest weight of its channel does not. Such a channel adds next to nothing to its bias: its
+input and the largest weight of its channel does not, with 16 and 8 one that is 500 times as large. Such a channel adds next to nothing to its bias: its
 weights can have a coarser scale, and lose 2^-16 of the bias at most.
 """
 
@@ -28,9 +28,9 @@ _STEPS = 2.0**30
 
 
 def with_room_for_biases(state: State) -> State | None:
-    """`state` with such scales for its weights of 16 bits; None where it has none."""
+    """`state` with such scales for weights that multiply codes of 16 bits; None where nothing has any."""
     targets = [target for target in state.targets if target.site.role == "weight"]
-    if not any(_is_wide(target) for target in targets):
+    if not any(_is_wide(target) for target in state.activations):
         return None
     nodes = {node.name or "": node for node in state.model.graph}
     scales, constants = _scales_read(state, nodes), Constants(state.model.graph)
@@ -39,7 +39,7 @@ def with_room_for_biases(state: State) -> State | None:
         wanted = [
             _least_scale(nodes[name], weight, constants, scales[name])
             for name, index in target.readers
-            if _is_wide(target) and index == 1 and name in scales
+            if index == 1 and name in scales
         ]
         least = np.zeros(weight.ends[1].shape)
         for one in wanted:

@@ -5,7 +5,7 @@ A model has the same prediction on every machine, so that no file depends on whe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from math import prod
 
 from intact.graph import Constants, Model, Node, Session, Value, ops
@@ -15,11 +15,11 @@ from intact.ptq.inputs import Feeds
 from intact.ptq.sixteen import Unit
 from intact.ptq.workers import THREADS
 
-# What a product takes, and an element that a layer reads or makes, with 8 bits and in float, relative to each
-# other: as measured with AMX, where 8 bits gain most (docs/decisions/0039-float-layers.md).
-_PRODUCT, _FLOAT_PRODUCT = 1, 20
-_ELEMENT, _FLOAT_ELEMENT = 100, 400
+# What a product takes, and an element that a layer reads or makes, with 8 bits, inputs of 16, and in float,
+# relative to each other: as measured with AMX, where 8 bits gain most (docs/decisions/0039-float-layers.md).
+_EIGHT, _SIXTEEN, _FLOAT = (1, 100), (2, 300), (20, 400)
 
+_Form = tuple[int, int]
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -51,21 +51,36 @@ class PredictedTime:
         self._constants, self._shapes = Constants(model.graph), shapes
         self._layers = placement.layers
         inside = {name for layer in placement.layers for name in layer.nodes}
-        alone = sum(self._of([node], True) for name, node in self._nodes.items() if name not in inside)
-        self.total = alone + sum(self._of_layer(layer, layer.precision == "float") for layer in self._layers)
+        alone = sum(self._of([node], _FLOAT) for name, node in self._nodes.items() if name not in inside)
+        self.total = alone + sum(self._of_layer(layer, _form_of(layer)) for layer in self._layers)
         """Of all layers and of the nodes that are in none, which are float."""
 
-    def added(self, units: Iterable[Unit]) -> float:
-        """What the layers that read `units` take more in float, as a part of `total`."""
+    def added(self, units: Iterable[Unit], wide: Container[str] = ()) -> float:
+        """What the layers that read `units` take more in float, as a part of `total`.
+
+        Args:
+            units: Which.
+            wide: Nodes that take inputs of 16 bits instead.
+        """
         names = {name for unit in units for name in unit.nodes}
-        layers = [one for one in self._layers if one.precision != "float" and names.intersection(one.nodes)]
-        more = sum(self._of_layer(layer, True) - self._of_layer(layer, False) for layer in layers)
+        more = 0
+        for layer in self._layers:
+            if layer.precision == "float" or not (reading := names.intersection(layer.nodes)):
+                continue
+            more += self._of_layer(layer, self._form(reading, wide)) - self._of_layer(layer, _EIGHT)
         return more / self.total if self.total else 0.0
 
-    def _of_layer(self, layer: Layer, in_float: bool) -> float:
-        return self._of([self._nodes[name] for name in layer.nodes if name in self._nodes], in_float)
+    def _form(self, reading: Iterable[str], wide: Container[str]) -> _Form:
+        """Of a layer in which these nodes read what is not in 8 bits."""
+        if any(name in wide for name in reading):
+            return _SIXTEEN
+        multiplied = any(self._products(self._nodes[name]) for name in reading if name in self._nodes)
+        return _FLOAT if multiplied else (_EIGHT[0], _FLOAT[1])
 
-    def _of(self, nodes: Sequence[Node], in_float: bool) -> float:
+    def _of_layer(self, layer: Layer, form: _Form) -> int:
+        return self._of([self._nodes[name] for name in layer.nodes if name in self._nodes], form)
+
+    def _of(self, nodes: Sequence[Node], form: _Form) -> int:
         """Of nodes that run as one."""
         made = {value for node in nodes for value in node.outputs}
         read = {v for node in nodes for v in node.inputs if v is not None and v not in made}
@@ -73,9 +88,8 @@ class PredictedTime:
         left = [v for v in made if v.is_graph_output() or any(use.node not in inside for use in v.uses())]
         elements = sum(map(self._size, [*read, *left]))
         products = sum(map(self._products, nodes))
-        if in_float:
-            return _FLOAT_ELEMENT * elements + _FLOAT_PRODUCT * products
-        return _ELEMENT * elements + _PRODUCT * products
+        product, element = form
+        return element * elements + product * products
 
     def _size(self, value: Value) -> int:
         """Elements of a tensor that the data change; 0 of others."""
@@ -103,3 +117,7 @@ class PredictedTime:
             return known
         array = self._constants(value)
         return () if array is None else array.shape
+
+
+def _form_of(layer: Layer) -> _Form:
+    return _FLOAT if layer.precision == "float" else _EIGHT

@@ -153,6 +153,15 @@ class Settings:
             except UnsupportedError as error:
                 raise error.at("bits16") from None
 
+    @property
+    def may_widen(self) -> bool:
+        """Whether files for this profile, of this opset, can hold codes of 16 bits."""
+        try:
+            self._require_16_bits()
+        except UnsupportedError:
+            return False
+        return True
+
     def _switches(self) -> list[tuple[str, Switch]]:
         return [
             ("bias_correction", self.bias_correction), ("equalization", self.equalization),

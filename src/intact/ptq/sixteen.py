@@ -6,7 +6,7 @@ layer that reads 16 bits computes in float in every engine, whatever its weight 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -187,14 +187,23 @@ def _widened(targets: Sequence[Target], why: Mapping[Unit, str]) -> Iterator[Tar
 
 def _wide(target: Target) -> Target:
     """`target` on the grid of 16 bits."""
-    settings, format = target.settings, _WIDE[target.format]
-    if target.site.role == "weight":
-        return replace(target, format=format, settings=replace(settings, weights=format))
+    if target.site.role != "weight":
+        return wide_activation(target)
+    format = _WIDE[target.format]
+    return replace(target, format=format, settings=replace(target.settings, weights=format))
+
+
+def wide_activation(target: Target, format: str = "") -> Target:
+    """An activation on the grid of 16 bits, its range whole where the method was free."""
+    settings, format = target.settings, format or _WIDE[target.format]
     method = "max" if settings.method == "auto" else settings.method
     return replace(target, format=format, settings=replace(settings, activations=format, method=method))
 
 
-def said_of(layer: Layer, reasons: Mapping[str, str]) -> Layer:
-    """`layer` in float, with the reason that `reasons` has for one of its nodes, where there is one."""
-    said = next((reasons[node] for node in layer.nodes if node in reasons), None)
-    return layer if said is None else replace(layer, precision="float", reason=said)
+def said_of(layer: Layer, reasons: Mapping[str, str], integer: Container[str] = ()) -> Layer:
+    """`layer` in float, with the reason that `reasons` has for one of its nodes, where there is one; still in
+    integers where that one is among `integer`."""
+    node = next((node for node in layer.nodes if node in reasons), None)
+    if node is None:
+        return layer
+    return replace(layer, precision=layer.precision if node in integer else "float", reason=reasons[node])

@@ -13,7 +13,7 @@ from intact.engine.lower.epilogue import Tail, finish, take_affine, take_bounds,
 from intact.engine.lower.functions import function_of
 from intact.engine.lower.fused import Fused
 from intact.engine.lower.operand import CodesRead, codes_read
-from intact.engine.lower.weights import Bias, Weight, bias_of, prove, weight_of
+from intact.engine.lower.weights import Bias, Weight, bias_of, prove, prove_joined, weight_of
 from intact.engine.lower.window import window
 from intact.engine.steps import Codes, Conv, ConvTranspose, Dim, Epilogue, Linear, MatMul, Reshape, Step
 from intact.graph import Node, ops
@@ -100,7 +100,7 @@ def _over_images(
         step = make(Image(*who, image, made, w, replace(epilogue, residual=residual), low))
         return [*before, *more, *lower, step, Reshape(*who, made, y)]
 
-    return _weighted(builder, fused, read.codes, weight, packed[:, None] if flat else packed, steps)
+    return _weighted(builder, fused, read, weight, packed[:, None] if flat else packed, steps)
 
 
 def as_image(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) -> tuple[str, list[Step]]:
@@ -147,14 +147,19 @@ _Maker = Callable[[str, str, str, Epilogue, tuple[str, ...]], list[Step]]
 
 
 def _weighted(
-    builder: PlanBuilder, fused: Fused, x: Codes, weight: Weight, packed: NDArray[np.int8],
+    builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, packed: NDArray[np.int8],
     make: _Maker, *, alpha: float = 1.0, beta: float = 1.0,
 ) -> list[Node]:  # fmt: skip
     node = fused.root
+    x = read.codes
     bias = bias_of(builder, node.inputs[2] if len(node.inputs) > 2 else None, x.scale, weight)
     if bias.integer is not None and (alpha, beta) != (1.0, 1.0):
         raise NoMatch("it scales a bias that is part of its sum")
-    prove(weight, x, bias.integer)
+    shift = 0
+    if read.low:
+        shift = prove_joined(weight, (x.low, x.high), x.zero_point, bias.integer)
+    else:
+        prove(weight, x, bias.integer)
     tail = Tail([node], node.outputs[0], weight.codes.shape[0], np.float64(alpha) * np.ones(()))
     tail.shift = bias.real * beta
     left = _tail(builder, fused, tail)
@@ -162,11 +167,12 @@ def _weighted(
     still = np.asarray(~weight.codes.any(axis=tuple(range(1, weight.codes.ndim))))
     if bias.integer is not None:
         still &= bias.integer == 0
-    epilogue, output = finish(builder, tail, (x.scale, weight.scale), bias, name, still=still)
+    epilogue, output = finish(builder, tail, (x.scale * 2**shift, weight.scale), bias, name, still=still)
     w = builder.hold(f"{name}.weight", packed)
     done = tuple(n.name or "" for n in tail.nodes)
     for step in make(name, output.name, w, epilogue, done):
-        builder.add(step, *tail.nodes)
+        rounded = shift and isinstance(step, Conv | Linear)
+        builder.add(replace(step, shift=shift) if rounded else step, *tail.nodes)
     return left
 
 
@@ -191,7 +197,7 @@ def _linear(
     def step(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
         return [Linear(name, done, read.x, y, w, epilogue, read.low)]
 
-    return _weighted(builder, fused, read.codes, weight, weight.codes, step, alpha=alpha, beta=beta)
+    return _weighted(builder, fused, read, weight, weight.codes, step, alpha=alpha, beta=beta)
 
 
 def _matmul(builder: PlanBuilder, fused: Fused) -> list[Node]:

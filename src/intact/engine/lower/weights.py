@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.engine.lower.builder import NoMatch, PlanBuilder, in_range
 from intact.engine.steps import Codes
+from intact.engine.steps.split_quantize import MOST_SHIFT
 from intact.graph import QuantizedValue, Value, is_op, ops, quantization_of, quantized_bias_of
 
 
@@ -132,13 +133,39 @@ def prove(weight: Weight, x: Codes, bias: NDArray[np.int32] | None) -> None:
     Raises:
         NoMatch: Some input could.
     """
+    bound = _bound(weight, (x.low, x.high), x.zero_point, bias)
+    if bound.size and bound.max() >= 2**31:
+        raise NoMatch(f"sums of output channel {bound.argmax()} could reach {bound.max()}, beyond int32")
+
+
+def prove_joined(weight: Weight, ends: tuple[int, int], zero_point: int, bias: NDArray[np.int32] | None) -> int:
+    """That no codes of 16 bits make a sum leave int32 that is rounded to multiples of 2^shift (N60).
+
+    Args:
+        weight: Of the layer.
+        ends: Codes that can occur, less the least one of all.
+        zero_point: Of the codes, less that.
+        bias: An integer one.
+    Returns:
+        The least such shift.
+    Raises:
+        NoMatch: There is none.
+    """
+    bound = _bound(weight, ends, zero_point, bias)
+    shift = numerics.shift_of_sums(bound)
+    low = _bound(weight, (0, 255), 0, bias)
+    if shift > MOST_SHIFT or low.max(initial=0) >= 2**31 - 2**MOST_SHIFT:
+        raise NoMatch(f"sums of output channel {bound.argmax()} could reach {bound.max()}")
+    return shift
+
+
+def _bound(
+    weight: Weight, ends: tuple[int, int], zero_point: int, bias: NDArray[np.int32] | None
+) -> NDArray[np.int64]:
     rows = range(0, max(1, len(weight.codes)), _ROWS)  # the sums are formed in int64
-    bound = np.concatenate([
+    return np.concatenate([
         numerics.accumulator_bound(
-            weight.codes[i : i + _ROWS], (x.low, x.high), x.zero_point,
-            bias=None if bias is None else bias[i : i + _ROWS],
+            weight.codes[i : i + _ROWS], ends, zero_point, bias=None if bias is None else bias[i : i + _ROWS]
         )
         for i in rows
     ])  # fmt: skip
-    if bound.size and bound.max() >= 2**31:
-        raise NoMatch(f"sums of output channel {bound.argmax()} could reach {bound.max()}, beyond int32")

@@ -15,7 +15,7 @@ from intact.engine.steps.checker import Checker
 from intact.engine.steps.epilogue import FILED, Epilogue
 from intact.engine.steps.run import Run
 from intact.engine.steps.sizes import Sizes
-from intact.engine.steps.split_quantize import check_low, whole_codes
+from intact.engine.steps.split_quantize import check_low
 from intact.engine.steps.step import Halo, Step, Traits
 from intact.engine.steps.tensors import Shape
 from intact.engine.steps.window import Pads, Pair, by_axis, check_window, positions
@@ -33,6 +33,7 @@ class Conv(Step):
         weight: Constant, int8 [out, kernel_h, kernel_w, in / groups], zero points subtracted already.
         pads: (top, left, bottom, right). Padding reads the zero point.
         low: The low bytes, where x is the high ones (N60).
+        shift: Their sums are rounded to multiples of 2^shift, in which the output counts.
     """
 
     kind = "conv"
@@ -46,9 +47,10 @@ class Conv(Step):
     pads: Pads = (0, 0, 0, 0)
     groups: int = 1
     low: Read = ""
+    shift: int = 0
 
     def check(self, checker: Checker) -> None:
-        check_low(checker, self.x, self.low)
+        check_low(checker, self.x, self.low, self.shift)
         check_filters(checker, self.x, self.weight, self.groups, self.epilogue)
         check_window(checker, self.x, self.y, (*self.strides, *self.dilations), self.pads)
 
@@ -58,13 +60,17 @@ class Conv(Step):
         return x[0], out, *windows
 
     def evaluate(self, run: Run) -> None:
-        codes, zero_point = whole_codes(run, self.x, self.low)
-        acc = numerics.conv(
-            codes, filters(run, self.weight), zero_point,
-            bias=self.epilogue.added(run), stride=self.strides, padding=by_axis(self.pads),
+        acc = self._sums(run, self.low or self.x, self.epilogue.added(run))
+        if self.low:
+            acc = numerics.join_sums(self._sums(run, self.x, None), acc, self.shift)
+        self.epilogue.evaluate(run, self.y, acc, axis=1)
+
+    def _sums(self, run: Run, x: str, bias: NDArray[np.int32] | None) -> NDArray[np.int32]:
+        return numerics.conv(
+            run.array(x), filters(run, self.weight), run.codes(x).zero_point,
+            bias=bias, stride=self.strides, padding=by_axis(self.pads),
             dilation=self.dilations, groups=self.groups,
         )  # fmt: skip
-        self.epilogue.evaluate(run, self.y, acc, axis=1)
 
     def halo(self, constants: Mapping[str, NDArray[Any]]) -> dict[str, Halo]:
         return {name: self.pads for name in (self.x, self.low) if name}

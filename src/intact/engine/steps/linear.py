@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Annotated
 
+import numpy as np
+from numpy.typing import NDArray
+
 from intact import numerics
 from intact.engine.steps.checker import Checker
 from intact.engine.steps.epilogue import FILED, Epilogue
 from intact.engine.steps.run import Run
 from intact.engine.steps.sizes import Sizes
-from intact.engine.steps.split_quantize import check_low, whole_codes
+from intact.engine.steps.split_quantize import check_low
 from intact.engine.steps.step import Step, Traits
 from intact.engine.steps.tensors import Shape
 from intact.engine.steps.wiring import Const, Read, Write
@@ -25,6 +28,7 @@ class Linear(Step):
     Attributes:
         x: Codes, or of codes of 16 bits the high bytes.
         low: The low bytes, where x is the high ones (N60).
+        shift: Their sums are rounded to multiples of 2^shift, in which the output counts.
     """
 
     kind = "linear"
@@ -34,9 +38,10 @@ class Linear(Step):
     weight: Annotated[str, Const("int8", 2)]
     epilogue: Epilogue = field(metadata=FILED)
     low: Read = ""
+    shift: int = 0
 
     def check(self, checker: Checker) -> None:
-        check_low(checker, self.x, self.low)
+        check_low(checker, self.x, self.low, self.shift)
         shape = checker.sizes(self.weight)
         self.epilogue.check(checker, shape[0])
         checker.that(min(shape) > 0, self.weight, "weights that are not empty")
@@ -47,9 +52,13 @@ class Linear(Step):
         return *sizes.of(self.x)[:-1], sizes.of(self.weight)[0]
 
     def evaluate(self, run: Run) -> None:
-        codes, zero_point = whole_codes(run, self.x, self.low)
-        acc = numerics.linear(codes, run.array(self.weight), zero_point, bias=self.epilogue.added(run))
+        acc = self._sums(run, self.low or self.x, self.epilogue.added(run))
+        if self.low:
+            acc = numerics.join_sums(self._sums(run, self.x, None), acc, self.shift)
         self.epilogue.evaluate(run, self.y, acc, axis=-1)
+
+    def _sums(self, run: Run, x: str, bias: NDArray[np.int32] | None) -> NDArray[np.int32]:
+        return numerics.linear(run.array(x), run.array(self.weight), run.codes(x).zero_point, bias=bias)
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
         return prod(shape_of(self.y)) * shape_of(self.weight)[1]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from intact import numerics
 from intact.engine.steps.checker import Checker
@@ -19,6 +17,8 @@ from intact.engine.steps.wiring import Read, Write
 from intact.spec import Format, QuantSpec
 
 FORMATS = ("int16", "uint16")
+MOST_SHIFT = 7
+"""Of joined sums; sums of low bytes would leave int32 before any needs more."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,10 @@ def split_codes(format: str, scale: float, zero_point: int) -> tuple[Codes, Code
     return high, Codes(scale, above & 255, False, 0, 255)
 
 
-def check_low(checker: Checker, high: str, low: str) -> None:
+def check_low(checker: Checker, high: str, low: str, shift: int) -> None:
     """Refuse low bytes that are of other codes than the high ones; "" is none."""
+    most = MOST_SHIFT if low else 0
+    checker.that(0 <= shift <= most, f"sums rounded to multiples of 2^{shift}", f"an exponent of 0 to {most}")
     if not low:
         return
     checker.codes(high, low)
@@ -80,11 +82,3 @@ def check_low(checker: Checker, high: str, low: str) -> None:
     assert above is not None and below is not None
     matching = above.scale == float(np.float32(256 * below.scale)) and not above.signed and not below.signed
     checker.that(matching, f"'{low}' of scale {below.scale}", f"low bytes of '{high}'")
-
-
-def whole_codes(run: Run, high: str, low: str) -> tuple[NDArray[Any], int]:
-    """The codes that a layer multiplies, and the one that means 0.0."""
-    codes, zero_point = run.array(high), run.codes(high).zero_point
-    if not low:
-        return codes, zero_point
-    return 256 * codes.astype(np.int32) + run.array(low), 256 * zero_point + run.codes(low).zero_point

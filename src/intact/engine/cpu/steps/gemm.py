@@ -120,7 +120,7 @@ def _direct(kernel: str, part: PartialConv, step: Weighted, binding: Binding) ->
         origin=part.origin,
         threads=binding.threads,
         zero=zero_of(binding.codes(step.x)),
-        low=part.low,
+        low=_low_bytes(part, step, binding),
         kernel=kernel,
     )
 
@@ -181,11 +181,24 @@ def _weight_sums(part: PartialConv, step: Weighted, binding: Binding) -> NDArray
     return binding.packed(step.weight, f"sums{part.label}", add)
 
 
+def _low_of(step: Weighted) -> str:
+    """The tensor of low bytes of what a layer reads; "": it reads bytes."""
+    return "" if isinstance(step, ConvTranspose) else step.low
+
+
+def _low_bytes(part: PartialConv, step: Weighted, binding: Binding) -> gemm.LowBytes | None:
+    if part.low is None or isinstance(step, ConvTranspose):
+        return None
+    return gemm.LowBytes(part.low, step.shift, _zeros(part, step, binding, step.x).astype(np.int32))
+
+
+def _zeros(part: PartialConv, step: Weighted, binding: Binding, x: str) -> NDArray[np.int64]:
+    """What the zero point of `x` adds to each channel's sum."""
+    return -zero_of(binding.codes(x)) * _weight_sums(part, step, binding).astype(np.int64)
+
+
 def _epilogue(part: PartialConv, step: Weighted, binding: Binding) -> BoundEpilogue:
-    zero = zero_of(binding.codes(step.x))
-    if part.low is not None:
-        zero = 256 * zero + zero_of(binding.codes(step.low))
-    zeros = -zero * _weight_sums(part, step, binding).astype(np.int64)
+    zeros = _zeros(part, step, binding, _low_of(step) or step.x)
     channels = part.weight.shape[0]
     return bound_epilogue(
         step.epilogue, step.y, binding, channels=channels, repeats=part.repeats, correction=zeros,

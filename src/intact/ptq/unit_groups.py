@@ -1,0 +1,159 @@
+"""Which units get 16 bits or stay in float: those whose error in 8 bits is the largest for their time.
+
+A unit (`sixteen`) is a tensor and the weights that multiply it. Units are quantized alone, by trials in groups
+that are halved where their error is large (decision 33), once with their weights and, where 16 bits could help,
+once without: what 16 bits leave is the error of the weights. What takes the most error off for its time is
+raised first (docs/decisions/0043-two-bytes.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, log2, log10
+from typing import Literal
+
+from intact.ptq.analysis.screening import screened
+from intact.ptq.analysis.segments import Read
+from intact.ptq.analysis.sweep import Sweep, Trial
+from intact.ptq.analysis.variants import grids_of
+from intact.ptq.predicted_time import PredictedTime
+from intact.ptq.sixteen import Unit
+from intact.ptq.state import State
+from intact.ptq.wide_layers import WideUnits
+
+Form = Literal["16 bits", "float"]
+
+_TRIALS = 16  # at most: they find about three tensors among a hundred
+_RUNS = 2  # of the held ones: what is worth its time is seen in any
+_LEAST = 1e-4  # of the error or the time: less is as good as nothing
+_SEEN = 0.01  # of all errors: of what has less only one form is measured
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a form of some units leaves of their error, and takes more, as a part of the model's time."""
+
+    error: float
+    time: float
+
+
+@dataclass(frozen=True)
+class UnitGroup:
+    """Units that were measured together.
+
+    Attributes:
+        units: Which.
+        error: Of the outputs with them alone in 8 bits.
+        forms: What other forms cost: those that they can have.
+    """
+
+    units: tuple[Unit, ...]
+    error: float
+    forms: dict[Form, Cost]
+
+    def reason(self, least: float, form: Form) -> str:
+        """Why they have that form, where an output has `least` dB."""
+        who = "this tensor" if len(self.units) == 1 else f"{len(self.units)} neighbours"
+        return (
+            f"with 8 bits an output has {least:.1f} dB, with {who} alone in 8 bits "
+            f"{-10 * log10(self.error):.1f} dB; about {self.forms[form].time:.1%} more time"
+        )
+
+
+def within(budget: float, groups: Sequence[UnitGroup], halves: float) -> list[tuple[UnitGroup, Form]]:
+    """The forms of those of `groups` that are worth their time, in `budget` together.
+
+    Step by step what takes the most error off for its time is raised; kept is what makes
+    ``log2(errors of all / errors of the rest) - time / halves`` the largest, where errors are taken to add up.
+
+    Args:
+        budget: The most time.
+        groups: Measured.
+        halves: For each such part of the time the error must become half.
+    """
+    total = left = sum(group.error for group in groups)
+    now = {id(group): Cost(group.error, 0.0) for group in groups}
+    chosen, best, most, spent = dict[int, Form](), dict[int, Form](), 0.0, 0.0
+    while True:
+        raises = [
+            (group, form, now[id(group)].error - cost.error, cost.time - now[id(group)].time)
+            for group in groups for form, cost in group.forms.items()
+            if form != chosen.get(id(group))
+        ]  # fmt: skip
+        fitting = [one for one in raises if one[2] > 0 and one[3] >= 0 and spent + one[3] <= budget]
+        if not fitting:
+            break
+        group, form, gain, more = max(fitting, key=lambda one: one[2] / max(one[3], _LEAST))
+        chosen, spent, left = {**chosen, id(group): form}, spent + more, left - gain
+        now[id(group)] = group.forms[form]
+        if (worth := log2(total / max(left, total * _LEAST)) - spent / halves) > most:
+            best, most = chosen, worth
+    return [(group, best[id(group)]) for group in groups if id(group) in best]
+
+
+class UnitTrials:
+    """Measures units of a model.
+
+    Args:
+        before: In front of the pairs.
+        after: Behind them.
+        predicted: Times.
+        wide: What can have 16 bits; None: nothing may.
+    """
+
+    def __init__(
+        self, before: State, after: State, predicted: PredictedTime, wide: WideUnits | None
+    ) -> None:
+        self._state, self._predicted, self._wide = before, predicted, wide
+        self._sweep = Sweep(before.model, grids_of(before, after), before.runs[:_RUNS])
+
+    def measured(self, units: Sequence[Unit]) -> list[UnitGroup]:
+        """The errors and times of `units`, each alone or with neighbours that can have the same forms."""
+        units = sorted(units, key=self._can_widen)
+
+        def measure(groups: Sequence[range]) -> list[float]:
+            return self._errors([units[group.start : group.stop] for group in groups], True)
+
+        found = screened(len(units), _TRIALS, measure)
+        parts = [tuple(units[group.start : group.stop]) for group in found]
+        least = _SEEN * sum(group.error for group in found)
+        asked = [
+            part for part, group in zip(parts, found, strict=True)
+            if group.error >= least and all(self._can_widen(unit) for unit in part)
+        ]  # fmt: skip
+        alone = dict(zip(asked, self._errors(asked, False), strict=True))
+        return [
+            UnitGroup(part, group.error, self._forms(part, group.error, alone.get(part)))
+            for part, group in zip(parts, found, strict=True)
+        ]
+
+    def _forms(self, part: Sequence[Unit], error: float, alone: float | None) -> dict[Form, Cost]:
+        forms: dict[Form, Cost] = {"float": Cost(0.0, self.time(part, "float"))}
+        if alone is not None:
+            forms["16 bits"] = Cost(max(error - alone, 0.0), self.time(part, "16 bits"))
+        return forms
+
+    def time(self, units: Sequence[Unit], form: Form) -> float:
+        """What these take more in a form, as a part of the time of the model; infinity: they cannot have it."""
+        if form == "float":
+            return self._predicted.added(units)
+        if self._wide is None or not all(map(self._can_widen, units)):
+            return inf
+        return self._predicted.added(units, self._wide.layers)
+
+    def _can_widen(self, unit: Unit) -> bool:
+        return self._wide is not None and self._wide.reads(unit) is not None
+
+    def _errors(self, parts: Sequence[Sequence[Unit]], weights: bool) -> list[float]:
+        reads = [frozenset().union(*(self._reads(unit, weights) for unit in part)) for part in parts]
+        return self._sweep.measure([Trial(one) for one in reads]) if reads else []
+
+    def _reads(self, unit: Unit, weights: bool) -> frozenset[Read]:
+        """What is quantized of a unit: its tensors, and the weights that multiply them."""
+        activations = [read for t in self._state.activations if t.key == unit.key for read in t.readers]
+        if not weights:
+            return frozenset(activations)
+        nodes = set(unit.nodes)
+        constants = (t for t in self._state.targets if t.site.role == "weight")
+        return frozenset([*activations, *(r for t in constants for r in t.readers if r[0] in nodes)])

@@ -1,0 +1,136 @@
+"""Activations of 16 bits in front of weights that keep their 8.
+
+A layer with constant weights multiplies codes of 16 bits as two bytes, exactly, and takes twice as long as with
+one, where floats take twenty times (docs/decisions/0043-two-bytes.md). The pair stands right in front of the
+layer, behind what only moves data; whoever else reads the tensor, an Add for one, reads its floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+
+from intact.calib import Calibration
+from intact.calib.amax import Stats
+from intact.graph import Node, is_op, ops
+from intact.ptq.sixteen import Unit, said_of, wide_activation
+from intact.ptq.state import State
+from intact.ptq.targets import Target
+
+
+@dataclass
+class WideReads:
+    """Where pairs of 16 bits stand for one unit.
+
+    Attributes:
+        readers: By tensor, the (node, index) that multiply it.
+        sources: By tensor, the targets whose values it holds.
+    """
+
+    readers: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    sources: dict[str, list[Target]] = field(default_factory=dict)
+
+
+class WideUnits:
+    """What of a model can have 16 bits.
+
+    Args:
+        state: In front of the pairs.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._nodes = {node.name or "": node for node in state.model.graph}
+        weights = (t for t in state.targets if t.site.role == "weight" and t.format in ("int8", "uint8"))
+        read = {name for target in weights for name, index in target.readers if index == 1}
+        self.layers = frozenset(name for name in read if name in self._nodes and self._multiplies(name))
+        """Products with constant weights of 8 bits: the engine computes them in integers from 16 bits, too."""
+        self._targets: dict[object, list[Target]] = {}
+        for target in state.activations:
+            self._targets.setdefault(target.key, []).append(target)
+
+    def _multiplies(self, name: str) -> bool:
+        """Whether kernels have a form for 16 bits: none of one channel at a time."""
+        node = self._nodes[name]
+        if is_op(node, "Conv"):
+            weight, groups = node.inputs[1], ops.Conv.of(node).group
+            shape = weight.shape if weight is not None else None
+            return groups == 1 or (shape is not None and shape[0] != groups)
+        return is_op(node, "Gemm", "MatMul")
+
+    def reads(self, unit: Unit) -> WideReads | None:
+        """Where pairs of 16 bits would stand; None where no layer would read any, or one that needs others too."""
+        found, parts = WideReads(), dict[str, dict[int, list[Target]]]()
+        for target in self._targets[unit.key]:
+            self._follow(target.site.value, target.readers, [target], found, parts)
+        while whole := [name for name, read in parts.items() if len(read) == len(self._nodes[name].inputs)]:
+            for name in whole:
+                made, sources = self._nodes[name].outputs[0], [t for part in parts.pop(name).values() for t in part]
+                uses = [(use.node.name or "", use.idx) for use in made.uses()]
+                self._follow(made.name or "", uses, sources, found, parts)
+        return found if found.readers and not parts else None
+
+    def _follow(
+        self,
+        value: str,
+        uses: Iterable[tuple[str, int]],
+        sources: list[Target],
+        found: WideReads,
+        parts: dict[str, dict[int, list[Target]]],
+    ) -> None:
+        """The layers that read `value`, also behind what moves it; a Concat waits for all that it joins."""
+        for name, index in uses:
+            node = self._nodes.get(name)
+            if name in self.layers and index == 0:
+                readers = found.readers.setdefault(value, [])
+                if (name, index) not in readers:
+                    readers.append((name, index))
+                    found.sources[value] = sources
+            elif is_op(node, "Concat"):
+                parts.setdefault(name, {})[index] = sources
+            elif node is not None and ops.may_move(node) and index == 0:
+                for made in node.outputs:
+                    more = [(use.node.name or "", use.idx) for use in made.uses()]
+                    self._follow(made.name or "", more, sources, found, parts)
+
+
+def with_wide_inputs(state: State, why: Mapping[Unit, str]) -> State:
+    """`state` with 16 bits for what layers multiply of some units; its ranges are still to be chosen.
+
+    Args:
+        state: In front of the pairs; its opset must have such codes.
+        why: Units that can have them, each with the reason.
+    """
+    assert state.calibration is not None
+    wide = WideUnits(state)
+    keys = {unit.key for unit in why}
+    targets = [target for target in state.targets if target.site.role == "weight" or target.key not in keys]
+    known, reasons = dict(state.calibration), dict(state.bits16)
+    for unit, said in why.items():
+        reads = wide.reads(unit)
+        assert reads is not None, "a unit that can have 16 bits"
+        for value, readers in reads.readers.items():
+            sources = reads.sources[value]
+            site = replace(sources[0].site, value=value)
+            target = wide_activation(replace(sources[0], site=site, readers=tuple(readers)))
+            targets.append(target)
+            reasons[target.key] = said
+            if value not in known:
+                known[value] = _merged(state.calibration, sources)
+    said_by_node = {node: f"inputs of 16 bits: {said}" for unit, said in why.items() for node in unit.nodes}
+    layers = tuple(said_of(layer, said_by_node, wide.layers) for layer in state.placement.layers)
+    return replace(
+        state, targets=tuple(targets), bits16=reasons, placement=replace(state.placement, layers=layers),
+        calibration=Calibration(known, state.calibration.provenance),
+    )  # fmt: skip
+
+
+def _merged(calibration: Calibration, sources: Iterable[Target]) -> Stats:
+    """The statistics of what joins some tensors."""
+    first, *others = dict.fromkeys(target.site.value for target in sources)
+    stats = calibration[first]
+    if others:
+        stats = deepcopy(stats)
+        for name in others:
+            stats.merge(calibration[name])  # type: ignore[arg-type]
+    return stats
