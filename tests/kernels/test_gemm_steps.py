@@ -271,7 +271,12 @@ def test_low_bytes_lie_as_the_high_ones(gemm_kernel):
     plain = np.ones(channels, np.float32)
     epilogue = BoundEpilogue(plain, plain, np.zeros(channels, np.int32))
     x, y = square(1, 6, 8), square(1, 4, channels)
-    gemm.conv(x, y, packed, epilogue, low=x, kernel=gemm_kernel)
+    none = np.zeros(channels, np.int32)
+    gemm.conv(x, y, packed, epilogue, low=gemm.LowBytes(x, 7, none), kernel=gemm_kernel)
     for other in (square(1, 7, 8), square(1, 6, 4), square(2, 6, 8)):
         with pytest.raises(ValueError, match=r"sizes|lie as the high"):
-            gemm.conv(x, y, packed, epilogue, low=other, kernel=gemm_kernel)
+            gemm.conv(x, y, packed, epilogue, low=gemm.LowBytes(other, 0, none), kernel=gemm_kernel)
+    for shift, corrections in ((-1, none), (8, none), (0, none[1:])):
+        with pytest.raises(ValueError, match=r"rounded|one correction"):
+            low = gemm.LowBytes(x, shift, corrections)
+            gemm.conv(x, y, packed, epilogue, low=low, kernel=gemm_kernel)

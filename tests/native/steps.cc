@@ -232,7 +232,11 @@ Made some_conv() {
   s.owner = packed;
   s.strides = w.strides;
   s.dilations = w.dilations;
-  if (chance(3)) s.low = disturbed(s.x);
+  if (chance(3)) {
+    s.low = disturbed(s.x);
+    s.shift = pick(-1, 8);
+    s.high_correction = s.epilogue.correction;
+  }
   return make_conv(s);
 }
 

@@ -56,7 +56,8 @@ class Join {
 
   // `at`: sums of high bytes; `c`: their first channel in the panel.
   __m512i at(const int32_t* high, const int32_t* low, int c) const {
-    const __m512i above = _mm512_add_epi32(_mm512_load_si512(high), _mm512_loadu_si512(p_.high_correction + c));
+    const __m512i above =
+        _mm512_add_epi32(_mm512_load_si512(high), _mm512_loadu_si512(p_.high_correction + c));
     const __m512i below = _mm512_add_epi32(_mm512_load_si512(low), _mm512_loadu_si512(p_.correction + c));
     return _mm512_add_epi32(_mm512_sll_epi32(above, up_), _mm512_sra_epi32(below, down_));
   }
@@ -138,15 +139,16 @@ template <bool kJoins>
 void finish_floats(const TilePending& p, int first, int count) {
   const GemmRows& t = p.rows;
   const __m512 low = _mm512_set1_ps(p.epilogue->real_low), high = _mm512_set1_ps(p.epilogue->real_high);
+  const Join join(p);
 #pragma GCC unroll 2
   for (int c = 0; c < kWidest * kUnit; c += kUnit) {
     const __m512i correction = _mm512_loadu_si512(p.correction + c);
     const __m512 multiplier = _mm512_loadu_ps(t.multiplier + c), bias = _mm512_loadu_ps(t.bias + c);
     for (int row = first; row < first + count; ++row) {
       const int32_t* const at = t.sums + row * kWidest * kUnit + c;
-      __m512i products = _mm512_load_si512(at);
-      if constexpr (kJoins) products = join(products, _mm512_load_si512(at + kJoined));
-      const __m512 sums = _mm512_cvtepi32_ps(_mm512_add_epi32(products, correction));
+      const __m512i products =
+          kJoins ? join.at(at, at + kJoined, c) : _mm512_add_epi32(_mm512_load_si512(at), correction);
+      const __m512 sums = _mm512_cvtepi32_ps(products);
       const __m512 real = _mm512_add_ps(_mm512_mul_ps(sums, multiplier), bias);
       float* const y = reinterpret_cast<float*>(t.y[row] + t.y_offset) + c;
       _mm512_storeu_ps(y, _mm512_min_ps(_mm512_max_ps(real, low), high));

@@ -129,4 +129,3 @@ def test_depthwise_of_16_bits(
         want = np.clip(numerics.quantize(want, scale, grid.zero, UINT8), grid.low, grid.high)
     np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), want)
     assert run.only_wrote(y_view)
-
