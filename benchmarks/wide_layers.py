@@ -142,7 +142,9 @@ def run(cases: list[Case], rounds: int) -> np.ndarray:
                 taken, kinds[k] = seconds(engine, feeds)
                 found[i, k] = min(found[i, k], taken)
         times = " ".join(f"{1e6 * t:9.1f}" for t in found[i])
-        print(f"{case.name:24} {times}  {found[i, 1] / found[i, 0]:6.2f} {found[i, 2] / found[i, 0]:6.2f}   {kinds[1]}")
+        print(
+            f"{case.name:24} {times}  {found[i, 1] / found[i, 0]:6.2f} {found[i, 2] / found[i, 0]:6.2f}   {kinds[1]}"
+        )
     return found
 
 

@@ -58,8 +58,7 @@ ConvSpec spec_of(const View& x, const View& y, const Bytes& packed, Pair origin,
 
 NativeStep conv(const std::string& name, const View& x, const View& y, Bytes packed, Pair strides,
                 Pair dilations, Pair origin, const EpilogueSpec& epilogue, int threads, int zero,
-                const std::optional<View>& low, int shift,
-                const std::vector<int32_t>& high_correction) {
+                const std::optional<View>& low, int shift, const std::vector<int32_t>& high_correction) {
   require(threads >= 1, "a step is run by at least one thread");
   require(zero >= 0 && zero <= 255, "zero points are bytes");
   ConvSpec spec = spec_of(x, y, packed, origin, epilogue);

@@ -181,13 +181,12 @@ void bind_depthwise(nb::module_& m) {
       "step_depthwise",
       [](const std::string& name, const View& x, const View& y, Dense<const int8_t, nb::ndim<3>> weight,
          Pair strides, Pair dilations, Pair pads, const EpilogueSpec& epilogue,
-         const std::optional<View>& low, const std::string& gemm) {
-        DepthwiseSpec spec{x, y, weights_of(weight), strides, dilations, pads, epilogue, low};
-        if (low) spec.gemm = &kernel<GemmOps>(gemm);
-        return native(make_depthwise(kernel<DepthwiseOps>(name), spec));
+         const std::optional<View>& low) {
+        return native(make_depthwise(kernel<DepthwiseOps>(name),
+                                     {x, y, weights_of(weight), strides, dilations, pads, epilogue, low}));
       },
       "kernel"_a, "x"_a, "y"_a, "weight"_a.noconvert(), "strides"_a, "dilations"_a, "pads"_a, "epilogue"_a,
-      "low"_a = nb::none(), "gemm"_a = "");
+      "low"_a = nb::none());
 }
 
 }  // namespace

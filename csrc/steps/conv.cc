@@ -422,7 +422,8 @@ void ConvStep::run_panel(const BoundPanel& panel, const Rows& rows, const Copied
   run_tiles(panel, source, nullptr, ends);
 }
 
-// `source`, `low` and `rows` begin as all rows and end as the last tile's: copies would cost what a few steps do.
+// `source`, `low` and `rows` begin as all rows and end as the last tile's: copies would cost what a few
+// steps do.
 void ConvStep::run_tiles(const BoundPanel& panel, Source& source, Source* low, GemmRows& rows) const {
   GemmTile& tile = source.tile;
   const RowTiles cut(tile.rows, cut_.rows);
@@ -472,7 +473,8 @@ void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
   check_epilogue(s.epilogue, y, out);
   demand(s.shift >= 0 && s.shift <= (s.low ? 7 : 0), "joined sums are rounded to multiples of 2^0 to 2^7");
   if (!s.low) return;
-  demand(s.high_correction.size() == static_cast<size_t>(out), "one correction of high bytes for each channel");
+  demand(s.high_correction.size() == static_cast<size_t>(out),
+         "one correction of high bytes for each channel");
   demand(s.low->high <= high, "weights are packed for smaller bytes");
   demand_image(*s.low, "conv reads an image of bytes with dense pixels");
   demand_same_sizes(*s.low, x);

@@ -48,7 +48,6 @@ class TiledConvStep final : public Step {
   bool walks(const DeepSteps& steps, const Rows& all) const;
   std::optional<Rows> lies() const;
   void spread(const DeepSteps& steps);
-  void gather_by(const std::vector<int32_t>& steps);
   void cut_chunks();
   void cut();
   void cut_into(int64_t blocks, size_t parts);
@@ -137,18 +136,6 @@ void TiledConvStep::spread(const DeepSteps& steps) {
   }
 }
 
-// Steps that lie side by side in one deep step are copied together.
-void TiledConvStep::gather_by(const std::vector<int32_t>& steps) {
-  for (size_t i = 0; i < steps.size(); ++i) {
-    const auto deep = static_cast<int32_t>(i / kDeepSteps), lane = static_cast<int32_t>(i % kDeepSteps);
-    if (lane != 0 && steps[i] == steps[i - 1] + 4) {
-      ++pieces_.back().steps;
-    } else {
-      pieces_.push_back({steps[i], deep * static_cast<int32_t>(kGatheredBytes) + 4 * lane, 1});
-    }
-  }
-}
-
 void TiledConvStep::bind(const Packed& packed) {
   for (const PackedPanel& p : packed.panels) {
     const int64_t depth = (p.steps + kDeepSteps - 1) / kDeepSteps;
@@ -171,7 +158,7 @@ void TiledConvStep::bind(const Packed& packed) {
     offsets_ = deep.starts;
     spread(deep);
   } else {
-    gather_by(steps);
+    pieces_ = pieces_of(steps);
     for (size_t k = 0; k < (steps.size() + kDeepSteps - 1) / kDeepSteps; ++k) {
       offsets_.push_back(static_cast<int32_t>(k) * static_cast<int32_t>(kGatheredBytes));
     }

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "kernels/registry.h"
-#include "steps/depthwise_joined.h"
 #include "steps/views.h"
 
 namespace intact {
@@ -17,7 +16,6 @@ namespace {
 
 constexpr size_t kPieceProducts = 1 << 17;
 constexpr size_t kSegment = 1 << 13;  // floats: they stay in the first cache
-constexpr double kMostFloat = 16777216;  // whole numbers up to here are floats
 
 void demand_window(const DepthwiseSpec& s, int axis) {
   const auto [x, kernel, stride, dilation] =
@@ -31,13 +29,14 @@ void demand_window(const DepthwiseSpec& s, int axis) {
   demand(-s.x.halo[axis] <= first && last < x + s.x.halo[axis + 2], "a tap leaves the halo");
 }
 
-// The largest magnitude of each channel's sum, whatever the bytes; corrections count so many times.
-std::vector<double> sums_of(const DepthwiseSpec& s, double corrections = 1) {
+// The largest magnitude of each channel's sum, whatever the bytes.
+std::vector<double> sums_of(const DepthwiseSpec& s) {
   const DepthwiseWeights& w = s.weights;
   std::vector<double> sums;
   for (int c = 0; c < w.channels; ++c) {
-    double sum = corrections * std::abs(static_cast<double>(s.epilogue.correction[c]));
-    for (int t = 0; t < w.kernel_h * w.kernel_w; ++t) sum += 255.0 * std::abs(w.weight[t * w.channels + c]);
+    double sum = std::abs(static_cast<double>(s.epilogue.correction[c]));
+    const double most = s.low ? 65535.0 : 255.0;
+    for (int t = 0; t < w.kernel_h * w.kernel_w; ++t) sum += most * std::abs(w.weight[t * w.channels + c]);
     sums.push_back(sum);
   }
   return sums;
@@ -48,11 +47,20 @@ class Depthwise final : public Step {
   Depthwise(const DepthwiseOps& ops, const DepthwiseSpec& s)
       : ops_(ops), s_(s), kernel_h_(s.weights.kernel_h), kernel_w_(s.weights.kernel_w), high_(s.x.high) {
     check();
+    if (s_.low) high_ = std::max<int>(high_, s_.low->high);
     s_.weights.high = high_;
+    s_.weights.joins = s_.low.has_value();
     join();
+    s_.weights.correction = s_.epilogue.correction.data();
+    s_.weights.multiplier = s_.epilogue.multiplier.data();
+    s_.weights.bias = s_.epilogue.bias.data();
+    packed_.resize((ops.packed_bytes(s_.weights) + sizeof(Line) - 1) / sizeof(Line));
+    ops.pack(s_.weights, packed_.front().bytes);
     s_.epilogue.has_residual = s.epilogue.residual.has_value();
+    const std::vector<double> sums = sums_of(s_);
     settle_curve(s_.epilogue);
-    s_.low ? pack_joined() : pack();
+    const bool held = *std::max_element(sums.begin(), sums.end()) < 2147483648.0;  // none wraps around
+    s_.epilogue.bounded = held && is_bounded(s_.epilogue, sums);
     s_.weights = {};
     blocks_ = (channels() + ops.block - 1) / ops.block;
     const auto size = [&](int axis) { return static_cast<size_t>(s_.y.sizes[axis]); };
@@ -71,23 +79,20 @@ class Depthwise final : public Step {
     return static_cast<int64_t>(std::min(units_, (item + 1) * each_) - item * each_);
   }
   std::string name() const override { return name_of(&ops_); }
-  size_t scratch() const override {
-    if (s_.low) return 2 * floats_bytes() + joined_.scratch();
-    return has_curve() ? floats_bytes() : 0;
-  }
+  size_t scratch() const override { return has_curve() ? segment() * channels() * sizeof(float) : 0; }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
     DepthwiseRow d = constant();
+    if (s_.low) d.apart = s_.low->at<uint8_t>(memory) - s_.x.at<uint8_t>(memory);
     const size_t last = std::min(end * each_, units_);
-    const ptrdiff_t apart = s_.low ? s_.low->at<uint8_t>(memory) - s_.x.at<uint8_t>(memory) : 0;
     for (size_t unit = begin * each_; unit < last;) {
       const size_t row = unit / blocks_;
       d.begin = unit % blocks_;
       d.end = std::min(blocks_, d.begin + last - unit);
       unit += d.end - d.begin;
       place(memory, row, d);
-      run_row(d, apart, scratch);
-      if (pixels() % together_ != 0) run_row(last_of(d), apart, scratch);
+      run_row(d, reinterpret_cast<float*>(scratch));
+      if (pixels() % together_ != 0) run_row(last_of(d), reinterpret_cast<float*>(scratch));
     }
   }
 
@@ -107,35 +112,6 @@ class Depthwise final : public Step {
     demand_image(*s_.low, "x is an image of bytes (n, h, w, c)");
     demand_same_sizes(*s_.low, s_.x);
     demand(s_.low->strides == s_.x.strides && s_.low->halo == s_.x.halo, "low bytes lie as the high ones do");
-    demand(s_.gemm != nullptr, "joined sums without a kernel for their end");
-  }
-
-  void pack() {
-    const std::vector<double> sums = sums_of(s_);
-    const bool held = *std::max_element(sums.begin(), sums.end()) < 2147483648.0;  // none wraps around
-    s_.epilogue.bounded = held && is_bounded(s_.epilogue, sums);
-    pack_with(s_.epilogue.correction, s_.epilogue.multiplier, s_.epilogue.bias);
-  }
-
-  // Sums of one byte, as floats, which hold them exactly.
-  void pack_joined() {
-    const auto n = static_cast<size_t>(s_.weights.channels);
-    high_ = std::max<int>(high_, s_.low->high);
-    s_.weights.high = high_;
-    pack_with(std::vector<int32_t>(n), std::vector<float>(n, 1.0f), std::vector<float>(n));
-    const std::vector<double> sums = sums_of(s_, 0);
-    demand(*std::max_element(sums.begin(), sums.end()) <= kMostFloat, "sums of bytes are no floats");
-    s_.epilogue.bounded = is_bounded(s_.epilogue);
-    joined_ = Joined(*s_.gemm, s_.epilogue, segment());
-  }
-
-  void pack_with(const std::vector<int32_t>& correction, const std::vector<float>& multiplier,
-                 const std::vector<float>& bias) {
-    s_.weights.correction = correction.data();
-    s_.weights.multiplier = multiplier.data();
-    s_.weights.bias = bias.data();
-    packed_.resize((ops_.packed_bytes(s_.weights) + sizeof(Line) - 1) / sizeof(Line));
-    ops_.pack(s_.weights, packed_.front().bytes);
   }
 
   static void demand_pixels(const View& y) {
@@ -186,44 +162,15 @@ class Depthwise final : public Step {
     return d;
   }
 
-  void run_row(const DepthwiseRow& d, ptrdiff_t apart, uint8_t* scratch) const {
-    if (s_.low) return run_joined(d, apart, scratch);
-    has_curve() ? run_curve(d, reinterpret_cast<float*>(scratch)) : ops_.run(d);
+  void run_row(const DepthwiseRow& d, float* scratch) const {
+    has_curve() ? run_curve(d, scratch) : ops_.run(d);
   }
 
   // Whether floats go through a function, or slopes, before they are written.
   bool has_curve() const { return s_.epilogue.function != nullptr || !s_.epilogue.slopes.empty(); }
 
   // Pixels whose floats are worked on at once.
-  size_t segment() const { return std::max<size_t>(1, kSegment / (s_.low ? 2 : 1) / channels()); }
-  size_t floats_bytes() const { return align64(segment() * channels() * sizeof(float)); }
-
-  // Segments of a row as two floats for each output, the sums of high and of low bytes, then joined to y.
-  void run_joined(const DepthwiseRow& row, ptrdiff_t apart, uint8_t* scratch) const {
-    const size_t first = row.begin * ops_.block, width = std::min(row.end * ops_.block, channels()) - first;
-    uint8_t *const high = scratch, *const low = scratch + floats_bytes();
-    DepthwiseRow d = row;
-    d.epilogue = {};
-    d.epilogue.floats = d.epilogue.bounded = true;
-    d.residual = nullptr;
-    d.y_pixel = static_cast<ptrdiff_t>(width * sizeof(float));
-    for (size_t p = 0; p < row.pixels; p += d.pixels) {
-      const auto at = static_cast<ptrdiff_t>(p);
-      d.pixels = std::min(segment(), row.pixels - p);
-      d.x = row.x + at * row.x_pixel;
-      d.y = high - first * sizeof(float);
-      ops_.run(d);
-      d.x += apart;
-      d.y = low - first * sizeof(float);
-      ops_.run(d);
-      const uint8_t* const residual =
-          row.residual == nullptr ? nullptr : row.residual + at * row.residual_pixel;
-      joined_.write(s_.epilogue,
-                    {reinterpret_cast<const float*>(high), reinterpret_cast<const float*>(low), d.pixels,
-                     first, width, row.y + at * row.y_pixel, row.y_pixel, residual, row.residual_pixel},
-                    low + floats_bytes());
-    }
-  }
+  size_t segment() const { return std::max<size_t>(1, kSegment / channels()); }
 
   // Segments of a row as floats, dense in scratch, then through the curve to y.
   void run_curve(const DepthwiseRow& row, float* floats) const {
@@ -291,6 +238,7 @@ class Depthwise final : public Step {
     d.kernel_h = kernel_h_;
     d.kernel_w = kernel_w_;
     d.high = high_;
+    d.joins = s_.low.has_value();
     d.channels = static_cast<int>(channels());
     const auto number = static_cast<ptrdiff_t>(together_);
     d.x_row = static_cast<ptrdiff_t>(s_.dilations[0] * s_.x.strides[1]);
@@ -327,7 +275,6 @@ class Depthwise final : public Step {
   std::vector<Line> packed_;
   size_t together_ = 1;  // pixels that are one
   std::vector<int8_t> taps_;  // of them
-  Joined joined_;
   size_t blocks_ = 0;  // of channels
   size_t units_ = 0;   // blocks of rows
   size_t each_ = 1;    // units of a piece of work

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "kernels/depthwise/depthwise.h"
-#include "kernels/gemm/gemm.h"
 #include "runtime/step.h"
 #include "steps/epilogue.h"
 
@@ -19,7 +18,6 @@ struct DepthwiseSpec {
   std::array<int, 2> pads;  // top, left: read from the halo of x, as what lies below and to the right
   EpilogueSpec epilogue;  // no factors
   std::optional<View> low;  // as x: what is multiplied is 256 * x + low
-  const GemmOps* gemm = nullptr;  // whose epilogue joined sums go through; with `low`
 };
 
 // Throws std::invalid_argument for what cannot be run safely.

@@ -9,7 +9,8 @@
 namespace intact {
 namespace {
 
-// Row q of a tile of floats. The next tile goes on behind; planes lie too far apart for the hardware to see it.
+// Row q of a tile of floats. The next tile goes on behind it; planes lie too far apart for the hardware to
+// see that.
 const uint8_t* fetched(const Tile& t, size_t q) {
   const uint8_t* const x = t.x + static_cast<ptrdiff_t>(q) * t.x_pitch;
   for (size_t i = 0; i < 4 * t.p; i += 64) __builtin_prefetch(x + 4 * t.p + i);

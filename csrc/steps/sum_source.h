@@ -1,5 +1,5 @@
-// Where the sums of a tile come from and go to, tile by tile, of bytes or of the two bytes of codes of 16 bits.
-// For conv.cc alone.
+// Where the sums of a tile come from and go to, tile by tile, of bytes or of the two bytes of codes of 16
+// bits. For conv.cc alone.
 #pragma once
 
 #include "steps/window_copies.h"

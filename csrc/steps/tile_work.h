@@ -45,6 +45,20 @@ struct DeepSteps {
   }
 };
 
+// Steps that lie side by side in one deep step are copied together.
+inline std::vector<TilePiece> pieces_of(const std::vector<int32_t>& steps) {
+  std::vector<TilePiece> pieces;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const auto deep = static_cast<int32_t>(i / kDeepSteps), lane = static_cast<int32_t>(i % kDeepSteps);
+    if (lane != 0 && steps[i] == steps[i - 1] + 4) {
+      ++pieces.back().steps;
+    } else {
+      pieces.push_back({steps[i], deep * static_cast<int32_t>(kGatheredBytes) + 4 * lane, 1});
+    }
+  }
+  return pieces;
+}
+
 // Frees what was allocated for whole lines.
 struct Aligned {
   static constexpr std::align_val_t kBytes{64};

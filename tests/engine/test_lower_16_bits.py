@@ -10,7 +10,8 @@ from intact.engine import Plan, Tensor
 from intact.engine.limits import check_limits
 from intact.engine.lower import lower
 from intact.engine.reference import evaluate
-from intact.engine.steps import FakeQuantize
+from intact.engine.steps import Conv, Epilogue, FakeQuantize
+from intact.engine.steps.split_quantize import split_codes
 from intact.errors import FileFormatError
 from intact.graph import Session, load, normalize, to_proto
 from intact.spec import Format, QuantSpec
@@ -78,7 +79,13 @@ def test_a_convolution_multiplies_codes_of_16_bits(qdq, lowered, channels, grid)
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize(
     "attributes",
-    [{"strides": [2, 1]}, {"group": 2}, {"dilations": [2, 3]}, {"group": 10}, {"group": 10, "strides": [2, 2]}],
+    [
+        {"strides": [2, 1]},
+        {"group": 2},
+        {"dilations": [2, 3]},
+        {"group": 10},
+        {"group": 10, "strides": [2, 2]},
+    ],
     ids=str,
 )
 def test_windows_of_any_kind_over_codes_of_16_bits(qdq, lowered, attributes, grid):
@@ -136,9 +143,9 @@ def test_a_convolution_over_sequences(qdq, lowered):
     assert found.kinds == ["split_quantize", "reshape", "reshape", "conv", "reshape"]
 
 
-@pytest.mark.parametrize(("size", "shift"), [(255, 0), (257, 1), (4000, 4), (70_000, None)])
+@pytest.mark.parametrize(("size", "shift"), [(255, 0), (257, 1), (2000, 3), (32000, 7), (33000, None)])
 def test_sums_that_could_leave_int32_are_rounded_or_stay_in_float_and_say_so(qdq, lowered, size, shift):
-    """Weights of -128 and codes of 65535: 255 of them fit, 257 do not; of more than 65,793 not even low bytes do."""
+    """Weights of -128 and codes of 65535: 255 of them fit."""
     g = qdq()
     x = g.pair(g.input("x", [3, size]), 0.0001, 0, "uint16")
     weight = g.constant(np.full((size, 4), -128, np.int8))
@@ -146,11 +153,48 @@ def test_sums_that_could_leave_int32_are_rounded_or_stay_in_float_and_say_so(qdq
     found = lowered(g, y).exact()
     (layer,) = (one for one in found.plan.layers if one.op_type == "MatMul")
     if shift is None:
-        assert found.kinds == ["fake_quantize", "float_linear"]
-        assert layer.precision == "float" and "could reach" in layer.reason
-    else:
-        assert found.kinds == ["split_quantize", "linear"]
-        assert layer.precision == "int8" and found.step("linear").shift == shift
+        assert found.kinds == ["fake_quantize", "float_linear"] and layer.precision == "float"
+        assert "beyond int32" in layer.reason
+        return
+    assert found.kinds == ["split_quantize", "linear"] and layer.precision == "int8"
+    step = found.step("linear")
+    assert step.shift == shift
+    spec = QuantSpec(Format.parse("uint16"), symmetric=True)
+    codes = numerics.quantize(found.feeds["x"], np.float32(0.0001), 0, spec).astype(np.int64)
+    sums = np.repeat(codes.sum(axis=1, keepdims=True) * -128, 4, axis=1)
+    rounded = np.floor(sums / 2**shift + 0.5).astype(np.int32)
+    real = numerics.to_real(
+        rounded, found.plan.constants[step.epilogue.multiplier][0], np.zeros(4, np.float32)
+    )
+    np.testing.assert_array_equal(found.values[found.plan.outputs[0]], real)
+
+
+def test_sums_of_channels_by_themselves_are_not_rounded(qdq, lowered):
+    for kernel, kinds in (15, ["split_quantize", "conv"]), (17, ["fake_quantize", "float_conv"]):
+        g = qdq()
+        x = g.pair(g.input("x", [1, 4, 20, 20]), 0.0001, 0, "uint16")
+        weight = g.constant(np.full((4, 1, kernel, kernel), -128, np.int8))
+        w = g.node("DequantizeLinear", weight, g.constant(np.float32(0.01)))
+        found = lowered(g, g.node("Conv", x, w, group=4)).exact()
+        assert found.kinds == kinds
+        (layer,) = (one for one in found.plan.layers if one.op_type == "Conv")
+        assert ("beyond int32" in layer.reason) == (kernel == 17)
+
+
+@pytest.mark.parametrize(("shift", "groups"), [(-1, 1), (8, 1), (1, 4)])
+def test_a_file_cannot_round_sums_by_what_no_kernel_rounds(shift, groups):
+    high, low = split_codes("int16", 0.001, 0)
+    floats = Tensor("y", "float32", ("n", 4, 6, 6))
+    tensors = {
+        "h": Tensor("h", "codes", ("n", 4, 6, 6), high), "l": Tensor("l", "codes", ("n", 4, 6, 6), low), "y": floats,
+    }  # fmt: skip
+    constants = {"w": np.ones((4, 1, 1, 4 // groups), np.int8), "m": np.ones(4, np.float32)}
+    constants["b"] = np.zeros(4, np.float32)
+    epilogue = Epilogue("m", "b", low=-9.0, high=9.0)
+    step = Conv("conv", (), "h", "y", "w", epilogue, groups=groups, low="l", shift=shift)
+    plan = Plan((step,), tensors, constants, ("h", "l"), ("y",))
+    with pytest.raises(FileFormatError, match="sums rounded to multiples"):
+        check_limits(plan, {name: (a.dtype.name, a.shape) for name, a in constants.items()})
 
 
 def test_layers_behind_it_multiply_its_codes_and_say_so(qdq, lowered):

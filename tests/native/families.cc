@@ -84,7 +84,11 @@ bool check(const QuantizeOps& ops) {
   const Bytes q = some_bytes(n + 1);
   const auto to = [&](const auto& o, uint8_t* y) { o.quantize(x.data(), n, g.grid, codes, y); };
   const auto from = [&](const auto& o, float* y) { o.dequantize(q.data() + 1, n, g.grid, codes, y); };
+  const float low = static_cast<float>(pick(-65535, 0)), high = low + 65535;
+  const Grid wide = {g.scale.data(), &low, &high, true};
+  const auto split = [&](const auto& o, uint8_t* y) { o.split(x.data(), n, wide, y, y + n + 1); };
   return differs(ops, quantize_ref, Bytes(n + 9, 7), to) ||
+         differs(ops, quantize_ref, Bytes(2 * n + 9, 7), split) ||
          differs(ops, quantize_ref, Floats(n + 9, 7), from);
 }
 
@@ -338,7 +342,8 @@ struct Convolution {
     const int h = pick(1, 4) == 1 ? 3 : pick(1, 5), k = h == 3 ? 3 : pick(1, 5), channels = pick(1, 100);
     const int high = pick(0, 1) == 0 ? 127 : 255, stride = pick(1, 3), pixels = pick(1, 9);
     const size_t columns = static_cast<size_t>(k + (pixels - 1) * stride), n = static_cast<size_t>(channels);
-    x = some_bytes(columns * static_cast<size_t>(h) * n + 64, high);
+    const size_t image = columns * static_cast<size_t>(h) * n;
+    x = some_bytes(2 * image + 64, high);
     residual = some_bytes(static_cast<size_t>(pixels) * n + 64);
     for (int i = 0; i < h * k * channels; ++i) w.push_back(static_cast<int8_t>(random_bits()));
     for (int c = 0; c < channels; ++c) {
@@ -347,6 +352,8 @@ struct Convolution {
       bias.push_back(static_cast<float>(pick(0, 2000)) * 0.1f);
     }
     weights = {h, k, channels, high, w.data(), correction.data(), multiplier.data(), bias.data()};
+    weights.joins = row.joins = pick(1, 3) == 1;
+    row.apart = static_cast<ptrdiff_t>(image);
     row.kernel_h = h, row.kernel_w = k, row.channels = channels, row.high = high;
     row.x = x.data(), row.x_column = channels, row.x_row = static_cast<ptrdiff_t>(columns) * channels;
     row.x_pixel = ptrdiff_t{stride} * channels, row.pixels = static_cast<size_t>(pixels);

@@ -232,6 +232,11 @@ Made some_conv() {
   s.owner = packed;
   s.strides = w.strides;
   s.dilations = w.dilations;
+  if (chance(3)) {
+    s.low = disturbed(s.x);
+    s.shift = pick(-1, 8);
+    s.high_correction = s.epilogue.correction;
+  }
   return make_conv(s);
 }
 
@@ -276,6 +281,7 @@ Made some_depthwise() {
     s.dilations[i] = static_cast<int>(w.dilations[i]);
     s.pads[i] = static_cast<int>(w.pads[i]);
   }
+  if (chance(3)) s.low = disturbed(s.x);
   return make_depthwise(some_kernel<DepthwiseOps>("depthwise"), s);
 }
 
@@ -397,6 +403,11 @@ Made some_grid_change() {
   const auto& transpose = some_kernel<TransposeOps>("transpose");
   const View f = disturbed(dense(readable(), Type::f32, sizes)),
              u = disturbed(dense(readable(), Type::u8, sizes));
+  if (chance(3)) {
+    const View above = disturbed(dense(writable(), Type::u8, sizes));
+    return make_split_quantize(
+        ops, transpose, {f, above, disturbed(dense(writable(), Type::u8, sizes)), 0.1f, -32768, 32767});
+  }
   if (chance(2)) {
     return make_quantize(ops, transpose,
                          {f, disturbed(dense(writable(), Type::u8, sizes)), 0.1f, some_grid()});

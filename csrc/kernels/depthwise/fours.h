@@ -51,7 +51,7 @@ size_t packed_bytes(const DepthwiseWeights& w, int most) {
 uint32_t shifted(const DepthwiseWeights& w, int channel, int shift) {
   int32_t sum = 0;
   for (int tap = 0; tap < w.kernel_h * w.kernel_w; ++tap) sum += w.weight[tap * w.channels + channel];
-  return static_cast<uint32_t>(sum * shift);
+  return static_cast<uint32_t>(sum * shift * (w.joins ? 257 : 1));
 }
 
 uint8_t* pack_block(const DepthwiseWeights& w, int channel, int width, int shift, uint8_t* to) {
@@ -96,7 +96,8 @@ struct Block {
 // What most layers end in has loops of its own.
 enum class End { bytes, bytes_and_residual, any };
 
-template <class V, bool kTail, End kEnd>
+// kPlanes: 2 of codes of 16 bits, high bytes before low ones.
+template <class V, bool kTail, End kEnd, int kPlanes>
 class Worker {
  public:
   explicit Worker(const Block& b)
@@ -118,16 +119,19 @@ class Worker {
   // Columns of three taps stay in registers for all outputs that read them.
   template <int kStride>
   INTACT_INLINE void three_by_three() {
-    Int columns[3][4];
+    Int columns[3][kPlanes][4];
     const uint8_t* x = x_;
     for (int i = 0; i < 3 - kStride; ++i, x += d_.x_column) column(x, columns[i]);
     const auto output = [&]<int kFirst>() __attribute__((always_inline)) {
 #pragma GCC unroll 2
       for (int i = 3 - kStride; i < 3; ++i, x += d_.x_column) column(x, columns[(kFirst + i) % 3]);
       Int acc[4];
-      start(acc);
+#pragma GCC unroll 2
+      for (int plane = 0; plane < kPlanes; ++plane) {
+        start(acc, plane);
 #pragma GCC unroll 3
-      for (int i = 0; i < 3; ++i) multiply(acc, columns[(kFirst + i) % 3], i);
+        for (int i = 0; i < 3; ++i) multiply(acc, columns[(kFirst + i) % 3][plane], i);
+      }
       finish(acc);
     };
     for (size_t p = 0; p < d_.pixels; ++p) {
@@ -142,11 +146,14 @@ class Worker {
   void any(const ptrdiff_t* offsets, int groups) {
     for (size_t p = 0; p < d_.pixels; ++p, x_ += d_.x_pixel) {
       Int acc[4], taps[4];
-      start(acc);
-      for (int g = 0; g < groups; ++g) {
-        const ptrdiff_t* o = offsets + 4 * g;
-        vec::spread<V>(load(x_ + o[0]), load(x_ + o[1]), load(x_ + o[2]), load(x_ + o[3]), taps);
-        multiply(acc, taps, g);
+      const uint8_t* x = x_;
+      for (int plane = 0; plane < kPlanes; ++plane, x += d_.apart) {
+        start(acc, plane);
+        for (int g = 0; g < groups; ++g) {
+          const ptrdiff_t* o = offsets + 4 * g;
+          vec::spread<V>(load(x + o[0]), load(x + o[1]), load(x + o[2]), load(x + o[3]), taps);
+          multiply(acc, taps, g);
+        }
       }
       finish(acc);
     }
@@ -162,13 +169,24 @@ class Worker {
     return kTail ? V::load_tail(p, mask_) : V::load_bytes(p);
   }
 
-  INTACT_INLINE void column(const uint8_t* x, Int (&taps)[4]) const {
-    vec::spread<V>(load(x), load(x + d_.x_row), load(x + 2 * d_.x_row), V::set_bytes(0), taps);
+  INTACT_INLINE void column(const uint8_t* x, Int (&taps)[kPlanes][4]) const {
+#pragma GCC unroll 2
+    for (int plane = 0; plane < kPlanes; ++plane, x += d_.apart) {
+      vec::spread<V>(load(x), load(x + d_.x_row), load(x + 2 * d_.x_row), V::set_bytes(0), taps[plane]);
+    }
   }
 
-  INTACT_INLINE void start(Int (&acc)[4]) const {
+  // The correction is part of the last plane's sums.
+  INTACT_INLINE void start(Int (&acc)[4], int plane) const {
 #pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) acc[k] = V::load_int(correction_ + k * kLanes);
+    for (int k = 0; k < 4; ++k) {
+      const Int correction = V::load_int(correction_ + k * kLanes);
+      if (kPlanes == 1) {
+        acc[k] = correction;
+      } else {
+        acc[k] = plane == 0 ? V::set_int(0) : V::add_int(V::template shift_left<8>(acc[k]), correction);
+      }
+    }
   }
 
   INTACT_INLINE void multiply(Int (&acc)[4], const Int (&taps)[4], int group) const {
@@ -239,10 +257,10 @@ class Worker {
   Float gain_;
 };
 
-template <class V, bool kTail, End kEnd>
+template <class V, bool kTail, End kEnd, int kPlanes = 1>
 void work(const Block& b, const ptrdiff_t* offsets, int groups) {
   const DepthwiseRow& d = b.d;
-  Worker<V, kTail, kEnd> worker(b);
+  Worker<V, kTail, kEnd, kPlanes> worker(b);
   const bool three = d.kernel_h == 3 && d.kernel_w == 3;
   if (three && d.x_pixel == d.x_column) return worker.template three_by_three<1>();
   if (three && d.x_pixel == 2 * d.x_column) return worker.template three_by_three<2>();
@@ -251,6 +269,7 @@ void work(const Block& b, const ptrdiff_t* offsets, int groups) {
 
 template <class V, bool kTail>
 void work(const Block& b, const ptrdiff_t* offsets, int groups) {
+  if (b.d.joins) return work<V, kTail, End::any, 2>(b, offsets, groups);
   if (b.d.epilogue.floats || !b.d.epilogue.bounded) return work<V, kTail, End::any>(b, offsets, groups);
   if (b.d.residual != nullptr) return work<V, kTail, End::bytes_and_residual>(b, offsets, groups);
   work<V, kTail, End::bytes>(b, offsets, groups);

@@ -64,7 +64,8 @@ void pack(const DepthwiseWeights& w, uint8_t* packed) {
 // What most layers end in has loops of its own.
 enum class End { bytes, bytes_and_residual, any };
 
-template <bool kTail, End kEnd>
+// kPlanes: 2 of codes of 16 bits, high bytes before low ones.
+template <bool kTail, End kEnd, int kPlanes>
 class Worker {
  public:
   Worker(const DepthwiseRow& d, const uint8_t* packed, int channel, int channels)
@@ -84,19 +85,23 @@ class Worker {
   // Columns of three taps stay in registers for all outputs that read them.
   template <int kStride>
   INTACT_INLINE void three_by_three() {
-    __m256i columns[3][2], weights[3][2];
+    __m256i columns[3][kPlanes][2], weights[3][2];
     for (int i = 0; i < 6; ++i) weights[i / 2][i % 2] = weight(i);
     const uint8_t* x = x_;
     for (int i = 0; i < 3 - kStride; ++i, x += d_.x_column) column(x, columns[i]);
     const auto output = [&]<int kFirst>() __attribute__((always_inline)) {
 #pragma GCC unroll 2
       for (int i = 3 - kStride; i < 3; ++i, x += d_.x_column) column(x, columns[(kFirst + i) % 3]);
-      __m256i acc = correction_;
+      __m256i acc;
+#pragma GCC unroll 2
+      for (int plane = 0; plane < kPlanes; ++plane) {
+        start(acc, plane);
 #pragma GCC unroll 3
-      for (int i = 0; i < 3; ++i) {
-        const __m256i* taps = columns[(kFirst + i) % 3];
-        const __m256i upper = _mm256_madd_epi16(taps[0], weights[i][0]);
-        acc = _mm256_add_epi32(acc, _mm256_add_epi32(upper, _mm256_madd_epi16(taps[1], weights[i][1])));
+        for (int i = 0; i < 3; ++i) {
+          const __m256i* taps = columns[(kFirst + i) % 3][plane];
+          const __m256i upper = _mm256_madd_epi16(taps[0], weights[i][0]);
+          acc = _mm256_add_epi32(acc, _mm256_add_epi32(upper, _mm256_madd_epi16(taps[1], weights[i][1])));
+        }
       }
       finish(acc);
     };
@@ -111,10 +116,14 @@ class Worker {
 
   void any(const ptrdiff_t* offsets, int pairs) {
     for (size_t p = 0; p < d_.pixels; ++p, x_ += d_.x_pixel) {
-      __m256i acc = correction_;
-      for (int i = 0; i < pairs; ++i) {
-        const __m256i taps = pair(load(x_ + offsets[2 * i]), load(x_ + offsets[2 * i + 1]));
-        acc = _mm256_add_epi32(acc, _mm256_madd_epi16(taps, weight(i)));
+      __m256i acc;
+      const uint8_t* x = x_;
+      for (int plane = 0; plane < kPlanes; ++plane, x += d_.apart) {
+        start(acc, plane);
+        for (int i = 0; i < pairs; ++i) {
+          const __m256i taps = pair(load(x + offsets[2 * i]), load(x + offsets[2 * i + 1]));
+          acc = _mm256_add_epi32(acc, _mm256_madd_epi16(taps, weight(i)));
+        }
       }
       finish(acc);
     }
@@ -133,9 +142,21 @@ class Worker {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weight_) + i);
   }
 
-  INTACT_INLINE void column(const uint8_t* x, __m256i (&taps)[2]) const {
-    taps[0] = pair(load(x), load(x + d_.x_row));
-    taps[1] = _mm256_cvtepu8_epi32(load(x + 2 * d_.x_row));
+  INTACT_INLINE void column(const uint8_t* x, __m256i (&taps)[kPlanes][2]) const {
+#pragma GCC unroll 2
+    for (int plane = 0; plane < kPlanes; ++plane, x += d_.apart) {
+      taps[plane][0] = pair(load(x), load(x + d_.x_row));
+      taps[plane][1] = _mm256_cvtepu8_epi32(load(x + 2 * d_.x_row));
+    }
+  }
+
+  // The correction is part of the last plane's sums.
+  INTACT_INLINE void start(__m256i& acc, int plane) const {
+    if (kPlanes == 1) {
+      acc = correction_;
+    } else {
+      acc = plane == 0 ? _mm256_setzero_si256() : _mm256_add_epi32(_mm256_slli_epi32(acc, 8), correction_);
+    }
   }
 
   INTACT_INLINE void finish(__m256i acc) {
@@ -186,9 +207,9 @@ class Worker {
   size_t channels_;
 };
 
-template <bool kTail, End kEnd>
+template <bool kTail, End kEnd, int kPlanes = 1>
 void work(const DepthwiseRow& d, const uint8_t* packed, int channel, const ptrdiff_t* offsets, int pairs) {
-  Worker<kTail, kEnd> worker(d, packed, channel, kTail ? d.channels - channel : kWidth);
+  Worker<kTail, kEnd, kPlanes> worker(d, packed, channel, kTail ? d.channels - channel : kWidth);
   const bool three = d.kernel_h == 3 && d.kernel_w == 3;
   if (three && d.x_pixel == d.x_column) return worker.template three_by_three<1>();
   if (three && d.x_pixel == 2 * d.x_column) return worker.template three_by_three<2>();
@@ -197,6 +218,7 @@ void work(const DepthwiseRow& d, const uint8_t* packed, int channel, const ptrdi
 
 template <bool kTail>
 void work(const DepthwiseRow& d, const uint8_t* packed, int channel, const ptrdiff_t* offsets, int pairs) {
+  if (d.joins) return work<kTail, End::any, 2>(d, packed, channel, offsets, pairs);
   if (d.epilogue.floats || !d.epilogue.bounded)
     return work<kTail, End::any>(d, packed, channel, offsets, pairs);
   if (d.residual != nullptr) {

@@ -18,14 +18,14 @@ void pack(const DepthwiseWeights& w, uint8_t* packed) {
   std::memcpy(packed + 3 * words, w.weight, static_cast<size_t>(w.kernel_h) * w.kernel_w * w.channels);
 }
 
-int32_t sum(const DepthwiseRow& d, const uint8_t* x, const int8_t* w) {
+uint32_t sum(const DepthwiseRow& d, const uint8_t* x, const int8_t* w) {
   uint32_t acc = 0;
   for (int i = 0; i < d.kernel_h; ++i) {
     for (int j = 0; j < d.kernel_w; ++j, w += d.channels) {
       acc += static_cast<uint32_t>(x[i * d.x_row + j * d.x_column] * *w);
     }
   }
-  return static_cast<int32_t>(acc);
+  return acc;
 }
 
 void finish(const Epilogue& e, float v, const uint8_t* residual, uint8_t* y, int channel) {
@@ -49,8 +49,10 @@ void run(const DepthwiseRow& d) {
     const auto at = static_cast<ptrdiff_t>(p);
     const uint8_t* residual = d.residual == nullptr ? nullptr : d.residual + at * d.residual_pixel;
     for (auto c = static_cast<int>(d.begin); c < static_cast<int>(d.end); ++c) {
-      const int32_t products = sum(d, d.x + at * d.x_pixel + c, weight + c);
-      const uint32_t acc = static_cast<uint32_t>(products) + static_cast<uint32_t>(correction[c]);
+      const uint8_t* const x = d.x + at * d.x_pixel + c;
+      uint32_t acc = sum(d, x, weight + c);
+      if (d.joins) acc = 256 * acc + sum(d, x + d.apart, weight + c);
+      acc += static_cast<uint32_t>(correction[c]);
       const float v = static_cast<float>(static_cast<int32_t>(acc)) * multiplier[c] + bias[c];
       finish(d.epilogue, v, residual, d.y + at * d.y_pixel, c);
     }

@@ -101,7 +101,8 @@ struct GemmRows {
 };
 
 // Sums of the high and low bytes of codes of 16 bits, as one: floor((256 * high + low) / 2^shift). What they
-// are rounded by is part of the corrections. Proved to fit; 256 * high alone may wrap around where shift is 0.
+// are rounded by is part of the corrections. Proved to fit; 256 * high alone may wrap around where shift is
+// 0.
 inline int32_t join_sums(int32_t high, int32_t low, int shift) {
   const auto above = static_cast<uint32_t>(high) << (8 - shift);
   return static_cast<int32_t>(above + static_cast<uint32_t>(low >> shift));

@@ -1,5 +1,6 @@
 // Micro-kernels whose registers are tiles: a block of up to 32 rows by one panel of up to 32 channels at a
-// time or, of codes of 16 bits, 16 rows of high bytes and the same of low ones; and between its products the epilogue of the block before, so that tiles and vectors work at once.
+// time or, of codes of 16 bits, 16 rows of high bytes and the same of low ones. Between its products goes the
+// epilogue of the block before, so that tiles and vectors work at once.
 //
 // A deep step is kDeepSteps k-steps, 64 bytes of each row. Rows lie a constant pitch apart, and the bytes
 // of a deep step side by side: in the image, where it is so there, or where `gather` has put them.
@@ -37,7 +38,8 @@ struct TilePending;
 using TileEpilogue = void (*)(const TilePending& block, int first, int count);
 
 // A block whose products are summed. Rows that are not wanted are written where nobody reads. `joins`: sums
-// are kTileRows of high bytes and, behind them, those of low ones, each with corrections of its own (join_sums).
+// are kTileRows of high bytes and, behind them, those of low ones, each with corrections of its own
+// (join_sums).
 struct TilePending {
   const Epilogue* epilogue = nullptr;
   TileEpilogue finish = nullptr;

@@ -56,7 +56,8 @@ class Join {
 
   // `at`: sums of high bytes; `c`: their first channel in the panel.
   __m512i at(const int32_t* high, const int32_t* low, int c) const {
-    const __m512i above = _mm512_add_epi32(_mm512_load_si512(high), _mm512_loadu_si512(p_.high_correction + c));
+    const __m512i above =
+        _mm512_add_epi32(_mm512_load_si512(high), _mm512_loadu_si512(p_.high_correction + c));
     const __m512i below = _mm512_add_epi32(_mm512_load_si512(low), _mm512_loadu_si512(p_.correction + c));
     return _mm512_add_epi32(_mm512_sll_epi32(above, up_), _mm512_sra_epi32(below, down_));
   }
@@ -280,8 +281,6 @@ void sum(const TileBlock& b, TilePending& before) {
   return b.depth < 4 ? sum_any<true>(b, before) : sum_any<false>(b, before);
 }
 
-void finish(const Epilogue& e, const GemmRows& rows) { gemm_avx512vnni.finish(e, rows); }
-
 constexpr TileOps kOps = {enter, leave, gather, epilogue_of, sum};
 
 }  // namespace
@@ -292,7 +291,7 @@ const GemmOps gemm_amx = {.unit = kUnit,
                           .rows = {kBlockRows, kBlockRows, 0, 0},
                           .shift = 0,
                           .sum = nullptr,
-                          .finish = finish,
+                          .finish = nullptr,
                           .deep = kDeepSteps,
                           .tiles = &kOps};
 

@@ -343,7 +343,6 @@ def step_depthwise(
     pads: _Pair,
     epilogue: EpilogueSpec,
     low: View | None = None,
-    gemm: str = "",
 ) -> Step: ...
 
 class RealIn:

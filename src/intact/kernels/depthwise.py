@@ -38,11 +38,10 @@ def depthwise(
         window: `kernel` is that of `weight`.
         epilogue: From sums to y.
         kernels: The kernel of each family.
-        low: As `x`: what is multiplied is ``256 * x + low``. Sums of either's bytes are below 2^24.
+        low: As `x`: what is multiplied is ``256 * x + low``.
     """
-    k = kernels_or_chosen(kernels)
     return _native.step_depthwise(
-        k["depthwise"],
+        kernels_or_chosen(kernels)["depthwise"],
         x,
         y,
         np.ascontiguousarray(weight, np.int8),
@@ -51,5 +50,4 @@ def depthwise(
         window.pads[:2],
         epilogue.native(),
         low,
-        k["gemm"],
     )

@@ -27,10 +27,10 @@ GOOD_DB = 40.0
 """Signal to quantization noise of an output above which a budget is not spent: an error of 1%."""
 
 ENOUGH_DB = 30.0
-"""What 16 bits that are asked for bring every output to: an error of 3%. Below, time is worth less."""
+"""What 16 bits that are asked for bring every output to: an error of 3%."""
 
 POOR_DB = 26.0
-"""Below it they are looked for: an error of 5%."""
+"""Below it they are looked for, and time is worth less: an error of 5%."""
 
 _HALVES, _HALVES_POOR = 0.1, 0.3  # of the time: what takes more must halve the error for each such part
 _LEAST_GAIN = 0.5  # of a halving: what is measured must be that much better, whatever it costs
@@ -70,7 +70,7 @@ def is_worth_it(before: State, after: State, time: float, halves: float) -> bool
 
 def _within_budget(search: _Search, budget: float) -> State:
     """What is worth its time, in `budget` together."""
-    halves = _HALVES if search.least >= ENOUGH_DB else _HALVES_POOR
+    halves = _HALVES if search.least >= POOR_DB else _HALVES_POOR
     groups = search.groups(TRIALS, budget)
     steps = raises(groups, budget)
     steps = steps[: worth(steps, sum(group.error for group in groups), halves)]

@@ -16,6 +16,7 @@ from intact.engine.lower.operand import CodesRead, codes_read
 from intact.engine.lower.weights import Bias, Weight, bias_of, prove, prove_joined, weight_of
 from intact.engine.lower.window import window
 from intact.engine.steps import Codes, Conv, ConvTranspose, Dim, Epilogue, Linear, MatMul, Reshape, Step
+from intact.engine.steps.split_quantize import MOST_SHIFT
 from intact.graph import Node, ops
 
 
@@ -66,7 +67,8 @@ def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
         (top, left, bottom, right) = (a + b for a, b in zip(shape.pads, read.pads, strict=True))
         return Conv(*made, shape.strides, shape.dilations, (top, left, bottom, right), groups, image.low)
 
-    return _over_images(builder, fused, read, weight, step)
+    alone = said.group == weight.codes.shape[0] > 1
+    return _over_images(builder, fused, read, weight, step, most_shift=0 if alone else MOST_SHIFT)
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,9 @@ class Image:
 
 
 def _over_images(
-    builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, make: Callable[[Image], Step]
-) -> list[Node]:
+    builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, make: Callable[[Image], Step], *,
+    most_shift: int = MOST_SHIFT,
+) -> list[Node]:  # fmt: skip
     """A convolution of any kind; one over sequences is over images of height 1."""
     packed = np.moveaxis(weight.codes, 1, -1)
     flat = packed.ndim == 3
@@ -101,7 +104,8 @@ def _over_images(
         step = make(Image(*who, image, made, w, replace(epilogue, residual=residual), low))
         return [*before, *more, *lower, step, Reshape(*who, made, y)]
 
-    return _weighted(builder, fused, read, weight, packed[:, None] if flat else packed, steps)
+    laid = packed[:, None] if flat else packed
+    return _weighted(builder, fused, read, weight, laid, steps, most_shift=most_shift)
 
 
 def as_image(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) -> tuple[str, list[Step]]:
@@ -149,7 +153,7 @@ _Maker = Callable[[str, str, str, Epilogue, tuple[str, ...]], list[Step]]
 
 def _weighted(
     builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, packed: NDArray[np.int8],
-    make: _Maker, *, alpha: float = 1.0, beta: float = 1.0,
+    make: _Maker, *, alpha: float = 1.0, beta: float = 1.0, most_shift: int = MOST_SHIFT,
 ) -> list[Node]:  # fmt: skip
     node = fused.root
     x = read.codes
@@ -158,7 +162,7 @@ def _weighted(
         raise NoMatch("it scales a bias that is part of its sum")
     shift = 0
     if read.low:
-        shift = prove_joined(weight, (x.low, x.high), x.zero_point, bias.integer)
+        shift = prove_joined(weight, (x.low, x.high), x.zero_point, bias.integer, most_shift)
     else:
         prove(weight, x, bias.integer)
     tail = Tail([node], node.outputs[0], weight.codes.shape[0], np.float64(alpha) * np.ones(()))
@@ -172,8 +176,9 @@ def _weighted(
     w = builder.hold(f"{name}.weight", packed)
     done = tuple(n.name or "" for n in tail.nodes)
     for step in make(name, output.name, w, epilogue, done):
-        rounded = shift and isinstance(step, Conv | Linear)
-        builder.add(replace(step, shift=shift) if rounded else step, *tail.nodes)
+        if isinstance(step, Conv | Linear):
+            step = replace(step, shift=shift)
+        builder.add(step, *tail.nodes)
     return left
 
 

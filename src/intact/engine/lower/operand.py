@@ -104,4 +104,4 @@ def _split(
     if made != list(names):
         raise NoMatch(f"the graph has a tensor called '{names[0]}' or '{names[1]}'")
     done = (quantize.name or "", dequantize.name or "")
-    builder.add(SplitQuantize(done[1], done, x, *made, grid.format, grid.scale, grid.zero_point))
+    builder.add(SplitQuantize(done[1], done, x, *names, grid.format, grid.scale, grid.zero_point))
