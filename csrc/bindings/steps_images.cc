@@ -41,10 +41,6 @@ void bind_order(nb::module_& m) {
       },
       "x"_a, "y"_a, "indices"_a);
   m.def(
-      "step_pick",
-      [](const View& x, const View& index, const View& y) { return native(make_pick({x, index, y})); }, "x"_a,
-      "index"_a, "y"_a);
-  m.def(
       "step_fill", [](const View& y, uint8_t value) { return native(make_fill({y, value})); }, "y"_a,
       "value"_a);
   m.def(
@@ -72,12 +68,6 @@ void bind_along_axis(nb::module_& m) {
         return native(make_arg_max({x, y, axis, smallest, last}));
       },
       "x"_a, "y"_a, "axis"_a, "smallest"_a, "last"_a);
-  m.def(
-      "step_gather_elements",
-      [](const View& x, const View& index, const View& y, int axis) {
-        return native(make_gather_elements({x, index, y, axis}));
-      },
-      "x"_a, "index"_a, "y"_a, "axis"_a);
 }
 
 void bind_points(nb::module_& m) {

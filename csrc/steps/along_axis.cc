@@ -102,60 +102,6 @@ class ArgMax final : public Lines {
   ArgMaxSpec s_;
 };
 
-// Of x as many places as y has beside the axis, along which it stands still.
-View still(View x, const View& y, int axis) {
-  demand(x.rank == y.rank, "views of one step differ in their axes");
-  for (int i = 0; i < x.rank; ++i) {
-    const auto at = static_cast<size_t>(i);
-    demand(i == axis || y.sizes[at] <= x.sizes[at], "y is larger than x");
-    x.sizes[at] = y.sizes[at];
-    if (i == axis) x.strides[at] = 0;
-  }
-  return x;
-}
-
-class GatherElements final : public Chunks<3> {
- public:
-  explicit GatherElements(const GatherElementsSpec& s)
-      : Chunks({s.index, still(s.x, s.y, s.axis), s.y}, kChunk * 16, false),
-        s_(s),
-        unit_(bytes_of(s.x.type)),
-        line_(line_of(s.x, s.axis)) {
-    demand(is_index(s.index), "indices are int32 or int64");
-    demand(s.x.type == s.y.type, "x and y have one type");
-    demand(line_.size > 0 || items() == 0, "there is nothing along the axis");
-    elements_of(s.x);
-    reads(s.x);
-    reads(s.index);
-    writes(s.y);
-  }
-
-  std::string name() const override { return "gather_elements"; }
-
-  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
-    each(begin, end, [&](const auto& at, size_t n) {
-      const uint8_t* const index = s_.index.at<uint8_t>(memory) + at[0];
-      const uint8_t* const x = s_.x.at<uint8_t>(memory) + at[1];
-      uint8_t* const y = s_.y.at<uint8_t>(memory) + at[2];
-      for (size_t i = 0; i < n; ++i) {
-        const auto place = static_cast<int64_t>(i);
-        int64_t from = index_at(s_.index, index + place * stride(0));
-        if (from < 0) from += line_.size;
-        if (from < 0 || from >= line_.size) {
-          memory.fail();
-          from = 0;
-        }
-        std::memcpy(y + place * stride(2), x + place * stride(1) + from * line_.stride, unit_);
-      }
-    });
-  }
-
- private:
-  GatherElementsSpec s_;
-  size_t unit_;
-  Line line_;
-};
-
 class Interpolate final : public Lines {
  public:
   explicit Interpolate(InterpolateSpec s) : Lines(s.x, s.y, s.axis), s_(std::move(s)) {
@@ -243,10 +189,6 @@ std::unique_ptr<Step> make_arg_max(const ArgMaxSpec& s) {
     case Type::i8: return std::make_unique<ArgMax<int8_t>>(s);
     default: refuse("elements are float32, int32, int64, uint8 or int8");
   }
-}
-
-std::unique_ptr<Step> make_gather_elements(const GatherElementsSpec& spec) {
-  return std::make_unique<GatherElements>(spec);
 }
 
 std::unique_ptr<Step> make_interpolate(InterpolateSpec spec) {

@@ -1,4 +1,4 @@
-// Along one axis: running sums, the place of the largest element, elements by index, values between elements.
+// Along one axis: running sums, the place of the largest element, values between elements.
 #pragma once
 
 #include <memory>
@@ -24,13 +24,6 @@ struct ArgMaxSpec {
   bool smallest, last;
 };
 
-// y[i] = x[i, but index[i] along the axis]; negative ones count from the end. A run with an index out of
-// range fails.
-struct GatherElementsSpec {
-  View x, index, y;  // the index is i32 or i64, and has the sizes of y
-  int axis;
-};
-
 // y[i] = the sum of x[places[i * terms + k]] * weights[i * terms + k] over k, in their order: every product
 // and every sum is rounded.
 struct InterpolateSpec {
@@ -44,7 +37,6 @@ struct InterpolateSpec {
 // All throw std::invalid_argument for what cannot be run safely.
 std::unique_ptr<Step> make_cum_sum(const CumSumSpec& spec);
 std::unique_ptr<Step> make_arg_max(const ArgMaxSpec& spec);
-std::unique_ptr<Step> make_gather_elements(const GatherElementsSpec& spec);
 std::unique_ptr<Step> make_interpolate(InterpolateSpec spec);
 
 }  // namespace intact

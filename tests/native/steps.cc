@@ -22,6 +22,7 @@
 #include "steps/elementwise.h"
 #include "steps/matmul.h"
 #include "steps/norms.h"
+#include "steps/pick.h"
 #include "steps/pointwise.h"
 #include "steps/pool.h"
 #include "steps/quantize.h"
@@ -335,8 +336,10 @@ Made some_move() {
       const std::vector<int64_t> many = {pick(1, 5), pick(1, 4)}, rows = {pick(0, 9), pick(1, 20)};
       const Type type = chance(2) ? Type::u8 : Type::f32;
       const View index = disturbed(dense(readable(), chance(2) ? Type::i64 : Type::i32, many));
+      const bool last = chance(2);
+      const std::vector<int64_t> made = {last ? rows[0] : many[0], many[last ? 0 : 1], last ? many[1] : rows[1]};
       return make_pick({disturbed(dense(readable(), type, rows)), index,
-                        disturbed(dense(writable(), type, {many[0], many[1], rows[1]}))});
+                        disturbed(dense(writable(), type, made)), last ? 1 : 0});
     }
     default:
       return make_halo({disturbed(dense(writable(), Type::u8, {2, pick(1, 9), pick(1, 9), pick(1, 20)},

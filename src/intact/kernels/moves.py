@@ -22,14 +22,15 @@ def halo(image: View, value: int) -> NativeStep:
     return _native.step_halo(image, value)
 
 
-def pick(x: View, index: View, y: View) -> NativeStep:
-    """``y[i, ...] = x[index[i], ...]``, whose rows lie side by side.
+def pick(x: View, index: View, y: View, axis: int = 0) -> NativeStep:
+    """``y[i, j, k] = x[i, index[j], k]``, where i stands for the axes before `axis`, k for those behind it.
 
     Args:
         x, y: Of one dtype.
         index: int32 or int64, of any rank; negative ones count from the end. What is out of range fails.
+        axis: Of x.
     """
-    return _native.step_pick(x, index, y)
+    return _native.step_pick(x, index, y, axis)
 
 
 def elementwise(operation: str, xs: Sequence[View], y: View) -> NativeStep:

@@ -96,11 +96,11 @@ def _rim(step: Pad, x: View, y: View) -> list[View]:
 
 @binds(Gather)
 def bind_gather(step: Gather, binding: Binding) -> list[NativeStep]:
-    """Rows of a tensor or of a constant; a run that meets an index out of range ends there."""
+    """Elements of a tensor or of a constant; a run that meets an index out of range ends there."""
     x, index = binding.view(step.x), binding.view(step.index)
     if step.index in binding.plan.constants:
-        check_rows(binding.array(step.index), x.sizes[0], f"constant '{step.index}'")
-    return [moves.pick(x, index, binding.view(step.y))]
+        check_rows(binding.array(step.index), x.sizes[step.axis], f"constant '{step.index}'")
+    return [moves.pick(x, index, binding.view(step.y), step.axis)]
 
 
 @binds(Resize)
