@@ -337,7 +337,8 @@ Made some_move() {
       const Type type = chance(2) ? Type::u8 : Type::f32;
       const View index = disturbed(dense(readable(), chance(2) ? Type::i64 : Type::i32, many));
       const bool last = chance(2);
-      const std::vector<int64_t> made = {last ? rows[0] : many[0], many[last ? 0 : 1], last ? many[1] : rows[1]};
+      const int64_t first = last ? rows[0] : many[0];
+      const std::vector<int64_t> made = {first, many[last ? 0 : 1], last ? many[1] : rows[1]};
       return make_pick({disturbed(dense(readable(), type, rows)), index,
                         disturbed(dense(writable(), type, made)), last ? 1 : 0});
     }

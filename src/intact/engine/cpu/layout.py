@@ -202,7 +202,7 @@ class Aliases:
             start += self._shapes[x][axis] if x in self._shapes else self._plan.constants[x].shape[axis]
 
     def _ends(self, step: Reshape) -> None:
-        """What becomes an output of the plan is made in its memory, where it can be, and all that shares it."""
+        """What becomes an output of the plan is made in its memory, with all that shares it."""
         maker = self._makers.get(step.x)
         if step.x in self._found or maker is None or not maker.native or not self._stays(step):
             return

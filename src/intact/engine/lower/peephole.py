@@ -27,6 +27,7 @@ from intact.engine.steps import (
     Function,
     Linear,
     Pad,
+    Pool,
     Reshape,
     Slice,
     Step,
@@ -103,12 +104,14 @@ def _join(above: Step, step: Step, tensors: Mapping[str, Tensor], arrays: _Array
 
 
 def _reshaped(above: Step, step: Reshape, tensors: Mapping[str, Tensor]) -> Step | None:
-    """A convolution over a sequence is one over an image between two Reshapes: those of neighbours cancel."""
+    """What goes over a sequence goes over an image between two Reshapes: those of neighbours cancel."""
     nodes = above.nodes + step.nodes
     if isinstance(above, Reshape):
         return replace(step, nodes=nodes, x=above.x)
     x, y = tensors[step.x], tensors[step.y]
-    if (x.shape, x.codes) == (y.shape, y.codes) and isinstance(above, Conv | ConvTranspose | FloatConv):
+    if (x.shape, x.codes) == (y.shape, y.codes) and isinstance(
+        above, Conv | ConvTranspose | FloatConv | Pool
+    ):
         return replace(above, nodes=nodes, y=step.y)
     return None
 

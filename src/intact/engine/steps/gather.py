@@ -19,8 +19,8 @@ from intact.errors import QuantValueError
 
 @dataclass(frozen=True)
 class Gather(Step):
-    """``y[i, j, k] = x[i, index[j], k]`` of x, a tensor or a constant, where i stands for the axes before `axis`,
-    j for those of the index, and k for those behind it.
+    """``y[i, j, k] = x[i, index[j], k]`` of x, a tensor or a constant: i stands for the axes before `axis`, j
+    for those of the index, k for those behind.
 
     Attributes:
         index: int32 or int64. Negative ones count from the end; what is out of range is an error.
