@@ -7,8 +7,8 @@
 
 namespace intact {
 
-// y[i, ..., j, k] = x[i, index[...], k], where i stands for the axes before `axis`; the index is a tensor (i32
-// or i64) of any rank, and negative ones count from the end. A run with an index out of range fails.
+// y[i, j, k] = x[i, index[j], k]: i stands for the axes before `axis`, j for those of the index (i32 or i64),
+// k for those behind. Negative indices count from the end; a run with one out of range fails.
 struct PickSpec {
   View x, index, y;
   int axis;
