@@ -4,7 +4,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,6 +51,15 @@ void bind_order(nb::module_& m) {
 }
 
 void bind_along_axis(nb::module_& m) {
+  m.def(
+      "step_fold",
+      [](const View& x, const View& y, int axis, const std::string& function) {
+        constexpr const char* kNames[] = {"sum", "prod", "max", "min"};
+        const auto* const found = std::find(std::begin(kNames), std::end(kNames), function);
+        require(found != std::end(kNames), "there is no such fold");
+        return native(make_fold({x, y, axis, static_cast<FoldKind>(found - kNames)}));
+      },
+      "x"_a, "y"_a, "axis"_a, "function"_a);
   m.def(
       "step_cum_sum",
       [](const View& x, const View& y, int axis, bool exclusive, bool reverse) {

@@ -10,15 +10,6 @@ namespace {
 
 constexpr size_t kPiece = 4096;  // elements of a piece of work
 
-template <class T>
-T product(T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-  } else {
-    return a * b;
-  }
-}
-
 // y of n elements, `step` bytes from each other, and as many updates.
 using Combine = void (*)(uint8_t* y, int64_t step, const uint8_t* update, int64_t by, int64_t n);
 

@@ -371,7 +371,11 @@ Made some_line() {
   const bool within = 0 <= axis && axis < static_cast<int>(sizes.size());
   const Type type = chance(2) ? Type::f32 : chance(2) ? Type::i64 : Type::i32;
   const View x = disturbed(dense(readable(), type, sizes)), y = disturbed(dense(writable(), type, sizes));
-  switch (pick(0, 3)) {
+  switch (pick(0, 4)) {
+    case 4:
+      if (within) shorter[static_cast<size_t>(axis)] = 1;
+      return make_fold({turned(x), disturbed(dense(writable(), type, shorter)), axis,
+                        type == Type::f32 ? FoldKind::prod : static_cast<FoldKind>(pick(0, 3))});
     case 0: return make_cum_sum({turned(x), y, axis, chance(2), chance(2)});
     case 2: {
       const auto terms = static_cast<size_t>(pick(chance(20) ? 0 : 1, 3));

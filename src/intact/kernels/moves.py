@@ -38,6 +38,17 @@ def elementwise(operation: str, xs: Sequence[View], y: View) -> NativeStep:
     return _native.step_elementwise(operation, list(xs), y)
 
 
+def fold(x: View, y: View, axis: int, function: str) -> NativeStep:
+    """One number for the elements along an axis (N60), which has size 1 in y; x and y have one dtype.
+
+    Args:
+        x, y: int32 or int64; float32 for products.
+        axis: Along which.
+        function: One of `numerics.along_axis.FOLDS`.
+    """
+    return _native.step_fold(x, y, axis, function)
+
+
 def cum_sum(x: View, y: View, axis: int, *, exclusive: bool = False, reverse: bool = False) -> NativeStep:
     """Running sums along an axis (N54); x and y have one shape and one dtype."""
     return _native.step_cum_sum(x, y, axis, exclusive, reverse)

@@ -12,7 +12,7 @@ alone.
 """
 
 from intact.engine.steps.add import Add
-from intact.engine.steps.along_axis import ArgMax, CumSum, GatherElements, Interpolate
+from intact.engine.steps.along_axis import ArgMax, CumSum, Fold, GatherElements, Interpolate
 from intact.engine.steps.binary import Binary
 from intact.engine.steps.call import Call
 from intact.engine.steps.clip import Clip
@@ -57,7 +57,7 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 __all__ = [
     "KINDS", "Add", "ArgMax", "Binary", "Call", "Clip", "Codes", "Concat", "Conv", "ConvTranspose",
     "CumSum", "Dequantize", "Dim", "Elementwise", "Epilogue", "FakeQuantize", "FallbackSubgraph",
-    "FloatConv", "FloatLinear", "FloatMatMul", "Function", "Gather", "GatherElements", "GatherRows",
+    "FloatConv", "FloatLinear", "FloatMatMul", "Fold", "Function", "Gather", "GatherElements", "GatherRows",
     "GridSample", "Halo", "Interpolate", "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize",
     "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize", "ScatterElements", "ScatterRows",
     "Shape", "Slice", "Softmax", "Step", "Table", "Tensor", "TopK", "Traits", "Transpose",
