@@ -45,6 +45,7 @@ from intact.engine.steps.resize import Resize
 from intact.engine.steps.scatter import GatherRows, ScatterElements, ScatterRows
 from intact.engine.steps.slice import Slice
 from intact.engine.steps.softmax import Softmax
+from intact.engine.steps.stack_planes import StackPlanes
 from intact.engine.steps.step import Halo, Step, Traits
 from intact.engine.steps.table import Table
 from intact.engine.steps.tensors import Codes, Dim, Shape, Tensor
@@ -60,5 +61,5 @@ __all__ = [
     "FloatConv", "FloatLinear", "FloatMatMul", "Fold", "Function", "Gather", "GatherElements", "GatherRows",
     "GridSample", "Halo", "Interpolate", "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize",
     "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize", "ScatterElements", "ScatterRows",
-    "Shape", "Slice", "Softmax", "Step", "Table", "Tensor", "TopK", "Traits", "Transpose",
+    "Shape", "Slice", "Softmax", "StackPlanes", "Step", "Table", "Tensor", "TopK", "Traits", "Transpose",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from intact.engine.cpu.binding import Binding, binds, dtype_of
 from intact.engine.cpu.steps.views import dense, is_dense, move, part_of, regrid, zero_of
-from intact.engine.steps import Concat, Gather, Pad, Reshape, Resize, Slice, Transpose
+from intact.engine.steps import Concat, Gather, Pad, Reshape, Resize, Slice, StackPlanes, Transpose
 from intact.engine.steps.gather import check_rows
 from intact.kernels import moves
 from intact.kernels.program import NativeStep, View
@@ -101,6 +101,33 @@ def bind_gather(step: Gather, binding: Binding) -> list[NativeStep]:
     if step.index in binding.plan.constants:
         check_rows(binding.array(step.index), x.sizes[step.axis], f"constant '{step.index}'")
     return [moves.pick(x, index, binding.view(step.y), step.axis)]
+
+
+@binds(StackPlanes)
+def bind_stack_planes(step: StackPlanes, binding: Binding) -> list[NativeStep]:
+    """A copy for each plane of the window, and real 0 where there is none."""
+    x, y, codes = binding.view(step.x), binding.view(step.y), binding.tensor(step.y).codes
+    volumes, each = x.sizes[0] // step.depth, x.sizes[1] // step.groups
+    steps: list[NativeStep] = []
+    for tap in range(step.kernel):
+        windows, plane = step.planes(tap)
+
+        def under(begin: int, count: int, tap: int = tap) -> View:
+            """What windows have of this plane: [volumes, windows, groups, channels, height, width]."""
+            first = y.offset + begin * y.strides[0] + tap * each * y.strides[1]
+            strides = (step.places * y.strides[0], y.strides[0], step.kernel * each * y.strides[1])
+            sizes = (volumes, count, step.groups, each, *y.sizes[2:])
+            return y.part(first, sizes, (*strides, *y.strides[1:]))
+
+        for begin, end in ((0, windows.start), (windows.stop, step.places)):
+            if begin < end:
+                steps.append(moves.fill(under(begin, end - begin), 0 if codes is None else zero_of(codes)))
+        if windows:
+            strides = (step.depth * x.strides[0], step.stride * x.strides[0], each * x.strides[1])
+            to = under(windows.start, len(windows))
+            planes = x.part(x.offset + plane * x.strides[0], to.sizes, (*strides, *x.strides[1:]))
+            steps += move(binding, step.x, planes, step.y, to)
+    return steps
 
 
 @binds(Resize)

@@ -1,0 +1,129 @@
+"""Layers over volumes run in int8, natively: their planes are images, and windows over the depth channels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from intact.engine import Plan, Tensor
+from intact.engine.backends import BACKENDS
+from intact.engine.engine import Engine
+from intact.engine.limits import check_limits
+from intact.engine.steps import Codes, StackPlanes
+from intact.errors import FileFormatError
+
+WINDOWS = {
+    "plain": {},
+    "padded": {"pads": [1] * 6},
+    "one side": {"pads": [2, 0, 1, 0, 1, 0]},
+    "strides": {"strides": [2, 1, 2], "pads": [1] * 6},
+    "dilations": {"dilations": [2, 1, 1], "pads": [2, 1, 1, 2, 1, 1]},
+    "same": {"auto_pad": "SAME_UPPER", "strides": [2, 2, 2]},
+}
+
+
+def conv(g, x, channels, outputs, kernel=(3, 3, 3), **attributes):
+    w = g.weight(outputs, channels // attributes.get("group", 1), *kernel)
+    return g.node("Conv", x, w, g.floats(outputs), **attributes)
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("group", [1, 2])
+def test_convolutions_of_volumes(qdq, lowered, name, group):
+    g = qdq()
+    x = g.pair(g.input("x", ["n", 4, 5, 6, 7]), 0.05, 3)
+    y = conv(g, x, 4, 6, group=group, **WINDOWS[name])
+    found = lowered(g, g.quantize(y, 0.4, -4), sizes={"n": 2}).exact().agree()
+    assert set(found.kinds) <= {"quantize", "transpose", "reshape", "stack_planes", "conv"}
+
+
+@pytest.mark.parametrize("kernel", [(1, 3, 3), (3, 1, 1), (1, 1, 1), (5, 1, 2)], ids=str)
+def test_kernels_that_are_flat_or_deep(qdq, lowered, kernel):
+    """As networks of video split them: over a plane, then over time."""
+    g = qdq()
+    x = g.pair(g.input("x", [1, 3, 6, 6, 6]))
+    found = lowered(g, g.quantize(conv(g, x, 3, 4, kernel), 0.2)).exact().agree()
+    assert found.kinds.count("stack_planes") == (kernel[0] > 1)
+
+
+def test_a_residual_block_of_volumes_stays_planes(qdq, lowered):
+    """Between its layers nothing is turned round; Relu and the sum are the layers' own."""
+    g = qdq()
+    x = g.pair(g.node("Relu", conv(g, g.pair(g.input("x", ["n", 2, 4, 6, 6])), 2, 4, pads=[1] * 6)), 0.2)
+    y = g.pair(g.node("Relu", conv(g, x, 4, 4, pads=[1] * 6)), 0.4)
+    y = g.node("Relu", g.node("Add", conv(g, y, 4, 4, pads=[1] * 6), x))
+    found = lowered(g, g.quantize(y, 0.5), sizes={"n": 2}).exact().agree()
+    kinds = [kind for kind in found.kinds if kind not in ("transpose", "reshape")]
+    assert kinds == ["quantize", *["stack_planes", "conv"] * 3]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_any_number_of_threads(qdq, lowered, threads):
+    g = qdq()
+    x = g.pair(g.input("x", [2, 8, 6, 9, 9]))
+    y = g.pair(g.node("Relu", conv(g, x, 8, 16, pads=[1] * 6)), 0.5)
+    found = lowered(g, g.quantize(conv(g, y, 16, 8), 2.0))
+    (got,) = Engine(found.plan, threads=threads).run(found.feeds).values()
+    np.testing.assert_array_equal(got, found.values[found.plan.outputs[0]], strict=True)
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("group", [1, 2])
+def test_convolutions_in_float(qdq, lowered, name, group):
+    g = qdq()
+    x = g.input("x", ["n", 4, 5, 6, 7])
+    y = g.node("Conv", x, g.floats(6, 4 // group, 3, 3, 3), g.floats(6), group=group, **WINDOWS[name])
+    found = lowered(g, g.node("Relu", y), sizes={"n": 2}).exact().agree(1e-4)
+    assert "onnx" not in found.kinds and found.kinds.count("float_conv") == 1
+
+
+def test_a_depth_that_is_not_known_waits_for_sizes(qdq, lowered):
+    g = qdq()
+    x = g.pair(g.input("x", [1, 3, "d", 6, 6]))
+    found = lowered(g, g.quantize(conv(g, x, 3, 4), 0.2), sizes={"d": 5})
+    assert "the depth of its volumes is not known" in found.step("onnx").reason
+
+
+def stacking(step, dtype="float32"):
+    codes = Codes(0.1, 3, True, -128, 127) if dtype == "codes" else None
+    tensors = {name: Tensor(name, dtype, (f"n{name}", f"c{name}", "h", "w"), codes) for name in "xy"}
+    return Plan((step,), tensors, {}, ("x",), ("y",))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", ["float32", "codes"])
+@pytest.mark.parametrize(
+    "rule", [(5, 3), (5, 3, 2, 1, (1, 1)), (5, 2, 3, 4, (0, 2), 2), (2, 3, 1, 1, (4, 4))]
+)
+def test_planes_of_each_window(backend, dtype, rule):
+    step, rng = StackPlanes("stack", (), "x", "y", *rule), np.random.default_rng(0)
+    x = rng.integers(-128, 128, (2 * step.depth, 4, 2, 3)).astype("int8" if dtype == "codes" else dtype)
+    got = Engine(stacking(step, dtype), backend=BACKENDS[backend], threads=1).run({"x": x})["y"]
+    zero, each = 3 if dtype == "codes" else 0, 4 // step.groups
+    for volume in range(2):
+        for place in range(step.places):
+            for group in range(step.groups):
+                for tap in range(step.kernel):
+                    plane = place * step.stride + tap * step.dilation - step.pads[0]
+                    first = (group * step.kernel + tap) * each
+                    made = got[volume * step.places + place, first : first + each]
+                    whole = (
+                        x[volume * step.depth + plane]
+                        if 0 <= plane < step.depth
+                        else np.full_like(x[0], zero)
+                    )
+                    np.testing.assert_array_equal(made, whole[group * each : (group + 1) * each])
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ((0, 1), "a depth, a kernel and groups above 0"),
+        ((3, 1, 0), "a stride and a dilation above 0"),
+        ((3, 1, 1, 1, (-1, 0)), "pads of 0 or more"),
+        ((3, 4), "a window that fits"),
+    ],
+)
+def test_files_cannot_ask_for_windows_that_are_none(rule, message):
+    with pytest.raises(FileFormatError, match=message):
+        check_limits(stacking(StackPlanes("stack", (), "x", "y", *rule)), {})
