@@ -72,7 +72,7 @@ def tensors():
         *(s.Tensor(n, "int64", (3, 1)) for n in ("su", "fo")), floats("ge", 3, 1), floats("ip", 2, 1),
         *(floats(n, 3, 8) for n in ("ch", "pu", "sr")),
         floats("be", 3, 2), s.Tensor("bp", "int64", (3, 2)), floats("gr", 2, 8),
-        floats("gs", "batch", 4, 1, 2),
+        floats("gs", "batch", 4, 1, 2), codes("st", "batch", 8, 6, 6),
         floats("se", 1, 3, 8),
         floats("lh", 1, 3, 2), floats("fc", "batch", 6, 6, 6),
     ]  # fmt: skip
@@ -125,6 +125,7 @@ def example():
         s.ScatterElements("put", (), "ch", "bp", "be", "pu", 1, "add"),
         s.GatherRows("rows", (), "pu", "tuples", "gr", (3,)),
         s.ScatterRows("back", (), "pu", "tuples", "gr", "sr", (3,), "max"),
+        s.StackPlanes("planes", (), "q", "st", 1, 2, pads=(1, 0), rows=False),
         s.GridSample("grid", (), "x", "grid", "gs", padding="border"),
         s.Call("own", ("Own1",), "doc::Own", ("bi",), ("own",), '{"alpha": 2}'),
         s.FallbackSubgraph("rest", ("Loop1",), ("bi",), ("o",), "model", reason="no kernel for Loop"),

@@ -13,11 +13,10 @@ from intact.engine.lower.epilogue import Tail, finish, take_affine, take_bounds,
 from intact.engine.lower.functions import function_of
 from intact.engine.lower.fused import Fused
 from intact.engine.lower.volumes import (
-    DepthWindow,
+    VolumeWindow,
     as_planes,
     as_volumes,
     plane_dims,
-    plane_filters,
     stacked,
     volume_window,
 )
@@ -67,36 +66,37 @@ def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
     x, codes = builder.wanted_codes(node.inputs[0])
     weight = weight_of(builder, node.inputs[1], 0)
     said, kernel = ops.Conv.of(node), weight.codes.shape[2:]
-    volumes = len(kernel) == 3
-    depth, shape = volume_window(node, said, kernel) if volumes else (None, window(node, said, kernel))
+    groups = said.group
+    volumes = volume_window(node, said, kernel, groups) if len(kernel) == 3 else None
+    shape = window(node, said, kernel) if volumes is None else volumes.over
 
     def step(image: Image) -> Step:
         read = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
-        return Conv(*read, shape.strides, shape.dilations, shape.pads, said.group)
+        return Conv(*read, shape.strides, shape.dilations, shape.pads, groups)
 
-    if depth is not None:
-        return _over_volumes(builder, fused, (x, codes), weight, depth, said.group, step)
+    if volumes is not None:
+        return _over_volumes(builder, fused, (x, codes), weight, volumes, step)
     return _over_images(builder, fused, (x, codes), weight, step)
 
 
 def _over_volumes(
-    builder: PlanBuilder, fused: Fused, read: tuple[str, Codes], weight: Weight, window: DepthWindow,
-    groups: int, make: Callable[[Image], Step],
+    builder: PlanBuilder, fused: Fused, read: tuple[str, Codes], weight: Weight, window: VolumeWindow,
+    make: Callable[[Image], Step],
 ) -> list[Node]:  # fmt: skip
-    """A convolution over volumes is one over planes, whose neighbours in depth are channels."""
+    """A convolution over volumes is one over their planes, each beside its neighbours in depth."""
     x, codes = read
     plane_dims(builder.tensors[x].shape)  # or there is no match
 
     def steps(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
         who = name, done
         planes, before = as_planes(builder, x, *who)
-        image, stack = stacked(builder, planes, builder.tensors[x].shape[2], window, groups, *who)
+        image, stack = stacked(builder, planes, builder.tensors[x].shape[2], window, *who)
         residual, more = as_planes(builder, epilogue.residual, *who) if epilogue.residual else ("", [])
         made, behind = as_volumes(builder, y, *who)
         step = make(Image(*who, image, made, w, replace(epilogue, residual=residual)))
         return [*before, *stack, *more, step, *behind]
 
-    return _weighted(builder, fused, codes, weight, plane_filters(weight.codes), steps)
+    return _weighted(builder, fused, codes, weight, window.filters(weight.codes), steps)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Windows over three axes as windows over planes: volumes [n, c, d, h, w] as images [n * d, c, h, w].
 
-The planes that a window has under it become channels of one image, so that kernels of images do the rest.
+The planes that a window has under it become one image, so that kernels of images do the rest.
 """
 
 from __future__ import annotations
@@ -23,25 +23,40 @@ _Code = TypeVar("_Code", np.int8, np.float32)
 
 
 @dataclass(frozen=True)
-class DepthWindow:
-    """A window along the depth, pads as (before, behind)."""
+class VolumeWindow:
+    """A window over volumes: along the depth, pads as (before, behind), and over what planes become.
+
+    Attributes:
+        rows: Planes of a window lie between each other's rows, so that groups of channels stay as they are;
+            else their channels behind each other, which most kernels like better.
+        over: The window over such images.
+    """
 
     kernel: int
     stride: int
     dilation: int
     pads: Pair
+    rows: bool
+    over: LoweredWindow
 
     @property
     def alone(self) -> bool:
         """Whether each plane is a window."""
         return (self.kernel, self.stride, *self.pads) == (1, 1, 0, 0)
 
+    def filters(self, weight: NDArray[_Code]) -> NDArray[_Code]:
+        """Weights [out, in / groups, d, h, w] as those of such images, [out, h, w, in / groups]."""
+        out, inputs, _, height, width = weight.shape
+        if self.rows:
+            return np.ascontiguousarray(weight.transpose(0, 3, 2, 4, 1)).reshape(out, -1, width, inputs)
+        return np.ascontiguousarray(weight.transpose(0, 3, 4, 2, 1)).reshape(out, height, width, -1)
 
-def volume_window(node: Node, said: Windowed, kernel: Sequence[int]) -> tuple[DepthWindow, LoweredWindow]:
-    """The window of a convolution or pool over volumes: along the depth, and over a plane.
+
+def volume_window(node: Node, said: Windowed, kernel: Sequence[int], groups: int) -> VolumeWindow:
+    """The window of a convolution over volumes.
 
     Raises:
-        NoMatch: Its pads are negative, or depend on sizes that are not known.
+        NoMatch: Its pads are negative, or depend on sizes that are not known; groups, and rows apart.
     """
     strides, dilations = said.strides_of(3), said.dilations_of(3)
     pads = pads_of_window(node, said, kernel)
@@ -49,15 +64,20 @@ def volume_window(node: Node, said: Windowed, kernel: Sequence[int]) -> tuple[De
         raise NoMatch("its pads are negative")
     if max(*strides, *dilations) > MOST_HOP or max(*kernel, *pads) > MOST_WIDTH:
         raise NoMatch("its strides, dilations, kernel or pads are wider than any volume")
+    depth, height = kernel[0], dilations[1]
     front, top, left, back, bottom, right = pads
-    over = LoweredWindow((strides[1], strides[2]), (dilations[1], dilations[2]), (top, left, bottom, right))
-    return DepthWindow(kernel[0], strides[0], dilations[0], (front, back)), over
-
-
-def plane_filters(weight: NDArray[_Code]) -> NDArray[_Code]:
-    """Weights [out, in / groups, d, h, w] as those of stacked planes: [out, h, w, d * in / groups]."""
-    out, inputs, depth, height, width = weight.shape
-    return np.ascontiguousarray(weight.transpose(0, 3, 4, 2, 1)).reshape(out, height, width, depth * inputs)
+    rows = groups > 1
+    if rows and depth > 1 and height > 1 and kernel[1] > 1:
+        raise NoMatch("it has groups, and rows of its window that are apart")
+    between = depth if rows else 1
+    over = LoweredWindow(
+        (strides[1] * between, strides[2]),
+        (1 if rows else height, dilations[2]),
+        (top * between, left, bottom * between, right),
+    )
+    if rows and depth == 1:
+        over = replace(over, dilations=(height, dilations[2]))
+    return VolumeWindow(depth, strides[0], dilations[0], (front, back), rows, over)
 
 
 def plane_dims(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
@@ -69,7 +89,7 @@ def plane_dims(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
     count, channels, depth, *plane = shape
     if not isinstance(depth, int):
         raise NoMatch("the depth of its volumes is not known")
-    planes: Dim = count * depth if isinstance(count, int) else f"{count}*{depth}"
+    planes = count * depth if isinstance(count, int) else f"{count}*{depth}"
     return (planes, channels, *plane)
 
 
@@ -84,30 +104,27 @@ def as_planes(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) ->
 
 
 def stacked(
-    builder: PlanBuilder,
-    x: str,
-    depth: Dim,
-    window: DepthWindow,
-    groups: int,
-    name: str,
-    done: tuple[str, ...],
+    builder: PlanBuilder, x: str, depth: Dim, window: VolumeWindow, name: str, done: tuple[str, ...]
 ) -> tuple[str, list[Step]]:
-    """Planes x with those of their window as channels, and the step that makes it."""
+    """Planes x with those of their window beside them, and the step that makes it."""
     if window.alone:
         return x, []
     assert isinstance(depth, int), "its planes were counted"
     tensor = builder.tensors[x]
-    rule = depth, window.kernel, window.stride, window.dilation, window.pads, groups
+    rule = depth, window.kernel, window.stride, window.dilation, window.pads, window.rows
     step = StackPlanes(name, done, x, "", *rule)
     if step.places < 1:
         raise NoMatch("its window is deeper than the volume")
-    planes, channels, *plane = tensor.shape
-    if not isinstance(channels, int):
-        raise NoMatch("its channels are not known")
+    planes, channels, height, width = tensor.shape
     volumes: Dim = planes // depth if isinstance(planes, int) else str(planes).removesuffix(f"*{depth}")
-    shape = plane_dims((volumes, channels * window.kernel, step.places, *plane))
-    y = builder.scratch(f"{x}.stacked", tensor.dtype, shape, tensor.codes)
+    often = (1, window.kernel) if window.rows else (window.kernel, 1)
+    image = _times(channels, often[0]), step.places, _times(height, often[1]), width
+    y = builder.scratch(f"{x}.stacked", tensor.dtype, plane_dims((volumes, *image)), tensor.codes)
     return y, [replace(step, y=y)]
+
+
+def _times(size: Dim, count: int) -> Dim:
+    return size * count if isinstance(size, int) else size if count == 1 else f"{size}*{count}"
 
 
 def as_volumes(builder: PlanBuilder, y: str, name: str, done: tuple[str, ...]) -> tuple[str, list[Step]]:

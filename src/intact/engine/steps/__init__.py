@@ -45,12 +45,12 @@ from intact.engine.steps.resize import Resize
 from intact.engine.steps.scatter import GatherRows, ScatterElements, ScatterRows
 from intact.engine.steps.slice import Slice
 from intact.engine.steps.softmax import Softmax
-from intact.engine.steps.stack_planes import StackPlanes
 from intact.engine.steps.step import Halo, Step, Traits
 from intact.engine.steps.table import Table
 from intact.engine.steps.tensors import Codes, Dim, Shape, Tensor
 from intact.engine.steps.top_k import TopK
 from intact.engine.steps.transpose import Transpose
+from intact.engine.steps.volume import StackPlanes
 
 KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__()}
 """Every kind of step, by the name that plan files have for it."""

@@ -107,25 +107,25 @@ def bind_gather(step: Gather, binding: Binding) -> list[NativeStep]:
 def bind_stack_planes(step: StackPlanes, binding: Binding) -> list[NativeStep]:
     """A copy for each plane of the window, and real 0 where there is none."""
     x, y, codes = binding.view(step.x), binding.view(step.y), binding.tensor(step.y).codes
-    volumes, each = x.sizes[0] // step.depth, x.sizes[1] // step.groups
+    volumes, height = x.sizes[0] // step.depth, y.strides[2]
+    hop, by_row = (height, step.kernel * height) if step.rows else (x.sizes[1] * y.strides[1], height)
     steps: list[NativeStep] = []
+
+    def under(tap: int, begin: int, end: int) -> View:
+        """What windows have of a plane: [volumes, windows, channels, height, width]."""
+        first = y.offset + begin * y.strides[0] + tap * hop
+        strides = (step.places * y.strides[0], y.strides[0], y.strides[1], by_row, y.strides[3])
+        return y.part(first, (volumes, end - begin, *x.sizes[1:]), strides)
+
     for tap in range(step.kernel):
         windows, plane = step.planes(tap)
-
-        def under(begin: int, count: int, tap: int = tap) -> View:
-            """What windows have of this plane: [volumes, windows, groups, channels, height, width]."""
-            first = y.offset + begin * y.strides[0] + tap * each * y.strides[1]
-            strides = (step.places * y.strides[0], y.strides[0], step.kernel * each * y.strides[1])
-            sizes = (volumes, count, step.groups, each, *y.sizes[2:])
-            return y.part(first, sizes, (*strides, *y.strides[1:]))
-
         for begin, end in ((0, windows.start), (windows.stop, step.places)):
             if begin < end:
-                steps.append(moves.fill(under(begin, end - begin), 0 if codes is None else zero_of(codes)))
+                steps.append(moves.fill(under(tap, begin, end), 0 if codes is None else zero_of(codes)))
         if windows:
-            strides = (step.depth * x.strides[0], step.stride * x.strides[0], each * x.strides[1])
-            to = under(windows.start, len(windows))
-            planes = x.part(x.offset + plane * x.strides[0], to.sizes, (*strides, *x.strides[1:]))
+            to = under(tap, windows.start, windows.stop)
+            strides = (step.depth * x.strides[0], step.stride * x.strides[0], *x.strides[1:])
+            planes = x.part(x.offset + plane * x.strides[0], to.sizes, strides)
             steps += move(binding, step.x, planes, step.y, to)
     return steps
 

@@ -1,4 +1,4 @@
-"""Planes of volumes with their neighbours in depth as channels: what makes three axes of a window two."""
+"""Planes of volumes with their neighbours in depth beside them: what makes three axes of a window two."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from intact.engine.steps.wiring import Read, Write
 
 @dataclass(frozen=True)
 class StackPlanes(Step):
-    """Volumes [n * depth, c, h, w], plane by plane, as [n * places, c * kernel, h, w]: for each place of a
-    window over the depth the planes under it, as channels of one image (N61).
+    """Volumes [n * depth, c, h, w], plane by plane, as images [n * places, kernel * c, h, w]: for each place
+    of a window over the depth the planes under it, their channels behind each other (N61).
 
     Attributes:
         kernel, stride, dilation, pads: Of the window, pads as (before, behind). There real 0 is read.
-        groups: The channels of each group stay together: those of its first plane, then of its second.
+        rows: Rows instead: [n * places, c, h * kernel, w], the first one of each plane, then the second.
     """
 
     kind = "stack_planes"
@@ -34,12 +34,12 @@ class StackPlanes(Step):
     stride: int = 1
     dilation: int = 1
     pads: Pair = (0, 0)
-    groups: int = 1
+    rows: bool = False
 
     def check(self, checker: Checker) -> None:
         checker.that(checker.rank(self.x, self.y) == (4, 4), f"'{self.x}', '{self.y}'", "planes: rank 4")
-        sizes = self.depth, self.kernel, self.groups
-        checker.that(all(0 < n <= MOST_WIDTH for n in sizes), sizes, "a depth, a kernel and groups above 0")
+        sizes = self.depth, self.kernel
+        checker.that(all(0 < n <= MOST_WIDTH for n in sizes), sizes, "a depth and a kernel above 0")
         hops = self.stride, self.dilation
         checker.that(all(0 < n <= MOST_HOP for n in hops), hops, "a stride and a dilation above 0")
         checker.that(all(0 <= n <= MOST_WIDTH for n in self.pads), self.pads, "pads of 0 or more")
@@ -62,21 +62,25 @@ class StackPlanes(Step):
 
     def output_shape(self, sizes: Sizes) -> Shape:
         count, channels, height, width = sizes.of(self.x)
-        if count % self.depth or channels % self.groups:
-            want = f"volumes of {self.depth} planes, channels of {self.groups} groups"
-            raise mismatch(self.x, f"{count} planes of {channels} channels", want)
-        return count // self.depth * self.places, channels * self.kernel, height, width
+        if count % self.depth:
+            raise mismatch(self.x, f"{count} planes", f"volumes of {self.depth}")
+        return count // self.depth * self.places, *self._image(channels, height, width)
+
+    def _image(self, channels: int, height: int, width: int) -> Shape:
+        if self.rows:
+            return channels, height * self.kernel, width
+        return channels * self.kernel, height, width
 
     def evaluate(self, run: Run) -> None:
         x, grid = run.array(self.x), run.grid(self.x)
         _, channels, height, width = x.shape
-        volumes = x.reshape(-1, self.depth, self.groups, channels // self.groups, height, width)
-        n, _, groups, each = volumes.shape[:4]
-        made = (n, self.places, groups, self.kernel, each, height, width)
+        volumes = x.reshape(-1, self.depth, channels, height, width)
+        made = (len(volumes), self.places, self.kernel, *x.shape[1:])
         y = np.full(made, 0 if grid is None else grid.zero_point, x.dtype)
         for tap in range(self.kernel):
             windows, plane = self.planes(tap)
             last = plane + (len(windows) - 1) * self.stride + 1
             if windows:
-                y[:, windows.start : windows.stop, :, tap] = volumes[:, plane : last : self.stride]
-        run.bind(self.y, y.reshape(-1, channels * self.kernel, height, width))
+                y[:, windows.start : windows.stop, tap] = volumes[:, plane : last : self.stride]
+        y = y.transpose(0, 1, 3, 4, 2, 5) if self.rows else y
+        run.bind(self.y, y.reshape(len(volumes) * self.places, *self._image(channels, height, width)))
