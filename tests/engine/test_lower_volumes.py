@@ -93,6 +93,45 @@ def test_a_depth_that_is_not_known_waits_for_sizes(qdq, lowered):
     assert "the depth of its volumes is not known" in found.step("onnx").reason
 
 
+POOLS = {
+    "plain": {"kernel_shape": [2, 2, 2], "strides": [2, 2, 2]},
+    "padded": {"kernel_shape": [3, 3, 3], "pads": [1] * 6, "strides": [2, 2, 2]},
+    "one side": {"kernel_shape": [3, 2, 2], "pads": [2, 0, 1, 0, 1, 0]},
+    "flat": {"kernel_shape": [1, 3, 3], "strides": [1, 2, 2], "pads": [0, 1, 1, 0, 1, 1]},
+    "deep": {"kernel_shape": [3, 1, 1], "strides": [2, 1, 1]},
+    "every second plane": {"kernel_shape": [1, 1, 2], "strides": [2, 1, 1]},
+    "ceil": {"kernel_shape": [2, 2, 3], "strides": [2, 2, 2], "ceil_mode": 1},
+    "dilated": {"kernel_shape": [2, 2, 2], "dilations": [2, 1, 2]},
+    "same": {"kernel_shape": [3, 3, 3], "strides": [2, 1, 2], "auto_pad": "SAME_UPPER"},
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("codes", [True, False])
+def test_pools_of_volumes(qdq, lowered, name, codes):
+    g = qdq()
+    x = g.input("x", ["n", 3, 5, 6, 7])
+    y = g.node("MaxPool", g.pair(x, 0.05, 3) if codes else g.node("Neg", x), **POOLS[name])
+    found = lowered(g, g.quantize(y, 0.05, 3) if codes else y, sizes={"n": 2}).exact().agree(0)
+    assert "onnx" not in found.kinds and found.kinds.count("pool") == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        (
+            {"kernel_shape": [2, 1, 1], "dilations": [2, 1, 1], "pads": [1, 0, 0] * 2},
+            "planes of its window",
+        ),
+        ({"kernel_shape": [2, 2, 2], "dilations": [1, 2, 1]}, "rows of its window"),
+    ],
+)
+def test_pools_that_are_left_to_onnx_runtime_say_why(qdq, lowered, how, why):
+    g = qdq()
+    found = lowered(g, g.node("MaxPool", g.node("Neg", g.input("x", [1, 2, 5, 6, 7])), **how)).agree(0)
+    assert why in found.step("onnx").reason
+
+
 def stacking(step, dtype="float32"):
     codes = Codes(0.1, 3, True, -128, 127) if dtype == "codes" else None
     tensors = {name: Tensor(name, dtype, (f"n{name}", f"c{name}", f"h{name}", "w"), codes) for name in "xy"}
@@ -109,6 +148,7 @@ def stacking(step, dtype="float32"):
         (5, 2, 3, 4, (0, 2), True),
         (2, 3, 1, 1, (4, 4)),
         (5, 3, 1, 1, (1, 1), True),
+        (5, 3, 2, 1, (2, 2), False, True),
     ],
 )
 def test_planes_of_each_window(backend, dtype, rule):
@@ -122,6 +162,7 @@ def test_planes_of_each_window(backend, dtype, rule):
                 plane = place * step.stride + tap * step.dilation - step.pads[0]
                 image = got[volume * step.places + place]
                 made = image[:, tap :: step.kernel] if step.rows else image[tap * 4 : tap * 4 + 4]
+                plane = min(max(plane, 0), step.depth - 1) if step.repeats else plane
                 there = 0 <= plane < step.depth
                 want = x[volume * step.depth + plane] if there else np.full_like(x[0], zero)
                 np.testing.assert_array_equal(made, want, strict=True)

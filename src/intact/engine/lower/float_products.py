@@ -67,7 +67,7 @@ def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
 def _conv_of_volumes(builder: PlanBuilder, node: Node, weight: Floats) -> list[Node]:
     """One over planes, each beside its neighbours in depth."""
     said, who = ops.Conv.of(node), (node.name or "", (node.name or "",))
-    window = volume_window(node, said, weight.shape[2:], said.group)
+    window = volume_window(node, said, weight.shape[2:], rows=said.group > 1)
     shape = window.over
     bias = _vector(builder, node.inputs[2], len(weight)) if len(node.inputs) > 2 else None
     x, held = builder.real(node.inputs[0]), _hold(builder, node, 2, "bias", bias)

@@ -67,7 +67,7 @@ def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
     weight = weight_of(builder, node.inputs[1], 0)
     said, kernel = ops.Conv.of(node), weight.codes.shape[2:]
     groups = said.group
-    volumes = volume_window(node, said, kernel, groups) if len(kernel) == 3 else None
+    volumes = volume_window(node, said, kernel, rows=groups > 1) if len(kernel) == 3 else None
     shape = window(node, said, kernel) if volumes is None else volumes.over
 
     def step(image: Image) -> Step:

@@ -3,30 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, check_ratio
 from intact.engine.lower.gemm import as_image, image_dims
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule, data, moved
-from intact.engine.lower.window import window
+from intact.engine.lower.volumes import as_planes, as_volumes, stacked, volume_window
+from intact.engine.lower.window import LoweredWindow, window
 from intact.engine.steps import Pool, Reshape
+from intact.engine.steps.window import Pair
 from intact.graph import Node, ops
+from intact.numerics.windows import Window
 
 
 def _max_pool(builder: PlanBuilder, node: Node) -> None:
     tensor = data(builder, node.inputs[0])
     if tensor.codes is None and (tensor.dtype != "float32" or node.op_type == "GlobalMaxPool"):
         raise NoMatch(f"no kernel pools {tensor.dtype}")  # the largest of whole planes is a Reduce
-    if len(tensor.shape) not in (3, 4):
-        raise NoMatch("it is no pool of images or sequences")
+    volumes = len(tensor.shape) == 5 and node.op_type == "MaxPool"
+    if len(tensor.shape) not in (3, 4) and not volumes:
+        raise NoMatch("it is no pool of sequences, images or volumes")
     if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
         raise NoMatch("its indices are used")
     y = moved(builder, node.outputs[0], tensor)
     if node.op_type == "MaxPool" and ops.MaxPool.of(node).storage_order:
         raise NoMatch("its storage order is by columns")
+    if volumes:
+        _max_of_volumes(builder, node, tensor.name, y)
+        return
     pool = _global("max") if node.op_type == "GlobalMaxPool" else _windowed(node)
     _over_images(builder, node, tensor.name, y, pool)
+
+
+def _max_of_volumes(builder: PlanBuilder, node: Node, x: str, y: str) -> None:
+    """A pool over planes, with those that its window has in depth between their rows.
+
+    Beyond the ends lies the nearest plane: where neighbours in depth lie side by side, a window that reaches
+    so far has that plane anyway.
+    """
+    said, who = ops.MaxPool.of(node), (node.name or "", (node.name or "",))
+    kernel, depth = said.kernel_shape, builder.tensors[x].shape[2]
+    window = volume_window(node, said, kernel, rows=True)
+    if not isinstance(depth, int):
+        raise NoMatch("the depth of its volumes is not known")
+    hop, (front, behind) = window.stride, window.pads
+    if max(front, behind) >= window.kernel:
+        raise NoMatch("a window lies in its pads alone")
+    along = Window.of((window.kernel,), 1, hop, (window.pads,), window.dilation, bool(said.ceil_mode))
+    (places,) = along.positions((depth,))
+    reach = (places - 1) * hop + (window.kernel - 1) * window.dilation + 1 - front
+    window = replace(window, pads=(front, max(behind, reach - depth)), repeats=True)
+    if window.dilation > 1 and any(window.pads):
+        raise NoMatch("planes of its window are apart, and it reaches beyond the ends")
+    planes, before = as_planes(builder, x, *who)
+    image, stack = stacked(builder, planes, depth, window, *who)
+    made, after = as_volumes(builder, y, *who)
+    over = (kernel[1] * window.kernel, kernel[2])
+    _check_pads(over, window.over)
+    strides, dilations, pads = window.over.strides, window.over.dilations, window.over.pads
+    pool = Pool(*who, image, made, "max", over, strides, dilations, pads, bool(said.ceil_mode))
+    for step in (*before, *stack, pool, *after):
+        builder.add(step, node)
+
+
+def _check_pads(kernel: Pair, shape: LoweredWindow) -> None:
+    """Refuse a window that may lie in its pads alone."""
+    reach = [(k - 1) * d for k, d in zip(kernel, shape.dilations, strict=True)] * 2
+    if any(pad > most for pad, most in zip(shape.pads, reach, strict=True)):
+        raise NoMatch("a window lies in its pads alone")
 
 
 Make = Callable[[Node, str, str], Pool]
@@ -58,9 +104,7 @@ def _windowed(node: Node) -> Make:
     said = (ops.MaxPool if node.op_type == "MaxPool" else ops.AveragePool).of(node)
     shape = window(node, said, said.kernel_shape)
     height, width = (1, *said.kernel_shape)[-2:]
-    reach = [(k - 1) * d for k, d in zip((height, width), shape.dilations, strict=True)] * 2
-    if any(pad > most for pad, most in zip(shape.pads, reach, strict=True)):
-        raise NoMatch("a window lies in its pads alone")
+    _check_pads((height, width), shape)
     return lambda node, x, y: Pool(
         node.name or "", (node.name or "",), x, y, "max" if node.op_type == "MaxPool" else "average",
         (height, width), shape.strides, shape.dilations, shape.pads,

@@ -30,6 +30,7 @@ class VolumeWindow:
         rows: Planes of a window lie between each other's rows, so that groups of channels stay as they are;
             else their channels behind each other, which most kernels like better.
         over: The window over such images.
+        repeats: Beyond the ends of the depth lies the nearest plane, not 0.
     """
 
     kernel: int
@@ -38,6 +39,7 @@ class VolumeWindow:
     pads: Pair
     rows: bool
     over: LoweredWindow
+    repeats: bool = False
 
     @property
     def alone(self) -> bool:
@@ -52,11 +54,11 @@ class VolumeWindow:
         return np.ascontiguousarray(weight.transpose(0, 3, 4, 2, 1)).reshape(out, height, width, -1)
 
 
-def volume_window(node: Node, said: Windowed, kernel: Sequence[int], groups: int) -> VolumeWindow:
-    """The window of a convolution over volumes.
+def volume_window(node: Node, said: Windowed, kernel: Sequence[int], *, rows: bool) -> VolumeWindow:
+    """The window of a convolution or pool over volumes; `rows` as there.
 
     Raises:
-        NoMatch: Its pads are negative, or depend on sizes that are not known; groups, and rows apart.
+        NoMatch: Its pads are negative, or depend on sizes that are not known; rows lie apart, where `rows`.
     """
     strides, dilations = said.strides_of(3), said.dilations_of(3)
     pads = pads_of_window(node, said, kernel)
@@ -66,9 +68,8 @@ def volume_window(node: Node, said: Windowed, kernel: Sequence[int], groups: int
         raise NoMatch("its strides, dilations, kernel or pads are wider than any volume")
     depth, height = kernel[0], dilations[1]
     front, top, left, back, bottom, right = pads
-    rows = groups > 1
     if rows and depth > 1 and height > 1 and kernel[1] > 1:
-        raise NoMatch("it has groups, and rows of its window that are apart")
+        raise NoMatch("rows of its window are apart")
     between = depth if rows else 1
     over = LoweredWindow(
         (strides[1] * between, strides[2]),
@@ -111,8 +112,8 @@ def stacked(
         return x, []
     assert isinstance(depth, int), "its planes were counted"
     tensor = builder.tensors[x]
-    rule = depth, window.kernel, window.stride, window.dilation, window.pads, window.rows
-    step = StackPlanes(name, done, x, "", *rule)
+    rule = window.kernel, window.stride, window.dilation, window.pads, window.rows, window.repeats
+    step = StackPlanes(name, done, x, "", depth, *rule)
     if step.places < 1:
         raise NoMatch("its window is deeper than the volume")
     planes, channels, height, width = tensor.shape

@@ -21,7 +21,8 @@ class StackPlanes(Step):
     of a window over the depth the planes under it, their channels behind each other (N61).
 
     Attributes:
-        kernel, stride, dilation, pads: Of the window, pads as (before, behind). There real 0 is read.
+        kernel, stride, dilation, pads: Of the window, pads as (before, behind). There real 0 is read, or the
+            nearest plane where it `repeats`.
         rows: Rows instead: [n * places, c, h * kernel, w], the first one of each plane, then the second.
     """
 
@@ -35,6 +36,7 @@ class StackPlanes(Step):
     dilation: int = 1
     pads: Pair = (0, 0)
     rows: bool = False
+    repeats: bool = False
 
     def check(self, checker: Checker) -> None:
         checker.that(checker.rank(self.x, self.y) == (4, 4), f"'{self.x}', '{self.y}'", "planes: rank 4")
@@ -79,6 +81,9 @@ class StackPlanes(Step):
         y = np.full(made, 0 if grid is None else grid.zero_point, x.dtype)
         for tap in range(self.kernel):
             windows, plane = self.planes(tap)
+            if self.repeats:
+                y[:, : windows.start, tap] = volumes[:, :1]
+                y[:, windows.stop :, tap] = volumes[:, -1:]
             last = plane + (len(windows) - 1) * self.stride + 1
             if windows:
                 y[:, windows.start : windows.stop, tap] = volumes[:, plane : last : self.stride]
