@@ -93,6 +93,39 @@ def test_a_depth_that_is_not_known_waits_for_sizes(qdq, lowered):
     assert "the depth of its volumes is not known" in found.step("onnx").reason
 
 
+TRANSPOSED = {
+    "side by side": {"strides": [2, 2, 2]},
+    "over each other in a plane": {"strides": [2, 1, 2], "pads": [0, 1, 0, 0, 0, 1]},
+    "one plane each": {"strides": [1, 2, 2]},
+}
+SIZES = {"side by side": [6, 10, 12], "over each other in a plane": [6, 5, 11], "one plane each": [3, 10, 12]}
+
+
+@pytest.mark.parametrize("name", TRANSPOSED)
+@pytest.mark.parametrize("how", ["alone", "relu", "residual"])
+def test_transposed_convolutions_of_volumes(qdq, lowered, name, how):
+    """As U-Nets of medical volumes go up."""
+    g = qdq()
+    strides = TRANSPOSED[name]["strides"]
+    x = g.pair(g.input("x", ["n", 4, 3, 5, 6]), 0.05, 3)
+    w = g.weight(4, 6, strides[0], 2, 2, axis=1)
+    y = g.node("ConvTranspose", x, w, g.floats(6), **TRANSPOSED[name])
+    if how == "residual":
+        y = g.node("Add", y, g.pair(g.input("z", ["n", 6, *SIZES[name]])))
+    y = g.node("Relu", y) if how != "alone" else y
+    found = lowered(g, g.quantize(y, 0.2, -4), sizes={"n": 2}).exact().agree()
+    assert "onnx" not in found.kinds and found.kinds.count("conv_transpose") == 1
+
+
+@pytest.mark.parametrize("attributes", [{"strides": [1, 2, 2]}, {"strides": [2, 2, 2], "group": 2}])
+def test_windows_that_overlap_in_depth_are_left_to_onnx_runtime(qdq, lowered, attributes):
+    g = qdq()
+    outputs = 6 // attributes.get("group", 1)
+    x, w = g.pair(g.input("x", [1, 4, 3, 5, 6])), g.weight(4, outputs, 2, 2, 2, axis=None)
+    found = lowered(g, g.quantize(g.node("ConvTranspose", x, w, **attributes), 0.3)).agree()
+    assert "onnx" in found.kinds
+
+
 POOLS = {
     "plain": {"kernel_shape": [2, 2, 2], "strides": [2, 2, 2]},
     "padded": {"kernel_shape": [3, 3, 3], "pads": [1] * 6, "strides": [2, 2, 2]},

@@ -154,15 +154,66 @@ def _conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
         raise NoMatch("its groups share the scales of its weight")
     if said.output_shape is not None:
         raise NoMatch("its pads follow from an output_shape")
-    shape = window(node, said, weight.codes.shape[2:])
-    height, width = (0, 0, *said.output_padding)[-2:]
+    kernel = weight.codes.shape[2:]
+    volumes = volume_window(node, said, kernel, rows=False) if len(kernel) == 3 else None
+    shape = window(node, said, kernel) if volumes is None else volumes.over
+    *deep, height, width = (0, 0, *said.output_padding)
     weight = Weight(_grouped(weight.codes, groups), weight.scale)
 
     def step(image: Image) -> Step:
         read = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
         return ConvTranspose(*read, shape.strides, shape.dilations, shape.pads, (height, width), groups)
 
-    return _over_images(builder, fused, (x, codes), weight, step)
+    if volumes is None:
+        return _over_images(builder, fused, (x, codes), weight, step)
+    if groups > 1 or volumes.kernel != volumes.stride or any((*volumes.pads, *deep)):
+        raise NoMatch("its windows overlap in depth, or leave something out, or it has groups")
+    return _into_planes(builder, fused, (x, codes), weight, step)
+
+
+def _into_planes(
+    builder: PlanBuilder, fused: Fused, read: tuple[str, Codes], weight: Weight, make: Callable[[Image], Step]
+) -> list[Node]:
+    """A transposed convolution whose windows lie side by side in depth: each plane makes one for each of its
+    taps, channels behind channels, which then are planes of their own."""
+    (x, codes), (out, inputs, depth, height, width) = read, weight.codes.shape
+    plane_dims(builder.tensors[x].shape)  # or there is no match
+
+    def steps(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
+        who = name, done
+        planes, before = as_planes(builder, x, *who)
+        made, behind = as_volumes(builder, y, *who)
+        tensor, count = builder.tensors[made], builder.tensors[planes].shape[0]
+        dims = count, out * depth, *tensor.shape[2:]
+        taps = builder.scratch(f"{y}.taps", tensor.dtype, dims, tensor.codes)
+        residual = ""
+        if epilogue.residual:
+            others, more = as_planes(builder, epilogue.residual, *who)
+            other = builder.tensors[others]
+            residual = builder.scratch(f"{others}.taps", other.dtype, dims, other.codes)
+            before += [*more, Reshape(*who, others, residual)]
+        step = make(
+            Image(*who, planes, taps, w, replace(_repeated(builder, epilogue, depth), residual=residual))
+        )
+        return [*before, step, Reshape(*who, taps, made), *behind]
+
+    packed = np.ascontiguousarray(weight.codes.transpose(2, 0, 3, 4, 1)).reshape(-1, height, width, inputs)
+    return _weighted(builder, fused, codes, weight, packed, steps)
+
+
+def _repeated(builder: PlanBuilder, epilogue: Epilogue, count: int) -> Epilogue:
+    """For so many times as many channels."""
+
+    def each(name: str) -> str:
+        if not name or builder.arrays[name].size == 1:
+            return name
+        return builder.hold(f"{name}.each", np.tile(builder.arrays[name], count))
+
+    return replace(
+        epilogue, multiplier=each(epilogue.multiplier), bias=each(epilogue.bias), slope=each(epilogue.slope),
+        integer_bias=each(epilogue.integer_bias), factors=each(epilogue.factors),
+        offsets=each(epilogue.offsets),
+    )  # fmt: skip
 
 
 def _grouped(codes: NDArray[np.int8], groups: int) -> NDArray[np.int8]:
