@@ -86,6 +86,15 @@ def test_convolutions_in_float(qdq, lowered, name, group):
     assert "onnx" not in found.kinds and found.kinds.count("float_conv") == 1
 
 
+@pytest.mark.parametrize("shape", [(0, 4, 5, 6, 7), (2, 4, 5, 0, 7)], ids=str)
+def test_volumes_without_elements(qdq, lowered, shape):
+    g = qdq()
+    x = g.pair(g.input("x", ["n", 4, 5, shape[3], 7]))
+    y = g.node("MaxPool", g.pair(conv(g, x, 4, 6, (3, 1, 3), pads=[1, 0, 1] * 2)), kernel_shape=[2, 1, 1])
+    found = lowered(g, g.quantize(y), sizes={"n": shape[0]}).exact()
+    assert not found.values[found.plan.outputs[0]].size
+
+
 def test_a_depth_that_is_not_known_waits_for_sizes(qdq, lowered):
     g = qdq()
     x = g.pair(g.input("x", [1, 3, "d", 6, 6]))

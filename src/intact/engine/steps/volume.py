@@ -75,8 +75,8 @@ class StackPlanes(Step):
 
     def evaluate(self, run: Run) -> None:
         x, grid = run.array(self.x), run.grid(self.x)
-        _, channels, height, width = x.shape
-        volumes = x.reshape(-1, self.depth, channels, height, width)
+        count, channels, height, width = x.shape
+        volumes = x.reshape(count // self.depth, self.depth, channels, height, width)
         made = (len(volumes), self.places, self.kernel, *x.shape[1:])
         y = np.full(made, 0 if grid is None else grid.zero_point, x.dtype)
         for tap in range(self.kernel):
