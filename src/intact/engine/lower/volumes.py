@@ -85,13 +85,17 @@ def plane_dims(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
     """[n, c, d, h, w] as [n * d, c, h, w].
 
     Raises:
-        NoMatch: The depth is not known.
+        NoMatch: The depth is not known, or nobody could tell how many planes there are.
     """
     count, channels, depth, *plane = shape
     if not isinstance(depth, int):
         raise NoMatch("the depth of its volumes is not known")
-    planes = count * depth if isinstance(count, int) else f"{count}*{depth}"
-    return (planes, channels, *plane)
+    if isinstance(count, int):
+        return (count * depth, channels, *plane)
+    # Of no elements there may be any number of planes.
+    if not all(isinstance(n, int) and n > 0 for n in (channels, *plane)):
+        raise NoMatch("neither how many volumes there are is known, nor all sizes of their planes")
+    return (f"{count}*{depth}", channels, *plane)
 
 
 def as_planes(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) -> tuple[str, list[Step]]:
