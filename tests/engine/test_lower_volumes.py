@@ -204,6 +204,8 @@ def stacking(step, dtype="float32"):
         (2, 3, 1, 1, (4, 4)),
         (5, 3, 1, 1, (1, 1), True),
         (5, 3, 2, 1, (2, 2), False, True),
+        (1, 5, 1, 1, (2, 2), True),
+        (1, 4, 1, 1, (1, 2), True, True),
     ],
 )
 def test_planes_of_each_window(backend, dtype, rule):

@@ -58,7 +58,7 @@ class StackPlanes(Step):
     def planes(self, tap: int) -> tuple[range, int]:
         """The windows whose plane `tap` there is, and which that is for the first of them."""
         first = tap * self.dilation - self.pads[0]
-        begin = max(0, -(first // self.stride))
+        begin = min(max(0, -(first // self.stride)), self.places)
         end = max(begin, min(self.places, (self.depth - 1 - first) // self.stride + 1))
         return range(begin, end), first + begin * self.stride
 
