@@ -10,7 +10,7 @@ from intact.engine.lower.builder import NoMatch, PlanBuilder, check_ratio
 from intact.engine.lower.gemm import as_image, image_dims
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule, data, moved
-from intact.engine.lower.volumes import as_planes, as_volumes, stacked, volume_window
+from intact.engine.lower.volumes import as_planes, as_volumes, plane_dims, stacked, volume_window
 from intact.engine.lower.window import LoweredWindow, window
 from intact.engine.steps import Pool, Reshape
 from intact.engine.steps.window import Pair
@@ -46,11 +46,13 @@ def _max_of_volumes(builder: PlanBuilder, node: Node, x: str, y: str) -> None:
     said, who = ops.MaxPool.of(node), (node.name or "", (node.name or "",))
     kernel, depth = said.kernel_shape, builder.tensors[x].shape[2]
     window = volume_window(node, said, kernel, rows=True)
-    if not isinstance(depth, int):
-        raise NoMatch("the depth of its volumes is not known")
+    plane_dims(builder.tensors[x].shape)  # or there is no match
+    assert isinstance(depth, int), "planes were counted"
     hop, (front, behind) = window.stride, window.pads
     if max(front, behind) >= window.kernel:
         raise NoMatch("a window lies in its pads alone")
+    if depth + front + behind <= (window.kernel - 1) * window.dilation:
+        raise NoMatch("its window is deeper than the volume")
     along = Window.of((window.kernel,), 1, hop, (window.pads,), window.dilation, bool(said.ceil_mode))
     (places,) = along.positions((depth,))
     reach = (places - 1) * hop + (window.kernel - 1) * window.dilation + 1 - front

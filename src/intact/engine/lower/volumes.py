@@ -85,11 +85,13 @@ def plane_dims(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
     """[n, c, d, h, w] as [n * d, c, h, w].
 
     Raises:
-        NoMatch: The depth is not known, or nobody could tell how many planes there are.
+        NoMatch: The depth is not known or 0, or nobody could tell how many planes there are.
     """
     count, channels, depth, *plane = shape
     if not isinstance(depth, int):
         raise NoMatch("the depth of its volumes is not known")
+    if depth < 1:
+        raise NoMatch("its volumes have no planes")
     if isinstance(count, int):
         return (count * depth, channels, *plane)
     # Of no elements there may be any number of planes.
