@@ -341,6 +341,20 @@ def test_a_domain_may_come_again_with_the_version_that_it_has() -> None:
     assert load(proto).opset_imports == load(parse()).opset_imports
 
 
+def test_an_stft_is_one_sided_where_it_does_not_say() -> None:
+    node = helper.make_node("STFT", ["x", "hop", "window"], ["y"])
+    proto = helper.make_model(
+        helper.make_graph(
+            [node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 1])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            [numpy_helper.from_array(np.array(8), "hop"), numpy_helper.from_array(np.ones(16, "f4"), "window")],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)], ir_version=8,
+    )  # fmt: skip
+    y = Session(load(proto)).run({"x": np.ones((1, 64, 1), np.float32)})["y"]
+    assert list(load(proto).graph.outputs[0].shape or ()) == list(y.shape) == [1, 7, 9, 2]
+
+
 def test_a_truncated_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "cut.onnx"
     path.write_bytes(_truncate(parse()))
