@@ -78,7 +78,9 @@ def integers(n: Any) -> str:
 def spectrum(n: Any, last: str = "Log") -> str:
     """A spectrogram by sums of products, in bands; `last` of its energies."""
     both = n.conv(image(n, 1), 64, name="op")
-    bands = n.node("MatMul", n.node("Mul", both, both, name="squared"), n.weight("bands", np.ones((8, 16), np.float32)))
+    bands = n.node(
+        "MatMul", n.node("Mul", both, both, name="squared"), n.weight("bands", np.ones((8, 16), np.float32))
+    )
     return str(n.node(last, n.node("Add", bands, n.weight("least", np.array(1e-6, np.float32)))))
 
 
@@ -91,7 +93,8 @@ KEPT: dict[str, tuple[Callable[[Any], str], str]] = {
     "one column": (lambda n: product(n, 32, 1), "N = 1: a matrix-vector product, bound by memory"),
     "a vector": (lambda n: product(n, 32), "N = 1: a matrix-vector product, bound by memory"),
     "a spectrogram": (
-        spectrum, "the logarithm of its results is taken: even steps have no codes for the small ones",
+        spectrum,
+        "the logarithm of its results is taken: even steps have no codes for the small ones",
     ),
     "integers": (integers, "input 0 holds int32, not floats"),
 }
@@ -111,7 +114,9 @@ def test_only_a_logarithm_keeps_what_stands_before_it_in_float(net: Callable[...
 
 
 @pytest.mark.parametrize("between", ["Relu", "Sigmoid", "Exp"])
-def test_a_logarithm_behind_an_activation_keeps_nothing_in_float(between: str, net: Callable[..., Any]) -> None:
+def test_a_logarithm_behind_an_activation_keeps_nothing_in_float(
+    between: str, net: Callable[..., Any]
+) -> None:
     n = net()
     y = n.node(between, n.conv(image(n), 16, name="op"), name="act")
     assert ("op", 0) in n.placed(n.node("Log", y, name="log")).edges()

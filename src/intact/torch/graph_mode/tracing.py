@@ -22,7 +22,8 @@ from intact.errors import UnsupportedError
 from intact.torch._batches import tensors_in
 from intact.torch._collection import evaluating
 from intact.torch.graph_mode.calls import ModelCall
-from intact.torch.graph_mode.observing import Observer
+from intact.torch.graph_mode.forward import has_method_as_forward
+from intact.torch.graph_mode.observing import Observer, is_one_call
 from intact.torch.graph_mode.recurrent import why_whole
 from intact.torch.onnx_ops import FLAT_WEIGHTS, translate
 from intact.torch.recurrent_ops import whole_layers
@@ -119,8 +120,9 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 
 
 def _why_whole(module: nn.Module) -> str:
+    own = is_one_call(module) or not has_method_as_forward(module)
     return why_whole(module) or (
-        "its forward was replaced on the instance" if "forward" in vars(module) else ""
+        "its forward was replaced on the instance" if own and "forward" in vars(module) else ""
     )
 
 
