@@ -355,6 +355,34 @@ def test_an_stft_is_one_sided_where_it_does_not_say() -> None:
     assert list(load(proto).graph.outputs[0].shape or ()) == list(y.shape) == [1, 7, 9, 2]
 
 
+COLUMNS = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[2] x) => (float[N,M] y) <int64[4] few = {1,2,3,4}, int64[3] more = {5,6,7}, int64[1] last = {-1}> {
+  column = Unsqueeze(few, last)
+  table = Add(column, more)
+  floats = Cast<to = 1>(table)
+  y = Mul(floats, x)
+}"""
+
+
+def test_numbers_that_onnx_follows_as_vectors_are_no_contradiction() -> None:
+    """[4, 1] + [3] is a table, and ONNX's inference, which follows its numbers, took it for an error."""
+    proto = parse(COLUMNS.replace("Mul(floats, x)", "Expand(floats, sizes)").replace("x)", "x)", 1)
+                  .replace("int64[1] last", "int64[2] sizes = {4,3}, int64[1] last"))  # fmt: skip
+    assert {v.name: list(v.shape or ()) for n in load(proto).graph for v in n.outputs}["table"] == [4, 3]
+
+
+def test_a_declared_rank_that_is_wrong_leaves_those_of_constants() -> None:
+    proto = parse()
+    proto.graph.value_info.extend(
+        [
+            helper.make_tensor_value_info("w", TensorProto.FLOAT, [4, 3]),
+            helper.make_tensor_value_info("h", TensorProto.FLOAT, [1, 1, 3]),
+        ]
+    )
+    (matmul, _) = load(proto).graph
+    assert [str(size) for size in matmul.outputs[0].shape or ()] == ["N", "3"]
+
+
 def test_a_truncated_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "cut.onnx"
     path.write_bytes(_truncate(parse()))

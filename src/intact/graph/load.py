@@ -67,7 +67,6 @@ def load(
             if home is not None:
                 set_home(model, home)
         _free_old_weights(model)
-        _write_onesided(model)
         infer_shapes(model)
     except IntactError as error:
         raise error if where in error.where else error.at(where) from error
@@ -110,14 +109,6 @@ def _free_old_weights(model: ir.Model) -> None:
     if model.ir_version < _FIRST_FREE_IR:
         model.ir_version = _FIRST_FREE_IR
         free_weights(model)
-
-
-def _write_onesided(model: ir.Model) -> None:
-    """Say of each STFT whether it is one-sided: by default it is, and ONNX's inference takes it for two-sided."""
-    for graph in (model.graph, *(f.graph for f in model.functions.values())):
-        for node in graph.all_nodes():
-            if node.op_type == "STFT" and node.domain == "" and "onesided" not in node.attributes:
-                node.attributes["onesided"] = ir.AttrInt64("onesided", 1)
 
 
 def _name_nodes(model: ir.Model) -> None:
