@@ -347,7 +347,10 @@ def test_an_stft_is_one_sided_where_it_does_not_say() -> None:
         helper.make_graph(
             [node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 1])],
             [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-            [numpy_helper.from_array(np.array(8), "hop"), numpy_helper.from_array(np.ones(16, "f4"), "window")],
+            [
+                numpy_helper.from_array(np.array(8), "hop"),
+                numpy_helper.from_array(np.ones(16, np.float32), "window"),
+            ],
         ),
         opset_imports=[helper.make_opsetid("", 17)], ir_version=8,
     )  # fmt: skip

@@ -122,8 +122,8 @@ def _infer(skeleton: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
 
 
 _ITS_OWN = "broadcasting: ("
-"""In what ONNX says where two vectors of numbers that it follows have no size for both: it takes every value for a
-vector, [640, 1] + [455] too. Shapes that do not fit are found without numbers."""
+"""In what ONNX says where two vectors of numbers that it follows have no size for both: it takes every value
+for a vector, [640, 1] + [455] too. Shapes that do not fit are found without numbers."""
 
 
 def _is_large(proto: onnx.ModelProto) -> bool:
@@ -190,7 +190,7 @@ def to_skeleton(model: ir.Model) -> onnx.ModelProto:
 
 
 def say_onesided(node: onnx.NodeProto) -> None:
-    """Say of an STFT that it is one-sided, which it is by default: ONNX's inference takes it for two-sided."""
+    """Say of an STFT that it is one-sided, as it is by default: ONNX's inference takes it for two-sided."""
     if node.op_type == "STFT" and not any(attribute.name == "onesided" for attribute in node.attribute):
         node.attribute.append(onnx.helper.make_attribute("onesided", 1))
 

@@ -10,9 +10,9 @@ from intact.graph import Value, ops
 from intact.placement.view import Op, View
 
 _SCALED = frozenset({
-    "Abs", "Add", "Cast", "Clip", "Conv", "ConvTranspose", "Div", "Gemm", "MatMul", "Max", "Mean", "Mul", "Neg", "Pow",
-    "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceSum", "ReduceSumSquare", "Sqrt", "Sub", "Sum",
-    "Where",
+    "Abs", "Add", "Cast", "Clip", "Conv", "ConvTranspose", "Div", "Gemm", "MatMul", "Max", "Mean", "Mul",
+    "Neg", "Pow", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceSum", "ReduceSumSquare",
+    "Sqrt", "Sub", "Sum", "Where",
 })  # fmt: skip
 """What hands a factor of its data on, as a factor or a power of it: the logarithm shows the smallest of them.
 

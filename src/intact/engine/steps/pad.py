@@ -14,7 +14,7 @@ from intact.engine.steps.tensors import Shape
 from intact.engine.steps.wiring import Operand, Read, Write
 
 _MOST = 2**40
-"""Elements in front of an axis or behind it: sums of sizes fit in 64 bits, and memory for them is asked for once."""
+"""Elements in front of an axis or behind it: so that sums of sizes fit in 64 bits."""
 
 
 @dataclass(frozen=True)

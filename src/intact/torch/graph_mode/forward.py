@@ -238,7 +238,7 @@ def _blank(float_class: type[nn.Module]) -> nn.Module:
 def _class_of(float_class: type[nn.Module]) -> type[RunsQuantized]:
     @functools.wraps(float_class.forward)
     def forward(self: RunsQuantized, *args: Any, **kwargs: Any) -> Any:
-        own = self._instance_forward or super(kind, self).forward
+        own = self._instance_forward or functools.partial(float_class.forward, self)
         running = _running()
         if running is not None:
             with running.inside(self._scope):
@@ -253,8 +253,7 @@ def _class_of(float_class: type[nn.Module]) -> type[RunsQuantized]:
         "forward": forward, "_float_class": float_class,
         "__module__": float_class.__module__, "__doc__": float_class.__doc__,
     }  # fmt: skip
-    kind = type(f"Quantized{float_class.__name__}", (RunsQuantized, float_class), members)
-    return kind
+    return type(f"Quantized{float_class.__name__}", (RunsQuantized, float_class), members)
 
 
 # ---- modules that are one call ----
