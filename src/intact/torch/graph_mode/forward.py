@@ -113,7 +113,7 @@ class _Pass(Calls):
         known = function_of(func)
         name = inside + known.name
         if name in frame.opened and is_opened(name, known.writes, kwargs):
-            return self.perform_opened(frame, name, args, kwargs)
+            return self.perform_opened(frame, name, args, kwargs, writes=known.writes)
         if name not in frame.made or not reads_floats((*args, *kwargs.values())):
             return func(*args, **kwargs)
         around = frame.around.get((name, self.numbered(frame.path, name).number))
