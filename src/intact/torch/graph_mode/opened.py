@@ -91,7 +91,7 @@ def glu(run: Run, input: Tensor, dim: int = -1) -> Tensor:
 def addcmul(
     run: Run, input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1, into: bool = False
 ) -> Tensor:
-    """`addcmul`: ``input + value * tensor1 * tensor2``; `into`: `addcmul_`, which writes that into `input`."""
+    """`addcmul`: ``input + value * tensor1 * tensor2``; `into`: `addcmul_`, which writes it into `input`."""
     scaled = tensor1 if value == 1 else run(torch.mul, tensor1, value)
     return run(_ADD[into], input, run(torch.mul, scaled, tensor2))  # type: ignore[no-any-return]
 

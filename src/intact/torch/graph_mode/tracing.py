@@ -27,7 +27,7 @@ from intact.torch.graph_mode.observing import Observer, is_one_call
 from intact.torch.graph_mode.recurrent import why_whole
 from intact.torch.onnx_ops import FLAT_WEIGHTS, translate
 from intact.torch.recurrent_ops import whole_layers
-from intact.torch.untranslated import find_untranslated
+from intact.torch.untranslated import Opaque, find_untranslated, knows_complex
 
 DOMAIN = "intact"
 _AGREEMENT = 1e-3
@@ -345,20 +345,22 @@ def _written(program: torch.export.ExportedProgram) -> onnx_graph.Model:
         Untraceable: The exporter stops at a call that cannot be such a node, in that module.
         UnsupportedError: It stops, and at no call.
     """
-    opaque: dict[Any, Callable[..., Any]] = {}
+    opaque: dict[Any, Opaque] = {}
     while True:
         try:
-            made: onnx_graph.Model = translate(
-                program, (), opset=onnx_graph.NATIVE_OPSET, custom_translation_table=opaque
-            ).model
+            with knows_complex():
+                made: onnx_graph.Model = translate(
+                    program, (), opset=onnx_graph.NATIVE_OPSET, custom_translation_table=opaque
+                ).model
         except UnsupportedError as error:
             stuck = find_untranslated(error)
             if stuck is None:
                 raise
-            if stuck.complex or stuck.target in opaque:
+            kinds = opaque.setdefault(stuck.target, Opaque()).by_kind
+            if stuck.complex in kinds:
                 path = stuck.module.partition(".")[2]  # from `_Marked` on
                 raise Untraceable(path, f"it cannot be exported: {error.got}") from error
-            opaque[stuck.target] = stuck.opaque()
+            kinds[stuck.complex] = stuck.opaque()
         else:
             return made
 
