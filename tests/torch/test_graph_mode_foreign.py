@@ -371,3 +371,24 @@ def test_a_method_of_its_own_as_forward_is_seen_into(outer, images, tmp_path):
                     quantizer.disable()
             assert not torch.equal(other(images), y)  # it runs its own quantizers, not those of the first
         assert torch.equal(result.model(images), y)
+
+
+class BoundsTwice(nn.Module):
+    """Bounds that are tensors, for two readers of one tensor: the exporter makes a Clip of each Max and Min."""
+
+    low: Tensor
+    high: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("low", torch.tensor(-0.5))
+        self.register_buffer("high", torch.tensor(0.75))
+        self.stem, self.left, self.right = (nn.Conv2d(n, 16, 1) for n in (3, 16, 16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.stem(x)
+        return self.left(y.clamp(self.low, self.high)) + self.right(y.clamp(self.low, self.high))
+
+
+def test_bounds_that_the_exporter_joins_for_two_readers_are_in_the_file(images, tmp_path):
+    exported(quantized(BoundsTwice(), images).model, images, tmp_path / "q.onnx")

@@ -117,11 +117,11 @@ def knows_complex() -> Iterator[None]:
         for kind, write in function.by_kind.items():
             own(self, target, write, kind)
 
-    ONNXRegistry.register_op = register_op
+    ONNXRegistry.register_op = register_op  # type: ignore[method-assign]
     try:
         yield
     finally:
-        ONNXRegistry.register_op = own
+        ONNXRegistry.register_op = own  # type: ignore[method-assign]
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
