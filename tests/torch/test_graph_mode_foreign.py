@@ -374,7 +374,7 @@ def test_a_method_of_its_own_as_forward_is_seen_into(outer, images, tmp_path):
 
 
 class BoundsTwice(nn.Module):
-    """Bounds that are tensors, for two readers of one tensor: the exporter makes a Clip of each Max and Min."""
+    """Bounds that are tensors, for two readers of one: the exporter makes a Clip of each Max and Min."""
 
     low: Tensor
     high: Tensor

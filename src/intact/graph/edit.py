@@ -77,8 +77,8 @@ def own_weights(model: ir.Model) -> None:
 def hold_constants(model: ir.Model) -> None:
     """Make constants that nodes read initializers of the main graph where no graph holds them, in place.
 
-    onnxscript's optimizer makes a Clip of each Max and Min, and calls its bounds after the tensor: of two that
-    read one tensor, those of the first are read, and lost.
+    onnxscript's optimizer makes a Clip of each Max and Min, and calls its bounds after the tensor: of two
+    that read one tensor, those of the first are read, and lost.
     """
     faces = {*model.graph.inputs}
     names = Namer(model.graph)
