@@ -24,6 +24,12 @@ def test_pads_with_any_number_of_any_type(qdq, lowered, dtype, fill):
     exactly(lowered(g, g.node("Pad", x, g.ints(0, 2, 1, 1, 0, 3), number)))
 
 
+def test_pads_of_half_a_minute_of_sound(qdq, lowered):
+    g = qdq()
+    (x,) = given(g, x=few("float32", 1, 40))
+    exactly(lowered(g, g.node("Pad", x, g.ints(0, 3, 0, 480_000))))
+
+
 @pytest.mark.parametrize("fill", [np.inf, -np.inf, 1e-45, 3e38], ids=str)
 def test_pads_of_images_with_numbers_at_the_ends(qdq, lowered, fill):
     g = qdq()

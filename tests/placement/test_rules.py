@@ -75,6 +75,15 @@ def integers(n: Any) -> str:
     return str(n.node("Cast", y, name="cast", to=TensorProto.FLOAT))
 
 
+def spectrum(n: Any, last: str = "Log") -> str:
+    """A spectrogram by sums of products, in bands; `last` of its energies."""
+    both = n.conv(image(n, 1), 64, name="op")
+    bands = n.node(
+        "MatMul", n.node("Mul", both, both, name="squared"), n.weight("bands", np.ones((8, 16), np.float32))
+    )
+    return str(n.node(last, n.node("Add", bands, n.weight("least", np.array(1e-6, np.float32)))))
+
+
 KEPT: dict[str, tuple[Callable[[Any], str], str]] = {
     "a computed weight": (
         lambda n: n.node("Conv", image(n), n.input("w", [16, 16, 1, 1]), name="op"),
@@ -83,6 +92,10 @@ KEPT: dict[str, tuple[Callable[[Any], str], str]] = {
     "a small K": (lambda n: product(n, 8, 32), "K = 8, below 16: too small to pay in int8"),
     "one column": (lambda n: product(n, 32, 1), "N = 1: a matrix-vector product, bound by memory"),
     "a vector": (lambda n: product(n, 32), "N = 1: a matrix-vector product, bound by memory"),
+    "a spectrogram": (
+        spectrum,
+        "the logarithm of its results is taken: even steps have no codes for the small ones",
+    ),
     "integers": (integers, "input 0 holds int32, not floats"),
 }
 
@@ -93,6 +106,20 @@ def test_a_layer_that_cannot_or_need_not_run_in_int8_says_why(case: str, net: Ca
     write, why = KEPT[case]
     p = n.placed(write(n))
     assert p.edges() == set() and p.reason("op") == why
+
+
+def test_only_a_logarithm_keeps_what_stands_before_it_in_float(net: Callable[..., Any]) -> None:
+    n = net()
+    assert ("op", 0) in n.placed(spectrum(n, "Sqrt")).edges()
+
+
+@pytest.mark.parametrize("between", ["Relu", "Sigmoid", "Exp"])
+def test_a_logarithm_behind_an_activation_keeps_nothing_in_float(
+    between: str, net: Callable[..., Any]
+) -> None:
+    n = net()
+    y = n.node(between, n.conv(image(n), 16, name="op"), name="act")
+    assert ("op", 0) in n.placed(n.node("Log", y, name="log")).edges()
 
 
 def test_profiles_differ_in_what_is_too_small(net: Callable[..., Any]) -> None:

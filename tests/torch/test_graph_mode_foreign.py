@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 import intact
 from intact.errors import QuantValueError
 from intact.torch import export, load_checkpoint, quantize, save_checkpoint
+from intact.torch.nn import TensorQuantizer
 
 
 class Net(nn.Module):
@@ -334,3 +337,58 @@ def test_generators_of_other_devices_are_left_alone(images, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
     quantize(Random().eval(), example=images, progress=False)
     assert forked and all(devices == [] for _, devices in forked)
+
+
+# ---- a method that an instance runs as its forward ----
+
+
+class ChoosesItsForward(Net):
+    """As timm's FasterNet and RepVGG-like networks: which method runs is decided for each instance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forward = self.forward_scaled
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise AssertionError("the instance runs another method")
+
+    def forward_scaled(self, x: Tensor) -> Tensor:
+        return self.features(x) * 0.5
+
+
+@pytest.mark.parametrize("outer", [False, True], ids=["the model", "a part of it"])
+def test_a_method_of_its_own_as_forward_is_seen_into(outer, images, tmp_path):
+    model = nn.Sequential(ChoosesItsForward(), nn.Tanh()) if outer else ChoosesItsForward()
+    result = quantized(model, images)
+    assert not result.report.replaced and len(result.report.quantizers) > 4
+    exported(result.model, images, tmp_path / "q.onnx")
+    with torch.no_grad():
+        y = result.model(images)
+        for other in (copy.deepcopy(result.model), pickle.loads(pickle.dumps(result.model))):
+            assert torch.equal(other(images), y)
+            for quantizer in other.modules():
+                if isinstance(quantizer, TensorQuantizer):
+                    quantizer.disable()
+            assert not torch.equal(other(images), y)  # it runs its own quantizers, not those of the first
+        assert torch.equal(result.model(images), y)
+
+
+class BoundsTwice(nn.Module):
+    """Bounds that are tensors, for two readers of one: the exporter makes a Clip of each Max and Min."""
+
+    low: Tensor
+    high: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("low", torch.tensor(-0.5))
+        self.register_buffer("high", torch.tensor(0.75))
+        self.stem, self.left, self.right = (nn.Conv2d(n, 16, 1) for n in (3, 16, 16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.stem(x)
+        return self.left(y.clamp(self.low, self.high)) + self.right(y.clamp(self.low, self.high))
+
+
+def test_bounds_that_the_exporter_joins_for_two_readers_are_in_the_file(images, tmp_path):
+    exported(quantized(BoundsTwice(), images).model, images, tmp_path / "q.onnx")

@@ -229,6 +229,9 @@ MIXES = {
     "addcdiv": (lambda x, y, z: torch.addcdiv(x, y, z.abs() + 1.5, value=0.5), {"addcdiv.add"}),
     "lerp": (lambda x, y, z: torch.lerp(x + z, y, 0.3), {"lerp.add"}),
     "lerp, near the end": (lambda x, y, z: torch.lerp(x + z, y, 0.7), set()),
+    "addcmul_": (lambda x, y, z: x.addcmul_(y, z, value=0.5), {"addcmul.mul", "addcmul.add"}),
+    "addcdiv_": (lambda x, y, z: x.addcdiv_(y, z.abs() + 1.5), {"addcdiv.add"}),
+    "lerp_": (lambda x, y, z: (x + z).lerp_(y, 0.3), {"lerp.add"}),
 }
 
 
@@ -254,9 +257,18 @@ def test_functions_of_several_products_are_seen_into(name: str, tmp_path: Path) 
     assert "Where" not in {node.op_type for node in graph.load(tmp_path / "m.onnx").graph}
 
 
-def test_one_that_writes_into_its_first_operand_is_one_call(tmp_path: Path) -> None:
-    x = torch.randn(2, 16, 6, 6)
-    result = quantized(Mixes(lambda x, y, z: (x * 1).addcmul_(y, z) + torch.addcmul(x, y, z)), x)
+def _into_a_part(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    whole = x * 1
+    whole[:, :8].addcmul_(y[:, :8], z[:, :8])
+    return whole.lerp_(y, 0.7) + torch.addcmul(x, y, z)
+
+
+def test_who_writes_into_a_part_writes_into_the_whole(tmp_path: Path) -> None:
+    x, model = torch.randn(2, 16, 6, 6), Mixes(_into_a_part).eval()
+    result = quantized(model, x)
     assert any(name.startswith("addcmul_add") for name in result.report.quantizers)
+    with torch.no_grad():
+        wanted, got = model(x), result.model(x)
+    assert (wanted - got).norm() < 0.05 * wanted.norm()
     report = export(result.model, x, tmp_path / "m.onnx")
     assert not report.not_compared and report.codes_differing == 0

@@ -63,7 +63,10 @@ class Counts:
     def add(self, a: NDArray, b: NDArray, *, indices: bool = False) -> None:
         """Count two arrays, element by element; NaN equals NaN."""
         a, b = a.astype(np.float64), b.astype(np.float64)
-        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+        with np.errstate(
+            invalid="ignore"
+        ):  # infinities of one sign are equal, and their difference is not used
+            apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
         self.compared += apart.size
         self.differing += int(np.count_nonzero(apart))
         if not indices:

@@ -15,7 +15,7 @@ from intact.graph.compose import DTYPES, Composer
 from intact.graph.constants import Constants
 from intact.graph.custom import register_operator
 from intact.graph.cut import cut, part
-from intact.graph.edit import own_weights, separate_names, set_initializer, set_shape, settle
+from intact.graph.edit import hold_constants, own_weights, separate_names, set_initializer, set_shape, settle
 from intact.graph.einsum import open_einsums
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq, opset_of_markers
 from intact.graph.external import data_files
@@ -84,6 +84,7 @@ __all__ = [
     "emit_qdq",
     "fold_batchnorm",
     "graft",
+    "hold_constants",
     "is_op",
     "lift_constants",
     "load",

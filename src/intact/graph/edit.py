@@ -74,6 +74,24 @@ def own_weights(model: ir.Model) -> None:
             value.const_value = ir.Tensor(array, dtype=tensor.dtype, name=tensor.name)
 
 
+def hold_constants(model: ir.Model) -> None:
+    """Make constants that nodes read initializers of the main graph where no graph holds them, in place.
+
+    onnxscript's optimizer makes a Clip of each Max and Min, and calls its bounds after the tensor: of two
+    that read one tensor, those of the first are read, and lost.
+    """
+    faces = {*model.graph.inputs}
+    names = Namer(model.graph)
+    for node in model.graph.all_nodes():
+        for value in node.inputs:
+            if value is None or value.const_value is None or value.producer() is not None or value in faces:
+                continue
+            if value.graph is None:
+                if value.name in model.graph.initializers:
+                    value.name = names(value.name or "")
+                model.graph.initializers.add(value)
+
+
 def separate_names(model: ir.Model) -> None:
     """Give inner values of the main graph other names where an input or output has theirs, in place.
 

@@ -73,8 +73,10 @@ def undeclared(proto: onnx.ModelProto) -> onnx.ModelProto:
     """`proto` without the shapes that it declares for what its nodes make; types stay."""
     bare = onnx.ModelProto()
     bare.CopyFrom(proto)
+    made = {name for node in bare.graph.node for name in node.output}
     for info in (*bare.graph.value_info, *bare.graph.output):
-        info.type.tensor_type.ClearField("shape")
+        if info.name in made:
+            info.type.tensor_type.ClearField("shape")
     return bare
 
 
@@ -109,7 +111,19 @@ def _infer(skeleton: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
     first = onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=strict)
     if _is_large(first) or not vectors_stay_small(first, MAX_VECTOR):
         return first
-    return onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=strict, data_prop=True)
+    try:
+        return onnx.shape_inference.infer_shapes(
+            skeleton, check_type=True, strict_mode=strict, data_prop=True
+        )
+    except _ERRORS as error:
+        if _ITS_OWN not in str(error):
+            raise
+    return onnx.shape_inference.infer_shapes(skeleton, check_type=True, data_prop=True)
+
+
+_ITS_OWN = "broadcasting: ("
+"""In what ONNX says where two vectors of numbers that it follows have no size for both: it takes every value
+for a vector, [640, 1] + [455] too. Shapes that do not fit are found without numbers."""
 
 
 def _is_large(proto: onnx.ModelProto) -> bool:
@@ -169,7 +183,16 @@ def to_skeleton(model: ir.Model) -> onnx.ModelProto:
     )
     del proto.graph.initializer[:]
     proto.graph.initializer.extend(kept)
+    for graph in proto_graphs(proto):
+        for node in graph.node:
+            say_onesided(node)
     return proto
+
+
+def say_onesided(node: onnx.NodeProto) -> None:
+    """Say of an STFT that it is one-sided, as it is by default: ONNX's inference takes it for two-sided."""
+    if node.op_type == "STFT" and not any(attribute.name == "onesided" for attribute in node.attribute):
+        node.attribute.append(onnx.helper.make_attribute("onesided", 1))
 
 
 def placeholder(value: ir.Value, tensor: ir.TensorProtocol, file: str, offset: int) -> ir.ExternalTensor:

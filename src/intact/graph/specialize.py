@@ -16,7 +16,7 @@ from intact.graph import ops
 from intact.graph.build import Inserter, Namer, hand_over
 from intact.graph.constants import Constants, evaluate_node, foldable
 from intact.graph.edit import set_shape
-from intact.graph.inference import SMALL
+from intact.graph.inference import SMALL, say_onesided
 from intact.graph.pools import POOLS, RIGHT_OPSET
 from intact.graph.view import is_op
 
@@ -191,9 +191,11 @@ class _Walk:
             types[value.name] = ir.serde.serialize_value(value).type
             if (array := self._number(value)) is not None and array.dtype.kind in "iufb":
                 data[value.name] = onnx.numpy_helper.from_array(array, value.name)
+        proto = ir.to_proto(node)
+        say_onesided(proto)
         try:
             found = onnx.shape_inference.infer_node_outputs(
-                schema, ir.to_proto(node), types, data, opset_imports=self._imports
+                schema, proto, types, data, opset_imports=self._imports
             )
         except (*_REFUSALS, RuntimeError, ValueError, TypeError):
             return {}

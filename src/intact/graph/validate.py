@@ -97,11 +97,15 @@ def _checked_versions(opsets: Sequence[onnx.OperatorSetIdProto], any_opset: bool
         if not 0 <= entry.version <= _MAX_VERSION:
             got = f"version {entry.version} of domain '{entry.domain}'"
             raise FileFormatError("opset_import", got, f"versions of 0 to {_MAX_VERSION}", _FIX)
-    seen = Counter(("" if e.domain == "ai.onnx" else e.domain) for e in opsets)
-    if not seen or max(seen.values()) > 1:
-        got = "no opset" if not seen else f"domain '{seen.most_common(1)[0][0]}' twice"
-        raise FileFormatError("opset_import", got, "one opset of each domain", _FIX)
-    return {("" if e.domain == "ai.onnx" else e.domain): e.version for e in opsets}
+    versions: dict[str, int] = {}
+    for entry in opsets:  # tools that merge models write a domain again: harmless where they agree
+        domain = "" if entry.domain == "ai.onnx" else entry.domain
+        if versions.setdefault(domain, entry.version) != entry.version:
+            got = f"versions {versions[domain]} and {entry.version} of domain '{domain}'"
+            raise FileFormatError("opset_import", got, "one opset of each domain", _FIX)
+    if not versions:
+        raise FileFormatError("opset_import", "no opset", "one opset of each domain", _FIX)
+    return versions
 
 
 def _check_functions(proto: onnx.ModelProto, rules: _Rules, any_opset: bool) -> None:

@@ -84,6 +84,7 @@ def translate(
         except torch.onnx.OnnxExporterError as error:
             errors.append(error)
         else:
+            graph.hold_constants(program.model)
             graph.separate_names(program.model)
             return program
     raise _own_error(errors[0]) from errors[0]

@@ -6,15 +6,17 @@ import itertools
 import re
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.utils import _pytree as pytree
 
-__all__ = ["OPAQUE", "Untranslated", "find_untranslated"]
+__all__ = ["OPAQUE", "Opaque", "Untranslated", "find_untranslated", "knows_complex"]
 
 OPAQUE = "Opaque"
 """The node of domain "intact" that stands for such a call where nobody will run the graph."""
@@ -31,8 +33,8 @@ class Untranslated:
         target: The operator, as the graph calls it.
         module: Path of the module whose forward calls it.
         line: Where the user's code does: "net.py:12, `y = x.median(1)[0]`"; "" where nothing says so.
-        outputs: How many tensors each call of it in the graph makes, in order.
-        complex: Whether this one reads complex numbers, which no translation of ours is asked about.
+        outputs: How many tensors each such call in the graph makes, in order.
+        complex: Whether they read complex numbers: for these the exporter has other translations.
         written_by: What writes others of these calls; None: nothing writes any.
     """
 
@@ -82,9 +84,44 @@ def find_untranslated(error: BaseException) -> Untranslated | None:
     if not isinstance(node.target, torch._ops.OpOverload):
         return None
     same = (other for other in node.graph.nodes if other.target is node.target)
-    outputs = tuple(map(_number_of_outputs, same))
-    reads_complex = any(map(_is_complex, node.all_input_nodes))
-    return Untranslated(node.target, _module_of(node), _line_of(node), outputs, reads_complex, known)
+    kind = _reads_complex(node)
+    outputs = tuple(_number_of_outputs(other) for other in same if _reads_complex(other) == kind)
+    return Untranslated(node.target, _module_of(node), _line_of(node), outputs, kind, known)
+
+
+class Opaque:
+    """Writes calls of one operator as nodes of ours: those that read complex numbers, the others, or both.
+
+    A `custom_translation_table` says nothing about complex numbers. While `knows_complex` is open, it does.
+    """
+
+    def __init__(self) -> None:
+        self.by_kind: dict[bool, Callable[..., Any]] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.by_kind[False](*args, **kwargs)
+
+
+@contextmanager
+def knows_complex() -> Iterator[None]:
+    """Let the exporter ask each `Opaque` about the calls that it has writers for.
+
+    By replacing a method of torch's own, which has the argument that its table lacks.
+    """
+    own = ONNXRegistry.register_op
+
+    def register_op(self: ONNXRegistry, target: Any, function: Any, is_complex: bool = False) -> None:
+        if not isinstance(function, Opaque):
+            own(self, target, function, is_complex)
+            return
+        for kind, write in function.by_kind.items():
+            own(self, target, write, kind)
+
+    ONNXRegistry.register_op = register_op  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        ONNXRegistry.register_op = own  # type: ignore[method-assign]
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -124,6 +161,6 @@ def _number_of_outputs(node: fx.Node) -> int:
     return len(made) if isinstance(made, (tuple, list)) else 1
 
 
-def _is_complex(node: fx.Node) -> bool:
-    made = node.meta.get("val")
-    return isinstance(made, Tensor) and made.is_complex()
+def _reads_complex(node: fx.Node) -> bool:
+    made = (source.meta.get("val") for source in node.all_input_nodes)
+    return any(isinstance(value, Tensor) and value.is_complex() for value in made)

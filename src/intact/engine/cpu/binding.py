@@ -114,6 +114,11 @@ class Binding:
         """
         self._sizes, self._windows = sizes, windows
 
+    @property
+    def has_temporary(self) -> bool:
+        """Whether steps may ask for `temporary` memory: those about parts of tensors may not."""
+        return not self._sizes
+
     def is_cut(self, name: str) -> bool:
         """Whether steps are about a part of a tensor that lies whole."""
         return name in self._windows
@@ -194,7 +199,7 @@ class Binding:
 
     def temporary(self, dtype: str, sizes: Shape) -> View:
         """Memory between the native steps of one step of the plan: threads share it."""
-        assert not self._sizes, "no step that treats images apart has any"
+        assert self.has_temporary, "no step that treats images apart has any"
         offset, nbytes = self._top, prod(sizes) * np.dtype(dtype).itemsize
         self._program.tensor(offset, nbytes)
         self._top = round_up(offset + nbytes + SLACK)

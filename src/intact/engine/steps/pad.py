@@ -11,8 +11,10 @@ from intact.engine.steps.run import Run
 from intact.engine.steps.sizes import Sizes
 from intact.engine.steps.step import Step, Traits
 from intact.engine.steps.tensors import Shape
-from intact.engine.steps.window import MOST_WIDTH
 from intact.engine.steps.wiring import Operand, Read, Write
+
+_MOST = 2**40
+"""Elements in front of an axis or behind it: so that sums of sizes fit in 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Pad(Step):
         checker.one_dtype(self.x, self.y)
         checker.per_axis((self.x, self.y), self.pads)
         widths = [n for pair in self.pads for n in pair]
-        checker.that(all(0 <= n <= MOST_WIDTH for n in widths), self.pads, "pads of 0 or more")
+        checker.that(all(0 <= n <= _MOST for n in widths), self.pads, f"pads of 0 to {_MOST}")
         if self.fill:
             grid = checker.grid(self.x)
             wanted = checker.dtype(self.x) if grid is None else "int8" if grid.signed else "uint8"

@@ -57,6 +57,11 @@ class LpNormalization(Norm):
 
 @dataclass(frozen=True)
 class LRN(Norm):
+    alpha: float = 0.0001
+    beta: float = 0.75
+    bias: float = 1.0
+    size: int = 0
+
     channels: ClassVar[int | None] = 1
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from intact.graph import Value
 from intact.placement.activations import activation_behind
+from intact.placement.logarithms import before_logarithms
 from intact.placement.profiles import Profile
 from intact.placement.records import Kept
 from intact.placement.view import Op, Reader, View, may_be_float
@@ -64,6 +66,11 @@ class Context:
     roots: set[Op] = field(default_factory=set)
     stems: dict[Value, Op] = field(default_factory=dict)
     fused: set[Op] = field(default_factory=set)
+
+    @cached_property
+    def in_logarithms(self) -> frozenset[Op]:
+        """Operators whose results become a logarithm as they are."""
+        return before_logarithms(self.view)
 
     def float_reader(self, value: Value) -> str | None:
         """Who reads `value` in float; None where all its readers read it quantized and there is one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from intact.placement import logarithms
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
 from intact.placement.rules.weighted import small_product
@@ -20,6 +21,8 @@ def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
 
 
 def _wants(ctx: Context, op: Op, inputs: tuple[int, ...]) -> Int8 | Kept:
+    if op in ctx.in_logarithms:
+        return Kept(logarithms.REASON)
     limit = ctx.profile.max_attention
     rows = [shape[-2] for shape in map(shape_of, op.inputs[:2]) if shape is not None and len(shape) > 1]
     longest = max((size for size in rows if size is not None), default=0)

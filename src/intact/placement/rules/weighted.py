@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from intact.graph import Value, ops
 from intact.graph.ops import CONVOLUTIONS, RECURRENT, Conv, ConvTranspose
+from intact.placement import logarithms
 from intact.placement.records import Kept
 from intact.placement.rules.base import Context, Int8, Rule
 from intact.placement.view import Op, View, shape_of
@@ -26,6 +27,10 @@ def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
 
 
 def _wants(ctx: Context, op: Op, inputs: tuple[int, ...]) -> Int8 | Kept:
+    if op in ctx.in_logarithms:
+        return Kept("the logarithm of its results is taken: even steps have no codes for the small ones")
+    if op in ctx.in_logarithms:
+        return Kept(logarithms.REASON)
     small = _small_convolution(ctx, op) if op.op_type in CONVOLUTIONS else small_product(ctx, op)
     return small or Int8(inputs, f"{op} has a weight: its data and weight in int8")
 

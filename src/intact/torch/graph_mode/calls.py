@@ -89,13 +89,16 @@ class Calls(TorchFunctionMode):
         """Make the call of `func` in `frame`; `inside`: the function that it is a part of, with a dot."""
         raise NotImplementedError
 
-    def perform_opened(self, frame: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make the calls that the opened function `name` is made of."""
+    def perform_opened(
+        self, frame: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], *, writes: bool
+    ) -> Any:
+        """Make the calls that the opened function `name` is made of; `writes`: into its first operand."""
 
         def run(part: Any, *args: Any, **kwargs: Any) -> Any:
             return self.perform(frame, f"{name}.", part, args, kwargs)
 
-        return OPENED[name](run, *args, **kwargs)
+        into = {"into": True} if writes else {}
+        return OPENED[name](run, *args, **kwargs, **into)
 
 
 @dataclass(frozen=True)

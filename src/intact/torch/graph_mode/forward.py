@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
+from types import MethodType
 from typing import Any
 
 import torch
@@ -112,7 +113,7 @@ class _Pass(Calls):
         known = function_of(func)
         name = inside + known.name
         if name in frame.opened and is_opened(name, known.writes, kwargs):
-            return self.perform_opened(frame, name, args, kwargs)
+            return self.perform_opened(frame, name, args, kwargs, writes=known.writes)
         if name not in frame.made or not reads_floats((*args, *kwargs.values())):
             return func(*args, **kwargs)
         around = frame.around.get((name, self.numbered(frame.path, name).number))
@@ -207,12 +208,14 @@ resume_checkpoints(_running)
 class RunsQuantized(nn.Module):
     """Base of the class that `install` gives a module: ``class QuantizedNet(RunsQuantized, Net)``.
 
-    Submodules, parameters, buffers, hooks, methods and the code of its forward are the module's own.
+    Submodules, parameters, buffers, hooks, methods and the code of its forward are the module's own; a method
+    that it runs as its forward, `_instance_forward`, is called by that of the class.
     """
 
     _float_class: type[nn.Module]
     _scope: _Scope
     _graph_record: GraphModeRecord | None = None
+    _instance_forward: Callable[..., Any] | None = None
 
     def quantized_weights(self) -> dict[str, Tensor]:
         """Fake-quantized values of the parameters that functions read, by name of the parameter."""
@@ -233,17 +236,16 @@ def _blank(float_class: type[nn.Module]) -> nn.Module:
 
 @functools.cache
 def _class_of(float_class: type[nn.Module]) -> type[RunsQuantized]:
-    own: Callable[..., Any] = float_class.forward
-
-    @functools.wraps(own)
+    @functools.wraps(float_class.forward)
     def forward(self: RunsQuantized, *args: Any, **kwargs: Any) -> Any:
+        own = self._instance_forward or functools.partial(float_class.forward, self)
         running = _running()
         if running is not None:
             with running.inside(self._scope):
-                return own(self, *args, **kwargs)
+                return own(*args, **kwargs)
         running = _Pass()
         with _as_running(running), running.inside(self._scope):
-            answer = own(self, *args, **kwargs)
+            answer = own(*args, **kwargs)
         running.check()
         return answer
 
@@ -319,6 +321,7 @@ def install(model: nn.Module, record: GraphModeRecord) -> None:
         raise _stranger(str(error)) from error
     for path, module in model.named_modules():
         if module in scopes:
+            _keep_forward(module)
             module.__class__ = _class_of(type(module))  # type: ignore[arg-type]
             module._scope = scopes[module]
         elif not isinstance(module, TensorQuantizer):
@@ -326,6 +329,19 @@ def install(model: nn.Module, record: GraphModeRecord) -> None:
             module.register_forward_pre_hook(_Enter(path, own), with_kwargs=True)
             module.register_forward_hook(_Leave(path, own), prepend=True, always_call=True)
     model._graph_record = record  # type: ignore[assignment]
+
+
+def has_method_as_forward(module: nn.Module) -> bool:
+    """Whether `module` runs a method of its own as its forward: ``self.forward = self.forward_deploy``."""
+    found = vars(module).get("forward")
+    return isinstance(found, MethodType) and found.__self__ is module
+
+
+def _keep_forward(module: nn.Module) -> None:
+    """Put the method that `module` runs as its forward where the forward of its new class looks for it."""
+    found = vars(module).pop("forward", None)
+    if found is not None and found.__func__ is not type(module).forward:
+        object.__setattr__(module, "_instance_forward", found)
 
 
 def _around(model: nn.Module, record: GraphModeRecord) -> dict[ModelCall, _Around]:

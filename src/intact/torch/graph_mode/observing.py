@@ -141,7 +141,7 @@ class Observer(Calls):
         if name in _QUESTIONS or not reads_floats((*args, *kwargs.values())):
             return func(*args, **kwargs)
         if is_opened(name, known.writes, kwargs):
-            return self.perform_opened(frame, name, args, kwargs)
+            return self.perform_opened(frame, name, args, kwargs, writes=known.writes)
         first = not known.writes or (known.rebinds and not self.careful)
         first = first and not (self.careful > 1 and known.name in _VIEWS)
         call = self.numbered(frame.path, name)

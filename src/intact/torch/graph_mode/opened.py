@@ -88,27 +88,38 @@ def glu(run: Run, input: Tensor, dim: int = -1) -> Tensor:
     return run(torch.mul, values, run(torch.sigmoid, gates))  # type: ignore[no-any-return]
 
 
-def addcmul(run: Run, input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """`addcmul`: ``input + value * tensor1 * tensor2``."""
+def addcmul(
+    run: Run, input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1, into: bool = False
+) -> Tensor:
+    """`addcmul`: ``input + value * tensor1 * tensor2``; `into`: `addcmul_`, which writes it into `input`."""
     scaled = tensor1 if value == 1 else run(torch.mul, tensor1, value)
-    return run(torch.add, input, run(torch.mul, scaled, tensor2))  # type: ignore[no-any-return]
+    return run(_ADD[into], input, run(torch.mul, scaled, tensor2))  # type: ignore[no-any-return]
 
 
-def addcdiv(run: Run, input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """`addcdiv`: ``input + value * (tensor1 / tensor2)``."""
+def addcdiv(
+    run: Run, input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1, into: bool = False
+) -> Tensor:
+    """`addcdiv`: ``input + value * (tensor1 / tensor2)``; `into`: `addcdiv_`."""
     share = run(torch.div, tensor1, tensor2)
     scaled = share if value == 1 else run(torch.mul, share, value)
-    return run(torch.add, input, scaled)  # type: ignore[no-any-return]
+    return run(_ADD[into], input, scaled)  # type: ignore[no-any-return]
 
 
-def lerp(run: Run, input: Tensor, end: Tensor, weight: float | Tensor) -> Tensor:
-    """`lerp`, from the nearer end as PyTorch does it; with a tensor of weights it stays one call."""
-    if isinstance(weight, Tensor):
-        return run(torch.lerp, input, end, weight)  # type: ignore[no-any-return]
+def lerp(run: Run, input: Tensor, end: Tensor, weight: float | Tensor, *, into: bool = False) -> Tensor:
+    """`lerp`, from the nearer end as PyTorch does it; `into`: `lerp_`.
+
+    With a tensor of weights, and where what is written into is the farther end, it stays one call.
+    """
+    if isinstance(weight, Tensor) or (into and abs(weight) >= 0.5):
+        whole = Tensor.lerp_ if into else torch.lerp
+        return run(whole, input, end, weight)  # type: ignore[no-any-return]
     way = run(torch.sub, end, input)
     if abs(weight) < 0.5:
-        return run(torch.add, input, run(torch.mul, way, weight))  # type: ignore[no-any-return]
+        return run(_ADD[into], input, run(torch.mul, way, weight))  # type: ignore[no-any-return]
     return run(torch.sub, end, run(torch.mul, way, 1 - weight))  # type: ignore[no-any-return]
+
+
+_ADD = (torch.add, Tensor.add_)
 
 
 OPENED: dict[str, Callable[..., Any]] = {
@@ -122,9 +133,12 @@ OPENED: dict[str, Callable[..., Any]] = {
 """Name of a function -> what it does, step by step."""
 
 
+_INTO = frozenset({"addcmul", "addcdiv", "lerp"})
+
+
 def is_opened(function: str, writes: bool, kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call of `function` is seen as its parts: not one that writes into a tensor."""
-    return function in OPENED and not writes and kwargs.get("out") is None
+    """Whether a call of `function` is seen as its parts; `writes`: it writes into its first operand."""
+    return function in (_INTO if writes else OPENED) and kwargs.get("out") is None
 
 
 def _body(function: Any) -> FunctionType:

@@ -22,11 +22,12 @@ from intact.errors import UnsupportedError
 from intact.torch._batches import tensors_in
 from intact.torch._collection import evaluating
 from intact.torch.graph_mode.calls import ModelCall
-from intact.torch.graph_mode.observing import Observer
+from intact.torch.graph_mode.forward import has_method_as_forward
+from intact.torch.graph_mode.observing import Observer, is_one_call
 from intact.torch.graph_mode.recurrent import why_whole
 from intact.torch.onnx_ops import FLAT_WEIGHTS, translate
 from intact.torch.recurrent_ops import whole_layers
-from intact.torch.untranslated import find_untranslated
+from intact.torch.untranslated import Opaque, find_untranslated, knows_complex
 
 DOMAIN = "intact"
 _AGREEMENT = 1e-3
@@ -119,8 +120,9 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 
 
 def _why_whole(module: nn.Module) -> str:
+    own = is_one_call(module) or not has_method_as_forward(module)
     return why_whole(module) or (
-        "its forward was replaced on the instance" if "forward" in vars(module) else ""
+        "its forward was replaced on the instance" if own and "forward" in vars(module) else ""
     )
 
 
@@ -343,20 +345,22 @@ def _written(program: torch.export.ExportedProgram) -> onnx_graph.Model:
         Untraceable: The exporter stops at a call that cannot be such a node, in that module.
         UnsupportedError: It stops, and at no call.
     """
-    opaque: dict[Any, Callable[..., Any]] = {}
+    opaque: dict[Any, Opaque] = {}
     while True:
         try:
-            made: onnx_graph.Model = translate(
-                program, (), opset=onnx_graph.NATIVE_OPSET, custom_translation_table=opaque
-            ).model
+            with knows_complex():
+                made: onnx_graph.Model = translate(
+                    program, (), opset=onnx_graph.NATIVE_OPSET, custom_translation_table=opaque
+                ).model
         except UnsupportedError as error:
             stuck = find_untranslated(error)
             if stuck is None:
                 raise
-            if stuck.complex or stuck.target in opaque:
+            kinds = opaque.setdefault(stuck.target, Opaque()).by_kind
+            if stuck.complex in kinds:
                 path = stuck.module.partition(".")[2]  # from `_Marked` on
                 raise Untraceable(path, f"it cannot be exported: {error.got}") from error
-            opaque[stuck.target] = stuck.opaque()
+            kinds[stuck.complex] = stuck.opaque()
         else:
             return made
 
