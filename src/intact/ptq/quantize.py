@@ -16,10 +16,10 @@ from intact.numerics import SHORT_BITS, ZERO_RANGE
 from intact.pool import JobPool
 from intact.progress import waiting
 from intact.ptq.branches import Captured, kept, taken_by
+from intact.ptq.budget import quantized
 from intact.ptq.choose import label
 from intact.ptq.collect import calibrated
 from intact.ptq.evaluator import relative, sqnr, worst
-from intact.ptq.budget import quantized
 from intact.ptq.prepare import nothing_to_quantize, prepared
 from intact.ptq.result import QuantizedModel
 from intact.ptq.settings import Bits16, Overrides, Settings, Switch

@@ -124,9 +124,7 @@ class UnitTrials:
         wide: What can have 16 bits; None: nothing may.
     """
 
-    def __init__(
-        self, before: State, after: State, predicted: PredictedTime, wide: WideUnits | None
-    ) -> None:
+    def __init__(self, before: State, after: State, predicted: PredictedTime, wide: WideUnits | None) -> None:
         self._state, self._predicted, self._wide = before, predicted, wide
         self._sweep = Sweep(before.model, grids_of(before, after), before.runs[:_RUNS])
 

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 
 from intact.calib import Calibration
 from intact.calib.amax import Stats
-from intact.graph import Node, is_op, ops
+from intact.graph import is_op, ops
 from intact.ptq.sixteen import Unit, said_of, wide_activation
 from intact.ptq.state import State
 from intact.ptq.targets import Target
-
 
 _MULTIPLYING = ("Conv", "Gemm", "MatMul")
 
@@ -59,7 +58,10 @@ class WideUnits:
             self._follow(target.site.value, target.readers, [target], found, parts)
         while whole := [name for name, read in parts.items() if len(read) == len(self._nodes[name].inputs)]:
             for name in whole:
-                made, sources = self._nodes[name].outputs[0], [t for part in parts.pop(name).values() for t in part]
+                made, sources = (
+                    self._nodes[name].outputs[0],
+                    [t for part in parts.pop(name).values() for t in part],
+                )
                 uses = [(use.node.name or "", use.idx) for use in made.uses()]
                 self._follow(made.name or "", uses, sources, found, parts)
         return found if found.readers and not parts else None
