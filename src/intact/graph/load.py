@@ -15,8 +15,9 @@ from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph.build import Namer
 from intact.graph.edit import free_weights
 from intact.graph.external import Home, check_stored, set_home
-from intact.graph.inference import infer_shapes, to_skeleton
+from intact.graph.inference import infer_shapes
 from intact.graph.proto import from_proto
+from intact.graph.skeleton import shorn, to_skeleton
 from intact.graph.tensors import free_negative
 from intact.graph.validate import check_structure
 from intact.graph.wording import first_line, root, unreadable
@@ -53,6 +54,7 @@ def load(
     home = None if folder is None else Home(Path(folder))
     if home is None and isinstance(source, (str, os.PathLike)):
         home = Home.of(Path(source))
+    skeleton = None
     try:
         if isinstance(source, ir.Model) and checked:
             model = source
@@ -66,8 +68,10 @@ def load(
             model = _convert(proto)
             if home is not None:
                 set_home(model, home)
+            if proto.ir_version >= _FIRST_FREE_IR and not any(map(_is_external, proto.graph.initializer)):
+                skeleton = shorn(proto)
         _free_old_weights(model)
-        infer_shapes(model)
+        infer_shapes(model, skeleton)
     except IntactError as error:
         raise error if where in error.where else error.at(where) from error
     _name_nodes(model)
@@ -102,6 +106,10 @@ def _convert(proto: onnx.ModelProto) -> ir.Model:
         raise FileFormatError(
             "graph", first_line(root(error)), "a graph that onnx-ir can hold", "export the model again"
         ) from error
+
+
+def _is_external(tensor: onnx.TensorProto) -> bool:
+    return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
 
 
 def _free_old_weights(model: ir.Model) -> None:
