@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from intact.graph.build import Namer
 from intact.graph.constants import Constants, foldable
-from intact.graph.proto import show_type, values_of
+from intact.graph.proto import all_nodes, show_type, values_of, with_subgraphs
 from intact.graph.view import is_op
 
 SIDES = {"then_branch": True, "else_branch": False}
@@ -59,7 +59,7 @@ def _cut(model: ir.Model, branch: ir.Graph) -> ir.Model | None:
     if not all(v.type is not None for v in outer) or not all(value in made for value in branch.outputs):
         return None
     graph = branch.clone(allow_outer_scope_values=True)
-    nodes = set(graph.all_nodes())
+    nodes = set(all_nodes(graph))
     for value in outer:
         stand_in = _constant(value, constants) if value in constants else _input(value)
         if stand_in.const_value is not None:
@@ -88,11 +88,8 @@ def _constant(value: ir.Value, constants: Constants) -> ir.Value:
 
 def _outer_values(graph: ir.Graph) -> list[ir.Value]:
     """What the nodes of `graph`, and of graphs within, read of the graphs around it."""
-    inner = set(graph.inputs) | set(graph.initializers.values())
-    for one in graph.subgraphs():
-        inner |= set(one.inputs) | set(one.initializers.values())
-    inner |= {value for node in graph.all_nodes() for value in node.outputs}
-    read = (value for node in graph.all_nodes() for value in node.inputs)
+    inner = {value for one in with_subgraphs(graph) for value in values_of(one)}
+    read = (value for node in all_nodes(graph) for value in node.inputs)
     return list(dict.fromkeys(value for value in read if value is not None and value not in inner))
 
 
@@ -109,7 +106,7 @@ def graft(model: ir.Model, branch: Branch, part: ir.Model) -> None:
     for given in list(graph.inputs):
         given.replace_all_uses_with(outer[given.name])
     names = Namer(model.graph)
-    for value in (value for one in (graph, *graph.subgraphs()) for value in values_of(one)):
+    for value in (value for one in with_subgraphs(graph) for value in values_of(one)):
         if value.name in outer and value not in graph.inputs:
             value.name = names(value.name or "")
     nodes, outputs, held = list(graph), list(graph.outputs), list(graph.initializers.values())

@@ -13,7 +13,7 @@ from intact.atomic import replacing
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.graph.emit_qdq import QUANTIZER_KEY
 from intact.graph.inference import inferred
-from intact.graph.proto import with_subgraphs
+from intact.graph.proto import all_nodes, with_subgraphs
 from intact.graph.skeleton import put_tensors, shorn, to_skeleton, without_weights
 from intact.graph.view import is_op
 from intact.graph.wording import first_line, unreadable
@@ -59,7 +59,7 @@ def tidy(model: ir.Model) -> None:
     prune(model)
     passes.RemoveUnusedFunctionsPass()(model)  # type: ignore[no-untyped-call]
     passes.RemoveUnusedOpsetsPass()(model)
-    for node in model.graph.all_nodes():
+    for node in all_nodes(model.graph):
         _keep_own(node.metadata_props)
         node.doc_string = None
         for value in node.outputs:

@@ -16,7 +16,7 @@ from intact.graph.build import Namer
 from intact.graph.edit import free_weights
 from intact.graph.external import Home, check_stored, set_home
 from intact.graph.inference import infer_shapes
-from intact.graph.proto import from_proto
+from intact.graph.proto import all_nodes, from_proto
 from intact.graph.skeleton import shorn, to_skeleton
 from intact.graph.tensors import free_negative
 from intact.graph.validate import check_structure
@@ -64,11 +64,12 @@ def load(
         else:
             proto = _parse(source)
             free_negative(proto)
-            check_structure(proto, partial(check_stored, home=home), any_opset=any_opset)
+            outside: list[str] = []
+            check_structure(proto, partial(_check_tensor, home=home, outside=outside), any_opset=any_opset)
             model = _convert(proto)
-            if home is not None:
+            if home is not None and outside:
                 set_home(model, home)
-            if proto.ir_version >= _FIRST_FREE_IR and not any(map(_is_external, proto.graph.initializer)):
+            if proto.ir_version >= _FIRST_FREE_IR and not outside:
                 skeleton = shorn(proto)
         _free_old_weights(model)
         infer_shapes(model, skeleton)
@@ -108,8 +109,11 @@ def _convert(proto: onnx.ModelProto) -> ir.Model:
         ) from error
 
 
-def _is_external(tensor: onnx.TensorProto) -> bool:
-    return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
+def _check_tensor(tensor: onnx.TensorProto, where: str, home: Home | None, outside: list[str]) -> None:
+    """As `check_stored`; notes in `outside` which tensors are external data."""
+    check_stored(tensor, where, home)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        outside.append(where)
 
 
 def _free_old_weights(model: ir.Model) -> None:
@@ -124,7 +128,7 @@ def _name_nodes(model: ir.Model) -> None:
     seen: set[str] = set()
     unnamed = []
     for graph in (model.graph, *(f.graph for f in model.functions.values())):
-        for node in graph.all_nodes():
+        for node in all_nodes(graph):
             if not node.name or node.name in seen:
                 unnamed.append(node)
             else:

@@ -38,10 +38,7 @@ def from_proto(proto: onnx.ModelProto) -> ir.Model:
     opaque = {info.name: type_ for info, type_ in unread}
     # The outputs of a branch may have no type; what inference finds is not written there either.
     opaque.update(
-        (o.name, b"")
-        for g in graphs[1:]
-        for o in g.output
-        if not o.HasField("type") and o.name not in opaque
+        (o.name, b"") for g in graphs[1:] for o in g.output if not o.HasField("type") and o.name not in opaque
     )
     model: ir.Model = ir.from_proto(proto)
     for info, type_ in unread:
@@ -186,6 +183,14 @@ def with_subgraphs(graph: ir.Graph) -> list[ir.Graph]:
         inner = [one for node in found[-1] for one in own_graphs(node)]
         waiting.extend(reversed(inner))
     return found
+
+
+def all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
+    """Every node, each in front of those within it: ``graph.all_nodes()`` at a part of its time."""
+    for node in graph:
+        yield node
+        for inner in own_graphs(node):
+            yield from all_nodes(inner)
 
 
 def values_of(graph: ir.Graph) -> list[ir.Value]:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from intact.atomic import check_target, replacing, together
 from intact.graph.io import MAX_BYTES, check, checked_proto
-from intact.graph.proto import to_proto
+from intact.graph.proto import to_proto, with_subgraphs
 from intact.graph.skeleton import placeholder
 
 _ALIGN = 4096  # a page, so that readers can map each tensor
@@ -47,7 +47,7 @@ def _write(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def _stored(model: ir.Model) -> dict[ir.Value, ir.TensorProtocol]:
-    graphs = (model.graph, *model.graph.subgraphs())
+    graphs = with_subgraphs(model.graph)
     values = (v for graph in graphs for v in graph.initializers.values())
     return {v: v.const_value for v in values if v.const_value is not None}
 
