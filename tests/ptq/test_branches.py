@@ -195,8 +195,11 @@ def test_a_number_that_decides_is_run_once(net: onnx.ModelProto, monkeypatch: py
     model = load(net)
     found = list(graph.branches_of(model))
     data = [*feeds(16, 3), *feeds(8, 2), *feeds(16, 1)]
-    taken = branches.taken_by(model, found, data, Settings(progress=False))
-    assert list(taken.values()) == [[True] * 3 + [False] * 2 + [True], [False] * 3 + [True] * 2 + [False]]
+    handed = branches.Handed(model, found, data, Settings(progress=False))
+    assert list(handed.taken.values()) == [
+        [True] * 3 + [False] * 2 + [True],
+        [False] * 3 + [True] * 2 + [False],
+    ]
     assert ran == [("fast",)] * 2
     ran.clear()  # what a branch reads of an image is computed for each
     work = branches._Work(model, ["first"])

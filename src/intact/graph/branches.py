@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import onnx_ir as ir
 
 from intact.graph.build import Namer
 from intact.graph.constants import Constants, foldable
-from intact.graph.proto import all_nodes, show_type, values_of, with_subgraphs
+from intact.graph.proto import all_nodes, own_graphs, show_type, values_of, with_subgraphs
 from intact.graph.view import is_op
 
 SIDES = {"then_branch": True, "else_branch": False}
 """The branches of an If, and the condition under which each is taken."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Branch:
     """One branch of an If of the main graph.
 
     Attributes:
+        around: The model that it is in.
         node: The If.
         side: "then_branch" or "else_branch".
-        model: What the branch computes, as a model of its own: what it reads of the main graph are inputs
-            under the same names, or initializers where that is constant.
+        reads: Names of the values of the main graph that it reads, constants apart.
     """
 
+    around: ir.Model
     node: ir.Node
     side: str
-    model: ir.Model
+    reads: tuple[str, ...]
 
     @property
     def condition(self) -> bool:
@@ -42,22 +44,29 @@ class Branch:
         """The branch in words."""
         return f"{self.node.name}.{self.side}"
 
+    @cached_property
+    def model(self) -> ir.Model:
+        """What the branch computes, as a model of its own, cut out when it is first asked for: what it reads
+        of the main graph are inputs under the same names, or initializers where that is constant."""
+        return _cut(self.around, self.node.attributes[self.side].as_graph())
+
 
 def branches_of(model: ir.Model) -> Iterator[Branch]:
     """The branches of the main graph's Ifs; not those that hand on a value that they do not make, or read one
     of unknown type. `model` may be changed between two of them, but for its nodes' names."""
     for node in [node for node in model.graph if is_op(node, "If")]:
         for side in SIDES:
-            if (part := _cut(model, node.attributes[side].as_graph())) is not None:
-                yield Branch(node, side, part)
+            branch = node.attributes[side].as_graph()
+            made, outer = {value for node in branch for value in node.outputs}, _outer_values(branch)
+            if all(v.type is not None for v in outer) and all(value in made for value in branch.outputs):
+                constants = Constants(model.graph)
+                reads = tuple(value.name or "" for value in outer if value not in constants)
+                yield Branch(model, node, side, reads)
 
 
-def _cut(model: ir.Model, branch: ir.Graph) -> ir.Model | None:
-    """A model of a clone of `branch`; None where it cannot be one."""
-    constants, made = Constants(model.graph), {value for node in branch for value in node.outputs}
-    outer = _outer_values(branch)
-    if not all(v.type is not None for v in outer) or not all(value in made for value in branch.outputs):
-        return None
+def _cut(model: ir.Model, branch: ir.Graph) -> ir.Model:
+    """A model of a clone of `branch`."""
+    constants, outer = Constants(model.graph), _outer_values(branch)
     graph = branch.clone(allow_outer_scope_values=True)
     nodes = set(all_nodes(graph))
     for value in outer:
@@ -72,6 +81,17 @@ def _cut(model: ir.Model, branch: ir.Graph) -> ir.Model | None:
         show_type(value)
     graph.opset_imports.update(model.graph.opset_imports)
     return ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
+
+
+def inputs_behind(model: ir.Model, names: Sequence[str]) -> list[str]:
+    """The inputs of the model that these values of its main graph are computed from."""
+    wanted = set(names)
+    for node in reversed(model.graph):
+        if wanted.intersection(value.name for value in node.outputs):
+            inside = [value for graph in own_graphs(node) for value in _outer_values(graph)]
+            wanted |= {value.name or "" for value in (*node.inputs, *inside) if value is not None}
+    inputs = [value.name or "" for value in model.graph.inputs]
+    return [name for name in inputs if name in wanted and name not in model.graph.initializers]
 
 
 def _input(value: ir.Value) -> ir.Value:

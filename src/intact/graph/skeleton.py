@@ -38,8 +38,10 @@ def put_tensors(proto: onnx.ModelProto, tensors: Mapping[str, ir.TensorProtocol]
     """Let the initializers of the main graph that `tensors` names hold these, in place."""
     for stored in proto.graph.initializer:
         if (tensor := tensors.get(stored.name)) is not None:
+            name = stored.name  # which a tensor that was a node's attribute has not
             stored.Clear()
             ir.serde.serialize_tensor_into(stored, embedded(tensor))
+            stored.name = name
 
 
 def shorn(proto: onnx.ModelProto) -> onnx.ModelProto:
