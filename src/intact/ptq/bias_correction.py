@@ -34,23 +34,21 @@ def with_bias_errors(state: State) -> State | None:
 
 
 def with_corrected_biases(state: State) -> State | None:
-    """The model with the errors taken out of its biases; None where there are none."""
-    if not state.bias_errors:
-        return None
-    model = state.model.clone()
-    for name, bias in corrected(model, state.bias_errors).items():
-        set_initializer(model, name, bias)
-    return replace(state, model=model, corrected=True)
+    """Its biases are to be corrected, as `with_settled_biases` does; None where there are none."""
+    return replace(state, corrected=True) if state.bias_errors else None
 
 
-def without_added_biases(state: State) -> State | None:
-    """The model without the zeros that were put there to be corrected; None where they were, or none are."""
-    if state.corrected or not any(error.added for error in state.bias_errors):
+def with_settled_biases(state: State) -> State | None:
+    """The model with the errors taken out of its biases, or without the zeros that were put there to be
+    corrected, in place; None where there is nothing to do."""
+    if state.corrected:
+        put_corrected(state.model, state.bias_errors)
+    elif any(error.added for error in state.bias_errors):
+        drop_added(state.model, state.bias_errors)
+        prune(state.model)
+    else:
         return None
-    model = state.model.clone()
-    drop_added(model, state.bias_errors)
-    prune(model)
-    return replace(state, model=model)
+    return state
 
 
 def mean_errors(
@@ -97,6 +95,12 @@ def corrected(model: Model, errors: Sequence[BiasError]) -> dict[str, NDArray]:
         found[layer.bias] = (bias.astype(np.float64).reshape(-1) - layer.error).astype(bias.dtype)
         found[layer.bias] = found[layer.bias].reshape(bias.shape)
     return found
+
+
+def put_corrected(model: Model, errors: Sequence[BiasError]) -> None:
+    """Take the errors of all layers out of their biases, in place."""
+    for name, bias in corrected(model, errors).items():
+        set_initializer(model, name, bias)
 
 
 def drop_added(model: Model, errors: Sequence[BiasError]) -> None:

@@ -15,8 +15,7 @@ from functools import cached_property
 from math import log10
 
 from intact.errors import UnsupportedError
-from intact.graph import set_initializer
-from intact.ptq.bias_correction import corrected, with_bias_errors
+from intact.ptq.bias_correction import put_corrected, with_bias_errors
 from intact.ptq.choose import with_candidates
 from intact.ptq.emit import with_pairs
 from intact.ptq.evaluator import Evaluator, worst
@@ -143,6 +142,5 @@ class _Trial:
         chooser = Activations(state.activations, state.calibration, state.settings.options, state.known)
         state = replace(state, chooser=chooser, configurations={method: chooser.by(method)})
         model = with_pairs(state).model  # a clone of its own
-        for name, bias in corrected(model, state.bias_errors).items():
-            set_initializer(model, name, bias)
+        put_corrected(model, state.bias_errors)
         return worst(Evaluator(model, state.runs).errors())

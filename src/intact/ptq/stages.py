@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from intact.progress import Progress
-from intact.ptq.bias_correction import with_bias_errors, with_corrected_biases, without_added_biases
+from intact.ptq.bias_correction import with_bias_errors, with_corrected_biases, with_settled_biases
 from intact.ptq.bias_room import with_room_for_biases
 from intact.ptq.boundaries import with_cleared_boundaries
 from intact.ptq.choose import measured_error, with_best_ranges, with_candidates
@@ -94,7 +94,7 @@ STAGES = (
     Stage("pairs", with_pairs),
     Stage("best ranges", with_best_ranges, in_place=True),
     Stage("correct biases", with_corrected_biases, "bias_correction", measured_error),
-    Stage("drop biases that nothing needs", without_added_biases),
+    Stage("settle biases", with_settled_biases, in_place=True),
     Stage("clear boundaries", with_cleared_boundaries, in_place=True),
 )  # fmt: skip
 
