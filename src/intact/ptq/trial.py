@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from intact.ptq.bias_correction import with_bias_errors
+from intact.ptq.bias_correction import put_corrected, with_bias_errors
 from intact.ptq.collect import collect
 from intact.ptq.data import Source
 from intact.ptq.emit import with_pairs, with_weights
