@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -72,7 +73,8 @@ def load(
             if proto.ir_version >= _FIRST_FREE_IR and not outside:
                 skeleton = shorn(proto)
         _free_old_weights(model)
-        infer_shapes(model, skeleton)
+        if not checked or any(value.shape is None or value.type is None for value in _made(model)):
+            infer_shapes(model, skeleton)
     except IntactError as error:
         raise error if where in error.where else error.at(where) from error
     _name_nodes(model)
@@ -114,6 +116,12 @@ def _check_tensor(tensor: onnx.TensorProto, where: str, home: Home | None, outsi
     check_stored(tensor, where, home)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         outside.append(where)
+
+
+def _made(model: ir.Model) -> Iterator[ir.Value]:
+    """What its nodes make, those of functions apart."""
+    for node in all_nodes(model.graph):
+        yield from node.outputs
 
 
 def _free_old_weights(model: ir.Model) -> None:

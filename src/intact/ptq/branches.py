@@ -143,10 +143,10 @@ class _Work:
     def _session_of(self, model: Model) -> Session:
         made = {value.name: value for node in model.graph for value in node.outputs}
         if not all(name in made for name in self._computed):  # constants: rare, and ONNX Runtime has them
-            return Session(model, extra=self._computed, threads=THREADS)
+            return Session(model, extra=self._computed, folded=True, threads=THREADS)
         needed = part(model, model.graph.inputs, [made[name] for name in self._computed])
         self._read = [value.name or "" for value in needed.graph.inputs if value.uses()]
-        return Session(needed, threads=THREADS)
+        return Session(needed, folded=True, threads=THREADS)
 
     def __call__(self, feeds: Feeds) -> Feeds:
         """The values of one run, by name."""
