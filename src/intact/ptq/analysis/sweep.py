@@ -13,7 +13,7 @@ from intact.pool import JobPool
 from intact.progress import Progress
 from intact.ptq.analysis.segments import ModelSegment, Read, segments_of
 from intact.ptq.analysis.variants import QuantizedReads, variant
-from intact.ptq.evaluator import Errors, parts_of, relative, squares, summed
+from intact.ptq.evaluator import Errors, parts_of, relative, summed, wanted_of
 from intact.ptq.sample import Held
 from intact.ptq.workers import in_order
 
@@ -53,11 +53,12 @@ class Sweep:
     def __init__(self, model: Model, grids: QuantizedReads, runs: Sequence[Held]) -> None:
         self._grids, self._everything = grids, frozenset(grids.reads)
         self._segments = segments_of(model, grids.reads)
-        self._runs, self._parts = runs, parts_of(model)
+        self._runs, parts = runs, parts_of(model)
         self._sessions: dict[tuple[int, bool], Session] = {}
         self._alive = _alive(self._segments, [value.name or "" for value in model.graph.outputs])
         sessions = self._chain(NOTHING, 0)
-        self._floats = list(in_order(lambda held: self._run(sessions, 0, held.feeds), runs))
+        floats = in_order(lambda held: self._run(sessions, 0, held.feeds), runs)
+        self._wanted = [wanted_of(outputs, parts) for outputs in floats]
         self.total = self._lost(Trial(self._everything), 0, [dict(held.feeds) for held in runs])
         """Errors with everything quantized."""
 
@@ -104,11 +105,8 @@ class Sweep:
 
         def lost(number: int) -> Errors:
             values = self._run(sessions, start, front[number])
-            return Errors(
-                (name, squares(values[name], want, self._parts.get(name)))
-                for name, want in self._floats[number].items()
-                if want.dtype.kind == "f"
-            )
+            wanted = self._wanted[number]
+            return Errors((name, one.errors_of(values[name])) for name, one in wanted.items())
 
         return summed(in_order(lost, range(len(self._runs))))
 
