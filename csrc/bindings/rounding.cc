@@ -27,10 +27,7 @@ void bind_moments(nb::module_& m) {
         require(x.size() == groups * rows * columns, "sizes differ");
         require(products.size() == groups * size * size, "a product for any two columns");
         nb::gil_scoped_release release;
-        for (size_t g = 0; g < groups; ++g) {
-          moments(ops, x.data() + g * rows * columns, {rows, columns, first, size}, sums.data() + g * size,
-                  products.data() + g * size * size);
-        }
+        moments(ops, x.data(), {groups, rows, columns, first, size}, sums.data(), products.data());
       },
       "kernel"_a, "x"_a.noconvert(), "groups"_a, "rows"_a, "columns"_a, "first"_a, "sums"_a.noconvert(),
       "products"_a.noconvert());

@@ -22,22 +22,19 @@ void moments(const MomentsOps& ops, const float* x, const ColumnBlock& block, do
              double* products) {
   ScopedFpEnv env;
   const size_t size = block.size, stride = (size + kMomentsStep - 1) / kMomentsStep * kMomentsStep;
-  std::vector<double> rows(kRowsAtOnce * stride), wide(stride * stride);
-  std::fill_n(sums, size, 0.0);
-  for (size_t first = 0; first < block.rows; first += kRowsAtOnce) {
-    const size_t count = std::min(kRowsAtOnce, block.rows - first);
-    for (size_t r = 0; r < count; ++r) {
-      const float* from = x + (first + r) * block.columns + block.first;
-      double* to = rows.data() + r * stride;
-      for (size_t i = 0; i < size; ++i) {
-        to[i] = from[i];
-        sums[i] += to[i];
-      }
+  std::vector<double> wide(kRowsAtOnce * stride), sum(stride * stride);
+  for (size_t g = 0; g < block.groups; ++g, sums += size, products += size * size) {
+    const float* from = x + g * block.rows * block.columns + block.first;
+    std::fill_n(sums, size, 0.0);
+    std::fill(sum.begin(), sum.end(), 0.0);
+    for (size_t first = 0; first < block.rows; first += kRowsAtOnce) {
+      const size_t count = std::min(kRowsAtOnce, block.rows - first);
+      ops.widen(from + first * block.columns, count, block.columns, size, stride, wide.data(), sums);
+      ops.add_products(wide.data(), count, size, stride, sum.data());
     }
-    ops.add_products(rows.data(), count, size, stride, wide.data());
-  }
-  for (size_t i = 0; i < size; ++i) {
-    for (size_t j = i; j < size; ++j) products[i * size + j] = products[j * size + i] = wide[i * stride + j];
+    for (size_t i = 0; i < size; ++i) {
+      for (size_t j = i; j < size; ++j) products[i * size + j] = products[j * size + i] = sum[i * stride + j];
+    }
   }
 }
 

@@ -8,13 +8,13 @@
 
 namespace intact {
 
-// A block of columns of a matrix, [rows, columns].
+// A block of columns of matrices, [groups, rows, columns].
 struct ColumnBlock {
-  size_t rows, columns;  // of the matrix
-  size_t first, size;    // the block's columns
+  size_t groups, rows, columns;  // of the matrices
+  size_t first, size;            // the block's columns
 };
 
-// Sums of each column of a block, [size], and of the products of any two of them, [size, size].
+// Sums of each column of a block, [groups, size], and of the products of any two, [groups, size, size].
 void moments(const MomentsOps& ops, const float* x, const ColumnBlock& block, double* sums, double* products);
 
 // U of U D U^T, a unit upper triangle, in place of a positive symmetric matrix [size, size].

@@ -9,6 +9,20 @@ namespace intact::moments_loops {
 constexpr size_t kRows = 4, kRegisters = 2;
 
 template <class V>
+void widen(const float* __restrict x, size_t rows, size_t columns, size_t size, size_t stride,
+           double* __restrict to, double* __restrict sums) {
+  for (size_t r = 0; r < rows; ++r, x += columns, to += stride) {
+    size_t i = 0;
+    for (; i + V::kWidth <= size; i += V::kWidth) {
+      const typename V::D wide = V::widened(x + i);
+      V::store(to + i, wide);
+      V::store(sums + i, V::add(V::load(sums + i), wide));
+    }
+    for (; i < size; ++i) sums[i] += to[i] = x[i];
+  }
+}
+
+template <class V>
 void add_products(const double* x, size_t rows, size_t columns, size_t stride, double* products) {
   constexpr size_t kWide = kRegisters * V::kWidth;
   static_assert(kMomentsStep % kWide == 0 && kWide % kRows == 0);

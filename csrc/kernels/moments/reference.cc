@@ -4,6 +4,13 @@
 namespace intact {
 namespace {
 
+void widen(const float* x, size_t rows, size_t columns, size_t size, size_t stride, double* to,
+           double* sums) {
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t i = 0; i < size; ++i) sums[i] += to[r * stride + i] = x[r * columns + i];
+  }
+}
+
 void add_products(const double* x, size_t rows, size_t columns, size_t stride, double* products) {
   for (size_t r = 0; r < rows; ++r, x += stride) {
     for (size_t i = 0; i < columns; ++i) {
@@ -14,6 +21,6 @@ void add_products(const double* x, size_t rows, size_t columns, size_t stride, d
 
 }  // namespace
 
-const MomentsOps moments_ref = {add_products};
+const MomentsOps moments_ref = {widen, add_products};
 
 }  // namespace intact
