@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -59,8 +59,11 @@ class Sweep:
         sessions = self._chain(NOTHING, 0)
         floats = in_order(lambda held: self._run(sessions, 0, held.feeds), runs)
         self._wanted = [wanted_of(outputs, parts) for outputs in floats]
-        self.total = self._lost(Trial(self._everything), 0, [dict(held.feeds) for held in runs])
+
+    @cached_property
+    def total(self) -> Errors:
         """Errors with everything quantized."""
+        return self._lost(Trial(self._everything), 0, [dict(held.feeds) for held in self._runs])
 
     @property
     def segments(self) -> int:
@@ -76,7 +79,8 @@ class Sweep:
         """
         starts = [self._first(trial) for trial in trials]
         found: dict[int, float] = {}
-        for index, fronts in self._fronts(sorted(set(starts))):
+        kinds = {trial.alone for trial in trials}
+        for index, fronts in self._fronts(sorted(set(starts)), kinds):
             for number, trial in enumerate(trials):
                 if starts[number] == index:
                     found[number] = relative(self._lost(trial, index, fronts[trial.alone]))
@@ -88,9 +92,11 @@ class Sweep:
         touched = (i for i, segment in enumerate(self._segments) if trial.changed & segment.reads)
         return next(touched, len(self._segments) - 1)
 
-    def _fronts(self, wanted: Sequence[int]) -> Iterator[tuple[int, dict[bool, list[Values]]]]:
-        """(segment, the values in front of it by run, of the float model and of the quantized one)."""
-        fronts = {alone: [dict(held.feeds) for held in self._runs] for alone in (True, False)}
+    def _fronts(
+        self, wanted: Sequence[int], kinds: Collection[bool]
+    ) -> Iterator[tuple[int, dict[bool, list[Values]]]]:
+        """(segment, the values in front of it by run) of the float model, True, and of the quantized one."""
+        fronts = {alone: [dict(held.feeds) for held in self._runs] for alone in kinds}
         for index in range(max(wanted, default=-1) + 1):
             if index in wanted:
                 yield index, fronts
