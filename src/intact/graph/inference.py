@@ -79,20 +79,23 @@ def undeclared(proto: onnx.ModelProto) -> onnx.ModelProto:
     return bare
 
 
-def inferred(skeleton: onnx.ModelProto) -> onnx.ModelProto:
+def inferred(skeleton: onnx.ModelProto, *, follow: bool = True) -> onnx.ModelProto:
     """`skeleton` with the shapes and types that its operators tell.
 
+    Args:
+        skeleton: Changed, where pools stand in it.
+        follow: Follow the numbers of shape arithmetic, too.
     Raises:
         FileFormatError: As for `infer_shapes`.
     """
     try:
-        return settled_pools(skeleton, lambda proto: _infer(proto, strict=True))
+        return settled_pools(skeleton, lambda proto: _infer(proto, follow, strict=True))
     except _ERRORS as error:
         problem = error
     text = first_line(problem, 1000)
     if _within_operator(text):
         try:
-            return _infer(skeleton, strict=False)
+            return _infer(skeleton, follow, strict=False)
         except _ERRORS as error:
             text = first_line(error, 1000)
     raise _wrong(text) from problem
@@ -101,14 +104,14 @@ def inferred(skeleton: onnx.ModelProto) -> onnx.ModelProto:
 _ERRORS = (onnx.shape_inference.InferenceError, RuntimeError, ValueError)
 
 
-def _infer(skeleton: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
+def _infer(skeleton: onnx.ModelProto, follow: bool, *, strict: bool) -> onnx.ModelProto:
     """ONNX's inference; it follows the numbers of shape arithmetic only where they stay small.
 
     It keeps an entry for every element of a vector that it follows, and a vector of 2**40 elements takes one
     number in a hostile file to ask for.
     """
     first = onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=strict)
-    if _is_large(first) or not vectors_stay_small(first, MAX_VECTOR):
+    if not follow or _is_large(first) or not vectors_stay_small(first, MAX_VECTOR):
         return first
     return onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=strict, data_prop=True)
 
