@@ -70,9 +70,9 @@ def test_means_of_biases_take_no_run_of_the_model(
     """One session counts; what is behind a tensor that is held is made of it, and of nothing in front."""
     state = collected(steps, sounds)
     assert len(sessions) == 1 and state.has_run
-    held = with_bias_errors(state)
+    held = with_bias_errors(state.with_own_model())
     assert sessions[1:] == [["Unsqueeze"]]
-    alone = with_bias_errors(replace(state, ran=None))
+    alone = with_bias_errors(replace(state.with_own_model(), ran=None))
     assert len(sessions) == 3 and "Conv" in sessions[2]
     assert held is not None and alone is not None and len(held.bias_errors) == 2
     for mine, other in zip(held.bias_errors, alone.bias_errors, strict=True):

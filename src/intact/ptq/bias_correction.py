@@ -23,14 +23,16 @@ from intact.ptq.state import BiasError, State
 
 
 def with_bias_errors(state: State) -> State | None:
-    """What the weights' rounding does to the means; None where nothing is held to measure it on."""
+    """What the weights' rounding does to the means, and biases of their own for all layers, in place.
+
+    None where nothing is held to measure it on.
+    """
     if not state.runs:
         return None
     known = state.input_means
     means = known.means if known is not None and known.are_of(state) else None
-    model = state.model.clone()
-    errors = mean_errors(model, state.weights, state.runs, means, has_run=state.has_run)
-    return replace(state, model=model, bias_errors=tuple(errors))
+    errors = mean_errors(state.model, state.weights, state.runs, means, has_run=state.has_run)
+    return replace(state, bias_errors=tuple(errors))
 
 
 def with_corrected_biases(state: State) -> State | None:

@@ -35,15 +35,18 @@ _LEAST = 1e-4  # of the error or the time: less is as good as nothing
 _WORTH = 0.5  # of the error before: what the layers in float must get below, as measured
 
 
-def quantized(state: State) -> State:
-    """`state` behind all stages; once more with layers in float where outputs are poor and these help."""
+def quantized(state: State, *, own: bool = False) -> State:
+    """`state` behind all stages; once more with layers in float where outputs are poor and these help.
+
+    `own`: nobody else needs its model.
+    """
     at = [stage.name for stage in STAGES].index("pairs")
-    before = run(state, STAGES[:at])
+    before = run(state, STAGES[:at], own=own)
     after = run(before, STAGES[at:])
     left = with_float_layers(before, after)
     if left is None:
         return after
-    again = run(left, STAGES[at:])
+    again = run(left, STAGES[at:], own=True)
     return again if is_worth_it(after, again) else after
 
 

@@ -103,7 +103,7 @@ class _Trial:
     def __init__(self, state: State) -> None:
         state = replace(state, runs=state.runs[:TRIED])
         corrects = bool(state.settings.bias_correction)
-        self._narrow = (with_bias_errors(state) if corrects else None) or state
+        self._narrow = (with_bias_errors(state.with_own_model()) if corrects else None) or state
         self._method = "max"
         self._known: dict[frozenset[Unit], float] = {}
 
@@ -141,6 +141,6 @@ class _Trial:
         assert state.calibration is not None
         chooser = Activations(state.activations, state.calibration, state.settings.options, state.known)
         state = replace(state, chooser=chooser, configurations={method: chooser.by(method)})
-        model = with_pairs(state).model  # a clone of its own
+        model = with_pairs(state.with_own_model()).model
         put_corrected(model, state.bias_errors)
         return worst(Evaluator(model, state.runs).errors())

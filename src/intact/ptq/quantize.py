@@ -135,7 +135,7 @@ def _quantized(
     with waiting("read the model", settings.progress):
         state = prepared(source, data, settings, checked=checked)
     state = replace(state, data=kept(state.model, data, settings)) if _has_branches(state) else state
-    done = quantized(state) if state.targets else state
+    done = quantized(state, own=True) if state.targets else state
     with waiting("measure the result", settings.progress):
         result = _result(done)
     if _has_branches(state):

@@ -62,7 +62,7 @@ class Stage:
     def run(self, state: State, own: bool = False) -> State:
         """The state behind this stage; `own`: nobody else needs the model of `state`."""
         if self.in_place and not own:
-            state = replace(state, model=state.model.clone())
+            state = state.with_own_model()
         switch = getattr(state.settings, self.switch) if self.switch else True
         proposed = self.propose(state) if switch else None
         if proposed is None or (switch == "auto" and not self._helps(state, proposed)):
@@ -90,8 +90,8 @@ STAGES = (
     Stage("round weights", with_rounded_weights, "rounding"),
     Stage("16 bits", with_bits16),
     Stage("room for biases", with_room_for_biases),
-    Stage("bias errors", with_bias_errors, "bias_correction"),
-    Stage("pairs", with_pairs),
+    Stage("bias errors", with_bias_errors, "bias_correction", in_place=True),
+    Stage("pairs", with_pairs, in_place=True),
     Stage("best ranges", with_best_ranges, in_place=True),
     Stage("correct biases", with_corrected_biases, "bias_correction", measured_error),
     Stage("settle biases", with_settled_biases, in_place=True),
@@ -99,9 +99,9 @@ STAGES = (
 )  # fmt: skip
 
 
-def run(state: State, stages: Sequence[Stage] = STAGES) -> State:
-    """`state` behind all `stages`."""
-    given = state.model
+def run(state: State, stages: Sequence[Stage] = STAGES, *, own: bool = False) -> State:
+    """`state` behind all `stages`; `own`: nobody else needs its model."""
+    given = None if own else state.model
     for number, stage in enumerate(stages):
         held = sum(weight.array.nbytes for weight in state.weights)
         drawn = state.settings.progress and not stage.has_bar

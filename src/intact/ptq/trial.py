@@ -37,8 +37,9 @@ def _error(state: State, correct: bool) -> float:
     assert state.calibration is not None
     chooser = Activations(state.activations, state.calibration, {}, state.known)
     state = with_weights(replace(state, chooser=chooser, configurations={"mse": chooser.by("mse")}))
+    state = state.with_own_model()
     if correct:
         state = with_bias_errors(state) or state
-    model = with_pairs(state).model  # a clone of its own
+    model = with_pairs(state).model
     put_corrected(model, state.bias_errors)
     return relative(Evaluator(model, state.runs).errors())
