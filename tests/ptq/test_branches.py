@@ -16,6 +16,7 @@ from intact import graph
 from intact.cli.explain import read
 from intact.engine.steps import FallbackSubgraph
 from intact.graph import load, strip_qdq, to_proto
+from intact.graph.inference import TOLD
 from intact.ptq import branches
 from intact.ptq.settings import Settings
 
@@ -205,3 +206,24 @@ def test_a_number_that_decides_is_run_once(net: onnx.ModelProto, monkeypatch: py
     work = branches._Work(model, ["first"])
     made = [work(one)["first"] for one in feeds(16, 3)]
     assert len(ran) == 3 and not np.array_equal(made[0], made[1])
+
+
+@pytest.mark.parametrize("steers", [True, False], ids=["by a constant around it", "by itself"])
+def test_a_branch_knows_the_shapes_that_its_model_or_constants_tell(steers: bool) -> None:
+    """Inference within a model does not know what is constant around a branch; within the branch it does."""
+    axes = "int64[1] axes = {1}" if steers else "float[1] other = {1}"
+    inner = "" if steers else "axes = Constant <value = int64[1] {1}> ()"
+    model = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 17]>
+        net (float[2, 1, 8] x, bool c) => (float[n, m] y) <{axes}> {{
+            h = Relu (x)
+            y = If (c) <
+                then_branch = one () => (p) {{ {inner} p = Squeeze (h, axes) }},
+                else_branch = two () => (q) {{ k = Constant <value = int64[1] {{1}}> () q = Squeeze (h, k) }}
+            >
+        }}"""
+    )
+    first, second = (branch.model for branch in graph.branches_of(load(model)))
+    assert (first.meta[TOLD], second.meta[TOLD]) == (not steers, True)
+    for part in (first, second):
+        assert [list(value.shape or ()) for value in load(part, checked=True).graph.outputs] == [[2, 8]]

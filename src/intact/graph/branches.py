@@ -11,11 +11,16 @@ import onnx_ir as ir
 
 from intact.graph.build import Namer
 from intact.graph.constants import Constants, foldable
+from intact.graph.inference import TOLD
 from intact.graph.proto import all_nodes, own_graphs, show_type, values_of, with_subgraphs
 from intact.graph.view import is_op
 
 SIDES = {"then_branch": True, "else_branch": False}
 """The branches of an If, and the condition under which each is taken."""
+
+
+_AXES = 16
+"""Of any tensor that a Resize has factors for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +85,16 @@ def _cut(model: ir.Model, branch: ir.Graph) -> ir.Model:
     for value in graph.outputs:
         show_type(value)
     graph.opset_imports.update(model.graph.opset_imports)
-    return ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
+    cut = ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
+    # Inference within the model told all that it can tell, but for what it did not know to be constant.
+    cut.meta[TOLD] = not any(value in constants and _steers_shapes(value) for value in outer)
+    return cut
+
+
+def _steers_shapes(value: ir.Value) -> bool:
+    """Whether a constant may say what shape others have: whole numbers, and factors for a few axes."""
+    tensor = value.const_value
+    return tensor is None or tensor.size <= _AXES or tensor.dtype in (ir.DataType.INT64, ir.DataType.INT32)
 
 
 def inputs_behind(model: ir.Model, names: Sequence[str]) -> list[str]:

@@ -18,6 +18,9 @@ from intact.graph.wording import first_line
 _NODE = re.compile(r"\(op_type:\s*([^,)]*)(?:, node name: ([^)]*))?\)\s*:?\s*")
 
 
+TOLD = "intact.told"
+"""In a model's meta: whether inference has told all that it can tell."""
+
 MAX_VECTOR = 2**20
 """Numbers up to which shape arithmetic is followed."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -16,7 +15,7 @@ from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph.build import Namer
 from intact.graph.edit import free_weights
 from intact.graph.external import Home, check_stored, set_home
-from intact.graph.inference import infer_shapes
+from intact.graph.inference import TOLD, infer_shapes
 from intact.graph.proto import all_nodes, from_proto
 from intact.graph.skeleton import shorn, to_skeleton
 from intact.graph.tensors import free_negative
@@ -73,7 +72,7 @@ def load(
             if proto.ir_version >= _FIRST_FREE_IR and not outside:
                 skeleton = shorn(proto)
         _free_old_weights(model)
-        if not checked or any(value.shape is None or value.type is None for value in _made(model)):
+        if not (checked and model.meta.get(TOLD)):
             infer_shapes(model, skeleton)
     except IntactError as error:
         raise error if where in error.where else error.at(where) from error
@@ -116,12 +115,6 @@ def _check_tensor(tensor: onnx.TensorProto, where: str, home: Home | None, outsi
     check_stored(tensor, where, home)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         outside.append(where)
-
-
-def _made(model: ir.Model) -> Iterator[ir.Value]:
-    """What its nodes make, those of functions apart."""
-    for node in all_nodes(model.graph):
-        yield from node.outputs
 
 
 def _free_old_weights(model: ir.Model) -> None:
