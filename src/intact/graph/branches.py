@@ -57,13 +57,17 @@ class Branch:
 
 
 def branches_of(model: ir.Model) -> Iterator[Branch]:
-    """The branches of the main graph's Ifs; not those that hand on a value that they do not make, or read one
-    of unknown type. `model` may be changed between two of them, but for its nodes' names."""
+    """The branches of the main graph's Ifs, but for those that hand on a value that they do not make, or read one
+    that is no tensor, or of unknown type.
+
+    `model` may be changed between two of them, but for its nodes' names.
+    """
     for node in [node for node in model.graph if is_op(node, "If")]:
         for side in SIDES:
             branch = node.attributes[side].as_graph()
             made, outer = {value for node in branch for value in node.outputs}, _outer_values(branch)
-            if all(v.type is not None for v in outer) and all(value in made for value in branch.outputs):
+            tensors = all(isinstance(value.type, ir.TensorType) for value in outer)
+            if tensors and all(value in made for value in branch.outputs):
                 constants = Constants(model.graph)
                 reads = tuple(value.name or "" for value in outer if value not in constants)
                 yield Branch(model, node, side, reads)
