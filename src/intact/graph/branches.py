@@ -57,8 +57,8 @@ class Branch:
 
 
 def branches_of(model: ir.Model) -> Iterator[Branch]:
-    """The branches of the main graph's Ifs, but for those that hand on a value that they do not make, or read one
-    that is no tensor, or of unknown type.
+    """The branches of the main graph's Ifs, but for those that hand on a value that they do not make, or read
+    one that is no tensor, or of unknown type.
 
     `model` may be changed between two of them, but for its nodes' names.
     """
