@@ -53,6 +53,7 @@ void bind_float_steps(nb::module_& m);
 void bind_gemm(nb::module_& m);
 void bind_float_gemm(nb::module_& m);
 void bind_recurrent(nb::module_& m);
+void bind_choices(nb::module_& m);
 void bind_windows(nb::module_& m);
 
 }  // namespace intact

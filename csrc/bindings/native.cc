@@ -292,6 +292,7 @@ NB_MODULE(_native, m) {
   bind_statistics(m);
   bind_histogram(m);
   bind_squared_error(m);
+  bind_choices(m);
   bind_program(m);
   bind_epilogue(m);
   bind_images(m);

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 
 from intact.errors import FileFormatError, IntactError, QuantValueError
 
@@ -29,7 +30,7 @@ class Limit:
     unit: str
     why: str
 
-    @property
+    @cached_property
     def variable(self) -> str:
         """The environment variable that overrides the limit."""
         return f"INTACT_LIMIT_{self.name.upper()}"
@@ -41,8 +42,8 @@ class Limit:
         Raises:
             QuantValueError: The environment names no whole number of 1 or more.
         """
-        given = os.environ.get(self.variable, "").strip()
-        if not given:
+        given = os.environ.get(self.variable)
+        if given is None or not (given := given.strip()):
             return self.default
         if not (given.isascii() and given.isdecimal() and len(given) < 19 and int(given) > 0):
             raise QuantValueError(

@@ -5,12 +5,24 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from onnx import numpy_helper
 
 from intact.errors import FileAccessError, FileFormatError, QuantValueError, UnsupportedError
-from intact.graph import QUANTIZER_KEY, Session, read_model, tidy, to_bytes, write_model
+from intact.graph import (
+    QUANTIZER_KEY,
+    Session,
+    lift_constants,
+    load,
+    read_model,
+    save,
+    tidy,
+    to_bytes,
+    write_model,
+)
 
 TEXT = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
 
@@ -110,3 +122,20 @@ def test_a_model_that_onnxruntime_cannot_run_is_refused() -> None:
 def test_the_caller_says_what_to_do_about_it() -> None:
     with pytest.raises(UnsupportedError, match=r"\. Fix: leave the verification out$"):
         Session(b"nonsense", fix="leave the verification out")
+
+
+def test_a_lifted_constant_is_written_under_its_values_name(tmp_path: Path) -> None:
+    """A tensor that was a node's attribute may have another name, and large ones are written apart."""
+    weight = numpy_helper.from_array(np.arange(4096, dtype=np.float32).reshape(64, 64), "in the node")
+    node = onnx.helper.make_node("Constant", [], ["w"], value=weight)
+    proto = onnx.parser.parse_model(
+        TEXT.replace("float[2]", "float[1, 64]").replace("Relu(x)", "MatMul(x, x)")
+    )
+    proto.graph.node[0].input[1] = "w"
+    proto.graph.node.insert(0, node)
+    net = load(proto)
+    lift_constants(net)
+    save(net, tmp_path / "net.onnx")
+    (written,) = onnx.load(tmp_path / "net.onnx").graph.initializer
+    assert written.name == "w"
+    np.testing.assert_array_equal(numpy_helper.to_array(written), numpy_helper.to_array(weight))

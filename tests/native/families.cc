@@ -177,6 +177,28 @@ bool check(const ReduceOps& ops) {
          differs(ops, reduce_ref, running, [&](const auto& o, float* y) { o.absmax_each(x.data(), n, y); });
 }
 
+bool check(const MomentsOps& ops) {
+  using Doubles = std::vector<double>;
+  const size_t rows = some_size(), size = static_cast<size_t>(pick(1, 40));
+  const size_t columns = size + static_cast<size_t>(pick(0, 5));
+  const size_t stride = (size + kMomentsStep - 1) / kMomentsStep * kMomentsStep;
+  const Floats x = some_floats(rows * columns, false);
+  const auto widen = [&](const auto& o, double* y) {
+    o.widen(x.data(), rows, columns, size, stride, y + stride, y);
+  };
+  Doubles wide(stride + rows * stride);
+  widen(moments_ref, wide.data());
+  const auto products = [&](const auto& o, double* y) {
+    o.add_products(wide.data() + stride, rows, size, stride, y);
+    for (size_t i = 0; i < stride * stride; ++i) {
+      const size_t row = i / stride, column = i % stride;
+      if (column < row || column >= size) y[i] = 0;  // these are left open
+    }
+  };
+  return differs(ops, moments_ref, Doubles(stride + rows * stride), widen) ||
+         differs(ops, moments_ref, Doubles(stride * stride, 0.25), products);
+}
+
 bool check(const PointwiseOps& ops) {
   const size_t n = some_size();
   const Bytes a = some_bytes(n), b = some_bytes(n), table = some_bytes(256);

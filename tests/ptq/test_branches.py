@@ -16,6 +16,7 @@ from intact import graph
 from intact.cli.explain import read
 from intact.engine.steps import FallbackSubgraph
 from intact.graph import load, strip_qdq, to_proto
+from intact.graph.inference import TOLD
 from intact.ptq import branches
 from intact.ptq.settings import Settings
 
@@ -195,10 +196,78 @@ def test_a_number_that_decides_is_run_once(net: onnx.ModelProto, monkeypatch: py
     model = load(net)
     found = list(graph.branches_of(model))
     data = [*feeds(16, 3), *feeds(8, 2), *feeds(16, 1)]
-    taken = branches.taken_by(model, found, data, Settings(progress=False))
-    assert list(taken.values()) == [[True] * 3 + [False] * 2 + [True], [False] * 3 + [True] * 2 + [False]]
+    handed = branches.Handed(model, found, data, Settings(progress=False))
+    assert list(handed.taken.values()) == [
+        [True] * 3 + [False] * 2 + [True],
+        [False] * 3 + [True] * 2 + [False],
+    ]
     assert ran == [("fast",)] * 2
     ran.clear()  # what a branch reads of an image is computed for each
     work = branches._Work(model, ["first"])
     made = [work(one)["first"] for one in feeds(16, 3)]
     assert len(ran) == 3 and not np.array_equal(made[0], made[1])
+
+
+def on_data(net: onnx.ModelProto, then: str = "inner = Relu (first)") -> onnx.ModelProto:
+    """`net` with an If whose condition follows from the image, in front of it what `then` needs."""
+    text = (
+        NET.replace("<strides = [2, 2]>", "<pads = [1, 1, 1, 1]>")
+        .replace("fast = Equal (rate, sixteen)", "pair = SequenceConstruct (first, first) "
+                 "mean = ReduceMean <keepdims = 0> (first)  fast = Less (mean, limit)")
+        .replace("inner = Relu (first)", then, 1)
+    )  # fmt: skip
+    model = parser.parse_model(text)
+    arrays = {tensor.name: tensor for tensor in net.graph.initializer}
+    model.graph.initializer.extend([*(arrays[n] for n in ("w0", "w1", "w2"))])
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(0), "limit"))
+    return model
+
+
+def test_what_data_decide_on_and_hand_over_is_found_in_one_pass(
+    net: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, data = load(on_data(net)), [*feeds(16, 8)]
+    found = list(graph.branches_of(model))
+    handed = branches.Handed(model, found, data, Settings(progress=False))
+    taken = list(handed.taken.values())
+    assert all(sum(one) > 0 for one in taken) and [a ^ b for a, b in zip(*taken, strict=True)] == [True] * 8
+    again = [branches.Captured(model, b, handed.taken[b.name], data, Settings(progress=False)) for b in found]
+    monkeypatch.setattr(branches, "_Work", None)  # what was found is not computed once more
+    kept = [list(handed.to(branch)) for branch in found]
+    monkeypatch.undo()
+    for one, other in zip(kept, again, strict=True):
+        for mine, want in zip(one, other, strict=True):
+            assert mine.keys() == want.keys() == {"first"}
+            np.testing.assert_array_equal(mine["first"], want["first"])
+
+
+def test_a_branch_that_reads_a_sequence_stays_in_float(net: onnx.ModelProto) -> None:
+    then = "at = Constant <value = int64 {0}> ()  inner = SequenceAt (pair, at)"
+    model = on_data(net, then)
+    kind = onnx.helper.make_sequence_type_proto(
+        onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None)
+    )
+    model.graph.value_info.append(onnx.helper.make_value_info("pair", kind))
+    result = intact.quantize(model, [*feeds(16, 8)], progress=False)
+    assert [name.split(".")[-1] for name in result.branches] == ["else_branch"]
+
+
+@pytest.mark.parametrize("steers", [True, False], ids=["by a constant around it", "by itself"])
+def test_a_branch_knows_the_shapes_that_its_model_or_constants_tell(steers: bool) -> None:
+    """Inference within a model does not know what is constant around a branch; within the branch it does."""
+    axes = "int64[1] axes = {1}" if steers else "float[1] other = {1}"
+    inner = "" if steers else "axes = Constant <value = int64[1] {1}> ()"
+    model = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 17]>
+        net (float[2, 1, 8] x, bool c) => (float[n, m] y) <{axes}> {{
+            h = Relu (x)
+            y = If (c) <
+                then_branch = one () => (p) {{ {inner} p = Squeeze (h, axes) }},
+                else_branch = two () => (q) {{ k = Constant <value = int64[1] {{1}}> () q = Squeeze (h, k) }}
+            >
+        }}"""
+    )
+    first, second = (branch.model for branch in graph.branches_of(load(model)))
+    assert (first.meta[TOLD], second.meta[TOLD]) == (not steers, True)
+    for part in (first, second):
+        assert [list(value.shape or ()) for value in load(part, checked=True).graph.outputs] == [[2, 8]]

@@ -14,10 +14,10 @@ from intact.errors import QuantValueError
 from intact.graph import load
 from intact.placement import place
 from intact.ptq import POOR_DB, QuantizedModel, quantize
-from intact.ptq.unit_groups import UnitGroup, within
 from intact.ptq.predicted_time import PredictedTime, shapes_of
 from intact.ptq.settings import FLOAT_BUDGET, Settings
 from intact.ptq.sixteen import Unit
+from intact.ptq.unit_groups import UnitGroup, within
 
 
 def quiet(model: Any, data: Any, **options: Any) -> QuantizedModel:

@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from intact import graph
-from intact.ptq import bias_correction, counting, evaluator, layer_inputs, quantize, sample, smoothing
+from intact.ptq import counting, evaluator, layer_inputs, quantize, sample, smoothing
 from intact.ptq.bias_correction import with_bias_errors
 from intact.ptq.collect import calibrated
 from intact.ptq.emit import with_weights
@@ -70,9 +70,9 @@ def test_means_of_biases_take_no_run_of_the_model(
     """One session counts; what is behind a tensor that is held is made of it, and of nothing in front."""
     state = collected(steps, sounds)
     assert len(sessions) == 1 and state.has_run
-    held = with_bias_errors(state)
+    held = with_bias_errors(state.with_own_model())
     assert sessions[1:] == [["Unsqueeze"]]
-    alone = with_bias_errors(replace(state, ran=None))
+    alone = with_bias_errors(replace(state.with_own_model(), ran=None))
     assert len(sessions) == 3 and "Conv" in sessions[2]
     assert held is not None and alone is not None and len(held.bias_errors) == 2
     for mine, other in zip(held.bias_errors, alone.bias_errors, strict=True):
@@ -176,8 +176,7 @@ def test_a_run_of_stages_copies_a_model_for_each_that_may_be_dropped(
     at = [stage.name for stage in STAGES].index("pairs")
     before = run(prepared(cnn, images, Settings(progress=False)), STAGES[:at])
     monkeypatch.setattr(graph.Model, "clone", clone)
-    stages = [stage for stage in STAGES[at:] if stage.switch == "" and stage.propose is not
-              bias_correction.without_added_biases]  # fmt: skip
+    stages = STAGES[at:]
     done = run(before, stages)
     assert len(copies) == 1 and done.model is copies[0]
     assert run(done, stages[1:2]).model is copies[1]  # what others may have is never changed

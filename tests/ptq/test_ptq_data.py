@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from PIL import Image
 
 from intact.errors import CalibrationError, FileFormatError, IntactError, QuantValueError
-from intact.ptq import Images, open_data
+from intact.ptq import Images, open_data, quantize
 from intact.ptq.inputs import Feeds, Input
 
 F32, I64 = np.dtype(np.float32), np.dtype(np.int64)
@@ -270,3 +271,22 @@ def test_presets_prepare_images_and_say_how(tmp_path: Path, name: str, value: fl
     assert Images.preset(tmp_path, name, std=(2,)).std == (2,)
     with pytest.raises(QuantValueError, match="preset: got 'resnet', want one of imagenet, inception"):
         Images.preset(tmp_path, "resnet")
+
+
+def test_a_model_that_reads_strings_is_refused_with_its_input() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
+        net (string[n] words, float[n, 64] x) => (float[n, 64] y) {
+            known = ai.onnx.ml.LabelEncoder
+                <keys_strings = ["a", "b"], values_floats = [1.0, 2.0], default_float = 0.0> (words)
+            axes = Constant <value = int64[1] {1}> ()
+            column = Unsqueeze (known, axes)
+            product = MatMul (x, w)
+            y = Add (product, column)
+        }"""
+    )
+    weight = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    given = {"words": np.array(["a", "c", "b"], object), "x": weight[:3]}
+    with pytest.raises(QuantValueError, match="input 'words': got strings, want numbers"):
+        quantize(model, [given], progress=False)

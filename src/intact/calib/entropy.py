@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from intact import kernels
+
 VARIANTS = ("pytorch_quantization", "gtc2017")
-_BLOCK = 1 << 14  # candidates times levels at a time: what they need stays in the second-level cache
 _TIE = 1e-12  # nats; prefix sums carry rounding errors of about 1e-14
 _SURE = 1e-9  # nats above the best: what lies there is neither the best nor its equal
 
@@ -54,39 +55,13 @@ def _divergences(bins: NDArray[np.float64], levels: int, start: int, stride: int
     """
     mass = _prefix(bins)  # whole numbers, so that differences are exact and an empty part has mass 0
     filled = _prefix((bins > 0).astype(np.float64))
-    own = _prefix(_xlogx(bins / mass[-1]))
-    candidates = np.arange(start, len(bins) + 1, stride, dtype=np.intp)
-    bounds = _bounds(bins, mass, filled, levels, candidates)
-    found, least = np.full(len(candidates), np.inf), np.inf
-    order, rows = np.argsort(bounds, kind="stable"), max(8, _BLOCK // levels)
-    for first in range(0, len(order), rows):
-        if bounds[order[first]] > least + _SURE:
-            break
-        block = order[first : first + rows]
-        found[block] = _of_candidates(bins, mass, filled, own, levels, candidates[block])
-        least = min(least, float(found[block].min()))
+    candidates = np.arange(start, len(bins) + 1, stride, dtype=np.int64)
+    bounds, found = _bounds(bins, mass, filled, levels, candidates), np.empty(len(candidates))
+    order = np.argsort(bounds, kind="stable")
+    found[order] = kernels.entropy_divergences(
+        bins, mass, filled, levels, candidates[order], bounds[order], _SURE
+    )
     return found
-
-
-def _of_candidates(
-    bins: NDArray[np.float64],
-    mass: NDArray[np.float64],
-    filled: NDArray[np.float64],
-    own: NDArray[np.float64],
-    levels: int,
-    candidates: NDArray[np.intp],
-) -> NDArray[np.float64]:
-    total = mass[-1]
-    edges = -(-(np.arange(levels + 1, dtype=np.intp) * candidates[:, None]) // levels)
-    m, n = np.diff(mass.take(edges)), np.diff(filled.take(edges))
-    log_density = np.log(np.maximum(m, 1) / np.maximum(n, 1)) - np.log(total)
-    spread = np.einsum("cl,cl->c", m, log_density) / total
-    inside, tail = mass[candidates] / total, (total - mass[candidates]) / total
-    end = bins[candidates - 1] / total
-    kl = own[candidates] - _xlogx(end) + _xlogx(end + tail) - spread - tail * log_density[:, -1]
-    kl += np.log(np.where(inside > 0, inside, 1.0))
-    # What is clipped lands in the last bin, which may be empty otherwise.
-    return np.where((inside > 0) & ((end > 0) | (tail == 0)), kl, np.inf)
 
 
 def _bounds(
@@ -94,7 +69,7 @@ def _bounds(
     mass: NDArray[np.float64],
     filled: NDArray[np.float64],
     levels: int,
-    candidates: NDArray[np.intp],
+    candidates: NDArray[np.int64],
 ) -> NDArray[np.float64]:
     """What KL(P || Q) of each candidate is at least: it never grows where bins are thrown together.
 
@@ -116,7 +91,3 @@ def _bounds(
 
 def _prefix(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([[0.0], np.cumsum(values)])
-
-
-def _xlogx(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return values * np.log(np.where(values > 0, values, 1.0))

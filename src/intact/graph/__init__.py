@@ -9,7 +9,7 @@ import intact.graph._onnx_ir  # noqa: F401
 from onnx_ir import Graph, Model, Node, Value
 
 from intact.graph.batchnorm import fold_batchnorm
-from intact.graph.branches import Branch, branches_of, deciding_inputs, graft
+from intact.graph.branches import Branch, branches_of, deciding_inputs, graft, inputs_behind
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.compose import DTYPES, Composer
 from intact.graph.constants import Constants
@@ -85,6 +85,7 @@ __all__ = [
     "fold_batchnorm",
     "graft",
     "hold_constants",
+    "inputs_behind",
     "is_op",
     "lift_constants",
     "load",

@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import onnx_ir as ir
 
 from intact.graph.build import Namer
 from intact.graph.constants import Constants, foldable
-from intact.graph.proto import show_type, values_of
+from intact.graph.inference import TOLD
+from intact.graph.proto import all_nodes, own_graphs, show_type, values_of, with_subgraphs
 from intact.graph.view import is_op
 
 SIDES = {"then_branch": True, "else_branch": False}
 """The branches of an If, and the condition under which each is taken."""
 
 
-@dataclass(frozen=True)
+_AXES = 16
+"""Of any tensor that a Resize has factors for."""
+
+
+@dataclass(frozen=True, eq=False)
 class Branch:
     """One branch of an If of the main graph.
 
     Attributes:
+        around: The model that it is in.
         node: The If.
         side: "then_branch" or "else_branch".
-        model: What the branch computes, as a model of its own: what it reads of the main graph are inputs
-            under the same names, or initializers where that is constant.
+        reads: Names of the values of the main graph that it reads, constants apart.
     """
 
+    around: ir.Model
     node: ir.Node
     side: str
-    model: ir.Model
+    reads: tuple[str, ...]
 
     @property
     def condition(self) -> bool:
@@ -42,24 +49,35 @@ class Branch:
         """The branch in words."""
         return f"{self.node.name}.{self.side}"
 
+    @cached_property
+    def model(self) -> ir.Model:
+        """What the branch computes, as a model of its own, cut out when it is first asked for: what it reads
+        of the main graph are inputs under the same names, or initializers where that is constant."""
+        return _cut(self.around, self.node.attributes[self.side].as_graph())
+
 
 def branches_of(model: ir.Model) -> Iterator[Branch]:
-    """The branches of the main graph's Ifs; not those that hand on a value that they do not make, or read one
-    of unknown type. `model` may be changed between two of them, but for its nodes' names."""
+    """The branches of the main graph's Ifs, but for those that hand on a value that they do not make, or read
+    one that is no tensor, or of unknown type.
+
+    `model` may be changed between two of them, but for its nodes' names.
+    """
     for node in [node for node in model.graph if is_op(node, "If")]:
         for side in SIDES:
-            if (part := _cut(model, node.attributes[side].as_graph())) is not None:
-                yield Branch(node, side, part)
+            branch = node.attributes[side].as_graph()
+            made, outer = {value for node in branch for value in node.outputs}, _outer_values(branch)
+            tensors = all(isinstance(value.type, ir.TensorType) for value in outer)
+            if tensors and all(value in made for value in branch.outputs):
+                constants = Constants(model.graph)
+                reads = tuple(value.name or "" for value in outer if value not in constants)
+                yield Branch(model, node, side, reads)
 
 
-def _cut(model: ir.Model, branch: ir.Graph) -> ir.Model | None:
-    """A model of a clone of `branch`; None where it cannot be one."""
-    constants, made = Constants(model.graph), {value for node in branch for value in node.outputs}
-    outer = _outer_values(branch)
-    if not all(v.type is not None for v in outer) or not all(value in made for value in branch.outputs):
-        return None
+def _cut(model: ir.Model, branch: ir.Graph) -> ir.Model:
+    """A model of a clone of `branch`."""
+    constants, outer = Constants(model.graph), _outer_values(branch)
     graph = branch.clone(allow_outer_scope_values=True)
-    nodes = set(graph.all_nodes())
+    nodes = set(all_nodes(graph))
     for value in outer:
         stand_in = _constant(value, constants) if value in constants else _input(value)
         if stand_in.const_value is not None:
@@ -71,7 +89,27 @@ def _cut(model: ir.Model, branch: ir.Graph) -> ir.Model | None:
     for value in graph.outputs:
         show_type(value)
     graph.opset_imports.update(model.graph.opset_imports)
-    return ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
+    cut = ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
+    # Inference within the model told all that it can tell, but for what it did not know to be constant.
+    cut.meta[TOLD] = not any(value in constants and _steers_shapes(value) for value in outer)
+    return cut
+
+
+def _steers_shapes(value: ir.Value) -> bool:
+    """Whether a constant may say what shape others have: whole numbers, and factors for a few axes."""
+    tensor = value.const_value
+    return tensor is None or tensor.size <= _AXES or tensor.dtype in (ir.DataType.INT64, ir.DataType.INT32)
+
+
+def inputs_behind(model: ir.Model, names: Sequence[str]) -> list[str]:
+    """The inputs of the model that these values of its main graph are computed from."""
+    wanted = set(names)
+    for node in reversed(model.graph):
+        if wanted.intersection(value.name for value in node.outputs):
+            inside = [value for graph in own_graphs(node) for value in _outer_values(graph)]
+            wanted |= {value.name or "" for value in (*node.inputs, *inside) if value is not None}
+    inputs = [value.name or "" for value in model.graph.inputs]
+    return [name for name in inputs if name in wanted and name not in model.graph.initializers]
 
 
 def _input(value: ir.Value) -> ir.Value:
@@ -88,11 +126,8 @@ def _constant(value: ir.Value, constants: Constants) -> ir.Value:
 
 def _outer_values(graph: ir.Graph) -> list[ir.Value]:
     """What the nodes of `graph`, and of graphs within, read of the graphs around it."""
-    inner = set(graph.inputs) | set(graph.initializers.values())
-    for one in graph.subgraphs():
-        inner |= set(one.inputs) | set(one.initializers.values())
-    inner |= {value for node in graph.all_nodes() for value in node.outputs}
-    read = (value for node in graph.all_nodes() for value in node.inputs)
+    inner = {value for one in with_subgraphs(graph) for value in values_of(one)}
+    read = (value for node in all_nodes(graph) for value in node.inputs)
     return list(dict.fromkeys(value for value in read if value is not None and value not in inner))
 
 
@@ -109,7 +144,7 @@ def graft(model: ir.Model, branch: Branch, part: ir.Model) -> None:
     for given in list(graph.inputs):
         given.replace_all_uses_with(outer[given.name])
     names = Namer(model.graph)
-    for value in (value for one in (graph, *graph.subgraphs()) for value in values_of(one)):
+    for value in (value for one in with_subgraphs(graph) for value in values_of(one)):
         if value.name in outer and value not in graph.inputs:
             value.name = names(value.name or "")
     nodes, outputs, held = list(graph), list(graph.outputs), list(graph.initializers.values())

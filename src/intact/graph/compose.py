@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from onnx import TensorProto
 
 from intact.errors import FileFormatError
-from intact.graph.inference import SMALL, inferred
+from intact.graph.inference import inferred
 from intact.graph.load import load
+from intact.graph.skeleton import SMALL
 from intact.graph.wording import first_line
 
 DTYPES: dict[str, int] = {

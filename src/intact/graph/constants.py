@@ -10,9 +10,9 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import FileFormatError, UnsupportedError
-from intact.graph.inference import SMALL
 from intact.graph.proto import own_graphs
 from intact.graph.run import Session
+from intact.graph.skeleton import SMALL
 from intact.graph.wording import first_line, root
 from intact.limits import FOLDED
 

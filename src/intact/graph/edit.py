@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.errors import QuantValueError
 from intact.graph.build import Namer
-from intact.graph.proto import INFERRED
+from intact.graph.proto import INFERRED, with_subgraphs
 
 
 def set_initializer(model: ir.Model, name: str, array: NDArray) -> None:
@@ -111,7 +111,7 @@ def separate_names(model: ir.Model) -> None:
             )  # fmt: skip
         taken.add(value.name)
     names = Namer(model.graph)
-    for inner in (model.graph, *model.graph.subgraphs()):
+    for inner in with_subgraphs(model.graph):
         values = [*inner.inputs, *inner.initializers.values(), *(v for node in inner for v in node.outputs)]
         for value in values:
             if value not in faces and value.name in taken:

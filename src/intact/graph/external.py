@@ -14,6 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import FileFormatError
+from intact.graph.proto import with_subgraphs
 from intact.graph.tensors import byte_size, check_tensor
 
 _FIX = "copy the data file beside the model, or export the model again"
@@ -165,7 +166,7 @@ def _number(entries: dict[str, str], key: str, where: str) -> int | None:
 def set_home(model: ir.Model, home: Home) -> None:
     """Let the external initializers of `model` be found in `home`; those of attributes are read at once."""
     for graph in (model.graph, *(f.graph for f in model.functions.values())):
-        for inner in (graph, *graph.subgraphs()):
+        for inner in with_subgraphs(graph):
             for value in inner.initializers.values():
                 if isinstance(value.const_value, ir.ExternalTensor):
                     value.const_value = _found(value.const_value, home)

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from intact.graph.build import Inserter, Namer
 from intact.graph.notes import Note
-from intact.graph.proto import values_of
+from intact.graph.proto import values_of, with_subgraphs
 
 _HALF, _SINGLE = ir.DataType.FLOAT16, ir.DataType.FLOAT
 _TYPES = ("to", "dtype")  # attributes that say what a node makes
@@ -20,7 +20,7 @@ def widen_float16(model: ir.Model) -> list[Note]:
     After: ``x: float16 -> Cast -> Conv(float32 weights) -> Cast -> y: float16``. Every float16 is a float32;
     what was rounded to float16 between two operators no longer is, nor becomes infinite beyond 65504.
     """
-    graphs = [model.graph, *model.graph.subgraphs()]
+    graphs = with_subgraphs(model.graph)
     if not any(value.dtype == _HALF for graph in graphs for value in values_of(graph)):
         return []
     outputs = [value for value in model.graph.outputs if value.dtype == _HALF]

@@ -41,20 +41,26 @@ def vectors_stay_small(inferred: onnx.ModelProto, most: int) -> bool:
 
 def _open_vectors(proto: onnx.ModelProto) -> Iterator[str]:
     """Outputs of growing operators that may be vectors of any size."""
+    graphs = list(proto_graphs(proto))
+    inside = [node for function in proto.functions for node in function.node]
+    growing = [
+        node.output[0]
+        for nodes in (*(graph.node for graph in graphs), inside)
+        for node in nodes
+        if node.op_type in _GROWING and node.output
+    ]
+    wanted = set(growing)
     shapes = {
         info.name: info.type.tensor_type
-        for graph in proto_graphs(proto)
+        for graph in (graphs if wanted else ())
         for info in (*graph.value_info, *graph.output)
+        if info.name in wanted
     }
-    nodes = [node for graph in proto_graphs(proto) for node in graph.node]
-    inside = [node for function in proto.functions for node in function.node]
-    for node in (*nodes, *inside):
-        if node.op_type not in _GROWING or not node.output:
-            continue
-        told = shapes.get(node.output[0])
+    for name in growing:
+        told = shapes.get(name)
         dims = told.shape.dim if told is not None and told.HasField("shape") else None
         if dims is None or (len(dims) == 1 and not dims[0].HasField("dim_value")):
-            yield node.output[0]
+            yield name
 
 
 def _probed(proto: onnx.ModelProto, open_: set[str]) -> dict[str, int]:

@@ -10,30 +10,34 @@ import onnx_ir as ir
 from intact.errors import FileFormatError
 from intact.graph.growth import vectors_stay_small
 from intact.graph.pools import behind_pools, settled_pools
-from intact.graph.proto import INFERRED, node_graphs, own_graphs, proto_graphs, to_proto
+from intact.graph.proto import INFERRED, node_graphs, own_graphs, proto_graphs
+from intact.graph.skeleton import to_skeleton
 from intact.graph.tensors import check_shape
 from intact.graph.wording import first_line
 
-SMALL = 1024
-"""Elements up to which an initializer may steer shapes (the target of a Reshape, the pads of a Pad)."""
-
 _NODE = re.compile(r"\(op_type:\s*([^,)]*)(?:, node name: ([^)]*))?\)\s*:?\s*")
 
+
+TOLD = "intact.told"
+"""In a model's meta: whether inference has told all that it can tell."""
 
 MAX_VECTOR = 2**20
 """Numbers up to which shape arithmetic is followed."""
 
 
-def infer_shapes(model: ir.Model) -> None:
+def infer_shapes(model: ir.Model, skeleton: onnx.ModelProto | None = None) -> None:
     """Give shape and type to the values that have none, in place; what cannot be told stays open.
 
     Where the declared shape of what a node makes contradicts the operators, these are right, as in ONNX
     Runtime: exporters write ranks of outputs that their networks do not have.
 
+    Args:
+        model: Any.
+        skeleton: What `to_skeleton` makes of it, where that is there already; it is changed.
     Raises:
         FileFormatError: The operators contradict each other; names the node.
     """
-    skeleton = to_skeleton(model)
+    skeleton = to_skeleton(model) if skeleton is None else skeleton
     try:
         made = inferred(skeleton).graph
     except FileFormatError as contradiction:
@@ -80,20 +84,23 @@ def undeclared(proto: onnx.ModelProto) -> onnx.ModelProto:
     return bare
 
 
-def inferred(skeleton: onnx.ModelProto) -> onnx.ModelProto:
+def inferred(skeleton: onnx.ModelProto, *, follow: bool = True) -> onnx.ModelProto:
     """`skeleton` with the shapes and types that its operators tell.
 
+    Args:
+        skeleton: Changed, where pools stand in it.
+        follow: Follow the numbers of shape arithmetic, too.
     Raises:
         FileFormatError: As for `infer_shapes`.
     """
     try:
-        return settled_pools(skeleton, lambda proto: _infer(proto, strict=True))
+        return settled_pools(skeleton, lambda proto: _infer(proto, follow, strict=True))
     except _ERRORS as error:
         problem = error
     text = first_line(problem, 1000)
     if _within_operator(text):
         try:
-            return _infer(skeleton, strict=False)
+            return _infer(skeleton, follow, strict=False)
         except _ERRORS as error:
             text = first_line(error, 1000)
     raise _wrong(text) from problem
@@ -102,14 +109,14 @@ def inferred(skeleton: onnx.ModelProto) -> onnx.ModelProto:
 _ERRORS = (onnx.shape_inference.InferenceError, RuntimeError, ValueError)
 
 
-def _infer(skeleton: onnx.ModelProto, *, strict: bool) -> onnx.ModelProto:
+def _infer(skeleton: onnx.ModelProto, follow: bool, *, strict: bool) -> onnx.ModelProto:
     """ONNX's inference; it follows the numbers of shape arithmetic only where they stay small.
 
     It keeps an entry for every element of a vector that it follows, and a vector of 2**40 elements takes one
     number in a hostile file to ask for.
     """
     first = onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=strict)
-    if _is_large(first) or not vectors_stay_small(first, MAX_VECTOR):
+    if not follow or _is_large(first) or not vectors_stay_small(first, MAX_VECTOR):
         return first
     try:
         return onnx.shape_inference.infer_shapes(
@@ -127,27 +134,27 @@ for a vector, [640, 1] + [455] too. Shapes that do not fit are found without num
 
 
 def _is_large(proto: onnx.ModelProto) -> bool:
-    vectors = (
-        info.type.tensor_type.shape.dim
-        for graph in proto_graphs(proto)
-        for info in (*graph.input, *graph.output, *graph.value_info)
-    )
-    if any(len(dims) == 1 and dims[0].dim_value > MAX_VECTOR for dims in vectors):
-        return True
+    graphs = list(proto_graphs(proto))
+    for graph in graphs:
+        for infos in (graph.input, graph.output, graph.value_info):
+            for info in infos:
+                dims = info.type.tensor_type.shape.dim
+                if len(dims) == 1 and dims[0].dim_value > MAX_VECTOR:
+                    return True
+    numbers = [t for graph in graphs for t in graph.initializer if t.data_type == onnx.TensorProto.INT64]
+    large = {t.name for t in numbers if _largest(t) > MAX_VECTOR}
     ends = {
         name
-        for graph in proto_graphs(proto)
+        for graph in (graphs if large else ())
         for node in graph.node
         if node.op_type == "Slice"
         for name in node.input
     }
-    return any(
-        tensor.data_type == onnx.TensorProto.INT64
-        and tensor.name not in ends  # where the largest number means the end
-        and abs(onnx.numpy_helper.to_array(tensor).astype(float)).max(initial=0) > MAX_VECTOR
-        for graph in proto_graphs(proto)
-        for tensor in graph.initializer
-    )
+    return not large <= ends  # where the largest number means the end
+
+
+def _largest(tensor: onnx.TensorProto) -> float:
+    return float(abs(onnx.numpy_helper.to_array(tensor).astype(float)).max(initial=0))
 
 
 def _within_operator(text: str) -> bool:
@@ -162,66 +169,33 @@ def _within_operator(text: str) -> bool:
     return any(getattr(schema, name) for name in ("has_function", "has_context_dependent_function"))
 
 
-def to_skeleton(model: ir.Model) -> onnx.ModelProto:
-    """`model` with its large initializers as inputs: small enough for ONNX's C++, whatever they weigh."""
-    held = {v: v.const_value for v in model.graph.initializers.values() if v.const_value is not None}
-    large = {v: t for v, t in held.items() if t.size > SMALL}
-    try:
-        for value, tensor in large.items():
-            value.const_value = placeholder(value, tensor, "absent", 0)
-        proto = to_proto(model)
-    finally:
-        for value, tensor in held.items():
-            value.const_value = tensor
-    inputs = {info.name for info in proto.graph.input}
-    names = {value.name for value in large}
-    kept = [tensor for tensor in proto.graph.initializer if tensor.name not in names]
-    proto.graph.input.extend(
-        onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-        for tensor in proto.graph.initializer
-        if tensor.name in names - inputs
-    )
-    del proto.graph.initializer[:]
-    proto.graph.initializer.extend(kept)
-    for graph in proto_graphs(proto):
-        for node in graph.node:
-            say_onesided(node)
-    return proto
-
-
-def say_onesided(node: onnx.NodeProto) -> None:
-    """Say of an STFT that it is one-sided, as it is by default: ONNX's inference takes it for two-sided."""
-    if node.op_type == "STFT" and not any(attribute.name == "onesided" for attribute in node.attribute):
-        node.attribute.append(onnx.helper.make_attribute("onesided", 1))
-
-
-def placeholder(value: ir.Value, tensor: ir.TensorProtocol, file: str, offset: int) -> ir.ExternalTensor:
-    """What stands for `tensor`, of the initializer `value`, while its data lie in `file`."""
-    shape = ir.Shape(tensor.shape.numpy())
-    return ir.ExternalTensor(file, offset, tensor.nbytes, tensor.dtype, shape=shape, name=value.name or "")
-
-
 def _merge(graph: ir.Graph, inferred: onnx.GraphProto) -> None:
     infos = {info.name: info for info in (*inferred.value_info, *inferred.output)}
     for node, proto in zip(graph, inferred.node, strict=True):
         for value in node.outputs:
-            if value.name in infos and (value.shape is None or value.type is None):
+            if (value.shape is None or value.type is None) and value.name in infos:
                 _fill(value, infos[value.name])
-        for inner, inner_proto in zip(own_graphs(node), node_graphs(proto), strict=True):
-            _merge(inner, inner_proto)
+        if inside := own_graphs(node):
+            for inner, inner_proto in zip(inside, node_graphs(proto), strict=True):
+                _merge(inner, inner_proto)
 
 
 def _fill(value: ir.Value, info: onnx.ValueInfoProto) -> None:
     if not info.type.HasField("tensor_type"):
         return
-    dims = info.type.tensor_type.shape.dim
-    if any(dim.dim_value < 0 for dim in dims):  # sums of sizes that ONNX's inference took too far
+    tensor = info.type.tensor_type
+    if any(dim.dim_value < 0 for dim in tensor.shape.dim):  # of sums that ONNX's inference took too far
         return
     check_shape(info, "")
-    known = ir.serde.deserialize_value_info_proto(info, None)
-    if info.type.tensor_type.elem_type != onnx.TensorProto.UNDEFINED:
-        value.type = value.type or known.type
-    value.shape = value.shape or known.shape
+    if value.type is None and tensor.elem_type != onnx.TensorProto.UNDEFINED:
+        value.type = ir.TensorType(ir.DataType(tensor.elem_type))
+    if value.shape is None and tensor.HasField("shape"):
+        value.shape = ir.Shape([_size(dim) for dim in tensor.shape.dim])
+
+
+def _size(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
+    which = dim.WhichOneof("value")
+    return getattr(dim, which) if which else None
 
 
 def _wrong(text: str) -> FileFormatError:

@@ -12,8 +12,10 @@ from onnx_ir.passes import common as passes
 from intact.atomic import replacing
 from intact.errors import FileFormatError, QuantValueError, UnsupportedError
 from intact.graph.emit_qdq import QUANTIZER_KEY
-from intact.graph.inference import inferred, to_skeleton
-from intact.graph.proto import to_proto
+from intact.graph.inference import inferred
+from intact.graph.proto import all_nodes, with_subgraphs
+from intact.graph.skeleton import put_tensors, shorn, to_skeleton, without_weights
+from intact.graph.view import is_op
 from intact.graph.wording import first_line, unreadable
 from intact.reading import read_bytes
 
@@ -31,7 +33,22 @@ def lift_constants(model: ir.Model) -> None:
 
     Some exporters write weights as nodes: what rewrites weights would have to know both forms.
     """
-    passes.LiftConstantsToInitializersPass(size_limit=2)(model)
+    for graph in with_subgraphs(model.graph):
+        for node in [node for node in graph if is_op(node, "Constant")]:
+            (output,), attributes = node.outputs, list(node.attributes.values())
+            if output.is_graph_output() or [one.name for one in attributes] != ["value"]:
+                continue
+            tensor = attributes[0].value
+            if tensor.size < 2:
+                continue
+            lifted = ir.Value(
+                name=output.name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor,
+                metadata_props=output.metadata_props.copy(),
+            )  # fmt: skip
+            lifted.meta.update(output.meta)
+            graph.register_initializer(lifted)
+            output.replace_all_uses_with(lifted)
+            graph.remove(node, safe=True)
 
 
 def tidy(model: ir.Model) -> None:
@@ -42,7 +59,7 @@ def tidy(model: ir.Model) -> None:
     prune(model)
     passes.RemoveUnusedFunctionsPass()(model)  # type: ignore[no-untyped-call]
     passes.RemoveUnusedOpsetsPass()(model)
-    for node in model.graph.all_nodes():
+    for node in all_nodes(model.graph):
         _keep_own(node.metadata_props)
         node.doc_string = None
         for value in node.outputs:
@@ -67,7 +84,7 @@ def to_bytes(model: ir.Model) -> bytes:
         UnsupportedError: The model does not fit into one file of 2 GiB.
         QuantValueError: The checker refuses it.
     """
-    proto = to_proto(model)
+    proto = checked_proto(model)
     if proto.ByteSize() > MAX_BYTES:
         raise UnsupportedError(
             "model",
@@ -75,8 +92,21 @@ def to_bytes(model: ir.Model) -> bytes:
             f"at most {MAX_BYTES}",
             "fold the weights (fold_weights=True), or save with external data",
         )
-    check(model)
     return bytes(proto.SerializeToString(deterministic=True))
+
+
+def checked_proto(model: ir.Model) -> onnx.ModelProto:
+    """`model` as one message, which ONNX's checker passes.
+
+    Raises:
+        QuantValueError: The checker refuses it.
+    """
+    proto, weights = without_weights(model)
+    skeleton = onnx.ModelProto()
+    skeleton.CopyFrom(proto)
+    _check(shorn(skeleton))
+    put_tensors(proto, weights)
+    return proto
 
 
 def check(model: ir.Model) -> None:
@@ -85,9 +115,12 @@ def check(model: ir.Model) -> None:
     Raises:
         QuantValueError: The checker refuses it.
     """
-    skeleton = to_skeleton(model)
+    _check(to_skeleton(model))
+
+
+def _check(skeleton: onnx.ModelProto) -> None:
     try:
-        inferred(skeleton)
+        inferred(skeleton, follow=False)  # as the checker itself would do it (`full_check`)
         for output in skeleton.graph.output:
             if output.type.HasField("tensor_type"):  # the checker demands a shape, and runtimes do without
                 output.type.tensor_type.shape.SetInParent()

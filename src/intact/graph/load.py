@@ -15,8 +15,9 @@ from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph.build import Namer
 from intact.graph.edit import free_weights
 from intact.graph.external import Home, check_stored, set_home
-from intact.graph.inference import infer_shapes, to_skeleton
-from intact.graph.proto import from_proto
+from intact.graph.inference import TOLD, infer_shapes
+from intact.graph.proto import all_nodes, from_proto
+from intact.graph.skeleton import shorn, to_skeleton
 from intact.graph.tensors import free_negative
 from intact.graph.validate import check_structure
 from intact.graph.wording import first_line, root, unreadable
@@ -53,6 +54,7 @@ def load(
     home = None if folder is None else Home(Path(folder))
     if home is None and isinstance(source, (str, os.PathLike)):
         home = Home.of(Path(source))
+    skeleton = None
     try:
         if isinstance(source, ir.Model) and checked:
             model = source
@@ -62,12 +64,16 @@ def load(
         else:
             proto = _parse(source)
             free_negative(proto)
-            check_structure(proto, partial(check_stored, home=home), any_opset=any_opset)
+            outside: list[str] = []
+            check_structure(proto, partial(_check_tensor, home=home, outside=outside), any_opset=any_opset)
             model = _convert(proto)
-            if home is not None:
+            if home is not None and outside:
                 set_home(model, home)
+            if proto.ir_version >= _FIRST_FREE_IR and not outside:
+                skeleton = shorn(proto)
         _free_old_weights(model)
-        infer_shapes(model)
+        if not (checked and model.meta.get(TOLD)):
+            infer_shapes(model, skeleton)
     except IntactError as error:
         raise error if where in error.where else error.at(where) from error
     _name_nodes(model)
@@ -104,6 +110,13 @@ def _convert(proto: onnx.ModelProto) -> ir.Model:
         ) from error
 
 
+def _check_tensor(tensor: onnx.TensorProto, where: str, home: Home | None, outside: list[str]) -> None:
+    """As `check_stored`; notes in `outside` which tensors are external data."""
+    check_stored(tensor, where, home)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        outside.append(where)
+
+
 def _free_old_weights(model: ir.Model) -> None:
     """IR version 3 wanted weights to be inputs too, and runtimes take them for constants: say so in IR 4."""
     if model.ir_version < _FIRST_FREE_IR:
@@ -116,7 +129,7 @@ def _name_nodes(model: ir.Model) -> None:
     seen: set[str] = set()
     unnamed = []
     for graph in (model.graph, *(f.graph for f in model.functions.values())):
-        for node in graph.all_nodes():
+        for node in all_nodes(graph):
             if not node.name or node.name in seen:
                 unnamed.append(node)
             else:

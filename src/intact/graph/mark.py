@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from intact.errors import QuantValueError
 from intact.graph.build import Inserter, Namer
 from intact.graph.markers import DOMAIN, OP_TYPE
-from intact.graph.proto import values_of
+from intact.graph.proto import all_nodes, values_of
 from intact.spec import QuantSpec
 
 
@@ -46,7 +46,7 @@ def mark(model: ir.Model, marks: Iterable[Mark]) -> None:
         QuantValueError: A mark names a value or reader that the graph does not have.
     """
     values = {value.name: value for value in values_of(model.graph) if value.name}
-    nodes = {node.name: node for node in model.graph.all_nodes()}
+    nodes = {node.name: node for node in all_nodes(model.graph)}
     names = Namer(model.graph)
     for one in marks:
         if one.value not in values:

@@ -18,6 +18,7 @@ from intact.errors import UnsupportedError
 from intact.graph.attributes import floating, integer
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
+from intact.graph.proto import all_nodes
 from intact.graph.raising import ir_version_of, raise_opset
 
 MIN_OPSET, MAX_OPSET = 13, 25
@@ -68,7 +69,7 @@ def set_opset(model: ir.Model, target: int) -> None:
         _Lowering(model.graph, target).run()
     raise_opset(model, target)
     model.opset_imports[""] = target
-    for node in model.graph.all_nodes():
+    for node in all_nodes(model.graph):
         node.version = None
     model.ir_version = ir_version_of(target)
 
@@ -88,7 +89,7 @@ class _Lowering:
         self.names, self.constants = Namer(graph), Constants(graph)
 
     def run(self) -> None:
-        for node in list(self.graph.all_nodes()):
+        for node in list(all_nodes(self.graph)):
             if node.domain:
                 continue
             since = _since(node.op_type, self.target)

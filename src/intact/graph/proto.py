@@ -21,27 +21,31 @@ MAX_DENSE = 2**26
 
 
 def from_proto(proto: onnx.ModelProto) -> ir.Model:
-    """The model of `proto`, which is changed and kept; sparse tensors become dense ones.
+    """The model of `proto`, whose tensors it keeps; sparse ones become dense ones in `proto`, too.
 
     Raises:
         FileFormatError: onnx-ir cannot read it.
     """
     for entry in proto.opset_import:
         entry.domain = _domain(entry.domain)
-    for graph in proto_graphs(proto):
+    graphs = list(proto_graphs(proto))
+    for graph in graphs:
         _densify(graph)
-    opaque = {info.name: info.type.SerializeToString() for info in _opaque_infos(proto)}
-    for info in list(_opaque_infos(proto)):
+    infos = [info for graph in graphs for info in _infos(graph)]
+    unread = [(info, info.type.SerializeToString()) for info in infos if _is_opaque(info.type)]
+    for info, _ in unread:
         info.ClearField("type")
+    opaque = {info.name: type_ for info, type_ in unread}
     # The outputs of a branch may have no type; what inference finds is not written there either.
-    _, *graphs = proto_graphs(proto)
     opaque.update(
-        (o.name, b"") for g in graphs for o in g.output if not o.HasField("type") and o.name not in opaque
+        (o.name, b"") for g in graphs[1:] for o in g.output if not o.HasField("type") and o.name not in opaque
     )
     model: ir.Model = ir.from_proto(proto)
+    for info, type_ in unread:
+        info.type.ParseFromString(type_)
     if proto.training_info:
         model.meta[_TRAINING] = [info.SerializeToString() for info in proto.training_info]
-    declared = {info.name for graph in proto_graphs(proto) for info in _infos(graph)}
+    declared = {info.name for info in infos}
     declared |= {info.name for function in proto.functions for info in function.value_info}
     for value in _values(model):
         if value.name in opaque:
@@ -65,7 +69,7 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     }
     try:
         for value, tensor in outside.items():
-            value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=value.name)
+            value.const_value = embedded(tensor)
         proto: onnx.ModelProto = ir.to_proto(model)
     except ir.serde.SerdeError as error:
         want = "text and numbers that ONNX can store"
@@ -93,6 +97,13 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     for data in model.meta.get(_TRAINING, ()):
         proto.training_info.add().ParseFromString(data)
     return proto
+
+
+def embedded(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    """`tensor`, in memory where it lies in the file of another model."""
+    if isinstance(tensor, ir.ExternalTensor) and tensor.base_dir:
+        return ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
+    return tensor
 
 
 def _within(nodes: Iterable[ir.Node], written: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
@@ -144,11 +155,6 @@ def _infos(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
     yield from graph.value_info
 
 
-def _opaque_infos(proto: onnx.ModelProto) -> Iterator[onnx.ValueInfoProto]:
-    for graph in proto_graphs(proto):
-        yield from (info for info in _infos(graph) if _is_opaque(info.type))
-
-
 def _is_opaque(type_: onnx.TypeProto) -> bool:
     kind = type_.WhichOneof("value")
     if kind in ("sequence_type", "optional_type"):
@@ -177,6 +183,14 @@ def with_subgraphs(graph: ir.Graph) -> list[ir.Graph]:
         inner = [one for node in found[-1] for one in own_graphs(node)]
         waiting.extend(reversed(inner))
     return found
+
+
+def all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
+    """Every node, each in front of those within it: ``graph.all_nodes()`` at a part of its time."""
+    for node in graph:
+        yield node
+        for inner in own_graphs(node):
+            yield from all_nodes(inner)
 
 
 def values_of(graph: ir.Graph) -> list[ir.Value]:

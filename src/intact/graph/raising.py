@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from intact.errors import UnsupportedError
 from intact.graph.attributes import integer, text
 from intact.graph.build import Inserter, Namer, replace
+from intact.graph.proto import all_nodes
 
 MAX_RAISED_OPSET = 25
 
@@ -66,7 +67,7 @@ class _Raising:
         self.graph, self.target, self.stores, self.names = graph, target, stores, Namer(graph)
 
     def run(self) -> None:
-        for node in list(self.graph.all_nodes()):
+        for node in list(all_nodes(self.graph)):
             if node.domain:
                 continue
             for first in range(self.graph.opset_imports[""] + 1, self.target + 1):

@@ -12,8 +12,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.errors import QuantValueError, UnsupportedError
-from intact.graph.inference import placeholder
 from intact.graph.proto import to_proto
+from intact.graph.skeleton import placeholder
 from intact.limits import THREADS
 
 _SHARED = {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.INT8, ir.DataType.UINT8}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import onnx
 import onnx_ir as ir
 
 from intact.atomic import check_target, replacing, together
-from intact.graph.inference import placeholder
-from intact.graph.io import MAX_BYTES, check
-from intact.graph.proto import to_proto
+from intact.graph.io import MAX_BYTES, check, checked_proto
+from intact.graph.proto import to_proto, with_subgraphs
+from intact.graph.skeleton import placeholder
 
 _ALIGN = 4096  # a page, so that readers can map each tensor
 _EMBEDDED = 1024  # bytes up to which a tensor stays in the model file
@@ -27,27 +28,26 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external: bool | None
         QuantValueError: ONNX's checker refuses the model.
         FileAccessError: The path cannot be written; the old files stay, and nothing else.
     """
-    check(model)
     path = Path(path)
     held = _stored(model)
     if external is None:
         external = sum(tensor.nbytes for tensor in held.values()) > MAX_BYTES - 2**20
     if external:
+        check(model)
         check_target(path)
         with together():  # both behind a link, if `path` is one: a model finds its data in its own folder
             _save_external(model, Path(os.path.realpath(path)), held)
     else:
-        _write(model, path)
+        _write(checked_proto(model), path)
 
 
-def _write(model: ir.Model, path: Path) -> None:
-    proto = to_proto(model)
+def _write(proto: onnx.ModelProto, path: Path) -> None:
     with replacing(path) as file:
         file.write(proto.SerializeToString(deterministic=True))
 
 
 def _stored(model: ir.Model) -> dict[ir.Value, ir.TensorProtocol]:
-    graphs = (model.graph, *model.graph.subgraphs())
+    graphs = with_subgraphs(model.graph)
     values = (v for graph in graphs for v in graph.initializers.values())
     return {v: v.const_value for v in values if v.const_value is not None}
 
@@ -62,7 +62,7 @@ def _save_external(model: ir.Model, path: Path, held: dict[ir.Value, ir.TensorPr
                 offset = file.seek(-(-file.tell() // _ALIGN) * _ALIGN)
                 file.write(tensor.tobytes())
                 value.const_value = placeholder(value, tensor, beside.name, offset)
-        _write(model, path)
+        _write(to_proto(model), path)
     finally:
         for value, tensor in large.items():
             value.const_value = tensor

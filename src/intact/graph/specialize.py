@@ -16,8 +16,8 @@ from intact.graph import ops
 from intact.graph.build import Inserter, Namer, hand_over
 from intact.graph.constants import Constants, evaluate_node, foldable
 from intact.graph.edit import set_shape
-from intact.graph.inference import SMALL, say_onesided
 from intact.graph.pools import POOLS, RIGHT_OPSET
+from intact.graph.skeleton import SMALL, say_onesided
 from intact.graph.view import is_op
 
 _REFUSALS = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError)

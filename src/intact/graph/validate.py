@@ -239,6 +239,8 @@ def _free_names(graph: onnx.GraphProto) -> set[str]:
 def _order(nodes: list[onnx.NodeProto], uses: list[set[str]], makers: dict[str, int], at: str) -> list[int]:
     """Kahn's algorithm, the earliest ready node first, so that a graph in order keeps its order."""
     needs = [{makers[name] for name in used if name in makers} for used in uses]
+    if all(max(needed, default=-1) < index for index, needed in enumerate(needs)):
+        return list(range(len(nodes)))
     readers: list[list[int]] = [[] for _ in nodes]
     for index, needed in enumerate(needs):
         for maker in needed:

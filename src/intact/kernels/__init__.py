@@ -12,6 +12,7 @@ from intact.kernels.elementwise import (
     quantize,
 )
 from intact.kernels.registry import Kernel, cpu_features, kernel_list
+from intact.kernels.rounding import moments, quadratic_forms, round_together, unit_factor
 from intact.kernels.statistics import (
     FoundRange,
     absmax,
@@ -19,6 +20,7 @@ from intact.kernels.statistics import (
     collect_pow2,
     count_fixed,
     count_pow2,
+    entropy_divergences,
     grid_gains,
     minmax,
 )
@@ -34,13 +36,18 @@ __all__ = [
     "count_pow2",
     "cpu_features",
     "dequantize",
+    "entropy_divergences",
     "fake_quantize",
     "fake_quantize_grad",
     "grid_gains",
     "kernel_list",
     "learned_range_grad",
     "minmax",
+    "moments",
+    "quadratic_forms",
     "quantize",
+    "round_together",
+    "unit_factor",
     "window_sums",
     "windows",
 ]

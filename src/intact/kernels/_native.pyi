@@ -75,6 +75,25 @@ def dequantize(
     y: _Array,
     threads: int,
 ) -> None: ...
+def moments(
+    kernel: str, x: _Array, groups: int, rows: int, columns: int, first: int, sums: _Array, products: _Array
+) -> None: ...
+def unit_factor(matrices: _Array, size: int) -> None: ...
+def round_together(
+    rows: _Array,
+    steps: _Array,
+    factors: _Array,
+    groups: int,
+    size: int,
+    low: float,
+    high: float,
+    points: _Array,
+) -> None: ...
+def quadratic_forms(rows: _Array, matrices: _Array, groups: int, size: int, out: _Array) -> None: ...
+def entropy_divergences(
+    counts: _Array, mass: _Array, filled: _Array, levels: int, sure: float, candidates: _Array,
+    bounds: _Array, out: _Array,
+) -> None: ...  # fmt: skip
 def absmax(
     kernel: str, convert: str, dtype: str, layout: _Layout, x: _Array, amax: _Array, threads: int
 ) -> None: ...

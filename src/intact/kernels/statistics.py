@@ -188,6 +188,34 @@ def affine_gains(
     return out
 
 
+def entropy_divergences(
+    counts: Doubles,
+    mass: Doubles,
+    filled: Doubles,
+    levels: int,
+    candidates: NDArray[np.int64],
+    bounds: Doubles,
+    sure: float,
+) -> Doubles:
+    """KL(P || Q) of clipping a histogram behind some of its bins, see `intact.calib.entropy`.
+
+    Args:
+        counts: Of the bins, float64 [bins]; not all of them 0.
+        mass, filled: Sums of the counts of the first i bins, and how many of these are not empty,
+            i = 0..bins, float64 [bins + 1].
+        levels: Parts that bins are thrown together in, >= 1.
+        candidates: Numbers of bins, int64 [candidates], 1..bins.
+        bounds: What the divergence of each is at least, ascending, float64 [candidates].
+        sure: How far above the least divergence a bound says that neither this candidate nor those behind it
+            need be looked at.
+    Returns:
+        float64 [candidates]; inf for those, and where Q is 0 and P is not. The logarithms are INTact's own.
+    """
+    out = np.empty(len(candidates))
+    _native.entropy_divergences(counts, mass, filled, levels, sure, candidates, bounds, out)
+    return out
+
+
 class _View:
     """A tensor as the native reductions read it, and the way back to the shape of the kept axes."""
 

@@ -68,6 +68,7 @@ from intact.numerics.pooling import avg_pool, float_max_pool, max_pool
 from intact.numerics.ranges import ZERO_RANGE, affine_from_range, inverse_scale_view, scale_from_amax
 from intact.numerics.recurrent import GATES, StateWeights, recurrence
 from intact.numerics.requantize import Bounds, Residual, activation_bounds, requantize, to_codes, to_real
+from intact.numerics.rounding import moments, quadratic_forms, round_together, unit_factor
 from intact.numerics.short_scale import SHORT_BITS, midway_bias, short_amax, short_range
 from intact.numerics.statistics import absmax, count_fixed, count_pow2, minmax
 
@@ -131,9 +132,11 @@ __all__ = [
     "minimum",
     "minmax",
     "mish",
+    "moments",
     "multipliers",
     "normalized_axes",
     "prove_accumulator",
+    "quadratic_forms",
     "quantize",
     "quantize_reciprocal",
     "ratio",
@@ -143,6 +146,7 @@ __all__ = [
     "requantize",
     "rescale",
     "round_to_format",
+    "round_together",
     "scale_from_amax",
     "scaled_bias",
     "shift_of_sums",
@@ -161,4 +165,5 @@ __all__ = [
     "to_codes",
     "to_float32",
     "to_real",
+    "unit_factor",
 ]

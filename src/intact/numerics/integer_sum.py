@@ -55,11 +55,11 @@ def matmul(a: ArrayLike, b: ArrayLike, a_zero_point: int, b_zero_point: int) -> 
 
 
 def join_sums(high: ArrayLike, low: ArrayLike, shift: int = 0) -> NDArray[np.int32]:
-    """``floor((256 * high + low) / 2^shift + 1/2)``: sums of codes of 16 bits, of their high and low bytes'. NORMATIVE.
+    """``floor((256 * high + low) / 2^shift + 1/2)``: sums of codes of 16 bits, from those of their bytes. NORMATIVE.
 
     Args:
-        high, low: int32, of one shape: what `linear` or `conv` makes of ``(q - qmin) >> 8`` and ``(q - qmin) & 255``
-            with the zero point's own bytes; an integer bias is part of `low`.
+        high, low: int32, of one shape: what `linear` or `conv` makes of ``(q - qmin) >> 8`` and of
+            ``(q - qmin) & 255``, with the zero point's own bytes; an integer bias is part of `low`.
         shift: 0 to 7: the least for which the result is proved to fit (`shift_of_sums`).
     Returns:
         int32.

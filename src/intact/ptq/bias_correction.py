@@ -23,34 +23,34 @@ from intact.ptq.state import BiasError, State
 
 
 def with_bias_errors(state: State) -> State | None:
-    """What the weights' rounding does to the means; None where nothing is held to measure it on."""
+    """What the weights' rounding does to the means, and biases of their own for all layers, in place.
+
+    None where nothing is held to measure it on.
+    """
     if not state.runs:
         return None
     known = state.input_means
     means = known.means if known is not None and known.are_of(state) else None
-    model = state.model.clone()
-    errors = mean_errors(model, state.weights, state.runs, means, has_run=state.has_run)
-    return replace(state, model=model, bias_errors=tuple(errors))
+    errors = mean_errors(state.model, state.weights, state.runs, means, has_run=state.has_run)
+    return replace(state, bias_errors=tuple(errors))
 
 
 def with_corrected_biases(state: State) -> State | None:
-    """The model with the errors taken out of its biases; None where there are none."""
-    if not state.bias_errors:
-        return None
-    model = state.model.clone()
-    for name, bias in corrected(model, state.bias_errors).items():
-        set_initializer(model, name, bias)
-    return replace(state, model=model, corrected=True)
+    """Its biases are to be corrected, as `with_settled_biases` does; None where there are none."""
+    return replace(state, corrected=True) if state.bias_errors else None
 
 
-def without_added_biases(state: State) -> State | None:
-    """The model without the zeros that were put there to be corrected; None where they were, or none are."""
-    if state.corrected or not any(error.added for error in state.bias_errors):
+def with_settled_biases(state: State) -> State | None:
+    """The model with the errors taken out of its biases, or without the zeros that were put there to be
+    corrected, in place; None where there is nothing to do."""
+    if state.corrected:
+        put_corrected(state.model, state.bias_errors)
+    elif any(error.added for error in state.bias_errors):
+        drop_added(state.model, state.bias_errors)
+        prune(state.model)
+    else:
         return None
-    model = state.model.clone()
-    drop_added(model, state.bias_errors)
-    prune(model)
-    return replace(state, model=model)
+    return state
 
 
 def mean_errors(
@@ -99,6 +99,12 @@ def corrected(model: Model, errors: Sequence[BiasError]) -> dict[str, NDArray]:
     return found
 
 
+def put_corrected(model: Model, errors: Sequence[BiasError]) -> None:
+    """Take the errors of all layers out of their biases, in place."""
+    for name, bias in corrected(model, errors).items():
+        set_initializer(model, name, bias)
+
+
 def drop_added(model: Model, errors: Sequence[BiasError]) -> None:
     """Take the zero biases away that `mean_errors` added."""
     added = {layer.node for layer in errors if layer.added}
@@ -108,7 +114,10 @@ def drop_added(model: Model, errors: Sequence[BiasError]) -> None:
 
 
 def _applied(node: Node, weight: NDArray[np.float64], mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What the layer makes of `mean`, per output channel."""
+    """What the layer makes of `mean`, per output channel.
+
+    By `einsum`, which adds in one order: BLAS, behind ``@``, in others on other machines.
+    """
     said = ops.read(node)
     if isinstance(said, ops.Conv):
         groups = said.group
@@ -119,7 +128,8 @@ def _applied(node: Node, weight: NDArray[np.float64], mean: NDArray[np.float64])
         inputs, outputs = weight.shape[0] // groups, weight.shape[1]
         taps, means = weight.reshape(groups, inputs, outputs, -1), mean.reshape(groups, inputs, -1)
         return np.asarray(np.einsum("giok,gik->go", taps, means).reshape(-1))
-    return np.asarray(weight @ mean if isinstance(said, ops.Gemm) and said.transB else mean @ weight)
+    outputs_first = isinstance(said, ops.Gemm) and said.transB
+    return np.asarray(np.einsum("ok,k->o" if outputs_first else "ko,k->o", weight, mean))
 
 
 class _Biases:

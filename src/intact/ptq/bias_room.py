@@ -3,8 +3,9 @@
 ONNX Runtime stores the bias of a layer between pairs as int32, in steps of the input's scale times the
 weight's (`WeightBiasQuantization`, on by default), and what does not fit becomes another number. With 8 bits
 a step is so coarse that everything fits; with 16 and 16 a bias that is larger than the product of the largest
-input and the largest weight of its channel does not, with 16 and 8 one that is 500 times as large. Such a channel adds next to nothing to its bias: its
-weights can have a coarser scale, and lose 2^-16 of the bias at most.
+input and the largest weight of its channel does not, with 16 and 8 one that is 500 times as large. Such a
+channel adds next to nothing to its bias: its weights can have a coarser scale, and lose 2^-16 of the bias, or
+2^-8 of what is 500 times less, at most.
 """
 
 from __future__ import annotations

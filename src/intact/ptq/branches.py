@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from intact.graph import Branch, Model, Session, part
+from intact.graph import Branch, Model, Session, inputs_behind, part
 from intact.ptq.data import open_data
 from intact.ptq.inputs import Feeds, inputs_of
 from intact.ptq.settings import Settings
@@ -31,14 +31,15 @@ class Captured:
         taken: Which batches take it.
         data: Of the model, to be read any number of times.
         settings: How many batches, of which size.
+        known: What the branch reads in these runs, where that was found already.
     """
 
     def __init__(
-        self, model: Model, branch: Branch, taken: Sequence[bool], data: Any, settings: Settings
-    ) -> None:
+        self, model: Model, branch: Branch, taken: Sequence[bool], data: Any, settings: Settings,
+        known: list[Feeds] | None = None,
+    ) -> None:  # fmt: skip
         self._model, self._taken, self._data, self._settings = model, taken, data, settings
-        self._read = [value.name or "" for value in branch.model.graph.inputs]
-        self._kept: list[Feeds] | None = None
+        self._read, self._kept = branch.reads, known
 
     @cached_property
     def _work(self) -> _Work:
@@ -48,33 +49,74 @@ class Captured:
         return self._computing() if self._kept is None else iter(self._kept)
 
     def _computing(self) -> Iterator[Feeds]:
-        kept: list[Feeds] | None = []
-        room = KEPT_BYTES
+        kept = _Kept(KEPT_BYTES)
         for feeds, taken in zip(opened(self._model, self._data, self._settings), self._taken, strict=True):
             if taken:
                 found = self._work(feeds)
-                room -= sum(array.nbytes for array in found.values())
-                if kept is not None and room >= 0:
-                    kept.append(found)
-                else:
-                    kept = None
+                kept.add(found)
                 yield found
-        self._kept = kept
+        self._kept = kept.all
 
 
-def taken_by(
-    model: Model, branches: Sequence[Branch], data: Any, settings: Settings
-) -> dict[str, list[bool]]:
-    """Which batches of `data` take each branch, by its name: one pass over them for all."""
-    conditions = {branch.name: _condition(branch) for branch in branches}
-    work = _Work(model, list(conditions.values()))
-    found: dict[str, list[bool]] = {branch.name: [] for branch in branches}
-    for feeds in opened(model, data, settings):
-        known = work(feeds)
-        for branch in branches:
-            value = bool(known[conditions[branch.name]].reshape(-1)[0])
-            found[branch.name].append(value == branch.condition)
-    return found
+class _Kept:
+    """Runs that are kept as long as they are little together.
+
+    Attributes:
+        all: The runs; None where they were too much.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.all: list[Feeds] | None = []
+        self._room = room
+
+    def add(self, found: Feeds) -> None:
+        self._room -= sum(array.nbytes for array in found.values())
+        if self.all is not None and self._room >= 0:
+            self.all.append(found)
+        else:
+            self.all = None
+
+
+class Handed:
+    """What the runs of a model hand to its branches, found in one pass over the data for all of them.
+
+    Where numbers like a sample rate decide, the pass works out nothing but the conditions, once for each of
+    their values; else it takes with it what the branches read.
+
+    Args:
+        model: Not changed.
+        branches: Of Ifs of its main graph.
+        data, settings: As for `Captured`.
+
+    Attributes:
+        taken: Which batches take each branch, by its name.
+    """
+
+    def __init__(self, model: Model, branches: Sequence[Branch], data: Any, settings: Settings) -> None:
+        self._model, self._data, self._settings = model, data, settings
+        self.taken: dict[str, list[bool]] = {branch.name: [] for branch in branches}
+        self._kept: dict[str, _Kept] = {}
+        conditions = {branch.name: _condition(branch) for branch in branches}
+        deciding = inputs_behind(model, list(conditions.values()))
+        work = None
+        for feeds in opened(model, data, settings):
+            if work is None:
+                names = list(conditions.values())
+                if sum(feeds[name].nbytes for name in deciding) > _SHORT:
+                    names += [name for branch in branches for name in branch.reads]
+                    self._kept = {branch.name: _Kept(KEPT_BYTES // len(branches)) for branch in branches}
+                work = _Work(model, names)
+            known = work(feeds)
+            for branch in branches:
+                value = bool(known[conditions[branch.name]].reshape(-1)[0])
+                self.taken[branch.name].append(taken := value == branch.condition)
+                if taken and self._kept:
+                    self._kept[branch.name].add({name: known[name] for name in branch.reads})
+
+    def to(self, branch: Branch) -> Captured:
+        """The data of a branch."""
+        known = self._kept[branch.name].all if self._kept else None
+        return Captured(self._model, branch, self.taken[branch.name], self._data, self._settings, known)
 
 
 def _condition(branch: Branch) -> str:
@@ -101,10 +143,10 @@ class _Work:
     def _session_of(self, model: Model) -> Session:
         made = {value.name: value for node in model.graph for value in node.outputs}
         if not all(name in made for name in self._computed):  # constants: rare, and ONNX Runtime has them
-            return Session(model, extra=self._computed, threads=THREADS)
+            return Session(model, extra=self._computed, folded=True, threads=THREADS)
         needed = part(model, model.graph.inputs, [made[name] for name in self._computed])
         self._read = [value.name or "" for value in needed.graph.inputs if value.uses()]
-        return Session(needed, threads=THREADS)
+        return Session(needed, folded=True, threads=THREADS)
 
     def __call__(self, feeds: Feeds) -> Feeds:
         """The values of one run, by name."""

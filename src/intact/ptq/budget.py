@@ -1,4 +1,4 @@
-"""The last stages, and once more with 16 bits and layers in float: for a budget of time, or until it is enough.
+"""The last stages, and once more with 16 bits and layers in float: for a budget, or until it is enough.
 
 Tensors of an output below `GOOD_DB` are quantized alone, and what takes the most error off for its predicted
 time is raised first (`unit_groups`). A budget takes what is worth it; ``bits16="auto"`` as little as brings
@@ -24,23 +24,27 @@ from intact.ptq.unit_groups import TRIALS, Form, Raise, UnitGroup, UnitTrials, r
 from intact.ptq.wide_layers import WideUnits, with_wide_inputs
 
 GOOD_DB = 40.0
-"""Signal to quantization noise that is enough, of an output: an error of 1%. Behind it answers of the networks
-that were tried differed from float's in less than one of a hundred."""
+"""Signal to quantization noise of an output that is enough: an error of 1%."""
 
 POOR_DB = 26.0
 """Below it time is worth less: an error of 5%."""
 
+_AT = [stage.name for stage in STAGES].index("pairs")  # what was decided in front of them stays
 _HALVES, _HALVES_POOR = 0.1, 0.3  # of the time: what takes more must halve the error for each such part
 _LEAST_GAIN = 0.5  # of a halving: what is measured must be that much better, whatever it costs
 _WORTH_DB = 3.0  # half of the squared error: what everything raised must gain to be worth a search
 _STOPS_DB = 1.0  # so close to what everything raised brings nothing more is to be gained
 
 
-def quantized(state: State) -> State:
-    """`state` behind all stages; once more with what helps where outputs are poor."""
-    at = [stage.name for stage in STAGES].index("pairs")
-    before = run(state, STAGES[:at])
-    after = run(before, STAGES[at:])
+def quantized(state: State, *, own: bool = False) -> State:
+    """`state` behind all stages; once more with what helps where outputs are poor.
+
+    Args:
+        state: As given.
+        own: Nobody else needs its model.
+    """
+    before = run(state, STAGES[:_AT], own=own)
+    after = run(before, STAGES[_AT:])
     if not after.errors or not before.runs:
         return after
     if before.settings.bits16 == "auto":
@@ -123,7 +127,7 @@ class _Search:
 
     def finished(self, proposed: State) -> State:
         """Behind the last stages."""
-        return run(proposed, STAGES[[stage.name for stage in STAGES].index("pairs") :])
+        return run(proposed, STAGES[_AT:], own=proposed.model is not self.before.model)
 
     def groups(self, trials: int, budget: float = float("inf")) -> list[UnitGroup]:
         """What can be raised within `budget`, measured by so many trials."""

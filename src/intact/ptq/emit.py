@@ -29,8 +29,8 @@ def with_weights(state: State) -> State:
 
 
 def with_pairs(state: State) -> State:
-    """The model with its pairs; the float weights are let go."""
-    model = state.model.clone()
+    """The model with its pairs, in place; the float weights are let go."""
+    model = state.model
     marks = Marks(model)
     weights = iter(state.weights)
     for target in state.targets:
@@ -43,7 +43,7 @@ def with_pairs(state: State) -> State:
     pairs = graph.emit_qdq(model, state.opset)
     scales = tuple(_scales(model, pairs, marks.owners))
     graph.prune(model)
-    return replace(state, model=model, scales=scales, weights=(), input_means=None, ran=None)
+    return replace(state, scales=scales, weights=(), input_means=None, ran=None)
 
 
 class Marks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,11 @@ from numpy.typing import NDArray
 from intact.graph import BoundInputs, Model, Session, ops
 from intact.ptq.sample import Held
 from intact.ptq.workers import THREADS, in_order
+
+OutputParts = tuple[int, tuple[int, ...]]
+"""(axis, sizes along it) of the parts of an output."""
+
+_Place = tuple[slice, ...]
 
 
 class Errors(dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]):
@@ -40,6 +46,7 @@ class Evaluator:
 
     def __init__(self, model: Model, runs: Sequence[Held], overridable: Sequence[str] = ()) -> None:
         self._runs, self._parts = runs, parts_of(model)
+        self._wanted = {id(held): wanted_of(held.outputs, self._parts) for held in runs}
         # Constants are computed once, not in every run of every configuration; the pairs stay as they are.
         self._session = Session(model, overridable=overridable, folded=True, threads=THREADS, fix=FIX)
 
@@ -114,11 +121,11 @@ class Evaluator:
         return in_order(lambda held: self._of_run(bound, held), runs)
 
     def _of_run(self, bound: BoundInputs, held: Held) -> Errors:
-        found = Errors()
+        found, wanted = Errors(), self._wanted[id(held)]
         for name, got in bound.stream(held.feeds):
-            want = held.outputs.get(name)
-            if want is not None and want.dtype.kind == "f":
-                found[name] = squares(got, want, self._parts.get(name))
+            if name in wanted:
+                found[name] = wanted[name].errors_of(got)
+                want = held.outputs[name]
                 if want.ndim == 2 and want.shape[1] > 1:
                     found.top1[name] = same_largest(got, want)
         return found
@@ -195,7 +202,7 @@ def same_largest(got: NDArray, want: NDArray) -> tuple[int, int]:
     return int((kept & finite).sum()), int(finite.sum())
 
 
-def parts_of(model: Model) -> dict[str, tuple[int, tuple[int, ...]]]:
+def parts_of(model: Model) -> dict[str, OutputParts]:
     """The outputs that put unlike things side by side: (axis, sizes along it) of what a Concat joins there.
 
     Boxes in pixels and scores below 1, for example: one sum over both would not see the scores. Only where
@@ -213,33 +220,65 @@ def parts_of(model: Model) -> dict[str, tuple[int, tuple[int, ...]]]:
     return found
 
 
-def squares(
-    got: NDArray, want: NDArray, parts: tuple[int, tuple[int, ...]] | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sums of squared errors and of squares of one output, float64 [parts].
+@dataclass(frozen=True)
+class WantedOutput:
+    """What the float model says of one output in one run.
 
-    Args:
-        got, want: The output, and what the float model says; of another shape, all is lost.
-        parts: Its entry of `parts_of`.
+    Attributes:
+        value: The output.
+        parts: The places of its parts.
+        squares: The sum of squares of each, float64 [parts].
+        finite: Whether all of it is finite: a mask of -inf, for example, says nothing about accuracy.
     """
-    real = want.astype(np.float64)
-    finite = np.isfinite(real)  # a mask of -inf, for example, says nothing about accuracy
-    if not (whole := bool(finite.all())):
-        real = np.where(finite, real, 0)
-    squares = _by_part(real * real, parts)
-    if got.shape != want.shape:
-        return squares, squares
-    found = got.astype(np.float64)
-    if not (known := np.isfinite(found)).all():
-        found = np.where(known, found, 0)
-    difference = found - real if whole else np.where(finite, found - real, 0)
-    return _by_part(difference * difference, parts), squares
+
+    value: NDArray
+    parts: tuple[_Place, ...]
+    squares: NDArray[np.float64]
+    finite: bool
+
+    @classmethod
+    def of(cls, value: NDArray, parts: OutputParts | None) -> WantedOutput:
+        """`parts`: its entry of `parts_of`."""
+        places, real = _places(value.shape, parts), value.astype(np.float64)
+        known = np.isfinite(real)
+        if not (finite := bool(known.all())):
+            real = np.where(known, real, 0)
+        return cls(value, places, _sums(real * real, places), finite)
+
+    def errors_of(self, got: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(sums of squared errors of `got`, sums of squares), float64 [parts] each.
+
+        Of another shape, all is lost; NaN and infinities count as 0.
+        """
+        if got.shape != self.value.shape:
+            return self.squares, self.squares
+        if self.finite:
+            difference = np.subtract(got, self.value, dtype=np.float64)
+            errors = _sums(difference * difference, self.parts)
+            if np.isfinite(errors).all():
+                return errors, self.squares
+        real, found = self.value.astype(np.float64), got.astype(np.float64)
+        known = np.isfinite(real)
+        difference = np.where(known, np.where(np.isfinite(found), found, 0) - np.where(known, real, 0), 0)
+        return _sums(difference * difference, self.parts), self.squares
 
 
-def _by_part(values: NDArray[np.float64], parts: tuple[int, tuple[int, ...]] | None) -> NDArray[np.float64]:
-    """Sums, float64 [parts]; [1] where there are none, or others than were foreseen."""
-    if parts is None or sum(parts[1]) != values.shape[parts[0]]:
-        return np.array([values.sum()])
-    axis, sizes = parts
-    cut = np.split(values, np.cumsum(sizes)[:-1], axis)
-    return np.array([part.sum() for part in cut])
+def wanted_of(outputs: Mapping[str, NDArray], parts: Mapping[str, OutputParts]) -> dict[str, WantedOutput]:
+    """What the float model says of each real output; `parts`: what `parts_of` finds in it."""
+    return {name: WantedOutput.of(a, parts.get(name)) for name, a in outputs.items() if a.dtype.kind == "f"}
+
+
+def _places(shape: tuple[int, ...], parts: OutputParts | None) -> tuple[_Place, ...]:
+    """Where the parts lie; the whole where there are none, or others than were foreseen."""
+    if parts is None or sum(parts[1]) != shape[parts[0]]:
+        return ((),)
+    (axis, sizes), found, start = parts, list[_Place](), 0
+    before = (slice(None),) * (axis % len(shape))
+    for size in sizes:
+        found.append((*before, slice(start, start + size)))
+        start += size
+    return tuple(found)
+
+
+def _sums(values: NDArray[np.float64], places: Sequence[_Place]) -> NDArray[np.float64]:
+    return np.array([values[place].sum() for place in places])

@@ -38,7 +38,7 @@ def inputs_of(model: Model) -> list[Input]:
     """The inputs that a caller must feed, in order: not those with a default in the file.
 
     Raises:
-        QuantValueError: One is no tensor, or there is none.
+        QuantValueError: One is no tensor, or of strings, or there is none.
     """
     found = []
     for value in model.graph.inputs:
@@ -49,10 +49,15 @@ def inputs_of(model: Model) -> list[Input]:
                 f"input '{value.name}'", "no tensor (a sequence, map or optional)", "tensors",
                 "calibrate a model whose inputs are tensors",
             )  # fmt: skip
+        if (dtype := np.dtype(value.dtype.numpy())).kind == "O":
+            raise QuantValueError(
+                f"input '{value.name}'", "strings", "numbers or truths",
+                "cut what reads them off, and quantize what is behind it",
+            )  # fmt: skip
         shape = None
         if value.shape is not None:
             shape = tuple(n if isinstance(n, int) else n.value for n in value.shape)
-        found.append(Input(value.name or "", np.dtype(value.dtype.numpy()), shape))
+        found.append(Input(value.name or "", dtype, shape))
     if not found:
         raise QuantValueError("model", "no input", "at least one", "there is nothing to calibrate with data")
     return found

@@ -15,7 +15,7 @@ from intact.errors import QuantValueError
 from intact.numerics import SHORT_BITS, ZERO_RANGE
 from intact.pool import JobPool
 from intact.progress import waiting
-from intact.ptq.branches import Captured, kept, taken_by
+from intact.ptq.branches import Handed, kept
 from intact.ptq.budget import quantized
 from intact.ptq.choose import label
 from intact.ptq.collect import calibrated
@@ -135,7 +135,7 @@ def _quantized(
     with waiting("read the model", settings.progress):
         state = prepared(source, data, settings, checked=checked)
     state = replace(state, data=kept(state.model, data, settings)) if _has_branches(state) else state
-    done = quantized(state) if state.targets else state
+    done = quantized(state, own=True) if state.targets else state
     with waiting("measure the result", settings.progress):
         result = _result(done)
     if _has_branches(state):
@@ -146,15 +146,16 @@ def _quantized(
 def _quantize_branches(result: QuantizedModel, state: State) -> None:
     """Quantize what the data reach of the branches, each as a model on what reaches it, in place."""
     branches = list(graph.branches_of(result.model))
-    taken = taken_by(result.model, branches, state.data, state.settings)
+    handed = Handed(result.model, branches, state.data, state.settings)
     for branch in branches:
-        if not any(taken[branch.name]):
+        if not any(handed.taken[branch.name]):
             result.warnings.append(f"{branch.name} stays in float: no batch of the data takes it")
             continue
-        data = Captured(result.model, branch, taken[branch.name], state.data, state.settings)
         asked = asked_of(branch.model, state.settings.bits16)
         try:
-            part = _quantized(branch.model, data, replace(state.settings, bits16=asked), checked=True)
+            part = _quantized(
+                branch.model, handed.to(branch), replace(state.settings, bits16=asked), checked=True
+            )
         except QuantValueError as error:  # patterns that fit nothing there
             result.warnings.append(f"{branch.name} stays in float: {error}")
             continue

@@ -16,12 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from intact import numerics
+from intact import kernels, numerics
 from intact.graph import Node
 from intact.ptq.columns import InputsMet, as_rows, from_rows
 from intact.ptq.input_means import Means, MeanSums, mean_readers
@@ -32,7 +31,6 @@ from intact.ptq.state import InputMeans, State
 
 _ROWS = 4096  # of inputs of one layer, about: more change next to nothing
 _BLOCK = 128  # columns rounded with regard to each other: work and memory stay linear in the weights
-_PART = 32  # of these, columns whose errors are spread at once
 _FEW = 32  # columns of the layers that "auto" rounds so: windows of one channel, 3x3 ones of three
 _RIDGE = 1e-5  # of each column's sum of squares: what float32 sums cannot tell from the mean
 _DAMPING = 0.01  # of the mean square, added to each: what was not seen may happen
@@ -65,19 +63,18 @@ class _Moments:
     Attributes:
         rows: How many inputs.
         sums: Of each column, float64 [groups, b] for each block.
-        products: Of any two columns, [groups, b, b] for each block: float32 of one run, float64 of several.
+        products: Of any two columns, float64 [groups, b, b] for each block.
     """
 
     rows: int
     sums: list[NDArray[np.float64]]
-    products: list[NDArray[Any]]
+    products: list[NDArray[np.float64]]
 
     @classmethod
     def of(cls, columns: NDArray[np.float32]) -> _Moments:
         """Those of `columns`, float32 [groups, rows, columns]."""
-        parts = [columns[:, :, block] for block in _blocks(columns.shape[2])]
-        products = [np.matmul(part.transpose(0, 2, 1), part) for part in parts]
-        return cls(columns.shape[1], [part.sum(axis=1, dtype=np.float64) for part in parts], products)
+        both = [kernels.moments(columns, block) for block in _blocks(columns.shape[2])]
+        return cls(columns.shape[1], [sums for sums, _ in both], [products for _, products in both])
 
     @classmethod
     def joined(cls, groups: Sequence[_Moments]) -> _Moments:
@@ -87,10 +84,6 @@ class _Moments:
             for both in ([one.sums for one in groups], [one.products for one in groups])
         )
         return cls(groups[0].rows, sums, products)
-
-    def widened(self) -> _Moments:
-        """The same, to add others to: those of a run wait in half the memory."""
-        return replace(self, products=[product.astype(np.float64) for product in self.products])
 
     def __add__(self, other: _Moments) -> _Moments:
         sums, products = (
@@ -148,12 +141,12 @@ def _measure(
     """
     runs = _halved(state.runs)
     most = -(-_ROWS // len(runs))
-    kernels = {name: weight.array.shape[2:] for weight in state.weights for name, _ in weight.readers}
+    windows = {name: weight.array.shape[2:] for weight in state.weights for name, _ in weight.readers}
     readers: dict[str, dict[str, _MomentsRead]] = {}
     for node in layers:
         name, read = node.name or "", node.inputs[0]
         assert read is not None
-        readers.setdefault(read.name or "", {})[name] = _MomentsRead(InputsMet(node, kernels[name], most))
+        readers.setdefault(read.name or "", {})[name] = _MomentsRead(InputsMet(node, windows[name], most))
     corrects = bool(state.settings.bias_correction)
     means = MeanSums()
     sums: tuple[dict[str, _Moments], dict[str, _Moments]] = ({}, {})
@@ -162,7 +155,7 @@ def _measure(
         means.add(mean)
         half = sums[number % 2]
         for name, one in found.items():
-            half[name] = half[name] + one if name in half else one.widened()
+            half[name] = half[name] + one if name in half else one
     moments = {name: (one, sums[1][name]) for name, one in sums[0].items() if name in sums[1]}
     return moments, means.means if corrects else None
 
@@ -193,7 +186,7 @@ def _rounded(
 def _error(lost: NDArray[np.float64], hessians: Sequence[NDArray]) -> float:
     """Sum over the outputs of d^T H d, block by block."""
     parts = [lost[:, :, block] for block in _blocks(lost.shape[2])]
-    return sum(float((np.matmul(d, h) * d).sum()) for d, h in zip(parts, hessians, strict=True))
+    return sum(float(kernels.quadratic_forms(d, h).sum()) for d, h in zip(parts, hessians, strict=True))
 
 
 @dataclass(frozen=True)
@@ -223,20 +216,11 @@ class _Grid:
 
     def _fitted_block(self, rows: NDArray[np.float64], hessian: NDArray) -> NDArray[np.float64]:
         """Columns one after the other, those of the largest squares first."""
-        order, spread = _spread(hessian)
-        grid, rows = replace(self, steps=self.steps[:, :, order]), rows[:, :, order]
-        wanted, points = rows.copy(), np.empty_like(rows)
-        for first in range(0, rows.shape[2], _PART):
-            last = min(first + _PART, rows.shape[2])
-            for i in range(first, last):
-                column = replace(grid, steps=grid.steps[:, :, i])
-                points[:, :, i] = column.nearest(wanted[:, :, i])
-                lost = rows[:, :, i, None] - points[:, :, i, None]
-                wanted[:, :, i + 1 : last] += lost * spread[:, i, None, i + 1 : last]
-            lost = rows[:, :, first:last] - points[:, :, first:last]
-            wanted[:, :, last:] += np.matmul(lost, spread[:, first:last, last:])
-        found = np.empty_like(points)
-        found[:, :, order] = points
+        order, factors = _spread(hessian)
+        found = np.empty_like(rows)
+        found[:, :, order] = kernels.round_together(
+            rows[:, :, order], self.steps[:, :, order], factors, self.low, self.high
+        )
         return found
 
 
@@ -246,6 +230,4 @@ def _spread(hessian: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.
     damping = np.trace(hessian, axis1=1, axis2=2) * (_DAMPING / count)
     damped = hessian + np.where(damping > 0, damping, 1.0)[:, None, None] * np.eye(count)
     order = np.argsort(-np.diagonal(damped, axis1=1, axis2=2).sum(axis=0), kind="stable")
-    backwards = order[::-1]  # for a factor R of R R^T = H that is an upper triangle
-    factor = np.linalg.cholesky(damped[:, backwards][:, :, backwards])[:, ::-1, ::-1]
-    return order, factor / np.diagonal(factor, axis1=1, axis2=2)[:, None, :]
+    return order, kernels.unit_factor(damped[:, order][:, :, order])

@@ -270,11 +270,17 @@ def _choose(model: Model, one: SmoothableTensor, channels: _Channels) -> NDArray
     best, least = None, _CLEARLY * _expected_error(even, channels, one, weights)
     for part in channels.parts(_is_symmetric(one)):
         for halvings in _HALVINGS:
-            factor = np.exp2(np.maximum(np.ceil(np.log2(np.maximum(part, 2.0**-99))) + halvings, 0))
+            factor = np.ldexp(1.0, np.maximum(_powers_above(np.maximum(part, 2.0**-99)) + halvings, 0))
             error = _expected_error(factor, channels, one, weights)
             if error < least:
                 best, least = factor, error
     return best
+
+
+def _powers_above(x: NDArray[np.float64]) -> NDArray[np.int32]:
+    """The least e with 2^e >= x of every number > 0; logarithms are not the same on every machine."""
+    fraction, exponent = np.frexp(x)  # fraction * 2^exponent, from 1/2 on
+    return np.where(fraction > 0.5, exponent, exponent - 1)
 
 
 def _is_symmetric(one: SmoothableTensor) -> bool:
@@ -312,7 +318,7 @@ class _WeightRows:
     @classmethod
     def of(cls, product: WeightProduct, array: NDArray) -> _WeightRows:
         rows = product.rows(array)  # [groups, channels, outputs, taps]
-        squares = np.einsum("gcot,gcot->gc", rows, rows, dtype=np.float64).reshape(-1)
+        squares = np.square(rows, dtype=np.float64).sum(axis=(2, 3)).reshape(-1)
         return cls(product, squares, np.abs(rows).max(axis=3), rows.shape[3])
 
 
@@ -334,7 +340,7 @@ def _expected_error(
     error = 0.0
     for weight in weights:
         groups, inputs, _ = weight.largest.shape
-        error += float(lost @ weight.squares)
+        error += float((lost * weight.squares).sum())
         spec = weight.product.spec
         if spec is not None:
             # Factors are powers of two: the largest of the products is the product of the largest.
@@ -342,7 +348,7 @@ def _expected_error(
             largest = scaled.max(axis=1).astype(np.float64)  # [groups, outputs]
             largest = largest if spec.axes else np.full_like(largest, largest.max())
             steps = np.square(largest / spec.qmax).sum(axis=1)
-            error += float((square.reshape(groups, inputs).sum(axis=1) @ steps) * weight.taps / 12)
+            error += float((square.reshape(groups, inputs).sum(axis=1) * steps).sum() * weight.taps / 12)
     return error
 
 

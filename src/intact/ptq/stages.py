@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from intact.progress import Progress
-from intact.ptq.bias_correction import with_bias_errors, with_corrected_biases, without_added_biases
+from intact.ptq.bias_correction import with_bias_errors, with_corrected_biases, with_settled_biases
 from intact.ptq.bias_room import with_room_for_biases
 from intact.ptq.boundaries import with_cleared_boundaries
 from intact.ptq.choose import measured_error, with_best_ranges, with_candidates
@@ -61,7 +61,7 @@ class Stage:
     def run(self, state: State, own: bool = False) -> State:
         """The state behind this stage; `own`: nobody else needs the model of `state`."""
         if self.in_place and not own:
-            state = replace(state, model=state.model.clone())
+            state = state.with_own_model()
         switch = getattr(state.settings, self.switch) if self.switch else True
         proposed = self.propose(state) if switch else None
         if proposed is None or (switch == "auto" and not self._helps(state, proposed)):
@@ -88,18 +88,18 @@ STAGES = (
     Stage("weights", with_weights),
     Stage("round weights", with_rounded_weights, "rounding"),
     Stage("room for biases", with_room_for_biases),
-    Stage("bias errors", with_bias_errors, "bias_correction"),
-    Stage("pairs", with_pairs),
+    Stage("bias errors", with_bias_errors, "bias_correction", in_place=True),
+    Stage("pairs", with_pairs, in_place=True),
     Stage("best ranges", with_best_ranges, in_place=True),
     Stage("correct biases", with_corrected_biases, "bias_correction", measured_error),
-    Stage("drop biases that nothing needs", without_added_biases),
+    Stage("settle biases", with_settled_biases, in_place=True),
     Stage("clear boundaries", with_cleared_boundaries, in_place=True),
 )  # fmt: skip
 
 
-def run(state: State, stages: Sequence[Stage] = STAGES) -> State:
-    """`state` behind all `stages`."""
-    given = state.model
+def run(state: State, stages: Sequence[Stage] = STAGES, *, own: bool = False) -> State:
+    """`state` behind all `stages`; `own`: nobody else needs its model."""
+    given = None if own else state.model
     for number, stage in enumerate(stages):
         held = sum(weight.array.nbytes for weight in state.weights)
         drawn = state.settings.progress and not stage.has_bar

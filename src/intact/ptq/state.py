@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -134,6 +134,14 @@ class State:
     def has_run(self) -> bool:
         """Whether the inner tensors that runs hold are those of this model."""
         return self.ran is self.model
+
+    def with_own_model(self) -> State:
+        """The same with a copy of the model, to be changed in place; what is known of its tensors stays."""
+        model = self.model.clone()
+        means = self.input_means
+        if means is not None and means.are_of(self):
+            means = replace(means, model=model)
+        return replace(self, model=model, ran=model if self.has_run else self.ran, input_means=means)
 
     @property
     def activations(self) -> list[Target]:

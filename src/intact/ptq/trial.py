@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from intact.ptq.bias_correction import with_bias_errors, with_corrected_biases
+from intact.ptq.bias_correction import put_corrected, with_bias_errors
 from intact.ptq.collect import collect
 from intact.ptq.data import Source
 from intact.ptq.emit import with_pairs, with_weights
@@ -37,8 +37,9 @@ def _error(state: State, correct: bool) -> float:
     assert state.calibration is not None
     chooser = Activations(state.activations, state.calibration, {}, state.known)
     state = with_weights(replace(state, chooser=chooser, configurations={"mse": chooser.by("mse")}))
+    state = state.with_own_model()
     if correct:
         state = with_bias_errors(state) or state
-    state = with_pairs(state)
-    state = with_corrected_biases(state) or state
-    return relative(Evaluator(state.model, state.runs).errors())
+    model = with_pairs(state).model
+    put_corrected(model, state.bias_errors)
+    return relative(Evaluator(model, state.runs).errors())

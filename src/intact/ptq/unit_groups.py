@@ -1,9 +1,9 @@
 """Which units get 16 bits or stay in float: those whose error in 8 bits is the largest for their time.
 
 A unit (`sixteen`) is a tensor and the weights that multiply it. Units are quantized alone, by trials in groups
-that are halved where their error is large (decision 33), once with their weights and, where 16 bits could help,
-once without: what 16 bits leave is the error of the weights. What takes the most error off for its time is
-raised first (docs/decisions/0043-two-bytes.md).
+that are halved where their error is large (decision 33), once with their weights and, where 16 bits could
+help, once without: what 16 bits leave is the error of the weights. What takes the most error off for its time
+is raised first (docs/decisions/0043-two-bytes.md).
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class UnitTrials:
         return forms
 
     def time(self, units: Sequence[Unit], form: Form) -> float:
-        """What these take more in a form, as a part of the time of the model; infinity: they cannot have it."""
+        """What these take more in a form, as a part of the model's time; infinity: they cannot have it."""
         if form == "float":
             return self._predicted.added(units)
         if self._wide is None or not all(map(self._can_widen, units)):

@@ -1,8 +1,8 @@
 """Activations of 16 bits in front of weights that keep their 8.
 
-A layer with constant weights multiplies codes of 16 bits as two bytes, exactly, and takes twice as long as with
-one, where floats take twenty times (docs/decisions/0043-two-bytes.md). The pair stands right in front of the
-layer, behind what only moves data; whoever else reads the tensor, an Add for one, reads its floats.
+A layer with constant weights multiplies codes of 16 bits as two bytes, exactly, and takes about twice as long
+as with one, where floats take twenty times (docs/decisions/0043-two-bytes.md). The pair stands right in front
+of the layer, behind what only moves data; whoever else reads the tensor, an Add for one, reads its floats.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class WideUnits:
         weights = (t for t in state.targets if t.site.role == "weight" and t.format in ("int8", "uint8"))
         read = {name for target in weights for name, index in target.readers if index == 1}
         self.layers = frozenset(name for name in read if is_op(self._nodes.get(name), *_MULTIPLYING))
-        """Products with constant weights of 8 bits: the engine computes them in integers from 16 bits, too."""
+        """Products with constant weights of 8 bits: the engine computes them in integers from 16, too."""
         self._targets: dict[object, list[Target]] = {}
         for target in state.activations:
             self._targets.setdefault(target.key, []).append(target)
 
     def reads(self, unit: Unit) -> WideReads | None:
-        """Where pairs of 16 bits would stand; None where no layer would read any, or one that needs others too."""
+        """Where pairs of 16 bits would stand; None where no layer reads any, or one that needs others, too."""
         found, parts = WideReads(), dict[str, dict[int, list[Target]]]()
         for target in self._targets[unit.key]:
             self._follow(target.site.value, target.readers, [target], found, parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -13,7 +13,7 @@ from intact.pool import JobPool
 from intact.progress import Progress
 from intact.ptq.analysis.segments import ModelSegment, Read, segments_of
 from intact.ptq.analysis.variants import QuantizedReads, variant
-from intact.ptq.evaluator import Errors, parts_of, relative, squares, summed
+from intact.ptq.evaluator import Errors, parts_of, relative, summed, wanted_of
 from intact.ptq.sample import Held
 from intact.ptq.workers import in_order
 
@@ -53,13 +53,17 @@ class Sweep:
     def __init__(self, model: Model, grids: QuantizedReads, runs: Sequence[Held]) -> None:
         self._grids, self._everything = grids, frozenset(grids.reads)
         self._segments = segments_of(model, grids.reads)
-        self._runs, self._parts = runs, parts_of(model)
+        self._runs, parts = runs, parts_of(model)
         self._sessions: dict[tuple[int, bool], Session] = {}
         self._alive = _alive(self._segments, [value.name or "" for value in model.graph.outputs])
         sessions = self._chain(NOTHING, 0)
-        self._floats = list(in_order(lambda held: self._run(sessions, 0, held.feeds), runs))
-        self.total = self._lost(Trial(self._everything), 0, [dict(held.feeds) for held in runs])
+        floats = in_order(lambda held: self._run(sessions, 0, held.feeds), runs)
+        self._wanted = [wanted_of(outputs, parts) for outputs in floats]
+
+    @cached_property
+    def total(self) -> Errors:
         """Errors with everything quantized."""
+        return self._lost(Trial(self._everything), 0, [dict(held.feeds) for held in self._runs])
 
     @property
     def segments(self) -> int:
@@ -75,7 +79,8 @@ class Sweep:
         """
         starts = [self._first(trial) for trial in trials]
         found: dict[int, float] = {}
-        for index, fronts in self._fronts(sorted(set(starts))):
+        kinds = {trial.alone for trial in trials}
+        for index, fronts in self._fronts(sorted(set(starts)), kinds):
             for number, trial in enumerate(trials):
                 if starts[number] == index:
                     found[number] = relative(self._lost(trial, index, fronts[trial.alone]))
@@ -87,9 +92,11 @@ class Sweep:
         touched = (i for i, segment in enumerate(self._segments) if trial.changed & segment.reads)
         return next(touched, len(self._segments) - 1)
 
-    def _fronts(self, wanted: Sequence[int]) -> Iterator[tuple[int, dict[bool, list[Values]]]]:
-        """(segment, the values in front of it by run, of the float model and of the quantized one)."""
-        fronts = {alone: [dict(held.feeds) for held in self._runs] for alone in (True, False)}
+    def _fronts(
+        self, wanted: Sequence[int], kinds: Collection[bool]
+    ) -> Iterator[tuple[int, dict[bool, list[Values]]]]:
+        """(segment, the values in front of it by run) of the float model, True, and of the quantized one."""
+        fronts = {alone: [dict(held.feeds) for held in self._runs] for alone in kinds}
         for index in range(max(wanted, default=-1) + 1):
             if index in wanted:
                 yield index, fronts
@@ -104,11 +111,8 @@ class Sweep:
 
         def lost(number: int) -> Errors:
             values = self._run(sessions, start, front[number])
-            return Errors(
-                (name, squares(values[name], want, self._parts.get(name)))
-                for name, want in self._floats[number].items()
-                if want.dtype.kind == "f"
-            )
+            wanted = self._wanted[number]
+            return Errors((name, one.errors_of(values[name])) for name, one in wanted.items())
 
         return summed(in_order(lost, range(len(self._runs))))
 

@@ -1,0 +1,54 @@
+"""What the codes of weights are chosen by; each function equals its namesake in `intact.numerics`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from intact.errors import QuantValueError
+from intact.kernels import _native
+from intact.kernels.registry import chosen_kernels
+
+Doubles = NDArray[np.float64]
+
+
+def moments(x: NDArray[np.float32], block: slice) -> tuple[Doubles, Doubles]:
+    """As `numerics.moments`.
+
+    Raises:
+        QuantValueError: `x` has not the rank, or the block no column.
+    """
+    size = len(range(*block.indices(x.shape[-1])))
+    if x.ndim != 3 or not x.size or not size or block.step not in (None, 1):
+        raise QuantValueError(
+            "x", f"shape {x.shape} for {block}", "[groups, rows, columns], and some of the columns",
+            "give one matrix for each group",
+        )  # fmt: skip
+    (groups, rows, columns), x = x.shape, np.ascontiguousarray(x, np.float32)
+    sums, products = np.empty((groups, size)), np.empty((groups, size, size))
+    first = block.indices(columns)[0]
+    _native.moments(chosen_kernels()["moments"], x, groups, rows, columns, first, sums, products)
+    return sums, products
+
+
+def unit_factor(matrices: Doubles) -> Doubles:
+    """As `numerics.unit_factor`."""
+    found = np.array(matrices, np.float64, order="C")
+    _native.unit_factor(found, found.shape[1])
+    return found
+
+
+def round_together(rows: Doubles, steps: Doubles, factors: Doubles, low: float, high: float) -> Doubles:
+    """As `numerics.round_together`."""
+    rows, steps, factors = (np.ascontiguousarray(a, np.float64) for a in (rows, steps, factors))
+    points, (groups, _, size) = np.empty(rows.shape), rows.shape
+    _native.round_together(rows, steps, factors, groups, size, float(low), float(high), points)
+    return points
+
+
+def quadratic_forms(rows: Doubles, matrices: Doubles) -> Doubles:
+    """As `numerics.quadratic_forms`."""
+    rows, matrices = (np.ascontiguousarray(a, np.float64) for a in (rows, matrices))
+    found, (groups, _, size) = np.empty(rows.shape[:2]), rows.shape
+    _native.quadratic_forms(rows, matrices, groups, size, found)
+    return found
