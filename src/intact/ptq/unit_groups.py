@@ -1,7 +1,7 @@
 """Which units get 16 bits or stay in float: those whose error in 8 bits is the largest for their time.
 
-A unit (`sixteen`) is a tensor and the weights that multiply it. Units are quantized alone, by trials in groups
-that are halved where their error is large (decision 33), once with their weights and, where 16 bits could
+A unit (`sixteen`) is a tensor and the weights that multiply it. Units are quantized alone, by trials in
+groups that are halved where their error is large (decision 33), once with their weights and, where 16 bits could
 help, once without: what 16 bits leave is the error of the weights. What takes the most error off for its time
 is raised first (docs/decisions/0043-two-bytes.md).
 """

@@ -52,7 +52,7 @@ class WideUnits:
             self._targets.setdefault(target.key, []).append(target)
 
     def reads(self, unit: Unit) -> WideReads | None:
-        """Where pairs of 16 bits would stand; None where no layer reads any, or one that needs others, too."""
+        """Where pairs of 16 bits would stand; None where no layer reads any, or one needs others."""
         found, parts = WideReads(), dict[str, dict[int, list[Target]]]()
         for target in self._targets[unit.key]:
             self._follow(target.site.value, target.readers, [target], found, parts)
