@@ -90,4 +90,8 @@ def _with_scale(weight: QuantizedWeight, least: NDArray, scale_bits: int | None)
         return weight
     if scale_bits is not None:
         amax = numerics.short_amax(amax, weight.spec, scale_bits)
-    return replace(weight, ends=(-amax, amax), rounded=None)
+    rounded = weight.rounded
+    if rounded is not None:
+        kept = numerics.expand(amax == weight.ends[1], weight.array.shape, weight.spec)
+        rounded = np.where(kept, rounded, numerics.to_float32(weight.array))
+    return replace(weight, ends=(-amax, amax), rounded=rounded)

@@ -1,8 +1,15 @@
-"""The last stages, and once more with what a budget of time is worth: 16 bits, and layers in float."""
+"""The last stages, and once more with 16 bits and layers in float: for a budget of time, or until it is enough.
+
+Tensors of an output below `GOOD_DB` are quantized alone, and what takes the most error off for its predicted
+time is raised first (`unit_groups`). A budget takes what is worth it; ``bits16="auto"`` as little as brings
+every output to `ENOUGH_DB`, found by bisection (docs/decisions/0043-two-bytes.md).
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import log2
 
 from intact.errors import UnsupportedError
 from intact.ptq.bias_room import with_room_for_biases
@@ -13,15 +20,22 @@ from intact.ptq.predicted_time import PredictedTime, shapes_of
 from intact.ptq.sixteen import Unit, raised, units_of
 from intact.ptq.stages import STAGES, run
 from intact.ptq.state import State
-from intact.ptq.unit_groups import Form, UnitTrials, within
+from intact.ptq.unit_groups import TRIALS, Form, Raise, UnitGroup, UnitTrials, raises, worth
 from intact.ptq.wide_layers import WideUnits, with_wide_inputs
 
 GOOD_DB = 40.0
-"""Signal to quantization noise of an output above which nothing is looked for: an error of 1%."""
+"""Signal to quantization noise of an output above which a budget is not spent: an error of 1%."""
 
-_ENOUGH_DB = 30.0  # an error of 3%: below, time is worth less
+ENOUGH_DB = 30.0
+"""What 16 bits that are asked for bring every output to: an error of 3%. Below, time is worth less."""
+
+POOR_DB = 26.0
+"""Below it they are looked for: an error of 5%."""
+
 _HALVES, _HALVES_POOR = 0.1, 0.3  # of the time: what takes more must halve the error for each such part
-_WORTH = 0.5  # of the error before: what a proposal must get below, as measured
+_LEAST_GAIN = 0.5  # of a halving: what is measured must be that much better, whatever it costs
+_WORTH_DB = 3.0  # half of the squared error: what everything raised must gain to be worth a search
+_STOPS_DB = 1.0  # so close to what everything raised brings nothing more is to be gained
 
 
 def quantized(state: State) -> State:
@@ -29,69 +43,128 @@ def quantized(state: State) -> State:
     at = [stage.name for stage in STAGES].index("pairs")
     before = run(state, STAGES[:at])
     after = run(before, STAGES[at:])
-    proposed = with_budget_spent(before, after)
-    if proposed is None:
+    if not after.errors or not before.runs:
         return after
-    again = run(proposed, STAGES[at:])
-    return again if is_worth_it(after, again) else after
+    if before.settings.bits16 == "auto":
+        return _enough(_Search(before, after)) if _least(after) < POOR_DB else after
+    if not before.settings.float_budget or _least(after) >= GOOD_DB:
+        return after
+    return _within_budget(_Search(before, after), before.settings.float_budget)
 
 
-def is_worth_it(before: State, after: State) -> bool:
-    """Whether the quantized model `after` is clearly better than `before`."""
-    return _error(after) <= _WORTH * _error(before)
+def _least(state: State) -> float:
+    """Signal to quantization noise of the worst output, in dB."""
+    return worst(state.errors[label(state)])
 
 
-def _error(state: State) -> float:
+def error(state: State) -> float:
+    """Of all outputs."""
     return relative(state.errors[label(state)])
 
 
-def with_budget_spent(before: State, after: State) -> State | None:
-    """`before` with 16 bits for some activations and some layers in float.
+def is_worth_it(before: State, after: State, time: float, halves: float) -> bool:
+    """Whether the quantized model `after` is as much better as what it takes more asks for."""
+    gained = error(before) / max(error(after), 1e-30)
+    return log2(max(gained, 1e-30)) >= max(time / halves, _LEAST_GAIN)
 
-    None where `after` is good enough, or nothing in the budget helps.
 
-    Args:
+def _within_budget(search: _Search, budget: float) -> State:
+    """What is worth its time, in `budget` together."""
+    halves = _HALVES if search.least >= ENOUGH_DB else _HALVES_POOR
+    groups = search.groups(TRIALS, budget)
+    steps = raises(groups, budget)
+    steps = steps[: worth(steps, sum(group.error for group in groups), halves)]
+    proposed = search.proposed(steps)
+    if proposed is None:
+        return search.after
+    again = search.finished(proposed)
+    spent = sum(one.time for one in steps)
+    return again if is_worth_it(search.after, again, spent, halves) else search.after
+
+
+def _enough(search: _Search) -> State:
+    """As little as brings every output to `ENOUGH_DB`, or near what is possible."""
+    steps = raises(search.groups(4 * TRIALS))
+    tried = dict[int, State]()
+
+    def at(number: int) -> State:
+        if number not in tried:
+            proposed = search.proposed(steps[:number]) if number else None
+            tried[number] = search.after if proposed is None else search.finished(proposed)
+        return tried[number]
+
+    most = _least(at(len(steps)))
+    if most < search.least + _WORTH_DB:
+        why = f"it would bring the outputs from {search.least:.1f} to {most:.1f} dB"
+        warning = f"bits16: 'auto' widens nothing: {why}"
+        return replace(search.after, warnings=(*search.after.warnings, warning))
+    goal = min(ENOUGH_DB, most - _STOPS_DB)
+    low, high = 0, len(steps)  # not enough, enough
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _least(at(middle)) >= goal else (middle, high)
+    return at(high)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """A model, and what other forms of its tensors would do.
+
+    Attributes:
         before: In front of the pairs.
-        after: The same model with its pairs, and its errors on the held runs.
-    Returns:
-        In front of the pairs, too; whole ranges and those that `after` has are to be compared again.
+        after: The same with its pairs, and its errors on the held runs.
     """
-    budget = before.settings.float_budget
-    if not budget or not after.errors:
-        return None
-    least = worst(after.errors[label(after)])
-    if least >= GOOD_DB:
-        return None
-    wide = WideUnits(before) if before.settings.may_widen else None
-    predicted = PredictedTime(before.model, before.placement, shapes_of(before.model, before.runs[0].feeds))
-    trials = UnitTrials(before, after, predicted, wide)
-    units = [
-        unit for unit in units_of(before)
-        if min(trials.time([unit], "16 bits"), trials.time([unit], "float")) <= budget
-    ]  # fmt: skip
-    if not units:
-        return None
-    groups = trials.measured(units)
-    chosen = within(budget, groups, _HALVES if least >= _ENOUGH_DB else _HALVES_POOR)
-    why: dict[Form, dict[Unit, str]] = {"16 bits": {}, "float": {}}
-    for group, form in chosen:
-        why[form] |= dict.fromkeys(group.units, group.reason(least, form))
-    return _with_forms(before, after, why)
 
+    before: State
+    after: State
 
-def _with_forms(before: State, after: State, why: dict[Form, dict[Unit, str]]) -> State | None:
-    """`before` with units in other forms; None where there are none, or would be no others."""
-    state = before
-    if why["16 bits"]:
+    @property
+    def least(self) -> float:
+        """The worst output with 8 bits, in dB."""
+        return _least(self.after)
+
+    def finished(self, proposed: State) -> State:
+        """Behind the last stages."""
+        return run(proposed, STAGES[[stage.name for stage in STAGES].index("pairs") :])
+
+    def groups(self, trials: int, budget: float = float("inf")) -> list[UnitGroup]:
+        """What can be raised within `budget`, measured by so many trials."""
+        state = self.before
+        wide = WideUnits(state) if self._may_widen() else None
+        predicted = PredictedTime(state.model, state.placement, shapes_of(state.model, state.runs[0].feeds))
+        found = UnitTrials(state, self.after, predicted, wide)
+        units = [
+            unit for unit in units_of(state)
+            if min(found.time([unit], "16 bits"), found.time([unit], "float")) <= budget
+        ]  # fmt: skip
+        return found.measured(units, trials) if units else []
+
+    def _may_widen(self) -> bool:
+        if not self.before.settings.may_widen:
+            return False
         try:
+            raised(self.before)
+        except UnsupportedError:  # an operator has no form in an opset with 16 bits
+            return False
+        return True
+
+    def proposed(self, steps: Sequence[Raise]) -> State | None:
+        """In front of the pairs, with the forms that `steps` lead to; None where that changes nothing.
+
+        Whole ranges and those that were chosen are to be compared again.
+        """
+        why: dict[Form, dict[Unit, str]] = {"16 bits": {}, "float": {}}
+        for group, form in {id(one.group): (one.group, one.form) for one in steps}.values():
+            why[form] |= dict.fromkeys(group.units, group.reason(self.least, form))
+        state = self.before
+        if why["16 bits"]:
             state = with_wide_inputs(raised(state), why["16 bits"])
-        except UnsupportedError:  # of an operator that has no form in an opset with 16 bits
+        if why["float"]:
+            state = in_float(state, why["float"])
+        if state is self.before or not state.activations:  # float throughout is not what was asked for
             return None
-    if why["float"]:
-        state = in_float(state, why["float"])
-    if state is before or not state.activations:  # a model that is float throughout is not what was asked for
-        return None
-    state = with_candidates(state)
-    again = {name: ranges for name, ranges in state.configurations.items() if name in (after.chosen, "max")}
-    state = replace(state, configurations=again or state.configurations)
-    return with_room_for_biases(state) or state
+        state = with_candidates(state)
+        wanted = self.after.chosen, "max"
+        again = {name: ranges for name, ranges in state.configurations.items() if name in wanted}
+        state = replace(state, configurations=again or state.configurations)
+        return with_room_for_biases(state) or state

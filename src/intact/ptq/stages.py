@@ -20,7 +20,6 @@ from intact.ptq.choose import measured_error, with_best_ranges, with_candidates
 from intact.ptq.collect import calibrated
 from intact.ptq.emit import with_pairs, with_weights
 from intact.ptq.equalization import equalized_as_asked, equalized_where_it_matters, read_once
-from intact.ptq.mixed_trial import with_bits16
 from intact.ptq.rounding import with_rounded_weights
 from intact.ptq.smoothing import smoothed, smoothed_images
 from intact.ptq.state import State
@@ -88,7 +87,6 @@ STAGES = (
     Stage("ranges", with_candidates),
     Stage("weights", with_weights),
     Stage("round weights", with_rounded_weights, "rounding"),
-    Stage("16 bits", with_bits16),
     Stage("room for biases", with_room_for_biases),
     Stage("bias errors", with_bias_errors, "bias_correction"),
     Stage("pairs", with_pairs),

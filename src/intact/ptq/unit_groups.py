@@ -24,7 +24,9 @@ from intact.ptq.wide_layers import WideUnits
 
 Form = Literal["16 bits", "float"]
 
-_TRIALS = 16  # at most: they find about three tensors among a hundred
+TRIALS = 16
+"""Of groups, at most: they find about three tensors among a hundred."""
+
 _RUNS = 2  # of the held ones: what is worth its time is seen in any
 _LEAST = 1e-4  # of the error or the time: less is as good as nothing
 _SEEN = 0.01  # of all errors: of what has less only one form is measured
@@ -61,35 +63,55 @@ class UnitGroup:
         )
 
 
-def within(budget: float, groups: Sequence[UnitGroup], halves: float) -> list[tuple[UnitGroup, Form]]:
-    """The forms of those of `groups` that are worth their time, in `budget` together.
+@dataclass(frozen=True)
+class Raise:
+    """One group gets another form.
 
-    Step by step what takes the most error off for its time is raised; kept is what makes
-    ``log2(errors of all / errors of the rest) - time / halves`` the largest, where errors are taken to add up.
+    Attributes:
+        group, form: Which.
+        gain: By how much the errors of all become less, where they add up.
+        time: What that takes more.
+    """
+
+    group: UnitGroup
+    form: Form
+    gain: float
+    time: float
+
+
+def raises(groups: Sequence[UnitGroup], budget: float = inf) -> list[Raise]:
+    """Step by step what takes the most error off for its time, in `budget` together."""
+    now = [Cost(group.error, 0.0) for group in groups]
+    found, left = list[Raise](), budget
+    while True:
+        fitting = [
+            (index, Raise(group, form, now[index].error - cost.error, cost.time - now[index].time))
+            for index, group in enumerate(groups) for form, cost in group.forms.items()
+            if cost.error < now[index].error and 0 <= cost.time - now[index].time <= left
+        ]  # fmt: skip
+        if not fitting:
+            return found
+        index, best = max(fitting, key=lambda one: one[1].gain / max(one[1].time, _LEAST))
+        now[index] = groups[index].forms[best.form]
+        found.append(best)
+        left -= best.time
+
+
+def worth(steps: Sequence[Raise], total: float, halves: float) -> int:
+    """How many of `steps`, from the first on, are worth their time: those that make
+    ``log2(errors before / errors behind) - time / halves`` the largest.
 
     Args:
-        budget: The most time.
-        groups: Measured.
+        steps: See `raises`.
+        total: The errors of all groups.
         halves: For each such part of the time the error must become half.
     """
-    total = left = sum(group.error for group in groups)
-    now = {id(group): Cost(group.error, 0.0) for group in groups}
-    chosen, best, most, spent = dict[int, Form](), dict[int, Form](), 0.0, 0.0
-    while True:
-        raises = [
-            (group, form, now[id(group)].error - cost.error, cost.time - now[id(group)].time)
-            for group in groups for form, cost in group.forms.items()
-            if form != chosen.get(id(group))
-        ]  # fmt: skip
-        fitting = [one for one in raises if one[2] > 0 and one[3] >= 0 and spent + one[3] <= budget]
-        if not fitting:
-            break
-        group, form, gain, more = max(fitting, key=lambda one: one[2] / max(one[3], _LEAST))
-        chosen, spent, left = {**chosen, id(group): form}, spent + more, left - gain
-        now[id(group)] = group.forms[form]
-        if (worth := log2(total / max(left, total * _LEAST)) - spent / halves) > most:
-            best, most = chosen, worth
-    return [(group, best[id(group)]) for group in groups if id(group) in best]
+    most, best, left, spent = 0.0, 0, total, 0.0
+    for number, one in enumerate(steps, 1):
+        left, spent = left - one.gain, spent + one.time
+        if (now := log2(total / max(left, total * _LEAST)) - spent / halves) > most:
+            most, best = now, number
+    return best
 
 
 class UnitTrials:
@@ -108,14 +130,19 @@ class UnitTrials:
         self._state, self._predicted, self._wide = before, predicted, wide
         self._sweep = Sweep(before.model, grids_of(before, after), before.runs[:_RUNS])
 
-    def measured(self, units: Sequence[Unit]) -> list[UnitGroup]:
-        """The errors and times of `units`, each alone or with neighbours that can have the same forms."""
+    def measured(self, units: Sequence[Unit], trials: int = TRIALS) -> list[UnitGroup]:
+        """The errors and times of `units`, each alone or with neighbours that can have the same forms.
+
+        Args:
+            units: One or more.
+            trials: At most so many, and half as many again where 16 bits could help.
+        """
         units = sorted(units, key=self._can_widen)
 
         def measure(groups: Sequence[range]) -> list[float]:
             return self._errors([units[group.start : group.stop] for group in groups], True)
 
-        found = screened(len(units), _TRIALS, measure)
+        found = screened(len(units), trials, measure)
         parts = [tuple(units[group.start : group.stop]) for group in found]
         least = _SEEN * sum(group.error for group in found)
         asked = [

@@ -19,6 +19,9 @@ from intact.ptq.state import State
 from intact.ptq.targets import Target
 
 
+_MULTIPLYING = ("Conv", "Gemm", "MatMul")
+
+
 @dataclass
 class WideReads:
     """Where pairs of 16 bits stand for one unit.
@@ -43,20 +46,11 @@ class WideUnits:
         self._nodes = {node.name or "": node for node in state.model.graph}
         weights = (t for t in state.targets if t.site.role == "weight" and t.format in ("int8", "uint8"))
         read = {name for target in weights for name, index in target.readers if index == 1}
-        self.layers = frozenset(name for name in read if name in self._nodes and self._multiplies(name))
+        self.layers = frozenset(name for name in read if is_op(self._nodes.get(name), *_MULTIPLYING))
         """Products with constant weights of 8 bits: the engine computes them in integers from 16 bits, too."""
         self._targets: dict[object, list[Target]] = {}
         for target in state.activations:
             self._targets.setdefault(target.key, []).append(target)
-
-    def _multiplies(self, name: str) -> bool:
-        """Whether kernels have a form for 16 bits: none of one channel at a time."""
-        node = self._nodes[name]
-        if is_op(node, "Conv"):
-            weight, groups = node.inputs[1], ops.Conv.of(node).group
-            shape = weight.shape if weight is not None else None
-            return groups == 1 or (shape is not None and shape[0] != groups)
-        return is_op(node, "Gemm", "MatMul")
 
     def reads(self, unit: Unit) -> WideReads | None:
         """Where pairs of 16 bits would stand; None where no layer would read any, or one that needs others too."""

@@ -16,7 +16,6 @@ from intact.engine.lower.operand import CodesRead, codes_read
 from intact.engine.lower.weights import Bias, Weight, bias_of, prove, prove_joined, weight_of
 from intact.engine.lower.window import window
 from intact.engine.steps import Codes, Conv, ConvTranspose, Dim, Epilogue, Linear, MatMul, Reshape, Step
-from intact.engine.steps.split_quantize import MOST_SHIFT
 from intact.graph import Node, ops
 
 
@@ -57,17 +56,17 @@ def _left(fused: Fused, tail: Tail) -> list[Node]:
 
 def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
     node = fused.root
-    read = codes_read(builder, node.inputs[0])
+    read = codes_read(builder, node.inputs[0], of_images=True)
     weight = weight_of(builder, node.inputs[1], 0)
     said = ops.Conv.of(node)
     shape, groups = window(node, said, weight.codes.shape[2:]), said.group
 
     def step(image: Image) -> Step:
         made = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
-        return Conv(*made, shape.strides, shape.dilations, shape.pads, groups, image.low)
+        (top, left, bottom, right) = (a + b for a, b in zip(shape.pads, read.pads, strict=True))
+        return Conv(*made, shape.strides, shape.dilations, (top, left, bottom, right), groups, image.low)
 
-    alone = said.group == weight.codes.shape[0] > 1
-    return _over_images(builder, fused, read, weight, step, most_shift=0 if alone else MOST_SHIFT)
+    return _over_images(builder, fused, read, weight, step)
 
 
 @dataclass(frozen=True)
@@ -84,9 +83,8 @@ class Image:
 
 
 def _over_images(
-    builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, make: Callable[[Image], Step], *,
-    most_shift: int = MOST_SHIFT,
-) -> list[Node]:  # fmt: skip
+    builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, make: Callable[[Image], Step]
+) -> list[Node]:
     """A convolution of any kind; one over sequences is over images of height 1."""
     packed = np.moveaxis(weight.codes, 1, -1)
     flat = packed.ndim == 3
@@ -103,8 +101,7 @@ def _over_images(
         step = make(Image(*who, image, made, w, replace(epilogue, residual=residual), low))
         return [*before, *more, *lower, step, Reshape(*who, made, y)]
 
-    laid = packed[:, None] if flat else packed
-    return _weighted(builder, fused, read, weight, laid, steps, most_shift=most_shift)
+    return _weighted(builder, fused, read, weight, packed[:, None] if flat else packed, steps)
 
 
 def as_image(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) -> tuple[str, list[Step]]:
@@ -152,7 +149,7 @@ _Maker = Callable[[str, str, str, Epilogue, tuple[str, ...]], list[Step]]
 
 def _weighted(
     builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, packed: NDArray[np.int8],
-    make: _Maker, *, alpha: float = 1.0, beta: float = 1.0, most_shift: int = MOST_SHIFT,
+    make: _Maker, *, alpha: float = 1.0, beta: float = 1.0,
 ) -> list[Node]:  # fmt: skip
     node = fused.root
     x = read.codes
@@ -161,7 +158,7 @@ def _weighted(
         raise NoMatch("it scales a bias that is part of its sum")
     shift = 0
     if read.low:
-        shift = prove_joined(weight, (x.low, x.high), x.zero_point, bias.integer, most_shift)
+        shift = prove_joined(weight, (x.low, x.high), x.zero_point, bias.integer)
     else:
         prove(weight, x, bias.integer)
     tail = Tail([node], node.outputs[0], weight.codes.shape[0], np.float64(alpha) * np.ones(()))

@@ -8,9 +8,10 @@ import numpy as np
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.grids import FloatGrid
-from intact.engine.steps import Codes, SplitQuantize
+from intact.engine.steps import Codes, Pad, SplitQuantize
 from intact.engine.steps.split_quantize import FORMATS, split_codes
-from intact.graph import Value, is_op
+from intact.engine.steps.window import Pads
+from intact.graph import Node, Value, is_op
 
 
 @dataclass(frozen=True)
@@ -21,16 +22,22 @@ class CodesRead:
         x: The tensor of codes, or of their high bytes.
         codes: The grid, and which codes can occur.
         low: The tensor of low bytes; "": the codes are bytes.
+        pads: (top, left, bottom, right), of zeros that are still to be put around images.
     """
 
     x: str
     codes: Codes
     low: str = ""
+    pads: Pads = (0, 0, 0, 0)
 
 
-def codes_read(builder: PlanBuilder, value: Value | None) -> CodesRead:
+def codes_read(builder: PlanBuilder, value: Value | None, *, of_images: bool = False) -> CodesRead:
     """The codes behind `value`.
 
+    Args:
+        builder: The plan so far.
+        value: What a layer reads.
+        of_images: Of codes of 16 bits, a Pad in front of their pair may be left to the layer.
     Raises:
         NoMatch: It has none that kernels multiply.
     """
@@ -40,11 +47,13 @@ def codes_read(builder: PlanBuilder, value: Value | None) -> CodesRead:
     high, low = split_codes(grid.format, grid.scale, grid.zero_point)
     if not np.isfinite(np.float32(high.scale)):
         raise NoMatch(f"its input is in steps of {grid.scale}, whose high bytes no float32 scales")
-    names = f"{value.name}.high", f"{value.name}.low"
+    x, pads = _unpadded(builder, value) if of_images else (None, (0, 0, 0, 0))
+    base = value.name if x is None else f"{value.name}.unpadded"
+    names = f"{base}.high", f"{base}.low"
     if names[0] not in builder.tensors:
-        _split(builder, value, grid, names, (high, low))
+        _split(builder, value, x, grid, names, (high, low))
     whole = Codes(grid.scale, 256 * high.zero_point + low.zero_point, False, 0, 2**16 - 1)
-    return CodesRead(names[0], whole, names[1])
+    return CodesRead(names[0], whole, names[1], pads)
 
 
 def _wide_grid(builder: PlanBuilder, value: Value | None) -> FloatGrid | None:
@@ -58,14 +67,38 @@ def _wide_grid(builder: PlanBuilder, value: Value | None) -> FloatGrid | None:
     return grid if paired and isinstance(grid, FloatGrid) and grid.format in FORMATS else None
 
 
-def _split(
-    builder: PlanBuilder, value: Value, grid: FloatGrid, names: tuple[str, str], codes: tuple[Codes, Codes]
-) -> None:
-    """Both tensors of bytes, once for all layers that read `value`."""
+def _pair(value: Value) -> tuple[Node, Node]:
+    """The QuantizeLinear and the DequantizeLinear that `value` comes from."""
     dequantize = value.producer()
     quantize = dequantize.inputs[0].producer() if dequantize is not None and dequantize.inputs[0] else None
     assert dequantize is not None and quantize is not None
-    x = builder.real(quantize.inputs[0])
+    return quantize, dequantize
+
+
+def _unpadded(builder: PlanBuilder, value: Value) -> tuple[str | None, Pads]:
+    """What a Pad with zeros in front of the pair pads, and by how much; None where there is none."""
+    source = _pair(value)[0].inputs[0]
+    if source is not None and is_op(source.producer(), "Pad"):
+        x = builder.real(source)
+        for step in reversed(builder.steps):
+            if isinstance(step, Pad) and step.y == x and not step.fill and len(step.pads) == 4:
+                (top, bottom), (left, right) = step.pads[2:]
+                if not any(step.pads[0] + step.pads[1]) and builder.tensors[step.x].dtype == "float32":
+                    return step.x, (top, left, bottom, right)
+    return None, (0, 0, 0, 0)
+
+
+def _split(
+    builder: PlanBuilder,
+    value: Value,
+    x: str | None,
+    grid: FloatGrid,
+    names: tuple[str, str],
+    codes: tuple[Codes, Codes],
+) -> None:
+    """Both tensors of bytes, once for all layers that read `value`; of `x`, or of what the pair reads."""
+    quantize, dequantize = _pair(value)
+    x = x or builder.real(quantize.inputs[0])
     shape = builder.tensors[x].shape
     made = [builder.scratch(name, "codes", shape, one) for name, one in zip(names, codes, strict=True)]
     if made != list(names):

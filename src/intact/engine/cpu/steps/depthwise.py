@@ -16,7 +16,7 @@ from intact.kernels.window import PixelWindow
 def is_depthwise(step: Conv, binding: Binding) -> bool:
     """Whether `bind_depthwise` takes this convolution: each channel by itself."""
     out, _, _, inputs = binding.weight(step.weight).shape
-    return step.groups > 1 and inputs == 1 and out == step.groups
+    return step.groups > 1 and inputs == 1 and out == step.groups and not step.shift
 
 
 def bind_depthwise(step: Conv, binding: Binding) -> list[NativeStep]:
