@@ -1,6 +1,6 @@
 """Layers of 16-bit codes beside the same ones in int8 and in float: what a product and an element take.
 
-    python benchmarks/wide_layers.py [--rounds 30]     # INTACT_MAX_ISA=avx512, avxvnni or avx2: other machines
+    python benchmarks/wide_layers.py [--rounds 30]     # INTACT_MAX_ISA=avx512, avxvnni, avx2: other machines
 
 A case is two layers, from some channels to others and back, all pairs of one format, or none; timed are their
 steps, and those that bring floats to the grid in front of each: the least times of all rounds, in turns, one

@@ -183,10 +183,9 @@ def test_large_windows_of_channels_by_themselves(qdq, lowered, kernel, shift):
 @pytest.mark.parametrize("shift", [-1, 8])
 def test_a_file_cannot_round_sums_by_what_no_kernel_rounds(shift):
     high, low = split_codes("int16", 0.001, 0)
-    floats = Tensor("y", "float32", ("n", 4, 6, 6))
-    tensors = {
-        "h": Tensor("h", "codes", ("n", 4, 6, 6), high), "l": Tensor("l", "codes", ("n", 4, 6, 6), low), "y": floats,
-    }  # fmt: skip
+    image = ("n", 4, 6, 6)
+    tensors = {"h": Tensor("h", "codes", image, high), "l": Tensor("l", "codes", image, low)}
+    tensors["y"] = Tensor("y", "float32", image)
     constants = {"w": np.ones((4, 1, 1, 4), np.int8), "m": np.ones(4, np.float32)}
     constants["b"] = np.zeros(4, np.float32)
     epilogue = Epilogue("m", "b", low=-9.0, high=9.0)

@@ -176,9 +176,7 @@ class Layer:
         packed = gemm.pack(self.weight, high=self.high, groups=self.groups, joined=joined, kernel=kernel)
         apart = {"strides": self.strides, "dilations": self.dilations, "threads": self.threads}
         zero = self.zero >> 8 if self.wide else self.zero
-        return gemm.conv(
-            x, y, packed, epilogue, **apart, origin=origin, zero=zero, low=low, kernel=kernel
-        )
+        return gemm.conv(x, y, packed, epilogue, **apart, origin=origin, zero=zero, low=low, kernel=kernel)
 
 
 class Image:
