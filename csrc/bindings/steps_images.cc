@@ -4,7 +4,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,10 +43,6 @@ void bind_order(nb::module_& m) {
       },
       "x"_a, "y"_a, "indices"_a);
   m.def(
-      "step_pick",
-      [](const View& x, const View& index, const View& y) { return native(make_pick({x, index, y})); }, "x"_a,
-      "index"_a, "y"_a);
-  m.def(
       "step_fill", [](const View& y, uint8_t value) { return native(make_fill({y, value})); }, "y"_a,
       "value"_a);
   m.def(
@@ -53,6 +51,15 @@ void bind_order(nb::module_& m) {
 }
 
 void bind_along_axis(nb::module_& m) {
+  m.def(
+      "step_fold",
+      [](const View& x, const View& y, int axis, const std::string& function) {
+        constexpr const char* kNames[] = {"sum", "prod", "max", "min"};
+        const auto* const found = std::find(std::begin(kNames), std::end(kNames), function);
+        require(found != std::end(kNames), "there is no such fold");
+        return native(make_fold({x, y, axis, static_cast<FoldKind>(found - kNames)}));
+      },
+      "x"_a, "y"_a, "axis"_a, "function"_a);
   m.def(
       "step_cum_sum",
       [](const View& x, const View& y, int axis, bool exclusive, bool reverse) {
@@ -72,12 +79,6 @@ void bind_along_axis(nb::module_& m) {
         return native(make_arg_max({x, y, axis, smallest, last}));
       },
       "x"_a, "y"_a, "axis"_a, "smallest"_a, "last"_a);
-  m.def(
-      "step_gather_elements",
-      [](const View& x, const View& index, const View& y, int axis) {
-        return native(make_gather_elements({x, index, y, axis}));
-      },
-      "x"_a, "index"_a, "y"_a, "axis"_a);
 }
 
 void bind_points(nb::module_& m) {

@@ -7,6 +7,7 @@
 
 #include "bindings/bindings.h"
 #include "steps/grid_sample.h"
+#include "steps/pick.h"
 #include "steps/scatter.h"
 #include "steps/top_k.h"
 
@@ -19,6 +20,18 @@ void bind_picks(nb::module_& m) {
         return native(make_top_k({x, y, places, axis, largest}));
       },
       "x"_a, "y"_a, "places"_a, "axis"_a, "largest"_a);
+  m.def(
+      "step_pick",
+      [](const View& x, const View& index, const View& y, int axis) {
+        return native(make_pick({x, index, y, axis}));
+      },
+      "x"_a, "index"_a, "y"_a, "axis"_a);
+  m.def(
+      "step_gather_elements",
+      [](const View& x, const View& index, const View& y, int axis) {
+        return native(make_gather_elements({x, index, y, axis}));
+      },
+      "x"_a, "index"_a, "y"_a, "axis"_a);
   m.def(
       "step_scatter_elements",
       [](const View& index, const View& updates, const View& y, int axis, const std::string& reduction) {

@@ -1,5 +1,8 @@
 #include "steps/along_axis.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "steps/chunks.h"
 #include "steps/lines.h"
 
@@ -27,6 +30,64 @@ class Lines : public Chunks<2> {
  protected:
   View x_, y_;
   Line from_, to_;
+};
+
+template <class T, FoldKind kKind>
+class Fold final : public Lines {
+ public:
+  explicit Fold(const FoldSpec& s) : Lines(s.x, s.y, s.axis) {
+    demand(to_.size == 1, "a line becomes one number");
+  }
+
+  std::string name() const override { return "fold"; }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
+    const bool lines = from_.stride == kUnit, dense = stride(0) == kUnit;
+    each(begin, end, [&](const auto& at, size_t n) {
+      const uint8_t* const x = x_.at<uint8_t>(memory) + at[0];
+      uint8_t* const y = y_.at<uint8_t>(memory) + at[1];
+      T totals[kChunk];
+      if (lines) {
+        for (size_t i = 0; i < n; ++i) totals[i] = line(x + static_cast<int64_t>(i) * stride(0));
+      } else if (dense) {
+        beside(x, n, kUnit, totals);
+      } else {
+        beside(x, n, stride(0), totals);
+      }
+      for (size_t i = 0; i < n; ++i) store(y + static_cast<int64_t>(i) * stride(1), totals[i]);
+    });
+  }
+
+ private:
+  static constexpr int64_t kUnit = sizeof(T);
+
+  static T start() {
+    if constexpr (kKind == FoldKind::max) return std::numeric_limits<T>::lowest();
+    if constexpr (kKind == FoldKind::min) return std::numeric_limits<T>::max();
+    return kKind == FoldKind::prod ? T{1} : T{0};
+  }
+  static T both(T a, T b) {
+    if constexpr (kKind == FoldKind::sum) return sum(a, b);
+    if constexpr (kKind == FoldKind::prod) return product(a, b);
+    if constexpr (kKind == FoldKind::max) return a < b ? b : a;
+    return b < a ? b : a;
+  }
+
+  T line(const uint8_t* x) const {
+    T total = start();
+    for (int64_t k = 0; k < from_.size; ++k) total = both(total, load<T>(x + k * kUnit));
+    return total;
+  }
+
+  // Many lines at once. Inlined for a stride that is known: then the loop is one of vectors.
+  [[gnu::always_inline]] void beside(const uint8_t* x, size_t n, int64_t from, T* totals) const {
+    std::fill(totals, totals + n, start());
+    for (int64_t k = 0; k < from_.size; ++k) {
+      const uint8_t* const row = x + k * from_.stride;
+      for (size_t i = 0; i < n; ++i)
+        totals[i] = both(totals[i], load<T>(row + static_cast<int64_t>(i) * from));
+    }
+  }
 };
 
 template <class T>
@@ -102,60 +163,6 @@ class ArgMax final : public Lines {
   ArgMaxSpec s_;
 };
 
-// Of x as many places as y has beside the axis, along which it stands still.
-View still(View x, const View& y, int axis) {
-  demand(x.rank == y.rank, "views of one step differ in their axes");
-  for (int i = 0; i < x.rank; ++i) {
-    const auto at = static_cast<size_t>(i);
-    demand(i == axis || y.sizes[at] <= x.sizes[at], "y is larger than x");
-    x.sizes[at] = y.sizes[at];
-    if (i == axis) x.strides[at] = 0;
-  }
-  return x;
-}
-
-class GatherElements final : public Chunks<3> {
- public:
-  explicit GatherElements(const GatherElementsSpec& s)
-      : Chunks({s.index, still(s.x, s.y, s.axis), s.y}, kChunk * 16, false),
-        s_(s),
-        unit_(bytes_of(s.x.type)),
-        line_(line_of(s.x, s.axis)) {
-    demand(is_index(s.index), "indices are int32 or int64");
-    demand(s.x.type == s.y.type, "x and y have one type");
-    demand(line_.size > 0 || items() == 0, "there is nothing along the axis");
-    elements_of(s.x);
-    reads(s.x);
-    reads(s.index);
-    writes(s.y);
-  }
-
-  std::string name() const override { return "gather_elements"; }
-
-  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
-    each(begin, end, [&](const auto& at, size_t n) {
-      const uint8_t* const index = s_.index.at<uint8_t>(memory) + at[0];
-      const uint8_t* const x = s_.x.at<uint8_t>(memory) + at[1];
-      uint8_t* const y = s_.y.at<uint8_t>(memory) + at[2];
-      for (size_t i = 0; i < n; ++i) {
-        const auto place = static_cast<int64_t>(i);
-        int64_t from = index_at(s_.index, index + place * stride(0));
-        if (from < 0) from += line_.size;
-        if (from < 0 || from >= line_.size) {
-          memory.fail();
-          from = 0;
-        }
-        std::memcpy(y + place * stride(2), x + place * stride(1) + from * line_.stride, unit_);
-      }
-    });
-  }
-
- private:
-  GatherElementsSpec s_;
-  size_t unit_;
-  Line line_;
-};
-
 class Interpolate final : public Lines {
  public:
   explicit Interpolate(InterpolateSpec s) : Lines(s.x, s.y, s.axis), s_(std::move(s)) {
@@ -224,6 +231,23 @@ class Interpolate final : public Lines {
 
 }  // namespace
 
+std::unique_ptr<Step> make_fold(const FoldSpec& s) {
+  demand(s.x.type == s.y.type, "x and y have one type");
+  const auto of = [&]<class T>(T) -> std::unique_ptr<Step> {
+    switch (s.kind) {
+      case FoldKind::sum: return std::make_unique<Fold<T, FoldKind::sum>>(s);
+      case FoldKind::prod: return std::make_unique<Fold<T, FoldKind::prod>>(s);
+      case FoldKind::max: return std::make_unique<Fold<T, FoldKind::max>>(s);
+      default: return std::make_unique<Fold<T, FoldKind::min>>(s);
+    }
+  };
+  if (s.x.type == Type::i32) return of(int32_t{});
+  if (s.x.type == Type::i64) return of(int64_t{});
+  demand(s.x.type == Type::f32 && s.kind == FoldKind::prod,
+         "folds are of int32 or int64, products of float32 too");
+  return std::make_unique<Fold<float, FoldKind::prod>>(s);
+}
+
 std::unique_ptr<Step> make_cum_sum(const CumSumSpec& s) {
   demand(s.x.type == s.y.type, "x and y have one type");
   switch (s.x.type) {
@@ -243,10 +267,6 @@ std::unique_ptr<Step> make_arg_max(const ArgMaxSpec& s) {
     case Type::i8: return std::make_unique<ArgMax<int8_t>>(s);
     default: refuse("elements are float32, int32, int64, uint8 or int8");
   }
-}
-
-std::unique_ptr<Step> make_gather_elements(const GatherElementsSpec& spec) {
-  return std::make_unique<GatherElements>(spec);
 }
 
 std::unique_ptr<Step> make_interpolate(InterpolateSpec spec) {

@@ -1,4 +1,4 @@
-// Along one axis: running sums, the place of the largest element, elements by index, values between elements.
+// Along one axis: folds, running sums, the place of the largest element, values between elements.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,15 @@
 #include "runtime/step.h"
 
 namespace intact {
+
+// y = x[0] + x[1] + ... along the axis, or their product, or the largest or smallest of them, one after the
+// other; integers wrap around. Of no elements 0, 1, the lowest and the highest number.
+enum class FoldKind : uint8_t { sum, prod, max, min };
+struct FoldSpec {
+  View x, y;  // of one type: i32, i64, or f32 for products; the axis has size 1 in y
+  int axis;
+  FoldKind kind;
+};
 
 // y[k] = x[0] + ... + x[k] along the axis, one sum after the other, each rounded; integers wrap around.
 struct CumSumSpec {
@@ -24,13 +33,6 @@ struct ArgMaxSpec {
   bool smallest, last;
 };
 
-// y[i] = x[i, but index[i] along the axis]; negative ones count from the end. A run with an index out of
-// range fails.
-struct GatherElementsSpec {
-  View x, index, y;  // the index is i32 or i64, and has the sizes of y
-  int axis;
-};
-
 // y[i] = the sum of x[places[i * terms + k]] * weights[i * terms + k] over k, in their order: every product
 // and every sum is rounded.
 struct InterpolateSpec {
@@ -42,9 +44,9 @@ struct InterpolateSpec {
 };
 
 // All throw std::invalid_argument for what cannot be run safely.
+std::unique_ptr<Step> make_fold(const FoldSpec& spec);
 std::unique_ptr<Step> make_cum_sum(const CumSumSpec& spec);
 std::unique_ptr<Step> make_arg_max(const ArgMaxSpec& spec);
-std::unique_ptr<Step> make_gather_elements(const GatherElementsSpec& spec);
 std::unique_ptr<Step> make_interpolate(InterpolateSpec spec);
 
 }  // namespace intact

@@ -119,88 +119,6 @@ class Gather final : public Step {
   Rows rows_;
 };
 
-// The first `rank` axes of a view.
-View first_axes(View v, int rank) {
-  v.rank = rank;
-  return v;
-}
-
-constexpr size_t kPiece = 1 << 14;  // bytes of a piece of work
-
-class Pick final : public Step {
- public:
-  explicit Pick(const PickSpec& s)
-      : x_(checked(s)),
-        index_(s.index),
-        y_(s.y),
-        walk_({s.index, first_axes(s.y, s.index.rank)}),
-        unit_(row_bytes(s.x, 1)),
-        rows_(walk_.outer(walk_.rank)),
-        each_(std::max<size_t>(1, kPiece / std::max<size_t>(1, unit_))) {
-    reads(s.x);
-    reads(s.index);
-    writes(s.y);
-  }
-
-  std::string name() const override { return "pick"; }
-  size_t items() const override { return unit_ == 0 ? 0 : (rows_ + each_ - 1) / each_; }
-
-  void run(const Memory& memory, size_t begin, size_t end, uint8_t*) const noexcept override {
-    const size_t last = std::min(end * each_, rows_);
-    Cursor<2> cursor(walk_, walk_.rank, begin * each_);
-    for (size_t row = begin * each_; row < last; ++row, cursor.next()) {
-      int64_t from = row_of(index_.at<uint8_t>(memory) + cursor.offset(0));
-      if (from < 0 || from >= x_.sizes[0]) {
-        memory.fail();
-        from = 0;
-      }
-      std::memcpy(y_.at<uint8_t>(memory) + cursor.offset(1), x_.at<uint8_t>(memory) + from * x_.strides[0],
-                  unit_);
-    }
-  }
-
- private:
-  static const View& checked(const PickSpec& s) {
-    const bool whole = s.index.type == Type::i32 || s.index.type == Type::i64;
-    demand(whole, "indices are int32 or int64");
-    demand(s.x.type == s.y.type && s.x.rank >= 1 && s.x.rank <= kMaxRank, "rows are those of a tensor");
-    demand(s.y.rank == s.index.rank + s.x.rank - 1, "y has the axes of the indices, then those of a row");
-    for (const View* v : {&s.x, &s.index, &s.y}) elements_of(*v);
-    demand(s.x.sizes[0] > 0, "there are no rows");
-    for (int i = 1; i < s.x.rank; ++i) {
-      demand(s.x.sizes[i] == s.y.sizes[s.index.rank + i - 1], "rows differ in their sizes");
-    }
-    row_bytes(s.y, s.index.rank);
-    return s.x;
-  }
-
-  // Of the axes of a view from `axis` on, which lie side by side.
-  static size_t row_bytes(const View& v, int axis) {
-    auto step = static_cast<int64_t>(bytes_of(v.type));
-    for (int i = v.rank - 1; i >= axis; --i) {
-      demand(v.sizes[i] < 2 || v.strides[i] == step, "rows do not lie side by side");
-      step *= v.sizes[i];
-    }
-    return static_cast<size_t>(step);
-  }
-
-  int64_t row_of(const uint8_t* at) const {
-    int64_t index = 0;
-    if (index_.type == Type::i64) {
-      std::memcpy(&index, at, sizeof index);
-    } else {
-      int32_t narrow = 0;
-      std::memcpy(&narrow, at, sizeof narrow);
-      index = narrow;
-    }
-    return index < 0 ? index + x_.sizes[0] : index;
-  }
-
-  View x_, index_, y_;
-  Walk<2> walk_;
-  size_t unit_, rows_, each_;
-};
-
 class Fill final : public Step {
  public:
   explicit Fill(const FillSpec& s) : s_(s), walk_({s.y}), unit_(bytes_of(s.y.type)) {
@@ -279,8 +197,6 @@ std::unique_ptr<Step> make_copy(const TransposeOps& transpose, const CopySpec& s
 }
 
 std::unique_ptr<Step> make_gather(const GatherSpec& spec) { return std::make_unique<Gather>(spec); }
-
-std::unique_ptr<Step> make_pick(const PickSpec& spec) { return std::make_unique<Pick>(spec); }
 
 std::unique_ptr<Step> make_fill(const FillSpec& spec) { return std::make_unique<Fill>(spec); }
 

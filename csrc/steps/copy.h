@@ -20,12 +20,6 @@ struct GatherSpec {
   std::vector<std::vector<int64_t>> indices;
 };
 
-// y[i, ...] = x[index[i], ...], index being a tensor (i32 or i64) of any rank; negative ones count from the
-// end. Rows of x and y lie side by side. A run with an index out of range fails.
-struct PickSpec {
-  View x, index, y;
-};
-
 // Every byte of y.
 struct FillSpec {
   View y;
@@ -41,7 +35,6 @@ struct HaloSpec {
 // All throw std::invalid_argument for what cannot be run safely.
 std::unique_ptr<Step> make_copy(const TransposeOps& transpose, const CopySpec& spec);
 std::unique_ptr<Step> make_gather(const GatherSpec& spec);
-std::unique_ptr<Step> make_pick(const PickSpec& spec);
 std::unique_ptr<Step> make_fill(const FillSpec& spec);
 std::unique_ptr<Step> make_halo(const HaloSpec& spec);
 

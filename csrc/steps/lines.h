@@ -51,6 +51,15 @@ T sum(T a, T b) {
   }
 }
 
+template <class T>
+T product(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  } else {
+    return a * b;
+  }
+}
+
 inline bool is_index(const View& v) { return v.type == Type::i32 || v.type == Type::i64; }
 
 // An index of that view's type.

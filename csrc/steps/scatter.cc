@@ -10,46 +10,52 @@ namespace {
 
 constexpr size_t kPiece = 4096;  // elements of a piece of work
 
-template <class T>
-T product(T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-  } else {
-    return a * b;
-  }
-}
+// y of n elements, `step` bytes from each other, and as many updates.
+using Combine = void (*)(uint8_t* y, int64_t step, const uint8_t* update, int64_t by, int64_t n);
 
 // numerics.maximum and minimum: b where it is beyond a, or no number.
-template <class T>
-T combined(Reduction kind, T a, T b) {
-  switch (kind) {
-    case Reduction::add: return sum(a, b);
-    case Reduction::mul: return product(a, b);
-    case Reduction::max: return a < b || b != b ? b : a;
-    case Reduction::min: return a > b || b != b ? b : a;
-    default: return b;
-  }
+template <Reduction kKind, class T>
+T combined(T a, T b) {
+  if constexpr (kKind == Reduction::add) return sum(a, b);
+  if constexpr (kKind == Reduction::mul) return product(a, b);
+  if constexpr (kKind == Reduction::max) return a < b || b != b ? b : a;
+  if constexpr (kKind == Reduction::min) return a > b || b != b ? b : a;
+  return b;
 }
 
-// y of n elements, `step` bytes from each other, and as many updates.
-using Combine = void (*)(Reduction kind, uint8_t* y, int64_t step, const uint8_t* update, int64_t by,
-                         int64_t n);
-
-template <class T>
-void combine(Reduction kind, uint8_t* y, int64_t step, const uint8_t* update, int64_t by, int64_t n) {
+template <class T, Reduction kKind>
+void combine(uint8_t* y, int64_t step, const uint8_t* update, int64_t by, int64_t n) {
+  constexpr auto kUnit = static_cast<int64_t>(sizeof(T));
+  if (step == kUnit && by == kUnit) {
+    for (int64_t i = 0; i < n; ++i) {
+      uint8_t* const to = y + i * kUnit;
+      store(to, combined<kKind>(load<T>(to), load<T>(update + i * kUnit)));
+    }
+    return;
+  }
   for (int64_t i = 0; i < n; ++i, y += step, update += by) {
-    store(y, combined(kind, load<T>(y), load<T>(update)));
+    store(y, combined<kKind>(load<T>(y), load<T>(update)));
   }
 }
 
 template <class T>
-void put(Reduction, uint8_t* y, int64_t step, const uint8_t* update, int64_t by, int64_t n) {
+void put(uint8_t* y, int64_t step, const uint8_t* update, int64_t by, int64_t n) {
   constexpr auto kUnit = static_cast<int64_t>(sizeof(T));
   if (step == kUnit && by == kUnit) {
     std::memcpy(y, update, static_cast<size_t>(n * kUnit));
     return;
   }
   for (int64_t i = 0; i < n; ++i, y += step, update += by) store(y, load<T>(update));
+}
+
+template <class T>
+Combine combine_by(Reduction kind) {
+  switch (kind) {
+    case Reduction::add: return combine<T, Reduction::add>;
+    case Reduction::mul: return combine<T, Reduction::mul>;
+    case Reduction::max: return combine<T, Reduction::max>;
+    default: return combine<T, Reduction::min>;
+  }
 }
 
 Combine combine_of(Type type, Reduction kind) {
@@ -62,9 +68,9 @@ Combine combine_of(Type type, Reduction kind) {
     }
   }
   switch (type) {
-    case Type::f32: return combine<float>;
-    case Type::i32: return combine<int32_t>;
-    case Type::i64: return combine<int64_t>;
+    case Type::f32: return combine_by<float>(kind);
+    case Type::i32: return combine_by<int32_t>(kind);
+    case Type::i64: return combine_by<int64_t>(kind);
     default: refuse("what is combined is float32, int32 or int64");
   }
 }
@@ -111,7 +117,7 @@ class ScatterElements final : public Step {
       uint8_t* const y = s_.y.at<uint8_t>(memory) + cursor.offset(2);
       for (int64_t i = 0; i < index_.size; ++i) {
         const int64_t to = within(index_at(s_.index, index + i * index_.stride), line_.size, memory);
-        combine_(s_.reduction, y + to * line_.stride, 0, updates + i * updates_.stride, 0, 1);
+        combine_(y + to * line_.stride, 0, updates + i * updates_.stride, 0, 1);
       }
     }
   }
@@ -208,7 +214,7 @@ class ScatterRows final : public Step {
     const uint8_t* update = s_.updates.at<uint8_t>(memory) + from * unit;
     uint8_t* const y = s_.y.at<uint8_t>(memory) + from * unit;
     for (int64_t i = 0; i < tuples_.count(); ++i, update += s_.updates.strides[0]) {
-      combine_(s_.reduction, y + tuples_.row(memory, i) * s_.y.strides[0], unit, update, unit, n);
+      combine_(y + tuples_.row(memory, i) * s_.y.strides[0], unit, update, unit, n);
     }
   }
 

@@ -1,6 +1,11 @@
 #include "steps/top_k.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <functional>
+#include <limits>
+#include <utility>
 
 #include "steps/lines.h"
 #include "steps/walk.h"
@@ -9,24 +14,79 @@ namespace intact {
 namespace {
 
 constexpr size_t kPiece = 4096;  // elements of a piece of work
+constexpr size_t kBlock = 32;  // elements that are compared with the bound at once
+constexpr size_t kGroup = 8;  // of which it is then asked which
+constexpr size_t kFew = 16;  // so many are kept in order all the while
+constexpr size_t kShort = 256;  // up to which comparisons sort faster than digits
 
-template <class T>
-struct Element {
-  T value;
-  int64_t place;
-};
-
-// A total order, so that any way of sorting finds the same elements.
+// What comes first has the greater key: a NaN the greatest, the two zeros one.
 template <class T, bool kLargest>
-bool before(const Element<T>& a, const Element<T>& b) {
-  const bool a_none = a.value != a.value, b_none = b.value != b.value;
-  if (a_none != b_none) return a_none;
-  if (!a_none && a.value != b.value) return kLargest ? a.value > b.value : a.value < b.value;
-  return a.place < b.place;
+auto key_of(T value) {
+  using Key = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+  constexpr Key kSign = Key{1} << (8 * sizeof(Key) - 1);
+  Key key;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (value != value) return std::numeric_limits<Key>::max();
+    const T sum = value + T{0};
+    std::memcpy(&key, &sum, sizeof key);
+    key = (key & kSign) != 0 ? ~key : key | kSign;
+  } else {
+    key = static_cast<Key>(static_cast<std::conditional_t<sizeof(T) == 8, int64_t, int32_t>>(value)) ^ kSign;
+  }
+  return kLargest ? key : static_cast<Key>(~key);
 }
 
-template <class T>
+// Key and place as one number: of equal keys the greater one stands first in the line. No two are equal, so
+// that any way of sorting finds the same order.
+struct Narrow {
+  static constexpr int kDigits = 8;
+  uint64_t both;
+  Narrow() = default;
+  Narrow(uint32_t key, uint32_t place) : both(uint64_t{key} << 32 | static_cast<uint32_t>(~place)) {}
+  uint32_t place() const { return ~static_cast<uint32_t>(both); }
+  uint8_t digit(int at) const { return static_cast<uint8_t>(both >> (8 * at)); }
+  friend bool operator>(Narrow a, Narrow b) { return a.both > b.both; }
+};
+
+struct Wide {
+  static constexpr int kDigits = 12;
+  uint64_t key;
+  uint32_t turned;
+  Wide() = default;
+  Wide(uint64_t key_, uint32_t place) : key(key_), turned(~place) {}
+  uint32_t place() const { return ~turned; }
+  uint8_t digit(int at) const {
+    return static_cast<uint8_t>(at < 4 ? turned >> (8 * at) : key >> (8 * at - 32));
+  }
+  friend bool operator>(const Wide& a, const Wide& b) {
+    return a.key != b.key ? a.key > b.key : a.turned > b.turned;
+  }
+};
+
+// n entries, the greatest first: digit by digit from the lowest, each time in the other one's memory. Digits
+// that all entries share are passed over.
+template <class Entry>
+void sort_by_digits(Entry* entries, Entry* other, size_t n) {
+  std::array<std::array<uint32_t, 256>, Entry::kDigits> counts{};
+  for (size_t i = 0; i < n; ++i) {
+    for (int at = 0; at < Entry::kDigits; ++at) ++counts[static_cast<size_t>(at)][entries[i].digit(at)];
+  }
+  Entry *from = entries, *to = other;
+  for (int at = 0; at < Entry::kDigits; ++at) {
+    auto& count = counts[static_cast<size_t>(at)];
+    if (count[from[0].digit(at)] == n) continue;
+    uint32_t before = 0;
+    for (size_t digit = 256; digit-- > 0;) before += std::exchange(count[digit], before);
+    for (size_t i = 0; i < n; ++i) to[count[from[i].digit(at)]++] = from[i];
+    std::swap(from, to);
+  }
+  if (from != entries) std::copy_n(from, n, entries);
+}
+
+template <class T, bool kLargest>
 class TopK final : public Step {
+  using Entry = std::conditional_t<sizeof(T) == 8, Wide, Narrow>;
+
  public:
   explicit TopK(const TopKSpec& s)
       : s_(s),
@@ -38,9 +98,12 @@ class TopK final : public Step {
     demand(s.places.type == Type::i64, "places are int64");
     for (const View* v : {&s.x, &s.y, &s.places}) elements_of(*v);
     demand(to_.size == places_.size && to_.size <= from_.size, "there are not as many elements");
-    demand(static_cast<uint64_t>(from_.size) < SIZE_MAX / sizeof(Element<T>) / 2, "a line is too long");
-    lines_ = to_.size == 0 ? 0 : walk_.outer(walk_.rank);
-    each_ = std::max<size_t>(1, kPiece / static_cast<size_t>(std::max<int64_t>(1, from_.size)));
+    demand(from_.size < std::numeric_limits<uint32_t>::max(), "a line is too long");
+    n_ = static_cast<size_t>(from_.size);
+    k_ = static_cast<size_t>(to_.size);
+    room_ = k_ <= kFew ? k_ + 1 : std::min(n_, k_ + std::max(k_, kShort));
+    lines_ = k_ == 0 ? 0 : walk_.outer(walk_.rank);
+    each_ = std::max<size_t>(1, kPiece / std::max<size_t>(1, n_));
     reads(s.x);
     writes(s.y);
     writes(s.places);
@@ -48,42 +111,145 @@ class TopK final : public Step {
 
   std::string name() const override { return "top_k"; }
   size_t items() const override { return (lines_ + each_ - 1) / each_; }
-  size_t scratch() const override { return align64(static_cast<size_t>(from_.size) * sizeof(Element<T>)); }
+  size_t scratch() const override { return line_bytes() + align64((room_ + k_) * sizeof(Entry)); }
 
   void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
-    auto* const elements = reinterpret_cast<Element<T>*>(scratch);
+    auto* const entries = reinterpret_cast<Entry*>(scratch + line_bytes());
     const size_t last = std::min(end * each_, lines_);
     Cursor<3> cursor(walk_, walk_.rank, begin * each_);
     for (size_t line = begin * each_; line < last; ++line, cursor.next()) {
-      const uint8_t* const x = s_.x.at<uint8_t>(memory) + cursor.offset(0);
-      for (int64_t i = 0; i < from_.size; ++i) elements[i] = {load<T>(x + i * from_.stride), i};
-      const auto less = s_.largest ? before<T, true> : before<T, false>;
-      std::partial_sort(elements, elements + to_.size, elements + from_.size, less);
+      const uint8_t* x = s_.x.at<uint8_t>(memory) + cursor.offset(0);
+      if (!dense()) x = brought_together(x, scratch);
+      k_ <= kFew ? keep_few(x, entries) : select(x, entries);
       uint8_t* const y = s_.y.at<uint8_t>(memory) + cursor.offset(1);
       uint8_t* const places = s_.places.at<uint8_t>(memory) + cursor.offset(2);
-      for (int64_t i = 0; i < to_.size; ++i) {
-        store(y + i * to_.stride, elements[i].value);
-        store(places + i * places_.stride, elements[i].place);
+      for (size_t i = 0; i < k_; ++i) {
+        const auto at = static_cast<int64_t>(i);
+        const uint32_t place = entries[i].place();
+        store(y + at * to_.stride, element(x, place));
+        store(places + at * places_.stride, static_cast<int64_t>(place));
       }
     }
   }
 
  private:
+  static T element(const uint8_t* x, size_t i) { return load<T>(x + i * sizeof(T)); }
+  static Entry entry(const uint8_t* x, size_t i) {
+    return Entry(key_of<T, kLargest>(element(x, i)), static_cast<uint32_t>(i));
+  }
+  // Whether a later element comes before one that is the bound, a number.
+  static bool beyond(T value, T bound) { return kLargest ? !(value <= bound) : !(value >= bound); }
+
+  bool dense() const { return from_.size < 2 || from_.stride == static_cast<int64_t>(sizeof(T)); }
+  size_t line_bytes() const { return dense() ? 0 : align64(n_ * sizeof(T)); }
+
+  const uint8_t* brought_together(const uint8_t* x, uint8_t* line) const {
+    for (size_t i = 0; i < n_; ++i)
+      store(line + i * sizeof(T), load<T>(x + static_cast<int64_t>(i) * from_.stride));
+    return line;
+  }
+
+  // take(i) for the elements from `first` on, in order, that may come before the bound, which take returns
+  // as it is then: all that do, and in a block those that did before.
+  template <class Take>
+  void pass(const uint8_t* x, size_t first, T bound, const Take& take) const {
+    size_t i = first;
+    const auto each = [&](size_t until) {
+      for (; i < until && bound == bound; i += kGroup) {
+        for (uint64_t found = all_beyond(x + i * sizeof(T), bound); found != 0; found &= found - 1) {
+          bound = take(i + static_cast<size_t>(std::countr_zero(found)) / 8);
+        }
+      }
+    };
+    while (i + kBlock <= n_ && bound == bound) {
+      const bool rare = i > 2 * kBlock * k_;  // of elements in any order
+      if (rare && !any_beyond(x + i * sizeof(T), bound)) {
+        i += kBlock;
+      } else {
+        each(i + kBlock);
+      }
+    }
+    for (; i < n_ && bound == bound; ++i) {
+      if (beyond(element(x, i), bound)) bound = take(i);
+    }
+  }
+
+  // Both in vectors: whether any of a block, and which of eight, a byte for each.
+  static bool any_beyond(const uint8_t* x, T bound) {
+    using Mask =
+        std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint8_t>>;
+    Mask any = 0;
+    for (size_t j = 0; j < kBlock; ++j)
+      any |= beyond(element(x, j), bound) ? static_cast<Mask>(~Mask{0}) : Mask{0};
+    return any != 0;
+  }
+  static uint64_t all_beyond(const uint8_t* x, T bound) {
+    std::array<uint8_t, kGroup> found;
+    for (size_t j = 0; j < kGroup; ++j) found[j] = beyond(element(x, j), bound) ? 1 : 0;
+    uint64_t all;
+    std::memcpy(&all, found.data(), sizeof all);
+    return all;
+  }
+
+  void keep_few(const uint8_t* x, Entry* best) const {
+    const auto put = [&](size_t held, size_t i) {
+      const Entry next = entry(x, i);
+      for (; held > 0 && next > best[held - 1]; --held) best[held] = best[held - 1];
+      best[held] = next;
+    };
+    for (size_t i = 0; i < k_; ++i) put(i, i);
+    pass(x, k_, element(x, best[k_ - 1].place()), [&](size_t i) {
+      put(k_, i);
+      return element(x, best[k_ - 1].place());
+    });
+  }
+
+  // Candidates, of which the best k stay when there is no room for more.
+  void select(const uint8_t* x, Entry* best) const {
+    size_t held = room_;
+    for (size_t i = 0; i < held; ++i) best[i] = entry(x, i);
+    const auto bound = [&] {
+      if (held > k_) std::nth_element(best, best + k_ - 1, best + held, std::greater<>());
+      held = k_;
+      return element(x, best[k_ - 1].place());
+    };
+    if (room_ < n_) {
+      T now = bound();
+      pass(x, room_, now, [&](size_t i) {
+        best[held++] = entry(x, i);
+        if (held == room_) now = bound();
+        return now;
+      });
+    }
+    bound();
+    if (k_ <= kShort) {
+      std::sort(best, best + k_, std::greater<>());
+    } else {
+      sort_by_digits(best, best + room_, k_);
+    }
+  }
+
   TopKSpec s_;
   Line from_, to_, places_;
   Walk<3> walk_;
-  size_t lines_, each_;
+  size_t n_, k_, room_, lines_, each_;
 };
+
+template <class T>
+std::unique_ptr<Step> top_k_of(const TopKSpec& s) {
+  if (s.largest) return std::make_unique<TopK<T, true>>(s);
+  return std::make_unique<TopK<T, false>>(s);
+}
 
 }  // namespace
 
 std::unique_ptr<Step> make_top_k(const TopKSpec& s) {
   switch (s.x.type) {
-    case Type::f32: return std::make_unique<TopK<float>>(s);
-    case Type::i32: return std::make_unique<TopK<int32_t>>(s);
-    case Type::i64: return std::make_unique<TopK<int64_t>>(s);
-    case Type::u8: return std::make_unique<TopK<uint8_t>>(s);
-    case Type::i8: return std::make_unique<TopK<int8_t>>(s);
+    case Type::f32: return top_k_of<float>(s);
+    case Type::i32: return top_k_of<int32_t>(s);
+    case Type::i64: return top_k_of<int64_t>(s);
+    case Type::u8: return top_k_of<uint8_t>(s);
+    case Type::i8: return top_k_of<int8_t>(s);
     default: refuse("elements are float32, int32, int64, uint8 or int8");
   }
 }

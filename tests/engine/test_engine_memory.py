@@ -148,3 +148,35 @@ def test_what_somebody_else_reads_is_copied(qdq, lowered):
     y = net.pair(net.node("Concat", a, a, x, axis=1), scale=0.1)
     made = lowered(net, net.pair(net.conv(y, 12, 3))).exact()
     assert "concat" in [step.kind for step in bound(made.plan).labels if step]
+
+
+def test_under_another_shape_inputs_and_outputs_are_read_and_made_in_place(qdq, lowered):
+    net = qdq()
+    x = net.input("x", ("n", 6, 8))
+    y = net.node(
+        "Reshape", net.node("Softmax", net.node("Reshape", x, net.ints(0, 2, 3, 8))), net.ints(0, -1)
+    )
+    made = lowered(net, y, net.node("Flatten", x), sizes={"n": 2}).exact()
+    b = bound(made.plan, 2)
+    moved = [step.y for step in b.labels if step and step.kind == "reshape"]
+    assert moved == [made.plan.outputs[1]]  # an input is one array, an output another
+    made.agree(1e-6)
+
+
+def test_parts_in_onnx_runtime_read_inputs_under_another_shape(qdq, lowered):
+    net = qdq()
+    flat = net.node("Reshape", net.input("x", (2, 3, 4)), net.ints(6, 4))
+    y = net.node("Abs", net.node("Reshape", net.node("Hardmax", flat), net.ints(2, 3, 4)))
+    made = lowered(net, net.node("Reshape", y, net.ints(-1)), net.node("Neg", flat)).exact()
+    assert "onnx" in made.kinds
+    made.agree(1e-6)
+
+
+def test_what_several_outputs_are_made_of_is_made_once(qdq, lowered):
+    net = qdq()
+    y = net.node("Abs", net.input("x", ("n", 6)))
+    wide, narrow = net.node("Reshape", y, net.ints(-1, 3)), net.node("Reshape", y, net.ints(0, 2, 3))
+    made = lowered(net, wide, narrow, net.node("Neg", narrow), sizes={"n": 4}).exact()
+    got = Engine(made.plan, threads=1).run(made.feeds)
+    for name, array in got.items():
+        np.testing.assert_array_equal(array, made.values[name], strict=True)

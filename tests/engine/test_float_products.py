@@ -130,7 +130,8 @@ def test_layers_that_share_a_weight_hold_it_once(qdq, lowered):
 
 
 @pytest.mark.parametrize(("op", "wanted"), [
-    (lambda g: g.node("Conv", g.input("x", [1, 2, 4, 4, 4]), g.floats(3, 2, 2, 2, 2)), "two spatial axes"),
+    (lambda g: g.node("ConvTranspose", g.input("x", [1, 2, 4, 4, 4]), g.floats(2, 3, 2, 2, 2)),
+     "two spatial axes"),
     (lambda g: g.node("Conv", g.input("x", [1, 2, 4, 4]), g.input("w", [3, 2, 2, 2])), "not a constant"),
     (lambda g: g.node("Gemm", g.input("x", [4, 4]), g.input("w", [4, 3]), alpha=0.5), "it scales a product"),
     (lambda g: g.node("MatMul", g.input("x", [4]), g.input("w", [4, 3])), "a vector"),

@@ -1,4 +1,4 @@
-"""Q/DQ pairs of 16 bits: floats on a grid (N56), or two tensors of bytes that layers multiply (N60)."""
+"""Q/DQ pairs of 16 bits: floats on a grid (N56), or two tensors of bytes that layers multiply (N62)."""
 
 import numpy as np
 import pytest

@@ -204,8 +204,8 @@ def test_codes_come_in_and_go_out(qdq, lowered):
 )
 def test_codes_do_not_pass_where_no_step_moves_them(qdq, lowered, op_type, kinds):
     g = qdq()
-    kernel = {"kernel_shape": [2]} if op_type == "MaxPool" else {}
-    x = g.node("Transpose", g.pair(g.input("x", [2, 6, 4])), perm=[0, 2, 1])
+    kernel = {"kernel_shape": [2, 2, 1], "dilations": [1, 2, 1]} if op_type == "MaxPool" else {}
+    x = g.node("Transpose", g.pair(g.input("x", [2, 6, 4, 3, 2])), perm=[0, 2, 1, 3, 4])
     found = lowered(g, g.quantize(g.node(op_type, x, **kernel))).agree()
     assert found.kinds == ["quantize", "transpose", *kinds]
 

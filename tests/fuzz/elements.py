@@ -343,12 +343,12 @@ def masked(net: Net) -> None:
 
 
 def along(net: Net) -> None:
-    """Running sums, elements by index, and the place of the largest of codes."""
+    """Running sums, elements by index, the place of the largest of codes, and folds of such places."""
     x = net.real(2, 3, 4, grid=True)
     axis = 1 + net.upto(x.rank - 2)
     if x.empty or not x.sizes[0]:
         raise Impossible
-    how, size = net.pick(["sums", "elements", "largest"]), x.sizes[axis]
+    how, size = net.pick(["sums", "elements", "largest", "folds"]), x.sizes[axis]
     if how == "sums":
         flags = {"exclusive": net.upto(1), "reverse": net.upto(1)}
         y = net.node("CumSum", x.name, net.constant(np.array(axis - x.rank * net.upto(1))), **flags)
@@ -360,6 +360,10 @@ def along(net: Net) -> None:
     else:
         op, last = net.pick(["ArgMax", "ArgMin"]), net.upto(1)
         place = net.node(op, x.name, axis=axis, keepdims=1, select_last_index=last)
+        if how == "folds":
+            other = net.pick([other for other in range(1, x.rank) if other != axis] or [0])
+            fold = net.pick(["ReduceSum", "ReduceMax", "ReduceMin"])
+            place, size = net.node(fold, place, net.constant(np.array([other]))), size * x.sizes[other]
         y = net.node("Mul", x.name, net.node("Cast", place, to=onnx.TensorProto.FLOAT))
         net.end(net.made(y, x.sizes, x.spread * size))
 

@@ -100,20 +100,21 @@ def _step(net: Net, seed: int, step: int) -> str:
 
 def _begin(net: Net) -> dict[str, int]:
     """The inputs: images, tokens or rows, as floats or as codes; returns the free sizes but the batch."""
-    kind = net.pick(["image"] * 6 + ["tokens"] * 3 + ["sequence", "rows"])
+    kind = net.pick(["image"] * 6 + ["tokens"] * 3 + ["sequence", "rows", "volume"])
     small = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12] + [0] * ("empty" not in net.off and net.chance(0.15))
     channels = net.pick([1, 2, 3, 4, 4, 8, 8, 16, 17])
     sizes = {
         "image": [channels, net.pick(small), net.pick(small)],
         "tokens": [net.pick(small), net.pick([1, 4, 8, 16, 16, 24])],
         "sequence": [channels, net.pick(small)],
+        "volume": [channels, *(min(net.pick(small), 5) for _ in range(3))],
         "rows": [net.pick([1, 7, 16, 33])],
     }[kind]
     free = {}
     dims: list[int | str] = ["n", *sizes]
     if net.chance(0.12) and kind != "rows":
-        name = {"image": "h", "tokens": "t", "sequence": "l"}[kind]
-        place = 1 if kind == "tokens" else 2
+        name = {"image": "h", "tokens": "t", "sequence": "l", "volume": "w"}[kind]
+        place = {"tokens": 1, "volume": 4}.get(kind, 2)
         free[name], dims[place] = sizes[place - 1], name
     _input(net, "x", dims, [2, *sizes])
     if net.chance(0.2):

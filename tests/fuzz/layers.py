@@ -121,8 +121,8 @@ def _checked(net: Net, x: Real, sizes: Sequence[int]) -> None:
 
 
 def conv(net: Net) -> None:
-    """Of images, or of sequences; dense, in groups, of each channel by itself."""
-    x = net.real(3, 4, grid=net.chance(0.97))
+    """Of images, sequences or volumes; dense, in groups, of each channel by itself."""
+    x = net.real(3, 4, 5, grid=net.chance(0.97))
     c = x.sizes[1]
     if c == 0:
         raise Impossible
@@ -184,24 +184,28 @@ def conv_transpose(net: Net) -> None:
 
 def pool(net: Net) -> None:
     """Windows of maxima and means; padding is smaller than the kernel, as ONNX Runtime asks."""
-    x = net.real(4, grid=net.chance(0.95))
-    op = net.pick(["MaxPool", "AveragePool"])
+    x = net.real(3, 4, 5, grid=net.chance(0.95))
+    op, axes = net.pick(["MaxPool", "AveragePool"]) if x.rank < 5 else "MaxPool", range(x.rank - 2)
+    still = [1] * len(axes)
     attributes, kernel, spatial = window(net, x.sizes[2:], 4)
     dilations = attributes["dilations"]
     if op == "AveragePool" and (net.opset < 19 or net.chance(0.8)):
-        dilations = attributes["dilations"] = [1, 1]
+        dilations = attributes["dilations"] = still
         if net.opset < 19:
             del attributes["dilations"]
-    if dilations != [1, 1] and "auto_pad" in attributes:
+    if dilations != still and "auto_pad" in attributes:
         raise Impossible  # ONNX Runtime pads as if there were no dilations
     reaches = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     if "auto_pad" not in attributes:
-        pads = [min(p, k - 1) for p, k in zip(attributes.get("pads", [0] * 4), kernel * 2, strict=True)]
+        pads = [
+            min(p, k - 1)
+            for p, k in zip(attributes.get("pads", 2 * len(axes) * [0]), kernel * 2, strict=True)
+        ]
         attributes["pads"] = pads
-        room = [x.sizes[2 + i] + pads[i] + pads[i + 2] - reaches[i] for i in range(2)]
+        room = [x.sizes[2 + i] + pads[i] + pads[i + len(axes)] - reaches[i] for i in axes]
         if min(room) < 0:
             raise Impossible
-        spatial = [room[i] // attributes["strides"][i] + 1 for i in range(2)]
+        spatial = [room[i] // attributes["strides"][i] + 1 for i in axes]
         if net.chance(0.4):
             attributes["ceil_mode"] = 1
             spatial = _ceiled(x.sizes[2:], pads, room, attributes["strides"])

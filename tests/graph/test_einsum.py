@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 
 import intact
 from intact import graph
+from intact.graph.einsum_terms import written_out
 
 PRODUCTS = {
     "bhid,bhjd->bhij": ((2, 3, 4, 5), (2, 3, 6, 5)),  # attention as lucidrains writes it
@@ -20,25 +21,29 @@ PRODUCTS = {
     "bchw,dc->bdhw": ((2, 3, 4, 5), (6, 3)),
     "xhid,yhjd->xyhij": ((2, 3, 4, 5), (6, 3, 7, 5)),
     "ij,jk->ki": ((2, 3), (3, 4)),
+    "ij,jk": ((2, 3), (3, 4)),
+    "ba,ac": ((2, 3), (3, 4)),
+    "...ij,...jk->...ik": ((2, 3, 4), (2, 4, 5)),
+    "... d, d e -> ... e": ((2, 3, 4), (4, 5)),
+    "bi...d,be...d->b...ie": ((2, 5, 3, 4), (2, 6, 3, 4)),
 }
 OTHERS = {
     "bchw,bdhw->bcd": ((2, 3, 4, 5), (2, 6, 4, 5)),  # two axes are summed
     "bd,bjd->bj": ((2, 3), (2, 4, 3)),  # a vector
     "bi,bj->bij": ((2, 3), (2, 4)),  # nothing is summed
     "bij,bjd->bi": ((2, 3, 4), (2, 4, 5)),  # an axis of one is summed by itself
-    "...ij,...jk->...ik": ((2, 3, 4), (2, 4, 5)),
+    "...i,...i->...": ((2, 3, 4), (2, 3, 4)),  # no axis of its own
     "ii,ij->ij": ((3, 3), (3, 4)),
-    "ij,jk": ((2, 3), (3, 4)),
 }
 
 
 def einsum(equation: str, shapes: tuple, constant: bool = False) -> tuple[onnx.ModelProto, dict]:
     rng = np.random.default_rng(0)
-    feeds = {name: rng.standard_normal(s).astype(np.float32) for name, s in zip("ab", shapes, strict=True)}
+    feeds = {name: rng.standard_normal(s).astype(np.float32) for name, s in zip("abcd", shapes, strict=False)}
     held = [onnx.numpy_helper.from_array(feeds.pop("b"), "b")] if constant else []
     inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, x.shape) for n, x in feeds.items()]
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    node = helper.make_node("Einsum", ["a", "b"], ["y"], equation=equation, name="product")
+    node = helper.make_node("Einsum", list("abcd"[: len(shapes)]), ["y"], equation=equation, name="product")
     made = helper.make_graph([node], "einsum", inputs, [output], held)
     return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), feeds
 
@@ -60,6 +65,51 @@ def test_a_product_is_a_matmul(equation, constant):
     assert next(node.name for node in model.graph if node.op_type == "MatMul") == "product"
     wanted = run(proto.SerializeToString(), feeds)
     assert np.allclose(run(graph.to_bytes(model), feeds), wanted, atol=1e-5)
+
+
+THREE = {
+    "ij,jk,kl->il": ((2, 3), (3, 4), (4, 5)),
+    "bhid,bhjd,bhje->bhie": ((2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 7)),
+    "...ij,jk,...kl->...li": ((2, 3, 4), (4, 5), (2, 5, 6)),
+    "ij,jk,kl,lm->mi": ((2, 3), (3, 4), (4, 5), (5, 6)),
+}
+
+
+@pytest.mark.parametrize("equation", THREE)
+def test_products_of_more_are_matmuls_from_left_to_right(equation):
+    proto, feeds = einsum(equation, THREE[equation])
+    model = graph.load(proto)
+    (note,) = graph.open_einsums(model)
+    kinds = [node.op_type for node in model.graph]
+    assert kinds.count("MatMul") == equation.count(",") and "Einsum" not in kinds
+    assert str(equation.count(",")) in note.what
+    wanted = run(proto.SerializeToString(), feeds)
+    assert np.allclose(run(graph.to_bytes(model), feeds), wanted, atol=1e-5)
+
+
+def test_more_operands_of_which_some_are_no_product_stay():
+    proto, _ = einsum("ij,jk,k->i", ((2, 3), (3, 4), (4,)))
+    model = graph.load(proto)
+    assert graph.open_einsums(model) == []
+    assert [node.op_type for node in model.graph] == ["Einsum"]
+
+
+@pytest.mark.parametrize(
+    ("equation", "ranks", "want"),
+    [
+        ("ij , jk", (2, 2), "ij,jk->ik"),
+        ("ba,ac", (2, 2), "ba,ac->bc"),
+        ("...i,...j->...ij", (3, 2), "ZYi,Yj->ZYij"),
+        ("a...,b...", (1, 2), "a,bZ->Zab"),
+        ("i,...->...", (1, None), None),
+        ("ij,jk->ik", (None, None), "ij,jk->ik"),
+        ("...ij->...", (1,), None),
+        ("i,j->ij", (1,), None),
+        ("i.j->ij", (3,), None),
+    ],
+)
+def test_an_equation_written_out(equation, ranks, want):
+    assert written_out(equation, ranks) == want
 
 
 @pytest.mark.parametrize("equation", OTHERS)

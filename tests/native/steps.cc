@@ -22,6 +22,7 @@
 #include "steps/elementwise.h"
 #include "steps/matmul.h"
 #include "steps/norms.h"
+#include "steps/pick.h"
 #include "steps/pointwise.h"
 #include "steps/pool.h"
 #include "steps/quantize.h"
@@ -341,8 +342,11 @@ Made some_move() {
       const std::vector<int64_t> many = {pick(1, 5), pick(1, 4)}, rows = {pick(0, 9), pick(1, 20)};
       const Type type = chance(2) ? Type::u8 : Type::f32;
       const View index = disturbed(dense(readable(), chance(2) ? Type::i64 : Type::i32, many));
+      const bool last = chance(2);
+      const int64_t first = last ? rows[0] : many[0];
+      const std::vector<int64_t> made = {first, many[last ? 0 : 1], last ? many[1] : rows[1]};
       return make_pick({disturbed(dense(readable(), type, rows)), index,
-                        disturbed(dense(writable(), type, {many[0], many[1], rows[1]}))});
+                        disturbed(dense(writable(), type, made)), last ? 1 : 0});
     }
     default:
       return make_halo({disturbed(dense(writable(), Type::u8, {2, pick(1, 9), pick(1, 9), pick(1, 20)},
@@ -373,7 +377,11 @@ Made some_line() {
   const bool within = 0 <= axis && axis < static_cast<int>(sizes.size());
   const Type type = chance(2) ? Type::f32 : chance(2) ? Type::i64 : Type::i32;
   const View x = disturbed(dense(readable(), type, sizes)), y = disturbed(dense(writable(), type, sizes));
-  switch (pick(0, 3)) {
+  switch (pick(0, 4)) {
+    case 4:
+      if (within) shorter[static_cast<size_t>(axis)] = 1;
+      return make_fold({turned(x), disturbed(dense(writable(), type, shorter)), axis,
+                        type == Type::f32 ? FoldKind::prod : static_cast<FoldKind>(pick(0, 3))});
     case 0: return make_cum_sum({turned(x), y, axis, chance(2), chance(2)});
     case 2: {
       const auto terms = static_cast<size_t>(pick(chance(20) ? 0 : 1, 3));

@@ -2,7 +2,7 @@
 // of 8 bits or fewer in one byte each; see numerics.quantize and numerics.dequantize, normative.
 // grid.low is qmin - zero_point, so that the zero point is qmin - low. A NaN gives qmin; infinities
 // saturate. is_signed: bytes are int8, else uint8. Dense, n >= 0, no alignment needed, no overlap.
-// `split`: both bytes of codes of 16 bits less qmin, each to its own place (N60).
+// `split`: both bytes of codes of 16 bits less qmin, each to its own place (N62).
 #pragma once
 
 #include <cstddef>

@@ -1,26 +1,30 @@
-"""Einsum of two tensors as the MatMul that it is: rules and kernels know that one."""
+"""Einsum of two tensors as the MatMul that it is, of more as several: rules and kernels know that one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
 from intact.graph.build import Inserter, Namer, drop_unused, replace
+from intact.graph.einsum_terms import first_two, written_out
 from intact.graph.notes import Note
 from intact.graph.view import is_op
 
 
 def open_einsums(model: ir.Model, may_move: Callable[[ir.Value], bool] = lambda _: True) -> list[Note]:
-    """Write every Einsum of two tensors that is one product of matrices as a MatMul, in place.
+    """Write every Einsum that is products of matrices, two operands at a time, as MatMuls, in place.
 
     Before: ``Einsum("bihd,bjhd->bhij", q, k)``.
     After:  ``MatMul(Transpose(q, [0, 2, 1, 3]), Transpose(k, [0, 2, 3, 1]))``.
 
-    Guards: floats; no "...", and no letter twice in one term; the terms share one letter that the answer
-    does not have, and each has at least one of its own, which it does.
+    Before: ``Einsum("...ij,jk,kl->...il", a, b, c)``.  After: ``MatMul(MatMul(a, b), c)``.
+
+    Guards: floats; no letter twice in one term; the ranks are known where there is a "..."; the terms of each
+    product share one letter that what they make does not have, and each has at least one of its own, which
+    that does.
 
     Args:
         model: Changed in place; of opset 13 or newer.
@@ -30,16 +34,56 @@ def open_einsums(model: ir.Model, may_move: Callable[[ir.Value], bool] = lambda 
     """
     names, notes = Namer(model.graph), []
     for node in list(model.graph):
-        if not is_op(node, "Einsum") or len(node.inputs) != 2 or not all(map(_is_float, node.inputs)):
+        if not is_op(node, "Einsum") or len(node.inputs) < 2 or not all(map(_is_float, node.inputs)):
             continue
-        product = _product(node.attributes["equation"].as_string())
-        if product is None or not all(
-            product.stays(i) or may_move(x) for i, x in enumerate(node.inputs) if x
-        ):
+        ranks = [None if x is None or x.shape is None else len(x.shape) for x in node.inputs]
+        equation = written_out(node.attributes["equation"].as_string(), ranks)
+        products = _products(equation) if equation is not None else []
+        if not products or not _may_move(products, node.inputs, may_move):
             continue
-        notes.append(Note(node.name or "", "an Einsum is a MatMul"))
-        _open(node, product, names)
+        what = "a MatMul" if len(products) == 1 else f"{len(products)} MatMuls"
+        notes.append(Note(node.name or "", f"an Einsum is {what}"))
+        for product in products[:-1]:
+            _open(_first_two(node, product, names), product, names)
+        _open(node, products[-1], names)
     return notes
+
+
+def _products(equation: str) -> list[_Product]:
+    """An equation as products of the first two operands, of what they make with the next, ...; or []."""
+    found: list[_Product | None] = []
+    while equation.count(",") > 1:
+        first, equation = first_two(equation)
+        found.append(_product(first))
+    found.append(_product(equation))
+    products = [product for product in found if product is not None]
+    return products if len(products) == len(found) else []
+
+
+def _may_move(
+    products: list[_Product], operands: Sequence[ir.Value | None], may_move: Callable[[ir.Value], bool]
+) -> bool:
+    """Whether a Transpose may be put behind each operand that wants one."""
+    first, *others = products
+    laid = [first.stays(0), first.stays(1), *(product.stays(1) for product in others)]
+    return all(stays or may_move(x) for stays, x in zip(laid, operands, strict=True) if x is not None)
+
+
+def _first_two(node: ir.Node, product: _Product, names: Namer) -> ir.Node:
+    """An Einsum of the first two operands of a node, which reads it in their place from now on."""
+    graph, (a, b, *rest) = node.graph, node.inputs
+    assert isinstance(graph, ir.Graph)
+    equation = f"{','.join(product.terms)}->{product.answer}"
+    dtype = node.outputs[0].dtype
+    made = Inserter(graph, node, names).node(
+        "Einsum", [a, b], f"{node.name}.first", dtype=dtype, shape=None, equation=equation
+    )
+    first = made.producer()
+    assert first is not None
+    node.resize_inputs(1 + len(rest))
+    for index, value in enumerate([made, *rest]):
+        node.replace_input_with(index, value)
+    return first
 
 
 def _is_float(value: ir.Value | None) -> bool:

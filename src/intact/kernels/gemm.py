@@ -51,7 +51,7 @@ def steps_by_group(packed: NDArray[np.uint8], kernel: str | None = None) -> tupl
 
 @dataclass(frozen=True)
 class LowBytes:
-    """The low bytes of codes of 16 bits (N60): the epilogue's correction is that of their sums.
+    """The low bytes of codes of 16 bits (N62): the epilogue's correction is that of their sums.
 
     Attributes:
         view: As that of the high bytes.

@@ -22,19 +22,31 @@ def halo(image: View, value: int) -> NativeStep:
     return _native.step_halo(image, value)
 
 
-def pick(x: View, index: View, y: View) -> NativeStep:
-    """``y[i, ...] = x[index[i], ...]``, whose rows lie side by side.
+def pick(x: View, index: View, y: View, axis: int = 0) -> NativeStep:
+    """``y[i, j, k] = x[i, index[j], k]``, where i stands for the axes before `axis`, k for those behind it.
 
     Args:
         x, y: Of one dtype.
         index: int32 or int64, of any rank; negative ones count from the end. What is out of range fails.
+        axis: Of x.
     """
-    return _native.step_pick(x, index, y)
+    return _native.step_pick(x, index, y, axis)
 
 
 def elementwise(operation: str, xs: Sequence[View], y: View) -> NativeStep:
     """``y = operation(*xs)``, one of `numerics.ELEMENTWISE` (N53); the views have the sizes of y."""
     return _native.step_elementwise(operation, list(xs), y)
+
+
+def fold(x: View, y: View, axis: int, function: str) -> NativeStep:
+    """One number for the elements along an axis (N60), which has size 1 in y; x and y have one dtype.
+
+    Args:
+        x, y: int32 or int64; float32 for products.
+        axis: Along which.
+        function: One of `numerics.along_axis.FOLDS`.
+    """
+    return _native.step_fold(x, y, axis, function)
 
 
 def cum_sum(x: View, y: View, axis: int, *, exclusive: bool = False, reverse: bool = False) -> NativeStep:

@@ -22,7 +22,7 @@ def quantize(x: View, y: View, scale: float, grid: Bytes, kernels: Kernels | Non
 def split_quantize(
     x: View, above: View, below: View, scale: float, ends: tuple[int, int], kernels: Kernels | None = None
 ) -> NativeStep:
-    """float32 to the bytes of codes of 16 bits less the least one (N60), in whatever order x lies.
+    """float32 to the bytes of codes of 16 bits less the least one (N62), in whatever order x lies.
 
     Args:
         above, below: Where the high and the low bytes go, which lie alike.

@@ -1,4 +1,4 @@
-"""Along one axis: running sums, places of the largest elements, values between elements. NORMATIVE."""
+"""Along one axis: folds, running sums, places of the largest elements, values between elements. NORMATIVE."""
 
 from __future__ import annotations
 
@@ -12,6 +12,28 @@ SUMMED = ("float32", "int32", "int64")
 """dtypes of which there are running sums."""
 ORDERED = ("float32", "int32", "int64", "uint8", "int8")
 """dtypes whose largest elements are found."""
+FOLDS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+"""What makes one number of two, and so of a line."""
+FOLDED = {"float32": ("prod",), "int32": tuple(FOLDS), "int64": tuple(FOLDS)}
+"""dtype -> which of them."""
+
+
+def fold(x: Array, axis: int, function: str) -> Array:
+    """One number for the elements along an axis (N60), which stays with size 1.
+
+    Args:
+        x: Of a dtype of `FOLDED`.
+        axis: Along which.
+        function: One of those of its dtype. Of no elements it makes 0, 1, the lowest or the highest number.
+    """
+    if x.shape[axis] == 0:
+        ends = {"sum": 0, "prod": 1}
+        if x.dtype.kind == "i":
+            ends |= {"max": np.iinfo(x.dtype).min, "min": np.iinfo(x.dtype).max}
+        return np.full([1 if a == axis else n for a, n in enumerate(x.shape)], ends[function], x.dtype)
+    with np.errstate(all="ignore"):
+        folded = FOLDS[function].accumulate(x, axis=axis, dtype=x.dtype)
+    return np.take(folded, [-1], axis)
 
 
 def cum_sum(x: Array, axis: int, exclusive: bool = False, reverse: bool = False) -> Array:

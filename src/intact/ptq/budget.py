@@ -2,7 +2,7 @@
 
 Tensors of an output below `GOOD_DB` are quantized alone, and what takes the most error off for its predicted
 time is raised first (`unit_groups`). A budget takes what is worth it; ``bits16="auto"`` as little as brings
-every output to `ENOUGH_DB`, found by bisection (docs/decisions/0043-two-bytes.md).
+every output to `GOOD_DB`, found by bisection (docs/decisions/0043-two-bytes.md).
 """
 
 from __future__ import annotations
@@ -24,13 +24,11 @@ from intact.ptq.unit_groups import TRIALS, Form, Raise, UnitGroup, UnitTrials, r
 from intact.ptq.wide_layers import WideUnits, with_wide_inputs
 
 GOOD_DB = 40.0
-"""Signal to quantization noise of an output above which a budget is not spent: an error of 1%."""
-
-ENOUGH_DB = 30.0
-"""What 16 bits that are asked for bring every output to: an error of 3%. Below, time is worth less."""
+"""Signal to quantization noise that is enough, of an output: an error of 1%. Behind it answers of the networks
+that were tried differed from float's in less than one of a hundred."""
 
 POOR_DB = 26.0
-"""Below it they are looked for: an error of 5%."""
+"""Below it time is worth less: an error of 5%."""
 
 _HALVES, _HALVES_POOR = 0.1, 0.3  # of the time: what takes more must halve the error for each such part
 _LEAST_GAIN = 0.5  # of a halving: what is measured must be that much better, whatever it costs
@@ -46,7 +44,7 @@ def quantized(state: State) -> State:
     if not after.errors or not before.runs:
         return after
     if before.settings.bits16 == "auto":
-        return _enough(_Search(before, after)) if _least(after) < POOR_DB else after
+        return after if _least(after) >= GOOD_DB else _enough(_Search(before, after))
     if not before.settings.float_budget or _least(after) >= GOOD_DB:
         return after
     return _within_budget(_Search(before, after), before.settings.float_budget)
@@ -70,7 +68,7 @@ def is_worth_it(before: State, after: State, time: float, halves: float) -> bool
 
 def _within_budget(search: _Search, budget: float) -> State:
     """What is worth its time, in `budget` together."""
-    halves = _HALVES if search.least >= ENOUGH_DB else _HALVES_POOR
+    halves = _HALVES if search.least >= POOR_DB else _HALVES_POOR
     groups = search.groups(TRIALS, budget)
     steps = raises(groups, budget)
     steps = steps[: worth(steps, sum(group.error for group in groups), halves)]
@@ -83,7 +81,7 @@ def _within_budget(search: _Search, budget: float) -> State:
 
 
 def _enough(search: _Search) -> State:
-    """As little as brings every output to `ENOUGH_DB`, or near what is possible."""
+    """As little as brings every output to `GOOD_DB`, or near what is possible."""
     steps = raises(search.groups(4 * TRIALS))
     tried = dict[int, State]()
 
@@ -98,7 +96,7 @@ def _enough(search: _Search) -> State:
         why = f"it would bring the outputs from {search.least:.1f} to {most:.1f} dB"
         warning = f"bits16: 'auto' widens nothing: {why}"
         return replace(search.after, warnings=(*search.after.warnings, warning))
-    goal = min(ENOUGH_DB, most - _STOPS_DB)
+    goal = min(GOOD_DB, most - _STOPS_DB)
     low, high = 0, len(steps)  # not enough, enough
     while high - low > 1:
         middle = (low + high) // 2

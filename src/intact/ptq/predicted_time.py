@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from math import prod
 
-from intact.graph import Constants, Model, Node, Session, Value, ops
+from intact.graph import Constants, Model, Node, Session, Value, is_op, ops
 from intact.layer import Layer
 from intact.placement import Placement
 from intact.ptq.inputs import Feeds
@@ -17,7 +17,7 @@ from intact.ptq.workers import THREADS
 
 # What a product takes, and an element that a layer reads or makes, with 8 bits, inputs of 16, and in float,
 # relative to each other: as measured with AMX, where 8 bits gain most (docs/decisions/0039-float-layers.md).
-_EIGHT, _SIXTEEN, _FLOAT = (1, 100), (2, 300), (20, 400)
+_EIGHT, _SIXTEEN, _FLOAT = (1, 150), (2, 490), (19, 220)
 
 _Form = tuple[int, int]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -87,9 +87,15 @@ class PredictedTime:
         inside = set(nodes)
         left = [v for v in made if v.is_graph_output() or any(use.node not in inside for use in v.uses())]
         elements = sum(map(self._size, [*read, *left]))
-        products = sum(map(self._products, nodes))
         product, element = form
-        return element * elements + product * products
+        products = sum(min(product, self._most(node)) * self._products(node) for node in nodes)
+        return element * elements + products
+
+    def _most(self, node: Node) -> int:
+        """What a product of a node takes at most: channels by themselves gain nothing by 8 bits."""
+        weight = node.inputs[1] if is_op(node, "Conv") else None
+        apart = weight is not None and ops.Conv.of(node).group > 1 and self._shape(weight)[1:2] == (1,)
+        return 2 * _EIGHT[0] if apart else _FLOAT[0]
 
     def _size(self, value: Value) -> int:
         """Elements of a tensor that the data change; 0 of others."""

@@ -9,7 +9,7 @@ import pytest
 
 from intact.kernels import moves
 from intact.kernels.program import View
-from intact.numerics.along_axis import ORDERED, SUMMED, arg_max, cum_sum, interpolate
+from intact.numerics.along_axis import FOLDED, ORDERED, SUMMED, arg_max, cum_sum, fold, interpolate
 
 SHAPES = [(7,), (3, 300), (300, 3), (2, 5, 4, 3), (3, 0, 2), (0, 4)]
 
@@ -36,6 +36,20 @@ def test_running_sums(
         view = run.input(x, order=tuple(range(len(shape)))[::-1] if turned else None)
         got = run.run(moves.cum_sum(view, y, axis, exclusive=exclusive, reverse=reverse))
         np.testing.assert_array_equal(got, cum_sum(x, axis, exclusive, reverse))
+        assert run.only_wrote(y)
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (2, 700), (700, 2)], ids=str)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("dtype", "function"), [(d, f) for d, known in FOLDED.items() for f in known])
+def test_folds(runner: Any, dtype: str, function: str, shape: tuple[int, ...], turned: bool) -> None:
+    x = numbers(dtype, shape) - np.array(2, dtype)
+    x *= np.array(1 if dtype == "float32" else 2**29, dtype)  # so that sums and products wrap around
+    for axis in range(len(shape)):
+        want, run = fold(x, axis, function), runner(2)
+        y = run.output(want.shape, np.dtype(dtype).type, gap=0 if turned else 1)
+        view = run.input(x, order=tuple(range(len(shape)))[::-1] if turned else None)
+        np.testing.assert_array_equal(run.run(moves.fold(view, y, axis, function)), want, strict=True)
         assert run.only_wrote(y)
 
 
@@ -122,6 +136,10 @@ def between(dtype: str, places: Any) -> Any:
         (lambda: between("float32", [[3]]), "out of range"),
         (lambda: between("float32", [[-1]]), "out of range"),
         (lambda: between("float32", np.zeros((1, 0), np.int64)), "as many places"),
+        (lambda: moves.fold(view(1, "int32", 3), view(2, "int64", 1), 0, "sum"), "one type"),
+        (lambda: moves.fold(view(1, "int32", 3), view(2, "int32", 3), 0, "sum"), "becomes one number"),
+        (lambda: moves.fold(view(1, "int32", 3), view(2, "int32", 1), 0, "mean"), "no such fold"),
+        (lambda: moves.fold(view(1, "float32", 3), view(2, "float32", 1), 0, "sum"), "folds are of"),
         (lambda: moves.cum_sum(view(1, "int32", 3), view(2, "int64", 3), 0), "one type"),
         (lambda: moves.cum_sum(view(1, "uint8", 3), view(2, "uint8", 3), 0), "float32, int32 or int64"),
         (lambda: moves.cum_sum(view(1, "int32", 3), view(2, "int32", 3), 1), "no such axis"),

@@ -1,4 +1,4 @@
-"""Rows of a tensor by index equal NumPy's, and stay within the tensor whatever the indices are."""
+"""Elements and rows by index equal NumPy's, and stay within the tensor whatever the indices are."""
 
 from __future__ import annotations
 
@@ -29,6 +29,35 @@ def test_pick(
     assert run.only_wrote(y)
 
 
+@pytest.mark.parametrize("wide", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.int64])
+@pytest.mark.parametrize("order", ["rows", "pixels", "turned"])
+def test_pick_along_any_axis_however_they_lie(runner: Any, order: str, dtype: type, wide: type) -> None:
+    """Elements, pairs of them and long rows; one index for all rows, and more than a piece of work has."""
+    rng = np.random.default_rng(0)
+    for shape, index_shape in [
+        ((3, 5, 7), (4, 2)),
+        ((2, 3, 4, 7), (6,)),
+        ((2, 30, 2), (9000,)),
+        ((4, 2), ()),
+    ]:
+        x = rng.integers(0, 100, shape).astype(dtype)
+        for axis, size in enumerate(shape):
+            index = np.asarray(rng.integers(-size, size, index_shape), wide)
+            want = np.take(x, index, axis)
+            run = runner(2)
+            y = run.output(want.shape, dtype, order=ordered(order, want.ndim))
+            views = run.input(x, order=ordered(order, x.ndim)), run.input(index)
+            np.testing.assert_array_equal(run.run(moves.pick(*views, y, axis)), want, strict=True)
+            assert run.only_wrote(y)
+
+
+def ordered(order: str, rank: int) -> tuple[int, ...] | None:
+    if order == "pixels" and rank == 4:
+        return (0, 2, 3, 1)
+    return tuple(range(rank))[::-1] if order == "turned" else None
+
+
 def test_an_index_out_of_range_fails_and_stays_within_the_rows(runner: Any) -> None:
     x, index = np.arange(12, dtype=np.uint8).reshape(4, 3), np.array([4, -5, 2**62, -(2**63), 3])
     run = runner()
@@ -42,11 +71,11 @@ def test_an_index_out_of_range_fails_and_stays_within_the_rows(runner: Any) -> N
     ("x", "index", "y", "message"),
     [
         (("uint8", (4, 3)), ("float32", (5,)), ("uint8", (5, 3)), "int32 or int64"),
-        (("uint8", (4, 3)), ("int64", (5,)), ("float32", (5, 3)), "rows are those of a tensor"),
-        (("uint8", (4, 3)), ("int64", (5,)), ("uint8", (5,)), "axes of the indices"),
+        (("uint8", (4, 3)), ("int64", (5,)), ("float32", (5, 3)), "one type"),
+        (("uint8", (4, 3)), ("int64", (5,)), ("uint8", (5,)), "axes of the index"),
         (("uint8", (4, 3)), ("int64", (5,)), ("uint8", (5, 4)), "rows differ"),
         (("uint8", (4, 3)), ("int64", (5,)), ("uint8", (6, 3)), "differ in their sizes"),
-        (("uint8", (0, 3)), ("int64", (5,)), ("uint8", (5, 3)), "no rows"),
+        (("uint8", (0, 3)), ("int64", (5,)), ("uint8", (5, 3)), "nothing along"),
     ],
     ids=["index", "dtype", "rank", "rows", "count", "empty"],
 )

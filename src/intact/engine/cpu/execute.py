@@ -15,7 +15,7 @@ from intact.engine.cpu.bound import Bound
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.plan import Plan
 from intact.engine.steps import Gather, GatherElements, GatherRows, ScatterElements, ScatterRows, Step
-from intact.kernels.program import Context
+from intact.kernels.program import ARENA, Context
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -98,6 +98,12 @@ def memory(
         shape, place, dtype = bound.shapes[name], bound.places[name], np.dtype(dtype_of(plan.tensors[name]))
         if 0 in shape:  # it has no place of its own but a halo's, which need not begin within the arena
             return np.empty(shape, dtype)
-        return np.ndarray(shape, dtype, context.arena().data, place.offset, place.strides)
+        array = context.arena() if place.block == ARENA else whole(place.block)
+        return np.ndarray(shape, dtype, array.data, place.offset, place.strides)
+
+    def whole(block: int) -> NDArray[Any]:
+        """The caller's array, of which a tensor is another view."""
+        arrays = {**given, **made}
+        return next(array for name, array in arrays.items() if bound.places[name].block == block)
 
     return at

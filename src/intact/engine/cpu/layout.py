@@ -67,11 +67,11 @@ def lay_out(plan: Plan, shapes: dict[str, Shape]) -> Layout:
             frames[name] = image_frame(shape, itemsize, halos.get(name, NO_HALO))
         else:
             frames[name] = Frame(dense_strides(shape, itemsize), 0, prod(shape) * itemsize)
-    aliases = Aliases(plan, shapes, frames, images | outer).find()
     both = set(plan.inputs) & set(plan.outputs)
     # A caller's array is row-major and ends where it ends. Images lie in another order, and kernels read a
     # little beyond codes (SLACK): both are copied, and lie in the arena meanwhile.
     staged = {n for n in outer if n in images or n in both or plan.tensors[n].codes is not None}
+    aliases = Aliases(plan, shapes, frames, images | outer).find(outer - staged)
     return Layout(frames, aliases, frozenset(staged))
 
 
@@ -156,17 +156,26 @@ class Aliases:
                 self._readers.setdefault(name, []).append(step)
         self._found: dict[str, str] = {}
 
-    def find(self) -> dict[str, str]:
-        """Tensors that are another's memory, and whose."""
+    def find(self, direct: Collection[str]) -> dict[str, str]:
+        """Tensors that are another's memory, and whose.
+
+        Args:
+            direct: Inputs and outputs of the plan that steps read and write in the caller's arrays.
+        """
         outer = {*self._plan.inputs, *self._plan.outputs}
         for step in self._plan.steps:
-            if not isinstance(step, Reshape | Transpose) or outer & {step.x, step.y}:
+            if not isinstance(step, Reshape | Transpose):
                 continue
             x, y = self._frames[step.x], self._frames[step.y]
             # An image with a halo is not dense: under another shape its borders would be elements.
             if x.halo != NO_HALO or y.halo != NO_HALO or not self._same_bytes(step.x, step.y):
                 continue
-            if self._stays(step) if isinstance(step, Reshape) else self._turns(step):
+            if step.y in outer:
+                if step.y in direct and isinstance(step, Reshape) and step.x not in outer:
+                    self._ends(step)
+            elif step.x in outer and step.x not in direct:
+                continue
+            elif self._stays(step) if isinstance(step, Reshape) else self._turns(step):
                 self._found[step.y] = self._found.get(step.x, step.x)
         for step in self._plan.steps:
             if isinstance(step, Concat) and step.y not in outer and step.y not in self._found:
@@ -191,6 +200,14 @@ class Aliases:
                 self._frames[x] = replace(self._frames[x], strides=y.strides, first=first)
                 self._found[x] = step.y
             start += self._shapes[x][axis] if x in self._shapes else self._plan.constants[x].shape[axis]
+
+    def _ends(self, step: Reshape) -> None:
+        """What becomes an output of the plan is made in its memory, with all that shares it."""
+        maker = self._makers.get(step.x)
+        if step.x in self._found or maker is None or not maker.native or not self._stays(step):
+            return
+        shared = [name for name, root in self._found.items() if root == step.x]
+        self._found.update(dict.fromkeys([*shared, step.x], step.y))
 
     def _stays(self, step: Reshape) -> bool:
         """Whether both sides are row-major."""

@@ -1,4 +1,4 @@
-"""Running sums, places of the largest elements, and elements by index as steps."""
+"""Folds, running sums, places of the largest elements, and elements by index as steps."""
 
 from __future__ import annotations
 
@@ -9,9 +9,40 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.moves import Rule, between, data, moved, numbers, plain, who
-from intact.engine.steps import ArgMax, CumSum, Gather, GatherElements, Reshape
+from intact.engine.steps import ArgMax, CumSum, Elementwise, Fold, Gather, GatherElements, Reshape
 from intact.graph import Node, ops
-from intact.numerics.along_axis import ORDERED, SUMMED
+from intact.numerics.along_axis import FOLDED, ORDERED, SUMMED
+
+
+def _fold(builder: PlanBuilder, node: Node) -> None:
+    """Along one axis after the other, the last one first; a mean is divided then."""
+    x, value, said = plain(builder, node.inputs[0]), node.outputs[0], ops.Reduction.of(node)
+    given, rank = said.axes_of(node, builder.constants), len(x.shape)
+    if given is None:
+        raise NoMatch("its axes is not a constant")
+    function = node.op_type.removeprefix("Reduce").lower()
+    if ("sum" if function == "mean" else function) not in FOLDED.get(x.dtype, ()):
+        raise NoMatch(f"no kernel has {node.op_type} of {x.dtype}")
+    everything = () if said.noop_with_empty_axes else range(rank)
+    axes = sorted({axis % rank for axis in given} or everything)
+    who, name, count = (node.name or "", (node.name or "",)), x.name, 1
+    shape = list(x.shape)
+    for axis in reversed(axes):
+        size, shape[axis] = shape[axis], 1
+        if function == "mean" and not isinstance(size, int):
+            raise NoMatch("it is a mean of as many integers as are not known")
+        count *= size if isinstance(size, int) else 1
+        made = builder.scratch(f"{value.name}.axis{axis}", x.dtype, tuple(shape))
+        builder.add(Fold(*who, name, made, axis, "sum" if function == "mean" else function))
+        name = made
+    if function == "mean":
+        if not count:
+            raise NoMatch("it is a mean of nothing")
+        divisor = builder.hold(f"{node.name}.count", np.array([count], x.dtype))
+        made = builder.scratch(f"{value.name}.mean", x.dtype, tuple(shape))
+        builder.add(Elementwise(*who, "div", (name, divisor), made))
+        name = made
+    builder.add(Reshape(*who, name, builder.write_plain(value, x.dtype)), node)
 
 
 def _cum_sum(builder: PlanBuilder, node: Node) -> None:
@@ -95,5 +126,6 @@ def _rows(index: NDArray[np.int64], sizes: tuple[int, ...], batch: int) -> NDArr
 ALONG_AXIS: dict[str, Rule] = {
     "ArgMax": _arg_max, "ArgMin": _arg_max, "CumSum": _cum_sum, "GatherElements": _gather_elements,
     "GatherND": _gather_nd,
+    **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"), _fold),
 }  # fmt: skip
 """Operator -> how it becomes a step."""

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of, is_float32
 from intact.engine.lower.chain import Shape, StepChain
+from intact.engine.lower.gemm import as_image, image_dims
 from intact.engine.lower.moves import Rule
 from intact.engine.lower.window import LoweredWindow, window
-from intact.engine.steps import FloatConv
+from intact.engine.steps import Binary, FloatConv, Reshape
 from intact.engine.steps.tensors import Dim
 from intact.graph import Node, ops
 
@@ -162,32 +163,54 @@ def _rms_norm(builder: PlanBuilder, node: Node) -> None:
 def _average_pool(builder: PlanBuilder, node: Node) -> None:
     """A convolution of each channel; where windows reach over the rim, sums, and a factor for each."""
     x, said, value = builder.real(node.inputs[0]), ops.AveragePool.of(node), node.outputs[0]
-    shape, kernel, laid = builder.tensors[x].shape, said.kernel_shape, window(node, said, said.kernel_shape)
-    channels = shape[1] if len(shape) == 4 else None
+    laid, kernel = window(node, said, said.kernel_shape), (1, *said.kernel_shape)[-2:]
+    shape, made = builder.tensors[x].shape, dims_of(value)
+    channels = shape[1] if len(shape) in (3, 4) else None
     if not isinstance(channels, int) or not is_float32(value):
-        raise NoMatch("it is no pool of images of a known number of channels")
-    whole = not said.ceil_mode and (said.count_include_pad or not any(laid.pads))
-    part = np.float32(1 / prod(kernel) if whole else 1)
-    weight = builder.hold(f"{node.name}.window", np.full((channels, *kernel, 1), part, np.float32))
+        raise NoMatch("it is no pool of images or sequences of a known number of channels")
     who = node.name or "", (node.name or "",)
-    if whole:
-        y = builder.write_plain(value, "float32")
-        conv = FloatConv(*who, x, y, weight, "", laid.strides, laid.dilations, laid.pads, channels)
+    if flat := len(shape) == 3:
+        x, before = as_image(builder, x, *who)
+        for step in before:
+            builder.add(step)
+        shape, made = image_dims(shape), image_dims(made)
+    plain = not said.ceil_mode and (bool(said.count_include_pad) or not any(laid.pads))
+    part = np.float32(1 / prod(kernel) if plain else 1)
+    weight = builder.hold(f"{node.name}.window", np.full((channels, *kernel, 1), part, np.float32))
+
+    def sums(y: str, pads: tuple[int, int, int, int]) -> str:
+        conv = FloatConv(*who, x, y, weight, "", laid.strides, laid.dilations, pads, channels)
         builder.add(conv, node)
+        return y
+
+    if not flat and plain:
+        sums(builder.write_plain(value, "float32"), laid.pads)
         return
-    counts, pads = _counted(said, shape[2:], dims_of(value)[2:], laid)
-    chain = StepChain(builder, node)
-    sums = builder.scratch(f"{value.name}.sums", "float32", dims_of(value))
-    builder.add(FloatConv(*who, x, sums, weight, "", laid.strides, laid.dilations, pads, channels))
-    chain.binary("mul", sums, chain.hold("parts", np.float32(1) / counts), dims_of(value), chain.y)
+    pooled = builder.scratch(f"{value.name}.sums", "float32", made)
+    if plain:
+        y = sums(pooled, laid.pads)
+    else:
+        counts, pads = _counted(said, kernel, shape[2:], made[2:], laid)
+        parts = builder.hold(f"{node.name}.parts", np.float32(1) / counts)
+        if flat:
+            y = builder.scratch(f"{value.name}.means", "float32", made)
+        else:
+            y = builder.write(builder.output(value), value)
+        builder.add(Binary(*who, "mul", sums(pooled, pads), parts, y))
+    if flat:
+        builder.add(Reshape(*who, y, builder.write_plain(value, "float32")))
 
 
 def _counted(
-    said: ops.AveragePool, sizes: Sequence[Dim], outputs: Sequence[Dim], laid: LoweredWindow
+    said: ops.AveragePool,
+    kernel: Sequence[int],
+    sizes: Sequence[Dim],
+    outputs: Sequence[Dim],
+    laid: LoweredWindow,
 ) -> tuple[NDArray[np.float32], tuple[int, int, int, int]]:
     """How many elements each window counts, float32 [1, 1, *outputs], and the pads that all of them want."""
     found, ends = [], []
-    for axis, (n, out, k) in enumerate(zip(sizes, outputs, said.kernel_shape, strict=True)):
+    for axis, (n, out, k) in enumerate(zip(sizes, outputs, kernel, strict=True)):
         if not isinstance(n, int) or not isinstance(out, int):
             raise NoMatch("windows reach over a rim whose place is not known")
         stride, hop, before, behind = (

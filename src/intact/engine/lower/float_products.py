@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of, is_float32
 from intact.engine.lower.fused import Fused
 from intact.engine.lower.gemm import as_image, image_dims
+from intact.engine.lower.volumes import as_planes, as_volumes, stacked, volume_window
 from intact.engine.lower.window import window
 from intact.engine.steps import Binary, Dim, FloatConv, FloatLinear, FloatMatMul, Reshape, Step, Transpose
 from intact.graph import Node, Value, is_op, ops
@@ -43,6 +44,8 @@ def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
     node = fused.root
     weight = _weight(builder, node.inputs[1])
     said, value = ops.Conv.of(node), node.outputs[0]
+    if weight.ndim == 5:
+        return _conv_of_volumes(builder, node, weight)
     shape = window(node, said, weight.shape[2:])
     filters = np.moveaxis(weight, 1, -1)
     name, done = node.name or "", (node.name or "",)
@@ -57,6 +60,23 @@ def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
     made = builder.scratch(f"{y}.image", "float32", image_dims(builder.tensors[y].shape))
     conv = FloatConv(name, done, image, made, w, held, *laid)
     for step in (*before, conv, Reshape(name, done, made, y)):
+        builder.add(step, node)
+    return [node]
+
+
+def _conv_of_volumes(builder: PlanBuilder, node: Node, weight: Floats) -> list[Node]:
+    """One over planes, each beside its neighbours in depth."""
+    said, who = ops.Conv.of(node), (node.name or "", (node.name or "",))
+    window = volume_window(node, said, weight.shape[2:], rows=said.group > 1)
+    shape = window.over
+    bias = _vector(builder, node.inputs[2], len(weight)) if len(node.inputs) > 2 else None
+    x, held = builder.real(node.inputs[0]), _hold(builder, node, 2, "bias", bias)
+    planes, before = as_planes(builder, x, *who)
+    image, stack = stacked(builder, planes, builder.tensors[x].shape[2], window, *who)
+    made, behind = as_volumes(builder, _written(builder, node.outputs[0]), *who)
+    w = _hold(builder, node, 1, "filters", window.filters(weight))
+    conv = FloatConv(*who, image, made, w, held, shape.strides, shape.dilations, shape.pads, said.group)
+    for step in (*before, *stack, conv, *behind):
         builder.add(step, node)
     return [node]
 

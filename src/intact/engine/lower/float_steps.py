@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.functions import function_of
 from intact.engine.lower.moves import Rule
 from intact.engine.lower.tables import lower_table
-from intact.engine.steps import Binary, Clip, Function, LayerNorm, Reduce, Softmax
+from intact.engine.steps import Binary, Clip, Dim, Function, LayerNorm, Reduce, Reshape, Softmax
 from intact.graph import Node, Value, ops
 
 _BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
@@ -49,10 +50,11 @@ def _size(value: Value | None) -> int:
 
 
 def lower_layer_norm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
-    """A LayerNormalization over the last axis; the Add in front of it, if among `nodes`, is its residual.
+    """A LayerNormalization; the Add in front of it, if among `nodes`, is its residual. The axes that it spans
+    are one, between Reshapes.
 
     Raises:
-        NoMatch: It spans several axes, or has other outputs or parameters than kernels know.
+        NoMatch: It has other outputs or parameters than kernels know, or spans axes whose size is not known.
     """
     node = nodes[-1]
     x, residual = node.inputs[0], ""
@@ -63,16 +65,30 @@ def lower_layer_norm(builder: PlanBuilder, nodes: Sequence[Node]) -> None:
             raise NoMatch("the Add before it adds a constant")
         x, residual = add.inputs[0], builder.either(add.inputs[1])
     source = builder.made(x)
-    rank = len(builder.tensors[source].shape)
-    said = ops.LayerNormalization.of(node)
-    if said.axis % rank != rank - 1:
-        raise NoMatch("it spans more than the last axis")
+    shape, said = builder.tensors[source].shape, ops.LayerNormalization.of(node)
+    before, spanned = shape[: said.axis % len(shape)], shape[said.axis % len(shape) :]
+    sizes = [n for n in spanned if isinstance(n, int)]
+    if len(spanned) > 1 and len(sizes) < len(spanned):
+        raise NoMatch("it spans axes whose sizes are not known")
     if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
         raise NoMatch("its mean or deviation is read")
-    weight, bias = (_vector(builder, node, index) for index in (1, 2))
+    weight, bias = (_row(builder, node, index, sizes) for index in (1, 2))
     y = builder.write(builder.output(node.outputs[0]), node.outputs[0])
-    done = tuple(n.name or "" for n in nodes)
-    builder.add(LayerNorm(node.name or "", done, source, y, weight, bias, said.epsilon, residual), *nodes)
+    who, into = (node.name or "", tuple(n.name or "" for n in nodes)), y
+    if len(spanned) > 1:
+        rows = (*(before or (1,)), prod(sizes))
+        source, residual = (_flat(builder, who, name, rows) if name else "" for name in (source, residual))
+        into = builder.scratch(f"{y}.rows", builder.tensors[y].dtype, rows, builder.tensors[y].codes)
+    builder.add(LayerNorm(*who, source, into, weight, bias, said.epsilon, residual), *nodes)
+    if into != y:
+        builder.add(Reshape(*who, into, y))
+
+
+def _flat(builder: PlanBuilder, who: tuple[str, tuple[str, ...]], x: str, rows: tuple[Dim, ...]) -> str:
+    tensor = builder.tensors[x]
+    flat = builder.scratch(f"{x}.rows", tensor.dtype, rows, tensor.codes)
+    builder.add(Reshape(*who, x, flat))
+    return flat
 
 
 def _some(value: Value | None) -> Value:
@@ -80,13 +96,22 @@ def _some(value: Value | None) -> Value:
     return value
 
 
-def _vector(builder: PlanBuilder, node: Node, index: int) -> str:
+def _row(builder: PlanBuilder, node: Node, index: int, sizes: Sequence[int]) -> str:
+    """A weight or bias of all elements that are normalized together, as one vector; "" for none."""
     value = node.inputs[index] if index < len(node.inputs) else None
     if value is None:
         return ""
     array = builder.constant(value, "its weight or bias")
-    if array.dtype != np.float32 or array.ndim != 1:
-        raise NoMatch("its weight or bias is no float32 vector")
+    if array.dtype != np.float32:
+        raise NoMatch("its weight or bias is not float32")
+    if len(sizes) > 1:
+        try:
+            row = np.broadcast_to(array, sizes).reshape(-1)
+        except ValueError:
+            raise NoMatch("its weight or bias has another shape than what it normalizes") from None
+        return builder.hold(f"{node.name}.{value.name}.row", row)
+    if array.ndim != 1:
+        raise NoMatch("its weight or bias is no vector")
     return builder.hold(value.name or "", array)
 
 

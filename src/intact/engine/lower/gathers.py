@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-import numpy as np
-
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule, between, data, moved, plain, who
@@ -18,59 +16,24 @@ from intact.engine.steps import (
     ScatterElements,
     ScatterRows,
     Tensor,
-    Transpose,
 )
-from intact.graph import Node, Value, ops
+from intact.graph import Node, Value, ops, set_shape
 from intact.numerics.picks import COMBINED, REDUCTIONS
 
 
 def _gather(builder: PlanBuilder, node: Node) -> None:
-    """Along any axis: it goes to the front, as rows of all that lies behind it and before it.
-
-    Before: ``Gather(x [a, b, n, c], index [i, j], axis=2)``.
-    After: x as [a * b, n, c], as [n, a * b, c], as [n, a * b * c]; rows of that; and the way back. A table
-    is laid so beforehand.
-    """
+    """Along any axis, by an index of any rank, each of both a tensor or a constant."""
     table, value = node.inputs[0], node.outputs[0]
     x = plain(builder, table) if table in builder.constants else data(builder, table)
     index = plain(builder, node.inputs[1])
     if not x.shape:
         raise NoMatch("it has no axis")
-    axis, name = ops.Gather.of(node).axis % len(x.shape), value.name
+    axis = ops.Gather.of(node).axis % len(x.shape)
     check_range(builder, index, x.shape[axis])
-    before, size, behind = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
-    front, back, count = (
-        _product(dims, f"{name}.{what}")
-        for dims, what in ((before, "front"), (behind, "back"), (index.shape, "count"))
-    )
-
-    def turned(what: str, of: Tensor) -> Tensor:
-        shape = of.shape[1], of.shape[0], of.shape[2]
-        y = between(builder, f"{name}.{what}", x, shape)
-        builder.add(Transpose(*who(node), of.name, y, (1, 0, 2)))
-        return builder.tensors[y]
-
-    flat = index.name
-    if len(index.shape) != 1:
-        flat = builder.scratch(f"{name}.index", index.dtype, (count,))
-        builder.add(Reshape(*who(node), index.name, flat))
-    row = _product((front, back), f"{name}.row")
-    if x.name in builder.arrays:
-        held = np.moveaxis(builder.arrays[x.name], axis, 0)
-        array = held.reshape(len(held), prod(held.shape[1:]))
-        rows = Tensor(builder.hold(f"{node.name}.rows", array), x.dtype, array.shape)
-    elif front == 1:
-        rows = _laid(builder, node, x, "rows", (size, row))
-    else:
-        planes = _laid(builder, node, x, "planes", (front, size, back))
-        rows = _laid(builder, node, turned("turned", planes), "rows", (size, row))
-    picked = between(builder, f"{name}.picked", x, (count, row))
-    builder.add(Gather(*who(node), rows.name, flat, picked), node)
-    if front != 1:
-        cut = _laid(builder, node, builder.tensors[picked], "cut", (count, front, back))
-        picked = turned("back", cut).name
+    if index.name in builder.arrays:  # where indices are computed of sizes, nobody knew what they make
+        set_shape(value, (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
     y = moved(builder, value, x)
-    builder.add(Reshape(*who(node), picked, y))
+    builder.add(Gather(*who(node), x.name, index.name, y, axis), node)
 
 
 def check_range(builder: PlanBuilder, index: Tensor, size: Dim) -> None:

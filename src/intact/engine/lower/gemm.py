@@ -13,6 +13,14 @@ from intact.engine.lower.epilogue import Tail, finish, take_affine, take_bounds,
 from intact.engine.lower.functions import function_of
 from intact.engine.lower.fused import Fused
 from intact.engine.lower.operand import CodesRead, codes_read
+from intact.engine.lower.volumes import (
+    VolumeWindow,
+    as_planes,
+    as_volumes,
+    plane_dims,
+    stacked,
+    volume_window,
+)
 from intact.engine.lower.weights import Bias, Weight, bias_of, prove, prove_joined, weight_of
 from intact.engine.lower.window import window
 from intact.engine.steps import Codes, Conv, ConvTranspose, Dim, Epilogue, Linear, MatMul, Reshape, Step
@@ -56,17 +64,44 @@ def _left(fused: Fused, tail: Tail) -> list[Node]:
 
 def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
     node = fused.root
-    read = codes_read(builder, node.inputs[0], of_images=True)
     weight = weight_of(builder, node.inputs[1], 0)
-    said = ops.Conv.of(node)
-    shape, groups = window(node, said, weight.codes.shape[2:]), said.group
+    said, kernel = ops.Conv.of(node), weight.codes.shape[2:]
+    if len(kernel) == 3:
+        read = CodesRead(*builder.wanted_codes(node.inputs[0]))
+    else:
+        read = codes_read(builder, node.inputs[0], of_images=True)
+    groups = said.group
+    volumes = volume_window(node, said, kernel, rows=groups > 1) if len(kernel) == 3 else None
+    shape = window(node, said, kernel) if volumes is None else volumes.over
 
     def step(image: Image) -> Step:
         made = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
         (top, left, bottom, right) = (a + b for a, b in zip(shape.pads, read.pads, strict=True))
         return Conv(*made, shape.strides, shape.dilations, (top, left, bottom, right), groups, image.low)
 
+    if volumes is not None:
+        return _over_volumes(builder, fused, read, weight, volumes, step)
     return _over_images(builder, fused, read, weight, step)
+
+
+def _over_volumes(
+    builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, window: VolumeWindow,
+    make: Callable[[Image], Step],
+) -> list[Node]:  # fmt: skip
+    """A convolution over volumes is one over their planes, each beside its neighbours in depth."""
+    x = read.x
+    plane_dims(builder.tensors[x].shape)  # or there is no match
+
+    def steps(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
+        who = name, done
+        planes, before = as_planes(builder, x, *who)
+        image, stack = stacked(builder, planes, builder.tensors[x].shape[2], window, *who)
+        residual, more = as_planes(builder, epilogue.residual, *who) if epilogue.residual else ("", [])
+        made, behind = as_volumes(builder, y, *who)
+        step = make(Image(*who, image, made, w, replace(epilogue, residual=residual)))
+        return [*before, *stack, *more, step, *behind]
+
+    return _weighted(builder, fused, read, weight, window.filters(weight.codes), steps)
 
 
 @dataclass(frozen=True)
@@ -79,7 +114,7 @@ class Image:
     y: str
     weight: str
     epilogue: Epilogue
-    low: str
+    low: str = ""
 
 
 def _over_images(
@@ -126,15 +161,66 @@ def _conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
         raise NoMatch("its groups share the scales of its weight")
     if said.output_shape is not None:
         raise NoMatch("its pads follow from an output_shape")
-    shape = window(node, said, weight.codes.shape[2:])
-    height, width = (0, 0, *said.output_padding)[-2:]
+    kernel = weight.codes.shape[2:]
+    volumes = volume_window(node, said, kernel, rows=False) if len(kernel) == 3 else None
+    shape = window(node, said, kernel) if volumes is None else volumes.over
+    *deep, height, width = (0, 0, *said.output_padding)
     weight = Weight(_grouped(weight.codes, groups), weight.scale)
 
     def step(image: Image) -> Step:
         made = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
         return ConvTranspose(*made, shape.strides, shape.dilations, shape.pads, (height, width), groups)
 
-    return _over_images(builder, fused, read, weight, step)
+    if volumes is None:
+        return _over_images(builder, fused, read, weight, step)
+    if groups > 1 or volumes.kernel != volumes.stride or any((*volumes.pads, *deep)):
+        raise NoMatch("its windows overlap in depth, or leave something out, or it has groups")
+    return _into_planes(builder, fused, read, weight, step)
+
+
+def _into_planes(
+    builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, make: Callable[[Image], Step]
+) -> list[Node]:
+    """A transposed convolution whose windows lie side by side in depth: each plane makes one for each of its
+    taps, channels behind channels, which then are planes of their own."""
+    x, (out, inputs, depth, height, width) = read.x, weight.codes.shape
+    plane_dims(builder.tensors[x].shape)  # or there is no match
+
+    def steps(name: str, y: str, w: str, epilogue: Epilogue, done: tuple[str, ...]) -> list[Step]:
+        who = name, done
+        planes, before = as_planes(builder, x, *who)
+        made, behind = as_volumes(builder, y, *who)
+        tensor, count = builder.tensors[made], builder.tensors[planes].shape[0]
+        dims = count, out * depth, *tensor.shape[2:]
+        taps = builder.scratch(f"{y}.taps", tensor.dtype, dims, tensor.codes)
+        residual = ""
+        if epilogue.residual:
+            others, more = as_planes(builder, epilogue.residual, *who)
+            other = builder.tensors[others]
+            residual = builder.scratch(f"{others}.taps", other.dtype, dims, other.codes)
+            before += [*more, Reshape(*who, others, residual)]
+        step = make(
+            Image(*who, planes, taps, w, replace(_repeated(builder, epilogue, depth), residual=residual))
+        )
+        return [*before, step, Reshape(*who, taps, made), *behind]
+
+    packed = np.ascontiguousarray(weight.codes.transpose(2, 0, 3, 4, 1)).reshape(-1, height, width, inputs)
+    return _weighted(builder, fused, read, weight, packed, steps)
+
+
+def _repeated(builder: PlanBuilder, epilogue: Epilogue, count: int) -> Epilogue:
+    """For so many times as many channels."""
+
+    def each(name: str) -> str:
+        if not name or builder.arrays[name].size == 1:
+            return name
+        return builder.hold(f"{name}.each", np.tile(builder.arrays[name], count))
+
+    return replace(
+        epilogue, multiplier=each(epilogue.multiplier), bias=each(epilogue.bias), slope=each(epilogue.slope),
+        integer_bias=each(epilogue.integer_bias), factors=each(epilogue.factors),
+        offsets=each(epilogue.offsets),
+    )  # fmt: skip
 
 
 def _grouped(codes: NDArray[np.int8], groups: int) -> NDArray[np.int8]:

@@ -186,7 +186,7 @@ def _data(step: Step) -> list[str]:
 
 
 def _reads_16_bits(plan: Plan, run: _Run) -> bool:
-    """Whether it computes in floats of a pair that it could have multiplied the codes of (N60)."""
+    """Whether it computes in floats of a pair that it could have multiplied the codes of (N62)."""
     wide = {step.y for step in plan.steps if isinstance(step, FakeQuantize)}
     return any(wide.intersection(reads(step)) for step in run.steps)
 

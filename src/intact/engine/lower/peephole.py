@@ -27,10 +27,12 @@ from intact.engine.steps import (
     Function,
     Linear,
     Pad,
+    Pool,
     Reshape,
     Slice,
     Step,
     Tensor,
+    Transpose,
 )
 from intact.engine.steps.wiring import constants, reads, writes
 
@@ -78,6 +80,12 @@ _Arrays = dict[str, NDArray[Any]]
 def _join(above: Step, step: Step, tensors: Mapping[str, Tensor], arrays: _Arrays) -> Step | None:
     if isinstance(step, Reshape):
         return _reshaped(above, step, tensors)
+    if isinstance(above, Transpose) and isinstance(step, Transpose):
+        perm = tuple(above.perm[axis] for axis in step.perm)
+        nodes = above.nodes + step.nodes
+        if perm == tuple(sorted(perm)):
+            return Reshape(step.name, nodes, above.x, step.y)
+        return replace(step, nodes=nodes, x=above.x, perm=perm)
     if isinstance(above, Slice) and isinstance(step, Slice):
         pairs = zip(above.starts, above.steps, step.starts, strict=True)
         # What takes nothing may begin behind the end: before the start, where the first one goes backwards.
@@ -104,12 +112,14 @@ def _join(above: Step, step: Step, tensors: Mapping[str, Tensor], arrays: _Array
 
 
 def _reshaped(above: Step, step: Reshape, tensors: Mapping[str, Tensor]) -> Step | None:
-    """A convolution over a sequence is one over an image between two Reshapes: those of neighbours cancel."""
+    """What goes over a sequence or a volume goes over images between Reshapes: those of neighbours cancel."""
     nodes = above.nodes + step.nodes
     if isinstance(above, Reshape):
         return replace(step, nodes=nodes, x=above.x)
     x, y = tensors[step.x], tensors[step.y]
-    if (x.shape, x.codes) == (y.shape, y.codes) and isinstance(above, Conv | ConvTranspose | FloatConv):
+    if (x.shape, x.codes) == (y.shape, y.codes) and isinstance(
+        above, Conv | ConvTranspose | FloatConv | Pool
+    ):
         return replace(above, nodes=nodes, y=step.y)
     return None
 

@@ -1,4 +1,4 @@
-"""Operators whose output reads constant places of axes: Tile, Expand, Pads that copy, Gather by constants.
+"""Operators whose output reads constant places of axes: Tile, Expand, Pads that copy.
 
 One step does all of them: a Resize says for each axis which of its elements are read.
 """
@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.moves import Rule, between, data, moved, numbers, pad_with_constant, pads_of, who
-from intact.engine.lower.rearrange import gather_rows
 from intact.engine.steps import Dim, Reshape, Resize, Tensor
-from intact.graph import Node, ops, set_shape
+from intact.graph import Node, ops
 from intact.limits import RESIZED
 
 Places = Mapping[int, NDArray[np.int64]]
@@ -77,27 +76,6 @@ def _pad(builder: PlanBuilder, node: Node) -> None:
 _MODES: dict[str, Literal["edge", "reflect", "wrap"]] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
 
 
-def _gather(builder: PlanBuilder, node: Node) -> None:
-    """By constants along any axis; rows by a step of their own, which also takes computed indices."""
-    axis = ops.Gather.of(node).axis
-    shapes = [value.shape for value in (node.inputs[0], node.outputs[0]) if value is not None]
-    images = any(shape is not None and len(shape) == 4 for shape in shapes)
-    table, by = (value in builder.constants for value in node.inputs)
-    if table or not by or (axis == 0 and not images):
-        gather_rows(builder, node)
-        return
-    x = data(builder, node.inputs[0])
-    shape, index = x.shape, builder.constant(node.inputs[1], "its index").astype(np.int64)
-    axis %= len(shape)
-    size = _size(shape, axis)
-    _check(axis, index.size)
-    if index.min() < -size or index.max() >= size:
-        raise NoMatch("an index is out of range")
-    if index.ndim != 1:  # where indices are computed of sizes, nobody knew what they make
-        set_shape(node.outputs[0], (*shape[:axis], *index.shape, *shape[axis + 1 :]))
-    _pick(builder, node, x, {axis: index.reshape(-1) % size}, flat=index.ndim != 1)
-
-
 def _check(axis: int, count: int) -> None:
     if not 0 < count <= RESIZED.most:
         raise NoMatch(f"it makes {count} elements along axis {axis}")
@@ -112,20 +90,11 @@ def _size(shape: tuple[Dim, ...], axis: int) -> int:
     return size
 
 
-def _pick(builder: PlanBuilder, node: Node, x: Tensor, places: Places, *, flat: bool = False) -> None:
-    """The step; `flat`: its output's axes are one axis there."""
-    name, value = node.outputs[0].name, node.outputs[0]
+def _pick(builder: PlanBuilder, node: Node, x: Tensor, places: Places) -> None:
     indices = tuple(builder.hold(f"{node.name}.axis{axis}", read) for axis, read in places.items())
-    if not flat:
-        y = moved(builder, value, x)
-        builder.add(Resize(*who(node), x.name, y, tuple(places), indices), node)
-        return
-    shape = tuple(len(places[a]) if a in places else n for a, n in enumerate(x.shape))
-    made = between(builder, f"{name}.flat", x, shape)
-    y = moved(builder, value, x)
-    builder.add(Resize(*who(node), x.name, made, tuple(places), indices), node)
-    builder.add(Reshape(*who(node), made, y))
+    y = moved(builder, node.outputs[0], x)
+    builder.add(Resize(*who(node), x.name, y, tuple(places), indices), node)
 
 
-PICKS: dict[str, Rule] = {"Expand": _expand, "Gather": _gather, "Pad": _pad, "Tile": _tile}
+PICKS: dict[str, Rule] = {"Expand": _expand, "Pad": _pad, "Tile": _tile}
 """Operator -> how it becomes a step."""

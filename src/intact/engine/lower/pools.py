@@ -1,52 +1,124 @@
-"""Pools of codes as steps."""
+"""Pools as steps; those of sequences [n, c, l] are over images [n, c, 1, l], between two Reshapes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
 from intact.engine.lower.builder import NoMatch, PlanBuilder, check_ratio
+from intact.engine.lower.gemm import as_image, image_dims
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule, data, moved
-from intact.engine.lower.window import window
+from intact.engine.lower.volumes import as_planes, as_volumes, plane_dims, stacked, volume_window
+from intact.engine.lower.window import LoweredWindow, window
 from intact.engine.steps import Pool, Reshape
+from intact.engine.steps.window import Pair
 from intact.graph import Node, ops
+from intact.numerics.windows import Window
 
 
 def _max_pool(builder: PlanBuilder, node: Node) -> None:
     tensor = data(builder, node.inputs[0])
     if tensor.codes is None and (tensor.dtype != "float32" or node.op_type == "GlobalMaxPool"):
         raise NoMatch(f"no kernel pools {tensor.dtype}")  # the largest of whole planes is a Reduce
-    if len(tensor.shape) != 4:
-        raise NoMatch("it is no pool of images")
+    volumes = len(tensor.shape) == 5 and node.op_type == "MaxPool"
+    if len(tensor.shape) not in (3, 4) and not volumes:
+        raise NoMatch("it is no pool of sequences, images or volumes")
     if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
         raise NoMatch("its indices are used")
     y = moved(builder, node.outputs[0], tensor)
-    if node.op_type == "GlobalMaxPool":
-        builder.add(Pool(node.name or "", (node.name or "",), tensor.name, y, "max"), node)
-        return
-    if ops.MaxPool.of(node).storage_order:
+    if node.op_type == "MaxPool" and ops.MaxPool.of(node).storage_order:
         raise NoMatch("its storage order is by columns")
-    builder.add(_windowed(node, tensor.name, y), node)
+    if volumes:
+        _max_of_volumes(builder, node, tensor.name, y)
+        return
+    pool = _global("max") if node.op_type == "GlobalMaxPool" else _windowed(node)
+    _over_images(builder, node, tensor.name, y, pool)
 
 
-def _windowed(node: Node, x: str, y: str) -> Pool:
-    said = (ops.MaxPool if node.op_type == "MaxPool" else ops.AveragePool).of(node)
-    kernel = said.kernel_shape
-    shape = window(node, said, kernel)
-    if len(kernel) != 2:
-        raise NoMatch("it is no pool of images")
+def _max_of_volumes(builder: PlanBuilder, node: Node, x: str, y: str) -> None:
+    """A pool over planes, with those that its window has in depth between their rows.
+
+    Beyond the ends lies the nearest plane: where neighbours in depth lie side by side, a window that reaches
+    so far has that plane anyway.
+    """
+    said, who = ops.MaxPool.of(node), (node.name or "", (node.name or "",))
+    kernel, depth = said.kernel_shape, builder.tensors[x].shape[2]
+    window = volume_window(node, said, kernel, rows=True)
+    plane_dims(builder.tensors[x].shape)  # or there is no match
+    assert isinstance(depth, int), "planes were counted"
+    hop, (front, behind) = window.stride, window.pads
+    if max(front, behind) >= window.kernel:
+        raise NoMatch("a window lies in its pads alone")
+    if depth + front + behind <= (window.kernel - 1) * window.dilation:
+        raise NoMatch("its window is deeper than the volume")
+    along = Window.of((window.kernel,), 1, hop, (window.pads,), window.dilation, bool(said.ceil_mode))
+    (places,) = along.positions((depth,))
+    reach = (places - 1) * hop + (window.kernel - 1) * window.dilation + 1 - front
+    window = replace(window, pads=(front, max(behind, reach - depth)), repeats=True)
+    if window.dilation > 1 and any(window.pads):
+        raise NoMatch("planes of its window are apart, and it reaches beyond the ends")
+    planes, before = as_planes(builder, x, *who)
+    image, stack = stacked(builder, planes, depth, window, *who)
+    made, after = as_volumes(builder, y, *who)
+    over = (kernel[1] * window.kernel, kernel[2])
+    _check_pads(over, window.over)
+    strides, dilations, pads = window.over.strides, window.over.dilations, window.over.pads
+    pool = Pool(*who, image, made, "max", over, strides, dilations, pads, bool(said.ceil_mode))
+    for step in (*before, *stack, pool, *after):
+        builder.add(step, node)
+
+
+def _check_pads(kernel: Pair, shape: LoweredWindow) -> None:
+    """Refuse a window that may lie in its pads alone."""
     reach = [(k - 1) * d for k, d in zip(kernel, shape.dilations, strict=True)] * 2
     if any(pad > most for pad, most in zip(shape.pads, reach, strict=True)):
         raise NoMatch("a window lies in its pads alone")
-    return Pool(
+
+
+Make = Callable[[Node, str, str], Pool]
+
+
+def _over_images(builder: PlanBuilder, node: Node, x: str, y: str, make: Make) -> None:
+    """The pool, from an image or a sequence to an image, a sequence, or what is left of one."""
+    who = node.name or "", (node.name or "",)
+    tensor, made = builder.tensors[x], builder.tensors[y]
+    image, before = as_image(builder, x, *who) if len(tensor.shape) == 3 else (x, [])
+    for step in before:
+        builder.add(step)
+    shape = builder.tensors[image].shape
+    if len(made.shape) == 4:
+        builder.add(make(node, image, y), node)
+        return
+    sizes = image_dims(made.shape) if len(made.shape) == 3 else (*shape[:2], 1, 1)
+    pooled = builder.scratch(f"{y}.pooled", made.dtype, sizes, made.codes)
+    builder.add(make(node, image, pooled), node)
+    builder.add(Reshape(*who, pooled, y))
+
+
+def _global(mode: Literal["average", "max"]) -> Make:
+    """Of whole planes."""
+    return lambda node, x, y: Pool(node.name or "", (node.name or "",), x, y, mode)
+
+
+def _windowed(node: Node) -> Make:
+    said = (ops.MaxPool if node.op_type == "MaxPool" else ops.AveragePool).of(node)
+    shape = window(node, said, said.kernel_shape)
+    height, width = (1, *said.kernel_shape)[-2:]
+    _check_pads((height, width), shape)
+    return lambda node, x, y: Pool(
         node.name or "", (node.name or "",), x, y, "max" if node.op_type == "MaxPool" else "average",
-        (kernel[0], kernel[1]), shape.strides, shape.dilations, shape.pads,
+        (height, width), shape.strides, shape.dilations, shape.pads,
         bool(said.ceil_mode), isinstance(said, ops.AveragePool) and bool(said.count_include_pad),
     )  # fmt: skip
 
 
 def _average_pool(builder: PlanBuilder, node: Node) -> None:
     x, codes = builder.wanted_codes(node.inputs[0])
-    if len(builder.tensors[x].shape) != 4:
-        raise NoMatch("it is no pool of images")
+    rank = len(builder.tensors[x].shape)
+    if rank != 4 and (rank != 3 or node.op_type == "ReduceMean"):
+        raise NoMatch("it is no pool of images or sequences")
     value = node.outputs[0]
     output = builder.output(value)
     if output.grid is None:
@@ -59,10 +131,8 @@ def _average_pool(builder: PlanBuilder, node: Node) -> None:
     if node.op_type == "ReduceMean":
         _check_axes(builder, node)
     y = builder.write(output, value, low, high)
-    if node.op_type == "AveragePool":
-        builder.add(_windowed(node, x, y), node)
-        return
-    _global(builder, node, x, y)
+    pool = _windowed(node) if node.op_type == "AveragePool" else _global("average")
+    _over_images(builder, node, x, y, pool)
 
 
 def _check_axes(builder: PlanBuilder, node: Node) -> None:
@@ -72,18 +142,6 @@ def _check_axes(builder: PlanBuilder, node: Node) -> None:
         raise NoMatch("its axes is not a constant")
     if sorted(a % 4 for a in axes) != [2, 3]:
         raise NoMatch("it is a mean over other axes than height and width")
-
-
-def _global(builder: PlanBuilder, node: Node, x: str, y: str) -> None:
-    """A pool over whole planes; without the axes of size 1 where the graph drops them."""
-    who = node.name or "", (node.name or "",)
-    tensor = builder.tensors[y]
-    if len(tensor.shape) == 4:
-        builder.add(Pool(*who, x, y, "average"), node)
-        return
-    plane = builder.scratch(f"{y}.pooled", "codes", (*builder.tensors[x].shape[:2], 1, 1), tensor.codes)
-    builder.add(Pool(*who, x, plane, "average"), node)
-    builder.add(Reshape(*who, plane, y), node)
 
 
 POOLS: dict[str, Rule] = {

@@ -5,9 +5,13 @@ Every function rewrites a valid model into a valid model that means the same, co
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from intact.engine.lower.grids import FloatGrid, Grid, Grids
 from intact.graph import Constants, Inserter, Model, Namer, Node, Value, is_op, ops, replace
 from intact.graph.attributes import copied
+from intact.numerics import dequantize, quantize
 
 STAYS = "intact.stays"
 """In a node's meta: no step moves codes as it does, so that they shall not pass there."""
@@ -35,14 +39,35 @@ class Propagation:
         """The grid of a Q or DQ; None for anything else."""
         return self.grids.any_of(node) if node is not None and is_op(node, *_PAIR) else None
 
-    def data(self, node: Node) -> list[int] | None:
-        """The inputs that `node` moves; None where it does more than that."""
+    def data(self, node: Node, *, fills: bool = False) -> list[int] | None:
+        """The inputs that `node` moves; None where it does more than that, unless it `fills` a rim."""
         if not ops.may_move(node) or STAYS in node.meta:
             return None
         indices = list(ops.data_inputs(node))
         if any(node.inputs[i] is None or node.inputs[i] in self.constants for i in indices):
             return None
+        if fills and self.fill(node) is not None:
+            return indices
         return None if ops.quantized_before(node, self.constants) else indices
+
+    def fill(self, node: Node) -> np.float32 | None:
+        """The number, other than 0, that a Pad fills with; None for others."""
+        given = node.inputs[2] if is_op(node, "Pad") and len(node.inputs) > 2 else None
+        array = self.constants(given) if given is not None and ops.Pad.of(node).mode == "constant" else None
+        if array is None or array.size != 1 or array.dtype.kind != "f" or not array.any():
+            return None
+        number = np.float32(array.reshape(-1)[0])
+        return None if np.isnan(number) else number
+
+    def fill_code(self, node: Node, grid: Grid, *, exact: bool) -> NDArray[np.generic] | None:
+        """The code of that number on a grid; None where there is none, or not of it `exact`ly."""
+        number = self.fill(node)
+        if number is None:
+            return None
+        code = quantize(number, *grid.affine, grid.spec)
+        if exact and dequantize(code, *grid.affine, grid.spec) != number:
+            return None
+        return np.asarray(code, np.int8 if grid.signed else np.uint8)
 
 
 def moves_codes(node: Node) -> bool:
@@ -75,11 +100,12 @@ def share_pairs(model: Model) -> list[str]:
 def raise_quantizers(model: Model) -> list[str]:
     """Before: ``Q(Transpose(x))``, read as codes alone.  After: ``Transpose(Q(x))``.
 
-    Guards: nobody reads the floats; all readers want one grid; the operator only moves data.
+    Guards: nobody reads the floats; all readers want one grid; the operator only moves data, or is a Pad,
+    whose fill is quantized as well.
     """
     walk, notes = Propagation(model), []
     for node in reversed(list(model.graph)):
-        indices = walk.data(node)
+        indices = walk.data(node, fills=True)
         if indices is None or not (quantizers := _quantizers(walk, node)):
             continue
         _raise(walk, node, indices, quantizers)
@@ -118,7 +144,7 @@ def _raise(walk: Propagation, node: Node, indices: list[int], quantizers: list[N
                 dtype=model.dtype, shape=x.shape, **copied(first),
             )  # fmt: skip
         node.replace_input_with(index, made[x])
-    _fill_with_zero_point(node, first)
+    _fill_with_code(walk, node, first)
     for output in node.outputs:  # those too that nobody reads
         output.type = model.type
     for quantizer in quantizers:
@@ -127,11 +153,18 @@ def _raise(walk: Propagation, node: Node, indices: list[int], quantizers: list[N
         replace(quantizer, floats, walk.names)
 
 
-def _fill_with_zero_point(node: Node, pair: Node) -> None:
-    """A Pad of codes fills with the code of 0.0."""
+def _fill_with_code(walk: Propagation, node: Node, pair: Node) -> None:
+    """A Pad of codes fills with the code of its number: of 0.0 unless it says another."""
     if node.op_type != "Pad":
         return
+    grid = walk.grid(pair)
+    assert grid is not None
+    code = walk.fill_code(node, grid, exact=False)
     node.resize_inputs(max(3, len(node.inputs)))
+    if code is not None:
+        insert = Inserter(walk.model.graph, node, walk.names)
+        node.replace_input_with(2, insert.constant(f"{node.name}.fill", code))
+        return
     zero = pair.inputs[2] if len(pair.inputs) > 2 else None
     node.replace_input_with(2, zero)
 
@@ -139,16 +172,20 @@ def _fill_with_zero_point(node: Node, pair: Node) -> None:
 def lower_dequantizers(model: Model) -> list[str]:
     """Before: ``Transpose(DQ(q))``.  After: ``DQ(Transpose(q))``.
 
-    Guards: everything that is moved has one grid; the operator only moves data.
+    Guards: everything that is moved has one grid; the operator only moves data, or is a Pad whose fill lies
+    on that grid.
     """
     walk, notes = Propagation(model), []
     for node in list(model.graph):
-        indices = walk.data(node)
+        indices = walk.data(node, fills=True)
         if indices is None:
             continue
         pairs = [value.producer() for i in indices if (value := node.inputs[i]) is not None]
         grids = {walk.grid(p) if p is not None and p.op_type == _PAIR[1] else None for p in pairs}
-        if len(grids) != 1 or None in grids or pairs[0] is None:
+        grid = grids.pop()
+        if grids or grid is None or pairs[0] is None:
+            continue
+        if walk.fill(node) is not None and walk.fill_code(node, grid, exact=True) is None:
             continue
         _lower(walk, node, indices, pairs[0])
         notes.append(f"{node.name}: moves codes, DQ stands behind it")
@@ -163,7 +200,7 @@ def _lower(walk: Propagation, node: Node, indices: list[int], pair: Node) -> Non
         producer = value.producer() if value is not None else None
         assert producer is not None and producer.inputs[0] is not None
         node.replace_input_with(index, producer.inputs[0])
-    _fill_with_zero_point(node, pair)
+    _fill_with_code(walk, node, pair)
     for output in node.outputs:
         if not output.uses() and not output.is_graph_output():
             output.type = codes.type

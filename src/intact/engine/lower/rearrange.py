@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from intact.engine.lower.builder import NoMatch, PlanBuilder, check_ratio, dims_of
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule, between, data, moved, plain, who
-from intact.engine.steps import Concat, Dim, Gather, Reshape, Slice, Transpose
+from intact.engine.steps import Concat, Dim, Reshape, Slice, Transpose
 from intact.graph import Node, Value, is_op, ops
 
 
@@ -102,33 +99,6 @@ def _gather(builder: PlanBuilder, node: Node) -> None:
     y = moved(builder, node.outputs[0], x)
     builder.add(Slice(*who(node), x.name, row, starts, (1,) * len(shape)), node)
     builder.add(Reshape(*who(node), row, y))
-
-
-def gather_rows(builder: PlanBuilder, node: Node) -> None:
-    """Rows of a table or a tensor, by indices of any rank.
-
-    Raises:
-        NoMatch: It gathers along another axis.
-    """
-    value, table, index = node.outputs[0], *node.inputs
-    x = plain(builder, table) if table in builder.constants else data(builder, table)
-    rank = len(x.shape)
-    if ops.Gather.of(node).axis % max(rank, 1) or rank == 0:
-        raise NoMatch("it gathers along another axis than the first")
-    if 4 in (rank, len(dims_of(value))):
-        raise NoMatch("it gathers images, which need not lie row by row")
-    y = moved(builder, value, x)
-    builder.add(Gather(*who(node), x.name, _index(builder, index, builder.arrays.get(x.name)), y), node)
-
-
-def _index(builder: PlanBuilder, value: Value | None, table: NDArray[np.generic] | None) -> str:
-    index = plain(builder, value)
-    array = builder.arrays.get(index.name)
-    if table is None or array is None or not array.size:
-        return index.name
-    if not -len(table) <= array.min() <= array.max() < len(table):
-        raise NoMatch("an index is out of range")
-    return index.name
 
 
 REARRANGE: dict[str, Rule] = {

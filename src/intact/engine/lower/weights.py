@@ -141,7 +141,7 @@ def prove(weight: Weight, x: Codes, bias: NDArray[np.int32] | None) -> None:
 def prove_joined(
     weight: Weight, ends: tuple[int, int], zero_point: int, bias: NDArray[np.int32] | None
 ) -> int:
-    """That no codes of 16 bits make a sum leave int32 that is rounded to multiples of 2^shift (N60).
+    """That no codes of 16 bits make a sum leave int32 that is rounded to multiples of 2^shift (N62).
 
     Args:
         weight: Of the layer.

@@ -30,7 +30,7 @@ def window(node: Node, said: Windowed, kernel: Sequence[int]) -> LoweredWindow:
     if rank not in (1, 2):
         raise NoMatch(f"kernels know one or two spatial axes, not {rank}")
     strides, dilations = said.strides_of(rank), said.dilations_of(rank)
-    pads = _pads(node, said, kernel)
+    pads = pads_of_window(node, said, kernel)
     if min(pads) < 0:
         raise NoMatch("its pads are negative")
     if max(*strides, *dilations) > MOST_HOP or max(*kernel, *pads) > MOST_WIDTH:
@@ -41,7 +41,12 @@ def window(node: Node, said: Windowed, kernel: Sequence[int]) -> LoweredWindow:
     return LoweredWindow((strides[0], strides[1]), (dilations[0], dilations[1]), (top, left, bottom, right))
 
 
-def _pads(node: Node, said: Windowed, kernel: Sequence[int]) -> tuple[int, ...]:
+def pads_of_window(node: Node, said: Windowed, kernel: Sequence[int]) -> tuple[int, ...]:
+    """Before each axis, then behind each.
+
+    Raises:
+        NoMatch: They depend on sizes that are not known.
+    """
     if node.op_type == "ConvTranspose" and said.auto_pad.startswith("SAME"):
         raise NoMatch("its pads follow from auto_pad")
     shape = node.inputs[0].shape if node.inputs[0] is not None else None

@@ -12,7 +12,7 @@ alone.
 """
 
 from intact.engine.steps.add import Add
-from intact.engine.steps.along_axis import ArgMax, CumSum, GatherElements, Interpolate
+from intact.engine.steps.along_axis import ArgMax, CumSum, Fold, GatherElements, Interpolate
 from intact.engine.steps.binary import Binary
 from intact.engine.steps.call import Call
 from intact.engine.steps.clip import Clip
@@ -51,6 +51,7 @@ from intact.engine.steps.table import Table
 from intact.engine.steps.tensors import Codes, Dim, Shape, Tensor
 from intact.engine.steps.top_k import TopK
 from intact.engine.steps.transpose import Transpose
+from intact.engine.steps.volume import StackPlanes
 
 KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__()}
 """Every kind of step, by the name that plan files have for it."""
@@ -58,8 +59,9 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 __all__ = [
     "KINDS", "Add", "ArgMax", "Binary", "Call", "Clip", "Codes", "Concat", "Conv", "ConvTranspose",
     "CumSum", "Dequantize", "Dim", "Elementwise", "Epilogue", "FakeQuantize", "FallbackSubgraph",
-    "FloatConv", "FloatLinear", "FloatMatMul", "Function", "Gather", "GatherElements", "GatherRows",
+    "FloatConv", "FloatLinear", "FloatMatMul", "Fold", "Function", "Gather", "GatherElements", "GatherRows",
     "GridSample", "Halo", "Interpolate", "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize",
     "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize", "ScatterElements", "ScatterRows",
-    "Shape", "Slice", "Softmax", "SplitQuantize", "Step", "Table", "Tensor", "TopK", "Traits", "Transpose",
+    "Shape", "Slice", "Softmax", "SplitQuantize", "StackPlanes", "Step", "Table", "Tensor", "TopK", "Traits",
+    "Transpose",
 ]  # fmt: skip

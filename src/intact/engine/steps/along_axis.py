@@ -1,4 +1,4 @@
-"""Along one axis: running sums, the place of the largest element, elements by index, values between them."""
+"""Along one axis: folds, running sums, places of the largest, elements by index, values between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,36 @@ from intact.engine.steps.sizes import Sizes, mismatch
 from intact.engine.steps.step import Step, Traits
 from intact.engine.steps.tensors import Shape
 from intact.engine.steps.wiring import Const, Operand, Read, Write
-from intact.numerics.along_axis import ORDERED, SUMMED, arg_max, cum_sum, interpolate
+from intact.numerics.along_axis import FOLDED, ORDERED, SUMMED, arg_max, cum_sum, fold, interpolate
+
+
+@dataclass(frozen=True)
+class Fold(Step):
+    """One number for the elements along an axis, which stays with size 1 (N60).
+
+    Attributes:
+        function: One of `numerics.along_axis.FOLDED` of the dtype.
+    """
+
+    kind = "fold"
+    traits = Traits(strided=True)
+    x: Read
+    y: Write
+    axis: int
+    function: str
+
+    def check(self, checker: Checker) -> None:
+        checker.axis(self.x, self.axis)
+        dtype = checker.dtype(self.x)
+        known = self.function in FOLDED.get(dtype, ())
+        checker.that(known, f"{self.function} of {dtype}", f"one of {FOLDED}")
+        checker.one_dtype(self.x, self.y)
+
+    def output_shape(self, sizes: Sizes) -> Shape:
+        return tuple(1 if axis == self.axis else n for axis, n in enumerate(sizes.of(self.x)))
+
+    def evaluate(self, run: Run) -> None:
+        run.bind(self.y, fold(run.array(self.x), self.axis, self.function))
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class Conv(Step):
         x: Codes, or of codes of 16 bits the high bytes.
         weight: Constant, int8 [out, kernel_h, kernel_w, in / groups], zero points subtracted already.
         pads: (top, left, bottom, right). Padding reads the zero point.
-        low: The low bytes, where x is the high ones (N60).
+        low: The low bytes, where x is the high ones (N62).
         shift: Their sums are rounded to multiples of 2^shift, in which the output counts.
     """
 

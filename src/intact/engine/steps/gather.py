@@ -1,4 +1,4 @@
-"""Rows that indices choose."""
+"""What indices along an axis choose."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from intact.engine.steps.checker import Checker
 from intact.engine.steps.run import Run
 from intact.engine.steps.sizes import Sizes, mismatch
-from intact.engine.steps.step import Step
+from intact.engine.steps.step import Step, Traits
 from intact.engine.steps.tensors import Shape
 from intact.engine.steps.wiring import Operand, Write
 from intact.errors import QuantValueError
@@ -19,39 +19,44 @@ from intact.errors import QuantValueError
 
 @dataclass(frozen=True)
 class Gather(Step):
-    """Rows of x, a tensor or a constant: ``y[i, ...] = x[index[i], ...]``.
+    """``y[i, j, k] = x[i, index[j], k]`` of x, a tensor or a constant: i stands for the axes before `axis`, j
+    for those of the index, k for those behind.
 
     Attributes:
         index: int32 or int64. Negative ones count from the end; what is out of range is an error.
     """
 
     kind = "gather"
+    traits = Traits(follows=True, strided=True)
     x: Operand
     index: Operand
     y: Write
+    axis: int = 0
 
     def check(self, checker: Checker) -> None:
         x, index, y = ranks = checker.rank(self.x, self.index, self.y)
-        checker.that(x > 0 and y == x + index - 1, ranks, "rows for each index")
+        checker.that(0 <= self.axis < x, self.axis, "an axis of its input")
+        checker.that(y == x + index - 1, ranks, "all other axes for each index")
         checker.index(self.index)
         checker.one_dtype(self.x, self.y)
         checker.one_grid(self.x, self.y)
 
     def output_shape(self, sizes: Sizes) -> Shape:
-        return *sizes.of(self.index), *sizes.of(self.x)[1:]
+        shape = sizes.of(self.x)
+        return *shape[: self.axis], *sizes.of(self.index), *shape[self.axis + 1 :]
 
     def evaluate(self, run: Run) -> None:
         x, index = run.array(self.x), run.array(self.index)
         self.check_index(index, x.shape, f"tensor '{self.index}'")
-        run.bind(self.y, np.take(x, index, axis=0))
+        run.bind(self.y, np.take(x, index, axis=self.axis))
 
     def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:
-        """Refuse indices of rows that x, of a shape, does not have.
+        """Refuse indices of what x, of a shape, does not have.
 
         Raises:
             QuantValueError: One is out of range; names `where`.
         """
-        check_rows(index, shape[0], where)
+        check_rows(index, shape[self.axis], where)
 
 
 def check_rows(index: NDArray[Any], size: int, where: str) -> None:

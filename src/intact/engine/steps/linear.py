@@ -27,7 +27,7 @@ class Linear(Step):
 
     Attributes:
         x: Codes, or of codes of 16 bits the high bytes.
-        low: The low bytes, where x is the high ones (N60).
+        low: The low bytes, where x is the high ones (N62).
         shift: Their sums are rounded to multiples of 2^shift, in which the output counts.
     """
 

@@ -23,7 +23,7 @@ MOST_SHIFT = 7
 
 @dataclass(frozen=True)
 class SplitQuantize(Step):
-    """float32 -> codes of 16 bits (N11), less the least one, as two tensors of bytes (N60).
+    """float32 -> codes of 16 bits (N11), less the least one, as two tensors of bytes (N62).
 
     Attributes:
         high, low: Which say ``256 * high + low``.

@@ -110,6 +110,42 @@ class Gather(Move):
 
 
 @dataclass(frozen=True)
+class GatherElements(Move):
+    """Inputs: data, indices."""
+
+    axis: int = 0
+
+
+@dataclass(frozen=True)
+class GatherND(Move):
+    """Inputs: data, indices."""
+
+    batch_dims: int = 0
+
+
+@dataclass(frozen=True)
+class Scattered(Move, shared=True):
+    """Inputs: data, indices, updates, which are written into the data: one scale where codes pass."""
+
+    data: ClassVar[tuple[int, ...] | None] = (0, 2)
+    reduction: str = "none"
+
+    def computes(self, node: ir.Node, constants: Look) -> str:
+        """Anything but the updates themselves."""
+        return "" if self.reduction == "none" else f"it makes numbers of two ({self.reduction})"
+
+
+@dataclass(frozen=True)
+class ScatterElements(Scattered):
+    axis: int = 0
+
+
+@dataclass(frozen=True)
+class ScatterND(Scattered):
+    pass
+
+
+@dataclass(frozen=True)
 class Expand(Move):
     """Inputs: data, sizes."""
 

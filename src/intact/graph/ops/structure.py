@@ -35,35 +35,6 @@ class ConstantOfShape(Shaped):
 
 
 @dataclass(frozen=True)
-class GatherElements(Shaped):
-    """Inputs: data, indices."""
-
-    axis: int = 0
-
-
-@dataclass(frozen=True)
-class GatherND(Shaped):
-    """Inputs: data, indices."""
-
-    batch_dims: int = 0
-
-
-@dataclass(frozen=True)
-class ScatterElements(Shaped):
-    """Inputs: data, indices, updates."""
-
-    axis: int = 0
-    reduction: str = "none"
-
-
-@dataclass(frozen=True)
-class ScatterND(Shaped):
-    """Inputs: data, indices, updates."""
-
-    reduction: str = "none"
-
-
-@dataclass(frozen=True)
 class OneHot(Shaped):
     """Inputs: indices, depth, values."""
 

@@ -26,6 +26,8 @@ def _reads(view: View, op: Op) -> tuple[int, ...] | Kept:
 
 
 def _wants(ctx: Context, op: Op, inputs: tuple[int, ...]) -> Int8 | Kept:
+    if len(inputs) > 1 and op.op_type != "Concat":
+        return Kept("it writes one tensor into another, and one scale for both may suit neither")
     for output in op.outputs:
         used = ctx.view.readers(output) or ctx.view.is_output(output) or len(op.outputs) == 1
         if used and (reader := ctx.float_reader(output)) is not None:

@@ -1,12 +1,18 @@
-"""Running sums, places of the largest elements, elements by index, and values between elements."""
+"""Folds, running sums, places of the largest elements, elements by index, and values between elements."""
 
 from __future__ import annotations
 
 from intact.engine.cpu.binding import Binding, binds
-from intact.engine.steps import ArgMax, CumSum, GatherElements, Interpolate
+from intact.engine.steps import ArgMax, CumSum, Fold, GatherElements, Interpolate
 from intact.engine.steps.gather import check_rows
 from intact.kernels import moves
 from intact.kernels.program import NativeStep
+
+
+@binds(Fold)
+def bind_fold(step: Fold, binding: Binding) -> list[NativeStep]:
+    """One number for the elements along an axis."""
+    return [moves.fold(binding.view(step.x), binding.view(step.y), step.axis, step.function)]
 
 
 @binds(CumSum)
