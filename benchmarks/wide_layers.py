@@ -1,6 +1,6 @@
 """Layers of 16-bit codes beside the same ones in int8 and in float: what a product and an element take.
 
-    python benchmarks/wide_layers.py [--rounds 30]        # INTACT_MAX_ISA=avx512 (avxvnni, avx2): other machines
+    python benchmarks/wide_layers.py [--rounds 30]     # INTACT_MAX_ISA=avx512, avxvnni, avx2: other machines
 
 A case is two layers, from some channels to others and back, all pairs of one format, or none; timed are their
 steps, and those that bring floats to the grid in front of each: the least times of all rounds, in turns, one
@@ -11,6 +11,7 @@ int8: elements are those that each layer reads or makes, as `intact.ptq.predicte
 from __future__ import annotations
 
 import argparse
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,8 @@ from intact.kernels import kernel_list
 
 RNG = np.random.default_rng(0)
 FORMATS = ("int8", "int16", "float")
+LAYERS = ("conv", "linear", "float_conv", "float_linear")
+BORDERS = ("quantize", "split_quantize", "fake_quantize")
 
 
 @dataclass(frozen=True)
@@ -120,14 +123,7 @@ def seconds(engine: intact.Engine, feeds: dict[str, np.ndarray]) -> tuple[float,
     """Of the layers and the borders in front of them; and what ran."""
     taken, kinds = 0.0, []
     for timing in engine.profile(feeds, runs=5).timings:
-        if timing.kind in (
-            "conv",
-            "linear",
-            "float_conv",
-            "float_linear",
-            "split_quantize",
-            "fake_quantize",
-        ) or (timing.kind == "quantize" and "quantize" not in kinds):
+        if timing.kind in LAYERS or timing.kind in BORDERS:
             taken += timing.seconds
             kinds.append(timing.kind)
     return taken, " ".join(kinds)
@@ -137,7 +133,9 @@ def run(cases: list[Case], rounds: int) -> np.ndarray:
     """Prints and returns the seconds of each case and format."""
     found = np.full((len(cases), len(FORMATS)), np.inf)
     for i, case in enumerate(cases):
-        engines = [intact.compile(model(case, format), threads=1) for format in FORMATS]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what is not quantized
+            engines = [intact.compile(model(case, format), threads=1) for format in FORMATS]
         shape = [case.rows, case.inputs] if case.rows else [1, case.inputs, case.size, case.size]
         feeds = {"x": RNG.standard_normal(shape).astype(np.float32)}
         kinds = [""] * len(FORMATS)
@@ -146,9 +144,8 @@ def run(cases: list[Case], rounds: int) -> np.ndarray:
                 taken, kinds[k] = seconds(engine, feeds)
                 found[i, k] = min(found[i, k], taken)
         times = " ".join(f"{1e6 * t:9.1f}" for t in found[i])
-        print(
-            f"{case.name:24} {times}  {found[i, 1] / found[i, 0]:6.2f} {found[i, 2] / found[i, 0]:6.2f}   {kinds[1]}"
-        )
+        ratios = " ".join(f"{found[i, k] / found[i, 0]:6.2f}" for k in (1, 2))
+        print(f"{case.name:24} {times}  {ratios}   {kinds[1]}")
     return found
 
 

@@ -14,6 +14,7 @@ from safetensors import safe_open
 from intact.engine import container, files
 from intact.engine import steps as s
 from intact.engine.plan import Plan
+from intact.engine.steps.split_quantize import split_codes
 from intact.errors import FileAccessError, FileFormatError, QuantValueError
 from intact.placement import Layer
 
@@ -76,6 +77,8 @@ def tensors():
         floats("se", 1, 3, 8),
         floats("lh", 1, 3, 2), floats("fc", "batch", 6, 6, 6),
     ]  # fmt: skip
+    above, below = split_codes("uint16", 2.0**-12, 30000)
+    found += [s.Tensor("above", "codes", row, above), s.Tensor("below", "codes", row, below)]
     found += [floats(n, *row) for n in ("d", "so", "ln", "g", "cl", "wide", "bi", "own", "o")]
     return found
 
@@ -105,6 +108,7 @@ def example():
         s.Function("gelu", (), "ln", "g", "gelu"),
         s.Clip("clip", (), "g", "cl", high=6.0),
         s.FakeQuantize("pair", ("Q2", "DQ2"), "cl", "wide", "uint16", 2.0**-12, 30000, high=60000),
+        s.SplitQuantize("split", ("Q3", "DQ3"), "wide", "above", "below", "uint16", 2.0**-12, 30000),
         s.Binary("mul", (), "mul", "wide", "mask", "bi"),
         s.Reduce("mean", (), "bi", "me", "mean", (0,), True),
         s.Gather("gather", (), "me", "zero", "ga"),

@@ -16,6 +16,9 @@ from intact.spec import QuantSpec
 BYTES = QuantSpec("uint8")
 
 
+OWN = np.empty(0)  # the layer's own bias
+
+
 @dataclass
 class Layer:
     """A convolution of bytes; `pads` are (top, left, bottom, right)."""
@@ -45,7 +48,7 @@ class Layer:
     offsets: np.ndarray | None = None
     gap: int = 0  # bytes between the pixels of the input
     threads: int = 1
-    shift: int = 0  # of the sums of codes of 16 bits
+    shift: int = 0  # of joined sums, where x is read as two images
 
     def __post_init__(self) -> None:
         channels = self.weight.shape[0]
@@ -62,14 +65,26 @@ class Layer:
     def wide(self) -> bool:
         return self.x.dtype == np.uint16
 
+    def sums(self, x: np.ndarray, zero: int, bias: np.ndarray | None = OWN) -> np.ndarray:
+        return numerics.conv(
+            x,
+            np.moveaxis(self.weight, 3, 1),
+            zero,
+            bias=self.integer_bias if bias is OWN else bias,
+            stride=self.strides,
+            padding=((self.pads[0], self.pads[2]), (self.pads[1], self.pads[3])),
+            dilation=self.dilations,
+            groups=self.groups,
+        )
+
+    def both_sums(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the high and of the low bytes."""
+        high = self.sums(self.x >> 8, self.zero >> 8, None)
+        return high, self.sums(self.x & 255, self.zero & 255)
+
     def expected(self) -> np.ndarray:
         """By numerics, [n, out, h, w]."""
-        if self.wide:
-            high, low = self.sums(self.x >> 8, self.zero >> 8), self.sums(self.x & 255, self.zero & 255)
-            low = low + self.integer_bias[:, None, None]
-            acc = numerics.join_sums(high, low, self.shift)
-        else:
-            acc = self.sums(self.x, self.zero) + self.integer_bias[:, None, None]
+        acc = numerics.join_sums(*self.both_sums(), self.shift) if self.wide else self.sums(self.x, self.zero)
         residual = None
         if self.residual is not None:
             residual = numerics.Residual(
@@ -102,17 +117,6 @@ class Layer:
             return np.clip(numerics.quantize(real, self.scale, self.zero_point, BYTES), *self.bounds)
         return np.clip(real, np.float32(self.bounds[0] - 100), np.float32(self.bounds[1] - 100))
 
-    def sums(self, x: np.ndarray, zero: int) -> np.ndarray:
-        return numerics.conv(
-            x,
-            np.moveaxis(self.weight, 3, 1),
-            zero,
-            stride=self.strides,
-            padding=((self.pads[0], self.pads[2]), (self.pads[1], self.pads[3])),
-            dilation=self.dilations,
-            groups=self.groups,
-        )
-
     def run(self, kernel: str) -> np.ndarray:
         """By a native kernel, [n, out, h, w]; checks that nothing around the output is written."""
         shape = self.expected().shape
@@ -121,8 +125,8 @@ class Layer:
         lower = arena.image(self.x.shape, 1, self.pads, self.gap, self.high) if self.wide else None
         y = arena.image(shape, 4 if self.floats else 1, (1, 2, 1, 3), 0)
         r = None if self.residual is None else y if self.in_place else arena.image(shape, 1, (0, 0, 0, 1), 3)
-        zero = self.zero & 255 if self.wide else self.zero
-        correction = self.integer_bias - zero * self.weight.astype(np.int32).sum((1, 2, 3))
+        weights = self.weight.astype(np.int32).sum((1, 2, 3))
+        correction = self.integer_bias - (self.zero & 255) * weights
         low, high = self.bounds
         epilogue = BoundEpilogue(
             self.multiplier,
@@ -140,7 +144,8 @@ class Layer:
             slopes=self.slopes,
             offsets=self.offsets,
         )
-        step = self.step(x.view, y.view, epilogue, kernel, lower and lower.view)
+        low = lower and gemm.LowBytes(lower.view, self.shift, -(self.zero >> 8) * weights)
+        step = self.step(x.view, y.view, epilogue, kernel, low)
         program = Program()
         program.arena(arena.nbytes)
         program.add(step)
@@ -161,7 +166,7 @@ class Layer:
         return got
 
     def step(
-        self, x: View, y: View, epilogue: BoundEpilogue, kernel: str, low: View | None = None
+        self, x: View, y: View, epilogue: BoundEpilogue, kernel: str, low: gemm.LowBytes | None = None
     ) -> NativeStep:
         origin = (-self.pads[0], -self.pads[1])
         if kernel.startswith(gemm.WINOGRAD):
@@ -170,12 +175,8 @@ class Layer:
         joined = self.groups == 1 and self.dilations[1] == 1 and self.gap == 0
         packed = gemm.pack(self.weight, high=self.high, groups=self.groups, joined=joined, kernel=kernel)
         apart = {"strides": self.strides, "dilations": self.dilations, "threads": self.threads}
-        if low is None:
-            return gemm.conv(x, y, packed, epilogue, **apart, origin=origin, zero=self.zero, kernel=kernel)
-        zero = self.zero >> 8
-        corrections = (-zero * self.weight.astype(np.int32).sum((1, 2, 3))).astype(np.int32)
-        below = gemm.LowBytes(low, self.shift, corrections)
-        return gemm.conv(x, y, packed, epilogue, **apart, origin=origin, zero=zero, low=below, kernel=kernel)
+        zero = self.zero >> 8 if self.wide else self.zero
+        return gemm.conv(x, y, packed, epilogue, **apart, origin=origin, zero=zero, low=low, kernel=kernel)
 
 
 class Image:
@@ -240,14 +241,17 @@ def layer(rng, *, n=1, c=8, h=5, w=6, out=16, kernel=(3, 3), groups=1, high=255,
 
 
 def widened(made: Layer, rng: np.random.Generator, zero: int) -> Layer:
-    """The same of codes of 16 bits: any, whose sums are rounded as far as int32 asks for."""
+    """The same of codes of 16 bits: any, and weights as large as their sums in int32 let them be."""
     made.zero, made.high = zero, 255
     ends = rng.choice(np.array([0, 255, 256, 65535], np.uint16), made.x.shape)
     anywhere = rng.integers(0, 65536, made.x.shape).astype(np.uint16)
     made.x = np.where(rng.random(made.x.shape) < 0.3, ends, anywhere)
-    bound = numerics.accumulator_bound(made.weight, (0, 65535), zero, bias=made.integer_bias)
-    made.shift = numerics.shift_of_sums(bound)
-    made.multiplier = made.multiplier * np.float32(2.0 ** (made.shift - 8))
+    room = 2**31 - 1 - int(np.abs(made.integer_bias).max())
+    reach = max(zero, 65535 - zero)
+    sums = np.abs(made.weight.astype(np.int64)).sum(axis=(1, 2, 3)) * reach
+    shrink = np.maximum(sums / room, 1.0)[:, None, None, None]
+    made.weight = np.trunc(made.weight / shrink).astype(np.int8)
+    made.multiplier = made.multiplier / np.float32(256)
     return made
 
 

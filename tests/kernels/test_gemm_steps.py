@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from tests.kernels.convolutions import WEIGHTS, Layer, assert_equal, layer, layers, widened
 
-from intact import kernels
+from intact import kernels, numerics
 from intact.kernels import gemm
 from intact.kernels.epilogue import BoundEpilogue
 from intact.kernels.program import ARENA, View
@@ -276,7 +276,29 @@ def test_low_bytes_lie_as_the_high_ones(gemm_kernel):
     for other in (square(1, 7, 8), square(1, 6, 4), square(2, 6, 8)):
         with pytest.raises(ValueError, match=r"sizes|lie as the high"):
             gemm.conv(x, y, packed, epilogue, low=gemm.LowBytes(other, 0, none), kernel=gemm_kernel)
-    for shift, corrections in ((-1, none), (8, none), (0, none[1:])):
-        with pytest.raises(ValueError, match=r"rounded|one correction"):
-            low = gemm.LowBytes(x, shift, corrections)
+    for low in gemm.LowBytes(x, 8, none), gemm.LowBytes(x, -1, none), gemm.LowBytes(x, 0, none[1:]):
+        with pytest.raises(ValueError, match=r"rounded to multiples|correction of high bytes"):
             gemm.conv(x, y, packed, epilogue, low=low, kernel=gemm_kernel)
+
+
+@pytest.mark.parametrize("zero", [0, 32768, 65535])
+@pytest.mark.parametrize("shift", range(1, 8))
+def test_joined_sums_are_rounded(gemm_kernel, shift, zero):
+    """Half a unit goes up; what exact sums would need more than 32 bits for is rounded, not lost."""
+    rng = np.random.default_rng(shift)
+    for c, kernel in (20, (3, 3)), (1100, (1, 1)):
+        made = widened(layer(rng, c=c, h=5, w=7, out=40, kernel=kernel), rng, zero)
+        made.shift = shift
+        assert_equal(made, gemm_kernel)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("size", [300, 5000, 33_000])
+def test_joined_sums_need_no_more_than_32_bits(gemm_kernel, size, sign):
+    weight = np.full((40, 1, 1, size), 127 * sign, np.int8)
+    made = Layer(np.full((1, size, 2, 9), 65535, np.uint16), weight, floats=True)
+    made.integer_bias = np.zeros(40, np.int32)
+    made.shift = numerics.shift_of_sums(numerics.accumulator_bound(weight, (0, 65535), 0))
+    assert 1 <= made.shift <= 7
+    assert 2**30 <= np.abs(numerics.join_sums(*made.both_sums(), made.shift).astype(np.int64)).min() < 2**31
+    assert_equal(made, gemm_kernel)

@@ -1,6 +1,5 @@
 // The gemm kernels of this build against the plain one, sums and epilogues, on random layers: for instruction
 // sets that run elsewhere, under an emulator or through the instructions of another set.
-#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -29,10 +28,10 @@ struct Layer {
   int height, width, out_height, out_width;
   std::array<int64_t, 2> strides, dilations;
   bool floats, residual, wide;
-  int shift;
   std::vector<int8_t> w;
   std::vector<uint8_t> x, low, r;
-  std::vector<int32_t> correction;
+  std::vector<int32_t> correction, high_correction;
+  int shift = pick(0, 7);
   std::vector<float> multiplier, bias;
 
   Layer() {
@@ -49,7 +48,6 @@ struct Layer {
     floats = pick(1, 4) == 1;
     residual = pick(1, 2) == 1;
     wide = pick(1, 3) == 1;  // codes of 16 bits; the sums of such small weights fit int32
-    shift = wide ? std::max(0, pick(-5, 7)) : 0;
     w.resize(static_cast<size_t>(weights.out) * weights.kernel_h * weights.kernel_w * weights.in);
     for (int8_t& v : w) v = static_cast<int8_t>(wide ? pick(-8, 8) : static_cast<int>(random_bits()));
     x.resize(static_cast<size_t>(height) * width * weights.in * groups + kSlack);
@@ -60,6 +58,7 @@ struct Layer {
     for (uint8_t& v : r) v = static_cast<uint8_t>(random_bits());
     for (int c = 0; c < weights.out; ++c) {
       correction.push_back(pick(-5000, 5000));
+      high_correction.push_back(pick(-500, 500));
       multiplier.push_back(static_cast<float>(pick(-1000, 1000)) * 1e-6f);
       bias.push_back(static_cast<float>(pick(0, 2000)) * 0.1f);
     }
@@ -92,7 +91,7 @@ std::vector<uint8_t> run(const Layer& layer, const GemmOps& ops) {
     spec.low = spec.x;
     spec.low->block = 3;
     spec.shift = layer.shift;
-    spec.high_correction.assign(layer.correction.rbegin(), layer.correction.rend());
+    spec.high_correction = layer.high_correction;
   }
   spec.y = image(1, layer.floats ? Type::f32 : Type::u8, layer.out_height, layer.out_width, g.out);
   if (layer.residual) spec.epilogue.residual = image(2, Type::u8, layer.out_height, layer.out_width, g.out);

@@ -17,7 +17,7 @@ from intact.ptq.workers import THREADS
 
 # What a product takes, and an element that a layer reads or makes, with 8 bits, inputs of 16, and in float,
 # relative to each other: as measured with AMX, where 8 bits gain most (docs/decisions/0039-float-layers.md).
-_EIGHT, _SIXTEEN, _FLOAT = (1, 150), (2, 490), (19, 220)
+_EIGHT, _SIXTEEN, _FLOAT = (1, 140), (2, 460), (18, 160)
 
 _Form = tuple[int, int]
 Shapes = Mapping[str, tuple[int, ...]]

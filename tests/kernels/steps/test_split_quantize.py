@@ -1,4 +1,4 @@
-"""Floats to the high and low bytes of codes of 16 bits equal numerics, on every kernel that this machine has."""
+"""Floats to the high and low bytes of codes of 16 bits equal numerics, on every kernel of this machine."""
 
 from __future__ import annotations
 

@@ -24,7 +24,6 @@ from intact.engine.lower.volumes import (
 from intact.engine.lower.weights import Bias, Weight, bias_of, prove, prove_joined, weight_of
 from intact.engine.lower.window import window
 from intact.engine.steps import Codes, Conv, ConvTranspose, Dim, Epilogue, Linear, MatMul, Reshape, Step
-from intact.engine.steps.split_quantize import MOST_SHIFT
 from intact.graph import Node, ops
 
 
@@ -82,8 +81,7 @@ def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
 
     if volumes is not None:
         return _over_volumes(builder, fused, read, weight, volumes, step)
-    alone = said.group == weight.codes.shape[0] > 1
-    return _over_images(builder, fused, read, weight, step, most_shift=0 if alone else MOST_SHIFT)
+    return _over_images(builder, fused, read, weight, step)
 
 
 def _over_volumes(
@@ -120,9 +118,8 @@ class Image:
 
 
 def _over_images(
-    builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, make: Callable[[Image], Step], *,
-    most_shift: int = MOST_SHIFT,
-) -> list[Node]:  # fmt: skip
+    builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, make: Callable[[Image], Step]
+) -> list[Node]:
     """A convolution of any kind; one over sequences is over images of height 1."""
     packed = np.moveaxis(weight.codes, 1, -1)
     flat = packed.ndim == 3
@@ -139,8 +136,7 @@ def _over_images(
         step = make(Image(*who, image, made, w, replace(epilogue, residual=residual), low))
         return [*before, *more, *lower, step, Reshape(*who, made, y)]
 
-    laid = packed[:, None] if flat else packed
-    return _weighted(builder, fused, read, weight, laid, steps, most_shift=most_shift)
+    return _weighted(builder, fused, read, weight, packed[:, None] if flat else packed, steps)
 
 
 def as_image(builder: PlanBuilder, x: str, name: str, done: tuple[str, ...]) -> tuple[str, list[Step]]:
@@ -239,7 +235,7 @@ _Maker = Callable[[str, str, str, Epilogue, tuple[str, ...]], list[Step]]
 
 def _weighted(
     builder: PlanBuilder, fused: Fused, read: CodesRead, weight: Weight, packed: NDArray[np.int8],
-    make: _Maker, *, alpha: float = 1.0, beta: float = 1.0, most_shift: int = MOST_SHIFT,
+    make: _Maker, *, alpha: float = 1.0, beta: float = 1.0,
 ) -> list[Node]:  # fmt: skip
     node = fused.root
     x = read.codes
@@ -248,7 +244,7 @@ def _weighted(
         raise NoMatch("it scales a bias that is part of its sum")
     shift = 0
     if read.low:
-        shift = prove_joined(weight, (x.low, x.high), x.zero_point, bias.integer, most_shift)
+        shift = prove_joined(weight, (x.low, x.high), x.zero_point, bias.integer)
     else:
         prove(weight, x, bias.integer)
     tail = Tail([node], node.outputs[0], weight.codes.shape[0], np.float64(alpha) * np.ones(()))

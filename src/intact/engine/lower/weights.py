@@ -139,7 +139,7 @@ def prove(weight: Weight, x: Codes, bias: NDArray[np.int32] | None) -> None:
 
 
 def prove_joined(
-    weight: Weight, ends: tuple[int, int], zero_point: int, bias: NDArray[np.int32] | None, most_shift: int
+    weight: Weight, ends: tuple[int, int], zero_point: int, bias: NDArray[np.int32] | None
 ) -> int:
     """That no codes of 16 bits make a sum leave int32 that is rounded to multiples of 2^shift (N62).
 
@@ -148,7 +148,6 @@ def prove_joined(
         ends: Codes that can occur, less the least one of all.
         zero_point: Of the codes, less that.
         bias: An integer one.
-        most_shift: Of the layer's kernels.
     Returns:
         The least such shift.
     Raises:
@@ -157,7 +156,7 @@ def prove_joined(
     bound = _bound(weight, ends, zero_point, bias)
     shift = numerics.shift_of_sums(bound)
     low = _bound(weight, (0, 255), 0, bias)
-    if shift > most_shift or low.max(initial=0) >= 2**31 - 2**MOST_SHIFT:
+    if shift > MOST_SHIFT or low.max(initial=0) >= 2**31 - 2**MOST_SHIFT:
         raise NoMatch(f"sums of output channel {bound.argmax()} could reach {bound.max()}, beyond int32")
     return shift
 

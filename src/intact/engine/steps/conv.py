@@ -52,10 +52,6 @@ class Conv(Step):
     def check(self, checker: Checker) -> None:
         check_low(checker, self.x, self.low, self.shift)
         check_filters(checker, self.x, self.weight, self.groups, self.epilogue)
-        rounded = self.shift > 0 and self.groups == checker.sizes(self.weight)[0]
-        checker.that(
-            not rounded, f"sums rounded to multiples of 2^{self.shift}", "several inputs of a channel"
-        )
         check_window(checker, self.x, self.y, (*self.strides, *self.dilations), self.pads)
 
     def output_shape(self, sizes: Sizes) -> Shape:
