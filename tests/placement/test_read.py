@@ -90,6 +90,23 @@ def test_16_bits_are_floats_on_a_grid(w: Writer) -> None:
     assert reasons["last"][0] == "float" and "comes in uint16" in reasons["last"][1]
 
 
+@pytest.mark.parametrize("dtype", ["int16", "uint16"])
+def test_codes_of_16_bits_times_weights_of_8_are_integers(w: Writer, dtype: str) -> None:
+    n = w.net
+    weights = [w.pair(n.random(f"w{i}", 4, 4), f"w{i}.p", dtype=d) for i, d in enumerate(("int8", "int16"))]
+    x = w.pair(n.input("x", [4, 4]), "p", dtype=dtype)
+    y = n.node(
+        "MatMul", w.pair(n.node("MatMul", x, weights[0], name="a"), "q", dtype=dtype), weights[1], name="b"
+    )
+    p = read(w, n.node("MatMul", w.pair(y, "r"), w.pair(n.node("Relu", x), "s", dtype=dtype), name="c"))
+    found = {one.name: (one.precision, one.reason) for one in p.layers}
+    assert found["a"] == (
+        "int8",
+        "it multiplies codes of 16 bits by int8 weights, in integers; it writes float",
+    )
+    assert found["b"][0] == found["c"][0] == "float"
+
+
 def test_an_output_may_stay_in_float(w: Writer) -> None:
     p = read(w, w.conv(w.pair(w.input(), "p"), "conv"))
     assert reason(p, "conv") == "all its inputs come in int8; it writes float"

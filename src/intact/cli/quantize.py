@@ -57,14 +57,14 @@ Rounding = Annotated[
 Bits16 = Annotated[
     list[str] | None,
     typer.Option(
-        help="16 bits: auto (for as few tensors as bring poor outputs to 30 dB), or a pattern of names of "
-        "tensors or nodes, repeatable. Such layers compute in float. Default: never."
+        help="16 bits: auto (for as few tensors as bring every output to 40 dB, in front of weights of 8 bits), "
+        "or a pattern of names of tensors or nodes, repeatable, whose layers compute in float. Default: never."
     ),
 ]
 FloatBudget = Annotated[
     float | None,
     typer.Option(
-        help="Where an output loses much at 8 bits, leave layers in float that lose most for their time, up "
+        help="Where an output loses much at 8 bits, 16 bits or float for what loses most for its time, up "
         "to this part of the predicted time; 0: none. Default: 0.4 for INTact's engine, 0 for others and "
         "with --bits16."
     ),

@@ -55,7 +55,7 @@ def matmul(a: ArrayLike, b: ArrayLike, a_zero_point: int, b_zero_point: int) -> 
 
 
 def join_sums(high: ArrayLike, low: ArrayLike, shift: int = 0) -> NDArray[np.int32]:
-    """``floor((256 * high + low) / 2^shift + 1/2)``: sums of 16-bit codes, of those of their bytes. NORMATIVE.
+    """``floor((256 * high + low) / 2^shift + 1/2)``: sums of 16-bit codes, of those of bytes. NORMATIVE.
 
     Args:
         high, low: int32, of one shape: what `linear` or `conv` makes of ``(q - qmin) >> 8`` and of

@@ -117,7 +117,7 @@ class Fuser:
                 return None
             return "no int8 comes in, and none is asked for"
         for index in inputs:
-            if not self.carries((op, index)):
+            if not self.carries((op, index)) and not self._multiplies_wide(op, index):
                 return f"its input {index} ('{_name((op, index))}') {self._comes((op, index))}"
         if rule.kind == "computes":
             chain = self._chain_of(op)
@@ -138,6 +138,13 @@ class Fuser:
         """The format of a pair on an edge that is one of floats (docs/decisions/0029-pairs-of-16-bits.md)."""
         mark = self._view.marks.get(reader)
         return mark.wide if mark is not None else ""
+
+    def _multiplies_wide(self, op: Op, index: int) -> bool:
+        """Whether an input of 16 bits is multiplied by constant weights of 8 (decision 43)."""
+        if index != 0 or self._wide((op, 0)) not in ("int16", "uint16") or op.domain:
+            return False
+        weighted = op.op_type in ("Conv", "Gemm", "MatMul") and self._view.is_constant(op.inputs[1])
+        return weighted and self.carries((op, 1))
 
     def _chain_of(self, op: Op) -> Value:
         """What `op` and its activation make."""
@@ -208,6 +215,8 @@ class Fuser:
         if "projects" in kinds:
             return "its inputs and their weights come in int8; its states, and what they multiply, are floats"
         out = "int8" if self.hands_on(chain.output) else "float"
+        if self._wide((head, 0)):
+            return f"it multiplies codes of 16 bits by int8 weights, in integers{residual}; it writes {out}"
         return f"all its inputs come in int8{residual}; it writes {out}"
 
 

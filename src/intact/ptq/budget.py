@@ -1,15 +1,15 @@
 """The last stages, and once more with 16 bits and layers in float: for a budget, or until it is enough.
 
-Tensors of an output below `GOOD_DB` are quantized alone, and what takes the most error off for its predicted
-time is raised first (`unit_groups`). A budget takes what is worth it; ``bits16="auto"`` as little as brings
-every output to `GOOD_DB`, found by bisection (docs/decisions/0043-two-bytes.md).
+Tensors are quantized alone, and what takes the most error off for its predicted time is raised first
+(`unit_groups`). A budget is spent where an output is below `POOR_DB`, on what is worth it; ``bits16="auto"``
+takes as little as brings every output to `GOOD_DB`, found by bisection (docs/decisions/0043-two-bytes.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import log2
+from math import inf
 
 from intact.errors import UnsupportedError
 from intact.ptq.bias_room import with_room_for_biases
@@ -24,14 +24,14 @@ from intact.ptq.unit_groups import TRIALS, Form, Raise, UnitGroup, UnitTrials, r
 from intact.ptq.wide_layers import WideUnits, with_wide_inputs
 
 GOOD_DB = 40.0
-"""Signal to quantization noise of an output that is enough: an error of 1%."""
+"""Signal to quantization noise that 16 bits that are asked for bring every output to: an error of 1%."""
 
 POOR_DB = 26.0
-"""Below it time is worth less: an error of 5%."""
+"""Where an output has less, a budget is spent: an error of 5%."""
 
 _AT = [stage.name for stage in STAGES].index("pairs")  # what was decided in front of them stays
-_HALVES, _HALVES_POOR = 0.1, 0.3  # of the time: what takes more must halve the error for each such part
-_LEAST_GAIN = 0.5  # of a halving: what is measured must be that much better, whatever it costs
+_HALVES = 0.1  # of the time: what takes more must halve the error for each such part
+_WORTH = 0.5  # of the error before: what a proposal must get below, as measured
 _WORTH_DB = 3.0  # half of the squared error: what everything raised must gain to be worth a search
 _STOPS_DB = 1.0  # so close to what everything raised brings nothing more is to be gained
 
@@ -49,7 +49,7 @@ def quantized(state: State, *, own: bool = False) -> State:
         return after
     if before.settings.bits16 == "auto":
         return after if _least(after) >= GOOD_DB else _enough(_Search(before, after))
-    if not before.settings.float_budget or _least(after) >= GOOD_DB:
+    if not before.settings.float_budget or _least(after) >= POOR_DB:
         return after
     return _within_budget(_Search(before, after), before.settings.float_budget)
 
@@ -59,34 +59,32 @@ def _least(state: State) -> float:
     return worst(state.errors[label(state)])
 
 
-def error(state: State) -> float:
+def is_worth_it(before: State, after: State) -> bool:
+    """Whether the quantized model `after` is clearly better than `before`."""
+    return _error(after) <= _WORTH * _error(before)
+
+
+def _error(state: State) -> float:
     """Of all outputs."""
     return relative(state.errors[label(state)])
 
 
-def is_worth_it(before: State, after: State, time: float, halves: float) -> bool:
-    """Whether the quantized model `after` is as much better as what it takes more asks for."""
-    gained = error(before) / max(error(after), 1e-30)
-    return log2(max(gained, 1e-30)) >= max(time / halves, _LEAST_GAIN)
-
-
 def _within_budget(search: _Search, budget: float) -> State:
     """What is worth its time, in `budget` together."""
-    halves = _HALVES if search.least >= POOR_DB else _HALVES_POOR
-    groups = search.groups(TRIALS, budget)
+    groups = search.groups(budget=budget)
     steps = raises(groups, budget)
-    steps = steps[: worth(steps, sum(group.error for group in groups), halves)]
-    proposed = search.proposed(steps)
+    proposed = search.proposed(steps[: worth(steps, sum(group.error for group in groups), _HALVES)])
     if proposed is None:
         return search.after
     again = search.finished(proposed)
-    spent = sum(one.time for one in steps)
-    return again if is_worth_it(search.after, again, spent, halves) else search.after
+    return again if is_worth_it(search.after, again) else search.after
 
 
 def _enough(search: _Search) -> State:
     """As little as brings every output to `GOOD_DB`, or near what is possible."""
-    steps = raises(search.groups(4 * TRIALS))
+    steps = raises(search.groups(4 * TRIALS, seen=0.0), by_turns=True)
+    while steps and search.proposed(steps) is None:  # a model in float throughout
+        steps.pop()
     tried = dict[int, State]()
 
     def at(number: int) -> State:
@@ -129,8 +127,8 @@ class _Search:
         """Behind the last stages."""
         return run(proposed, STAGES[_AT:], own=proposed.model is not self.before.model)
 
-    def groups(self, trials: int, budget: float = float("inf")) -> list[UnitGroup]:
-        """What can be raised within `budget`, measured by so many trials."""
+    def groups(self, trials: int = TRIALS, budget: float = inf, seen: float = 0.01) -> list[UnitGroup]:
+        """What can be raised within `budget`, measured by so many trials (`UnitTrials.measured`)."""
         state = self.before
         wide = WideUnits(state) if self._may_widen() else None
         predicted = PredictedTime(state.model, state.placement, shapes_of(state.model, state.runs[0].feeds))
@@ -139,7 +137,7 @@ class _Search:
             unit for unit in units_of(state)
             if min(found.time([unit], "16 bits"), found.time([unit], "float")) <= budget
         ]  # fmt: skip
-        return found.measured(units, trials) if units else []
+        return found.measured(units, trials, seen) if units else []
 
     def _may_widen(self) -> bool:
         if not self.before.settings.may_widen:

@@ -90,14 +90,15 @@ def quantize(
             hardly round, and frameworks that add in other orders get the same codes; biases move by less than
             one step of their sum, off the boundaries between codes. None: neither of both
             (docs/decisions/0007-short-scales.md). 4-bit weights keep their ranges.
-        bits16: Which activations get 16 bits, and with them the weights that multiply them: such layers
-            compute in float, and the file needs opset 21. "never"; "auto": as few as bring every output to
-            30 dB on the held runs, where 8 bits leave one below 26 dB; or patterns over names of tensors and
-            nodes and operator types.
-        float_budget: Where 8 bits leave an output below 26 dB, layers that lose most for their time stay in
-            float, as many as are worth it: what they take more is at most this part of the time of the whole
-            model, as predicted from products and elements. 0: none. None: 0.4 for "intact" and 0 for other
-            profiles, and where 16 bits are asked for (docs/decisions/0039-float-layers.md).
+        bits16: Which activations get 16 bits; the file then needs opset 21. "never"; "auto": as few as bring
+            every output to 40 dB on the held runs, in front of weights that keep their 8, which the engine
+            multiplies in integers; where it is the weights that lose, or nothing multiplies, float
+            (docs/decisions/0043-two-bytes.md); or patterns over names of tensors and nodes and operator
+            types, with which the weights that multiply them have 16 bits too: such layers compute in float.
+        float_budget: Where 8 bits leave an output below 26 dB, what loses most for its time gets 16 bits or
+            stays in float, as much as is worth it: what that takes more is at most this part of the time of
+            the whole model, as predicted from products and elements. 0: none. None: 0.4 for "intact" and 0
+            for other profiles, and where 16 bits are asked for (docs/decisions/0039-float-layers.md).
         progress: Draw a progress bar on standard error.
         pool: Counts parts of the data in other processes, `intact.ray_pool.RayPool` on other machines: the
             same statistics, bit for bit. None: this process.

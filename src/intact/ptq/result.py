@@ -38,7 +38,7 @@ class QuantizedModel:
         equalized: Whether channels were equalized.
         not_equalized: Which convolutions cannot be, and why; empty where there are none.
         smoothed: The tensors whose channels were brought to like ranges.
-        bits16: The tensors that have 16 bits, with the weights that multiply them, and why.
+        bits16: The tensors that have 16 bits, and why.
         in_float: The tensors that were left in float, with the layers that read them, and why.
         warnings: What should be looked at.
         notes: What was rewritten before placement.

@@ -1,9 +1,9 @@
 """Which units get 16 bits or stay in float: those whose error in 8 bits is the largest for their time.
 
 A unit (`sixteen`) is a tensor and the weights that multiply it. Units are quantized alone, by trials in
-groups that are halved where their error is large (decision 33), once with their weights and, where 16 bits could
-help, once without: what 16 bits leave is the error of the weights. What takes the most error off for its time
-is raised first (docs/decisions/0043-two-bytes.md).
+groups that are halved where their error is large (decision 33), once with their weights and, where 16 bits
+could help, once without: what 16 bits leave is the error of the weights. What takes the most error off for
+its time is raised first (docs/decisions/0043-two-bytes.md).
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ TRIALS = 16
 
 _RUNS = 2  # of the held ones: what is worth its time is seen in any
 _LEAST = 1e-4  # of the error or the time: less is as good as nothing
-_SEEN = 0.01  # of all errors: of what has less only one form is measured
 
 
 @dataclass(frozen=True)
@@ -79,20 +78,28 @@ class Raise:
     time: float
 
 
-def raises(groups: Sequence[UnitGroup], budget: float = inf) -> list[Raise]:
-    """Step by step what takes the most error off for its time, in `budget` together."""
+def raises(groups: Sequence[UnitGroup], budget: float = inf, *, by_turns: bool = False) -> list[Raise]:
+    """Step by step what takes the most error off for its time.
+
+    Args:
+        groups: Measured.
+        budget: The most time, together.
+        by_turns: What can have 16 bits is in float only behind them.
+    """
     now = [Cost(group.error, 0.0) for group in groups]
+    first = [{"16 bits"} & group.forms.keys() if by_turns else set() for group in groups]
     found, left = list[Raise](), budget
     while True:
         fitting = [
             (index, Raise(group, form, now[index].error - cost.error, cost.time - now[index].time))
             for index, group in enumerate(groups) for form, cost in group.forms.items()
             if cost.error < now[index].error and 0 <= cost.time - now[index].time <= left
+            and first[index] <= {form}
         ]  # fmt: skip
         if not fitting:
             return found
         index, best = max(fitting, key=lambda one: one[1].gain / max(one[1].time, _LEAST))
-        now[index] = groups[index].forms[best.form]
+        now[index], first[index] = groups[index].forms[best.form], set()
         found.append(best)
         left -= best.time
 
@@ -128,12 +135,13 @@ class UnitTrials:
         self._state, self._predicted, self._wide = before, predicted, wide
         self._sweep = Sweep(before.model, grids_of(before, after), before.runs[:_RUNS])
 
-    def measured(self, units: Sequence[Unit], trials: int = TRIALS) -> list[UnitGroup]:
+    def measured(self, units: Sequence[Unit], trials: int = TRIALS, seen: float = 0.01) -> list[UnitGroup]:
         """The errors and times of `units`, each alone or with neighbours that can have the same forms.
 
         Args:
             units: One or more.
-            trials: At most so many, and half as many again where 16 bits could help.
+            trials: At most so many, and as many again where 16 bits could help.
+            seen: Of the errors of all; only float is offered to what has less.
         """
         units = sorted(units, key=self._can_widen)
 
@@ -142,7 +150,7 @@ class UnitTrials:
 
         found = screened(len(units), trials, measure)
         parts = [tuple(units[group.start : group.stop]) for group in found]
-        least = _SEEN * sum(group.error for group in found)
+        least = seen * sum(group.error for group in found)
         asked = [
             part for part, group in zip(parts, found, strict=True)
             if group.error >= least and all(self._can_widen(unit) for unit in part)

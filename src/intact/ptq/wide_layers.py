@@ -98,19 +98,23 @@ def with_wide_inputs(state: State, why: Mapping[Unit, str]) -> State:
         why: Units that can have them, each with the reason.
     """
     assert state.calibration is not None
-    wide = WideUnits(state)
-    keys = {unit.key for unit in why}
-    targets = [target for target in state.targets if target.site.role == "weight" or target.key not in keys]
-    known, reasons = dict(state.calibration), dict(state.bits16)
-    for unit, said in why.items():
+    wide, keys = WideUnits(state), {unit.key for unit in why}
+    units = {unit.key: unit for unit in why}  # that are still to come
+    targets, known, reasons = list[Target](), dict(state.calibration), dict(state.bits16)
+    for target in state.targets:
+        if target.site.role == "weight" or target.key not in keys:
+            targets.append(target)
+            continue
+        if (unit := units.pop(target.key, None)) is None:  # a further one of its key
+            continue
         reads = wide.reads(unit)
         assert reads is not None, "a unit that can have 16 bits"
         for value, readers in reads.readers.items():
             sources = reads.sources[value]
             site = replace(sources[0].site, value=value)
-            target = wide_activation(replace(sources[0], site=site, readers=tuple(readers)))
-            targets.append(target)
-            reasons[target.key] = said
+            widened = wide_activation(replace(sources[0], site=site, readers=tuple(readers)))
+            targets.append(widened)
+            reasons[widened.key] = why[unit]
             if value not in known:
                 known[value] = _merged(state.calibration, sources)
     said_by_node = {node: f"inputs of 16 bits: {said}" for unit, said in why.items() for node in unit.nodes}
