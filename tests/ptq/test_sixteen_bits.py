@@ -300,7 +300,8 @@ def said(steps: Sequence[Raise]) -> list[tuple[str, str]]:
 
 def test_what_takes_most_error_off_for_its_time_is_raised_first() -> None:
     groups = [
-        group("a", 0.4, wide=(0.1, 0.1), floats=(0.0, 0.5)), group("b", 0.5, wide=(0.0, 0.1), floats=(0.0, 0.3)),
+        group("a", 0.4, wide=(0.1, 0.1), floats=(0.0, 0.5)),
+        group("b", 0.5, wide=(0.0, 0.1), floats=(0.0, 0.3)),
         group("c", 0.1, floats=(0.0, 0.01)),
     ]  # fmt: skip
     assert said(raises(groups)) == [("c", "float"), ("b", "16 bits"), ("a", "16 bits"), ("a", "float")]
