@@ -57,8 +57,8 @@ Rounding = Annotated[
 Bits16 = Annotated[
     list[str] | None,
     typer.Option(
-        help="16 bits: auto (for as few tensors as bring every output to 40 dB, in front of weights of 8), or "
-        "a pattern of names of tensors or nodes, repeatable: those compute in float. Default: never."
+        help="16 bits: auto (for as few tensors as bring every output to 40 dB), or a pattern of names of "
+        "tensors or nodes, repeatable, whose layers then compute in float. Default: never."
     ),
 ]
 FloatBudget = Annotated[
