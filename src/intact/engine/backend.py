@@ -65,9 +65,16 @@ class Backend(Protocol):
             FileFormatError: Names the step.
         """
 
-    def compile(self, plan: Plan, shapes: Mapping[str, Shape]) -> Executable:
+    def compile(
+        self, plan: Plan, shapes: Mapping[str, Shape], made: Mapping[str, Shape] | None = None
+    ) -> Executable:
         """Make a plan executable for inputs of these shapes.
 
+        Args:
+            plan: The plan.
+            shapes: Of its inputs.
+            made: Shapes that parts in ONNX Runtime made of such inputs, where a run of the executable
+                ended in `SizesDiffer`; None: none did.
         Raises:
             QuantValueError: The shapes contradict each other or the plan.
             UnsupportedError: This backend cannot do a step.

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ from intact.engine.choices import FormChoice
 from intact.engine.files import save
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
-from intact.engine.recent import Recent, key_of
+from intact.engine.recent import MOST_KEPT, Key, Recent, key_of
+from intact.engine.shapes import settled
 from intact.engine.specialize import Plans
 from intact.engine.steps import Dim, Shape, Step
 from intact.errors import QuantValueError, UnsupportedError
@@ -33,6 +34,7 @@ from intact.limits import THREADS
 from intact.timings import Timings
 
 Arrays = Mapping[str, Any]
+Used = TypeVar("Used")
 
 LONGEST = 10**6
 """Seconds that `tune` may be given: eleven days."""
@@ -95,6 +97,7 @@ class Engine:
         self.outputs = tuple(_port(plan, name) for name in plan.outputs)
         self.deterministic = deterministic
         self._ready = Recent[Executable]()
+        self._made: dict[Key, dict[str, Shape]] = {}
 
     @property
     def packed(self) -> Packed:
@@ -125,10 +128,29 @@ class Engine:
             QuantValueError: An input or output array does not fit; names it.
         """
         given = self._checked(inputs)
-        executable = self._ready_for(given)
-        made = self._outputs(executable, out or {})
-        executable.run(given, made)
-        return made
+
+        def run(executable: Executable) -> dict[str, NDArray[Any]]:
+            made = self._outputs(executable, out or {})
+            executable.run(given, made)
+            return made
+
+        return self._settled(given, run)
+
+    def _settled(self, given: Arrays, use: Callable[[Executable], Used]) -> Used:
+        """What `use` returns of an executable for the sizes that these inputs, by shape and by value, lead to.
+
+        The next inputs of such shapes begin with them.
+        """
+        sizes, deciding = self._sizes(_shapes(given)), self._plans.deciding(given)
+        key = key_of(sizes, deciding)
+        made = dict(self._made.get(key, {}))
+        used = settled(lambda: use(self._prepared(sizes, deciding, made)), made.update)
+        if made:
+            self._made.pop(key, None)
+            self._made[key] = made
+            while len(self._made) > MOST_KEPT:
+                self._made.pop(next(iter(self._made)), None)
+        return used
 
     def check(self) -> None:
         """Refuse parts of the plan that could not be run safely: `load` asks, and so does the first run.
@@ -147,12 +169,20 @@ class Engine:
                 the branches stay open.
         """
         sizes, deciding = self._sizes(shapes), self._plans.deciding(values or {})
+        return self._prepared(sizes, deciding, self._made.get(key_of(sizes, deciding), {}))
+
+    def _prepared(
+        self, sizes: dict[str, Shape], deciding: Mapping[str, NDArray[Any]], made: Mapping[str, Shape]
+    ) -> Executable:
+        """Kept, or bound; `made`: what parts make of inputs of these sizes, as far as it is known."""
+        made = dict(made)
 
         def compiled() -> Executable:
             with self._plans.sized():
-                return self.backend.compile(self._plans.at(sizes, deciding), sizes)
+                plan = self._plans.at(sizes, deciding)
+                return self.backend.compile(plan, sizes, made) if made else self.backend.compile(plan, sizes)
 
-        return self._ready.get(key_of(sizes, deciding), compiled)
+        return self._ready.get((*key_of(sizes, deciding), *made.items()), compiled)
 
     def tune(self, seconds: float = 1.0, shapes: Mapping[str, Sequence[int]] | None = None) -> None:
         """Time the forms that layers have on this machine, and run the fastest from now on. No bit changes.
@@ -229,7 +259,7 @@ class Engine:
             runs: Number of runs; the median of each step's times is kept.
         """
         given = self._checked(self._zeros() if inputs is None else inputs)
-        return self._ready_for(given).profile(given, runs)
+        return self._settled(given, lambda executable: executable.profile(given, runs))
 
     def _zeros(self) -> Arrays:
         shapes = {p.name: tuple(1 if isinstance(d, str) else d for d in p.shape) for p in self.inputs}
@@ -241,9 +271,6 @@ class Engine:
             if name not in inputs:
                 raise QuantValueError(f"input '{name}'", "no array", "one", "pass every input once")
         return {p.name: as_input(inputs[p.name], p.name, p.dtype) for p in self.inputs}
-
-    def _ready_for(self, given: Mapping[str, NDArray[Any]]) -> Executable:
-        return self.prepare(_shapes(given), given)
 
     def _outputs(self, executable: Executable, out: Arrays) -> dict[str, NDArray[Any]]:
         _check_names(out, self.plan.outputs, "output")

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from intact.engine.steps import Shape
 
-Key = tuple[tuple[Shape, ...], tuple[bytes, ...]]
-"""Shapes of the inputs, and the values of some, in the model's order."""
+Key = tuple[object, ...]
+"""Shapes of the inputs, and the values of some, in the model's order; then what values made of sizes."""
 Kept = TypeVar("Kept")
 
 MOST_KEPT = 8

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from intact.engine.backend import Arrays, Options, Packed
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile, Timing, work_of
-from intact.engine.shapes import fallback_shapes, infer_shapes
+from intact.engine.shapes import SizesDiffer, fallback_shapes, infer_shapes
 from intact.engine.steps import FallbackSubgraph, Shape, Step
 from intact.engine.steps.run import Run
+from intact.engine.steps.wiring import writes
 from intact.errors import IntactError, QuantValueError
 
 
@@ -86,10 +87,15 @@ class ReferenceBackend:
             if isinstance(step, FallbackSubgraph):
                 step.check_model(plan.constants)
 
-    def compile(self, plan: Plan, shapes: Mapping[str, Shape]) -> ReferenceExecutable:
+    def compile(
+        self, plan: Plan, shapes: Mapping[str, Shape], made: Mapping[str, Shape] | None = None
+    ) -> ReferenceExecutable:
         """Find the shapes; everything else is done when it runs."""
+        sizes = made or {}
 
         def fallback(step: Step, known: Mapping[str, Shape]) -> dict[str, Shape]:
+            if found := {name: sizes[name] for name in writes(step) if name in sizes}:
+                return found
             return fallback_shapes(plan, step, known, lambda one: one.session(plan.constants, threads=1))
 
         found = infer_shapes(plan, shapes, fallback)
@@ -114,6 +120,11 @@ class ReferenceExecutable:
     def run(self, inputs: Arrays, outputs: Arrays) -> None:
         """Evaluate once."""
         found = evaluate(self.plan, inputs)
+        parts = (step for step in self.plan.steps if isinstance(step, FallbackSubgraph))
+        made = {name: found[name].shape for step in parts for name in step.ys}
+        for name, shape in made.items():
+            if shape != self.shapes[name]:
+                raise SizesDiffer(name, self.shapes[name], made)
         for name, into in outputs.items():
             np.copyto(into, found[name])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from intact.engine.steps import Call, FallbackSubgraph, Shape, Step
 from intact.engine.steps.sizes import Sizes
 from intact.engine.steps.wiring import writes
 from intact.errors import QuantValueError
+from intact.limits import FALLBACK_PARTS
 
 if TYPE_CHECKING:
     from intact.graph import Session
@@ -51,10 +52,28 @@ def infer_shapes(plan: Plan, inputs: Mapping[str, Shape], fallback: FallbackShap
     return sizes.shapes
 
 
+class SizesDiffer(QuantValueError):
+    """A part in ONNX Runtime made other sizes than it was bound for: they depend on values of the inputs.
+
+    Attributes:
+        made: The shapes of what it made, by tensor.
+    """
+
+    def __init__(self, name: str, bound: Shape, made: Mapping[str, Shape]) -> None:
+        super().__init__(
+            f"tensor '{name}'", f"shape {made[name]}",
+            f"{bound}, as before: values of the inputs decide sizes", "run this model in ONNX Runtime",
+        )  # fmt: skip
+        self.made = dict(made)
+
+
 def fallback_shapes(
     plan: Plan, step: Step, shapes: Mapping[str, Shape], session: Callable[[FallbackSubgraph], Session]
 ) -> dict[str, Shape]:
-    """`FallbackShapes`: as an operator was registered, or found by running a subgraph on zeros."""
+    """`FallbackShapes`: as an operator was registered, or found by running a subgraph on zeros.
+
+    What values have to say about sizes is seen when it runs (`SizesDiffer`).
+    """
     if isinstance(step, Call):
         return step.output_shapes([shapes[x] if x in shapes else plan.constants[x].shape for x in step.xs])
     assert isinstance(step, FallbackSubgraph), f"no kernel for '{step.kind}', and nobody else"
@@ -73,3 +92,20 @@ def checksum(plan: Plan, constant: str) -> int:
     """The CRC-32 of a constant's bytes: of a plan file as it says, without reading them."""
     say = getattr(plan.constants, "checksum", None)
     return zlib.crc32(plan.constants[constant].tobytes()) if say is None else int(say(constant))
+
+
+Made = TypeVar("Made")
+
+
+def settled(attempt: Callable[[], Made], learn: Callable[[Mapping[str, Shape]], None]) -> Made:
+    """What `attempt` returns once it is bound for the sizes that the parts in ONNX Runtime make.
+
+    Each time it ends in `SizesDiffer`, `learn` is told what was made, and it is tried once more: parts
+    further in front make the same again, so that it ends with the last part, unless sizes come by chance.
+    """
+    for _ in range(FALLBACK_PARTS.most):
+        try:
+            return attempt()
+        except SizesDiffer as differ:
+            learn(differ.made)
+    return attempt()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from intact.calib import Calibration
 from intact.calib.amax import Stats
-from intact.graph import is_op, ops
+from intact.graph import Node, is_op, ops
 from intact.ptq.sixteen import Unit, said_of, wide_activation
 from intact.ptq.state import State
 from intact.ptq.targets import Target
@@ -50,6 +50,7 @@ class WideUnits:
         self._targets: dict[object, list[Target]] = {}
         for target in state.activations:
             self._targets.setdefault(target.key, []).append(target)
+        self._paired = {target.site.value for target in state.activations}
 
     def reads(self, unit: Unit) -> WideReads | None:
         """Where pairs of 16 bits would stand; None where no layer reads any, or one needs others."""
@@ -58,12 +59,8 @@ class WideUnits:
             self._follow(target.site.value, target.readers, [target], found, parts)
         while whole := [name for name, read in parts.items() if len(read) == len(self._nodes[name].inputs)]:
             for name in whole:
-                made, sources = (
-                    self._nodes[name].outputs[0],
-                    [t for part in parts.pop(name).values() for t in part],
-                )
-                uses = [(use.node.name or "", use.idx) for use in made.uses()]
-                self._follow(made.name or "", uses, sources, found, parts)
+                sources = [target for part in parts.pop(name).values() for target in part]
+                self._follow_made(self._nodes[name], sources, found, parts)
         return found if found.readers and not parts else None
 
     def _follow(
@@ -85,9 +82,15 @@ class WideUnits:
             elif is_op(node, "Concat"):
                 parts.setdefault(name, {})[index] = sources
             elif node is not None and ops.may_move(node) and index == 0:
-                for made in node.outputs:
-                    more = [(use.node.name or "", use.idx) for use in made.uses()]
-                    self._follow(made.name or "", more, sources, found, parts)
+                self._follow_made(node, sources, found, parts)
+
+    def _follow_made(
+        self, node: Node, sources: list[Target], found: WideReads, parts: dict[str, dict[int, list[Target]]]
+    ) -> None:
+        for made in node.outputs:
+            if made.name not in self._paired:
+                uses = [(use.node.name or "", use.idx) for use in made.uses()]
+                self._follow(made.name or "", uses, sources, found, parts)
 
 
 def with_wide_inputs(state: State, why: Mapping[Unit, str]) -> State:

@@ -21,8 +21,10 @@ from intact.engine.cpu.measure import Clock, Overlay, Run, Stopwatch, measure
 from intact.engine.cpu.profiler import profile_of
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
+from intact.engine.shapes import settled
 from intact.engine.steps import Shape, Step
-from intact.kernels.program import Program, ThreadPool
+from intact.engine.steps.wiring import writes
+from intact.kernels.program import Context, Program, ThreadPool
 from intact.kernels.registry import chosen_kernels, machine
 from intact.timings import Timings
 
@@ -58,16 +60,23 @@ class CpuBackend:
         """
         self._fallback_of(plan).check()
 
-    def compile(self, plan: Plan, shapes: Mapping[str, Shape]) -> CpuExecutable:
+    def compile(
+        self, plan: Plan, shapes: Mapping[str, Shape], made: Mapping[str, Shape] | None = None
+    ) -> CpuExecutable:
         """Bind a plan to kernels, and pack the weights that are not packed yet."""
-        return CpuExecutable(plan, self._bind(plan, shapes), self._fallback_of(plan))
+        return CpuExecutable(plan, self._bind(plan, shapes, sizes=made), self._fallback_of(plan))
 
     def tap(self, plan: Plan, inputs: Arrays) -> dict[str, NDArray[Any]]:
         """Run with memory for every tensor, for which the plan is bound anew."""
-        bound = self._bind(plan, {name: array.shape for name, array in inputs.items()}, reuse=False)
-        made = outputs_for(plan, bound.shapes)
-        context = bound.program.take()
-        execute(plan, bound, self._fallback_of(plan), inputs, made, context)
+        shapes, sizes = {name: array.shape for name, array in inputs.items()}, dict[str, Shape]()
+
+        def attempt() -> tuple[Bound, dict[str, NDArray[Any]], Context]:
+            bound = self._bind(plan, shapes, reuse=False, sizes=sizes)
+            made, context = outputs_for(plan, bound.shapes), bound.program.take()
+            execute(plan, bound, self._fallback_of(plan), inputs, made, context)
+            return bound, made, context
+
+        bound, made, context = settled(attempt, sizes.update)
         at = memory(plan, bound, inputs, made, context)
         found = {**inputs, **made}
         for name in bound.shapes.keys() - found.keys():
@@ -106,13 +115,20 @@ class CpuBackend:
     def _bind(
         self, plan: Plan, shapes: Mapping[str, Shape], *, reuse: bool = True,
         chooser: FormChooser | None = None, packed: Packed | None = None,
+        sizes: Mapping[str, Shape] | None = None,
     ) -> Bound:  # fmt: skip
+        known, outside = sizes or {}, self._fallback_of(plan)
+
+        def fallback(step: Step, shapes: Mapping[str, Shape]) -> Mapping[str, Shape]:
+            made = {name: known[name] for name in writes(step) if name in known}
+            return made or outside.shapes(step, shapes)
+
         if chooser is None:
             chooser = FormChooser(self.timings.of(machine()), self._measured)
         bound = bind(
             plan, shapes, Program(self._pool), kernels=chosen_kernels(),
             packed=self.packed if packed is None else packed,
-            fallback=self._fallback_of(plan).shapes, chooser=chooser, reuse=reuse,
+            fallback=fallback, chooser=chooser, reuse=reuse,
         )  # fmt: skip
         self._used.update(name_of(c.layer, form) for c in bound.choices.values() for form in c.seconds)
         return bound
@@ -162,9 +178,11 @@ class CpuExecutable:
         made = outputs_for(self.plan, self.shapes)
         context = self.bound.program.take()
         taken = []
-        for _ in range(runs + 1):  # the first one warms up
-            seconds = Seconds(self.bound)
-            execute(self.plan, self.bound, self.fallback, inputs, made, context, seconds)
-            taken.append(seconds)
-        self.bound.program.give_back(context)
+        try:
+            for _ in range(runs + 1):  # the first one warms up
+                seconds = Seconds(self.bound)
+                execute(self.plan, self.bound, self.fallback, inputs, made, context, seconds)
+                taken.append(seconds)
+        finally:
+            self.bound.program.give_back(context)
         return profile_of(self.plan, self.bound, taken[1:])

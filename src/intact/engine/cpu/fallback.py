@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from intact.engine.cpu.arrays import to_bytes, to_codes
 from intact.engine.plan import Plan
-from intact.engine.shapes import fallback_shapes
+from intact.engine.shapes import SizesDiffer, fallback_shapes
 from intact.engine.steps import Call, Codes, FallbackSubgraph, Shape, Step
 from intact.engine.steps.wiring import writes
-from intact.errors import QuantValueError
 
 if TYPE_CHECKING:
     from intact.graph import Session
@@ -44,12 +43,7 @@ class FallbackSessions:
         for name in writes(step):
             into = at(name)
             if made[name].shape != into.shape:
-                raise QuantValueError(
-                    f"tensor '{name}'",
-                    f"shape {made[name].shape}",
-                    f"{into.shape}: the shape must not depend on the values of the inputs",
-                    "run this model in ONNX Runtime",
-                )
+                raise SizesDiffer(name, into.shape, {y: made[y].shape for y in writes(step)})
             np.copyto(into, to_bytes(made[name], self.plan.tensors[name].codes))
 
     def _run(self, subgraph: FallbackSubgraph, at: Callable[[str], NDArray[Any]]) -> dict[str, NDArray[Any]]:
