@@ -137,7 +137,7 @@ class Engine:
         return self._settled(given, run)
 
     def _settled(self, given: Arrays, use: Callable[[Executable], Used]) -> Used:
-        """What `use` returns of an executable for the sizes that these inputs, by shape and by value, lead to.
+        """What `use` returns of an executable for the sizes that these inputs lead to, by shape and by value.
 
         The next inputs of such shapes begin with them.
         """
