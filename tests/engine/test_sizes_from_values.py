@@ -133,3 +133,41 @@ def test_a_graph_output_of_such_a_size_says_so(found: onnx.ModelProto) -> None:
     engine.run(inputs(4))
     engine.run(inputs(4), out={"y": out})  # the sizes of the last run
     np.testing.assert_array_equal(out, by_onnx_runtime(found, inputs(4))[0])
+
+
+MASKED = """<ir_version: 8, opset_import: ["" : 17]>
+masked (float[n, 6] x, int64[n] lengths) => (float[n, k] y) {
+    longest = ReduceMax <keepdims = 0> (lengths)
+    places = Range (zero, longest, one)
+    ENDS
+    shown = Cast <to = 1> (inside)
+    part = MatMul (x, w)
+    y = Mul (part, shown)
+}"""
+
+ENDS = {
+    "native": "ends = Unsqueeze (lengths, axis)  inside = Less (places, ends)",
+    "a part": """
+    row = Compress <axis = 0> (places, every)  ends = Unsqueeze (lengths, axis)  inside = Less (row, ends)""",
+}
+
+
+@pytest.mark.filterwarnings("ignore::intact.errors.NotQuantizedWarning")
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("ends", sorted(ENDS))
+def test_sizes_that_zeros_contradict(ends: str, backend: str) -> None:
+    """A mask as long as the longest sequence, beside five columns: no zero is as long."""
+    w = np.float32(np.random.default_rng(0).integers(-2, 3, (6, 5)))
+    arrays = {"zero": np.int64(0), "one": np.int64(1), "axis": np.int64([1]), "w": w}
+    if ends == "a part":
+        arrays["every"] = np.ones(5, bool)
+    model = made(MASKED.replace("ENDS", ENDS[ends]), **arrays)
+    engine = intact.compile(model, threads=1, backend=backend)
+    for lengths in ([5, 2], [3, 5], [5, 5]):
+        feeds = {"x": np.eye(2, 6, dtype=np.float32), "lengths": np.int64(lengths)}
+        (got,), (want,) = engine.run(feeds).values(), by_onnx_runtime(model, feeds)
+        np.testing.assert_array_equal(got, want)
+    if backend == "cpu":
+        assert engine.tap(feeds)["y"].shape == (2, 5)
+    with pytest.raises(QuantValueError, match=r"size|Range|places|broadcast"):
+        engine.run(feeds | {"lengths": np.int64([4, 3])})

@@ -26,6 +26,7 @@ from intact.engine.files import save
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
 from intact.engine.recent import MOST_KEPT, Key, Recent, key_of
+from intact.engine.reference import sizes_of_parts
 from intact.engine.shapes import settled
 from intact.engine.specialize import Plans
 from intact.engine.steps import Dim, Shape, Step
@@ -144,7 +145,10 @@ class Engine:
         sizes, deciding = self._sizes(_shapes(given)), self._plans.deciding(given)
         key = key_of(sizes, deciding)
         made = dict(self._made.get(key, {}))
-        used = settled(lambda: use(self._prepared(sizes, deciding, made)), made.update)
+        used = settled(
+            lambda: use(self._prepared(sizes, deciding, made)), made,
+            lambda: sizes_of_parts(self._plans.at(sizes, deciding), given),
+        )  # fmt: skip
         if made:
             self._made.pop(key, None)
             self._made[key] = made

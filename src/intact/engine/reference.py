@@ -46,6 +46,16 @@ def evaluate(
     return run.arrays
 
 
+def sizes_of_parts(plan: Plan, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Shape]:
+    """What parts in ONNX Runtime make of these inputs, by evaluating the plan, which is slow."""
+    return _of_parts(plan, evaluate(plan, inputs))
+
+
+def _of_parts(plan: Plan, found: Mapping[str, NDArray[np.generic]]) -> dict[str, Shape]:
+    parts = (step for step in plan.steps if isinstance(step, FallbackSubgraph))
+    return {name: found[name].shape for step in parts for name in step.ys}
+
+
 def _started(plan: Plan, inputs: Mapping[str, NDArray[Any]]) -> Run:
     run = Run(plan.tensors, plan.constants)
     for name in plan.inputs:
@@ -120,8 +130,7 @@ class ReferenceExecutable:
     def run(self, inputs: Arrays, outputs: Arrays) -> None:
         """Evaluate once."""
         found = evaluate(self.plan, inputs)
-        parts = (step for step in self.plan.steps if isinstance(step, FallbackSubgraph))
-        made = {name: found[name].shape for step in parts for name in step.ys}
+        made = _of_parts(self.plan, found)
         for name, shape in made.items():
             if shape != self.shapes[name]:
                 raise SizesDiffer(name, self.shapes[name], made)

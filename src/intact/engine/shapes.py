@@ -13,7 +13,7 @@ from intact.engine.plan import Plan
 from intact.engine.steps import Call, FallbackSubgraph, Shape, Step
 from intact.engine.steps.sizes import Sizes
 from intact.engine.steps.wiring import writes
-from intact.errors import QuantValueError
+from intact.errors import QuantValueError, UnsupportedError
 from intact.limits import FALLBACK_PARTS
 
 if TYPE_CHECKING:
@@ -36,20 +36,33 @@ def infer_shapes(plan: Plan, inputs: Mapping[str, Shape], fallback: FallbackShap
     sizes = Sizes(plan.tensors, lambda name: peek(plan, name).shape)
     for name in plan.inputs:
         sizes.bind(name, inputs[name])
+    guessed = False
     for step in plan.steps:
-        made = writes(step)
-        if step.native:
-            try:
-                shapes = step.made_shapes(sizes)
-            except QuantValueError as error:
-                raise error.at(f"step '{step.name}'") from error
-            for name, shape in zip(made, shapes, strict=True):
-                sizes.bind(name, shape)
-        else:
-            found = sizes.declared_all(made) or fallback(step, sizes.shapes)
-            for name in made:
-                sizes.bind(name, found[name])
+        try:
+            guessed |= _bind_made(step, sizes, fallback)
+        except QuantValueError as error:
+            if guessed:
+                raise SizesUnknown(error.where, error.got, error.want, error.fix) from error
+            raise
     return sizes.shapes
+
+
+def _bind_made(step: Step, sizes: Sizes, fallback: FallbackShapes) -> bool:
+    """Bind what `step` makes; whether its sizes come from a run on zeros, which values may contradict."""
+    made = writes(step)
+    if step.native:
+        try:
+            shapes = step.made_shapes(sizes)
+        except QuantValueError as error:
+            raise error.at(f"step '{step.name}'") from error
+        for name, shape in zip(made, shapes, strict=True):
+            sizes.bind(name, shape)
+        return False
+    declared = sizes.declared_all(made)
+    found = declared or fallback(step, sizes.shapes)
+    for name in made:
+        sizes.bind(name, found[name])
+    return declared is None and isinstance(step, FallbackSubgraph)
 
 
 class SizesDiffer(QuantValueError):
@@ -67,6 +80,11 @@ class SizesDiffer(QuantValueError):
         self.made = dict(made)
 
 
+class SizesUnknown(QuantValueError):
+    """A part in ONNX Runtime does not run on zeros, or sizes contradict each other behind one that does: values
+    decide what it makes."""
+
+
 def fallback_shapes(
     plan: Plan, step: Step, shapes: Mapping[str, Shape], session: Callable[[FallbackSubgraph], Session]
 ) -> dict[str, Shape]:
@@ -77,7 +95,11 @@ def fallback_shapes(
     if isinstance(step, Call):
         return step.output_shapes([shapes[x] if x in shapes else plan.constants[x].shape for x in step.xs])
     assert isinstance(step, FallbackSubgraph), f"no kernel for '{step.kind}', and nobody else"
-    made = session(step).run({x: np.zeros(shapes[x], plan.tensors[x].stored_dtype) for x in step.xs})
+    zeros = {x: np.zeros(shapes[x], plan.tensors[x].stored_dtype) for x in step.xs}
+    try:
+        made = session(step).run(zeros)
+    except UnsupportedError as error:
+        raise SizesUnknown(f"step '{step.name}'", error.got, error.want, error.fix) from error
     return {y: made[y].shape for y in step.ys}
 
 
@@ -97,15 +119,29 @@ def checksum(plan: Plan, constant: str) -> int:
 Made = TypeVar("Made")
 
 
-def settled(attempt: Callable[[], Made], learn: Callable[[Mapping[str, Shape]], None]) -> Made:
+def settled(
+    attempt: Callable[[], Made],
+    made: dict[str, Shape],
+    evaluated: Callable[[], Mapping[str, Shape]],
+) -> Made:
     """What `attempt` returns once it is bound for the sizes that the parts in ONNX Runtime make.
 
-    Each time it ends in `SizesDiffer`, `learn` is told what was made, and it is tried once more: parts
-    further in front make the same again, so that it ends with the last part, unless sizes come by chance.
+    Each time it ends in `SizesDiffer`, it is tried once more: parts further in front make the same again,
+    so that it ends with the last part, unless sizes come by chance.
+
+    Args:
+        attempt: Binds and runs.
+        made: What parts make, as far as it is known: more is added.
+        evaluated: What parts make, by the reference, which is slow: where zeros do not tell.
     """
     for _ in range(FALLBACK_PARTS.most):
         try:
             return attempt()
         except SizesDiffer as differ:
-            learn(differ.made)
+            made.update(differ.made)
+        except SizesUnknown:
+            known = evaluated()
+            if known.items() <= made.items():
+                raise
+            made.update(known)
     return attempt()

@@ -21,6 +21,7 @@ from intact.engine.cpu.measure import Clock, Overlay, Run, Stopwatch, measure
 from intact.engine.cpu.profiler import profile_of
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile
+from intact.engine.reference import sizes_of_parts
 from intact.engine.shapes import settled
 from intact.engine.steps import Shape, Step
 from intact.engine.steps.wiring import writes
@@ -76,7 +77,7 @@ class CpuBackend:
             execute(plan, bound, self._fallback_of(plan), inputs, made, context)
             return bound, made, context
 
-        bound, made, context = settled(attempt, sizes.update)
+        bound, made, context = settled(attempt, sizes, lambda: sizes_of_parts(plan, inputs))
         at = memory(plan, bound, inputs, made, context)
         found = {**inputs, **made}
         for name in bound.shapes.keys() - found.keys():
