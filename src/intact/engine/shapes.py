@@ -81,8 +81,8 @@ class SizesDiffer(QuantValueError):
 
 
 class SizesUnknown(QuantValueError):
-    """A part in ONNX Runtime does not run on zeros, or sizes contradict each other behind one that does: values
-    decide what it makes."""
+    """A part in ONNX Runtime does not run on zeros, or sizes contradict each other behind one that does:
+    values decide what it makes."""
 
 
 def fallback_shapes(
