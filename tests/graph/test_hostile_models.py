@@ -360,3 +360,17 @@ def test_inputs_that_the_operator_does_not_take_are_refused() -> None:
 def test_a_node_without_an_input_that_it_needs_is_refused() -> None:
     with pytest.raises(FileFormatError, match=r"\(QuantizeLinear\).*: got 1 inputs, want at least 2"):
         load(model(helper.make_node("QuantizeLinear", ["x"], ["y"])))
+
+
+@pytest.mark.skipif(not hasattr(onnx.NodeProto(), "device_configurations"), reason="onnx before IR 11")
+def test_devices_of_no_configuration_are_refused() -> None:
+    node = helper.make_node("Relu", ["x"], ["y"], name="relu")
+    node.device_configurations.add()
+    with pytest.raises(FileFormatError, match=r"relu.*devices of no configuration"):
+        load(model(node))
+
+
+def test_an_input_of_no_type_that_nothing_reads_is_refused() -> None:
+    graph = helper.make_graph([], "g", [onnx.ValueInfoProto(name="x")], [])
+    with pytest.raises(IntactError):
+        lower(helper.make_model(graph, opset_imports=OPSETS, ir_version=9))

@@ -194,6 +194,9 @@ def _check_node(node: onnx.NodeProto, visible: _Scope, where: str, rules: _Rules
                 "an input, an initializer or an output",
                 _FIX,
             )
+    for device in getattr(node, "device_configurations", ()):  # onnx knows them since IR version 11
+        if not device.configuration_id:
+            raise FileFormatError(where, "devices of no configuration", "the name of one", _FIX)
     for attribute in node.attribute:
         _check_attribute(attribute, where, rules)
     check_attributes(node, rules.versions, where)

@@ -17,6 +17,8 @@ def leaves_open(plan: Plan) -> bool:
     """Whether lowering for known sizes may do better: a step has no kernel, or nobody tells a shape."""
     if plan.deciding:
         return True
+    if not plan.tensors.keys() >= set(plan.inputs):
+        return False  # an input of no known rank, which no plan takes
     known = {dim for name in plan.inputs for dim in plan.tensors[name].shape if isinstance(dim, str)}
     if not known:
         return False
