@@ -374,3 +374,14 @@ def test_an_input_of_no_type_that_nothing_reads_is_refused() -> None:
     graph = helper.make_graph([], "g", [onnx.ValueInfoProto(name="x")], [])
     with pytest.raises(IntactError):
         lower(helper.make_model(graph, opset_imports=OPSETS, ir_version=9))
+
+
+def test_names_that_are_no_text_are_refused() -> None:
+    data = model(helper.make_node("Relu", ["x"], ["y"], name="relu"))
+    with pytest.raises(FileFormatError, match="no UTF-8"):
+        load(data.replace(b"relu", b"re\xff\xfe"))
+
+
+def test_a_convolution_by_a_number_is_refused() -> None:
+    with pytest.raises(IntactError):
+        lower(model(helper.make_node("Conv", ["x", "w"], ["y"]), constants={"w": np.float32(1)}))

@@ -185,6 +185,11 @@ def _check_nodes(
 def _check_node(node: onnx.NodeProto, visible: _Scope, where: str, rules: _Rules) -> set[str]:
     """The names of `visible` that the node and its subgraphs read."""
     NODE_PORTS.check(len(node.input) + len(node.output), where)
+    texts = (node.name, node.op_type, node.domain, node.doc_string, *node.input, *node.output)
+    if not all(
+        isinstance(text, str) for text in texts
+    ):  # protobuf hands over bytes that are no UTF-8 as they are
+        raise FileFormatError(where, "a name that is no UTF-8", "text", _FIX)
     used = set(filter(None, node.input))
     for name in node.input:
         if name and name not in visible:

@@ -228,7 +228,7 @@ def _left(sizes: Sizes, taken: Sizes) -> Size:
 def _convolved(walk: _Walk, node: Node) -> Sizes | None:
     """As many axes as the kernel has, however little is known of the input."""
     x, w = walk.shape(node.inputs[0]), walk.shape(node.inputs[1])
-    if w is None or (x is not None and len(x) != len(w)):
+    if w is None or len(w) < 3 or (x is not None and len(x) != len(w)):
         return None
     x = x or [None] * len(w)
     return [x[0], w[0], *ops.Conv.of(node).positions(x[2:], w[2:])]
