@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 
 from intact.errors import UnsupportedError
@@ -125,12 +126,13 @@ class _Search:
 
     def finished(self, proposed: State) -> State:
         """Behind the last stages."""
-        return run(proposed, STAGES[_AT:], own=proposed.model is not self.before.model)
+        shared = [state.model for state in (self.before, self._raised) if state is not None]
+        return run(proposed, STAGES[_AT:], own=not any(proposed.model is model for model in shared))
 
     def groups(self, trials: int = TRIALS, budget: float = inf, seen: float = 0.01) -> list[UnitGroup]:
         """What can be raised within `budget`, measured by so many trials (`UnitTrials.measured`)."""
         state = self.before
-        wide = WideUnits(state) if self._may_widen() else None
+        wide = None if self._raised is None else WideUnits(state)
         predicted = PredictedTime(state.model, state.placement, shapes_of(state.model, state.runs[0].feeds))
         found = UnitTrials(state, self.after, predicted, wide)
         units = [
@@ -139,14 +141,13 @@ class _Search:
         ]  # fmt: skip
         return found.measured(units, trials, seen) if units else []
 
-    def _may_widen(self) -> bool:
-        if not self.before.settings.may_widen:
-            return False
+    @cached_property
+    def _raised(self) -> State | None:
+        """In an opset that has 16 bits; None where that may not be, or an operator has no form in it."""
         try:
-            raised(self.before)
-        except UnsupportedError:  # an operator has no form in an opset with 16 bits
-            return False
-        return True
+            return raised(self.before) if self.before.settings.may_widen else None
+        except UnsupportedError:
+            return None
 
     def proposed(self, steps: Sequence[Raise]) -> State | None:
         """In front of the pairs, with the forms that `steps` lead to; None where that changes nothing.
@@ -158,7 +159,8 @@ class _Search:
             why[form] |= dict.fromkeys(group.units, group.reason(self.least, form))
         state = self.before
         if why["16 bits"]:
-            state = with_wide_inputs(raised(state), why["16 bits"])
+            assert self._raised is not None, "else nothing has that form"
+            state = with_wide_inputs(self._raised, why["16 bits"])
         if why["float"]:
             state = in_float(state, why["float"])
         if state is self.before or not state.activations:  # float throughout is not what was asked for

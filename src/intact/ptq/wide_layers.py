@@ -50,10 +50,16 @@ class WideUnits:
         self._targets: dict[object, list[Target]] = {}
         for target in state.activations:
             self._targets.setdefault(target.key, []).append(target)
+        self._known: dict[Unit, WideReads | None] = {}
         self._paired = {target.site.value for target in state.activations}
 
     def reads(self, unit: Unit) -> WideReads | None:
         """Where pairs of 16 bits would stand; None where no layer reads any, or one needs others."""
+        if unit not in self._known:
+            self._known[unit] = self._reads(unit)
+        return self._known[unit]
+
+    def _reads(self, unit: Unit) -> WideReads | None:
         found, parts = WideReads(), dict[str, dict[int, list[Target]]]()
         for target in self._targets[unit.key]:
             self._follow(target.site.value, target.readers, [target], found, parts)

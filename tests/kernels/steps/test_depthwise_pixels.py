@@ -15,6 +15,21 @@ from intact.spec import QuantSpec
 UINT8 = QuantSpec("uint8", symmetric=False)
 
 
+def ended(real: np.ndarray, ending: str, grid: Bytes, factors: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """What an epilogue makes of real sums, by numerics."""
+    curve = ending in ("curve", "factors")
+    if curve:
+        real = numerics.hard_swish(real)
+    if ending == "factors":
+        real = real * factors[:, None, None] + offsets[:, None, None]
+    if ending == "slopes":
+        real = numerics.sloped(real, factors[:, None, None])
+    if ending == "floats":
+        return real
+    scale = np.float32(0.02 if curve else 1.0)
+    return np.clip(numerics.quantize(real, scale, grid.zero, UINT8), grid.low, grid.high)
+
+
 @pytest.mark.parametrize("ending", ["codes", "floats", "curve", "factors", "slopes"])
 @pytest.mark.parametrize("channels", [1, 3, 16, 24, 48])
 @pytest.mark.parametrize("kernel", [3, 5])
@@ -49,15 +64,7 @@ def test_depthwise_of_few_channels(
     y = run.run(depthwise.depthwise(x_view, y_view, taps, window, epilogue, kernels))
     acc = numerics.conv(x.transpose(0, 3, 1, 2), weight, 77, padding=pad, groups=channels)
     want = numerics.to_real(acc, np.asarray(epilogue.multiplier), bias)
-    if curve:
-        want = numerics.hard_swish(want)
-    if ending == "factors":
-        want = want * factors[:, None, None] + offsets[:, None, None]
-    if ending == "slopes":
-        want = numerics.sloped(want, factors[:, None, None])
-    if ending != "floats":
-        scale = np.float32(0.02 if curve else 1.0)
-        want = np.clip(numerics.quantize(want, scale, grid.zero, UINT8), grid.low, grid.high)
+    want = ended(want, ending, grid, factors, offsets)
     np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), want)
     assert run.only_wrote(y_view)
 
@@ -118,14 +125,6 @@ def test_depthwise_of_16_bits(
     if residual is not None:
         branch = (residual.transpose(0, 3, 1, 2).astype(np.int32) - 9).astype(np.float32)
         want = want + branch * np.float32(0.5)
-    if curve:
-        want = numerics.hard_swish(want)
-    if ending == "factors":
-        want = want * factors[:, None, None] + offsets[:, None, None]
-    if ending == "slopes":
-        want = numerics.sloped(want, factors[:, None, None])
-    if ending != "floats":
-        scale = np.float32(0.02 if curve else 1.0)
-        want = np.clip(numerics.quantize(want, scale, grid.zero, UINT8), grid.low, grid.high)
+    want = ended(want, ending, grid, factors, offsets)
     np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), want)
     assert run.only_wrote(y_view)

@@ -8,7 +8,7 @@ import numpy as np
 
 from intact.engine.steps import Codes
 from intact.engine.steps.fake_quantize import FORMATS
-from intact.graph import Constants, Node, Value
+from intact.graph import Constants, Node, Value, is_op
 from intact.numerics import Affine
 from intact.spec import INT8, UINT8, QuantSpec
 
@@ -79,6 +79,16 @@ class Grids:
         if node not in self._known:
             self._known[node] = self._read(node)
         return self._known[node]
+
+    def float_pair(self, node: Node | None) -> tuple[Node, FloatGrid] | None:
+        """The QuantizeLinear in front of a DequantizeLinear of the same grid, and that grid, where floats are
+        brought to it; None where there is no such pair."""
+        if node is None or not is_op(node, "DequantizeLinear") or node.inputs[0] is None:
+            return None
+        above, grid = node.inputs[0].producer(), self.any_of(node)
+        if above is None or not is_op(above, "QuantizeLinear") or not isinstance(grid, FloatGrid):
+            return None
+        return (above, grid) if self.any_of(above) == grid else None
 
     def _read(self, node: Node) -> Grid | FloatGrid | None:
         codes = node.inputs[0] if node.op_type == "DequantizeLinear" else node.outputs[0]

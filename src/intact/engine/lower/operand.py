@@ -41,43 +41,26 @@ def codes_read(builder: PlanBuilder, value: Value | None, *, of_images: bool = F
     Raises:
         NoMatch: It has none that kernels multiply.
     """
-    grid = _wide_grid(builder, value)
-    if grid is None or value is None:
+    pair = builder.grids.float_pair(value.producer() if value is not None else None)
+    constant = value is None or value in builder.constants
+    if value is None or constant or pair is None or pair[1].format not in FORMATS:
         return CodesRead(*builder.wanted_codes(value))
+    quantize, grid = pair
     high, low = split_codes(grid.format, grid.scale, grid.zero_point)
     if not np.isfinite(np.float32(high.scale)):
         raise NoMatch(f"its input is in steps of {grid.scale}, whose high bytes no float32 scales")
-    x, pads = _unpadded(builder, value) if of_images else (None, (0, 0, 0, 0))
+    x, pads = _unpadded(builder, quantize) if of_images else (None, (0, 0, 0, 0))
     base = value.name if x is None else f"{value.name}.unpadded"
     names = f"{base}.high", f"{base}.low"
     if names[0] not in builder.tensors:
-        _split(builder, value, x, grid, names, (high, low))
+        _split(builder, (quantize, value), x, grid, names, (high, low))
     whole = Codes(grid.scale, 256 * high.zero_point + low.zero_point, False, 0, 2**16 - 1)
     return CodesRead(names[0], whole, names[1], pads)
 
 
-def _wide_grid(builder: PlanBuilder, value: Value | None) -> FloatGrid | None:
-    """The grid of a pair of 16 bits; None where `value` comes from none."""
-    node = value.producer() if value is not None and value not in builder.constants else None
-    above = node.inputs[0].producer() if node is not None and node.inputs and node.inputs[0] else None
-    if node is None or above is None or not is_op(node, "DequantizeLinear"):
-        return None
-    grid = builder.grids.any_of(node)
-    paired = is_op(above, "QuantizeLinear") and builder.grids.any_of(above) == grid
-    return grid if paired and isinstance(grid, FloatGrid) and grid.format in FORMATS else None
-
-
-def _pair(value: Value) -> tuple[Node, Node]:
-    """The QuantizeLinear and the DequantizeLinear that `value` comes from."""
-    dequantize = value.producer()
-    quantize = dequantize.inputs[0].producer() if dequantize is not None and dequantize.inputs[0] else None
-    assert dequantize is not None and quantize is not None
-    return quantize, dequantize
-
-
-def _unpadded(builder: PlanBuilder, value: Value) -> tuple[str | None, Pads]:
-    """What a Pad with zeros in front of the pair pads, and by how much; None where there is none."""
-    source = _pair(value)[0].inputs[0]
+def _unpadded(builder: PlanBuilder, quantize: Node) -> tuple[str | None, Pads]:
+    """What a Pad with zeros in front of a pair pads, and by how much; None where there is none."""
+    source = quantize.inputs[0]
     if source is not None and is_op(source.producer(), "Pad"):
         x = builder.real(source)
         for step in reversed(builder.steps):
@@ -90,14 +73,15 @@ def _unpadded(builder: PlanBuilder, value: Value) -> tuple[str | None, Pads]:
 
 def _split(
     builder: PlanBuilder,
-    value: Value,
+    pair: tuple[Node, Value],
     x: str | None,
     grid: FloatGrid,
     names: tuple[str, str],
     codes: tuple[Codes, Codes],
 ) -> None:
-    """Both tensors of bytes, once for all layers that read `value`; of `x`, or of what the pair reads."""
-    quantize, dequantize = _pair(value)
+    """Both tensors of bytes, once for all layers that read a pair; of `x`, or of what the pair reads."""
+    quantize, dequantize = pair[0], pair[1].producer()
+    assert dequantize is not None, "it is no constant"
     x = x or builder.real(quantize.inputs[0])
     shape = builder.tensors[x].shape
     made = [builder.scratch(name, "codes", shape, one) for name, one in zip(names, codes, strict=True)]

@@ -9,7 +9,7 @@ from intact.engine.lower.builder import NoMatch, PlanBuilder, in_range
 from intact.engine.lower.grids import FloatGrid, Grid
 from intact.engine.lower.moves import Rule
 from intact.engine.steps import FakeQuantize, Quantize, Rescale
-from intact.graph import Node, is_op
+from intact.graph import Node
 
 
 def _quantize(builder: PlanBuilder, node: Node) -> None:
@@ -53,11 +53,10 @@ def _dequantize(builder: PlanBuilder, node: Node) -> None:
 
 def _fake_quantize(builder: PlanBuilder, node: Node) -> None:
     """A pair as one step. The Q by itself has none, and none needs it where DQs alone read its codes."""
-    grid, codes = builder.grids.any_of(node), node.inputs[0]
-    above = codes.producer() if codes is not None else None
-    paired = above is not None and is_op(above, "QuantizeLinear") and builder.grids.any_of(above) == grid
-    if above is None or not paired or not isinstance(grid, FloatGrid):
+    pair = builder.grids.float_pair(node)
+    if pair is None:
         raise NoMatch(_why_not(builder, node))
+    above, grid = pair
     x = builder.made(above.inputs[0])
     if builder.tensors[x].dtype not in ("codes", "float32"):
         raise NoMatch(f"it quantizes {builder.tensors[x].dtype}")
