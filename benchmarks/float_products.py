@@ -9,7 +9,6 @@ of the engine's steps alone.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
+from peers import in_turns
 
 import intact
 
@@ -88,18 +88,12 @@ def main() -> None:
     for what, model, feeds, products in cases():
         engine = intact.compile(model, threads=options.threads)
         session = ort.InferenceSession(model.SerializeToString(), wanted)
-        ours, theirs, steps = [], [], []
-        for _ in range(options.rounds):
-            begin = time.perf_counter()
-            engine.run(feeds)
-            between = time.perf_counter()
-            session.run(None, feeds)
-            theirs.append(time.perf_counter() - between)
-            ours.append(between - begin)
+        mine, other = in_turns(engine, session, feeds, options.rounds)
+        steps = []
         for _ in range(options.rounds // 10):
             profile = engine.profile(feeds, runs=1)
             steps.append(sum(t.seconds for t in profile.timings if t.kind.startswith("float_")))
-        mine, other, alone = min(ours), min(theirs), min(steps)
+        alone = min(steps)
         rate = products / alone / 1e9
         times = f"{mine * 1e6:11.1f} {alone * 1e6:10.1f} {rate:7.1f} {other * 1e6:9.1f}"
         print(f"{times} {mine / other:11.2f}  {what}")

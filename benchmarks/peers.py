@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,19 @@ from typing import Any
 import numpy as np
 
 Feeds = dict[str, np.ndarray]
+
+
+def in_turns(engine: Any, session: Any, feeds: Feeds, rounds: int) -> tuple[float, float]:
+    """Seconds of the fastest run of an engine, and of a session of ONNX Runtime, after each other."""
+    ours, theirs = [], []
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        engine.run(feeds)
+        between = time.perf_counter()
+        session.run(None, feeds)
+        theirs.append(time.perf_counter() - between)
+        ours.append(between - begin)
+    return min(ours), min(theirs)
 
 
 def reader(feeds: Iterable[Feeds]) -> Any:

@@ -9,7 +9,6 @@ engine included, and of the engine's steps alone.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import helper
+from peers import in_turns
 
 import intact
 
@@ -118,17 +118,11 @@ def main() -> None:
             continue
         engine = intact.compile(model, threads=options.threads)
         session = ort.InferenceSession(model.SerializeToString(), wanted)
-        ours, theirs, steps = [], [], []
-        for _ in range(options.rounds):
-            begin = time.perf_counter()
-            engine.run(feeds)
-            between = time.perf_counter()
-            session.run(None, feeds)
-            theirs.append(time.perf_counter() - between)
-            ours.append(between - begin)
+        mine, other = in_turns(engine, session, feeds, options.rounds)
+        steps = []
         for _ in range(max(1, options.rounds // 10)):
             steps.append(sum(t.seconds for t in engine.profile(feeds, runs=1).timings))
-        mine, other, alone = min(ours), min(theirs), min(steps)
+        alone = min(steps)
         times = f"{mine * 1e6:11.1f} {alone * 1e6:10.1f} {other * 1e6:9.1f}"
         print(f"{times} {mine / other:11.2f}  {what}", flush=True)
 
