@@ -46,12 +46,14 @@ def test_any_number_of_channels(gemm_kernel, out):
 
 
 @pytest.mark.parametrize("epilogue", ["shifted", "plain", "residual", "plain residual"])
-@pytest.mark.parametrize("inputs", [12, 20, 64, 300, 516])
-def test_whole_panels(gemm_kernel, inputs, epilogue):
-    """Panels of 48 and of 64 channels, any size of weights, any height of tile; residuals are overwritten."""
+@pytest.mark.parametrize("out", [112, 16, 5, 32, 27])
+@pytest.mark.parametrize("inputs", [8, 12, 20, 64, 300, 516])
+def test_whole_panels(gemm_kernel, inputs, out, epilogue):
+    """Panels of 16 to 64 channels, of which all exist or some, any size of weights, any height of tile;
+    residuals are overwritten."""
     rng = np.random.default_rng(inputs)
-    for pixels in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 24, 29, 50):
-        made = layer(rng, c=inputs, h=1, w=pixels, out=112, kernel=(1, 1), zero=5, bounds=(0, 201))
+    for pixels in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 24, 29, 50):
+        made = layer(rng, c=inputs, h=1, w=pixels, out=out, kernel=(1, 1), zero=5, bounds=(0, 201))
         if "residual" in epilogue:
             made.residual = rng.integers(0, 256, made.expected().shape).astype(np.uint8)
             made.residual_multiplier, made.in_place = 0.37, True

@@ -4,6 +4,7 @@
 #if INTACT_ARCH_X86
 #include <immintrin.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/gemm/x86_avx512_finish.h"
@@ -99,10 +100,13 @@ constexpr ptrdiff_t kNearBytes = 16 << 10;
 // Larger ones than these come from the second cache: once for each tile, which therefore has one row more.
 constexpr ptrdiff_t kFirstBytes = 32 << 10;
 
+// Steps of a window's first run that epilogues go between.
+constexpr int kMoreSteps = 5, kFewSteps = 3;
+
 template <int kVectors, bool kResidual, bool kPlain>
 struct Whole {
   using Tile = void (*)(const GemmSteps&, const GemmTile&, const Epilogue&, const GemmRows&, int, Fetch);
-  static constexpr int kHalf = 12 / kVectors, kMost = 28 / kVectors;
+  static constexpr int kHalf = 12 / kVectors, kMost = std::min(28 / kVectors, 12);
 
   template <int... i>
   static Tile tile_of(int rows, std::integer_sequence<int, i...>) {
@@ -113,11 +117,15 @@ struct Whole {
   static void run(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
     ptrdiff_t steps = 0;
     for (int32_t r = 0; r < s.counts[0]; ++r) steps += s.steps[2 * r + 1];
-    const bool near = steps * s.width * 4 <= kNearBytes && s.steps[1] >= kHalfSteps;
-    const int most = steps * s.width * 4 <= kFirstBytes ? 24 / kVectors : kMost;
+    const bool near = steps * s.width * 4 <= kNearBytes;
+    const int most = steps * s.width * 4 <= kFirstBytes ? std::min(24 / kVectors, kMost) : kMost;
     Fetching fetching(s, t, steps);
     int row = 0;
-    if (near) row = whole_halves<kHalf, kVectors, kResidual, kPlain>(s, t, e, rows, fetching);
+    if (near && s.steps[1] >= kMoreSteps) {
+      row = whole_halves<kMoreSteps, kHalf, kVectors, kResidual, kPlain>(s, t, e, rows, fetching);
+    } else if (near && s.steps[1] >= kFewSteps) {
+      row = whole_halves<kFewSteps, kHalf, kVectors, kResidual, kPlain>(s, t, e, rows, fetching);
+    }
     const int left = t.rows - row, tiles = (left + most - 1) / most;
     for (int i = 0; i < tiles; ++i) {
       const int height = left / tiles + (i < left % tiles ? 1 : 0);
@@ -140,10 +148,13 @@ void whole_panel(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const
 }
 
 bool whole(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
-  const int vectors = s.width / kUnit;
   if (e.floats || e.function != nullptr || !e.bounded || rows.slopes != nullptr) return false;
-  if (rows.channels != s.width || vectors < 3) return false;
-  vectors == 4 ? whole_panel<4>(s, t, e, rows) : whole_panel<3>(s, t, e, rows);
+  switch (s.width / kUnit) {
+    case 1: whole_panel<1>(s, t, e, rows); break;
+    case 2: whole_panel<2>(s, t, e, rows); break;
+    case 3: whole_panel<3>(s, t, e, rows); break;
+    default: whole_panel<4>(s, t, e, rows);
+  }
   return true;
 }
 #endif

@@ -1,5 +1,5 @@
-// Tiles of whole panels that keep their sums in registers until they are codes: for layers of few products,
-// whose epilogues cost as much as a third of their sums. For x86_avx512.cc alone.
+// Tiles that keep their sums in registers until they are codes: for layers of few products, whose epilogues cost
+// as much as a third of their sums. For x86_avx512.cc alone.
 //
 // GCC moves arithmetic to where its result is used and copies sums that are read as two types, which spills:
 // `pin` holds values where they are.
@@ -153,13 +153,17 @@ struct Products {
   }
 };
 
-// What finish_codes of x86_avx512.cc does, cut into pieces that need few registers: all rows of one vector
-// are scaled, then row after row is written. kPlain: zero points and `low` are 0.
+// What finish_codes of x86_avx512_finish.h does, cut into pieces that need few registers: all rows of one
+// vector are scaled, then four vectors at a time are written, of one row or of several. kPlain: zero points
+// and `low` are 0.
 template <int kRows, int kVectors, bool kResidual, bool kPlain>
 struct Codes {
+  static constexpr int kAtOnce = kVectors < 3 ? 4 / kVectors : 1;  // rows
   const GemmRows& t;
   __m512i zero_point, low, high, order;
   __m512 residual_multiplier, residual_zero_point;
+  __mmask64 mask;  // of the channels that exist
+  __mmask16 last;  // in the last vector
 
   INTACT_INLINE Codes(const Epilogue& e, const GemmRows& rows)
       : t(rows),
@@ -168,7 +172,9 @@ struct Codes {
         high(_mm512_set1_epi8(static_cast<char>(e.high))),
         order(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)),
         residual_multiplier(_mm512_set1_ps(e.residual_multiplier)),
-        residual_zero_point(_mm512_set1_ps(static_cast<float>(e.residual_zero_point))) {}
+        residual_zero_point(_mm512_set1_ps(static_cast<float>(e.residual_zero_point))),
+        mask(~0ull >> (64 - rows.channels)),
+        last(static_cast<__mmask16>(mask >> kLanes * (kVectors - 1))) {}
 
   // Sums of vector v to floats, or to codes where nothing is added.
   template <int v>
@@ -181,27 +187,42 @@ struct Codes {
     });
   }
 
+  template <int v>
   INTACT_INLINE __m512i add(__m512i real, const uint8_t* residual) const {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(residual));
+    residual += kLanes * v;
+    const __m128i bytes = v < kVectors - 1 ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(residual))
+                                           : _mm_maskz_loadu_epi8(last, residual);
     __m512 branch = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
     if constexpr (!kPlain) branch = _mm512_sub_ps(branch, residual_zero_point);
     return _mm512_cvtps_epi32(
         _mm512_add_ps(_mm512_castsi512_ps(real), _mm512_mul_ps(branch, residual_multiplier)));
   }
 
-  // Row r of the tile, which is row `row` of all.
+  // Rows [r, r + kAtOnce) of the tile, as far as there are, where r is a multiple of that; row r of the tile is
+  // row `row` of all.
   template <int r>
   INTACT_INLINE void write(const Sums<kRows, kVectors>& sums, int row) const {
-    __m512i codes[4];
-    each<4>([&](auto v) INTACT_INLINE_BODY {
-      if constexpr (v >= kVectors) {
-        codes[v] = codes[0];
-      } else if constexpr (kResidual) {
-        codes[v] = add(sums.at[r][v], t.residual[row] + t.residual_offset + kLanes * v);
-      } else {
-        codes[v] = sums.at[r][v];
-      }
-    });
+    if constexpr (r % kAtOnce == 0) {
+      __m512i codes[4];
+      each<4>([&](auto i) INTACT_INLINE_BODY {
+        constexpr int beside = i / kVectors, v = i % kVectors;
+        if constexpr (beside >= kAtOnce || r + beside >= kRows) {
+          codes[i] = codes[0];
+        } else if constexpr (kResidual) {
+          codes[i] = add<v>(sums.at[r + beside][v], t.residual[row + beside] + t.residual_offset);
+        } else {
+          codes[i] = sums.at[r + beside][v];
+        }
+      });
+      const __m512i bytes = packed(codes);
+      each<kAtOnce>([&](auto beside) INTACT_INLINE_BODY {
+        if constexpr (r + beside < kRows) store<beside>(bytes, t.y[row + beside] + t.y_offset);
+      });
+    }
+  }
+
+  // The bytes of four vectors behind one another.
+  INTACT_INLINE __m512i packed(const __m512i (&codes)[4]) const {
     __m512i ab = _mm512_packs_epi32(codes[0], codes[1]), cd = _mm512_packs_epi32(codes[2], codes[3]);
     if constexpr (!kPlain) {
       ab = _mm512_adds_epi16(ab, zero_point);
@@ -209,12 +230,18 @@ struct Codes {
     }
     __m512i bytes = _mm512_packus_epi16(ab, cd);
     if constexpr (!kPlain) bytes = _mm512_max_epu8(bytes, low);
-    bytes = _mm512_permutexvar_epi32(order, _mm512_min_epu8(bytes, high));
-    uint8_t* const y = t.y[row] + t.y_offset;
-    if constexpr (kVectors == 4) {
-      _mm512_storeu_si512(y, bytes);
+    return _mm512_permutexvar_epi32(order, _mm512_min_epu8(bytes, high));
+  }
+
+  // As wide as a row: what crosses a line takes longer.
+  template <int beside>
+  INTACT_INLINE void store(__m512i bytes, uint8_t* y) const {
+    if constexpr (kVectors == 1) {
+      _mm_mask_storeu_epi8(y, last, _mm512_extracti32x4_epi32(bytes, beside));
+    } else if constexpr (kVectors == 2) {
+      _mm256_mask_storeu_epi8(y, static_cast<__mmask32>(mask), _mm512_extracti64x4_epi64(bytes, beside));
     } else {
-      _mm512_mask_storeu_epi8(y, (1ull << kLanes * kVectors) - 1, bytes);
+      _mm512_mask_storeu_epi8(y, mask, bytes);
     }
   }
 };
@@ -231,12 +258,9 @@ void whole_tile(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const 
   each<kRows>([&](auto r) INTACT_INLINE_BODY { codes.template write<r>(sums, first + r); });
 }
 
-// Steps that the first run of a window needs for half_tile.
-constexpr int kHalfSteps = 5;
-
-// The sums of rows [first, first + kRows), and in between them the codes of the rows before: products keep
-// two ports busy, and epilogues use the others.
-template <int kRows, int kVectors, bool kResidual, bool kPlain>
+// The sums of rows [first, first + kRows), and between the first kSteps steps, which the first run has, the codes
+// of the rows before: products keep two ports busy, and epilogues use the others.
+template <int kSteps, int kRows, int kVectors, bool kResidual, bool kPlain>
 INTACT_INLINE void half_tile(Products<kRows, kVectors> products,
                              const Codes<kRows, kVectors, kResidual, kPlain>& codes, const GemmTile& t,
                              Sums<kRows, kVectors>& sums, Sums<kRows, kVectors>& before, int written) {
@@ -244,11 +268,11 @@ INTACT_INLINE void half_tile(Products<kRows, kVectors> products,
   products.begin(0);
   each<2>([&](auto half) INTACT_INLINE_BODY {
     products.step(sums);
-    codes.template scale<2 * half>(before);
+    if constexpr (2 * half < kVectors) codes.template scale<2 * half>(before);
     if constexpr (2 * half + 1 < kVectors) codes.template scale<2 * half + 1>(before);
   });
   each<kRows>([&](auto r) INTACT_INLINE_BODY {
-    if constexpr (r + 2 < kHalfSteps) products.step(sums);
+    if constexpr (r + 2 < kSteps) products.step(sums);
     codes.template write<r>(before, written + r);
   });
   products.rest(sums);
@@ -256,7 +280,7 @@ INTACT_INLINE void half_tile(Products<kRows, kVectors> products,
 }
 
 // As many rows as make an odd number of halves; returns how many.
-template <int kRows, int kVectors, bool kResidual, bool kPlain>
+template <int kSteps, int kRows, int kVectors, bool kResidual, bool kPlain>
 int whole_halves(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows,
                  Fetching& fetching) {
   if (t.rows < kRows) return 0;
@@ -266,8 +290,8 @@ int whole_halves(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const
   Products<kRows, kVectors>(s, t, 0, fetching.piece()).runs_from(0, even);
   int row = kRows;
   for (; row + 2 * kRows <= t.rows; row += 2 * kRows) {
-    half_tile(Products<kRows, kVectors>(s, t, row, fetching.piece()), codes, t, odd, even, row - kRows);
-    half_tile(Products<kRows, kVectors>(s, t, row + kRows, fetching.piece()), codes, t, even, odd, row);
+    half_tile<kSteps>(Products<kRows, kVectors>(s, t, row, fetching.piece()), codes, t, odd, even, row - kRows);
+    half_tile<kSteps>(Products<kRows, kVectors>(s, t, row + kRows, fetching.piece()), codes, t, even, odd, row);
   }
   each<kVectors>([&](auto v) INTACT_INLINE_BODY { codes.template scale<v>(even); });
   each<kRows>([&](auto r) INTACT_INLINE_BODY { codes.template write<r>(even, row - kRows + r); });
