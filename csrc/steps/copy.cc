@@ -1,5 +1,7 @@
 #include "steps/copy.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "kernels/registry.h"
@@ -7,6 +9,19 @@
 
 namespace intact {
 namespace {
+
+// 4 to 16 bytes, as two pieces that may overlap: a call for each row of a narrow tensor takes longer than its
+// bytes.
+void few(const uint8_t* x, size_t bytes, uint8_t* y) {
+  const auto copy = [&]<class Piece>(Piece first) {
+    Piece last;
+    std::memcpy(&first, x, sizeof first);
+    std::memcpy(&last, x + bytes - sizeof last, sizeof last);
+    std::memcpy(y, &first, sizeof first);
+    std::memcpy(y + bytes - sizeof last, &last, sizeof last);
+  };
+  bytes < 8 ? copy(uint32_t{}) : copy(uint64_t{});
+}
 
 class Copy final : public Relayout<Copy> {
  public:
@@ -16,7 +31,10 @@ class Copy final : public Relayout<Copy> {
   }
 
   std::string name() const override { return name_of(&transpose_); }
-  void row(const uint8_t* x, size_t n, uint8_t* y) const noexcept { std::memcpy(y, x, n * unit_); }
+  void row(const uint8_t* x, size_t n, uint8_t* y) const noexcept {
+    const size_t bytes = n * unit_;
+    bytes < 4 || bytes > 16 ? static_cast<void>(std::memcpy(y, x, bytes)) : few(x, bytes, y);
+  }
   void element(const uint8_t* x, uint8_t* y) const noexcept { std::memcpy(y, x, unit_); }
 
   void tile(const Tile& t, uint8_t*) const noexcept {
@@ -60,7 +78,7 @@ class Gather final : public Step {
     demand(s.x.type == s.y.type && s.x.rank == rank_ && rank_ > 0, "x and y have one type and one rank");
     for (int i = 0; i < rank_; ++i) demand_within(i);
     const int last = rank_ - 1;
-    run_ = s_.y.sizes[last] > 0 && is_run(last);
+    find_runs(last);
     const size_t columns = static_cast<size_t>(s_.y.sizes[last]);
     rows_ = Rows(columns == 0 ? 0 : elements / columns, columns, kTile);
     reads(s.x);
@@ -91,31 +109,54 @@ class Gather final : public Step {
     for (const int64_t i : indices) demand(0 <= i && i < s_.x.sizes[axis], "an index is out of range");
   }
 
-  bool is_run(int axis) const {
+  // How many columns from each on lie behind one another in x and in y or, as a negative number, do not.
+  void find_runs(int axis) {
     const auto& indices = s_.indices[static_cast<size_t>(axis)];
     const auto unit = static_cast<int64_t>(unit_);
-    bool even = indices.size() == 1 || (s_.x.strides[axis] == unit && s_.y.strides[axis] == unit);
-    for (size_t i = 1; even && i < indices.size(); ++i) even = indices[i] == indices[i - 1] + 1;
-    return even;
+    const bool dense = s_.x.strides[axis] == unit && s_.y.strides[axis] == unit;
+    const auto joins = [&](size_t i) { return dense && indices[i + 1] == indices[i] + 1; };
+    runs_.assign(indices.size(), -1);
+    for (size_t i = indices.size(); i-- > 0;) {
+      const int64_t next = i + 1 < indices.size() ? runs_[i + 1] : 0;
+      if (next != 0 && joins(i)) {
+        runs_[i] = std::max<int64_t>(next, 1) + 1;
+      } else if (next < 0) {
+        runs_[i] = next - 1;
+      }
+    }
   }
 
   void columns(const uint8_t* x, uint8_t* y, size_t from, size_t n) const {
-    const auto& indices = s_.indices[static_cast<size_t>(rank_ - 1)];
-    const int64_t x_step = s_.x.strides[rank_ - 1], y_step = s_.y.strides[rank_ - 1];
-    y += static_cast<int64_t>(from) * y_step;
-    if (run_) {
-      std::memcpy(y, x + indices[from] * x_step, n * unit_);
-      return;
+    switch (unit_) {
+      case 1: return columns_of<1>(x, y, from, n);
+      case 2: return columns_of<2>(x, y, from, n);
+      case 4: return columns_of<4>(x, y, from, n);
+      default: return columns_of<8>(x, y, from, n);
     }
-    for (size_t i = 0; i < n; ++i) {
-      std::memcpy(y + static_cast<int64_t>(i) * y_step, x + indices[from + i] * x_step, unit_);
+  }
+
+  template <size_t kUnit>
+  void columns_of(const uint8_t* x, uint8_t* y, size_t from, size_t n) const {
+    const int64_t* const indices = s_.indices[static_cast<size_t>(rank_ - 1)].data();
+    const int64_t x_step = s_.x.strides[rank_ - 1], y_step = s_.y.strides[rank_ - 1];
+    for (size_t i = from, end = from + n; i < end;) {
+      const size_t run = std::min(static_cast<size_t>(std::abs(runs_[i])), end - i);
+      uint8_t* const to = y + static_cast<int64_t>(i) * y_step;
+      if (runs_[i] > 0) {
+        std::memcpy(to, x + indices[i] * x_step, run * kUnit);
+      } else {
+        for (size_t k = 0; k < run; ++k) {
+          std::memcpy(to + static_cast<int64_t>(k) * y_step, x + indices[i + k] * x_step, kUnit);
+        }
+      }
+      i += run;
     }
   }
 
   GatherSpec s_;
   size_t unit_;
   int rank_;
-  bool run_ = false;
+  std::vector<int64_t> runs_;
   Rows rows_;
 };
 

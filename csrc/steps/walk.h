@@ -132,10 +132,16 @@ struct Rows {
   // body(row, first column, columns) for every chunk of pieces [begin, end); rows ascend by 0 or 1.
   template <class Body>
   void visit(size_t begin, size_t end, const Body& body) const {
-    const size_t last = std::min(end * each, rows * chunks);
-    for (size_t i = begin * each; i < last; ++i) {
-      const size_t from = i % chunks * chunk;
-      body(i / chunks, from, std::min(chunk, columns - from));
+    const size_t first = begin * each, last = std::min(end * each, rows * chunks);
+    if (first >= last) return;
+    // A division for each of many short rows would take longer than the rows.
+    size_t row = first / chunks, from = first % chunks * chunk;
+    for (size_t i = first; i < last; ++i) {
+      body(row, from, std::min(chunk, columns - from));
+      from += chunk;
+      if (from < columns) continue;
+      from = 0;
+      ++row;
     }
   }
 };

@@ -290,8 +290,10 @@ int whole_halves(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const
   Products<kRows, kVectors>(s, t, 0, fetching.piece()).runs_from(0, even);
   int row = kRows;
   for (; row + 2 * kRows <= t.rows; row += 2 * kRows) {
-    half_tile<kSteps>(Products<kRows, kVectors>(s, t, row, fetching.piece()), codes, t, odd, even, row - kRows);
-    half_tile<kSteps>(Products<kRows, kVectors>(s, t, row + kRows, fetching.piece()), codes, t, even, odd, row);
+    half_tile<kSteps>(Products<kRows, kVectors>(s, t, row, fetching.piece()), codes, t, odd, even,
+                      row - kRows);
+    half_tile<kSteps>(Products<kRows, kVectors>(s, t, row + kRows, fetching.piece()), codes, t, even, odd,
+                      row);
   }
   each<kVectors>([&](auto v) INTACT_INLINE_BODY { codes.template scale<v>(even); });
   each<kRows>([&](auto r) INTACT_INLINE_BODY { codes.template write<r>(even, row - kRows + r); });

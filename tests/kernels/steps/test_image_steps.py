@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -289,65 +288,6 @@ def test_global_mean_sums_exactly(runner: Any, pool_kernel: str, channels: int, 
     window, kernels = PixelWindow((size, size)), kernels_of(pool=pool_kernel)
     y = run.run(pool.mean_pool(x_view, y_view, window, 200, multipliers, Bytes(3), kernels=kernels))
     np.testing.assert_array_equal(y.transpose(0, 3, 1, 2), want)
-
-
-@settings(deadline=None, max_examples=80)
-@given(seed=SEEDS, shape=SIZES, dtype=st.sampled_from([np.uint8, np.float32, np.int64]))
-def test_copy_in_any_order(
-    runner: Any, transpose_kernel: str, seed: int, shape: tuple[int, ...], dtype: type
-) -> None:
-    rng = np.random.default_rng(seed)
-    x = rng.integers(0, 256, shape).astype(dtype)
-    run = runner()
-    x_view = run.input(x, order_of(rng, x.ndim), gap=int(rng.integers(0, 3)))
-    y_view = run.output(shape, dtype, order_of(rng, x.ndim), gap=int(rng.integers(0, 3)))
-    y = run.run(moves.copy(x_view, y_view, kernels_of(transpose=transpose_kernel)))
-    np.testing.assert_array_equal(y, x)
-    assert run.only_wrote(y_view)
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32], ids=["bytes", "words"])
-@pytest.mark.parametrize("rows", [1, 2, 3, 4, 15, 16, 17, 64, 200])
-@pytest.mark.parametrize("columns", [1, 3, 15, 16, 17, 33, 64, 300])
-def test_transpose_of_any_size(
-    runner: Any, transpose_kernel: str, dtype: type, rows: int, columns: int
-) -> None:
-    x = np.random.default_rng(0).integers(0, 256, (rows, columns)).astype(dtype)
-    run = runner(2)
-    x_view, y_view = run.input(x), run.output((rows, columns), dtype, (1, 0))
-    y = run.run(moves.copy(x_view, y_view, kernels_of(transpose=transpose_kernel)))
-    np.testing.assert_array_equal(y, x)
-
-
-@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
-def test_gather_reads_where_the_indices_say(runner: Any, order: tuple[int, ...]) -> None:
-    rng = np.random.default_rng(0)
-    x = codes(rng, 4, 5, 6)
-    indices = [rng.integers(0, n, m).tolist() for n, m in zip(x.shape, (3, 7, 9), strict=True)]
-    run = runner(2)
-    x_view, y_view = run.input(x, order), run.output((3, 7, 9), gap=1)
-    np.testing.assert_array_equal(run.run(moves.gather(x_view, y_view, indices)), x[np.ix_(*indices)])
-    assert run.only_wrote(y_view)
-
-
-def test_gather_copies_runs(runner: Any) -> None:
-    x = codes(np.random.default_rng(0), 2, 3, 4, 80)
-    indices = [[0, 1], [0, 0, 1, 1, 2, 2], [0, 0, 1, 1, 2, 2, 3, 3], list(range(80))]
-    run = runner()
-    x_view, y_view = run.input(x), run.output((2, 6, 8, 80), halo=(1, 1, 1, 1))
-    want = x.repeat(2, axis=1).repeat(2, axis=2)
-    np.testing.assert_array_equal(run.run(moves.gather(x_view, y_view, indices)), want)
-    assert run.only_wrote(y_view)
-
-
-def test_fill_and_halo(runner: Any) -> None:
-    run = runner()
-    y_view = run.output((2, 3, 4, 5), halo=(1, 2, 0, 1))
-    y = run.run(moves.fill(y_view, 7), moves.halo(y_view, 9))
-    assert (y == 7).all()
-    image = run.buffer.reshape(2, 4, 7, 5)
-    image[:, 1:, 2:6] = 9
-    assert (image == 9).all()
 
 
 @st.composite
