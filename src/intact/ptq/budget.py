@@ -7,7 +7,7 @@ takes as little as brings every output to `GOOD_DB`, found by bisection (docs/de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -21,7 +21,7 @@ from intact.ptq.predicted_time import PredictedTime, shapes_of
 from intact.ptq.sixteen import Unit, raised, units_of
 from intact.ptq.stages import STAGES, run
 from intact.ptq.state import State
-from intact.ptq.unit_groups import TRIALS, Form, Raise, UnitGroup, UnitTrials, raises, worth
+from intact.ptq.unit_groups import TRIALS, FileTrials, Form, UnitGroup, forms_of, pays, raises, within
 from intact.ptq.wide_layers import WideUnits, with_wide_inputs
 
 GOOD_DB = 40.0
@@ -31,8 +31,6 @@ POOR_DB = 26.0
 """Where an output has less, a budget is spent: an error of 5%."""
 
 _AT = [stage.name for stage in STAGES].index("pairs")  # what was decided in front of them stays
-_HALVES = 0.1  # of the time: what takes more must halve the error for each such part
-_WORTH = 0.5  # of the error before: what a proposal must get below, as measured
 _WORTH_DB = 3.0  # half of the squared error: what everything raised must gain to be worth a search
 _STOPS_DB = 1.0  # so close to what everything raised brings nothing more is to be gained
 
@@ -62,7 +60,7 @@ def _least(state: State) -> float:
 
 def is_worth_it(before: State, after: State) -> bool:
     """Whether the quantized model `after` is clearly better than `before`."""
-    return _error(after) <= _WORTH * _error(before)
+    return pays(_error(before), _error(after))
 
 
 def _error(state: State) -> float:
@@ -72,9 +70,7 @@ def _error(state: State) -> float:
 
 def _within_budget(search: _Search, budget: float) -> State:
     """What is worth its time, in `budget` together."""
-    groups = search.groups(budget=budget)
-    steps = raises(groups, budget)
-    proposed = search.proposed(steps[: worth(steps, sum(group.error for group in groups), _HALVES)])
+    proposed = search.proposed(within(search.groups(budget=budget), budget))
     if proposed is None:
         return search.after
     again = search.finished(proposed)
@@ -84,13 +80,13 @@ def _within_budget(search: _Search, budget: float) -> State:
 def _enough(search: _Search) -> State:
     """As little as brings every output to `GOOD_DB`, or near what is possible."""
     steps = raises(search.groups(4 * TRIALS, seen=0.0), by_turns=True)
-    while steps and search.proposed(steps) is None:  # a model in float throughout
+    while steps and search.proposed(forms_of(steps)) is None:  # a model in float throughout
         steps.pop()
     tried = dict[int, State]()
 
     def at(number: int) -> State:
         if number not in tried:
-            proposed = search.proposed(steps[:number]) if number else None
+            proposed = search.proposed(forms_of(steps[:number])) if number else None
             tried[number] = search.after if proposed is None else search.finished(proposed)
         return tried[number]
 
@@ -134,7 +130,7 @@ class _Search:
         state = self.before
         wide = None if self._raised is None else WideUnits(state)
         predicted = PredictedTime(state.model, state.placement, shapes_of(state.model, state.runs[0].feeds))
-        found = UnitTrials(state, self.after, predicted, wide)
+        found = FileTrials(state, self.after, predicted, wide)
         units = [
             unit for unit in units_of(state)
             if min(found.time([unit], "16 bits"), found.time([unit], "float")) <= budget
@@ -149,14 +145,15 @@ class _Search:
         except UnsupportedError:
             return None
 
-    def proposed(self, steps: Sequence[Raise]) -> State | None:
-        """In front of the pairs, with the forms that `steps` lead to; None where that changes nothing.
+    def proposed(self, forms: Mapping[Form, Mapping[Unit, UnitGroup]]) -> State | None:
+        """In front of the pairs, with these forms; None where that changes nothing.
 
         Whole ranges and those that were chosen are to be compared again.
         """
-        why: dict[Form, dict[Unit, str]] = {"16 bits": {}, "float": {}}
-        for group, form in {id(one.group): (one.group, one.form) for one in steps}.values():
-            why[form] |= dict.fromkeys(group.units, group.reason(self.least, form))
+        why = {
+            form: {unit: group.reason(self.least, form) for unit, group in raised.items()}
+            for form, raised in forms.items()
+        }
         state = self.before
         if why["16 bits"]:
             assert self._raised is not None, "else nothing has that form"

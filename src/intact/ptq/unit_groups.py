@@ -8,7 +8,8 @@ its time is raised first (docs/decisions/0043-two-bytes.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from math import inf, log2, log10
 from typing import Literal
@@ -27,8 +28,12 @@ Form = Literal["16 bits", "float"]
 TRIALS = 16
 """Of groups, at most: they find about three tensors among a hundred."""
 
-_RUNS = 2  # of the held ones: what is worth its time is seen in any
+RUNS = 2
+"""Of the held ones: what is worth its time is seen in any."""
+
 _LEAST = 1e-4  # of the error or the time: less is as good as nothing
+_HALVES = 0.1  # of the time: what takes more must halve the error for each such part
+_PAYS = 0.5  # of the error before: what a proposal must get below, as measured
 
 
 @dataclass(frozen=True)
@@ -104,36 +109,64 @@ def raises(groups: Sequence[UnitGroup], budget: float = inf, *, by_turns: bool =
         left -= best.time
 
 
-def worth(steps: Sequence[Raise], total: float, halves: float) -> int:
+def worth(steps: Sequence[Raise], total: float) -> int:
     """How many of `steps`, from the first on, are worth their time: those that make
-    ``log2(errors before / errors behind) - time / halves`` the largest.
+    ``log2(errors before / errors behind) - time / 0.1`` the largest.
 
     Args:
         steps: See `raises`.
         total: The errors of all groups.
-        halves: For each such part of the time the error must become half.
     """
     most, best, left, spent = 0.0, 0, total, 0.0
     for number, one in enumerate(steps, 1):
         left, spent = left - one.gain, spent + one.time
-        if (now := log2(total / max(left, total * _LEAST)) - spent / halves) > most:
+        if (now := log2(total / max(left, total * _LEAST)) - spent / _HALVES) > most:
             most, best = now, number
     return best
 
 
-class UnitTrials:
-    """Measures units of a model.
+def within(groups: Sequence[UnitGroup], budget: float) -> dict[Form, dict[Unit, UnitGroup]]:
+    """Which units get which form where so much time may be spent: what is worth it."""
+    steps = raises(groups, budget)
+    return forms_of(steps[: worth(steps, sum(group.error for group in groups))])
+
+
+def forms_of(steps: Sequence[Raise]) -> dict[Form, dict[Unit, UnitGroup]]:
+    """The forms that `steps` lead to, by unit."""
+    found: dict[Form, dict[Unit, UnitGroup]] = {"16 bits": {}, "float": {}}
+    for group, form in {id(one.group): (one.group, one.form) for one in steps}.values():
+        found[form] |= dict.fromkeys(group.units, group)
+    return found
+
+
+def pays(before: float, after: float) -> bool:
+    """Whether a model is clearly better than the one `before`: by the errors of their outputs."""
+    return after <= _PAYS * before
+
+
+class UnitTrials(ABC):
+    """Measures units of a model, whatever runs it.
 
     Args:
-        before: In front of the pairs.
-        after: Behind them.
         predicted: Times.
-        wide: What can have 16 bits; None: nothing may.
+        wide: Nodes that may read 16 bits.
     """
 
-    def __init__(self, before: State, after: State, predicted: PredictedTime, wide: WideUnits | None) -> None:
-        self._state, self._predicted, self._wide = before, predicted, wide
-        self._sweep = Sweep(before.model, grids_of(before, after), before.runs[:_RUNS])
+    def __init__(self, predicted: PredictedTime, wide: Container[str] = ()) -> None:
+        self._predicted, self._wide = predicted, wide
+
+    @abstractmethod
+    def can_widen(self, unit: Unit) -> bool:
+        """Whether a unit can have 16 bits."""
+
+    @abstractmethod
+    def errors(self, parts: Sequence[Sequence[Unit]], weights: bool) -> Sequence[float]:
+        """Of the outputs, see `evaluator.relative`, with one part alone in 8 bits each time.
+
+        Args:
+            parts: Units that are quantized together.
+            weights: With those that multiply them.
+        """
 
     def measured(self, units: Sequence[Unit], trials: int = TRIALS, seen: float = 0.01) -> list[UnitGroup]:
         """The errors and times of `units`, each alone or with neighbours that can have the same forms.
@@ -143,19 +176,19 @@ class UnitTrials:
             trials: At most so many, and as many again where 16 bits could help.
             seen: Of the errors of all; only float is offered to what has less.
         """
-        units = sorted(units, key=self._can_widen)
+        units = sorted(units, key=self.can_widen)
 
-        def measure(groups: Sequence[range]) -> list[float]:
-            return self._errors([units[group.start : group.stop] for group in groups], True)
+        def measure(groups: Sequence[range]) -> Sequence[float]:
+            return self.errors([units[group.start : group.stop] for group in groups], True)
 
         found = screened(len(units), trials, measure)
         parts = [tuple(units[group.start : group.stop]) for group in found]
         least = seen * sum(group.error for group in found)
         asked = [
             part for part, group in zip(parts, found, strict=True)
-            if group.error >= least and all(self._can_widen(unit) for unit in part)
+            if group.error >= least and all(self.can_widen(unit) for unit in part)
         ]  # fmt: skip
-        alone = dict(zip(asked, self._errors(asked, False), strict=True))
+        alone = dict(zip(asked, self.errors(asked, False), strict=True)) if asked else {}
         return [
             UnitGroup(part, group.error, self._forms(part, group.error, alone.get(part)))
             for part, group in zip(parts, found, strict=True)
@@ -171,16 +204,30 @@ class UnitTrials:
         """What these take more in a form, as a part of the model's time; infinity: they cannot have it."""
         if form == "float":
             return self._predicted.added(units)
-        if self._wide is None or not all(map(self._can_widen, units)):
-            return inf
-        return self._predicted.added(units, self._wide.layers)
+        return self._predicted.added(units, self._wide) if all(map(self.can_widen, units)) else inf
 
-    def _can_widen(self, unit: Unit) -> bool:
-        return self._wide is not None and self._wide.reads(unit) is not None
 
-    def _errors(self, parts: Sequence[Sequence[Unit]], weights: bool) -> list[float]:
+class FileTrials(UnitTrials):
+    """Measures units of a model in a file.
+
+    Args:
+        before: In front of the pairs.
+        after: Behind them.
+        predicted: Times.
+        wide: What can have 16 bits; None: nothing may.
+    """
+
+    def __init__(self, before: State, after: State, predicted: PredictedTime, wide: WideUnits | None) -> None:
+        super().__init__(predicted, () if wide is None else wide.layers)
+        self._state, self._units = before, wide
+        self._sweep = Sweep(before.model, grids_of(before, after), before.runs[:RUNS])
+
+    def can_widen(self, unit: Unit) -> bool:
+        return self._units is not None and self._units.reads(unit) is not None
+
+    def errors(self, parts: Sequence[Sequence[Unit]], weights: bool) -> list[float]:
         reads = [frozenset().union(*(self._reads(unit, weights) for unit in part)) for part in parts]
-        return self._sweep.measure([Trial(one) for one in reads]) if reads else []
+        return self._sweep.measure([Trial(one) for one in reads])
 
     def _reads(self, unit: Unit, weights: bool) -> frozenset[Read]:
         """What is quantized of a unit: its tensors, and the weights that multiply them."""

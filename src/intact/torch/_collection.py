@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -101,7 +101,7 @@ def watching(
 
 
 @contextmanager
-def quantizing(quantizers: dict[str, TensorQuantizer]) -> Iterator[None]:
+def quantizing(quantizers: Mapping[str, TensorQuantizer]) -> Iterator[None]:
     """Let `quantizers` quantize and collect nothing; their switches are put back at the end."""
     before = [(q, q._if_quant, q._if_calib) for q in quantizers.values()]
     try:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from intact.calib import Calibration, Histogram, Range
@@ -209,16 +210,33 @@ class CalibrationResult:
 
     def _output_error(self, quantizers: dict[str, TensorQuantizer]) -> float:
         """Squared error of the quantized model's outputs on the held batches, relative to their square."""
-        sums = np.zeros((HELD_BATCHES, 2))
-        with evaluating(self.model), quantizing(quantizers):
-            for held in self._held:
-                outputs = real_tensors(self._forward(self.model, held.batch))
-                for got, want in zip(outputs, held.outputs, strict=True):
-                    error = (got.double() - want.double()).square().sum()
-                    sums[held.number] += float(error), float(want.double().square().sum())
-        # One process has each row: the sums over rows are in one order, however many processes there are.
-        error, square = distributed.sum_over(sums, self._group).sum(axis=0)
+        error, square = self.output_errors(quantizers).sum(axis=0)
         return float(error / square) if square else float(error)
+
+    def output_errors(
+        self, quantizers: Mapping[str, TensorQuantizer], batches: int = HELD_BATCHES
+    ) -> NDArray[np.float64]:
+        """Squared error and square of each output on the held batches, [outputs, 2].
+
+        Args:
+            quantizers: By path, those that quantize; the model's others let everything pass.
+            batches: The first so many of those that were held.
+        """
+        number = sum(len(held.outputs) for held in self._held if held.number == 0)
+        outputs = int(distributed.sum_over(np.array([float(number)]), self._group)[0])
+        sums = np.zeros((batches, outputs, 2))
+        others = {n: q for n, q in enabled_quantizers(self.model).items() if n not in quantizers}
+        with evaluating(self.model), watching(others, {}), quantizing(quantizers):
+            for held in self._held:
+                if held.number >= batches:
+                    continue
+                got = real_tensors(self._forward(self.model, held.batch))
+                for output, (ours, want) in enumerate(zip(got, held.outputs, strict=True)):
+                    error = (ours.double() - want.double()).square().sum()
+                    sums[held.number, output] = float(error), float(want.double().square().sum())
+        # One process has each row: the sums over rows are in one order, however many processes there are.
+        found: NDArray[np.float64] = distributed.sum_over(sums, self._group).sum(axis=0)
+        return found
 
 
 def calibrate(
