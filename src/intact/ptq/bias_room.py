@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.graph import Constants, Node
 from intact.ptq.ranges import QuantizedWeight, grid_of
-from intact.ptq.sixteen import behind
+from intact.ptq.sixteen import behind, readers_of
 from intact.ptq.state import State
 from intact.ptq.targets import Target, channel_axis
 from intact.spec import Format
@@ -64,7 +64,7 @@ def _scales_read(state: State, nodes: Mapping[str, Node]) -> dict[str, float]:
     for target in filter(_is_wide, state.activations):
         spec = state.chooser.spec(target)
         scale = min(float(grid_of(spec, one[target.key].ends)[0]) for one in state.configurations.values())
-        for name in behind(nodes, target, {one.site.value for one in state.activations}):
+        for name in behind(nodes, readers_of([target]), {one.site.value for one in state.activations}):
             found[name] = min(scale, found.get(name, scale))
     return found
 

@@ -57,15 +57,26 @@ def units_of(state: State) -> list[Unit]:
         Unit(
             key,
             tuple(dict.fromkeys(target.site.value for target in group)),
-            tuple(sorted({n for one in group for n in behind(nodes, one, pairs)}, key=order.__getitem__)),
+            tuple(sorted(behind(nodes, readers_of(group), pairs), key=order.__getitem__)),
         )
         for key, group in groups.items()
     ]  # fmt: skip
 
 
-def behind(nodes: Mapping[str, Node], target: Target, pairs: set[str]) -> Iterator[str]:
-    """The nodes that read codes of `target`: through those that only move them, up to the next pair."""
-    waiting, seen = [name for name, _ in target.readers], set[str]()
+def readers_of(targets: Iterable[Target]) -> list[str]:
+    """Names of the nodes that read them."""
+    return [name for target in targets for name, _ in target.readers]
+
+
+def behind(nodes: Mapping[str, Node], readers: Iterable[str], pairs: Container[str]) -> Iterator[str]:
+    """The nodes that read what `readers` read: through those that only move codes, up to the next pair.
+
+    Args:
+        nodes: Of the graph, by name.
+        readers: Names of nodes.
+        pairs: Names of values that have pairs of their own.
+    """
+    waiting, seen = list(readers), set[str]()
     while waiting:
         name = waiting.pop()
         node = nodes.get(name)  # None: in a subgraph

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from intact import graph
 from intact.errors import QuantValueError, UnsupportedError
 from intact.torch.export_check import Batch, CodeCheck, EndToEnd, compare_codes, compare_outputs
+from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.onnx_ops import evaluating
 from intact.torch.qdq_model import example_arguments, qdq_model
 
@@ -96,7 +97,7 @@ def export(
     example: Any,
     path: str | os.PathLike[str],
     *,
-    opset: int = DEFAULT_OPSET,
+    opset: int | None = None,
     fold_weights: bool = True,
     dynamic_batch: bool = True,
     input_names: Sequence[str] | None = None,
@@ -112,7 +113,7 @@ def export(
         model: Calibrated: every active quantizer has its range.
         example: One input of the model: a tensor, a tuple of positional or a dict of named arguments.
         path: The file; written whole or not at all.
-        opset: 13..25. 16-bit and 4-bit grids need 21, fp8 needs 19.
+        opset: 13..25. 16-bit and 4-bit grids need 21, fp8 needs 19. None: 17, or what the quantizers need.
         fold_weights: Store weights as codes behind a DequantizeLinear; False: as floats in front of a pair.
         dynamic_batch: Leave the first dimension of the inputs that share it open, as "batch".
         input_names, output_names: Names in the file; None: the exporter's.
@@ -126,6 +127,7 @@ def export(
         QuantValueError: The checker refuses the file, or a quantizer does not fake-quantize.
         FileAccessError: `path` cannot be written.
     """
+    opset = _needed(model) if opset is None else opset
     graph.check_opset(opset)
     args, kwargs = example_arguments(example)
     with torch.no_grad(), evaluating(model):
@@ -146,6 +148,13 @@ def export(
             return replace(report, skipped="verify=False")
         batches = [(args, kwargs)] if verify is True else _batches(verify, example)
         return _verified(model, data, pairs, batches, report)
+
+
+def _needed(model: nn.Module) -> int:
+    """The opset that a file gets where none is asked for."""
+    quantizers = (m for m in model.modules() if isinstance(m, TensorQuantizer) and not m._disabled)
+    formats = {q.format for q in quantizers if q._if_quant}
+    return max(DEFAULT_OPSET, *(graph.FORMAT_OPSETS.get(name, DEFAULT_OPSET) for name in formats), 0)
 
 
 def _verified(

@@ -42,6 +42,11 @@ class Analysis:
     inside: dict[tuple[str, int], Inside]
     untranslated: dict[str, str]
 
+    def label(self, node: str, op_type: str) -> str:
+        """The name of the call that a node belongs to; of a recurrent call's layers, each its own."""
+        owner = self.owners.get(node)
+        return node if owner is None or op_type in ops.RECURRENT else owner.label
+
 
 def analyse(
     model: nn.Module,

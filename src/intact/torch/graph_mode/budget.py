@@ -6,6 +6,7 @@ by their switches, on the batches that calibration has held, and times are predi
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -13,6 +14,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.calib import ZeroRangeWarning
 from intact.errors import QuantValueError
 from intact.placement import Placement, profile_of
 from intact.ptq import POOR_DB
@@ -54,8 +56,7 @@ class Spent:
 
     def report(self, before: GraphModeReport) -> GraphModeReport:
         """With what was changed."""
-        wide = {name: f"{before.quantizers[name]}; {why}" for name, why in self.wide.items()}
-        return replace(before, quantizers=before.quantizers | wide, left=before.left | self.left)
+        return replace(before, left=before.left | self.left, wide=self.wide)
 
 
 def checked_budget(given: float | None, profile: str, formats: set[str]) -> float:
@@ -103,21 +104,28 @@ def spend(
         for unit, group in groups.items():
             changed.give(units[unit], form)
             _say(spent, units[unit], form, group.reason(worst(before), form))
-    choose()
+    _quietly(choose)
     if not changed.any:
         return spent
     after = _errors(calibration.output_errors(changed.enabled()))
     if pays(relative(before), relative(after)):
         return spent
     changed.undo()
-    choose()
+    _quietly(choose)
     return Spent()
+
+
+def _quietly(choose: Callable[[], object]) -> None:
+    """Choose ranges again: whose are zero was said when they were chosen first."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ZeroRangeWarning)
+        choose()
 
 
 def _say(spent: Spent, unit: ModuleUnit, form: Form, reason: str) -> None:
     spent.nodes |= dict.fromkeys(unit.unit.nodes, reason)
     if form == "16 bits":
-        spent.wide[unit.activation] = f"16 bits: {reason}"
+        spent.wide[unit.activation] = reason
         spent.integers |= set(unit.unit.nodes)
     else:
         spent.left |= dict.fromkeys(unit.labels, f"in float: {reason}")

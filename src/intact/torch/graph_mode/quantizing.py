@@ -13,7 +13,6 @@ from torch import nn
 
 from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.graph import ops
-from intact.layer import Layer
 from intact.placement import profile_of
 from intact.progress import waiting
 from intact.spec import Format
@@ -304,14 +303,8 @@ class _Job:
     def _float_layers(self, found: Analysis) -> dict[str, str]:
         """Layers with a weight or a product that the placement left in float, by the name of their call."""
         return {
-            _label(found, layer): layer.reason
+            found.label(layer.name, layer.op_type): layer.reason
             for layer in found.placement.layers
             if layer.precision == "float"
             and layer.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Concat", *ops.RECURRENT)
         }
-
-
-def _label(found: Analysis, layer: Layer) -> str:
-    """The name of the call that a layer belongs to; of a recurrent call's layers, each its own."""
-    owner = found.owners.get(layer.name)
-    return layer.name if owner is None or layer.op_type in ops.RECURRENT else owner.label

@@ -19,6 +19,7 @@ class GraphModeReport:
         quantizers: Path of each active quantizer that the graph asked for -> why its tensor is quantized.
         replaced: Path of each module that could not be traced into -> why; the modules inside were exchanged
             for quantized ones, as `replace_modules` does. "" is the model itself.
+        wide: Path of each quantizer that has 16 bits because 8 lose too much -> why.
         left: Path of a module, or name of a call, that stays in float although it could matter -> why.
     """
 
@@ -26,6 +27,7 @@ class GraphModeReport:
     quantizers: dict[str, str] = field(default_factory=dict)
     replaced: dict[str, str] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
+    wide: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         inside = tuple(f"{path}." for path in self.modules)
@@ -33,6 +35,7 @@ class GraphModeReport:
         lines = [f"{len(self.modules)} modules quantized, {len(between)} quantizers between them"]
         lines += [f"  {name}: {self.quantizers[name]}" for name in between]
         lines += [f"  {_shown(path)}: modules replaced inside, {why}" for path, why in self.replaced.items()]
+        lines += [f"  {name}: 16 bits, {why}" for name, why in self.wide.items()]
         lines += [f"  {_shown(path)}: left, {why}" for path, why in self.left.items()]
         return "\n".join(lines)
 

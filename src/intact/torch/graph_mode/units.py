@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
-from intact.graph import Model
-from intact.ptq.sixteen import Unit
+from intact.graph import Model, ops
+from intact.ptq.sixteen import Unit, behind
 from intact.torch.graph_mode.analysis import Analysis
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.plan import QuantizerPlan
-from intact.torch.graph_mode.record import Inserted
 
 _MULTIPLYING = {"Conv", "Gemm", "MatMul"}
 
@@ -45,56 +44,53 @@ def units_of(found: Analysis, plan: QuantizerPlan, enabled: Container[str]) -> l
         found, plan: Of the model.
         enabled: Paths of the quantizers that work.
     """
-    order = {node.name or "": index for index, node in enumerate(found.traced.model.graph)}
-    types = {node.name or "": node.op_type for node in found.traced.model.graph}
+    nodes = {node.name or "": node for node in found.traced.model.graph}
+    order = {name: index for index, name in enumerate(nodes)}
+    pairs = {site.value for site in found.placement.sites if site.role == "activation"}
     units = list[ModuleUnit]()
-    for activation, weights, calls, nodes in _parts(found, plan):
-        if activation not in enabled or not nodes:
+    for activation, readers in _quantizers(found, plan):
+        read = sorted(behind(nodes, readers, pairs), key=order.__getitem__)
+        if activation not in enabled or not read:
             continue
-        weights = [name for name in weights if name in enabled]
-        labels = tuple(dict.fromkeys(call.label for call in calls))
-        products = [node for node in nodes if types[node] in _MULTIPLYING]
-        unit = Unit(
-            (len(units), activation, False), (activation,), tuple(sorted(nodes, key=order.__getitem__))
-        )
-        units.append(ModuleUnit(unit, tuple(weights), labels, bool(weights) and len(products) == len(calls)))
+        computing = [name for name in read if not ops.may_move(nodes[name])] or read
+        weights = [name for name in _weights(found, plan, computing) if name in enabled]
+        labels = dict.fromkeys(found.label(name, nodes[name].op_type) for name in computing)
+        widens = bool(weights) and all(nodes[name].op_type in _MULTIPLYING for name in computing)
+        unit = Unit((len(units), activation, False), (activation,), tuple(read))
+        units.append(ModuleUnit(unit, tuple(weights), tuple(labels), widens))
     return sorted(units, key=lambda one: order[one.unit.nodes[0]])
 
 
-_Part = tuple[str, list[str], Sequence[ModelCall], set[str]]
-
-
-def _parts(found: Analysis, plan: QuantizerPlan) -> Iterator[_Part]:
-    """Activation, weights, calls that read it and their nodes."""
+def _quantizers(found: Analysis, plan: QuantizerPlan) -> Iterator[tuple[str, set[str]]]:
+    """Each quantizer of activations, and the nodes of the calls that read it."""
     for path in plan.own_input:
-        calls = [call for call in found.traced.calls if call.module == path and not call.function]
-        yield f"{path}._input_quantizer", [f"{path}._weight_quantizer"], calls, _nodes(found, calls)
+        yield f"{path}._input_quantizer", _nodes(found, {ModelCall(path)})
     for path, quantizers in plan.layers.items():
         for name in quantizers:
             kind, _, index = name.partition(".")
             if kind == "_input_quantizers":
-                calls = [call for call in found.traced.calls if call.module == path and not call.function]
                 inside = {node for (node, _), one in found.inside.items() if one == (path, int(index))}
-                yield f"{path}.{name}", [f"{path}._weight_quantizers.{index}"], calls, inside
+                yield f"{path}.{name}", inside
     for item in plan.inserted:
         spots = [spot for spots in item.tensors for spot in spots]
-        if item.weight or any(spot.behind for spot in spots):
-            continue  # of one that stands behind a call nobody says who reads
-        calls = list(dict.fromkeys(spot.call for spot in spots))
-        yield item.name, list(_weights(calls, plan.inserted)), calls, _nodes(found, calls)
+        # Of one that stands behind a call nobody says who reads.
+        if not item.weight and not any(spot.behind for spot in spots):
+            yield item.name, _nodes(found, {spot.call for spot in spots})
 
 
-def _weights(calls: Iterable[ModelCall], inserted: Iterable[Inserted]) -> Iterator[str]:
-    """Paths that quantizers of these calls' weights may have."""
-    calls = set(calls)
-    yield from (f"{call.module}._weight_quantizer" for call in calls if not call.function)
-    for item in inserted:
+def _weights(found: Analysis, plan: QuantizerPlan, nodes: Iterable[str]) -> Iterator[str]:
+    """Paths that quantizers of the weights of these nodes may have."""
+    names = set(nodes)
+    calls = {found.owners[name] for name in names if name in found.owners}
+    yield from sorted(f"{call.module}._weight_quantizer" for call in calls if not call.function)
+    for path, layer in sorted({one for (name, _), one in found.inside.items() if name in names}):
+        yield f"{path}._weight_quantizers.{layer}"
+    for item in plan.inserted:
         if item.weight and any(spot.call in calls for spots in item.tensors for spot in spots):
             yield item.name
 
 
-def _nodes(found: Analysis, calls: Iterable[ModelCall]) -> set[str]:
-    calls = set(calls)
+def _nodes(found: Analysis, calls: Container[ModelCall]) -> set[str]:
     return {node for node, owner in found.owners.items() if owner in calls}
 
 

@@ -1,0 +1,115 @@
+"""Where 8 bits leave a module's outputs poor, what loses most gets 16 bits or stays in float."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import intact
+from intact.errors import QuantValueError
+from intact.torch import export, quantize
+from intact.torch.nn import TensorQuantizer
+
+
+class Outlier(nn.Module):
+    """One channel is far larger than the others, and the weights that multiply it are as much smaller."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+        self.layer = nn.Conv2d(64, 64, 1, bias=False)
+        self.last = nn.Conv2d(64, 64, 3, padding=1, bias=False)
+        self.gain = nn.Buffer(torch.tensor([3e4, *[1.0] * 63]))
+        with torch.no_grad():
+            self.layer.weight[:, 0] *= 1e-6
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.first(x)) * self.gain[:, None, None]
+        return self.last(torch.relu(self.layer(x))).mean((2, 3))
+
+
+class LoudInput(nn.Module):
+    """A recurrent layer that listens to the quiet ones of its inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(3, 32, 3)
+        self.lstm = nn.LSTM(32, 8, batch_first=True)
+        with torch.no_grad():
+            self.conv.weight[0] *= 3e4
+            self.lstm.weight_ih_l0[:, 0] = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.lstm(torch.relu(self.conv(x)).transpose(1, 2))[0]
+
+
+def made(kind: type[nn.Module]) -> nn.Module:
+    torch.manual_seed(0)
+    return kind().eval()
+
+
+def batches(*shape: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randn(shape, generator=generator) for _ in range(4)]
+
+
+def decibels(model: nn.Module, other: nn.Module, x: Tensor) -> float:
+    with torch.no_grad():
+        want = model(x)
+        return float(10 * torch.log10(want.square().sum() / (other(x) - want).square().sum()))
+
+
+def test_what_loses_most_gets_16_bits(tmp_path: Path) -> None:
+    model, data = made(Outlier), batches(2, 3, 12, 12)
+    plain = quantize(model, data, float_budget=0, progress=False)
+    result = quantize(model, data, progress=False)
+    assert not plain.report.wide and not plain.report.left
+    assert list(result.report.wide) == ["layer._input_quantizer"]
+    assert "layer._input_quantizer: 16 bits" in str(result.report)
+    assert decibels(model, result.model, data[0]) > decibels(model, plain.model, data[0]) + 10
+    (layer,) = [row for row in result.explain() if row["layer"] == "layer"]
+    assert layer["precision"] == "int8" and "more time" in str(layer["reason"])
+
+    assert export(result.model, data[0], tmp_path / "m.onnx").opset == 21
+    with torch.no_grad():
+        want = result.model(data[0]).numpy()
+    got = intact.compile(tmp_path / "m.onnx")(data[0].numpy())
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
+
+
+def test_what_cannot_have_16_bits_stays_in_float() -> None:
+    model, data = made(LoudInput), batches(2, 3, 50)
+    result = quantize(model, data, progress=False, float_budget=9.0)
+    assert list(result.report.left) == ["lstm/LSTM"] and not result.report.wide
+    (layer,) = [row for row in result.explain() if row["op_type"] == "LSTM"]
+    assert layer["precision"] == "float"
+    quantizers = [m for m in result.model.get_submodule("lstm").modules() if isinstance(m, TensorQuantizer)]
+    assert quantizers and all(q._disabled for q in quantizers)
+    assert decibels(model, result.model, data[0]) > 26
+
+
+def test_outputs_that_are_good_are_left_alone() -> None:
+    torch.manual_seed(0)
+    model, data = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3)).eval(), batches(2, 3, 9, 9)
+    ours, plain = (quantize(model, data, float_budget=b, progress=False).model for b in (None, 0))
+    with torch.no_grad():
+        assert torch.equal(ours(data[0]), plain(data[0]))
+
+
+def test_what_does_not_pay_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("intact.torch.graph_mode.budget.pays", lambda before, after: False)
+    model, data = made(Outlier), batches(2, 3, 12, 12)
+    ours, plain = (quantize(model, data, float_budget=b, progress=False) for b in (None, 0))
+    assert ours.report == plain.report
+    with torch.no_grad():
+        assert torch.equal(ours.model(data[0]), plain.model(data[0]))
+
+
+@pytest.mark.parametrize("budget", [-0.1, float("nan"), "much", True])
+def test_a_budget_is_a_part(budget: object) -> None:
+    with pytest.raises(QuantValueError, match="float_budget"):
+        quantize(made(Outlier), batches(2, 3, 12, 12), float_budget=budget)  # type: ignore[arg-type]
