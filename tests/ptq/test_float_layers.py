@@ -162,7 +162,7 @@ def group(name: str, error: float, time: float) -> UnitGroup:
 
 def taken(budget: float, groups: list[UnitGroup]) -> list[UnitGroup]:
     steps = raises(groups, budget)
-    return [one.group for one in steps[: worth(steps, sum(group.error for group in groups), 0.1)]]
+    return [one.group for one in steps[: worth(steps, sum(group.error for group in groups))]]
 
 
 def test_each_tenth_of_the_time_must_halve_the_error() -> None:

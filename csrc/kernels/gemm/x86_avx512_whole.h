@@ -1,5 +1,5 @@
-// Tiles that keep their sums in registers until they are codes: for layers of few products, whose epilogues cost
-// as much as a third of their sums. For x86_avx512.cc alone.
+// Tiles that keep their sums in registers until they are codes: for layers of few products, whose epilogues
+// cost as much as a third of their sums. For x86_avx512.cc alone.
 //
 // GCC moves arithmetic to where its result is used and copies sums that are read as two types, which spills:
 // `pin` holds values where they are.
@@ -198,8 +198,8 @@ struct Codes {
         _mm512_add_ps(_mm512_castsi512_ps(real), _mm512_mul_ps(branch, residual_multiplier)));
   }
 
-  // Rows [r, r + kAtOnce) of the tile, as far as there are, where r is a multiple of that; row r of the tile is
-  // row `row` of all.
+  // Rows [r, r + kAtOnce) of the tile, as far as there are, where r is a multiple of that. Row r of the tile
+  // is row `row` of all.
   template <int r>
   INTACT_INLINE void write(const Sums<kRows, kVectors>& sums, int row) const {
     if constexpr (r % kAtOnce == 0) {
@@ -258,8 +258,8 @@ void whole_tile(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const 
   each<kRows>([&](auto r) INTACT_INLINE_BODY { codes.template write<r>(sums, first + r); });
 }
 
-// The sums of rows [first, first + kRows), and between the first kSteps steps, which the first run has, the codes
-// of the rows before: products keep two ports busy, and epilogues use the others.
+// The sums of rows [first, first + kRows), and between the first kSteps steps, which the first run has, the
+// codes of the rows before: products keep two ports busy, and epilogues use the others.
 template <int kSteps, int kRows, int kVectors, bool kResidual, bool kPlain>
 INTACT_INLINE void half_tile(Products<kRows, kVectors> products,
                              const Codes<kRows, kVectors, kResidual, kPlain>& codes, const GemmTile& t,
