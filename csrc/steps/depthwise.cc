@@ -61,6 +61,10 @@ class Depthwise final : public Step {
     settle_curve(s_.epilogue);
     const bool held = *std::max_element(sums.begin(), sums.end()) < 2147483648.0;  // none wraps around
     s_.epilogue.bounded = held && is_bounded(s_.epilogue, sums);
+    if (ops.bounds && !s_.low && s_.epilogue.curve != nullptr) {
+      cells_ = make_cells(s_.epilogue, largest_bias(s_.epilogue));
+      s_.epilogue.cells = cells_.get();
+    }
     s_.weights = {};
     blocks_ = (channels() + ops.block - 1) / ops.block;
     const auto size = [&](int axis) { return static_cast<size_t>(s_.y.sizes[axis]); };
@@ -167,7 +171,9 @@ class Depthwise final : public Step {
   }
 
   // Whether floats go through a function, or slopes, before they are written.
-  bool has_curve() const { return s_.epilogue.function != nullptr || !s_.epilogue.slopes.empty(); }
+  bool has_curve() const {
+    return cells_ == nullptr && (s_.epilogue.function != nullptr || !s_.epilogue.slopes.empty());
+  }
 
   // Pixels whose floats are worked on at once.
   size_t segment() const { return std::max<size_t>(1, kSegment / channels()); }
@@ -273,6 +279,7 @@ class Depthwise final : public Step {
   DepthwiseSpec s_;
   int kernel_h_, kernel_w_, high_;
   std::vector<Line> packed_;
+  std::unique_ptr<const FunctionCells> cells_;  // where the kernel takes them
   size_t together_ = 1;  // pixels that are one
   std::vector<int8_t> taps_;  // of them
   size_t blocks_ = 0;  // of channels

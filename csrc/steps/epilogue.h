@@ -72,15 +72,20 @@ inline void settle_curve(EpilogueSpec& e) {
   if (!e.offsets.empty()) e.offset = e.offsets.front();
 }
 
+// In magnitude.
+inline double largest_bias(const EpilogueSpec& e) {
+  double most = 0;
+  for (const float b : e.bias) most = std::max(most, std::fabs(double{b}));
+  return most;
+}
+
 // Finds what kernels want to know beside the numbers. Returns the bounds of a function's codes, to which `e`
 // refers; nullptr where there are none.
 inline std::unique_ptr<const FunctionCells> settle(EpilogueSpec& e) {
   e.has_residual = e.residual.has_value();
   e.bounded = is_bounded(e);
-  double bias = 0;
-  for (const float b : e.bias) bias = std::max(bias, std::fabs(double{b}));
   settle_curve(e);
-  auto cells = e.curve != nullptr ? make_cells(e, bias) : nullptr;
+  auto cells = e.curve != nullptr ? make_cells(e, largest_bias(e)) : nullptr;
   e.cells = cells.get();
   return cells;
 }

@@ -1,5 +1,6 @@
 // Depthwise convolution of bytes: channel c of the output is a sum over the taps of channel c of the input.
-// exact in int32, which wraps around in between, and the epilogue (kernels/epilogue.h) without a function.
+// exact in int32, which wraps around in between, and the epilogue (kernels/epilogue.h), without a function but
+// where a kernel knows its bounds.
 // Codes of 16 bits are two images, of their high and of their low bytes: the sum of the high ones, times 256,
 // is what the sum of the low ones begins with.
 // Images lie NHWC. One call makes `pixels` neighbouring outputs of one row, for a range of channel blocks.
@@ -50,6 +51,7 @@ struct DepthwiseOps {
   // To a multiple of 64. Weights of channels and taps that do not exist are 0.
   void (*pack)(const DepthwiseWeights& weights, uint8_t* packed);
   void (*run)(const DepthwiseRow& row);
+  bool bounds = false;  // run() makes codes of a function whose epilogue has cells
 };
 
 #define INTACT_KERNEL(name, needs) extern const DepthwiseOps name;

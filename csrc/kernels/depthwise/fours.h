@@ -4,6 +4,9 @@
 //   Mask, mask(bytes)              of so many bytes: load_tail(p, mask), store_tail(p, v, mask)
 //   dot(acc, x, w)                 + the sums of fours of unsigned x by signed w; a kernel that takes
 //                                  something from x first has pack() put it into the corrections
+//   differ(a, b), cell(table, i)   optional: whether any bytes do, and of 32 floats the one that the low bits
+//                                  of i say; a set that has them makes codes of functions by their bounds
+//                                  (gemm/cells.h)
 //
 // Taps are interleaved by unpacking within 128-bit lanes. All lanes of a block stand in the order in which
 // unpacking leaves them: lane i of vector k is channel 16 * (i / 4) + 4 * k + i % 4; packing restores the
@@ -11,22 +14,33 @@
 #pragma once
 
 #include <cstring>
+#include <utility>
 
 #include "base/vector/vector.h"
 #include "kernels/depthwise/depthwise.h"
+#include "kernels/gemm/cells.h"
 
 namespace intact {
 namespace {
 namespace fours {
 
-// Groups of four taps: the columns of a kernel of three rows, so that neighbouring outputs share them; else
-// all taps in a row.
-int groups_of(int kernel_h, int kernel_w) { return kernel_h == 3 ? kernel_w : (kernel_h * kernel_w + 3) / 4; }
+// Groups of four taps. Columns of a kernel of three or five rows, of the first four, are groups, so that
+// neighbouring outputs share them; all other taps are, one after the other.
+int columns_of(int kernel_h, int kernel_w) { return kernel_h == 3 || kernel_h == 5 ? kernel_w : 0; }
+
+// How many rows of a column are in its group.
+int rows_of(int kernel_h) { return kernel_h < 4 ? kernel_h : 4; }
+
+int groups_of(int kernel_h, int kernel_w) {
+  const int columns = columns_of(kernel_h, kernel_w);
+  return columns + (kernel_h * kernel_w - columns * rows_of(kernel_h) + 3) / 4;
+}
 
 // The tap at a place of a group: row * kernel_w + column, or -1.
 int tap_at(int kernel_h, int kernel_w, int group, int place) {
-  if (kernel_h == 3) return place == 3 ? -1 : place * kernel_w + group;
-  const int tap = 4 * group + place;
+  const int columns = columns_of(kernel_h, kernel_w), rows = rows_of(kernel_h);
+  if (group < columns) return place < rows ? place * kernel_w + group : -1;
+  const int tap = columns * rows + 4 * (group - columns) + place;
   return tap < kernel_h * kernel_w ? tap : -1;
 }
 
@@ -93,8 +107,11 @@ struct Block {
   int channels;  // at most the width
 };
 
-// What most layers end in has loops of its own.
-enum class End { bytes, bytes_and_residual, any };
+// What most layers end in has loops of its own. By bounds of a function: cells, or one quadratic.
+enum class End { bytes, bytes_and_residual, cells, quadratic, any };
+
+template <class V>
+constexpr bool kHasBounds = requires(const float* table, typename V::Floats i) { V::cell(table, i); };
 
 // kPlanes: 2 of codes of 16 bits, high bytes before low ones.
 template <class V, bool kTail, End kEnd, int kPlanes>
@@ -114,46 +131,53 @@ class Worker {
         zero_(V::set_words(d_.epilogue.zero_point)),
         low_(V::set_bytes(d_.epilogue.low)),
         high_(V::set_bytes(d_.epilogue.high)),
-        gain_(V::set(d_.epilogue.residual_multiplier)) {}
+        gain_(V::set(d_.epilogue.residual_multiplier)) {
+    if constexpr (kBounds) {
+      const Float per_unit = V::set(d_.epilogue.cells->per_unit);
+      for (int k = 0; k < 4; ++k) {
+        scaled_[k][0] = V::load(multiplier_ + k * kLanes) * per_unit;
+        scaled_[k][1] = V::load(bias_ + k * kLanes) * per_unit;
+      }
+    }
+  }
 
-  // Columns of three taps stay in registers for all outputs that read them.
-  template <int kStride>
-  INTACT_INLINE void three_by_three() {
-    Int columns[3][kPlanes][4];
+  // Columns of kSide taps, or of the first four, stay in registers for all outputs that read them.
+  template <int kSide, int kStride>
+  INTACT_INLINE void square(const ptrdiff_t* offsets) {
+    Int columns[kSide][kPlanes][4];
     const uint8_t* x = x_;
-    for (int i = 0; i < 3 - kStride; ++i, x += d_.x_column) column(x, columns[i]);
+#pragma GCC unroll 4
+    for (int i = 0; i < kSide - kStride; ++i, x += d_.x_column) column<kSide>(x, columns[i]);
     const auto output = [&]<int kFirst>() __attribute__((always_inline)) {
 #pragma GCC unroll 2
-      for (int i = 3 - kStride; i < 3; ++i, x += d_.x_column) column(x, columns[(kFirst + i) % 3]);
-      Int acc[4];
-#pragma GCC unroll 2
-      for (int plane = 0; plane < kPlanes; ++plane) {
-        start(acc, plane);
-#pragma GCC unroll 3
-        for (int i = 0; i < 3; ++i) multiply(acc, columns[(kFirst + i) % 3][plane], i);
+      for (int i = kSide - kStride; i < kSide; ++i, x += d_.x_column) {
+        column<kSide>(x, columns[(kFirst + i) % kSide]);
       }
+      Int acc[4];
+      const uint8_t* plane_x = x_;
+#pragma GCC unroll 2
+      for (int plane = 0; plane < kPlanes; ++plane, plane_x += d_.apart) {
+        start(acc, plane);
+#pragma GCC unroll 5
+        for (int i = 0; i < kSide; ++i) multiply(acc, columns[(kFirst + i) % kSide][plane], i);
+        if constexpr (kSide == 5) {
+#pragma GCC unroll 2
+          for (int g = kSide; g < kSide + 2; ++g) group(acc, plane_x, offsets, g);
+        }
+      }
+      x_ += d_.x_pixel;
       finish(acc);
     };
-    for (size_t p = 0; p < d_.pixels; ++p) {
-      output.template operator()<0>();
-      if (++p == d_.pixels) break;
-      output.template operator()<kStride % 3>();
-      if (++p == d_.pixels) break;
-      output.template operator()<2 * kStride % 3>();
-    }
+    for (size_t p = 0; p < d_.pixels;) turn<kStride>(output, p, std::make_integer_sequence<int, kSide>{});
   }
 
   void any(const ptrdiff_t* offsets, int groups) {
     for (size_t p = 0; p < d_.pixels; ++p, x_ += d_.x_pixel) {
-      Int acc[4], taps[4];
+      Int acc[4];
       const uint8_t* x = x_;
       for (int plane = 0; plane < kPlanes; ++plane, x += d_.apart) {
         start(acc, plane);
-        for (int g = 0; g < groups; ++g) {
-          const ptrdiff_t* o = offsets + 4 * g;
-          vec::spread<V>(load(x + o[0]), load(x + o[1]), load(x + o[2]), load(x + o[3]), taps);
-          multiply(acc, taps, g);
-        }
+        for (int g = 0; g < groups; ++g) group(acc, x, offsets, g);
       }
       finish(acc);
     }
@@ -164,16 +188,33 @@ class Worker {
   using Int = typename V::Ints;
   using Float = typename V::Floats;
   static constexpr int kBytes = V::kBytes, kLanes = V::kWidth;
+  static constexpr bool kBounds = kEnd == End::cells || kEnd == End::quadratic;
 
   INTACT_INLINE Bytes load(const uint8_t* p) const {
     return kTail ? V::load_tail(p, mask_) : V::load_bytes(p);
   }
 
+  // Outputs whose first column is another one each, as far as there are.
+  template <int kStride, class Output, int... i>
+  INTACT_INLINE void turn(const Output& output, size_t& p, std::integer_sequence<int, i...>) const {
+    constexpr int kSide = sizeof...(i);
+    static_cast<void>(((output.template operator()<i * kStride % kSide>(), ++p < d_.pixels) && ...));
+  }
+
+  template <int kSide>
   INTACT_INLINE void column(const uint8_t* x, Int (&taps)[kPlanes][4]) const {
 #pragma GCC unroll 2
     for (int plane = 0; plane < kPlanes; ++plane, x += d_.apart) {
-      vec::spread<V>(load(x), load(x + d_.x_row), load(x + 2 * d_.x_row), V::set_bytes(0), taps[plane]);
+      const Bytes fourth = kSide == 3 ? V::set_bytes(0) : load(x + 3 * d_.x_row);
+      vec::spread<V>(load(x), load(x + d_.x_row), load(x + 2 * d_.x_row), fourth, taps[plane]);
     }
+  }
+
+  INTACT_INLINE void group(Int (&acc)[4], const uint8_t* x, const ptrdiff_t* offsets, int g) const {
+    const ptrdiff_t* const o = offsets + 4 * g;
+    Int taps[4];
+    vec::spread<V>(load(x + o[0]), load(x + o[1]), load(x + o[2]), load(x + o[3]), taps);
+    multiply(acc, taps, g);
   }
 
   // The correction is part of the last plane's sums.
@@ -197,22 +238,83 @@ class Worker {
   }
 
   INTACT_INLINE void finish(const Int (&acc)[4]) {
-    Float v[4];
+    if constexpr (kBounds) {
+      by_bounds(acc);
+    } else {
+      Float v[4];
+      reals(acc, v);
+      if (kEnd == End::bytes_and_residual || (kEnd == End::any && residual_ != nullptr)) add_residual(v);
+      if (kEnd == End::any && d_.epilogue.floats) {
+        store_floats(v);
+      } else {
+        if (kEnd == End::any) bound(v);
+        store_bytes(bytes_of(v));
+      }
+    }
+    y_ += d_.y_pixel;
+  }
+
+  INTACT_INLINE void reals(const Int (&acc)[4], Float (&v)[4]) const {
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
       v[k] = V::to_float(acc[k]) * V::load(multiplier_ + k * kLanes) + V::load(bias_ + k * kLanes);
     }
-    if (kEnd == End::bytes_and_residual || (kEnd == End::any && residual_ != nullptr)) add_residual(v);
-    if (kEnd == End::any && d_.epilogue.floats) {
-      store_floats(v);
-    } else {
-      if (kEnd == End::any) bound(v);
-      const auto ab = V::add_words_saturated(V::pack_words(V::to_int(v[0]), V::to_int(v[1])), zero_);
-      const auto cd = V::add_words_saturated(V::pack_words(V::to_int(v[2]), V::to_int(v[3])), zero_);
-      const Bytes bytes = V::smaller_bytes(V::larger_bytes(V::pack_bytes(ab, cd), low_), high_);
-      kTail ? V::store_tail(y_, bytes, mask_) : V::store_bytes(y_, bytes);
+  }
+
+  INTACT_INLINE Bytes bytes_of(const Float (&v)[4]) const {
+    const auto ab = V::add_words_saturated(V::pack_words(V::to_int(v[0]), V::to_int(v[1])), zero_);
+    const auto cd = V::add_words_saturated(V::pack_words(V::to_int(v[2]), V::to_int(v[3])), zero_);
+    return V::smaller_bytes(V::larger_bytes(V::pack_bytes(ab, cd), low_), high_);
+  }
+
+  INTACT_INLINE void store_bytes(Bytes bytes) const {
+    kTail ? V::store_tail(y_, bytes, mask_) : V::store_bytes(y_, bytes);
+  }
+
+  INTACT_INLINE void by_bounds(const Int (&acc)[4]) const {
+    Float least[4], most[4];
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      least[k] = lower_of(acc[k], k);
+      most[k] = least[k] + V::set(d_.epilogue.cells->width);
     }
-    y_ += d_.y_pixel;
+    const Bytes bytes = bytes_of(least);
+    if (V::differ(bytes, bytes_of(most))) [[unlikely]] {
+      by_function(acc);
+    } else {
+      store_bytes(bytes);
+    }
+  }
+
+  // The lower bound of the function's codes, in steps of the output.
+  INTACT_INLINE Float lower_of(Int acc, int k) const {
+    const FunctionCells& c = *d_.epilogue.cells;
+    const Float x = V::smaller(V::fma(V::to_float(acc), scaled_[k][0], scaled_[k][1]), V::set(c.top));
+    const Float size = V::smaller(V::abs(x), V::set(kEnd == End::quadratic ? c.end : kMostCell));
+    Float y;
+    if constexpr (kEnd == End::quadratic) {
+      y = V::fma(V::fma(V::set(c.terms[2][0]), size, V::set(c.terms[1][0])), size, V::set(c.terms[0][0]));
+    } else {
+      const Float rounder = V::set(12582912.0f), shifted = size + rounder;
+      const Float t = size - (shifted - rounder);
+      y = V::cell(c.terms[kCellTerms - 1], shifted);
+#pragma GCC unroll 4
+      for (int power = kCellTerms - 2; power >= 0; --power) {
+        y = V::fma(y, t, V::cell(c.terms[power], shifted));
+      }
+    }
+    return V::fma(V::larger(x, V::set(0)), V::set(c.ramp), y);
+  }
+
+  // Rare: the function itself, of all channels of the block.
+  INTACT_APART void by_function(const Int (&acc)[4]) const {
+    alignas(64) float ordered[kBytes];
+    alignas(64) uint8_t bytes[kBytes];
+    Float v[4];
+    reals(acc, v);
+    in_order(v, ordered);
+    d_.epilogue.curve(ordered, bytes_ / 4, d_.epilogue.curve_codes(), bytes);
+    std::memcpy(y_, bytes, bytes_ / 4);
   }
 
   // What is too small for an integer becomes the smallest one, which is right; too large would too.
@@ -231,15 +333,23 @@ class Worker {
     }
   }
 
-  void store_floats(const Float (&v)[4]) const {
-    alignas(64) float lanes[4][kLanes], ordered[kBytes];
-    uint8_t* const to = kTail ? reinterpret_cast<uint8_t*>(ordered) : y_;
+  void store_floats(Float (&v)[4]) const {
+    const Float low = V::set(d_.epilogue.real_low), high = V::set(d_.epilogue.real_high);
+    for (int k = 0; k < 4; ++k) v[k] = V::smaller(V::larger(v[k], low), high);
+    if (!kTail) return in_order(v, y_);
+    alignas(64) float ordered[kBytes];
+    in_order(v, ordered);
+    std::memcpy(y_, ordered, bytes_);
+  }
+
+  // Floats of the block, channel by channel.
+  static INTACT_INLINE void in_order(const Float (&v)[4], void* to) {
+    alignas(64) float lanes[kLanes];
     for (int k = 0; k < 4; ++k) {
-      const Float low = V::set(d_.epilogue.real_low), high = V::set(d_.epilogue.real_high);
-      V::store(lanes[k], V::smaller(V::larger(v[k], low), high));
-      for (int i = 0; i < kLanes; i += 4) std::memcpy(to + 16 * i + 16 * k, lanes[k] + i, 16);
+      V::store(lanes, v[k]);
+      for (int i = 0; i < kLanes; i += 4)
+        std::memcpy(static_cast<uint8_t*>(to) + 16 * (i + k), lanes + i, 16);
     }
-    if (kTail) std::memcpy(y_, ordered, bytes_);
   }
 
   const DepthwiseRow& d_;
@@ -255,21 +365,33 @@ class Worker {
   typename V::Words zero_;
   Bytes low_, high_;
   Float gain_;
+  Float scaled_[kBounds ? 4 : 1][2];  // multipliers and biases, in units of the bounds
 };
 
 template <class V, bool kTail, End kEnd, int kPlanes = 1>
 void work(const Block& b, const ptrdiff_t* offsets, int groups) {
   const DepthwiseRow& d = b.d;
   Worker<V, kTail, kEnd, kPlanes> worker(b);
-  const bool three = d.kernel_h == 3 && d.kernel_w == 3;
-  if (three && d.x_pixel == d.x_column) return worker.template three_by_three<1>();
-  if (three && d.x_pixel == 2 * d.x_column) return worker.template three_by_three<2>();
+  const int side = d.kernel_h == d.kernel_w ? d.kernel_h : 0;
+  const bool one = d.x_pixel == d.x_column, two = d.x_pixel == 2 * d.x_column;
+  if (side == 3 && one) return worker.template square<3, 1>(offsets);
+  if (side == 3 && two) return worker.template square<3, 2>(offsets);
+  if constexpr (kPlanes == 1) {  // the columns of two would not fit the registers
+    if (side == 5 && one) return worker.template square<5, 1>(offsets);
+    if (side == 5 && two) return worker.template square<5, 2>(offsets);
+  }
   worker.any(offsets, groups);
 }
 
 template <class V, bool kTail>
 void work(const Block& b, const ptrdiff_t* offsets, int groups) {
   if (b.d.joins) return work<V, kTail, End::any, 2>(b, offsets, groups);
+  if constexpr (kHasBounds<V>) {
+    if (b.d.epilogue.cells != nullptr) {
+      return b.d.epilogue.cells->end > 0 ? work<V, kTail, End::quadratic>(b, offsets, groups)
+                                         : work<V, kTail, End::cells>(b, offsets, groups);
+    }
+  }
   if (b.d.epilogue.floats || !b.d.epilogue.bounded) return work<V, kTail, End::any>(b, offsets, groups);
   if (b.d.residual != nullptr) return work<V, kTail, End::bytes_and_residual>(b, offsets, groups);
   work<V, kTail, End::bytes>(b, offsets, groups);
