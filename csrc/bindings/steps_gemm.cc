@@ -125,10 +125,10 @@ void bind_gemm(nb::module_& m) {
   m.def("gemm_grouped", [](const std::string& name) { return kernel<GemmOps>(name).grouped; }, "kernel"_a);
   m.def(
       "gemm_fills",
-      [](const std::string& name, int64_t pixels, int64_t window) {
-        return fills(kernel<GemmOps>(name), pixels, window);
+      [](const std::string& name, int64_t pixels, int64_t window, int64_t channels) {
+        return fills(kernel<GemmOps>(name), pixels, window, channels);
       },
-      "kernel"_a, "pixels"_a, "window"_a);
+      "kernel"_a, "pixels"_a, "window"_a, "channels"_a);
   m.def("winograd_fits", &fits_winograd, "weights"_a.noconvert(), "high"_a);
   m.def("winograd_pays", &pays_winograd, "kernel"_a, "direct"_a, "sizes"_a, "threads"_a);
   m.def("pack_winograd", &pack_taps, "kernel"_a, "weights"_a.noconvert(), "high"_a);

@@ -39,9 +39,13 @@ inline void round_low_sums(ConvSpec& spec) {
   for (int32_t& c : spec.epilogue.correction) c = static_cast<int32_t>(static_cast<uint32_t>(c) + half);
 }
 
-// Whether a kernel is the right one for so many pixels and bytes of a window, as far as its form tells: tiles
-// have 16 rows and 64 bytes of depth, and take as long where few of them are filled.
-bool fills(const GemmOps& kernel, int64_t pixels, int64_t window);
+// Channels that the narrowest vectors hold.
+constexpr int kNarrowest = 8;
+
+// Whether a kernel is the right one for so many pixels, bytes of a window and output channels of a group, as
+// far as its form tells: tiles have 16 rows and 64 bytes of depth, and take as long where few of them are
+// filled, and so do vectors of 16 channels where there are 8.
+bool fills(const GemmOps& kernel, int64_t pixels, int64_t window, int64_t channels);
 
 // Throws std::invalid_argument for what run() could not do inside the views.
 std::unique_ptr<Step> make_conv(const ConvSpec& spec);

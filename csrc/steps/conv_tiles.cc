@@ -480,8 +480,9 @@ Weights TiledConvStep::weights() const {
 
 }  // namespace
 
-bool fills(const GemmOps& kernel, int64_t pixels, int64_t window) {
-  return kernel.tiles == nullptr || (pixels >= kTileRows && window > kShallow);
+bool fills(const GemmOps& kernel, int64_t pixels, int64_t window, int64_t channels) {
+  if (kernel.tiles != nullptr) return pixels >= kTileRows && window > kShallow;
+  return channels > kNarrowest || kernel.unit <= kNarrowest;
 }
 
 std::unique_ptr<Step> make_tiled_conv(const ConvSpec& spec) { return std::make_unique<TiledConvStep>(spec); }

@@ -1,4 +1,5 @@
 // vpdpbusd: four products and their sum in one instruction, exact. A tile holds up to 28 registers of sums.
+// Layers of up to 8 channels have a kernel of their own (x86_avx512_narrow.h).
 #include "kernels/gemm/gemm.h"
 
 #if INTACT_ARCH_X86
@@ -8,6 +9,7 @@
 #include <cstring>
 
 #include "kernels/gemm/x86_avx512_finish.h"
+#include "kernels/gemm/x86_avx512_narrow.h"
 #include "kernels/gemm/x86_avx512_whole.h"
 
 namespace intact {
@@ -93,7 +95,7 @@ void sum(const GemmSteps& s, const GemmTile& t) {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 // Checks on what is a register elsewhere take minutes to compile; sum and finish touch the same bytes.
-constexpr decltype(GemmOps::whole) whole = nullptr;
+constexpr decltype(GemmOps::whole) whole = nullptr, narrow_whole = nullptr;
 #else
 // Panels of at most so many bytes of weights stay in the first cache while tiles of few rows read them.
 constexpr ptrdiff_t kNearBytes = 16 << 10;
@@ -157,11 +159,15 @@ bool whole(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmR
   }
   return true;
 }
+
+constexpr auto narrow_whole = narrow::whole;
 #endif
 
 }  // namespace
 
 const GemmOps gemm_avx512vnni = {kUnit, kWidest, false, {10, 10, 9, 6}, 0, sum, finish, whole};
+const GemmOps gemm_avx512narrow = {
+    narrow::kUnit, 1, false, {narrow::kMostRows, 0, 0, 0}, 0, narrow::sum, narrow::finish, narrow_whole};
 
 }  // namespace intact
 #endif

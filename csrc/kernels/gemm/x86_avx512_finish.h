@@ -141,6 +141,10 @@ void place_reals(const Epilogue& e, const GemmRows& t) {
   }
 }
 
+bool has_few(const Epilogue& e, const GemmRows& t) {
+  return !e.has_residual && t.channels < kUnit && std::has_single_bit(static_cast<unsigned>(t.channels));
+}
+
 // As place_reals, of so few channels that a vector has those of several rows, whose sums are gathered: rows
 // that are stored one over the other are slow to read.
 void place_few(const GemmRows& t) {
@@ -149,8 +153,9 @@ void place_few(const GemmRows& t) {
   const __m512i rows =
       _mm512_srl_epi32(lanes, _mm_cvtsi32_si128(std::countr_zero(static_cast<unsigned>(t.channels))));
   const __m512i places = _mm512_add_epi32(_mm512_mullo_epi32(rows, _mm512_set1_epi32(t.width)), channels);
-  const __m512 m = _mm512_permutexvar_ps(channels, _mm512_loadu_ps(t.multiplier));
-  const __m512 b = _mm512_permutexvar_ps(channels, _mm512_loadu_ps(t.bias));
+  const __mmask16 width = mask_of(t.width, 0);
+  const __m512 m = _mm512_permutexvar_ps(channels, _mm512_maskz_loadu_ps(width, t.multiplier));
+  const __m512 b = _mm512_permutexvar_ps(channels, _mm512_maskz_loadu_ps(width, t.bias));
   const int n = t.rows * t.channels, step = kUnit / t.channels * t.width;
   const int32_t* sums = t.sums;
   for (int i = 0; i < n; i += kUnit, sums += step) {
@@ -167,10 +172,11 @@ inline bool side_by_side(const GemmRows& t, ptrdiff_t bytes) {
   return all;
 }
 
-// S and O of 16 channels.
+// S and O of 16 channels, or of as many as the panel has.
 inline __m512 scaled(__m512 value, const GemmRows& t, int c) {
-  if (t.factors != nullptr) value = _mm512_mul_ps(value, _mm512_loadu_ps(t.factors + c));
-  if (t.offsets != nullptr) value = _mm512_add_ps(value, _mm512_loadu_ps(t.offsets + c));
+  const __mmask16 width = mask_of(t.width, c / kUnit);
+  if (t.factors != nullptr) value = _mm512_mul_ps(value, _mm512_maskz_loadu_ps(width, t.factors + c));
+  if (t.offsets != nullptr) value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(width, t.offsets + c));
   return value;
 }
 
@@ -227,7 +233,7 @@ void store_curve(const Epilogue& e, const GemmRows& t, size_t n) {
 
 void finish_function(const Epilogue& e, const GemmRows& t) {
   const size_t n = static_cast<size_t>(t.rows) * static_cast<size_t>(t.channels);
-  if (!e.has_residual && t.channels < kUnit && std::has_single_bit(static_cast<unsigned>(t.channels))) {
+  if (has_few(e, t)) {
     place_few(t);
   } else {
     e.has_residual ? place_reals<true>(e, t) : place_reals<false>(e, t);

@@ -116,12 +116,12 @@ def is_grouped(kernel: str) -> bool:
     return _native.gemm_grouped(kernel)
 
 
-def fills(kernel: str, *, pixels: int, window: int) -> bool:
-    """Whether a kernel suits a convolution of so many output pixels and bytes of a window.
+def fills(kernel: str, *, pixels: int, window: int, channels: int) -> bool:
+    """Whether a kernel suits a convolution of so many output pixels, bytes of a window, channels of a group.
 
-    One of tiles takes as long for few as for many.
+    One of tiles, or of wide vectors, takes as long for few as for many.
     """
-    return _native.gemm_fills(kernel, pixels, window)
+    return _native.gemm_fills(kernel, pixels, window, channels)
 
 
 def winograd_fits(weight: NDArray[np.int8], *, high: int) -> bool:

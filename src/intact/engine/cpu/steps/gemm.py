@@ -97,7 +97,8 @@ def _direct_forms(binding: Binding) -> list[str]:
 def _suited(kernels: Sequence[str], part: PartialConv) -> str:
     """The first of the kernels that the layer's size suits: the cost model's choice."""
     pixels, window = prod(part.y.sizes[:3]), prod(part.weight.shape[1:]) * (1 if part.low is None else 2)
-    fitting = (k for k in kernels if gemm.fills(k, pixels=pixels, window=window))
+    channels = part.weight.shape[0] // part.groups
+    fitting = (k for k in kernels if gemm.fills(k, pixels=pixels, window=window, channels=channels))
     return next(fitting, kernels[0])
 
 
