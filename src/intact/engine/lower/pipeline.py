@@ -27,12 +27,13 @@ from intact.engine.lower.select import select
 from intact.engine.lower.shapes import fold_sizes
 from intact.engine.lower.simplify import drop_idle, drop_nan_guards, join_bounds, join_norms
 from intact.engine.lower.specification import check_graph, every_pass
-from intact.engine.plan import UNQUANTIZED, Plan
+from intact.engine.plan import DYNAMIC, UNQUANTIZED, Plan
 from intact.errors import FileFormatError, UnsupportedError
 from intact.graph import (
     Model,
     Source,
     deciding_inputs,
+    is_dynamic,
     load,
     normalize,
     open_einsums,
@@ -130,6 +131,8 @@ def _lowered(source: Source, shapes: Mapping[str, Sequence[int]], values: Mappin
     deciding = tuple(deciding_inputs(model))
     if not any(node.op_type in _QUANTIZING for node in model.graph.all_nodes()):
         notes.append(UNQUANTIZED)
+    if any(map(is_dynamic, model.graph.all_nodes())):
+        notes.append(DYNAMIC)
     placement = read_placement(model)
     stays: set[str] = set()
     while True:
