@@ -29,6 +29,7 @@ from intact.graph.io import lift_constants, parse_model, prune, read_model, tidy
 from intact.graph.load import Source, load
 from intact.graph.mark import Mark, mark
 from intact.graph.markers import marker_schema
+from intact.graph.ml import open_ml
 from intact.graph.notes import Note
 from intact.graph.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, set_opset
 from intact.graph.parcel import Parcel
@@ -97,6 +98,7 @@ __all__ = [
     "node_seconds",
     "normalize",
     "open_einsums",
+    "open_ml",
     "opset_of_markers",
     "own_weights",
     "parse_model",

@@ -34,7 +34,7 @@ def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bo
     rules = Rules(model, settings.layer, settings.overrides)
     opset = rules.opset(model.opset_imports.get("", 13), settings.opset)
     graph.raise_opset(model, opset)
-    if opened := graph.open_einsums(model):
+    if opened := [*graph.open_ml(model), *graph.open_einsums(model)]:
         notes += opened
         graph.refresh_shapes(model)
     left = [escape(name) for name in rules.float_nodes()]

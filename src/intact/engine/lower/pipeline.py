@@ -37,6 +37,7 @@ from intact.graph import (
     load,
     normalize,
     open_einsums,
+    open_ml,
     prune,
     raise_opset,
     refresh_shapes,
@@ -68,6 +69,10 @@ def _open_einsums(model: Model) -> list[str]:
     return notes
 
 
+def _open_ml(model: Model) -> list[str]:
+    return [str(note) for note in open_ml(model)]
+
+
 def _prune(model: Model) -> list[str]:
     prune(model)
     return []
@@ -76,6 +81,7 @@ def _prune(model: Model) -> list[str]:
 BEFORE: tuple[tuple[str, Pass], ...] = (
     ("normalize", _normalize),
     ("widen codes of 4 bits", widen_codes),
+    ("open operators of ai.onnx.ml", _open_ml),
     ("open Einsum", _open_einsums),
     ("drop what does nothing", drop_idle),
     ("join bounds", join_bounds),
@@ -123,8 +129,26 @@ def lower(
         return _lowered(source, shapes or {}, values or {})
 
 
+_NO_TENSORS = frozenset({"ZipMap", "SequenceConstruct", "SequenceInsert", "SequenceErase", "SplitToSequence",
+                         "Optional"})  # fmt: skip
+"""Operators that make lists of tensors or numbers."""
+
+
+def _require_tensors(model: Model) -> None:
+    for output in model.graph.outputs:
+        node = output.producer()
+        if node is not None and node.op_type in _NO_TENSORS:
+            lists = node.op_type == "ZipMap"
+            raise UnsupportedError(
+                f"output '{output.name}'", f"what {node.op_type} makes, which is no tensor",
+                "tensors as outputs",
+                "convert the pipeline with options={'zipmap': False}" if lists else "let tensors be outputs",
+            )  # fmt: skip
+
+
 def _lowered(source: Source, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]) -> Plan:
     model, notes = load(source), list[str]()
+    _require_tensors(model)
     settle(model)
     notes += [str(note) for note in widen_float16(model)]
     run_passes(model, _before(shapes or _fixed(model), values), notes)
