@@ -6,7 +6,15 @@ from onnx import helper
 
 from intact.engine.lower import lower
 
-KERNELS = {"Sin": "sin", "Cos": "cos", "Mish": "mish", "Softplus": "softplus", "Softsign": "softsign"}
+ARCS = ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Sinh")
+KERNELS = {
+    **{name: name.lower() for name in ARCS},
+    "Sin": "sin",
+    "Cos": "cos",
+    "Mish": "mish",
+    "Softplus": "softplus",
+    "Softsign": "softsign",
+}
 CASES = {
     **{op_type: (op_type, {}) for op_type in (*KERNELS, "Tan", "Celu", "Selu", "ThresholdedRelu", "Elu")},
     "Celu(0.3)": ("Celu", {"alpha": 0.3}),
