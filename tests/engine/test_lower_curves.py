@@ -25,6 +25,13 @@ CASES = {
 }
 
 
+def within(op_type, x):
+    """x, brought to where an arc is defined."""
+    if op_type in ("Acos", "Asin", "Atanh"):
+        return np.clip(x / 4, -0.99, 0.99)
+    return 1 + np.abs(x) if op_type == "Acosh" else x
+
+
 def given(g, x):
     g.feeds = lambda sizes=None: {"x": x}
     return g.input("x", x.shape, helper.np_dtype_to_tensor_dtype(x.dtype))
@@ -40,7 +47,7 @@ def floats(spread=3.0):
 def test_in_floats(qdq, lowered, case):
     g = qdq(22)
     op_type, said = CASES[case]
-    x = given(g, floats(0.4) if op_type == "Tan" else floats())
+    x = given(g, within(op_type, floats(0.4) if op_type == "Tan" else floats()))
     found = lowered(g, g.node(op_type, x, **said)).agree(3e-6 if op_type == "Tan" else 1e-6)
     assert "onnx" not in found.kinds
 
@@ -64,7 +71,9 @@ def test_between_pairs(qdq, lowered, case):
     """Tables where there are some; else codes are read and written on the way."""
     g = qdq(22)
     op_type, said = CASES[case]
-    y = g.node(op_type, g.pair(g.input("x", ["n", 5, 7]), 0.02), **said)
+    if op_type == "Acosh":
+        pytest.skip("codes of a symmetric grid leave its range")
+    y = g.node(op_type, g.pair(g.input("x", ["n", 5, 7]), 0.007 if op_type in ARCS else 0.02), **said)
     found = lowered(g, g.quantize(y, 0.02), sizes={"n": 3}).agree()
     assert "onnx" not in found.kinds
 
