@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, check_ratio
 from intact.engine.lower.gemm import as_image, image_dims
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule, data, moved
-from intact.engine.lower.volumes import as_planes, as_volumes, plane_dims, stacked, volume_window
+from intact.engine.lower.volumes import (
+    as_planes,
+    as_volumes,
+    average_over_volumes,
+    plane_dims,
+    stacked,
+    volume_window,
+)
 from intact.engine.lower.window import LoweredWindow, window
 from intact.engine.steps import Pool, Reshape
 from intact.engine.steps.window import Pair
@@ -117,8 +125,9 @@ def _windowed(node: Node) -> Make:
 def _average_pool(builder: PlanBuilder, node: Node) -> None:
     x, codes = builder.wanted_codes(node.inputs[0])
     rank = len(builder.tensors[x].shape)
-    if rank != 4 and (rank != 3 or node.op_type == "ReduceMean"):
-        raise NoMatch("it is no pool of images or sequences")
+    volumes = rank == 5 and node.op_type == "AveragePool"
+    if not volumes and rank != 4 and (rank != 3 or node.op_type == "ReduceMean"):
+        raise NoMatch("it is no pool of images, sequences or volumes")
     value = node.outputs[0]
     output = builder.output(value)
     if output.grid is None:
@@ -131,8 +140,20 @@ def _average_pool(builder: PlanBuilder, node: Node) -> None:
     if node.op_type == "ReduceMean":
         _check_axes(builder, node)
     y = builder.write(output, value, low, high)
+    if volumes:
+        average_over_volumes(builder, node, x, y, partial(_average_of_planes, node))
+        return
     pool = _windowed(node) if node.op_type == "AveragePool" else _global("average")
     _over_images(builder, node, x, y, pool)
+
+
+def _average_of_planes(node: Node, x: str, y: str, kernel: Pair, shape: LoweredWindow) -> Pool:
+    _check_pads(kernel, shape)
+    counts_pads = bool(ops.AveragePool.of(node).count_include_pad)
+    return Pool(
+        node.name or "", (node.name or "",), x, y, "average", kernel, shape.strides, shape.dilations,
+        shape.pads, False, counts_pads,
+    )  # fmt: skip
 
 
 def _check_axes(builder: PlanBuilder, node: Node) -> None:
