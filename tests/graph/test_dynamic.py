@@ -215,3 +215,21 @@ def test_branches_lose_their_codes_too() -> None:
         feeds = {"x": X, "way": np.array(side)}
         before, after = (Session(p).run(feeds)["y"] for p in (proto.SerializeToString(), to_bytes(loaded)))
         assert np.abs(after - before).max() <= 255 * 0.02 * 16 * step(X) / 2
+
+
+@pytest.mark.parametrize("read_as_floats", [True, False])
+def test_rows_of_a_table_of_codes_are_rows_of_floats(read_as_floats: bool) -> None:
+    table, body = codes(20, 16), (
+        "q = Gather(e, x) m = MatMulInteger(q, w, ez, wz) c = Cast<to = 1>(m) f = Mul(es, ws) r = Mul(c, f) "
+    )  # fmt: skip
+    body += (
+        "d = DequantizeLinear(q, es, ez) g = ReduceSum(d) y = Add(r, g)" if read_as_floats else "y = Neg(r)"
+    )
+    proto = model(
+        body, "int64[3] x", e=table, es=np.float32(0.02), ez=np.uint8(7), w=W, ws=COLUMNS, wz=codes(6)
+    )
+    before, after = made(
+        proto, {"x": np.int64([3, 0, 19])},
+        ["Gather", "MatMul", *(["ReduceSum", "Add"] if read_as_floats else ["Neg"])],
+    )  # fmt: skip
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-4)  # the same reals, other sums

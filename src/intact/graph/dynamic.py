@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from intact.graph import ops
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
+from intact.graph.io import prune
 from intact.graph.nbits import unpacked
 from intact.graph.notes import Note
 from intact.graph.ops import MICROSOFT
@@ -37,8 +38,10 @@ def float_dynamic(model: ir.Model) -> list[Note]:
     if not found:
         return []
     floats = _Floats(model.graph)
-    notes = [floats.rewrite(node) for node in found]
-    return [note for note in notes if note is not None]
+    notes = [note for node in found if (note := floats.rewrite(node)) is not None]
+    if any(note.changed for note in notes):
+        prune(model)
+    return notes
 
 
 def is_dynamic(node: ir.Node) -> bool:
@@ -84,15 +87,11 @@ class _Floats:
     def real(
         self, node: ir.Node, codes: ir.Value | None, scale: ir.Value | None, zero: ir.Value | None
     ) -> ir.Value:
-        """The floats whose codes `node` reads, where scale and zero point are those that they got.
-
-        Args:
-            scale: None where `_scaled` has looked at it.
-        """
+        """The floats whose codes `node` reads, where scale and zero point are those that they got."""
         assert codes is not None
         made = _moved_from(codes).producer()
         if made is not None and is_op(made, "DynamicQuantizeLinear"):
-            if scale not in (None, made.outputs[1]) or zero is not made.outputs[2]:
+            if scale is not made.outputs[1] or zero is not made.outputs[2]:
                 raise _Stays("it reads codes with the scale or zero point of others")
             return self._above(codes)
         if scale is None or self.constants(codes) is not None:
@@ -206,16 +205,25 @@ def _along_last(array: NDArray[Any], weight: NDArray[Any]) -> NDArray[Any]:
 
 
 def _integer_layer(floats: _Floats, node: ir.Node) -> str:
-    """MatMulInteger or ConvInteger, the Cast behind it, and the Mul of the scales."""
-    op_type, values, scales = node.op_type.removesuffix("Integer"), [], []
-    stored = floats.constants(node.inputs[1]) is not None
-    for index in (0,) if stored else (0, 1):
-        codes = node.inputs[index]
-        values.append(floats.real(node, codes, None, _input(node, 2 + index)))
-        made = _moved_from(codes).producer() if codes is not None else None
-        assert made is not None
-        scales.append(made.outputs[1])
-    last, factors = _scaled(node, scales, stored, floats.constants)
+    """MatMulInteger or ConvInteger, the Cast behind it, and the Mul of the scales.
+
+    An operand may have codes of one constant scale, too: rows of a table that a Gather took.
+    """
+    op_type, constants = node.op_type.removesuffix("Integer"), floats.constants
+    stored = constants(node.inputs[1]) is not None
+    operands = [0] if stored else [0, 1]
+    dynamic = {
+        index: scale for index in operands if (scale := _dynamic_scale(node.inputs[index])) is not None
+    }
+    static = len(operands) - len(dynamic) + stored
+    last, factors = _scaled(node, list(dynamic.values()), static, constants)
+    values = []
+    for index in operands:
+        codes, scale = node.inputs[index], dynamic.get(index)
+        if scale is None:
+            scale = _static_scale(codes, factors, constants)
+            factors.remove(scale)
+        values.append(floats.real(node, codes, scale, _input(node, 2 + index)))
     factor = np.ones((), np.float32)
     for value in factors:
         factor = np.asarray(factor * floats.array(value, "factor").astype(np.float32), np.float32)
@@ -226,6 +234,25 @@ def _integer_layer(floats: _Floats, node: ir.Node) -> str:
     attributes: dict[str, Any] = dict(node.attributes)
     floats.put(node, op_type, values, last=last, **attributes)
     return op_type
+
+
+def _dynamic_scale(codes: ir.Value | None) -> ir.Value | None:
+    """The scale that a DynamicQuantizeLinear gave some codes."""
+    made = _moved_from(codes).producer() if codes is not None else None
+    return made.outputs[1] if made is not None and is_op(made, "DynamicQuantizeLinear") else None
+
+
+def _static_scale(codes: ir.Value | None, factors: list[ir.Value], constants: Constants) -> ir.Value:
+    """Which of the factors is the scale of codes: the one that others read them with, else the first of two."""
+    assert codes is not None
+    numbers = [value for value in factors if (array := constants(value)) is not None and array.size == 1]
+    said = [node.inputs[1] for node in codes.consumers() if is_op(node, "DequantizeLinear")]
+    found = next((value for value in numbers if value in said), None)
+    if found is None and len(factors) > 1 and numbers:
+        found = numbers[0]
+    if found is None:
+        raise _Stays("no DynamicQuantizeLinear makes its codes")
+    return found
 
 
 def _integer_weight(floats: _Floats, node: ir.Node, factor: NDArray[np.float32]) -> ir.Value:
@@ -246,24 +273,23 @@ def _integer_weight(floats: _Floats, node: ir.Node, factor: NDArray[np.float32])
 
 
 def _scaled(
-    node: ir.Node, scales: list[ir.Value], stored: bool, constants: Constants
+    node: ir.Node, scales: list[ir.Value], static: int, constants: Constants
 ) -> tuple[ir.Node, list[ir.Value]]:
-    """The last Mul that gives a sum its scale, and what it multiplies by beside the scales of the codes.
+    """The last Mul that gives a sum its scale, and what it multiplies by beside the scales of dynamic codes.
 
     Args:
         scales: Those of the codes of dynamic operands: each must be among the factors.
-        stored: The weight is constant, and has a factor of its own.
+        static: How many operands have constant scales, which are factors of their own.
     """
     cast = _only_reader(node, "Cast")
     if cast is None or ops.Cast.of(cast).to != _FLOAT:
         raise _Stays("no Cast to float32 and Mul that give its sum a scale")
     last, missing, others = cast, list(scales), list[ir.Value]()
-    while missing or (stored and not others):
+    while missing or len(others) < static:
         product = _only_reader(last, "Mul")
         if product is None:
             break
-        other = product.inputs[1 if product.inputs[0] is last.outputs[0] else 0]
-        leaves = _leaves(other, constants)
+        leaves = _leaves(product.inputs[1 if product.inputs[0] is last.outputs[0] else 0])
         if not missing and not all(leaf in constants for leaf in leaves):
             break
         for leaf in leaves:
@@ -274,12 +300,12 @@ def _scaled(
     return last, others
 
 
-def _leaves(value: ir.Value | None, constants: Constants) -> list[ir.Value]:
+def _leaves(value: ir.Value | None) -> list[ir.Value]:
     """The factors of a product."""
     assert value is not None
     node = value.producer()
-    if node is not None and is_op(node, "Mul") and value not in constants:
-        return [leaf for one in node.inputs for leaf in _leaves(one, constants)]
+    if node is not None and is_op(node, "Mul"):
+        return [leaf for one in node.inputs for leaf in _leaves(one)]
     return [value]
 
 
