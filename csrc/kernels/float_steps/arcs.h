@@ -24,8 +24,8 @@ INTACT_INLINE F<V> atan(F<V> x) {
   const F<V> t = V::select(above, one / magnitude, magnitude);
   const auto high = V::less(V::set(0.414213562f), t);
   const F<V> u = V::select(high, (t - one) / (t + one), t), square = u * u;
-  const F<V> y = polynomial<V>(kAtan, square) * square * u + u +
-                 V::select(high, V::set(kQuarterPi), V::set(0.0f));
+  const F<V> y =
+      polynomial<V>(kAtan, square) * square * u + u + V::select(high, V::set(kQuarterPi), V::set(0.0f));
   return V::with_sign(V::select(above, V::set(kHalfPi) - y, y), x);
 }
 
