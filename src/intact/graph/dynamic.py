@@ -243,7 +243,7 @@ def _dynamic_scale(codes: ir.Value | None) -> ir.Value | None:
 
 
 def _static_scale(codes: ir.Value | None, factors: list[ir.Value], constants: Constants) -> ir.Value:
-    """Which of the factors is the scale of codes: the one they are read with elsewhere, else the first of two."""
+    """Which of the factors is the scale of codes: what reads them with it says so, else the first of two."""
     assert codes is not None
     numbers = [value for value in factors if (array := constants(value)) is not None and array.size == 1]
     said = [node.inputs[1] for node in codes.consumers() if is_op(node, "DequantizeLinear")]

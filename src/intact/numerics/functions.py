@@ -251,7 +251,7 @@ def atan(x: Reals) -> Reals:
     u = np.where(high, (t - ONE) / (t + ONE), t)
     square = u * u
     y = _polynomial(ATAN, square) * square * u + u + np.where(high, QUARTER_PI, np.float32(0))
-    return np.copysign(np.where(above, HALF_PI - y, y), x)
+    return np.asarray(np.copysign(np.where(above, HALF_PI - y, y), x))
 
 
 @_function
@@ -341,7 +341,8 @@ def atanh(x: Reals) -> Reals:
     Of the magnitude a, with the sign of x: ``log1p((a + a) / (1 - a)) / 2``.
     """
     a = np.abs(x)
-    return np.copysign(HALF * _log1p((a + a) / (ONE - a)), x)
+    u: Reals = (a + a) / (ONE - a)
+    return np.copysign(HALF * _log1p(u), x)
 
 
 def _log1p(u: Reals) -> Reals:
