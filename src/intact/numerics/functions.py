@@ -341,8 +341,8 @@ def atanh(x: Reals) -> Reals:
     Of the magnitude a, with the sign of x: ``log1p((a + a) / (1 - a)) / 2``.
     """
     a = np.abs(x)
-    u: Reals = (a + a) / (ONE - a)
-    return np.copysign(HALF * _log1p(u), x)
+    u = np.asarray((a + a) / (ONE - a), np.float32)
+    return np.asarray(np.copysign(HALF * _log1p(u), x))
 
 
 def _log1p(u: Reals) -> Reals:
