@@ -203,7 +203,8 @@ def compile(
         QuantValueError: A module without an example, or with nothing quantized; an example for a file.
 
     Warns:
-        NotQuantizedWarning: A model without Q/DQ pairs: it runs, in float.
+        NotQuantizedWarning: A model without Q/DQ pairs: it runs, in float. Or one with layers that quantize
+            their input while they run: they run in ONNX Runtime.
     """
     if _is_module(model) or _is_result(model, "intact.torch", "GraphModeResult"):
         from intact.torch import compile as compile_module
@@ -219,10 +220,15 @@ def compile(
     from intact.engine import compile as build
 
     made = build(model.model if _is_result(model, "intact.ptq", "QuantizedModel") else model, **options)
-    if made.plan.unquantized:
+    if made.plan.unquantized or made.plan.dynamic:
         name = os.fspath(model) if isinstance(model, str | os.PathLike) else "model.onnx"
+        so = (
+            f"layers of {name} quantize their input while they run, and are left to ONNX Runtime"
+            if made.plan.dynamic
+            else f"nothing in {name} is quantized, so that it runs in float"
+        )
         warnings.warn(
-            f"nothing in {name} is quantized, so that it runs in float. Fix: quantize first:"
+            f"{so}. Fix: quantize first:"
             f" intact quantize {name} --data photos -o int8.onnx, or intact.quantize(model, data)",
             NotQuantizedWarning,
             stacklevel=2,

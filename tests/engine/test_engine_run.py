@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from ml_dtypes import bfloat16
-from onnx import TensorProto
+from onnx import TensorProto, parser
 
 from intact.engine.engine import Engine
+from intact.engine.lower import lower
 from intact.engine.recent import MOST_KEPT
 from intact.engine.reference import evaluate
 from intact.errors import QuantValueError
@@ -134,7 +135,7 @@ def lower_of(net, *outputs):
 def test_stretches_run_between_native_steps(qdq, lowered):
     net = qdq()
     y = net.conv(net.pair(net.input("x", ("n", 3, 8, 8))), 3, 4)
-    turned = net.node("Atan", y)
+    turned = net.node("LpNormalization", y)
     z = net.pair(net.conv(net.pair(turned), 4, 2))
     made = lowered(net, z, sizes={"n": 2}).exact()
     assert made.kinds.count("onnx") == 1
@@ -235,3 +236,12 @@ def test_wrong_number_of_inputs(engine):
 def test_threads_are_at_least_one(plan, threads):
     with pytest.raises(QuantValueError, match="want at least 1"):
         Engine(plan, threads=threads)
+
+
+def test_a_number_of_numpy_is_an_array_of_no_axes():
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[2] x, float by) => (float[2] y)
+        { y = Mul(x, by) }"""
+    engine = Engine(lower(parser.parse_model(text)), threads=1)
+    np.testing.assert_array_equal(engine.run({"x": np.float32([1, 2]), "by": np.float32(3)})["y"], [3, 6])
+    with pytest.raises(QuantValueError, match="got dtype float64, want float32"):
+        engine.run({"x": np.float32([1, 2]), "by": np.float64(3)})

@@ -16,7 +16,7 @@ MODEL = """<ir_version: 8, opset_import: ["" : 18]>
 net (float[n,26,27,21] x) => (float[n,26,27,21] y) <float s = {0.031}, int8 z = {0}> {
   q = QuantizeLinear(x, s, z)
   d = DequantizeLinear(q, s, z)
-  m = Atan(d)
+  m = LpNormalization(d)
   e = Elu(m)
   qe = QuantizeLinear(e, s, z)
   y = DequantizeLinear(qe, s, z)

@@ -6,7 +6,15 @@ from onnx import helper
 
 from intact.engine.lower import lower
 
-KERNELS = {"Sin": "sin", "Cos": "cos", "Mish": "mish", "Softplus": "softplus", "Softsign": "softsign"}
+ARCS = ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Sinh")
+KERNELS = {
+    **{name: name.lower() for name in ARCS},
+    "Sin": "sin",
+    "Cos": "cos",
+    "Mish": "mish",
+    "Softplus": "softplus",
+    "Softsign": "softsign",
+}
 CASES = {
     **{op_type: (op_type, {}) for op_type in (*KERNELS, "Tan", "Celu", "Selu", "ThresholdedRelu", "Elu")},
     "Celu(0.3)": ("Celu", {"alpha": 0.3}),
@@ -15,6 +23,13 @@ CASES = {
     "Selu(1, 2)": ("Selu", {"alpha": 1.0, "gamma": 2.0}),
     "ThresholdedRelu(0.25)": ("ThresholdedRelu", {"alpha": 0.25}),
 }
+
+
+def within(op_type, x):
+    """x, brought to where an arc is defined."""
+    if op_type in ("Acos", "Asin", "Atanh"):
+        return np.clip(x / 4, -0.99, 0.99)
+    return 1 + np.abs(x) if op_type == "Acosh" else x
 
 
 def given(g, x):
@@ -32,7 +47,7 @@ def floats(spread=3.0):
 def test_in_floats(qdq, lowered, case):
     g = qdq(22)
     op_type, said = CASES[case]
-    x = given(g, floats(0.4) if op_type == "Tan" else floats())
+    x = given(g, within(op_type, floats(0.4) if op_type == "Tan" else floats()))
     found = lowered(g, g.node(op_type, x, **said)).agree(3e-6 if op_type == "Tan" else 1e-6)
     assert "onnx" not in found.kinds
 
@@ -56,7 +71,9 @@ def test_between_pairs(qdq, lowered, case):
     """Tables where there are some; else codes are read and written on the way."""
     g = qdq(22)
     op_type, said = CASES[case]
-    y = g.node(op_type, g.pair(g.input("x", ["n", 5, 7]), 0.02), **said)
+    if op_type == "Acosh":
+        pytest.skip("codes of a symmetric grid leave its range")
+    y = g.node(op_type, g.pair(g.input("x", ["n", 5, 7]), 0.007 if op_type in ARCS else 0.02), **said)
     found = lowered(g, g.quantize(y, 0.02), sizes={"n": 3}).agree()
     assert "onnx" not in found.kinds
 

@@ -24,6 +24,18 @@ def test_values_between_elements(qdq, lowered, mode, coordinates, sizes):
     assert found.kinds == ["interpolate"] * ((sizes[0] != 6) + (sizes[1] != 5))
 
 
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("coordinates", COORDINATES)
+@pytest.mark.parametrize("exclude", [0, 1])
+@pytest.mark.parametrize("sizes", [(5, 6), (12, 3), (1, 30)], ids=str)
+def test_what_shrinks_is_smoothed(qdq, lowered, mode, coordinates, exclude, sizes):
+    g = qdq(opset=19)
+    x, wanted = g.input("x", [2, 3, 13, 17]), g.constant(np.array([2, 3, *sizes]))
+    how = {"mode": mode, "coordinate_transformation_mode": coordinates, "exclude_outside": exclude}
+    found = lowered(g, g.node("Resize", x, "", "", wanted, antialias=1, **how)).agree(1e-4)
+    assert found.kinds == ["interpolate"] * 2
+
+
 @pytest.mark.parametrize("coefficient", [-0.5, -0.75])
 @pytest.mark.parametrize("exclude", [0, 1])
 def test_forms_of_the_cubic_kernel(qdq, lowered, coefficient, exclude):
@@ -64,7 +76,6 @@ def test_sizes_that_stay_are_no_work(qdq, lowered):
 @pytest.mark.parametrize(
     "how",
     [
-        {"antialias": 1},
         {"coordinate_transformation_mode": "tf_crop_and_resize"},
         {"keep_aspect_ratio_policy": "not_larger"},
     ],

@@ -146,6 +146,7 @@ POOLS = {
     "ceil": {"kernel_shape": [2, 2, 3], "strides": [2, 2, 2], "ceil_mode": 1},
     "dilated": {"kernel_shape": [2, 2, 2], "dilations": [2, 1, 2]},
     "same": {"kernel_shape": [3, 3, 3], "strides": [2, 1, 2], "auto_pad": "SAME_UPPER"},
+    "rows apart": {"kernel_shape": [2, 2, 2], "dilations": [1, 2, 1], "pads": [1, 0, 0, 0, 1, 1]},
 }
 
 
@@ -156,7 +157,8 @@ def test_pools_of_volumes(qdq, lowered, name, codes):
     x = g.input("x", ["n", 3, 5, 6, 7])
     y = g.node("MaxPool", g.pair(x, 0.05, 3) if codes else g.node("Neg", x), **POOLS[name])
     found = lowered(g, g.quantize(y, 0.05, 3) if codes else y, sizes={"n": 2}).exact().agree(0)
-    assert "onnx" not in found.kinds and found.kinds.count("pool") == 1
+    in_depth = POOLS[name]["kernel_shape"][0] > 1 or name == "every second plane"
+    assert "onnx" not in found.kinds and found.kinds.count("pool") == 1 + in_depth
 
 
 def test_planes_of_any_size_wait_for_sizes(qdq, lowered):
@@ -178,7 +180,6 @@ def test_planes_of_any_size_wait_for_sizes(qdq, lowered):
             {"kernel_shape": [2, 1, 1], "dilations": [2, 1, 1], "pads": [1, 0, 0] * 2},
             "planes of its window",
         ),
-        ({"kernel_shape": [2, 2, 2], "dilations": [1, 2, 1]}, "rows of its window"),
     ],
 )
 def test_pools_that_are_left_to_onnx_runtime_say_why(qdq, lowered, how, why):
@@ -237,3 +238,37 @@ def test_planes_of_each_window(backend, dtype, rule):
 def test_files_cannot_ask_for_windows_that_are_none(rule, message):
     with pytest.raises(FileFormatError, match=message):
         check_limits(stacking(StackPlanes("stack", (), "x", "y", *rule)), {})
+
+
+AVERAGES = {
+    "plain": {}, "strides": {"strides": [2, 1, 2]}, "padded": {"pads": [1] * 6, "count_include_pad": 1},
+    "one side": {"pads": [1, 0, 0, 0, 1, 1], "count_include_pad": 1, "strides": [2, 2, 2]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+@pytest.mark.parametrize("kernel", [(2, 3, 2), (1, 2, 2), (3, 1, 1)], ids=str)
+def test_averages_of_volumes(qdq, lowered, name, kernel):
+    g = qdq()
+    said = {"kernel_shape": kernel, **AVERAGES[name]}
+    if "pads" in said:
+        said["pads"] = [min(pad, k - 1) for pad, k in zip(said["pads"], kernel * 2, strict=True)]
+    x = g.pair(g.input("x", ["n", 4, 5, 6, 7]), 0.05, 3)
+    found = lowered(g, g.quantize(g.node("AveragePool", x, **said), 0.037, -4), sizes={"n": 2}).agree()
+    assert "pool" in found.kinds and "onnx" not in found.kinds
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+def test_averages_of_volumes_of_floats(qdq, lowered, name):
+    g = qdq()
+    x = g.input("x", ["n", 4, 5, 6, 7])
+    found = lowered(g, g.node("AveragePool", x, kernel_shape=[2, 3, 2], **AVERAGES[name]), sizes={"n": 2})
+    assert "float_conv" in found.agree(1e-5).kinds and "onnx" not in found.kinds
+
+
+@pytest.mark.parametrize("how", [{"pads": [1] * 6}, {"ceil_mode": 1, "strides": [2, 2, 2]}], ids=str)
+def test_averages_of_what_is_inside_stay_with_onnx_runtime(qdq, lowered, how):
+    g = qdq()
+    x = g.input("x", [1, 4, 5, 6, 7])
+    found = lowered(g, g.node("AveragePool", x, kernel_shape=[2, 3, 2], **how)).agree(1e-5)
+    assert "onnx" in found.kinds

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/vector/lane_sum.h"
+#include "kernels/float_steps/arcs.h"
 #include "kernels/float_steps/functions.h"
 #include "kernels/float_steps/float_steps.h"
 #include "kernels/float_steps/periodic.h"
@@ -218,7 +219,14 @@ constexpr NamedFunction named(const char* name, const SmoothFunction* smooth = n
 
 template <class V>
 constexpr NamedFunction kFunctions[] = {
+    named<V, acos<V>>("acos"),
+    named<V, acosh<V>>("acosh"),
+    named<V, asin<V>>("asin"),
+    named<V, asinh<V>>("asinh"),
+    named<V, atan<V>>("atan"),
+    named<V, atanh<V>>("atanh"),
     named<V, cos<V>>("cos"),
+    named<V, cosh<V>>("cosh"),
     named<V, elu<V>>("elu"),
     named<V, erf<V>>("erf"),
     named<V, exp<V>>("exp"),
@@ -233,6 +241,7 @@ constexpr NamedFunction kFunctions[] = {
     named<V, sigmoid<V>>("sigmoid"),
     named<V, silu<V>>("silu", &smooth_silu),
     named<V, sin<V>>("sin"),
+    named<V, sinh<V>>("sinh"),
     named<V, softplus<V>>("softplus"),
     named<V, softsign<V>>("softsign"),
     named<V, sqrt<V>>("sqrt"),

@@ -12,7 +12,7 @@ import typer
 from intact.atomic import together
 from intact.calib import Calibration, Range
 from intact.cli.options import AsJson, ModelFile, Out, into_a_folder
-from intact.cli.output import say, show_json
+from intact.cli.output import complain, say, show_json
 
 if TYPE_CHECKING:
     from intact.graph import Stripped
@@ -28,6 +28,9 @@ def run(
 ) -> None:
     """Take the Q/DQ pairs away; stored weights become the floats that their codes stood for.
 
+    So do layers that quantize while they run (DynamicQuantizeLinear and MatMulInteger or ConvInteger,
+    DynamicQuantizeLSTM, ...), and products whose weights alone have codes (MatMulNBits).
+
     The ranges can be kept, and used again: `intact quantize float.onnx --calib ranges.calib --method max`.
 
     Examples:
@@ -35,22 +38,31 @@ def run(
     - `intact strip model.int8.onnx -o float.onnx`
     - `intact strip model.int8.onnx -o float.onnx --calib ranges.calib`
     """
-    from intact.graph import load, normalize, save, strip_qdq
+    from intact.graph import float_dynamic, load, normalize, save, strip_qdq
 
     graph = load(model)
-    normalize(graph)
+    static, dynamic = normalize(graph), float_dynamic(graph)
+    seen = {note.node for note in dynamic}
+    notes = [*(note for note in static if note.node not in seen), *dynamic]
     stripped = strip_qdq(graph)
     with together():
         save(graph, out)
         if calib is not None:
             stored = graph.graph.initializers
             ranges_of({n: one for n, one in stripped.items() if n not in stored}, model.name).save(calib)
+    layers = [note.node for note in dynamic if note.changed]
     if as_json:
-        show_json(
-            {"out": str(out), "calib": None if calib is None else str(calib), "tensors": list(stripped)}
-        )
+        stays = {note.node: note.what for note in notes if not note.changed}
+        show_json({
+            "out": str(out), "calib": None if calib is None else str(calib), "tensors": list(stripped),
+            "layers": layers, "stays": stays,
+        })  # fmt: skip
         return
-    say(f"wrote {out}: {len(stripped)} tensors are float again")
+    while_running = f", {len(layers)} layers that were quantized while they ran" if layers else ""
+    say(f"wrote {out}: {len(stripped)} tensors are float again{while_running}")
+    for note in notes:
+        if not note.changed:
+            complain(note)
     if calib is not None:
         say(f"wrote {calib}")
 

@@ -47,6 +47,8 @@ def as_output(array: Any, name: str, dtype: str, shape: tuple[int, ...]) -> NDAr
 def _as_numpy(array: Any, where: str) -> NDArray[Any]:
     if isinstance(array, np.ndarray):
         return array
+    if isinstance(array, np.generic):
+        return np.asarray(array)
     try:
         return np.from_dlpack(array)
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:

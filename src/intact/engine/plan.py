@@ -20,6 +20,10 @@ UNQUANTIZED = "nothing in the model is quantized: all of it runs in float"
 """A note of a plan that was lowered from a model without Q/DQ pairs."""
 
 
+DYNAMIC = "layers that quantize their input while they run are left to ONNX Runtime"
+"""A note of a plan that was lowered from a model with such layers."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """An integer model, lowered: what `evaluate` computes and a backend makes executable.
@@ -51,6 +55,11 @@ class Plan:
     def unquantized(self) -> bool:
         """Whether the model had no Q/DQ pairs."""
         return UNQUANTIZED in self.notes
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether layers of the model quantize their input while they run."""
+        return DYNAMIC in self.notes
 
     def check(self) -> None:
         """Refuse a plan that contradicts itself: every name is given once before it is used.

@@ -15,6 +15,7 @@ from intact.graph.compose import DTYPES, Composer
 from intact.graph.constants import Constants
 from intact.graph.custom import register_operator
 from intact.graph.cut import cut, part
+from intact.graph.dynamic import float_dynamic, is_dynamic
 from intact.graph.edit import hold_constants, own_weights, separate_names, set_initializer, set_shape, settle
 from intact.graph.einsum import open_einsums
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq, opset_of_markers
@@ -28,6 +29,7 @@ from intact.graph.io import lift_constants, parse_model, prune, read_model, tidy
 from intact.graph.load import Source, load
 from intact.graph.mark import Mark, mark
 from intact.graph.markers import marker_schema
+from intact.graph.ml import open_ml
 from intact.graph.notes import Note
 from intact.graph.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, set_opset
 from intact.graph.parcel import Parcel
@@ -38,7 +40,7 @@ from intact.graph.raising import raise_opset
 from intact.graph.run import BoundInputs, Session
 from intact.graph.save import save
 from intact.graph.specialize import specialize
-from intact.graph.strip import Stripped, strip_qdq
+from intact.graph.strip import Stripped, strip_dynamic, strip_qdq
 from intact.graph.tagged import Seen, Tagged, tagged_pairs
 from intact.graph.timing import node_seconds
 from intact.graph.view import QuantizedBias, QuantizedValue, is_op, quantization_of, quantized_bias_of
@@ -82,10 +84,12 @@ __all__ = [
     "data_files",
     "deciding_inputs",
     "emit_qdq",
+    "float_dynamic",
     "fold_batchnorm",
     "graft",
     "hold_constants",
     "inputs_behind",
+    "is_dynamic",
     "is_op",
     "lift_constants",
     "load",
@@ -94,6 +98,7 @@ __all__ = [
     "node_seconds",
     "normalize",
     "open_einsums",
+    "open_ml",
     "opset_of_markers",
     "own_weights",
     "parse_model",
@@ -116,6 +121,7 @@ __all__ = [
     "settle",
     "specialize",
     "strip_qdq",
+    "strip_dynamic",
     "tagged_pairs",
     "tidy",
     "to_bytes",

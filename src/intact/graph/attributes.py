@@ -31,6 +31,11 @@ def floating(node: ir.Node, name: str, default: float) -> float:
     return float(_of(node, name, ir.AttributeType.FLOAT, default))
 
 
+def floatings(node: ir.Node, name: str, default: Sequence[float]) -> tuple[float, ...]:
+    """An attribute as reals."""
+    return tuple(float(number) for number in _of(node, name, ir.AttributeType.FLOATS, default))
+
+
 def text(node: ir.Node, name: str, default: str) -> str:
     """An attribute as a word."""
     return str(_of(node, name, ir.AttributeType.STRING, default))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from intact.graph.proto import all_nodes
 from intact.graph.raising import raise_opset
 from intact.graph.view import is_op
 
-_AXIS_OPSET = 13  # the first whose QuantizeLinear has an axis
+_AXIS_OPSET = 13  # the first whose QuantizeLinear has an axis, and whose Softmax is along one
 
 
 def normalize(model: ir.Model) -> list[Note]:
@@ -54,9 +55,15 @@ def normalize(model: ir.Model) -> list[Note]:
 
 
 def _is_quantized_operator(node: ir.Node) -> bool:
-    return isinstance(ops.read(node), QOperator) or (
-        node.domain == MICROSOFT and node.op_type.startswith("QLinear")
-    )
+    return _form(node) is not None or (node.domain == MICROSOFT and node.op_type.startswith("QLinear"))
+
+
+def _form(node: ir.Node) -> QOperator | None:
+    """What a node says, where it is an operator on codes that the book has."""
+    if is_op(node, "QLinearConv", domain=MICROSOFT):  # ONNX's, and it may have its channels last
+        return ops.QLinearConv.of(node)
+    said = ops.read(node)
+    return said if isinstance(said, QOperator) else None
 
 
 class _Rewriter:
@@ -66,20 +73,17 @@ class _Rewriter:
 
     def rewrite(self, node: ir.Node, constants: Constants, names: Namer) -> Note:
         """One QOperator as DQ, its float operator, Q."""
-        form, op_type = ops.read(node), node.op_type
-        obstacle = _obstacle(node, form, constants) if isinstance(form, QOperator) else "no rule for it"
-        if not isinstance(form, QOperator) or obstacle:
+        form, op_type = _form(node), node.op_type
+        obstacle = "no rule for it" if form is None else _obstacle(node, form, constants)
+        if form is None or obstacle:
             return Note(node.name or op_type, f"{op_type} stays: {obstacle}", changed=False)
         insert = Inserter(self.graph, node, names)
-        floats = [self._dequantized(node, at, insert) for at in form.data_inputs(node)]
+        floats = [_input(node, at) for at in form.plain]
+        floats += [self._dequantized(node, at, insert) for at in form.data_inputs(node)]
         if form.bias is not None and _input(node, form.bias) is not None:
             floats.append(self._bias(node, form, insert))
-        output = node.outputs[0]
-        attributes: dict[str, Any] = {k: a for k, a in node.attributes.items() if k not in _DROPPED}
-        base = node.name or op_type
-        y = insert.node(
-            form.real, floats, f"{base}.real", dtype=ir.DataType.FLOAT, shape=output.shape, **attributes
-        )
+        output, base = node.outputs[0], node.name or op_type
+        y = self._real_node(node, form, floats, insert)
         if (scale := _input(node, form.written)) is not None:
             zero = self._zero_point(node, form, insert)
             y = insert.node(
@@ -89,6 +93,24 @@ class _Rewriter:
         replace(node, y, names)
         y.name = kept
         return Note(base, f"{op_type} became Q/DQ around {form.real}")
+
+    def _real_node(
+        self, node: ir.Node, form: QOperator, floats: list[ir.Value | None], insert: Inserter
+    ) -> ir.Value:
+        """The float operator on `floats`, its channels where ONNX wants them."""
+        base, shape, x = node.name or node.op_type, node.outputs[0].shape, floats[0]
+        attributes: dict[str, Any] = {k: a for k, a in node.attributes.items() if k not in _DROPPED}
+        if isinstance(form, ops.QLinearSoftmax):
+            attributes["axis"] = -1 if form.opset < _AXIS_OPSET or form.axis is None else form.axis
+        make = partial(insert.node, dtype=ir.DataType.FLOAT)
+        if not form.channels_last:
+            return make(form.real, floats, f"{base}.real", shape=shape, **attributes)
+        assert x is not None and x.shape is not None
+        rank = len(x.shape)
+        first, last = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
+        floats[0] = make("Transpose", [x], f"{base}.first", shape=None, perm=first)
+        y = make(form.real, floats, f"{base}.real", shape=None, **attributes)
+        return make("Transpose", [y], f"{base}.last", shape=shape, perm=last)
 
     def _dequantized(self, node: ir.Node, at: int, insert: Inserter) -> ir.Value:
         """The floats of an input: one DequantizeLinear for all who read the same codes in the same way."""
@@ -107,8 +129,8 @@ class _Rewriter:
         array = self.constants(scale)
         if array is None or array.size == 1:
             return {}
-        form = ops.read(node)
-        assert isinstance(form, QOperator)
+        form = _form(node)
+        assert form is not None
         return {"axis": form.scale_axis(2 if codes.shape is None else len(codes.shape))}
 
     def _bias(self, node: ir.Node, form: QOperator, insert: Inserter) -> ir.Value:
@@ -152,8 +174,10 @@ def _obstacle(node: ir.Node, form: QOperator, constants: Constants) -> str:
         return "its scales are not constant"
     if not isinstance(form, ops.QLinearConcat) and any(s is not None and s.size > 1 for s in scales[:1]):
         return "its first input has several scales"
-    if form.channels_last:
-        return "its channels are last, and ONNX's operators want them first"
-    if isinstance(form, ops.QLinearSoftmax) and form.opset < 13:
-        return "it is the Softmax of an opset before 13"
+    x = _input(node, form.data_inputs(node)[0])
+    rank = len(x.shape) if x is not None and x.shape is not None else None
+    if form.channels_last and rank is None:
+        return "its channels are last, and its rank is not known"
+    if isinstance(form, ops.QLinearSoftmax) and form.opset < 13 and not form.is_along_last(rank):
+        return "it is the Softmax of an opset before 13, over several axes"
     return ""

@@ -75,7 +75,7 @@ class Session:
                 fix,
             ) from error
         self._inputs = [i.name for i in self._session.get_inputs()]
-        self._outputs = [o.name for o in self._session.get_outputs()]
+        self._outputs = [o.name for o in self._session.get_outputs() if o.type.startswith("tensor(")]
         self._made: dict[tuple[str, ...], int] = {}  # bytes in the last run, by what it was asked for
 
     def _share(self, model: ir.Model, options: Any, copied: set[str]) -> onnx.ModelProto:
@@ -113,7 +113,7 @@ class Session:
 
     @property
     def outputs(self) -> list[str]:
-        """Names of the outputs, the extra ones last."""
+        """Names of the outputs, the extra ones last; those that are no tensors are left out."""
         return list(self._outputs)
 
     def run(self, feeds: Mapping[str, NDArray]) -> dict[str, NDArray]:

@@ -13,9 +13,12 @@ from intact.graph import ops
 from intact.graph.branches import branches_of, graft
 from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
+from intact.graph.dynamic import float_dynamic, is_dynamic
 from intact.graph.emit_qdq import QUANTIZER_KEY
+from intact.graph.inference import refresh_shapes
 from intact.graph.io import prune
 from intact.graph.lift import lift_dequantize
+from intact.graph.notes import Note
 from intact.graph.view import QuantizedValue, is_op, quantization_of, quantized_bias_of
 from intact.spec import QuantSpec
 
@@ -49,22 +52,43 @@ def strip_qdq(model: ir.Model) -> dict[str, Stripped]:
     Before: ``y = Conv(DQ(Q(x)), DQ(w_codes), DQ(b_codes))``.  After: ``y = Conv(x, w, b)``, w and b the
     floats of their codes; casts and clips that our emitter put around a pair go with it. Operators that moved
     codes move floats. A DequantizeLinear stays where its scale is computed, or where its codes come from
-    anything but a QuantizeLinear. So in the branches of an If.
+    anything but a QuantizeLinear. Layers that quantize their input anew for each batch, and those whose
+    weights alone have codes, become the float layers that they stand for (`float_dynamic`). So in the
+    branches of an If.
 
     Returns:
         By the name of the float tensor: the input of the QuantizeLinear, or the stored weight.
     """
+    float_dynamic(model)
     lift_dequantize(model)
     stripper = _Stripper(model.graph)
     for node in list(model.graph):
         if is_op(node, "DequantizeLinear"):
             stripper.strip(node)
     for branch in branches_of(model):
-        if within := strip_qdq(branch.model):
+        dynamic = any(map(is_dynamic, branch.model.graph))
+        if (within := strip_qdq(branch.model)) or dynamic:
             graft(model, branch, branch.model)
             stripper.found = within | stripper.found
     prune(model)
     return stripper.found
+
+
+def strip_dynamic(model: ir.Model) -> list[Note]:
+    """`strip_qdq` where layers quantize while they run and no QuantizeLinear says how, in place.
+
+    Such a file holds nothing that its float network does not, but for the codes of its weights.
+
+    Returns:
+        The notes of `float_dynamic`.
+    """
+    if any(is_op(node, "QuantizeLinear") for node in model.graph.all_nodes()):
+        return []
+    notes = float_dynamic(model)
+    if any(note.changed for note in notes):
+        strip_qdq(model)
+        refresh_shapes(model)
+    return notes
 
 
 class _Stripper:

@@ -74,6 +74,18 @@ LOG = [np.float32(c) for c in (0.3333331346511841, -0.25000008940696716, 0.20002
 # (sin(r) / r - 1) / r^2 and (cos(r) - 1 + r^2 / 2) / r^4 as polynomials of r^2 on |r| <= pi / 4:
 SIN = [np.float32(c) for c in (-0.166666641831398, 0.008332747966051102, -0.00019587756833061576)]
 COS = [np.float32(c) for c in (0.0416666641831398, -0.001388830249197781, 2.4547787688788958e-05)]
+# (f(u) / u - 1) / u^2 of atan on |u| <= tan(pi / 8), of asin on |u| <= 0.5, of sinh on |u| <= 1, all as
+# polynomials of u^2:
+ATAN = [np.float32(c) for c in (-0.33333316445350647, 0.1999848335981369, -0.1424373835325241,
+                                0.10595139116048813, -0.060811545699834824)]  # fmt: skip
+ASIN = [np.float32(c) for c in (0.16666755080223083, 0.07495223730802536, 0.04547958821058273,
+                                0.02413436770439148, 0.042242538183927536)]  # fmt: skip
+SINH = [np.float32(c) for c in (0.1666666716337204, 0.008333350531756878, 0.000198360561626032,
+                                2.817501808749512e-06)]  # fmt: skip
+PI, HALF_PI, QUARTER_PI = np.float32(3.14159265), np.float32(1.57079633), np.float32(0.785398163)
+EIGHTH_TURN = np.float32(0.414213562)  # tan(pi / 8)
+LN2, QUARTER = np.float32(0.693147181), np.float32(0.25)
+FAR = np.float32(2.0**30)  # from here on, 1 added to a square is lost
 SQRT_HALF_BITS = np.int32(0x3F3504F3)
 SMALLEST_NORMAL, SCALE_UP = np.float32(2.0**-126), np.float32(2.0**23)
 GELU_LINEAR, GELU_CUBIC = np.float32(1.59576912), np.float32(0.044715)  # 2 sqrt(2 / pi)
@@ -226,6 +238,120 @@ def _sine_from(x: Reals, quarters: int) -> Reals:
 
 
 @_function
+def atan(x: Reals) -> Reals:
+    """The angle of a tangent, within 2e-7 of its own size.
+
+    Of the magnitude a, with the sign of x: ``t = a > 1 ? 1 / a : a``, then ``ATAN(u^2) u^2 u + u`` of
+    ``u = t > tan(pi / 8) ? (t - 1) / (t + 1) : t``, pi / 4 added to the former; where a > 1 that from pi / 2.
+    """
+    magnitude = np.abs(x)
+    above = magnitude > ONE
+    t = np.where(above, ONE / magnitude, magnitude)
+    high = t > EIGHTH_TURN
+    u = np.where(high, (t - ONE) / (t + ONE), t)
+    square = u * u
+    y = _polynomial(ATAN, square) * square * u + u + np.where(high, QUARTER_PI, np.float32(0))
+    return np.asarray(np.copysign(np.where(above, HALF_PI - y, y), x))
+
+
+@_function
+def asin(x: Reals) -> Reals:
+    """The angle of a sine, within 3e-7 of its own size; a NaN beyond 1.
+
+    Of the magnitude a, with the sign of x: ``ASIN(a^2) a^2 a + a`` up to 0.5; beyond, pi / 2 less twice the
+    same of ``sqrt((1 - a) / 2)``.
+    """
+    magnitude = np.abs(x)
+    far, y = _half_arc(magnitude)
+    return np.copysign(np.where(far, HALF_PI - TWO * y, y), x)
+
+
+@_function
+def acos(x: Reals) -> Reals:
+    """The angle of a cosine, within 4e-7; a NaN beyond 1. By the same halves as `asin`."""
+    far, y = _half_arc(np.abs(x))
+    twice = TWO * y
+    return np.where(far, np.where(x < 0, PI - twice, twice), HALF_PI - np.copysign(y, x))
+
+
+def _half_arc(a: Reals) -> tuple[NDArray[np.bool_], Reals]:
+    """(whether a > 0.5, asin of a, or of ``sqrt((1 - a) / 2)`` there)."""
+    far = a > HALF
+    u = np.where(far, sqrt((ONE - a) * HALF), a)
+    square = u * u
+    return far, _polynomial(ASIN, square) * square * u + u
+
+
+@_function
+def sinh(x: Reals) -> Reals:
+    """Within 5e-7 of its own size; infinite where float32 ends.
+
+    Of the magnitude a, with the sign of x: ``SINH(a^2) a^2 a + a`` up to 1; beyond, ``e - 0.25 / e`` with
+    ``e = e^a / 2``.
+    """
+    magnitude = np.abs(x)
+    square = magnitude * magnitude
+    e = _half_exp(magnitude)
+    small = _polynomial(SINH, square) * square * magnitude + magnitude
+    return np.copysign(np.where(magnitude > ONE, e - QUARTER / e, small), x)
+
+
+@_function
+def cosh(x: Reals) -> Reals:
+    """Within 5e-7 of its own size: ``e + 0.25 / e`` with ``e = e^|x| / 2``."""
+    e = _half_exp(np.abs(x))
+    return np.asarray(e + QUARTER / e)
+
+
+def _half_exp(a: Reals) -> Reals:
+    """e^a / 2 of a >= 0, as ``(h / 2) h`` with ``h = e^(a / 2)``: it ends later than e^a."""
+    h = exp(a * HALF)
+    return np.asarray(h * HALF * h)
+
+
+@_function
+def asinh(x: Reals) -> Reals:
+    """Within 4e-7 of its own size.
+
+    Of the magnitude a, with the sign of x: ``log1p(a + a^2 / (1 + sqrt(a^2 + 1)))``, from 2^30 on
+    ``log(a) + ln 2``.
+    """
+    a = np.abs(x)
+    square = a * a
+    near = _log1p(a + square / (ONE + sqrt(square + ONE)))
+    return np.copysign(np.where(a < FAR, near, log(a) + LN2), x)
+
+
+@_function
+def acosh(x: Reals) -> Reals:
+    """Within 4e-7 of its own size; a NaN below 1.
+
+    ``log1p(t + sqrt(t (t + 2)))`` with ``t = x - 1``, ``log(x) + ln 2`` from 2^30.
+    """
+    t = x - ONE
+    near = _log1p(t + sqrt(t * (t + TWO)))
+    y = np.where(x < FAR, near, log(x) + LN2)
+    return np.where(x < ONE, np.float32(np.nan), y)
+
+
+@_function
+def atanh(x: Reals) -> Reals:
+    """Within 4e-7 of its own size; infinite at 1, a NaN beyond.
+
+    Of the magnitude a, with the sign of x: ``log1p((a + a) / (1 - a)) / 2``.
+    """
+    a = np.abs(x)
+    u = np.asarray((a + a) / (ONE - a), np.float32)
+    return np.asarray(np.copysign(HALF * _log1p(u), x))
+
+
+def _log1p(u: Reals) -> Reals:
+    """log(1 + u): of ``w = fl32(1 + u)``, and what was lost in that; an infinity stays."""
+    w = ONE + u
+    return np.where(u < np.float32(np.inf), log(w) + (u - (w - ONE)) / w, u)
+
+
+@_function
 def softplus(x: Reals) -> Reals:
     """log(1 + e^x), within 3e-7 of its own size down to -87, where it becomes constant.
 
@@ -273,10 +399,11 @@ def relu(x: Reals) -> Reals:
 
 
 FUNCTIONS: dict[str, Function] = {
-    "cos": cos, "elu": elu, "erf": erf, "exp": exp, "gelu": gelu, "gelu_tanh": gelu_tanh,
+    "acos": acos, "acosh": acosh, "asin": asin, "asinh": asinh, "atan": atan, "atanh": atanh, "cos": cos,
+    "cosh": cosh, "elu": elu, "erf": erf, "exp": exp, "gelu": gelu, "gelu_tanh": gelu_tanh,
     "hard_sigmoid": hard_sigmoid, "hard_swish": hard_swish, "leaky_relu": leaky_relu, "log": log,
-    "mish": mish, "relu": relu, "sigmoid": sigmoid, "silu": silu, "sin": sin, "softplus": softplus,
-    "softsign": softsign, "sqrt": sqrt, "tanh": tanh,
+    "mish": mish, "relu": relu, "sigmoid": sigmoid, "silu": silu, "sin": sin, "sinh": sinh,
+    "softplus": softplus, "softsign": softsign, "sqrt": sqrt, "tanh": tanh,
 }  # fmt: skip
 """The functions of one real that a step can name."""
 

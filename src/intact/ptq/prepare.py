@@ -28,12 +28,13 @@ def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bo
     """
     model = graph.load(source, checked=checked)
     graph.settle(model)
-    notes = [*graph.widen_float16(model), *graph.normalize(model), *graph.fold_batchnorm(model)]
+    notes = [*graph.widen_float16(model), *graph.normalize(model), *graph.strip_dynamic(model)]
+    notes += graph.fold_batchnorm(model)
     graph.lift_constants(model)
     rules = Rules(model, settings.layer, settings.overrides)
     opset = rules.opset(model.opset_imports.get("", 13), settings.opset)
     graph.raise_opset(model, opset)
-    if opened := graph.open_einsums(model):
+    if opened := [*graph.open_ml(model), *graph.open_einsums(model)]:
         notes += opened
         graph.refresh_shapes(model)
     left = [escape(name) for name in rules.float_nodes()]
@@ -53,16 +54,12 @@ class NothingToQuantizeError(QuantValueError):
     """There is no layer in a model that can be quantized, or that may be."""
 
 
-_INTEGER = frozenset({
-    "ConvInteger", "MatMulInteger", "DynamicQuantizeLinear", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul",
-    "MatMulIntegerToFloat", "MatMulNBits",
-})  # fmt: skip
-"""Operators of models whose scales are found while they run, or whose weights alone are quantized."""
-
-
 def nothing_to_quantize(model: graph.Model) -> NothingToQuantizeError:
-    """The error of a model in which no layer can be quantized."""
-    if there := sorted({node.op_type for node in model.graph} & _INTEGER):
+    """The error of a model in which no layer can be quantized.
+
+    Layers that quantize while they run were made float again, where that can be done.
+    """
+    if there := sorted({node.op_type for node in model.graph if graph.is_dynamic(node)}):
         return NothingToQuantizeError(
             "model", f"a model that is quantized already ({', '.join(there)})", "a float model",
             "quantize the model that it was made from",

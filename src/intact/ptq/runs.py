@@ -29,12 +29,12 @@ class Cutter:
 
     Args:
         session: The model.
-        outputs: Names of the model's own outputs, which are compared.
+        outputs: Names of the model's own outputs; those that are tensors are compared.
         inputs: The model's inputs.
     """
 
     def __init__(self, session: Session, outputs: Sequence[str], inputs: Sequence[Input]) -> None:
-        self._session, self._outputs = session, outputs
+        self._session, self._outputs = session, [name for name in outputs if name in session.outputs]
         self._kind, self._size = _first_axis(inputs)
         self._rest: list[Feeds] = []
         self.stacks = False

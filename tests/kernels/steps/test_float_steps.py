@@ -23,6 +23,7 @@ UINT8 = QuantSpec("uint8", symmetric=False)
 SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple)
 LENGTHS = st.integers(1, 70)
+PARTIAL = {"acos", "acosh", "asin", "atanh", "log", "sqrt"}  # a NaN of some reals, which has no code
 SPECIAL = np.array(
     [0, -0.0, 1e-45, -1e-45, 1e-39, -87.4, -103.9, -104, -105, 88.7, 88.73, 0.625, 0.9, 6, -6, 3e38, -3e38,
      65536, 65537, -1e9, 2.0**127, 0.7853982, np.inf, -np.inf, np.nan],
@@ -153,7 +154,7 @@ def test_function_on_a_dense_grid(
 
 
 @settings(deadline=None, max_examples=60)
-@given(seed=SEEDS, shape=SIZES, name=st.sampled_from(sorted({*numerics.FUNCTIONS} - {"log", "sqrt"})))
+@given(seed=SEEDS, shape=SIZES, name=st.sampled_from(sorted({*numerics.FUNCTIONS} - PARTIAL)))
 def test_function_of_codes_and_reals_in_any_order(
     runner: Any,
     float_steps_kernel: str,
@@ -437,7 +438,7 @@ def test_empty_tensors(runner: Any, float_steps_kernel: str) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda x, y: float_steps.function(x, y, "cosh"), "no function has this name"),
+        (lambda x, y: float_steps.function(x, y, "sech"), "no function has this name"),
         (
             lambda x, y: float_steps.reduce(x, Real(View(2, 0, "float32", (3,), (4,))), "mean"),
             "differ in their sizes",

@@ -12,9 +12,11 @@ from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of, is_float3
 from intact.engine.lower.chain import Shape, StepChain
 from intact.engine.lower.gemm import as_image, image_dims
 from intact.engine.lower.moves import Rule
-from intact.engine.lower.window import LoweredWindow, window
+from intact.engine.lower.volumes import average_over_volumes
+from intact.engine.lower.window import LoweredWindow, pads_of_window, window
 from intact.engine.steps import Binary, FloatConv, Reshape
 from intact.engine.steps.tensors import Dim
+from intact.engine.steps.window import Pair
 from intact.graph import Node, ops
 
 # -- along axes
@@ -184,8 +186,11 @@ def _lrn(builder: PlanBuilder, node: Node) -> None:
 def _average_pool(builder: PlanBuilder, node: Node) -> None:
     """A convolution of each channel; where windows reach over the rim, sums, and a factor for each."""
     x, said, value = builder.real(node.inputs[0]), ops.AveragePool.of(node), node.outputs[0]
-    laid, kernel = window(node, said, said.kernel_shape), (1, *said.kernel_shape)[-2:]
     shape, made = builder.tensors[x].shape, dims_of(value)
+    if len(shape) == 5:
+        _average_of_volumes(builder, node, x, said)
+        return
+    laid, kernel = window(node, said, said.kernel_shape), (1, *said.kernel_shape)[-2:]
     channels = shape[1] if len(shape) in (3, 4) else None
     if not isinstance(channels, int) or not is_float32(value):
         raise NoMatch("it is no pool of images or sequences of a known number of channels")
@@ -220,6 +225,23 @@ def _average_pool(builder: PlanBuilder, node: Node) -> None:
         builder.add(Binary(*who, "mul", sums(pooled, pads), parts, y))
     if flat:
         builder.add(Reshape(*who, y, builder.write_plain(value, "float32")))
+
+
+def _average_of_volumes(builder: PlanBuilder, node: Node, x: str, said: ops.AveragePool) -> None:
+    """The same over planes; each window counts all elements under it."""
+    channels, value = builder.tensors[x].shape[1], node.outputs[0]
+    if not isinstance(channels, int) or not is_float32(value):
+        raise NoMatch("it is no pool of volumes of a known number of channels")
+    if not said.count_include_pad and any(pads_of_window(node, said, said.kernel_shape)):
+        raise NoMatch("its windows reach over the rim of a volume, and count what is inside")
+    part = np.float32(1 / prod(said.kernel_shape))
+
+    def pool(image: str, made: str, kernel: Pair, laid: LoweredWindow) -> FloatConv:
+        weight = builder.hold(f"{node.name}.window", np.full((channels, *kernel, 1), part, np.float32))
+        who = node.name or "", (node.name or "",)
+        return FloatConv(*who, image, made, weight, "", laid.strides, laid.dilations, laid.pads, channels)
+
+    average_over_volumes(builder, node, x, builder.write_plain(value, "float32"), pool)
 
 
 def _counted(

@@ -140,7 +140,9 @@ def _choice(
 
 
 CURVES: dict[str, Rule] = {
-    "Celu": _celu, "Cos": _named("cos"), "Elu": _elu, "Pow": _power, "Selu": _selu, "Sign": _sign,
-    "Sin": _named("sin"), "Tan": _tan, "ThresholdedRelu": _thresholded,
+    **{name: _named(name.lower())
+       for name in ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Sin", "Sinh")},
+    "Celu": _celu, "Elu": _elu, "Pow": _power, "Selu": _selu, "Sign": _sign,
+    "Tan": _tan, "ThresholdedRelu": _thresholded,
 }  # fmt: skip
 """Operator -> how it becomes steps, where no other rule takes it."""

@@ -27,15 +27,17 @@ from intact.engine.lower.select import select
 from intact.engine.lower.shapes import fold_sizes
 from intact.engine.lower.simplify import drop_idle, drop_nan_guards, join_bounds, join_norms
 from intact.engine.lower.specification import check_graph, every_pass
-from intact.engine.plan import UNQUANTIZED, Plan
+from intact.engine.plan import DYNAMIC, UNQUANTIZED, Plan
 from intact.errors import FileFormatError, UnsupportedError
 from intact.graph import (
     Model,
     Source,
     deciding_inputs,
+    is_dynamic,
     load,
     normalize,
     open_einsums,
+    open_ml,
     prune,
     raise_opset,
     refresh_shapes,
@@ -67,6 +69,10 @@ def _open_einsums(model: Model) -> list[str]:
     return notes
 
 
+def _open_ml(model: Model) -> list[str]:
+    return [str(note) for note in open_ml(model)]
+
+
 def _prune(model: Model) -> list[str]:
     prune(model)
     return []
@@ -75,6 +81,7 @@ def _prune(model: Model) -> list[str]:
 BEFORE: tuple[tuple[str, Pass], ...] = (
     ("normalize", _normalize),
     ("widen codes of 4 bits", widen_codes),
+    ("open operators of ai.onnx.ml", _open_ml),
     ("open Einsum", _open_einsums),
     ("drop what does nothing", drop_idle),
     ("join bounds", join_bounds),
@@ -122,14 +129,34 @@ def lower(
         return _lowered(source, shapes or {}, values or {})
 
 
+_NO_TENSORS = frozenset({"ZipMap", "SequenceConstruct", "SequenceInsert", "SequenceErase", "SplitToSequence",
+                         "Optional"})  # fmt: skip
+"""Operators that make lists of tensors or numbers."""
+
+
+def _require_tensors(model: Model) -> None:
+    for output in model.graph.outputs:
+        node = output.producer()
+        if node is not None and node.op_type in _NO_TENSORS:
+            lists = node.op_type == "ZipMap"
+            raise UnsupportedError(
+                f"output '{output.name}'", f"what {node.op_type} makes, which is no tensor",
+                "tensors as outputs",
+                "convert the pipeline with options={'zipmap': False}" if lists else "let tensors be outputs",
+            )  # fmt: skip
+
+
 def _lowered(source: Source, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]) -> Plan:
     model, notes = load(source), list[str]()
+    _require_tensors(model)
     settle(model)
     notes += [str(note) for note in widen_float16(model)]
     run_passes(model, _before(shapes or _fixed(model), values), notes)
     deciding = tuple(deciding_inputs(model))
     if not any(node.op_type in _QUANTIZING for node in model.graph.all_nodes()):
         notes.append(UNQUANTIZED)
+    if any(map(is_dynamic, model.graph.all_nodes())):
+        notes.append(DYNAMIC)
     placement = read_placement(model)
     stays: set[str] = set()
     while True:

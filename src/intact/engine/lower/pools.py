@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, check_ratio
 from intact.engine.lower.gemm import as_image, image_dims
 from intact.engine.lower.grids import Grid
 from intact.engine.lower.moves import Rule, data, moved
-from intact.engine.lower.volumes import as_planes, as_volumes, plane_dims, stacked, volume_window
+from intact.engine.lower.volumes import (
+    as_planes,
+    as_volumes,
+    average_over_volumes,
+    plane_dims,
+    stacked,
+    volume_window,
+)
 from intact.engine.lower.window import LoweredWindow, window
 from intact.engine.steps import Pool, Reshape
 from intact.engine.steps.window import Pair
@@ -38,14 +46,16 @@ def _max_pool(builder: PlanBuilder, node: Node) -> None:
 
 
 def _max_of_volumes(builder: PlanBuilder, node: Node, x: str, y: str) -> None:
-    """A pool over planes, with those that its window has in depth between their rows.
+    """A pool over each plane, and one over what that leaves of the planes that a window has in depth, which
+    lie between each other's rows: the largest of the largest.
 
     Beyond the ends lies the nearest plane: where neighbours in depth lie side by side, a window that reaches
     so far has that plane anyway.
     """
     said, who = ops.MaxPool.of(node), (node.name or "", (node.name or "",))
     kernel, depth = said.kernel_shape, builder.tensors[x].shape[2]
-    window = volume_window(node, said, kernel, rows=True)
+    flat = volume_window(node, said, (1, *kernel[1:]), rows=True).over
+    window = volume_window(node, said, (kernel[0], 1, 1), rows=True)
     plane_dims(builder.tensors[x].shape)  # or there is no match
     assert isinstance(depth, int), "planes were counted"
     hop, (front, behind) = window.stride, window.pads
@@ -60,13 +70,19 @@ def _max_of_volumes(builder: PlanBuilder, node: Node, x: str, y: str) -> None:
     if window.dilation > 1 and any(window.pads):
         raise NoMatch("planes of its window are apart, and it reaches beyond the ends")
     planes, before = as_planes(builder, x, *who)
-    image, stack = stacked(builder, planes, depth, window, *who)
     made, after = as_volumes(builder, y, *who)
-    over = (kernel[1] * window.kernel, kernel[2])
-    _check_pads(over, window.over)
-    strides, dilations, pads = window.over.strides, window.over.dilations, window.over.pads
-    pool = Pool(*who, image, made, "max", over, strides, dilations, pads, bool(said.ceil_mode))
-    for step in (*before, *stack, pool, *after):
+    _check_pads((kernel[1], kernel[2]), flat)
+    tensor, (count, channels, *_) = builder.tensors[made], builder.tensors[planes].shape
+    sizes = (count, channels, *tensor.shape[2:])
+    pooled = made if window.alone else builder.scratch(f"{y}.pooled", tensor.dtype, sizes, tensor.codes)
+    over = kernel[1], kernel[2]
+    pool = Pool(
+        *who, planes, pooled, "max", over, flat.strides, flat.dilations, flat.pads, bool(said.ceil_mode)
+    )
+    image, stack = stacked(builder, pooled, depth, window, *who)
+    column = window.kernel, 1
+    deep = [] if window.alone else [Pool(*who, image, made, "max", column, column)]
+    for step in (*before, pool, *stack, *deep, *after):
         builder.add(step, node)
 
 
@@ -117,8 +133,9 @@ def _windowed(node: Node) -> Make:
 def _average_pool(builder: PlanBuilder, node: Node) -> None:
     x, codes = builder.wanted_codes(node.inputs[0])
     rank = len(builder.tensors[x].shape)
-    if rank != 4 and (rank != 3 or node.op_type == "ReduceMean"):
-        raise NoMatch("it is no pool of images or sequences")
+    volumes = rank == 5 and node.op_type == "AveragePool"
+    if not volumes and rank != 4 and (rank != 3 or node.op_type == "ReduceMean"):
+        raise NoMatch("it is no pool of images, sequences or volumes")
     value = node.outputs[0]
     output = builder.output(value)
     if output.grid is None:
@@ -131,8 +148,20 @@ def _average_pool(builder: PlanBuilder, node: Node) -> None:
     if node.op_type == "ReduceMean":
         _check_axes(builder, node)
     y = builder.write(output, value, low, high)
+    if volumes:
+        average_over_volumes(builder, node, x, y, partial(_average_of_planes, node))
+        return
     pool = _windowed(node) if node.op_type == "AveragePool" else _global("average")
     _over_images(builder, node, x, y, pool)
+
+
+def _average_of_planes(node: Node, x: str, y: str, kernel: Pair, shape: LoweredWindow) -> Pool:
+    _check_pads(kernel, shape)
+    counts_pads = bool(ops.AveragePool.of(node).count_include_pad)
+    return Pool(
+        node.name or "", (node.name or "",), x, y, "average", kernel, shape.strides, shape.dilations,
+        shape.pads, False, counts_pads,
+    )  # fmt: skip
 
 
 def _check_axes(builder: PlanBuilder, node: Node) -> None:

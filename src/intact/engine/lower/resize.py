@@ -45,11 +45,10 @@ def _interpolate(builder: PlanBuilder, node: Node, said: ops.Resize) -> None:
     changed = sorted(_changed(builder, node, said, shape), key=lambda found: found[3])
     if not changed:
         builder.add(Reshape(*who(node), x, builder.write_plain(node.outputs[0], "float32")), node)
-    if said.antialias and any(scale < 1 for *_, scale in changed):
-        raise NoMatch("it smooths what it shrinks")
     for axis, size, wanted, scale in changed:
         at = _coordinates(said, np.float64, size, wanted, scale)
-        places, weights = _SAMPLES[said.mode](at, size, said)
+        smooth = bool(said.antialias) and scale < 1
+        places, weights = _smoothed(at, size, said, scale) if smooth else _SAMPLES[said.mode](at, size, said)
         held = [
             builder.hold(f"{node.name}.axis{axis}.{key}", array)
             for key, array in (("places", places), ("weights", weights.astype(np.float32)))
@@ -127,16 +126,35 @@ def _linear(at: _Reals, size: int, said: ops.Resize) -> tuple[NDArray[np.int64],
 
 def _cubic(at: _Reals, size: int, said: ops.Resize) -> tuple[NDArray[np.int64], _Reals]:
     """Of four neighbours, by Keys' kernel (1981), as ONNX's Resize has it."""
-    a, low = said.cubic_coeff_a, np.floor(at)
-    places = low[:, None] + np.arange(-1, 3)
-    away = np.abs(at[:, None] - places)
-    near = ((a + 2) * away - (a + 3)) * away**2 + 1
-    far = ((a * away - 5 * a) * away + 8 * a) * away - 4 * a
-    weights = np.where(away <= 1, near, far)
+    places = np.floor(at)[:, None] + np.arange(-1, 3)
+    weights = _keys(np.abs(at[:, None] - places), said.cubic_coeff_a)
     if said.exclude_outside:
         weights = np.where((places >= 0) & (places < size), weights, 0)
         weights /= weights.sum(axis=1, keepdims=True)
     return np.clip(places, 0, size - 1).astype(np.int64), weights
+
+
+def _keys(away: _Reals, a: float) -> _Reals:
+    """The weight of an element by its distance."""
+    near = ((a + 2) * away - (a + 3)) * away**2 + 1
+    far = ((a * away - 5 * a) * away + 8 * a) * away - 4 * a
+    return np.where(away <= 1, near, np.where(away < 2, far, 0))
+
+
+def _smoothed(at: _Reals, size: int, said: ops.Resize, scale: float) -> tuple[NDArray[np.int64], _Reals]:
+    """Of all neighbours under the kernel made wide by 1 / scale, as ONNX Runtime and PyTorch have it: those
+    beyond the ends count for the last one, or not at all."""
+    reach = (2 if said.mode == "cubic" else 1) / scale
+    first = np.floor(at + 1 - reach)
+    places = first[:, None] + np.arange(int(np.floor(2 * reach)) + 2)
+    away = np.abs(at[:, None] - places) * scale
+    weights = _keys(away, said.cubic_coeff_a) if said.mode == "cubic" else np.maximum(1 - away, 0)
+    inside = (places >= 0) & (places < size)
+    if said.exclude_outside:
+        weights = np.where(inside, weights, 0)
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    used = weights.any(axis=0)  # of a column that weighs nothing nobody needs the places
+    return np.clip(places[:, used], 0, size - 1).astype(np.int64), weights[:, used]
 
 
 _PLACES: dict[str, Callable[[_Reals, Any, int, int], _Reals]] = {

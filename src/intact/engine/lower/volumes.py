@@ -5,7 +5,7 @@ The planes that a window has under it become one image, so that kernels of image
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.window import LoweredWindow, pads_of_window
 from intact.engine.steps import Dim, Reshape, StackPlanes, Step, Transpose
 from intact.engine.steps.window import MOST_HOP, MOST_WIDTH, Pair
-from intact.graph import Node
+from intact.graph import Node, ops
 from intact.graph.ops import Windowed
 
 _Code = TypeVar("_Code", np.int8, np.float32)
@@ -141,6 +141,30 @@ def as_volumes(builder: PlanBuilder, y: str, name: str, done: tuple[str, ...]) -
     turned = tuple(tensor.shape[axis] for axis in _TURNED)
     between = builder.scratch(f"{y}.turned", tensor.dtype, turned, tensor.codes)
     return planes, [Reshape(name, done, planes, between), Transpose(name, done, between, y, _TURNED)]
+
+
+def average_over_volumes(
+    builder: PlanBuilder, node: Node, x: str, y: str, make: Callable[[str, str, Pair, LoweredWindow], Step]
+) -> None:
+    """An AveragePool of volumes as one of planes, with those that its window has in depth between their rows.
+
+    Args:
+        x, y: Tensors of volumes.
+        make: The pool of images: what it reads and makes, its kernel and window.
+    Raises:
+        NoMatch: How many elements a window counts depends on its depth.
+    """
+    said, who = ops.AveragePool.of(node), (node.name or "", (node.name or "",))
+    kernel, depth = said.kernel_shape, builder.tensors[x].shape[2]
+    window = volume_window(node, said, kernel, rows=True)
+    if said.ceil_mode or (any(window.pads) and not said.count_include_pad):
+        raise NoMatch("its windows reach over the ends of a volume, and count what is inside")
+    planes, before = as_planes(builder, x, *who)
+    image, stack = stacked(builder, planes, depth, window, *who)
+    made, after = as_volumes(builder, y, *who)
+    pool = make(image, made, (kernel[1] * window.kernel, kernel[2]), window.over)
+    for step in (*before, *stack, pool, *after):
+        builder.add(step, node)
 
 
 _TURNED = (0, 2, 1, 3, 4)

@@ -23,6 +23,7 @@ class QOperator(Operator, shared=True):
         real: The float operator.
         written: Where the scale of the output stands.
         bias: Where int32 codes stand that have the product of the two input scales; None: nowhere.
+        plain: Inputs in front of the others that hold no codes.
     """
 
     kind: ClassVar[Kind] = "quantized"
@@ -30,6 +31,7 @@ class QOperator(Operator, shared=True):
     real: ClassVar[str]
     written: ClassVar[int] = 3
     bias: ClassVar[int | None] = None
+    plain: ClassVar[tuple[int, ...]] = ()
     channels_last: int = 0
 
     @property
@@ -109,10 +111,26 @@ class QLinearLeakyRelu(QOperator):
 
 @dataclass(frozen=True)
 class QLinearSoftmax(QOperator):
-    """`opset` says which Softmax of ONNX it is."""
+    """`opset` says which Softmax of ONNX it is: before 13 over all axes from `axis`, by default 1, on."""
 
     real: ClassVar[str] = "Softmax"
     opset: int = 0
+    axis: int | None = None
+
+    def is_along_last(self, rank: int | None) -> bool:
+        """Whether it is over the last axis alone; of an unknown rank only where it says so."""
+        axis = self.axis if self.axis is not None else 1 if self.opset < 13 else -1
+        return axis == -1 or axis + 1 == rank
+
+
+@dataclass(frozen=True)
+class QLinearWhere(QOperator):
+    """Inputs: condition, then the two, scale and zero point behind each."""
+
+    real: ClassVar[str] = "Where"
+    data: ClassVar[tuple[int, ...] | None] = (1, 4)
+    written: ClassVar[int] = 7
+    plain: ClassVar[tuple[int, ...]] = (0,)
 
 
 @dataclass(frozen=True)
