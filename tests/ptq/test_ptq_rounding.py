@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -13,8 +14,13 @@ from intact import graph
 from intact.graph import ops
 from intact.ptq import columns, quantize
 from intact.ptq.columns import InputsMet, as_rows, from_rows
-from intact.ptq.rounding import _Grid
+from intact.ptq.prepare import prepared
+from intact.ptq.rounding import _Grid, with_all_weights_rounded, with_rounded_weights
+from intact.ptq.settings import Settings
+from intact.ptq.stages import STAGES, run
+from intact.ptq.trial import error_of_weights
 
+_ALL = [stage.name for stage in STAGES].index("round all weights")
 PLAIN: dict[str, Any] = {"bias_correction": False, "equalization": False, "method": "max", "progress": False}
 
 
@@ -123,3 +129,60 @@ def test_unlike_inputs_keep_the_nearest_codes(build: Any) -> None:
     plain, fitted = (quantize(model, data, rounding=r, **PLAIN) for r in (False, True))
     codes = [q.model.graph.initializers["w.codes"].const_value.numpy() for q in (plain, fitted)]
     assert np.abs(codes[0].astype(int) - codes[1]).max() <= 1
+
+
+def coarse(build: Any, inputs: int) -> onnx.ModelProto:
+    """A layer whose every output has one weight that is twenty times as large as the others."""
+    w = np.random.default_rng(8).standard_normal((inputs, 8)).astype(np.float32)
+    w[0] *= 20
+    return build([("MatMul", "x w", "y")], {"x": ["N", inputs]}, {"y": ["N", 8]}, w=w)
+
+
+def codes_of(model: onnx.ModelProto, data: np.ndarray, rounding: Any) -> np.ndarray:
+    made = quantize(model, data, rounding=rounding, **PLAIN).model
+    return made.graph.initializers["w.codes"].const_value.numpy()
+
+
+def test_auto_fits_all_weights_where_that_halves_their_error(build: Any) -> None:
+    model, rng = coarse(build, 48), np.random.default_rng(9)
+    few = rng.standard_normal((256, 4)) @ rng.standard_normal((4, 48))
+    data = (few + 0.02 * rng.standard_normal(few.shape)).astype(np.float32)
+    nearest, auto, fitted = (codes_of(model, data, rounding) for rounding in (False, "auto", True))
+    assert np.array_equal(auto, fitted) and not np.array_equal(nearest, fitted)
+
+
+def test_auto_keeps_nearest_codes_where_fitted_ones_gain_little(build: Any) -> None:
+    model, rng = coarse(build, 48), np.random.default_rng(9)
+    mixed = np.eye(48) + 0.02 * rng.standard_normal((48, 48))
+    data = (rng.standard_normal((256, 48)) @ mixed).astype(np.float32)
+    state = run(prepared(model, data, Settings(**PLAIN)), STAGES[:_ALL])
+    fitted = with_rounded_weights(replace(state, settings=Settings(rounding=True, **PLAIN)))
+    assert fitted is not None and error_of_weights(state) > 1e-4
+    assert 0.5 * error_of_weights(state) < error_of_weights(fitted) < error_of_weights(state)
+    assert with_all_weights_rounded(state) is None
+    assert np.array_equal(codes_of(model, data, False), codes_of(model, data, "auto"))
+
+
+def test_auto_leaves_weights_that_lose_little(build: Any) -> None:
+    """Below a hundredth of the outputs nothing is fitted, though it would halve the error."""
+    data = together(24, 16)
+    state = run(prepared(layers(build)["dense"], data, Settings(**PLAIN)), STAGES[:_ALL])
+    fitted = with_rounded_weights(replace(state, settings=Settings(rounding=True, **PLAIN)))
+    assert fitted is not None
+    assert error_of_weights(fitted) < 0.5 * error_of_weights(state) < error_of_weights(state) <= 1e-4
+    assert with_all_weights_rounded(state) is None
+
+
+def test_the_error_of_weights_is_that_of_the_file_with_activations_in_float(build: Any) -> None:
+    model, data = layers(build)["dense"], together(24, 16)
+    settings = Settings(progress=False, equalization=False, bias_correction=False, rounding=False)
+    state = run(prepared(model, data, settings), STAGES[:_ALL])
+    assert state.runs
+    plain = quantize(model, data, activations="float", rounding=False, **PLAIN)
+    square = lost = 0.0
+    for held in state.runs[:8]:
+        want = held.outputs["y"].astype(np.float64)
+        got = graph.Session(plain.model).run(held.feeds)["y"]
+        square, lost = square + np.square(want).sum(), lost + np.square(got - want).sum()
+    assert error_of_weights(state) == pytest.approx(lost / square, rel=1e-3)
+    assert graph.to_bytes(state.model) == graph.to_bytes(graph.load(model))  # a trial changes no model

@@ -85,7 +85,8 @@ def quantize(
         rounding: Round the weights of each layer with regard to each other, so that their errors cancel on
             what the layer reads, where that holds for inputs which they were not fitted to. "auto": those of
             layers that sum up few products, as depthwise ones and the first one of an image do: these lose
-            most, and it costs next to nothing. False: each to its nearest code.
+            most, and it costs next to nothing; all where that halves what weights lose, if that is more than
+            1%. False: each to its nearest code.
         scale_bits: Widen each range until its scale has at most so many significant bits: float sums then
             hardly round, and frameworks that add in other orders get the same codes; biases move by less than
             one step of their sum, off the boundaries between codes. None: neither of both

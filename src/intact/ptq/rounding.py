@@ -14,7 +14,7 @@ A layer keeps this where its error is smaller on inputs that it was not fitted t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,22 +28,55 @@ from intact.ptq.layer_inputs import measured
 from intact.ptq.ranges import QuantizedWeight
 from intact.ptq.sample import Held
 from intact.ptq.state import InputMeans, State
+from intact.ptq.trial import error_of_weights
 
 _ROWS = 4096  # of inputs of one layer, about: more change next to nothing
 _BLOCK = 128  # columns rounded with regard to each other: work and memory stay linear in the weights
 _FEW = 32  # columns of the layers that "auto" rounds so: windows of one channel, 3x3 ones of three
 _RIDGE = 1e-5  # of each column's sum of squares: what float32 sums cannot tell from the mean
+_LITTLE = 1e-4  # of the outputs' squares (40 dB): weights that lose less are left as they are
+_HALVED = 0.5  # of the error before: what fitting all weights must get below, as much of it fits chance
+_MANY = 2**25  # weights of a model: fitting more takes longer than all other stages
 _DAMPING = 0.01  # of the mean square, added to each: what was not seen may happen
 
 
 def with_rounded_weights(state: State) -> State | None:
-    """`state` with such codes for its weights; None where there is nothing to fit, or to fit it to."""
-    if not state.runs:
+    """`state` with such codes for its weights; None where there is nothing to fit, or to fit it to.
+
+    Those of layers that sum up few products, or all where that is asked for.
+    """
+    everywhere = state.settings.rounding is True
+    layers = {
+        number: nodes for number, (nodes, columns) in _layers(state).items() if everywhere or columns <= _FEW
+    }
+    return _with_rounded(state, layers)
+
+
+def with_all_weights_rounded(state: State) -> State | None:
+    """`state` with such codes for all weights, if that halves what weights take off the outputs.
+
+    None where it does not, where they lose little, or where there are so many that it would take long.
+    """
+    if state.settings.rounding is True or not state.runs:  # True: they were
         return None
-    layers = _layers(state)
-    if not layers:
+    layers = {number: nodes for number, (nodes, columns) in _layers(state).items() if columns > _FEW}
+    if not layers or sum(weight.array.size for weight in state.weights) > _MANY:
         return None
-    moments, means = _measure(state, [node for nodes in layers.values() for node in nodes])
+    before = error_of_weights(state)
+    if before <= _LITTLE:
+        return None
+    proposed = _with_rounded(state, layers)
+    helps = proposed is not None and error_of_weights(proposed) < _HALVED * before
+    return proposed if helps else None
+
+
+def _with_rounded(state: State, layers: Mapping[int, list[Node]]) -> State | None:
+    if not state.runs or not layers:
+        return None
+    known = state.input_means
+    if known is not None and not known.are_of(state):
+        known = None
+    moments, means = _measure(state, [node for nodes in layers.values() for node in nodes], known is None)
     weights = list(state.weights)
     centred = bool(state.settings.bias_correction)
     for index, nodes in layers.items():
@@ -52,7 +85,8 @@ def with_rounded_weights(state: State) -> State | None:
             fitted, tested = (sum(half[1:], half[0]).hessians(centred) for half in zip(*halves, strict=True))
             rounded = _rounded(weights[index], nodes[0], fitted, tested)
             weights[index] = replace(weights[index], rounded=rounded)
-    known = InputMeans(state.model, state.runs, means) if means is not None else None
+    if means is not None:
+        known = InputMeans(state.model, state.runs, means)
     return replace(state, weights=tuple(weights), input_means=known)
 
 
@@ -116,8 +150,9 @@ def _blocks(columns: int) -> list[slice]:
     return [slice(first, first + _BLOCK) for first in range(0, columns, _BLOCK)]
 
 
-def _layers(state: State) -> dict[int, list[Node]]:
-    """The readers of each weight that is the second operand for all of them, by the number of the weight."""
+def _layers(state: State) -> dict[int, tuple[list[Node], int]]:
+    """The readers of each weight that is the second operand for all of them, and how many products they sum
+    up, by the number of the weight."""
     nodes = {node.name or "": node for node in state.model.graph}
     found = {}
     for number, weight in enumerate(state.weights):
@@ -127,17 +162,16 @@ def _layers(state: State) -> dict[int, list[Node]]:
         alike = {(node.op_type, getattr(as_rows(node, weight.array), "shape", None)) for node in readers}
         if len(alike) != 1 or (shape := next(iter(alike))[1]) is None:
             continue
-        if state.settings.rounding is True or shape[2] <= _FEW:
-            found[number] = readers
+        found[number] = readers, shape[2]
     return found
 
 
 def _measure(
-    state: State, layers: Sequence[Node]
+    state: State, layers: Sequence[Node], with_means: bool
 ) -> tuple[dict[str, tuple[_Moments, _Moments]], Means | None]:
     """The moments of every layer's inputs, by its name: over the even runs, and over the odd ones.
 
-    And the means of all layers' inputs, where biases are to be corrected: that takes no further pass.
+    And `with_means` those of all layers' inputs, where biases are to be corrected: in the same pass.
     """
     runs = _halved(state.runs)
     most = -(-_ROWS // len(runs))
@@ -147,7 +181,7 @@ def _measure(
         name, read = node.name or "", node.inputs[0]
         assert read is not None
         readers.setdefault(read.name or "", {})[name] = _MomentsRead(InputsMet(node, windows[name], most))
-    corrects = bool(state.settings.bias_correction)
+    corrects = with_means and bool(state.settings.bias_correction)
     means = MeanSums()
     sums: tuple[dict[str, _Moments], dict[str, _Moments]] = ({}, {})
     both = readers, mean_readers(state.model, state.weights) if corrects else {}

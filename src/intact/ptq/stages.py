@@ -20,7 +20,7 @@ from intact.ptq.choose import measured_error, with_best_ranges, with_candidates
 from intact.ptq.collect import calibrated
 from intact.ptq.emit import with_pairs, with_weights
 from intact.ptq.equalization import equalized_as_asked, equalized_where_it_matters, read_once
-from intact.ptq.rounding import with_rounded_weights
+from intact.ptq.rounding import with_all_weights_rounded, with_rounded_weights
 from intact.ptq.smoothing import smoothed, smoothed_images
 from intact.ptq.state import State
 from intact.ptq.trial import error_by_held_runs, error_by_statistics
@@ -87,6 +87,7 @@ STAGES = (
     Stage("ranges", with_candidates),
     Stage("weights", with_weights),
     Stage("round weights", with_rounded_weights, "rounding"),
+    Stage("round all weights", with_all_weights_rounded, "rounding"),
     Stage("room for biases", with_room_for_biases),
     Stage("bias errors", with_bias_errors, "bias_correction", in_place=True),
     Stage("pairs", with_pairs, in_place=True),

@@ -1,9 +1,10 @@
-"""What equalization and smoothing are scored by: the outputs of a quantized trial on a few held runs."""
+"""What equalization, smoothing and rounding are scored by: the outputs of a trial on a few held runs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from intact.graph import Inserter, Namer, prune
 from intact.ptq.bias_correction import put_corrected, with_bias_errors
 from intact.ptq.collect import collect
 from intact.ptq.data import Source
@@ -31,6 +32,26 @@ def error_by_held_runs(state: State) -> float:
     feeds = Source(iter([held.feeds for held in runs]), len(runs), "held runs")
     stats = collect(state.model, state.wanted, feeds, inputs_of(state.model), progress=False).calibration
     return _error(replace(state, runs=runs, calibration=stats), False)
+
+
+def error_of_weights(state: State) -> float:
+    """Error of the outputs with the weights on their grids, as they are rounded, and activations in float.
+
+    Those would add an error of chance, which is many times as large as what is asked for. Biases are
+    corrected where they may be.
+    """
+    state = replace(state, runs=state.runs[:TRIED]).with_own_model()
+    weights, model = state.weights, state.model
+    if state.settings.bias_correction:
+        state = with_bias_errors(state) or state
+    put_corrected(model, state.bias_errors)
+    nodes, names = {node.name or "": node for node in model.graph}, Namer(model.graph)
+    for weight in weights:
+        for name, index in weight.readers:
+            insert = Inserter(model.graph, nodes[name], names)
+            nodes[name].replace_input_with(index, insert.constant(f"{name}.meant", weight.meant))
+    prune(model)
+    return relative(Evaluator(model, state.runs).errors())
 
 
 def _error(state: State, correct: bool) -> float:
