@@ -25,6 +25,7 @@ from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.forward import has_method_as_forward
 from intact.torch.graph_mode.observing import Observer, is_one_call
 from intact.torch.graph_mode.recurrent import why_whole
+from intact.torch.known_values import known_values
 from intact.torch.onnx_ops import FLAT_WEIGHTS, translate
 from intact.torch.recurrent_ops import whole_layers
 from intact.torch.untranslated import Opaque, find_untranslated, knows_complex
@@ -326,7 +327,7 @@ def _export(model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any) -> tupl
     level = log.level
     log.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(), whole_layers():
+        with warnings.catch_warnings(), whole_layers(), known_values(model, (args, kwargs)):
             warnings.filterwarnings("ignore", message=FLAT_WEIGHTS)
             program = torch.export.export(_Marked(model, seen).eval(), (args, dict(kwargs)), strict=False)
     except Exception as error:  # whatever the user's code does with tensors that have no values
@@ -369,7 +370,7 @@ def _said(error: Exception) -> str:
     text = " ".join(str(error).split("\n\n")[0].split())
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(_NOT_THE_USERS)
+        if not frame.filename.startswith((*_NOT_THE_USERS, "<"))  # "<string>": code that was made
     ]  # fmt: skip
     where = ""
     if frames:
