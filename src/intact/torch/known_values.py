@@ -7,6 +7,7 @@ computed beside the export, and are asked for their values in place of those wit
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -62,34 +63,29 @@ def known_values(model: Any, call: tuple[Any, Any] = ((), {})) -> Iterator[None]
         yield
         return
     own = {name: x.detach().clone() for name, x in _tensors_of(model) if _is_small(x)}
-    running: list[_KnownValues] = []
-
     given = pytree.tree_leaves(call)
+    inner, before = model.forward, vars(model).get("forward")
 
-    def begin(module: nn.Module, args: Any, kwargs: Any) -> None:
+    @functools.wraps(inner)
+    def forward(*args: Any, **kwargs: Any) -> Any:
         mode = _KnownValues()
         read = pytree.tree_leaves((args, kwargs))
         for x, value in zip(read, given, strict=True) if len(read) == len(given) else ():
             if _is_no_data(value):
                 mode.know(x, value)
-        for name, x in _tensors_of(module):
+        for name, x in _tensors_of(model):
             if name in own:
                 mode.know(x, own[name])
-        running.append(mode)
-        mode.__enter__()  # type: ignore[no-untyped-call] # inside of those of torch.export, which come first
+        with mode:  # inside of the modes of torch.export, which would see the calls first
+            return inner(*args, **kwargs)
 
-    def end(_module: nn.Module, _args: Any, _answer: Any) -> None:
-        running.pop().__exit__(None, None, None)  # type: ignore[no-untyped-call]
-
-    hooks = [
-        model.register_forward_pre_hook(begin, with_kwargs=True),
-        model.register_forward_hook(end, always_call=True),
-    ]
+    model.forward = forward
     try:
         yield
     finally:
-        for hook in hooks:
-            hook.remove()
+        del model.forward
+        if before is not None:
+            model.forward = before
 
 
 def _tensors_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
