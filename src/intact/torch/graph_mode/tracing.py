@@ -329,7 +329,7 @@ class _Marked(nn.Module):
     def forward(self, args: Any, kwargs: Any) -> list[Tensor]:
         seen = self.seen
         marker = seen.marker = _Marker(self.model, seen.survey.leaves, careful=seen.survey.careful)
-        begun = nullcontext() if seen.whole else _ending_early(self.model, marker)
+        begun = nullcontext() if seen.whole else _until_it_stops(self.model, marker)
         with _standing_in(self.model, seen.survey), begun, marker.watching():
             answers = list(tensors_in(self.model(*args, **kwargs)))
         seen.answers = {marker.source(x) for x in answers}
@@ -364,7 +364,7 @@ def _put_back(module: nn.Module, forward: Any) -> None:
 
 
 @contextmanager
-def _ending_early(model: nn.Module, marker: _Marker) -> Iterator[None]:
+def _until_it_stops(model: nn.Module, marker: _Marker) -> Iterator[None]:
     """Let the model's own forward answer what it has made so far, where it cannot go on.
 
     Not by an error that the caller catches: torch.fx counts the modules that it is in.
