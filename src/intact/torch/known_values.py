@@ -64,28 +64,37 @@ def known_values(model: Any, call: tuple[Any, Any] = ((), {})) -> Iterator[None]
         return
     own = {name: x.detach().clone() for name, x in _tensors_of(model) if _is_small(x)}
     given = pytree.tree_leaves(call)
-    inner, before = model.forward, vars(model).get("forward")
+    # Of the class, as torch.export calls it with a stand-in for the module; of the instance where it has one.
+    place: Any = model if "forward" in vars(model) else type(model)
+    inner, before = place.forward, vars(place).get("forward")
+    running: list[_KnownValues] = []
 
     @functools.wraps(inner)
     def forward(*args: Any, **kwargs: Any) -> Any:
+        if running:  # another module of its class
+            return inner(*args, **kwargs)
         mode = _KnownValues()
-        read = pytree.tree_leaves((args, kwargs))
+        read = pytree.tree_leaves((args if place is model else args[1:], kwargs))
         for x, value in zip(read, given, strict=True) if len(read) == len(given) else ():
             if _is_no_data(value):
                 mode.know(x, value)
         for name, x in _tensors_of(model):
             if name in own:
                 mode.know(x, own[name])
-        with mode:  # inside of the modes of torch.export, which would see the calls first
-            return inner(*args, **kwargs)
+        running.append(mode)
+        try:
+            with mode:  # inside of the modes of torch.export, which would see the calls first
+                return inner(*args, **kwargs)
+        finally:
+            running.clear()
 
-    model.forward = forward
+    place.forward = forward
     try:
         yield
     finally:
-        del model.forward
+        del place.forward
         if before is not None:
-            model.forward = before
+            place.forward = before
 
 
 def _tensors_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
