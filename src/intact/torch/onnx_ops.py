@@ -18,9 +18,11 @@ from typing import Any, cast
 
 import torch
 from torch import fx, nn
+from torch.onnx._internal.exporter import _fx_passes
 
 from intact import graph
 from intact.errors import IntactError, UnsupportedError
+from intact.torch.known_values import known_values
 from intact.torch.recurrent_ops import recurrent_translation, whole_layers
 from intact.torch.translations import more_translations
 from intact.torch.untranslated import find_untranslated
@@ -76,7 +78,10 @@ def translate(
     errors: list[Exception] = []
     for way in (_as_it_runs, nullcontext) if _is_of_graph_mode(model) else (nullcontext,):
         try:
-            with _quiet_exporter(), whole_layers(), _any_names(), way():
+            with (
+                _quiet_exporter(), whole_layers(), known_values(model), _any_names(), _numbers_of_one_type(),
+                way(),
+            ):  # fmt: skip
                 program: Any = torch.onnx.export(
                     model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
                     opset_version=max(opset, graph.NATIVE_OPSET), **options,
@@ -214,6 +219,43 @@ def _looked_up(base: str, target: str) -> str:
         plain = name.isidentifier() and not keyword.iskeyword(name)
         base = f"{base}.{name}" if plain else f"getattr({base}, {name!r})"
     return base
+
+
+@contextmanager
+def _numbers_of_one_type() -> Iterator[None]:
+    """Bounds may be an integer and a fraction: ``x.clamp(-0.5, 4)``.
+
+    The exporter makes a tensor of the integer alone, and then finds no operator that takes one of each.
+    """
+    known = getattr(_fx_passes, "insert_type_promotion_nodes", None)
+    if known is None:
+        yield
+        return
+
+    def insert(graph_module: fx.GraphModule) -> None:
+        for part in graph_module.modules():
+            for node in part.graph.nodes if isinstance(part, fx.GraphModule) else ():
+                _make_floats(node)
+        known(graph_module)
+
+    _fx_passes.insert_type_promotion_nodes = insert
+    try:
+        yield
+    finally:
+        _fx_passes.insert_type_promotion_nodes = known
+
+
+def _make_floats(node: fx.Node) -> None:
+    """The numbers that a call reads beside its tensors are fractions, where one of them is."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return
+    asked = [str(argument.type) for argument in node.target._schema.arguments]
+    places = [i for i in range(len(node.args)) if asked[i] in ("number", "Optional[number]")]
+    numbers = {type(node.args[i]) for i in places}
+    if {int, float} <= numbers and asked[0] == "Tensor":
+        for i in places:
+            if isinstance(node.args[i], int):
+                node.update_arg(i, float(node.args[i]))  # type: ignore[arg-type]
 
 
 def is_translating() -> bool:

@@ -251,6 +251,8 @@ class _Job:
             call: f"torch's exporter cannot write {operator}: it runs here, and in no file or engine"
             for call, operator in found.untranslated.items()
         }
+        if found.traced.stopped:
+            left[""] = f"nothing is placed from the line on at which tracing ends: {found.traced.stopped}"
         return GraphModeReport(self._modules, plan.reasons, found.traced.leaves, left)
 
     def _why_not(self, path: str) -> str | None:

@@ -8,7 +8,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,14 @@ from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.forward import has_method_as_forward
 from intact.torch.graph_mode.observing import Observer, is_one_call
 from intact.torch.graph_mode.recurrent import why_whole
+from intact.torch.known_values import known_values
 from intact.torch.onnx_ops import FLAT_WEIGHTS, translate
 from intact.torch.recurrent_ops import whole_layers
 from intact.torch.untranslated import Opaque, find_untranslated, knows_complex
 
 DOMAIN = "intact"
 _AGREEMENT = 1e-3
+_BEHIND = "it runs behind the line at which tracing ends"
 _NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 
 
@@ -83,6 +85,7 @@ class Traced:
         answers: Tensors that the model answers.
         leaves: Path of each module that is one call although it has layers inside -> why.
         unsteady: Module and function -> when another number of such calls is made.
+        stopped: Why the model's own forward is traced up to a line, and not behind it; "" where it is whole.
     """
 
     model: onnx_graph.Model
@@ -91,32 +94,52 @@ class Traced:
     answers: set[Origin]
     leaves: dict[str, str] = field(default_factory=dict)
     unsteady: dict[tuple[str, str], str] = field(default_factory=dict)
+    stopped: str = ""
 
 
 def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
     """Trace `model` in evaluation mode; a submodule that cannot be traced becomes one call, inner ones first.
 
+    What the model's own forward does behind a line that cannot be traced is not seen.
+
     Raises:
-        Untraceable: The model's own forward cannot be traced.
+        Untraceable: The model's own forward cannot be traced, or there is nothing in front of that line.
         UnsupportedError: The exporter cannot write an operator.
     """
     leaves = {path: reason for path, m in model.named_modules() if (reason := _why_whole(m))}
     if "" in leaves:
         raise Untraceable("", leaves[""])
+    stopped = ""
     with evaluating(model):
         while True:
+            survey = _survey(model, leaves, args, kwargs)
             try:
-                survey = _survey(model, leaves, args, kwargs)
-                marker, traced = _export(model, survey, args, kwargs)
+                marker, traced = _export(model, survey, args, kwargs, whole=not stopped)
             except Untraceable as error:
-                if not error.path or error.path in leaves:
+                if error.path in leaves or (stopped and not error.path):
                     raise
-                leaves[error.path] = error.reason
+                if error.path:
+                    leaves[error.path] = error.reason
+                else:
+                    stopped = error.reason
             else:
                 called = {call.module for call in traced.calls if not call.function}
                 traced.leaves = {path: reason for path, reason in leaves.items() if path in called}
                 traced.unsteady = _unsteady(marker, survey, _survey_training(model, survey, args, kwargs))
+                if stopped:
+                    traced.stopped = stopped
+                    traced.leaves |= dict.fromkeys(_not_reached(marker, survey), _BEHIND)
                 return traced
+
+
+def _not_reached(marker: Observer, survey: Observer) -> list[str]:
+    """The modules that a run enters and the trace does not; those inside of one of them left out."""
+
+    def entered(observer: Observer) -> set[str]:
+        return observer.visited | {call.module for call in observer.calls if not call.function}
+
+    missed = sorted(entered(survey) - entered(marker))
+    return [path for path in missed if not any(path.startswith(f"{other}.") for other in missed)]
 
 
 def _why_whole(module: nn.Module) -> str:
@@ -155,7 +178,8 @@ def _survey(model: nn.Module, leaves: Mapping[str, str], args: Any, kwargs: Any)
         own = list(tensors_in(model(*args, **kwargs)))
     if not own:
         raise Untraceable("", "its answer holds no tensor that can be found: answer tensors, tuples or dicts")
-    for careful in range(3):
+    told = any(x.numel() for x in own)  # of a detector that finds nothing, no value can differ
+    for careful in range(0 if told else 2, 3):
         surveyor = _Surveyor(model, leaves, careful=careful)
         with _same_luck(devices), surveyor.watching():
             theirs = list(tensors_in(model(*args, **kwargs)))
@@ -262,6 +286,23 @@ class _Marker(Observer):
             self._alive.append(x)
             self._sources[id(x)] = Origin(call=call, output=number)
 
+    def ends(self) -> list[Tensor]:
+        """What calls made that no call has made more of: floats of known sizes that only other things read.
+
+        What is computed of them so far is a mask, a number, or as long as only values say.
+        """
+        made = {
+            self._sources[id(x)]: x for x in self._alive
+            if self._sources[id(x)].call is not None and _is_plain(x)
+        }  # fmt: skip
+        going_on = {source.call for source in made}
+        read = {edge.source for edge in self.edges if edge.reader in going_on}
+        return [x for source, x in made.items() if source not in read]
+
+
+def _is_plain(x: Tensor) -> bool:
+    return x.is_floating_point() and x.dim() > 0 and all(isinstance(size, int) for size in x.shape)
+
 
 def symbolic(kind: str, read: list[Tensor], like: Tensor, **attributes: Any) -> Tensor:
     """An operator of ours that makes a tensor like `like`."""
@@ -273,6 +314,7 @@ class _Seen:
     """What `_Marked` works with; an object, as torch.export puts a module's lists back to what they were."""
 
     survey: _Surveyor
+    whole: bool = True
     marker: _Marker | None = None
     answers: set[Origin] = field(default_factory=set)
 
@@ -287,7 +329,8 @@ class _Marked(nn.Module):
     def forward(self, args: Any, kwargs: Any) -> list[Tensor]:
         seen = self.seen
         marker = seen.marker = _Marker(self.model, seen.survey.leaves, careful=seen.survey.careful)
-        with _standing_in(self.model, seen.survey), marker.watching():
+        begun = nullcontext() if seen.whole else _until_it_stops(self.model, marker)
+        with _standing_in(self.model, seen.survey), begun, marker.watching():
             answers = list(tensors_in(self.model(*args, **kwargs)))
         seen.answers = {marker.source(x) for x in answers}
         return answers
@@ -320,13 +363,47 @@ def _put_back(module: nn.Module, forward: Any) -> None:
         module.forward = forward
 
 
-def _export(model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any) -> tuple[_Marker, Traced]:
-    seen = _Seen(survey)
+@contextmanager
+def _until_it_stops(model: nn.Module, marker: _Marker) -> Iterator[None]:
+    """Let the model's own forward answer what it has made so far, where it cannot go on.
+
+    Not by an error that the caller catches: torch.fx counts the modules that it is in.
+    """
+    own, before = model.forward, vars(model).get("forward")
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return own(*args, **kwargs)
+        except Exception:  # whatever the user's code does with tensors that have no values
+            if marker.path or not (answers := marker.ends()):
+                raise
+            _forget_unknown_sizes(answers[0])
+            return answers
+
+    model.forward = forward
+    try:
+        yield
+    finally:
+        _put_back(model, before)
+
+
+def _forget_unknown_sizes(x: Tensor) -> None:
+    """A trace that ends early owes torch.export no tensor of a size that only values decide."""
+    mode = torch._guards.detect_fake_mode([x])
+    if mode is not None and mode.shape_env is not None:
+        mode.shape_env.pending_fresh_unbacked_symbols.clear()
+
+
+def _export(
+    model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any, *, whole: bool
+) -> tuple[_Marker, Traced]:
+    """The trace; not `whole`: where the model's own forward cannot be traced, of what it does before."""
+    seen = _Seen(survey, whole)
     log = logging.getLogger("torch.fx.experimental.symbolic_shapes")  # prints whole graphs beside its error
     level = log.level
     log.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(), whole_layers():
+        with warnings.catch_warnings(), whole_layers(), known_values(model, (args, kwargs)):
             warnings.filterwarnings("ignore", message=FLAT_WEIGHTS)
             program = torch.export.export(_Marked(model, seen).eval(), (args, dict(kwargs)), strict=False)
     except Exception as error:  # whatever the user's code does with tensors that have no values
@@ -369,7 +446,7 @@ def _said(error: Exception) -> str:
     text = " ".join(str(error).split("\n\n")[0].split())
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(_NOT_THE_USERS)
+        if not frame.filename.startswith((*_NOT_THE_USERS, "<"))  # "<string>": code that was made
     ]  # fmt: skip
     where = ""
     if frames:
