@@ -28,7 +28,7 @@ from intact.ptq.layer_inputs import measured
 from intact.ptq.ranges import QuantizedWeight
 from intact.ptq.sample import Held
 from intact.ptq.state import InputMeans, State
-from intact.ptq.trial import error_of_weights
+from intact.ptq.trial import error_by_statistics, error_of_weights
 
 _ROWS = 4096  # of inputs of one layer, about: more change next to nothing
 _BLOCK = 128  # columns rounded with regard to each other: work and memory stay linear in the weights
@@ -36,6 +36,8 @@ _FEW = 32  # columns of the layers that "auto" rounds so: windows of one channel
 _RIDGE = 1e-5  # of each column's sum of squares: what float32 sums cannot tell from the mean
 _LITTLE = 1e-4  # of the outputs' squares (40 dB): weights that lose less are left as they are
 _HALVED = 0.5  # of the error before: what fitting all weights must get below, as much of it fits chance
+_LOOKED = 2  # of the held runs: enough to see whose error decides
+_DECIDES = 0.5  # of the error of all: where weights lose a smaller part, halving it is hardly seen
 _MANY = 2**25  # weights of a model: fitting more takes longer than all other stages
 _DAMPING = 0.01  # of the mean square, added to each: what was not seen may happen
 
@@ -55,16 +57,19 @@ def with_rounded_weights(state: State) -> State | None:
 def with_all_weights_rounded(state: State) -> State | None:
     """`state` with such codes for all weights, if that halves what weights take off the outputs.
 
-    None where it does not, where they lose little, or where there are so many that it would take long.
+    None where it does not, where they lose little or less than activations do, or where there are so many
+    that it would take long.
     """
     if state.settings.rounding is True or not state.runs:  # True: they were
         return None
     layers = {number: nodes for number, (nodes, columns) in _layers(state).items() if columns > _FEW}
     if not layers or sum(weight.array.size for weight in state.weights) > _MANY:
         return None
-    before = error_of_weights(state)
-    if before <= _LITTLE:
+    few = replace(state, runs=state.runs[:_LOOKED])
+    least = error_of_weights(few)
+    if least <= _LITTLE or least < _DECIDES * error_by_statistics(few):
         return None
+    before = error_of_weights(state)
     proposed = _with_rounded(state, layers)
     helps = proposed is not None and error_of_weights(proposed) < _HALVED * before
     return proposed if helps else None

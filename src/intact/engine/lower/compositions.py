@@ -192,7 +192,7 @@ def _average_pool(builder: PlanBuilder, node: Node) -> None:
         return
     laid, kernel = window(node, said, said.kernel_shape), (1, *said.kernel_shape)[-2:]
     channels = shape[1] if len(shape) in (3, 4) else None
-    if not isinstance(channels, int) or not is_float32(value):
+    if not isinstance(channels, int) or not channels or not is_float32(value):
         raise NoMatch("it is no pool of images or sequences of a known number of channels")
     who = node.name or "", (node.name or "",)
     if flat := len(shape) == 3:
@@ -230,7 +230,7 @@ def _average_pool(builder: PlanBuilder, node: Node) -> None:
 def _average_of_volumes(builder: PlanBuilder, node: Node, x: str, said: ops.AveragePool) -> None:
     """The same over planes; each window counts all elements under it."""
     channels, value = builder.tensors[x].shape[1], node.outputs[0]
-    if not isinstance(channels, int) or not is_float32(value):
+    if not isinstance(channels, int) or not channels or not is_float32(value):
         raise NoMatch("it is no pool of volumes of a known number of channels")
     if not said.count_include_pad and any(pads_of_window(node, said, said.kernel_shape)):
         raise NoMatch("its windows reach over the rim of a volume, and count what is inside")
