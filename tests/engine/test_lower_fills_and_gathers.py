@@ -55,6 +55,24 @@ def test_between_pairs_a_pad_is_one_of_floats(qdq, lowered):
     exactly(lowered(g, g.quantize(y)))
 
 
+@pytest.mark.parametrize(("number", "kinds"), [(0.5, ["pad", "conv"]), (0.0, ["conv"])])
+def test_a_layer_pads_with_zeros_alone(qdq, lowered, number, kinds):
+    """A Pad went into the layer behind it whatever it fills with."""
+    g = qdq()
+    x, pads = g.pair(g.input("x", [1, 3, 5, 5]), 0.0625), g.ints(0, 0, 1, 2, 0, 0, 0, 1)
+    x = g.node("Pad", x, pads, g.constant(np.float32(number)))
+    found = lowered(g, g.quantize(g.conv(g.pair(x, 0.0625), 3, 4))).agree()
+    assert found.kinds == ["quantize", *kinds]
+
+
+@pytest.mark.parametrize(("number", "kinds"), [(0.5, ["pad", "float_conv"]), (0.0, ["float_conv"])])
+def test_a_layer_of_floats_pads_with_zeros_alone(qdq, lowered, number, kinds):
+    g = qdq()
+    x = g.node("Pad", g.input("x", [1, 3, 5, 5]), g.ints(0, 0, 1, 2, 0, 0, 0, 1), g.constant(np.float32(number)))
+    y = g.node("Conv", x, g.floats(4, 3, 3, 3), pads=[1, 1, 1, 1])
+    assert lowered(g, y).agree().kinds == kinds
+
+
 @pytest.mark.parametrize("pads", [(-1, 0, 0, -2), (-1, 2, 3, -1), (-3, 0, 0, 0), (-1, 1, -2, 1)], ids=str)
 @pytest.mark.parametrize("how", ["floats", "codes"])
 def test_negative_pads_take_away(qdq, lowered, pads, how):

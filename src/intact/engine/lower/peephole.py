@@ -94,6 +94,7 @@ def _join(above: Step, step: Step, tensors: Mapping[str, Tensor], arrays: _Array
         return replace(step, nodes=above.nodes + step.nodes, x=above.x, starts=starts, steps=steps)
     if (
         isinstance(above, Pad)
+        and not above.fill  # a layer pads with 0
         and isinstance(step, Conv | FloatConv)
         and not (isinstance(step, Conv) and step.low)
         and not any(above.pads[0] + above.pads[1])
