@@ -13,7 +13,17 @@ import pytest
 from intact.engine.engine import Engine
 from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
-from intact.engine.steps import Codes, Conv, ConvTranspose, Epilogue, Linear, Pool, Step, Tensor
+from intact.engine.steps import (
+    Codes,
+    Conv,
+    ConvTranspose,
+    Epilogue,
+    Linear,
+    Pool,
+    Reshape,
+    Step,
+    Tensor,
+)
 from intact.errors import IntactError
 
 GRIDS = [
@@ -171,3 +181,15 @@ def test_a_transposed_frame_that_cuts():
     x = np.arange(72, dtype=np.uint8).reshape(1, 1, 9, 8)
     for run in (Engine(plan, threads=1).run, lambda feeds: evaluate(plan, feeds)):
         np.testing.assert_array_equal(run({"x": x})["y"], x[:, :, 1:6, 2:7].astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("x", "made"),
+    [((0, 4, 2), (0, 8)), ((0, 4, 0), (0, 0)), ((0, 1, 1), (0, 1)), ((3, 2, 2), (3, 4))],
+    ids=str,
+)
+def test_a_batch_of_nothing_is_flat_as_others_are(x, made):
+    tensors = {"x": Tensor("x", "float32", ("n", "c", "l")), "y": Tensor("y", "float32", ("n", "flat"))}
+    plan = Plan((Reshape("r", (), "x", "y"),), tensors, {}, ("x",), ("y",))
+    feeds = {"x": np.zeros(x, np.float32)}
+    assert Engine(plan).run(feeds)["y"].shape == evaluate(plan, feeds)["y"].shape == made

@@ -68,7 +68,8 @@ def test_a_layer_pads_with_zeros_alone(qdq, lowered, number, kinds):
 @pytest.mark.parametrize(("number", "kinds"), [(0.5, ["pad", "float_conv"]), (0.0, ["float_conv"])])
 def test_a_layer_of_floats_pads_with_zeros_alone(qdq, lowered, number, kinds):
     g = qdq()
-    x = g.node("Pad", g.input("x", [1, 3, 5, 5]), g.ints(0, 0, 1, 2, 0, 0, 0, 1), g.constant(np.float32(number)))
+    pads = g.ints(0, 0, 1, 2, 0, 0, 0, 1)
+    x = g.node("Pad", g.input("x", [1, 3, 5, 5]), pads, g.constant(np.float32(number)))
     y = g.node("Conv", x, g.floats(4, 3, 3, 3), pads=[1, 1, 1, 1])
     assert lowered(g, y).agree().kinds == kinds
 

@@ -40,21 +40,9 @@ class Run:
             )  # fmt: skip
         self.arrays[name] = array
 
-    def shape_of(self, name: str, count: int) -> tuple[int, ...]:
-        """The sizes of a tensor of `count` elements; at most one of its dimensions may be new.
-
-        Raises:
-            QuantValueError: No size of that one makes as many.
-        """
-        new = -1 if count else 0  # what holds nothing tells no size: 0 is one that fits
-        known = [self.sizes.get(d, new) if isinstance(d, str) else d for d in self.tensors[name].shape]
-        try:
-            return np.empty(count, np.bool_).reshape(known).shape
-        except ValueError as error:
-            raise QuantValueError(
-                f"tensor '{name}'", f"{count} elements with {self.sizes}", f"shape {tuple(known)}",
-                "give inputs of the shapes that the model was made for",
-            ) from error  # fmt: skip
+    def declared(self, name: str) -> tuple[int | None, ...]:
+        """What the plan says about a tensor; None where nobody knows the named dimension yet."""
+        return tuple(self.sizes.get(d) if isinstance(d, str) else d for d in self.tensors[name].shape)
 
     def grid(self, name: str) -> Codes | None:
         """The grid of a tensor of codes; None for others and for constants."""
