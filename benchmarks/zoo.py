@@ -9,7 +9,8 @@ defaults with the same calibration inputs. The first table shows the task's metr
 seconds that quantization took; the second the latency of one input (each case in a process of its own, cases
 in turn, the fastest run counts), its ratio to the best alternative (float or int8, ONNX Runtime or OpenVINO,
 which computes floats in bfloat16 where the machine has it), and the share of time that INTact spends in
-ONNX Runtime. Wants espeak-ng for speech.
+ONNX Runtime. Wants espeak-ng for speech. --isa keeps INTact and OpenVINO to older instructions; ONNX
+Runtime knows no such limit, stands beside them, and is no alternative then.
 
 Targets: latency at most 0.85 of the best alternative (geometric mean), none above 1.1; the metric at least
 NNCF's; at most 5% of the time outside native steps; quantization in at most 1.5 times ONNX Runtime's time.
@@ -36,7 +37,7 @@ from zoo_models import NETWORKS
 from zoo_models.network import Feeds, Run, Work
 
 import intact
-from intact.cli.bench import Case, measure
+from intact.cli.bench import Case, Isa, measure
 from intact.engine.steps import FallbackSubgraph
 
 Row = dict[str, Any]
@@ -91,6 +92,8 @@ LATENCY = {
     "OV int8": ("openvino", ".nncf.xml"),
     "ORT float": ("onnxruntime", ""), "OV float": ("openvino", ""),
 }  # fmt: skip
+FREE: set[str] = set()
+"""Columns that use all instructions where others may not."""
 
 
 def quantized(name: str, work: Work, folder: Path, row: Row, options: argparse.Namespace) -> None:
@@ -121,7 +124,8 @@ def timed(name: str, work: Work, folder: Path, row: Row, options: argparse.Names
     for column, (engine, suffix) in LATENCY.items():
         file = folder / f"{name}{suffix}" if suffix else work.model
         if file.exists() and column in options.columns:
-            cases[column] = Case(engine, file, words=("--data", str(data)))
+            words = ("--float32",) if options.isa and engine == "openvino" else ()
+            cases[column] = Case(engine, file, words=(*words, "--data", str(data)), isa=options.isa)
     for _ in range(options.rounds):
         for column, case in cases.items():
             try:
@@ -141,7 +145,7 @@ def in_fallback(file: Path, example: Feeds) -> float:
 
 
 def ratio(row: Row) -> float | None:
-    others = [ms for column, ms in row["ms"].items() if column != "INTact"]
+    others = [ms for column, ms in row["ms"].items() if column not in ("INTact", *FREE)]
     return row["ms"]["INTact"] / min(others) if "INTact" in row["ms"] and others else None
 
 
@@ -185,6 +189,7 @@ def main() -> None:
     parser.add_argument("--columns", nargs="*", choices=LATENCY, default=list(LATENCY), help="of latency")
     parser.add_argument("--bits16", choices=("never", "auto"), default="never", help="of INTact's files")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--isa", type=Isa, choices=list(Isa), help="use no instructions above these")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1.0, help="of one round of one case")
     parser.add_argument("--keep", action="store_true", help="take INTact's files as they are")
@@ -192,6 +197,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the results as JSON too")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
+    FREE.update(("ORT int8", "ORT float") if options.isa else ())
     options.folder.mkdir(parents=True, exist_ok=True)
     rows: dict[str, Row] = {}
     for name in options.networks:
