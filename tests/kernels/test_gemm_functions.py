@@ -51,6 +51,22 @@ def test_codes_of_functions_that_are_scaled_and_moved(gemm_kernel, function, fac
     assert_equal(made, gemm_kernel)
 
 
+@pytest.mark.parametrize("function", ["gelu", "silu", "hard_swish"])
+@pytest.mark.parametrize("what", ["both", "factors", "offsets", "hardly any", "a negative one"])
+def test_codes_of_functions_whose_channels_are_scaled_and_moved_apart(gemm_kernel, function, what):
+    made = everywhere(function=function, scale=float(np.float32(0.07)), zero_point=40)
+    factors = np.float32(3.7) / 2 ** (np.arange(65) % 5).astype(np.float32)
+    if what == "hardly any":
+        factors[::3] = 1e-3
+    if what == "a negative one":
+        factors[11] = -0.5
+    if what != "offsets":
+        made.factors = factors
+    if what != "factors":
+        made.offsets = np.linspace(-1.5, 2, 65).astype(np.float32)
+    assert_equal(made, gemm_kernel)
+
+
 @pytest.mark.parametrize("size", [1e-12, 1e-30, 1e-44])
 def test_functions_of_numbers_close_to_0(gemm_kernel, size):
     rng = np.random.default_rng(0)

@@ -6,9 +6,13 @@
 // f(x) = max(x, 0) + f(-|x|). Where the rest has an end, up to there it is one quadratic, in steps of the
 // output's scale. Else the magnitude is cut into 32 cells of equal width, and in each the rest is a quartic
 // of the distance from the cell's middle, in cells.
+//
+// Channels with factors and offsets of their own share the bounds of the one with the largest factor, and
+// scale and move them.
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "kernels/gemm/gemm.h"
 
@@ -24,9 +28,15 @@ struct FunctionCells {
   float per_unit;  // cells, a power of two
   float top;  // x in cells is held so low: beyond, codes do not change any more
   float ramp;  // steps in a cell of the ramp
+  // Of channels with their own S or O, the lower bound is this one * (S * per_factor) + (O * per_scale - doubt).
+  bool each;
+  float per_factor, per_scale, doubt;
 };
 
 // nullptr where bounds of such an epilogue are not close enough to save time. `bias`: the largest magnitude.
-std::unique_ptr<const FunctionCells> make_cells(const Epilogue& epilogue, double bias);
+// `factors` and `offsets`: of channels, positive ones; both empty where the epilogue's serve all.
+std::unique_ptr<const FunctionCells> make_cells(const Epilogue& epilogue, double bias,
+                                                std::span<const float> factors = {},
+                                                std::span<const float> offsets = {});
 
 }  // namespace intact

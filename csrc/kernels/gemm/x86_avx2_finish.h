@@ -6,6 +6,8 @@
 
 #include <cstring>
 
+#include "base/inline.h"
+#include "kernels/gemm/cells.h"
 #include "kernels/gemm/gemm.h"
 
 namespace intact {
@@ -213,8 +215,123 @@ void finish_function(const Epilogue& e, const GemmRows& t) {
   return e.floats ? store_floats(e, t) : store_codes(e, t);
 }
 
+// Some rows of finish_function.
+void finish_some(const Epilogue& e, GemmRows t, int row, int rows) {
+  t.sums += row * t.width;
+  t.y += row;
+  t.rows = rows;
+  finish_function(e, t);
+}
+
+// Bounds of the codes of a function whose rest has an end (cells.h), of four vectors at a time: rows of one or
+// two. Cells are no gain: this set has no registers to look 32 of them up in. kEach: channels have factors or
+// offsets.
+template <int kVectors, bool kEach>
+class Bounds {
+ public:
+  static constexpr int kRows = 4 / kVectors;
+
+  Bounds(const Epilogue& e, const GemmRows& t)
+      : e_(e),
+        t_(t),
+        width_(_mm256_set1_ps(e.cells->width)),
+        top_(_mm256_set1_ps(e.cells->top)),
+        ramp_(_mm256_set1_ps(e.cells->ramp)),
+        end_(_mm256_set1_ps(e.cells->end)),
+        sign_(_mm256_set1_ps(-0.0f)),
+        zero_point_(_mm256_set1_epi16(static_cast<int16_t>(e.zero_point))),
+        low_(_mm256_set1_epi8(static_cast<char>(e.low))),
+        high_(_mm256_set1_epi8(static_cast<char>(e.high))),
+        order_(_mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)) {
+    for (int i = 0; i < 3; ++i) terms_[i] = _mm256_set1_ps(e.cells->terms[i][0]);
+    for (int v = 0; v < kVectors; ++v) {
+      m_[v] = _mm256_loadu_ps(t.multiplier + kUnit * v);
+      b_[v] = _mm256_loadu_ps(t.bias + kUnit * v);
+      if constexpr (kEach) place_channels(e, t, v);
+    }
+  }
+
+  // The same bytes as finish_function.
+  template <int kTogether>
+  INTACT_INLINE void write(int row) const {
+    constexpr int kHeld = kTogether * kVectors;
+    const int32_t* const sums = t_.sums + row * kVectors * kUnit;
+    __m256i least[4], most[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const __m256 lower = i < kHeld ? lower_of(sums + kUnit * i, i % kVectors) : _mm256_setzero_ps();
+      least[i] = _mm256_cvtps_epi32(lower);
+      most[i] = i < kHeld ? _mm256_cvtps_epi32(_mm256_add_ps(lower, width_)) : least[i];
+    }
+    const __m256i ab = _mm256_packs_epi32(least[0], least[1]), cd = _mm256_packs_epi32(least[2], least[3]);
+    const __m256i same = _mm256_and_si256(_mm256_cmpeq_epi16(ab, _mm256_packs_epi32(most[0], most[1])),
+                                          _mm256_cmpeq_epi16(cd, _mm256_packs_epi32(most[2], most[3])));
+    if (_mm256_movemask_epi8(same) != -1) [[unlikely]]
+      return finish_some(e_, t_, row, kTogether);
+    const __m256i bytes =
+        _mm256_packus_epi16(_mm256_adds_epi16(ab, zero_point_), _mm256_adds_epi16(cd, zero_point_));
+    store<kTogether>(
+        row, _mm256_permutevar8x32_epi32(_mm256_min_epu8(_mm256_max_epu8(bytes, low_), high_), order_));
+  }
+
+ private:
+  void place_channels(const Epilogue& e, const GemmRows& t, int v) {
+    const __m256 factor =
+        t.factors == nullptr ? _mm256_set1_ps(e.factor) : _mm256_loadu_ps(t.factors + kUnit * v);
+    const __m256 offset =
+        t.offsets == nullptr ? _mm256_set1_ps(e.offset) : _mm256_loadu_ps(t.offsets + kUnit * v);
+    factors_[v] = _mm256_mul_ps(factor, _mm256_set1_ps(e.cells->per_factor));
+    offsets_[v] = _mm256_fmsub_ps(offset, _mm256_set1_ps(e.cells->per_scale), _mm256_set1_ps(e.cells->doubt));
+  }
+
+  INTACT_INLINE __m256 lower_of(const int32_t* sums, int v) const {
+    const __m256 acc = _mm256_cvtepi32_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(sums)));
+    const __m256 x = _mm256_min_ps(_mm256_fmadd_ps(acc, m_[v], b_[v]), top_);
+    const __m256 size = _mm256_min_ps(_mm256_andnot_ps(sign_, x), end_);
+    const __m256 rest = _mm256_fmadd_ps(_mm256_fmadd_ps(terms_[2], size, terms_[1]), size, terms_[0]);
+    const __m256 lower = _mm256_fmadd_ps(_mm256_max_ps(x, _mm256_setzero_ps()), ramp_, rest);
+    return kEach ? _mm256_fmadd_ps(lower, factors_[v], offsets_[v]) : lower;
+  }
+
+  template <int kTogether>
+  INTACT_INLINE void store(int row, __m256i bytes) const {
+    constexpr int kRow = kVectors * kUnit;
+    alignas(32) uint8_t all[32];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(all), bytes);
+#pragma GCC unroll 4
+    for (int i = 0; i < kTogether; ++i) {
+      uint8_t* const y = t_.y[row + i] + t_.y_offset;
+      if (t_.channels == kRow) {
+        std::memcpy(y, all + kRow * i, kRow);
+      } else {
+        std::memcpy(y, all + kRow * i, static_cast<size_t>(t_.channels));
+      }
+    }
+  }
+
+  const Epilogue& e_;
+  const GemmRows& t_;
+  const __m256 width_, top_, ramp_, end_, sign_;
+  const __m256i zero_point_, low_, high_, order_;
+  __m256 terms_[3], m_[kVectors], b_[kVectors], factors_[kVectors], offsets_[kVectors];
+};
+
+template <int kVectors, bool kEach>
+void finish_bounds(const Epilogue& e, const GemmRows& t) {
+  constexpr int kRows = Bounds<kVectors, kEach>::kRows;
+  const Bounds<kVectors, kEach> bounds(e, t);
+  int row = 0;
+  for (; row + kRows <= t.rows; row += kRows) bounds.template write<kRows>(row);
+  for (; row < t.rows; ++row) bounds.template write<1>(row);
+}
+
 void finish(const Epilogue& e, const GemmRows& t) {
-  if (e.function != nullptr) return finish_function(e, t);
+  if (e.function != nullptr) {
+    const bool bounds = e.cells != nullptr && e.cells->end > 0 && !e.floats && !e.has_residual;
+    if (!bounds) return finish_function(e, t);
+    if (e.cells->each) return t.width == kUnit ? finish_bounds<1, true>(e, t) : finish_bounds<2, true>(e, t);
+    return t.width == kUnit ? finish_bounds<1, false>(e, t) : finish_bounds<2, false>(e, t);
+  }
   if (e.floats) return finish_floats(e, t);
   if (!e.bounded) return gemm_finish(e, t);
   if (t.channels != 2 * kUnit) return finish_codes(e, t);

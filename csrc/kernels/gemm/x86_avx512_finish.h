@@ -252,8 +252,8 @@ void finish_some(const Epilogue& e, GemmRows t, int row, int rows) {
 }
 
 // Bounds of a function's codes (cells.h), of up to four vectors at a time: rows of one or two are taken
-// together.
-template <int kVectors, bool kEnd>
+// together. kEach: channels have factors or offsets.
+template <int kVectors, bool kEnd, bool kEach>
 class Bounds {
  public:
   static constexpr int kRows = kVectors <= 2 ? 4 / kVectors : 1;
@@ -276,6 +276,7 @@ class Bounds {
     for (int v = 0; v < kVectors; ++v) {
       m_[v] = _mm512_mul_ps(_mm512_loadu_ps(t.multiplier + kUnit * v), per_unit);
       b_[v] = _mm512_mul_ps(_mm512_loadu_ps(t.bias + kUnit * v), per_unit);
+      if constexpr (kEach) place_channels(e, t, v);
     }
   }
 
@@ -301,6 +302,15 @@ class Bounds {
  private:
   static constexpr int kTerms = kEnd ? 3 : kCellTerms;
 
+  void place_channels(const Epilogue& e, const GemmRows& t, int v) {
+    const auto of = [&](const float* each, float all) {
+      return each == nullptr ? _mm512_set1_ps(all) : _mm512_loadu_ps(each + kUnit * v);
+    };
+    const __m512 doubt = _mm512_set1_ps(e.cells->doubt), per_scale = _mm512_set1_ps(e.cells->per_scale);
+    factors_[v] = _mm512_mul_ps(of(t.factors, e.factor), _mm512_set1_ps(e.cells->per_factor));
+    offsets_[v] = _mm512_fmsub_ps(of(t.offsets, e.offset), per_scale, doubt);
+  }
+
   __m512 lower_of(const int32_t* sums, int v) const {
     const __m512 acc = _mm512_cvtepi32_ps(_mm512_load_si512(sums));
     const __m512 x = _mm512_min_ps(_mm512_fmadd_ps(acc, m_[v], b_[v]), top_);
@@ -311,7 +321,8 @@ class Bounds {
     __m512 y = term(kTerms - 1, cell);
 #pragma GCC unroll 4
     for (int power = kTerms - 2; power >= 0; --power) y = _mm512_fmadd_ps(y, t, term(power, cell));
-    return _mm512_fmadd_ps(_mm512_max_ps(x, _mm512_setzero_ps()), ramp_, y);
+    const __m512 lower = _mm512_fmadd_ps(_mm512_max_ps(x, _mm512_setzero_ps()), ramp_, y);
+    return kEach ? _mm512_fmadd_ps(lower, factors_[v], offsets_[v]) : lower;
   }
 
   __m512 term(int power, __m512i cell) const {
@@ -343,26 +354,32 @@ class Bounds {
   const ToBytes to_bytes_;
   const __mmask64 all_;
   const __m512 width_, top_, ramp_, farthest_, rounder_;
-  __m512 terms_[kTerms][2], m_[kVectors], b_[kVectors];
+  __m512 terms_[kTerms][2], m_[kVectors], b_[kVectors], factors_[kVectors], offsets_[kVectors];
 };
 
-template <int kVectors, bool kEnd>
+template <int kVectors, bool kEnd, bool kEach>
 void finish_cells(const Epilogue& e, const GemmRows& t) {
-  constexpr int kRows = Bounds<kVectors, kEnd>::kRows;
-  const Bounds<kVectors, kEnd> bounds(e, t);
+  constexpr int kRows = Bounds<kVectors, kEnd, kEach>::kRows;
+  const Bounds<kVectors, kEnd, kEach> bounds(e, t);
   int row = 0;
   for (; row + kRows <= t.rows; row += kRows) bounds.template write<kRows>(row);
   for (; row < t.rows; ++row) bounds.template write<1>(row);
 }
 
-template <bool kEnd>
+template <bool kEnd, bool kEach>
 void finish_smooth(const Epilogue& e, const GemmRows& t) {
   switch (t.width / kUnit) {
-    case 1: return finish_cells<1, kEnd>(e, t);
-    case 2: return finish_cells<2, kEnd>(e, t);
-    case 3: return finish_cells<3, kEnd>(e, t);
-    default: return finish_cells<4, kEnd>(e, t);
+    case 1: return finish_cells<1, kEnd, kEach>(e, t);
+    case 2: return finish_cells<2, kEnd, kEach>(e, t);
+    case 3: return finish_cells<3, kEnd, kEach>(e, t);
+    default: return finish_cells<4, kEnd, kEach>(e, t);
   }
+}
+
+void finish_smooth(const Epilogue& e, const GemmRows& t) {
+  if (e.cells->end > 0)
+    return e.cells->each ? finish_smooth<true, true>(e, t) : finish_smooth<true, false>(e, t);
+  e.cells->each ? finish_smooth<false, true>(e, t) : finish_smooth<false, false>(e, t);
 }
 
 template <bool kResidual, bool kPlain, bool kSloped = false>
@@ -389,8 +406,7 @@ void finish_bounded(const Epilogue& e, const GemmRows& t) {
 void finish(const Epilogue& e, const GemmRows& t) {
   if (e.function != nullptr) {
     const bool smooth = e.cells != nullptr && !e.floats && !e.has_residual;
-    if (!smooth) return finish_function(e, t);
-    return e.cells->end > 0 ? finish_smooth<true>(e, t) : finish_smooth<false>(e, t);
+    return smooth ? finish_smooth(e, t) : finish_function(e, t);
   }
   if (e.floats) return e.has_residual ? finish_floats<true>(e, t) : finish_floats<false>(e, t);
   if (!e.bounded) return gemm_finish(e, t);
