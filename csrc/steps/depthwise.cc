@@ -61,8 +61,9 @@ class Depthwise final : public Step {
     settle_curve(s_.epilogue);
     const bool held = *std::max_element(sums.begin(), sums.end()) < 2147483648.0;  // none wraps around
     s_.epilogue.bounded = held && is_bounded(s_.epilogue, sums);
-    if (ops.bounds && !s_.low && s_.epilogue.curve != nullptr) {
+    if (ops.bounds != FunctionBounds::none && !s_.low && s_.epilogue.curve != nullptr) {
       cells_ = make_cells(s_.epilogue, largest_bias(s_.epilogue));
+      if (cells_ != nullptr && cells_->end == 0 && ops.bounds != FunctionBounds::all) cells_.reset();
       s_.epilogue.cells = cells_.get();
     }
     s_.weights = {};

@@ -49,6 +49,7 @@
   static INTACT_INLINE Ints sub_int(Ints a, Ints b) { return P##_sub_epi32(a, b); }                      \
   static INTACT_INLINE Ints and_int(Ints a, Ints b) { return P##_and_##S(a, b); }                        \
   static INTACT_INLINE Ints or_int(Ints a, Ints b) { return P##_or_##S(a, b); }                          \
+  static INTACT_INLINE Ints xor_int(Ints a, Ints b) { return P##_xor_##S(a, b); }                        \
   static INTACT_INLINE Ints larger_int(Ints a, Ints b) { return P##_max_epi32(a, b); }                   \
   template <int kBits>                                                                                   \
   static INTACT_INLINE Ints shift_left(Ints a) {                                                         \

@@ -43,6 +43,9 @@ struct DepthwiseRow {
   Epilogue epilogue;
 };
 
+// Of which functions run() makes codes, of epilogues that have cells.
+enum class FunctionBounds : uint8_t { none, with_end, all };
+
 struct DepthwiseOps {
   static constexpr const char* kFamily = "depthwise";
   size_t block;  // channels that are packed together
@@ -51,7 +54,7 @@ struct DepthwiseOps {
   // To a multiple of 64. Weights of channels and taps that do not exist are 0.
   void (*pack)(const DepthwiseWeights& weights, uint8_t* packed);
   void (*run)(const DepthwiseRow& row);
-  bool bounds = false;  // run() makes codes of a function whose epilogue has cells
+  FunctionBounds bounds = FunctionBounds::none;
 };
 
 #define INTACT_KERNEL(name, needs) extern const DepthwiseOps name;

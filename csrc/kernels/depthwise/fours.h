@@ -4,9 +4,11 @@
 //   Mask, mask(bytes)              of so many bytes: load_tail(p, mask), store_tail(p, v, mask)
 //   dot(acc, x, w)                 + the sums of fours of unsigned x by signed w; a kernel that takes
 //                                  something from x first has pack() put it into the corrections
-//   differ(a, b), cell(table, i)   optional: whether any bytes do, and of 32 floats the one that the low bits
-//                                  of i say; a set that has them makes codes of functions by their bounds
-//                                  (gemm/cells.h)
+//   dot(acc, x, size, turn)        instead, of a set whose weights lie in magnitudes: `turn` makes bytes of x,
+//                                  128 less, those of the other sign where a weight is negative (Form)
+//   differ(a, b)                   optional: whether any bytes do; a set that has it makes codes of functions
+//                                  by their bounds (gemm/cells.h), where the function has an end
+//   cell(table, i)                 and, with this, where not: of 32 floats the one that the low bits of i say
 //
 // Taps are interleaved by unpacking within 128-bit lanes. All lanes of a block stand in the order in which
 // unpacking leaves them: lane i of vector k is channel 16 * (i / 4) + 4 * k + i % 4; packing restores the
@@ -52,50 +54,64 @@ int width_of(int channels, int most) {
   return most >= 32 && channels > 16 ? 32 : 16;
 }
 
-size_t packed_bytes(const DepthwiseWeights& w, int most) {
+// How a kernel wants weights. Magnitudes multiply x - 128, or its complement, 127 - x, where the weight is
+// negative: behind each vector of them lies the one of what x is xored with.
+struct Form {
+  int shift = 0;  // taken from each byte before it is multiplied
+  bool magnitudes = false;
+  int vectors() const { return magnitudes ? 2 : 1; }
+};
+
+size_t packed_bytes(const DepthwiseWeights& w, int most, const Form& form = {}) {
   size_t n = 0;
   for (int c = 0, width; c < w.channels; c += width) {
     width = width_of(w.channels - c, most);
-    n += bytes_of_block(width, groups_of(w.kernel_h, w.kernel_w));
+    n += bytes_of_block(width, form.vectors() * groups_of(w.kernel_h, w.kernel_w));
   }
   return n;
 }
 
-// What a kernel takes from each byte before it multiplies, times the weights of a channel.
-uint32_t shifted(const DepthwiseWeights& w, int channel, int shift) {
+// What that takes from the sum of a channel.
+uint32_t shifted(const DepthwiseWeights& w, int channel, const Form& form) {
   int32_t sum = 0;
-  for (int tap = 0; tap < w.kernel_h * w.kernel_w; ++tap) sum += w.weight[tap * w.channels + channel];
-  return static_cast<uint32_t>(sum * shift * (w.joins ? 257 : 1));
+  for (int tap = 0; tap < w.kernel_h * w.kernel_w; ++tap) {
+    const int32_t weight = w.weight[tap * w.channels + channel];
+    sum += weight * form.shift - (form.magnitudes && weight < 0 ? weight : 0);
+  }
+  return static_cast<uint32_t>(sum * (w.joins ? 257 : 1));
 }
 
-uint8_t* pack_block(const DepthwiseWeights& w, int channel, int width, int shift, uint8_t* to) {
+uint8_t* pack_block(const DepthwiseWeights& w, int channel, int width, const Form& form, uint8_t* to) {
   auto* correction = reinterpret_cast<int32_t*>(to);
   auto* multiplier = reinterpret_cast<float*>(correction + width);
   float* bias = multiplier + width;
-  auto* weight = reinterpret_cast<int8_t*>(bias + width);
+  auto* const weights = reinterpret_cast<uint8_t*>(bias + width);
   const int groups = groups_of(w.kernel_h, w.kernel_w);
   for (int i = 0; i < width; ++i) {
     const int vector = i / (width / 4), lane = i % (width / 4);
     const int c = channel + 16 * (lane / 4) + 4 * vector + lane % 4;
     const bool exists = c < w.channels;
-    const uint32_t sum = exists ? static_cast<uint32_t>(w.correction[c]) + shifted(w, c, shift) : 0;
+    const uint32_t sum = exists ? static_cast<uint32_t>(w.correction[c]) + shifted(w, c, form) : 0;
     correction[i] = static_cast<int32_t>(sum);
     multiplier[i] = exists ? w.multiplier[c] : 0;
     bias[i] = exists ? w.bias[c] : 0;
     for (int g = 0; g < groups; ++g) {
       for (int place = 0; place < 4; ++place) {
         const int tap = tap_at(w.kernel_h, w.kernel_w, g, place);
-        weight[(g * width + i) * 4 + place] = exists && tap >= 0 ? w.weight[tap * w.channels + c] : 0;
+        const int weight = exists && tap >= 0 ? w.weight[tap * w.channels + c] : 0;
+        uint8_t* const at = weights + (4 * g + vector) * form.vectors() * width + 4 * lane + place;
+        *at = static_cast<uint8_t>(form.magnitudes && weight < 0 ? -weight : weight);
+        if (form.magnitudes) at[width] = weight < 0 ? 0x7f : 0x80;
       }
     }
   }
-  return to + bytes_of_block(width, groups);
+  return to + bytes_of_block(width, form.vectors() * groups);
 }
 
-void pack(const DepthwiseWeights& w, int most, uint8_t* packed, int shift = 0) {
+void pack(const DepthwiseWeights& w, int most, uint8_t* packed, const Form& form = {}) {
   for (int c = 0, width; c < w.channels; c += width) {
     width = width_of(w.channels - c, most);
-    packed = pack_block(w, c, width, shift, packed);
+    packed = pack_block(w, c, width, form, packed);
   }
 }
 
@@ -111,7 +127,11 @@ struct Block {
 enum class End { bytes, bytes_and_residual, cells, quadratic, any };
 
 template <class V>
-constexpr bool kHasBounds = requires(const float* table, typename V::Floats i) { V::cell(table, i); };
+constexpr bool kHasBounds = requires(typename V::Bytes bytes) { V::differ(bytes, bytes); };
+template <class V>
+constexpr bool kHasCells = requires(const float* table, typename V::Floats i) { V::cell(table, i); };
+template <class V>
+constexpr bool kMagnitudes = requires(typename V::Ints x, typename V::Bytes w) { V::dot(x, x, w, w); };
 
 // kPlanes: 2 of codes of 16 bits, high bytes before low ones.
 template <class V, bool kTail, End kEnd, int kPlanes>
@@ -233,7 +253,12 @@ class Worker {
   INTACT_INLINE void multiply(Int (&acc)[4], const Int (&taps)[4], int group) const {
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
-      acc[k] = V::dot(acc[k], taps[k], V::load_bytes(weight_ + (group * 4 + k) * kBytes));
+      if constexpr (kMagnitudes<V>) {
+        const uint8_t* const w = weight_ + (group * 4 + k) * 2 * kBytes;
+        acc[k] = V::dot(acc[k], taps[k], V::load_bytes(w), V::load_bytes(w + kBytes));
+      } else {
+        acc[k] = V::dot(acc[k], taps[k], V::load_bytes(weight_ + (group * 4 + k) * kBytes));
+      }
     }
   }
 
@@ -387,9 +412,10 @@ template <class V, bool kTail>
 void work(const Block& b, const ptrdiff_t* offsets, int groups) {
   if (b.d.joins) return work<V, kTail, End::any, 2>(b, offsets, groups);
   if constexpr (kHasBounds<V>) {
-    if (b.d.epilogue.cells != nullptr) {
-      return b.d.epilogue.cells->end > 0 ? work<V, kTail, End::quadratic>(b, offsets, groups)
-                                         : work<V, kTail, End::cells>(b, offsets, groups);
+    const FunctionCells* const cells = b.d.epilogue.cells;
+    if (cells != nullptr && cells->end > 0) return work<V, kTail, End::quadratic>(b, offsets, groups);
+    if constexpr (kHasCells<V>) {
+      if (cells != nullptr) return work<V, kTail, End::cells>(b, offsets, groups);
     }
   }
   if (b.d.epilogue.floats || !b.d.epilogue.bounded) return work<V, kTail, End::any>(b, offsets, groups);
@@ -405,8 +431,8 @@ void work(const Block& b, const ptrdiff_t* offsets, int groups) {
 
 // `work(block, width, offsets, groups)` for every block of the row.
 template <int kMost, class Work>
-void each_block(const DepthwiseRow& d, const Work& work) {
-  const int groups = groups_of(d.kernel_h, d.kernel_w);
+void each_block(const DepthwiseRow& d, const Work& work, const Form& form = {}) {
+  const int groups = groups_of(d.kernel_h, d.kernel_w), vectors = form.vectors() * groups;
   ptrdiff_t offsets[4 * kMostTaps];
   for (int i = 0; i < 4 * groups; ++i) {
     const int tap = tap_at(d.kernel_h, d.kernel_w, i / 4, i % 4);
@@ -414,12 +440,12 @@ void each_block(const DepthwiseRow& d, const Work& work) {
   }
   const bool whole = d.end * kMost < static_cast<size_t>(d.channels);
   const int end = whole ? static_cast<int>(d.end) * kMost : d.channels;
-  const uint8_t* packed = d.packed + d.begin * bytes_of_block(kMost, groups);
+  const uint8_t* packed = d.packed + d.begin * bytes_of_block(kMost, vectors);
   for (int c = static_cast<int>(d.begin) * kMost, width = 0; c < end; c += width) {
     width = width_of(d.channels - c, kMost);
     const Block block = {d, packed, c, d.channels - c < width ? d.channels - c : width};
     work(block, width, offsets, groups);
-    packed += bytes_of_block(width, groups);
+    packed += bytes_of_block(width, vectors);
   }
 }
 

@@ -29,7 +29,7 @@ size_t packed_bytes(const DepthwiseWeights& w) {
 
 template <class Dot>
 void pack(const DepthwiseWeights& w, uint8_t* packed) {
-  fours::pack(w, Sixteen<Dot>::kBytes, packed, Sixteen<Dot>::kShift);
+  fours::pack(w, Sixteen<Dot>::kBytes, packed, {.shift = Sixteen<Dot>::kShift});
 }
 
 template <class Dot>

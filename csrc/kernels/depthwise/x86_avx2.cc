@@ -1,15 +1,14 @@
-// Four taps at a time where no pair of products can leave 16 bits, because bytes of x end at 127; else two.
+// vpmaddubsw adds two products in 16 bits, and saturates. Where bytes of x end at 127 it never does: 127 * 128
+// * 2 fits. Else magnitudes of weights, up to 128, multiply signed bytes, and the least sum is -32768.
 #include "base/cpu.h"
 
 #if INTACT_ARCH_X86
 #include "base/vector/avx2.h"
 #include "kernels/depthwise/fours.h"
-#include "kernels/depthwise/pairs_avx2.h"
 
 namespace intact {
 namespace {
 
-// 127 * 128 * 2 fits 16 bits, and vpmaddubsw saturates nothing.
 constexpr int kMostByte = 127;
 
 // Less than 32 bytes; two stores that overlap make any number of them.
@@ -22,6 +21,13 @@ INTACT_INLINE void copy_some(const uint8_t* from, uint8_t* to, size_t n) {
   if (n >= 8) return both(uint64_t{});
   if (n >= 4) return both(uint32_t{});
   for (size_t i = 0; i < n; ++i) to[i] = from[i];
+}
+
+INTACT_INLINE bool are_same(__m256i a, __m256i b) {
+  return _mm256_movemask_epi8(_mm256_cmpeq_epi8(a, b)) == -1;
+}
+INTACT_INLINE bool are_same(__m128i a, __m128i b) {
+  return _mm_movemask_epi8(_mm_cmpeq_epi8(a, b)) == 0xffff;
 }
 
 // Of a tail whole registers are read, as `slack` allows.
@@ -37,38 +43,50 @@ struct Width : V {
     V::store_bytes(all, v);
     copy_some(all, p, n);
   }
-  static INTACT_INLINE Ints dot(Ints acc, Ints x, Bytes w) {
-    return V::add_int(acc, V::pair_words(V::pair_bytes(x, w), V::set_words(1)));
+  static INTACT_INLINE bool differ(Bytes a, Bytes b) { return !are_same(a, b); }
+  static INTACT_INLINE Ints sum(Ints acc, Ints pairs) {
+    return V::add_int(acc, V::pair_words(pairs, V::set_words(1)));
   }
 };
-using Wide = Width<Avx2>;
-using Narrow = Width<Sse>;
-constexpr int kWidest = Wide::kBytes;
 
-size_t packed_bytes(const DepthwiseWeights& w) {
-  return w.high <= kMostByte ? fours::packed_bytes(w, kWidest) : pairs::packed_bytes(w);
-}
+template <class V>
+struct Low : Width<V> {
+  using typename V::Bytes;
+  using typename V::Ints;
+  static INTACT_INLINE Ints dot(Ints acc, Ints x, Bytes w) { return Width<V>::sum(acc, V::pair_bytes(x, w)); }
+};
 
-void pack(const DepthwiseWeights& w, uint8_t* packed) {
-  w.high <= kMostByte ? fours::pack(w, kWidest, packed) : pairs::pack(w, packed);
-}
-
-void run(const DepthwiseRow& d) {
-  if (d.high > kMostByte) {
-    const int end = static_cast<int>(d.end) * kWidest;
-    pairs::run(d, static_cast<int>(d.begin) * kWidest, end < d.channels ? end : d.channels);
-    return;
+template <class V>
+struct Any : Width<V> {
+  using typename V::Bytes;
+  using typename V::Ints;
+  static INTACT_INLINE Ints dot(Ints acc, Ints x, Bytes size, Bytes turn) {
+    return Width<V>::sum(acc, V::pair_bytes(size, V::xor_int(x, turn)));
   }
-  fours::each_block<kWidest>(d,
-                             [](const fours::Block& block, int width, const ptrdiff_t* offsets, int groups) {
-                               if (width == 32) fours::work<Wide>(block, offsets, groups);
-                               if (width == 16) fours::work<Narrow>(block, offsets, groups);
-                             });
+};
+
+constexpr int kWidest = Avx2::kBytes;
+
+fours::Form form_for(int high) { return high <= kMostByte ? fours::Form{} : fours::Form{128, true}; }
+
+size_t packed_bytes(const DepthwiseWeights& w) { return fours::packed_bytes(w, kWidest, form_for(w.high)); }
+
+void pack(const DepthwiseWeights& w, uint8_t* packed) { fours::pack(w, kWidest, packed, form_for(w.high)); }
+
+template <template <class> class Set>
+void run_blocks(const DepthwiseRow& d) {
+  const auto work = [](const fours::Block& block, int width, const ptrdiff_t* offsets, int groups) {
+    if (width == 32) fours::work<Set<Avx2>>(block, offsets, groups);
+    if (width == 16) fours::work<Set<Sse>>(block, offsets, groups);
+  };
+  fours::each_block<kWidest>(d, work, form_for(d.high));
 }
+
+void run(const DepthwiseRow& d) { d.high <= kMostByte ? run_blocks<Low>(d) : run_blocks<Any>(d); }
 
 }  // namespace
 
-const DepthwiseOps depthwise_avx2 = {kWidest, kWidest, packed_bytes, pack, run};
+const DepthwiseOps depthwise_avx2 = {kWidest, kWidest, packed_bytes, pack, run, FunctionBounds::with_end};
 
 }  // namespace intact
 #endif

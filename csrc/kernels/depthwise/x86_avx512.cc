@@ -52,7 +52,7 @@ void run(const DepthwiseRow& d) {
 
 }  // namespace
 
-const DepthwiseOps depthwise_avx512vnni = {kWidest, 0, packed_bytes, pack, run, true};
+const DepthwiseOps depthwise_avx512vnni = {kWidest, 0, packed_bytes, pack, run, FunctionBounds::all};
 
 }  // namespace intact
 #endif
