@@ -142,17 +142,30 @@ void floats_of_row(const Lanes& lanes, const GemmRows& t, int row, float* floats
   }
 }
 
+// The first of 8 lanes.
+inline __m256i first_lanes(int n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
 void finish_floats(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   const __m256 low = _mm256_set1_ps(e.real_low), high = _mm256_set1_ps(e.real_high);
+  uint8_t copy[16] = {0};
   for (int row = 0; row < t.rows; ++row) {
-    floats_of_row(lanes, t, row, t.scratch);
-    for (int c = 0; c < t.width; c += kUnit) {
-      __m256 real = _mm256_loadu_ps(t.scratch + c);
+    const uint8_t* const residual = whole_residual(t, row, copy);
+    const int32_t* const sums = t.sums + row * t.width;
+    float* const y = reinterpret_cast<float*>(t.y[row] + t.y_offset);
+    for (int c = 0; c < t.channels; c += kUnit) {
+      const uint8_t* const branch = residual == nullptr ? nullptr : residual + c;
+      __m256 real = real_of(sums + c, lanes, t.multiplier + c, t.bias + c, branch);
       if (t.slopes != nullptr) real = sloped(real, _mm256_loadu_ps(t.slopes + c));
-      _mm256_storeu_ps(t.scratch + c, _mm256_min_ps(_mm256_max_ps(real, low), high));
+      real = _mm256_min_ps(_mm256_max_ps(real, low), high);
+      if (t.channels - c >= kUnit) {
+        _mm256_storeu_ps(y + c, real);
+      } else {
+        _mm256_maskstore_ps(y + c, first_lanes(t.channels - c), real);
+      }
     }
-    std::memcpy(t.y[row] + t.y_offset, t.scratch, sizeof(float) * static_cast<size_t>(t.channels));
   }
 }
 

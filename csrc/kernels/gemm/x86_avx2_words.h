@@ -122,7 +122,13 @@ inline void widen_run(const uint8_t* from, int bytes, __m256i base, int16_t* to)
     const __m256i words = _mm256_sub_epi16(_mm256_cvtepu8_epi16(in_halves(codes)), base);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), words);
   }
-  for (; i < bytes; i += 4) {
+  if (i + 8 <= bytes) {
+    const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + i));
+    const __m128i words = _mm_sub_epi16(_mm_cvtepu8_epi16(in_halves(codes)), _mm256_castsi256_si128(base));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), words);
+    i += 8;
+  }
+  if (i < bytes) {
     int32_t four;
     std::memcpy(&four, from + i, sizeof four);
     const __m128i words = _mm_cvtepu8_epi16(in_halves(_mm_cvtsi32_si128(four)));
