@@ -4,6 +4,7 @@
 
 #include <immintrin.h>
 
+#include <bit>
 #include <cstring>
 
 #include "base/inline.h"
@@ -208,8 +209,16 @@ void store_codes(const Epilogue& e, const GemmRows& t) {
   }
 }
 
-// Their bytes, which the curve leaves where its reals were.
+// Whether rows of so many bytes are written side by side, as if they were one.
+inline bool side_by_side(const GemmRows& t, ptrdiff_t bytes) {
+  bool all = true;
+  for (int row = 1; row < t.rows; ++row) all &= t.y[row] - t.y[row - 1] == bytes;
+  return all;
+}
+
+// Their bytes, which the curve leaves where its reals were, if rows are not side by side.
 void store_curve(const Epilogue& e, const GemmRows& t, size_t n) {
+  if (side_by_side(t, t.channels)) return e.curve(t.scratch, n, e.curve_codes(), t.y[0] + t.y_offset);
   auto* const bytes = reinterpret_cast<uint8_t*>(t.scratch);
   e.curve(t.scratch, n, e.curve_codes(), bytes);
   for (int row = 0; row < t.rows; ++row) {
@@ -217,11 +226,38 @@ void store_curve(const Epilogue& e, const GemmRows& t, size_t n) {
   }
 }
 
+inline bool has_few(const Epilogue& e, const GemmRows& t) {
+  return !e.has_residual && t.channels < kUnit && std::has_single_bit(static_cast<unsigned>(t.channels));
+}
+
+// Reals of so few channels that a vector has those of several rows, whose sums are gathered: rows that are
+// stored one over the other are slow to read.
+void place_few(const GemmRows& t) {
+  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256i channels = _mm256_and_si256(lanes, _mm256_set1_epi32(t.channels - 1));
+  const __m256i rows =
+      _mm256_srl_epi32(lanes, _mm_cvtsi32_si128(std::countr_zero(static_cast<unsigned>(t.channels))));
+  const __m256i places = _mm256_add_epi32(_mm256_mullo_epi32(rows, _mm256_set1_epi32(t.width)), channels);
+  const __m256 m = _mm256_permutevar8x32_ps(_mm256_loadu_ps(t.multiplier), channels);
+  const __m256 b = _mm256_permutevar8x32_ps(_mm256_loadu_ps(t.bias), channels);
+  const int n = t.rows * t.channels, step = kUnit / t.channels * t.width;
+  const int32_t* sums = t.sums;
+  for (int i = 0; i < n; i += kUnit, sums += step) {
+    const __m256i some =
+        _mm256_mask_i32gather_epi32(_mm256_setzero_si256(), sums, places, first_lanes(n - i), 4);
+    _mm256_storeu_ps(t.scratch + i, _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(some), m), b));
+  }
+}
+
 // The function gets the whole tile at once, its chains of operations being long; rows of `channels` side by
 // side in scratch: what a vector holds beyond is overwritten by the next row, and costs no function.
 void finish_function(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
-  for (int row = 0; row < t.rows; ++row) floats_of_row(lanes, t, row, t.scratch + row * t.channels);
+  if (has_few(e, t)) {
+    place_few(t);
+  } else {
+    for (int row = 0; row < t.rows; ++row) floats_of_row(lanes, t, row, t.scratch + row * t.channels);
+  }
   const size_t n = static_cast<size_t>(t.rows) * static_cast<size_t>(t.channels);
   if (e.curve != nullptr) return store_curve(e, t, n);
   e.function(t.scratch, t.scratch, n);
