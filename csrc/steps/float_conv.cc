@@ -1,5 +1,6 @@
 #include "steps/float_conv.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "kernels/registry.h"
@@ -168,12 +169,102 @@ class FloatDepthwiseStep final : public Windows {
   size_t each_ = 1;  // pixels of an item
 };
 
+// One channel in and few out: lanes are pixels of a line, not channels. Of strides, every so many pixels are
+// copied to lines of their own first.
+class FloatFilters final : public Windows {
+ public:
+  static constexpr int64_t kMostOutputs = 4, kLeastWidth = 16, kMostStride = 8;
+  static constexpr int64_t kMostLines = 8, kMostReach = 1 << 14;  // of a window
+
+  static bool fits(const FloatConvSpec& s) {
+    const bool few = s.x.sizes[3] == 1 && s.y.sizes[3] <= kMostOutputs && s.y.sizes[2] >= kLeastWidth;
+    return few && s.x.strides[2] == 4 && s.strides[1] <= kMostStride && s.kernel[0] <= kMostLines &&
+           (s.kernel[1] - 1) * s.dilations[1] <= kMostReach;
+  }
+
+  FloatFilters(const FloatGemmOps& ops, const FloatConvSpec& spec) : Windows(ops, spec) {
+    demand(s_.packed.size == ops.panel * taps(), "packed weights of another size, or for another kernel");
+    width_ = static_cast<size_t>(s_.y.sizes[2]);
+    stride_ = static_cast<size_t>(s_.strides[1]);
+    reach_ = static_cast<size_t>((s_.kernel[1] - 1) * s_.dilations[1]);
+    each_ = std::clamp(kSmallFloatItem / (taps() * outputs_), size_t{kLeastWidth}, kMostPixels);
+    pieces_ = (width_ + each_ - 1) / each_;
+    pitch_ = each_ + reach_ / stride_;
+    const auto lines = static_cast<size_t>(s_.kernel[0]);
+    offsets_.clear();  // of pixels
+    for (size_t line = 0; line < lines; ++line) {
+      for (size_t w = 0; w < static_cast<size_t>(s_.kernel[1]); ++w) {
+        const size_t column = w * static_cast<size_t>(s_.dilations[1]);
+        const size_t copied = (line * stride_ + column % stride_) * pitch_ + column / stride_;
+        const int64_t there = static_cast<int64_t>(line) * s_.dilations[0] * (s_.x.strides[1] / 4);
+        offsets_.push_back(stride_ == 1 ? there + static_cast<int64_t>(column)
+                                        : static_cast<int64_t>(copied));
+      }
+    }
+    if (stride_ > 1) copies_ = lines * stride_ * pitch_;
+  }
+
+  std::string name() const override { return name_of(&ops_); }
+  size_t items() const override { return pixels_of(s_.y) / std::max<size_t>(width_, 1) * pieces_; }
+  size_t scratch() const override { return (copies_ + each_) * sizeof(float); }
+
+  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override {
+    auto* const copies = reinterpret_cast<float*>(scratch);
+    const auto height = static_cast<size_t>(s_.y.sizes[1]);
+    for (size_t item = begin; item < end; ++item) {
+      const size_t line = item / pieces_, first = item % pieces_ * each_;
+      const size_t pixels = std::min(each_, width_ - first);
+      const auto n = static_cast<int64_t>(line / height), h = static_cast<int64_t>(line % height);
+      const auto w = static_cast<int64_t>(first);
+      const int64_t row = s_.origin[0] + h * s_.strides[0], column = s_.origin[1] + w * s_.strides[1];
+      const int64_t window = n * s_.x.strides[0] + row * s_.x.strides[1] + column * 4;
+      const auto* x = reinterpret_cast<const float*>(s_.x.at<uint8_t>(memory) + window);
+      if (stride_ > 1) x = copied(x, pixels, copies);
+      const int64_t made = n * s_.y.strides[0] + h * s_.y.strides[1] + w * s_.y.strides[2];
+      filter(memory, x, reinterpret_cast<float*>(s_.y.at<uint8_t>(memory) + made), pixels, copies + copies_);
+    }
+  }
+
+ private:
+  static constexpr size_t kMostPixels = 1 << 11;
+
+  const float* copied(const float* x, size_t pixels, float* copies) const {
+    const int64_t line = s_.dilations[0] * (s_.x.strides[1] / 4);
+    const size_t count = pixels + reach_ / stride_;
+    for (int64_t h = 0; h < s_.kernel[0]; ++h, x += line) {
+      for (size_t phase = 0; phase < stride_; ++phase, copies += pitch_) {
+        // The last pixel of a phase may lie behind all windows.
+        const size_t all = (pixels - 1) * stride_ + reach_ + 1;
+        const size_t there = std::min(count, all > phase ? (all - phase + stride_ - 1) / stride_ : 0);
+        for (size_t i = 0; i < there; ++i) copies[i] = x[phase + i * stride_];
+      }
+    }
+    return copies - copies_;
+  }
+
+  void filter(const Memory& memory, const float* x, float* y, size_t pixels, float* line) const {
+    const float* const starts = start(memory, 0);
+    const auto step = s_.y.strides[2] / 4;
+    for (size_t c = 0; c < outputs_; ++c) {
+      float* const to = step == 1 ? y : line;
+      ops_.filter({x, offsets_.data(), offsets_.size(), s_.packed.data + c, ops_.panel,
+                   starts != nullptr ? starts[c] : 0.0f, to, pixels});
+      if (step == 1) continue;
+      for (size_t p = 0; p < pixels; ++p) y[static_cast<int64_t>(p) * step + static_cast<int64_t>(c)] = to[p];
+    }
+  }
+
+  size_t width_ = 0, stride_ = 1, reach_ = 0;
+  size_t each_ = 1, pieces_ = 1, pitch_ = 0, copies_ = 0;
+};
+
 }  // namespace
 
 std::unique_ptr<Step> make_float_conv(const FloatGemmOps& ops, const FloatConvSpec& spec) {
   if (spec.groups > 1 && spec.x.sizes[3] == spec.groups && spec.y.sizes[3] == spec.groups) {
     return std::make_unique<FloatDepthwiseStep>(ops, spec);
   }
+  if (FloatFilters::fits(spec)) return std::make_unique<FloatFilters>(ops, spec);
   return std::make_unique<FloatConv>(ops, spec);
 }
 

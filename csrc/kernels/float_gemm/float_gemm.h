@@ -40,6 +40,19 @@ struct FloatDepthwise {
   size_t pixels, channels;
 };
 
+// Pixels of one filter over lines of pixels side by side: y[p] begins at start and takes
+// x[offsets[t] + p] * w[t * step] for t ascending.
+struct FloatFilter {
+  const float* x;
+  const ptrdiff_t* offsets;  // [taps]
+  size_t taps;
+  const float* w;
+  size_t step;
+  float start;
+  float* y;
+  size_t pixels;
+};
+
 struct FloatGemmOps {
   static constexpr const char* kFamily = "float_gemm";
   size_t rows, panel;  // of a whole tile; columns of a panel
@@ -48,6 +61,7 @@ struct FloatGemmOps {
                float* packed);
   void (*multiply)(const FloatGemm& g);
   void (*depthwise)(const FloatDepthwise& d);
+  void (*filter)(const FloatFilter& f);
 };
 
 #define INTACT_KERNEL(name, needs) extern const FloatGemmOps name;

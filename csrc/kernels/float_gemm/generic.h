@@ -165,10 +165,46 @@ void depthwise(const FloatDepthwise& d) {
   }
 }
 
+// Some registers of pixels, of the last one `last`: each weight is loaded once for them.
+template <class V, int kTogether>
+void pixels_of(const FloatFilter& f, size_t pixel, size_t last) {
+  F<V> sums[kTogether];
+  for (int i = 0; i < kTogether; ++i) sums[i] = V::set(f.start);
+  const auto at = [&](int i) INTACT_INLINE_BODY { return pixel + static_cast<size_t>(i) * V::kWidth; };
+  const auto lanes = [&](int i) INTACT_INLINE_BODY { return i + 1 < kTogether ? V::kWidth : last; };
+  const auto multiply = [&](const auto& load) INTACT_INLINE_BODY {
+    for (size_t t = 0; t < f.taps; ++t) {
+      const F<V> w = V::set(f.w[t * f.step]);
+      const float* const x = f.x + f.offsets[t];
+      for (int i = 0; i < kTogether; ++i) sums[i] = V::fma(load(x, i), w, sums[i]);
+    }
+  };
+  if (last == V::kWidth) {
+    multiply([&](const float* x, int i) INTACT_INLINE_BODY { return V::load(x + at(i)); });
+  } else {
+    multiply([&](const float* x, int i) INTACT_INLINE_BODY { return vec::load<V>(x + at(i), lanes(i)); });
+  }
+  for (int i = 0; i < kTogether; ++i) vec::store<V>(f.y + at(i), sums[i], lanes(i));
+}
+
+// As many registers as may be under way.
+template <class V>
+void filter(const FloatFilter& f) {
+  using Pixels = void (*)(const FloatFilter& f, size_t pixel, size_t last);
+  constexpr Pixels kPixels[8] = {pixels_of<V, 1>, pixels_of<V, 2>, pixels_of<V, 3>, pixels_of<V, 4>,
+                                 pixels_of<V, 5>, pixels_of<V, 6>, pixels_of<V, 7>, pixels_of<V, 8>};
+  constexpr size_t kMost = 8 * V::kWidth;
+  for (size_t pixel = 0; pixel < f.pixels; pixel += kMost) {
+    const size_t left = f.pixels - pixel < kMost ? f.pixels - pixel : kMost;
+    const size_t registers = (left + V::kWidth - 1) / V::kWidth;
+    kPixels[registers - 1](f, pixel, left - (registers - 1) * V::kWidth);
+  }
+}
+
 template <class V, int kRows, int kVectors>
 constexpr FloatGemmOps ops_of() {
   constexpr size_t kPanel = V::kWidth * kVectors;
-  return {kRows, kPanel, pack_panels<kPanel>, multiply<V, kRows, kVectors>, depthwise<V>};
+  return {kRows, kPanel, pack_panels<kPanel>, multiply<V, kRows, kVectors>, depthwise<V>, filter<V>};
 }
 
 }  // namespace intact::float_gemm

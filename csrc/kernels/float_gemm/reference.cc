@@ -34,8 +34,18 @@ void depthwise(const FloatDepthwise& d) {
   }
 }
 
+void filter(const FloatFilter& f) {
+  for (size_t p = 0; p < f.pixels; ++p) {
+    float acc = f.start;
+    for (size_t t = 0; t < f.taps; ++t) {
+      acc = std::fma(f.x[f.offsets[t] + static_cast<ptrdiff_t>(p)], f.w[t * f.step], acc);
+    }
+    f.y[p] = acc;
+  }
+}
+
 }  // namespace
 
-const FloatGemmOps float_gemm_ref = {1, kPanel, pack_panels<kPanel>, multiply, depthwise};
+const FloatGemmOps float_gemm_ref = {1, kPanel, pack_panels<kPanel>, multiply, depthwise, filter};
 
 }  // namespace intact

@@ -139,6 +139,42 @@ def test_convolution(
     assert run.only_wrote(y)
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=SEEDS,
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 12)),
+    strides=st.tuples(st.integers(1, 2), st.integers(1, 9)),
+    dilations=st.tuples(st.integers(1, 2), st.integers(1, 3)),
+    pads=st.tuples(*[st.integers(0, 2)] * 4),
+    outputs=st.integers(1, 5),
+    width=st.integers(1, 300),
+)
+def test_filters_of_one_channel(
+    runner: Any, assert_same_bits: Any, float_gemm_kernel: str, seed: int, kernel: Any, strides: Any,
+    dilations: Any, pads: Any, outputs: int, width: int,
+) -> None:  # fmt: skip
+    """Where they make few channels, lanes are pixels."""
+    rng = np.random.default_rng(seed)
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    beyond = int(rng.integers(strides[1]))  # pixels that no window reads
+    sizes = max(1, reach[0] - pads[0] - pads[2]) + 2, reach[1] + (width - 1) * strides[1] + beyond
+    x, w = floats(rng, 2, *sizes, 1), floats(rng, outputs, *kernel, 1)
+    start = floats(rng, outputs) if rng.integers(2) else None
+    want = numerics.float_conv(
+        x.transpose(0, 3, 1, 2), w.transpose(0, 3, 1, 2), start, stride=strides,
+        padding=((pads[0], pads[2]), (pads[1], pads[3])), dilation=dilations,
+    ).transpose(0, 2, 3, 1)  # fmt: skip
+    run = runner()
+    y = run.output(want.shape, np.float32, halo=(1, 0, 0, 1))
+    packed = float_gemm.pack_filters(w, 1, float_gemm_kernel)
+    held = None if start is None else run.constant(start)
+    window = PixelWindow(kernel, strides, dilations, pads)
+    view = run.input(x, halo=pads, fill=0)
+    step = float_gemm.conv(view, y, packed, window, start=held, kernel=float_gemm_kernel)
+    assert_same_bits(run.run(step), want)
+    assert run.only_wrote(y)
+
+
 def test_makers_refuse_what_does_not_fit(runner: Any) -> None:
     def view(*sizes: int, dtype: str = "float32", halo: Any = (0, 0, 0, 0)) -> View:
         strides = [4 * int(np.prod(sizes[i + 1 :])) for i in range(len(sizes))]
