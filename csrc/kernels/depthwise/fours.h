@@ -4,8 +4,8 @@
 //   Mask, mask(bytes)              of so many bytes: load_tail(p, mask), store_tail(p, v, mask)
 //   dot(acc, x, w)                 + the sums of fours of unsigned x by signed w; a kernel that takes
 //                                  something from x first has pack() put it into the corrections
-//   dot(acc, x, size, turn)        instead, of a set whose weights lie in magnitudes: `turn` makes bytes of x,
-//                                  128 less, those of the other sign where a weight is negative (Form)
+//   dot(acc, x, size, turn)        instead, of a set whose weights lie in magnitudes (Form): x is xored with
+//                                  `turn` first
 //   differ(a, b)                   optional: whether any bytes do; a set that has it makes codes of functions
 //                                  by their bounds (gemm/cells.h), where the function has an end
 //   cell(table, i)                 and, with this, where not: of 32 floats the one that the low bits of i say

@@ -1,5 +1,5 @@
-// vpmaddubsw adds two products in 16 bits, and saturates. Where bytes of x end at 127 it never does: 127 * 128
-// * 2 fits. Else magnitudes of weights, up to 128, multiply signed bytes, and the least sum is -32768.
+// vpmaddubsw adds two products in 16 bits, and saturates. Where bytes of x end at 127 it never does: their
+// products fit. Else magnitudes of weights, up to 128, multiply signed bytes, and the least sum is -32768.
 #include "base/cpu.h"
 
 #if INTACT_ARCH_X86

@@ -28,7 +28,7 @@ struct FunctionCells {
   float per_unit;  // cells, a power of two
   float top;  // x in cells is held so low: beyond, codes do not change any more
   float ramp;  // steps in a cell of the ramp
-  // Of channels with their own S or O, the lower bound is this one * (S * per_factor) + (O * per_scale - doubt).
+  // Channels have their own S or O, and lower bounds: this one * (S * per_factor) + (O * per_scale - doubt).
   bool each;
   float per_factor, per_scale, doubt;
 };

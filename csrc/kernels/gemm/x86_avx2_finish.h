@@ -272,9 +272,9 @@ void finish_some(const Epilogue& e, GemmRows t, int row, int rows) {
   finish_function(e, t);
 }
 
-// Bounds of the codes of a function whose rest has an end (cells.h), of four vectors at a time: rows of one or
-// two. Cells are no gain: this set has no registers to look 32 of them up in. kEach: channels have factors or
-// offsets.
+// Bounds of the codes of a function whose rest has an end (cells.h), of four vectors at a time: rows of one
+// or two. Cells are no gain: this set has no registers to look 32 of them up in. kEach: channels have factors
+// or offsets.
 template <int kVectors, bool kEach>
 class Bounds {
  public:
