@@ -63,6 +63,26 @@ def test_a_composed_activation_is_one_with_its_layer(form: str, net: Callable[..
 
 
 @pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize("ends", [(-20, 20), (-100, 150), (-2e3, 1e4), (None, 15)], ids=str)
+def test_a_bound_in_front_of_one_is_not_forgotten(form: str, ends: Any, net: Callable[..., Any]) -> None:
+    """They were known by their values from -8 to 8, where such a bound does nothing."""
+    n = net(17)
+    x = n.conv(n.input("x", [1, 16, 8, 8]), 16, name="conv")
+    x = n.node("Clip", x, *("" if end is None else scalar(n, end) for end in ends))
+    layers = place(load(n.proto(FORMS[form](n, x)))).layers
+    assert (layers[0].name, layers[0].fused) == ("conv", "Conv+Clip")
+
+
+@pytest.mark.parametrize("ends", [(-np.finfo(np.float32).max, np.finfo(np.float32).max), (-30, 30)], ids=str)
+def test_bounds_that_change_nothing_are_part_of_one(ends: Any, net: Callable[..., Any]) -> None:
+    n = net(17)
+    x = n.conv(n.input("x", [1, 16, 8, 8]), 16, name="conv")
+    gate = n.node("Sigmoid", n.node("Clip", x, *(scalar(n, end) for end in ends)))
+    layers = place(load(n.proto(n.node("Mul", x, gate)))).layers
+    assert [(x.name, x.fused) for x in layers] == [("conv", "Conv+Silu")]
+
+
+@pytest.mark.parametrize("form", list(FORMS))
 @pytest.mark.parametrize("moved", ["a layer", "an input", "a norm"])
 def test_no_pair_stands_inside_one_that_stands_alone(form: str, moved: str, net: Callable[..., Any]) -> None:
     """Layers that flatten sequences for a Gemm leave a Reshape in front of their GELU."""

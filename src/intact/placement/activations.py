@@ -63,8 +63,11 @@ def _composed(view: View, value: Value) -> Activation | None:
         given = [v for v in op.inputs if v is not None]
         if tuple(given) != tuple(op.inputs[: len(given)]):
             break  # an operand in the middle is left out
+        operands = [_operand(view, known, v) for v in given]
+        if op.op_type in ("Clip", "Relu") and not _cuts(op, operands):
+            break
         with np.errstate(all="ignore"):
-            made = book.curve(op.node, *(_operand(view, known, v) for v in given))
+            made = book.curve(op.node, *operands)
         if made is None:
             break  # it lacks an operand, and no engine will run it
         known[output] = made
@@ -104,7 +107,10 @@ _WRITTEN_WITH = frozenset({
 })  # fmt: skip
 """The operators that exporters write activations with."""
 
-_SAMPLES = np.linspace(-8.0, 8.0, 161)
+_FAR = np.array([12.0, 20.0, 50.0, 100.0, 300.0])
+_SAMPLES = np.concatenate([-_FAR[::-1], np.linspace(-8.0, 8.0, 161), _FAR])
+_ENDLESS = 1e30
+"""Ends of Clip beyond this are none: exporters write the largest float32."""
 
 _KNOWN: dict[str, NDArray] = {
     "Silu": book.Swish().curve(_SAMPLES),
@@ -127,6 +133,16 @@ def _name(got: NDArray | float) -> str | None:
     with np.errstate(all="ignore"):
         same = (np.abs(got - _TABLE) <= _BOUNDS).all(axis=1)
     return next((name for name, found in zip(_KNOWN, same, strict=True) if found), None)
+
+
+def _cuts(op: Op, operands: list[NDArray | float]) -> bool:
+    """Whether the samples reach each end of a bound: one that they do not would be forgotten."""
+    x, *others = operands
+    ends = book.curve(op.node, np.array([-_ENDLESS, _ENDLESS]), *others)
+    if ends is None:
+        return False
+    low, high = ends
+    return bool((low == -_ENDLESS or np.min(x) < low) and (high == _ENDLESS or np.max(x) > high))
 
 
 def _operand(view: View, known: dict[Value, NDArray | float], value: Value) -> NDArray | float:
