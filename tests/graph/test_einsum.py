@@ -26,13 +26,24 @@ PRODUCTS = {
     "...ij,...jk->...ik": ((2, 3, 4), (2, 4, 5)),
     "... d, d e -> ... e": ((2, 3, 4), (4, 5)),
     "bi...d,be...d->b...ie": ((2, 5, 3, 4), (2, 6, 3, 4)),
+    "bchw,bdhw->bcd": ((2, 3, 4, 5), (2, 6, 4, 5)),  # two axes are summed
+    "abcd,cde->abe": ((2, 3, 4, 5), (4, 5, 6)),  # heads joined, as Keras writes it
+    "ibnd,hnd->ibh": ((3, 2, 4, 5), (6, 4, 5)),
+    "bijd,jid->b": ((2, 3, 4, 5), (4, 3, 5)),  # all of them, by a vector
+    "bd,bjd->bj": ((2, 3), (2, 4, 3)),  # a vector on the left
+    "bjd,d->bj": ((2, 4, 3), (3,)),
+    "xd,ybjd->xybj": ((2, 3), (5, 6, 4, 3)),
+}
+ELEMENTWISE = {
+    "bi,bj->bij": ((2, 3), (2, 4)),  # nothing is summed
+    "bi,bhj->hbji": ((2, 3), (2, 5, 4)),
+    "i,d->id": ((3,), (4,)),
+    "ij,->ji": ((3, 4), ()),
+    "...i,...i->...": ((2, 3, 4), (2, 3, 4)),  # no axis of its own
+    "bhi,ibh->h": ((2, 3, 4), (4, 2, 3)),
 }
 OTHERS = {
-    "bchw,bdhw->bcd": ((2, 3, 4, 5), (2, 6, 4, 5)),  # two axes are summed
-    "bd,bjd->bj": ((2, 3), (2, 4, 3)),  # a vector
-    "bi,bj->bij": ((2, 3), (2, 4)),  # nothing is summed
     "bij,bjd->bi": ((2, 3, 4), (2, 4, 5)),  # an axis of one is summed by itself
-    "...i,...i->...": ((2, 3, 4), (2, 3, 4)),  # no axis of its own
     "ii,ij->ij": ((3, 3), (3, 4)),
 }
 
@@ -67,11 +78,38 @@ def test_a_product_is_a_matmul(equation, constant):
     assert np.allclose(run(graph.to_bytes(model), feeds), wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("equation", ELEMENTWISE)
+def test_what_has_no_columns_or_sums_nothing_is_a_mul(equation, constant):
+    proto, feeds = einsum(equation, ELEMENTWISE[equation], constant)
+    model = graph.load(proto)
+    (note,) = graph.open_einsums(model)
+    kinds = [node.op_type for node in model.graph]
+    assert kinds.count("Mul") == 1 and "MatMul" not in kinds and "Einsum" not in kinds
+    assert ("ReduceSum" in kinds) == ("ReduceSum" in note.what)
+    wanted = run(proto.SerializeToString(), feeds)
+    assert np.allclose(run(graph.to_bytes(model), feeds), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [("b", 3, "h", "d"), ("b", 3, 1, 5)])
+def test_several_summed_axes_of_unknown_or_different_sizes_stay(sizes):
+    proto, _ = einsum("bihd,ohd->bio", ((2, 3, 4, 5), (6, 4, 5)), constant=True)
+    for dim, size in zip(proto.graph.input[0].type.tensor_type.shape.dim, sizes, strict=True):
+        dim.Clear()
+        if isinstance(size, int):
+            dim.dim_value = size
+        else:
+            dim.dim_param = size
+    assert graph.open_einsums(graph.load(proto)) == []
+
+
 THREE = {
     "ij,jk,kl->il": ((2, 3), (3, 4), (4, 5)),
     "bhid,bhjd,bhje->bhie": ((2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 7)),
     "...ij,jk,...kl->...li": ((2, 3, 4), (4, 5), (2, 5, 6)),
     "ij,jk,kl,lm->mi": ((2, 3), (3, 4), (4, 5), (5, 6)),
+    "ijh,jhk,kl->il": ((2, 3, 6), (3, 6, 4), (4, 5)),
+    "ij,jk,k->i": ((2, 3), (3, 4), (4,)),
 }
 
 
@@ -88,7 +126,7 @@ def test_products_of_more_are_matmuls_from_left_to_right(equation):
 
 
 def test_more_operands_of_which_some_are_no_product_stay():
-    proto, _ = einsum("ij,jk,k->i", ((2, 3), (3, 4), (4,)))
+    proto, _ = einsum("ij,jk,kl->i", ((2, 3), (3, 4), (4, 5)))
     model = graph.load(proto)
     assert graph.open_einsums(model) == []
     assert [node.op_type for node in model.graph] == ["Einsum"]
@@ -130,8 +168,15 @@ def test_what_may_not_move_stays():
 
 
 @pytest.mark.parametrize("constant", [False, True])
-def test_it_is_quantized_and_runs_natively(constant):
-    proto, feeds = einsum("bihd,bjhd->bhij", ((2, 20, 3, 32), (2, 24, 3, 32)), constant)
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("bihd,bjhd->bhij", ((2, 20, 3, 32), (2, 24, 3, 32))),
+        ("bihd,hdo->bio", ((2, 20, 3, 32), (3, 32, 24))),
+    ],
+)
+def test_it_is_quantized_and_runs_natively(equation, shapes, constant):
+    proto, feeds = einsum(equation, shapes, constant)
     quantized = intact.quantize(proto, [feeds] * 2, progress=False)
     assert [layer.precision for layer in quantized.placement.layers if layer.op_type == "MatMul"] == ["int8"]
     engine = intact.compile(quantized)

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
-from intact.graph import MAX_OPSET, MIN_OPSET, Session, set_opset, to_bytes
+from intact.graph import MAX_OPSET, MIN_OPSET, Session, oldest_opset, set_opset, to_bytes
 from intact.graph.opset import LOWERED
 
 # The text form of ONNX: the graph is what a reader sees.
@@ -104,6 +104,23 @@ def test_what_has_no_older_form_is_refused_by_name(body: str, message: str) -> N
     with pytest.raises(UnsupportedError, match=r"^encoder\.part: got ") as caught:
         set_opset(model, 13)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted", "oldest"),
+    [
+        ("y = Relu(x)", 13, 13),
+        ("z = HardSwish(x) y = PRelu(z, x)", 13, 13),
+        ("g = Constant<value = float[2, 1, 1, 2] {0, 0, 0, 0}>() y = GridSample(x, g)", 13, 16),
+        ("y = Mish(x)", 17, 18),
+        ("y = Mish(x)", 21, 21),
+    ],
+)
+def test_the_oldest_opset_has_every_operator(body: str, wanted: int, oldest: int) -> None:
+    model = parse(body)
+    before = to_bytes(model)
+    assert oldest_opset(model, wanted) == oldest
+    assert to_bytes(model) == before
 
 
 @pytest.mark.parametrize("opset", [12, 26, 0])

@@ -368,6 +368,16 @@ def test_other_formats_export_where_they_exist_and_are_refused_below(
     assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
 
 
+def test_an_operator_newer_than_the_default_chooses_the_opset(tmp_path: Path) -> None:
+    x = torch.randn(2, 8, 9)  # 2 channels of 2x2 patches, at 3x3 places of 4x4 pixels
+    model = calibrated(nn.Sequential(quant_nn.QuantLinear(9, 9), nn.Fold(4, 2)), x)
+    with pytest.raises(UnsupportedError, match="Col2Im as it is since opset 18"):
+        export(model, x, tmp_path / "m.onnx", opset=17)
+    report = export(model, x, tmp_path / "m.onnx")
+    assert_agrees(report)
+    assert report.opset == load(tmp_path / "m.onnx").opset_import[0].version == 18
+
+
 @pytest.mark.parametrize("opset", [13, 19])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=["float16", "float64"])
 def test_other_dtypes_agree(dtype: torch.dtype, opset: int, tmp_path: Path) -> None:

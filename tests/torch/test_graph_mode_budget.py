@@ -47,6 +47,17 @@ class LoudInput(nn.Module):
         return self.lstm(torch.relu(self.conv(x)).transpose(1, 2))[0]
 
 
+class Steep(nn.Module):
+    """Whatever has 8 bits in front of it, its output is another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(2, 16, 8, stride=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sin(3000 * self.conv(x))
+
+
 def made(kind: type[nn.Module]) -> nn.Module:
     torch.manual_seed(0)
     return kind().eval()
@@ -90,6 +101,16 @@ def test_what_cannot_have_16_bits_stays_in_float() -> None:
     quantizers = [m for m in result.model.get_submodule("lstm").modules() if isinstance(m, TensorQuantizer)]
     assert quantizers and all(q._disabled for q in quantizers)
     assert decibels(model, result.model, data[0]) > 26
+
+
+def test_all_layers_may_stay_in_float(tmp_path: Path) -> None:
+    model, data = made(Steep), batches(2, 2, 40)
+    result = quantize(model, data, method="max", float_budget=9.0, progress=False)
+    assert "conv" in result.report.left and not result.report.wide and not result.report.quantizers
+    assert all(m._disabled for m in result.model.modules() if isinstance(m, TensorQuantizer))
+    with torch.no_grad():
+        assert torch.equal(result.model(data[0]), model(data[0]))
+    assert export(result.model, data[0], tmp_path / "m.onnx").pairs == 0
 
 
 def test_outputs_that_are_good_are_left_alone() -> None:

@@ -31,7 +31,7 @@ from intact.graph.mark import Mark, mark
 from intact.graph.markers import marker_schema
 from intact.graph.ml import open_ml
 from intact.graph.notes import Note
-from intact.graph.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, set_opset
+from intact.graph.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, oldest_opset, set_opset
 from intact.graph.parcel import Parcel
 from intact.graph.parts import Parts, parts_of
 from intact.graph.proto import to_proto
@@ -97,6 +97,7 @@ __all__ = [
     "marker_schema",
     "node_seconds",
     "normalize",
+    "oldest_opset",
     "open_einsums",
     "open_ml",
     "opset_of_markers",

@@ -1,34 +1,44 @@
-"""Einsum of two tensors as the MatMul that it is, of more as several: rules and kernels know that one."""
+"""Einsum of two tensors as the MatMul or Mul that it is, of more as several: rules and kernels know those."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import onnx_ir as ir
 
 from intact.graph.build import Inserter, Namer, drop_unused, replace
-from intact.graph.einsum_terms import first_two, written_out
+from intact.graph.einsum_terms import first_two, spare_letter, written_out
 from intact.graph.notes import Note
 from intact.graph.view import is_op
 
 
 def open_einsums(model: ir.Model, may_move: Callable[[ir.Value], bool] = lambda _: True) -> list[Note]:
-    """Write every Einsum that is products of matrices, two operands at a time, as MatMuls, in place.
+    """Write every Einsum that is products of two operands at a time as MatMuls and Muls, in place.
 
     Before: ``Einsum("bihd,bjhd->bhij", q, k)``.
     After:  ``MatMul(Transpose(q, [0, 2, 1, 3]), Transpose(k, [0, 2, 3, 1]))``.
 
+    Before: ``Einsum("bihd,hdo->bio", x, w)``, h and d of 4 and 8.
+    After:  ``MatMul(Reshape(x, [0, 0, 32]), Reshape(w, [32, -1]))``.
+
+    Before: ``Einsum("bij,bj->bi", x, v)``.  After: ``Squeeze(MatMul(x, Unsqueeze(v, [2])), [2])``.
+
+    Before: ``Einsum("bi,bj->bij", a, b)``.  After: ``Mul(Unsqueeze(a, [2]), Unsqueeze(b, [1]))``.
+
+    Before: ``Einsum("bi,bi->b", a, b)``.  After: ``ReduceSum(Mul(a, b), [1])``.
+
     Before: ``Einsum("...ij,jk,kl->...il", a, b, c)``.  After: ``MatMul(MatMul(a, b), c)``.
 
-    Guards: floats; no letter twice in one term; the ranks are known where there is a "..."; the terms of each
-    product share one letter that what they make does not have, and each has at least one of its own, which
-    that does.
+    Guards: floats; no letter twice in one term; the ranks are known where there is a "..."; both terms of
+    each product have every letter that is summed, and where a MatMul sums several, their sizes are known
+    and equal.
 
     Args:
         model: Changed in place; of opset 13 or newer.
-        may_move: Whether a Transpose may be put behind a value; else its Einsum stays.
+        may_move: Whether a node may be put behind a value to lay it out; else its Einsum stays.
     Returns:
         One note per Einsum that was opened.
     """
@@ -38,10 +48,10 @@ def open_einsums(model: ir.Model, may_move: Callable[[ir.Value], bool] = lambda 
             continue
         ranks = [None if x is None or x.shape is None else len(x.shape) for x in node.inputs]
         equation = written_out(node.attributes["equation"].as_string(), ranks)
-        products = _products(equation) if equation is not None else []
+        products = [] if equation is None else _products(equation, _sizes(equation, node.inputs))
         if not products or not _may_move(products, node.inputs, may_move):
             continue
-        what = "a MatMul" if len(products) == 1 else f"{len(products)} MatMuls"
+        what = products[0].what if len(products) == 1 else f"{len(products)} products"
         notes.append(Note(node.name or "", f"an Einsum is {what}"))
         for product in products[:-1]:
             _open(_first_two(node, product, names), product, names)
@@ -49,13 +59,24 @@ def open_einsums(model: ir.Model, may_move: Callable[[ir.Value], bool] = lambda 
     return notes
 
 
-def _products(equation: str) -> list[_Product]:
+def _sizes(equation: str, operands: Sequence[ir.Value | None]) -> dict[str, int]:
+    """The size of each letter for which every operand that has it is known to have the same."""
+    found: dict[str, set[object]] = {}
+    for term, x in zip(equation.partition("->")[0].split(","), operands, strict=True):
+        shape = None if x is None or x.shape is None or len(x.shape) != len(term) else x.shape
+        for place, axis in enumerate(term):
+            found.setdefault(axis, set()).add(None if shape is None else shape[place])
+    only = {axis: next(iter(sizes)) for axis, sizes in found.items() if len(sizes) == 1}
+    return {axis: size for axis, size in only.items() if isinstance(size, int)}
+
+
+def _products(equation: str, sizes: Mapping[str, int]) -> list[_Product]:
     """An equation as products of the first two operands, of what they make with the next, ...; or []."""
     found: list[_Product | None] = []
     while equation.count(",") > 1:
         first, equation = first_two(equation)
-        found.append(_product(first))
-    found.append(_product(equation))
+        found.append(_product(first, sizes))
+    found.append(_product(equation, sizes))
     products = [product for product in found if product is not None]
     return products if len(products) == len(found) else []
 
@@ -63,7 +84,7 @@ def _products(equation: str) -> list[_Product]:
 def _may_move(
     products: list[_Product], operands: Sequence[ir.Value | None], may_move: Callable[[ir.Value], bool]
 ) -> bool:
-    """Whether a Transpose may be put behind each operand that wants one."""
+    """Whether each operand that wants to be laid out may be."""
     first, *others = products
     laid = [first.stays(0), first.stays(1), *(product.stays(1) for product in others)]
     return all(stays or may_move(x) for stays, x in zip(laid, operands, strict=True) if x is not None)
@@ -92,50 +113,73 @@ def _is_float(value: ir.Value | None) -> bool:
 
 @dataclass(frozen=True)
 class _Product:
-    """An Einsum as a product of matrices; letters are axes.
+    """An Einsum of two operands as one node; letters are axes.
 
     Attributes:
+        kind: "MatMul" or "Mul".
         terms: The axes of both operands.
-        wanted: Those that MatMul reads each of them with; one that it does not have is of size 1 there.
+        wanted: Those that the node reads each of them with, summed ones last (of the right operand of a
+            MatMul in front of the last); one that it does not have is of size 1 there.
         order: Which operand is on the left, and which on the right.
-        made: The axes of what MatMul makes.
+        made: The axes of what the node makes, with those that are summed behind a Mul, and one of size 1
+            that a MatMul with a vector has.
         answer: Those of what Einsum makes.
+        summed: Those that are summed.
+        sizes: Of the summed ones, where a MatMul sums more than one.
+        width: Of its columns then; -1 where that is not known.
     """
 
+    kind: str
     terms: tuple[str, str]
     wanted: tuple[str, str]
     order: tuple[int, int]
     made: str
     answer: str
+    summed: str
+    sizes: tuple[int, ...] = ()
+    width: int = -1
+
+    @property
+    def what(self) -> str:
+        return f"a {self.kind}" + (" and a ReduceSum" if self.kind == "Mul" and self.summed else "")
 
     def stays(self, operand: int) -> bool:
-        """Whether MatMul reads the operand as it is."""
-        return self.wanted[operand] == self.terms[operand]
+        """Whether the node reads the operand as it is."""
+        return self.wanted[operand] == self.terms[operand] and not self.sizes
 
 
-def _product(equation: str) -> _Product | None:
-    """What `equation` says, if it is one product of matrices."""
+def _product(equation: str, sizes: Mapping[str, int]) -> _Product | None:
+    """What `equation` says, if it is one product."""
     left, arrow, answer = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if not arrow or "." in equation or len(terms) != 2 or any(len(set(t)) < len(t) for t in (*terms, answer)):
         return None
     a, b = terms
-    summed = [axis for axis in a if axis in b and axis not in answer]
+    summed = "".join(axis for axis in a if axis in b and axis not in answer)
     own = [
         [axis for axis in answer if axis in term and axis not in other] for term, other in ((a, b), (b, a))
     ]
-    shared = [axis for axis in answer if axis in a and axis in b]
-    used = {*summed, *shared, *own[0], *own[1]}
-    if len(summed) != 1 or not all(own) or used != {*a, *b} or used - {*summed} != {*answer}:
+    if {*a, *b} != {*answer, *summed}:
         return None
-    rows, columns = own[0][-1], own[1][-1]
-    order = (0, 1) if answer.index(rows) < answer.index(columns) else (1, 0)
-    if order == (1, 0):
-        rows, columns = columns, rows
+    if not summed or not any(own):
+        wanted = [_without_front(answer + summed, term) for term in terms]
+        return _Product("Mul", (a, b), (wanted[0], wanted[1]), (0, 1), answer + summed, answer, summed)
+    if len(summed) > 1 and not all(axis in sizes for axis in summed):
+        return None
+    if all(own):
+        rows, columns = own[0][-1], own[1][-1]
+        order = (0, 1) if answer.index(rows) < answer.index(columns) else (1, 0)
+        if order == (1, 0):
+            rows, columns = columns, rows
+    else:  # a vector, or several: the answer has no columns
+        order = (0, 1) if own[0] else (1, 0)
+        rows, columns = own[order[0]][-1], spare_letter(equation)
     lead = "".join(axis for axis in answer if axis not in (rows, columns))
-    tails = {order[0]: rows + summed[0], order[1]: summed[0] + columns}
+    tails = {order[0]: rows + summed, order[1]: summed + columns}
     wanted = [_without_front(lead, term) + tails[i] for i, term in enumerate(terms)]
-    return _Product((a, b), (wanted[0], wanted[1]), order, lead + rows + columns, answer)
+    merged = tuple(sizes[axis] for axis in summed) if len(summed) > 1 else ()
+    made, width = lead + rows + columns, sizes.get(columns, -1 if all(own) else 1)
+    return _Product("MatMul", (a, b), (wanted[0], wanted[1]), order, made, answer, summed, merged, width)
 
 
 def _without_front(lead: str, term: str) -> str:
@@ -149,38 +193,71 @@ def _open(node: ir.Node, product: _Product, names: Namer) -> None:
     assert isinstance(graph, ir.Graph)
     insert = Inserter(graph, node, names)
     read = [_laid(insert, name, x, product, i) for i, x in enumerate(node.inputs) if x is not None]
-    left, right = (read[i] for i in product.order)
-    perm = [product.made.index(axis) for axis in product.answer]
-    idle = perm == sorted(perm)
+    operands = [read[i] for i in product.order]
+    same = product.made == product.answer
     node.name = names(f"{name}.einsum")  # the product takes over its name
     made = insert.node(
-        "MatMul", [left, right], f"{name}.product", dtype=old.dtype, shape=old.shape if idle else None
+        product.kind, operands, f"{name}.product", dtype=old.dtype, shape=old.shape if same else None
     )
     producer = made.producer()
     assert producer is not None
     producer.name = name
-    if not idle:
-        made = insert.node("Transpose", [made], f"{name}.answer", dtype=old.dtype, shape=old.shape, perm=perm)
+    made = _answer(insert, name, made, product, old)
     if not old.is_graph_output():  # else `replace` does the same
         made.name, old.name = old.name, None
-    operands = tuple(node.inputs)
+    held = tuple(node.inputs)
     replace(node, made, names)
-    drop_unused(graph, *operands)
+    drop_unused(graph, *held)
+
+
+def _answer(insert: Inserter, name: str, made: ir.Value, product: _Product, old: ir.Value) -> ir.Value:
+    """What Einsum makes, of what the product makes."""
+    gone = [place for place, axis in enumerate(product.made) if axis not in product.answer]
+    kept = [axis for axis in product.made if axis in product.answer]
+    perm = [kept.index(axis) for axis in product.answer]
+    idle = perm == sorted(perm)
+    if gone:
+        axes = insert.constant(f"{name}.summed", np.array(gone, np.int64))
+        shape = old.shape if idle else None
+        if product.kind == "Mul":
+            made = insert.node(
+                "ReduceSum", [made, axes], f"{name}.sum", dtype=old.dtype, shape=shape, keepdims=0
+            )
+        else:
+            made = insert.node("Squeeze", [made, axes], f"{name}.vector", dtype=old.dtype, shape=shape)
+    if idle:
+        return made
+    return insert.node("Transpose", [made], f"{name}.answer", dtype=old.dtype, shape=old.shape, perm=perm)
 
 
 def _laid(insert: Inserter, name: str, x: ir.Value, product: _Product, operand: int) -> ir.Value:
-    """An operand with its axes as MatMul wants them."""
+    """An operand with its axes as the product wants them."""
     if product.stays(operand):
         return x
     term, wanted = product.terms[operand], product.wanted[operand]
     perm = [term.index(axis) for axis in wanted if axis in term]
     missing = [place for place, axis in enumerate(wanted) if axis not in term]
+    size = _merged(product, operand)
     if x.is_initializer() and x.const_value is not None:
         array = np.expand_dims(x.const_value.numpy().transpose(perm), tuple(missing))
+        if size:
+            array = array.reshape(*array.shape[: size.count(0)], *size[size.count(0) :])
         return insert.constant(f"{x.name}.laid", np.ascontiguousarray(array), x.dtype)
     if perm != sorted(perm):
         x = insert.node("Transpose", [x], f"{name}.laid{operand}", dtype=x.dtype, shape=None, perm=perm)
     if missing:
         axes = insert.constant(f"{name}.axes{operand}", np.array(missing, np.int64))
         x = insert.node("Unsqueeze", [x, axes], f"{name}.wide{operand}", dtype=x.dtype, shape=None)
+    if size:
+        shape = insert.constant(f"{name}.size{operand}", np.array(size, np.int64))
+        x = insert.node("Reshape", [x, shape], f"{name}.flat{operand}", dtype=x.dtype, shape=None)
     return x
+
+
+def _merged(product: _Product, operand: int) -> list[int]:
+    """The shape of an operand as Reshape takes it where the summed axes become one; else none."""
+    if not product.sizes:
+        return []
+    front = len(product.wanted[operand]) - len(product.sizes) - 1
+    one = prod(product.sizes)
+    return [0] * (front + 1) + [one] if operand == product.order[0] else [0] * front + [one, product.width]

@@ -49,3 +49,8 @@ def first_two(equation: str) -> tuple[str, str]:
     later = {*answer, *"".join(rest)}
     made = "".join(dict.fromkeys(axis for axis in a + b if axis in later))
     return f"{a},{b}->{made}", f"{','.join([made, *rest])}->{answer}"
+
+
+def spare_letter(equation: str) -> str:
+    """A letter that an equation does not have, or another sign where it has all."""
+    return next((letter for letter in ascii_letters[::-1] if letter not in equation), "*")

@@ -74,6 +74,22 @@ def set_opset(model: ir.Model, target: int) -> None:
     model.ir_version = ir_version_of(target)
 
 
+def oldest_opset(model: ir.Model, wanted: int) -> int:
+    """`wanted`, or the oldest newer opset up to 18 in which every operator of `model` has a form.
+
+    Args:
+        model: Of opset 18 or newer; it stays as it is. Markers are no operators.
+        wanted: 13..25.
+    """
+    for opset in range(wanted, min(model.opset_imports.get("", wanted), NATIVE_OPSET)):
+        try:
+            _Lowering(model.graph.clone(), opset).run()
+        except UnsupportedError:
+            continue
+        return opset
+    return max(wanted, NATIVE_OPSET)
+
+
 @cache
 def _since(op_type: str, opset: int) -> int:
     """The opset that last changed `op_type`, as seen from `opset`; 0 where it does not exist yet."""

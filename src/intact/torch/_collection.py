@@ -31,6 +31,11 @@ class _Keep(_Calibrator):
         self.tensor = x
 
 
+def working_quantizers(model: nn.Module) -> dict[str, TensorQuantizer]:
+    """Every quantizer of `model` that is not disabled, by module path; there may be none."""
+    return {n: m for n, m in model.named_modules() if isinstance(m, TensorQuantizer) and not m._disabled}
+
+
 def enabled_quantizers(model: nn.Module) -> dict[str, TensorQuantizer]:
     """Every quantizer of `model` that is not disabled, by module path; each learns its path, for messages.
 
@@ -38,7 +43,7 @@ def enabled_quantizers(model: nn.Module) -> dict[str, TensorQuantizer]:
         QuantValueError: There is none.
     """
     name_quantizers(model)
-    found = {n: m for n, m in model.named_modules() if isinstance(m, TensorQuantizer) and not m._disabled}
+    found = working_quantizers(model)
     if not found:
         raise QuantValueError(
             "model",

@@ -41,6 +41,7 @@ from intact.torch._collection import (
     spec_of,
     watching,
     weights_of,
+    working_quantizers,
 )
 from intact.torch._sharded import require_whole
 from intact.torch.distributed import ProcessGroup
@@ -225,7 +226,7 @@ class CalibrationResult:
         number = sum(len(held.outputs) for held in self._held if held.number == 0)
         outputs = int(distributed.sum_over(np.array([float(number)]), self._group)[0])
         sums = np.zeros((batches, outputs, 2))
-        others = {n: q for n, q in enabled_quantizers(self.model).items() if n not in quantizers}
+        others = {n: q for n, q in working_quantizers(self.model).items() if n not in quantizers}
         with evaluating(self.model), watching(others, {}), quantizing(quantizers):
             for held in self._held:
                 if held.number >= batches:

@@ -113,7 +113,8 @@ def export(
         model: Calibrated: every active quantizer has its range.
         example: One input of the model: a tensor, a tuple of positional or a dict of named arguments.
         path: The file; written whole or not at all.
-        opset: 13..25. 16-bit and 4-bit grids need 21, fp8 needs 19. None: 17, or what the quantizers need.
+        opset: 13..25. 16-bit and 4-bit grids need 21, fp8 needs 19. None: 17, or what quantizers and
+            operators need.
         fold_weights: Store weights as codes behind a DequantizeLinear; False: as floats in front of a pair.
         dynamic_batch: Leave the first dimension of the inputs that share it open, as "batch".
         input_names, output_names: Names in the file; None: the exporter's.
@@ -127,14 +128,15 @@ def export(
         QuantValueError: The checker refuses the file, or a quantizer does not fake-quantize.
         FileAccessError: `path` cannot be written.
     """
-    opset = _needed(model) if opset is None else opset
-    graph.check_opset(opset)
+    least = _needed(model) if opset is None else opset
+    graph.check_opset(least)
     args, kwargs = example_arguments(example)
     with torch.no_grad(), evaluating(model):
         written, pairs = qdq_model(
             model,
             (args, kwargs),
-            opset=opset,
+            opset=least,
+            newer=opset is None,
             fold_weights=fold_weights,
             dynamic_batch=dynamic_batch,
             input_names=input_names,
@@ -143,6 +145,7 @@ def export(
         data = graph.to_bytes(written)
         graph.write_model(data, path)
         distinct = {pair.real: pair.folded for pair in pairs}
+        opset = written.opset_imports[""]
         report = ExportReport(Path(path), opset, len(data), len(distinct), sum(distinct.values()))
         if verify is False:
             return replace(report, skipped="verify=False")

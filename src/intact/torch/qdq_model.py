@@ -28,6 +28,7 @@ def qdq_model(
     call: Call,
     *,
     opset: int | None = None,
+    newer: bool = False,
     fold_weights: bool = True,
     dynamic_batch: bool = True,
     dynamic_shapes: Any = None,
@@ -40,6 +41,7 @@ def qdq_model(
         model: Calibrated: every active quantizer has its range.
         call: One call of it.
         opset: Of the graph; None: the oldest that the exporter writes and that has the quantizers' formats.
+        newer: Take the oldest opset from `opset` on that has every operator of the model.
         fold_weights, dynamic_batch, input_names, output_names: As for `intact.torch.export`.
         dynamic_shapes: What stays open, as for `torch.export.export`, in place of `dynamic_batch`.
     Returns:
@@ -63,6 +65,8 @@ def qdq_model(
     graph.open_einsums(made)
     if opset is None:
         opset = max(graph.NATIVE_OPSET, graph.opset_of_markers(made))
+    elif newer:
+        opset = graph.oldest_opset(made, opset)
     pairs = graph.emit_qdq(made, opset, fold_weights=fold_weights)
     graph.set_opset(made, opset)
     graph.tidy(made)

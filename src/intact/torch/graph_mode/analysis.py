@@ -47,6 +47,14 @@ class Analysis:
         owner = self.owners.get(node)
         return node if owner is None or op_type in ops.RECURRENT else owner.label
 
+    def weighed_einsums(self) -> set[str]:
+        """The Einsum nodes that read a weight; such a one is opened in files alone."""
+        return {
+            node.name or ""
+            for node in self.traced.model.graph
+            if node.op_type == "Einsum" and not all(_is_no_weight(x) for x in node.inputs if x is not None)
+        }
+
 
 def analyse(
     model: nn.Module,

@@ -40,11 +40,13 @@ class Spent:
     Attributes:
         wide: Path of a quantizer that has 16 bits -> why.
         left: Label of a call that stays in float -> why.
+        off: Paths of the quantizers that are switched off for it.
         nodes: Node of the exported graph -> why it has another format.
         integers: Those of them that still compute in integers.
     """
 
     wide: dict[str, str] = field(default_factory=dict)
+    off: set[str] = field(default_factory=set)
     left: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, str] = field(default_factory=dict)
     integers: set[str] = field(default_factory=set)
@@ -56,7 +58,8 @@ class Spent:
 
     def report(self, before: GraphModeReport) -> GraphModeReport:
         """With what was changed."""
-        return replace(before, left=before.left | self.left, wide=self.wide)
+        kept = {name: why for name, why in before.quantizers.items() if name not in self.off}
+        return replace(before, quantizers=kept, left=before.left | self.left, wide=self.wide)
 
 
 def checked_budget(given: float | None, profile: str, formats: set[str]) -> float:
@@ -104,7 +107,8 @@ def spend(
         for unit, group in groups.items():
             changed.give(units[unit], form)
             _say(spent, units[unit], form, group.reason(worst(before), form))
-    _quietly(choose)
+    if changed.enabled():  # else there is no range to choose, and no error
+        _quietly(choose)
     if not changed.any:
         return spent
     after = _errors(calibration.output_errors(changed.enabled()))
@@ -129,6 +133,7 @@ def _say(spent: Spent, unit: ModuleUnit, form: Form, reason: str) -> None:
         spent.integers |= set(unit.unit.nodes)
     else:
         spent.left |= dict.fromkeys(unit.labels, f"in float: {reason}")
+        spent.off |= {unit.activation, *unit.weights}
 
 
 def _errors(sums: NDArray[np.float64]) -> Errors:

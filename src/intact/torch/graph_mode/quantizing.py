@@ -46,6 +46,13 @@ _INSIDE = {**DEFAULT_CLASSES, **_RECURRENT}
 
 _CLASSES = {**_INSIDE, **_POOLS}
 _AGREEMENT = 1e-3
+_LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum", "Add", "Concat", *ops.RECURRENT)
+_OF_WEIGHTS = (
+    "an einsum of a weight gets no quantizers here: call nn.Linear or matmul, or export the float model "
+    "and quantize the file"
+)
+_SHOWN = 3
+"""So many of what stays in float are named in an error."""
 
 
 def quantize(
@@ -123,6 +130,7 @@ def quantize(
     name_quantizers(model)
     if data is None:
         return GraphModeResult(model, report, placement)
+    _refuse_idle(model, report)
     options = {"unreached": "disable", "correct_bias": "auto"} | options
     before = set(enabled_quantizers(model))
     calibration = calibrate(model, data, method=method, **options)
@@ -172,6 +180,17 @@ def _refuse_quantized(model: nn.Module) -> None:
             "quantize: model", f"a model with quantizers ('{present}')", "a float model",
             "pass the model before replace_modules, or go on with calibrate",
         )  # fmt: skip
+
+
+def _refuse_idle(model: nn.Module, report: GraphModeReport) -> None:
+    """Refuse to calibrate a model in which nothing is quantized."""
+    if any(isinstance(m, TensorQuantizer) and not m._disabled for m in model.modules()):
+        return
+    why = "; ".join(f"'{name}': {reason}" for name, reason in list(report.left.items())[:_SHOWN])
+    raise QuantValueError(
+        "quantize: model", f"nothing that runs in int8 ({why or 'it has no layers'})", "at least one layer",
+        "change what is named, or pass an example and no data: the report says all that stays in float",
+    )  # fmt: skip
 
 
 def _first(
@@ -304,9 +323,9 @@ class _Job:
 
     def _float_layers(self, found: Analysis) -> dict[str, str]:
         """Layers with a weight or a product that the placement left in float, by the name of their call."""
+        weighed = found.weighed_einsums()
         return {
-            found.label(layer.name, layer.op_type): layer.reason
+            found.label(layer.name, layer.op_type): _OF_WEIGHTS if layer.name in weighed else layer.reason
             for layer in found.placement.layers
-            if layer.precision == "float"
-            and layer.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Concat", *ops.RECURRENT)
+            if layer.precision == "float" and layer.op_type in _LAYERS
         }
