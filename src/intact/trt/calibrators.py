@@ -26,11 +26,12 @@ from intact.trt.network import INetworkDefinition
 
 
 class IInt8Calibrator:
-    """What all calibrators have: subclass one of the four, define ``get_batch_size`` and ``get_batch``."""
+    """What all calibrators have: define ``get_batch_size`` and ``get_batch`` in a subclass of one of the four.
+
+    A direct subclass of this one also defines ``get_algorithm``, which says which of the four it is.
+    """
 
     ALGORITHM: ClassVar[CalibrationAlgoType]
-    TABLE: ClassVar[str]
-    """What the first line of the cache calls the algorithm."""
 
     def get_batch_size(self) -> int:
         """Samples per batch; 1 where the network's own shape says it."""
@@ -49,36 +50,32 @@ class IInt8Calibrator:
 
     def get_algorithm(self) -> CalibrationAlgoType:
         """Which of the algorithms this is."""
-        return self.ALGORITHM
+        try:
+            return self.ALGORITHM
+        except AttributeError:
+            raise NotImplementedError(f"{type(self).__name__} must define get_algorithm()") from None
 
     def method(self) -> tuple[str, dict[str, Any]]:
         """The method of `intact.calib` that chooses ranges, and its options."""
-        return "entropy", {}
+        return method_of(self)
 
 
 class IInt8EntropyCalibrator2(IInt8Calibrator):
     """Least divergence between the distributions before and behind quantization: TensorRT's advice."""
 
     ALGORITHM = CalibrationAlgoType.ENTROPY_CALIBRATION_2
-    TABLE = "EntropyCalibration2"
 
 
 class IInt8EntropyCalibrator(IInt8Calibrator):
     """The same algorithm; TensorRT ran it behind fusion, which changes no tensor's range here."""
 
     ALGORITHM = CalibrationAlgoType.ENTROPY_CALIBRATION
-    TABLE = "EntropyCalibration"
 
 
 class IInt8MinMaxCalibrator(IInt8Calibrator):
     """The largest magnitude that occurred."""
 
     ALGORITHM = CalibrationAlgoType.MINMAX_CALIBRATION
-    TABLE = "MinMaxCalibration"
-
-    def method(self) -> tuple[str, dict[str, Any]]:
-        """Largest magnitude."""
-        return "max", {}
 
 
 class IInt8LegacyCalibrator(IInt8Calibrator):
@@ -88,7 +85,6 @@ class IInt8LegacyCalibrator(IInt8Calibrator):
     """
 
     ALGORITHM = CalibrationAlgoType.LEGACY_CALIBRATION
-    TABLE = "LegacyCalibration"
 
     def get_quantile(self) -> float:
         """Share of the values, in (0, 1]."""
@@ -105,10 +101,27 @@ class IInt8LegacyCalibrator(IInt8Calibrator):
     def write_histogram_cache(self, data: bytes) -> None:
         """Keep the statistics, if wanted."""
 
-    def method(self) -> tuple[str, dict[str, Any]]:
-        """The quantile, as a percentile."""
-        self.get_regression_cutoff()
-        return "percentile", {"percentile": 100.0 * self.get_quantile()}
+
+TABLES = {
+    CalibrationAlgoType.ENTROPY_CALIBRATION_2: "EntropyCalibration2",
+    CalibrationAlgoType.ENTROPY_CALIBRATION: "EntropyCalibration",
+    CalibrationAlgoType.MINMAX_CALIBRATION: "MinMaxCalibration",
+    # No file with the legacy algorithm's name was ever seen; readers of the format know three names.
+    CalibrationAlgoType.LEGACY_CALIBRATION: "EntropyCalibration",
+}
+"""What the first line of a cache calls each algorithm."""
+
+
+def method_of(calibrator: IInt8Calibrator) -> tuple[str, dict[str, Any]]:
+    """The method of `intact.calib` that a calibrator's algorithm is, and its options."""
+    algorithm = calibrator.get_algorithm()
+    if algorithm == CalibrationAlgoType.MINMAX_CALIBRATION:
+        return "max", {}
+    if algorithm == CalibrationAlgoType.LEGACY_CALIBRATION:
+        legacy: Any = calibrator if hasattr(calibrator, "get_quantile") else IInt8LegacyCalibrator()
+        legacy.get_regression_cutoff()
+        return "percentile", {"percentile": 100.0 * legacy.get_quantile()}
+    return "entropy", {}
 
 
 def table_of(calibrator: IInt8Calibrator, network: INetworkDefinition, model: Any) -> TrtCache:
@@ -122,13 +135,14 @@ def table_of(calibrator: IInt8Calibrator, network: INetworkDefinition, model: An
         CalibrationError: There is no batch, or a batch is not what the network reads.
     """
     size = int(_asked(calibrator, network, "get_batch_size"))
+    table = TABLES[CalibrationAlgoType(_asked(calibrator, network, "get_algorithm"))]
     stored = _asked(calibrator, network, "read_calibration_cache")
     if stored:
-        found = _parsed(calibrator, network, bytes(stored))
+        found = _parsed(table, network, bytes(stored))
         if found is not None:
             return found
     scales = _scales(calibrator, network, model, size)
-    cache = TrtCache(scales, algorithm=_written_as(calibrator))
+    cache = TrtCache(scales, algorithm=table)
     _asked(calibrator, network, "write_calibration_cache", memoryview(cache.to_text().encode()))
     return cache
 
@@ -149,18 +163,13 @@ def _asked(calibrator: IInt8Calibrator, network: INetworkDefinition, method: str
         ) from error  # fmt: skip
 
 
-def _written_as(calibrator: IInt8Calibrator) -> str:
-    # No file with the legacy algorithm's name was ever seen; readers of the format know three names.
-    return "EntropyCalibration" if calibrator.TABLE == "LegacyCalibration" else calibrator.TABLE
-
-
-def _parsed(calibrator: IInt8Calibrator, network: INetworkDefinition, stored: bytes) -> TrtCache | None:
+def _parsed(table: str, network: INetworkDefinition, stored: bytes) -> TrtCache | None:
     try:
         cache = TrtCache.parse(stored.decode())
     except (IntactError, UnicodeDecodeError) as error:
         network.warn(f"Calibration cache cannot be read, calibrating anew: {error}")
         return None
-    if cache.algorithm != _written_as(calibrator):
+    if cache.algorithm != table:
         network.warn("Calibration table does not match calibrator algorithm type.")
         return None
     return cache

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
+from enum import Enum
 from math import prod
+from numbers import Integral
+from operator import index
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
@@ -33,6 +36,14 @@ class Dims(tuple[int, ...]):
     def numel(self) -> int:
         """Number of elements."""
         return prod(self)
+
+
+def plain(value: Any) -> Any:
+    """`value`; a sequence of integers as a tuple of Python's own, whatever kind of integer a script computed with."""
+    if not isinstance(value, (tuple, list)) or isinstance(value, Dims):
+        return value
+    numbers = all(isinstance(n, Integral) and not isinstance(n, (bool, Enum)) for n in value)
+    return tuple(map(index, value)) if numbers else value
 
 
 class Dims2(Dims):
@@ -189,7 +200,7 @@ class ITensor(Interface):
                 f"tensor '{self.name}'", "a shape", "a shape for inputs of the network alone",
                 "shapes of other tensors follow from their layers",
             )  # fmt: skip
-        self._shape = tuple(shape)
+        self._shape = plain(tuple(shape))
         self._network.touch()
 
     @property

@@ -14,7 +14,7 @@ from intact.trt.dialects import Dialect, message_of
 from intact.trt.enums import DataType, stored
 from intact.trt.objects import Interface
 from intact.trt.operations import LayerType
-from intact.trt.tensors import ITensor, OwningNetwork, Sizes
+from intact.trt.tensors import ITensor, OwningNetwork, Sizes, plain
 
 CONVERTED = (DataType.INT32, DataType.INT64, DataType.BOOL, DataType.UINT8)
 
@@ -75,7 +75,7 @@ class ILayer(Interface):
                 f"layer '{self.name}'", f"the class {value.__name__}", f"{self._kind.__name__}, which it is",
                 "ask layer.type first; what a parser read has the node as layer.node",
             )  # fmt: skip
-        super().__setattr__(key, value)
+        super().__setattr__(key, value if key.startswith("_") else plain(value))
         if "_outputs" in self.__dict__:
             self._network.touch()
 
