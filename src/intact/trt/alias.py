@@ -81,7 +81,7 @@ def _installed(root: str) -> bool:
 
 def _module(name: str, **content: Any) -> ModuleType:
     module = ModuleType(name, f"INTact in place of {name}.")
-    module.__path__ = []
+    module.__path__, module.__file__ = [], trt.__file__
     module.__spec__ = ModuleSpec(name, None, is_package=True)  # torch and others ask find_spec what is there
     module.__dict__.update(content)
     sys.modules[name] = module

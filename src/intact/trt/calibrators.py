@@ -7,7 +7,6 @@ histograms, so that neither batch size nor order changes them.
 
 from __future__ import annotations
 
-import ctypes
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from intact.errors import CalibrationError, IntactError
 from intact.spec import INT8, QuantSpec
 from intact.trt.enums import CalibrationAlgoType
 from intact.trt.network import INetworkDefinition
+from intact.trt.tensors import at_address
 
 
 class IInt8Calibrator:
@@ -255,13 +255,3 @@ def _sizes(shape: tuple[int, ...], count: int, size: int) -> tuple[int, ...]:
         filled[i] = size
     filled[dynamic[0]] = -1
     return tuple(filled) if count else shape
-
-
-def at_address(address: int, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
-    """The array of host memory that begins at `address`; as with TensorRT, it is the caller's to be right."""
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    if not address:
-        raise CalibrationError("address", "0", "the address of host memory", "pass array.ctypes.data")
-    buffer = memoryview((ctypes.c_uint8 * size).from_address(address)).cast("B")
-    array: NDArray = np.frombuffer(buffer, np.uint8).view(dtype).reshape(shape)
-    return array

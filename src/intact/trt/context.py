@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from intact.engine.engine import Engine
 from intact.errors import IntactError, QuantValueError
-from intact.trt.calibrators import at_address
 from intact.trt.enums import (
     DataType,
     ErrorCodeTRT,
@@ -26,7 +25,7 @@ from intact.trt.enums import (
 )
 from intact.trt.objects import Reporting
 from intact.trt.profiler import IProfiler
-from intact.trt.tensors import Sizes
+from intact.trt.tensors import Sizes, at_address
 
 ALIGNMENT = 256
 """Of the memory that output allocators are asked for, as TensorRT's."""
