@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.lower import fold_sizes
 from intact.errors import IntactError
 from intact.graph import Composer, Session
 from intact.trt import layers as kinds
@@ -107,7 +108,7 @@ class NetworkModel(Reporting):
             return self._writing.known([tensor.name])[tensor.name]
         if self._known is None:
             try:
-                self._known = self._flat(self._layers).known(self._names)
+                self._known = _followed(self._flat(self._layers), self._names)
             except (IntactError, ValueError):  # a layer behind `tensor`, perhaps, that `errors` will name
                 return self._flat(self._up_to(tensor)).known([tensor.name])[tensor.name]
         found: tuple[Any, Any] = self._known.get(tensor.name, (None, None))
@@ -194,3 +195,22 @@ class NetworkModel(Reporting):
         if not self._outputs:
             found.append("Network must have at least one output")
         return found
+
+
+def _followed(composer: Composer, names: Collection[str]) -> dict[str, tuple[Any, Any]]:
+    """Types and shapes of values; where ONNX's inference loses sizes that are computed, as we follow them."""
+    known = composer.known(names)
+    lost = [name for name, (dtype, shape) in known.items() if dtype is not None and shape is None]
+    if not lost:
+        return known
+    try:
+        model = composer.skeleton()
+        fold_sizes(model)
+    except IntactError:  # a node that only a build can judge
+        return known
+    values = {v.name: v for node in model.graph for v in node.outputs}
+    for name in lost:
+        if name in values and values[name].shape is not None:
+            sizes = [n if isinstance(n, int) else n.value for n in values[name].shape]
+            known[name] = known[name][0], tuple(sizes)
+    return known
