@@ -20,6 +20,7 @@ from intact import numerics, ptq
 from intact.calib import Calibration, TrtCache, amax_of
 from intact.errors import CalibrationError, IntactError
 from intact.spec import INT8, QuantSpec
+from intact.trt.before_plugins import before_plugins
 from intact.trt.enums import CalibrationAlgoType
 from intact.trt.network import INetworkDefinition
 from intact.trt.tensors import at_address
@@ -181,7 +182,7 @@ def _scales(
     statistics = _stored_statistics(calibrator)
     if statistics is None:
         batches = _batches(calibrator, network, size)
-        statistics = ptq.calibrate(model, batches, profile="tensorrt", progress=False)
+        statistics = ptq.calibrate(before_plugins(model), batches, profile="tensorrt", progress=False)
         _keep_statistics(calibrator, statistics)
     method, options = calibrator.method()
     spec = QuantSpec(INT8)

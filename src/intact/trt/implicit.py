@@ -28,6 +28,7 @@ from intact.errors import CalibrationError
 from intact.graph import node_seconds, to_bytes
 from intact.spec import INT8, QuantSpec
 from intact.timings import processor
+from intact.trt.before_plugins import before_plugins
 from intact.trt.calibrators import table_of
 from intact.trt.config import IBuilderConfig, ITimingCache
 from intact.trt.enums import DataType
@@ -178,7 +179,7 @@ class _Chooser:
                 name = next((nodes[n] for n in (step.nodes if step else ()) if n in nodes), None)
                 if name is not None:
                     found[f"int8 {name}"] += timing.seconds
-            for node, seconds in node_seconds(self.model, self.times.feeds, RUNS).items():
+            for node, seconds in node_seconds(before_plugins(self.model), self.times.feeds, RUNS).items():
                 if node in nodes:
                     found[f"float {nodes[node]}"] += seconds
             return found

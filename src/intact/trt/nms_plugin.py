@@ -158,9 +158,9 @@ class EfficientNMSCreator(IPluginCreator):
         for name, (kind, type, default) in FIELDS.items()
     )
 
-    def create_plugin(self, name: str, fc: Any, *_: Any) -> EfficientNMS:
-        """The plugin that `fc` describes; fields that it has no use for are left alone."""
-        return EfficientNMS({f.name: np.asarray(f.data).reshape(-1)[0] for f in fc if f.name in FIELDS})
+    def create_plugin(self, name: str, field_collection: Any, *_: Any) -> EfficientNMS:
+        """The plugin that `field_collection` describes; fields that it has no use for are left alone."""
+        return EfficientNMS({f.name: np.asarray(f.data).reshape(-1)[0] for f in field_collection if f.name in FIELDS})
 
     def deserialize_plugin(self, name: str, data: bytes) -> EfficientNMS:
         """The plugin from what `serialize` gave."""

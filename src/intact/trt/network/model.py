@@ -105,12 +105,12 @@ class NetworkModel(Reporting):
 
     def _known_of(self, tensor: ITensor) -> tuple[Any, Any]:
         if self._known is None and self._writing is not None:  # a layer asks about one before it
-            return self._writing.known([tensor.name])[tensor.name]
+            return _followed(self._writing, [tensor.name])[tensor.name]
         if self._known is None:
             try:
                 self._known = _followed(self._flat(self._layers), self._names)
             except (IntactError, ValueError):  # a layer behind `tensor`, perhaps, that `errors` will name
-                return self._flat(self._up_to(tensor)).known([tensor.name])[tensor.name]
+                return _followed(self._flat(self._up_to(tensor)), [tensor.name])[tensor.name]
         found: tuple[Any, Any] = self._known.get(tensor.name, (None, None))
         return found
 
@@ -200,7 +200,7 @@ class NetworkModel(Reporting):
 def _followed(composer: Composer, names: Collection[str]) -> dict[str, tuple[Any, Any]]:
     """Types and shapes of values; where ONNX's inference loses sizes that are computed, as we follow them."""
     known = composer.known(names)
-    lost = [name for name, (dtype, shape) in known.items() if dtype is not None and shape is None]
+    lost = [name for name, (_, shape) in known.items() if shape is None]
     if not lost:
         return known
     try:
@@ -210,7 +210,8 @@ def _followed(composer: Composer, names: Collection[str]) -> dict[str, tuple[Any
         return known
     values = {v.name: v for node in model.graph for v in node.outputs}
     for name in lost:
-        if name in values and values[name].shape is not None:
-            sizes = [n if isinstance(n, int) else n.value for n in values[name].shape]
-            known[name] = known[name][0], tuple(sizes)
+        value = values.get(name)
+        if value is not None and value.shape is not None and value.dtype is not None:
+            sizes = tuple(n if isinstance(n, int) else n.value for n in value.shape)
+            known[name] = known[name][0] or value.dtype.numpy().name, sizes
     return known
