@@ -225,10 +225,16 @@ def _batches(
                 "return one array for each name",
             )  # fmt: skip
         count += 1
-        yield {
-            t.name: _array(item, t.shape, t.dtype.numpy, size)
+        implicit = network.has_implicit_batch_dimension
+        arrays = {
+            t.name: _array(item, (size, *t.shape) if implicit else t.shape, t.dtype.numpy, size)
             for t, item in zip(network.inputs, given, strict=True)
         }
+        if not implicit:
+            yield arrays
+            continue
+        for sample in range(size):
+            yield {name: array[sample] for name, array in arrays.items()}
     if count == 0:
         raise CalibrationError(
             f"{type(calibrator).__name__}.get_batch", "no batch", "at least one",

@@ -79,6 +79,18 @@ class ILayer(Interface):
         if "_outputs" in self.__dict__:
             self._network.touch()
 
+    def _on_images(self, c: Composer, op_type: str, x: list[str], y: str, name: str, **given: Any) -> None:
+        """A node whose first input ONNX wants with a batch axis, also where the network has none."""
+        data = self.get_input(0)
+        spatial = len(given.get("kernel_shape") or given.get("strides") or (0, 0))
+        if not self._network.has_implicit_batch_dimension or data is None or len(data.shape) != spatial + 1:
+            return c.node(op_type, x, [y], name=name, **given)
+        n = Nodes(c, name)
+        made = c.fresh(f"{name}.batch")
+        c.node(op_type, [n("Unsqueeze", x[0], n.ints(0)), *x[1:]], [made], name=made, **given)
+        n("Squeeze", made, n.ints(0), to=y)
+        return None
+
     def _title(self) -> str:
         """How TensorRT calls an unnamed layer of this kind: "Convolution"."""
         return self.TITLE or "".join(part.capitalize() for part in self.TYPE.name.split("_"))

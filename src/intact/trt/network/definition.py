@@ -46,6 +46,16 @@ class INetworkDefinition(NetworkModel):
         def __getattr__(self, name: str) -> Any:
             """The calls of `table`."""
 
+    @property
+    def has_implicit_batch_dimension(self) -> bool:
+        """Whether shapes leave the batch out: TensorRT 8's networks without the flag EXPLICIT_BATCH.
+
+        Such a network is that of one sample; `IExecutionContext.execute` runs it once for each. A file that
+        was parsed has its batch in its shapes.
+        """
+        explicit = self.dialect != "8.x" or self.get_flag(NetworkDefinitionCreationFlag.EXPLICIT_BATCH)
+        return not explicit and not any(layer._kind is kinds.IOnnxLayer for layer in self._layers)
+
     has_explicit_precision = property(
         lambda self: self.get_flag(NetworkDefinitionCreationFlag.EXPLICIT_PRECISION)
     )

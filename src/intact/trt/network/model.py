@@ -54,7 +54,6 @@ class NetworkModel(Reporting):
     num_inputs = property(lambda self: len(self._inputs))
     num_outputs = property(lambda self: len(self._outputs))
     num_layers = property(lambda self: len(self._layers))
-    has_implicit_batch_dimension = property(lambda self: False)
 
     def get_input(self, index: int) -> ITensor | None:
         """Input `index`; None where there is none."""
