@@ -8,9 +8,10 @@ histograms, so that neither batch size nor order changes them.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +24,11 @@ from intact.spec import INT8, QuantSpec
 from intact.trt.before_plugins import before_plugins
 from intact.trt.enums import CalibrationAlgoType
 from intact.trt.network import INetworkDefinition
-from intact.trt.tensors import at_address
+from intact.trt.tensors import Sizes, at_address
+
+
+_Given = tuple[int, Mapping[str, Sizes]]
+"""The batch size that the calibrator says, and the usual shapes of inputs."""
 
 
 class IInt8Calibrator:
@@ -125,13 +130,17 @@ def method_of(calibrator: IInt8Calibrator) -> tuple[str, dict[str, Any]]:
     return "entropy", {}
 
 
-def table_of(calibrator: IInt8Calibrator, network: INetworkDefinition, model: Any) -> TrtCache:
+def table_of(
+    calibrator: IInt8Calibrator, network: INetworkDefinition, model: Any,
+    usual: Mapping[str, Sizes] = MappingProxyType({}),
+) -> TrtCache:  # fmt: skip
     """The scales that `calibrator` leads to, from its cache or its batches.
 
     Args:
         calibrator: Asked in TensorRT's order.
         network: Whose inputs the batches are for.
         model: The network as an onnx-ir model.
+        usual: Shapes of inputs in the profile of the calibration: what is free behind addresses.
     Raises:
         CalibrationError: There is no batch, or a batch is not what the network reads.
     """
@@ -142,7 +151,7 @@ def table_of(calibrator: IInt8Calibrator, network: INetworkDefinition, model: An
         found = _parsed(table, network, bytes(stored))
         if found is not None:
             return found
-    scales = _scales(calibrator, network, model, size)
+    scales = _scales(calibrator, network, model, (size, usual))
     cache = TrtCache(scales, algorithm=table)
     _asked(calibrator, network, "write_calibration_cache", memoryview(cache.to_text().encode()))
     return cache
@@ -177,11 +186,11 @@ def _parsed(table: str, network: INetworkDefinition, stored: bytes) -> TrtCache 
 
 
 def _scales(
-    calibrator: IInt8Calibrator, network: INetworkDefinition, model: Any, size: int
+    calibrator: IInt8Calibrator, network: INetworkDefinition, model: Any, sizes: _Given
 ) -> dict[str, np.float32]:
     statistics = _stored_statistics(calibrator)
     if statistics is None:
-        batches = _batches(calibrator, network, size)
+        batches = _batches(calibrator, network, sizes)
         statistics = ptq.calibrate(before_plugins(model), batches, profile="tensorrt", progress=False)
         _keep_statistics(calibrator, statistics)
     method, options = calibrator.method()
@@ -212,9 +221,10 @@ def _keep_statistics(calibrator: IInt8Calibrator, statistics: Calibration) -> No
 
 
 def _batches(
-    calibrator: IInt8Calibrator, network: INetworkDefinition, size: int
+    calibrator: IInt8Calibrator, network: INetworkDefinition, sizes: _Given
 ) -> Iterator[dict[str, NDArray]]:
     names, count = [t.name for t in network.inputs], 0
+    size, usual = sizes
     while True:
         given = _asked(calibrator, network, "get_batch", list(names))
         if given is None or len(given) == 0:
@@ -227,7 +237,9 @@ def _batches(
         count += 1
         implicit = network.has_implicit_batch_dimension
         arrays = {
-            t.name: _array(item, (size, *t.shape) if implicit else t.shape, t.dtype.numpy, size)
+            t.name: _array(
+                item, (size, *t.shape) if implicit else t.shape, t.dtype.numpy, size, usual.get(t.name)
+            )
             for t, item in zip(network.inputs, given, strict=True)
         }
         if not implicit:
@@ -242,13 +254,22 @@ def _batches(
         )  # fmt: skip
 
 
-def _array(item: Any, shape: tuple[int, ...], dtype: np.dtype, size: int) -> NDArray:
+def _array(
+    item: Any, shape: tuple[int, ...], dtype: np.dtype, size: int, usual: Sizes | None
+) -> NDArray:
     """The array itself, or a copy of the one at an address."""
     if not isinstance(item, (int, np.integer)):
         return np.ascontiguousarray(np.asarray(item, dtype)).reshape(
             _sizes(shape, np.asarray(item).size, size)
         )
-    full = tuple(size if n < 0 else n for n in shape)
+    if usual is None or len(usual) != len(shape):
+        usual = (size,) * len(shape)
+    free = (size if size > 0 else usual[0], *usual[1:]) if usual else ()
+    full = tuple(f if n < 0 else n for n, f in zip(shape, free, strict=True))
+    if min(full, default=1) < 1:
+        raise CalibrationError(
+            "get_batch_size", f"{size} for an input of {shape}", "at least 1", "answer how many samples a batch has"
+        )
     return at_address(int(item), full, dtype).copy()
 
 

@@ -81,7 +81,9 @@ def implicit_plan(
 
 def _scales(network: INetworkDefinition, config: IBuilderConfig, model: Any) -> dict[str, np.float32]:
     calibrator = config.int8_calibrator
-    scales = {} if calibrator is None else dict(table_of(calibrator, network, model).scales)
+    profile = config.get_calibration_profile() or next(iter(config.profiles), None)
+    usual = {} if profile is None else {name: shapes[1] for name, shapes in profile.shapes.items()}
+    scales = {} if calibrator is None else dict(table_of(calibrator, network, model, usual).scales)
     for tensor in network.tensors:
         if tensor.dynamic_range is not None:  # the user's word overrides calibration
             scales[tensor.name] = np.float32(
