@@ -24,15 +24,14 @@ from intact.spec import INT8, QuantSpec
 from intact.trt.before_plugins import before_plugins
 from intact.trt.enums import CalibrationAlgoType
 from intact.trt.network import INetworkDefinition
-from intact.trt.tensors import Sizes, at_address
-
+from intact.trt.tensors import Sizes, at_address, is_address
 
 _Given = tuple[int, Mapping[str, Sizes]]
 """The batch size that the calibrator says, and the usual shapes of inputs."""
 
 
 class IInt8Calibrator:
-    """What all calibrators have: define ``get_batch_size`` and ``get_batch`` in a subclass of one of the four.
+    """What all calibrators have: subclass one of the four, define ``get_batch_size`` and ``get_batch``.
 
     A direct subclass of this one also defines ``get_algorithm``, which says which of the four it is.
     """
@@ -254,11 +253,9 @@ def _batches(
         )  # fmt: skip
 
 
-def _array(
-    item: Any, shape: tuple[int, ...], dtype: np.dtype, size: int, usual: Sizes | None
-) -> NDArray:
+def _array(item: Any, shape: tuple[int, ...], dtype: np.dtype, size: int, usual: Sizes | None) -> NDArray:
     """The array itself, or a copy of the one at an address."""
-    if not isinstance(item, (int, np.integer)):
+    if not is_address(item):
         return np.ascontiguousarray(np.asarray(item, dtype)).reshape(
             _sizes(shape, np.asarray(item).size, size)
         )
@@ -268,8 +265,9 @@ def _array(
     full = tuple(f if n < 0 else n for n, f in zip(shape, free, strict=True))
     if min(full, default=1) < 1:
         raise CalibrationError(
-            "get_batch_size", f"{size} for an input of {shape}", "at least 1", "answer how many samples a batch has"
-        )
+            "get_batch_size", f"{size} for an input of {shape}", "at least 1",
+            "answer how many samples a batch has",
+        )  # fmt: skip
     return at_address(int(item), full, dtype).copy()
 
 

@@ -25,7 +25,7 @@ from intact.trt.enums import (
 )
 from intact.trt.objects import Reporting
 from intact.trt.profiler import IProfiler
-from intact.trt.tensors import Sizes, at_address
+from intact.trt.tensors import Sizes, at_address, is_address
 
 ALIGNMENT = 256
 """Of the memory that output allocators are asked for, as TensorRT's."""
@@ -347,14 +347,15 @@ class IExecutionContext(Reporting):
         if not most or len(bindings) != len(self._engine._ports):
             return self._execute(bindings)
         if not 1 <= batch_size <= most:
-            return self._complain(f"execute: batch size {batch_size}, want 1 to {most}, the largest of the build")
-        samples = [self._samples(n, b, batch_size) for n, b in zip(self._engine._ports, bindings, strict=True)]
-        return all([self._execute(list(one)) for one in zip(*samples, strict=True)])
+            return self._complain(f"execute: batch size {batch_size}, want 1 to {most}: the build said so")
+        ports = zip(self._engine._ports, bindings, strict=True)
+        samples = [self._samples(name, memory, batch_size) for name, memory in ports]
+        return all(self._execute(list(one)) for one in zip(*samples, strict=True))
 
     def _samples(self, name: str, memory: Any, count: int) -> list[Any]:
         """Where each of `count` samples lies in the memory of a binding."""
         shape, dtype = self._engine.get_tensor_shape(name), self._engine.get_tensor_dtype(name).numpy
-        if not hasattr(memory, "__dlpack__") and hasattr(memory, "__int__"):
+        if is_address(memory):
             step = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
             return [int(memory) + i * step for i in range(count)]
         array = memory if isinstance(memory, np.ndarray) else np.from_dlpack(memory)
@@ -460,7 +461,7 @@ class IExecutionContext(Reporting):
         if -1 in shape or self._engine.get_tensor_mode(name) == TensorIOMode.OUTPUT:
             shape = self.get_tensor_shape(name)
         dtype = self._engine.get_tensor_dtype(name).numpy
-        if not hasattr(memory, "__dlpack__") and hasattr(memory, "__int__"):
+        if is_address(memory):
             if 0 in shape:
                 return np.empty(shape, dtype)
             return at_address(int(memory), shape, dtype)

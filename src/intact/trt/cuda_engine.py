@@ -25,7 +25,7 @@ from intact.trt.inspector import EngineInspector
 from intact.trt.logger import ILogger
 from intact.trt.objects import Reporting
 from intact.trt.record import BuildRecord
-from intact.trt.tensors import Dims, Sizes
+from intact.trt.tensors import Sizes
 from intact.trt.values import WholeEngine, engine_of
 
 
@@ -137,7 +137,7 @@ class ICudaEngine(Reporting):
         if profile_index >= len(profiles):
             return []
         if self.get_tensor_mode(name) == TensorIOMode.OUTPUT:
-            return [Dims()] * 3
+            return [()] * 3
         return profiles[profile_index].get_shape(name)
 
     def get_tensor_profile_values(self, *which: int | str) -> list[Sizes]:

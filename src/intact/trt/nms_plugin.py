@@ -69,9 +69,8 @@ class EfficientNMS(IPluginV2DynamicExt):
 
     def supports_format_combination(self, pos: int, descriptions: list[Any], num_inputs: int) -> bool:
         """Floats in, floats and int32 out."""
-        return descriptions[pos].type == (
-            DataType.FLOAT if pos < num_inputs else self.get_output_datatype(pos - num_inputs, [])
-        )
+        wanted = DataType.FLOAT if pos < num_inputs else self.get_output_datatype(pos - num_inputs, [])
+        return bool(descriptions[pos].type == wanted)
 
     def serialize(self) -> bytes:
         """The parameters."""
@@ -88,10 +87,10 @@ class EfficientNMS(IPluginV2DynamicExt):
         """Suppress boxes, image by image."""
         given = [at_address(a, tuple(d.dims), d.type.numpy) for a, d in zip(inputs, input_desc, strict=True)]
         made = [at_address(a, tuple(d.dims), d.type.numpy) for a, d in zip(outputs, output_desc, strict=True)]
-        boxes, scores = given[0], given[1].astype(np.float32)
+        boxes, scores = given[0], given[1]
         boxes = self._corners(boxes, given[2] if len(given) > 2 else None)
         if self.parameters["score_activation"]:
-            scores = 1 / (1 + np.exp(-scores))
+            scores = np.float32(1) / (np.float32(1) + np.exp(-scores))
         for one in made:
             one[...] = 0
         for image in range(len(scores)):
@@ -141,7 +140,7 @@ class EfficientNMS(IPluginV2DynamicExt):
         kept_classes[: len(kept)] = classes[kept]
 
     def _overlapping(self, i: int, corners: NDArray, areas: NDArray, classes: NDArray) -> NDArray:
-        """Which boxes, of the class of box `i` unless classes do not count, overlap it by more than is allowed."""
+        """Which boxes overlap box `i` by more than is allowed: of its class, unless classes do not count."""
         low, high = np.maximum(corners[:, :2], corners[i, :2]), np.minimum(corners[:, 2:], corners[i, 2:])
         shared = np.prod(np.maximum(high - low, 0), axis=1)
         union = areas + areas[i] - shared
@@ -160,7 +159,8 @@ class EfficientNMSCreator(IPluginCreator):
 
     def create_plugin(self, name: str, field_collection: Any, *_: Any) -> EfficientNMS:
         """The plugin that `field_collection` describes; fields that it has no use for are left alone."""
-        return EfficientNMS({f.name: np.asarray(f.data).reshape(-1)[0] for f in field_collection if f.name in FIELDS})
+        known = (field for field in field_collection if field.name in FIELDS)
+        return EfficientNMS({field.name: np.asarray(field.data).reshape(-1)[0] for field in known})
 
     def deserialize_plugin(self, name: str, data: bytes) -> EfficientNMS:
         """The plugin from what `serialize` gave."""

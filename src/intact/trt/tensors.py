@@ -42,7 +42,7 @@ class Dims(list[int]):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __repr__(self) -> str:
         return repr(tuple(self))
@@ -53,7 +53,7 @@ class Dims(list[int]):
 
 
 def plain(value: Any) -> Any:
-    """`value`; a sequence of integers as a tuple of Python's own, whatever kind of integer a script computed with."""
+    """`value`; a sequence of integers, of whatever kind, as a tuple of Python's own."""
     if not isinstance(value, (tuple, list)):
         return value
     numbers = all(isinstance(n, Integral) and not isinstance(n, (bool, Enum)) for n in value)
@@ -103,6 +103,11 @@ def at_address(address: int, shape: tuple[int, ...], dtype: np.dtype) -> NDArray
     buffer = memoryview((ctypes.c_uint8 * size).from_address(address)).cast("B")
     array: NDArray = np.frombuffer(buffer, np.uint8).view(dtype).reshape(shape)
     return array
+
+
+def is_address(memory: Any) -> bool:
+    """Whether `memory` is an address, or an object of another library that stands for one, and no array."""
+    return hasattr(memory, "__int__") and not hasattr(memory, "__dlpack__")
 
 
 class Weights:

@@ -103,7 +103,7 @@ class ISliceLayer(ILayer):
         return n("Slice", x, start[0], ends, axes, stride[0], to=y)
 
     def _repeated(self, n: Nodes, x: str, y: str, parts: Parts, axes: str) -> None:
-        """As `_sliced`, where a stride is, or may turn out to be, 0: one element, as often as `shape` says."""
+        """As `_sliced`, where a stride is, or may be, 0: one element, as often as `shape` says."""
         start, size, stride = parts
         still = n("Equal", stride[0], n.ints(0)) if stride[1] is None else n.array(stride[1] == 0)
 
