@@ -138,7 +138,7 @@ def test_a_network_with_plugins_is_calibrated_in_front_of_them(small, said) -> N
 
         def get_batch(self, names: list[str]) -> list | None:
             self.left -= 1
-            noise = np.random.default_rng(self.left)
+            noise = np.random.default_rng(self.left + 1)
             shapes = {"x": (2, 16, 8, 8), "boxes": (2, 5, 4)}
             return [noise.random(shapes[n], np.float32) for n in names] if self.left >= 0 else None
 
