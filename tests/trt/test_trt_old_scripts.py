@@ -257,6 +257,27 @@ def test_the_alias_has_a_file() -> None:
     assert Path(tensorrt.__file__).exists()
 
 
+def test_arrays_of_pycuda_are_host_memory(network, said) -> None:
+    from intact.trt.alias import alias
+
+    alias()
+    import pycuda.gpuarray as gpuarray
+
+    x = network.add_input("x", trt.float32, X.shape)
+    network.mark_output(network.add_activation(x, trt.ActivationType.RELU).get_output(0))
+    engine = trt.Builder(said).build_engine(network, trt.Builder(said).create_builder_config())
+    given, made = gpuarray.to_gpu(X - 5), gpuarray.empty(X.shape, np.float32)
+    assert engine.create_execution_context().execute_v2([given.ptr, int(made)])
+    assert (made.get() == np.maximum(X - 5, 0)).all()
+    given.set_async(-X, None)
+    assert (given.reshape(-1).get_async(None, np.empty(24, np.float32)) == -X.reshape(-1)).all()
+    assert (
+        gpuarray.zeros_like(given).fill(2).get().sum() == 48 and given.nbytes == X.nbytes and len(given) == 1
+    )
+    with pytest.raises(ValueError, match="reshape"):
+        given.set(X[..., :2])
+
+
 @pytest.fixture
 def implicit(said) -> trt.INetworkDefinition:
     """TensorRT 8's network without a batch axis: convolution, scales of channels, pool, product."""
