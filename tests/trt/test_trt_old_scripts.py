@@ -53,6 +53,7 @@ def test_a_logger_opens_a_block() -> None:
 def test_old_names_of_verbosities_and_networks(network) -> None:
     assert trt.ProfilingVerbosity.VERBOSE == trt.ProfilingVerbosity.DETAILED
     assert trt.ProfilingVerbosity.DEFAULT == trt.ProfilingVerbosity.LAYER_NAMES_ONLY
+    assert trt.PluginFieldCollection_ is trt.PluginFieldCollection
     assert not network.has_explicit_precision
     flag = 1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_PRECISION)
     assert trt.Builder(network.logger).create_network(flag).has_explicit_precision
