@@ -141,6 +141,14 @@ class Composer:
             found[name] = str(array.dtype), array.shape
         return found
 
+    def skeleton(self) -> Any:
+        """The model so far as `graph.load` reads it, its large constants as inputs: enough to tell shapes.
+
+        Raises:
+            FileFormatError: It is not a valid model.
+        """
+        return load(self._proto(placeholders=True))
+
     def model(self) -> onnx.ModelProto:
         """The model so far, checked.
 

@@ -263,6 +263,7 @@ fp8 = DataType.FP8
 int4 = DataType.INT4
 fp4 = DataType.FP4
 e8m0 = DataType.E8M0
+PluginFieldCollection_ = PluginFieldCollection
 
 
 def get_nv_onnx_parser_version() -> int:
@@ -428,6 +429,7 @@ __all__ = [
     "PluginCreatorVersion",
     "PluginField",
     "PluginFieldCollection",
+    "PluginFieldCollection_",
     "PluginFieldType",
     "PluginTensorDesc",
     "PoolingType",

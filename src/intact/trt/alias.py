@@ -11,7 +11,7 @@ from typing import Any
 
 from intact import trt
 from intact.errors import UnsupportedError
-from intact.trt.host import cudart, driver, nvrtc, polygraphy, pycuda_driver
+from intact.trt.host import cudart, driver, nvrtc, polygraphy, pycuda_driver, pycuda_gpuarray
 
 STANDINS = Path(__file__).with_name("standins")
 """A folder for each name, with a module of that name for processes in which nobody calls `alias`."""
@@ -44,7 +44,7 @@ def alias(*, force: bool = False) -> None:
     primary = ModuleType("pycuda.autoprimaryctx")
     primary.__dict__.update(auto.__dict__)
     polygraphy.install()
-    _stand_in("pycuda", driver=pycuda_driver, autoinit=auto, autoprimaryctx=primary)
+    _stand_in("pycuda", driver=pycuda_driver, autoinit=auto, autoprimaryctx=primary, gpuarray=pycuda_gpuarray)
 
 
 def _stand_in(name: str, **modules: Any) -> None:
@@ -81,7 +81,7 @@ def _installed(root: str) -> bool:
 
 def _module(name: str, **content: Any) -> ModuleType:
     module = ModuleType(name, f"INTact in place of {name}.")
-    module.__path__ = []
+    module.__path__, module.__file__ = [], trt.__file__
     module.__spec__ = ModuleSpec(name, None, is_package=True)  # torch and others ask find_spec what is there
     module.__dict__.update(content)
     sys.modules[name] = module

@@ -45,7 +45,8 @@ class Builder(Reporting):
     """Makes networks, configurations and engines.
 
     Attributes:
-        max_batch_size, max_threads: Kept; the batch is part of the shapes, threads are the runtime's.
+        max_batch_size: The most samples of one call, where shapes leave the batch out (TensorRT 8).
+        max_threads: Kept; threads are the runtime's.
         max_workspace_size, fp16_mode, int8_mode, int8_calibrator: TensorRT 7's names for what is the
             configuration's now; `build_cuda_engine` reads them.
     """
@@ -179,6 +180,7 @@ class Builder(Reporting):
             of_shapes=tuple(t.name for t in conditions if only_shapes(t)),
             debugged=tuple(t.name for t in debugged), plugins=plugins_of(network),
             aliases=aliases_of(network), narrow=network.narrow(),
+            samples=max(1, self.max_batch_size) if network.has_implicit_batch_dimension else 0,
         )  # fmt: skip
         composed = network.compose(hidden)
         if any(map(config.get_flag, REFITTABLE)):

@@ -7,11 +7,11 @@ histograms, so that neither batch size nor order changes them.
 
 from __future__ import annotations
 
-import ctypes
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,16 +21,22 @@ from intact import numerics, ptq
 from intact.calib import Calibration, TrtCache, amax_of
 from intact.errors import CalibrationError, IntactError
 from intact.spec import INT8, QuantSpec
+from intact.trt.before_plugins import before_plugins
 from intact.trt.enums import CalibrationAlgoType
 from intact.trt.network import INetworkDefinition
+from intact.trt.tensors import Sizes, at_address, is_address
+
+_Given = tuple[int, Mapping[str, Sizes]]
+"""The batch size that the calibrator says, and the usual shapes of inputs."""
 
 
 class IInt8Calibrator:
-    """What all calibrators have: subclass one of the four, define ``get_batch_size`` and ``get_batch``."""
+    """What all calibrators have: subclass one of the four, define ``get_batch_size`` and ``get_batch``.
+
+    A direct subclass of this one also defines ``get_algorithm``, which says which of the four it is.
+    """
 
     ALGORITHM: ClassVar[CalibrationAlgoType]
-    TABLE: ClassVar[str]
-    """What the first line of the cache calls the algorithm."""
 
     def get_batch_size(self) -> int:
         """Samples per batch; 1 where the network's own shape says it."""
@@ -49,36 +55,32 @@ class IInt8Calibrator:
 
     def get_algorithm(self) -> CalibrationAlgoType:
         """Which of the algorithms this is."""
-        return self.ALGORITHM
+        try:
+            return self.ALGORITHM
+        except AttributeError:
+            raise NotImplementedError(f"{type(self).__name__} must define get_algorithm()") from None
 
     def method(self) -> tuple[str, dict[str, Any]]:
         """The method of `intact.calib` that chooses ranges, and its options."""
-        return "entropy", {}
+        return method_of(self)
 
 
 class IInt8EntropyCalibrator2(IInt8Calibrator):
     """Least divergence between the distributions before and behind quantization: TensorRT's advice."""
 
     ALGORITHM = CalibrationAlgoType.ENTROPY_CALIBRATION_2
-    TABLE = "EntropyCalibration2"
 
 
 class IInt8EntropyCalibrator(IInt8Calibrator):
     """The same algorithm; TensorRT ran it behind fusion, which changes no tensor's range here."""
 
     ALGORITHM = CalibrationAlgoType.ENTROPY_CALIBRATION
-    TABLE = "EntropyCalibration"
 
 
 class IInt8MinMaxCalibrator(IInt8Calibrator):
     """The largest magnitude that occurred."""
 
     ALGORITHM = CalibrationAlgoType.MINMAX_CALIBRATION
-    TABLE = "MinMaxCalibration"
-
-    def method(self) -> tuple[str, dict[str, Any]]:
-        """Largest magnitude."""
-        return "max", {}
 
 
 class IInt8LegacyCalibrator(IInt8Calibrator):
@@ -88,7 +90,6 @@ class IInt8LegacyCalibrator(IInt8Calibrator):
     """
 
     ALGORITHM = CalibrationAlgoType.LEGACY_CALIBRATION
-    TABLE = "LegacyCalibration"
 
     def get_quantile(self) -> float:
         """Share of the values, in (0, 1]."""
@@ -105,30 +106,52 @@ class IInt8LegacyCalibrator(IInt8Calibrator):
     def write_histogram_cache(self, data: bytes) -> None:
         """Keep the statistics, if wanted."""
 
-    def method(self) -> tuple[str, dict[str, Any]]:
-        """The quantile, as a percentile."""
-        self.get_regression_cutoff()
-        return "percentile", {"percentile": 100.0 * self.get_quantile()}
+
+TABLES = {
+    CalibrationAlgoType.ENTROPY_CALIBRATION_2: "EntropyCalibration2",
+    CalibrationAlgoType.ENTROPY_CALIBRATION: "EntropyCalibration",
+    CalibrationAlgoType.MINMAX_CALIBRATION: "MinMaxCalibration",
+    # No file with the legacy algorithm's name was ever seen; readers of the format know three names.
+    CalibrationAlgoType.LEGACY_CALIBRATION: "EntropyCalibration",
+}
+"""What the first line of a cache calls each algorithm."""
 
 
-def table_of(calibrator: IInt8Calibrator, network: INetworkDefinition, model: Any) -> TrtCache:
+def method_of(calibrator: IInt8Calibrator) -> tuple[str, dict[str, Any]]:
+    """The method of `intact.calib` that a calibrator's algorithm is, and its options."""
+    algorithm = calibrator.get_algorithm()
+    if algorithm == CalibrationAlgoType.MINMAX_CALIBRATION:
+        return "max", {}
+    if algorithm == CalibrationAlgoType.LEGACY_CALIBRATION:
+        legacy: Any = calibrator if hasattr(calibrator, "get_quantile") else IInt8LegacyCalibrator()
+        legacy.get_regression_cutoff()
+        return "percentile", {"percentile": 100.0 * legacy.get_quantile()}
+    return "entropy", {}
+
+
+def table_of(
+    calibrator: IInt8Calibrator, network: INetworkDefinition, model: Any,
+    usual: Mapping[str, Sizes] = MappingProxyType({}),
+) -> TrtCache:  # fmt: skip
     """The scales that `calibrator` leads to, from its cache or its batches.
 
     Args:
         calibrator: Asked in TensorRT's order.
         network: Whose inputs the batches are for.
         model: The network as an onnx-ir model.
+        usual: Shapes of inputs in the profile of the calibration: what is free behind addresses.
     Raises:
         CalibrationError: There is no batch, or a batch is not what the network reads.
     """
     size = int(_asked(calibrator, network, "get_batch_size"))
+    table = TABLES[CalibrationAlgoType(_asked(calibrator, network, "get_algorithm"))]
     stored = _asked(calibrator, network, "read_calibration_cache")
     if stored:
-        found = _parsed(calibrator, network, bytes(stored))
+        found = _parsed(table, network, bytes(stored))
         if found is not None:
             return found
-    scales = _scales(calibrator, network, model, size)
-    cache = TrtCache(scales, algorithm=_written_as(calibrator))
+    scales = _scales(calibrator, network, model, (size, usual))
+    cache = TrtCache(scales, algorithm=table)
     _asked(calibrator, network, "write_calibration_cache", memoryview(cache.to_text().encode()))
     return cache
 
@@ -149,30 +172,25 @@ def _asked(calibrator: IInt8Calibrator, network: INetworkDefinition, method: str
         ) from error  # fmt: skip
 
 
-def _written_as(calibrator: IInt8Calibrator) -> str:
-    # No file with the legacy algorithm's name was ever seen; readers of the format know three names.
-    return "EntropyCalibration" if calibrator.TABLE == "LegacyCalibration" else calibrator.TABLE
-
-
-def _parsed(calibrator: IInt8Calibrator, network: INetworkDefinition, stored: bytes) -> TrtCache | None:
+def _parsed(table: str, network: INetworkDefinition, stored: bytes) -> TrtCache | None:
     try:
         cache = TrtCache.parse(stored.decode())
     except (IntactError, UnicodeDecodeError) as error:
         network.warn(f"Calibration cache cannot be read, calibrating anew: {error}")
         return None
-    if cache.algorithm != _written_as(calibrator):
+    if cache.algorithm != table:
         network.warn("Calibration table does not match calibrator algorithm type.")
         return None
     return cache
 
 
 def _scales(
-    calibrator: IInt8Calibrator, network: INetworkDefinition, model: Any, size: int
+    calibrator: IInt8Calibrator, network: INetworkDefinition, model: Any, sizes: _Given
 ) -> dict[str, np.float32]:
     statistics = _stored_statistics(calibrator)
     if statistics is None:
-        batches = _batches(calibrator, network, size)
-        statistics = ptq.calibrate(model, batches, profile="tensorrt", progress=False)
+        batches = _batches(calibrator, network, sizes)
+        statistics = ptq.calibrate(before_plugins(model), batches, profile="tensorrt", progress=False)
         _keep_statistics(calibrator, statistics)
     method, options = calibrator.method()
     spec = QuantSpec(INT8)
@@ -202,9 +220,10 @@ def _keep_statistics(calibrator: IInt8Calibrator, statistics: Calibration) -> No
 
 
 def _batches(
-    calibrator: IInt8Calibrator, network: INetworkDefinition, size: int
+    calibrator: IInt8Calibrator, network: INetworkDefinition, sizes: _Given
 ) -> Iterator[dict[str, NDArray]]:
     names, count = [t.name for t in network.inputs], 0
+    size, usual = sizes
     while True:
         given = _asked(calibrator, network, "get_batch", list(names))
         if given is None or len(given) == 0:
@@ -215,10 +234,18 @@ def _batches(
                 "return one array for each name",
             )  # fmt: skip
         count += 1
-        yield {
-            t.name: _array(item, t.shape, t.dtype.numpy, size)
+        implicit = network.has_implicit_batch_dimension
+        arrays = {
+            t.name: _array(
+                item, (size, *t.shape) if implicit else t.shape, t.dtype.numpy, size, usual.get(t.name)
+            )
             for t, item in zip(network.inputs, given, strict=True)
         }
+        if not implicit:
+            yield arrays
+            continue
+        for sample in range(size):
+            yield {name: array[sample] for name, array in arrays.items()}
     if count == 0:
         raise CalibrationError(
             f"{type(calibrator).__name__}.get_batch", "no batch", "at least one",
@@ -226,13 +253,21 @@ def _batches(
         )  # fmt: skip
 
 
-def _array(item: Any, shape: tuple[int, ...], dtype: np.dtype, size: int) -> NDArray:
+def _array(item: Any, shape: tuple[int, ...], dtype: np.dtype, size: int, usual: Sizes | None) -> NDArray:
     """The array itself, or a copy of the one at an address."""
-    if not isinstance(item, (int, np.integer)):
+    if not is_address(item):
         return np.ascontiguousarray(np.asarray(item, dtype)).reshape(
             _sizes(shape, np.asarray(item).size, size)
         )
-    full = tuple(size if n < 0 else n for n in shape)
+    if usual is None or len(usual) != len(shape):
+        usual = (size,) * len(shape)
+    free = (size if size > 0 else usual[0], *usual[1:]) if usual else ()
+    full = tuple(f if n < 0 else n for n, f in zip(shape, free, strict=True))
+    if min(full, default=1) < 1:
+        raise CalibrationError(
+            "get_batch_size", f"{size} for an input of {shape}", "at least 1",
+            "answer how many samples a batch has",
+        )  # fmt: skip
     return at_address(int(item), full, dtype).copy()
 
 
@@ -246,13 +281,3 @@ def _sizes(shape: tuple[int, ...], count: int, size: int) -> tuple[int, ...]:
         filled[i] = size
     filled[dynamic[0]] = -1
     return tuple(filled) if count else shape
-
-
-def at_address(address: int, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
-    """The array of host memory that begins at `address`; as with TensorRT, it is the caller's to be right."""
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    if not address:
-        raise CalibrationError("address", "0", "the address of host memory", "pass array.ctypes.data")
-    buffer = memoryview((ctypes.c_uint8 * size).from_address(address)).cast("B")
-    array: NDArray = np.frombuffer(buffer, np.uint8).view(dtype).reshape(shape)
-    return array

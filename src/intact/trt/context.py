@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from intact.engine.engine import Engine
 from intact.errors import IntactError, QuantValueError
-from intact.trt.calibrators import at_address
 from intact.trt.enums import (
     DataType,
     ErrorCodeTRT,
@@ -26,7 +25,7 @@ from intact.trt.enums import (
 )
 from intact.trt.objects import Reporting
 from intact.trt.profiler import IProfiler
-from intact.trt.tensors import Sizes
+from intact.trt.tensors import Sizes, at_address, is_address
 
 ALIGNMENT = 256
 """Of the memory that output allocators are asked for, as TensorRT's."""
@@ -324,12 +323,12 @@ class IExecutionContext(Reporting):
     def execute_async(
         self, batch_size: int = 1, bindings: Sequence[Any] = (), stream_handle: int = 0, *_: Any
     ) -> bool:
-        """`execute_v2`, for scripts of implicit batches: the batch is part of the shapes here."""
-        return self._execute(self._of_profile(bindings))
+        """`execute_v2`; `batch_size` times, for sample behind sample, where shapes leave the batch out."""
+        return self._each(batch_size, self._of_profile(bindings))
 
     def execute(self, batch_size: int = 1, bindings: Sequence[Any] = ()) -> bool:
-        """`execute_v2`, for scripts of implicit batches: the batch is part of the shapes here."""
-        return self._execute(self._of_profile(bindings))
+        """`execute_v2`; `batch_size` times, for sample behind sample, where shapes leave the batch out."""
+        return self._each(batch_size, self._of_profile(bindings))
 
     def report_to_profiler(self) -> bool:
         """True: every run reports at once."""
@@ -341,6 +340,26 @@ class IExecutionContext(Reporting):
         if len(bindings) == count * self._engine.num_optimization_profiles:
             return list(bindings)[self._profile * count : (self._profile + 1) * count]
         return list(bindings)
+
+    def _each(self, batch_size: int, bindings: list[Any]) -> bool:
+        """A run for each sample of an engine whose shapes leave the batch out; one run of another."""
+        most = self._engine._record.samples
+        if not most or len(bindings) != len(self._engine._ports):
+            return self._execute(bindings)
+        if not 1 <= batch_size <= most:
+            return self._complain(f"execute: batch size {batch_size}, want 1 to {most}: the build said so")
+        ports = zip(self._engine._ports, bindings, strict=True)
+        samples = [self._samples(name, memory, batch_size) for name, memory in ports]
+        return all(self._execute(list(one)) for one in zip(*samples, strict=True))
+
+    def _samples(self, name: str, memory: Any, count: int) -> list[Any]:
+        """Where each of `count` samples lies in the memory of a binding."""
+        shape, dtype = self._engine.get_tensor_shape(name), self._engine.get_tensor_dtype(name).numpy
+        if is_address(memory):
+            step = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            return [int(memory) + i * step for i in range(count)]
+        array = memory if isinstance(memory, np.ndarray) else np.from_dlpack(memory)
+        return list(array.reshape(count, *shape)) if count > 1 else [array]
 
     def _execute(self, bindings: list[Any]) -> bool:
         engine = self._engine.engine
@@ -442,7 +461,7 @@ class IExecutionContext(Reporting):
         if -1 in shape or self._engine.get_tensor_mode(name) == TensorIOMode.OUTPUT:
             shape = self.get_tensor_shape(name)
         dtype = self._engine.get_tensor_dtype(name).numpy
-        if not hasattr(memory, "__dlpack__") and hasattr(memory, "__int__"):
+        if is_address(memory):
             if 0 in shape:
                 return np.empty(shape, dtype)
             return at_address(int(memory), shape, dtype)

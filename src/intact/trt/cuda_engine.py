@@ -25,7 +25,7 @@ from intact.trt.inspector import EngineInspector
 from intact.trt.logger import ILogger
 from intact.trt.objects import Reporting
 from intact.trt.record import BuildRecord
-from intact.trt.tensors import Dims, Sizes
+from intact.trt.tensors import Sizes
 from intact.trt.values import WholeEngine, engine_of
 
 
@@ -86,8 +86,8 @@ class ICudaEngine(Reporting):
     num_io_tensors = property(lambda self: len(self._ports))
     num_layers = property(lambda self: len(self._engine.plan.layers))
     num_optimization_profiles = property(lambda self: max(1, len(self._record.profiles)))
-    has_implicit_batch_dimension = property(lambda self: False)
-    max_batch_size = property(lambda self: 1)
+    has_implicit_batch_dimension = property(lambda self: self._record.samples > 0)
+    max_batch_size = property(lambda self: max(1, self._record.samples))
     device_memory_size = property(lambda self: 0)
     device_memory_size_v2 = property(lambda self: 0)
     streamable_weights_size = property(lambda self: 0)
@@ -137,7 +137,7 @@ class ICudaEngine(Reporting):
         if profile_index >= len(profiles):
             return []
         if self.get_tensor_mode(name) == TensorIOMode.OUTPUT:
-            return [Dims()] * 3
+            return [()] * 3
         return profiles[profile_index].get_shape(name)
 
     def get_tensor_profile_values(self, *which: int | str) -> list[Sizes]:

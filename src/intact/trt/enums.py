@@ -149,6 +149,8 @@ class ProfilingVerbosity(TrtEnum):
     LAYER_NAMES_ONLY = 0
     NONE = 1
     DETAILED = 2
+    DEFAULT = 0
+    VERBOSE = 2
 
 
 class LayerInformationFormat(TrtEnum):

@@ -28,6 +28,7 @@ from intact.errors import CalibrationError
 from intact.graph import node_seconds, to_bytes
 from intact.spec import INT8, QuantSpec
 from intact.timings import processor
+from intact.trt.before_plugins import before_plugins
 from intact.trt.calibrators import table_of
 from intact.trt.config import IBuilderConfig, ITimingCache
 from intact.trt.enums import DataType
@@ -80,7 +81,9 @@ def implicit_plan(
 
 def _scales(network: INetworkDefinition, config: IBuilderConfig, model: Any) -> dict[str, np.float32]:
     calibrator = config.int8_calibrator
-    scales = {} if calibrator is None else dict(table_of(calibrator, network, model).scales)
+    profile = config.get_calibration_profile() or next(iter(config.profiles), None)
+    usual = {} if profile is None else {name: shapes[1] for name, shapes in profile.shapes.items()}
+    scales = {} if calibrator is None else dict(table_of(calibrator, network, model, usual).scales)
     for tensor in network.tensors:
         if tensor.dynamic_range is not None:  # the user's word overrides calibration
             scales[tensor.name] = np.float32(
@@ -178,7 +181,7 @@ class _Chooser:
                 name = next((nodes[n] for n in (step.nodes if step else ()) if n in nodes), None)
                 if name is not None:
                     found[f"int8 {name}"] += timing.seconds
-            for node, seconds in node_seconds(self.model, self.times.feeds, RUNS).items():
+            for node, seconds in node_seconds(before_plugins(self.model), self.times.feeds, RUNS).items():
                 if node in nodes:
                     found[f"float {nodes[node]}"] += seconds
             return found

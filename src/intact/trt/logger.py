@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from intact.terminal import printable
 from intact.trt.enums import TrtEnum
@@ -43,6 +43,12 @@ class Logger(ILogger):
 
     def __init__(self, min_severity: LogSeverity = LogSeverity.WARNING) -> None:
         self.min_severity = LogSeverity(min_severity)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
 
     def log(self, severity: LogSeverity, msg: str) -> None:
         """Print one line, as TensorRT does: time, "TRT", the severity's letter, the message."""

@@ -14,7 +14,6 @@ from intact.trt.enums import ErrorCodeTRT
 from intact.trt.logger import ILogger, LogSeverity
 
 WITHOUT_MEANING: dict[str, str] = {
-    "Builder.max_batch_size": "the batch is part of the shapes",
     "Builder.max_workspace_size": "the engine takes what its arena needs",
     "Builder.fp16_mode": "float16 is accepted and computed in float32",
     "Builder.strict_type_constraints": "use OBEY_PRECISION_CONSTRAINTS",

@@ -11,6 +11,7 @@ from intact.errors import QuantValueError
 from intact.graph import Composer
 from intact.trt.layers import ILayer
 from intact.trt.logger import ILogger
+from intact.trt.nms_plugin import install
 from intact.trt.operations import LayerType
 
 Body = TypeVar("Body", bound=Callable[..., Any])
@@ -48,8 +49,12 @@ def plugin(
 
 
 def init_libnvinfer_plugins(logger: ILogger, namespace: str) -> bool:
-    """True: there is no library of plugins to load; operators are registered with `plugin`."""
+    """True; registers what INTact has of TensorRT's own library: EfficientNMS_TRT, as when it is imported."""
+    install()
     return True
+
+
+install()
 
 
 class IPluginV2Layer(ILayer):

@@ -223,7 +223,9 @@ class IPluginCreator(IPluginCreatorInterface):
 
     def __init__(self, *_: Any) -> None: ...
 
-    def create_plugin(self, name: str, fc: Any, phase: TensorRTPhase = TensorRTPhase.BUILD) -> Any:
+    def create_plugin(
+        self, name: str, field_collection: Any, phase: TensorRTPhase = TensorRTPhase.BUILD
+    ) -> Any:
         """A plugin with these fields."""
         raise NotImplementedError(f"{type(self).__name__} must define create_plugin")
 

@@ -52,6 +52,7 @@ class BuildRecord:
         sizes: Of outputs, as far as the network knows them; steps of the plan may tell less.
         of_shapes: Assertions that shapes alone decide.
         narrow: Inputs and outputs that are bfloat16 outside and float32 in the plan.
+        samples: The most samples of one call where shapes leave the batch out; 0: they do not.
     """
 
     name: str = ""
@@ -66,6 +67,7 @@ class BuildRecord:
     narrow: tuple[str, ...] = ()
     of_shapes: tuple[str, ...] = ()
     sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    samples: int = 0
 
     @classmethod
     def of(cls, plan: Plan) -> BuildRecord:
@@ -95,6 +97,7 @@ class BuildRecord:
             dict(content["plugins"]), dict(content["refit"]), dict(content.get("aliases", {})),
             tuple(map(str, content.get("narrow", ()))), tuple(map(str, content.get("of_shapes", ()))),
             {str(k): tuple(map(int, v)) for k, v in content.get("sizes", {}).items()},
+            int(content.get("samples", 0)),
         )  # fmt: skip
 
     @property
@@ -111,7 +114,7 @@ class BuildRecord:
             "dependence": vars(self.dependence), "assertions": self.assertions,
             "debugged": list(self.debugged), "plugins": self.plugins, "refit": self.refit,
             "aliases": self.aliases, "narrow": list(self.narrow),
-            "of_shapes": list(self.of_shapes), "sizes": self.sizes,
+            "of_shapes": list(self.of_shapes), "sizes": self.sizes, "samples": self.samples,
         }  # fmt: skip
         notes = tuple(note for note in plan.notes if not note.startswith(_MARK))
         return replace(plan, notes=(*notes, _MARK + json.dumps(content, sort_keys=True)))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
+from enum import Enum
 from math import prod
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from numbers import Integral
+from operator import index
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from intact.errors import QuantValueError
+from intact.errors import CalibrationError, QuantValueError
 from intact.trt.dialects import Dialect
 from intact.trt.enums import DataType, TensorLocation, dtype_of
 from intact.trt.logger import ILogger
@@ -21,18 +24,40 @@ Sizes = tuple[int, ...]
 """Sizes, or strides and the like; -1 is a size that is not known before the network runs."""
 
 
-class Dims(tuple[int, ...]):
-    """Sizes, or strides and the like; a tuple, from a sequence or from numbers."""
+class Dims(list[int]):
+    """Sizes, or strides and the like, from a sequence or from numbers; each may be set, the count stays.
+
+    Equal to a tuple of the same numbers. Layers keep what it holds when it is given to them.
+    """
 
     MAX_DIMS: ClassVar[int] = 8
 
-    def __new__(cls, *sizes: Any) -> Self:
+    def __init__(self, *sizes: Any) -> None:
         one = len(sizes) == 1 and not isinstance(sizes[0], (int, np.integer))
-        return super().__new__(cls, map(int, sizes[0] if one else sizes))
+        super().__init__(map(int, sizes[0] if one else sizes))
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == (tuple(other) if isinstance(other, list) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
 
     def numel(self) -> int:
         """Number of elements."""
         return prod(self)
+
+
+def plain(value: Any) -> Any:
+    """`value`; a sequence of integers, of whatever kind, as a tuple of Python's own."""
+    if not isinstance(value, (tuple, list)):
+        return value
+    numbers = all(isinstance(n, Integral) and not isinstance(n, (bool, Enum)) for n in value)
+    return tuple(map(index, value)) if numbers else value
 
 
 class Dims2(Dims):
@@ -68,6 +93,21 @@ class DimsExprs(list[Any]):
 def volume(shape: Iterable[int]) -> int:
     """Number of elements of a tensor of `shape`; negative where a size is not known."""
     return prod(shape)
+
+
+def at_address(address: int, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
+    """The array of host memory that begins at `address`; as with TensorRT, it is the caller's to be right."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if not address:
+        raise CalibrationError("address", "0", "the address of host memory", "pass array.ctypes.data")
+    buffer = memoryview((ctypes.c_uint8 * size).from_address(address)).cast("B")
+    array: NDArray = np.frombuffer(buffer, np.uint8).view(dtype).reshape(shape)
+    return array
+
+
+def is_address(memory: Any) -> bool:
+    """Whether `memory` is an address, or an object of another library that stands for one, and no array."""
+    return hasattr(memory, "__int__") and not hasattr(memory, "__dlpack__")
 
 
 class Weights:
@@ -132,6 +172,8 @@ class OwningNetwork(Protocol):
     def logger(self) -> ILogger: ...
     @property
     def outputs(self) -> tuple[ITensor, ...]: ...
+    @property
+    def has_implicit_batch_dimension(self) -> bool: ...
     def shape_of(self, tensor: ITensor) -> Sizes: ...
     def dtype_of(self, tensor: ITensor) -> DataType: ...
     def fixed(self, tensor: ITensor) -> Sizes | None: ...
@@ -189,7 +231,7 @@ class ITensor(Interface):
                 f"tensor '{self.name}'", "a shape", "a shape for inputs of the network alone",
                 "shapes of other tensors follow from their layers",
             )  # fmt: skip
-        self._shape = tuple(shape)
+        self._shape = plain(tuple(shape))
         self._network.touch()
 
     @property

@@ -14,7 +14,7 @@ from intact.trt.dialects import Dialect, message_of
 from intact.trt.enums import DataType, stored
 from intact.trt.objects import Interface
 from intact.trt.operations import LayerType
-from intact.trt.tensors import ITensor, OwningNetwork, Sizes
+from intact.trt.tensors import ITensor, OwningNetwork, Sizes, plain
 
 CONVERTED = (DataType.INT32, DataType.INT64, DataType.BOOL, DataType.UINT8)
 
@@ -75,9 +75,21 @@ class ILayer(Interface):
                 f"layer '{self.name}'", f"the class {value.__name__}", f"{self._kind.__name__}, which it is",
                 "ask layer.type first; what a parser read has the node as layer.node",
             )  # fmt: skip
-        super().__setattr__(key, value)
+        super().__setattr__(key, value if key.startswith("_") else plain(value))
         if "_outputs" in self.__dict__:
             self._network.touch()
+
+    def _on_images(self, c: Composer, op_type: str, x: list[str], y: str, name: str, **given: Any) -> None:
+        """A node whose first input ONNX wants with a batch axis, also where the network has none."""
+        data = self.get_input(0)
+        spatial = len(given.get("kernel_shape") or given.get("strides") or (0, 0))
+        if not self._network.has_implicit_batch_dimension or data is None or len(data.shape) != spatial + 1:
+            return c.node(op_type, x, [y], name=name, **given)
+        n = Nodes(c, name)
+        made = c.fresh(f"{name}.batch")
+        c.node(op_type, [n("Unsqueeze", x[0], n.ints(0)), *x[1:]], [made], name=made, **given)
+        n("Squeeze", made, n.ints(0), to=y)
+        return None
 
     def _title(self) -> str:
         """How TensorRT calls an unnamed layer of this kind: "Convolution"."""

@@ -84,8 +84,8 @@ class IPoolingLayer(WindowLayer):
     def _pool(self, c: Composer, kind: PoolingType, x: str, y: str, name: str) -> None:
         average = kind is PoolingType.AVERAGE
         up = self.padding_mode in (PaddingMode.EXPLICIT_ROUND_UP, PaddingMode.CAFFE_ROUND_UP)
-        c.node(
-            POOLS[kind], [x], [y], name=name,
+        self._on_images(
+            c, POOLS[kind], [x], y, name,
             kernel_shape=list(self.window_size_nd),
             ceil_mode=1 if up else None,
             count_include_pad=int(not self.average_count_excludes_padding) if average else None,
@@ -181,8 +181,8 @@ class ILRNLayer(ILayer):
     k: float = 1.0
 
     def _emit(self, c: Composer, x: list[str], y: list[str]) -> None:
-        c.node(
-            "LRN", x[:1], y, name=self.name, size=int(self.window_size), alpha=float(self.alpha),
+        self._on_images(
+            c, "LRN", x[:1], y[0], self.name, size=int(self.window_size), alpha=float(self.alpha),
             beta=float(self.beta), bias=float(self.k),
         )  # fmt: skip
 

@@ -18,6 +18,10 @@ FARTHEST = np.iinfo(np.int64).min
 """Where a slice that runs backwards ends, so that it takes the first element too."""
 
 
+Parts = tuple[tuple[str, NDArray | None], tuple[str, NDArray | None], tuple[str, NDArray | None]]
+"""Start, shape and stride of a slice: the name of each, and its values where they are known."""
+
+
 class ISliceLayer(ILayer):
     """`shape` elements of each axis from `start` on, every `stride`-th.
 
@@ -77,19 +81,44 @@ class ISliceLayer(ILayer):
             self._part(n, x, i + 1, value) for i, value in enumerate((self.start, self.shape, self.stride))
         )
         axes = self._vector(n, 5) if self._wired(5) else n.ints(*self._axes(rank))
-        if self.mode == SampleMode.STRICT_BOUNDS:
-            if start[1] is not None and size[1] is not None and stride[1] is not None:
-                end = start[1] + size[1] * stride[1]
-                end[(stride[1] < 0) & (end < 0)] = FARTHEST
-                ends = n.array(end)
-            else:
-                plain = n("Add", start[0], n("Mul", size[0], stride[0]))
-                ends = n("Where", n("Less", plain, n.ints(0)), n.ints(FARTHEST), plain)
-            n("Slice", x[0], start[0], ends, axes, stride[0], to=y[0])
-            return
-        if self._wired(5):
+        if self.mode == SampleMode.STRICT_BOUNDS and (stride[1] is None or not stride[1].all()):
+            self._repeated(n, x[0], y[0], (start, size, stride), axes)
+        elif self.mode == SampleMode.STRICT_BOUNDS:
+            self._sliced(n, x[0], y[0], (start, size, stride), axes)
+        elif self._wired(5):
             raise ValueError(f"axes from a tensor are not supported with {self.mode}")
-        self._sampled(n, x, y[0], (start, size, stride))
+        else:
+            self._sampled(n, x, y[0], (start, size, stride))
+
+    def _sliced(self, n: Nodes, x: str, y: str | None, parts: Parts, axes: str) -> str:
+        """The elements by ONNX's Slice, which has no steps of 0."""
+        start, size, stride = parts
+        if start[1] is not None and size[1] is not None and stride[1] is not None:
+            end = start[1] + size[1] * stride[1]
+            end[(stride[1] < 0) & (end < 0)] = FARTHEST
+            ends = n.array(end)
+        else:
+            plain = n("Add", start[0], n("Mul", size[0], stride[0]))
+            ends = n("Where", n("Less", plain, n.ints(0)), n.ints(FARTHEST), plain)
+        return n("Slice", x, start[0], ends, axes, stride[0], to=y)
+
+    def _repeated(self, n: Nodes, x: str, y: str, parts: Parts, axes: str) -> None:
+        """As `_sliced`, where a stride is, or may be, 0: one element, as often as `shape` says."""
+        start, size, stride = parts
+        still = n("Equal", stride[0], n.ints(0)) if stride[1] is None else n.array(stride[1] == 0)
+
+        def one_where_still(part: tuple[str, NDArray | None]) -> tuple[str, NDArray | None]:
+            if part[1] is None or stride[1] is None:
+                return n("Where", still, n.ints(1), part[0]), None
+            values = np.where(stride[1] == 0, 1, part[1])
+            return n.array(values), values
+
+        taken = self._sliced(n, x, None, (start, one_where_still(size), one_where_still(stride)), axes)
+        rank = rank_of(self.get_input(0))
+        whole = size[0]
+        if self.axes is not None or self._wired(5):
+            whole = n("ScatterElements", n.ints(*[1] * rank), axes, size[0])
+        n("Expand", taken, whole, to=y)
 
     def _told(self, index: int) -> Sizes | None:
         if self.get_input(2) is None or self.axes is not None or self._wired(5):

@@ -163,6 +163,8 @@ class IScaleLayer(ILayer):
             return array.reshape(())
         tensor = self.get_input(0)
         shape = tensor.shape if tensor is not None else ()
+        if self.mode == ScaleMode.CHANNEL and self._network.has_implicit_batch_dimension:
+            return array.reshape(-1, *[1] * min(2, len(shape) - 1))
         if self.mode == ScaleMode.CHANNEL:
             return array.reshape(-1, *[1] * (len(shape) - 1 - self.channel_axis % max(len(shape), 1)))
         return array.reshape(shape[1:] if array.size == np.prod(shape[1:]) else shape)

@@ -119,7 +119,7 @@ class IConvolutionLayer(WindowLayer):
         shape = data.shape if data is not None else ()
         batches = shape[:-kept]
         if len(batches) < 2:
-            return c.node(op_type, x, y, name=self.name, group=self.num_groups, **given)
+            return self._on_images(c, op_type, x, y[0], self.name, group=self.num_groups, **given)
         if -1 in shape[-kept:] or batches.count(-1) > 1:
             raise ValueError(f"a convolution of {shape} needs sizes that are known at the build")
         n, made = Nodes(c, self.name), c.fresh(f"{self.name}.rows")

@@ -16,7 +16,7 @@ from intact.trt.network.table import install
 from intact.trt.operations import AttentionNormalizationOp
 from intact.trt.plugin import IPluginV2Layer, IPluginV3Layer
 from intact.trt.plugins import adopt
-from intact.trt.tensors import Answer, ITensor, Sizes
+from intact.trt.tensors import Answer, ITensor, Sizes, plain
 
 Layer = TypeVar("Layer", bound=ILayer)
 
@@ -46,6 +46,20 @@ class INetworkDefinition(NetworkModel):
         def __getattr__(self, name: str) -> Any:
             """The calls of `table`."""
 
+    @property
+    def has_implicit_batch_dimension(self) -> bool:
+        """Whether shapes leave the batch out: TensorRT 8's networks without the flag EXPLICIT_BATCH.
+
+        Such a network is that of one sample; `IExecutionContext.execute` runs it once for each. A file that
+        was parsed has its batch in its shapes.
+        """
+        explicit = self.dialect != "8.x" or self.get_flag(NetworkDefinitionCreationFlag.EXPLICIT_BATCH)
+        return not explicit and not any(layer._kind is kinds.IOnnxLayer for layer in self._layers)
+
+    has_explicit_precision = property(
+        lambda self: self.get_flag(NetworkDefinitionCreationFlag.EXPLICIT_PRECISION)
+    )
+
     def get_flag(self, flag: NetworkDefinitionCreationFlag) -> bool:
         """Whether the network was created with `flag`."""
         return bool(self._flags >> int(flag) & 1)
@@ -65,7 +79,7 @@ class INetworkDefinition(NetworkModel):
         """
         if self._names.get(name) is not None:
             return self.complain(f"INetworkDefinition::addInput: there is a tensor '{name}' already", None)
-        tensor = ITensor(self, name, dtype=DataType(dtype), shape=tuple(shape))
+        tensor = ITensor(self, name, dtype=DataType(dtype), shape=plain(tuple(shape)))
         self._names[name] = tensor
         self._inputs.append(tensor)
         self.touch()

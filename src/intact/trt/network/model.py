@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from intact.engine.lower import fold_sizes
 from intact.errors import IntactError
 from intact.graph import Composer, Session
 from intact.trt import layers as kinds
@@ -53,7 +54,6 @@ class NetworkModel(Reporting):
     num_inputs = property(lambda self: len(self._inputs))
     num_outputs = property(lambda self: len(self._outputs))
     num_layers = property(lambda self: len(self._layers))
-    has_implicit_batch_dimension = property(lambda self: False)
 
     def get_input(self, index: int) -> ITensor | None:
         """Input `index`; None where there is none."""
@@ -104,12 +104,12 @@ class NetworkModel(Reporting):
 
     def _known_of(self, tensor: ITensor) -> tuple[Any, Any]:
         if self._known is None and self._writing is not None:  # a layer asks about one before it
-            return self._writing.known([tensor.name])[tensor.name]
+            return _followed(self._writing, [tensor.name])[tensor.name]
         if self._known is None:
             try:
-                self._known = self._flat(self._layers).known(self._names)
+                self._known = _followed(self._flat(self._layers), self._names)
             except (IntactError, ValueError):  # a layer behind `tensor`, perhaps, that `errors` will name
-                return self._flat(self._up_to(tensor)).known([tensor.name])[tensor.name]
+                return _followed(self._flat(self._up_to(tensor)), [tensor.name])[tensor.name]
         found: tuple[Any, Any] = self._known.get(tensor.name, (None, None))
         return found
 
@@ -194,3 +194,23 @@ class NetworkModel(Reporting):
         if not self._outputs:
             found.append("Network must have at least one output")
         return found
+
+
+def _followed(composer: Composer, names: Collection[str]) -> dict[str, tuple[Any, Any]]:
+    """Types and shapes of values; where ONNX's inference loses sizes that are computed, as we follow them."""
+    known = composer.known(names)
+    lost = [name for name, (_, shape) in known.items() if shape is None]
+    if not lost:
+        return known
+    try:
+        model = composer.skeleton()
+        fold_sizes(model)
+    except IntactError:  # a node that only a build can judge
+        return known
+    values = {v.name: v for node in model.graph for v in node.outputs}
+    for name in lost:
+        value = values.get(name)
+        if value is not None and value.shape is not None and value.dtype is not None:
+            sizes = tuple(n if isinstance(n, int) else n.value for n in value.shape)
+            known[name] = known[name][0] or value.dtype.numpy().name, sizes
+    return known

@@ -1,0 +1,25 @@
+"""The part of a network that ONNX Runtime can run: what stands in front of plugins."""
+
+from __future__ import annotations
+
+from intact.engine.custom import find
+from intact.graph import Model, Value, part
+
+
+def before_plugins(model: Model) -> Model:
+    """`model` without operators that have a Python body, and without what reads what they make.
+
+    What plugins read are outputs of it. A model without plugins comes back as it is.
+    """
+    behind: set[Value] = set()
+    read: list[Value] = []
+    for node in model.graph:
+        is_plugin = find(f"{node.domain}::{node.op_type}") is not None
+        if is_plugin:
+            read += [v for v in node.inputs if v is not None and v.producer() is not None]
+        if is_plugin or behind.intersection(v for v in node.inputs if v is not None):
+            behind.update(node.outputs)
+    if not behind:
+        return model
+    wanted = [v for v in (*model.graph.outputs, *read) if v not in behind]
+    return part(model, list(model.graph.inputs), list(dict.fromkeys(wanted)))
