@@ -141,9 +141,10 @@ def _cached(path: Path) -> trt.IInt8Calibrator:
     """A calibrator that has a cache and no data."""
     from intact import trt
     from intact.calib import TrtCache
+    from intact.trt.calibrators import TABLES
 
     kinds = (trt.IInt8EntropyCalibrator2, trt.IInt8MinMaxCalibrator, trt.IInt8EntropyCalibrator)
-    kind = {k.TABLE: k for k in kinds}[TrtCache.load(path).algorithm]
+    kind = {TABLES[k.ALGORITHM]: k for k in kinds}[TrtCache.load(path).algorithm]
     methods: dict[str, Any] = {
         "get_batch_size": lambda self: 1,
         "get_batch": lambda self, names: None,
