@@ -125,3 +125,17 @@ def test_signs(qdq, lowered, dtype):
     assert "onnx" not in found.exact().kinds
     ((name, want),) = found.expected.items()
     np.testing.assert_array_equal(found.values[name], want, strict=True)
+
+
+@pytest.mark.parametrize(
+    "op_type", ["Neg", "Reciprocal", "LeakyRelu", "HardSigmoid", "ThresholdedRelu", "Sign", "Pow"]
+)
+@pytest.mark.parametrize("sizes", [(), (1,), (2, 3)], ids=str)
+def test_numbers_add_no_axis(qdq, lowered, op_type, sizes):
+    """A number that a step needs had one axis, and a tensor without axes was refused behind it."""
+    g = qdq()
+    x = given(g, np.full(sizes, 0.75, np.float32))
+    others = [g.constant(np.float32(-1))] if op_type == "Pow" else []
+    options = {"HardSigmoid": {"alpha": 0.3}, "ThresholdedRelu": {"alpha": 0.5}}.get(op_type, {})
+    found = lowered(g, g.node(op_type, x, *others, **options)).agree()
+    assert "onnx" not in found.kinds

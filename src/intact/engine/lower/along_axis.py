@@ -38,7 +38,7 @@ def _fold(builder: PlanBuilder, node: Node) -> None:
     if function == "mean":
         if not count:
             raise NoMatch("it is a mean of nothing")
-        divisor = builder.hold(f"{node.name}.count", np.array([count], x.dtype))
+        divisor = builder.hold(f"{node.name}.count", np.array(count, x.dtype))
         made = builder.scratch(f"{value.name}.mean", x.dtype, tuple(shape))
         builder.add(Elementwise(*who, "div", (name, divisor), made))
         name = made

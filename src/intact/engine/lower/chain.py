@@ -30,8 +30,8 @@ class StepChain:
         self.y = builder.write(self.output, self.value)
 
     def number(self, key: str, number: float) -> str:
-        """A constant of one element."""
-        return self.hold(key, np.array([number], np.float32))
+        """A constant without axes."""
+        return self.hold(key, np.array(number, np.float32))
 
     def hold(self, key: str, array: NDArray[np.float32]) -> str:
         """A constant."""

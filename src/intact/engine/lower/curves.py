@@ -100,7 +100,7 @@ def _sign(builder: PlanBuilder, node: Node) -> None:
     if x.dtype not in {"float32", *INTEGERS}:
         raise NoMatch(f"no kernel knows the sign of {x.dtype}")
     numbers = {"zero": 0, "one": 1, "minus": -1}
-    held = {key: builder.hold(f"{node.name}.{key}", np.array([n], x.dtype)) for key, n in numbers.items()}
+    held = {key: builder.hold(f"{node.name}.{key}", np.array(n, x.dtype)) for key, n in numbers.items()}
     below = _choice(builder, node, "less", x, held["zero"], held["minus"], held["zero"])
     _choice(builder, node, "greater", x, held["zero"], held["one"], below, last=True)
 
@@ -108,8 +108,8 @@ def _sign(builder: PlanBuilder, node: Node) -> None:
 def _thresholded(builder: PlanBuilder, node: Node) -> None:
     """x where it is above alpha, else 0."""
     x = plain(builder, node.inputs[0])
-    alpha = builder.hold(f"{node.name}.alpha", np.array([ops.ThresholdedRelu.of(node).alpha], np.float32))
-    zero = builder.hold(f"{node.name}.zero", np.zeros(1, np.float32))
+    alpha = builder.hold(f"{node.name}.alpha", np.array(ops.ThresholdedRelu.of(node).alpha, np.float32))
+    zero = builder.hold(f"{node.name}.zero", np.zeros((), np.float32))
     if x.dtype != "float32":
         raise NoMatch(f"no kernel has it of {x.dtype}")
     _choice(builder, node, "greater", x, alpha, x.name, zero, last=True)

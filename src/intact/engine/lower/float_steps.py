@@ -209,8 +209,8 @@ def _slope(builder: PlanBuilder, node: Node) -> None:
 
 
 def _number(builder: PlanBuilder, node: Node, key: str, number: float) -> str:
-    """A constant of one element."""
-    return builder.hold(f"{node.name}.{key}", np.array([number], np.float32))
+    """A constant without axes: a tensor that has none keeps none."""
+    return builder.hold(f"{node.name}.{key}", np.array(number, np.float32))
 
 
 def _hard_sigmoid(builder: PlanBuilder, node: Node) -> None:
