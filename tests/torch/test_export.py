@@ -212,6 +212,21 @@ def test_a_fixed_batch_and_names(tmp_path: Path) -> None:
     assert [d.dim_value for d in graph.input[0].type.tensor_type.shape.dim] == [2, 4]
 
 
+def test_code_for_one_sample_is_told_from_what_cannot_be_written(tmp_path: Path) -> None:
+    class One(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = quant_nn.QuantLinear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(self.layer(x.view(1, -1)))
+
+    model = calibrated(One(), torch.randn(1, 4))
+    with pytest.raises(UnsupportedError, match=r"fixes the first size .* to 1, .*\n?.*dynamic_batch=False"):
+        export(model, torch.randn(1, 4), tmp_path / "m.onnx")
+    assert_agrees(export(model, torch.randn(1, 4), tmp_path / "m.onnx", dynamic_batch=False))
+
+
 @pytest.mark.parametrize("name", ["embedding", "layer.weight", "linear"])
 def test_an_output_may_be_called_as_an_inner_tensor_is(name: str, tmp_path: Path) -> None:
     class Embedded(nn.Module):

@@ -10,6 +10,7 @@ import io
 import itertools
 import keyword
 import logging
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -258,6 +259,9 @@ def _make_floats(node: fx.Node) -> None:
                 node.update_arg(i, float(node.args[i]))  # type: ignore[arg-type]
 
 
+_FIXED_SIZE = re.compile(r"Eq\(s\d+, (\d+)\)")
+
+
 def is_translating() -> bool:
     """Whether torch's exporters run for `translate` or `trace_torchscript`, which handle quantizers."""
     return _translating.get()
@@ -279,6 +283,13 @@ def _own_error(error: BaseException) -> IntactError:
             "operators that ONNX has",
             "write it with other functions, or leave it out of what is exported; the module runs and trains"
             " with it. torch.onnx.export takes a translation of yours as custom_translation_table",
+        )
+    if (fixed := _FIXED_SIZE.search(reason)) is not None:
+        return UnsupportedError(
+            "model",
+            f"code that fixes the first size of its inputs to {fixed[1]}, as x.view({fixed[1]}, -1) does",
+            "code for batches of any size: that size is left open",
+            "give dynamic_batch=False, or write x.shape[0] there",
         )
     return UnsupportedError(
         "model",
