@@ -78,7 +78,7 @@ uint32_t shifted(const DepthwiseWeights& w, int channel, const Form& form) {
     const int32_t weight = w.weight[tap * w.channels + channel];
     sum += weight * form.shift - (form.magnitudes && weight < 0 ? weight : 0);
   }
-  return static_cast<uint32_t>(sum * (w.joins ? 257 : 1));
+  return static_cast<uint32_t>(sum) * (w.joins ? 257u : 1u);
 }
 
 uint8_t* pack_block(const DepthwiseWeights& w, int channel, int width, const Form& form, uint8_t* to) {
