@@ -61,9 +61,8 @@ class Depthwise final : public Step {
     settle_curve(s_.epilogue);
     const bool held = *std::max_element(sums.begin(), sums.end()) < 2147483648.0;  // none wraps around
     s_.epilogue.bounded = held && is_bounded(s_.epilogue, sums);
-    if (ops.bounds != FunctionBounds::none && !s_.low && s_.epilogue.curve != nullptr) {
+    if (has_bounds() && !s_.low && s_.epilogue.curve != nullptr) {
       cells_ = make_cells(s_.epilogue, largest_bias(s_.epilogue));
-      if (cells_ != nullptr && cells_->end == 0 && ops.bounds != FunctionBounds::all) cells_.reset();
       s_.epilogue.cells = cells_.get();
     }
     s_.weights = {};
@@ -117,6 +116,13 @@ class Depthwise final : public Step {
     demand_image(*s_.low, "x is an image of bytes (n, h, w, c)");
     demand_same_sizes(*s_.low, s_.x);
     demand(s_.low->strides == s_.x.strides && s_.low->halo == s_.x.halo, "low bytes lie as the high ones do");
+  }
+
+  // Whether the kernel bounds codes of this function.
+  bool has_bounds() const {
+    const SmoothFunction* const f = s_.epilogue.smooth;
+    return ops_.bounds == FunctionBounds::all ||
+           (ops_.bounds == FunctionBounds::with_end && f != nullptr && f->end > 0);
   }
 
   static void demand_pixels(const View& y) {

@@ -85,8 +85,7 @@ inline std::unique_ptr<const FunctionCells> settle(EpilogueSpec& e) {
   e.has_residual = e.residual.has_value();
   e.bounded = is_bounded(e);
   settle_curve(e);
-  auto cells = e.curve != nullptr ? make_cells(e, largest_bias(e))
-                                  : make_cells(e, largest_bias(e), e.factors, e.offsets);
+  auto cells = make_cells(e, largest_bias(e), e.factors, e.offsets);
   e.cells = cells.get();
   return cells;
 }

@@ -70,6 +70,17 @@ class Windows : public Step {
   size_t taps() const { return static_cast<size_t>(s_.kernel[0] * s_.kernel[1]); }
   size_t length() const { return depth_ * (joined_ ? static_cast<size_t>(s_.kernel[1]) : 1); }
 
+  // Where the window of an output pixel begins, and the pixel.
+  const float* window_of(const Memory& memory, int64_t n, int64_t h, int64_t w) const {
+    const int64_t row = s_.origin[0] + h * s_.strides[0], column = s_.origin[1] + w * s_.strides[1];
+    const int64_t at = n * s_.x.strides[0] + row * s_.x.strides[1] + column * s_.x.strides[2];
+    return reinterpret_cast<const float*>(s_.x.at<uint8_t>(memory) + at);
+  }
+  float* pixel_of(const Memory& memory, int64_t n, int64_t h, int64_t w) const {
+    const int64_t at = n * s_.y.strides[0] + h * s_.y.strides[1] + w * s_.y.strides[2];
+    return reinterpret_cast<float*>(s_.y.at<uint8_t>(memory) + at);
+  }
+
   // The addresses of output pixels [first, end), from channel `in` and to channel `out` on.
   void place(const Memory& memory, size_t first, size_t end, size_t in, size_t out, const float** x,
              float** y) const {
@@ -78,18 +89,14 @@ class Windows : public Step {
       const auto n = static_cast<int64_t>(pixel / width / height),
                  h = static_cast<int64_t>(pixel / width % height);
       const auto w = static_cast<int64_t>(pixel % width);
-      const int64_t row = s_.origin[0] + h * s_.strides[0], column = s_.origin[1] + w * s_.strides[1];
-      const View &from = s_.x, &to = s_.y;
-      const int64_t window = n * from.strides[0] + row * from.strides[1] + column * from.strides[2];
-      const int64_t made = n * to.strides[0] + h * to.strides[1] + w * to.strides[2];
-      const auto* source = reinterpret_cast<const float*>(from.at<uint8_t>(memory) + window) + in;
-      auto* target = reinterpret_cast<float*>(to.at<uint8_t>(memory) + made) + out;
+      const float* source = window_of(memory, n, h, w) + in;
+      float* target = pixel_of(memory, n, h, w) + out;
       const size_t line = std::min(end, (pixel / width + 1) * width);
       for (; pixel < line; ++pixel) {
         *x++ = source;
         *y++ = target;
-        source += s_.strides[1] * from.strides[2] / 4;
-        target += to.strides[2] / 4;
+        source += s_.strides[1] * s_.x.strides[2] / 4;
+        target += s_.y.strides[2] / 4;
       }
     }
   }
@@ -216,12 +223,9 @@ class FloatFilters final : public Windows {
       const size_t pixels = std::min(each_, width_ - first);
       const auto n = static_cast<int64_t>(line / height), h = static_cast<int64_t>(line % height);
       const auto w = static_cast<int64_t>(first);
-      const int64_t row = s_.origin[0] + h * s_.strides[0], column = s_.origin[1] + w * s_.strides[1];
-      const int64_t window = n * s_.x.strides[0] + row * s_.x.strides[1] + column * 4;
-      const auto* x = reinterpret_cast<const float*>(s_.x.at<uint8_t>(memory) + window);
+      const float* x = window_of(memory, n, h, w);
       if (stride_ > 1) x = copied(x, pixels, copies);
-      const int64_t made = n * s_.y.strides[0] + h * s_.y.strides[1] + w * s_.y.strides[2];
-      filter(memory, x, reinterpret_cast<float*>(s_.y.at<uint8_t>(memory) + made), pixels, copies + copies_);
+      filter(memory, x, pixel_of(memory, n, h, w), pixels, copies + copies_);
     }
   }
 

@@ -120,7 +120,7 @@ std::unique_ptr<const FunctionCells> make_cells(const Epilogue& e, double bias,
   const std::vector<Steps> all = all_steps(e, factors, offsets);
   if (all.empty()) return nullptr;
   const Steps& steps = all.front();
-  const bool each = !factors.empty() || !offsets.empty();
+  const bool each = all.size() > 1;
   double top = 0;
   for (const Steps& one : all) top = std::max(top, one.top);
   if (!(top / steps.scale < kMostSteps)) return nullptr;

@@ -34,7 +34,7 @@ struct FunctionCells {
 };
 
 // nullptr where bounds of such an epilogue are not close enough to save time. `bias`: the largest magnitude.
-// `factors` and `offsets`: of channels, positive ones; both empty where the epilogue's serve all.
+// `factors` and `offsets`: of channels; empty where the epilogue's serve all.
 std::unique_ptr<const FunctionCells> make_cells(const Epilogue& epilogue, double bias,
                                                 std::span<const float> factors = {},
                                                 std::span<const float> offsets = {});

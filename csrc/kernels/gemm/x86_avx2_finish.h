@@ -148,6 +148,12 @@ inline __m256i first_lanes(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
+// n lanes, or all where it is more.
+inline void store_first(float* y, __m256 reals, int n) {
+  if (n >= kUnit) return _mm256_storeu_ps(y, reals);
+  _mm256_maskstore_ps(y, first_lanes(n), reals);
+}
+
 void finish_floats(const Epilogue& e, const GemmRows& t) {
   const Lanes lanes(e);
   const __m256 low = _mm256_set1_ps(e.real_low), high = _mm256_set1_ps(e.real_high);
@@ -160,12 +166,7 @@ void finish_floats(const Epilogue& e, const GemmRows& t) {
       const uint8_t* const branch = residual == nullptr ? nullptr : residual + c;
       __m256 real = real_of(sums + c, lanes, t.multiplier + c, t.bias + c, branch);
       if (t.slopes != nullptr) real = sloped(real, _mm256_loadu_ps(t.slopes + c));
-      real = _mm256_min_ps(_mm256_max_ps(real, low), high);
-      if (t.channels - c >= kUnit) {
-        _mm256_storeu_ps(y + c, real);
-      } else {
-        _mm256_maskstore_ps(y + c, first_lanes(t.channels - c), real);
-      }
+      store_first(y + c, _mm256_min_ps(_mm256_max_ps(real, low), high), t.channels - c);
     }
   }
 }
@@ -180,13 +181,12 @@ inline __m256 scaled(__m256 value, const GemmRows& t, int c) {
 // The function's values as they are.
 void store_floats(const Epilogue& e, const GemmRows& t) {
   const __m256 low = _mm256_set1_ps(e.real_low), high = _mm256_set1_ps(e.real_high);
-  float reals[kWidest * kUnit];
   for (int row = 0; row < t.rows; ++row) {
-    for (int c = 0; c < t.width; c += kUnit) {
+    float* const y = reinterpret_cast<float*>(t.y[row] + t.y_offset);
+    for (int c = 0; c < t.channels; c += kUnit) {
       const __m256 real = scaled(_mm256_loadu_ps(t.scratch + row * t.channels + c), t, c);
-      _mm256_storeu_ps(reals + c, _mm256_min_ps(high, _mm256_max_ps(low, real)));  // a NaN stays one
+      store_first(y + c, _mm256_min_ps(high, _mm256_max_ps(low, real)), t.channels - c);  // a NaN stays one
     }
-    std::memcpy(t.y[row] + t.y_offset, reals, sizeof(float) * static_cast<size_t>(t.channels));
   }
 }
 

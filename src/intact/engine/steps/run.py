@@ -42,7 +42,7 @@ class Run:
 
     def declared(self, name: str) -> tuple[int | None, ...]:
         """What the plan says about a tensor; None where nobody knows the named dimension yet."""
-        return tuple(self.sizes.get(d) if isinstance(d, str) else d for d in self.tensors[name].shape)
+        return self.tensors[name].declared(self.sizes)
 
     def grid(self, name: str) -> Codes | None:
         """The grid of a tensor of codes; None for others and for constants."""

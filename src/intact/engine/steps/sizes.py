@@ -31,7 +31,7 @@ class Sizes:
 
     def declared(self, name: str) -> tuple[int | None, ...]:
         """What the plan says about a tensor; None where nobody knows the named dimension yet."""
-        return tuple(self.dims.get(d) if isinstance(d, str) else d for d in self._tensors[name].shape)
+        return self._tensors[name].declared(self.dims)
 
     def declared_all(self, names: tuple[str, ...]) -> dict[str, Shape] | None:
         """Sizes of tensors, if the plan knows them all."""

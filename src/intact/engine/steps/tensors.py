@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,6 +74,10 @@ class Tensor:
     dtype: str
     shape: tuple[Dim, ...]
     codes: Codes | None = None
+
+    def declared(self, sizes: Mapping[str, int]) -> tuple[int | None, ...]:
+        """The shape, with the named sizes that are known; None for others."""
+        return tuple(sizes.get(d) if isinstance(d, str) else d for d in self.shape)
 
     @property
     def stored_dtype(self) -> str:
