@@ -102,6 +102,25 @@ def test_larger_products_are_cut_and_stay_one_chain(
     assert_same_bits(made(float_gemm_kernel, 2), made("float_gemm_ref", 1))
 
 
+def convolved(
+    run: Any, assert_same_bits: Any, kernel: str, arrays: tuple[Any, Any, Any], window: PixelWindow,
+    groups: int = 1,
+) -> None:  # fmt: skip
+    """A convolution of x by w from a start equals numerics', and writes nothing else."""
+    (x, w, start), pads = arrays, window.pads
+    want = numerics.float_conv(
+        x.transpose(0, 3, 1, 2), w.transpose(0, 3, 1, 2), start, stride=window.strides,
+        padding=((pads[0], pads[2]), (pads[1], pads[3])), dilation=window.dilations, groups=groups,
+    ).transpose(0, 2, 3, 1)  # fmt: skip
+    y = run.output(want.shape, np.float32, halo=(1, 0, 0, 1))
+    packed = float_gemm.pack_filters(w, groups, kernel)
+    view = run.input(x, halo=pads, fill=0)
+    held = None if start is None else run.constant(start)
+    step = float_gemm.conv(view, y, packed, window, groups=groups, start=held, kernel=kernel)
+    assert_same_bits(run.run(step), want)
+    assert run.only_wrote(y)
+
+
 @settings(deadline=None, max_examples=80)
 @given(
     seed=SEEDS,
@@ -124,19 +143,8 @@ def test_convolution(
     ]  # fmt: skip
     x, w = floats(rng, n, *sizes, depth * groups), floats(rng, each * groups, *kernel, depth)
     start = floats(rng, each * groups) if rng.integers(2) else None
-    want = numerics.float_conv(
-        x.transpose(0, 3, 1, 2), w.transpose(0, 3, 1, 2), start, stride=strides,
-        padding=((pads[0], pads[2]), (pads[1], pads[3])), dilation=dilations, groups=groups,
-    ).transpose(0, 2, 3, 1)  # fmt: skip
-    run = runner()
-    y = run.output(want.shape, np.float32, halo=(1, 0, 0, 1))
-    packed = float_gemm.pack_filters(w, groups, float_gemm_kernel)
-    view = run.input(x, halo=pads, fill=0)
-    held = None if start is None else run.constant(start)
     window = PixelWindow(kernel, strides, dilations, pads)
-    step = float_gemm.conv(view, y, packed, window, groups=groups, start=held, kernel=float_gemm_kernel)
-    assert_same_bits(run.run(step), want)
-    assert run.only_wrote(y)
+    convolved(runner(), assert_same_bits, float_gemm_kernel, (x, w, start), window, groups)
 
 
 @settings(deadline=None, max_examples=60)
@@ -160,19 +168,8 @@ def test_filters_of_one_channel(
     sizes = max(1, reach[0] - pads[0] - pads[2]) + 2, reach[1] + (width - 1) * strides[1] + beyond
     x, w = floats(rng, 2, *sizes, 1), floats(rng, outputs, *kernel, 1)
     start = floats(rng, outputs) if rng.integers(2) else None
-    want = numerics.float_conv(
-        x.transpose(0, 3, 1, 2), w.transpose(0, 3, 1, 2), start, stride=strides,
-        padding=((pads[0], pads[2]), (pads[1], pads[3])), dilation=dilations,
-    ).transpose(0, 2, 3, 1)  # fmt: skip
-    run = runner()
-    y = run.output(want.shape, np.float32, halo=(1, 0, 0, 1))
-    packed = float_gemm.pack_filters(w, 1, float_gemm_kernel)
-    held = None if start is None else run.constant(start)
     window = PixelWindow(kernel, strides, dilations, pads)
-    view = run.input(x, halo=pads, fill=0)
-    step = float_gemm.conv(view, y, packed, window, start=held, kernel=float_gemm_kernel)
-    assert_same_bits(run.run(step), want)
-    assert run.only_wrote(y)
+    convolved(runner(), assert_same_bits, float_gemm_kernel, (x, w, start), window)
 
 
 def test_makers_refuse_what_does_not_fit(runner: Any) -> None:
