@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 from intact.errors import FileFormatError
 from intact.torch.graph_mode.calls import ModelCall
@@ -36,13 +36,13 @@ class Inserted:
         name: Its path in the model.
         tensors: Where it stands, for each tensor; several tensors share one scale.
         weight: Path of the parameter that it quantizes; "" for an activation.
-        axis: The axis that keeps a scale per index; None: per tensor.
+        axis: The axis that keeps a scale per index, or several; None: per tensor.
     """
 
     name: str
     tensors: tuple[tuple[Spot, ...], ...]
     weight: str = ""
-    axis: int | None = None
+    axis: int | tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,11 @@ def _path_of_quantizer(text: Any) -> str:
 
 
 def _inserted(data: Mapping[str, Any]) -> Inserted:
-    axis: Literal[None] | int = None if data["axis"] is None else int(data["axis"])
+    axis = data["axis"]
+    if isinstance(axis, (list, tuple)):
+        axis = tuple(map(int, axis))
+    elif axis is not None:
+        axis = int(axis)
     tensors = tuple(tuple(map(_spot, spots)) for spots in data["tensors"])
     weight = _path(data["weight"]) if data["weight"] else ""
     return Inserted(_path_of_quantizer(data["name"]), tensors, weight, axis)
