@@ -158,8 +158,9 @@ class _Planner:
         """One quantizer for all that read a weight along the same axes."""
         for (source, axis), (edges, reasons) in self._weights.items():
             weight = self._weight(source)
-            name = self._name(f"{weight or edges[0].reader.label}_quantizer")
-            self._insert(name, [self._spots(source, edges)], "; ".join(reasons), weight, axis)
+            name = self._name(f"{weight or f'{edges[0].reader.label}_weight'}_quantizer")
+            spots = [self._spots(source, edges)]
+            self._insert(name, spots, "; ".join(reasons), weight, axis, computed=not weight)
 
     def _weight(self, source: Origin) -> str:
         """Path of the attribute that holds a weight: a parameter, or what parametrizations make of some."""
@@ -185,10 +186,11 @@ class _Planner:
         self._insert(self._name_of(edges), [self._spots(*group) for group in groups], reason)
 
     def _insert(
-        self, name: str, tensors: list[tuple[Spot, ...]], reason: str, weight: str = "", axis: Any = None
-    ) -> None:
+        self, name: str, tensors: list[tuple[Spot, ...]], reason: str,
+        weight: str = "", axis: Any = None, *, computed: bool = False,
+    ) -> None:  # fmt: skip
         if placed := tuple(filter(None, tensors)):
-            self.plan.inserted.append(Inserted(name, placed, weight, axis))
+            self.plan.inserted.append(Inserted(name, placed, weight, axis, computed))
             self.plan.reasons[name] = reason
 
     def _spots(self, source: Origin, edges: Sequence[Edge]) -> tuple[Spot, ...]:

@@ -256,9 +256,8 @@ class _Job:
             elif path not in plan.own_input:
                 self._model.get_submodule(path)._input_quantizer.disable()  # type: ignore[operator, union-attr]
         for item in plan.inserted:
-            add_quantizer(
-                self._model, item, self._activation if not item.weight else self._weight_of(item.axis)
-            )
+            descriptor = self._weight_of(item.axis) if item.is_weight else self._activation
+            add_quantizer(self._model, item, descriptor)
         install(self._model, record_from(plan.inserted, found.traced.calls))
         finish(self._model)
         left |= self._float_layers(found)

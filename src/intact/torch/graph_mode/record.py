@@ -35,14 +35,21 @@ class Inserted:
     Attributes:
         name: Its path in the model.
         tensors: Where it stands, for each tensor; several tensors share one scale.
-        weight: Path of the parameter that it quantizes; "" for an activation.
+        weight: Path of the parameter that it quantizes; "" for anything else.
         axis: The axis that keeps a scale per index, or several; None: per tensor.
+        computed: It quantizes a weight that calls make of parameters alone: ``self.weight.t()``.
     """
 
     name: str
     tensors: tuple[tuple[Spot, ...], ...]
     weight: str = ""
     axis: int | tuple[int, ...] | None = None
+    computed: bool = False
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether it quantizes no activation."""
+        return bool(self.weight) or self.computed
 
 
 @dataclass(frozen=True)
@@ -110,7 +117,8 @@ def _inserted(data: Mapping[str, Any]) -> Inserted:
         axis = int(axis)
     tensors = tuple(tuple(map(_spot, spots)) for spots in data["tensors"])
     weight = _path(data["weight"]) if data["weight"] else ""
-    return Inserted(_path_of_quantizer(data["name"]), tensors, weight, axis)
+    computed = bool(data.get("computed", False))
+    return Inserted(_path_of_quantizer(data["name"]), tensors, weight, axis, computed)
 
 
 def _spot(data: Mapping[str, Any]) -> Spot:
