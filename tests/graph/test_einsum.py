@@ -103,6 +103,33 @@ def test_several_summed_axes_of_unknown_or_different_sizes_stay(sizes):
     assert graph.open_einsums(graph.load(proto)) == []
 
 
+@pytest.mark.parametrize(
+    ("equation", "shape", "wanted"),
+    [
+        ("nhwpqc->nchpwq", (2, 3, 4, 5, 6, 7), ["Transpose"]),  # patches as DiT puts them together
+        ("...ij->...ji", (2, 3, 4), ["Transpose"]),
+        ("bij->b", (2, 3, 4), ["ReduceSum"]),
+        ("bij->jb", (2, 3, 4), ["ReduceSum", "Transpose"]),
+        ("ij->ij", (2, 3), ["Transpose"]),
+    ],
+)
+def test_of_one_tensor_it_sums_and_turns_axes(equation, shape, wanted):
+    proto, feeds = einsum(equation, (shape,))
+    model = graph.load(proto)
+    (note,) = graph.open_einsums(model)
+    nodes = list(model.graph)
+    assert note.node == nodes[-1].name == "product" and [node.op_type for node in nodes] == wanted
+    assert np.allclose(run(graph.to_bytes(model), feeds), run(proto.SerializeToString(), feeds), atol=1e-5)
+    engine = intact.compile(proto)
+    assert all(step.native for step in engine.plan.steps)
+
+
+@pytest.mark.parametrize("equation", ["ii->i", "ii->"])
+def test_a_diagonal_stays(equation):
+    proto, _ = einsum(equation, ((3, 3),))
+    assert graph.open_einsums(graph.load(proto)) == []
+
+
 THREE = {
     "ij,jk,kl->il": ((2, 3), (3, 4), (4, 5)),
     "bhid,bhjd,bhje->bhie": ((2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 7)),

@@ -1,4 +1,7 @@
-"""Einsum of two tensors as the MatMul or Mul that it is, of more as several: rules and kernels know those."""
+"""Einsum of two tensors as the MatMul or Mul that it is, of more as several, of one as a Transpose.
+
+Rules and kernels know those.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,8 @@ def open_einsums(model: ir.Model) -> list[Note]:
 
     Before: ``Einsum("...ij,jk,kl->...il", a, b, c)``.  After: ``MatMul(MatMul(a, b), c)``.
 
+    Before: ``Einsum("nhwpqc->nchpwq", x)``.  After: ``Transpose(x, [0, 5, 1, 3, 2, 4])``.
+
     Guards: floats; no letter twice in one term; the ranks are known where there is a "..."; both terms of
     each product have every letter that is summed, and where a MatMul sums several, their sizes are known
     and equal.
@@ -46,10 +51,15 @@ def open_einsums(model: ir.Model) -> list[Note]:
     """
     names, notes = Namer(model.graph), []
     for node in list(model.graph):
-        if not is_op(node, "Einsum") or len(node.inputs) < 2 or not all(map(_is_float, node.inputs)):
+        if not is_op(node, "Einsum") or not all(map(_is_float, node.inputs)):
             continue
         ranks = [None if x is None or x.shape is None else len(x.shape) for x in node.inputs]
         equation = written_out(node.attributes["equation"].as_string(), ranks)
+        if equation is not None and len(node.inputs) == 1:
+            name = node.name or ""
+            if (what := _turn(node, equation, names)) is not None:
+                notes.append(Note(name, f"an Einsum is {what}"))
+            continue
         products = [] if equation is None else _products(equation, _sizes(equation, node.inputs))
         if not products:
             continue
@@ -59,6 +69,37 @@ def open_einsums(model: ir.Model) -> list[Note]:
             _open(_first_two(node, product, names), product, names)
         _open(node, products[-1], names)
     return notes
+
+
+def _turn(node: ir.Node, equation: str, names: Namer) -> str | None:
+    """Write an Einsum of one operand as what sums and turns its axes; None where it is something else."""
+    graph, (x,), old, name = node.graph, node.inputs, node.outputs[0], node.name or "einsum"
+    term, _, answer = equation.partition("->")
+    if any(len(set(axes)) < len(axes) for axes in (term, answer)) or not set(answer) <= set(term):
+        return None
+    assert isinstance(graph, ir.Graph) and x is not None
+    insert, made, what = Inserter(graph, node, names), x, list[str]()
+    summed = [place for place, axis in enumerate(term) if axis not in answer]
+    kept = [axis for axis in term if axis in answer]
+    perm = [kept.index(axis) for axis in answer]
+    idle = perm == sorted(perm)
+    if summed:
+        axes, shape = (
+            insert.constant(f"{name}.summed", np.array(summed, np.int64)),
+            old.shape if idle else None,
+        )
+        made = insert.node("ReduceSum", [made, axes], f"{name}.sum", dtype=old.dtype, shape=shape, keepdims=0)
+        what.append("a ReduceSum")
+    if not idle or not summed:
+        made = insert.node("Transpose", [made], f"{name}.answer", dtype=old.dtype, shape=old.shape, perm=perm)
+        what.append("a Transpose")
+    producer = made.producer()
+    assert producer is not None
+    node.name, producer.name = names(f"{name}.einsum"), name
+    if not old.is_graph_output():
+        made.name, old.name = old.name, None
+    replace(node, made, names)
+    return " and ".join(what)
 
 
 def _sizes(equation: str, operands: Sequence[ir.Value | None]) -> dict[str, int]:
