@@ -103,6 +103,33 @@ def test_several_summed_axes_of_unknown_or_different_sizes_stay(sizes):
     assert graph.open_einsums(graph.load(proto)) == []
 
 
+@pytest.mark.parametrize(
+    ("equation", "shape", "wanted"),
+    [
+        ("nhwpqc->nchpwq", (2, 3, 4, 5, 6, 7), ["Transpose"]),  # patches as DiT puts them together
+        ("...ij->...ji", (2, 3, 4), ["Transpose"]),
+        ("bij->b", (2, 3, 4), ["ReduceSum"]),
+        ("bij->jb", (2, 3, 4), ["ReduceSum", "Transpose"]),
+        ("ij->ij", (2, 3), ["Transpose"]),
+    ],
+)
+def test_of_one_tensor_it_sums_and_turns_axes(equation, shape, wanted):
+    proto, feeds = einsum(equation, (shape,))
+    model = graph.load(proto)
+    (note,) = graph.open_einsums(model)
+    nodes = list(model.graph)
+    assert note.node == nodes[-1].name == "product" and [node.op_type for node in nodes] == wanted
+    assert np.allclose(run(graph.to_bytes(model), feeds), run(proto.SerializeToString(), feeds), atol=1e-5)
+    engine = intact.compile(proto)
+    assert all(step.native for step in engine.plan.steps)
+
+
+@pytest.mark.parametrize("equation", ["ii->i", "ii->"])
+def test_a_diagonal_stays(equation):
+    proto, _ = einsum(equation, ((3, 3),))
+    assert graph.open_einsums(graph.load(proto)) == []
+
+
 THREE = {
     "ij,jk,kl->il": ((2, 3), (3, 4), (4, 5)),
     "bhid,bhjd,bhje->bhie": ((2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 7)),
@@ -159,12 +186,26 @@ def test_others_stay(equation):
     assert run(graph.to_bytes(model), feeds).size
 
 
-def test_what_may_not_move_stays():
-    proto, _ = einsum("bihd,bjhd->bhij", ((2, 4, 3, 5), (2, 6, 3, 5)))
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize(
+    ("equation", "shapes", "width"),
+    [
+        ("bth,hnd->btnd", ((2, 3, 6), (6, 4, 5)), 20),  # heads, as XLNet makes them
+        ("hnd,tbh->btnd", ((6, 4, 5), (3, 2, 6)), 20),
+        ("oc,bchw->bohw", ((7, 6), (2, 6, 4, 5)), 20),  # a convolution by 1x1
+        ("bthk,hnkd->btnd", ((2, 3, 6, 2), (6, 4, 2, 5)), 20),
+        ("bth,hnd->bntd", ((2, 3, 6), (6, 4, 5)), 5),  # columns that rows stand between
+    ],
+)
+def test_columns_side_by_side_are_those_of_one_matrix(equation, shapes, width, constant):
+    proto, feeds = einsum(equation, shapes, constant)
     model = graph.load(proto)
-    assert graph.open_einsums(model, lambda value: value.name != "b") == []
-    proto, _ = einsum("bhij,bhjd->bhid", ((2, 3, 4, 5), (2, 3, 5, 6)))
-    assert graph.open_einsums(graph.load(proto), lambda value: False)  # nothing moves there
+    graph.open_einsums(model)
+    graph.refresh_shapes(model)
+    (product,) = [node for node in model.graph if node.op_type == "MatMul"]
+    assert product.outputs[0].shape[-1] == width
+    wanted = run(proto.SerializeToString(), feeds)
+    assert np.allclose(run(graph.to_bytes(model), feeds), wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("constant", [False, True])

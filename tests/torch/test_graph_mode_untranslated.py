@@ -159,6 +159,9 @@ TAUGHT: dict[str, Callable[[Tensor], Tensor]] = {
     "cummax": lambda x: x.round().cummax(1)[0],
     "cummax, where": lambda x: x.round().cummax(-1)[1],
     "cummin, where": lambda x: x.round().cummin(0)[1],
+    "squeeze": lambda x: x[:, :1].squeeze(1),
+    "squeeze of an axis that stays": lambda x: x.squeeze(1) + x.squeeze(0),
+    "squeeze of several": lambda x: x[:, :1].squeeze((1, 2)),
     "rrelu": lambda x: nn.functional.rrelu(x),
 }
 

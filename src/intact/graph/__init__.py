@@ -26,6 +26,7 @@ from intact.graph.foreign import ForeignNode, rename_foreign
 from intact.graph.four_bits import widen_codes
 from intact.graph.inference import refresh_shapes
 from intact.graph.io import lift_constants, parse_model, prune, read_model, tidy, to_bytes, write_model
+from intact.graph.layouts import axes_in_front
 from intact.graph.load import Source, load
 from intact.graph.mark import Mark, mark
 from intact.graph.markers import marker_schema
@@ -76,6 +77,7 @@ __all__ = [
     "Stripped",
     "Tagged",
     "Value",
+    "axes_in_front",
     "branches_of",
     "check_fallback",
     "check_format",

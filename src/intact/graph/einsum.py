@@ -1,8 +1,11 @@
-"""Einsum of two tensors as the MatMul or Mul that it is, of more as several: rules and kernels know those."""
+"""Einsum of two tensors as the MatMul or Mul that it is, of more as several, of one as a Transpose.
+
+Rules and kernels know those.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -15,7 +18,7 @@ from intact.graph.notes import Note
 from intact.graph.view import is_op
 
 
-def open_einsums(model: ir.Model, may_move: Callable[[ir.Value], bool] = lambda _: True) -> list[Note]:
+def open_einsums(model: ir.Model) -> list[Note]:
     """Write every Einsum that is products of two operands at a time as MatMuls and Muls, in place.
 
     Before: ``Einsum("bihd,bjhd->bhij", q, k)``.
@@ -23,6 +26,9 @@ def open_einsums(model: ir.Model, may_move: Callable[[ir.Value], bool] = lambda 
 
     Before: ``Einsum("bihd,hdo->bio", x, w)``, h and d of 4 and 8.
     After:  ``MatMul(Reshape(x, [0, 0, 32]), Reshape(w, [32, -1]))``.
+
+    Before: ``Einsum("bih,hnd->bind", x, w)``, n and d of 4 and 8.
+    After:  ``Reshape(MatMul(x, Reshape(w, [0, 32])), [0, 0, 4, 8])``.
 
     Before: ``Einsum("bij,bj->bi", x, v)``.  After: ``Squeeze(MatMul(x, Unsqueeze(v, [2])), [2])``.
 
@@ -32,24 +38,30 @@ def open_einsums(model: ir.Model, may_move: Callable[[ir.Value], bool] = lambda 
 
     Before: ``Einsum("...ij,jk,kl->...il", a, b, c)``.  After: ``MatMul(MatMul(a, b), c)``.
 
+    Before: ``Einsum("nhwpqc->nchpwq", x)``.  After: ``Transpose(x, [0, 5, 1, 3, 2, 4])``.
+
     Guards: floats; no letter twice in one term; the ranks are known where there is a "..."; both terms of
     each product have every letter that is summed, and where a MatMul sums several, their sizes are known
     and equal.
 
     Args:
         model: Changed in place; of opset 13 or newer.
-        may_move: Whether a node may be put behind a value to lay it out; else its Einsum stays.
     Returns:
         One note per Einsum that was opened.
     """
     names, notes = Namer(model.graph), []
     for node in list(model.graph):
-        if not is_op(node, "Einsum") or len(node.inputs) < 2 or not all(map(_is_float, node.inputs)):
+        if not is_op(node, "Einsum") or not all(map(_is_float, node.inputs)):
             continue
         ranks = [None if x is None or x.shape is None else len(x.shape) for x in node.inputs]
         equation = written_out(node.attributes["equation"].as_string(), ranks)
+        if equation is not None and len(node.inputs) == 1:
+            name = node.name or ""
+            if (what := _turn(node, equation, names)) is not None:
+                notes.append(Note(name, f"an Einsum is {what}"))
+            continue
         products = [] if equation is None else _products(equation, _sizes(equation, node.inputs))
-        if not products or not _may_move(products, node.inputs, may_move):
+        if not products:
             continue
         what = products[0].what if len(products) == 1 else f"{len(products)} products"
         notes.append(Note(node.name or "", f"an Einsum is {what}"))
@@ -57,6 +69,37 @@ def open_einsums(model: ir.Model, may_move: Callable[[ir.Value], bool] = lambda 
             _open(_first_two(node, product, names), product, names)
         _open(node, products[-1], names)
     return notes
+
+
+def _turn(node: ir.Node, equation: str, names: Namer) -> str | None:
+    """Write an Einsum of one operand as what sums and turns its axes; None where it is something else."""
+    graph, (x,), old, name = node.graph, node.inputs, node.outputs[0], node.name or "einsum"
+    term, _, answer = equation.partition("->")
+    if any(len(set(axes)) < len(axes) for axes in (term, answer)) or not set(answer) <= set(term):
+        return None
+    assert isinstance(graph, ir.Graph) and x is not None
+    insert, made, what = Inserter(graph, node, names), x, list[str]()
+    summed = [place for place, axis in enumerate(term) if axis not in answer]
+    kept = [axis for axis in term if axis in answer]
+    perm = [kept.index(axis) for axis in answer]
+    idle = perm == sorted(perm)
+    if summed:
+        axes, shape = (
+            insert.constant(f"{name}.summed", np.array(summed, np.int64)),
+            old.shape if idle else None,
+        )
+        made = insert.node("ReduceSum", [made, axes], f"{name}.sum", dtype=old.dtype, shape=shape, keepdims=0)
+        what.append("a ReduceSum")
+    if not idle or not summed:
+        made = insert.node("Transpose", [made], f"{name}.answer", dtype=old.dtype, shape=old.shape, perm=perm)
+        what.append("a Transpose")
+    producer = made.producer()
+    assert producer is not None
+    node.name, producer.name = names(f"{name}.einsum"), name
+    if not old.is_graph_output():
+        made.name, old.name = old.name, None
+    replace(node, made, names)
+    return " and ".join(what)
 
 
 def _sizes(equation: str, operands: Sequence[ir.Value | None]) -> dict[str, int]:
@@ -79,15 +122,6 @@ def _products(equation: str, sizes: Mapping[str, int]) -> list[_Product]:
     found.append(_product(equation, sizes))
     products = [product for product in found if product is not None]
     return products if len(products) == len(found) else []
-
-
-def _may_move(
-    products: list[_Product], operands: Sequence[ir.Value | None], may_move: Callable[[ir.Value], bool]
-) -> bool:
-    """Whether each operand that wants to be laid out may be."""
-    first, *others = products
-    laid = [first.stays(0), first.stays(1), *(product.stays(1) for product in others)]
-    return all(stays or may_move(x) for stays, x in zip(laid, operands, strict=True) if x is not None)
 
 
 def _first_two(node: ir.Node, product: _Product, names: Namer) -> ir.Node:
@@ -127,6 +161,7 @@ class _Product:
         summed: Those that are summed.
         sizes: Of the summed ones, where a MatMul sums more than one.
         width: Of its columns then; -1 where that is not known.
+        columns: The axes that are its columns, of these sizes; none where one axis is all of them.
     """
 
     kind: str
@@ -138,6 +173,7 @@ class _Product:
     summed: str
     sizes: tuple[int, ...] = ()
     width: int = -1
+    columns: tuple[int, ...] = ()
 
     @property
     def what(self) -> str:
@@ -145,7 +181,7 @@ class _Product:
 
     def stays(self, operand: int) -> bool:
         """Whether the node reads the operand as it is."""
-        return self.wanted[operand] == self.terms[operand] and not self.sizes
+        return self.wanted[operand] == self.terms[operand] and not _merged(self, operand)
 
 
 def _product(equation: str, sizes: Mapping[str, int]) -> _Product | None:
@@ -174,12 +210,24 @@ def _product(equation: str, sizes: Mapping[str, int]) -> _Product | None:
     else:  # a vector, or several: the answer has no columns
         order = (0, 1) if own[0] else (1, 0)
         rows, columns = own[order[0]][-1], spare_letter(equation)
-    lead = "".join(axis for axis in answer if axis not in (rows, columns))
+    if all(own):
+        columns = _run(answer, columns, [axis for axis in own[order[1]] if axis in sizes])
+    lead = "".join(axis for axis in answer if axis not in rows + columns)
     tails = {order[0]: rows + summed, order[1]: summed + columns}
     wanted = [_without_front(lead, term) + tails[i] for i, term in enumerate(terms)]
     merged = tuple(sizes[axis] for axis in summed) if len(summed) > 1 else ()
-    made, width = lead + rows + columns, sizes.get(columns, -1 if all(own) else 1)
-    return _Product("MatMul", (a, b), (wanted[0], wanted[1]), order, made, answer, summed, merged, width)
+    spread = tuple(sizes[axis] for axis in columns) if len(columns) > 1 else ()
+    made, width = lead + rows + columns, prod(spread) if spread else sizes.get(columns, -1 if all(own) else 1)
+    order_of = (a, b), (wanted[0], wanted[1]), order
+    return _Product("MatMul", *order_of, made, answer, summed, merged, width, spread)
+
+
+def _run(answer: str, last: str, known: Sequence[str]) -> str:
+    """The axes of the answer side by side up to `last`, as far as they are among `known`."""
+    first = end = answer.index(last)
+    while last in known and first and answer[first - 1] in known:
+        first -= 1
+    return answer[first : end + 1]
 
 
 def _without_front(lead: str, term: str) -> str:
@@ -194,7 +242,7 @@ def _open(node: ir.Node, product: _Product, names: Namer) -> None:
     insert = Inserter(graph, node, names)
     read = [_laid(insert, name, x, product, i) for i, x in enumerate(node.inputs) if x is not None]
     operands = [read[i] for i in product.order]
-    same = product.made == product.answer
+    same = product.made == product.answer and not product.columns
     node.name = names(f"{name}.einsum")  # the product takes over its name
     made = insert.node(
         product.kind, operands, f"{name}.product", dtype=old.dtype, shape=old.shape if same else None
@@ -212,6 +260,11 @@ def _open(node: ir.Node, product: _Product, names: Namer) -> None:
 
 def _answer(insert: Inserter, name: str, made: ir.Value, product: _Product, old: ir.Value) -> ir.Value:
     """What Einsum makes, of what the product makes."""
+    if product.columns:
+        size = np.array([0] * (len(product.made) - len(product.columns)) + [*product.columns], np.int64)
+        shape = old.shape if product.made == product.answer else None
+        sizes = insert.constant(f"{name}.sizes", size)
+        made = insert.node("Reshape", [made, sizes], f"{name}.columns", dtype=old.dtype, shape=shape)
     gone = [place for place, axis in enumerate(product.made) if axis not in product.answer]
     kept = [axis for axis in product.made if axis in product.answer]
     perm = [kept.index(axis) for axis in product.answer]
@@ -255,9 +308,10 @@ def _laid(insert: Inserter, name: str, x: ir.Value, product: _Product, operand: 
 
 
 def _merged(product: _Product, operand: int) -> list[int]:
-    """The shape of an operand as Reshape takes it where the summed axes become one; else none."""
-    if not product.sizes:
+    """The shape of an operand as Reshape takes it where several of its axes become one; else none."""
+    left, several = operand == product.order[0], product.sizes
+    if not several and (left or not product.columns):
         return []
-    front = len(product.wanted[operand]) - len(product.sizes) - 1
-    one = prod(product.sizes)
-    return [0] * (front + 1) + [one] if operand == product.order[0] else [0] * front + [one, product.width]
+    front = len(product.wanted[operand]) - len(product.summed) - (1 if left else max(len(product.columns), 1))
+    one = prod(several) if several else 0
+    return [0] * (front + 1) + [one] if left else [0] * front + [one, product.width]

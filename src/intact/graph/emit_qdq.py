@@ -15,7 +15,7 @@ from intact.graph.build import Inserter, Namer, replace
 from intact.graph.constants import Constants
 from intact.graph.markers import Marker, find_markers
 from intact.graph.opset import MAX_OPSET, MIN_OPSET
-from intact.graph.recurrent import settle_recurrent
+from intact.graph.recurrent import settle_weights
 from intact.spec import Format, QuantSpec
 
 QUANTIZER_KEY = "intact.quantizer"
@@ -102,10 +102,11 @@ def emit_qdq(model: ir.Model, opset: int, *, fold_weights: bool = True, share: b
     Returns:
         One record per marker, in the graph's order.
     Raises:
-        UnsupportedError: The opset has no type for a quantizer's format.
+        UnsupportedError: The opset has no type for a quantizer's format, or a quantizer keeps a scale along
+            several axes that are not one where its tensor is read.
         CalibrationError: A quantizer has no constant range.
     """
-    reordered = settle_recurrent(model)
+    reordered = settle_weights(model)
     emitter = _Emitter(model.graph, opset, fold_weights, share)
     pairs = []
     for marker in find_markers(model):
@@ -132,6 +133,12 @@ class _Emitter:
     def emit(self, marker: Marker) -> tuple[NDArray[np.float32], NDArray[np.int32], _Emitted]:
         try:
             check_format(marker.spec.format, self._opset)
+            if len(marker.spec.axes) > 1:
+                raise UnsupportedError(
+                    "axis", f"{marker.spec.axis}",
+                    "one axis: QuantizeLinear has one scale per tensor, or per index of one axis",
+                    "quantize per tensor or along one axis, or leave this quantizer out of the export",
+                )  # fmt: skip
             if marker.spec.block_size is not None and self._opset < _BLOCK_OPSET:
                 raise UnsupportedError(
                     "block_size", f"{marker.spec.block_size} at opset {self._opset}",
@@ -192,7 +199,7 @@ class _PairInserter:
         self._base = marker.quantizer
         self._stored = stored_format(marker.spec.format)
         self._type = _TYPES[self._stored.name]
-        assert not isinstance(marker.spec.axis, tuple), "find_markers refuses several axes"
+        assert not isinstance(marker.spec.axis, tuple), "`_Emitter.emit` refuses several axes"
         self._axis = marker.spec.axis
 
     def to_float32(self, x: ir.Value) -> ir.Value:

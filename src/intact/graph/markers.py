@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from intact.errors import CalibrationError, IntactError, UnsupportedError
+from intact.errors import CalibrationError, IntactError
 from intact.graph.attributes import integer, integers
 from intact.graph.constants import Constants
 from intact.spec import Format, QuantSpec
@@ -58,7 +58,7 @@ class Marker:
     Attributes:
         node: The node.
         quantizer: Who asked for it: the module path of the quantizer, or the best name that is known.
-        spec: Grid and granularity; at most one axis.
+        spec: Grid and granularity.
         amax: Largest magnitude, or upper end, of each granule; float32, granule shape.
         amin: Lower end of an asymmetric range; None for a symmetric one.
     """
@@ -75,7 +75,6 @@ def find_markers(model: ir.Model) -> list[Marker]:
 
     Raises:
         CalibrationError: A range is not a constant: the quantizer computes it from each batch.
-        UnsupportedError: A quantizer keeps a scale along several axes.
     """
     constants = Constants(model.graph)
     return [read_marker(node, constants) for node in model.graph if is_marker(node)]
@@ -98,25 +97,18 @@ def read_marker(node: ir.Node, constants: Constants) -> Marker:
 def _parse(node: ir.Node, quantizer: str, constants: Constants) -> Marker:
     amax = _range_end(node, 1, constants)
     amin = _range_end(node, 2, constants) if len(node.inputs) > 2 and node.inputs[2] is not None else None
-    axes = integers(node, "axis", ())
-    if len(axes) > 1 and amax.size > 1:
-        raise UnsupportedError(
-            "axis",
-            f"{tuple(axes)}",
-            "one axis: QuantizeLinear has one scale per tensor, or per index of one axis",
-            "quantize per tensor or along one axis, or leave this quantizer out of the export",
-        )
+    axes = tuple(integers(node, "axis", ()))
     block = integer(node, "block_size", 0) or None
     spec = QuantSpec(
         Format.parse(node.attributes["format"].as_string()),
-        axis=axes[0] if axes and (block or amax.size > 1) else None,
+        axis=axes if axes and (block or amax.size > 1) else None,
         block_size=block,
         symmetric=amin is None,
         narrow=bool(node.attributes["narrow"].as_int()),
     )
     if block is not None:
         return Marker(node, quantizer, spec, amax, amin)
-    shape = () if spec.axis is None else (-1,)
+    shape = tuple(amax.shape[axis] for axis in spec.axes) if len(spec.axes) > 1 else (-1,) * len(spec.axes)
     return Marker(node, quantizer, spec, amax.reshape(shape), None if amin is None else amin.reshape(shape))
 
 

@@ -1,8 +1,9 @@
-"""Recurrent layers as exporters leave them, and as engines want them.
+"""Weights of layers as exporters leave them, and as engines want them.
 
 Frameworks keep gates in other orders than ONNX, and exporters write the way between: Slice and Concat of each
-weight. Behind a quantized weight that way would run at every inference, and hide the weight from builders of
-int8 kernels. States of zeros, which ONNX has by default, come with arithmetic on sizes.
+weight; what an Einsum is opened into lays its weight out. Behind a quantized weight that way would run at
+every inference, and hide the weight from builders of int8 kernels. States of zeros, which ONNX has by
+default, come with arithmetic on sizes.
 """
 
 from __future__ import annotations
@@ -39,14 +40,17 @@ class Reordered:
     order: NDArray[np.int64]
 
 
-def settle_recurrent(model: ir.Model) -> dict[ir.Node, Reordered]:
-    """Store the weights and biases of recurrent layers as these read them, in place; leave zero states out.
+def settle_weights(model: ir.Model) -> dict[ir.Node, Reordered]:
+    """Store the weights and biases of layers as these read them, in place; leave zero states out.
 
     Before: ``w -> FakeQuantize -> Slice, Slice, ... -> Concat -> Unsqueeze -> LSTM``, scales of rows.
     After: ``w' -> FakeQuantize -> LSTM``, the scales in the order of the rows.
 
+    Before: ``w -> FakeQuantize -> Transpose -> Reshape -> MatMul``, scales along two axes of w.
+    After: ``w' -> FakeQuantize -> MatMul``, scales of columns.
+
     Guards: what comes is constant; between it and the layer elements are only moved, each to one place; one
-    axis tells the new scales apart.
+    axis tells the new scales apart. A Transpose alone is the emitter's matter.
     Returns:
         The markers that are new.
     """
@@ -67,7 +71,21 @@ class _Settler:
                 elif value is not None and index in _STATES and self._is_zero(value):
                     node.replace_input_with(index, None)
                     self._drop(value)
+        for node in [n for n in self._graph if is_op(n, "MatMul")]:
+            for index, value in enumerate(node.inputs):
+                if value is not None and _is_laid(value) and (made := self._laid(node, value)) is not None:
+                    node.replace_input_with(index, made)
+                    self._drop(value)
         return self._new
+
+    def _laid(self, node: ir.Node, value: ir.Value) -> ir.Value | None:
+        """What `value` moves and another marker marks, moved in front of a marker of its own."""
+        if value not in self._stored:
+            made = self._marked(value, Inserter(self._graph, node, self._names))
+            if made is None:
+                return None
+            self._stored[value] = made
+        return self._stored[value]
 
     def _is_zero(self, value: ir.Value | None) -> bool:
         """Whether `value` is 0 everywhere, whatever its sizes."""
@@ -130,7 +148,7 @@ class _Settler:
         axis = _axis(ends) if marker.spec.axis is not None else None
         if axis is None and marker.spec.axis is not None:
             return None
-        old, base = marker.node, f"{marker.quantizer}.gates"
+        old, base = marker.node, f"{marker.quantizer}.laid"
         kept = [_along(end, axis) for end in ends]
         inputs = [
             insert.constant(base, x.reshape(-1)[order]),
@@ -159,6 +177,13 @@ class _Settler:
         drop_unused(self._graph, *above)
         for one in above:
             self._drop(one)
+
+
+def _is_laid(value: ir.Value) -> bool:
+    """Whether `value` is made by more than one Transpose of what a marker marks, or by another move."""
+    node = value.producer()
+    above = node.inputs[0].producer() if node is not None and node.inputs and node.inputs[0] else None
+    return above is not None and not (is_op(node, "Transpose") and is_marker(above))
 
 
 def _moves_one(node: ir.Node, constants: Constants) -> bool:
@@ -197,9 +222,9 @@ def _way(value: ir.Value, constants: Constants) -> list[ir.Node] | None:
 def _spread(end: NDArray[np.float32], shape: tuple[int, ...], spec: QuantSpec) -> NDArray[np.float32]:
     """One number for each element, flat."""
     along = [1] * len(shape)
-    if isinstance(spec.axis, int):
-        along[spec.axis] = -1
-    return np.broadcast_to(end.reshape(along if spec.axis is not None else ()), shape).reshape(-1)
+    for axis in spec.axes:
+        along[axis] = shape[axis]
+    return np.broadcast_to(end.reshape(along if spec.axes else ()), shape).reshape(-1)
 
 
 def _axis(ends: list[NDArray[np.float32]]) -> int | None:

@@ -84,6 +84,17 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
     return found
 
 
+def computed_weights_of(model: nn.Module) -> set[str]:
+    """Paths of the quantizers of weights that only a run of the model makes: each has one range, "max"."""
+    found = {
+        quantizer
+        for module in model.modules()
+        if callable(tell := getattr(module, "computed_weights", None))
+        for quantizer in tell()
+    }
+    return {name for name, module in model.named_modules() if module in found}
+
+
 @contextmanager
 def watching(
     quantizers: dict[str, TensorQuantizer], calibrators: dict[str, _Calibrator]
@@ -131,8 +142,13 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def calibrator_for(quantizer: TensorQuantizer) -> MergeableCalibrator:
-    """An empty calibrator: the quantizer's own, where that is mergeable, so that it keeps the counts."""
+def calibrator_for(quantizer: TensorQuantizer, *, ends_only: bool = False) -> MergeableCalibrator:
+    """An empty calibrator: the quantizer's own, where that is mergeable, so that it keeps the counts.
+
+    `ends_only`: it need not count; a histogram of each channel of a weight is large.
+    """
+    if ends_only:
+        return MergeableCalibrator(quantizer.num_bits, quantizer.axis, quantizer.unsigned, ends_only=True)
     own: Any = quantizer._calibrator
     if isinstance(own, MergeableCalibrator):
         own.reset()

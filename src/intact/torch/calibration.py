@@ -32,6 +32,7 @@ from intact.torch._choice import (
 )
 from intact.torch._collection import (
     calibrator_for,
+    computed_weights_of,
     disable_unreached,
     enabled_quantizers,
     evaluating,
@@ -107,13 +108,14 @@ class CalibrationResult:
         quantizers, weights = enabled_quantizers(self.model), weights_of(self.model)
         active = {n: q for n, q in quantizers.items() if n not in weights}
         self._require_statistics(active)
-        asked = method_by_name(method, active)
+        computed = computed_weights_of(self.model)
+        asked = _asked(method, active, computed)
         require_method(weight_method)
         if correct_bias is True:
             self._require_held()
         undo_bias_correction(self.model)
         if unsigned:
-            self._use_unsigned(active)
+            self._use_unsigned({n: q for n, q in active.items() if n not in computed})
         # Everything that can fail comes before the first range is set.
         for_weights = {
             n: Ranged(weight_range(n, w, spec_of(quantizers[n]), weight_method, options), weight_method)
@@ -240,6 +242,11 @@ class CalibrationResult:
         return found
 
 
+def _asked(method: Method, names: Iterable[str], computed: set[str]) -> dict[str, str]:
+    """The method for each name; for weights that a run computes "max", as their ends are all that is kept."""
+    return method_by_name(method, [n for n in names if n not in computed]) | dict.fromkeys(computed, "max")
+
+
 def calibrate(
     model: nn.Module,
     data: Iterable[Any],
@@ -301,8 +308,9 @@ def calibrate(
     undo_bias_correction(model)
     weights = weights_of(model)
     active = {n: q for n, q in quantizers.items() if n not in weights}
-    method_by_name(method, active)
-    calibrators = {name: calibrator_for(quantizer) for name, quantizer in active.items()}
+    computed = computed_weights_of(model)
+    _asked(method, active, computed)
+    calibrators = {name: calibrator_for(q, ends_only=name in computed) for name, q in active.items()}
     run, total = forward or forward_batch, num_batches if num_batches is not None else length_of(data)
     held: list[_Held] = []
     batches = 0

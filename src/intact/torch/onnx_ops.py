@@ -262,6 +262,16 @@ def _make_floats(node: fx.Node) -> None:
 _FIXED_SIZE = re.compile(r"Eq\(s\d+, (\d+)\)")
 
 
+def fixed_size(size: Any) -> UnsupportedError:
+    """The model's code works for one size of what was to be left open."""
+    return UnsupportedError(
+        "model",
+        f"code that fixes the first size of its inputs to {size}, as x.view({size}, -1) does",
+        "code for batches of any size: that size is left open",
+        "give dynamic_batch=False, or write x.shape[0] there",
+    )
+
+
 def is_translating() -> bool:
     """Whether torch's exporters run for `translate` or `trace_torchscript`, which handle quantizers."""
     return _translating.get()
@@ -285,12 +295,7 @@ def _own_error(error: BaseException) -> IntactError:
             " with it. torch.onnx.export takes a translation of yours as custom_translation_table",
         )
     if (fixed := _FIXED_SIZE.search(reason)) is not None:
-        return UnsupportedError(
-            "model",
-            f"code that fixes the first size of its inputs to {fixed[1]}, as x.view({fixed[1]}, -1) does",
-            "code for batches of any size: that size is left open",
-            "give dynamic_batch=False, or write x.shape[0] there",
-        )
+        return fixed_size(fixed[1])
     return UnsupportedError(
         "model",
         f"'{type(cause).__name__}: {reason}' from torch's exporter",

@@ -15,7 +15,7 @@ from intact import graph
 from intact.errors import CalibrationError, QuantValueError
 from intact.torch._batches import tensors_in
 from intact.torch.nn import TensorQuantizer
-from intact.torch.onnx_ops import evaluating, is_dynamic, translate
+from intact.torch.onnx_ops import evaluating, fixed_size, is_dynamic, translate
 
 __all__ = ["Call", "example_arguments", "qdq_model"]
 
@@ -62,6 +62,10 @@ def qdq_model(
             output_names=output_names,
         )
     made = program.model
+    if open_batch and _first_size(*call) == 1 and all(_is_fixed(x) for x in made.graph.inputs):
+        # Where torch.export refuses, torch's exporter goes on with the sizes of what it traces: here of two
+        # samples, and the example is one.
+        raise fixed_size(1)
     graph.open_einsums(made)
     if opset is None:
         opset = max(graph.NATIVE_OPSET, graph.opset_of_markers(made))
@@ -111,17 +115,26 @@ def _answering_tensors(model: nn.Module) -> Iterator[None]:
         hook.remove()
 
 
-def _dynamic(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Call, dict[str, Any]]:
-    """A call to trace, and the shapes that stay open in it: the first dimension, where it is the batch's.
+def _is_fixed(x: graph.Value) -> bool:
+    return x.shape is None or not len(x.shape) or isinstance(x.shape[0], int)
 
-    torch.export takes a size of 1 for a constant, so that an example of one sample is traced as two.
-    """
+
+def _first_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """The size of the batch."""
     leaves = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor) and t.dim()]
     if not leaves:
         raise QuantValueError(
             "example", "no tensor with a dimension", "a batch of inputs", "use dynamic_batch=False"
         )
-    size, batch = leaves[0].shape[0], torch.export.Dim("batch")
+    return leaves[0].shape[0]
+
+
+def _dynamic(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Call, dict[str, Any]]:
+    """A call to trace, and the shapes that stay open in it: the first dimension, where it is the batch's.
+
+    torch.export takes a size of 1 for a constant, so that an example of one sample is traced as two.
+    """
+    size, batch = _first_size(args, kwargs), torch.export.Dim("batch")
 
     def is_batched(x: Any) -> bool:
         return isinstance(x, Tensor) and x.dim() > 0 and x.shape[0] == size

@@ -30,6 +30,7 @@ def more_translations() -> dict[Any, Callable[..., Any]]:
         aten.searchsorted.Tensor: _searchsorted,
         aten.searchsorted.Scalar: _searchsorted,
         aten.lerp.Scalar: _lerp,
+        aten.squeeze.dim: _squeeze,
         aten.rrelu_with_noise_functional.default: _rrelu,
         prims.prod.default: _product,
     }
@@ -162,6 +163,12 @@ def _distances(x1: Any, x2: Any, p: float) -> Any:
 
 
 # ---- others ----
+
+
+def _squeeze(self, dim):  # type: ignore[no-untyped-def]
+    """An axis of another size stays, of which torch's exporter writes a Squeeze that no runtime takes."""
+    op = _op()
+    return op.Squeeze(self, _numbers(dim)) if self.shape and self.shape[dim] == 1 else op.Identity(self)
 
 
 def _lerp(self, end, weight):  # type: ignore[no-untyped-def]

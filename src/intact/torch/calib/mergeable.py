@@ -26,6 +26,7 @@ class MergeableCalibrator(_Calibrator):
 
     Args:
         num_bits, axis, unsigned: As for `_Calibrator`.
+        ends_only: Have a `Range` for any axis.
 
     Attributes:
         stats: The statistic.
@@ -37,13 +38,20 @@ class MergeableCalibrator(_Calibrator):
         num_bits: int | tuple[int, int] = 8,
         axis: int | tuple[int, ...] | None = None,
         unsigned: bool = False,
+        *,
+        ends_only: bool = False,
     ) -> None:
         super().__init__(num_bits, axis, unsigned)
+        self._ends_only = ends_only
         self.reset()
 
     def reset(self) -> None:
         axis = QuantSpec(axis=self._axis).axis  # a tuple of one axis is that axis
-        self._stats: Histogram | Range = Range(axis) if isinstance(axis, tuple) else Histogram(axis)
+        self._stats: Histogram | Range
+        if self._ends_only or isinstance(axis, tuple):
+            self._stats = Range(axis)
+        else:
+            self._stats = Histogram(axis)
         self._pending: DeviceStatistics | None = None
         self.shape: tuple[int, ...] = ()
 
@@ -67,8 +75,8 @@ class MergeableCalibrator(_Calibrator):
         if not x.numel():
             return
         x = as_real(x)
-        if ops.may_look(x):
-            self._stats.collect(ops.as_numpy(x), threads=torch.get_num_threads())
+        if ops.may_look(x) or self._ends_only:
+            self._stats.collect(ops.as_numpy(x.cpu()), threads=torch.get_num_threads())
         else:
             if self._pending is None:
                 self._pending = DeviceStatistics(QuantSpec(axis=self._axis).axis)

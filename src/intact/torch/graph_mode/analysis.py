@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from torch import nn
@@ -47,13 +48,21 @@ class Analysis:
         owner = self.owners.get(node)
         return node if owner is None or op_type in ops.RECURRENT else owner.label
 
-    def weighed_einsums(self) -> set[str]:
-        """The Einsum nodes that read a weight; such a one is opened in files alone."""
-        return {
-            node.name or ""
-            for node in self.traced.model.graph
-            if node.op_type == "Einsum" and not all(_is_no_weight(x) for x in node.inputs if x is not None)
-        }
+    def axis_of_edge(self, site: Site) -> int | tuple[int, ...] | None:
+        """The axis of a weight as its edge brings it; several where its call makes one of them."""
+        name, index = site.readers[0]
+        edge, value = self.edges.get((name, index)), self._nodes[name].inputs[index]
+        axes: tuple[int, ...] | None = None if site.axis is None else (site.axis,)
+        while axes is not None and edge is not None and value is not None:
+            node = value.producer()
+            if node is None or self.edges.get((node.name or "", 0)) != edge:
+                break
+            axes, value = onnx_graph.axes_in_front(node, axes), node.inputs[0]
+        return axes[0] if axes is not None and len(axes) == 1 else axes
+
+    @cached_property
+    def _nodes(self) -> dict[str, onnx_graph.Node]:
+        return {node.name or "": node for node in self.traced.model.graph}
 
 
 def analyse(
@@ -72,7 +81,7 @@ def analyse(
         UnsupportedError: The exporter cannot write the model.
     """
     traced = trace(model, args, kwargs)
-    if onnx_graph.open_einsums(traced.model, _is_no_weight):
+    if onnx_graph.open_einsums(traced.model):
         onnx_graph.refresh_shapes(traced.model)
     read = _Reading(traced.model, traced.edges)
     placement = place(traced.model, profile, include=_inside(include), exclude=_inside(exclude))
@@ -265,13 +274,6 @@ class _Reading:
 def _hands_on(node: onnx_graph.Node) -> bool:
     """Whether a node is how the exporter writes a tensor of other sizes or of another type."""
     return ops.may_move(node, keeps_all=True) or onnx_graph.is_op(node, "Cast")
-
-
-def _is_no_weight(value: onnx_graph.Value) -> bool:
-    """A weight has its channels along an axis of its own layout."""
-    edge = value.producer()
-    source = edge.inputs[0] if edge is not None and _is_edge(edge) else value
-    return source is None or not source.is_initializer()
 
 
 def _is_edge(node: onnx_graph.Node) -> bool:

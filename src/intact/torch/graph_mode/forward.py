@@ -225,6 +225,12 @@ class RunsQuantized(nn.Module):
             if item.weight
         }
 
+    def computed_weights(self) -> list[TensorQuantizer]:
+        """The quantizers of weights that calls make of parameters."""
+        record = self._graph_record
+        found = [self.get_submodule(item.name) for item in record.inserted if item.computed] if record else []
+        return [one for one in found if isinstance(one, TensorQuantizer)]
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _blank, (self._float_class,), self.__dict__
 

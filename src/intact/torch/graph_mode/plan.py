@@ -17,10 +17,6 @@ from intact.torch.graph_mode.record import Inserted, Spot
 from intact.torch.graph_mode.tracing import Edge, Origin
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-_WEIGHT_AXES = {"linear": 0, "conv1d": 0, "conv2d": 0, "conv3d": 0}
-"""The axis of output channels of a functional layer's weight; otherwise the placement's."""
-
-
 _PARAMETRIZED = re.compile(r"(.+\.)?parametrizations\.(\w+)")
 """The path of what makes a module's attribute from parameters of other names."""
 
@@ -74,11 +70,13 @@ class _Planner:
         self._visits = Counter(call.module for call in self._traced.calls if not call.function)
         self._parameters = {name for name, _ in model.named_parameters()}
         self._taken: set[str] = set()
+        self._weights: dict[tuple[Origin, Any], tuple[list[Edge], dict[str, None]]] = {}
         self._unreachable = self._find_unreachable()
         for site in found.placement.sites:
             self._place_inside(site)
             if site.role == "weight":
                 self._place_weight(site)
+        self._insert_weights()
         groups: dict[int, list[_Tensor]] = {}
         for site in found.placement.sites:
             if site.role == "activation" and (edges := tuple(self._edges(site))):
@@ -149,11 +147,20 @@ class _Planner:
             if path not in self.plan.modules:
                 self.plan.modules.append(path)
                 self.plan.reasons[f"{path}._weight_quantizer"] = site.reason
-        for source, edges in _by_source(self._edges(site)).items():
+        reached = _by_source(self._edges(site))
+        axis = self._found.axis_of_edge(site) if reached else None
+        for source, edges in reached.items():
+            read, reasons = self._weights.setdefault((source, axis), ([], {}))
+            read += edges
+            reasons[site.reason] = None
+
+    def _insert_weights(self) -> None:
+        """One quantizer for all that read a weight along the same axes."""
+        for (source, axis), (edges, reasons) in self._weights.items():
             weight = self._weight(source)
-            name = self._name(f"{weight or edges[0].reader.label}_quantizer")
-            axis = _WEIGHT_AXES.get(edges[0].reader.function, site.axis)
-            self._insert(name, [self._spots(source, edges)], site.reason, weight, axis)
+            name = self._name(f"{weight or f'{edges[0].reader.label}_weight'}_quantizer")
+            spots = [self._spots(source, edges)]
+            self._insert(name, spots, "; ".join(reasons), weight, axis, computed=not weight)
 
     def _weight(self, source: Origin) -> str:
         """Path of the attribute that holds a weight: a parameter, or what parametrizations make of some."""
@@ -179,10 +186,11 @@ class _Planner:
         self._insert(self._name_of(edges), [self._spots(*group) for group in groups], reason)
 
     def _insert(
-        self, name: str, tensors: list[tuple[Spot, ...]], reason: str, weight: str = "", axis: Any = None
-    ) -> None:
+        self, name: str, tensors: list[tuple[Spot, ...]], reason: str,
+        weight: str = "", axis: Any = None, *, computed: bool = False,
+    ) -> None:  # fmt: skip
         if placed := tuple(filter(None, tensors)):
-            self.plan.inserted.append(Inserted(name, placed, weight, axis))
+            self.plan.inserted.append(Inserted(name, placed, weight, axis, computed))
             self.plan.reasons[name] = reason
 
     def _spots(self, source: Origin, edges: Sequence[Edge]) -> tuple[Spot, ...]:

@@ -47,10 +47,6 @@ _INSIDE = {**DEFAULT_CLASSES, **_RECURRENT}
 _CLASSES = {**_INSIDE, **_POOLS}
 _AGREEMENT = 1e-3
 _LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Einsum", "Add", "Concat", *ops.RECURRENT)
-_OF_WEIGHTS = (
-    "an einsum of a weight gets no quantizers here: call nn.Linear or matmul, or export the float model "
-    "and quantize the file"
-)
 _SHOWN = 3
 """So many of what stays in float are named in an error."""
 
@@ -260,9 +256,8 @@ class _Job:
             elif path not in plan.own_input:
                 self._model.get_submodule(path)._input_quantizer.disable()  # type: ignore[operator, union-attr]
         for item in plan.inserted:
-            add_quantizer(
-                self._model, item, self._activation if not item.weight else self._weight_of(item.axis)
-            )
+            descriptor = self._weight_of(item.axis) if item.is_weight else self._activation
+            add_quantizer(self._model, item, descriptor)
         install(self._model, record_from(plan.inserted, found.traced.calls))
         finish(self._model)
         left |= self._float_layers(found)
@@ -323,9 +318,8 @@ class _Job:
 
     def _float_layers(self, found: Analysis) -> dict[str, str]:
         """Layers with a weight or a product that the placement left in float, by the name of their call."""
-        weighed = found.weighed_einsums()
         return {
-            found.label(layer.name, layer.op_type): _OF_WEIGHTS if layer.name in weighed else layer.reason
+            found.label(layer.name, layer.op_type): layer.reason
             for layer in found.placement.layers
             if layer.precision == "float" and layer.op_type in _LAYERS
         }

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 from intact.errors import FileFormatError
 from intact.torch.graph_mode.calls import ModelCall
@@ -35,14 +35,21 @@ class Inserted:
     Attributes:
         name: Its path in the model.
         tensors: Where it stands, for each tensor; several tensors share one scale.
-        weight: Path of the parameter that it quantizes; "" for an activation.
-        axis: The axis that keeps a scale per index; None: per tensor.
+        weight: Path of the parameter that it quantizes; "" for anything else.
+        axis: The axis that keeps a scale per index, or several; None: per tensor.
+        computed: It quantizes a weight that calls make of parameters alone: ``self.weight.t()``.
     """
 
     name: str
     tensors: tuple[tuple[Spot, ...], ...]
     weight: str = ""
-    axis: int | None = None
+    axis: int | tuple[int, ...] | None = None
+    computed: bool = False
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether it quantizes no activation."""
+        return bool(self.weight) or self.computed
 
 
 @dataclass(frozen=True)
@@ -103,10 +110,15 @@ def _path_of_quantizer(text: Any) -> str:
 
 
 def _inserted(data: Mapping[str, Any]) -> Inserted:
-    axis: Literal[None] | int = None if data["axis"] is None else int(data["axis"])
+    axis = data["axis"]
+    if isinstance(axis, (list, tuple)):
+        axis = tuple(map(int, axis))
+    elif axis is not None:
+        axis = int(axis)
     tensors = tuple(tuple(map(_spot, spots)) for spots in data["tensors"])
     weight = _path(data["weight"]) if data["weight"] else ""
-    return Inserted(_path_of_quantizer(data["name"]), tensors, weight, axis)
+    computed = bool(data.get("computed", False))
+    return Inserted(_path_of_quantizer(data["name"]), tensors, weight, axis, computed)
 
 
 def _spot(data: Mapping[str, Any]) -> Spot:

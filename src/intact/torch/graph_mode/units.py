@@ -74,7 +74,7 @@ def _quantizers(found: Analysis, plan: QuantizerPlan) -> Iterator[tuple[str, set
     for item in plan.inserted:
         spots = [spot for spots in item.tensors for spot in spots]
         # Of one that stands behind a call nobody says who reads.
-        if not item.weight and not any(spot.behind for spot in spots):
+        if not item.is_weight and not any(spot.behind for spot in spots):
             yield item.name, _nodes(found, {spot.call for spot in spots})
 
 
@@ -86,7 +86,7 @@ def _weights(found: Analysis, plan: QuantizerPlan, nodes: Iterable[str]) -> Iter
     for path, layer in sorted({one for (name, _), one in found.inside.items() if name in names}):
         yield f"{path}._weight_quantizers.{layer}"
     for item in plan.inserted:
-        if item.weight and any(spot.call in calls for spots in item.tensors for spot in spots):
+        if item.is_weight and any(spot.call in calls for spots in item.tensors for spot in spots):
             yield item.name
 
 
