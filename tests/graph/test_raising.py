@@ -95,3 +95,27 @@ def test_every_adapter_is_tested() -> None:
         (op, since) for op, opset, _ in OLD.values() for kind, since in RAISED if op == kind and since > opset
     }
     assert tested | {("GroupNormalization", 21)} == set(RAISED)
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_a_softmax_whose_rank_only_newer_forms_tell(axis: int, rng: np.random.Generator) -> None:
+    """Before opset 13 ONNX follows no numbers through Slice; the output is declared without axes, as Paddle's
+    exporter writes what it does not know."""
+    body = f"""
+        n = Constant<value_ints = [2]>() s = Constant<value_ints = [0]>() m = Constant<value_ints = [-1]>()
+        all = Shape(x) two = Slice(all, s, n) shape = Concat<axis = 0>(two, m)
+        rows = Reshape(x, shape) y = Softmax<axis = {axis}>(rows)
+    """
+    text = f'<ir_version: 4, opset_import: ["" : 12]> g (float[a,4,5,b] x) => (float[] y) {{ {body} }}'
+    proto = onnx.parser.parse_model(text)
+    proto.graph.output[0].type.tensor_type.shape.SetInParent()
+    x = rng.standard_normal((2, 4, 5, 6)).astype(np.float32)
+    bare = onnx.ModelProto.FromString(proto.SerializeToString())
+    bare.graph.output[0].type.tensor_type.ClearField("shape")
+    want = Session(bare.SerializeToString()).run({"x": x})["y"]
+    model = load(proto)
+    raise_opset(model, 21)
+    assert model.graph.outputs[0].shape is not None and len(model.graph.outputs[0].shape) == 3
+    assert ("Flatten" in {node.op_type for node in model.graph}) == (axis == 1)
+    got = Session(to_bytes(model)).run({"x": x})["y"]
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)

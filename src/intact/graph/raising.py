@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from intact.errors import UnsupportedError
 from intact.graph.attributes import integer, text
 from intact.graph.build import Inserter, Namer, replace
+from intact.graph.inference import refresh_shapes
 from intact.graph.proto import all_nodes
 
 MAX_RAISED_OPSET = 25
@@ -41,11 +42,18 @@ def raise_opset(model: ir.Model, opset: int) -> None:
             f"at most {MAX_RAISED_OPSET}",
             "choose an older opset; 17 suits most runtimes",
         )
+    raised = list[_Raising]()
     for graph in (model.graph, *(f.graph for f in model.functions.values())):
         if graph.opset_imports.get("", opset) < opset:
-            _Raising(graph, opset, stores=graph is model.graph).run()
+            raised.append(_Raising(graph, opset, stores=graph is model.graph))
+            raised[-1].run()
             graph.opset_imports[""] = opset
     model.ir_version = max(model.ir_version, ir_version_of(model.opset_imports.get("", opset)))
+    if any(one.late for one in raised):
+        refresh_shapes(model)  # ONNX follows the numbers of shapes through more of the newer forms
+        for one in raised:
+            for node in one.late:
+                _along_one_axis(one, node)
 
 
 @cache
@@ -61,10 +69,14 @@ class _Raising:
         graph: Of an older opset.
         target: The opset to reach.
         stores: The graph may have initializers; the body of a function may not.
+
+    Attributes:
+        late: Softmaxes and their kind of an unknown rank.
     """
 
     def __init__(self, graph: ir.Graph, target: int, *, stores: bool) -> None:
         self.graph, self.target, self.stores, self.names = graph, target, stores, Namer(graph)
+        self.late = list[ir.Node]()
 
     def run(self) -> None:
         for node in list(all_nodes(self.graph)):
@@ -182,12 +194,22 @@ def _scatter(up: _Raising, node: ir.Node) -> None:
 
 def _softmax(up: _Raising, node: ir.Node) -> None:
     """13: along one axis; before, over everything from `axis` (by default 1) on."""
-    x, output = node.inputs[0], node.outputs[0]
-    axis = integer(node, "axis", 1)
+    x, axis = node.inputs[0], integer(node, "axis", 1)
+    node.attributes["axis"] = ir.AttrInt64("axis", axis)
+    if axis != -1 and x is not None and x.shape is None:
+        up.late.append(node)
+    else:
+        _along_one_axis(up, node)
+
+
+def _along_one_axis(up: _Raising, node: ir.Node) -> None:
+    x, output, axis = node.inputs[0], node.outputs[0], integer(node, "axis", 1)
     rank = len(x.shape) if x is not None and x.shape is not None else None
     if axis == -1 or (rank is not None and axis % max(rank, 1) == rank - 1):
         node.attributes["axis"] = ir.AttrInt64("axis", -1)
         return
+    if output.shape is not None and not -len(output.shape) <= axis < len(output.shape):
+        output.shape = None  # exporters declare no axes where they know none
     insert, base = up.inserter(node), node.name or node.op_type.lower()
     rows = insert.node("Flatten", [x], f"{base}.rows", dtype=output.dtype, shape=None, axis=axis)
     soft = insert.node(node.op_type, [rows], f"{base}.soft", dtype=output.dtype, shape=None, axis=-1)
