@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch._dynamo.backends.common import aot_autograd
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from intact import numerics
@@ -157,7 +158,7 @@ def test_a_functionalized_graph_has_the_formula_in_place_of_the_node(format: str
         seen.extend(node.target for node in gm.graph.nodes)
         return gm.forward
 
-    backend = torch._dynamo.backends.common.aot_autograd(fw_compiler=keep)
+    backend = aot_autograd(fw_compiler=keep)
     x, amax = values(96).reshape(4, 3, 8), torch.tensor([0.5, 1.0, 2.0])
     compiled = torch.compile(layer, fullgraph=True, backend=backend)(x, amax, None, format)
     same_bits(compiled, layer(x, amax, None, format).numpy())

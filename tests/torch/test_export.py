@@ -227,27 +227,6 @@ def test_code_for_one_sample_is_told_from_what_cannot_be_written(tmp_path: Path)
     assert_agrees(export(model, torch.randn(1, 4), tmp_path / "m.onnx", dynamic_batch=False))
 
 
-class Guarded(nn.Module):
-    """Asks about its batch what torch.export can only answer for one size."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = quant_nn.QuantLinear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        size = x.shape[0]
-        return self.layer(x) if (5 * size - 1) // size == 4 else x[:, :3]
-
-
-def test_a_size_that_torch_fixes_by_itself_is_named(tmp_path: Path) -> None:
-    x = torch.randn(1, 4)
-    model = calibrated(Guarded(), x)
-    with pytest.raises(UnsupportedError, match=r"fixes the first size .*\n?.*dynamic_batch=False"):
-        export(model, x, tmp_path / "m.onnx")
-    assert list(tmp_path.iterdir()) == []
-    assert_agrees(export(model, x, tmp_path / "m.onnx", dynamic_batch=False))
-
-
 @pytest.mark.parametrize("name", ["embedding", "layer.weight", "linear"])
 def test_an_output_may_be_called_as_an_inner_tensor_is(name: str, tmp_path: Path) -> None:
     class Embedded(nn.Module):

@@ -83,3 +83,24 @@ def test_an_unwritable_place_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(FileAccessError, match=r"missing/m\.onnx': got 'No such file or directory'"):
         export(model, torch.randn(2, 4), path)
     assert list(tmp_path.iterdir()) == []
+
+
+class Guarded(nn.Module):
+    """Asks about its batch what torch.export can only answer for one size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = quant_nn.QuantLinear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        size = x.shape[0]
+        return self.layer(x) if (5 * size - 1) // size == 4 else x[:, :3]
+
+
+def test_a_size_that_torch_fixes_by_itself_is_named(tmp_path: Path) -> None:
+    x, model = torch.randn(1, 4), ranged(Guarded())
+    with pytest.raises(UnsupportedError, match=r"fixes the first size .*\n?.*dynamic_batch=False"):
+        export(model, x, tmp_path / "m.onnx")
+    assert list(tmp_path.iterdir()) == []
+    report = export(model, x, tmp_path / "m.onnx", dynamic_batch=False)
+    assert report.end_to_end is not None and (tmp_path / "m.onnx").exists()

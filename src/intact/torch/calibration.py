@@ -312,8 +312,7 @@ def calibrate(
     _asked(method, active, computed)
     calibrators = {name: calibrator_for(q, ends_only=name in computed) for name, q in active.items()}
     run, total = forward or forward_batch, num_batches if num_batches is not None else length_of(data)
-    held: list[_Held] = []
-    batches = 0
+    held, batches = list[_Held](), 0
     failure: Exception | None = None
     try:
         with (
