@@ -384,6 +384,27 @@ def test_a_quantizer_that_no_batch_reaches_is_named(net: Net) -> None:
     calibrate(net, batches())
 
 
+def test_an_answer_of_another_size_counts_as_lost() -> None:
+    class Drawing(nn.Module):
+        """Answers in another size at every call, as speech of drawn lengths has it."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.head, self.calls = nn.Linear(3, 4), 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            return self.head(x).repeat(self.calls, 1)
+
+    model = Drawing()
+    intact.torch.replace_modules(model)
+    result = calibrate(model, [torch.randn(5, 3)], method="max", correct_bias="auto")
+    (error, square), *_ = result.output_errors(
+        {n: q for n, q in model.named_modules() if isinstance(q, TensorQuantizer)}
+    )
+    assert error == square > 0
+
+
 def test_a_model_without_quantizers_is_refused() -> None:
     with pytest.raises(QuantValueError, match="model: got a Linear without an enabled TensorQuantizer"):
         calibrate(nn.Linear(2, 2), [torch.zeros(1, 2)])
