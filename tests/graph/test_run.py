@@ -34,7 +34,7 @@ def test_a_relu_in_front_of_codes_stays(codes: str) -> None:
 def test_what_is_added_between_transposes_is_not_lost(
     channels: int, quantized: bool, rng: np.random.Generator
 ) -> None:
-    """ONNX Runtime takes the Transposes away by transposing what is added; of 32 channels, either way fits."""
+    """ONNX Runtime takes the Transposes away by transposing what is added: of 32 channels, both fit."""
     added = rng.integers(-9, 9, (1, 32, 32, channels)).astype(np.int8 if quantized else np.float32)
     constants = [
         numpy_helper.from_array(added, "added"),

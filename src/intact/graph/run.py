@@ -241,9 +241,9 @@ def _multiplies(value: ir.Value) -> bool:
     would then read what stands there in place: other numbers, or an error.
     """
     readers = [node for node, _ in value.uses()]
-    real = [node for node in readers if node.op_type == "DequantizeLinear"]
-    behind = [node for one in real for node, _ in one.outputs[0].uses()]
-    return all(node.op_type in _MULTIPLY for node in (*behind, *(node for node in readers if node not in real)))
+    codes = [node for node in readers if node.op_type == "DequantizeLinear"]
+    behind = [node for one in codes for node, _ in one.outputs[0].uses()]
+    return all(node.op_type in _MULTIPLY for node in readers + behind if node not in codes)
 
 
 def _with_names(data: bytes | onnx.ModelProto, extra: Sequence[str], overridable: Sequence[str]) -> bytes:
