@@ -4,10 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from intact.errors import UnsupportedError
-from intact.graph import Session
+from intact.graph import Session, load
 
 
 @pytest.mark.parametrize("codes", ["FLOAT8E4M3FN", "FLOAT8E5M2", "INT8", "UINT8"])
@@ -27,6 +27,36 @@ def test_a_relu_in_front_of_codes_stays(codes: str) -> None:
     plain, folded = (Session(model.SerializeToString(), folded=f).run(feeds)["y"] for f in (False, True))
     np.testing.assert_array_equal(folded, plain)
     assert folded.min() == 0
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+@pytest.mark.parametrize("channels", [32, 64])
+def test_what_is_added_between_transposes_is_not_lost(
+    channels: int, quantized: bool, rng: np.random.Generator
+) -> None:
+    """ONNX Runtime takes the Transposes away by transposing what is added: of 32 channels, both fit."""
+    added = rng.integers(-9, 9, (1, 32, 32, channels)).astype(np.int8 if quantized else np.float32)
+    constants = [
+        numpy_helper.from_array(added, "added"),
+        numpy_helper.from_array(np.float32(0.5), "scale"),
+        numpy_helper.from_array(rng.standard_normal((channels, channels, 1, 1)).astype(np.float32), "w"),
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("Transpose", ["c"], ["last"], perm=[0, 2, 3, 1]),
+        helper.make_node("DequantizeLinear", ["added", "scale"], ["real"]),
+        helper.make_node("Sub", ["last", "real" if quantized else "added"], ["s"]),
+        helper.make_node("Transpose", ["s"], ["first"], perm=[0, 3, 1, 2]),
+        helper.make_node("Conv", ["first", "w"], ["y"]),
+    ]
+    if not quantized:
+        del nodes[2], constants[1]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, channels, 32, 32]) for n in "xy")
+    graph = helper.make_graph(nodes, "net", [x], [y], constants)
+    model = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
+    feeds = {"x": rng.standard_normal((1, channels, 32, 32)).astype(np.float32)}
+    plain, folded = (Session(model, folded=f).run(feeds)["y"] for f in (False, True))
+    np.testing.assert_allclose(folded, plain, rtol=1e-4, atol=1e-3)
 
 
 def parts() -> bytes:

@@ -18,6 +18,9 @@ from intact.limits import THREADS
 
 _SHARED = {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.INT8, ir.DataType.UINT8}
 _UNSOUND = ["ReluQuantRewrite"]  # takes a Relu in front of codes of fp8 for one that they do themselves
+_MULTIPLY = frozenset({"Conv", "ConvTranspose", "Gather", "Gemm", "GRU", "LSTM", "MatMul", "RNN"})
+"""Readers of initializers that are handed over in place."""
+
 _LARGE = 4096  # bytes from which an initializer is worth handing over in place
 _FEW = 2**18  # bytes of outputs that may as well all be there at once: one by one they take far more calls
 _PLAIN = "fiub"  # kinds of NumPy's own element types: of others ONNX Runtime makes arrays in one way alone
@@ -88,6 +91,7 @@ class Session:
             if (tensor := value.const_value) is not None and tensor.dtype in _SHARED
             and tensor.nbytes >= _LARGE and name not in copied
             and any(node.graph is model.graph for node, _ in value.uses())  # ONNX Runtime wants that
+            and _multiplies(value)
         }  # fmt: skip
         arrays = {value.name: np.ascontiguousarray(tensor.numpy()) for value, tensor in tensors.items()}
         try:
@@ -228,6 +232,18 @@ def _level(model: bytes | ir.Model) -> Any:
         value.dtype == ir.DataType.FLOAT16 for value in model.graph.initializers.values()
     )
     return level.ORT_ENABLE_EXTENDED if half else level.ORT_ENABLE_ALL
+
+
+def _multiplies(value: ir.Value) -> bool:
+    """Whether an initializer is nothing but a weight, of floats or of codes: others are copied.
+
+    ONNX Runtime moves a Transpose past an Add by transposing what is added, under the name that it has, and
+    would then read what stands there in place: other numbers, or an error.
+    """
+    readers = [node for node, _ in value.uses()]
+    codes = [node for node in readers if node.op_type == "DequantizeLinear"]
+    behind = [node for one in codes for node, _ in one.outputs[0].uses()]
+    return all(node.op_type in _MULTIPLY for node in readers + behind if node not in codes)
 
 
 def _with_names(data: bytes | onnx.ModelProto, extra: Sequence[str], overridable: Sequence[str]) -> bytes:
