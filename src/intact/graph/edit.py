@@ -26,6 +26,12 @@ def set_initializer(model: ir.Model, name: str, array: NDArray) -> None:
     value.const_value = ir.Tensor(stored, dtype=old.dtype, name=name)
 
 
+def known_sizes(shape: ir.Shape | None) -> list[int] | None:
+    """All sizes; None where one is free."""
+    known = [] if shape is None else [n for n in shape if isinstance(n, int)]
+    return None if shape is None or len(known) < len(shape) else known
+
+
 def set_shape(value: ir.Value, sizes: Sequence[int | str | None]) -> None:
     """Say what shape `value` has: sizes, names of free ones, None where nothing is known."""
     value.shape = ir.Shape(sizes)

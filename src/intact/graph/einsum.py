@@ -78,27 +78,16 @@ def _turn(node: ir.Node, equation: str, names: Namer) -> str | None:
     if any(len(set(axes)) < len(axes) for axes in (term, answer)) or not set(answer) <= set(term):
         return None
     assert isinstance(graph, ir.Graph) and x is not None
-    insert, made, what = Inserter(graph, node, names), x, list[str]()
-    summed = [place for place, axis in enumerate(term) if axis not in answer]
-    kept = [axis for axis in term if axis in answer]
-    perm = [kept.index(axis) for axis in answer]
-    idle = perm == sorted(perm)
-    if summed:
-        axes, shape = (
-            insert.constant(f"{name}.summed", np.array(summed, np.int64)),
-            old.shape if idle else None,
-        )
-        made = insert.node("ReduceSum", [made, axes], f"{name}.sum", dtype=old.dtype, shape=shape, keepdims=0)
-        what.append("a ReduceSum")
-    if not idle or not summed:
-        made = insert.node("Transpose", [made], f"{name}.answer", dtype=old.dtype, shape=old.shape, perm=perm)
-        what.append("a Transpose")
+    insert = Inserter(graph, node, names)
+    made = _ordered(insert, name, x, term, answer, old)
+    if made is x:  # as it is
+        perm = list(range(len(term)))
+        made = insert.node("Transpose", [x], f"{name}.answer", dtype=old.dtype, shape=old.shape, perm=perm)
     producer = made.producer()
     assert producer is not None
     node.name, producer.name = names(f"{name}.einsum"), name
-    if not old.is_graph_output():
-        made.name, old.name = old.name, None
-    replace(node, made, names)
+    what = ["a ReduceSum"] * (len(answer) < len(term)) + ["a Transpose"] * is_op(producer, "Transpose")
+    _take_place(node, made, names)
     return " and ".join(what)
 
 
@@ -251,11 +240,17 @@ def _open(node: ir.Node, product: _Product, names: Namer) -> None:
     assert producer is not None
     producer.name = name
     made = _answer(insert, name, made, product, old)
+    held = tuple(node.inputs)
+    _take_place(node, made, names)
+    drop_unused(graph, *held)
+
+
+def _take_place(node: ir.Node, made: ir.Value, names: Namer) -> None:
+    """Put `made` in the place of what `node` makes, under its name."""
+    old = node.outputs[0]
     if not old.is_graph_output():  # else `replace` does the same
         made.name, old.name = old.name, None
-    held = tuple(node.inputs)
     replace(node, made, names)
-    drop_unused(graph, *held)
 
 
 def _answer(insert: Inserter, name: str, made: ir.Value, product: _Product, old: ir.Value) -> ir.Value:
@@ -265,19 +260,24 @@ def _answer(insert: Inserter, name: str, made: ir.Value, product: _Product, old:
         shape = old.shape if product.made == product.answer else None
         sizes = insert.constant(f"{name}.sizes", size)
         made = insert.node("Reshape", [made, sizes], f"{name}.columns", dtype=old.dtype, shape=shape)
-    gone = [place for place, axis in enumerate(product.made) if axis not in product.answer]
-    kept = [axis for axis in product.made if axis in product.answer]
-    perm = [kept.index(axis) for axis in product.answer]
+    return _ordered(insert, name, made, product.made, product.answer, old, sums=product.kind == "Mul")
+
+
+def _ordered(
+    insert: Inserter, name: str, made: ir.Value, axes: str, answer: str, old: ir.Value, *, sums: bool = True
+) -> ir.Value:
+    """A value with its axes as the answer has them; those that it has not are summed, or have one index."""
+    gone = [place for place, axis in enumerate(axes) if axis not in answer]
+    kept = [axis for axis in axes if axis in answer]
+    perm = [kept.index(axis) for axis in answer]
     idle = perm == sorted(perm)
     if gone:
-        axes = insert.constant(f"{name}.summed", np.array(gone, np.int64))
+        read = [made, insert.constant(f"{name}.summed", np.array(gone, np.int64))]
         shape = old.shape if idle else None
-        if product.kind == "Mul":
-            made = insert.node(
-                "ReduceSum", [made, axes], f"{name}.sum", dtype=old.dtype, shape=shape, keepdims=0
-            )
+        if sums:
+            made = insert.node("ReduceSum", read, f"{name}.sum", dtype=old.dtype, shape=shape, keepdims=0)
         else:
-            made = insert.node("Squeeze", [made, axes], f"{name}.vector", dtype=old.dtype, shape=shape)
+            made = insert.node("Squeeze", read, f"{name}.vector", dtype=old.dtype, shape=shape)
     if idle:
         return made
     return insert.node("Transpose", [made], f"{name}.answer", dtype=old.dtype, shape=old.shape, perm=perm)

@@ -7,6 +7,7 @@ from math import prod
 import onnx_ir as ir
 
 from intact.graph import ops
+from intact.graph.edit import known_sizes
 from intact.graph.view import is_op
 
 
@@ -16,23 +17,19 @@ def axes_in_front(node: ir.Node, axes: tuple[int, ...]) -> tuple[int, ...] | Non
     None where it does more than to lay a tensor out, and where an axis is not made of whole ones.
     """
     x, y = node.inputs[0], node.outputs[0]
-    if is_op(node, "Transpose") and y.shape is not None:
+    if x is None or not (ops.may_move(node, keeps_all=True) or is_op(node, "Cast")):
+        return None
+    if is_op(node, "Transpose"):
+        if y.shape is None:
+            return None
         order = ops.Transpose.of(node).order(len(y.shape))
         return tuple(sorted(order[axis] for axis in axes))
-    lays_out = ops.may_move(node, keeps_all=True) and not is_op(node, "Transpose")
-    if x is None or not (lays_out or is_op(node, "Cast")):
-        return None
-    old, new = _sizes(x), _sizes(y)
+    old, new = known_sizes(x.shape), known_sizes(y.shape)
     if old is None or new is None or prod(old) != prod(new):
         return None
     found = [_made_of(old, prod(new[:axis]), new[axis]) for axis in axes]
     known = [those for those in found if those is not None]
     return tuple(sorted(axis for those in known for axis in those)) if len(known) == len(found) else None
-
-
-def _sizes(x: ir.Value) -> list[int] | None:
-    sizes = [] if x.shape is None else [size for size in x.shape if isinstance(size, int)]
-    return None if x.shape is None or len(sizes) < len(x.shape) else sizes
 
 
 def _made_of(sizes: list[int], before: int, size: int) -> list[int] | None:

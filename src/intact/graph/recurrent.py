@@ -73,19 +73,9 @@ class _Settler:
                     self._drop(value)
         for node in [n for n in self._graph if is_op(n, "MatMul")]:
             for index, value in enumerate(node.inputs):
-                if value is not None and _is_laid(value) and (made := self._laid(node, value)) is not None:
-                    node.replace_input_with(index, made)
-                    self._drop(value)
+                if value is not None and _is_laid(value):
+                    self._store(node, index, value, only_marked=True)
         return self._new
-
-    def _laid(self, node: ir.Node, value: ir.Value) -> ir.Value | None:
-        """What `value` moves and another marker marks, moved in front of a marker of its own."""
-        if value not in self._stored:
-            made = self._marked(value, Inserter(self._graph, node, self._names))
-            if made is None:
-                return None
-            self._stored[value] = made
-        return self._stored[value]
 
     def _is_zero(self, value: ir.Value | None) -> bool:
         """Whether `value` is 0 everywhere, whatever its sizes."""
@@ -103,10 +93,11 @@ class _Settler:
             value = node.inputs[ops.data_inputs(node)[0]]
         return False
 
-    def _store(self, node: ir.Node, index: int, value: ir.Value) -> None:
+    def _store(self, node: ir.Node, index: int, value: ir.Value, *, only_marked: bool = False) -> None:
+        """Let `node` read what the way to `value` makes of a constant, stored, or marked anew."""
         if value not in self._stored:
             insert = Inserter(self._graph, node, self._names)
-            constant = self._constants(value)
+            constant = None if only_marked else self._constants(value)
             if constant is not None:
                 self._stored[value] = insert.constant(value.name or "weight", constant)
             elif (made := self._marked(value, insert)) is not None:

@@ -15,7 +15,7 @@ from intact.errors import IntactError, QuantValueError
 from intact.graph import ops
 from intact.graph.build import Inserter, Namer, hand_over
 from intact.graph.constants import Constants, evaluate_node, foldable
-from intact.graph.edit import set_shape
+from intact.graph.edit import known_sizes, set_shape
 from intact.graph.pools import POOLS, RIGHT_OPSET
 from intact.graph.skeleton import SMALL, say_onesided
 from intact.graph.view import is_op
@@ -50,10 +50,10 @@ def specialize(
         QuantValueError: There is no such input, or its declared rank or sizes are others.
     """
     names: dict[str, int] = {}
-    declared = [_sizes(value.shape) for value in model.graph.inputs]
+    declared = [known_sizes(value.shape) for value in model.graph.inputs]
     for name, shape in shapes.items():
         _fix(model, name, shape, names)
-    as_declared = declared == [_sizes(value.shape) for value in model.graph.inputs]
+    as_declared = declared == [known_sizes(value.shape) for value in model.graph.inputs]
     _Walk(model, names, values or {}, as_declared).run()
 
 
@@ -136,7 +136,7 @@ class _Walk:
         """What a small value always is; None where a run decides, and for weights."""
         if value is None or value in self._numbers:
             return None if value is None else self._numbers[value]
-        sizes = _sizes(value.shape)
+        sizes = known_sizes(value.shape)
         if value not in self._constants or sizes is None or math.prod(sizes) > SMALL:
             return None
         try:
@@ -153,7 +153,7 @@ class _Walk:
         inputs = [self._number(value) for value in node.inputs]
         if any(array is None and value is not None for array, value in zip(inputs, node.inputs, strict=True)):
             return None
-        sizes = _sizes(node.outputs[0].shape)
+        sizes = known_sizes(node.outputs[0].shape)
         if not foldable(node) or sizes is None or math.prod(sizes) > MAX_COMPUTED:
             return None
         try:
@@ -231,19 +231,13 @@ class _Walk:
 def _measured(node: ir.Node) -> NDArray[Any] | None:
     """What a Shape or Size makes, where its input's sizes are known."""
     value = node.inputs[0]
-    sizes = _sizes(value.shape) if value is not None else None
+    sizes = known_sizes(value.shape) if value is not None else None
     if sizes is None:
         return None
     if node.op_type == "Size":
         return np.asarray(math.prod(sizes), np.int64)
     said = ops.Shape.of(node)
     return np.asarray(sizes[said.start : said.end], np.int64)
-
-
-def _sizes(shape: ir.Shape | None) -> list[int] | None:
-    """All sizes; None where one is free."""
-    known = [] if shape is None else [n for n in shape if isinstance(n, int)]
-    return None if shape is None or len(known) < len(shape) else known
 
 
 def _shape_in(type_: onnx.TypeProto) -> ir.Shape | None:
