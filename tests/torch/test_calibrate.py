@@ -17,6 +17,7 @@ from intact.calib import METHODS, Calibration, Histogram, ZeroRangeWarning, amax
 from intact.errors import CalibrationError, QuantValueError
 from intact.spec import QuantSpec
 from intact.torch import CalibrationResult
+from intact.torch import nn as quant_nn
 from intact.torch.calib.mergeable import MergeableCalibrator
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.tensor_quant import QuantDescriptor
@@ -441,3 +442,22 @@ def test_a_mergeable_calibrator_reads_every_real_dtype_and_layout(dtype: torch.d
     plain.collect(x.float())
     strided.collect(x.permute(2, 0, 3, 1))
     assert plain.stats == strided.stats
+
+
+class Restless(nn.Module):
+    """Answers another number of rows each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.rows = quant_nn.QuantLinear(16, 16), 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.rows = self.rows % 7 + 1
+        return self.layer(x)[: self.rows]
+
+
+def test_an_output_of_other_sizes_is_one_that_is_lost():
+    torch.manual_seed(0)
+    batches = [torch.randn(8, 16) for _ in range(3)]
+    result = intact.torch.calibrate(Restless(), batches, method="auto", progress=False)
+    assert len(result.errors) > 1 and set(result.errors.values()) == {1.0}

@@ -235,8 +235,11 @@ class CalibrationResult:
                     continue
                 got = real_tensors(self._forward(self.model, held.batch))
                 for output, (ours, want) in enumerate(zip(got, held.outputs, strict=True)):
-                    error = (ours.double() - want.double()).square().sum()
-                    sums[held.number, output] = float(error), float(want.double().square().sum())
+                    square = want.double().square().sum()
+                    # Of other sizes, as values decide them: nothing of it is as it was.
+                    same = ours.shape == want.shape
+                    error = (ours.double() - want.double()).square().sum() if same else square
+                    sums[held.number, output] = float(error), float(square)
         # One process has each row: the sums over rows are in one order, however many processes there are.
         found: NDArray[np.float64] = distributed.sum_over(sums, self._group).sum(axis=0)
         return found
