@@ -119,7 +119,8 @@ def test_of_one_tensor_it_sums_and_turns_axes(equation, shape, wanted):
     (note,) = graph.open_einsums(model)
     nodes = list(model.graph)
     assert note.node == nodes[-1].name == "product" and [node.op_type for node in nodes] == wanted
-    assert np.allclose(run(graph.to_bytes(model), feeds), run(proto.SerializeToString(), feeds), atol=1e-5)
+    # ONNX Runtime's Einsum of one tensor fails in 1.24.1: NumPy says what is right.
+    assert np.allclose(run(graph.to_bytes(model), feeds), np.einsum(equation, *feeds.values()), atol=1e-5)
     engine = intact.compile(proto)
     assert all(step.native for step in engine.plan.steps)
 

@@ -10,7 +10,7 @@ from onnx_ir import Graph, Model, Node, Value
 
 from intact.graph.batchnorm import fold_batchnorm
 from intact.graph.branches import Branch, branches_of, deciding_inputs, graft, inputs_behind
-from intact.graph.build import Inserter, Namer, replace
+from intact.graph.build import Inserter, Namer, new_constant, replace
 from intact.graph.compose import DTYPES, Composer
 from intact.graph.constants import Constants
 from intact.graph.custom import register_operator
@@ -97,6 +97,7 @@ __all__ = [
     "load",
     "mark",
     "marker_schema",
+    "new_constant",
     "node_seconds",
     "normalize",
     "oldest_opset",

@@ -29,6 +29,17 @@ class Namer:
         return name
 
 
+def new_constant(graph: ir.Graph, name: str, array: ArrayLike, dtype: ir.DataType | None = None) -> ir.Value:
+    """A new initializer of `graph` that holds `array`; nothing may have its name yet."""
+    array = np.asarray(array)
+    tensor = ir.Tensor(array, dtype=dtype, name=name)
+    value = ir.Value(
+        name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor
+    )
+    graph.register_initializer(value)
+    return value
+
+
 class Inserter:
     """Adds nodes beside one node of the graph, in the order of the calls.
 
@@ -44,14 +55,7 @@ class Inserter:
 
     def constant(self, name: str, array: ArrayLike, dtype: ir.DataType | None = None) -> ir.Value:
         """An initializer that holds `array`."""
-        array = np.asarray(array)
-        name = self.names(name)
-        tensor = ir.Tensor(array, dtype=dtype, name=name)
-        value = ir.Value(
-            name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor
-        )
-        self.graph.register_initializer(value)
-        return value
+        return new_constant(self.graph, self.names(name), array, dtype)
 
     def node(
         self,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine.heap import tidying
 from intact.engine.limits import check_limits
+from intact.engine.lower.constant_outputs import part_constant_outputs
 from intact.engine.lower.finish import finish
 from intact.engine.lower.layers import layers_of
 from intact.engine.lower.open_sizes import leaves_open, with_model
@@ -88,6 +89,7 @@ BEFORE: tuple[tuple[str, Pass], ...] = (
     ("fold sizes", fold_sizes),
     ("join norms", join_norms),
     ("drop NaN guards", drop_nan_guards),
+    ("part constant outputs", part_constant_outputs),
 )
 """What is done before placement reads the graph."""
 
