@@ -8,10 +8,12 @@ import intact.graph._onnx_ir  # noqa: F401
 # isort: split
 from onnx_ir import Graph, Model, Node, Value
 
+from intact.graph.attention import open_attentions
 from intact.graph.batchnorm import fold_batchnorm
 from intact.graph.branches import Branch, branches_of, deciding_inputs, graft, inputs_behind
 from intact.graph.build import Inserter, Namer, new_constant, replace
 from intact.graph.compose import DTYPES, Composer
+from intact.graph.compounds import open_compounds
 from intact.graph.constants import Constants
 from intact.graph.custom import register_operator
 from intact.graph.cut import cut, part
@@ -101,6 +103,8 @@ __all__ = [
     "node_seconds",
     "normalize",
     "oldest_opset",
+    "open_attentions",
+    "open_compounds",
     "open_einsums",
     "open_ml",
     "opset_of_markers",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from intact.graph.proto import INFERRED, values_of, with_subgraphs
 
@@ -94,6 +94,38 @@ class Inserter:
             self.graph.insert_before(self._place, node)
 
 
+class Writer:
+    """Writes what one node does as other nodes, which stand in front of it and are called after it.
+
+    Args:
+        node: Of a graph.
+        names: Gives out their names.
+        dtype: Of what they make, where nothing else is said. Their shapes are left open.
+    """
+
+    def __init__(self, node: ir.Node, names: Namer, dtype: ir.DataType = ir.DataType.FLOAT) -> None:
+        assert isinstance(node.graph, ir.Graph)
+        self._insert, self._base = Inserter(node.graph, node, names), node.name or node.op_type
+        self.dtype = dtype
+
+    def __call__(
+        self, op_type: str, *inputs: ir.Value, dtype: ir.DataType | None = None, **attributes: Any
+    ) -> ir.Value:
+        """The first output of a node."""
+        name = f"{self._base}.{op_type.lower()}"
+        made = self.dtype if dtype is None else dtype
+        return self._insert.node(op_type, inputs, name, dtype=made, shape=None, **attributes)
+
+    def constant(self, array: ArrayLike, dtype: DTypeLike | None = None) -> ir.Value:
+        """An initializer, of the dtype of the nodes where nothing else is said."""
+        array = np.asarray(array, self.dtype.numpy() if dtype is None else dtype)
+        return self._insert.constant(f"{self._base}.constant", array)
+
+    def sizes(self, *numbers: int) -> ir.Value:
+        """An initializer of int64."""
+        return self.constant(numbers, np.int64)
+
+
 def drop_unused(graph: ir.Graph, *values: ir.Value | None) -> None:
     """Remove those of `values` that are initializers of `graph` and that nobody reads any more."""
     for value in values:
@@ -128,3 +160,22 @@ def hand_over(node: ir.Node, output: ir.Value, value: ir.Value, names: Namer) ->
             value.shape, value.type = value.shape or output.shape, value.type or output.type
             value.meta.pop(INFERRED, None)
     output.replace_all_uses_with(value, replace_graph_outputs=True)
+
+
+def take_place(node: ir.Node, made: Sequence[ir.Value], names: Namer) -> None:
+    """Put new values in the place of what `node` makes, under the names of that, and remove `node`.
+
+    Args:
+        node: Of a graph.
+        made: By output, those that are left out too; nobody else knows their names.
+        names: See `hand_over`.
+    """
+    graph = node.graph
+    assert isinstance(graph, ir.Graph)
+    for old, new in zip(node.outputs, made, strict=True):
+        if not old.name:
+            continue
+        if not old.is_graph_output():  # else `hand_over` does the same
+            new.name, old.name = old.name, None
+        hand_over(node, old, new, names)
+    graph.remove(node, safe=True)

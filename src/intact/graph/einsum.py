@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 import onnx_ir as ir
 
-from intact.graph.build import Inserter, Namer, drop_unused, replace
+from intact.graph.build import Inserter, Namer, drop_unused, take_place
 from intact.graph.einsum_terms import first_two, spare_letter, written_out
 from intact.graph.notes import Note
 from intact.graph.view import is_op
@@ -87,7 +87,7 @@ def _turn(node: ir.Node, equation: str, names: Namer) -> str | None:
     assert producer is not None
     node.name, producer.name = names(f"{name}.einsum"), name
     what = ["a ReduceSum"] * (len(answer) < len(term)) + ["a Transpose"] * is_op(producer, "Transpose")
-    _take_place(node, made, names)
+    take_place(node, [made], names)
     return " and ".join(what)
 
 
@@ -241,16 +241,8 @@ def _open(node: ir.Node, product: _Product, names: Namer) -> None:
     producer.name = name
     made = _answer(insert, name, made, product, old)
     held = tuple(node.inputs)
-    _take_place(node, made, names)
+    take_place(node, [made], names)
     drop_unused(graph, *held)
-
-
-def _take_place(node: ir.Node, made: ir.Value, names: Namer) -> None:
-    """Put `made` in the place of what `node` makes, under its name."""
-    old = node.outputs[0]
-    if not old.is_graph_output():  # else `replace` does the same
-        made.name, old.name = old.name, None
-    replace(node, made, names)
 
 
 def _answer(insert: Inserter, name: str, made: ir.Value, product: _Product, old: ir.Value) -> ir.Value:

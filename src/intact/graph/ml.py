@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from numpy.typing import ArrayLike
 
 from intact.graph.attributes import floating, floatings, integer, text
-from intact.graph.build import Inserter, Namer, replace
+from intact.graph.build import Namer, Writer, replace
 from intact.graph.inference import refresh_shapes
 from intact.graph.notes import Note
 from intact.graph.proto import all_nodes
@@ -37,7 +35,7 @@ def open_ml(model: ir.Model) -> list[Note]:
         x = node.inputs[0] if node.inputs else None
         if rule is None or x is None or len(node.outputs) != 1:
             continue
-        made = rule(_Writer(node, names), node, x)
+        made = rule(Writer(node, names), node, x)
         if made is None:
             continue
         output, name = node.outputs[0], node.outputs[0].name
@@ -53,47 +51,31 @@ def open_ml(model: ir.Model) -> list[Note]:
     return notes
 
 
-class _Writer:
-    """Puts nodes of unknown shape in the place of one."""
-
-    def __init__(self, node: ir.Node, names: Namer) -> None:
-        assert isinstance(node.graph, ir.Graph)
-        self._insert, self._base = Inserter(node.graph, node, names), node.name or node.op_type
-
-    def __call__(
-        self, op_type: str, *inputs: ir.Value, dtype: ir.DataType | None = _FLOAT, **attributes: Any
-    ) -> ir.Value:
-        name = f"{self._base}.{op_type.lower()}"
-        return self._insert.node(op_type, inputs, name, dtype=dtype, shape=None, **attributes)
-
-    def constant(self, array: ArrayLike, dtype: Any = np.float32) -> ir.Value:
-        return self._insert.constant(f"{self._base}.constant", np.asarray(array, dtype))
-
-    def real(self, x: ir.Value) -> ir.Value:
-        """x as float32: these operators take whole numbers, too."""
-        return x if x.dtype == _FLOAT else self("Cast", x, to=int(_FLOAT))
-
-
 def _fits(x: ir.Value, *parameters: Sequence[float]) -> bool:
     """Whether each of `parameters` is one number, or has one for each entry of the last axis."""
     size = x.shape[-1] if x.shape is not None and len(x.shape) else None
     return all(len(one) == 1 or (len(one) > 1 and size in (len(one), None)) for one in parameters)
 
 
-def _scaler(write: _Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
+def _real(write: Writer, x: ir.Value) -> ir.Value:
+    """x as float32: these operators take whole numbers, too."""
+    return x if x.dtype == _FLOAT else write("Cast", x, to=int(_FLOAT))
+
+
+def _scaler(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
     """``(x - offset) * scale``."""
     offset, scale = floatings(node, "offset", ()), floatings(node, "scale", ())
     if not _fits(x, offset, scale):
         return None
-    less = write("Sub", write.real(x), write.constant(offset))
+    less = write("Sub", _real(write, x), write.constant(offset))
     return write("Mul", less, write.constant(scale))
 
 
-def _normalizer(write: _Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
+def _normalizer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
     """Each row over its norm; a row whose norm is 0 stays."""
     if x.shape is None or len(x.shape) not in (1, 2):
         return None
-    real, axes = write.real(x), write.constant([-1], np.int64)
+    real, axes = _real(write, x), write.constant([-1], np.int64)
     kind = text(node, "norm", "MAX")
     if kind == "MAX":
         norm = write("ReduceMax", real, axes=[-1])
@@ -107,7 +89,7 @@ def _normalizer(write: _Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
     return write("Div", real, write("Where", none, write.constant(1), norm))
 
 
-def _imputer(write: _Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
+def _imputer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
     """Another number in the place of what stands for a missing one."""
     if x.dtype != _FLOAT:
         return None
@@ -124,7 +106,7 @@ def _imputer(write: _Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
     return write("Where", found, write.constant(instead), x)
 
 
-def _binarizer(write: _Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
+def _binarizer(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
     """1 above the threshold, else 0."""
     if x.dtype != _FLOAT:
         return None
@@ -132,7 +114,7 @@ def _binarizer(write: _Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
     return write("Cast", above, to=int(_FLOAT))
 
 
-def _features(write: _Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
+def _features(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
     """Some entries of the last axis; of a vector as one row."""
     indices = node.inputs[1]
     if x.shape is None or indices is None:
@@ -144,7 +126,7 @@ def _features(write: _Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
     return write("Reshape", picked, write.constant([1, -1], np.int64), dtype=x.dtype)
 
 
-def _linear(write: _Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
+def _linear(write: Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
     """A Gemm."""
     weights, bias = floatings(node, "coefficients", ()), floatings(node, "intercepts", ())
     targets = integer(node, "targets", 1)
@@ -155,10 +137,10 @@ def _linear(write: _Writer, node: ir.Node, x: ir.Value) -> ir.Value | None:
         return None
     matrix = write.constant(np.array(weights, np.float32).reshape(targets, -1).T)
     more = [write.constant(bias)] if bias else []
-    return write("Gemm", write.real(x), matrix, *more)
+    return write("Gemm", _real(write, x), matrix, *more)
 
 
-_RULES: dict[str, Callable[[_Writer, ir.Node, ir.Value], ir.Value | None]] = {
+_RULES: dict[str, Callable[[Writer, ir.Node, ir.Value], ir.Value | None]] = {
     "Scaler": _scaler,
     "Normalizer": _normalizer,
     "Imputer": _imputer,

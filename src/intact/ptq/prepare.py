@@ -34,9 +34,7 @@ def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bo
     rules = Rules(model, settings.layer, settings.overrides)
     opset = rules.opset(model.opset_imports.get("", 13), settings.opset)
     graph.raise_opset(model, opset)
-    if opened := [*graph.open_ml(model), *graph.open_einsums(model)]:
-        notes += opened
-        graph.refresh_shapes(model)
+    notes += graph.open_compounds(model)
     left = [escape(name) for name in rules.float_nodes()]
     include, exclude = settings.include, settings.exclude
     placed = placement.place(model, settings.profile, include=include, exclude=[*exclude, *left])

@@ -66,7 +66,7 @@ def qdq_model(
         # Where torch.export refuses, torch's exporter goes on with the sizes of what it traces: here of two
         # samples, and the example is one.
         raise fixed_size(1)
-    graph.open_einsums(made)
+    graph.open_compounds(made)
     if opset is None:
         opset = max(graph.NATIVE_OPSET, graph.opset_of_markers(made))
     elif newer:

@@ -37,8 +37,7 @@ from intact.graph import (
     is_dynamic,
     load,
     normalize,
-    open_einsums,
-    open_ml,
+    open_compounds,
     prune,
     raise_opset,
     refresh_shapes,
@@ -63,15 +62,8 @@ def _normalize(model: Model) -> list[str]:
     return notes
 
 
-def _open_einsums(model: Model) -> list[str]:
-    notes = [str(note) for note in open_einsums(model)]
-    if notes:
-        refresh_shapes(model)
-    return notes
-
-
-def _open_ml(model: Model) -> list[str]:
-    return [str(note) for note in open_ml(model)]
+def _open_compounds(model: Model) -> list[str]:
+    return [str(note) for note in open_compounds(model)]
 
 
 def _prune(model: Model) -> list[str]:
@@ -82,8 +74,7 @@ def _prune(model: Model) -> list[str]:
 BEFORE: tuple[tuple[str, Pass], ...] = (
     ("normalize", _normalize),
     ("widen codes of 4 bits", widen_codes),
-    ("open operators of ai.onnx.ml", _open_ml),
-    ("open Einsum", _open_einsums),
+    ("open compound operators", _open_compounds),
     ("drop what does nothing", drop_idle),
     ("join bounds", join_bounds),
     ("fold sizes", fold_sizes),

@@ -16,7 +16,7 @@ _BY_NAME = {
     "BatchNormalization": "no convolution in front of it takes it in",
     "Cast": "it changes the type",
     "If": "what its branches hold is decided node by node",
-    "Attention": "it is one node; write it as MatMul, Softmax and MatMul to run its products in int8",
+    "Attention": "sizes of its heads are not known, or several nodes cannot say what it does",
 }
 """Operators of which more is to be said than of their kind."""
 

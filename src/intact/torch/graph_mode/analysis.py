@@ -81,8 +81,7 @@ def analyse(
         UnsupportedError: The exporter cannot write the model.
     """
     traced = trace(model, args, kwargs)
-    if onnx_graph.open_einsums(traced.model):
-        onnx_graph.refresh_shapes(traced.model)
+    onnx_graph.open_compounds(traced.model)
     read = _Reading(traced.model, traced.edges)
     placement = place(traced.model, profile, include=_inside(include), exclude=_inside(exclude))
     placement = replace(placement, sites=tuple(_reached(placement.sites, traced.model, read.edges)))

@@ -1,0 +1,25 @@
+"""Operators that say in one node what several others say, written out: rules and kernels know those."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from intact.graph.attention import open_attentions
+from intact.graph.einsum import open_einsums
+from intact.graph.inference import refresh_shapes
+from intact.graph.ml import open_ml
+from intact.graph.notes import Note
+
+
+def open_compounds(model: ir.Model) -> list[Note]:
+    """Write out operators of ai.onnx.ml, Attention and Einsum, in place, and infer the shapes behind them.
+
+    Args:
+        model: Of opset 13 or newer.
+    Returns:
+        One note for each that was written out, or that could not be.
+    """
+    notes = [*open_ml(model), *open_attentions(model)]
+    if opened := open_einsums(model):
+        refresh_shapes(model)
+    return [*notes, *opened]
