@@ -26,6 +26,7 @@ from intact.graph.fallback import check_fallback
 from intact.graph.float16 import widen_float16
 from intact.graph.foreign import ForeignNode, rename_foreign
 from intact.graph.four_bits import widen_codes
+from intact.graph.fused import open_fused
 from intact.graph.inference import refresh_shapes
 from intact.graph.io import lift_constants, parse_model, prune, read_model, tidy, to_bytes, write_model
 from intact.graph.layouts import axes_in_front
@@ -106,6 +107,7 @@ __all__ = [
     "open_attentions",
     "open_compounds",
     "open_einsums",
+    "open_fused",
     "open_ml",
     "opset_of_markers",
     "own_weights",

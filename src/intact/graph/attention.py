@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from intact.graph.attributes import floating, integer
-from intact.graph.build import Namer, Writer, take_place
+from intact.graph.build import Namer, Writer, is_read, take_place
 from intact.graph.inference import refresh_shapes
 from intact.graph.notes import Note
 from intact.graph.view import is_op
@@ -57,7 +57,14 @@ def open_attentions(model: ir.Model) -> list[Note]:
 
 
 def attended(
-    write: Writer, q: ir.Value, k: ir.Value, scale: float, bias: ir.Value | None = None, softcap: float = 0
+    write: Writer,
+    q: ir.Value,
+    k: ir.Value,
+    scale: float,
+    bias: ir.Value | None = None,
+    *,
+    softcap: float = 0,
+    guarded: bool = False,
 ) -> tuple[ir.Value, ir.Value]:
     """``softmax(q @ k.T * scale + bias)`` along the last axis.
 
@@ -65,8 +72,9 @@ def attended(
         write: Puts the nodes into a graph.
         q, k: [batch, heads, places, size].
         scale: Of the scores.
-        bias: To be added to them; where it has rows of -inf alone, these become 0.
+        bias: To be added to them.
         softcap: The scores s become ``softcap * tanh(s / softcap)`` first; 0: they stay.
+        guarded: Rows for which the bias has -inf alone become 0.
     Returns:
         The scores without a bias, and the weights.
     """
@@ -75,9 +83,9 @@ def attended(
     if softcap > 0:
         cap = write.constant(softcap)
         scores = write("Mul", write("Tanh", write("Div", scores, cap)), cap)
-    if bias is None:
-        return raw, write("Softmax", scores, axis=-1)
-    weights = write("Softmax", write("Add", scores, bias), axis=-1)
+    weights = write("Softmax", scores if bias is None else write("Add", scores, bias), axis=-1)
+    if not guarded:
+        return raw, weights
     nothing = write("IsNaN", weights, dtype=_T.BOOL)
     return raw, write("Where", nothing, write.constant(0), weights)
 
@@ -173,16 +181,13 @@ def _open(node: ir.Node, heads: _Heads, names: Namer) -> None:
         k, v = _repeated(write, k, group, heads, heads.size), _repeated(write, v, group, heads, heads.width)
     bias = _bias(write, node, q, k, old_keys)
     scale = floating(node, "scale", 1 / sqrt(heads.size))
-    raw, weights = attended(write, q, k, scale, bias, floating(node, "softcap", 0))
-    y = write("MatMul", weights, v)
-    product = y.producer()
-    assert product is not None
-    name, node.name = node.name, names(f"{node.name}.attention")
-    product.name = name  # which rules and reports call it by
+    masked, cap = len(node.inputs) > _MASK and node.inputs[_MASK] is not None, floating(node, "softcap", 0)
+    raw, weights = attended(write, q, k, scale, bias, softcap=cap, guarded=masked)
+    y = write.names(write("MatMul", weights, v))
     scores = weights if integer(node, "qk_matmul_output_mode", _SCORES) == _WEIGHTS else raw
     made = join_heads(write, y) if heads.joined else y, *present, scores
     own = [
-        write("Identity", one) if old.name and one in node.inputs else one
+        write("Identity", one) if is_read(old) and one in node.inputs else one
         for old, one in zip(node.outputs, made, strict=False)
     ]
     take_place(node, own, names)
@@ -200,15 +205,15 @@ def _bias(write: Writer, node: ir.Node, q: ir.Value, k: ir.Value, past: ir.Value
     mask = node.inputs[_MASK] if len(node.inputs) > _MASK else None
     found = []
     if mask is not None and mask.dtype == _T.BOOL:
-        found.append(_zero_where(write, mask))
+        found.append(zero_where(write, mask))
     elif mask is not None:
         found.append(mask if mask.dtype == write.dtype else write("Cast", mask, to=int(write.dtype)))
     if (allowed := _in_reach(write, node, q, k, past)) is not None:
-        found.append(_zero_where(write, allowed))
+        found.append(zero_where(write, allowed))
     return write("Add", *found) if len(found) > 1 else found[0] if found else None
 
 
-def _zero_where(write: Writer, allowed: ir.Value) -> ir.Value:
+def zero_where(write: Writer, allowed: ir.Value) -> ir.Value:
     return write("Where", allowed, write.constant(0), write.constant(-inf))
 
 
@@ -222,14 +227,14 @@ def _in_reach(
     bounds += [("GreaterOrEqual", -left)] * (left >= 0)
     if not bounds:
         return None
-    ahead = _ahead(write, q, k, past)
+    ahead = places_ahead(write, q, k, past)
     tests = [write(op, ahead, write.sizes(bound), dtype=_T.BOOL) for op, bound in bounds]
     while len(tests) > 1:
         tests = [write("And", tests[0], tests[1], dtype=_T.BOOL), *tests[2:]]
     return tests[0]
 
 
-def _ahead(write: Writer, q: ir.Value, k: ir.Value, past: ir.Value | None) -> ir.Value:
+def places_ahead(write: Writer, q: ir.Value, k: ir.Value, past: ir.Value | None) -> ir.Value:
     """How far each key is ahead of each query, int64 [queries, keys]; keys of the past come first."""
 
     def length(x: ir.Value) -> ir.Value:

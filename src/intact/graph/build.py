@@ -105,11 +105,11 @@ class Writer:
 
     def __init__(self, node: ir.Node, names: Namer, dtype: ir.DataType = ir.DataType.FLOAT) -> None:
         assert isinstance(node.graph, ir.Graph)
-        self._insert, self._base = Inserter(node.graph, node, names), node.name or node.op_type
-        self.dtype = dtype
+        self._node, self._insert = node, Inserter(node.graph, node, names)
+        self._base, self.dtype = node.name or node.op_type, dtype
 
     def __call__(
-        self, op_type: str, *inputs: ir.Value, dtype: ir.DataType | None = None, **attributes: Any
+        self, op_type: str, *inputs: ir.Value | None, dtype: ir.DataType | None = None, **attributes: Any
     ) -> ir.Value:
         """The first output of a node."""
         name = f"{self._base}.{op_type.lower()}"
@@ -124,6 +124,13 @@ class Writer:
     def sizes(self, *numbers: int) -> ir.Value:
         """An initializer of int64."""
         return self.constant(numbers, np.int64)
+
+    def names(self, value: ir.Value) -> ir.Value:
+        """`value`, whose node takes over the name of the one that is written out: reports call it so."""
+        node = value.producer()
+        assert node is not None
+        self._node.name, node.name = self._insert.names(f"{self._base}.whole"), self._base
+        return value
 
 
 def drop_unused(graph: ir.Graph, *values: ir.Value | None) -> None:
@@ -162,18 +169,23 @@ def hand_over(node: ir.Node, output: ir.Value, value: ir.Value, names: Namer) ->
     output.replace_all_uses_with(value, replace_graph_outputs=True)
 
 
-def take_place(node: ir.Node, made: Sequence[ir.Value], names: Namer) -> None:
+def is_read(value: ir.Value) -> bool:
+    """Whether a node reads `value`, or it is an output of the graph."""
+    return bool(value.uses()) or value.is_graph_output()
+
+
+def take_place(node: ir.Node, made: Sequence[ir.Value | None], names: Namer) -> None:
     """Put new values in the place of what `node` makes, under the names of that, and remove `node`.
 
     Args:
         node: Of a graph.
-        made: By output, those that are left out too; nobody else knows their names.
+        made: By output; nobody else knows their names. None: nobody reads that output.
         names: See `hand_over`.
     """
     graph = node.graph
     assert isinstance(graph, ir.Graph)
     for old, new in zip(node.outputs, made, strict=True):
-        if not old.name:
+        if new is None or not is_read(old):
             continue
         if not old.is_graph_output():  # else `hand_over` does the same
             new.name, old.name = old.name, None

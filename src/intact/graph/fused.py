@@ -1,0 +1,369 @@
+"""Operators that ONNX Runtime's optimizers write, in its own domain, as ONNX's own.
+
+What they mean is said in ONNX Runtime's docs/ContribOperators.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import pi, sqrt
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from intact.graph.attention import attended, join_heads, places_ahead, split_heads, zero_where
+from intact.graph.attributes import copied, floating, floatings, integer, integers, text
+from intact.graph.build import Namer, Writer, is_read, take_place
+from intact.graph.inference import refresh_shapes
+from intact.graph.notes import Note
+from intact.graph.ops import MICROSOFT
+from intact.graph.proto import all_nodes
+from intact.graph.raising import raise_opset
+from intact.graph.view import is_op
+
+_T = ir.DataType
+_OPSET = 18
+"""The first with LayerNormalization, which ONNX Runtime writes into older files too, and axes as inputs."""
+
+_MOST = 10
+"""Inputs of an operator, at most."""
+
+Inputs = Sequence[ir.Value | None]
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """How an operator is written out.
+
+    Attributes:
+        write: Makes its outputs in order; None, and no node, where it cannot.
+        makes: The outputs that it can make.
+        heads: It needs the sizes of what is in front of it.
+    """
+
+    write: Callable[[Writer, ir.Node, Inputs], Sequence[ir.Value] | None]
+    makes: tuple[int, ...] = (0,)
+    heads: bool = False
+
+
+def open_fused(model: ir.Model) -> list[Note]:
+    """Write operators that ONNX Runtime fused as those that they stand for, in place.
+
+    Gelu, BiasGelu, FastGelu, QuickGelu; FusedConv, FusedGemm, FusedMatMul; layer normalizations, with the sum
+    in front of them and with the embeddings of BERT; Attention and MultiHeadAttention where masks are given
+    place by place. Others stay.
+
+    Args:
+        model: Changed in place; it gets opset 18 where it has any of them.
+    Returns:
+        One note per node that was written out.
+    """
+    if not any(_rule(node) for node in model.graph):
+        return []
+    raise_opset(model, _OPSET)
+    notes = []
+    for heads in (False, True):
+        if opened := _opened(model, heads):
+            refresh_shapes(model)
+            notes += opened
+    if not any(node.domain == MICROSOFT for node in all_nodes(model.graph)):
+        model.opset_imports.pop(MICROSOFT, None)
+    return notes
+
+
+def _opened(model: ir.Model, heads: bool) -> list[Note]:
+    names, notes = Namer(model.graph), []
+    for node in list(model.graph):
+        rule = _rule(node)
+        if rule is None or rule.heads != heads or not node.inputs or node.inputs[0] is None:
+            continue
+        wanted = {at for at, old in enumerate(node.outputs) if is_read(old)}
+        if not wanted <= set(rule.makes):
+            continue
+        inputs = (*node.inputs, *[None] * (_MOST - len(node.inputs)))
+        types = [x.dtype for x in inputs if x is not None and x.dtype in (_T.FLOAT, _T.DOUBLE)]
+        name = node.name or node.op_type
+        made = rule.write(Writer(node, names, types[0] if types else _T.FLOAT), node, inputs)
+        if made is None:
+            continue
+        notes.append(Note(name, f"{node.op_type} is written in ONNX's own operators"))
+        by_output = dict(zip(rule.makes, made, strict=True))
+        take_place(node, [by_output.get(at) for at in range(len(node.outputs))], names)
+    return notes
+
+
+def _rule(node: ir.Node) -> _Rule | None:
+    if node.domain == MICROSOFT or (node.domain, node.op_type) == ("", "SimplifiedLayerNormalization"):
+        return _RULES.get(node.op_type)
+    return None
+
+
+def _gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
+    """``x / 2 * (1 + erf(x / sqrt(2)))`` of the sum of what it reads."""
+    x = _sum(write, *inputs[:2])
+    curve = write("Add", write("Erf", write("Div", x, write.constant(sqrt(2)))), write.constant(1))
+    return [write("Mul", write("Mul", x, curve), write.constant(0.5))]
+
+
+def _fast_gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
+    """``x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`` of the sum of what it reads."""
+    x = _sum(write, *inputs[:2])
+    cube = write("Mul", write("Mul", x, write("Mul", x, x)), write.constant(0.044715))
+    inner = write("Mul", write("Add", x, cube), write.constant(sqrt(2 / pi)))
+    curve = write("Add", write("Tanh", inner), write.constant(1))
+    return [write("Mul", write("Mul", x, write.constant(0.5)), curve)]
+
+
+def _quick_gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
+    """``x * sigmoid(alpha * x)``."""
+    x, alpha = inputs[0], floating(node, "alpha", 1.702)
+    scaled = x if alpha == 1 else write("Mul", x, write.constant(alpha))
+    return [write("Mul", x, write("Sigmoid", scaled))]
+
+
+def _sum(write: Writer, *values: ir.Value | None) -> ir.Value:
+    first, *rest = (value for value in values if value is not None)
+    for value in rest:
+        first = write("Add", first, value)
+    return first
+
+
+def _conv(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """An activation of a convolution, to which Z is added in front of it."""
+    x, weight, bias, addend = inputs[:4]
+    said = copied(node)
+    said.pop("activation", None), said.pop("activation_params", None)
+    numbers = floatings(node, "activation_params", ())
+    if not _knows(node, numbers):
+        return None
+    read = [x, weight] if bias is None else [x, weight, bias]
+    made = write.names(write("Conv", *read, **said))
+    return [_activated(write, node, _sum(write, made, addend), numbers)]
+
+
+def _gemm(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """An activation of a Gemm."""
+    said = copied(node)
+    names = [f"activation_{name}" for name in ("alpha", "beta", "gamma")]
+    numbers = [floating(node, name, 0) for name in names if name in said]
+    for name in ("activation", *names):
+        said.pop(name, None)
+    if not _knows(node, numbers):
+        return None
+    read = inputs[:2] if inputs[2] is None else inputs[:3]
+    return [_activated(write, node, write.names(write("Gemm", *read, **said)), numbers)]
+
+
+_NUMBERS = {"": 0, "Relu": 0, "Tanh": 0, "Sigmoid": 0, "LeakyRelu": 1, "Clip": 2, "HardSigmoid": 2}
+"""How many parameters each activation has, at least."""
+
+
+def _knows(node: ir.Node, numbers: Sequence[float]) -> bool:
+    kind = text(node, "activation", "")
+    return kind in _NUMBERS and len(numbers) >= _NUMBERS[kind]
+
+
+def _activated(write: Writer, node: ir.Node, x: ir.Value, numbers: Sequence[float]) -> ir.Value:
+    kind = text(node, "activation", "")
+    if kind == "Clip":
+        return write("Clip", x, write.constant(numbers[0]), write.constant(numbers[1]))
+    if kind == "LeakyRelu":
+        return write(kind, x, alpha=numbers[0])
+    if kind == "HardSigmoid":
+        return write(kind, x, alpha=numbers[0], beta=numbers[1])
+    return write(kind, x) if kind else x
+
+
+def _matmul(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """``alpha * A @ B``, of which each may be transposed first."""
+    sides = [(inputs[0], integer(node, "transA", 0)), (inputs[1], integer(node, "transB", 0))]
+    if integer(node, "transBatchA", 0) or integer(node, "transBatchB", 0):
+        return None
+    if any(turned and (x is None or x.shape is None) for x, turned in sides):
+        return None
+    read = [_turned(write, x) if turned and x is not None else x for x, turned in sides]
+    made, alpha = write.names(write("MatMul", *read)), floating(node, "alpha", 1)
+    return [made if alpha == 1 else write("Mul", made, write.constant(alpha))]
+
+
+def _turned(write: Writer, x: ir.Value) -> ir.Value:
+    """With its last two axes exchanged; a vector stays."""
+    rank = 0 if x.shape is None else len(x.shape)
+    return x if rank < 2 else write("Transpose", x, perm=[*range(rank - 2), rank - 1, rank - 2])
+
+
+def _norm(
+    write: Writer, node: ir.Node, x: ir.Value, gamma: ir.Value | None, beta: ir.Value | None
+) -> ir.Value:
+    read = [x, gamma] if beta is None else [x, gamma, beta]
+    return write.names(write("LayerNormalization", *read, axis=-1, epsilon=floating(node, "epsilon", 1e-12)))
+
+
+def _rms(write: Writer, node: ir.Node, x: ir.Value, gamma: ir.Value | None, epsilon: float) -> ir.Value:
+    """``x / sqrt(mean(x^2) + epsilon) * gamma``."""
+    mean = write("ReduceMean", write("Mul", x, x), write.sizes(-1))
+    root = write("Sqrt", write("Add", mean, write.constant(floating(node, "epsilon", epsilon))))
+    return write.names(write("Mul", write("Div", x, root), gamma))
+
+
+def _skip_norm(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
+    """LayerNormalization of a sum, and the sum."""
+    x, skip, gamma, beta, bias = inputs[:5]
+    total = _skipped(write, x, skip, bias)
+    return [_norm(write, node, total, gamma, beta), total]
+
+
+def _skip_rms(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
+    """Root mean square normalization of a sum, and the sum."""
+    x, skip, gamma, bias = inputs[:4]
+    total = _skipped(write, x, skip, bias)
+    return [_rms(write, node, total, gamma, 1e-12), total]
+
+
+def _skipped(write: Writer, x: ir.Value | None, skip: ir.Value | None, bias: ir.Value | None) -> ir.Value:
+    """The sum of all; a bias goes to the product that it was made for, which takes it in."""
+    if bias is not None and skip is not None and x is not None and is_op(skip.producer(), "MatMul", "Gemm"):
+        x, skip = skip, x
+    return _sum(write, x, bias, skip)
+
+
+def _plain_rms(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """Root mean square normalization along the last axis."""
+    x, gamma = inputs[:2]
+    axis = integer(node, "axis", -1)
+    if x is None or (axis != -1 and (x.shape is None or axis != len(x.shape) - 1)):
+        return None
+    return [_rms(write, node, x, gamma, 1e-5)]
+
+
+def _embeddings(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """Words, places and segments looked up, added and normalized; how long each sentence is; the sum."""
+    words, segments, word_table, place_table, segment_table, gamma, beta, mask, places = inputs[:9]
+    if words is None or place_table is None:
+        return None
+    if places is None:
+        length = write(
+            "Slice", write("Shape", words, dtype=_T.INT64), *map(write.sizes, (1, 2)), dtype=_T.INT64
+        )
+        at = write("Slice", place_table, write.sizes(0), length)
+    else:
+        at = write("Gather", place_table, places, axis=0)
+    total = write("Add", write("Gather", word_table, words, axis=0), at)
+    if segments is not None and segment_table is not None:
+        total = write("Add", total, write("Gather", segment_table, segments, axis=0))
+    ones = mask if mask is not None else write("Sub", words, words, dtype=words.dtype)
+    lengths = write("ReduceSum", ones, write.sizes(1), keepdims=0, dtype=ones.dtype)
+    lengths = write("Cast", lengths, to=int(_T.INT32), dtype=_T.INT32)
+    return [_norm(write, node, total, gamma, beta), lengths, total]
+
+
+def _attention(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """Self-attention with its projections; keys and values together, behind those of the past."""
+    x, weight, bias, mask, past, addend, shared = inputs[:7]
+    heads, matrix = integer(node, "num_heads", 0), _array(weight)
+    if x is None or matrix is None or matrix.ndim != 2 or shared is not None or not _is_by_place(mask):
+        return None
+    sizes = integers(node, "qkv_hidden_sizes", [matrix.shape[1] // 3] * 3)
+    offsets = np.zeros(matrix.shape[1], matrix.dtype) if bias is None else _array(bias)
+    if heads < 1 or sum(sizes) != matrix.shape[1] or offsets is None or integer(node, "do_rotary", 0):
+        return None
+    ends = list(np.cumsum(sizes)[:-1])
+    q, k, v = (
+        split_heads(write, write("Add", write("MatMul", x, write.constant(w)), write.constant(b)), heads)
+        for w, b in zip(np.split(matrix, ends, axis=1), np.split(offsets, ends), strict=True)
+    )
+    before = None
+    if past is not None:
+        before, values = (write("Gather", past, write.constant(at, np.int64), axis=0) for at in (0, 1))
+        k, v = write("Concat", before, k, axis=2), write("Concat", values, v, axis=2)
+    present = write("Concat", *(write("Unsqueeze", part, write.sizes(0)) for part in (k, v)), axis=0)
+    return [_mixed(write, node, (q, k, v), sizes[0] // heads, (mask, addend, before)), present]
+
+
+def _multi_head(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """Attention of queries to keys, with values; the keys and values."""
+    q, k, v, bias, mask, addend, past_keys, past_values, shared, cache = inputs
+    heads, ranks = integer(node, "num_heads", 0), [_rank(one) for one in (q, k, v)]
+    if q is None or k is None or v is None or ranks[0] != 3 or ranks[1] != ranks[2] or ranks[1] not in (3, 4):
+        return None
+    size = q.shape[2] if q.shape is not None else None
+    offsets = _array(bias)
+    unknown = bias is not None and (offsets is None or ranks[1] == 4)
+    if heads < 1 or not isinstance(size, int) or unknown or shared is not None or cache is not None:
+        return None
+    if not _is_by_place(mask) or (past_keys is None) != (past_values is None):
+        return None
+    if offsets is not None:
+        ends = [size, 2 * size]
+        q, k, v = (
+            write("Add", one, write.constant(part))
+            for one, part in zip((q, k, v), np.split(offsets, ends), strict=True)
+        )
+    q = split_heads(write, q, heads)
+    if ranks[1] == 3:
+        k, v = split_heads(write, k, heads), split_heads(write, v, heads)
+    if past_keys is not None:
+        k, v = write("Concat", past_keys, k, axis=2), write("Concat", past_values, v, axis=2)
+    y = _mixed(write, node, (q, k, v), size // heads, (mask, addend, past_keys))
+    return [y, *(write("Identity", one) for one in (k, v))]
+
+
+def _mixed(
+    write: Writer,
+    node: ir.Node,
+    heads: tuple[ir.Value, ir.Value, ir.Value],
+    size: int,
+    given: tuple[ir.Value | None, ir.Value | None, ir.Value | None],
+) -> ir.Value:
+    """Values mixed by the scores of queries and keys.
+
+    Args:
+        heads: Queries, keys and values, [batch, heads, places, size].
+        size: Of a query.
+        given: Which keys may be attended to, where not to all of them; what is added to scores; old keys.
+    """
+    (q, k, v), (mask, addend, past) = heads, given
+    lowest = floating(node, "mask_filter_value", -10000)
+    found = [] if addend is None else [addend]
+    if mask is not None:
+        closed = write("Sub", write.constant(1), write("Cast", mask, to=int(write.dtype)))
+        closed = write("Mul", closed, write.constant(lowest))
+        found.append(write("Unsqueeze", closed, write.sizes(*([1, 2] if _rank(mask) == 2 else [1]))))
+    if integer(node, "unidirectional", 0):
+        behind = write("LessOrEqual", places_ahead(write, q, k, past), write.sizes(0), dtype=_T.BOOL)
+        found.append(zero_where(write, behind))
+    scale = floating(node, "scale", 0) or 1 / sqrt(size)
+    _, weights = attended(write, q, k, scale, _sum(write, *found) if found else None)
+    return join_heads(write, write.names(write("MatMul", weights, v)))
+
+
+def _is_by_place(mask: ir.Value | None) -> bool:
+    """Whether a mask says of every key whether it may be attended to: it may say lengths, too."""
+    return mask is None or _rank(mask) in (2, 3)
+
+
+def _rank(value: ir.Value | None) -> int | None:
+    return None if value is None or value.shape is None else len(value.shape)
+
+
+def _array(value: ir.Value | None) -> NDArray | None:
+    return None if value is None or value.const_value is None else value.const_value.numpy()
+
+
+_RULES = {
+    "Attention": _Rule(_attention, (0, 1), heads=True),
+    "BiasGelu": _Rule(_gelu),
+    "EmbedLayerNormalization": _Rule(_embeddings, (0, 1, 2)),
+    "FastGelu": _Rule(_fast_gelu),
+    "FusedConv": _Rule(_conv),
+    "FusedGemm": _Rule(_gemm),
+    "FusedMatMul": _Rule(_matmul),
+    "Gelu": _Rule(_gelu),
+    "MultiHeadAttention": _Rule(_multi_head, (0, 1, 2), heads=True),
+    "QuickGelu": _Rule(_quick_gelu),
+    "SimplifiedLayerNormalization": _Rule(_plain_rms),
+    "SkipLayerNormalization": _Rule(_skip_norm, (0, 3)),
+    "SkipSimplifiedLayerNormalization": _Rule(_skip_rms, (0, 3)),
+}
