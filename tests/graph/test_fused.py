@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 import intact
 from intact import graph
 from intact.engine.steps import FallbackSubgraph
+from intact.errors import UnsupportedError
 from intact.graph.ops import MICROSOFT
 
 B, S, T, N, D = 2, 5, 7, 2, 4  # samples, queries, keys, heads, size of a head
@@ -180,6 +181,14 @@ def test_what_has_no_other_form_stays(name):
     heads = {"num_heads": N} if "Attention" in op_type else {}
     loaded = graph.load(model(op_type, feeds, constants, inputs, outputs, **heads, **said))
     assert graph.open_fused(loaded) == [] and [node.op_type for node in loaded.graph] == [op_type]
+
+
+def test_layouts_of_one_machine_are_refused():
+    proto = model("FusedConv", {"x": IMAGE}, KERNEL, ["x", "w", "c"], {"y0": 4}, activation="Relu")
+    proto.graph.node[0].domain, proto.graph.node[0].op_type = "com.microsoft.nchwc", "Conv"
+    proto.opset_import.append(helper.make_opsetid("com.microsoft.nchwc", 1))
+    with pytest.raises(UnsupportedError, match=r"node 'fused' \(Conv\): got a layout .* ORT_ENABLE_EXTENDED"):
+        intact.quantize(proto, [{"x": IMAGE}], progress=False)
 
 
 def test_a_fused_convolution_is_a_layer_in_int8():

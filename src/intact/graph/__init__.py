@@ -26,7 +26,7 @@ from intact.graph.fallback import check_fallback
 from intact.graph.float16 import widen_float16
 from intact.graph.foreign import ForeignNode, rename_foreign
 from intact.graph.four_bits import widen_codes
-from intact.graph.fused import open_fused
+from intact.graph.fused import open_fused, require_portable
 from intact.graph.inference import refresh_shapes
 from intact.graph.io import lift_constants, parse_model, prune, read_model, tidy, to_bytes, write_model
 from intact.graph.layouts import axes_in_front
@@ -121,6 +121,7 @@ __all__ = [
     "raise_opset",
     "read_model",
     "refresh_shapes",
+    "require_portable",
     "register_operator",
     "replace",
     "save",

@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from intact.errors import UnsupportedError
 from intact.graph.attention import attended, join_heads, places_ahead, split_heads, zero_where
 from intact.graph.attributes import copied, floating, floatings, integer, integers, text
 from intact.graph.build import Namer, Writer, is_read, take_place
@@ -27,6 +28,7 @@ _T = ir.DataType
 _OPSET = 18
 """The first with LayerNormalization, which ONNX Runtime writes into older files too, and axes as inputs."""
 
+_LAID_OUT = "com.microsoft.nchwc"
 _MOST = 10
 """Inputs of an operator, at most."""
 
@@ -71,6 +73,21 @@ def open_fused(model: ir.Model) -> list[Note]:
     if not any(node.domain == MICROSOFT for node in all_nodes(model.graph)):
         model.opset_imports.pop(MICROSOFT, None)
     return notes
+
+
+def require_portable(model: ir.Model) -> None:
+    """Refuse a model whose layers ONNX Runtime laid out for one machine: nobody else can read their weights.
+
+    Raises:
+        UnsupportedError: Names the first such node.
+    """
+    for node in model.graph:
+        if node.domain == _LAID_OUT:
+            raise UnsupportedError(
+                f"node '{node.name}' ({node.op_type})", f"a layout that ONNX Runtime chose ({_LAID_OUT})",
+                "operators of ONNX",
+                "take the file that this one was made from, or save it with ORT_ENABLE_EXTENDED at most",
+            )  # fmt: skip
 
 
 def _opened(model: ir.Model, heads: bool) -> list[Note]:
