@@ -1,4 +1,4 @@
-"""Forms of operators before opset 9, and of those that ONNX tried out and dropped with opset 10, as newer ones.
+"""Forms of operators before opset 9, and operators that ONNX dropped with opset 10, as newer ones.
 
 The first opsets told operators which inputs they may overwrite, laid operands along axes by an attribute, and
 had sizes as attributes that became inputs. ONNX Runtime still runs the operators that were dropped: Windows'
@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from numpy.typing import NDArray
 
-from intact.errors import UnsupportedError
-from intact.graph.attributes import floating, floatings, integer, integers, text
+from intact.errors import FileFormatError, UnsupportedError
+from intact.graph.attributes import FIX, floating, floatings, integer, integers, text
 from intact.graph.build import drop_unused, replace
 from intact.graph.constants import Constants
 from intact.graph.forms import Raising, Step, real_dtype
+
+_FAR = 2**31
+"""Above what any size is."""
 
 
 def _refuse(node: ir.Node, what: str, first: int) -> UnsupportedError:
@@ -78,7 +80,7 @@ def _selu(up: Raising, node: ir.Node) -> None:
 def _lp_pool(up: Raising, node: ir.Node) -> None:
     """2: the power is an integer."""
     power = floating(node, "p", 2.0)
-    if power != int(power):
+    if not power.is_integer():
         raise _refuse(node, f"the power {power}", 2)
     node.attributes["p"] = ir.AttrInt64("p", int(power))
     if node.op_type == "LpPool" and "kernel_shape" not in node.attributes:
@@ -90,18 +92,21 @@ def _pad(up: Raising, node: ir.Node) -> None:
     del node.attributes["paddings"]
 
 
-def _known(up: Raising, node: ir.Node, index: int) -> NDArray:
-    """An input whose values have to be known."""
+def _known(up: Raising, node: ir.Node, index: int) -> list[int]:
+    """The whole numbers of an input whose values have to be known."""
     array = Constants(up.graph)(node.inputs[index])
     if array is None:
         raise _refuse(node, f"a computed input {index}", up.target)
-    return array.reshape(-1)
+    numbers = [float(n) for n in array.reshape(-1)] if array.dtype.kind in "iuf" else []
+    if not numbers or not all(n.is_integer() and abs(n) < _FAR for n in numbers):
+        raise _refuse(node, f"an input {index} of {array.reshape(-1)[:4]}", up.target)
+    return [int(n) for n in numbers]
 
 
 def _split(up: Raising, node: ir.Node) -> None:
     """2: the sizes as an attribute alone; they were an input, too."""
     if len(node.inputs) > 1 and (sizes := node.inputs[1]) is not None:
-        node.attributes["split"] = ir.AttrInt64s("split", [int(n) for n in _known(up, node, 1)])
+        node.attributes["split"] = ir.AttrInt64s("split", _known(up, node, 1))
         node.resize_inputs(1)
         drop_unused(up.graph, sizes)
     node.resize_inputs(1)
@@ -109,11 +114,11 @@ def _split(up: Raising, node: ir.Node) -> None:
 
 def _tile(up: Raising, node: ir.Node) -> None:
     """6: how often along each axis; before, along one axis that an input names."""
-    tiles, axis = (int(_known(up, node, index)[0]) for index in (1, 2))
-    x = node.inputs[0]
-    if x is None or x.shape is None:
-        raise _refuse(node, "one axis of a tensor of an unknown rank", 6)
-    repeats = np.ones(len(x.shape), np.int64)
+    tiles, axis = (_known(up, node, index)[0] for index in (1, 2))
+    rank = _rank(node.inputs[0])
+    if rank is None or not -rank <= axis < rank:
+        raise _refuse(node, f"axis {axis} of {'unknown' if rank is None else rank}", 6)
+    repeats = np.ones(rank, np.int64)
     repeats[axis] = tiles
     node.resize_inputs(2)
     node.replace_input_with(1, up.constant(node, "repeats", repeats))
@@ -157,7 +162,7 @@ def _lay(up: Raising, node: ir.Node, axis: int) -> None:
 
 
 def _broadcast(up: Raising, node: ir.Node) -> None:
-    """7: as NumPy broadcasts; before, the second operand alone, and from an axis on that an attribute names."""
+    """7: as NumPy broadcasts; before, the second operand alone, from an axis on that is an attribute."""
     axis = integer(node, "axis", 0) if "axis" in node.attributes else None
     wanted = integer(node, "broadcast", 0)
     _without("axis", "broadcast")(up, node)
@@ -181,8 +186,9 @@ def _batch_norm(up: Raising, node: ir.Node) -> None:
 
 def _batch_norm_of_elements(up: Raising, node: ir.Node) -> None:
     """9: numbers for each channel alone; before, `spatial` may say that every element has its own."""
-    spatial = node.attributes.pop("spatial", None)
-    if spatial is None or spatial.as_int() or _rank(node.inputs[1]) == 1:
+    spatial = integer(node, "spatial", 1)
+    node.attributes.pop("spatial", None)
+    if spatial or _rank(node.inputs[1]) == 1:
         return
     if _rank(node.inputs[1]) is None:
         raise _refuse(node, "spatial=0, and numbers of an unknown rank", 9)
@@ -213,6 +219,14 @@ def _put(
     )  # fmt: skip
 
 
+def _first(node: ir.Node) -> ir.Value:
+    """The input of an operator that ONNX knows no more, so that nobody has counted its inputs."""
+    if not node.inputs or node.inputs[0] is None or len(node.outputs) != 1:
+        got = f"{len(node.inputs)} inputs and {len(node.outputs)} outputs"
+        raise FileFormatError(f"node '{node.name}' ({node.op_type})", got, "one of each", FIX)
+    return node.inputs[0]
+
+
 def _dropout_mask(up: Raising, node: ir.Node) -> None:
     """10: truth values; before, reals."""
     if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
@@ -220,8 +234,29 @@ def _dropout_mask(up: Raising, node: ir.Node) -> None:
 
 
 def _scan(up: Raising, node: ir.Node) -> None:
-    """9: over one sequence; before, over a batch of them."""
-    raise _refuse(node, "a batch of sequences", 9)
+    """9: over one sequence; before, over each of a batch: a Scan over the batch, which holds it."""
+    lengths, *inputs = node.inputs
+    if lengths is not None:
+        raise _refuse(node, "sequences of their own lengths", 9)
+    base = node.name or "scan"
+
+    def like(value: ir.Value | None) -> ir.Value:
+        of = None if value is None or value.dtype is None else ir.TensorType(value.dtype)
+        return ir.Value(name=up.names(f"{base}.one"), type=of)
+
+    each, made = [like(value) for value in inputs], [like(value) for value in node.outputs]
+    attributes = {"body": node.attributes.pop("body"), "num_scan_inputs": node.attributes["num_scan_inputs"]}
+    if directions := integers(node, "directions", ()):
+        attributes["scan_input_directions"] = ir.AttrInt64s("scan_input_directions", directions)
+    node.attributes.pop("directions", None)
+    name = up.names(f"{base}.sequence")
+    inner = ir.Node("", "Scan", each, attributes.values(), outputs=made, name=name)
+    body = ir.Graph(each, made, nodes=[inner], name=up.names(f"{base}.batch"))
+    for index, value in enumerate(inputs):
+        node.replace_input_with(index, value)
+    node.resize_inputs(len(inputs))
+    node.attributes["body"] = ir.AttrGraph("body", body)
+    node.attributes["num_scan_inputs"] = ir.AttrInt64("num_scan_inputs", len(inputs))
 
 
 def _mean_variance(up: Raising, node: ir.Node) -> None:
@@ -232,10 +267,9 @@ def _mean_variance(up: Raising, node: ir.Node) -> None:
     if divide:
         node.attributes["axes"] = ir.AttrInt64s("axes", axes)
         return
-    x = node.inputs[0]
-    mean = up.inserter(node).node(
-        "ReduceMean", [x], f"{node.name}.mean", dtype=x.dtype if x is not None else None, shape=None, axes=axes
-    )
+    x = _first(node)
+    name = f"{node.name or 'normalize'}.mean"
+    mean = up.inserter(node).node("ReduceMean", [x], name, dtype=x.dtype, shape=None, axes=axes)
     replace(node, _put(up, node, "Sub", [x, mean], x), up.names)
 
 
@@ -243,7 +277,7 @@ def _around(op_type: str | None, inside: str | None, outside: str | None, plus: 
     """`outside * op_type(inside * x) + plus`, where the attributes of these names are given."""
 
     def step(up: Raising, node: ir.Node) -> None:
-        x = y = node.inputs[0]
+        x = y = _first(node)
 
         def with_number(number_of: str | None, operator: str, idle: float) -> None:
             nonlocal y
@@ -257,14 +291,14 @@ def _around(op_type: str | None, inside: str | None, outside: str | None, plus: 
             y = _put(up, node, op_type, [y], x)
         with_number(outside, "Mul", 1.0)
         with_number(plus, "Add", 0.0)
-        replace(node, _put(up, node, "Identity", [x], x) if y is x else y, up.names)  # type: ignore[arg-type]
+        replace(node, _put(up, node, "Identity", [x], x) if y is x else y, up.names)
 
     return step
 
 
 def _image_scaler(up: Raising, node: ir.Node) -> None:
     """x * scale + bias of the channel."""
-    x, dtype = node.inputs[0], real_dtype(node)
+    x, dtype = _first(node), real_dtype(node)
     scale = up.constant(node, "scale", np.array(floating(node, "scale", 1.0), dtype))
     bias = up.constant(node, "bias", np.array(floatings(node, "bias", ()), dtype).reshape(-1, 1, 1))
     replace(node, _put(up, node, "Add", [_put(up, node, "Mul", [x, scale], x), bias], x), up.names)
@@ -272,20 +306,17 @@ def _image_scaler(up: Raising, node: ir.Node) -> None:
 
 def _crop(up: Raising, node: ir.Node) -> None:
     """Images without `border` (left, top, right, bottom), or `scale` (height, width) from its corner on."""
-    border, size = integers(node, "border", ()), integers(node, "scale", ())
-    if len(border) != 4 or len(size) not in (0, 2) or min(*border, *size, 0) < 0:
+    x, border, size = _first(node), integers(node, "border", ()), integers(node, "scale", ())
+    if len(border) != 4 or len(size) not in (0, 2) or not all(0 <= n < _FAR for n in (*border, *size)):
         raise _refuse(node, f"border={list(border)} and scale={list(size)}", 10)
     left, top, right, bottom = border
-    most = int(np.iinfo(np.int64).max)
-    ends = [top + size[0], left + size[1]] if size else [-bottom or most, -right or most]
+    ends = [top + size[0], left + size[1]] if size else [-bottom or _FAR, -right or _FAR]
     bounds = [
         up.constant(node, name, np.array(numbers, np.int64))
         for name, numbers in (("starts", [top, left]), ("ends", ends), ("axes", [2, 3]))
     ]
-    x = node.inputs[0]
-    inputs = [x, *bounds]
     cut = up.inserter(node).node(
-        "Slice", inputs, f"{node.name}.slice", dtype=x.dtype if x is not None else None, shape=None
+        "Slice", [x, *bounds], f"{node.name or 'crop'}.slice", dtype=x.dtype, shape=None
     )
     replace(node, cut, up.names)
 
@@ -306,9 +337,9 @@ EARLY: dict[tuple[str, int], Step] = {
     ("Concat", 4): _concat,
     ("Reshape", 5): _reshape,
     **{(kind, 6): _overwrites
-       for kind in ("Abs", "Add", "BatchNormalization", "Ceil", "Clip", "Div", "Dropout", "Elu", "Exp", "Floor",
-                    "HardSigmoid", "InstanceNormalization", "LeakyRelu", "Log", "Max", "Mean", "Min", "Mul",
-                    "Neg", "PRelu", "Reciprocal", "Relu", "Sigmoid", "Sqrt", "Sub", "Sum", "Tanh")},
+       for kind in ("Abs", "Add", "BatchNormalization", "Ceil", "Clip", "Div", "Dropout", "Elu", "Exp",
+                    "Floor", "HardSigmoid", "InstanceNormalization", "LeakyRelu", "Log", "Max", "Mean",
+                    "Min", "Mul", "Neg", "PRelu", "Reciprocal", "Relu", "Sigmoid", "Sqrt", "Sub", "Sum", "Tanh")},
     ("Cast", 6): _cast,
     ("Selu", 6): _selu,
     ("Tile", 6): _tile,

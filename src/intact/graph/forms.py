@@ -65,6 +65,8 @@ class Raising:
         """An attribute becomes the input at `index`."""
         given = node.attributes.pop(attribute, None)
         if given is not None:
+            if given.is_ref():
+                raise self.refuse(node, f"{attribute} as the function's caller gives it", self.target)
             value = given.value if isinstance(given.value, (int, float)) else list(given.value)
             self.put(node, index, self.constant(node, attribute, np.array(value, dtype)))  # type: ignore[call-overload]
 

@@ -1,8 +1,8 @@
 """Bringing a graph to a newer opset of the ONNX domain.
 
 `RAISED` says, operator by operator and opset by opset, how an older form reads in a newer one. Every other
-change of a schema only added types, attributes or inputs whose defaults say what was said
-before. ONNX's own converter is not used: it loses metadata and leaves subgraphs and functions as they are.
+change of a schema only added types, attributes or inputs whose defaults say what was said before.
+ONNX's own converter is not used: it loses metadata and leaves subgraphs and functions as they are.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from intact.graph.attributes import integer, text
 from intact.graph.build import replace
 from intact.graph.early_forms import DROPPED, EARLY
 from intact.graph.forms import Raising, Step, real_dtype
-from intact.graph.inference import refresh_shapes
+from intact.graph.inference import guess_shapes, refresh_shapes
 from intact.graph.proto import all_nodes
 
 MAX_RAISED_OPSET = 25
 _READ_OPSET = 9
 _TOLD_OPSET = 6
-"""From which most operators tell their shapes, which opset 7 asks for: operands lie along named axes before."""
+"""From which most operators tell their shapes; before 7, operands lie along axes that only ranks place."""
 _STAGES = (_TOLD_OPSET, _READ_OPSET)
 """Where the way up rests: nodes that a step put in are in the form of its end, and come along from there."""
 
@@ -47,12 +47,14 @@ def raise_opset(model: ir.Model, opset: int) -> None:
             f"at most {MAX_RAISED_OPSET}",
             "choose an older opset; 17 suits most runtimes",
         )
+    # Files of other domains alone may have got operators of this one.
+    model.graph.opset_imports.setdefault("", opset)
     oldest = min(graph.opset_imports.get("", opset) for graph in _bodies(model))
     late = list[tuple[Raising, ir.Node]]()
     for stage in (*(one for one in _STAGES if oldest < one < opset), opset):
         late = _raise(model, stage)
         if stage == _TOLD_OPSET and stage < opset:
-            refresh_shapes(model)
+            guess_shapes(model)
     model.ir_version = max(model.ir_version, ir_version_of(model.opset_imports.get("", opset)))
     if late:
         refresh_shapes(model)  # ONNX follows the numbers of shapes through more of the newer forms
@@ -60,20 +62,31 @@ def raise_opset(model: ir.Model, opset: int) -> None:
             _along_one_axis(one, node)
 
 
-def read_old(model: ir.Model) -> bool:
-    """Bring `model`, in place, to the oldest opset that everything else reads; returns whether it was older.
+def is_old(model: ir.Model) -> bool:
+    """Whether the model, or a function of it, is of an opset below 9, or has operators that ONNX dropped."""
+    return any(
+        (opset := graph.opset_imports.get("", _READ_OPSET)) < _READ_OPSET
+        or (opset == _READ_OPSET and _has_dropped(graph))
+        for graph in _bodies(model)
+    )
 
-    That is opset 9, and 10 where there are operators that ONNX dropped by then.
+
+def read_old(model: ir.Model) -> None:
+    """Bring a model that `is_old`, in place, to the oldest opset that everything else reads.
+
+    That is opset 9, and 10 where there are operators that ONNX dropped by then. Shapes are told as far as the
+    old operators tell them.
 
     Raises:
         UnsupportedError: An operator has no form there (names the node).
     """
-    bodies = [graph for graph in _bodies(model) if graph.opset_imports.get("", _READ_OPSET + 1) <= _READ_OPSET]
-    dropped = any(node.op_type in DROPPED and not node.domain for graph in bodies for node in all_nodes(graph))
-    if not dropped and all(graph.opset_imports[""] == _READ_OPSET for graph in bodies):
-        return False
-    raise_opset(model, _READ_OPSET + dropped)
-    return True
+    old = [graph for graph in _bodies(model) if graph.opset_imports.get("", MAX_RAISED_OPSET) <= _READ_OPSET]
+    guess_shapes(model)
+    raise_opset(model, _READ_OPSET + any(_has_dropped(graph) for graph in old))
+
+
+def _has_dropped(graph: ir.Graph) -> bool:
+    return any(node.op_type in DROPPED and not node.domain for node in all_nodes(graph))
 
 
 def _bodies(model: ir.Model) -> list[ir.Graph]:
