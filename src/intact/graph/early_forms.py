@@ -339,7 +339,8 @@ EARLY: dict[tuple[str, int], Step] = {
     **{(kind, 6): _overwrites
        for kind in ("Abs", "Add", "BatchNormalization", "Ceil", "Clip", "Div", "Dropout", "Elu", "Exp",
                     "Floor", "HardSigmoid", "InstanceNormalization", "LeakyRelu", "Log", "Max", "Mean",
-                    "Min", "Mul", "Neg", "PRelu", "Reciprocal", "Relu", "Sigmoid", "Sqrt", "Sub", "Sum", "Tanh")},
+                    "Min", "Mul", "Neg", "PRelu", "Reciprocal", "Relu", "Sigmoid", "Sqrt", "Sub", "Sum",
+                    "Tanh")},
     ("Cast", 6): _cast,
     ("Selu", 6): _selu,
     ("Tile", 6): _tile,
