@@ -39,6 +39,7 @@ from intact.graph import (
     normalize,
     open_einsums,
     open_ml,
+    open_outputs,
     prune,
     raise_opset,
     refresh_shapes,
@@ -90,6 +91,7 @@ BEFORE: tuple[tuple[str, Pass], ...] = (
     ("join norms", join_norms),
     ("drop NaN guards", drop_nan_guards),
     ("part constant outputs", part_constant_outputs),
+    ("open outputs", open_outputs),
 )
 """What is done before placement reads the graph."""
 
