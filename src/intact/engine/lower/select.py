@@ -110,12 +110,12 @@ def _single(node: Node) -> Group:
     def run(builder: PlanBuilder) -> list[Node]:
         rules = SINGLES.get(node.op_type, []) if not node.domain else [lower_call]
         why = f"no kernel for {node.op_type}" if not rules else ""
-        if node in builder.decided:
-            raise NoMatch("values of the inputs decide the sizes of its output")
         for rule in rules:
             try:
                 with builder.attempt():
                     rule(builder, node)
+                    if node in builder.decided:  # what the rule took from the graph is but declared
+                        raise NoMatch("values of the inputs decide the sizes of its output")
                 if rule is lower_float_root:
                     builder.reasons.setdefault(node, why)
                 return []
