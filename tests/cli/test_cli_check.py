@@ -39,6 +39,19 @@ def test_what_its_parser_refuses_is_status_1_in_its_words(run, bad: Path) -> Non
     assert "error" in shown and " ".join(ASYMMETRIC.split()[:4]) in shown
 
 
+def test_an_opset_that_its_parser_does_not_read_is_one_of_them(run, net: Path, tmp_path: Path) -> None:
+    model = onnx.load(net)
+    del model.graph.node[:]
+    model.graph.node.append(onnx.helper.make_node("Relu", [model.graph.input[0].name], ["y"]))
+    del model.graph.output[:]
+    model.graph.output.append(onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None))
+    model.opset_import[0].version = 7
+    onnx.save(model, tmp_path / "old.onnx")
+    status, shown, err = run("check", tmp_path / "old.onnx")
+    assert (status, err) == (1, "")
+    assert "opset 7" in shown and "1 errors" in shown
+
+
 def test_json_has_every_finding(run, bad: Path) -> None:
     status, shown, _ = run("check", bad, "--json")
     said = json.loads(shown)

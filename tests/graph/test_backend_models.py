@@ -11,7 +11,7 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 
-from intact.errors import IntactError, QuantValueError, UnsupportedError
+from intact.errors import QuantValueError, UnsupportedError
 from intact.graph import Session, load, raise_opset, to_bytes, to_proto
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
@@ -92,13 +92,9 @@ def examples(folder: Path) -> Iterator[tuple[list[NDArray], list[NDArray]]]:
 def test_outputs_stay_when_a_model_is_written_or_raised(kind: str, opset: int | None) -> None:
     wrong, compared = [], 0
     for folder in sorted((DATA / kind).iterdir()):
-        model = load(folder / "model.onnx", any_opset=True)
+        model = load(folder / "model.onnx", any_opset=opset is None)
         try:
             if opset is not None:
-                model.graph.opset_imports[""] = max(9, model.graph.opset_imports[""])
-                to_bytes(model)  # raises where an operator of opset 6 is none of 9
-                if any(node.op_type == "PRelu" for node in model.graph):
-                    continue  # its slopes were broadcast otherwise
                 raise_opset(model, opset)
             session = Session(to_bytes(model))
         except (QuantValueError, UnsupportedError):
@@ -112,11 +108,11 @@ def test_outputs_stay_when_a_model_is_written_or_raised(kind: str, opset: int | 
             ):
                 wrong.append(folder.name)
     assert not wrong
-    assert compared > (10 if kind == "pytorch-operator" else 45)
+    least = (10, 45) if opset is None else (30, 80)  # ONNX Runtime has few operators of opset 6 left
+    assert compared >= least[kind == "pytorch-converted"]
 
 
-def test_a_model_of_an_old_opset_is_refused_unless_it_is_only_read() -> None:
+def test_a_model_of_an_old_opset_is_raised_unless_it_is_only_read() -> None:
     path = DATA / "pytorch-operator" / "test_operator_add_broadcast" / "model.onnx"
-    with pytest.raises(IntactError, match=r"model\.onnx: opset: got 6, want 9\.\.25"):
-        load(path)
+    assert load(path).opset_imports == {"": 9}
     assert load(path, any_opset=True).opset_imports == {"": 6}

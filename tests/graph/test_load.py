@@ -294,14 +294,14 @@ BAD = {
         f"ir_version: got 99, want 3..{onnx.IR_VERSION}. Fix: export the model with a current exporter, or "
         "update the onnx package",
     ),
-    "old-opset": (
-        _set("opset_import.0.version", 8),
-        "opset: got 8, want 9..25. Fix: convert the model with onnx.version_converter, for example to "
+    "no-such-opset": (
+        _set("opset_import.0.version", 0),
+        "opset: got 0, want 1..25. Fix: convert the model with onnx.version_converter, for example to "
         "opset 17",
     ),
     "new-opset": (
         _set("opset_import.0.version", 26),
-        "opset: got 26, want 9..25. Fix: convert the model with onnx.version_converter, for example to "
+        "opset: got 26, want 1..25. Fix: convert the model with onnx.version_converter, for example to "
         "opset 17",
     ),
     "no-opset": (

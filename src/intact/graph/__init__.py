@@ -17,6 +17,7 @@ from intact.graph.compounds import open_compounds
 from intact.graph.constants import Constants
 from intact.graph.custom import register_operator
 from intact.graph.cut import cut, part
+from intact.graph.decided import decided_by_values, open_outputs
 from intact.graph.dynamic import float_dynamic, is_dynamic
 from intact.graph.edit import hold_constants, own_weights, separate_names, set_initializer, set_shape, settle
 from intact.graph.einsum import open_einsums
@@ -87,6 +88,7 @@ __all__ = [
     "check_opset",
     "cut",
     "data_files",
+    "decided_by_values",
     "deciding_inputs",
     "emit_qdq",
     "float_dynamic",
@@ -109,6 +111,7 @@ __all__ = [
     "open_einsums",
     "open_fused",
     "open_ml",
+    "open_outputs",
     "opset_of_markers",
     "own_weights",
     "parse_model",

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from intact.errors import FileFormatError
 
-_FIX = "export the model again; this file is damaged or was edited"
+FIX = "export the model again; this file is damaged or was edited"
 
 
 def integer(node: ir.Node, name: str, default: int) -> int:
@@ -75,5 +75,5 @@ def _of(node: ir.Node, name: str, kind: ir.AttributeType, default: Any) -> Any:
     if found.type != kind or found.is_ref():
         got = f"a reference to '{found.ref_attr_name}'" if found.is_ref() else f"the type {found.type.name}"
         where = f"node '{node.name}' ({node.op_type}): attribute '{name}'"
-        raise FileFormatError(where, got, f"the type {kind.name}", _FIX)
+        raise FileFormatError(where, got, f"the type {kind.name}", FIX)
     return found.value

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from functools import partial
 
 import onnx
 import onnx_ir as ir
@@ -66,11 +68,25 @@ def refresh_shapes(model: ir.Model) -> None:
     Raises:
         FileFormatError: As for `infer_shapes`.
     """
+    _forget(model)
+    infer_shapes(model)
+
+
+def guess_shapes(model: ir.Model) -> None:
+    """As `refresh_shapes`, as far as operators of old opsets tell; contradictions stay to be found.
+
+    Before opset 9 operators knew fewer types than runtimes take: Constants of integers, for one.
+    """
+    _forget(model)
+    with contextlib.suppress(*_ERRORS):
+        _merge(model.graph, _infer(to_skeleton(model), True, strict=False, checked=False).graph)
+
+
+def _forget(model: ir.Model) -> None:
     for node in model.graph:
         for value in node.outputs:
             if INFERRED in value.meta and not value.is_graph_output():
                 value.shape = None
-    infer_shapes(model)
 
 
 def undeclared(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -109,23 +125,22 @@ def inferred(skeleton: onnx.ModelProto, *, follow: bool = True) -> onnx.ModelPro
 _ERRORS = (onnx.shape_inference.InferenceError, RuntimeError, ValueError)
 
 
-def _infer(skeleton: onnx.ModelProto, follow: bool, *, strict: bool) -> onnx.ModelProto:
+def _infer(skeleton: onnx.ModelProto, follow: bool, *, strict: bool, checked: bool = True) -> onnx.ModelProto:
     """ONNX's inference; it follows the numbers of shape arithmetic only where they stay small.
 
     It keeps an entry for every element of a vector that it follows, and a vector of 2**40 elements takes one
     number in a hostile file to ask for.
     """
-    first = onnx.shape_inference.infer_shapes(skeleton, check_type=True, strict_mode=strict)
+    infer = partial(onnx.shape_inference.infer_shapes, skeleton, check_type=checked)
+    first = infer(strict_mode=strict)
     if not follow or _is_large(first) or not vectors_stay_small(first, MAX_VECTOR):
         return first
     try:
-        return onnx.shape_inference.infer_shapes(
-            skeleton, check_type=True, strict_mode=strict, data_prop=True
-        )
+        return infer(strict_mode=strict, data_prop=True)
     except _ERRORS as error:
         if _ITS_OWN not in str(error):
             raise
-    return onnx.shape_inference.infer_shapes(skeleton, check_type=True, data_prop=True)
+    return infer(data_prop=True)
 
 
 _ITS_OWN = "broadcasting: ("

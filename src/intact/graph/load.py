@@ -15,8 +15,9 @@ from intact.errors import FileFormatError, IntactError, QuantValueError
 from intact.graph.build import Namer
 from intact.graph.edit import free_weights
 from intact.graph.external import Home, check_stored, set_home
-from intact.graph.inference import TOLD, infer_shapes
+from intact.graph.inference import TOLD, infer_shapes, refresh_shapes
 from intact.graph.proto import all_nodes, from_proto
+from intact.graph.raising import is_old, read_old
 from intact.graph.skeleton import shorn, to_skeleton
 from intact.graph.tensors import free_negative
 from intact.graph.validate import check_structure
@@ -37,14 +38,15 @@ def load(
 
     Every node has a name of its own, nodes stand in topological order, and values have shapes and types
     where the operators tell them; what was not in the file is not written by `save`. Files of IR version 3,
-    whose weights had to be inputs, become IR version 4; the size -1 means any size. Nothing is executed,
-    nothing outside the model's folder is opened, and no size is believed before it is compared with the
-    bytes that are there.
+    whose weights had to be inputs, become IR version 4, and opsets below 9 become 9; the size -1 means any
+    size. Nothing is executed, nothing outside the model's folder is opened, and no size is believed before it
+    is compared with the bytes that are there.
 
     Args:
         source: A path, the bytes of a file, a ModelProto, or an onnx-ir Model.
         folder: Where external data must lie; None: the folder of the file, or the cache that it is linked to.
-        any_opset: Accept every opset that the onnx package knows, to read and print it; False: 9..25.
+        any_opset: Accept every opset that the onnx package knows, to read and print it; False: 1..25, and
+            what is older than 9 becomes opset 9, or 10 where it has operators that ONNX dropped by then.
         checked: `source` is a part of a model that was loaded, and the caller's own: it comes back.
     Raises:
         FileFormatError: Damaged: names the file and the node, tensor or value.
@@ -72,7 +74,12 @@ def load(
             if proto.ir_version >= _FIRST_FREE_IR and not outside:
                 skeleton = shorn(proto)
         _free_old_weights(model)
-        if not (checked and model.meta.get(TOLD)):
+        told = checked and model.meta.get(TOLD)
+        if not any_opset and not told and is_old(model):
+            _name_nodes(model)
+            read_old(model)
+            refresh_shapes(model)
+        elif not told:
             infer_shapes(model, skeleton)
     except IntactError as error:
         raise error if where in error.where else error.at(where) from error

@@ -1,27 +1,32 @@
-"""Bringing a graph of opset 9 or newer to a newer opset of the ONNX domain.
+"""Bringing a graph to a newer opset of the ONNX domain.
 
 `RAISED` says, operator by operator and opset by opset, how an older form reads in a newer one. Every other
-change of a schema since opset 9 only added types, attributes or inputs whose defaults say what was said
-before. ONNX's own converter is not used: it loses metadata and leaves subgraphs and functions as they are.
+change of a schema only added types, attributes or inputs whose defaults say what was said before.
+ONNX's own converter is not used: it loses metadata and leaves subgraphs and functions as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 import onnx
 import onnx_ir as ir
-from numpy.typing import ArrayLike
 
 from intact.errors import UnsupportedError
 from intact.graph.attributes import integer, text
-from intact.graph.build import Inserter, Namer, replace
-from intact.graph.inference import refresh_shapes
+from intact.graph.build import replace
+from intact.graph.early_forms import DROPPED, EARLY
+from intact.graph.forms import Raising, Step, real_dtype
+from intact.graph.inference import guess_shapes, refresh_shapes
 from intact.graph.proto import all_nodes
 
 MAX_RAISED_OPSET = 25
+_READ_OPSET = 9
+_TOLD_OPSET = 6
+"""From which most operators tell their shapes; before 7, operands lie along axes that only ranks place."""
+_STAGES = (_TOLD_OPSET, _READ_OPSET)
+"""Where the way up rests: nodes that a step put in are in the form of its end, and come along from there."""
 
 
 def raise_opset(model: ir.Model, opset: int) -> None:
@@ -30,7 +35,7 @@ def raise_opset(model: ir.Model, opset: int) -> None:
     Subgraphs and the bodies of functions are brought along, other domains stay.
 
     Args:
-        model: Of opset 9 or newer.
+        model: Its shapes are inferred as far as its opset tells them.
         opset: Up to 25.
     Raises:
         UnsupportedError: An operator has no form in `opset` (names the node), or we do not know `opset`.
@@ -42,18 +47,62 @@ def raise_opset(model: ir.Model, opset: int) -> None:
             f"at most {MAX_RAISED_OPSET}",
             "choose an older opset; 17 suits most runtimes",
         )
-    raised = list[_Raising]()
-    for graph in (model.graph, *(f.graph for f in model.functions.values())):
-        if graph.opset_imports.get("", opset) < opset:
-            raised.append(_Raising(graph, opset, stores=graph is model.graph))
-            raised[-1].run()
-            graph.opset_imports[""] = opset
+    # Files of other domains alone may have got operators of this one.
+    model.graph.opset_imports.setdefault("", opset)
+    oldest = min(graph.opset_imports.get("", opset) for graph in _bodies(model))
+    late = list[tuple[Raising, ir.Node]]()
+    for stage in (*(one for one in _STAGES if oldest < one < opset), opset):
+        late = _raise(model, stage)
+        if stage == _TOLD_OPSET and stage < opset:
+            guess_shapes(model)
     model.ir_version = max(model.ir_version, ir_version_of(model.opset_imports.get("", opset)))
-    if any(one.late for one in raised):
+    if late:
         refresh_shapes(model)  # ONNX follows the numbers of shapes through more of the newer forms
-        for one in raised:
-            for node in one.late:
-                _along_one_axis(one, node)
+        for one, node in late:
+            _along_one_axis(one, node)
+
+
+def is_old(model: ir.Model) -> bool:
+    """Whether the model, or a function of it, is of an opset below 9, or has operators that ONNX dropped."""
+    return any(
+        (opset := graph.opset_imports.get("", _READ_OPSET)) < _READ_OPSET
+        or (opset == _READ_OPSET and _has_dropped(graph))
+        for graph in _bodies(model)
+    )
+
+
+def read_old(model: ir.Model) -> None:
+    """Bring a model that `is_old`, in place, to the oldest opset that everything else reads.
+
+    That is opset 9, and 10 where there are operators that ONNX dropped by then. Shapes are told as far as the
+    old operators tell them.
+
+    Raises:
+        UnsupportedError: An operator has no form there (names the node).
+    """
+    old = [graph for graph in _bodies(model) if graph.opset_imports.get("", MAX_RAISED_OPSET) <= _READ_OPSET]
+    guess_shapes(model)
+    raise_opset(model, _READ_OPSET + any(_has_dropped(graph) for graph in old))
+
+
+def _has_dropped(graph: ir.Graph) -> bool:
+    return any(node.op_type in DROPPED and not node.domain for node in all_nodes(graph))
+
+
+def _bodies(model: ir.Model) -> list[ir.Graph]:
+    return [model.graph, *(function.graph for function in model.functions.values())]
+
+
+def _raise(model: ir.Model, opset: int) -> list[tuple[Raising, ir.Node]]:
+    """One way up; the nodes that wait for a rank."""
+    late = list[tuple[Raising, ir.Node]]()
+    for graph in _bodies(model):
+        if graph.opset_imports.get("", opset) < opset:
+            raising = Raising(graph, opset, stores=graph is model.graph)
+            raising.run(RAISED)
+            graph.opset_imports[""] = opset
+            late += [(raising, node) for node in raising.late]
+    return late
 
 
 @cache
@@ -62,122 +111,57 @@ def ir_version_of(opset: int) -> int:
     return int(onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", opset)]))
 
 
-class _Raising:
-    """One graph or function on its way up.
-
-    Args:
-        graph: Of an older opset.
-        target: The opset to reach.
-        stores: The graph may have initializers; the body of a function may not.
-
-    Attributes:
-        late: Softmaxes and their kind of an unknown rank.
-    """
-
-    def __init__(self, graph: ir.Graph, target: int, *, stores: bool) -> None:
-        self.graph, self.target, self.stores, self.names = graph, target, stores, Namer(graph)
-        self.late = list[ir.Node]()
-
-    def run(self) -> None:
-        for node in list(all_nodes(self.graph)):
-            if node.domain:
-                continue
-            for first in range(self.graph.opset_imports[""] + 1, self.target + 1):
-                step = RAISED.get((node.op_type, first))
-                if step is not None:
-                    step(self, node)
-            node.version = None
-
-    def refuse(self, node: ir.Node, what: str, first: int) -> UnsupportedError:
-        return UnsupportedError(
-            f"node '{node.name}' ({node.op_type})",
-            f"{what}, in a model that is raised to opset {self.target}",
-            f"an opset below {first}",
-            f"write the model with opset {first} or newer, or quantize it with an older opset",
-        )
-
-    def constant(self, node: ir.Node, name: str, array: ArrayLike) -> ir.Value:
-        """A constant in front of `node`: an initializer where its graph may have one."""
-        name = f"{node.name or node.op_type.lower()}.{name}"
-        if node.graph is self.graph and self.stores:
-            return self.inserter(node).constant(name, array)
-        tensor = ir.tensor(np.asarray(array))
-        return self.inserter(node).node(
-            "Constant", [], name, dtype=tensor.dtype, shape=ir.Shape(tensor.shape.numpy()), value=tensor
-        )
-
-    def inserter(self, node: ir.Node) -> Inserter:
-        assert isinstance(node.graph, ir.Graph)
-        return Inserter(node.graph, node, self.names)
-
-    def move(self, node: ir.Node, attribute: str, index: int, dtype: object = np.int64) -> None:
-        """An attribute becomes the input at `index`."""
-        given = node.attributes.pop(attribute, None)
-        if given is not None:
-            value = given.value if isinstance(given.value, (int, float)) else list(given.value)
-            self.put(node, index, self.constant(node, attribute, np.array(value, dtype)))  # type: ignore[call-overload]
-
-    def put(self, node: ir.Node, index: int, value: ir.Value | None) -> None:
-        node.resize_inputs(max(index + 1, len(node.inputs)))
-        node.replace_input_with(index, value)
-
-
-def _axes_become_an_input(up: _Raising, node: ir.Node) -> None:
+def _axes_become_an_input(up: Raising, node: ir.Node) -> None:
     up.move(node, "axes", 1)
 
 
-def _split_sizes(up: _Raising, node: ir.Node) -> None:
+def _split_sizes(up: Raising, node: ir.Node) -> None:
     up.move(node, "split", 1)
 
 
-def _split_count(up: _Raising, node: ir.Node) -> None:
+def _split_count(up: Raising, node: ir.Node) -> None:
     """18: either the sizes or the number of outputs."""
     if len(node.inputs) < 2 or node.inputs[1] is None:
         node.attributes["num_outputs"] = ir.AttrInt64("num_outputs", len(node.outputs))
 
 
-def _slice(up: _Raising, node: ir.Node) -> None:
+def _slice(up: Raising, node: ir.Node) -> None:
     for index, name in enumerate(("starts", "ends", "axes"), start=1):
         up.move(node, name, index)
 
 
-def _top_k(up: _Raising, node: ir.Node) -> None:
+def _top_k(up: Raising, node: ir.Node) -> None:
     k = node.attributes.pop("k")
     up.put(node, 1, up.constant(node, "k", np.array([k.as_int()], np.int64)))
 
 
-def _real_dtype(node: ir.Node) -> np.dtype:
-    x = node.inputs[0]
-    return np.dtype(x.dtype.numpy()) if x is not None and x.dtype is not None else np.dtype(np.float32)
+def _clip(up: Raising, node: ir.Node) -> None:
+    up.move(node, "min", 1, real_dtype(node))
+    up.move(node, "max", 2, real_dtype(node))
 
 
-def _clip(up: _Raising, node: ir.Node) -> None:
-    up.move(node, "min", 1, _real_dtype(node))
-    up.move(node, "max", 2, _real_dtype(node))
-
-
-def _pad(up: _Raising, node: ir.Node) -> None:
+def _pad(up: Raising, node: ir.Node) -> None:
     up.move(node, "pads", 1)
-    up.move(node, "value", 2, _real_dtype(node))
+    up.move(node, "value", 2, real_dtype(node))
 
 
-def _dropout(up: _Raising, node: ir.Node) -> None:
+def _dropout(up: Raising, node: ir.Node) -> None:
     """12: the ratio matters in training alone, which an input asks for."""
     node.attributes.pop("ratio", None)
 
 
-def _batch_norm(up: _Raising, node: ir.Node) -> None:
+def _batch_norm(up: Raising, node: ir.Node) -> None:
     """14: the outputs beyond the first are training's alone."""
     if any(v.uses() or v.is_graph_output() for v in node.outputs[1:]):
         raise up.refuse(node, "statistics as outputs", 14)
     node.resize_outputs(1)
 
 
-def _upsample(up: _Raising, node: ir.Node) -> None:
+def _upsample(up: Raising, node: ir.Node) -> None:
     node.op_type = "Resize"
 
 
-def _resize(up: _Raising, node: ir.Node) -> None:
+def _resize(up: Raising, node: ir.Node) -> None:
     """11: what had been the only way to place the pixels got names, and a region came before the scales."""
     scales = node.inputs[1]
     up.put(node, 1, up.constant(node, "roi", np.zeros(0, np.float32)))
@@ -188,11 +172,11 @@ def _resize(up: _Raising, node: ir.Node) -> None:
     node.attributes["nearest_mode"] = ir.AttrString("nearest_mode", "floor")
 
 
-def _scatter(up: _Raising, node: ir.Node) -> None:
+def _scatter(up: Raising, node: ir.Node) -> None:
     node.op_type = "ScatterElements"
 
 
-def _softmax(up: _Raising, node: ir.Node) -> None:
+def _softmax(up: Raising, node: ir.Node) -> None:
     """13: along one axis; before, over everything from `axis` (by default 1) on."""
     x, axis = node.inputs[0], integer(node, "axis", 1)
     node.attributes["axis"] = ir.AttrInt64("axis", axis)
@@ -202,7 +186,7 @@ def _softmax(up: _Raising, node: ir.Node) -> None:
         _along_one_axis(up, node)
 
 
-def _along_one_axis(up: _Raising, node: ir.Node) -> None:
+def _along_one_axis(up: Raising, node: ir.Node) -> None:
     x, output, axis = node.inputs[0], node.outputs[0], integer(node, "axis", 1)
     rank = len(x.shape) if x is not None and x.shape is not None else None
     if axis == -1 or (rank is not None and axis % max(rank, 1) == rank - 1):
@@ -218,30 +202,29 @@ def _along_one_axis(up: _Raising, node: ir.Node) -> None:
     replace(node, back, up.names)
 
 
-def _roi_align(up: _Raising, node: ir.Node) -> None:
+def _roi_align(up: Raising, node: ir.Node) -> None:
     name = "coordinate_transformation_mode"
     node.attributes[name] = ir.AttrString(name, "output_half_pixel")
 
 
-def _grid_sample(up: _Raising, node: ir.Node) -> None:
+def _grid_sample(up: Raising, node: ir.Node) -> None:
     given = text(node, "mode", "bilinear")
     renamed = {"bilinear": "linear", "bicubic": "cubic"}.get(given, given)
     node.attributes["mode"] = ir.AttrString("mode", renamed)
 
 
-def _dft(up: _Raising, node: ir.Node) -> None:
+def _dft(up: Raising, node: ir.Node) -> None:
     axis = node.attributes.pop("axis", None)
     value = np.array(1 if axis is None else axis.as_int(), np.int64)
     up.put(node, 2, up.constant(node, "axis", value))
 
 
-def _group_norm(up: _Raising, node: ir.Node) -> None:
+def _group_norm(up: Raising, node: ir.Node) -> None:
     raise up.refuse(node, "a scale per group, which became a scale per channel", 21)
 
 
-Step = Callable[[_Raising, ir.Node], None]
-
 RAISED: dict[tuple[str, int], Step] = {
+    **EARLY,
     ("Upsample", 10): _upsample,
     ("Slice", 10): _slice,
     ("TopK", 10): _top_k,

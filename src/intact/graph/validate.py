@@ -19,7 +19,7 @@ from intact.limits import GRAPH_PORTS, GRAPH_VALUES, NODE_PORTS
 
 TensorCheck: TypeAlias = Callable[[onnx.TensorProto, str], None]
 
-MIN_READ_OPSET, MAX_READ_OPSET = 9, 25
+MIN_READ_OPSET, MAX_READ_OPSET = 1, 25
 _MAX_VERSION = 2**31 - 1
 """Of any domain: more than an ONNX operator set counts to, and all that onnx takes."""
 MIN_IR_VERSION = 3
@@ -35,7 +35,7 @@ def check_structure(proto: onnx.ModelProto, check: TensorCheck, *, any_opset: bo
     Args:
         proto: Nodes may be reordered, and nothing else is changed.
         check: What refuses a tensor; gets it and its place in words.
-        any_opset: Accept every opset that the onnx package knows, not only 9..25.
+        any_opset: Accept every opset that the onnx package knows, not only 1..25.
     Raises:
         FileFormatError: Damaged: names the node, tensor or value.
         UnsupportedError: An IR version or opset that we do not read.
@@ -85,7 +85,7 @@ def _check_ir(proto: onnx.ModelProto) -> None:
 
 def _checked_versions(opsets: Sequence[onnx.OperatorSetIdProto], any_opset: bool) -> dict[str, int]:
     """The opset of each domain."""
-    low, high = (1, onnx.defs.onnx_opset_version()) if any_opset else (MIN_READ_OPSET, MAX_READ_OPSET)
+    low, high = MIN_READ_OPSET, onnx.defs.onnx_opset_version() if any_opset else MAX_READ_OPSET
     for entry in opsets:
         if entry.domain in ("", "ai.onnx") and not low <= entry.version <= high:
             raise UnsupportedError(

@@ -15,7 +15,7 @@ from intact.engine.lower.grids import FloatGrid, Grid, Grids
 from intact.engine.steps import Codes, Dequantize, Dim, Reinterpret, Step, Tensor
 from intact.engine.steps.wiring import reads, writes
 from intact.errors import QuantValueError
-from intact.graph import Constants, Model, Node, Value, is_op, ops
+from intact.graph import Constants, Model, Node, Value, decided_by_values, is_op, ops
 
 MOST_RANK = 6
 """Axes that native steps walk."""
@@ -264,6 +264,11 @@ class PlanBuilder:
             count += 1
             unique = f"{name}_{count}"
         return unique
+
+    @cached_property
+    def decided(self) -> set[Node]:
+        """Nodes of which values of the inputs say how large their outputs are."""
+        return decided_by_values(self.model).nodes
 
     @cached_property
     def _values(self) -> set[str]:

@@ -38,6 +38,7 @@ from intact.graph import (
     load,
     normalize,
     open_compounds,
+    open_outputs,
     prune,
     raise_opset,
     refresh_shapes,
@@ -81,6 +82,7 @@ BEFORE: tuple[tuple[str, Pass], ...] = (
     ("join norms", join_norms),
     ("drop NaN guards", drop_nan_guards),
     ("part constant outputs", part_constant_outputs),
+    ("open outputs", open_outputs),
 )
 """What is done before placement reads the graph."""
 

@@ -114,6 +114,8 @@ def _single(node: Node) -> Group:
             try:
                 with builder.attempt():
                     rule(builder, node)
+                    if node in builder.decided:  # what the rule took from the graph is but declared
+                        raise NoMatch("values of the inputs decide the sizes of its output")
                 if rule is lower_float_root:
                     builder.reasons.setdefault(node, why)
                 return []

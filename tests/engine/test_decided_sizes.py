@@ -1,0 +1,90 @@
+"""Sizes that values of the inputs decide: outputs follow the values, whatever the file declares of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import intact
+from intact.engine.steps import FallbackSubgraph
+from intact.errors import QuantValueError
+from intact.graph import Session
+
+X = "float[4,6] x"
+BODIES = {
+    "Expand": (f"{X}, int64[3] n", "float[2,4,6] y", "y = Expand(x, n)", [[2, 4, 6], [1, 1, 1], [3, 1, 6]]),
+    "Expand-scalar": ("float s, int64[2] n", "float[2,2] y", "y = Expand(s, n)", [[2, 2], [1, 1], [3, 4]]),
+    "Reshape": (f"{X}, int64[2] n", "float[3,8] y", "y = Reshape(x, n)", [[3, 8], [8, 3], [2, 12]]),
+    "Reshape-rest": (f"{X}, int64[2] n", "float[3,8] y", "y = Reshape(x, n)", [[-1, 8], [2, -1], [0, 6]]),
+    "ConstantOfShape": ("int64[2] n", "float[2,3] y", "y = ConstantOfShape(n)", [[2, 3], [1, 1], [4, 2]]),
+    "behind": ("int64[2] n", "float[2,3] y", "z = ConstantOfShape(n) y = Exp(z)", [[2, 3], [4, 2]]),
+    "Slice": (f"{X}, int64[2] n", "float[2,3] y", "s = Constant<value_ints = [0, 0]>() y = Slice(x, s, n)",
+              [[2, 3], [4, 6], [1, 5]]),
+    "Tile": (f"{X}, int64[2] n", "float[8,6] y", "y = Tile(x, n)", [[2, 1], [1, 3]]),
+    "NonZero": ("int64[5] n", "int64[1,2] y", "y = NonZero(n)", [[0, 1, 1, 0, 0], [1, 1, 0, 1, 0]]),
+    "TopK": (f"{X}, int64[1] n", "float[4,2] y", "y, i = TopK(x, n)", [[2], [5]]),
+    "computed": (f"{X}, int64[2] n", "float[4,6] y",
+                 "one = Constant<value_ints = [1, 1]>() m = Mul(n, one) y = Reshape(x, m)",
+                 [[4, 6], [12, 2]]),
+}  # fmt: skip
+
+
+def model(inputs: str, output: str, body: str) -> onnx.ModelProto:
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({output}) {{ {body} }}'
+    return onnx.parser.parse_model(text)
+
+
+def undeclared(proto: onnx.ModelProto) -> bytes:
+    bare = onnx.ModelProto.FromString(proto.SerializeToString())
+    bare.graph.output[0].type.tensor_type.ClearField("shape")
+    return bytes(bare.SerializeToString())
+
+
+def feeds(proto: onnx.ModelProto, n: list[int], rng: np.random.Generator) -> dict[str, np.ndarray]:
+    given = {"n": np.array(n, np.int64)}
+    for info in proto.graph.input:
+        if info.name != "n":
+            shape = [dim.dim_value for dim in info.type.tensor_type.shape.dim]
+            given[info.name] = np.asarray(rng.standard_normal(shape), np.float32)
+    return given
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("name", BODIES)
+def test_an_output_follows_the_values(name: str, backend: str, rng: np.random.Generator) -> None:
+    inputs, output, body, values = BODIES[name]
+    proto = model(inputs, output, body)
+    engine = intact.compile(proto, backend=backend, threads=1)
+    runtime = Session(undeclared(proto))
+    for n in (*values, *reversed(values)):
+        given = feeds(proto, n, rng)
+        want, got = runtime.run(given)["y"], engine.run(given)["y"]
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_sizes_that_are_read_within_stay_as_declared_or_are_refused(rng: np.random.Generator) -> None:
+    """What is behind them is made for the sizes that the file declares."""
+    proto = model(f"{X}, int64[2] n", "float[3,3] y", "z = Reshape(x, n) t = Transpose(z) y = MatMul(z, t)")
+    declared = onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [3, 8])
+    proto.graph.value_info.append(declared)
+    engine = intact.compile(proto, threads=1)
+    given = feeds(proto, [3, 8], rng)
+    rows = given["x"].reshape(3, 8)
+    np.testing.assert_allclose(engine.run(given)["y"], rows @ rows.T, rtol=1e-5, atol=1e-5)
+    with pytest.raises(QuantValueError, match=r"'z'.*values of the inputs decide sizes"):
+        engine.run(given | {"n": np.array([8, 3])})
+
+
+def test_sizes_of_the_inputs_are_no_values(rng: np.random.Generator) -> None:
+    body = """
+        at = Constant<value_int = 0>() one = Constant<value_ints = [-1]>() zero = Constant<value_ints = [0]>()
+        all = Shape(x) rows = Gather(all, at) first = Unsqueeze(rows, zero) n = Concat<axis = 0>(first, one)
+        y = Reshape(x, n)
+    """
+    proto = model("float[b,4,6] x", "float[b,24] y", body)
+    engine = intact.compile(proto, threads=1)
+    x = rng.standard_normal((3, 4, 6)).astype(np.float32)
+    np.testing.assert_array_equal(engine.run({"x": x})["y"], x.reshape(3, 24))
+    assert not any(isinstance(step, FallbackSubgraph) for step in engine.plan.steps)
