@@ -23,6 +23,7 @@ from torch.onnx._internal.exporter import _fx_passes
 
 from intact import graph
 from intact.errors import IntactError, UnsupportedError
+from intact.torch.grouped_products import grouped_translations
 from intact.torch.known_values import known_values
 from intact.torch.recurrent_ops import recurrent_translation, whole_layers
 from intact.torch.translations import more_translations
@@ -71,6 +72,7 @@ def translate(
         _OPERATOR: _marker_function(),
         **recurrent_translation(),
         **more_translations(),
+        **grouped_translations(),
         **(options.pop("custom_translation_table", None) or {}),
     }
     options.setdefault("verbose", False)
