@@ -1,4 +1,7 @@
-"""ONNX forms of products of groups of rows, each with a matrix of its own: the experts of a transformer.
+"""`intact::grouped_mm`: a product of groups of rows, each with a matrix of its own, while a model is exported.
+
+The experts of a transformer are such a product. PyTorch's own is traced with bfloat16 alone, and transformers
+calls another one while it is traced. While `whole_products` is open, both are one operator.
 
 Which rows belong to which group is known when the file runs. ONNX has no such product, and sizes that values
 decide would be bound anew at every run. So every row is multiplied by the matrices of all groups, which lie
@@ -7,28 +10,87 @@ side by side as one, and keeps what its own group makes: the same numbers, of mo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-__all__ = ["grouped_translations"]
+__all__ = ["GROUPED", "grouped_translations", "whole_products"]
+
+GROUPED = {"_grouped_mm": "grouped_mm", "grouped_mm_fallback": "grouped_mm"}
+"""Names of functions that multiply groups of rows: PyTorch's and transformers' -> what both are called."""
 
 _OPSET = 18
-_INT64, _FLOAT = 7, 1
+_INT64 = 7
+
+_LIB = torch.library.Library("intact", "FRAGMENT")  # type: ignore[no-untyped-call]
+_LIB.define("grouped_mm(Tensor rows, Tensor matrices, Tensor ends) -> Tensor")  # type: ignore[no-untyped-call]
+
+
+def _run(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
+    """``[rows, k], [groups, k, n] -> [rows, n]``; `ends`: int32, behind which row each group ends.
+
+    Rows behind the last end are zeros, of which PyTorch says nothing.
+    """
+    made = rows.new_zeros(rows.shape[0], matrices.shape[2])
+    first = 0
+    for matrix, end in zip(matrices, ends.tolist(), strict=True):
+        made[first:end] = rows[first:end] @ matrix
+        first = end
+    return made
+
+
+def _sizes(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
+    return rows.new_empty(rows.shape[0], matrices.shape[2])
+
+
+_LIB.impl("grouped_mm", _run, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+torch.library.register_fake("intact::grouped_mm", _sizes, lib=_LIB)
+
+
+# ---- into the operator ----
+
+
+@contextmanager
+def whole_products() -> Iterator[None]:
+    """While it is open, functions that multiply groups of rows are one operator."""
+    with _WholeProducts():
+        yield
+
+
+class _WholeProducts(TorchFunctionMode):
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") in GROUPED:
+            read = {**dict(zip(("rows", "matrices", "offs", "bias", "out_dtype"), args, strict=False)), **kwargs}
+            made = _product(*args[:2], **{k: v for k, v in read.items() if k not in ("rows", "matrices")})
+            if made is not None:
+                return made
+        return func(*args, **kwargs)
+
+
+def _product(
+    rows: Tensor, matrices: Tensor, offs: Tensor | None = None, bias: Any = None, out_dtype: Any = None
+) -> Tensor | None:
+    """None for what is no product of groups of rows, which PyTorch answers for itself."""
+    if bias is not None or out_dtype not in (None, rows.dtype) or matrices.dim() != 3:
+        return None
+    if rows.dim() == 3:
+        return torch.bmm(rows, matrices)
+    return None if offs is None else torch.ops.intact.grouped_mm.default(rows, matrices, offs)
+
+
+# ---- out of it ----
 
 
 def grouped_translations() -> dict[Any, Callable[..., Any]]:
-    """Operator -> what writes it, for a `custom_translation_table` of `torch.onnx.export`.
-
-    transformers calls an operator of its own while it is exported, which is there once it is imported.
-    """
-    found: dict[Any, Callable[..., Any]] = {
-        torch.ops.aten.histc.default: _histc,
-        torch.ops.aten._grouped_mm.default: _grouped_mm,
-    }
-    theirs = getattr(torch.ops.transformers, "grouped_mm_fallback", None)
-    return found if theirs is None else found | {theirs.default: _grouped_mm}
+    """Operator -> what writes it, for a `custom_translation_table` of `torch.onnx.export`."""
+    return {torch.ops.aten.histc.default: _histc, torch.ops.intact.grouped_mm.default: _grouped_mm}
 
 
 def _op() -> Any:
@@ -41,24 +103,16 @@ def _numbers(*values: int) -> Any:
     return _op().Constant(value_ints=list(values))
 
 
-def _grouped_mm(self, mat2, offs=None, bias=None, out_dtype=None):  # type: ignore[no-untyped-def]
-    """``[rows, k], [groups, k, n] -> [rows, n]``; `offs`: behind which row each group ends."""
+def _grouped_mm(rows, matrices, ends):  # type: ignore[no-untyped-def]
     op = _op()
-    ranks = len(self.shape), len(mat2.shape)
-    if bias is not None or (out_dtype is not None and int(out_dtype) >= 0):
-        raise NotImplementedError("grouped_mm with a bias or another type")
-    if ranks == (3, 3):
-        return op.MatMul(self, mat2)
-    groups = mat2.shape[0]
-    if ranks != (2, 3) or not isinstance(groups, int):
-        raise NotImplementedError("grouped_mm with groups that are not of rows")
-    side_by_side = op.Reshape(op.Transpose(mat2, perm=[1, 0, 2]), _numbers(0, -1))
-    made = op.Reshape(op.MatMul(self, side_by_side), _numbers(0, groups, -1))
-    return op.GatherND(made, op.Unsqueeze(_group_of_rows(self, offs, groups), _numbers(1)), batch_dims=1)
+    groups = matrices.shape[0]
+    side_by_side = op.Reshape(op.Transpose(matrices, perm=[1, 0, 2]), _numbers(0, -1))
+    made = op.Reshape(op.MatMul(rows, side_by_side), _numbers(0, groups, -1))
+    return op.GatherND(made, op.Unsqueeze(_group_of_rows(rows, ends, groups), _numbers(1)), batch_dims=1)
 
 
 def _group_of_rows(rows: Any, offs: Any, groups: int) -> Any:
-    """Of each row how many groups end in front of it; behind the last one PyTorch says nothing."""
+    """Of each row how many groups end in front of it; rows behind the last end are the last group's."""
     op = _op()
     count = op.Squeeze(op.Shape(rows, start=0, end=1))
     number = op.Range(op.Constant(value_int=0), count, op.Constant(value_int=1))

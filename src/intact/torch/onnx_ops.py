@@ -23,7 +23,7 @@ from torch.onnx._internal.exporter import _fx_passes
 
 from intact import graph
 from intact.errors import IntactError, UnsupportedError
-from intact.torch.grouped_products import grouped_translations
+from intact.torch.grouped_products import grouped_translations, whole_products
 from intact.torch.known_values import known_values
 from intact.torch.recurrent_ops import recurrent_translation, whole_layers
 from intact.torch.translations import more_translations
@@ -82,8 +82,8 @@ def translate(
     for way in (_as_it_runs, nullcontext) if _is_of_graph_mode(model) else (nullcontext,):
         try:
             with (
-                _quiet_exporter(), whole_layers(), known_values(model), _any_names(), _numbers_of_one_type(),
-                way(),
+                _quiet_exporter(), whole_layers(), whole_products(), known_values(model), _any_names(),
+                _numbers_of_one_type(), way(),
             ):  # fmt: skip
                 program: Any = torch.onnx.export(
                     model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,

@@ -16,12 +16,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from intact.torch.graph_mode.opened import BODIES, OPENED
+from intact.torch.grouped_products import GROUPED
 
 _AUGMENTED = {"add_", "sub_", "mul_", "div_", "pow_", "matmul_"}
 _TRANSPOSED = {"T", "mT", "H", "mH"}  # attributes that compute
-_SAME = {"grouped_mm_fallback": "grouped_mm"}
-"""Names of operators that libraries call in place of PyTorch's while they are exported."""
-
 _builtin: dict[Any, KnownFunction] = {}
 
 
@@ -134,7 +132,7 @@ def function_of(func: Any) -> KnownFunction:
 def _called(name: str) -> KnownFunction:
     writes = name == "__setitem__" or (name.endswith("_") and not name.startswith("__"))
     plain = name.strip("_")
-    return KnownFunction(_SAME.get(plain, plain), writes, name in _AUGMENTED)
+    return KnownFunction(GROUPED.get(plain, plain), writes, name in _AUGMENTED)
 
 
 def reads_floats(value: Any) -> bool:
