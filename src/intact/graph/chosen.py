@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -18,7 +20,7 @@ _OURS = "intact"
 
 
 def open_chosen(model: ir.Model) -> list[Note]:
-    """Multiply rows by all matrices, and choose of what that makes, where indices chose a matrix for each row.
+    """Multiply rows by all matrices, and choose of what that makes, where indices choose a matrix for each.
 
     Before: ``MatMul(Unsqueeze(x, [1]), Gather(w, index))``, w a marked constant [4, 32, 64].
     After:  ``GatherND(Reshape(MatMul(x, w'), [0, 4, 64]), index)``, w' [32, 256] of the four side by side.
@@ -39,8 +41,8 @@ def open_chosen(model: ir.Model) -> list[Note]:
         for side in (1, 0):
             chosen = _chosen(node, side)
             if chosen is not None:
-                _open(node, chosen, names)
                 notes.append(Note(node.name or "", "a product with chosen matrices is one with all of them"))
+                _open(node, chosen, names)
                 break
     return notes
 
@@ -136,7 +138,7 @@ def _is_marked(matrices: ir.Value) -> bool:
     return marked and value.is_initializer() and matrices.shape is not None and len(matrices.shape) == 3
 
 
-def _shared(rows: list[object], leading: list[object]) -> int | None:
+def _shared(rows: Sequence[object], leading: Sequence[object]) -> int | None:
     """How many leading axes are the same; None where those behind them are not all of size 1."""
     count = next((i for i, (a, b) in enumerate(zip(rows, leading, strict=True)) if a != b), len(rows))
     return count if all(size == 1 for size in rows[count:]) else None
@@ -155,9 +157,8 @@ def _open(node: ir.Node, chosen: _Chosen, names: Namer) -> None:
     def numbers(*values: int) -> ir.Value:
         return insert.constant(f"{name}.numbers", np.array(values, np.int64))
 
-    def made(op_type: str, read: list[ir.Value], what: str, *shape: object, **attributes: object) -> ir.Value:
-        known = ir.Shape(shape)  # type: ignore[arg-type]
-        return insert.node(op_type, read, f"{name}{what}", dtype=dtype, shape=known, **attributes)
+    def made(op_type: str, read: list[ir.Value], what: str, *shape: Any, **attributes: Any) -> ir.Value:
+        return insert.node(op_type, read, f"{name}{what}", dtype=dtype, shape=ir.Shape(shape), **attributes)
 
     perm = [2, 0, 1] if chosen.turned else [1, 0, 2]
     turned = made("Transpose", [chosen.matrices], ".turned", depth, number, width, perm=perm)
@@ -173,7 +174,7 @@ def _open(node: ir.Node, chosen: _Chosen, names: Namer) -> None:
     if chosen.flat:
         index = insert.node(
             "Unsqueeze", [index, numbers(chosen.leading)], f"{name}.index", dtype=index.dtype,
-            shape=ir.Shape([*index.shape, 1]),
+            shape=ir.Shape([*chosen.index.shape, 1]),
         )  # fmt: skip
     whole = list(chosen.index.shape)[: chosen.leading]
     own = made("GatherND", [every, index], ".own", *whole, width, batch_dims=chosen.shared)
@@ -190,6 +191,6 @@ def _drop_above(graph: ir.Graph, *values: ir.Value | None) -> None:
         node = value.producer() if value is not None else None
         if node is None or any(v.uses() or v.is_graph_output() for v in node.outputs):
             continue
-        above = node.inputs
+        above = list(node.inputs)
         graph.remove(node, safe=True)
         _drop_above(graph, *above)

@@ -1,4 +1,4 @@
-"""`intact::grouped_mm`: a product of groups of rows, each with a matrix of its own, while a model is exported.
+"""`intact::grouped_mm`: products of groups of rows, a matrix for each, while a model is exported.
 
 The experts of a transformer are such a product. PyTorch's own is traced with bfloat16 alone, and transformers
 calls another one while it is traced. While `whole_products` is open, both are one operator.
@@ -27,7 +27,9 @@ _OPSET = 18
 _INT64 = 7
 
 _LIB = torch.library.Library("intact", "FRAGMENT")  # type: ignore[no-untyped-call]
-_LIB.define("grouped_mm(Tensor rows, Tensor matrices, Tensor ends) -> Tensor")  # type: ignore[no-untyped-call]
+_LIB.define(  # type: ignore[no-untyped-call]
+    "grouped_mm(Tensor rows, Tensor matrices, Tensor ends) -> Tensor"
+)
 
 
 def _run(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
@@ -66,9 +68,8 @@ class _WholeProducts(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if getattr(func, "__name__", "") in GROUPED:
-            read = {**dict(zip(("rows", "matrices", "offs", "bias", "out_dtype"), args, strict=False)), **kwargs}
-            made = _product(*args[:2], **{k: v for k, v in read.items() if k not in ("rows", "matrices")})
+        if getattr(func, "__name__", "") in GROUPED and len(args) >= 2:
+            made = _product(*args, **kwargs)
             if made is not None:
                 return made
         return func(*args, **kwargs)

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 import torch
 from torch import fx, nn
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.onnx._internal.exporter import _fx_passes
 
 from intact import graph
@@ -274,6 +275,18 @@ def fixed_size(size: Any) -> UnsupportedError:
     )
 
 
+def _asks_for_values(reason: str) -> UnsupportedError:
+    """The model's code takes another way, or makes other sizes, for other values: a loop over experts."""
+    return UnsupportedError(
+        "model",
+        f"code that depends on values of its input ('{reason}' from torch's exporter)",
+        "calls and sizes that are the same for all values",
+        "write that part without conditions and loops on values: rows that go to experts are one"
+        " torch.nn.functional.grouped_mm; of transformers, call"
+        " model.set_experts_implementation('grouped_mm') where it loops over experts",
+    )
+
+
 def is_translating() -> bool:
     """Whether torch's exporters run for `translate` or `trace_torchscript`, which handle quantizers."""
     return _translating.get()
@@ -298,6 +311,8 @@ def _own_error(error: BaseException) -> IntactError:
         )
     if (fixed := _FIXED_SIZE.search(reason)) is not None:
         return fixed_size(fixed[1])
+    if isinstance(cause, GuardOnDataDependentSymNode):
+        return _asks_for_values(reason)
     return UnsupportedError(
         "model",
         f"'{type(cause).__name__}: {reason}' from torch's exporter",
