@@ -279,7 +279,7 @@ def _asks_for_values(reason: str) -> UnsupportedError:
     """The model's code takes another way, or makes other sizes, for other values: a loop over experts."""
     return UnsupportedError(
         "model",
-        f"code that depends on values of its input ('{reason}' from torch's exporter)",
+        f"code that depends on values of its input: '{reason}' from torch's exporter",
         "calls and sizes that are the same for all values",
         "write that part without conditions and loops on values: rows that go to experts are one"
         " torch.nn.functional.grouped_mm; of transformers, call"
