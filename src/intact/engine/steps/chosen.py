@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from intact import numerics
 from intact.engine.steps.checker import Checker
@@ -65,13 +66,21 @@ class ChosenLinear(Step):
 
     def evaluate(self, run: Run) -> None:
         x, index = run.array(self.x), run.array(self.index).reshape(-1)
-        check_rows(index, self.groups, f"tensor '{self.index}'")
+        self.check_index(index, x.shape, f"tensor '{self.index}'")
         weight, zero_point = run.array(self.weight), run.codes(self.x).zero_point
         acc = numerics.linear(x.reshape(-1, x.shape[-1]), weight, zero_point, bias=self.epilogue.added(run))
         found = self.epilogue.computed(run, self.y, acc, axis=-1)
         each = index.size // len(acc) if len(acc) else 1
         parts = found.reshape(len(acc), self.groups, len(weight) // self.groups)
         self.epilogue.write(run, self.y, parts[np.arange(index.size) // each, index])
+
+    def check_index(self, index: NDArray[Any], shape: Shape, where: str) -> None:
+        """Refuse indices of matrices that are not there; `shape` is that of x.
+
+        Raises:
+            QuantValueError: One is out of range; names `where`.
+        """
+        check_rows(index, self.groups, where)
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
         return prod(shape_of(self.y)) * shape_of(self.weight)[1]

@@ -80,7 +80,7 @@ class Epilogue:
             run.write_real(y, found)
 
     def computed(self, run: Run, y: str, acc: NDArray[np.int32], axis: int) -> NDArray[Any]:
-        """What sums become: codes, or floats, which y quantizes where a function made them and it has codes."""
+        """What sums become: codes, or floats, which y quantizes where a function made them."""
         m = _channels(run.array(self.multiplier))
         bias = _channels(run.array(self.bias)) if self.bias else np.zeros((), np.float32)
         residual = self._residual(run)

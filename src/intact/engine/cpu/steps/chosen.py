@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -11,7 +12,6 @@ from intact.engine.cpu.binding import Binding, binds, dtype_of
 from intact.engine.cpu.steps.epilogue import bound_epilogue
 from intact.engine.cpu.steps.views import zero_of
 from intact.engine.steps import ChosenLinear
-from intact.engine.steps.gather import check_rows
 from intact.kernels import gemm, moves
 from intact.kernels.program import NativeStep, View
 from intact.kernels.registry import alternatives
@@ -31,7 +31,7 @@ def bind_chosen(step: ChosenLinear, binding: Binding) -> list[NativeStep]:
         behind.append(moves.copy(dense, y))
         made = _dense(dense)
     if step.index in binding.plan.constants:
-        check_rows(binding.array(step.index), step.groups, f"constant '{step.index}'")
+        step.check_index(binding.array(step.index), tuple(x.sizes), f"constant '{step.index}'")
     index = binding.view(step.index)
     index = index.part(index.offset, index.sizes[:1], index.strides[:1])
     return [*before, _native(step, binding, rows, index, made), *behind]
@@ -86,7 +86,7 @@ def _rows(view: View) -> View | None:
     if width > 1 and element != view.itemsize:
         return None
     axes = [(n, step) for n, step in zip(sizes, strides, strict=True) if n != 1]
-    if any(a[1] != b[0] * b[1] for a, b in zip(axes, axes[1:], strict=False)) and 0 not in sizes:
+    if any(a[1] != b[0] * b[1] for a, b in pairwise(axes)) and 0 not in sizes:
         return None
     row = axes[-1][1] if axes else width * view.itemsize
     shape = [1, 1, prod(sizes), width]
