@@ -3,9 +3,9 @@
     python benchmarks/experts.py [--rounds 15]
 
 A case is a router and gated experts, sorted by expert as transformers does it, of tokens, channels, inner
-channels, experts, and experts of each token; random weights, one thread. Printed are the least milliseconds of
-all rounds: of the engine, of the engine where every row is multiplied by all matrices, as the file says, of
-ONNX Runtime on that file, and of the float module in PyTorch. Engine and engine must agree bit for bit.
+channels, experts, and experts of each token; random weights, one thread. Printed are the least milliseconds
+of all rounds: of the engine, of the engine where every row is multiplied by all matrices, as the file says,
+of ONNX Runtime on that file, and of the float module in PyTorch. Both engines must agree bit for bit.
 """
 
 from __future__ import annotations

@@ -135,8 +135,9 @@ void bind_gemm(nb::module_& m) {
         "high_correction"_a = std::vector<int32_t>());
   m.def("chosen", &chosen, "kernel"_a, "x"_a, "index"_a, "y"_a, "packed"_a.noconvert(), "epilogue"_a,
         "threads"_a, "zero"_a);
-  m.def("gemm_tiled", [](const std::string& name) { return kernel<GemmOps>(name).tiles != nullptr; },
-        "kernel"_a);
+  m.def(
+      "gemm_tiled", [](const std::string& name) { return kernel<GemmOps>(name).tiles != nullptr; },
+      "kernel"_a);
   m.def("gemm_grouped", [](const std::string& name) { return kernel<GemmOps>(name).grouped; }, "kernel"_a);
   m.def(
       "gemm_fills",

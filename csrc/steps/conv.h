@@ -29,9 +29,9 @@ struct ConvSpec {
   int32_t zero = 0;  // the byte of x around which most of its bytes are expected
 };
 
-// Rows [1, 1, m, in], each multiplied by the weights of as many groups as there are rows of y for it, of those
-// that the index chooses: y [1, 1, n, out / groups]. Negative indices count from the end; a run with one out of
-// range fails.
+// Rows [1, 1, m, in], each multiplied by the weights of as many groups as there are rows of y for it, those
+// that the index chooses: y [1, 1, n, out / groups]. Negative indices count from the end; a run with one out
+// of range fails.
 struct ChosenSpec {
   ConvSpec conv;  // 1x1 weights in groups, which all read the same channels
   View index;  // [n], i32 or i64

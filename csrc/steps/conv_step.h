@@ -1,4 +1,4 @@
-// A convolution by vectors: panels of weights, cut into items, and the tiles of their rows. For conv.cc alone.
+// A convolution by vectors: panels of weights, cut into items, and tiles of their rows. For conv.cc alone.
 #pragma once
 
 #include <algorithm>
