@@ -28,7 +28,7 @@ from intact.torch.grouped_products import grouped_translations, whole_products
 from intact.torch.known_values import known_values
 from intact.torch.recurrent_ops import recurrent_translation, whole_layers
 from intact.torch.translations import more_translations
-from intact.torch.untranslated import find_untranslated
+from intact.torch.untranslated import find_untranslated, knows_complex
 
 __all__ = ["trace_torchscript", "translate"]
 
@@ -84,7 +84,7 @@ def translate(
         try:
             with (
                 _quiet_exporter(), whole_layers(), whole_products(), known_values(model), _any_names(),
-                _numbers_of_one_type(), way(),
+                _numbers_of_one_type(), knows_complex(), way(),
             ):  # fmt: skip
                 program: Any = torch.onnx.export(
                     model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
