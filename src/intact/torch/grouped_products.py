@@ -68,7 +68,8 @@ class _WholeProducts(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if getattr(func, "__name__", "") in GROUPED and len(args) >= 2:
+        name = getattr(func, "__name__", "").partition(".")[0]  # of an overload: "....default"
+        if name in GROUPED and len(args) >= 2:
             made = _product(*args, **kwargs)
             if made is not None:
                 return made
