@@ -117,6 +117,15 @@ def test_they_learn_and_are_loaded_again(kind):
     assert GraphModeRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
 
 
+@pytest.mark.parametrize("kind", [Sorted, Gathered])
+def test_pytorchs_own_exporter_writes_them_too(kind, tmp_path):
+    _, x, result = placed(kind)
+    torch.onnx.export(result.model, (x,), tmp_path / "model.onnx", opset_version=18, verbose=False)
+    session = Session((tmp_path / "model.onnx").read_bytes())
+    (made,) = session.run({session.inputs[0]: x.numpy()}).values()
+    assert np.allclose(made, result.model(x).detach(), atol=1e-5)
+
+
 def run_file(model: nn.Module, *read: Tensor) -> list[np.ndarray]:
     session = Session(graph.to_bytes(translate(model.eval(), read, opset=18).model))
     made = session.run({name: x.numpy() for name, x in zip(session.inputs, read, strict=True)})
