@@ -73,6 +73,17 @@ NativeStep conv(const std::string& name, const View& x, const View& y, Bytes pac
   return native(make_conv(spec));
 }
 
+NativeStep chosen(const std::string& name, const View& x, const View& index, const View& y, Bytes packed,
+                  const EpilogueSpec& epilogue, int threads, int zero) {
+  require(threads >= 1, "a step is run by at least one thread");
+  require(zero >= 0 && zero <= 255, "zero points are bytes");
+  ChosenSpec spec{spec_of(x, y, packed, {0, 0}, epilogue), index};
+  spec.conv.kernel = &kernel<GemmOps>(name);
+  spec.conv.threads = threads;
+  spec.conv.zero = zero;
+  return native(make_chosen(spec));
+}
+
 NativeStep winograd(const std::string& name, const View& x, const View& y, Bytes packed, Pair origin,
                     const EpilogueSpec& epilogue, int threads) {
   require(threads >= 1, "a step is run by at least one thread");
@@ -122,6 +133,11 @@ void bind_gemm(nb::module_& m) {
   m.def("conv", &conv, "kernel"_a, "x"_a, "y"_a, "packed"_a.noconvert(), "strides"_a, "dilations"_a,
         "origin"_a, "epilogue"_a, "threads"_a = 1, "zero"_a = 0, "low"_a = nb::none(), "shift"_a = 0,
         "high_correction"_a = std::vector<int32_t>());
+  m.def("chosen", &chosen, "kernel"_a, "x"_a, "index"_a, "y"_a, "packed"_a.noconvert(), "epilogue"_a,
+        "threads"_a, "zero"_a);
+  m.def(
+      "gemm_tiled", [](const std::string& name) { return kernel<GemmOps>(name).tiles != nullptr; },
+      "kernel"_a);
   m.def("gemm_grouped", [](const std::string& name) { return kernel<GemmOps>(name).grouped; }, "kernel"_a);
   m.def(
       "gemm_fills",

@@ -2,117 +2,14 @@
 
 #include <algorithm>
 
-#include "kernels/registry.h"
 #include "runtime/balance.h"
+#include "steps/chosen_step.h"
+#include "steps/conv_step.h"
 #include "steps/conv_tiles.h"
-#include "steps/sum_source.h"
 #include "steps/window.h"
 
 namespace intact {
 namespace {
-
-constexpr int64_t kChunkBytes = 256 << 10;  // of weights that one item goes through: half of a small L2
-constexpr int64_t kSmallestChunk = 32 << 10;
-constexpr int64_t kCopiedPanels = 8;  // of a chunk, at least: every chunk copies its windows
-constexpr int kLine = 64;  // bytes
-constexpr int64_t kMostPixels = 384;  // of an item: their addresses stay in the cache
-constexpr int64_t kLargeItem = 4 << 20, kSmallItem = 1 << 20;  // products
-constexpr int64_t kSmallestItem = 1 << 18;  // where there are more threads than small items for them
-constexpr int64_t kItemCost = 1 << 16;      // products
-
-// One panel with its steps as offsets, and its share of the constants, padded to its width.
-struct BoundPanel {
-  GemmSteps steps;
-  int32_t channel, channels, group;
-  size_t constants;  // where its own begin
-  int64_t bytes;     // of weights: as many products for each pixel
-};
-
-// How work is cut into items: item = chunk of panels x block of tiles, blocks inside.
-struct Cutting {
-  int rows;  // most of a tile
-  int64_t blocks, most_pixels;
-  std::vector<size_t> chunks;  // first panel of each, and the end
-};
-
-struct Range {
-  int64_t first, end;
-};
-
-struct Rows {
-  const uint8_t** x;
-  uint8_t** y;
-  const uint8_t** residual;
-
-  Rows from(int64_t first) const { return {x + first, y + first, residual + first}; }
-};
-
-// What one thread works with.
-struct Scratch {
-  Rows rows;
-  float* floats;
-  int32_t *sums, *low;  // low: of low bytes, where there are any
-  uint8_t* copies;
-};
-
-class ConvStep final : public Step {
- public:
-  explicit ConvStep(const ConvSpec& spec);
-
-  size_t items() const override { return cut_.blocks == 0 ? 0 : (cut_.chunks.size() - 1) * blocks(); }
-  int64_t work(size_t item) const override;
-  std::string name() const override { return name_of(s_.kernel); }
-  std::vector<Loop> loops() const override;
-  size_t scratch() const override;
-  void run(const Memory& memory, size_t begin, size_t end, uint8_t* scratch) const noexcept override;
-
- private:
-  size_t tile_bytes() const;  // of sums, and of floats
-  size_t tiles_kept() const { return s_.low ? 3 : 2; }
-  // Kernels of wide panels get neighbouring blocks as one, so that fewer threads read weights fewer times.
-  // Panels of the others are narrower than a line, whose parts should be written close in time.
-  bool joins() const { return s_.kernel->unit * s_.kernel->widest >= kLine; }
-  size_t blocks() const { return static_cast<size_t>(cut_.blocks); }
-  void bind(const Packed& packed);
-  void bind_copies(const Packed& packed, const PackedPanel& from, BoundPanel& panel);
-  std::vector<int32_t> resolve(const Packed& packed, const PackedPanel& panel) const;
-  int64_t tiles() const { return (pixels_ + cut_.rows - 1) / cut_.rows; }
-  int64_t chunk_bytes(size_t chunk) const;
-  int64_t largest_chunk() const {
-    return copies_.any() ? std::max(kChunkBytes, kCopiedPanels * panels_.front().bytes) : kChunkBytes;
-  }
-  int64_t blocks_for(int64_t products) const;
-  void cut();
-  void cut_chunks(int64_t most);
-  void cut_evenly(int64_t item, int64_t products);
-  void run_blocks(const Memory& memory, size_t chunk, Range blocks, bool fresh, uint8_t* scratch) const;
-  int64_t pixel_of(int64_t block) const { return pixels_ * block / cut_.blocks; }
-  struct Ahead {
-    const int8_t* from;
-    int64_t bytes;
-  };
-  Ahead ahead_of(size_t chunk, Range blocks, size_t p, bool fresh) const;
-  Scratch scratch_at(uint8_t* at) const;
-  ptrdiff_t offset_of_group(const BoundPanel& p) const { return ptrdiff_t{p.group} * group_channels_; }
-  Source source_of(const BoundPanel& panel, const Rows& rows, ptrdiff_t offset,
-                   const WindowCopies::Rows& copied, int count) const;
-  void run_panel(const BoundPanel& panel, const Rows& rows, const Copied& copied, int count,
-                 const Ahead& ahead, const Scratch& own) const;
-  void run_tiles(const BoundPanel& panel, Source& source, Source* low, GemmRows& rows) const;
-  void fill_rows(const Memory& memory, int64_t first, int64_t end, const Rows& rows) const;
-
-  ConvSpec s_;
-  std::vector<std::vector<int32_t>> steps_;  // one for all panels, or one for each
-  std::vector<std::vector<int32_t>> places_;  // of each panel, where there are outliers
-  std::vector<BoundPanel> panels_;
-  PanelConstants constants_;
-  std::unique_ptr<const FunctionCells> cells_;
-  Cutting cut_{};
-  WindowCopies copies_;
-  int64_t pixels_ = 0;
-  int32_t group_channels_ = 0;
-  int widest_ = 0;
-};
 
 // Pairs of (offset, number of steps) for offsets that grow by 4.
 std::vector<int32_t> runs_of(const std::vector<int32_t>& offsets) {
@@ -157,8 +54,9 @@ void ConvStep::bind_copies(const Packed& packed, const PackedPanel& from, BoundP
 void ConvStep::bind(const Packed& packed) {
   for (const PackedPanel& p : packed.panels) {
     if (steps_.empty() || s_.kernel->grouped) steps_.push_back(resolve(packed, p));
+    const int32_t before = shares_ > 1 ? p.group * (packed.header.out / packed.header.groups) : 0;
     BoundPanel panel{{packed.weights + p.weights, steps_.back().data(), {}, p.width},
-                     p.channel,
+                     p.channel - before,
                      p.channels,
                      p.group,
                      constants_.bias.size(),
@@ -185,13 +83,13 @@ std::vector<Loop> ConvStep::loops() const {
   for (int size = kMostGroup; size >= 1 && s_.kernel->grouped; --size) {
     int64_t products = 0;
     for (const BoundPanel& p : panels_) {
-      products += pixels_ * p.steps.counts[size - 1] * size * p.steps.width * 4;
+      products += pixels_ * p.steps.counts[size - 1] * size * p.steps.width * 4 / shares_;
     }
     if (products > 0) found.push_back({std::to_string(size) + "-step", products});
   }
   int64_t words = 0;
   for (const BoundPanel& p : panels_) {
-    if (p.steps.places == nullptr) words += pixels_ * p.steps.words * p.steps.width * 4;
+    if (p.steps.places == nullptr) words += pixels_ * p.steps.words * p.steps.width * 4 / shares_;
   }
   if (words > 0) found.push_back({"words", words});
   return found;
@@ -224,7 +122,7 @@ int64_t ConvStep::blocks_for(int64_t products) const {
   for (size_t chunk = 0; chunk + 1 < cut_.chunks.size(); ++chunk) {
     largest = std::max(largest, chunk_bytes(chunk));
   }
-  const int64_t wanted = std::clamp<int64_t>(products / largest, cut_.rows, kMostPixels);
+  const int64_t wanted = std::clamp<int64_t>(products * shares_ / largest, cut_.rows, kMostPixels);
   const int64_t each = std::max<int64_t>(1, (wanted + cut_.rows / 2) / cut_.rows);
   return (tiles() + each - 1) / each;
 }
@@ -232,7 +130,7 @@ int64_t ConvStep::blocks_for(int64_t products) const {
 void ConvStep::cut() {
   cut_.rows = s_.kernel->rows[widest_ / s_.kernel->unit - 1];
   int64_t products = 0;
-  for (const BoundPanel& panel : panels_) products += panel.bytes * pixels_;
+  for (const BoundPanel& panel : panels_) products += panel.bytes * pixels_ / shares_;
   const int64_t item = std::clamp(products / 16, kSmallItem, kLargeItem);
   cut_chunks(largest_chunk());
   cut_.blocks = blocks_for(item);
@@ -265,14 +163,23 @@ void ConvStep::cut_evenly(int64_t item, int64_t products) {
   cut_.blocks = blocks;
 }
 
-ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
-  const Packed packed = read_packed(s_.packed, s_.packed_bytes, *s_.kernel);
+// Throws std::invalid_argument for weights, images and windows that do not fit each other.
+Packed read_checked(const ConvSpec& s) {
+  Packed packed = read_packed(s.packed, s.packed_bytes, *s.kernel);
   const PackedHeader& h = packed.header;
-  check_conv(s_, int64_t{h.in} * h.groups, h.out, h.high);
-  check_window(s_, h);
+  check_conv(s, int64_t{h.in} * h.groups, h.out, h.high);
+  check_window(s, h);
+  return packed;
+}
+
+ConvStep::ConvStep(const ConvSpec& spec) : ConvStep(spec, read_checked(spec), false) {}
+
+ConvStep::ConvStep(const ConvSpec& spec, const Packed& packed, bool chosen)
+    : s_(spec), shares_(chosen ? packed.header.groups : 1) {
+  const PackedHeader& h = packed.header;
   round_low_sums(s_);
   cells_ = settle(s_.epilogue);
-  group_channels_ = h.in;
+  group_channels_ = chosen ? 0 : h.in;
   pixels_ = s_.y.sizes[0] * s_.y.sizes[1] * s_.y.sizes[2];
   bind(packed);
   cut();
@@ -288,7 +195,7 @@ ConvStep::ConvStep(const ConvSpec& spec) : s_(spec) {
 int64_t ConvStep::work(size_t item) const {
   const size_t chunk = item / blocks();
   const auto block = static_cast<int64_t>(item % blocks());
-  return chunk_bytes(chunk) * (pixel_of(block + 1) - pixel_of(block)) + kItemCost;
+  return chunk_bytes(chunk) * (pixel_of(block + 1) - pixel_of(block)) / shares_ + kItemCost;
 }
 
 size_t ConvStep::tile_bytes() const {
@@ -359,20 +266,8 @@ void ConvStep::run_blocks(const Memory& memory, size_t chunk, Range blocks, bool
   for (int64_t first = 0; first < all; first += most) {
     const Rows rows = own.rows.from(first);
     const int count = static_cast<int>(std::min(most, all - first));
-    int32_t group = -1;  // that is copied
-    WindowCopies::Rows copied, low;
-    for (size_t p = cut_.chunks[chunk]; p < cut_.chunks[chunk + 1]; ++p) {
-      const BoundPanel& panel = panels_[p];
-      if (panel.steps.words > 0 && group != panel.group) {
-        group = panel.group;
-        copied = copies_.copy(*s_.kernel, rows.x, offset_of_group(panel), count, own.copies);
-        if (s_.low) {
-          low = copies_.copy(*s_.kernel, rows.x, offset_of_group(panel) + apart, count,
-                             own.copies + copies_.bytes());
-        }
-      }
-      run_panel(panel, rows, {copied, low, apart}, count, ahead_of(chunk, blocks, p, fresh), own);
-    }
+    run_panels(cut_.chunks[chunk], cut_.chunks[chunk + 1], rows, count, apart, own,
+               [&](size_t p) { return ahead_of(chunk, blocks, p, fresh); });
   }
 }
 
@@ -484,6 +379,11 @@ void check_conv(const ConvSpec& s, int64_t in, int64_t out, int32_t high) {
 std::unique_ptr<Step> make_conv(const ConvSpec& spec) {
   if (spec.kernel->tiles != nullptr) return make_tiled_conv(spec);
   return std::make_unique<ConvStep>(spec);
+}
+
+std::unique_ptr<Step> make_chosen(const ChosenSpec& spec) {
+  demand(spec.conv.kernel->tiles == nullptr, "rows choose weights that are packed for vectors");
+  return std::make_unique<ChosenStep>(spec);
 }
 
 }  // namespace intact

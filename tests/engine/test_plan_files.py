@@ -66,7 +66,7 @@ def tensors():
     ]
     found += [codes("p", "batch", 4, 3, 3), codes("cat", "batch", 8, 6, 6), codes("tr", "batch", 6, 6, 8)]
     found += [
-        codes("f", "batch", 36), codes("l", *row), codes("k", 8, 8), codes("mm", *row),
+        codes("f", "batch", 36), codes("l", *row), codes("k", 8, 8), codes("mm", *row), codes("cho", 2, 4),
         floats("me", 1, 8),
         *(floats(n, 3, 8) for n in ("ga", "fl", "fm")),
         s.Tensor("is", "bool", (3, 8)), s.Tensor("places", "int64", (3, 1)),
@@ -127,6 +127,7 @@ def example():
         s.FloatConv("float_conv", (), "x", "fc", "wfc", pads=(1, 0, 1, 2), groups=2),
         s.TopK("best", (), "ch", "be", "bp", 1, 2, largest=False),
         s.ScatterElements("put", (), "ch", "bp", "be", "pu", 1, "add"),
+        s.ChosenLinear("chosen", (), "f", "tuples", "cho", "wl", 2, s.Epilogue("m")),
         s.GatherRows("rows", (), "pu", "tuples", "gr", (3,)),
         s.ScatterRows("back", (), "pu", "tuples", "gr", "sr", (3,), "max"),
         s.StackPlanes("planes", (), "q", "st", 1, 2, pads=(1, 0), rows=False),

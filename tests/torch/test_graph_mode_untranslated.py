@@ -138,6 +138,10 @@ def rows(x: Tensor) -> Tensor:
     return x.sort(-1)[0]
 
 
+def complex_of(x: Tensor) -> Tensor:
+    return torch.view_as_complex(torch.stack((x, x + 1), -1))
+
+
 TAUGHT: dict[str, Callable[[Tensor], Tensor]] = {
     "median": lambda x: x.median(1)[0],
     "median of an even number": lambda x: x[:, :4].median(1, keepdim=True)[0],
@@ -163,6 +167,8 @@ TAUGHT: dict[str, Callable[[Tensor], Tensor]] = {
     "squeeze of an axis that stays": lambda x: x.squeeze(1) + x.squeeze(0),
     "squeeze of several": lambda x: x[:, :1].squeeze((1, 2)),
     "rrelu": lambda x: nn.functional.rrelu(x),
+    "unsqueeze of complex numbers": lambda x: torch.view_as_real(complex_of(x).unsqueeze(-1)),
+    "unsqueeze of complex numbers in front": lambda x: torch.view_as_real(complex_of(x).unsqueeze(1)),
 }
 
 

@@ -12,6 +12,7 @@ from intact.graph.attention import open_attentions
 from intact.graph.batchnorm import fold_batchnorm
 from intact.graph.branches import Branch, branches_of, deciding_inputs, graft, inputs_behind
 from intact.graph.build import Inserter, Namer, new_constant, replace
+from intact.graph.chosen import open_chosen
 from intact.graph.compose import DTYPES, Composer
 from intact.graph.compounds import open_compounds
 from intact.graph.constants import Constants
@@ -107,6 +108,7 @@ __all__ = [
     "normalize",
     "oldest_opset",
     "open_attentions",
+    "open_chosen",
     "open_compounds",
     "open_einsums",
     "open_fused",

@@ -111,6 +111,40 @@ def conv(
     )
 
 
+def chosen(
+    x: View,
+    index: View,
+    y: View,
+    packed: NDArray[np.uint8],
+    epilogue: BoundEpilogue,
+    *,
+    kernel: str,
+    threads: int = 1,
+    zero: int = 0,
+) -> NativeStep:
+    """Rows, each by the matrices that indices choose for it.
+
+    Args:
+        x: Bytes (1, 1, m, in), channels side by side.
+        index: int32 or int64 [n], n / m for each row. Negative ones count from the end; one out of range ends
+            the run.
+        y: Bytes or float32 (1, 1, n, out / groups).
+        packed: What `pack` returned for the same kernel of weights [out, 1, 1, in], in `groups`, as if each
+            had channels of x of its own.
+        epilogue: From sums to `y`, of all `out` channels; without a residual.
+        kernel: Of family "gemm"; not one of tiles (`is_tiled`).
+        threads, zero: As for `conv`.
+    Raises:
+        ValueError: Views and weights do not fit each other.
+    """
+    return _native.chosen(kernel, x, index, y, packed, epilogue.native(), threads, zero)
+
+
+def is_tiled(kernel: str) -> bool:
+    """Whether a kernel has tiles for registers, and weights packed for them."""
+    return _native.gemm_tiled(kernel)
+
+
 def is_grouped(kernel: str) -> bool:
     """Whether a kernel shares 16-bit sums, so that its speed depends on what the weights are."""
     return _native.gemm_grouped(kernel)

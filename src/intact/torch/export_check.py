@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from intact import numerics
@@ -115,7 +116,8 @@ def compare_codes(
     """Compare the codes of every quantizer on one batch.
 
     The file runs first. Then the module runs, and each quantizer's output is replaced by the file's: what
-    the next layer sees is the same in both, so that differences do not add up from layer to layer.
+    the next layer sees is the same in both, so that differences do not add up from layer to layer. Equal
+    values are sorted as in the file, or rows that follow them would be compared with others.
 
     Returns:
         One record per quantizer, and the quantizers whose calls the file does not have.
@@ -123,7 +125,7 @@ def compare_codes(
     session = Session(data, extra=[p.real for p in pairs], fix=_FIX)
     file = session.run(feeds(session, *batch))
     replay = _Replay(model, pairs, file)
-    with torch.no_grad(), watching(model, replay.answer):
+    with torch.no_grad(), _StableSorts(), watching(model, replay.answer):
         model(*batch[0], **batch[1])
     return list(replay.checks.values()), replay.unknown
 
@@ -137,6 +139,19 @@ def feeds(session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 def _array(tensor: Tensor) -> NDArray:
     tensor = tensor.detach().cpu()
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+class _StableSorts(TorchFunctionMode):
+    """Of equal values, of which PyTorch leaves the order open, the first comes first: as ONNX has it."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if getattr(func, "__name__", "") in ("sort", "argsort") and not kwargs.get("stable"):
+            kwargs |= dict(zip(("dim", "descending"), args[1:], strict=False)) | {"stable": True}
+            args = args[:1]
+        return func(*args, **kwargs)
 
 
 class _Replay:

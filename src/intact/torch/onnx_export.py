@@ -73,6 +73,8 @@ def export_pairs(
 
 
 def _lowered(model: Any, opset: int) -> bytes:
+    if opset >= graph.MIN_OPSET:
+        graph.open_chosen(model)  # or a scale for each column of each matrix has no axis
     graph.emit_qdq(model, opset, fold_weights=False, share=False)
     if opset >= graph.MIN_OPSET:  # an older one is what the model has
         graph.set_opset(model, opset)

@@ -19,14 +19,16 @@ from typing import Any, cast
 
 import torch
 from torch import fx, nn
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.onnx._internal.exporter import _fx_passes
 
 from intact import graph
 from intact.errors import IntactError, UnsupportedError
+from intact.torch.grouped_products import grouped_translations, whole_products
 from intact.torch.known_values import known_values
 from intact.torch.recurrent_ops import recurrent_translation, whole_layers
 from intact.torch.translations import more_translations
-from intact.torch.untranslated import find_untranslated
+from intact.torch.untranslated import find_untranslated, knows_complex
 
 __all__ = ["trace_torchscript", "translate"]
 
@@ -71,6 +73,7 @@ def translate(
         _OPERATOR: _marker_function(),
         **recurrent_translation(),
         **more_translations(),
+        **grouped_translations(),
         **(options.pop("custom_translation_table", None) or {}),
     }
     options.setdefault("verbose", False)
@@ -80,8 +83,8 @@ def translate(
     for way in (_as_it_runs, nullcontext) if _is_of_graph_mode(model) else (nullcontext,):
         try:
             with (
-                _quiet_exporter(), whole_layers(), known_values(model), _any_names(), _numbers_of_one_type(),
-                way(),
+                _quiet_exporter(), whole_layers(), whole_products(), known_values(model), _any_names(),
+                _numbers_of_one_type(), knows_complex(), way(),
             ):  # fmt: skip
                 program: Any = torch.onnx.export(
                     model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
@@ -272,6 +275,18 @@ def fixed_size(size: Any) -> UnsupportedError:
     )
 
 
+def _asks_for_values(reason: str) -> UnsupportedError:
+    """The model's code takes another way, or makes other sizes, for other values: a loop over experts."""
+    return UnsupportedError(
+        "model",
+        f"code that depends on values of its input: '{reason}' from torch's exporter",
+        "calls and sizes that are the same for all values",
+        "write that part without conditions and loops on values: rows that go to experts are one"
+        " torch.nn.functional.grouped_mm; of transformers, call"
+        " model.set_experts_implementation('grouped_mm') where it loops over experts",
+    )
+
+
 def is_translating() -> bool:
     """Whether torch's exporters run for `translate` or `trace_torchscript`, which handle quantizers."""
     return _translating.get()
@@ -296,6 +311,8 @@ def _own_error(error: BaseException) -> IntactError:
         )
     if (fixed := _FIXED_SIZE.search(reason)) is not None:
         return fixed_size(fixed[1])
+    if isinstance(cause, GuardOnDataDependentSymNode):
+        return _asks_for_values(reason)
     return UnsupportedError(
         "model",
         f"'{type(cause).__name__}: {reason}' from torch's exporter",

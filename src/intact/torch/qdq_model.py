@@ -67,6 +67,7 @@ def qdq_model(
         # samples, and the example is one.
         raise fixed_size(1)
     graph.open_compounds(made)
+    graph.open_chosen(made)
     if opset is None:
         opset = max(graph.NATIVE_OPSET, graph.opset_of_markers(made))
     elif newer:

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from intact.torch.untranslated import Opaque
+
 __all__ = ["more_translations"]
 
 _OPSET = 18
@@ -33,6 +35,7 @@ def more_translations() -> dict[Any, Callable[..., Any]]:
         aten.squeeze.dim: _squeeze,
         aten.rrelu_with_noise_functional.default: _rrelu,
         prims.prod.default: _product,
+        aten.unsqueeze.default: Opaque({True: _unsqueeze_complex}),
     }
 
 
@@ -169,6 +172,11 @@ def _squeeze(self, dim):  # type: ignore[no-untyped-def]
     """An axis of another size stays, of which torch's exporter writes a Squeeze that no runtime takes."""
     op = _op()
     return op.Squeeze(self, _numbers(dim)) if self.shape and self.shape[dim] == 1 else op.Identity(self)
+
+
+def _unsqueeze_complex(self, dim):  # type: ignore[no-untyped-def]
+    """The exporter keeps real and imaginary parts along an axis behind all others."""
+    return _op().Unsqueeze(self, _numbers(dim if dim >= 0 else dim - 1))
 
 
 def _lerp(self, end, weight):  # type: ignore[no-untyped-def]

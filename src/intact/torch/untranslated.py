@@ -90,13 +90,13 @@ def find_untranslated(error: BaseException) -> Untranslated | None:
 
 
 class Opaque:
-    """Writes calls of one operator as nodes of ours: those that read complex numbers, the others, or both.
+    """Writes calls of one operator: those that read complex numbers, the others, or both.
 
     A `custom_translation_table` says nothing about complex numbers. While `knows_complex` is open, it does.
     """
 
-    def __init__(self) -> None:
-        self.by_kind: dict[bool, Callable[..., Any]] = {}
+    def __init__(self, by_kind: dict[bool, Callable[..., Any]] | None = None) -> None:
+        self.by_kind: dict[bool, Callable[..., Any]] = by_kind or {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.by_kind[False](*args, **kwargs)

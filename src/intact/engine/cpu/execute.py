@@ -14,7 +14,15 @@ from intact.engine.cpu.binding import dtype_of
 from intact.engine.cpu.bound import Bound
 from intact.engine.cpu.fallback import FallbackSessions
 from intact.engine.plan import Plan
-from intact.engine.steps import Gather, GatherElements, GatherRows, ScatterElements, ScatterRows, Step
+from intact.engine.steps import (
+    ChosenLinear,
+    Gather,
+    GatherElements,
+    GatherRows,
+    ScatterElements,
+    ScatterRows,
+    Step,
+)
 from intact.kernels.program import ARENA, Context
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -83,7 +91,7 @@ def _refuse(plan: Plan, step: Step | None, at: Callable[[str], NDArray[Any]]) ->
     step.check_index(index, x.shape, f"{kind} '{step.index}'")
 
 
-_BY_INDEX = (Gather, GatherElements, GatherRows, ScatterElements, ScatterRows)
+_BY_INDEX = (ChosenLinear, Gather, GatherElements, GatherRows, ScatterElements, ScatterRows)
 
 
 def memory(

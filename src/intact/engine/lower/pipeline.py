@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from intact.engine.heap import tidying
 from intact.engine.limits import check_limits
+from intact.engine.lower.choices import choose_rows
 from intact.engine.lower.constant_outputs import part_constant_outputs
 from intact.engine.lower.finish import finish
 from intact.engine.lower.layers import layers_of
@@ -163,7 +164,7 @@ def _lowered(source: Source, shapes: Mapping[str, Sequence[int]], values: Mappin
         stays |= more  # codes came to operators that no step moves them through: once more, without
     notes += said
     plan, reasons = finish(builder, notes)
-    plan = join_steps(plan)
+    plan = choose_rows(join_steps(plan))
     plan = replace(plan, layers=layers_of(plan, placement, moved, reasons))
     plan = replace(plan, deciding=deciding)
     if leaves_open(plan):

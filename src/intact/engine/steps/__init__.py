@@ -15,6 +15,7 @@ from intact.engine.steps.add import Add
 from intact.engine.steps.along_axis import ArgMax, CumSum, Fold, GatherElements, Interpolate
 from intact.engine.steps.binary import Binary
 from intact.engine.steps.call import Call
+from intact.engine.steps.chosen import ChosenLinear
 from intact.engine.steps.clip import Clip
 from intact.engine.steps.concat import Concat
 from intact.engine.steps.conv import Conv
@@ -57,10 +58,11 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 """Every kind of step, by the name that plan files have for it."""
 
 __all__ = [
-    "KINDS", "Add", "ArgMax", "Binary", "Call", "Clip", "Codes", "Concat", "Conv", "ConvTranspose",
-    "CumSum", "Dequantize", "Dim", "Elementwise", "Epilogue", "FakeQuantize", "FallbackSubgraph",
-    "FloatConv", "FloatLinear", "FloatMatMul", "Fold", "Function", "Gather", "GatherElements", "GatherRows",
-    "GridSample", "Halo", "Interpolate", "LayerNorm", "Linear", "MatMul", "Pad", "Pool", "Quantize",
+    "KINDS", "Add", "ArgMax", "Binary", "Call", "ChosenLinear", "Clip", "Codes", "Concat", "Conv",
+    "ConvTranspose", "CumSum", "Dequantize", "Dim", "Elementwise", "Epilogue", "FakeQuantize",
+    "FallbackSubgraph", "FloatConv", "FloatLinear", "FloatMatMul", "Fold", "Function", "Gather",
+    "GatherElements", "GatherRows", "GridSample", "Halo", "Interpolate", "LayerNorm", "Linear", "MatMul",
+    "Pad", "Pool", "Quantize",
     "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize", "ScatterElements", "ScatterRows",
     "Shape", "Slice", "Softmax", "SplitQuantize", "StackPlanes", "Step", "Table", "Tensor", "TopK", "Traits",
     "Transpose",

@@ -70,25 +70,34 @@ class Epilogue:
 
     def evaluate(self, run: Run, y: str, acc: NDArray[np.int32], axis: int) -> None:
         """Write the codes of y's grid, or floats, from the sums, whose channels lie along `axis`."""
+        self.write(run, y, self.computed(run, y, acc, axis))
+
+    def write(self, run: Run, y: str, found: NDArray[Any]) -> None:
+        """Write what `computed` returned, or a part of it."""
+        if run.grid(y) is not None and not self.activation:
+            run.write_codes(y, found)
+        else:
+            run.write_real(y, found)
+
+    def computed(self, run: Run, y: str, acc: NDArray[np.int32], axis: int) -> NDArray[Any]:
+        """What sums become: codes, or floats, which y quantizes where a function made them."""
         m = _channels(run.array(self.multiplier))
         bias = _channels(run.array(self.bias)) if self.bias else np.zeros((), np.float32)
         residual = self._residual(run)
         slope = _channels(run.array(self.slope)) if self.slope else None
         if (grid := run.grid(y)) is not None and not self.activation:
             bounds = self._bounds(grid.low, grid.high)
-            codes = numerics.requantize(
+            return numerics.requantize(
                 acc, m, bias, grid.zero_point, grid.spec,
                 residual=residual, slope=slope, bounds=bounds, axis=axis,
             )  # fmt: skip
-            run.write_codes(y, codes)
-            return
         real = numerics.to_real(acc, m, bias, axis=axis)
         if residual is not None:
             steps = (np.asarray(residual.codes, np.int32) - residual.zero_point).astype(np.float32)
             real = real + steps * np.asarray(residual.multiplier, np.float32)
         if slope is not None:
             real = np.moveaxis(numerics.sloped(np.moveaxis(real, axis, -1), slope), -1, axis)
-        run.write_real(y, self._activated(run, real, axis))
+        return self._activated(run, real, axis)
 
     def _activated(self, run: Run, real: NDArray[Any], axis: int) -> NDArray[Any]:
         if self.activation:

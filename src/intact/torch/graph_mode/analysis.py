@@ -82,6 +82,8 @@ def analyse(
     """
     traced = trace(model, args, kwargs)
     onnx_graph.open_compounds(traced.model)
+    if onnx_graph.open_chosen(traced.model):
+        onnx_graph.refresh_shapes(traced.model)
     read = _Reading(traced.model, traced.edges)
     placement = place(traced.model, profile, include=_inside(include), exclude=_inside(exclude))
     placement = replace(placement, sites=tuple(_reached(placement.sites, traced.model, read.edges)))
@@ -259,14 +261,19 @@ class _Reading:
         output.replace_all_uses_with(source, replace_graph_outputs=True)
 
     def _spread(self, model: onnx_graph.Model) -> None:
-        """An operator inside a call that reads an edge through moves of data reads that edge too."""
+        """An operator inside a call that reads an edge through moves of data reads that edge too.
+
+        Of a parameter that another call reads, too: where it chooses of matrices that this one multiplies by.
+        """
         for node in model.graph:
             for index, value in enumerate(node.inputs):
                 above = value.producer() if value is not None else None
                 if above is None or (node.name or "", index) in self.edges or not _hands_on(above):
                     continue
                 edge = self.edges.get((above.name or "", 0))
-                if edge is not None and edge.reader == self.owners.get(node.name or ""):
+                if edge is None:
+                    continue
+                if edge.reader == self.owners.get(node.name or "") or edge.source.parameter:
                     self.edges[node.name or "", index] = edge
 
 

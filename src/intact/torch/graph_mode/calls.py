@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from intact.torch.graph_mode.opened import BODIES, OPENED
+from intact.torch.grouped_products import GROUPED
 
 _AUGMENTED = {"add_", "sub_", "mul_", "div_", "pow_", "matmul_"}
 _TRANSPOSED = {"T", "mT", "H", "mH"}  # attributes that compute
@@ -130,7 +131,8 @@ def function_of(func: Any) -> KnownFunction:
 
 def _called(name: str) -> KnownFunction:
     writes = name == "__setitem__" or (name.endswith("_") and not name.startswith("__"))
-    return KnownFunction(name.strip("_"), writes, name in _AUGMENTED)
+    plain = name.strip("_")
+    return KnownFunction(GROUPED.get(plain, plain), writes, name in _AUGMENTED)
 
 
 def reads_floats(value: Any) -> bool:

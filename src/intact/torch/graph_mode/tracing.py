@@ -25,6 +25,7 @@ from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.forward import has_method_as_forward
 from intact.torch.graph_mode.observing import Observer, is_one_call
 from intact.torch.graph_mode.recurrent import why_whole
+from intact.torch.grouped_products import whole_products
 from intact.torch.known_values import known_values
 from intact.torch.onnx_ops import FLAT_WEIGHTS, translate
 from intact.torch.recurrent_ops import whole_layers
@@ -403,7 +404,9 @@ def _export(
     level = log.level
     log.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings(), whole_layers(), known_values(model, (args, kwargs)):
+        with (
+            warnings.catch_warnings(), whole_layers(), whole_products(), known_values(model, (args, kwargs)),
+        ):  # fmt: skip
             warnings.filterwarnings("ignore", message=FLAT_WEIGHTS)
             program = torch.export.export(_Marked(model, seen).eval(), (args, dict(kwargs)), strict=False)
     except Exception as error:  # whatever the user's code does with tensors that have no values

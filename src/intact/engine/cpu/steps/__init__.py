@@ -1,6 +1,7 @@
 """How each kind of step becomes native: importing this folder registers all."""
 
 from intact.engine.cpu.steps import along_axis as along_axis
+from intact.engine.cpu.steps import chosen as chosen
 from intact.engine.cpu.steps import codes as codes
 from intact.engine.cpu.steps import conv as conv
 from intact.engine.cpu.steps import conv_transpose as conv_transpose
