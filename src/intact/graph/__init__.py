@@ -31,6 +31,7 @@ from intact.graph.inference import refresh_shapes
 from intact.graph.io import lift_constants, parse_model, prune, read_model, tidy, to_bytes, write_model
 from intact.graph.layouts import axes_in_front
 from intact.graph.load import Source, load
+from intact.graph.loops import open_loops
 from intact.graph.mark import Mark, mark
 from intact.graph.markers import marker_schema
 from intact.graph.ml import open_ml
@@ -108,6 +109,7 @@ __all__ = [
     "open_compounds",
     "open_einsums",
     "open_fused",
+    "open_loops",
     "open_ml",
     "opset_of_markers",
     "own_weights",
