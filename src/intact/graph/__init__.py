@@ -23,6 +23,7 @@ from intact.graph.einsum import open_einsums
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq, opset_of_markers
 from intact.graph.external import data_files
 from intact.graph.fallback import check_fallback
+from intact.graph.finishing import finish_layers
 from intact.graph.float16 import widen_float16
 from intact.graph.foreign import ForeignNode, rename_foreign
 from intact.graph.four_bits import widen_codes
@@ -45,6 +46,7 @@ from intact.graph.raising import raise_opset
 from intact.graph.run import BoundInputs, Session
 from intact.graph.save import save
 from intact.graph.specialize import specialize
+from intact.graph.stacks import join_stacks
 from intact.graph.strip import Stripped, strip_dynamic, strip_qdq
 from intact.graph.tagged import Seen, Tagged, tagged_pairs
 from intact.graph.timing import node_seconds
@@ -90,6 +92,7 @@ __all__ = [
     "data_files",
     "deciding_inputs",
     "emit_qdq",
+    "finish_layers",
     "float_dynamic",
     "fold_batchnorm",
     "graft",
@@ -97,6 +100,7 @@ __all__ = [
     "inputs_behind",
     "is_dynamic",
     "is_op",
+    "join_stacks",
     "lift_constants",
     "load",
     "mark",

@@ -34,7 +34,9 @@ from intact.graph import (
     Model,
     Source,
     deciding_inputs,
+    finish_layers,
     is_dynamic,
+    join_stacks,
     load,
     normalize,
     open_compounds,
@@ -66,6 +68,10 @@ def _open_compounds(model: Model) -> list[str]:
     return [str(note) for note in open_compounds(model)]
 
 
+def _finish_layers(model: Model) -> list[str]:
+    return [str(note) for note in (*finish_layers(model), *join_stacks(model))]
+
+
 def _prune(model: Model) -> list[str]:
     prune(model)
     return []
@@ -78,6 +84,7 @@ BEFORE: tuple[tuple[str, Pass], ...] = (
     ("drop what does nothing", drop_idle),
     ("join bounds", join_bounds),
     ("fold sizes", fold_sizes),
+    ("finish layers", _finish_layers),
     ("join norms", join_norms),
     ("drop NaN guards", drop_nan_guards),
     ("part constant outputs", part_constant_outputs),
