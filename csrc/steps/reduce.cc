@@ -100,7 +100,9 @@ class Reduce final : public Step {
         walk_({without_behind(x_, y_.rank), y_}),
         most_(std::clamp(kPiece / std::max<size_t>(1, runs_.elements()), kFewest, kMost)),
         rows_(walk_.outer(last()), walk_.size(last()), most_),
-        by_columns_((walk_.dense(0) || runs_.elements() <= kLanes) && walk_.size(last()) > 1),
+        by_columns_(
+            (walk_.dense(0) || (runs_.elements() <= kLanes && function_.combine != BinaryKind::add)) &&
+            walk_.size(last()) > 1),
         reader_(ops, s.x, by_columns_ ? walk_.strides[last()][0] : runs_.stride),
         writer_(ops, s.y, walk_.strides[last()][1]) {
     reads(x_);

@@ -101,9 +101,9 @@ def exp64(x: Array) -> Array:
     for term in _TERMS[1:]:
         y = y * r + term
     half = np.floor(k * 0.5)
-    return np.asarray(
-        np.where(np.isnan(x), x, np.ldexp(np.ldexp(y, half.astype(int)), (k - half).astype(int)))
-    )
+    with np.errstate(over="ignore", under="ignore"):
+        y = np.ldexp(np.ldexp(y, half.astype(int)), (k - half).astype(int))
+    return np.asarray(np.where(np.isnan(x), x, y))
 
 
 _TERMS = [1 / factorial(n) for n in range(13, -1, -1)]
