@@ -182,6 +182,7 @@ ELEMENTS: dict[str, Rule] = {
         "Or": "or", "Round": "round", "Sub": "sub", "Where": "where", "Xor": "xor",
     }.items()},
     "Cast": _cast,
+    "CastLike": _cast,
     "Clip": _bounded,
     "Softmax": _soft_max,
     "IsInf": _attributed(_infinite),

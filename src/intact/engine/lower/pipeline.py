@@ -13,6 +13,7 @@ from intact.engine.limits import check_limits
 from intact.engine.lower.constant_outputs import part_constant_outputs
 from intact.engine.lower.finish import finish
 from intact.engine.lower.layers import layers_of
+from intact.engine.lower.many_axes import join_axes
 from intact.engine.lower.open_sizes import leaves_open, with_model
 from intact.engine.lower.peephole import join_steps
 from intact.engine.lower.qdq_propagation import (
@@ -84,6 +85,7 @@ BEFORE: tuple[tuple[str, Pass], ...] = (
     ("drop what does nothing", drop_idle),
     ("join bounds", join_bounds),
     ("fold sizes", fold_sizes),
+    ("join axes", join_axes),
     ("finish layers", _finish_layers),
     ("join norms", join_norms),
     ("drop NaN guards", drop_nan_guards),
