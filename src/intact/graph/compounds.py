@@ -14,7 +14,7 @@ from intact.graph.notes import Note
 
 
 def open_compounds(model: ir.Model) -> list[Note]:
-    """Write out Loops over cells, operators of ai.onnx.ml and of ONNX Runtime, Attention and Einsum, in place;
+    """Write out Loops over cells, operators of ai.onnx.ml and ONNX Runtime, Attention and Einsum, in place;
     infer shapes.
 
     Args:
