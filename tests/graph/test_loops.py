@@ -83,7 +83,13 @@ class Body:
 
 
 def looped(
-    kind: str, *, form: str = "", shown: str = "zero", seed: int = 0, spoil: bool = False
+    kind: str,
+    *,
+    form: str = "",
+    shown: str = "zero",
+    seed: int = 0,
+    spoil: bool = False,
+    one_for_all: bool = False,
 ) -> onnx.ModelProto:
     """A Loop as tf2onnx writes it: a counter, a bound, states, masks; y and the last states."""
     body, states = Body(np.random.default_rng(seed)), STATES.get(kind, ("h",))
@@ -127,8 +133,9 @@ def looped(
     if echo:
         held["h0"] = held["zeros"]
     faces = [info("x", FLOAT, STEPS, BATCH, IN)]
-    faces += [info("m", BOOL, STEPS, BATCH, 1)] if form else []
-    faces += [info(f"{s}0", FLOAT, BATCH, HIDDEN) for s in states if f"{s}0" not in held]
+    rows = 1 if one_for_all else BATCH
+    faces += [info("m", BOOL, STEPS, rows, 1)] if form else []
+    faces += [info(f"{s}0", FLOAT, rows, HIDDEN) for s in states if f"{s}0" not in held]
     made_outputs = [info("y", FLOAT, STEPS, BATCH, HIDDEN)]
     made_outputs += [info(f"last_{s}", FLOAT, BATCH, HIDDEN) for s in states]
     return _model(nodes, faces, made_outputs, held)
@@ -167,7 +174,7 @@ def feeds(proto: onnx.ModelProto) -> dict[str, np.ndarray]:
         shape = [dim.dim_value for dim in one.type.tensor_type.shape.dim]
         found[one.name] = rng.standard_normal(shape).astype(np.float32)
     if "m" in found:
-        found["m"] = np.array([[0, 1, 1, 0, 1, 0], [1] * 6, [0] * 6], bool).T[:, :, None]
+        found["m"] = np.array([[0, 1, 1, 0, 1, 0], [1] * 6, [0] * 6], bool).T[:, : found["m"].shape[1], None]
     return found
 
 
@@ -201,6 +208,11 @@ def test_a_loop_over_a_cell_is_its_operator(kind):
 @pytest.mark.parametrize("shown", ["zero", "state", "echo"])
 def test_masked_steps_leave_the_states(kind, form, shown):
     check(looped(kind, form=form, shown=shown), OPERATOR[kind])
+
+
+@pytest.mark.parametrize("shown", ["zero", "state"])
+def test_one_mask_and_one_state_may_stand_for_a_batch(shown):
+    check(looped("lstm", form="where", shown=shown, one_for_all=True), "LSTM")
 
 
 @pytest.mark.parametrize("kind", GATES)

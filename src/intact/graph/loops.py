@@ -13,7 +13,7 @@ from intact.graph.constants import Constants
 from intact.graph.inference import refresh_shapes
 from intact.graph.io import prune
 from intact.graph.notes import Note
-from intact.graph.repeats import Repeat, known, read_repeat
+from intact.graph.repeats import Carried, Repeat, known, read_repeat
 from intact.graph.view import is_op
 
 _FLOAT, _INT64, _INT32 = ir.DataType.FLOAT, ir.DataType.INT64, ir.DataType.INT32
@@ -123,7 +123,8 @@ class _Writer:
                               dtype=ir.DataType.BOOL)  # fmt: skip
             counted = self._node("Cast", mask, dtype=_INT64, to=int(_INT64))
             total = self._node("ReduceSum", counted, self._axes(0), dtype=_INT64, keepdims=0)
-            lengths = self._node("Cast", total, dtype=_INT32, to=int(_INT32))
+            each = self._node("Expand", total, self._sizes(x, 1, 2), dtype=_INT64)
+            lengths = self._node("Cast", each, dtype=_INT32, to=int(_INT32))
             x = self._sorted(x, mask)
             places = counted
         y, last_h, last_c = self._operator(x, lengths)
@@ -150,7 +151,7 @@ class _Writer:
             self._insert.constant(f"{self._base}.{name}", array)
             for name, array in (("weight", cell.weights), ("states", cell.states), ("bias", cell.bias))
         ]
-        first = [self._node("Unsqueeze", state.first, self._axes(0)) for state in (cell.h, cell.c) if state]
+        first = [self._first(state, x) for state in (cell.h, cell.c) if state is not None]
         count = 3 if cell.c is not None else 2
         y = self._node(
             cell.op_type, x, *held, lengths, *first, hidden_size=cell.states.shape[-1],
@@ -162,6 +163,17 @@ class _Writer:
         for output in node.outputs[1:]:
             output.name, output.type = self._names(f"{self._base}.last"), ir.TensorType(_FLOAT)
         return y, node.outputs[1], node.outputs[2] if count > 2 else None
+
+    def _first(self, state: Carried, x: ir.Value) -> ir.Value:
+        """The first state [1, batch, hidden]: one row may stand for the whole batch."""
+        hidden = self._cell.states.shape[-1]
+        sizes = self._node("Concat", self._sizes(x, 1, 2), self._axes(hidden), dtype=_INT64, axis=0)
+        return self._node("Unsqueeze", self._node("Expand", state.first, sizes), self._axes(0))
+
+    def _sizes(self, x: ir.Value, start: int, end: int) -> ir.Value:
+        """Some sizes of a tensor."""
+        shape = self._node("Shape", x, dtype=_INT64)
+        return self._node("Slice", shape, self._axes(start), self._axes(end), dtype=_INT64)
 
     def _rows(self, tensor: ir.Value) -> ir.Value:
         """As many rows of a tensor as there are steps."""
@@ -175,9 +187,7 @@ class _Writer:
     def _sorted(self, x: ir.Value, mask: ir.Value) -> ir.Value:
         """Rows that the mask shows first, in their order: equal elements of a TopK keep theirs."""
         real = self._node("Cast", mask, to=int(_FLOAT))
-        steps = self._node("Slice", self._node("Shape", mask, dtype=_INT64), self._axes(0), self._axes(1),
-                           dtype=_INT64)  # fmt: skip
-        top = self._node("TopK", real, steps, axis=0).producer()
+        top = self._node("TopK", real, self._sizes(mask, 0, 1), axis=0).producer()
         assert top is not None
         top.resize_outputs(2)
         order = top.outputs[1]
@@ -189,17 +199,15 @@ class _Writer:
         axis = self._insert.constant(f"{self._base}.axis", np.array(0, np.int64))
         counted = self._node("CumSum", shown, axis, dtype=_INT64)
         if kept:
-            first = self._node("Unsqueeze", self._cell.h.first, self._axes(0))
+            first = self._first(self._cell.h, y)
             return self._gathered(self._node("Concat", first, y, axis=0), counted)
         placed = self._node("Mul", counted, shown, dtype=_INT64)
         return self._gathered(y, self._node("Sub", placed, self._axes(1), dtype=_INT64))
 
     def _gathered(self, x: ir.Value, order: ir.Value) -> ir.Value:
         """x [rows, batch, n] in the order [steps, batch] of its rows, for each of the batch its own."""
-        width = self._node("Slice", self._node("Shape", x, dtype=_INT64), self._axes(2), self._axes(3),
-                           dtype=_INT64)  # fmt: skip
         places = self._node("Unsqueeze", order, self._axes(2), dtype=_INT64)
-        sizes = self._node("Concat", self._node("Shape", order, dtype=_INT64), width, dtype=_INT64, axis=0)
+        sizes = self._node("Concat", self._sizes(order, 0, 1), self._sizes(x, 1, 3), dtype=_INT64, axis=0)
         wide = self._node("Expand", places, sizes, dtype=_INT64)
         return self._node("GatherElements", x, wide, axis=0)
 

@@ -82,7 +82,8 @@ def read_repeat(node: ir.Node, constants: Constants) -> Repeat | None:
         node: Of the main graph.
         constants: The main graph's.
     """
-    if not any(node.op_type == name and is_op(node, name) for name in ("Loop", "Scan")):
+    body = node.attributes.get("body")
+    if not is_op(node, "Loop", "Scan") or body is None or body.type != ir.AttributeType.GRAPH:
         return None
     return _read_loop(node, constants) if node.op_type == "Loop" else _read_scan(node)
 
@@ -112,6 +113,8 @@ def _read_scan(node: ir.Node) -> Repeat | None:
     inputs = [value for value in node.inputs if value is not None]
     if axes - {0} or len(turned) > 1 or len(inputs) < len(node.inputs) or not 0 < count <= len(inputs):
         return None
+    if len(body.inputs) != len(inputs) or len(body.outputs) != len(node.outputs):
+        return None
     for name in ("scan_input_directions", "scan_output_directions"):
         if turned == {1} and not node.attributes.get(name):
             return None  # left out: forwards
@@ -126,6 +129,9 @@ def _read_scan(node: ir.Node) -> Repeat | None:
 def _read_loop(node: ir.Node, constants: Constants) -> Repeat | None:
     """A body that reads row number i of tensors in step i, as long as i is below a number."""
     repeat = Repeat(node)
+    ports = len(node.inputs), len(node.outputs) + 1
+    if min(ports) < 2 or (len(repeat.body.inputs), len(repeat.body.outputs)) != ports:
+        return None
     trips, goes_on, *first = node.inputs
     count, asked, *read = repeat.body.inputs
     asks, *made = repeat.body.outputs
