@@ -62,15 +62,17 @@ class Fold final : public Lines {
   static constexpr int64_t kUnit = sizeof(T);
 
   static T start() {
-    if constexpr (kKind == FoldKind::max) return std::numeric_limits<T>::lowest();
-    if constexpr (kKind == FoldKind::min) return std::numeric_limits<T>::max();
+    using Numbers = std::numeric_limits<T>;
+    if constexpr (kKind == FoldKind::max)
+      return Numbers::has_infinity ? -Numbers::infinity() : Numbers::lowest();
+    if constexpr (kKind == FoldKind::min) return Numbers::has_infinity ? Numbers::infinity() : Numbers::max();
     return kKind == FoldKind::prod ? T{1} : T{0};
   }
   static T both(T a, T b) {
     if constexpr (kKind == FoldKind::sum) return sum(a, b);
     if constexpr (kKind == FoldKind::prod) return product(a, b);
-    if constexpr (kKind == FoldKind::max) return a < b ? b : a;
-    return b < a ? b : a;
+    if constexpr (kKind == FoldKind::max) return a < b || b != b ? b : a;  // a NaN stays
+    return b < a || b != b ? b : a;
   }
 
   T line(const uint8_t* x) const {
@@ -243,8 +245,9 @@ std::unique_ptr<Step> make_fold(const FoldSpec& s) {
   };
   if (s.x.type == Type::i32) return of(int32_t{});
   if (s.x.type == Type::i64) return of(int64_t{});
+  if (s.x.type == Type::f64) return of(double{});
   demand(s.x.type == Type::f32 && s.kind == FoldKind::prod,
-         "folds are of int32 or int64, products of float32 too");
+         "folds are of int32, int64 or float64, products of float32 too");
   return std::make_unique<Fold<float, FoldKind::prod>>(s);
 }
 

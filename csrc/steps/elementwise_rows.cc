@@ -1,5 +1,7 @@
 // The rows of elementwise.cc: plain loops, which compilers make vectors of.
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -56,7 +58,9 @@ struct Xor {
   Bool operator()(Bool a, Bool b) const { return static_cast<Bool>((a != 0) ^ (b != 0)); }
 };
 
-// Integers wrap around: unsigned ones do so by the language.
+// Integers wrap around: unsigned ones do so by the language. Floats of 64 bits are rounded.
+template <class T>
+constexpr bool kIsReal = std::is_floating_point_v<T>;
 template <class T>
 T wrapped(Unsigned<T> n) {
   return static_cast<T>(n);
@@ -64,38 +68,55 @@ T wrapped(Unsigned<T> n) {
 struct Add {
   template <class T>
   T operator()(T a, T b) const {
-    return wrapped<T>(Unsigned<T>(a) + Unsigned<T>(b));
+    if constexpr (kIsReal<T>) {
+      return a + b;
+    } else {
+      return wrapped<T>(Unsigned<T>(a) + Unsigned<T>(b));
+    }
   }
 };
 struct Sub {
   template <class T>
   T operator()(T a, T b) const {
-    return wrapped<T>(Unsigned<T>(a) - Unsigned<T>(b));
+    if constexpr (kIsReal<T>) {
+      return a - b;
+    } else {
+      return wrapped<T>(Unsigned<T>(a) - Unsigned<T>(b));
+    }
   }
 };
 struct Mul {
   template <class T>
   T operator()(T a, T b) const {
-    return wrapped<T>(Unsigned<T>(a) * Unsigned<T>(b));
+    if constexpr (kIsReal<T>) {
+      return a * b;
+    } else {
+      return wrapped<T>(Unsigned<T>(a) * Unsigned<T>(b));
+    }
   }
 };
+// A NaN is larger, and smaller, than any number.
 struct Max {
   template <class T>
   T operator()(T a, T b) const {
-    return a < b ? b : a;
+    return a < b || b != b ? b : a;
   }
 };
 struct Min {
   template <class T>
   T operator()(T a, T b) const {
-    return b < a ? b : a;
+    return b < a || b != b ? b : a;
   }
 };
 // Of 0 there is no quotient, and of the least number by -1 none that fits: 0, and the least number.
 struct Div {
   template <class T>
   T operator()(T a, T b) const {
-    return b == 0 ? T{0} : b == -1 ? Sub()(T{0}, a) : static_cast<T>(a / b);
+    if constexpr (kIsReal<T>) {
+      return a / b;
+    } else {
+      return b == 0 ? T{0} : b == -1 ? Sub()(T{0}, a) : static_cast<T>(a / b);
+    }
   }
 };
 struct Fmod {
@@ -120,6 +141,41 @@ struct Neg {
   T operator()(T x) const {
     return Sub()(T{0}, x);
   }
+};
+// numerics.exp64: 2^k of the whole part, a polynomial of the rest.
+struct Exp64 {
+  double operator()(double x) const {
+    if (x != x) return x;
+    x = std::min(std::max(x, -760.0), 720.0);
+    const double k = std::nearbyint(x * kPerLog2);
+    const double r = (x - k * kHigh) - k * kLow;
+    double y = kTerms[0];
+    for (size_t i = 1; i < kTerms.size(); ++i) y = y * r + kTerms[i];
+    const double half = std::floor(k * 0.5);
+    return y * power(half) * power(k - half);
+  }
+
+ private:
+  static double power(double k) {
+    return std::bit_cast<double>(static_cast<uint64_t>(static_cast<int64_t>(k) + 1023) << 52);
+  }
+  static constexpr double kPerLog2 = 0x1.71547652b82fep+0, kHigh = 0x1.62e42feep-1,
+                          kLow = 0x1.a39ef35793c76p-33;
+  // 1 / n! from n = 13 on down.
+  static constexpr std::array<double, 14> kTerms = {0x1.6124613a86d09p-33,
+                                                    0x1.1eed8eff8d898p-29,
+                                                    0x1.ae64567f544e4p-26,
+                                                    0x1.27e4fb7789f5cp-22,
+                                                    0x1.71de3a556c734p-19,
+                                                    0x1.a01a01a01a01ap-16,
+                                                    0x1.a01a01a01a01ap-13,
+                                                    0x1.6c16c16c16c17p-10,
+                                                    0x1.1111111111111p-7,
+                                                    0x1.5555555555555p-5,
+                                                    0x1.5555555555555p-3,
+                                                    0x1p-1,
+                                                    0x1p+0,
+                                                    0x1p+0};
 };
 struct Abs {
   template <class T>
@@ -286,6 +342,7 @@ ElementwiseRow comparison(Type x, Type y, unsigned moves) {
     case Type::i32: return binary<F, int32_t, Bool>(moves);
     case Type::i64: return binary<F, int64_t, Bool>(moves);
     case Type::f32: return binary<F, float, Bool>(moves);
+    case Type::f64: return binary<F, double, Bool>(moves);
     default: return nullptr;
   }
 }
@@ -301,6 +358,13 @@ ElementwiseRow arithmetic(Type x, Type y, unsigned moves) {
   return x == Type::i32   ? binary<F, int32_t, int32_t>(moves)
          : x == Type::i64 ? binary<F, int64_t, int64_t>(moves)
                           : nullptr;
+}
+
+// Of integers, and of floats of 64 bits.
+template <class F>
+ElementwiseRow numbers(Type x, Type y, unsigned moves) {
+  const bool reals = x == Type::f64 && y == Type::f64;
+  return reals ? binary<F, double, double>(moves) : arithmetic<F>(x, y, moves);
 }
 
 template <class F>
@@ -329,12 +393,16 @@ struct Operation {
 
 constexpr Operation kOperations[] = {
     {"abs", 1, of_integers<Abs>},
-    {"add", 2, arithmetic<Add>},
+    {"add", 2, numbers<Add>},
     {"and", 2, logic<And>},
     {"cast", 1, [](Type x, Type y, unsigned) { return cast_row_of(x, y); }},
     {"ceil", 1, of_floats<Ceil>},
-    {"div", 2, arithmetic<Div>},
+    {"div", 2, numbers<Div>},
     {"equal", 2, comparison<Equal>},
+    {"exp", 1,
+     [](Type x, Type y, unsigned) -> ElementwiseRow {
+       return x == Type::f64 && y == Type::f64 ? unary_row<Exp64, double, double> : nullptr;
+     }},
     {"floor", 1, of_floats<Floor>},
     {"fmod", 2, arithmetic<Fmod>},
     {"greater", 2, comparison<Greater>},
@@ -345,10 +413,10 @@ constexpr Operation kOperations[] = {
     {"is_pos_inf", 1, of_float<IsPosInf>},
     {"less", 2, comparison<Less>},
     {"less_or_equal", 2, comparison<LessOrEqual>},
-    {"max", 2, arithmetic<Max>},
-    {"min", 2, arithmetic<Min>},
+    {"max", 2, numbers<Max>},
+    {"min", 2, numbers<Min>},
     {"mod", 2, arithmetic<Mod>},
-    {"mul", 2, arithmetic<Mul>},
+    {"mul", 2, numbers<Mul>},
     {"neg", 1, of_integers<Neg>},
     {"not", 1,
      [](Type x, Type y, unsigned) -> ElementwiseRow {
@@ -356,7 +424,7 @@ constexpr Operation kOperations[] = {
      }},
     {"or", 2, logic<Or>},
     {"round", 1, of_floats<Round>},
-    {"sub", 2, arithmetic<Sub>},
+    {"sub", 2, numbers<Sub>},
     {"where", 3, where},
     {"xor", 2, logic<Xor>},
 };

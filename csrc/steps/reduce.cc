@@ -100,7 +100,9 @@ class Reduce final : public Step {
         walk_({without_behind(x_, y_.rank), y_}),
         most_(std::clamp(kPiece / std::max<size_t>(1, runs_.elements()), kFewest, kMost)),
         rows_(walk_.outer(last()), walk_.size(last()), most_),
-        by_columns_(walk_.dense(0) && walk_.size(last()) > 1),
+        by_columns_(
+            (walk_.dense(0) || (runs_.elements() <= kLanes && function_.combine != BinaryKind::add)) &&
+            walk_.size(last()) > 1),
         reader_(ops, s.x, by_columns_ ? walk_.strides[last()][0] : runs_.stride),
         writer_(ops, s.y, walk_.strides[last()][1]) {
     reads(x_);
@@ -139,7 +141,7 @@ class Reduce final : public Step {
     ops_.binary[static_cast<size_t>(function_.combine)](a, 1, b, 1, n, y);
   }
 
-  // n results at once, whose elements lie side by side.
+  // n results at once, whose elements lie side by side; few elements are gathered so.
   void columns(const uint8_t* x, size_t n, float* lanes, const RowBuffer& in, float* to) const {
     std::fill(lanes, lanes + kLanes * n, function_.start);
     size_t lane = 0;

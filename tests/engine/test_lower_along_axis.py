@@ -124,6 +124,18 @@ def test_places_in_a_sequence_of_which_some_are_padding(qdq, lowered):
     exactly(lowered(g, y))
 
 
+@pytest.mark.parametrize("time", [0, 1])
+@pytest.mark.parametrize("lengths", [(4, 4), (4, 1), (0, 3)], ids=str)
+@pytest.mark.parametrize("pair", [True, False])
+def test_sequences_the_other_way_round(qdq, lowered, time, lengths, pair):
+    g = qdq()
+    shape = (4, 2, 3) if time == 0 else (2, 4, 3)
+    x = g.input("x", list(shape))
+    held = g.constant(np.array(lengths))
+    y = g.node("ReverseSequence", g.pair(x) if pair else x, held, time_axis=time, batch_axis=1 - time)
+    exactly(lowered(g, y))
+
+
 def test_an_element_out_of_range_is_an_error(qdq):
     g = qdq()
     x, ids = given(g, x=few("float32", 3, 4), ids=few("int64", 2, 4))

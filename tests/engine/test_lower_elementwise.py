@@ -4,7 +4,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 from tests.engine.conftest import exactly, given
 
 import intact
@@ -208,3 +208,17 @@ def test_files_cannot_move_numbers_into_another_type(step):
     }
     with pytest.raises(FileFormatError, match="want one dtype"):
         check_limits(Plan((step,), tensors, {}, ("a", "y0"), ("y",)), {})
+
+
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_floats_of_64_bits(qdq, lowered, axis):
+    """As a network is written that finds pitches: a mean of logarithms, weighted by a Softmax."""
+    g = qdq()
+    x = g.node("Cast", g.input("x", [2, 5, 7]), to=TensorProto.DOUBLE)
+    table = g.constant(np.random.default_rng(0).standard_normal((5, 7)))
+    mean = g.node(
+        "ReduceSum", g.node("Mul", g.node("Softmax", x, axis=axis), table), g.ints(axis), keepdims=0
+    )
+    most = g.node("ReduceMax", g.node("Sub", x, table), g.ints(axis), keepdims=0)
+    found = lowered(g, g.node("Exp", g.node("Max", mean, g.node("Div", most, mean))))
+    assert "onnx" not in found.agree(1e-12).kinds

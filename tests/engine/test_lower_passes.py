@@ -162,3 +162,34 @@ def test_a_pass_that_breaks_the_graph_is_named(qdq, kind, message):
     model = load(g.proto(small(g)))
     with pytest.raises(UnsupportedError, match=rf"node '.*'.*{message}.*after 'wrong'"):
         run_passes(model, (("wrong", lambda m: spoiled(m, kind)), ("right", lambda m: [])), [])
+
+
+@pytest.mark.parametrize("codes", [True, False])
+@pytest.mark.parametrize(("cut", "perm"), [
+    ([2, 4, 2, 2, 3, 2, 3, 8], [0, 1, 3, 5, 2, 4, 6, 7]),  # windows of a video
+    ([1, 8, 2, 3, 1, 2, 3, 16], [5, 0, 2, 6, 3, 4, 1, 7]),
+    ([2, 2, 2, 2, 3, 2, 3, 4, 4], [8, 7, 0, 1, 2, 3, 4, 5, 6]),
+], ids=["windows", "ones", "turned"])  # fmt: skip
+def test_axes_that_stay_together_are_one_where_there_are_many(qdq, lowered, cut, perm, codes):
+    g = qdq()
+    x = g.input("x", [2, 8, 6, 6, 8] if len(cut) == 8 and cut[0] == 2 else [int(np.prod(cut))])
+    y = g.node("Transpose", g.node("Reshape", g.pair(x) if codes else x, g.ints(*cut)), perm=perm)
+    y = g.node("Reshape", y, g.ints(8, -1))
+    found = lowered(g, g.quantize(y) if codes else y).agree()
+    assert "onnx" not in found.kinds
+
+
+def test_many_axes_that_someone_else_reads_stay(qdq, lowered):
+    g = qdq()
+    cut = g.node("Reshape", g.input("x", [2, 8, 6, 6, 8]), g.ints(2, 4, 2, 2, 3, 2, 3, 8))
+    y = g.node("Reshape", g.node("Transpose", cut, perm=[0, 1, 3, 5, 2, 4, 6, 7]), g.ints(8, -1))
+    assert "8 axes" in lowered(g, y, g.node("Reshape", cut, g.ints(2, -1))).agree().step("onnx").reason
+
+
+def test_a_cast_like_another_tensor(qdq, lowered):
+    g = qdq()
+    x, like = g.input("x", [2, 3], TensorProto.INT32), g.input("like", [1])
+    assert lowered(g, g.node("Tanh", g.node("CastLike", x, like))).agree(1e-5).kinds == [
+        "elementwise",
+        "function",
+    ]

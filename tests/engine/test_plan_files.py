@@ -75,7 +75,7 @@ def tensors():
         floats("be", 3, 2), s.Tensor("bp", "int64", (3, 2)), floats("gr", 2, 8),
         floats("gs", "batch", 4, 1, 2), codes("st", "batch", 8, 6, 6),
         floats("se", 1, 3, 8),
-        floats("lh", 1, 3, 2), floats("fc", "batch", 6, 6, 6),
+        floats("lh", 1, 3, 2), floats("fc", "batch", 6, 6, 6), floats("fu", "batch", 6, 7, 6),
     ]  # fmt: skip
     above, below = split_codes("uint16", 2.0**-12, 30000)
     found += [s.Tensor("above", "codes", row, above), s.Tensor("below", "codes", row, below)]
@@ -124,6 +124,7 @@ def example():
         s.FloatMatMul("float_matmul", (), "fl", "wfl", "fm"),
         s.Reshape("sequence", (), "fm", "se"),
         s.Recurrent("recurrent", (), "se", "ws", "lstm", (True,), last_h="lh"),
+        s.FloatConvTranspose("up", (), "x", "fu", "wfc", "", (1, 1), (1, 1), (1, 0, 1, 2), (1, 0), 2),
         s.FloatConv("float_conv", (), "x", "fc", "wfc", pads=(1, 0, 1, 2), groups=2),
         s.TopK("best", (), "ch", "be", "bp", 1, 2, largest=False),
         s.ScatterElements("put", (), "ch", "bp", "be", "pu", 1, "add"),

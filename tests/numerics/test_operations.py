@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from intact.numerics import ELEMENTWISE, elementwise
-from intact.numerics.operations import takes
+from intact.numerics.operations import exp64, takes
 
 INTEGERS = ["int32", "int64"]
 
@@ -117,4 +117,13 @@ def test_an_operation_has_its_operands_and_its_dtypes(name: str) -> None:
     assert not takes(name, operands, "uint16")
     assert not takes(name, ["str"] * found.operands, made)
     if found.operands == 2:
-        assert not takes(name, [dtype, "float64"], made)
+        assert not takes(name, [dtype, "int64" if dtype == "float64" else "float64"], made)
+
+
+def test_powers_of_e_in_64_bits() -> None:
+    x = np.array([*np.linspace(-745, 709, 4001), *np.linspace(-2, 2, 999), 0.0, -0.0, 5e-324])
+    got = exp64(x)
+    want = np.array([math.exp(one) for one in x])
+    assert (np.abs(got - want) <= 5e-16 * want + 5e-324).all()  # 2 in the last place
+    assert exp64(np.array([0.0, 710.0, np.inf, -750.0, -np.inf])).tolist() == [1, np.inf, np.inf, 0, 0]
+    assert np.isnan(exp64(np.array([np.nan]))).all()

@@ -137,7 +137,16 @@ def read(
     Raises:
         QuantValueError: Patterns are given for a file whose pairs have decided already, or as for `place`.
     """
-    from intact.graph import is_op, load, normalize, open_compounds, raise_opset, strip_dynamic
+    from intact.graph import (
+        finish_layers,
+        is_op,
+        join_stacks,
+        load,
+        normalize,
+        open_compounds,
+        raise_opset,
+        strip_dynamic,
+    )
     from intact.placement import place, read_placement
 
     graph = load(model)
@@ -146,6 +155,8 @@ def read(
     if not any(is_op(node, "QuantizeLinear", "DequantizeLinear") for node in graph.graph.all_nodes()):
         raise_opset(graph, max(graph.opset_imports.get("", 13), 13))
         open_compounds(graph)
+        finish_layers(graph)
+        join_stacks(graph)
         main = place(graph, profile, include=include, exclude=exclude)
         return False, [main, *(place(branch, profile) for branch in _branches(graph))]
     if include or exclude:

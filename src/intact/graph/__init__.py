@@ -25,6 +25,7 @@ from intact.graph.einsum import open_einsums
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq, opset_of_markers
 from intact.graph.external import data_files
 from intact.graph.fallback import check_fallback
+from intact.graph.finishing import finish_layers
 from intact.graph.float16 import widen_float16
 from intact.graph.foreign import ForeignNode, rename_foreign
 from intact.graph.four_bits import widen_codes
@@ -33,6 +34,7 @@ from intact.graph.inference import refresh_shapes
 from intact.graph.io import lift_constants, parse_model, prune, read_model, tidy, to_bytes, write_model
 from intact.graph.layouts import axes_in_front
 from intact.graph.load import Source, load
+from intact.graph.loops import open_loops
 from intact.graph.mark import Mark, mark
 from intact.graph.markers import marker_schema
 from intact.graph.ml import open_ml
@@ -46,6 +48,7 @@ from intact.graph.raising import raise_opset
 from intact.graph.run import BoundInputs, Session
 from intact.graph.save import save
 from intact.graph.specialize import specialize
+from intact.graph.stacks import join_stacks
 from intact.graph.strip import Stripped, strip_dynamic, strip_qdq
 from intact.graph.tagged import Seen, Tagged, tagged_pairs
 from intact.graph.timing import node_seconds
@@ -92,6 +95,7 @@ __all__ = [
     "decided_by_values",
     "deciding_inputs",
     "emit_qdq",
+    "finish_layers",
     "float_dynamic",
     "fold_batchnorm",
     "graft",
@@ -99,6 +103,7 @@ __all__ = [
     "inputs_behind",
     "is_dynamic",
     "is_op",
+    "join_stacks",
     "lift_constants",
     "load",
     "mark",
@@ -112,6 +117,7 @@ __all__ = [
     "open_compounds",
     "open_einsums",
     "open_fused",
+    "open_loops",
     "open_ml",
     "open_outputs",
     "opset_of_markers",

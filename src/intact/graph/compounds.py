@@ -8,19 +8,21 @@ from intact.graph.attention import open_attentions
 from intact.graph.einsum import open_einsums
 from intact.graph.fused import open_fused
 from intact.graph.inference import refresh_shapes
+from intact.graph.loops import open_loops
 from intact.graph.ml import open_ml
 from intact.graph.notes import Note
 
 
 def open_compounds(model: ir.Model) -> list[Note]:
-    """Write out operators of ai.onnx.ml and of ONNX Runtime, Attention and Einsum, in place; infer shapes.
+    """Write out Loops over cells, operators of ai.onnx.ml and ONNX Runtime, Attention and Einsum, in place;
+    infer shapes.
 
     Args:
         model: Of opset 13 or newer.
     Returns:
         One note for each that was written out, or that could not be.
     """
-    notes = [*open_ml(model), *open_fused(model), *open_attentions(model)]
+    notes = [*open_loops(model), *open_ml(model), *open_fused(model), *open_attentions(model)]
     if opened := open_einsums(model):
         refresh_shapes(model)
     return [*notes, *opened]

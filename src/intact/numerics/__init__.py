@@ -79,6 +79,7 @@ from intact.numerics.requantize import Bounds, Residual, activation_bounds, requ
 from intact.numerics.rounding import moments, quadratic_forms, round_together, unit_factor
 from intact.numerics.short_scale import SHORT_BITS, midway_bias, short_amax, short_range
 from intact.numerics.statistics import absmax, count_fixed, count_pow2, minmax
+from intact.numerics.transposed import float_conv_transpose
 
 __all__ = [
     "Affine",
@@ -120,6 +121,7 @@ __all__ = [
     "fake_quantize",
     "fake_quantize_grad",
     "float_conv",
+    "float_conv_transpose",
     "float_max_pool",
     "float_product",
     "fma",

@@ -14,7 +14,12 @@ ORDERED = ("float32", "int32", "int64", "uint8", "int8")
 """dtypes whose largest elements are found."""
 FOLDS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 """What makes one number of two, and so of a line."""
-FOLDED = {"float32": ("prod",), "int32": tuple(FOLDS), "int64": tuple(FOLDS)}
+FOLDED = {
+    "float32": ("prod",),
+    "float64": tuple(FOLDS),
+    "int32": tuple(FOLDS),
+    "int64": tuple(FOLDS),
+}
 """dtype -> which of them."""
 
 
@@ -27,7 +32,7 @@ def fold(x: Array, axis: int, function: str) -> Array:
         function: One of those of its dtype. Of no elements it makes 0, 1, the lowest or the highest number.
     """
     if x.shape[axis] == 0:
-        ends = {"sum": 0, "prod": 1}
+        ends: dict[str, float] = {"sum": 0, "prod": 1, "max": -np.inf, "min": np.inf}
         if x.dtype.kind == "i":
             ends |= {"max": np.iinfo(x.dtype).min, "min": np.iinfo(x.dtype).max}
         return np.full([1 if a == axis else n for a, n in enumerate(x.shape)], ends[function], x.dtype)

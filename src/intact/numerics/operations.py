@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import factorial
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ Array = NDArray[Any]
 INTEGERS = frozenset({"int32", "int64"})
 CASTS = frozenset({"uint8", "int8", "bool", "int32", "int64", "float32", "float64"})
 """dtypes from and to which numbers are cast; float16 from and to float32 alone."""
-_COMPARED = frozenset({"uint8", "int8", "int32", "int64", "float32"})
-_BOOL, _FLOAT = frozenset({"bool"}), frozenset({"float32"})
+_COMPARED = frozenset({"uint8", "int8", "int32", "int64", "float32", "float64"})
+_BOOL, _FLOAT, _FLOAT64 = frozenset({"bool"}), frozenset({"float32"}), frozenset({"float64"})
+_NUMBERS = INTEGERS | _FLOAT64
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,31 @@ def cast(x: Array, dtype: str) -> Array:
     return np.where(above, high, np.where(below, low, inside)).astype(dtype)
 
 
+def exp64(x: Array) -> Array:
+    """e^x in float64, each operation rounded by itself: 2^k for the whole part of x / ln 2, Taylor's
+    polynomial for the rest.
+
+    Source: Cody, Waite, "Software Manual for the Elementary Functions", 1980; Taylor's terms up to 13.
+    """
+    known = np.clip(np.where(np.isnan(x), 0, x), -760, 720)
+    k = np.rint(known * float.fromhex("0x1.71547652b82fep+0"))
+    r = (known - k * float.fromhex("0x1.62e42feep-1")) - k * float.fromhex("0x1.a39ef35793c76p-33")
+    y = np.full(x.shape, _TERMS[0])
+    for term in _TERMS[1:]:
+        y = y * r + term
+    half = np.floor(k * 0.5)
+    with np.errstate(over="ignore", under="ignore"):
+        y = np.ldexp(np.ldexp(y, half.astype(int)), (k - half).astype(int))
+    return np.asarray(np.where(np.isnan(x), x, y))
+
+
+_TERMS = [1 / factorial(n) for n in range(13, -1, -1)]
+
+
 def _quotient(a: Array, b: Array) -> Array:
-    """Towards zero, wrapped around; 0 where b is 0."""
+    """Of floats rounded; of integers towards zero, wrapped around; 0 where b is 0."""
+    if a.dtype.kind == "f":
+        return np.asarray(a / b)
     safe = np.where((b == 0) | (b == -1), 1, b).astype(a.dtype)
     floored = np.floor_divide(a, safe)
     towards = floored + ((np.remainder(a, safe) != 0) & ((a < 0) != (safe < 0)))
@@ -104,12 +129,13 @@ def _left(remainder: Callable[[Array, Array], Array]) -> Callable[[Array, Array]
 
 ELEMENTWISE: dict[str, Operation] = {
     "abs": Operation(1, INTEGERS, "", np.abs),
-    "add": Operation(2, INTEGERS, "", np.add),
+    "add": Operation(2, _NUMBERS, "", np.add),
     "and": Operation(2, _BOOL, "bool", np.logical_and),
     "cast": Operation(1, CASTS, "", cast),
     "ceil": Operation(1, _FLOAT, "", np.ceil),
-    "div": Operation(2, INTEGERS, "", _quotient),
+    "div": Operation(2, _NUMBERS, "", _quotient),
     "equal": Operation(2, _COMPARED | _BOOL, "bool", np.equal),
+    "exp": Operation(1, _FLOAT64, "", exp64),
     "floor": Operation(1, _FLOAT, "", np.floor),
     "fmod": Operation(2, INTEGERS, "", _left(np.fmod)),
     "greater": Operation(2, _COMPARED, "bool", np.greater),
@@ -120,15 +146,15 @@ ELEMENTWISE: dict[str, Operation] = {
     "is_pos_inf": Operation(1, _FLOAT, "bool", np.isposinf),
     "less": Operation(2, _COMPARED, "bool", np.less),
     "less_or_equal": Operation(2, _COMPARED, "bool", np.less_equal),
-    "max": Operation(2, INTEGERS, "", np.maximum),
-    "min": Operation(2, INTEGERS, "", np.minimum),
+    "max": Operation(2, _NUMBERS, "", np.maximum),
+    "min": Operation(2, _NUMBERS, "", np.minimum),
     "mod": Operation(2, INTEGERS, "", _left(np.remainder)),
-    "mul": Operation(2, INTEGERS, "", np.multiply),
+    "mul": Operation(2, _NUMBERS, "", np.multiply),
     "neg": Operation(1, INTEGERS, "", np.negative),
     "not": Operation(1, _BOOL, "bool", np.logical_not),
     "or": Operation(2, _BOOL, "bool", np.logical_or),
     "round": Operation(1, _FLOAT, "", np.rint),
-    "sub": Operation(2, INTEGERS, "", np.subtract),
+    "sub": Operation(2, _NUMBERS, "", np.subtract),
     "where": Operation(3, None, "", np.where),
     "xor": Operation(2, _BOOL, "bool", np.logical_xor),
 }

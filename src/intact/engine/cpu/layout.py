@@ -11,7 +11,7 @@ only concatenated is written into its part of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -135,6 +135,16 @@ def _same_strides(shape: Shape, a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return all(size == 1 or m == n for size, m, n in zip(shape, a, b, strict=True))
 
 
+def same_strides_under(
+    shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]
+) -> tuple[int, ...] | None:
+    """The strides of a tensor under another shape that has other axes of size 1; None for other shapes."""
+    if [size for size in shape if size != 1] != [size for size in wanted if size != 1]:
+        return None
+    left = iter([stride for size, stride in zip(shape, strides, strict=True) if size != 1])
+    return tuple(0 if size == 1 else next(left) for size in wanted)
+
+
 class Aliases:
     """Finds tensors that can be others' memory, so that steps which only move them need not run. Frames of
     tensors that may lie in any order are changed, so that there are more of them.
@@ -175,7 +185,7 @@ class Aliases:
                     self._ends(step)
             elif step.x in outer and step.x not in direct:
                 continue
-            elif self._stays(step) if isinstance(step, Reshape) else self._turns(step):
+            elif self._stays(step) or self._follows(step) if isinstance(step, Reshape) else self._turns(step):
                 self._found[step.y] = self._found.get(step.x, step.x)
         for step in self._plan.steps:
             if isinstance(step, Concat) and step.y not in outer and step.y not in self._found:
@@ -213,6 +223,19 @@ class Aliases:
         """Whether both sides are row-major."""
         return self._is_dense(step.x) and self._is_dense(step.y)
 
+    def _follows(self, step: Reshape) -> bool:
+        """Whether y, which is x but for axes of size 1, can lie as x does."""
+        x, y = self._frames[step.x], self._frames[step.y]
+        strides = same_strides_under(self._shapes[step.x], x.strides, self._shapes[step.y])
+        if strides is None:
+            return False
+        if _same_strides(self._shapes[step.y], strides, y.strides):
+            return True
+        if not self._is_free(step.y) or not self._readers.get(step.y):
+            return False
+        self._frames[step.y] = replace(y, strides=strides)
+        return True
+
     def _turns(self, step: Transpose) -> bool:
         """Whether y lies as x does with its axes in another order, or one of the two can be made to."""
         # First as both lie; then y follows x, which its readers have to take; last x follows y, which its
@@ -234,7 +257,14 @@ class Aliases:
 
     def _is_free(self, name: str) -> bool:
         """Whether all readers take a tensor as it lies."""
-        return name not in self._fixed and all(step.traits.strided for step in self._readers.get(name, ()))
+        return name not in self._fixed and all(map(self._takes_any, self._readers.get(name, ())))
+
+    def _takes_any(self, step: Step) -> bool:
+        """Whether a step reads tensors with any strides at no cost: so one that only drops axes of size 1."""
+        if isinstance(step, Reshape):
+            x = self._shapes[step.x]
+            return same_strides_under(x, (0,) * len(x), self._shapes[step.y]) is not None
+        return step.traits.strided
 
     def _is_dense(self, name: str) -> bool:
         itemsize = np.dtype(dtype_of(self._plan.tensors[name])).itemsize

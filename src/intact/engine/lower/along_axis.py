@@ -9,8 +9,19 @@ from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder
 from intact.engine.lower.moves import Rule, between, data, moved, numbers, plain, who
-from intact.engine.steps import ArgMax, CumSum, Elementwise, Fold, Gather, GatherElements, Reshape
+from intact.engine.steps import (
+    ArgMax,
+    CumSum,
+    Elementwise,
+    Fold,
+    Gather,
+    GatherElements,
+    Reshape,
+    Slice,
+    Tensor,
+)
 from intact.graph import Node, ops
+from intact.graph.attributes import integer
 from intact.numerics.along_axis import FOLDED, ORDERED, SUMMED
 
 
@@ -89,10 +100,40 @@ def _gather_nd(builder: PlanBuilder, node: Node) -> None:
     if len(sizes) < count or 4 in (len(x.shape) - count + 1, len(x.shape) - count):
         raise NoMatch("the sizes that it indexes are not known, or it picks images")
     chosen = _rows(index.astype(np.int64), sizes, batch)
-    rest = x.shape[count:]
     if prod(sizes) == 0 and chosen.size:
         raise NoMatch("there is nothing to pick")
-    name = node.outputs[0].name
+    _pick_rows(builder, node, x, sizes, chosen)
+
+
+def _reverse_sequence(builder: PlanBuilder, node: Node) -> None:
+    """By constant lengths: all rows whole at once, else row by row."""
+    x, lengths = data(builder, node.inputs[0]), numbers(builder, node, 1)
+    time, batch = integer(node, "time_axis", 0), integer(node, "batch_axis", 1)
+    sizes = tuple(n for n in x.shape[:2] if isinstance(n, int))
+    if {time, batch} != {0, 1} or len(sizes) < 2:
+        raise NoMatch("its axes are not the first two, or their sizes are not known")
+    steps, rank = sizes[time], len(x.shape)
+    if len(lengths) != sizes[batch] or not all(0 <= length <= steps for length in lengths):
+        raise NoMatch("its lengths are not those of its rows")
+    if steps and all(length == steps for length in lengths):
+        starts, hops = ([at if axis == time else one for axis in range(rank)]
+                        for at, one in ((steps - 1, 0), (-1, 1)))  # fmt: skip
+        y = moved(builder, node.outputs[0], x)
+        builder.add(Slice(*who(node), x.name, y, tuple(starts), tuple(hops)), node)
+        return
+    if rank in (4, 5):
+        raise NoMatch("it turns a part of images")
+    place, end = np.arange(steps)[:, None], np.array(lengths)[None]
+    read, row = np.where(place < end, end - 1 - place, place), np.arange(sizes[batch])[None]
+    chosen = read * sizes[1] + row if time == 0 else (row * sizes[1] + read).T
+    _pick_rows(builder, node, x, sizes, chosen.reshape(-1))
+
+
+def _pick_rows(
+    builder: PlanBuilder, node: Node, x: Tensor, sizes: tuple[int, ...], chosen: NDArray[np.int64]
+) -> None:
+    """Rows of what has its first axes, of these sizes, as one."""
+    rest, name = x.shape[len(sizes) :], node.outputs[0].name
     rows = between(builder, f"{name}.rows", x, (prod(sizes), *rest))
     picked = between(builder, f"{name}.picked", x, (chosen.size, *rest))
     y = moved(builder, node.outputs[0], x)
@@ -125,7 +166,7 @@ def _rows(index: NDArray[np.int64], sizes: tuple[int, ...], batch: int) -> NDArr
 
 ALONG_AXIS: dict[str, Rule] = {
     "ArgMax": _arg_max, "ArgMin": _arg_max, "CumSum": _cum_sum, "GatherElements": _gather_elements,
-    "GatherND": _gather_nd,
+    "GatherND": _gather_nd, "ReverseSequence": _reverse_sequence,
     **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"), _fold),
 }  # fmt: skip
 """Operator -> how it becomes a step."""

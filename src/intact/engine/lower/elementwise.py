@@ -8,7 +8,7 @@ import numpy as np
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of
 from intact.engine.lower.moves import Rule, has, plain, who
-from intact.engine.steps import Dim, Elementwise, Reshape, Tensor
+from intact.engine.steps import Dim, Elementwise, Fold, Reshape, Tensor
 from intact.graph import Node, ops
 from intact.numerics.operations import ELEMENTWISE, INTEGERS, takes
 
@@ -147,6 +147,24 @@ def _constants(builder: PlanBuilder, node: Node, dtype: str) -> Callable[[str, o
     return held
 
 
+def _soft_max(builder: PlanBuilder, node: Node) -> None:
+    """Softmax of floats of 64 bits, one operation after the other."""
+    x, value = plain(builder, node.inputs[0]), node.outputs[0]
+    if x.dtype != "float64" or not x.shape:
+        raise NoMatch(f"no kernel has its operations of {x.dtype}")
+    axis = ops.Softmax.of(node).axis % len(x.shape)
+    one = tuple(1 if place == axis else size for place, size in enumerate(x.shape))
+
+    def folded(tensor: Tensor, function: str) -> Tensor:
+        y = builder.scratch(f"{value.name}.{function}", x.dtype, one)
+        builder.add(Fold(*who(node), tensor.name, y, axis, function))
+        return builder.tensors[y]
+
+    less = _step(builder, node, "sub", x, folded(x, "max"), shape=x.shape)
+    powers = _step(builder, node, "exp", less, shape=x.shape)
+    _write(builder, node, "div", [powers, folded(powers, "sum")])
+
+
 def _infinite(node: Node) -> str:
     said = ops.IsInf.of(node)
     names = {(1, 1): "is_inf", (1, 0): "is_neg_inf", (0, 1): "is_pos_inf"}
@@ -158,13 +176,15 @@ def _infinite(node: Node) -> str:
 
 ELEMENTS: dict[str, Rule] = {
     **{op_type: _operation(name) for op_type, name in {
-        "Abs": "abs", "Add": "add", "And": "and", "Ceil": "ceil", "Div": "div", "Equal": "equal",
-        "Floor": "floor", "Greater": "greater", "GreaterOrEqual": "greater_or_equal", "IsNaN": "is_nan",
-        "Less": "less", "LessOrEqual": "less_or_equal", "Mul": "mul", "Neg": "neg", "Not": "not", "Or": "or",
-        "Round": "round", "Sub": "sub", "Where": "where", "Xor": "xor",
+        "Abs": "abs", "Add": "add", "And": "and", "Ceil": "ceil", "Div": "div", "Equal": "equal", "Exp":
+        "exp", "Floor": "floor", "Greater": "greater", "GreaterOrEqual": "greater_or_equal", "IsNaN":
+        "is_nan", "Less": "less", "LessOrEqual": "less_or_equal", "Mul": "mul", "Neg": "neg", "Not": "not",
+        "Or": "or", "Round": "round", "Sub": "sub", "Where": "where", "Xor": "xor",
     }.items()},
     "Cast": _cast,
+    "CastLike": _cast,
     "Clip": _bounded,
+    "Softmax": _soft_max,
     "IsInf": _attributed(_infinite),
     "Max": _extreme("max"),
     "Min": _extreme("min"),

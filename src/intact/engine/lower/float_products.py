@@ -9,11 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.engine.lower.builder import NoMatch, PlanBuilder, dims_of, is_float32
+from intact.engine.lower.float_volumes import lower_over_volumes
 from intact.engine.lower.fused import Fused
 from intact.engine.lower.gemm import as_image, image_dims
 from intact.engine.lower.volumes import as_planes, as_volumes, stacked, volume_window
+from intact.engine.lower.weights import grouped
 from intact.engine.lower.window import window
-from intact.engine.steps import Binary, Dim, FloatConv, FloatLinear, FloatMatMul, Reshape, Step, Transpose
+from intact.engine.steps import (
+    Binary,
+    FloatConv,
+    FloatConvTranspose,
+    FloatLinear,
+    FloatMatMul,
+    Reshape,
+    Transpose,
+)
 from intact.graph import Node, Value, is_op, ops
 
 Floats = NDArray[np.float32]
@@ -82,48 +92,41 @@ def _conv_of_volumes(builder: PlanBuilder, node: Node, weight: Floats) -> list[N
 
 
 def _conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
-    """One that lays its windows side by side: a product for each pixel, whose numbers go to their places."""
+    """A transposed convolution over images, sequences or volumes."""
     node = fused.root
-    weight = _weight(builder, node.inputs[1])
-    said, value, who = ops.ConvTranspose.of(node), node.outputs[0], (node.name or "", (node.name or "",))
+    weight, said = _weight(builder, node.inputs[1]), ops.ConvTranspose.of(node)
+    if said.output_shape is not None:
+        raise NoMatch("its pads follow from an output_shape")
+    filters = grouped(np.swapaxes(weight, 0, 1), said.group)
+    overlap = tuple(weight.shape[2:]) != said.strides_of(weight.ndim - 2)
+    if overlap and said.group == 1 and len(filters) < _LEAST_OUTPUTS:
+        raise NoMatch(
+            f"it makes {len(filters)} channels of windows that overlap: kernels of ours are slow there"
+        )
+    bias = _vector(builder, node.inputs[2], len(filters)) if len(node.inputs) > 2 else None
+    held = _hold(builder, node, 2, "bias", bias)
+    if weight.ndim == 5:
+        lower_over_volumes(builder, node, filters, held)
+        return [node]
     shape = window(node, said, weight.shape[2:])
-    flat = weight.ndim == 3
-    weight = weight[:, :, None] if flat else weight
-    apart = shape.strides != weight.shape[2:] or shape.dilations != (1, 1) or said.output_shape is not None
-    if said.group != 1 or apart or any((*shape.pads, *said.output_padding)):
-        raise NoMatch("its windows overlap, or leave something out: no kernel has that in float")
-    inputs, outputs, kh, kw = weight.shape
-    bias = _vector(builder, node.inputs[2], outputs) if len(node.inputs) > 2 else None
-    filters = np.ascontiguousarray(weight.transpose(2, 3, 1, 0)).reshape(-1, 1, 1, inputs)
-    x, y = builder.real(node.inputs[0]), _written(builder, value)
-    before: list[Step] = []
-    if flat:
-        x, before = as_image(builder, x, *who)
-    dims = builder.tensors[y].shape
-    (n, _, h, w), (*_, height, width) = builder.tensors[x].shape, image_dims(dims) if flat else dims
-
-    def made(key: str, *dims: Dim) -> str:
-        return builder.scratch(f"{value.name}.{key}", "float32", dims)
-
-    product, rows = made("product", n, len(filters), h, w), made("rows", n, h, w, len(filters))
-    split, turned = made("split", n, h, w, kh, kw, outputs), made("turned", n, h, kh, w, kw, outputs)
-    pixels = made("pixels", n, height, width, outputs)
-    starts = None if bias is None else np.tile(bias, kh * kw)
-    held = _hold(builder, node, 1, "filters", filters), _hold(builder, node, 2, "starts", starts)
-    image = made("image", n, outputs, height, width) if flat else y
-    steps = [
-        *before,
-        FloatConv(*who, x, product, *held),
-        Transpose(*who, product, rows, (0, 2, 3, 1)),
-        Reshape(*who, rows, split),
-        Transpose(*who, split, turned, (0, 1, 3, 2, 4, 5)),
-        Reshape(*who, turned, pixels),
-        Transpose(*who, pixels, image, (0, 3, 1, 2)),
-        *([Reshape(*who, image, y)] if flat else []),
-    ]
-    for step in steps:
-        builder.add(step, node)
+    padding = (0, 0, *said.output_padding)[-2:]
+    laid = shape.strides, shape.dilations, shape.pads, (padding[0], padding[1]), said.group
+    name, done = node.name or "", (node.name or "",)
+    x, y = builder.real(node.inputs[0]), _written(builder, node.outputs[0])
+    turned = np.moveaxis(filters, 1, -1)
+    w = _hold(builder, node, 1, "taps", turned if turned.ndim == 4 else turned[:, None])
+    if weight.ndim == 4:
+        builder.add(FloatConvTranspose(name, done, x, y, w, held, *laid), node)
+        return [node]
+    image, before = as_image(builder, x, name, done)
+    made = builder.scratch(f"{y}.image", "float32", image_dims(builder.tensors[y].shape))
+    step = FloatConvTranspose(name, done, image, made, w, held, *laid)
+    for one in (*before, step, Reshape(name, done, made, y)):
+        builder.add(one, node)
     return [node]
+
+
+_LEAST_OUTPUTS = 8  # lanes are channels; with fewer ONNX Runtime is up to eight times as fast
 
 
 def _matmul(builder: PlanBuilder, fused: Fused) -> list[Node]:

@@ -21,7 +21,7 @@ from intact.engine.lower.volumes import (
     stacked,
     volume_window,
 )
-from intact.engine.lower.weights import Bias, Weight, bias_of, prove, prove_joined, weight_of
+from intact.engine.lower.weights import Bias, Weight, bias_of, grouped, prove, prove_joined, weight_of
 from intact.engine.lower.window import window
 from intact.engine.steps import Codes, Conv, ConvTranspose, Dim, Epilogue, Linear, MatMul, Reshape, Step
 from intact.graph import Node, ops
@@ -165,7 +165,7 @@ def _conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
     volumes = volume_window(node, said, kernel, rows=False) if len(kernel) == 3 else None
     shape = window(node, said, kernel) if volumes is None else volumes.over
     *deep, height, width = (0, 0, *said.output_padding)
-    weight = Weight(_grouped(weight.codes, groups), weight.scale)
+    weight = Weight(grouped(weight.codes, groups), weight.scale)
 
     def step(image: Image) -> Step:
         made = image.name, image.nodes, image.x, image.y, image.weight, image.epilogue
@@ -221,13 +221,6 @@ def _repeated(builder: PlanBuilder, epilogue: Epilogue, count: int) -> Epilogue:
         integer_bias=each(epilogue.integer_bias), factors=each(epilogue.factors),
         offsets=each(epilogue.offsets),
     )  # fmt: skip
-
-
-def _grouped(codes: NDArray[np.int8], groups: int) -> NDArray[np.int8]:
-    """[out / groups, in, ...] of ONNX's ConvTranspose as [out, in / groups, ...]."""
-    outputs, inputs, *kernel = codes.shape
-    split = codes.reshape(outputs, groups, inputs // groups, *kernel)
-    return np.ascontiguousarray(np.moveaxis(split, 1, 0)).reshape(outputs * groups, inputs // groups, *kernel)
 
 
 _Maker = Callable[[str, str, str, Epilogue, tuple[str, ...]], list[Step]]

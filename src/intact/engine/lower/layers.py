@@ -18,6 +18,7 @@ from intact.engine.steps import (
     FakeQuantize,
     FallbackSubgraph,
     FloatConv,
+    FloatConvTranspose,
     FloatLinear,
     FloatMatMul,
     LayerNorm,
@@ -43,7 +44,7 @@ from intact.placement.view import is_pair
 _SUMS = (Conv, ConvTranspose, Linear, MatMul)
 _INTEGER = (*_SUMS, Add, Pool, Table)
 """They read codes and compute with them."""
-_FLOAT = (FakeQuantize, FloatConv, FloatLinear, FloatMatMul, LayerNorm, Reduce, Softmax)
+_FLOAT = (FakeQuantize, FloatConv, FloatConvTranspose, FloatLinear, FloatMatMul, LayerNorm, Reduce, Softmax)
 """They compute in float whatever they read and write."""
 _BORDERS = (Quantize, SplitQuantize, Dequantize, Rescale, Reinterpret)
 

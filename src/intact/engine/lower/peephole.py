@@ -24,6 +24,7 @@ from intact.engine.steps import (
     Epilogue,
     FakeQuantize,
     FloatConv,
+    FloatConvTranspose,
     Function,
     Linear,
     Pad,
@@ -119,7 +120,7 @@ def _reshaped(above: Step, step: Reshape, tensors: Mapping[str, Tensor]) -> Step
         return replace(step, nodes=nodes, x=above.x)
     x, y = tensors[step.x], tensors[step.y]
     if (x.shape, x.codes) == (y.shape, y.codes) and isinstance(
-        above, Conv | ConvTranspose | FloatConv | Pool
+        above, Conv | ConvTranspose | FloatConv | FloatConvTranspose | Pool
     ):
         return replace(above, nodes=nodes, y=step.y)
     return None

@@ -14,6 +14,7 @@ from intact.engine.lower.choices import choose_rows
 from intact.engine.lower.constant_outputs import part_constant_outputs
 from intact.engine.lower.finish import finish
 from intact.engine.lower.layers import layers_of
+from intact.engine.lower.many_axes import join_axes
 from intact.engine.lower.open_sizes import leaves_open, with_model
 from intact.engine.lower.peephole import join_steps
 from intact.engine.lower.qdq_propagation import (
@@ -35,7 +36,9 @@ from intact.graph import (
     Model,
     Source,
     deciding_inputs,
+    finish_layers,
     is_dynamic,
+    join_stacks,
     load,
     normalize,
     open_compounds,
@@ -68,6 +71,10 @@ def _open_compounds(model: Model) -> list[str]:
     return [str(note) for note in open_compounds(model)]
 
 
+def _finish_layers(model: Model) -> list[str]:
+    return [str(note) for note in (*finish_layers(model), *join_stacks(model))]
+
+
 def _prune(model: Model) -> list[str]:
     prune(model)
     return []
@@ -80,6 +87,8 @@ BEFORE: tuple[tuple[str, Pass], ...] = (
     ("drop what does nothing", drop_idle),
     ("join bounds", join_bounds),
     ("fold sizes", fold_sizes),
+    ("join axes", join_axes),
+    ("finish layers", _finish_layers),
     ("join norms", join_norms),
     ("drop NaN guards", drop_nan_guards),
     ("part constant outputs", part_constant_outputs),

@@ -27,6 +27,7 @@ from intact.engine.lower.pools import POOLS
 from intact.engine.lower.rearrange import REARRANGE
 from intact.engine.lower.recurrent import RECURRENT
 from intact.engine.lower.resize import RESIZES
+from intact.engine.lower.spectra import SPECTRA
 from intact.errors import IntactError, UnsupportedError
 from intact.graph import Constants, Model, Node, Value, is_op
 from intact.placement import Fusion
@@ -138,7 +139,7 @@ def _merged() -> dict[str, list[Rule]]:
         found[op_type].append(lower_float_root)
     for op_type, rules in REALS.items():
         found.setdefault(op_type, []).extend(rules)
-    for others in (PARTS, PICKS, RECURRENT, ALONG_AXIS, GATHERS, ORDERS, CURVES, COMPOSITIONS):
+    for others in (PARTS, PICKS, RECURRENT, ALONG_AXIS, GATHERS, ORDERS, CURVES, SPECTRA, COMPOSITIONS):
         for op_type, rule in others.items():
             found.setdefault(op_type, []).append(rule)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,8 @@ from intact.engine.lower.builder import NoMatch, PlanBuilder, in_range
 from intact.engine.steps import Codes
 from intact.engine.steps.split_quantize import MOST_SHIFT
 from intact.graph import QuantizedValue, Value, is_op, ops, quantization_of, quantized_bias_of
+
+_Number = TypeVar("_Number", np.int8, np.float32)
 
 
 @dataclass(frozen=True)
@@ -171,3 +174,10 @@ def _bound(
         )
         for i in rows
     ])  # fmt: skip
+
+
+def grouped(weight: NDArray[_Number], groups: int) -> NDArray[_Number]:
+    """[out / groups, in, ...] of ONNX's ConvTranspose, axes swapped, as [out, in / groups, ...]."""
+    outputs, inputs, *kernel = weight.shape
+    split = weight.reshape(outputs, groups, inputs // groups, *kernel)
+    return np.ascontiguousarray(np.moveaxis(split, 1, 0)).reshape(outputs * groups, inputs // groups, *kernel)

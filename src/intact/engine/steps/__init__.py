@@ -26,6 +26,7 @@ from intact.engine.steps.epilogue import Epilogue
 from intact.engine.steps.fake_quantize import FakeQuantize
 from intact.engine.steps.fallback import FallbackSubgraph
 from intact.engine.steps.float_conv import FloatConv
+from intact.engine.steps.float_conv_transpose import FloatConvTranspose
 from intact.engine.steps.float_linear import FloatLinear
 from intact.engine.steps.float_matmul import FloatMatMul
 from intact.engine.steps.function import Function
@@ -60,10 +61,9 @@ KINDS: dict[str, type[Step]] = {kind.kind: kind for kind in Step.__subclasses__(
 __all__ = [
     "KINDS", "Add", "ArgMax", "Binary", "Call", "ChosenLinear", "Clip", "Codes", "Concat", "Conv",
     "ConvTranspose", "CumSum", "Dequantize", "Dim", "Elementwise", "Epilogue", "FakeQuantize",
-    "FallbackSubgraph", "FloatConv", "FloatLinear", "FloatMatMul", "Fold", "Function", "Gather",
-    "GatherElements", "GatherRows", "GridSample", "Halo", "Interpolate", "LayerNorm", "Linear", "MatMul",
-    "Pad", "Pool", "Quantize",
-    "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize", "ScatterElements", "ScatterRows",
-    "Shape", "Slice", "Softmax", "SplitQuantize", "StackPlanes", "Step", "Table", "Tensor", "TopK", "Traits",
-    "Transpose",
+    "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function",
+    "Gather", "GatherElements", "GatherRows", "GridSample", "Halo", "Interpolate", "LayerNorm", "Linear",
+    "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize",
+    "ScatterElements", "ScatterRows", "Shape", "Slice", "Softmax", "SplitQuantize", "StackPlanes", "Step",
+    "Table", "Tensor", "TopK", "Traits", "Transpose",
 ]  # fmt: skip

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,16 +44,7 @@ class ConvTranspose(Step):
 
     def output_shape(self, sizes: Sizes) -> Shape:
         x, (out, *kernel, _) = sizes.of(self.x), sizes.of(self.weight)
-        pads = (self.pads[0] + self.pads[2], self.pads[1] + self.pads[3])
-        spatial = tuple(
-            (n - 1) * s + (k - 1) * d + 1 + extra - pad
-            for n, s, k, d, extra, pad in zip(
-                x[2:], self.strides, kernel, self.dilations, self.output_padding, pads, strict=True
-            )
-        )
-        if min(spatial) < 1:
-            raise mismatch(self.x, f"sizes {x[2:]}", "sizes of which the pads leave something")
-        return x[0], out, *spatial
+        return x[0], out, *transposed_sizes(self, x[2:], kernel)
 
     def evaluate(self, run: Run) -> None:
         """The convolution of x with zeros between its pixels, and around it, by the kernel turned round."""
@@ -79,18 +70,55 @@ class ConvTranspose(Step):
 
     def halo(self, constants: Mapping[str, NDArray[Any]]) -> dict[str, Halo]:
         """How far outputs reach beyond the input, whatever its size."""
-        kernel = constants[self.weight].shape[1:3]
-        before, behind = [], []
-        for axis in range(2):
-            reach = (kernel[axis] - 1) * self.dilations[axis]
-            pad_before, pad_behind = self.pads[axis], self.pads[axis + 2]
-            before.append(max(0, (reach - pad_before) // self.strides[axis]))
-            behind.append(max(0, (reach + self.output_padding[axis] - pad_behind) // self.strides[axis]))
-        return {self.x: (before[0], before[1], behind[0], behind[1])}
+        return {self.x: halo_of_transposed(self, constants[self.weight].shape[1:3])}
 
     def macs(self, shape_of: Callable[[str], Shape]) -> int:
         weight = shape_of(self.weight)
         return int(prod(shape_of(self.x)) * prod(weight[1:3]) * weight[0] // self.groups)
+
+
+class _Transposed(Protocol):
+    """What two kinds of steps say of how they lay their windows."""
+
+    @property
+    def x(self) -> str: ...
+    @property
+    def strides(self) -> Pair: ...
+    @property
+    def dilations(self) -> Pair: ...
+    @property
+    def pads(self) -> Pads: ...
+    @property
+    def output_padding(self) -> Pair: ...
+
+
+def transposed_sizes(step: _Transposed, sizes: Shape, kernel: Sequence[int]) -> Shape:
+    """Height and width of what a transposed convolution makes of an image of `sizes`.
+
+    Raises:
+        QuantValueError: Its pads leave nothing.
+    """
+    pads = (step.pads[0] + step.pads[2], step.pads[1] + step.pads[3])
+    spatial = tuple(
+        (n - 1) * s + (k - 1) * d + 1 + extra - pad
+        for n, s, k, d, extra, pad in zip(
+            sizes, step.strides, kernel, step.dilations, step.output_padding, pads, strict=True
+        )
+    )
+    if min(spatial) < 1:
+        raise mismatch(step.x, f"sizes {sizes}", "sizes of which the pads leave something")
+    return spatial
+
+
+def halo_of_transposed(step: _Transposed, kernel: Sequence[int]) -> Halo:
+    """How far the outputs of a transposed convolution reach beyond its input, whatever its size."""
+    before, behind = [], []
+    for axis in range(2):
+        reach = (kernel[axis] - 1) * step.dilations[axis]
+        pad_before, pad_behind = step.pads[axis], step.pads[axis + 2]
+        before.append(max(0, (reach - pad_before) // step.strides[axis]))
+        behind.append(max(0, (reach + step.output_padding[axis] - pad_behind) // step.strides[axis]))
+    return before[0], before[1], behind[0], behind[1]
 
 
 def _spread(x: NDArray[Any], fill: int, strides: Pair) -> NDArray[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from intact.engine.cpu.binding import Binding, binds, dtype_of
+from intact.engine.cpu.layout import same_strides_under
 from intact.engine.cpu.steps.views import dense, is_dense, move, part_of, regrid, zero_of
 from intact.engine.steps import Concat, Gather, Pad, Reshape, Resize, Slice, StackPlanes, Transpose
 from intact.engine.steps.gather import check_rows
@@ -29,7 +30,10 @@ def bind_concat(step: Concat, binding: Binding) -> list[NativeStep]:
 def bind_reshape(step: Reshape, binding: Binding) -> list[NativeStep]:
     """The elements in ONNX's order. Nothing where they lie in it on both sides."""
     x, y = binding.view(step.x), binding.view(step.y)
-    if is_dense(y):
+    strides = same_strides_under(x.sizes, x.strides, y.sizes)
+    if strides is not None:
+        x = x.part(x.offset, y.sizes, strides)
+    elif is_dense(y):
         y = dense(y, x.sizes)
     elif is_dense(x):
         x = dense(x, y.sizes)

@@ -1,0 +1,234 @@
+"""Loops and Scans over a recurrent cell become that cell's operator, masks and all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import intact
+from intact import graph
+
+STEPS, BATCH, IN, HIDDEN = 6, 3, 16, 4
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+GATES = {"lstm": 4, "gru": 3, "gru_before": 3, "tanh": 1, "relu": 1}
+STATES = {"lstm": ("h", "c")}
+
+
+def info(name: str, dtype: int, *shape: Any) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+class Body:
+    """The nodes of one step."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.held: dict[str, np.ndarray] = {"one": np.float32([1])}
+        self.rng = rng
+
+    def __call__(self, op_type: str, *inputs: str, to: str = "", outputs: int = 1, **attributes: Any) -> Any:
+        names = [to or f"v{len(self.nodes)}.{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(op_type, list(inputs), names, **attributes))
+        return names[0] if outputs == 1 else names
+
+    def weight(self, *shape: int) -> str:
+        name = f"w{len(self.held)}"
+        self.held[name] = self.rng.standard_normal(shape).astype(np.float32) / 2
+        return name
+
+    def sums(self, count: int, x: str = "x_t", h: str = "h") -> list[str]:
+        """Gates as Keras computes them: one product with each, a bias, a Split."""
+        read = self("MatMul", x, self.weight(IN, count * HIDDEN))
+        state = self("MatMul", h, self.weight(HIDDEN, count * HIDDEN))
+        whole = self("Add", self("Add", read, state), self.weight(count * HIDDEN))
+        return [whole] if count == 1 else self("Split", whole, outputs=count, axis=-1, num_outputs=count)
+
+    def cell(self, kind: str) -> tuple[str, ...]:
+        if kind == "lstm":
+            i, f, g, o = self.sums(4)
+            kept, taken = (
+                self("Mul", self("Sigmoid", f), "c"),
+                self("Mul", self("Sigmoid", i), self("Tanh", g)),
+            )
+            c = self("Add", kept, taken)
+            return self("Mul", self("Sigmoid", o), self("Tanh", c)), c
+        if kind in ("tanh", "relu"):
+            return (self(kind.capitalize(), *self.sums(1)),)
+        z, r = (self("Sigmoid", one) for one in self.sums(2))
+        over_x = self("Add", self("MatMul", "x_t", self.weight(IN, HIDDEN)), self.weight(HIDDEN))
+        if kind == "gru":
+            product = self("Add", self("MatMul", "h", self.weight(HIDDEN, HIDDEN)), self.weight(HIDDEN))
+            candidate = self("Add", over_x, self("Mul", r, product))
+        else:
+            reset = self("Mul", r, "h")
+            candidate = self("Add", self("MatMul", reset, self.weight(HIDDEN, HIDDEN)), over_x)
+        rest = self("Mul", self("Sub", "one", z), self("Tanh", candidate))
+        return (self("Add", self("Mul", z, "h"), rest),)
+
+    def choose(self, form: str, new: str, old: str, to: str = "") -> str:
+        if form == "where":
+            return str(self("Where", "m_t", new, old, to=to))
+        shown = self.cast("m_t")
+        hidden = self.cast(self("Not", "m_t"))
+        return str(self("Add", self("Mul", shown, new), self("Mul", hidden, old), to=to))
+
+    def cast(self, value: str) -> str:
+        name = f"v{len(self.nodes)}.cast"
+        self.nodes.append(helper.make_node("Cast", [value], [name], to=FLOAT))
+        return name
+
+
+def looped(
+    kind: str,
+    *,
+    form: str = "",
+    shown: str = "zero",
+    seed: int = 0,
+    spoil: bool = False,
+    one_for_all: bool = False,
+) -> onnx.ModelProto:
+    """A Loop as tf2onnx writes it: a counter, a bound, states, masks; y and the last states."""
+    body, states = Body(np.random.default_rng(seed)), STATES.get(kind, ("h",))
+    body("Add", "i", "i_one", to="i_next")
+    body.held["i_one"] = np.int64(1)
+    body("Gather", "x", "i", to="x_t", axis=0)
+    if form:
+        body("Gather", "m", "i", to="m_t", axis=0)
+    new = body.cell(kind)
+    if spoil:
+        new = (body("Neg", new[0]), *new[1:])
+    made = [body.choose(form, one, s) if form else one for one, s in zip(new, states, strict=True)]
+    echo = form and shown == "echo"
+    y = new[0] if not form else made[0]
+    if form and shown == "zero":
+        y = body.choose(form, new[0], "nothing")
+    if echo:
+        y = body.choose(form, new[0], "last_y")
+    made += [y] if echo else []
+    body("Less", "i_next", "count", to="goes_on")
+    body("Identity", y, to="y_t")
+    outs = [body("Identity", one, to=f"{s}_next") for one, s in zip(made, (*states, "last_y"), strict=False)]
+    read = [*states, *(["last_y"] if echo else []), "nothing"]
+    inner = helper.make_graph(
+        body.nodes, "body",
+        [info("n", INT64), info("asked", BOOL), info("i", INT64),
+         *(info(s, FLOAT, None, HIDDEN) for s in read)],
+        [info("goes_on", BOOL), info("i_next", INT64), *(info(s, FLOAT, None, HIDDEN) for s in outs),
+         info("nothing", FLOAT, None, HIDDEN), info("y_t", FLOAT, None, HIDDEN)],
+    )  # fmt: skip
+    first = [*(f"{s}0" for s in states), *(["zeros"] if echo else []), "zeros"]
+    lasts = [f"last_{s}" for s in (*states, *(["shown"] if echo else []), "nothing")]
+    nodes = [
+        helper.make_node("Shape", ["x"], ["sizes"]),
+        helper.make_node("Gather", ["sizes", "start"], ["count"], axis=0),
+        helper.make_node("Less", ["start", "count"], ["begins"]),
+        helper.make_node("Loop", ["", "begins", "start", *first], ["i_last", *lasts, "y"], body=inner,
+                         name="loop"),
+    ]  # fmt: skip
+    held = {**body.held, "start": np.int64(0), "zeros": np.zeros((BATCH, HIDDEN), np.float32)}
+    if echo:
+        held["h0"] = held["zeros"]
+    faces = [info("x", FLOAT, STEPS, BATCH, IN)]
+    rows = 1 if one_for_all else BATCH
+    faces += [info("m", BOOL, STEPS, rows, 1)] if form else []
+    faces += [info(f"{s}0", FLOAT, rows, HIDDEN) for s in states if f"{s}0" not in held]
+    made_outputs = [info("y", FLOAT, STEPS, BATCH, HIDDEN)]
+    made_outputs += [info(f"last_{s}", FLOAT, BATCH, HIDDEN) for s in states]
+    return _model(nodes, faces, made_outputs, held)
+
+
+def scanned(kind: str, backwards: int = 0) -> onnx.ModelProto:
+    body, states = Body(np.random.default_rng(1)), STATES.get(kind, ("h",))
+    outs = [body("Identity", one, to=f"{s}_next") for one, s in zip(body.cell(kind), states, strict=True)]
+    body("Identity", outs[0], to="y_t")
+    inner = helper.make_graph(
+        body.nodes, "body",
+        [*(info(s, FLOAT, BATCH, HIDDEN) for s in states), info("x_t", FLOAT, BATCH, IN)],
+        [*(info(s, FLOAT, BATCH, HIDDEN) for s in outs), info("y_t", FLOAT, BATCH, HIDDEN)],
+    )  # fmt: skip
+    directions = {"scan_input_directions": [1], "scan_output_directions": [1]} if backwards else {}
+    scan = helper.make_node("Scan", [*(f"{s}0" for s in states), "x"], [*(f"last_{s}" for s in states), "y"],
+                            body=inner, num_scan_inputs=1, name="loop", **directions)  # fmt: skip
+    faces = [info("x", FLOAT, STEPS, BATCH, IN), *(info(f"{s}0", FLOAT, BATCH, HIDDEN) for s in states)]
+    outputs = [
+        info("y", FLOAT, STEPS, BATCH, HIDDEN),
+        *(info(f"last_{s}", FLOAT, BATCH, HIDDEN) for s in states),
+    ]
+    return _model([scan], faces, outputs, body.held)
+
+
+def _model(nodes: list, inputs: list, outputs: list, held: dict[str, np.ndarray]) -> onnx.ModelProto:
+    stored = [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()]
+    made = helper.make_graph(nodes, "g", inputs, outputs, stored)
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+def feeds(proto: onnx.ModelProto) -> dict[str, np.ndarray]:
+    """Masks that hide steps at the beginning, in between and at the end; one that hides none, one all."""
+    rng, found = np.random.default_rng(2), {}
+    for one in proto.graph.input:
+        shape = [dim.dim_value for dim in one.type.tensor_type.shape.dim]
+        found[one.name] = rng.standard_normal(shape).astype(np.float32)
+    if "m" in found:
+        found["m"] = np.array([[0, 1, 1, 0, 1, 0], [1] * 6, [0] * 6], bool).T[:, : found["m"].shape[1], None]
+    return found
+
+
+def check(proto: onnx.ModelProto, op_type: str) -> None:
+    given = feeds(proto)
+    want = graph.Session(proto.SerializeToString()).run(given)
+    model = graph.load(proto)
+    (note,) = graph.open_loops(model)
+    assert note.node == "loop" and op_type in note.what
+    kinds = [node.op_type for node in model.graph]
+    assert kinds.count(op_type) == 1 and not {"Loop", "Scan"} & {*kinds}
+    cpu, reference = (intact.compile(proto, backend=backend).run(given) for backend in ("cpu", "reference"))
+    for name, array in want.items():
+        np.testing.assert_allclose(cpu[name], array, atol=2e-6)
+        np.testing.assert_array_equal(cpu[name], reference[name])
+    shown = [i for i in range(BATCH) if i < 2 or "m" not in given]  # ORT zeros the state of an empty row
+    for name, array in graph.Session(graph.to_bytes(model)).run(given).items():
+        np.testing.assert_allclose(array.take(shown, -2), want[name].take(shown, -2), atol=2e-6)
+
+
+OPERATOR = {"lstm": "LSTM", "gru": "GRU", "gru_before": "GRU", "tanh": "RNN", "relu": "RNN"}
+
+
+@pytest.mark.parametrize("kind", GATES)
+def test_a_loop_over_a_cell_is_its_operator(kind):
+    check(looped(kind), OPERATOR[kind])
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "tanh"])
+@pytest.mark.parametrize("form", ["where", "products"])
+@pytest.mark.parametrize("shown", ["zero", "state", "echo"])
+def test_masked_steps_leave_the_states(kind, form, shown):
+    check(looped(kind, form=form, shown=shown), OPERATOR[kind])
+
+
+@pytest.mark.parametrize("shown", ["zero", "state"])
+def test_one_mask_and_one_state_may_stand_for_a_batch(shown):
+    check(looped("lstm", form="where", shown=shown, one_for_all=True), "LSTM")
+
+
+@pytest.mark.parametrize("kind", GATES)
+@pytest.mark.parametrize("backwards", [0, 1])
+def test_a_scan_too_and_from_the_end(kind, backwards):
+    check(scanned(kind, backwards), OPERATOR[kind])
+
+
+def test_a_body_that_does_more_stays():
+    proto = looped("lstm", spoil=True)
+    assert graph.open_loops(graph.load(proto)) == []
+
+
+def test_the_product_with_its_inputs_runs_in_int8():
+    proto = looped("lstm", form="products")
+    given = [feeds(proto)]
+    model = intact.quantize(proto, given, progress=False)
+    kinds = [step.kind for step in intact.compile(model).plan.steps]
+    assert "linear" in kinds and "recurrent" in kinds and "onnx" not in kinds
