@@ -11,7 +11,7 @@ import intact
 from intact.engine import compile as build
 from intact.engine.steps import FallbackSubgraph
 from intact.errors import UnsupportedError
-from intact.graph import Session, load, open_ml, to_bytes
+from intact.graph import Session, load, open_ml, raise_opset, refresh_shapes, to_bytes
 
 ML = "ai.onnx.ml"
 RNG = np.random.default_rng(5)
@@ -125,3 +125,16 @@ def test_a_map_as_output_is_quantized_around_and_refused_by_the_engine_by_name()
     quantized = intact.quantize(proto, RNG.normal(size=(32, 4)).astype(np.float32), progress=False)
     with pytest.raises(UnsupportedError, match=r"output 'p': got what ZipMap makes.*'zipmap': False"):
         build(quantized.model)
+
+
+def test_a_file_of_that_domain_alone_becomes_one_of_operators_of_onnx() -> None:
+    """Its file says no opset of ONNX's own operators."""
+    proto = model([node("Normalizer", norm="L2")], ["n", 4])
+    del proto.opset_import[0]
+    opened = load(proto)
+    raise_opset(opened, 13)
+    open_ml(opened)
+    refresh_shapes(opened)
+    want = Session(proto.SerializeToString()).run({"x": X})["y"]
+    np.testing.assert_allclose(Session(to_bytes(opened)).run({"x": X})["y"], want, rtol=1e-6)
+    np.testing.assert_allclose(build(proto).run({"x": X})["y"], want, rtol=1e-6)
