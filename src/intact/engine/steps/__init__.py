@@ -63,7 +63,7 @@ __all__ = [
     "ConvTranspose", "CumSum", "Dequantize", "Dim", "Elementwise", "Epilogue", "FakeQuantize",
     "FallbackSubgraph", "FloatConv", "FloatConvTranspose", "FloatLinear", "FloatMatMul", "Fold", "Function",
     "Gather", "GatherElements", "GatherRows", "GridSample", "Halo", "Interpolate", "LayerNorm", "Linear",
-    "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape", "Resize",
-    "ScatterElements", "ScatterRows", "Shape", "Slice", "Softmax", "SplitQuantize", "StackPlanes", "Step",
-    "Table", "Tensor", "TopK", "Traits", "Transpose",
+    "MatMul", "Pad", "Pool", "Quantize", "Recurrent", "Reduce", "Reinterpret", "Rescale", "Reshape",
+    "Resize", "ScatterElements", "ScatterRows", "Shape", "Slice", "Softmax", "SplitQuantize", "StackPlanes",
+    "Step", "Table", "Tensor", "TopK", "Traits", "Transpose",
 ]  # fmt: skip
