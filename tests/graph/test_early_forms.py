@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from tests.graph.old_models import old as old_model
 
 from intact.errors import FileFormatError, UnsupportedError
 from intact.graph import Session, load, raise_opset, to_bytes
@@ -150,13 +151,6 @@ RUNNING: dict[str, tuple[int, str]] = {
 """What ONNX Runtime still runs."""
 
 
-def model(body: str, opset: int) -> onnx.ModelProto:
-    text = f'<ir_version: 3, opset_import: ["" : {opset}]> g (float[2,4,5,6] x) => (float[] y) {{ {body} }}'
-    proto = onnx.parser.parse_model(text)
-    proto.graph.output[0].type.tensor_type.ClearField("shape")
-    return proto
-
-
 def outputs(proto: onnx.ModelProto | bytes, x: np.ndarray) -> np.ndarray:
     data = proto if isinstance(proto, bytes) else proto.SerializeToString()
     return Session(data).run({"x": x})["y"]
@@ -166,9 +160,9 @@ def outputs(proto: onnx.ModelProto | bytes, x: np.ndarray) -> np.ndarray:
 def test_a_forgotten_form_means_what_its_newer_one_does(name: str, rng: np.random.Generator) -> None:
     opset, old, new = FORMS[name]
     x = rng.standard_normal((2, 4, 5, 6)).astype(np.float32)
-    lifted = load(model(old, opset))
+    lifted = load(old_model(old, opset, ir_version=3))
     assert lifted.opset_imports[""] == 9
-    want = outputs(model(new, 9), x)
+    want = outputs(old_model(new, 9, ir_version=3), x)
     got = outputs(to_bytes(lifted), x)
     assert got.shape == want.shape
     np.testing.assert_array_equal(got, want)
@@ -178,8 +172,8 @@ def test_a_forgotten_form_means_what_its_newer_one_does(name: str, rng: np.rando
 def test_a_form_that_still_runs_gives_the_same(name: str, rng: np.random.Generator) -> None:
     opset, old = RUNNING[name]
     x = rng.standard_normal((2, 4, 5, 6)).astype(np.float32)
-    want = outputs(model(old, opset), x)
-    lifted = load(model(old, opset))
+    want = outputs(old_model(old, opset, ir_version=3), x)
+    lifted = load(old_model(old, opset, ir_version=3))
     assert 9 <= lifted.opset_imports[""] <= 10
     got = outputs(to_bytes(lifted), x)
     assert got.shape == want.shape
@@ -250,13 +244,13 @@ LENGTHS = (
 )  # fmt: skip
 def test_what_no_newer_form_says_is_refused_by_its_node(opset: int, body: str, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
-        raise_opset(load(model(body, opset)), 13)
+        raise_opset(load(old_model(body, opset, ir_version=3)), 13)
 
 
 @pytest.mark.parametrize("body", ["y = Affine()", "y = ImageScaler()", "y = Crop()", "y, z = Scale(x)"])
 def test_an_operator_that_nobody_counted_the_ports_of(body: str) -> None:
     with pytest.raises(FileFormatError, match=r"inputs and \d outputs"):
-        load(model(body, 7))
+        load(old_model(body, 7, ir_version=3))
 
 
 def test_branches_come_along(rng: np.random.Generator) -> None:
@@ -270,7 +264,7 @@ def test_branches_come_along(rng: np.random.Generator) -> None:
     """
     x = rng.standard_normal((2, 4, 5, 6)).astype(np.float32)
     want = x + np.array([0.5, -1.0, 2.0, 1.5], np.float32).reshape(4, 1, 1)
-    np.testing.assert_array_equal(outputs(to_bytes(load(model(body, 6))), x), want)
+    np.testing.assert_array_equal(outputs(to_bytes(load(old_model(body, 6, ir_version=3))), x), want)
 
 
 def old_network(rng: np.random.Generator) -> onnx.ModelProto:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from tests.graph.old_models import old
 
 from intact.errors import UnsupportedError
 from intact.graph import Session, load, raise_opset, to_bytes
@@ -60,13 +61,6 @@ OLD: dict[str, tuple[str, int, str]] = {
        for kind in ("Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")},
 }  # fmt: skip
 """(operator, opset, graph in that opset's form)"""
-
-
-def old(body: str, opset: int) -> onnx.ModelProto:
-    text = f'<ir_version: 4, opset_import: ["" : {opset}]> g (float[2,4,5,6] x) => (float[] y) {{ {body} }}'
-    proto = onnx.parser.parse_model(text)
-    proto.graph.output[0].type.tensor_type.ClearField("shape")
-    return proto
 
 
 @pytest.mark.parametrize("name", OLD)

@@ -137,16 +137,7 @@ def read(
     Raises:
         QuantValueError: Patterns are given for a file whose pairs have decided already, or as for `place`.
     """
-    from intact.graph import (
-        finish_layers,
-        is_op,
-        join_stacks,
-        load,
-        normalize,
-        open_compounds,
-        raise_opset,
-        strip_dynamic,
-    )
+    from intact.graph import in_known_forms, is_op, load, normalize, raise_opset, strip_dynamic
     from intact.placement import place, read_placement
 
     graph = load(model)
@@ -154,9 +145,7 @@ def read(
     strip_dynamic(graph)
     if not any(is_op(node, "QuantizeLinear", "DequantizeLinear") for node in graph.graph.all_nodes()):
         raise_opset(graph, max(graph.opset_imports.get("", 13), 13))
-        open_compounds(graph)
-        finish_layers(graph)
-        join_stacks(graph)
+        in_known_forms(graph)
         main = place(graph, profile, include=include, exclude=exclude)
         return False, [main, *(place(branch, profile) for branch in _branches(graph))]
     if include or exclude:

@@ -14,7 +14,7 @@ from intact.graph.branches import Branch, branches_of, deciding_inputs, graft, i
 from intact.graph.build import Inserter, Namer, new_constant, replace
 from intact.graph.chosen import open_chosen
 from intact.graph.compose import DTYPES, Composer
-from intact.graph.compounds import open_compounds
+from intact.graph.compounds import in_known_forms, open_compounds
 from intact.graph.constants import Constants
 from intact.graph.custom import register_operator
 from intact.graph.cut import cut, part
@@ -100,6 +100,7 @@ __all__ = [
     "fold_batchnorm",
     "graft",
     "hold_constants",
+    "in_known_forms",
     "inputs_behind",
     "is_dynamic",
     "is_op",
@@ -132,9 +133,9 @@ __all__ = [
     "raise_opset",
     "read_model",
     "refresh_shapes",
-    "require_portable",
     "register_operator",
     "replace",
+    "require_portable",
     "save",
     "separate_names",
     "set_initializer",

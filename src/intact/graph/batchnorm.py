@@ -7,7 +7,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.graph import ops
-from intact.graph.build import Inserter, Namer, drop_unused, replace
+from intact.graph.build import Inserter, Namer, drop_unused, is_read, replace
 from intact.graph.constants import Constants
 from intact.graph.notes import Note
 from intact.graph.view import is_op
@@ -97,7 +97,7 @@ def _obstacle(norm: ir.Node, constants: Constants) -> str:
     if layer is None or not is_op(layer, *_WEIGHTED):
         before = "the model's input" if layer is None else f"the output of {layer.op_type} '{layer.name}'"
         return f"it normalizes {before}, and only {', '.join(_WEIGHTED)} have weights to fold into"
-    if ops.BatchNormalization.of(norm).training_mode or any(_is_read(v) for v in norm.outputs[1:]):
+    if ops.BatchNormalization.of(norm).training_mode or any(is_read(v) for v in norm.outputs[1:]):
         return "it is in training mode"
     if any(constants(v) is None for v in norm.inputs[1:]):
         return "its parameters are not constant"
@@ -129,10 +129,6 @@ def _mismatch(layer: ir.Node, weight: NDArray, norm: ir.Node, constants: Constan
         if bias is not None and bias.size not in (1, channels):
             return f"the bias of '{layer.name}' is a matrix"
     return ""
-
-
-def _is_read(value: ir.Value) -> bool:
-    return bool(value.uses()) or value.is_graph_output()
 
 
 def _affine(norm: ir.Node, constants: Constants) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from intact.graph import ops
-from intact.graph.build import Inserter, Namer, hand_over
+from intact.graph.build import Inserter, Namer, hand_over, is_read
 from intact.graph.edit import known_sizes
 from intact.graph.notes import Note
 from intact.graph.view import is_op
@@ -189,7 +189,7 @@ def _drop_above(graph: ir.Graph, *values: ir.Value | None) -> None:
     """Remove what made `values`, as far as nobody reads it."""
     for value in values:
         node = value.producer() if value is not None else None
-        if node is None or any(v.uses() or v.is_graph_output() for v in node.outputs):
+        if node is None or any(map(is_read, node.outputs)):
             continue
         above = list(node.inputs)
         graph.remove(node, safe=True)

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from intact.graph.inference import refresh_shapes
 from intact.graph.notes import Note
 from intact.graph.ops import MICROSOFT
-from intact.graph.proto import all_nodes
+from intact.graph.proto import forget_domain
 from intact.graph.raising import raise_opset
 from intact.graph.view import is_op
 
@@ -32,8 +32,7 @@ def rewrite_contrib_pairs(model: ir.Model) -> list[Note]:
         for value in node.outputs:
             value.dtype = codes if node.op_type == "QuantizeLinear" else _T.FLOAT
         notes.append(Note(node.name or node.op_type, f"{MICROSOFT}'s {node.op_type} became ONNX's"))
-    if not any(node.domain == MICROSOFT for node in all_nodes(model.graph)):
-        model.opset_imports.pop(MICROSOFT, None)
+    forget_domain(model, MICROSOFT)
     refresh_shapes(model)
     return notes
 

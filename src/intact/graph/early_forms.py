@@ -14,8 +14,9 @@ import onnx_ir as ir
 
 from intact.errors import FileFormatError, UnsupportedError
 from intact.graph.attributes import FIX, floating, floatings, integer, integers, text
-from intact.graph.build import drop_unused, replace
+from intact.graph.build import drop_unused, is_read, replace
 from intact.graph.constants import Constants
+from intact.graph.edit import rank_of
 from intact.graph.forms import Raising, Step, real_dtype
 
 _FAR = 2**31
@@ -115,7 +116,7 @@ def _split(up: Raising, node: ir.Node) -> None:
 def _tile(up: Raising, node: ir.Node) -> None:
     """6: how often along each axis; before, along one axis that an input names."""
     tiles, axis = (_known(up, node, index)[0] for index in (1, 2))
-    rank = _rank(node.inputs[0])
+    rank = rank_of(node.inputs[0])
     if rank is None or not -rank <= axis < rank:
         raise _refuse(node, f"axis {axis} of {'unknown' if rank is None else rank}", 6)
     repeats = np.ones(rank, np.int64)
@@ -130,16 +131,12 @@ def _upsample(up: Raising, node: ir.Node) -> None:
     node.attributes["scales"] = ir.AttrFloat32s("scales", scales)
 
 
-def _rank(value: ir.Value | None) -> int | None:
-    return None if value is None or value.shape is None else len(value.shape)
-
-
 def _lay(up: Raising, node: ir.Node, axis: int) -> None:
     """Give the second input axes of size 1 behind its own, so that its first lies on `axis` of the first."""
     x, other = node.inputs[:2]
     if other is None or (other.shape is not None and all(n == 1 for n in other.shape)):
         return
-    ranks = _rank(x), _rank(other)
+    ranks = rank_of(x), rank_of(other)
     if ranks[0] is None or ranks[1] is None:
         raise _refuse(node, "an operand along an axis of a tensor of an unknown rank", 7)
     first = axis + ranks[0] if axis < 0 else axis
@@ -172,13 +169,13 @@ def _broadcast(up: Raising, node: ir.Node) -> None:
 
 def _prelu(up: Raising, node: ir.Node) -> None:
     """7: slopes as NumPy broadcasts them; before, one for each channel."""
-    if _rank(node.inputs[1]) in (None, 1):
+    if rank_of(node.inputs[1]) in (None, 1):
         _lay(up, node, 1)
 
 
 def _batch_norm(up: Raising, node: ir.Node) -> None:
     """7: who wants the statistics of a batch says so by reading them."""
-    if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
+    if any(map(is_read, node.outputs[1:])):
         raise _refuse(node, "statistics as outputs", 7)
     node.resize_outputs(1)
     node.attributes.pop("is_test", None)
@@ -188,11 +185,11 @@ def _batch_norm_of_elements(up: Raising, node: ir.Node) -> None:
     """9: numbers for each channel alone; before, `spatial` may say that every element has its own."""
     spatial = integer(node, "spatial", 1)
     node.attributes.pop("spatial", None)
-    if spatial or _rank(node.inputs[1]) == 1:
+    if spatial or rank_of(node.inputs[1]) == 1:
         return
-    if _rank(node.inputs[1]) is None:
+    if rank_of(node.inputs[1]) is None:
         raise _refuse(node, "spatial=0, and numbers of an unknown rank", 9)
-    if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
+    if any(map(is_read, node.outputs[1:])):
         raise _refuse(node, "statistics as outputs", 9)
     x, scale, bias, mean, variance = node.inputs
     assert scale is not None
@@ -229,7 +226,7 @@ def _first(node: ir.Node) -> ir.Value:
 
 def _dropout_mask(up: Raising, node: ir.Node) -> None:
     """10: truth values; before, reals."""
-    if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
+    if any(map(is_read, node.outputs[1:])):
         raise _refuse(node, "its mask as an output", 10)
 
 

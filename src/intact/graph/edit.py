@@ -32,6 +32,11 @@ def known_sizes(shape: ir.Shape | None) -> list[int] | None:
     return None if shape is None or len(known) < len(shape) else known
 
 
+def rank_of(value: ir.Value | None) -> int | None:
+    """How many axes `value` has; None where that is not known."""
+    return None if value is None or value.shape is None else len(value.shape)
+
+
 def set_shape(value: ir.Value, sizes: Sequence[int | str | None]) -> None:
     """Say what shape `value` has: sizes, names of free ones, None where nothing is known."""
     value.shape = ir.Shape(sizes)

@@ -17,10 +17,11 @@ from intact.errors import UnsupportedError
 from intact.graph.attention import attended, join_heads, places_ahead, split_heads, zero_where
 from intact.graph.attributes import copied, floating, floatings, integer, integers, text
 from intact.graph.build import Namer, Writer, is_read, take_place
+from intact.graph.edit import rank_of
 from intact.graph.inference import refresh_shapes
 from intact.graph.notes import Note
 from intact.graph.ops import MICROSOFT
-from intact.graph.proto import all_nodes
+from intact.graph.proto import forget_domain
 from intact.graph.raising import raise_opset
 from intact.graph.view import is_op
 
@@ -70,8 +71,7 @@ def open_fused(model: ir.Model) -> list[Note]:
         if opened := _opened(model, heads):
             refresh_shapes(model)
             notes += opened
-    if not any(node.domain == MICROSOFT for node in all_nodes(model.graph)):
-        model.opset_imports.pop(MICROSOFT, None)
+    forget_domain(model, MICROSOFT)
     return notes
 
 
@@ -302,7 +302,7 @@ def _attention(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] |
 def _multi_head(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
     """Attention of queries to keys, with values; the keys and values."""
     q, k, v, bias, mask, addend, past_keys, past_values, shared, cache = inputs
-    heads, ranks = integer(node, "num_heads", 0), [_rank(one) for one in (q, k, v)]
+    heads, ranks = integer(node, "num_heads", 0), [rank_of(one) for one in (q, k, v)]
     if q is None or k is None or v is None or ranks[0] != 3 or ranks[1] != ranks[2] or ranks[1] not in (3, 4):
         return None
     size = q.shape[2] if q.shape is not None else None
@@ -347,7 +347,7 @@ def _mixed(
     if mask is not None:
         closed = write("Sub", write.constant(1), write("Cast", mask, to=int(write.dtype)))
         closed = write("Mul", closed, write.constant(lowest))
-        found.append(write("Unsqueeze", closed, write.sizes(*([1, 2] if _rank(mask) == 2 else [1]))))
+        found.append(write("Unsqueeze", closed, write.sizes(*([1, 2] if rank_of(mask) == 2 else [1]))))
     if integer(node, "unidirectional", 0):
         behind = write("LessOrEqual", places_ahead(write, q, k, past), write.sizes(0), dtype=_T.BOOL)
         found.append(zero_where(write, behind))
@@ -358,11 +358,7 @@ def _mixed(
 
 def _is_by_place(mask: ir.Value | None) -> bool:
     """Whether a mask says of every key whether it may be attended to: it may say lengths, too."""
-    return mask is None or _rank(mask) in (2, 3)
-
-
-def _rank(value: ir.Value | None) -> int | None:
-    return None if value is None or value.shape is None else len(value.shape)
+    return mask is None or rank_of(mask) in (2, 3)
 
 
 def _array(value: ir.Value | None) -> NDArray | None:

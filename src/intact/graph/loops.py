@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx_ir as ir
 
-from intact.graph.build import Inserter, Namer, hand_over
+from intact.graph.build import Namer, Writer, hand_over, is_read
 from intact.graph.cells import RecurrentCell, chosen, find_cell
 from intact.graph.constants import Constants
 from intact.graph.inference import refresh_shapes
@@ -48,24 +46,22 @@ def open_loops(model: ir.Model) -> list[Note]:
         cell = find_cell(repeat, constants) if repeat is not None else None
         if repeat is None or cell is None:
             continue
-        writer = _Writer(repeat, cell, constants, names)
-        if writer.fits():
+        opener = _Opener(repeat, cell, constants, names)
+        if opener.fits():
             notes.append(Note(node.name or node.op_type, f"its body is a step of {cell.op_type}"))
-            writer.write()
+            opener.write()
     if notes:
         prune(model)  # what was computed for the first step alone
         refresh_shapes(model)
     return notes
 
 
-class _Writer:
+class _Opener:
     """One Loop or Scan and the nodes that take its place."""
 
     def __init__(self, repeat: Repeat, cell: RecurrentCell, constants: Constants, names: Namer) -> None:
         self._repeat, self._cell, self._constants, self._names = repeat, cell, constants, names
-        graph = repeat.node.graph
-        assert isinstance(graph, ir.Graph)
-        self._insert, self._base = Inserter(graph, repeat.node, names), repeat.node.name or cell.op_type
+        self._write, self._base = Writer(repeat.node, names), repeat.node.name or cell.op_type
         self._h = cell.h.made
 
     # -- what is asked for
@@ -75,9 +71,9 @@ class _Writer:
         repeat, cell = self._repeat, self._cell
         carried = {cell.h.last, *([cell.c.last] if cell.c is not None else [])}
         others = [state.last for state in repeat.states if state.last not in carried]
-        if any(map(_is_read, (*others, *repeat.counted))):
+        if any(map(is_read, (*others, *repeat.counted))):
             return False
-        if any(_is_read(tensor) and self._kept(value) is None for value, tensor in repeat.made):
+        if any(is_read(tensor) and self._kept(value) is None for value, tensor in repeat.made):
             return False
         if cell.mask is None:
             return True
@@ -119,41 +115,40 @@ class _Writer:
         repeat, cell = self._repeat, self._cell
         x, lengths, places = self._rows(repeat.rows[cell.x]), None, None
         if cell.mask is not None:
-            mask = self._node("Squeeze", self._rows(repeat.rows[cell.mask]), self._axes(2),
+            mask = self._write("Squeeze", self._rows(repeat.rows[cell.mask]), self._write.sizes(2),
                               dtype=ir.DataType.BOOL)  # fmt: skip
-            counted = self._node("Cast", mask, dtype=_INT64, to=int(_INT64))
-            total = self._node("ReduceSum", counted, self._axes(0), dtype=_INT64, keepdims=0)
-            each = self._node("Expand", total, self._sizes(x, 1, 2), dtype=_INT64)
-            lengths = self._node("Cast", each, dtype=_INT32, to=int(_INT32))
+            counted = self._write("Cast", mask, dtype=_INT64, to=int(_INT64))
+            total = self._write("ReduceSum", counted, self._write.sizes(0), dtype=_INT64, keepdims=0)
+            each = self._write("Expand", total, self._sizes(x, 1, 2), dtype=_INT64)
+            lengths = self._write("Cast", each, dtype=_INT32, to=int(_INT32))
             x = self._sorted(x, mask)
             places = counted
         y, last_h, last_c = self._operator(x, lengths)
-        nothing = self._axes(1)
-        every = self._node("Squeeze", y, nothing)
+        nothing = self._write.sizes(1)
+        every = self._write("Squeeze", y, nothing)
         graph_node = repeat.node
         for value, tensor in repeat.made:
-            if _is_read(tensor):
+            if is_read(tensor):
                 kept = self._kept(value)
                 shown = every if places is None else self._placed(every, places, kept=bool(kept))
                 hand_over(graph_node, tensor, shown, self._names)
         for state, last in ((cell.h, last_h), (cell.c, last_c)):
-            if state is not None and last is not None and _is_read(state.last):
-                hand_over(graph_node, state.last, self._node("Squeeze", last, self._axes(0)), self._names)
+            if state is not None and last is not None and is_read(state.last):
+                hand_over(
+                    graph_node, state.last, self._write("Squeeze", last, self._write.sizes(0)), self._names
+                )
         for output, given in repeat.handed_on:
-            if _is_read(output):
+            if is_read(output):
                 hand_over(graph_node, output, given, self._names)
         assert isinstance(graph_node.graph, ir.Graph)
         graph_node.graph.remove(graph_node, safe=True)
 
     def _operator(self, x: ir.Value, lengths: ir.Value | None) -> tuple[ir.Value, ir.Value, ir.Value | None]:
         cell = self._cell
-        held = [
-            self._insert.constant(f"{self._base}.{name}", array)
-            for name, array in (("weight", cell.weights), ("states", cell.states), ("bias", cell.bias))
-        ]
+        held = [self._write.constant(array) for array in (cell.weights, cell.states, cell.bias)]
         first = [self._first(state, x) for state in (cell.h, cell.c) if state is not None]
         count = 3 if cell.c is not None else 2
-        y = self._node(
+        y = self._write(
             cell.op_type, x, *held, lengths, *first, hidden_size=cell.states.shape[-1],
             direction="reverse" if self._repeat.backwards else "forward", **cell.attributes,
         )  # fmt: skip
@@ -167,27 +162,29 @@ class _Writer:
     def _first(self, state: Carried, x: ir.Value) -> ir.Value:
         """The first state [1, batch, hidden]: one row may stand for the whole batch."""
         hidden = self._cell.states.shape[-1]
-        sizes = self._node("Concat", self._sizes(x, 1, 2), self._axes(hidden), dtype=_INT64, axis=0)
-        return self._node("Unsqueeze", self._node("Expand", state.first, sizes), self._axes(0))
+        sizes = self._write("Concat", self._sizes(x, 1, 2), self._write.sizes(hidden), dtype=_INT64, axis=0)
+        return self._write("Unsqueeze", self._write("Expand", state.first, sizes), self._write.sizes(0))
 
     def _sizes(self, x: ir.Value, start: int, end: int) -> ir.Value:
         """Some sizes of a tensor."""
-        shape = self._node("Shape", x, dtype=_INT64)
-        return self._node("Slice", shape, self._axes(start), self._axes(end), dtype=_INT64)
+        shape = self._write("Shape", x, dtype=_INT64)
+        return self._write("Slice", shape, self._write.sizes(start), self._write.sizes(end), dtype=_INT64)
 
     def _rows(self, tensor: ir.Value) -> ir.Value:
         """As many rows of a tensor as there are steps."""
         for limit in self._repeat.limits:
             if not _counts(limit, tensor, self._constants):
-                one = self._node("Cast", limit, dtype=_INT64, to=int(_INT64))
-                end = self._node("Reshape", one, self._axes(1), dtype=_INT64)
-                tensor = self._node("Slice", tensor, self._axes(0), end, self._axes(0), dtype=tensor.dtype)
+                one = self._write("Cast", limit, dtype=_INT64, to=int(_INT64))
+                end = self._write("Reshape", one, self._write.sizes(1), dtype=_INT64)
+                tensor = self._write(
+                    "Slice", tensor, self._write.sizes(0), end, self._write.sizes(0), dtype=tensor.dtype
+                )
         return tensor
 
     def _sorted(self, x: ir.Value, mask: ir.Value) -> ir.Value:
         """Rows that the mask shows first, in their order: equal elements of a TopK keep theirs."""
-        real = self._node("Cast", mask, to=int(_FLOAT))
-        top = self._node("TopK", real, self._sizes(mask, 0, 1), axis=0).producer()
+        real = self._write("Cast", mask, to=int(_FLOAT))
+        top = self._write("TopK", real, self._sizes(mask, 0, 1), axis=0).producer()
         assert top is not None
         top.resize_outputs(2)
         order = top.outputs[1]
@@ -196,33 +193,20 @@ class _Writer:
 
     def _placed(self, y: ir.Value, shown: ir.Value, *, kept: bool) -> ir.Value:
         """Rows back in their places; hidden ones as the row before, or 0: a row behind the end of all."""
-        axis = self._insert.constant(f"{self._base}.axis", np.array(0, np.int64))
-        counted = self._node("CumSum", shown, axis, dtype=_INT64)
+        axis = self._write.constant(0, np.int64)
+        counted = self._write("CumSum", shown, axis, dtype=_INT64)
         if kept:
             first = self._first(self._cell.h, y)
-            return self._gathered(self._node("Concat", first, y, axis=0), counted)
-        placed = self._node("Mul", counted, shown, dtype=_INT64)
-        return self._gathered(y, self._node("Sub", placed, self._axes(1), dtype=_INT64))
+            return self._gathered(self._write("Concat", first, y, axis=0), counted)
+        placed = self._write("Mul", counted, shown, dtype=_INT64)
+        return self._gathered(y, self._write("Sub", placed, self._write.sizes(1), dtype=_INT64))
 
     def _gathered(self, x: ir.Value, order: ir.Value) -> ir.Value:
         """x [rows, batch, n] in the order [steps, batch] of its rows, for each of the batch its own."""
-        places = self._node("Unsqueeze", order, self._axes(2), dtype=_INT64)
-        sizes = self._node("Concat", self._sizes(order, 0, 1), self._sizes(x, 1, 3), dtype=_INT64, axis=0)
-        wide = self._node("Expand", places, sizes, dtype=_INT64)
-        return self._node("GatherElements", x, wide, axis=0)
-
-    def _axes(self, *axes: int) -> ir.Value:
-        return self._insert.constant(f"{self._base}.axes", np.array(axes, np.int64))
-
-    def _node(
-        self, op_type: str, *inputs: ir.Value | None, dtype: ir.DataType | None = _FLOAT, **attributes: Any
-    ) -> ir.Value:
-        name = f"{self._base}.{op_type.lower()}"
-        return self._insert.node(op_type, inputs, name, dtype=dtype, shape=None, **attributes)
-
-
-def _is_read(value: ir.Value) -> bool:
-    return bool(value.uses()) or value.is_graph_output()
+        places = self._write("Unsqueeze", order, self._write.sizes(2), dtype=_INT64)
+        sizes = self._write("Concat", self._sizes(order, 0, 1), self._sizes(x, 1, 3), dtype=_INT64, axis=0)
+        wide = self._write("Expand", places, sizes, dtype=_INT64)
+        return self._write("GatherElements", x, wide, axis=0)
 
 
 def _counts(limit: ir.Value, tensor: ir.Value, constants: Constants) -> bool:

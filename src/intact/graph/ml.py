@@ -9,10 +9,10 @@ import numpy as np
 import onnx_ir as ir
 
 from intact.graph.attributes import floating, floatings, integer, text
-from intact.graph.build import Namer, Writer, replace
+from intact.graph.build import Namer, Writer, take_place
 from intact.graph.inference import refresh_shapes
 from intact.graph.notes import Note
-from intact.graph.proto import all_nodes
+from intact.graph.proto import forget_domain
 
 DOMAIN = "ai.onnx.ml"
 _FLOAT = ir.DataType.FLOAT
@@ -38,15 +38,11 @@ def open_ml(model: ir.Model) -> list[Note]:
         made = rule(Writer(node, names), node, x)
         if made is None:
             continue
-        output, name = node.outputs[0], node.outputs[0].name
-        output.name = None
-        made.shape = output.shape if made.shape is None else made.shape
-        replace(node, made, names)
-        made.name = name
+        made.shape = node.outputs[0].shape if made.shape is None else made.shape
+        take_place(node, [made], names)
         notes.append(Note(node.name or node.op_type, f"{node.op_type} is written in ONNX's own operators"))
     if notes:
-        if not any(node.domain == DOMAIN for node in all_nodes(model.graph)):
-            model.opset_imports.pop(DOMAIN, None)
+        forget_domain(model, DOMAIN)
         refresh_shapes(model)
     return notes
 

@@ -193,6 +193,12 @@ def all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
             yield from all_nodes(inner)
 
 
+def forget_domain(model: ir.Model, domain: str) -> None:
+    """Take a domain of which no node is left out of those that a model imports."""
+    if not any(node.domain == domain for node in all_nodes(model.graph)):
+        model.opset_imports.pop(domain, None)
+
+
 def values_of(graph: ir.Graph) -> list[ir.Value]:
     """Inputs, initializers and what the nodes make, of this graph alone; they may be renamed meanwhile."""
     made = (value for node in graph for value in node.outputs)

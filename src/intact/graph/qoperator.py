@@ -15,7 +15,7 @@ from intact.graph.contrib import rewrite_contrib_pairs
 from intact.graph.integer import INTEGER, rewrite_integer, shift_weights
 from intact.graph.notes import Note
 from intact.graph.ops import MICROSOFT, QOperator
-from intact.graph.proto import all_nodes
+from intact.graph.proto import forget_domain
 from intact.graph.raising import raise_opset
 from intact.graph.view import is_op
 
@@ -49,8 +49,8 @@ def normalize(model: ir.Model) -> list[Note]:
         rewrite = rewrite_integer if is_op(node, *INTEGER) else rewriter.rewrite
         notes.append(rewrite(node, rewriter.constants, rewriter.names))
     notes += shift_weights(model.graph, rewriter.names)
-    if nodes and not any(n.domain == MICROSOFT for n in all_nodes(model.graph)):
-        model.opset_imports.pop(MICROSOFT, None)
+    if nodes:
+        forget_domain(model, MICROSOFT)
     return notes
 
 

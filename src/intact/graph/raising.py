@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from intact.errors import UnsupportedError
 from intact.graph.attributes import integer, text
-from intact.graph.build import replace
+from intact.graph.build import is_read, replace
 from intact.graph.early_forms import DROPPED, EARLY
 from intact.graph.forms import Raising, Step, real_dtype
 from intact.graph.inference import guess_shapes, refresh_shapes
@@ -152,7 +152,7 @@ def _dropout(up: Raising, node: ir.Node) -> None:
 
 def _batch_norm(up: Raising, node: ir.Node) -> None:
     """14: the outputs beyond the first are training's alone."""
-    if any(v.uses() or v.is_graph_output() for v in node.outputs[1:]):
+    if any(is_read(v) for v in node.outputs[1:]):
         raise up.refuse(node, "statistics as outputs", 14)
     node.resize_outputs(1)
 

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from intact.graph import ops
-from intact.graph.build import Inserter, Namer, drop_unused
+from intact.graph.build import Inserter, Namer, drop_unused, is_read
 from intact.graph.constants import Constants, evaluate_node
 from intact.graph.markers import Marker, is_marker, read_marker
 from intact.graph.view import is_op
@@ -161,7 +161,7 @@ class _Settler:
     def _drop(self, value: ir.Value) -> None:
         """Remove what made `value`, as far as nobody else reads it."""
         node = value.producer()
-        if node is None or any(v.uses() or v.is_graph_output() for v in node.outputs):
+        if node is None or any(map(is_read, node.outputs)):
             return
         above = [v for v in node.inputs if v is not None]
         self._graph.remove(node, safe=True)

@@ -9,10 +9,10 @@ from typing import Any
 import onnx
 
 from intact.errors import FileFormatError
+from intact.graph.attributes import FIX
 
 _A = onnx.AttributeProto
 _TYPES = dict(_A.AttributeType.items())
-_FIX = "export the model again; this file is damaged or was edited"
 _WINDOWS = {"strides": 1, "dilations": 1, "kernel_shape": 1, "pads": 2, "output_padding": 1}
 """Entries for each spatial axis, by attribute."""
 _POSITIVE = ("strides", "dilations", "kernel_shape", "group", "blocksize")
@@ -32,24 +32,24 @@ def check_attributes(node: onnx.NodeProto, versions: Mapping[str, int], where: s
     """
     for name in (node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)):
         if not isinstance(name, str):  # protobuf hands out the bytes of what is no UTF-8
-            raise FileFormatError(where, f"a name {name!r:.60}", "text", _FIX)
+            raise FileFormatError(where, f"a name {name!r:.60}", "text", FIX)
     given = {attribute.name: attribute for attribute in node.attribute}
     if len(given) < len(node.attribute):
-        raise FileFormatError(where, "an attribute twice", "each attribute once", _FIX)
+        raise FileFormatError(where, "an attribute twice", "each attribute once", FIX)
     domain = "" if node.domain == "ai.onnx" else node.domain
     version = versions.get(domain, 0)
     fewest, most = _inputs(node.op_type, domain, version)
     if len(node.input) < fewest or any(node.input[most:]):
         want = f"at least {fewest}" if len(node.input) < fewest else f"at most {most}"
-        raise FileFormatError(where, f"{len(node.input)} inputs", want, _FIX)
+        raise FileFormatError(where, f"{len(node.input)} inputs", want, FIX)
     types = _types(node.op_type, domain, version)
     for name, (wanted, required) in types.items():
         found = given.get(name)
         if found is None:
             if required:
-                raise FileFormatError(f"{where}: attribute '{name}'", "nothing", _name(wanted), _FIX)
+                raise FileFormatError(f"{where}: attribute '{name}'", "nothing", _name(wanted), FIX)
         elif found.type != wanted and not (found.ref_attr_name and found.type == _A.UNDEFINED):
-            raise FileFormatError(f"{where}: attribute '{name}'", _name(found.type), _name(wanted), _FIX)
+            raise FileFormatError(f"{where}: attribute '{name}'", _name(found.type), _name(wanted), FIX)
     if types:
         _check_windows({name: one for name, one in given.items() if not one.ref_attr_name}, where)
 
@@ -99,9 +99,9 @@ def _check_windows(given: Mapping[str, onnx.AttributeProto], where: str) -> None
         ranks = {name: len(numbers) / _WINDOWS[name] for name, numbers in lists.items()}
         if len(set(ranks.values())) > 1 or 0 in ranks.values():
             raise FileFormatError(
-                where, f"{lists}"[:200], "one entry for each spatial axis, two of pads", _FIX
+                where, f"{lists}"[:200], "one entry for each spatial axis, two of pads", FIX
             )
     for name, numbers in (lists | single).items():
         low = 1 if name in _POSITIVE else -_FAR
         if any(not low <= number < _FAR for number in numbers):
-            raise FileFormatError(f"{where}: attribute '{name}'", f"{numbers}"[:80], f"{low} or more", _FIX)
+            raise FileFormatError(f"{where}: attribute '{name}'", f"{numbers}"[:80], f"{low} or more", FIX)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from intact import numerics
 from intact.graph import ops
 from intact.graph.branches import branches_of, graft
-from intact.graph.build import Inserter, Namer, replace
+from intact.graph.build import Inserter, Namer, is_read, replace
 from intact.graph.constants import Constants
 from intact.graph.dynamic import float_dynamic, is_dynamic
 from intact.graph.emit_qdq import QUANTIZER_KEY
@@ -118,7 +118,7 @@ class _Stripper:
         for reader in list(output.consumers()):
             if is_op(reader, "Cast") and ops.Cast.of(reader).to == origin.dtype:
                 replace(reader, origin, self._names)
-        if output.uses() or output.is_graph_output():
+        if is_read(output):
             insert = Inserter(self._graph, node, self._names)
             cast = insert.node(
                 "Cast",

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import onnx
 
 from intact.errors import FileFormatError, UnsupportedError
+from intact.graph.attributes import FIX
 from intact.graph.expansion import check_expansion
 from intact.graph.proto import node_graphs
 from intact.graph.schema import check_attributes
@@ -26,7 +27,6 @@ MIN_IR_VERSION = 3
 """The first IR version that says which opset a model uses."""
 
 _ATTRIBUTE_TYPES = frozenset(onnx.AttributeProto.AttributeType.values())
-_FIX = "export the model again; this file is damaged or was edited"
 
 
 def check_structure(proto: onnx.ModelProto, check: TensorCheck, *, any_opset: bool) -> None:
@@ -47,7 +47,7 @@ def check_structure(proto: onnx.ModelProto, check: TensorCheck, *, any_opset: bo
     if proto.graph.HasField("name") or proto.graph.node or proto.graph.output:
         _check_graph(proto.graph, None, _Rules(check, versions))
     else:
-        raise FileFormatError("graph", "no graph in it", "an ONNX model", _FIX)
+        raise FileFormatError("graph", "no graph in it", "an ONNX model", FIX)
 
 
 @dataclass(frozen=True)
@@ -96,22 +96,22 @@ def _checked_versions(opsets: Sequence[onnx.OperatorSetIdProto], any_opset: bool
             )
         if not 0 <= entry.version <= _MAX_VERSION:
             got = f"version {entry.version} of domain '{entry.domain}'"
-            raise FileFormatError("opset_import", got, f"versions of 0 to {_MAX_VERSION}", _FIX)
+            raise FileFormatError("opset_import", got, f"versions of 0 to {_MAX_VERSION}", FIX)
     versions: dict[str, int] = {}
     for entry in opsets:  # tools that merge models write a domain again: harmless where they agree
         domain = "" if entry.domain == "ai.onnx" else entry.domain
         if versions.setdefault(domain, entry.version) != entry.version:
             got = f"versions {versions[domain]} and {entry.version} of domain '{domain}'"
-            raise FileFormatError("opset_import", got, "one opset of each domain", _FIX)
+            raise FileFormatError("opset_import", got, "one opset of each domain", FIX)
     if not versions:
-        raise FileFormatError("opset_import", "no opset", "one opset of each domain", _FIX)
+        raise FileFormatError("opset_import", "no opset", "one opset of each domain", FIX)
     return versions
 
 
 def _check_functions(proto: onnx.ModelProto, rules: _Rules, any_opset: bool) -> None:
     known = {(f.domain, f.name, f.overload) for f in proto.functions}
     if len(known) < len(proto.functions):
-        raise FileFormatError("functions", "the same function twice", "each function once", _FIX)
+        raise FileFormatError("functions", "the same function twice", "each function once", FIX)
     for function in proto.functions:
         where = f"function '{function.name}'"
         try:
@@ -163,11 +163,11 @@ def _check_nodes(
     for index, node in enumerate(nodes):
         where = node_label(node, index, at)
         if not node.op_type:
-            raise FileFormatError(where, "no operator type", "a node with one", _FIX)
+            raise FileFormatError(where, "no operator type", "a node with one", FIX)
         for name in filter(None, node.output):
             if name in makers or name in given:
                 got = f"an output '{name}' that exists already"
-                raise FileFormatError(where, got, "a name of its own", _FIX)
+                raise FileFormatError(where, got, "a name of its own", FIX)
             makers[name] = index
     ports = len(set(body.inputs).difference(body.constants)) + len(body.outputs)
     GRAPH_PORTS.check(ports, body.where)
@@ -177,7 +177,7 @@ def _check_nodes(
     for name in body.outputs:
         if name not in makers and name not in given:
             raise FileFormatError(
-                body.where, f"an output '{name}' that nothing computes", "a value of this graph", _FIX
+                body.where, f"an output '{name}' that nothing computes", "a value of this graph", FIX
             )
     return _order(nodes, uses, makers, at)
 
@@ -189,7 +189,7 @@ def _check_node(node: onnx.NodeProto, visible: _Scope, where: str, rules: _Rules
     if not all(
         isinstance(text, str) for text in texts
     ):  # protobuf hands over bytes that are no UTF-8 as they are
-        raise FileFormatError(where, "a name that is no UTF-8", "text", _FIX)
+        raise FileFormatError(where, "a name that is no UTF-8", "text", FIX)
     used = set(filter(None, node.input))
     for name in node.input:
         if name and name not in visible:
@@ -197,11 +197,11 @@ def _check_node(node: onnx.NodeProto, visible: _Scope, where: str, rules: _Rules
                 where,
                 f"an input '{name}' that nothing defines",
                 "an input, an initializer or an output",
-                _FIX,
+                FIX,
             )
     for device in getattr(node, "device_configurations", ()):  # onnx knows them since IR version 11
         if not device.configuration_id:
-            raise FileFormatError(where, "devices of no configuration", "the name of one", _FIX)
+            raise FileFormatError(where, "devices of no configuration", "the name of one", FIX)
     for attribute in node.attribute:
         _check_attribute(attribute, where, rules)
     check_attributes(node, rules.versions, where)
@@ -214,15 +214,15 @@ def _check_node(node: onnx.NodeProto, visible: _Scope, where: str, rules: _Rules
 def _check_attribute(attribute: onnx.AttributeProto, where: str, rules: _Rules) -> None:
     at = f"{where}: attribute '{attribute.name}'"
     if not attribute.name or attribute.type not in _ATTRIBUTE_TYPES:
-        raise FileFormatError(at, f"type {attribute.type}", "a named attribute of a known type", _FIX)
+        raise FileFormatError(at, f"type {attribute.type}", "a named attribute of a known type", FIX)
     if attribute.type == onnx.AttributeProto.UNDEFINED and not attribute.ref_attr_name:
-        raise FileFormatError(at, "no type", "an attribute with its type", _FIX)
+        raise FileFormatError(at, "no type", "an attribute with its type", FIX)
     is_graph = attribute.type == onnx.AttributeProto.GRAPH
     if not attribute.ref_attr_name and attribute.HasField("g") != is_graph:
         got = (
             "no graph" if is_graph else f"a graph in {onnx.AttributeProto.AttributeType.Name(attribute.type)}"
         )
-        raise FileFormatError(at, got, "a graph in an attribute of that type", _FIX)
+        raise FileFormatError(at, got, "a graph in an attribute of that type", FIX)
     tensors = [attribute.t] if attribute.type == onnx.AttributeProto.TENSOR else []
     sparse_type = attribute.type == onnx.AttributeProto.SPARSE_TENSOR
     sparses = [attribute.sparse_tensor] if sparse_type else []
@@ -266,7 +266,7 @@ def _order(nodes: list[onnx.NodeProto], uses: list[set[str]], makers: dict[str, 
     if len(order) < len(nodes):
         index = next(i for i, count in enumerate(missing) if count)
         where = node_label(nodes[index], index, at)
-        raise FileFormatError(where, "an input that is its own output", "a graph without cycles", _FIX)
+        raise FileFormatError(where, "an input that is its own output", "a graph without cycles", FIX)
     return order
 
 
@@ -284,7 +284,7 @@ def _refuse_twice(names: list[str], what: str) -> None:
     for name, count in Counter(names).items():
         if not name or count > 1:
             got = f"the name '{name}' {count} times" if name else "no name"
-            raise FileFormatError(what, got, "a name of its own", _FIX)
+            raise FileFormatError(what, got, "a name of its own", FIX)
 
 
 def node_label(node: onnx.NodeProto, index: int, at: str = "") -> str:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from intact.errors import FileFormatError
 from intact.graph import ops
+from intact.graph.attributes import FIX
 from intact.graph.constants import Constants
 from intact.spec import Format, QuantSpec
 
@@ -111,7 +112,6 @@ def _as_many(zero_point: NDArray[np.int32], scale: NDArray) -> NDArray[np.int32]
     return np.full(scale.shape, zero_point.item(), np.int32) if zero_point.size == 1 else zero_point
 
 
-_FIX = "export the model again; this file is damaged or was edited"
 _Read = tuple[ir.Node, ir.Value, NDArray[np.float32], NDArray[np.int32], Constants]
 
 
@@ -139,9 +139,9 @@ def _check_parameters(node: ir.Node, scale: NDArray, zero_point: NDArray) -> Non
     where = f"node '{node.name}' ({node.op_type})"
     if zero_point.size not in (1, scale.size) or not scale.size:
         got = f"a scale of shape {scale.shape} with a zero point of shape {zero_point.shape}"
-        raise FileFormatError(where, got, "one shape for both, not empty", _FIX)
+        raise FileFormatError(where, got, "one shape for both, not empty", FIX)
     if np.isnan(scale.astype(np.float32)).any() or (scale < 0).any():
-        raise FileFormatError(where, "a scale that is negative or no number", "scales above 0", _FIX)
+        raise FileFormatError(where, "a scale that is negative or no number", "scales above 0", FIX)
 
 
 def _layout(node: ir.Node, codes: ir.Value, scale: NDArray) -> tuple[int | None, int | None] | None:

@@ -22,6 +22,7 @@ from intact.engine.steps import (
     FloatLinear,
     FloatMatMul,
     Reshape,
+    Step,
     Transpose,
 )
 from intact.graph import Node, Value, is_op, ops
@@ -63,15 +64,22 @@ def _conv(builder: PlanBuilder, fused: Fused) -> list[Node]:
     x, held = builder.real(node.inputs[0]), _hold(builder, node, 2, "bias", bias)
     y, laid = _written(builder, value), (shape.strides, shape.dilations, shape.pads, said.group)
     w = _hold(builder, node, 1, "filters", filters if filters.ndim == 4 else filters[:, None])
-    if filters.ndim == 4:
-        builder.add(FloatConv(name, done, x, y, w, held, *laid), node)
-        return [node]
+    _add_over_images(builder, node, x, y, lambda a, b: FloatConv(name, done, a, b, w, held, *laid))
+    return [node]
+
+
+def _add_over_images(
+    builder: PlanBuilder, node: Node, x: str, y: str, step_of: Callable[[str, str], Step]
+) -> None:
+    """The step that makes the image y of the image x; sequences become images of one row, and back."""
+    if len(builder.tensors[y].shape) == 4:
+        builder.add(step_of(x, y), node)
+        return
+    name, done = node.name or "", (node.name or "",)
     image, before = as_image(builder, x, name, done)
     made = builder.scratch(f"{y}.image", "float32", image_dims(builder.tensors[y].shape))
-    conv = FloatConv(name, done, image, made, w, held, *laid)
-    for step in (*before, conv, Reshape(name, done, made, y)):
+    for step in (*before, step_of(image, made), Reshape(name, done, made, y)):
         builder.add(step, node)
-    return [node]
 
 
 def _conv_of_volumes(builder: PlanBuilder, node: Node, weight: Floats) -> list[Node]:
@@ -115,14 +123,7 @@ def _conv_transpose(builder: PlanBuilder, fused: Fused) -> list[Node]:
     x, y = builder.real(node.inputs[0]), _written(builder, node.outputs[0])
     turned = np.moveaxis(filters, 1, -1)
     w = _hold(builder, node, 1, "taps", turned if turned.ndim == 4 else turned[:, None])
-    if weight.ndim == 4:
-        builder.add(FloatConvTranspose(name, done, x, y, w, held, *laid), node)
-        return [node]
-    image, before = as_image(builder, x, name, done)
-    made = builder.scratch(f"{y}.image", "float32", image_dims(builder.tensors[y].shape))
-    step = FloatConvTranspose(name, done, image, made, w, held, *laid)
-    for one in (*before, step, Reshape(name, done, made, y)):
-        builder.add(one, node)
+    _add_over_images(builder, node, x, y, lambda a, b: FloatConvTranspose(name, done, a, b, w, held, *laid))
     return [node]
 
 

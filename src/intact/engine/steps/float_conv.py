@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from intact import numerics
 from intact.engine.steps.checker import Checker
-from intact.engine.steps.float_linear import check_bias
+from intact.engine.steps.float_linear import check_filters_of_floats
 from intact.engine.steps.run import Run
 from intact.engine.steps.sizes import Sizes, mismatch
 from intact.engine.steps.step import Halo, Step, Traits
@@ -42,11 +42,8 @@ class FloatConv(Step):
     groups: int = 1
 
     def check(self, checker: Checker) -> None:
-        shape, groups = checker.sizes(self.weight), self.groups
-        checker.that(min(shape) > 0, shape, "weights that are not empty")
-        checker.that(groups > 0 and shape[0] % groups == 0, f"{groups} groups", f"a divisor of {shape[0]}")
+        check_filters_of_floats(checker, self.weight, self.bias, self.groups)
         checker.floats(self.x, self.y)
-        check_bias(checker, self.bias, shape[0])
         check_window(checker, self.x, self.y, (*self.strides, *self.dilations), self.pads)
 
     def output_shape(self, sizes: Sizes) -> Shape:

@@ -50,6 +50,14 @@ class FloatLinear(Step):
         return prod(shape_of(self.y)) * shape_of(self.weight)[0]
 
 
+def check_filters_of_floats(checker: Checker, weight: str, bias: str, groups: int) -> None:
+    """Refuse weights [out, ...] that are empty or do not fall into groups, and a bias that does not fit."""
+    shape = checker.sizes(weight)
+    checker.that(min(shape) > 0, shape, "weights that are not empty")
+    checker.that(groups > 0 and shape[0] % groups == 0, f"{groups} groups", f"a divisor of {shape[0]}")
+    check_bias(checker, bias, shape[0])
+
+
 def check_bias(checker: Checker, bias: str, outputs: int) -> None:
     """Refuse a bias that has not one number for each output channel."""
     checker.that(not bias or checker.sizes(bias) == (outputs,), bias, f"a bias of {outputs} numbers")
