@@ -50,6 +50,7 @@ def test_json_and_nothing_else(run, net: Path, samples: Path, tmp_path: Path) ->
     assert said["bytes"] == {"before": net.stat().st_size, "after": out.stat().st_size}
     assert said["sqnr_db"].keys() == {"prob"} and said["warnings"] == []
     assert 0 < said["top1"]["prob"]["same"] <= said["top1"]["prob"]["of"]
+    assert 0.5 < said["top1"]["prob"]["expected"] <= 1
     assert said["methods"] == dict.fromkeys(["x", "r1", "r2", "pooled"], "max")
     assert said["ranges"].keys() == said["methods"].keys() and said["ranges"]["x"][0] < -3
     assert said["chosen"] == "least expected error" and list(said["relative_errors"]) == [said["chosen"]]

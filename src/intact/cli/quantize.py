@@ -191,11 +191,12 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised
     before, after = _size(model), _size(out)
     if as_json:
         sqnr, top1 = across(result, lambda part: part.sqnr), across(result, lambda part: part.top1)
+        expected = across(result, lambda part: part.top1_expected)
         show_json({
             "out": str(out), "layers": {"int8": layers["int8"], "float": layers["float"]},
             "bytes": {"before": before, "after": after},
             "sqnr_db": {name: db if isfinite(db) else None for name, db in sqnr.items()},
-            "top1": {name: {"same": same, "of": of} for name, (same, of) in top1.items()},
+            "top1": {n: {"same": s, "of": of, "expected": expected.get(n)} for n, (s, of) in top1.items()},
             "chosen": result.chosen or None, "methods": result.methods, "ranges": result.ranges,
             "bias_corrected": result.corrected, "equalized": result.equalized,
             "smoothed": result.smoothed, "bits16": bits16, "in_float": in_float,

@@ -10,6 +10,7 @@ from intact.errors import CalibrationError
 from intact.graph import Model, Parcel
 from intact.pool import JobPool
 from intact.progress import Progress
+from intact.ptq.answers import Margins
 from intact.ptq.channels import ChannelEnds
 from intact.ptq.counting import Asked, Counter, session_of
 from intact.ptq.data import Source, open_data
@@ -29,11 +30,13 @@ class Collected:
     Attributes:
         calibration: The statistics of every wanted tensor.
         sample: Runs to measure choices on.
+        margins: Of the answers of all runs.
         channels: The ends of every channel of the tensors that were asked for.
     """
 
     calibration: Calibration
     sample: Sample
+    margins: Margins
     channels: dict[str, ChannelEnds] = field(default_factory=dict)
 
 
@@ -48,7 +51,10 @@ def calibrated(state: State) -> State | None:
         state.model, state.wanted, source, inputs, channels, progress=settings.progress, pool=settings.pool
     )
     runs = tuple(found.sample.runs)
-    return replace(state, calibration=found.calibration, runs=runs, ran=state.model, channels=found.channels)
+    return replace(
+        state, calibration=found.calibration, runs=runs, ran=state.model, margins=found.margins,
+        channels=found.channels,
+    )  # fmt: skip
 
 
 def collect(
@@ -93,7 +99,7 @@ def collect(
     calibration = Calibration({name: found.calibration[name] for name in wanted})
     prepared = {"images": source.prepared} if source.prepared else {}
     calibration.record(source=source.name, batches=found.batches, samples=found.runs, **prepared)
-    return Collected(calibration, found.sample, found.channels)
+    return Collected(calibration, found.sample, found.margins, found.channels)
 
 
 def _drawn(batches: Iterable[Feeds], bar: Progress) -> Iterator[Feeds]:

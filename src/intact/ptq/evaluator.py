@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact.graph import BoundInputs, Model, Session, ops
+from intact.ptq.answers import Answers, answers_of
 from intact.ptq.sample import Held
 from intact.ptq.workers import THREADS, in_order
 
@@ -23,13 +24,12 @@ class Errors(dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]):
     """(sums of squared errors, sums of squares) by output, one for each part of it, see `parts_of`.
 
     Attributes:
-        top1: (rows whose largest value stays where float has it, rows) of each output [rows, scores], see
-            `same_largest`; from the same runs.
+        answers: What became of the rows of each output [rows, scores], in the same runs.
     """
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.top1: dict[str, tuple[int, int]] = {}
+        self.answers: dict[str, Answers] = {}
 
 
 FIX = "quantize for another opset or with other formats, or exclude the node that it names"
@@ -47,6 +47,7 @@ class Evaluator:
     def __init__(self, model: Model, runs: Sequence[Held], overridable: Sequence[str] = ()) -> None:
         self._runs, self._parts = runs, parts_of(model)
         self._wanted = {id(held): wanted_of(held.outputs, self._parts) for held in runs}
+        self._answers = {id(held): answers_of(held.outputs) for held in runs}
         # Constants are computed once, not in every run of every configuration; the pairs stay as they are.
         self._session = Session(model, overridable=overridable, folded=True, threads=THREADS, fix=FIX)
 
@@ -121,27 +122,25 @@ class Evaluator:
         return in_order(lambda held: self._of_run(bound, held), runs)
 
     def _of_run(self, bound: BoundInputs, held: Held) -> Errors:
-        found, wanted = Errors(), self._wanted[id(held)]
+        found, wanted, answers = Errors(), self._wanted[id(held)], self._answers[id(held)]
         for name, got in bound.stream(held.feeds):
             if name in wanted:
                 found[name] = wanted[name].errors_of(got)
-                want = held.outputs[name]
-                if want.ndim == 2 and want.shape[1] > 1:
-                    found.top1[name] = same_largest(got, want)
+                if name in answers:
+                    found.answers[name] = answers[name].kept_by(got)
         return found
 
 
 def summed(found: Iterable[Errors], start: Errors | None = None) -> Errors:
     """`start` and all of `found`, added in their order."""
     total = Errors(start or {})
-    total.top1 = dict(start.top1) if start is not None else {}
+    total.answers = dict(start.answers) if start is not None else {}
     for errors in found:
         for name, (error, square) in errors.items():
             before = total.get(name, (0.0, 0.0))
             total[name] = before[0] + error, before[1] + square
-        for name, (same, rows) in errors.top1.items():
-            known = total.top1.get(name, (0, 0))
-            total.top1[name] = known[0] + same, known[1] + rows
+        for name, answers in errors.answers.items():
+            total.answers[name] = total.answers.get(name, Answers()) + answers
     return total
 
 
@@ -183,23 +182,6 @@ def worst(errors: Errors) -> float:
     found = [e / s for error, square in errors.values() for e, s in zip(error, square, strict=True) if s > 0]
     largest = max(found, default=0.0)
     return float(-10 * np.log10(largest)) if largest > 0 else float("inf")
-
-
-def same_largest(got: NDArray, want: NDArray) -> tuple[int, int]:
-    """(rows whose largest value stays where float has it, rows) of an output [rows, scores].
-
-    Only outputs of rank 2 with two columns or more have a largest value that is an answer. A place where
-    float has its largest value too is as good as the first; rows that are not finite in float do not count.
-
-    Args:
-        got, want: The output, and what the float model says; of another shape, no row stays.
-    """
-    finite = np.isfinite(want).all(1)
-    kept = np.zeros(len(want), bool)
-    if got.shape == want.shape:
-        best = np.take_along_axis(want, got.argmax(1)[:, None], 1)[:, 0]
-        kept = (best == want.max(1)) & np.isfinite(got).all(1)
-    return int((kept & finite).sum()), int(finite.sum())
 
 
 def parts_of(model: Model) -> dict[str, OutputParts]:

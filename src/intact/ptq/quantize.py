@@ -203,6 +203,8 @@ def _has_branches(state: State) -> bool:
 
 def _result(state: State) -> QuantizedModel:
     taken = {target.site.value: state.ranges[target.key] for target in state.activations}
+    answers = state.errors[label(state)].answers if state.errors else {}
+    expected = {name: state.margins.share_kept(name, one) for name, one in answers.items()}
     return QuantizedModel(
         state.model,
         state.placement,
@@ -213,7 +215,8 @@ def _result(state: State) -> QuantizedModel:
         chosen=state.chosen,
         sqnr=sqnr(state.errors[label(state)]) if state.errors else {},
         least_sqnr=worst(state.errors[label(state)]) if state.errors else float("inf"),
-        top1=dict(state.errors[label(state)].top1) if state.errors else {},
+        top1={name: (one.same, one.rows) for name, one in answers.items()},
+        top1_expected={name: share for name, share in expected.items() if share is not None},
         corrected=state.corrected,
         equalized=state.equalized,
         not_equalized=state.not_equalized,

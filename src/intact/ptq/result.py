@@ -34,6 +34,8 @@ class QuantizedModel:
         least_sqnr: The least of these ratios; an output that a Concat makes counts as its parts.
         top1: (rows whose largest value stays where float has it, rows) of every output [rows, scores] on the
             held runs, which are some of the calibration data.
+        top1_expected: The share of rows, 0 to 1, whose largest value is expected to stay there in data like
+            those of calibration, by their margins (`intact.ptq.answers`); of outputs with 16 rows or more.
         corrected: Whether biases were corrected.
         equalized: Whether channels were equalized.
         not_equalized: Which convolutions cannot be, and why; empty where there are none.
@@ -56,6 +58,7 @@ class QuantizedModel:
     sqnr: dict[str, float] = field(default_factory=dict)
     least_sqnr: float = float("inf")
     top1: dict[str, tuple[int, int]] = field(default_factory=dict)
+    top1_expected: dict[str, float] = field(default_factory=dict)
     corrected: bool = False
     equalized: bool = False
     not_equalized: str = ""
@@ -99,6 +102,7 @@ def summary(result: QuantizedModel) -> list[tuple[str, str]]:
     parts = result.parts
     layers = layers_of(result)
     sqnr, top1 = across(result, lambda part: part.sqnr), across(result, lambda part: part.top1)
+    expected = across(result, lambda part: part.top1_expected)
     bits16 = sum(len(part.bits16) for part in parts.values())
     tensors = sum(len(part.ranges) for part in parts.values())
     in_float = sum(len(part.in_float) for part in parts.values())
@@ -108,6 +112,7 @@ def summary(result: QuantizedModel) -> list[tuple[str, str]]:
         *((f"SQNR of {name}", f"{db:.1f} dB") for name, db in sqnr.items()),
         *((f"error of {name}", f"{_percent(db):.2g}% of its size") for name, db in sqnr.items()),
         *((f"same largest score in {name}", f"{same} of {of} rows") for name, (same, of) in top1.items()),
+        *((f"expected to stay in {name}", f"{share:.1%} of rows") for name, share in expected.items()),
         ("biases corrected", "yes" if result.corrected else "no"),
         ("channels equalized", "yes" if result.equalized else "no"),
         ("tensors smoothed", f"{len(result.smoothed):,}"),

@@ -10,6 +10,7 @@ from functools import cached_property
 from intact.calib import Calibration
 from intact.graph import Parcel, Session
 from intact.pool import JobPool
+from intact.ptq.answers import Margins
 from intact.ptq.channels import ChannelEnds
 from intact.ptq.counting import Asked, Counter, Ran, Run, session_of
 from intact.ptq.sample import Sample
@@ -26,6 +27,7 @@ class Counted:
         calibration: The statistics.
         channels: The ends of every channel of the tensors that were asked for.
         sample: Those of the runs to measure choices on.
+        margins: Of the answers of all runs.
         runs: How many there were.
         batches: The number of the last one's batch, and one more.
     """
@@ -33,12 +35,14 @@ class Counted:
     calibration: Calibration = field(default_factory=Calibration)
     channels: dict[str, ChannelEnds] = field(default_factory=dict)
     sample: Sample = field(default_factory=Sample)
+    margins: Margins = field(default_factory=Margins)
     runs: int = 0
     batches: int = 0
 
     def add(self, ran: Ran) -> None:
         """Note a run, whose tensors are counted."""
         self.sample.offer(ran.feeds, ran.outputs, ran.inner)
+        self.margins.add(ran.outputs)
         self.runs, self.batches = self.runs + 1, ran.number + 1
 
     def merge(self, later: Counted) -> None:
@@ -51,6 +55,7 @@ class Counted:
         for name, ends in later.channels.items():
             self.channels[name] = self.channels[name] | ends if name in self.channels else ends
         self.sample.merge(later.sample)
+        self.margins.merge(later.margins)
         self.runs, self.batches = self.runs + later.runs, later.batches
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from intact.calib import Calibration
 from intact.graph import Model
 from intact.placement import Placement
+from intact.ptq.answers import Margins
 from intact.ptq.channels import ChannelEnds
 from intact.ptq.evaluator import Errors
 from intact.ptq.input_means import Means
@@ -82,6 +83,7 @@ class State:
         opset: Of the file.
         calibration: The statistics of the activations; None: they are still to be collected.
         runs: What is held of the data, to measure choices on; none where statistics were given.
+        margins: Of the answers of all the data; none where statistics were given.
         ran: The float model whose inner tensors `runs` hold; None where that is let go.
         channels: The ends of the channels of what may be smoothed; none where statistics were given.
         chooser: What each method would choose.
@@ -111,6 +113,7 @@ class State:
     notes: tuple[str, ...] = ()
     calibration: Calibration | None = None
     runs: tuple[Held, ...] = ()
+    margins: Margins = field(default_factory=Margins, repr=False)
     ran: Model | None = field(default=None, repr=False)
     channels: Mapping[str, ChannelEnds] = field(default_factory=dict)
     chooser: Activations | None = None

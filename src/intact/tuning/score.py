@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from intact.engine import Engine
 from intact.errors import QuantValueError
+from intact.ptq.answers import has_answers, keeps_largest
 from intact.ptq.sample import Held
 
 Score = Callable[[Engine], float]
@@ -64,9 +65,8 @@ def _agreements(got: NDArray, want: NDArray) -> NDArray[np.float64]:
     """Of each row, 1 at best."""
     if got.shape != want.shape:
         return np.zeros(1)
-    if want.ndim == 2 and want.shape[1] > 1:
-        best = np.take_along_axis(want, got.argmax(1)[:, None], 1)[:, 0]
-        return np.asarray(best == want.max(1), np.float64)
+    if has_answers(want):
+        return keeps_largest(got, want).astype(np.float64)
     rows = len(want) if want.ndim > 1 else 1
     finite = np.isfinite(want)
     a, b = (np.where(finite, np.nan_to_num(x.astype(np.float64)), 0).reshape(rows, -1) for x in (got, want))
