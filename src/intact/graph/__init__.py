@@ -40,6 +40,7 @@ from intact.graph.markers import marker_schema
 from intact.graph.ml import open_ml
 from intact.graph.notes import Note
 from intact.graph.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, oldest_opset, set_opset
+from intact.graph.pads import join_pads
 from intact.graph.parcel import Parcel
 from intact.graph.parts import Parts, parts_of
 from intact.graph.proto import to_proto
@@ -104,6 +105,7 @@ __all__ = [
     "inputs_behind",
     "is_dynamic",
     "is_op",
+    "join_pads",
     "join_stacks",
     "lift_constants",
     "load",

@@ -12,6 +12,7 @@ from intact.graph.inference import refresh_shapes
 from intact.graph.loops import open_loops
 from intact.graph.ml import open_ml
 from intact.graph.notes import Note
+from intact.graph.pads import join_pads
 from intact.graph.stacks import join_stacks
 
 
@@ -23,7 +24,7 @@ def in_known_forms(model: ir.Model) -> list[Note]:
     Returns:
         One note for each change.
     """
-    return [*open_compounds(model), *finish_layers(model), *join_stacks(model)]
+    return [*open_compounds(model), *join_pads(model), *finish_layers(model), *join_stacks(model)]
 
 
 def open_compounds(model: ir.Model) -> list[Note]:

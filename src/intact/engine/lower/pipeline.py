@@ -38,6 +38,7 @@ from intact.graph import (
     deciding_inputs,
     finish_layers,
     is_dynamic,
+    join_pads,
     join_stacks,
     load,
     normalize,
@@ -72,7 +73,7 @@ def _open_compounds(model: Model) -> list[str]:
 
 
 def _finish_layers(model: Model) -> list[str]:
-    return [str(note) for note in (*finish_layers(model), *join_stacks(model))]
+    return [str(note) for note in (*join_pads(model), *finish_layers(model), *join_stacks(model))]
 
 
 def _prune(model: Model) -> list[str]:

@@ -14,6 +14,8 @@ import onnx_ir as ir
 from intact.graph.ops.record import Kind, Look, Operator
 from intact.graph.ops.window import Windowed
 
+_LOWEST = float(np.finfo(np.float32).min)
+
 
 @dataclass(frozen=True)
 class Move(Operator, shared=True):
@@ -164,16 +166,40 @@ class Pad(Move):
     pads: tuple[int, ...] | None = None
 
     def computes(self, node: ir.Node, constants: Look) -> str:
-        """A fill of another real than 0, which is no code of every grid; edge, reflect and wrap copy."""
+        """A fill of another real than 0, which is no code of every grid; edge, reflect and wrap copy.
+
+        What is below all numbers is not seen where MaxPools alone read it.
+        """
         if self.mode != "constant":
             return ""
-        fill, given = self.value, node.inputs[2] if len(node.inputs) > 2 else None
-        if given is not None:
-            array = constants(given)
-            if array is None:
-                return "it pads with a value that is computed"
-            fill = float(array.reshape(-1)[0]) if array.size else 0.0
-        return "" if fill == 0 else f"it pads with {fill:g}, which is no code of every grid; 0 is"
+        fill = self.fill(node, constants)
+        if fill is None:
+            return "it pads with a value that is computed"
+        if fill == 0 or (fill <= _LOWEST and _only_maxima(node.outputs[0])):
+            return ""
+        return f"it pads with {fill:g}, which is no code of every grid; 0 is"
+
+    def fill(self, node: ir.Node, constants: Look) -> float | None:
+        """The number that a Pad of mode "constant" fills with; None where it is computed."""
+        given = node.inputs[2] if len(node.inputs) > 2 else None
+        if given is None:
+            return self.value
+        array = constants(given)
+        if array is None:
+            return None
+        return float(array.reshape(-1)[0]) if array.size else 0.0
+
+
+def fills_below_all(node: ir.Node, constants: Look) -> bool:
+    """Whether a Pad fills with minus infinity, or the lowest number: what is no maximum of anything."""
+    said = Pad.of(node)
+    fill = said.fill(node, constants) if said.mode == "constant" else None
+    return fill is not None and fill <= _LOWEST
+
+
+def _only_maxima(value: ir.Value) -> bool:
+    readers = [use.node for use in value.uses()]
+    return bool(readers) and not value.is_graph_output() and all(n.op_type == "MaxPool" for n in readers)
 
 
 @dataclass(frozen=True)
