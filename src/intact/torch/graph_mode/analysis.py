@@ -6,6 +6,7 @@ taken away before pairs are placed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +20,8 @@ from intact.graph.attributes import integer, text
 from intact.placement import Placement, Site, place
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.recurrent import Inside, read_inside
-from intact.torch.graph_mode.tracing import DOMAIN, Edge, Traced, trace
+from intact.torch.graph_mode.traced import Edge, Traced
+from intact.torch.graph_mode.tracing import DOMAIN, trace
 from intact.torch.untranslated import OPAQUE
 
 
@@ -30,6 +32,7 @@ class Analysis:
     Attributes:
         placement: Sites and layers; nodes are called like their call.
         traced: What it is about.
+        placed: The graph that it is about: of `traced`, with equal nodes as one, as a file has them.
         edges: (ONNX node name, input index) -> the edge that it reads.
         owners: ONNX node name -> the call that it belongs to.
         inside: (ONNX node name, input index) -> the layer of a recurrent module that reads there.
@@ -38,6 +41,7 @@ class Analysis:
 
     placement: Placement
     traced: Traced
+    placed: onnx_graph.Model
     edges: dict[tuple[str, int], Edge]
     owners: dict[str, ModelCall]
     inside: dict[tuple[str, int], Inside]
@@ -85,15 +89,18 @@ def analyse(
     if onnx_graph.open_chosen(traced.model):
         onnx_graph.refresh_shapes(traced.model)
     read = _Reading(traced.model, traced.edges)
-    placement = place(traced.model, profile, include=_inside(include), exclude=_inside(exclude))
-    placement = replace(placement, sites=tuple(_reached(placement.sites, traced.model, read.edges)))
+    placed = traced.model.clone()
+    same = onnx_graph.join_equals(placed)
+    placement = place(placed, profile, include=_inside(include), exclude=_inside(exclude))
+    sites = _of_all(placement.sites, traced.model, same)
+    placement = replace(placement, sites=tuple(_reached(sites, traced.model, read.edges)))
     inside = read_inside(traced.model, read.owners, read.edges)
     untranslated = {
         read.owners[node.name or ""].label: text(node, "operator", "")
         for node in traced.model.graph
         if (node.domain, node.op_type) == (DOMAIN, OPAQUE) and node.name in read.owners
     }
-    return Analysis(placement, traced, read.edges, read.owners, inside, untranslated)
+    return Analysis(placement, traced, placed, read.edges, read.owners, inside, untranslated)
 
 
 def _inside(patterns: Sequence[str]) -> list[str]:
@@ -102,6 +109,29 @@ def _inside(patterns: Sequence[str]) -> list[str]:
 
 
 Reader = tuple[str, int]
+
+
+def _of_all(sites: Sequence[Site], model: onnx_graph.Model, same: Mapping[str, Sequence[str]]) -> list[Site]:
+    """The sites for all nodes that their readers stand for: one for each tensor that these read.
+
+    Equal tensors have ranges of their own, as their modules do, unless others share the range.
+    """
+    nodes = {node.name or "": node for node in model.graph}
+    shared, groups = Counter(site.group for site in sites), max((site.group for site in sites), default=0)
+    made = list[Site]()
+    for site in sites:
+        found: dict[str, list[Reader]] = {}
+        for name, index in site.readers:
+            for one in same[name]:
+                read = nodes[one].inputs[index]
+                found.setdefault((read.name if read is not None else "") or "", []).append((one, index))
+        for number, (value, readers) in enumerate(found.items()):
+            group = site.group
+            if number and shared[group] == 1:
+                groups += 1
+                group = groups
+            made.append(replace(site, value=value, readers=tuple(readers), group=group))
+    return made
 
 
 def _reached(sites: Sequence[Site], model: onnx_graph.Model, edges: Mapping[Reader, Edge]) -> Iterator[Site]:

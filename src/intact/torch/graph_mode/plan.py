@@ -14,7 +14,7 @@ from intact.placement import Site
 from intact.torch.graph_mode.analysis import Analysis
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.record import Inserted, Spot
-from intact.torch.graph_mode.tracing import Edge, Origin
+from intact.torch.graph_mode.traced import Edge, Origin
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _PARAMETRIZED = re.compile(r"(.+\.)?parametrizations\.(\w+)")
@@ -209,7 +209,7 @@ class _Planner:
 
     def _moody(self, call: ModelCall) -> str | None:
         """When a run makes more or fewer calls of this name."""
-        return self._traced.unsteady.get((call.module, call.function))
+        return self._traced.unsteady.get(call.kind)
 
     def _own(self, edge: Edge) -> str | None:
         """The module whose own input quantizer can stand on `edge`."""
