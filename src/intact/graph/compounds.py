@@ -9,6 +9,7 @@ from intact.graph.einsum import open_einsums
 from intact.graph.finishing import finish_layers
 from intact.graph.fused import open_fused
 from intact.graph.inference import refresh_shapes
+from intact.graph.io import prune
 from intact.graph.loops import open_loops
 from intact.graph.ml import open_ml
 from intact.graph.notes import Note
@@ -18,12 +19,17 @@ from intact.graph.stacks import join_stacks
 def in_known_forms(model: ir.Model) -> list[Note]:
     """Bring a float model to the forms that rules read, in place: compounds written out, layers joined.
 
+    What nobody reads is dropped: rules would place, and evaluators ask for, tensors that no run makes.
+
     Args:
         model: Of opset 13 or newer.
     Returns:
         One note for each change.
     """
-    return [*open_compounds(model), *finish_layers(model), *join_stacks(model)]
+    prune(model)
+    notes = [*open_compounds(model), *finish_layers(model), *join_stacks(model)]
+    prune(model)
+    return notes
 
 
 def open_compounds(model: ir.Model) -> list[Note]:
