@@ -13,6 +13,7 @@ from intact.graph.io import prune
 from intact.graph.loops import open_loops
 from intact.graph.ml import open_ml
 from intact.graph.notes import Note
+from intact.graph.rotary import open_rotary
 from intact.graph.stacks import join_stacks
 
 
@@ -33,15 +34,16 @@ def in_known_forms(model: ir.Model) -> list[Note]:
 
 
 def open_compounds(model: ir.Model) -> list[Note]:
-    """Write out Loops over cells, operators of ai.onnx.ml and ONNX Runtime, Attention and Einsum, in place;
-    infer shapes.
+    """Write out Loops over cells, operators of ai.onnx.ml and ONNX Runtime, RotaryEmbedding, Attention and
+    Einsum, in place; infer shapes.
 
     Args:
         model: Of opset 13 or newer.
     Returns:
         One note for each that was written out, or that could not be.
     """
-    notes = [*open_loops(model), *open_ml(model), *open_fused(model), *open_attentions(model)]
+    notes = [*open_loops(model), *open_ml(model), *open_fused(model), *open_rotary(model)]
+    notes += open_attentions(model)
     if opened := open_einsums(model):
         refresh_shapes(model)
     return [*notes, *opened]

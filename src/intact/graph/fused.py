@@ -18,11 +18,13 @@ from intact.graph.attention import attended, join_heads, places_ahead, split_hea
 from intact.graph.attributes import copied, floating, floatings, integer, integers, text
 from intact.graph.build import Namer, Writer, is_read, take_place
 from intact.graph.edit import rank_of
+from intact.graph.grouped import group_query
 from intact.graph.inference import refresh_shapes
 from intact.graph.notes import Note
 from intact.graph.ops import MICROSOFT
 from intact.graph.proto import forget_domain
 from intact.graph.raising import raise_opset
+from intact.graph.rotary import turned
 from intact.graph.view import is_op
 
 _T = ir.DataType
@@ -30,7 +32,7 @@ _OPSET = 18
 """The first with LayerNormalization, which ONNX Runtime writes into older files too, and axes as inputs."""
 
 _LAID_OUT = "com.microsoft.nchwc"
-_MOST = 10
+_MOST = 24
 """Inputs of an operator, at most."""
 
 Inputs = Sequence[ir.Value | None]
@@ -301,7 +303,7 @@ def _attention(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] |
 
 def _multi_head(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
     """Attention of queries to keys, with values; the keys and values."""
-    q, k, v, bias, mask, addend, past_keys, past_values, shared, cache = inputs
+    q, k, v, bias, mask, addend, past_keys, past_values, shared, cache = inputs[:10]
     heads, ranks = integer(node, "num_heads", 0), [rank_of(one) for one in (q, k, v)]
     if q is None or k is None or v is None or ranks[0] != 3 or ranks[1] != ranks[2] or ranks[1] not in (3, 4):
         return None
@@ -356,6 +358,15 @@ def _mixed(
     return join_heads(write, write.names(write("MatMul", weights, v)))
 
 
+def _rotary(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """Pairs of elements turned by the place of their row: said for each, or counted from one number on."""
+    x, places, cos, sin = inputs[:4]
+    if integer(node, "is_packed_batching", 0) or floating(node, "scale", 1) != 1 or places is None:
+        return None
+    y = turned(write, node, x, cos, sin, places)
+    return None if y is None else [y]
+
+
 def _is_by_place(mask: ir.Value | None) -> bool:
     """Whether a mask says of every key whether it may be attended to: it may say lengths, too."""
     return mask is None or rank_of(mask) in (2, 3)
@@ -374,8 +385,10 @@ _RULES = {
     "FusedGemm": _Rule(_gemm),
     "FusedMatMul": _Rule(_matmul),
     "Gelu": _Rule(_gelu),
+    "GroupQueryAttention": _Rule(group_query, (0, 1, 2), heads=True),
     "MultiHeadAttention": _Rule(_multi_head, (0, 1, 2), heads=True),
     "QuickGelu": _Rule(_quick_gelu),
+    "RotaryEmbedding": _Rule(_rotary, heads=True),
     "SimplifiedLayerNormalization": _Rule(_plain_rms),
     "SkipLayerNormalization": _Rule(_skip_norm, (0, 3)),
     "SkipSimplifiedLayerNormalization": _Rule(_skip_rms, (0, 3)),
