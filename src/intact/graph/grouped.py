@@ -1,10 +1,11 @@
-"""GroupQueryAttention of ONNX Runtime's domain, as its builders write language models, in ONNX's operators."""
+"""GroupQueryAttention of ONNX Runtime's domain, in which its builders write language models, written out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from math import sqrt
 
 import onnx_ir as ir
@@ -113,7 +114,7 @@ class _Form:
             ends = [sum(counts[:at]) * self.size for at in range(4)]
             given = [
                 write("Slice", given[0], write.sizes(start), write.sizes(end), write.sizes(2))
-                for start, end in zip(ends[:-1], ends[1:], strict=True)
+                for start, end in pairwise(ends)
             ]
         return [split_heads(write, x, count) for x, count in zip(given, counts, strict=True)]
 
