@@ -32,6 +32,7 @@ _OPSET = 18
 """The first with LayerNormalization, which ONNX Runtime writes into older files too, and axes as inputs."""
 
 _LAID_OUT = "com.microsoft.nchwc"
+_FLOATS = (_T.FLOAT, _T.DOUBLE, _T.FLOAT16, _T.BFLOAT16)
 _MOST = 24
 """Inputs of an operator, at most."""
 
@@ -45,12 +46,14 @@ class _Rule:
     Attributes:
         write: Makes its outputs in order; None, and no node, where it cannot.
         makes: The outputs that it can make.
-        heads: It needs the sizes of what is in front of it.
+        ranks: Of these, where it needs sizes of what is in front of it: inference must pass others of its kind.
+        turn: When it is written: it needs what those before it tell.
     """
 
     write: Callable[[Writer, ir.Node, Inputs], Sequence[ir.Value] | None]
     makes: tuple[int, ...] = (0,)
-    heads: bool = False
+    ranks: tuple[int, ...] = ()
+    turn: int = 0
 
 
 def open_fused(model: ir.Model) -> list[Note]:
@@ -69,8 +72,9 @@ def open_fused(model: ir.Model) -> list[Note]:
         return []
     raise_opset(model, _OPSET)
     notes = []
-    for heads in (False, True):
-        if opened := _opened(model, heads):
+    _tell_ranks(model)
+    for turn in range(3):
+        if opened := _opened(model, turn):
             refresh_shapes(model)
             notes += opened
     forget_domain(model, MICROSOFT)
@@ -92,11 +96,24 @@ def require_portable(model: ir.Model) -> None:
             )  # fmt: skip
 
 
-def _opened(model: ir.Model, heads: bool) -> list[Note]:
+def _tell_ranks(model: ir.Model) -> None:
+    """Say of what attentions make how many axes it has: ONNX's inference does not know them, and ends there."""
+    held = {value.dtype for value in model.graph.initializers.values()}
+    for node in model.graph:
+        rule = _rule(node)
+        for at, rank in zip(rule.makes, rule.ranks, strict=False) if rule is not None else ():
+            kinds = [x.dtype for x in node.inputs if x is not None and x.dtype in _FLOATS]
+            if at < len(node.outputs) and (kinds or not held & {*_FLOATS[2:]}):
+                output = node.outputs[at]
+                output.type = output.type or ir.TensorType(kinds[0] if kinds else _T.FLOAT)
+                output.shape = output.shape or ir.Shape([None] * rank)
+
+
+def _opened(model: ir.Model, turn: int) -> list[Note]:
     names, notes = Namer(model.graph), []
     for node in list(model.graph):
         rule = _rule(node)
-        if rule is None or rule.heads != heads or not node.inputs or node.inputs[0] is None:
+        if rule is None or rule.turn != turn or not node.inputs or node.inputs[0] is None:
             continue
         wanted = {at for at, old in enumerate(node.outputs) if is_read(old)}
         if not wanted <= set(rule.makes):
@@ -377,7 +394,7 @@ def _array(value: ir.Value | None) -> NDArray | None:
 
 
 _RULES = {
-    "Attention": _Rule(_attention, (0, 1), heads=True),
+    "Attention": _Rule(_attention, (0, 1), (3, 5), turn=2),
     "BiasGelu": _Rule(_gelu),
     "EmbedLayerNormalization": _Rule(_embeddings, (0, 1, 2)),
     "FastGelu": _Rule(_fast_gelu),
@@ -385,10 +402,10 @@ _RULES = {
     "FusedGemm": _Rule(_gemm),
     "FusedMatMul": _Rule(_matmul),
     "Gelu": _Rule(_gelu),
-    "GroupQueryAttention": _Rule(group_query, (0, 1, 2), heads=True),
-    "MultiHeadAttention": _Rule(_multi_head, (0, 1, 2), heads=True),
+    "GroupQueryAttention": _Rule(group_query, (0, 1, 2), (3, 4, 4), turn=2),
+    "MultiHeadAttention": _Rule(_multi_head, (0, 1, 2), (3, 4, 4), turn=2),
     "QuickGelu": _Rule(_quick_gelu),
-    "RotaryEmbedding": _Rule(_rotary, heads=True),
+    "RotaryEmbedding": _Rule(_rotary, turn=1),
     "SimplifiedLayerNormalization": _Rule(_plain_rms),
     "SkipLayerNormalization": _Rule(_skip_norm, (0, 3)),
     "SkipSimplifiedLayerNormalization": _Rule(_skip_rms, (0, 3)),
