@@ -69,3 +69,15 @@ def test_constants_that_the_reference_cannot_compute() -> None:
     x = reals(2, 32)
     wanted = x @ numpy_helper.to_array(model.graph.initializer[0]) + table[:, ::2][:, :16]
     np.testing.assert_allclose(intact.compile(model, threads=1)(x), wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("dead", ["d = Conv (b, v)", "d = MatMul (b, b)", "c = Conv (b, v)  d = Relu (c)"])
+def test_layers_whose_result_nobody_uses_are_dropped(dead: str) -> None:
+    """They got pairs and ranges, and whoever asked for their tensors, or took their weights back, failed."""
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
+    net (float[n, 4, 8, 8] x) => (float[n, 4, 8, 8] y) {{
+        a = Conv (x, w)  b = Relu (a)  {dead}  y = Conv (b, w) }}"""
+    model = net(text, w=reals(4, 4, 1, 1), v=reals(4, 4, 1, 1))
+    result = intact.quantize(model, reals(8, 4, 8, 8), progress=False)
+    assert [row["precision"] for row in result.explain()] == ["int8", "int8"]
+    assert not {"c", "d"} & {value.name for node in result.model.graph for value in node.outputs}

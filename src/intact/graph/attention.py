@@ -178,7 +178,8 @@ def _open(node: ir.Node, heads: _Heads, names: Namer) -> None:
     present = k, v
     group = heads.queries // heads.keys
     if group > 1:
-        k, v = _repeated(write, k, group, heads, heads.size), _repeated(write, v, group, heads, heads.width)
+        k = repeated(write, k, group, heads.queries, heads.size)
+        v = repeated(write, v, group, heads.queries, heads.width)
     bias = _bias(write, node, q, k, old_keys)
     scale = floating(node, "scale", 1 / sqrt(heads.size))
     masked, cap = len(node.inputs) > _MASK and node.inputs[_MASK] is not None, floating(node, "softcap", 0)
@@ -193,11 +194,11 @@ def _open(node: ir.Node, heads: _Heads, names: Namer) -> None:
     take_place(node, own, names)
 
 
-def _repeated(write: Writer, x: ir.Value, times: int, heads: _Heads, size: int) -> ir.Value:
-    """[batch, keys, places, size] with each head as often as queries share it."""
+def repeated(write: Writer, x: ir.Value, times: int, heads: int, size: int) -> ir.Value:
+    """[batch, keys, places, size] with each head `times` times in a row, `heads` of them."""
     apart = write("Unsqueeze", x, write.sizes(2))
     spread = write("Expand", apart, write.sizes(1, 1, times, 1, 1))
-    return write("Reshape", spread, write.sizes(0, heads.queries, -1, size))
+    return write("Reshape", spread, write.sizes(0, heads, -1, size))
 
 
 def _bias(write: Writer, node: ir.Node, q: ir.Value, k: ir.Value, past: ir.Value | None) -> ir.Value | None:
@@ -237,16 +238,22 @@ def _in_reach(
 def places_ahead(write: Writer, q: ir.Value, k: ir.Value, past: ir.Value | None) -> ir.Value:
     """How far each key is ahead of each query, int64 [queries, keys]; keys of the past come first."""
 
-    def length(x: ir.Value) -> ir.Value:
-        shape = write("Shape", x, dtype=_T.INT64)
-        return write("Gather", shape, write.constant(2, np.int64), axis=0, dtype=_T.INT64)
-
     def places(x: ir.Value, axis: int) -> ir.Value:
-        zero, one = (write.constant(number, np.int64) for number in (0, 1))
-        line = write("Range", zero, length(x), one, dtype=_T.INT64)
-        return write("Unsqueeze", line, write.sizes(axis), dtype=_T.INT64)
+        return write("Unsqueeze", count_to(write, size_of(write, x, 2)), write.sizes(axis), dtype=_T.INT64)
 
     queries = places(q, 1)
     if past is not None:
-        queries = write("Add", queries, length(past), dtype=_T.INT64)
+        queries = write("Add", queries, size_of(write, past, 2), dtype=_T.INT64)
     return write("Sub", places(k, 0), queries, dtype=_T.INT64)
+
+
+def size_of(write: Writer, x: ir.Value, axis: int) -> ir.Value:
+    """How long an axis is, an int64 without axes."""
+    shape = write("Shape", x, dtype=_T.INT64)
+    return write("Gather", shape, write.constant(axis, np.int64), axis=0, dtype=_T.INT64)
+
+
+def count_to(write: Writer, end: ir.Value) -> ir.Value:
+    """0, 1, 2, ... in front of `end`, int64."""
+    zero, one = (write.constant(number, np.int64) for number in (0, 1))
+    return write("Range", zero, end, one, dtype=_T.INT64)

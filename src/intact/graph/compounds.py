@@ -9,34 +9,42 @@ from intact.graph.einsum import open_einsums
 from intact.graph.finishing import finish_layers
 from intact.graph.fused import open_fused
 from intact.graph.inference import refresh_shapes
+from intact.graph.io import prune
 from intact.graph.loops import open_loops
 from intact.graph.ml import open_ml
 from intact.graph.notes import Note
 from intact.graph.pads import join_pads
+from intact.graph.rotary import open_rotary
 from intact.graph.stacks import join_stacks
 
 
 def in_known_forms(model: ir.Model) -> list[Note]:
     """Bring a float model to the forms that rules read, in place: compounds written out, layers joined.
 
+    What nobody reads is dropped: rules would place, and evaluators ask for, tensors that no run makes.
+
     Args:
         model: Of opset 13 or newer.
     Returns:
         One note for each change.
     """
-    return [*open_compounds(model), *join_pads(model), *finish_layers(model), *join_stacks(model)]
+    prune(model)
+    notes = [*open_compounds(model), *join_pads(model), *finish_layers(model), *join_stacks(model)]
+    prune(model)
+    return notes
 
 
 def open_compounds(model: ir.Model) -> list[Note]:
-    """Write out Loops over cells, operators of ai.onnx.ml and ONNX Runtime, Attention and Einsum, in place;
-    infer shapes.
+    """Write out Loops over cells, operators of ai.onnx.ml and ONNX Runtime, RotaryEmbedding, Attention and
+    Einsum, in place; infer shapes.
 
     Args:
         model: Of opset 13 or newer.
     Returns:
         One note for each that was written out, or that could not be.
     """
-    notes = [*open_loops(model), *open_ml(model), *open_fused(model), *open_attentions(model)]
+    notes = [*open_loops(model), *open_ml(model), *open_fused(model), *open_rotary(model)]
+    notes += open_attentions(model)
     if opened := open_einsums(model):
         refresh_shapes(model)
     return [*notes, *opened]

@@ -18,11 +18,13 @@ from intact.graph.attention import attended, join_heads, places_ahead, split_hea
 from intact.graph.attributes import copied, floating, floatings, integer, integers, text
 from intact.graph.build import Namer, Writer, is_read, take_place
 from intact.graph.edit import rank_of
+from intact.graph.grouped import group_query
 from intact.graph.inference import refresh_shapes
 from intact.graph.notes import Note
 from intact.graph.ops import MICROSOFT
 from intact.graph.proto import forget_domain
 from intact.graph.raising import raise_opset
+from intact.graph.rotary import turned
 from intact.graph.view import is_op
 
 _T = ir.DataType
@@ -30,7 +32,8 @@ _OPSET = 18
 """The first with LayerNormalization, which ONNX Runtime writes into older files too, and axes as inputs."""
 
 _LAID_OUT = "com.microsoft.nchwc"
-_MOST = 10
+_FLOATS = (_T.FLOAT, _T.DOUBLE, _T.FLOAT16, _T.BFLOAT16)
+_MOST = 24
 """Inputs of an operator, at most."""
 
 Inputs = Sequence[ir.Value | None]
@@ -43,12 +46,14 @@ class _Rule:
     Attributes:
         write: Makes its outputs in order; None, and no node, where it cannot.
         makes: The outputs that it can make.
-        heads: It needs the sizes of what is in front of it.
+        ranks: Of these, where it needs sizes of what is in front of it: inference must pass others of its kind.
+        turn: When it is written: it needs what those before it tell.
     """
 
     write: Callable[[Writer, ir.Node, Inputs], Sequence[ir.Value] | None]
     makes: tuple[int, ...] = (0,)
-    heads: bool = False
+    ranks: tuple[int, ...] = ()
+    turn: int = 0
 
 
 def open_fused(model: ir.Model) -> list[Note]:
@@ -67,8 +72,9 @@ def open_fused(model: ir.Model) -> list[Note]:
         return []
     raise_opset(model, _OPSET)
     notes = []
-    for heads in (False, True):
-        if opened := _opened(model, heads):
+    _tell_ranks(model)
+    for turn in range(3):
+        if opened := _opened(model, turn):
             refresh_shapes(model)
             notes += opened
     forget_domain(model, MICROSOFT)
@@ -90,11 +96,24 @@ def require_portable(model: ir.Model) -> None:
             )  # fmt: skip
 
 
-def _opened(model: ir.Model, heads: bool) -> list[Note]:
+def _tell_ranks(model: ir.Model) -> None:
+    """Say of what attentions make how many axes it has: ONNX's inference does not know them, and ends there."""
+    held = {value.dtype for value in model.graph.initializers.values()}
+    for node in model.graph:
+        rule = _rule(node)
+        for at, rank in zip(rule.makes, rule.ranks, strict=False) if rule is not None else ():
+            kinds = [x.dtype for x in node.inputs if x is not None and x.dtype in _FLOATS]
+            if at < len(node.outputs) and (kinds or not held & {*_FLOATS[2:]}):
+                output = node.outputs[at]
+                output.type = output.type or ir.TensorType(kinds[0] if kinds else _T.FLOAT)
+                output.shape = output.shape or ir.Shape([None] * rank)
+
+
+def _opened(model: ir.Model, turn: int) -> list[Note]:
     names, notes = Namer(model.graph), []
     for node in list(model.graph):
         rule = _rule(node)
-        if rule is None or rule.heads != heads or not node.inputs or node.inputs[0] is None:
+        if rule is None or rule.turn != turn or not node.inputs or node.inputs[0] is None:
             continue
         wanted = {at for at, old in enumerate(node.outputs) if is_read(old)}
         if not wanted <= set(rule.makes):
@@ -301,7 +320,7 @@ def _attention(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] |
 
 def _multi_head(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
     """Attention of queries to keys, with values; the keys and values."""
-    q, k, v, bias, mask, addend, past_keys, past_values, shared, cache = inputs
+    q, k, v, bias, mask, addend, past_keys, past_values, shared, cache = inputs[:10]
     heads, ranks = integer(node, "num_heads", 0), [rank_of(one) for one in (q, k, v)]
     if q is None or k is None or v is None or ranks[0] != 3 or ranks[1] != ranks[2] or ranks[1] not in (3, 4):
         return None
@@ -356,6 +375,15 @@ def _mixed(
     return join_heads(write, write.names(write("MatMul", weights, v)))
 
 
+def _rotary(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
+    """Pairs of elements turned by the place of their row: said for each, or counted from one number on."""
+    x, places, cos, sin = inputs[:4]
+    if integer(node, "is_packed_batching", 0) or floating(node, "scale", 1) != 1 or places is None:
+        return None
+    y = turned(write, node, x, cos, sin, places)
+    return None if y is None else [y]
+
+
 def _is_by_place(mask: ir.Value | None) -> bool:
     """Whether a mask says of every key whether it may be attended to: it may say lengths, too."""
     return mask is None or rank_of(mask) in (2, 3)
@@ -366,7 +394,7 @@ def _array(value: ir.Value | None) -> NDArray | None:
 
 
 _RULES = {
-    "Attention": _Rule(_attention, (0, 1), heads=True),
+    "Attention": _Rule(_attention, (0, 1), (3, 5), turn=2),
     "BiasGelu": _Rule(_gelu),
     "EmbedLayerNormalization": _Rule(_embeddings, (0, 1, 2)),
     "FastGelu": _Rule(_fast_gelu),
@@ -374,8 +402,10 @@ _RULES = {
     "FusedGemm": _Rule(_gemm),
     "FusedMatMul": _Rule(_matmul),
     "Gelu": _Rule(_gelu),
-    "MultiHeadAttention": _Rule(_multi_head, (0, 1, 2), heads=True),
+    "GroupQueryAttention": _Rule(group_query, (0, 1, 2), (3, 4, 4), turn=2),
+    "MultiHeadAttention": _Rule(_multi_head, (0, 1, 2), (3, 4, 4), turn=2),
     "QuickGelu": _Rule(_quick_gelu),
+    "RotaryEmbedding": _Rule(_rotary, turn=1),
     "SimplifiedLayerNormalization": _Rule(_plain_rms),
     "SkipLayerNormalization": _Rule(_skip_norm, (0, 3)),
     "SkipSimplifiedLayerNormalization": _Rule(_skip_rms, (0, 3)),

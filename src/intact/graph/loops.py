@@ -27,7 +27,9 @@ def open_loops(model: ir.Model) -> list[Note]:
 
     So tf2onnx leaves Keras' layers that a mask goes into. Steps that the mask hides leave the states as they
     are, wherever they stand: rows are sorted so that these come last, the lengths are those of the others,
-    and what is made is put back into its place.
+    and what is made is put back into its place. ONNX leaves open what the last state of a row of no steps is,
+    and ONNX Runtime makes it 0: where all of a row is hidden, and its first state may be another, that is
+    chosen.
 
     Guards: the cell is an LSTM, a GRU or a simple one with constant weights; the body does nothing else.
 
@@ -134,9 +136,7 @@ class _Opener:
                 hand_over(graph_node, tensor, shown, self._names)
         for state, last in ((cell.h, last_h), (cell.c, last_c)):
             if state is not None and last is not None and is_read(state.last):
-                hand_over(
-                    graph_node, state.last, self._write("Squeeze", last, self._write.sizes(0)), self._names
-                )
+                hand_over(graph_node, state.last, self._last(state, last, lengths), self._names)
         for output, given in repeat.handed_on:
             if is_read(output):
                 hand_over(graph_node, output, given, self._names)
@@ -164,6 +164,15 @@ class _Opener:
         hidden = self._cell.states.shape[-1]
         sizes = self._write("Concat", self._sizes(x, 1, 2), self._write.sizes(hidden), dtype=_INT64, axis=0)
         return self._write("Unsqueeze", self._write("Expand", state.first, sizes), self._write.sizes(0))
+
+    def _last(self, state: Carried, last: ir.Value, lengths: ir.Value | None) -> ir.Value:
+        """The last state [batch, hidden]: of a row without a step the first, of which ONNX says nothing."""
+        if lengths is None or self._is_zero(state.first):
+            return self._write("Squeeze", last, self._write.sizes(0))
+        none = self._write.constant(0, np.int32)
+        empty = self._write("Equal", lengths, none, dtype=ir.DataType.BOOL)
+        rows = self._write("Unsqueeze", empty, self._write.sizes(1), dtype=ir.DataType.BOOL)
+        return self._write("Where", rows, state.first, self._write("Squeeze", last, self._write.sizes(0)))
 
     def _sizes(self, x: ir.Value, start: int, end: int) -> ir.Value:
         """Some sizes of a tensor."""

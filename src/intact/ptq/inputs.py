@@ -88,7 +88,20 @@ def feeds_of(item: Any, inputs: Sequence[Input], where: str) -> Feeds:
             f"an array for each of {[one.name for one in inputs]}",
             "give dicts by input name, or tuples in the order of the inputs",
         )
-    return {one.name: _fitted(named[one.name], one, f"{where}: input '{one.name}'") for one in inputs}
+    found = {one.name: _fitted(named[one.name], one, f"{where}: input '{one.name}'") for one in inputs}
+    _require_elements(found, where)
+    return found
+
+
+def _require_elements(feeds: Feeds, where: str) -> None:
+    """An input may be empty beside others, as the keys of a past that has not begun; a batch may not."""
+    alone = all(array.size == 0 for array in feeds.values())
+    for name, array in feeds.items():
+        if array.size == 0 and (alone or array.shape[0] == 0):
+            raise QuantValueError(
+                f"{where}: input '{name}'", f"shape {array.shape}", "at least one element",
+                "leave empty batches out",
+            )  # fmt: skip
 
 
 def as_array(value: Any, where: str) -> NDArray:
@@ -128,10 +141,6 @@ def _fitted(value: Any, one: Input, where: str) -> NDArray:
                 f"{_shown(one.shape)}",
                 "add the batch axis" if array.ndim == len(one.shape) - 1 else "bring the data to that shape",
             )
-    if array.size == 0:
-        raise QuantValueError(
-            where, f"shape {array.shape}", "at least one element", "leave empty batches out"
-        )
     return np.ascontiguousarray(array, one.dtype).reshape(array.shape)  # which makes one axis of none
 
 

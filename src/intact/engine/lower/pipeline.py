@@ -204,8 +204,16 @@ def _before(
         specialize(model, shapes, values)
         return []
 
-    normalized, *rest = BEFORE
-    return (normalized, ("fix sizes", fix), *rest) if shapes or values else BEFORE
+    def open_all(model: Model) -> list[str]:
+        opened = _open_compounds(model)
+        if opened:
+            fix(model)  # what was one node has sizes of its own to work out
+        return opened
+
+    if not shapes and not values:
+        return BEFORE
+    normalized, *rest = ((name, open_all if one is _open_compounds else one) for name, one in BEFORE)
+    return (normalized, ("fix sizes", fix), *rest)
 
 
 def _check_holds(plan: Plan) -> None:
