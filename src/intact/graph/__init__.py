@@ -23,6 +23,7 @@ from intact.graph.dynamic import float_dynamic, is_dynamic
 from intact.graph.edit import hold_constants, own_weights, separate_names, set_initializer, set_shape, settle
 from intact.graph.einsum import open_einsums
 from intact.graph.emit_qdq import FORMAT_OPSETS, QUANTIZER_KEY, Pair, check_format, emit_qdq, opset_of_markers
+from intact.graph.equals import join_equals
 from intact.graph.external import data_files
 from intact.graph.fallback import check_fallback
 from intact.graph.finishing import finish_layers
@@ -105,6 +106,7 @@ __all__ = [
     "inputs_behind",
     "is_dynamic",
     "is_op",
+    "join_equals",
     "join_pads",
     "join_stacks",
     "lift_constants",

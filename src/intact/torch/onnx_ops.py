@@ -28,6 +28,7 @@ from intact.torch.grouped_products import grouped_translations, whole_products
 from intact.torch.known_values import known_values
 from intact.torch.recurrent_ops import recurrent_translation, whole_layers
 from intact.torch.translations import more_translations
+from intact.torch.untold import untold
 from intact.torch.untranslated import find_untranslated, knows_complex
 
 __all__ = ["trace_torchscript", "translate"]
@@ -80,7 +81,7 @@ def translate(
     if args and not kwargs and isinstance(args[-1], dict):
         args = (*args, {})  # or torch.onnx.export takes the model's last argument for named ones
     errors: list[Exception] = []
-    for way in (_as_it_runs, nullcontext) if _is_of_graph_mode(model) else (nullcontext,):
+    for way in (_as_it_runs, nullcontext, untold) if _is_of_graph_mode(model) else (nullcontext,):
         try:
             with (
                 _quiet_exporter(), whole_layers(), whole_products(), known_values(model), _any_names(),

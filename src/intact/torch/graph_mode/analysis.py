@@ -30,6 +30,7 @@ class Analysis:
     Attributes:
         placement: Sites and layers; nodes are called like their call.
         traced: What it is about.
+        placed: The graph that it is about: of `traced`, with equal nodes as one, as a file has them.
         edges: (ONNX node name, input index) -> the edge that it reads.
         owners: ONNX node name -> the call that it belongs to.
         inside: (ONNX node name, input index) -> the layer of a recurrent module that reads there.
@@ -38,6 +39,7 @@ class Analysis:
 
     placement: Placement
     traced: Traced
+    placed: onnx_graph.Model
     edges: dict[tuple[str, int], Edge]
     owners: dict[str, ModelCall]
     inside: dict[tuple[str, int], Inside]
@@ -85,15 +87,18 @@ def analyse(
     if onnx_graph.open_chosen(traced.model):
         onnx_graph.refresh_shapes(traced.model)
     read = _Reading(traced.model, traced.edges)
-    placement = place(traced.model, profile, include=_inside(include), exclude=_inside(exclude))
-    placement = replace(placement, sites=tuple(_reached(placement.sites, traced.model, read.edges)))
+    placed = traced.model.clone()
+    same = onnx_graph.join_equals(placed)
+    placement = place(placed, profile, include=_inside(include), exclude=_inside(exclude))
+    sites = [one for site in placement.sites for one in _of_all(site, traced.model, same)]
+    placement = replace(placement, sites=tuple(_reached(sites, traced.model, read.edges)))
     inside = read_inside(traced.model, read.owners, read.edges)
     untranslated = {
         read.owners[node.name or ""].label: text(node, "operator", "")
         for node in traced.model.graph
         if (node.domain, node.op_type) == (DOMAIN, OPAQUE) and node.name in read.owners
     }
-    return Analysis(placement, traced, read.edges, read.owners, inside, untranslated)
+    return Analysis(placement, traced, placed, read.edges, read.owners, inside, untranslated)
 
 
 def _inside(patterns: Sequence[str]) -> list[str]:
@@ -102,6 +107,18 @@ def _inside(patterns: Sequence[str]) -> list[str]:
 
 
 Reader = tuple[str, int]
+
+
+def _of_all(site: Site, model: onnx_graph.Model, same: Mapping[str, Sequence[str]]) -> Iterator[Site]:
+    """`site` for each node that one of its readers stands for: a site for each tensor that they read."""
+    nodes = {node.name or "": node for node in model.graph}
+    found: dict[str, list[Reader]] = {}
+    for name, index in site.readers:
+        for one in same[name]:
+            value = nodes[one].inputs[index]
+            found.setdefault((value.name if value is not None else "") or "", []).append((one, index))
+    for value, readers in found.items():
+        yield replace(site, value=value, readers=tuple(readers))
 
 
 def _reached(sites: Sequence[Site], model: onnx_graph.Model, edges: Mapping[Reader, Edge]) -> Iterator[Site]:

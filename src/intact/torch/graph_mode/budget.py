@@ -181,7 +181,7 @@ class _ModuleTrials(UnitTrials):
     def __init__(
         self, found: Analysis, calibration: CalibrationResult, units: Mapping[Unit, ModuleUnit]
     ) -> None:
-        model = found.traced.model
+        model = found.placed
         wide = {node for one in units.values() if one.widens for node in one.unit.nodes}
         super().__init__(PredictedTime(model, found.placement, shapes_of(model)), wide)
         self._calibration, self._units = calibration, units

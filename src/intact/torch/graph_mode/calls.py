@@ -6,11 +6,15 @@ modules do inside is one call, the module's.
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -21,6 +25,13 @@ from intact.torch.grouped_products import GROUPED
 _AUGMENTED = {"add_", "sub_", "mul_", "div_", "pow_", "matmul_"}
 _TRANSPOSED = {"T", "mT", "H", "mH"}  # attributes that compute
 _builtin: dict[Any, KnownFunction] = {}
+_TORCH = Path(torch.__file__).parent
+_WRITTEN = str(_TORCH / "nn" / "modules") + "/"
+_BETWEEN = (f"{_TORCH}/", str(Path(__file__).parents[1]) + "/")
+
+
+Kind = tuple[str, str, str]
+"""Module, function and site of calls."""
 
 
 @dataclass(frozen=True, order=True)
@@ -30,17 +41,26 @@ class ModelCall:
     Attributes:
         module: Path of the module whose forward makes it; of the module itself where that is what is called.
         function: Name of the function; "" for a module.
-        number: How many calls of that name there were in that module before it, of those that read floats.
+        number: How many calls of that name, from that place, there were in that module before it, of those
+            that read floats.
+        site: The place in the code, "forward:12", of functions that another run calls at other places, too.
     """
 
     module: str
     function: str = ""
     number: int = 0
+    site: str = ""
+
+    @property
+    def kind(self) -> Kind:
+        """All but the number."""
+        return self.module, self.function, self.site
 
     @property
     def label(self) -> str:
         """What users read, and what quantizers are called after: "layer1.0.add"."""
         name = ".".join(part for part in (self.module, self.function) if part)
+        name = f"{name}@{self.site}" if self.site else name
         return f"{name}_{self.number}" if self.number else name
 
 
@@ -53,7 +73,7 @@ class Calls(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self._frames: list[Any] = []
-        self._made: dict[tuple[str, str], int] = {}
+        self._made: dict[Kind, int] = {}
 
     def enter(self, frame: Any) -> None:
         """From here on calls belong to `frame`."""
@@ -63,15 +83,15 @@ class Calls(TorchFunctionMode):
         """Calls belong to the frame before again."""
         self._frames.pop()
 
-    def count(self, module: str, function: str = "") -> int:
+    def count(self, module: str, function: str = "", site: str = "") -> int:
         """How many calls of this name were made."""
-        return self._made.get((module, function), 0)
+        return self._made.get((module, function, site), 0)
 
-    def numbered(self, module: str, function: str = "") -> ModelCall:
+    def numbered(self, module: str, function: str = "", site: str = "") -> ModelCall:
         """The name of the call that is being made."""
-        number = self.count(module, function)
-        self._made[module, function] = number + 1
-        return ModelCall(module, function, number)
+        number = self.count(module, function, site)
+        self._made[module, function, site] = number + 1
+        return ModelCall(module, function, number, site)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -100,6 +120,24 @@ class Calls(TorchFunctionMode):
 
         into = {"into": True} if writes else {}
         return OPENED[name](run, *args, **kwargs, **into)
+
+
+def site_of_call() -> str:
+    """Where the code of a model makes the call that is being made: the function and the line in it."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and _is_between(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    return f"{frame.f_code.co_name}:{frame.f_lineno - frame.f_code.co_firstlineno}"
+
+
+@functools.cache
+def _is_between(file: str) -> bool:
+    """Whether code of `file` stands between a model's and us: PyTorch's, but for that of its modules."""
+    if file.startswith(_WRITTEN):
+        return file == f"{_WRITTEN}module.py"
+    return file.startswith(_BETWEEN)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,14 @@ from torch import Tensor, nn
 
 from intact.errors import QuantValueError
 from intact.torch.descriptor import QuantDescriptor
-from intact.torch.graph_mode.calls import Calls, ModelCall, exchanged, function_of, reads_floats
+from intact.torch.graph_mode.calls import (
+    Calls,
+    ModelCall,
+    exchanged,
+    function_of,
+    reads_floats,
+    site_of_call,
+)
 from intact.torch.graph_mode.checkpointing import resume_checkpoints
 from intact.torch.graph_mode.opened import is_opened
 from intact.torch.graph_mode.record import GraphModeRecord, Inserted
@@ -56,16 +63,19 @@ class _Around:
 
 @dataclass
 class _Scope:
-    """What is to be done in one module's forward: quantizers by function and number.
+    """What is to be done in one module's forward: quantizers by function, site and number.
 
     Attributes:
-        made: Function -> how many calls of it a run makes.
+        made: Function and site -> how many calls of it a run makes.
+        sites: Each function with a quantizer at a call -> the sites of its calls in order, where it is known
+            by them.
         opened: Functions with quantizers inside.
     """
 
     path: str
-    around: dict[tuple[str, int], _Around] = field(default_factory=dict)
-    made: dict[str, int] = field(default_factory=dict)
+    around: dict[tuple[str, str, int], _Around] = field(default_factory=dict)
+    made: dict[tuple[str, str], int] = field(default_factory=dict)
+    sites: dict[str, tuple[str, ...]] = field(default_factory=dict)
     opened: set[str] = field(default_factory=set)
 
 
@@ -114,13 +124,23 @@ class _Pass(Calls):
         name = inside + known.name
         if name in frame.opened and is_opened(name, known.writes, kwargs):
             return self.perform_opened(frame, name, args, kwargs, writes=known.writes)
-        if name not in frame.made or not reads_floats((*args, *kwargs.values())):
+        if name not in frame.sites or not reads_floats((*args, *kwargs.values())):
             return func(*args, **kwargs)
-        around = frame.around.get((name, self.numbered(frame.path, name).number))
+        site = self._site(frame, name)
+        around = frame.around.get((name, site, self.numbered(frame.path, name, site).number))
         if around is None:
             return func(*args, **kwargs)
         args, kwargs = self.read(around.front, args, kwargs, writes=known.writes)
         return self.made(around.behind, func(*args, **kwargs))
+
+    def _site(self, frame: _Scope, name: str) -> str:
+        """Where the call of `name` is made, if that matters."""
+        sites = frame.sites[name]
+        if not sites or not torch.compiler.is_dynamo_compiling():
+            return site_of_call() if sites else ""
+        # torch.compile sees no frames: there, calls are those of the trace.
+        place = sum(self.count(frame.path, name, site) for site in set(sites))
+        return sites[place] if place < len(sites) else ""
 
     def read(self, uses: Sequence[_Use], args: Any, kwargs: Any, *, writes: bool = False) -> tuple[Any, Any]:
         """The arguments of a call, some of them quantized; `writes`: it writes into the first."""
@@ -157,8 +177,8 @@ class _Pass(Calls):
             QuantValueError: A forward made other calls than when quantizers were placed.
         """
         for path, scope in self._visited.items():
-            for function, number in scope.made.items():
-                if (made := self.count(path, function)) != number:
+            for (function, site), number in scope.made.items():
+                if (made := self.count(path, function, site)) != number:
                     raise QuantValueError(
                         f"graph mode: forward of '{path or 'the model'}'", f"{made} calls of '{function}'",
                         f"{number}, as when the model was quantized",
@@ -364,9 +384,10 @@ def _around(model: nn.Module, record: GraphModeRecord) -> dict[ModelCall, _Aroun
 
 
 def _scope(path: str, around: Mapping[ModelCall, _Around], record: GraphModeRecord) -> _Scope:
-    made = {function: number for (module, function), number in record.made.items() if module == path}
-    own = {(c.function, c.number): a for c, a in around.items() if c.module == path and c.function}
-    return _Scope(path, own, made, {name.partition(".")[0] for name in made if "." in name})
+    made = {(f, site): number for (module, f, site), number in record.made.items() if module == path}
+    own = {(c.function, c.site, c.number): a for c, a in around.items() if c.module == path and c.function}
+    sites = {function: record.sites.get((path, function), ()) for function, _ in made}
+    return _Scope(path, own, made, sites, {name.partition(".")[0] for name in sites if "." in name})
 
 
 def restore(model: nn.Module, record: GraphModeRecord | None) -> None:

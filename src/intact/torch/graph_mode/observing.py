@@ -10,7 +10,14 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from intact.torch.graph_mode.calls import Calls, ModelCall, exchanged, function_of, reads_floats
+from intact.torch.graph_mode.calls import (
+    Calls,
+    ModelCall,
+    exchanged,
+    function_of,
+    reads_floats,
+    site_of_call,
+)
 from intact.torch.graph_mode.opened import is_opened
 from intact.torch.nn.modules._utils import QuantizedModule
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
@@ -39,7 +46,7 @@ _VIEWS = {
 
 _SEEN = (
     nn.Sequential, nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder, nn.TransformerEncoderLayer,
-    nn.TransformerDecoderLayer, nn.MultiheadAttention, nn.GELU, nn.GLU,
+    nn.TransformerDecoderLayer, nn.MultiheadAttention, nn.GELU, nn.GLU, nn.SiLU,
 )  # fmt: skip
 """Modules of PyTorch that hold others, or call a function that is opened."""
 
@@ -75,7 +82,8 @@ class Observer(Calls):
     def __init__(self, model: nn.Module, leaves: Mapping[str, str], *, careful: int) -> None:
         super().__init__()
         self._model, self.leaves, self.careful = model, leaves, careful
-        self.calls: dict[ModelCall, None] = {}
+        self.calls: dict[ModelCall, str] = {}
+        """Each with its site, which its name leaves out."""
         self.visited: set[str] = set()
 
     @property
@@ -140,7 +148,7 @@ class Observer(Calls):
         name = inside + known.name
         if name in _QUESTIONS or not reads_floats((*args, *kwargs.values())):
             return func(*args, **kwargs)
-        if is_opened(name, known.writes, kwargs):
+        if is_opened(name, known.writes, kwargs, careful=bool(self.careful)):
             return self.perform_opened(frame, name, args, kwargs, writes=known.writes)
         first = not known.writes or (known.rebinds and not self.careful)
         first = first and not (self.careful > 1 and known.name in _VIEWS)
@@ -151,7 +159,7 @@ class Observer(Calls):
         return answer
 
     def _reading(self, call: ModelCall, args: Any, kwargs: Any, *, first: bool) -> Any:
-        self.calls[call] = None
+        self.calls[call] = site_of_call() if call.function else ""
 
         def read(operand: int, x: Tensor) -> Tensor:
             wanted = first if operand == 0 else call.function not in _NORMS

@@ -88,6 +88,11 @@ def glu(run: Run, input: Tensor, dim: int = -1) -> Tensor:
     return run(torch.mul, values, run(torch.sigmoid, gates))  # type: ignore[no-any-return]
 
 
+def silu(run: Run, input: Tensor, inplace: bool = False) -> Tensor:
+    """`silu`: ``input * sigmoid(input)``."""
+    return run(torch.mul, input, run(torch.sigmoid, input))  # type: ignore[no-any-return]
+
+
 def addcmul(
     run: Run, input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1, into: bool = False
 ) -> Tensor:
@@ -126,6 +131,7 @@ OPENED: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": attention,
     "gelu": gelu,
     "glu": glu,
+    "silu": silu,
     "addcmul": addcmul,
     "addcdiv": addcdiv,
     "lerp": lerp,
@@ -134,10 +140,20 @@ OPENED: dict[str, Callable[..., Any]] = {
 
 
 _INTO = frozenset({"addcmul", "addcdiv", "lerp"})
+_INPLACE = frozenset({"silu"})
+"""Those that have an argument `inplace`, and are seen as if it were False."""
 
 
-def is_opened(function: str, writes: bool, kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call of `function` is seen as its parts; `writes`: it writes into its first operand."""
+def is_opened(function: str, writes: bool, kwargs: Mapping[str, Any], *, careful: bool = False) -> bool:
+    """Whether a call of `function` is seen as its parts.
+
+    Args:
+        function, kwargs: Its name and named arguments.
+        writes: It writes into its first operand.
+        careful: Somebody may know a tensor that a call changes in place.
+    """
+    if careful and function in _INPLACE:
+        return False
     return function in (_INTO if writes else OPENED) and kwargs.get("out") is None
 
 

@@ -209,7 +209,7 @@ class _Planner:
 
     def _moody(self, call: ModelCall) -> str | None:
         """When a run makes more or fewer calls of this name."""
-        return self._traced.unsteady.get((call.module, call.function))
+        return self._traced.unsteady.get(call.kind)
 
     def _own(self, edge: Edge) -> str | None:
         """The module whose own input quantizer can stand on `edge`."""

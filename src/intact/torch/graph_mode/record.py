@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from intact.errors import FileFormatError
-from intact.torch.graph_mode.calls import ModelCall
+from intact.torch.graph_mode.calls import Kind, ModelCall
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,19 @@ class GraphModeRecord:
 
     Attributes:
         inserted: The quantizers.
-        made: Module and function -> how many such calls a run makes, where a quantizer stands at one.
+        made: Module, function and site -> how many such calls a run makes, where a quantizer stands at one.
+        sites: Module and function -> the sites of all calls in order, of functions that are known by them.
     """
 
     inserted: tuple[Inserted, ...] = ()
-    made: dict[tuple[str, str], int] = field(default_factory=dict)
+    made: dict[Kind, int] = field(default_factory=dict)
+    sites: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        made = [[module, function, number] for (module, function), number in self.made.items()]
-        return {"inserted": [asdict(item) for item in self.inserted], "made": made}
+        made = [[*kind[:2], number, *filter(None, kind[2:])] for kind, number in self.made.items()]
+        sites = [[module, function, list(sites)] for (module, function), sites in self.sites.items()]
+        return {"inserted": [asdict(item) for item in self.inserted], "made": made, "sites": sites}
 
     @classmethod
     def from_json(cls, data: Any) -> GraphModeRecord:
@@ -77,8 +80,12 @@ class GraphModeRecord:
             FileFormatError: It is none.
         """
         try:
-            made = {(str(module), str(function)): int(number) for module, function, number in data["made"]}
-            return cls(tuple(map(_inserted, data["inserted"])), made)
+            made = {
+                (str(module), str(function), _site(*site)): int(number)
+                for module, function, number, *site in data["made"]
+            }
+            sites = {(str(m), str(f)): tuple(map(str, found)) for m, f, found in data.get("sites", ())}
+            return cls(tuple(map(_inserted, data["inserted"])), made, sites)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FileFormatError(
                 "graph mode record", f"{type(error).__name__}: {error}", "what graph mode recorded",
@@ -89,9 +96,21 @@ class GraphModeRecord:
 def record_from(inserted: Sequence[Inserted], calls: Iterable[ModelCall]) -> GraphModeRecord:
     """The record of `inserted` for a model that makes `calls`."""
     spots = chain.from_iterable(spots for item in inserted for spots in item.tensors)
-    wanted = {(s.call.module, s.call.function) for s in spots if s.call.function}
-    made = Counter((call.module, call.function) for call in calls)
-    return GraphModeRecord(tuple(inserted), {key: made[key] for key in sorted(wanted)})
+    wanted = {spot.call.kind for spot in spots if spot.call.function}
+    calls = list(calls)
+    made = Counter(call.kind for call in calls)
+    sites: dict[tuple[str, str], tuple[str, ...]] = {
+        key: () for key in sorted({(module, function) for module, function, site in wanted if site})
+    }
+    for call in calls:
+        key = call.module, call.function
+        if key in sites:
+            sites[key] += (call.site,)
+    return GraphModeRecord(tuple(inserted), {kind: made[kind] for kind in sorted(wanted)}, sites)
+
+
+def _site(site: Any = "") -> str:
+    return str(site)
 
 
 def _path(text: Any) -> str:
@@ -122,5 +141,8 @@ def _inserted(data: Mapping[str, Any]) -> Inserted:
 
 
 def _spot(data: Mapping[str, Any]) -> Spot:
-    call = ModelCall(str(data["call"]["module"]), str(data["call"]["function"]), int(data["call"]["number"]))
+    said = data["call"]
+    call = ModelCall(
+        str(said["module"]), str(said["function"]), int(said["number"]), str(said.get("site", ""))
+    )
     return Spot(call, int(data["number"]), bool(data["behind"]))

@@ -9,7 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from intact import graph as onnx_graph
 from intact.errors import UnsupportedError
 from intact.torch._batches import tensors_in
 from intact.torch._collection import evaluating
-from intact.torch.graph_mode.calls import ModelCall
+from intact.torch.graph_mode.calls import Kind, ModelCall
 from intact.torch.graph_mode.forward import has_method_as_forward
 from intact.torch.graph_mode.observing import Observer, is_one_call
 from intact.torch.graph_mode.recurrent import why_whole
@@ -29,6 +29,7 @@ from intact.torch.grouped_products import whole_products
 from intact.torch.known_values import known_values
 from intact.torch.onnx_ops import FLAT_WEIGHTS, translate
 from intact.torch.recurrent_ops import whole_layers
+from intact.torch.untold import untold
 from intact.torch.untranslated import Opaque, find_untranslated, knows_complex
 
 DOMAIN = "intact"
@@ -85,7 +86,7 @@ class Traced:
         calls: Every call, in order.
         answers: Tensors that the model answers.
         leaves: Path of each module that is one call although it has layers inside -> why.
-        unsteady: Module and function -> when another number of such calls is made.
+        unsteady: Module, function and site -> when another number of such calls is made.
         stopped: Why the model's own forward is traced up to a line, and not behind it; "" where it is whole.
     """
 
@@ -94,7 +95,7 @@ class Traced:
     calls: dict[ModelCall, None]
     answers: set[Origin]
     leaves: dict[str, str] = field(default_factory=dict)
-    unsteady: dict[tuple[str, str], str] = field(default_factory=dict)
+    unsteady: dict[Kind, str] = field(default_factory=dict)
     stopped: str = ""
 
 
@@ -115,7 +116,7 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         while True:
             survey = _survey(model, leaves, args, kwargs)
             try:
-                marker, traced = _export(model, survey, args, kwargs, whole=not stopped)
+                marker, traced = _export_either_way(model, survey, args, kwargs, whole=not stopped)
             except Untraceable as error:
                 if error.path in leaves or (stopped and not error.path):
                     raise
@@ -126,7 +127,8 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
             else:
                 called = {call.module for call in traced.calls if not call.function}
                 traced.leaves = {path: reason for path, reason in leaves.items() if path in called}
-                traced.unsteady = _unsteady(marker, survey, _survey_training(model, survey, args, kwargs))
+                training = _survey_training(model, survey, args, kwargs)
+                traced = _by_site(traced, marker, survey, training)
                 if stopped:
                     traced.stopped = stopped
                     traced.leaves |= dict.fromkeys(_not_reached(marker, survey), _BEHIND)
@@ -242,14 +244,51 @@ def _survey_training(model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any
     return surveyor
 
 
-def _unsteady(exported: Observer, run: Observer, training: Observer | None) -> dict[tuple[str, str], str]:
-    """Where numbers of calls mean different calls."""
-    found: dict[tuple[str, str], str] = {}
+def _by_site(traced: Traced, exported: Observer, run: Observer, training: Observer | None) -> Traced:
+    """`traced` with the places of calls in their names, for functions that another run calls elsewhere, too.
+
+    A mask that is only added in an export is another sum than the residual's, whichever is the first one.
+    """
+    apart = _unsteady(exported, run, training, {}).keys()
+    names = {observer: _named(observer, apart) for observer in (exported, run, training) if observer}
+    renamed = names[exported]
+
+    def origin(source: Origin) -> Origin:
+        return replace(source, call=renamed[source.call]) if source.call is not None else source
+
+    edges = [Edge(origin(edge.source), renamed[edge.reader], edge.operand) for edge in traced.edges]
+    return replace(
+        traced, edges=edges, calls=dict.fromkeys(renamed.values()), answers=set(map(origin, traced.answers)),
+        unsteady=_unsteady(exported, run, training, names),
+    )  # fmt: skip
+
+
+def _named(observer: Observer, apart: Collection[Kind]) -> dict[ModelCall, ModelCall]:
+    """The calls of a run, those of the functions in `apart` counted for each place."""
+    made: Counter[Kind] = Counter()
+    found = dict[ModelCall, ModelCall]()
+    for call, site in observer.calls.items():
+        if call.function and call.kind in apart:
+            kind = call.module, call.function, site
+            found[call] = ModelCall(call.module, call.function, made[kind], site)
+            made[kind] += 1
+        else:
+            found[call] = call
+    return found
+
+
+def _unsteady(
+    exported: Observer, run: Observer, training: Observer | None,
+    names: Mapping[Observer, Mapping[ModelCall, ModelCall]],
+) -> dict[Kind, str]:  # fmt: skip
+    """Where numbers of calls mean different calls, which have these names."""
+    found: dict[Kind, str] = {}
     for observer, when in ((training, "in training mode"), (run, "where it is not exported")):
         if observer is not None:
-            ours, theirs = (Counter((c.module, c.function) for c in o.calls) for o in (exported, observer))
+            pair = (exported, observer)
+            ours, theirs = (Counter(names.get(o, {}).get(c, c).kind for c in o.calls) for o in pair)
             shared = exported.visited & observer.visited
-            found |= {key: when for key in ours if key[0] in shared and ours[key] != theirs[key]}
+            found |= {kind: when for kind in ours if kind[0] in shared and ours[kind] != theirs[kind]}
     return found
 
 
@@ -316,6 +355,7 @@ class _Seen:
 
     survey: _Surveyor
     whole: bool = True
+    told: bool = True
     marker: _Marker | None = None
     answers: set[Origin] = field(default_factory=set)
 
@@ -331,8 +371,10 @@ class _Marked(nn.Module):
         seen = self.seen
         marker = seen.marker = _Marker(self.model, seen.survey.leaves, careful=seen.survey.careful)
         begun = nullcontext() if seen.whole else _until_it_stops(self.model, marker)
-        with _standing_in(self.model, seen.survey), begun, marker.watching():
+        way = nullcontext() if seen.told else untold()
+        with _standing_in(self.model, seen.survey), begun, marker.watching(), way:
             answers = list(tensors_in(self.model(*args, **kwargs)))
+        _forget_unknown_sizes(answers)
         seen.answers = {marker.source(x) for x in answers}
         return answers
 
@@ -378,7 +420,6 @@ def _until_it_stops(model: nn.Module, marker: _Marker) -> Iterator[None]:
         except Exception:  # whatever the user's code does with tensors that have no values
             if marker.path or not (answers := marker.ends()):
                 raise
-            _forget_unknown_sizes(answers[0])
             return answers
 
     model.forward = forward
@@ -388,18 +429,39 @@ def _until_it_stops(model: nn.Module, marker: _Marker) -> Iterator[None]:
         _put_back(model, before)
 
 
-def _forget_unknown_sizes(x: Tensor) -> None:
-    """A trace that ends early owes torch.export no tensor of a size that only values decide."""
-    mode = torch._guards.detect_fake_mode([x])
+def _forget_unknown_sizes(made: list[Tensor]) -> None:
+    """A trace owes torch.export no tensor of a size that only values decide: it may not reach an answer."""
+    mode = torch._guards.detect_fake_mode(made)
     if mode is not None and mode.shape_env is not None:
         mode.shape_env.pending_fresh_unbacked_symbols.clear()
 
 
-def _export(
+def _export_either_way(
     model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any, *, whole: bool
 ) -> tuple[_Marker, Traced]:
-    """The trace; not `whole`: where the model's own forward cannot be traced, of what it does before."""
-    seen = _Seen(survey, whole)
+    """The trace of the way that the code goes while it is exported, or of the way that it goes elsewhere."""
+    try:
+        return _export(model, survey, args, kwargs, whole=whole)
+    except Untraceable as error:
+        if not whole or survey.leaves:
+            raise
+        try:
+            return _export(model, survey, args, kwargs, whole=whole, told=False)
+        except (Untraceable, UnsupportedError):
+            raise error from None
+
+
+def _export(
+    model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any, *, whole: bool, told: bool = True
+) -> tuple[_Marker, Traced]:
+    """The trace.
+
+    Args:
+        model, survey, args, kwargs: What is traced, how, and with what.
+        whole: False: where the model's own forward cannot be traced, what it does before is.
+        told: Whether code that asks is told that it is being exported.
+    """
+    seen = _Seen(survey, whole, told)
     log = logging.getLogger("torch.fx.experimental.symbolic_shapes")  # prints whole graphs beside its error
     level = log.level
     log.setLevel(logging.ERROR)
@@ -415,7 +477,7 @@ def _export(
         log.setLevel(level)
     assert seen.marker is not None
     exported = _written(program)
-    return seen.marker, Traced(exported, seen.marker.edges, seen.marker.calls, seen.answers)
+    return seen.marker, Traced(exported, seen.marker.edges, dict.fromkeys(seen.marker.calls), seen.answers)
 
 
 def _written(program: torch.export.ExportedProgram) -> onnx_graph.Model:
