@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -14,7 +15,8 @@ from torch import Tensor, nn
 
 import intact
 from intact import graph
-from intact.torch import export, quantize
+from intact.errors import QuantValueError
+from intact.torch import export, load_checkpoint, quantize, save_checkpoint
 
 WIDTH, WORDS = 32, 20
 COMPUTING = ("Add", "Mul", "Sub", "Sigmoid", "MatMul", "Gemm", "Conv")
@@ -130,3 +132,84 @@ class TestActivations:
         result = quantize(model, [x], progress=False)
         assert not any("silu" in name for name in result.report.quantizers)
         assert (result.model(x) - model(x)).norm() < 0.05 * model(x).norm()
+
+
+class Masked(nn.Module):
+    """Adds a mask where it is exported, and noise where it is trained, in front of what it always adds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out, self.head = (nn.Linear(WIDTH, n * WIDTH) for n in (3, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            x = x + 0.01 * torch.randn_like(x)
+        q, k, v = self.qkv(x).chunk(3, -1)
+        scores = q @ k.transpose(-1, -2) * WIDTH**-0.5
+        if torch.compiler.is_exporting():
+            scores = scores + torch.zeros(WORDS, WORDS)
+        y = self.out(scores.softmax(-1) @ v) + x
+        return self.head(y) + y
+
+
+class Skips(nn.Module):
+    """Stochastic depth: training leaves out whole layers, whose code makes other calls when it is trained."""
+
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.training:
+                return self.head(self.body(x) + 2 * x - x)
+            return self.head(self.body(x) + x)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([self.Layer() for _ in range(3)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            if not self.training or torch.rand(()) < 0.5:
+                x = layer(x)
+        return x * 1.5
+
+
+class TestNumbersOfCalls:
+    def test_sums_are_known_by_their_place_where_another_run_makes_more(self, tmp_path: Path) -> None:
+        result = check_pairs(Masked(), (words(),), tmp_path)
+        assert not any("another number" in why for why in result.report.left.values())
+        assert {name for name in result.report.quantizers if name.startswith("add_forward")}
+        check_training(result.model, (words(),))
+        report = export(result.model, words(), tmp_path / "trained.onnx")
+        assert not report.not_compared and report.codes_differing == 0
+
+    def test_they_are_kept(self, tmp_path: Path) -> None:
+        x = words()
+        model = quantize(Masked().eval(), [x], progress=False).model
+        save_checkpoint(model, tmp_path / "m.safetensors")
+        assert torch.equal(load_checkpoint(Masked(), tmp_path / "m.safetensors").eval()(x), model(x))
+        assert torch.equal(pickle.loads(pickle.dumps(model))(x), model(x))
+
+    def test_another_number_at_the_place_of_a_quantizer_is_an_error(self) -> None:
+        x = words()
+        model = quantize(Masked().eval(), [x], progress=False).model
+        scope = model._scope
+        (add, site), made = next((key, n) for key, n in scope.made.items() if key[0] == "add")
+        scope.made[add, site] = made + 1
+        with pytest.raises(QuantValueError, match=f"got {made} calls of 'add', want {made + 1}"):
+            model(x)
+
+    def test_torch_compile_runs_the_calls_of_the_trace(self) -> None:
+        x = words()
+        model = quantize(Masked().eval(), [x], progress=False).model
+        compiled = torch.compile(model, backend="eager")
+        assert torch.allclose(compiled(x), model(x), atol=1e-5)
+
+    def test_layers_that_training_leaves_out_are_seen(self) -> None:
+        result = quantize(Skips().eval(), [words()], progress=False)
+        model = result.model.train()
+        for _ in range(8):
+            model(words()).sum().backward()
+        assert model.layers[1].body._weight_quantizer.amax is not None

@@ -12,8 +12,10 @@ from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.record import GraphModeRecord, Inserted, Spot
 
 SPOT = Spot(ModelCall("layers.0.1", "add", 2), 1, behind=True)
+PLACED = Spot(ModelCall("layers.0.1", "mul", 0, "forward:3"), 0)
 RECORD = GraphModeRecord(
-    (Inserted("layers.0.1.add_quantizer", ((SPOT,),), "layers.0.1.weight", 0),), {("layers.0.1", "add"): 3}
+    (Inserted("layers.0.1.add_quantizer", ((SPOT,), (PLACED,)), "layers.0.1.weight", 0),),
+    {("layers.0.1", "add", ""): 3, ("layers.0.1", "mul", "forward:3"): 1},
 )
 
 

@@ -9,12 +9,12 @@ import onnx_ir as ir
 from intact.graph.attributes import subgraphs
 from intact.graph.skeleton import SMALL
 
-_DRAWING = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
-_DRAWING |= {"Dropout"}
+_DRAWING = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike"}
+_DRAWING |= {"Bernoulli", "Multinomial", "Dropout"}
 
 
 def join_equals(model: ir.Model) -> dict[str, list[str]]:
-    """Before: ``x -> Sigmoid -> Mul`` twice, with one x.  After: once, read by all that read either, in place.
+    """Before: ``x -> Sigmoid -> Mul`` twice, with one x.  After: once, read by all readers, in place.
 
     Guards: one operator with the same attributes and inputs, small constants compared by their values; it is
     ONNX's own, draws nothing and has no subgraph; what it makes is no graph output.

@@ -6,6 +6,7 @@ taken away before pairs are placed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +20,8 @@ from intact.graph.attributes import integer, text
 from intact.placement import Placement, Site, place
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.recurrent import Inside, read_inside
-from intact.torch.graph_mode.tracing import DOMAIN, Edge, Traced, trace
+from intact.torch.graph_mode.traced import Edge, Traced
+from intact.torch.graph_mode.tracing import DOMAIN, trace
 from intact.torch.untranslated import OPAQUE
 
 
@@ -90,7 +92,7 @@ def analyse(
     placed = traced.model.clone()
     same = onnx_graph.join_equals(placed)
     placement = place(placed, profile, include=_inside(include), exclude=_inside(exclude))
-    sites = [one for site in placement.sites for one in _of_all(site, traced.model, same)]
+    sites = _of_all(placement.sites, traced.model, same)
     placement = replace(placement, sites=tuple(_reached(sites, traced.model, read.edges)))
     inside = read_inside(traced.model, read.owners, read.edges)
     untranslated = {
@@ -109,16 +111,27 @@ def _inside(patterns: Sequence[str]) -> list[str]:
 Reader = tuple[str, int]
 
 
-def _of_all(site: Site, model: onnx_graph.Model, same: Mapping[str, Sequence[str]]) -> Iterator[Site]:
-    """`site` for each node that one of its readers stands for: a site for each tensor that they read."""
+def _of_all(sites: Sequence[Site], model: onnx_graph.Model, same: Mapping[str, Sequence[str]]) -> list[Site]:
+    """The sites for all nodes that their readers stand for: one for each tensor that these read.
+
+    Equal tensors have ranges of their own, as their modules do, unless others share the range.
+    """
     nodes = {node.name or "": node for node in model.graph}
-    found: dict[str, list[Reader]] = {}
-    for name, index in site.readers:
-        for one in same[name]:
-            value = nodes[one].inputs[index]
-            found.setdefault((value.name if value is not None else "") or "", []).append((one, index))
-    for value, readers in found.items():
-        yield replace(site, value=value, readers=tuple(readers))
+    shared, groups = Counter(site.group for site in sites), max((site.group for site in sites), default=0)
+    made = list[Site]()
+    for site in sites:
+        found: dict[str, list[Reader]] = {}
+        for name, index in site.readers:
+            for one in same[name]:
+                read = nodes[one].inputs[index]
+                found.setdefault((read.name if read is not None else "") or "", []).append((one, index))
+        for number, (value, readers) in enumerate(found.items()):
+            group = site.group
+            if number and shared[group] == 1:
+                groups += 1
+                group = groups
+            made.append(replace(site, value=value, readers=tuple(readers), group=group))
+    return made
 
 
 def _reached(sites: Sequence[Site], model: onnx_graph.Model, edges: Mapping[Reader, Edge]) -> Iterator[Site]:

@@ -7,11 +7,12 @@ modules do inside is one call, the module's.
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ _TRANSPOSED = {"T", "mT", "H", "mH"}  # attributes that compute
 _builtin: dict[Any, KnownFunction] = {}
 _TORCH = Path(torch.__file__).parent
 _WRITTEN = str(_TORCH / "nn" / "modules") + "/"
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
 _BETWEEN = (f"{_TORCH}/", str(Path(__file__).parents[1]) + "/")
 
 
@@ -124,12 +126,32 @@ class Calls(TorchFunctionMode):
 
 def site_of_call() -> str:
     """Where the code of a model makes the call that is being made: the function and the line in it."""
+    if torch.compiler.is_dynamo_compiling():
+        return _site_in_dynamo()
     frame: Any = sys._getframe(1)
     while frame is not None and _is_between(frame.f_code.co_filename):
         frame = frame.f_back
-    if frame is None:
-        return ""
-    return f"{frame.f_code.co_name}:{frame.f_lineno - frame.f_code.co_firstlineno}"
+    return "" if frame is None else _site(frame.f_code, frame.f_lineno)
+
+
+def _site_in_dynamo() -> str:
+    """The same while torch.compile reads the code, which has no frames then: its readers stand for them."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        reader = frame.f_locals.get("self")
+        code, line = getattr(reader, "f_code", None), getattr(reader, "lineno", -1)
+        if isinstance(code, CodeType) and line >= 0 and not _is_between(code.co_filename):
+            return _site(code, line)
+        frame = frame.f_back
+    return ""
+
+
+_site_in_dynamo._dynamo_marked_constant = True  # type: ignore[attr-defined]  # assume_constant_result
+
+
+def _site(code: CodeType, line: int) -> str:
+    name = _RESUMED.sub(r"\1", code.co_name)  # what torch.compile makes of a function behind a graph break
+    return f"{name}:{line - code.co_firstlineno}"
 
 
 @functools.cache

@@ -67,15 +67,16 @@ class _Scope:
 
     Attributes:
         made: Function and site -> how many calls of it a run makes.
-        sites: Each function with a quantizer at a call -> the sites of its calls in order, where it is known
-            by them.
+        functions: Those of these calls.
+        sited: Those whose calls are known by their sites.
         opened: Functions with quantizers inside.
     """
 
     path: str
     around: dict[tuple[str, str, int], _Around] = field(default_factory=dict)
     made: dict[tuple[str, str], int] = field(default_factory=dict)
-    sites: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    functions: set[str] = field(default_factory=set)
+    sited: set[str] = field(default_factory=set)
     opened: set[str] = field(default_factory=set)
 
 
@@ -124,23 +125,14 @@ class _Pass(Calls):
         name = inside + known.name
         if name in frame.opened and is_opened(name, known.writes, kwargs):
             return self.perform_opened(frame, name, args, kwargs, writes=known.writes)
-        if name not in frame.sites or not reads_floats((*args, *kwargs.values())):
+        if name not in frame.functions or not reads_floats((*args, *kwargs.values())):
             return func(*args, **kwargs)
-        site = self._site(frame, name)
+        site = site_of_call() if name in frame.sited else ""
         around = frame.around.get((name, site, self.numbered(frame.path, name, site).number))
         if around is None:
             return func(*args, **kwargs)
         args, kwargs = self.read(around.front, args, kwargs, writes=known.writes)
         return self.made(around.behind, func(*args, **kwargs))
-
-    def _site(self, frame: _Scope, name: str) -> str:
-        """Where the call of `name` is made, if that matters."""
-        sites = frame.sites[name]
-        if not sites or not torch.compiler.is_dynamo_compiling():
-            return site_of_call() if sites else ""
-        # torch.compile sees no frames: there, calls are those of the trace.
-        place = sum(self.count(frame.path, name, site) for site in set(sites))
-        return sites[place] if place < len(sites) else ""
 
     def read(self, uses: Sequence[_Use], args: Any, kwargs: Any, *, writes: bool = False) -> tuple[Any, Any]:
         """The arguments of a call, some of them quantized; `writes`: it writes into the first."""
@@ -386,8 +378,9 @@ def _around(model: nn.Module, record: GraphModeRecord) -> dict[ModelCall, _Aroun
 def _scope(path: str, around: Mapping[ModelCall, _Around], record: GraphModeRecord) -> _Scope:
     made = {(f, site): number for (module, f, site), number in record.made.items() if module == path}
     own = {(c.function, c.site, c.number): a for c, a in around.items() if c.module == path and c.function}
-    sites = {function: record.sites.get((path, function), ()) for function, _ in made}
-    return _Scope(path, own, made, sites, {name.partition(".")[0] for name in sites if "." in name})
+    functions, sited = {function for function, _ in made}, {function for function, site in made if site}
+    opened = {name.partition(".")[0] for name in functions if "." in name}
+    return _Scope(path, own, made, functions, sited, opened)
 
 
 def restore(model: nn.Module, record: GraphModeRecord | None) -> None:

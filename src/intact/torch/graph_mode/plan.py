@@ -14,7 +14,7 @@ from intact.placement import Site
 from intact.torch.graph_mode.analysis import Analysis
 from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.record import Inserted, Spot
-from intact.torch.graph_mode.tracing import Edge, Origin
+from intact.torch.graph_mode.traced import Edge, Origin
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _PARAMETRIZED = re.compile(r"(.+\.)?parametrizations\.(\w+)")

@@ -28,7 +28,7 @@ from intact.torch.graph_mode.plan import QuantizerPlan, make_plan
 from intact.torch.graph_mode.record import record_from
 from intact.torch.graph_mode.recurrent import LAYERS
 from intact.torch.graph_mode.report import GraphModeReport, GraphModeResult
-from intact.torch.graph_mode.tracing import Untraceable
+from intact.torch.graph_mode.traced import Untraceable
 from intact.torch.nn.modules._utils import QuantizedModule, QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
 from intact.torch.qdq_model import example_arguments

@@ -59,18 +59,15 @@ class GraphModeRecord:
     Attributes:
         inserted: The quantizers.
         made: Module, function and site -> how many such calls a run makes, where a quantizer stands at one.
-        sites: Module and function -> the sites of all calls in order, of functions that are known by them.
     """
 
     inserted: tuple[Inserted, ...] = ()
     made: dict[Kind, int] = field(default_factory=dict)
-    sites: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         made = [[*kind[:2], number, *filter(None, kind[2:])] for kind, number in self.made.items()]
-        sites = [[module, function, list(sites)] for (module, function), sites in self.sites.items()]
-        return {"inserted": [asdict(item) for item in self.inserted], "made": made, "sites": sites}
+        return {"inserted": [asdict(item) for item in self.inserted], "made": made}
 
     @classmethod
     def from_json(cls, data: Any) -> GraphModeRecord:
@@ -84,8 +81,7 @@ class GraphModeRecord:
                 (str(module), str(function), _site(*site)): int(number)
                 for module, function, number, *site in data["made"]
             }
-            sites = {(str(m), str(f)): tuple(map(str, found)) for m, f, found in data.get("sites", ())}
-            return cls(tuple(map(_inserted, data["inserted"])), made, sites)
+            return cls(tuple(map(_inserted, data["inserted"])), made)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FileFormatError(
                 "graph mode record", f"{type(error).__name__}: {error}", "what graph mode recorded",
@@ -97,16 +93,8 @@ def record_from(inserted: Sequence[Inserted], calls: Iterable[ModelCall]) -> Gra
     """The record of `inserted` for a model that makes `calls`."""
     spots = chain.from_iterable(spots for item in inserted for spots in item.tensors)
     wanted = {spot.call.kind for spot in spots if spot.call.function}
-    calls = list(calls)
     made = Counter(call.kind for call in calls)
-    sites: dict[tuple[str, str], tuple[str, ...]] = {
-        key: () for key in sorted({(module, function) for module, function, site in wanted if site})
-    }
-    for call in calls:
-        key = call.module, call.function
-        if key in sites:
-            sites[key] += (call.site,)
-    return GraphModeRecord(tuple(inserted), {kind: made[kind] for kind in sorted(wanted)}, sites)
+    return GraphModeRecord(tuple(inserted), {kind: made[kind] for kind in sorted(wanted)})
 
 
 def _site(site: Any = "") -> str:

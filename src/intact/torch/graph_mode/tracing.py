@@ -6,10 +6,9 @@ import linecache
 import logging
 import traceback
 import warnings
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,12 @@ from intact import graph as onnx_graph
 from intact.errors import UnsupportedError
 from intact.torch._batches import tensors_in
 from intact.torch._collection import evaluating
-from intact.torch.graph_mode.calls import Kind, ModelCall
+from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.forward import has_method_as_forward
 from intact.torch.graph_mode.observing import Observer, is_one_call
 from intact.torch.graph_mode.recurrent import why_whole
+from intact.torch.graph_mode.surveys import Surveyor, survey, survey_training
+from intact.torch.graph_mode.traced import Edge, Origin, Traced, Untraceable, by_site
 from intact.torch.grouped_products import whole_products
 from intact.torch.known_values import known_values
 from intact.torch.onnx_ops import FLAT_WEIGHTS, translate
@@ -33,70 +34,8 @@ from intact.torch.untold import untold
 from intact.torch.untranslated import Opaque, find_untranslated, knows_complex
 
 DOMAIN = "intact"
-_AGREEMENT = 1e-3
 _BEHIND = "it runs behind the line at which tracing ends"
 _NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
-
-
-class Untraceable(Exception):
-    """The forward of the module at `path` cannot be traced; `reason` says why."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path or 'the model'}: {reason}")
-        self.path, self.reason = path, reason
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a tensor comes from.
-
-    Attributes:
-        parameter: Path of the parameter or buffer that it is.
-        call: The call that made it.
-        output: How many tensors are in front of it in the call's answer; else a number for each tensor.
-    """
-
-    parameter: str = ""
-    call: ModelCall | None = None
-    output: int = 0
-
-
-@dataclass(frozen=True)
-class Edge:
-    """A tensor that a call reads.
-
-    Attributes:
-        source: What the tensor is.
-        reader: The call.
-        operand: How many tensors are in front of it among the call's arguments.
-    """
-
-    source: Origin
-    reader: ModelCall
-    operand: int
-
-
-@dataclass
-class Traced:
-    """What tracing found.
-
-    Attributes:
-        model: The ONNX graph, with edges.
-        edges: The edges by their number.
-        calls: Every call, in order.
-        answers: Tensors that the model answers.
-        leaves: Path of each module that is one call although it has layers inside -> why.
-        unsteady: Module, function and site -> when another number of such calls is made.
-        stopped: Why the model's own forward is traced up to a line, and not behind it; "" where it is whole.
-    """
-
-    model: onnx_graph.Model
-    edges: list[Edge]
-    calls: dict[ModelCall, None]
-    answers: set[Origin]
-    leaves: dict[str, str] = field(default_factory=dict)
-    unsteady: dict[Kind, str] = field(default_factory=dict)
-    stopped: str = ""
 
 
 def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
@@ -114,9 +53,9 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     stopped = ""
     with evaluating(model):
         while True:
-            survey = _survey(model, leaves, args, kwargs)
+            run = survey(model, leaves, args, kwargs)
             try:
-                marker, traced = _export_either_way(model, survey, args, kwargs, whole=not stopped)
+                marker, traced = _export_either_way(model, run, args, kwargs, whole=not stopped)
             except Untraceable as error:
                 if error.path in leaves or (stopped and not error.path):
                     raise
@@ -127,11 +66,11 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
             else:
                 called = {call.module for call in traced.calls if not call.function}
                 traced.leaves = {path: reason for path, reason in leaves.items() if path in called}
-                training = _survey_training(model, survey, args, kwargs)
-                traced = _by_site(traced, marker, survey, training)
+                training = survey_training(model, run, marker.visited, args, kwargs)
+                traced = by_site(traced, marker, run, training)
                 if stopped:
                     traced.stopped = stopped
-                    traced.leaves |= dict.fromkeys(_not_reached(marker, survey), _BEHIND)
+                    traced.leaves |= dict.fromkeys(_not_reached(marker, run), _BEHIND)
                 return traced
 
 
@@ -150,153 +89,6 @@ def _why_whole(module: nn.Module) -> str:
     return why_whole(module) or (
         "its forward was replaced on the instance" if own and "forward" in vars(module) else ""
     )
-
-
-# ---- runs without a trace ----
-
-
-class _Surveyor(Observer):
-    """Hands every call copies, and keeps what modules that are one call answer."""
-
-    def __init__(self, model: nn.Module, leaves: Mapping[str, str], *, careful: int) -> None:
-        super().__init__(model, leaves, careful=careful)
-        self.outputs: dict[ModelCall, Any] = {}
-
-    def read(self, call: ModelCall, operand: int, x: Tensor) -> Tensor:
-        return x.clone()
-
-    def answered(self, call: ModelCall, output: Any) -> None:
-        if call.module in self.leaves:
-            self.outputs[call] = output
-
-
-def _survey(model: nn.Module, leaves: Mapping[str, str], args: Any, kwargs: Any) -> _Surveyor:
-    """A run that shows that copies of what calls read change nothing.
-
-    Raises:
-        Untraceable: They do.
-    """
-    devices = _devices(model, args, kwargs)
-    with _same_luck(devices):
-        own = list(tensors_in(model(*args, **kwargs)))
-    if not own:
-        raise Untraceable("", "its answer holds no tensor that can be found: answer tensors, tuples or dicts")
-    told = any(x.numel() for x in own)  # of a detector that finds nothing, no value can differ
-    for careful in range(0 if told else 2, 3):
-        surveyor = _Surveyor(model, leaves, careful=careful)
-        with _same_luck(devices), surveyor.watching():
-            theirs = list(tensors_in(model(*args, **kwargs)))
-        if len(own) == len(theirs) and all(map(_agree, own, theirs)):
-            return surveyor
-    raise Untraceable("", "it answers something else the second time: it has state")
-
-
-def _devices(model: nn.Module, args: Any, kwargs: Any) -> set[torch.device]:
-    """Where the model may draw random numbers: where its tensors are."""
-    return {x.device for x in (*model.parameters(), *model.buffers(), *tensors_in((args, kwargs)))}
-
-
-@contextmanager
-def _own_luck(devices: Collection[torch.device]) -> Iterator[None]:
-    """Random numbers that are drawn inside are nobody else's; of other devices than these none are."""
-    with ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng(devices=[]))  # the CPU
-        for device in _with_generator(devices):
-            stack.enter_context(torch.random.fork_rng(devices=[device.index], device_type=device.type))
-        yield
-
-
-@contextmanager
-def _same_luck(devices: Collection[torch.device]) -> Iterator[None]:
-    """Models that draw random numbers draw the same ones in every such run."""
-    with _own_luck(devices):
-        torch.default_generator.manual_seed(0)  # `torch.manual_seed` seeds every GPU
-        for device in _with_generator(devices):
-            module = torch.get_device_module(device)
-            with module.device(device):
-                module.manual_seed(0)
-        yield
-
-
-def _with_generator(devices: Collection[torch.device]) -> list[torch.device]:
-    """The accelerators that have one each."""
-    return [x for x in devices if x.index is not None and _has_generators(x.type)]
-
-
-def _has_generators(kind: str) -> bool:
-    return hasattr(getattr(torch, kind, None), "get_rng_state_all")
-
-
-def _survey_training(model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any) -> _Surveyor | None:
-    """A run in training mode, of which nothing stays; None where there cannot be one with this input."""
-    surveyor = _Surveyor(model, survey.leaves, careful=survey.careful)
-    before = {name: x.clone() for name, x in model.named_buffers()}
-    model.train()
-    try:
-        with _own_luck(_devices(model, args, kwargs)), surveyor.watching():
-            model(*args, **kwargs)
-    except Exception:  # batch norm refuses a single value per channel; training with it would as well
-        return None
-    finally:
-        model.eval()
-        for name, x in model.named_buffers():
-            x.copy_(before[name])
-    return surveyor
-
-
-def _by_site(traced: Traced, exported: Observer, run: Observer, training: Observer | None) -> Traced:
-    """`traced` with the places of calls in their names, for functions that another run calls elsewhere, too.
-
-    A mask that is only added in an export is another sum than the residual's, whichever is the first one.
-    """
-    apart = _unsteady(exported, run, training, {}).keys()
-    names = {observer: _named(observer, apart) for observer in (exported, run, training) if observer}
-    renamed = names[exported]
-
-    def origin(source: Origin) -> Origin:
-        return replace(source, call=renamed[source.call]) if source.call is not None else source
-
-    edges = [Edge(origin(edge.source), renamed[edge.reader], edge.operand) for edge in traced.edges]
-    return replace(
-        traced, edges=edges, calls=dict.fromkeys(renamed.values()), answers=set(map(origin, traced.answers)),
-        unsteady=_unsteady(exported, run, training, names),
-    )  # fmt: skip
-
-
-def _named(observer: Observer, apart: Collection[Kind]) -> dict[ModelCall, ModelCall]:
-    """The calls of a run, those of the functions in `apart` counted for each place."""
-    made: Counter[Kind] = Counter()
-    found = dict[ModelCall, ModelCall]()
-    for call, site in observer.calls.items():
-        if call.function and call.kind in apart:
-            kind = call.module, call.function, site
-            found[call] = ModelCall(call.module, call.function, made[kind], site)
-            made[kind] += 1
-        else:
-            found[call] = call
-    return found
-
-
-def _unsteady(
-    exported: Observer, run: Observer, training: Observer | None,
-    names: Mapping[Observer, Mapping[ModelCall, ModelCall]],
-) -> dict[Kind, str]:  # fmt: skip
-    """Where numbers of calls mean different calls, which have these names."""
-    found: dict[Kind, str] = {}
-    for observer, when in ((training, "in training mode"), (run, "where it is not exported")):
-        if observer is not None:
-            pair = (exported, observer)
-            ours, theirs = (Counter(names.get(o, {}).get(c, c).kind for c in o.calls) for o in pair)
-            shared = exported.visited & observer.visited
-            found |= {kind: when for kind in ours if kind[0] in shared and ours[kind] != theirs[kind]}
-    return found
-
-
-def _agree(a: Tensor, b: Tensor) -> bool:
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    a, b = a.double(), b.double()
-    return bool(torch.allclose(a, b, _AGREEMENT, _AGREEMENT * float(a.abs().max()) if a.numel() else 0, True))
 
 
 # ---- the export ----
@@ -353,7 +145,7 @@ def symbolic(kind: str, read: list[Tensor], like: Tensor, **attributes: Any) -> 
 class _Seen:
     """What `_Marked` works with; an object, as torch.export puts a module's lists back to what they were."""
 
-    survey: _Surveyor
+    survey: Surveyor
     whole: bool = True
     told: bool = True
     marker: _Marker | None = None
@@ -380,7 +172,7 @@ class _Marked(nn.Module):
 
 
 @contextmanager
-def _standing_in(model: nn.Module, survey: _Surveyor) -> Iterator[None]:
+def _standing_in(model: nn.Module, survey: Surveyor) -> Iterator[None]:
     """Let the leaves answer what they answered before, in the same order, by one operator for each tensor."""
     with ExitStack() as stack:
         for path in survey.leaves:
@@ -437,7 +229,7 @@ def _forget_unknown_sizes(made: list[Tensor]) -> None:
 
 
 def _export_either_way(
-    model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any, *, whole: bool
+    model: nn.Module, survey: Surveyor, args: Any, kwargs: Any, *, whole: bool
 ) -> tuple[_Marker, Traced]:
     """The trace of the way that the code goes while it is exported, or of the way that it goes elsewhere."""
     try:
@@ -452,7 +244,7 @@ def _export_either_way(
 
 
 def _export(
-    model: nn.Module, survey: _Surveyor, args: Any, kwargs: Any, *, whole: bool, told: bool = True
+    model: nn.Module, survey: Surveyor, args: Any, kwargs: Any, *, whole: bool, told: bool = True
 ) -> tuple[_Marker, Traced]:
     """The trace.
 
