@@ -207,6 +207,22 @@ class TestNumbersOfCalls:
         compiled = torch.compile(model, backend="eager")
         assert torch.allclose(compiled(x), model(x), atol=1e-5)
 
+    def test_it_knows_them_behind_a_graph_break(self) -> None:
+        class Breaks(Masked):
+            def forward(self, x: Tensor) -> Tensor:
+                x = x * 2
+                torch._dynamo.graph_break()
+                y = super().forward(x) + x
+                torch._dynamo.graph_break()
+                if torch.compiler.is_exporting():
+                    y = y + 0 * x
+                return self.head(y + x)
+
+        x = words()
+        model = quantize(Breaks().eval(), [x], progress=False).model
+        with torch.no_grad():  # torch warns about gradients behind a graph break
+            assert torch.allclose(torch.compile(model, backend="eager")(x), model(x), atol=1e-5)
+
     def test_layers_that_training_leaves_out_are_seen(self) -> None:
         result = quantize(Skips().eval(), [words()], progress=False)
         model = result.model.train()

@@ -106,6 +106,7 @@ __all__ = [
     "inputs_behind",
     "is_dynamic",
     "is_op",
+    "join_equals",
     "join_pads",
     "join_equals",
     "join_stacks",

@@ -46,7 +46,7 @@ class _Rule:
     Attributes:
         write: Makes its outputs in order; None, and no node, where it cannot.
         makes: The outputs that it can make.
-        ranks: Of these, where it needs sizes of what is in front of it: inference must pass others of its kind.
+        ranks: Of these, where it needs sizes in front of it: inference must pass others of its kind.
         turn: When it is written: it needs what those before it tell.
     """
 

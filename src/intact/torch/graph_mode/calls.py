@@ -7,7 +7,6 @@ modules do inside is one call, the module's.
 from __future__ import annotations
 
 import functools
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ _TRANSPOSED = {"T", "mT", "H", "mH"}  # attributes that compute
 _builtin: dict[Any, KnownFunction] = {}
 _TORCH = Path(torch.__file__).parent
 _WRITTEN = str(_TORCH / "nn" / "modules") + "/"
-_RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
 _BETWEEN = (f"{_TORCH}/", str(Path(__file__).parents[1]) + "/")
 
 
@@ -150,8 +148,19 @@ _site_in_dynamo._dynamo_marked_constant = True  # type: ignore[attr-defined]  # 
 
 
 def _site(code: CodeType, line: int) -> str:
-    name = _RESUMED.sub(r"\1", code.co_name)  # what torch.compile makes of a function behind a graph break
-    return f"{name}:{line - code.co_firstlineno}"
+    while (made_of := _original(code)) is not None:
+        code = made_of
+    return f"{code.co_name}:{line - code.co_firstlineno}"
+
+
+def _original(code: CodeType) -> CodeType | None:
+    """The function that torch.compile went on with, behind a graph break, in this code of its own."""
+    if not code.co_name.startswith("torch_dynamo_resume_in_"):
+        return None
+    cache = getattr(sys.modules.get("torch._dynamo.resume_execution"), "ContinueExecutionCache", None)
+    known = getattr(cache, "generated_code_metadata", {}).get(code)
+    found = getattr(known, "code", None)
+    return found if isinstance(found, CodeType) else None
 
 
 @functools.cache
