@@ -30,10 +30,10 @@ def open_attentions(model: ir.Model) -> list[Note]:
 
     Queries of three axes are cut into heads first, and what comes out is put together again; the past goes
     in front of keys and values; a key that several queries share is repeated; a causal mask, or a window,
-    becomes an addend; where there is a mask, rows of which nothing may be attended to become 0.
+    becomes an addend, and so does how many keys each sample has (`nonpad_kv_seqlen`), whose last ones stand
+    beside the queries then; where there is a mask, rows of which nothing may be attended to become 0.
 
-    Guards: sizes and numbers of heads are known; a mask is as long as the keys. `nonpad_kv_seqlen` has no
-    other form.
+    Guards: sizes and numbers of heads are known; a mask is as long as the keys.
 
     Args:
         model: Changed in place.
@@ -151,8 +151,6 @@ def _barred(node: ir.Node) -> str:
     q, k, *_ = node.inputs
     assert q is not None and k is not None
     given = (*node.inputs, *[None] * 7)
-    if given[_LENGTHS] is not None:
-        return "how long keys are is an input"
     if q.dtype not in (_T.FLOAT, _T.DOUBLE):
         return "it is not of float32"
     mode = integer(node, "qk_matmul_output_mode", _SCORES)
@@ -167,7 +165,7 @@ def _barred(node: ir.Node) -> str:
 
 
 def _open(node: ir.Node, heads: _Heads, names: Namer) -> None:
-    q, k, v, _, *past = (*node.inputs, None, None, None)[:6]
+    q, k, v, mask, *past, lengths = (*node.inputs, *[None] * 4)[: _LENGTHS + 1]
     assert q is not None and k is not None and v is not None and q.dtype is not None
     write = Writer(node, names, q.dtype)
     if heads.joined:
@@ -180,10 +178,10 @@ def _open(node: ir.Node, heads: _Heads, names: Namer) -> None:
     if group > 1:
         k = repeated(write, k, group, heads.queries, heads.size)
         v = repeated(write, v, group, heads.queries, heads.width)
-    bias = _bias(write, node, q, k, old_keys)
-    scale = floating(node, "scale", 1 / sqrt(heads.size))
-    masked, cap = len(node.inputs) > _MASK and node.inputs[_MASK] is not None, floating(node, "softcap", 0)
-    raw, weights = attended(write, q, k, scale, bias, softcap=cap, guarded=masked)
+    bias = _bias(write, node, (q, k), mask, old_keys, lengths)
+    scale, cap = floating(node, "scale", 1 / sqrt(heads.size)), floating(node, "softcap", 0)
+    guarded = mask is not None or lengths is not None
+    raw, weights = attended(write, q, k, scale, bias, softcap=cap, guarded=guarded)
     y = write.names(write("MatMul", weights, v))
     scores = weights if integer(node, "qk_matmul_output_mode", _SCORES) == _WEIGHTS else raw
     made = join_heads(write, y) if heads.joined else y, *present, scores
@@ -201,15 +199,21 @@ def repeated(write: Writer, x: ir.Value, times: int, heads: int, size: int) -> i
     return write("Reshape", spread, write.sizes(0, heads, -1, size))
 
 
-def _bias(write: Writer, node: ir.Node, q: ir.Value, k: ir.Value, past: ir.Value | None) -> ir.Value | None:
-    """What is added to the scores of q and all keys; None for nothing."""
-    mask = node.inputs[_MASK] if len(node.inputs) > _MASK else None
+def _bias(
+    write: Writer,
+    node: ir.Node,
+    read: tuple[ir.Value, ir.Value],
+    mask: ir.Value | None,
+    past: ir.Value | None,
+    lengths: ir.Value | None,
+) -> ir.Value | None:
+    """What is added to the scores of queries and all keys; None for nothing."""
     found = []
     if mask is not None and mask.dtype == _T.BOOL:
         found.append(zero_where(write, mask))
     elif mask is not None:
         found.append(mask if mask.dtype == write.dtype else write("Cast", mask, to=int(write.dtype)))
-    if (allowed := _in_reach(write, node, q, k, past)) is not None:
+    if (allowed := _in_reach(write, node, *read, past, lengths)) is not None:
         found.append(zero_where(write, allowed))
     return write("Add", *found) if len(found) > 1 else found[0] if found else None
 
@@ -219,20 +223,36 @@ def zero_where(write: Writer, allowed: ir.Value) -> ir.Value:
 
 
 def _in_reach(
-    write: Writer, node: ir.Node, q: ir.Value, k: ir.Value, past: ir.Value | None
+    write: Writer,
+    node: ir.Node,
+    q: ir.Value,
+    k: ir.Value,
+    past: ir.Value | None,
+    lengths: ir.Value | None,
 ) -> ir.Value | None:
-    """Which keys each query may attend to by their places alone, [queries, keys]; None: all of them."""
+    """Which keys each query may attend to by their places alone, as far as scores broadcast; None: all."""
     causal = integer(node, "is_causal", 0) != 0
     left, right = integer(node, "left_window_size", -1), integer(node, "right_window_size", -1)
     bounds = [("LessOrEqual", 0)] * causal + [("LessOrEqual", right)] * (right >= 0)
     bounds += [("GreaterOrEqual", -left)] * (left >= 0)
-    if not bounds:
-        return None
-    ahead = places_ahead(write, q, k, past)
-    tests = [write(op, ahead, write.sizes(bound), dtype=_T.BOOL) for op, bound in bounds]
+    tests = []
+    if lengths is not None:
+        lengths = write("Reshape", lengths, write.sizes(-1, 1, 1, 1), dtype=_T.INT64)
+        tests.append(is_among(write, k, lengths))
+    if bounds:
+        ahead = places_ahead(write, q, k, past)
+        if lengths is not None:  # the last of a sample's keys stand beside its queries
+            ahead = write("Add", ahead, size_of(write, q, 2), dtype=_T.INT64)
+            ahead = write("Sub", ahead, lengths, dtype=_T.INT64)
+        tests += [write(op, ahead, write.sizes(bound), dtype=_T.BOOL) for op, bound in bounds]
     while len(tests) > 1:
         tests = [write("And", tests[0], tests[1], dtype=_T.BOOL), *tests[2:]]
-    return tests[0]
+    return tests[0] if tests else None
+
+
+def is_among(write: Writer, k: ir.Value, ends: ir.Value) -> ir.Value:
+    """Which keys stand in front of `ends`, an int64 of a last axis of 1: bool, that axis for the keys."""
+    return write("Less", count_to(write, size_of(write, k, 2)), ends, dtype=_T.BOOL)
 
 
 def places_ahead(write: Writer, q: ir.Value, k: ir.Value, past: ir.Value | None) -> ir.Value:

@@ -133,6 +133,14 @@ class Writer:
         return value
 
 
+def sum_of(write: Writer, *values: ir.Value | None) -> ir.Value:
+    """The sum of those that are there, from left to right."""
+    first, *rest = (value for value in values if value is not None)
+    for value in rest:
+        first = write("Add", first, value)
+    return first
+
+
 def drop_unused(graph: ir.Graph, *values: ir.Value | None) -> None:
     """Remove those of `values` that are initializers of `graph` and that nobody reads any more."""
     for value in values:

@@ -9,15 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import pi, sqrt
 
-import numpy as np
 import onnx_ir as ir
-from numpy.typing import NDArray
 
 from intact.errors import UnsupportedError
-from intact.graph.attention import attended, join_heads, places_ahead, split_heads, zero_where
-from intact.graph.attributes import copied, floating, floatings, integer, integers, text
-from intact.graph.build import Namer, Writer, is_read, take_place
-from intact.graph.edit import rank_of
+from intact.graph.attributes import copied, floating, floatings, integer, text
+from intact.graph.build import Namer, Writer, is_read, sum_of, take_place
+from intact.graph.fused_attention import Inputs, multi_head, self_attention
 from intact.graph.grouped import group_query
 from intact.graph.inference import refresh_shapes
 from intact.graph.notes import Note
@@ -36,8 +33,6 @@ _FLOATS = (_T.FLOAT, _T.DOUBLE, _T.FLOAT16, _T.BFLOAT16)
 _MOST = 24
 """Inputs of an operator, at most."""
 
-Inputs = Sequence[ir.Value | None]
-
 
 @dataclass(frozen=True)
 class _Rule:
@@ -46,7 +41,7 @@ class _Rule:
     Attributes:
         write: Makes its outputs in order; None, and no node, where it cannot.
         makes: The outputs that it can make.
-        ranks: Of these, where it needs sizes in front of it: inference must pass others of its kind.
+        ranks: Of these, where it needs sizes of what is in front of it, which others of its kind may make.
         turn: When it is written: it needs what those before it tell.
     """
 
@@ -60,8 +55,8 @@ def open_fused(model: ir.Model) -> list[Note]:
     """Write operators that ONNX Runtime fused as those that they stand for, in place.
 
     Gelu, BiasGelu, FastGelu, QuickGelu; FusedConv, FusedGemm, FusedMatMul; layer normalizations, with the sum
-    in front of them and with the embeddings of BERT; Attention and MultiHeadAttention where masks are given
-    place by place. Others stay.
+    in front of them and with the embeddings of BERT; attentions, and how they turn
+    queries and keys, where sizes are known. Others stay.
 
     Args:
         model: Changed in place; it gets opset 18 where it has any of them.
@@ -97,7 +92,7 @@ def require_portable(model: ir.Model) -> None:
 
 
 def _tell_ranks(model: ir.Model) -> None:
-    """Say of what attentions make how many axes it has: ONNX's inference does not know them, and ends there."""
+    """Say of what attentions make how many axes it has: ONNX's inference ends at what it does not know."""
     held = {value.dtype for value in model.graph.initializers.values()}
     for node in model.graph:
         rule = _rule(node)
@@ -138,14 +133,14 @@ def _rule(node: ir.Node) -> _Rule | None:
 
 def _gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
     """``x / 2 * (1 + erf(x / sqrt(2)))`` of the sum of what it reads."""
-    x = _sum(write, *inputs[:2])
+    x = sum_of(write, *inputs[:2])
     curve = write("Add", write("Erf", write("Div", x, write.constant(sqrt(2)))), write.constant(1))
     return [write("Mul", write("Mul", x, curve), write.constant(0.5))]
 
 
 def _fast_gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
     """``x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`` of the sum of what it reads."""
-    x = _sum(write, *inputs[:2])
+    x = sum_of(write, *inputs[:2])
     cube = write("Mul", write("Mul", x, write("Mul", x, x)), write.constant(0.044715))
     inner = write("Mul", write("Add", x, cube), write.constant(sqrt(2 / pi)))
     curve = write("Add", write("Tanh", inner), write.constant(1))
@@ -159,13 +154,6 @@ def _quick_gelu(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value]:
     return [write("Mul", x, write("Sigmoid", scaled))]
 
 
-def _sum(write: Writer, *values: ir.Value | None) -> ir.Value:
-    first, *rest = (value for value in values if value is not None)
-    for value in rest:
-        first = write("Add", first, value)
-    return first
-
-
 def _conv(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
     """An activation of a convolution, to which Z is added in front of it."""
     x, weight, bias, addend = inputs[:4]
@@ -176,7 +164,7 @@ def _conv(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None
         return None
     read = [x, weight] if bias is None else [x, weight, bias]
     made = write.names(write("Conv", *read, **said))
-    return [_activated(write, node, _sum(write, made, addend), numbers)]
+    return [_activated(write, node, sum_of(write, made, addend), numbers)]
 
 
 def _gemm(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
@@ -262,7 +250,7 @@ def _skipped(write: Writer, x: ir.Value | None, skip: ir.Value | None, bias: ir.
     """The sum of all; a bias goes to the product that it was made for, which takes it in."""
     if bias is not None and skip is not None and x is not None and is_op(skip.producer(), "MatMul", "Gemm"):
         x, skip = skip, x
-    return _sum(write, x, bias, skip)
+    return sum_of(write, x, bias, skip)
 
 
 def _plain_rms(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
@@ -295,86 +283,6 @@ def _embeddings(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] 
     return [_norm(write, node, total, gamma, beta), lengths, total]
 
 
-def _attention(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
-    """Self-attention with its projections; keys and values together, behind those of the past."""
-    x, weight, bias, mask, past, addend, shared = inputs[:7]
-    heads, matrix = integer(node, "num_heads", 0), _array(weight)
-    if x is None or matrix is None or matrix.ndim != 2 or shared is not None or not _is_by_place(mask):
-        return None
-    sizes = integers(node, "qkv_hidden_sizes", [matrix.shape[1] // 3] * 3)
-    offsets = np.zeros(matrix.shape[1], matrix.dtype) if bias is None else _array(bias)
-    if heads < 1 or sum(sizes) != matrix.shape[1] or offsets is None or integer(node, "do_rotary", 0):
-        return None
-    ends = list(np.cumsum(sizes)[:-1])
-    q, k, v = (
-        split_heads(write, write("Add", write("MatMul", x, write.constant(w)), write.constant(b)), heads)
-        for w, b in zip(np.split(matrix, ends, axis=1), np.split(offsets, ends), strict=True)
-    )
-    before = None
-    if past is not None:
-        before, values = (write("Gather", past, write.constant(at, np.int64), axis=0) for at in (0, 1))
-        k, v = write("Concat", before, k, axis=2), write("Concat", values, v, axis=2)
-    present = write("Concat", *(write("Unsqueeze", part, write.sizes(0)) for part in (k, v)), axis=0)
-    return [_mixed(write, node, (q, k, v), sizes[0] // heads, (mask, addend, before)), present]
-
-
-def _multi_head(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
-    """Attention of queries to keys, with values; the keys and values."""
-    q, k, v, bias, mask, addend, past_keys, past_values, shared, cache = inputs[:10]
-    heads, ranks = integer(node, "num_heads", 0), [rank_of(one) for one in (q, k, v)]
-    if q is None or k is None or v is None or ranks[0] != 3 or ranks[1] != ranks[2] or ranks[1] not in (3, 4):
-        return None
-    size = q.shape[2] if q.shape is not None else None
-    offsets = _array(bias)
-    unknown = bias is not None and (offsets is None or ranks[1] == 4)
-    if heads < 1 or not isinstance(size, int) or unknown or shared is not None or cache is not None:
-        return None
-    if not _is_by_place(mask) or (past_keys is None) != (past_values is None):
-        return None
-    if offsets is not None:
-        ends = [size, 2 * size]
-        q, k, v = (
-            write("Add", one, write.constant(part))
-            for one, part in zip((q, k, v), np.split(offsets, ends), strict=True)
-        )
-    q = split_heads(write, q, heads)
-    if ranks[1] == 3:
-        k, v = split_heads(write, k, heads), split_heads(write, v, heads)
-    if past_keys is not None:
-        k, v = write("Concat", past_keys, k, axis=2), write("Concat", past_values, v, axis=2)
-    y = _mixed(write, node, (q, k, v), size // heads, (mask, addend, past_keys))
-    return [y, *(write("Identity", one) for one in (k, v))]
-
-
-def _mixed(
-    write: Writer,
-    node: ir.Node,
-    heads: tuple[ir.Value, ir.Value, ir.Value],
-    size: int,
-    given: tuple[ir.Value | None, ir.Value | None, ir.Value | None],
-) -> ir.Value:
-    """Values mixed by the scores of queries and keys.
-
-    Args:
-        heads: Queries, keys and values, [batch, heads, places, size].
-        size: Of a query.
-        given: Which keys may be attended to, where not to all of them; what is added to scores; old keys.
-    """
-    (q, k, v), (mask, addend, past) = heads, given
-    lowest = floating(node, "mask_filter_value", -10000)
-    found = [] if addend is None else [addend]
-    if mask is not None:
-        closed = write("Sub", write.constant(1), write("Cast", mask, to=int(write.dtype)))
-        closed = write("Mul", closed, write.constant(lowest))
-        found.append(write("Unsqueeze", closed, write.sizes(*([1, 2] if rank_of(mask) == 2 else [1]))))
-    if integer(node, "unidirectional", 0):
-        behind = write("LessOrEqual", places_ahead(write, q, k, past), write.sizes(0), dtype=_T.BOOL)
-        found.append(zero_where(write, behind))
-    scale = floating(node, "scale", 0) or 1 / sqrt(size)
-    _, weights = attended(write, q, k, scale, _sum(write, *found) if found else None)
-    return join_heads(write, write.names(write("MatMul", weights, v)))
-
-
 def _rotary(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
     """Pairs of elements turned by the place of their row: said for each, or counted from one number on."""
     x, places, cos, sin = inputs[:4]
@@ -384,17 +292,8 @@ def _rotary(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | No
     return None if y is None else [y]
 
 
-def _is_by_place(mask: ir.Value | None) -> bool:
-    """Whether a mask says of every key whether it may be attended to: it may say lengths, too."""
-    return mask is None or rank_of(mask) in (2, 3)
-
-
-def _array(value: ir.Value | None) -> NDArray | None:
-    return None if value is None or value.const_value is None else value.const_value.numpy()
-
-
 _RULES = {
-    "Attention": _Rule(_attention, (0, 1), (3, 5), turn=2),
+    "Attention": _Rule(self_attention, (0, 1), (3, 5), turn=2),
     "BiasGelu": _Rule(_gelu),
     "EmbedLayerNormalization": _Rule(_embeddings, (0, 1, 2)),
     "FastGelu": _Rule(_fast_gelu),
@@ -403,7 +302,7 @@ _RULES = {
     "FusedMatMul": _Rule(_matmul),
     "Gelu": _Rule(_gelu),
     "GroupQueryAttention": _Rule(group_query, (0, 1, 2), (3, 4, 4), turn=2),
-    "MultiHeadAttention": _Rule(_multi_head, (0, 1, 2), (3, 4, 4), turn=2),
+    "MultiHeadAttention": _Rule(multi_head, (0, 1, 2), (3, 4, 4), turn=2),
     "QuickGelu": _Rule(_quick_gelu),
     "RotaryEmbedding": _Rule(_rotary, turn=1),
     "SimplifiedLayerNormalization": _Rule(_plain_rms),

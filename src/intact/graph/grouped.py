@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -14,6 +14,7 @@ from intact.graph.attention import attended, count_to, join_heads, repeated, siz
 from intact.graph.attributes import floating, integer, text
 from intact.graph.build import Writer
 from intact.graph.edit import rank_of
+from intact.graph.fused_attention import Inputs
 from intact.graph.rotary import angles_at, last_size, turn
 
 _T = ir.DataType
@@ -21,7 +22,7 @@ _INPUTS = 11  # the others are sinks, scales of caches, norms and padded chunks
 _PLAIN = {"causal": 1, "smooth_softmax": 0, "qk_output": 0, "sliding_window_cache": 0}
 
 
-def group_query(write: Writer, node: ir.Node, inputs: Sequence[ir.Value | None]) -> list[ir.Value] | None:
+def group_query(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] | None:
     """Attention of the newest places to all, with keys and values of the past; these with the new ones.
 
     A row b of the batch has ``seqlens_k[b] + 1`` places, the last of which are new. The new keys stand behind
@@ -83,7 +84,7 @@ class _Form:
     softcap: float
 
     @classmethod
-    def of(cls, node: ir.Node, inputs: Sequence[ir.Value | None]) -> _Form | None:
+    def of(cls, node: ir.Node, inputs: Inputs) -> _Form | None:
         """None where a form is not known, or a size."""
         q, k, v, old_keys, old_values, _, _, cos, sin, *_ = inputs
         queries, keys = integer(node, "num_heads", 0), integer(node, "kv_num_heads", 0)
@@ -106,7 +107,7 @@ class _Form:
             floating(node, "scale", 0) or 1 / sqrt(size), floating(node, "softcap", 0),
         )  # fmt: skip
 
-    def heads(self, write: Writer, inputs: Sequence[ir.Value | None]) -> list[ir.Value]:
+    def heads(self, write: Writer, inputs: Inputs) -> list[ir.Value]:
         """Queries, keys and values, [batch, heads, places, size]."""
         counts = [self.queries, self.keys, self.keys]
         given = [x for x in inputs[:3] if x is not None]
