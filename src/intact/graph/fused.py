@@ -14,6 +14,7 @@ import onnx_ir as ir
 from intact.errors import UnsupportedError
 from intact.graph.attributes import copied, floating, floatings, integer, text
 from intact.graph.build import Namer, Writer, is_read, sum_of, take_place
+from intact.graph.edit import set_shape
 from intact.graph.fused_attention import Inputs, multi_head, self_attention
 from intact.graph.grouped import group_query
 from intact.graph.inference import refresh_shapes
@@ -101,7 +102,8 @@ def _tell_ranks(model: ir.Model) -> None:
             if at < len(node.outputs) and (kinds or not held & {*_FLOATS[2:]}):
                 output = node.outputs[at]
                 output.type = output.type or ir.TensorType(kinds[0] if kinds else _T.FLOAT)
-                output.shape = output.shape or ir.Shape([None] * rank)
+                if output.shape is None:
+                    set_shape(output, [None] * rank)
 
 
 def _opened(model: ir.Model, turn: int) -> list[Note]:
