@@ -20,6 +20,7 @@ def attention(
     *,
     joined: bool = False,
     mask: np.ndarray | None = None,
+    lengths: np.ndarray | None = None,
     past: int = 0,
     outputs: int = 1,
     opset: int = 23,
@@ -42,7 +43,9 @@ def attention(
     if past:
         feeds |= {"k0": np.float32(rng.normal(size=(B, k_heads, past, D))),
                   "v0": np.float32(rng.normal(size=(B, k_heads, past, W)))}  # fmt: skip
-    order = ("q", "k", "v", "mask", "k0", "v0")
+    if lengths is not None:
+        feeds["lengths"] = lengths
+    order = ("q", "k", "v", "mask", "k0", "v0", "lengths")
     names = [name if name in feeds else "" for name in order]
     while not names[-1]:
         names.pop()
@@ -87,6 +90,10 @@ def wanted(
         mask = feeds["mask"]
         bias = bias + (np.where(mask, 0, -np.inf) if mask.dtype == bool else mask).astype(np.float32)
     ahead = np.arange(total)[None, :] - np.arange(past, past + S)[:, None]
+    if "lengths" in feeds:
+        ends = feeds["lengths"].reshape(-1, 1, 1, 1)
+        bias = np.where(np.arange(total) < ends, bias, -np.inf)
+        ahead = ahead - (ends - S)
     if said.get("is_causal"):
         bias = np.where(ahead <= 0, bias, -np.inf)
     if "left_window_size" in said:
@@ -131,6 +138,10 @@ CASES = {
     "scores alone": {"outputs": 4, "left_out": True},
     "weights": {"outputs": 4, "qk_matmul_output_mode": 3, "mask": NOTHING},
     "opset 24": {"opset": 24, "is_causal": 1},
+    "lengths": {"opset": 24, "lengths": np.int64([7, 4])},
+    "lengths, one of which is 0": {"opset": 24, "lengths": np.int64([7, 0]), "joined": True},
+    "lengths, causal": {"opset": 24, "lengths": np.int64([7, 3]), "is_causal": 1},
+    "lengths and mask": {"opset": 24, "lengths": np.int64([6, 4]), "mask": NOTHING},
 }
 
 
@@ -144,7 +155,9 @@ def test_it_computes_the_same(case):
     assert nodes.count("MatMul") == 2 and "Attention" not in nodes
     assert next(node.op_type for node in model.graph if node.name == "attention") == "MatMul"
     said = {"q_heads": 2, "k_heads": 2, "joined": False} | case
-    want = wanted(feeds, **{name: value for name, value in said.items() if name not in ("mask", "past")})
+    want = wanted(
+        feeds, **{name: value for name, value in said.items() if name not in ("mask", "past", "lengths")}
+    )
     engine = intact.compile(proto)
     got = engine.run(feeds)
     assert set(got) == {value.name for value in proto.graph.output}

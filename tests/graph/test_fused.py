@@ -33,9 +33,10 @@ def model(
     *,
     domain: str = MICROSOFT,
     opset: int = 17,
+    fixed: bool = False,
     **said: object,
 ) -> onnx.ModelProto:
-    """One node; `outputs` have ranks, and the first rows of feeds are a free size."""
+    """One node; `outputs` have ranks, and the first rows of feeds are a free size, or fixed."""
     made = [f"y{at}" if f"y{at}" in outputs else "" for at in range(4)]
     while not made[-1]:
         made.pop()
@@ -43,7 +44,7 @@ def model(
     kinds = {"y1": TensorProto.INT32} if op_type == "EmbedLayerNormalization" else {}
     types = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in feeds.items()}
     begins = [
-        helper.make_tensor_value_info(name, types[name], ["n", *array.shape[1:]])
+        helper.make_tensor_value_info(name, types[name], [array.shape[0] if fixed else "n", *array.shape[1:]])
         for name, array in feeds.items()
     ]
     ends = [
@@ -65,6 +66,9 @@ NORM = {"g": real(H), "o": real(H), "b": real(H)}
 MATRIX, IMAGE = real(3, 4, 6), real(B, 3, 6, 6)
 MHA = {"q": real(B, S, H), "k": real(B, T, H), "v": real(B, T, H)}
 PAST = {"k0": real(B, N, 3, D), "v0": real(B, N, 3, D)}
+R = 4  # pairs that are turned
+TURNED, PLACES = real(B, S, 4 * R), np.int64([[0, 1, 2, 3, 4], [3, 4, 5, 6, 7]])
+ANGLES = {"c": real(9, R), "s": real(9, R)}
 IDS = RNG.integers(0, 9, (B, S)).astype(np.int32)
 TABLES = {"words": real(9, H), "places": real(8, H), "kinds": real(2, H), "g": real(H), "o": real(H)}
 KERNEL = {"w": real(4, 3, 3, 3), "c": real(4)}
@@ -125,6 +129,14 @@ CASES = {
         {"x": X}, QKV | {"p": real(2, B, N, 3, D)}, ["x", "w", "b", "", "p"], {"y0": 3, "y1": 5},
         {"num_heads": N, "unidirectional": 1},
     ),
+    "Attention, ends": ({"x": X, "m": np.int32([3, 5])}, QKV, ["x", "w", "b", "m"], Y, {"num_heads": N}),
+    "Attention, ends and starts": (
+        {"x": X, "m": np.int32([3, 5, 0, 2])}, QKV, ["x", "w", "b", "m"], Y, {"num_heads": N, "fixed": True}
+    ),
+    "Attention, ends with a past": (
+        {"x": X, "m": np.int32([8, 6])}, QKV | {"p": real(2, B, N, 3, D)}, ["x", "w", "b", "m", "p"],
+        {"y0": 3, "y1": 5}, {"num_heads": N},
+    ),
     "Attention, added": (
         {"x": X, "a": real(B, N, S, S)}, QKV, ["x", "w", "b", "", "", "a"], Y, {"num_heads": N}
     ),
@@ -132,6 +144,20 @@ CASES = {
     "MultiHeadAttention, bias and mask": (
         MHA | {"m": np.int32(RNG.random((B, T)) < 0.6)}, {"b": real(3 * H)}, ["q", "k", "v", "b", "m"], Y,
         {"num_heads": N},
+    ),
+    "MultiHeadAttention, ends": (
+        MHA | {"m": np.int32([4, 7])}, {}, ["q", "k", "v", "", "m"], Y, {"num_heads": N}
+    ),
+    "RotaryEmbedding": ({"x": TURNED, "p": PLACES}, ANGLES, ["x", "p", "c", "s"], Y, {}),
+    "RotaryEmbedding, heads apart": (
+        {"x": real(B, 3, S, 2 * R), "p": PLACES}, ANGLES, ["x", "p", "c", "s"], {"y0": 4}, {}
+    ),
+    "RotaryEmbedding, from one place on": (
+        {"x": TURNED}, ANGLES | {"o": np.int64([2])}, ["x", "o", "c", "s"], Y, {"interleaved": 1}
+    ),
+    "RotaryEmbedding, in part": (
+        {"x": real(B, S, 6 * R), "p": PLACES}, ANGLES, ["x", "p", "c", "s"], Y,
+        {"num_heads": 2, "rotary_embedding_dim": 2 * R},
     ),
     "MultiHeadAttention, heads apart": (
         {"q": MHA["q"], "k": real(B, N, T, D), "v": real(B, N, T, D)}, {}, ["q", "k", "v"], Y,
@@ -163,7 +189,13 @@ def test_it_computes_what_onnx_runtime_does(name):
 
 
 LEFT = {
-    "lengths for a mask": ("Attention", {"x": X, "m": np.int32([3, 5])}, QKV, ["x", "w", "b", "m"], {}),
+    "lengths of packed samples": (
+        "Attention", {"x": X, "m": np.int32([3, 5, 0, 3, 0, 3, 8, 8])}, QKV, ["x", "w", "b", "m"],
+        {"fixed": True},
+    ),
+    "scaled turns": (
+        "RotaryEmbedding", {"x": TURNED, "p": PLACES}, ANGLES, ["x", "p", "c", "s"], {"scale": 2.0}
+    ),
     "packed queries": ("MultiHeadAttention", {"q": real(B, S, N, 3, D)}, {}, ["q"], {}),
     "weights that are an input": ("Attention", {"x": X, "w": QKV["w"]}, {"b": QKV["b"]}, ["x", "w", "b"], {}),
     "batches turned": ("FusedMatMul", {"x": MATRIX, "z": MATRIX}, {}, ["x", "z"], {"transBatchA": 1}),

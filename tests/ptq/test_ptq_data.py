@@ -210,6 +210,19 @@ def test_data_that_do_not_fit_are_named(data: Any, inputs: list[Input], kind: ty
         read(data, inputs)
 
 
+def test_an_input_may_be_empty_beside_others() -> None:
+    """Keys of a past that has not begun."""
+    inputs = [
+        Input("ids", np.dtype(np.int64), ("N", "S")),
+        Input("past", np.dtype(np.float32), ("N", 2, "P", 4)),
+    ]
+    feeds = {"ids": np.ones((3, 5), np.int64), "past": np.zeros((3, 2, 0, 4), np.float32)}
+    (found,) = read([feeds], inputs)
+    assert found["past"].shape == (3, 2, 0, 4)
+    with pytest.raises(QuantValueError, match=r"batch 0 of data: input 'ids'.* want at least one element"):
+        read([{"ids": np.ones((3, 0), np.int64), "past": feeds["past"]}], inputs)
+
+
 def test_files_that_do_not_fit_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.npy").write_bytes(b"\x93NUMPY damaged")
     np.save(tmp_path / "o.npy", np.array([{}]), allow_pickle=True)

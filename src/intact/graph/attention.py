@@ -237,7 +237,7 @@ def _in_reach(
     bounds += [("GreaterOrEqual", -left)] * (left >= 0)
     tests = []
     if lengths is not None:
-        lengths = write("Reshape", lengths, write.sizes(-1, 1, 1, 1), dtype=_T.INT64)
+        lengths = write("Unsqueeze", lengths, write.sizes(1, 2, 3), dtype=_T.INT64)
         tests.append(is_among(write, k, lengths))
     if bounds:
         ahead = places_ahead(write, q, k, past)

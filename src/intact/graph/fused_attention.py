@@ -134,7 +134,7 @@ class _Mask:
 
     def _inside(self, write: Writer, k: ir.Value) -> ir.Value:
         places = write("Cast", self.value, to=int(_T.INT64), dtype=_T.INT64)
-        rows = write("Reshape", places, write.sizes(-1, 1, 1, 1), dtype=_T.INT64)
+        rows = write("Unsqueeze", places, write.sizes(1, 2, 3), dtype=_T.INT64)
         if not self.samples:
             return is_among(write, k, rows)
         cuts = ((0, self.samples), (self.samples, 2 * self.samples))
