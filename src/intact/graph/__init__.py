@@ -108,7 +108,6 @@ __all__ = [
     "is_op",
     "join_equals",
     "join_pads",
-    "join_equals",
     "join_stacks",
     "lift_constants",
     "load",
