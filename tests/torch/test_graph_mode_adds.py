@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import intact
 from intact import graph
-from intact.errors import QuantValueError
+from intact.errors import QuantValueError, UnsupportedError
 from intact.torch import export, load_checkpoint, quantize, save_checkpoint
 
 WIDTH, WORDS = 32, 20
@@ -176,6 +176,28 @@ class Skips(nn.Module):
         return x * 1.5
 
 
+class Padded(nn.Module):
+    """Multiplies by a mask of booleans, as models of speech do behind each layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(WIDTH, WIDTH) for _ in range(3)])
+
+    def forward(self, x: Tensor, allowed: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x * allowed)
+            x *= allowed
+        return self.layers[0](x)
+
+
+def test_masks_of_booleans_are_quantized_as_what_they_are_multiplied_as(tmp_path: Path) -> None:
+    allowed = torch.ones(2, WORDS, 1, dtype=torch.bool)
+    allowed[1, 12:] = False
+    result = check_pairs(Padded(), (words(), allowed), tmp_path)
+    assert not any("the tensor is inside" in why for why in result.report.left.values())
+    check_training(result.model, (words(), allowed))
+
+
 class TestNumbersOfCalls:
     def test_sums_are_known_by_their_place_where_another_run_makes_more(self, tmp_path: Path) -> None:
         result = check_pairs(Masked(), (words(),), tmp_path)
@@ -229,3 +251,24 @@ class TestNumbersOfCalls:
         for _ in range(8):
             model(words()).sum().backward()
         assert model.layers[1].body._weight_quantizer.amax is not None
+
+
+class OtherWay(Masked):
+    """The way that it goes while it is exported was never run: its mask has no shape that can be added."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_exporting():
+            x = x + torch.zeros(WORDS + 1, 1)
+        return self.head(torch.relu(self.out(x)) + x) + x
+
+
+def test_code_that_cannot_be_exported_as_it_asks_to_be_is_as_it_runs(tmp_path: Path) -> None:
+    x = words()
+    with pytest.raises(UnsupportedError):
+        export(OtherWay().eval(), x, tmp_path / "float.onnx")
+    result = quantize(OtherWay().eval(), [x], progress=False)
+    assert not result.report.replaced and "add_quantizer_0" in result.report.quantizers
+    check_training(result.model, (x,))
+    report = export(result.model, x, tmp_path / "m.onnx")
+    assert not report.not_compared and report.codes_differing == 0
+    assert not torch.compiler.is_exporting() and torch.compiler.is_exporting.__name__ == "is_exporting"

@@ -23,6 +23,7 @@ from intact.torch.graph_mode.opened import BODIES, OPENED
 from intact.torch.grouped_products import GROUPED
 
 _AUGMENTED = {"add_", "sub_", "mul_", "div_", "pow_", "matmul_"}
+_PROMOTING = {"add", "sub", "mul", "div"}
 _TRANSPOSED = {"T", "mT", "H", "mH"}  # attributes that compute
 _builtin: dict[Any, KnownFunction] = {}
 _TORCH = Path(torch.__file__).parent
@@ -209,6 +210,14 @@ def reads_floats(value: Any) -> bool:
     if isinstance(value, Tensor):
         return value.is_floating_point()
     return isinstance(value, (tuple, list)) and any(map(reads_floats, value))
+
+
+def promoted(function: str, args: tuple[Any, ...]) -> torch.dtype | None:
+    """The type that `function` brings masks and integers among its operands to; None where it reads none."""
+    if function not in _PROMOTING or not all(isinstance(x, Tensor) and x.dim() for x in args[:2]):
+        return None
+    kinds = [x.dtype for x in args[:2] if x.is_floating_point()]
+    return kinds[0] if len(kinds) == 1 and len(args) > 1 else None
 
 
 def exchanged(

@@ -141,7 +141,11 @@ class _Pass(Calls):
 
         def quantized(number: int, x: Tensor) -> Tensor:
             use = next((use for use in uses if use.number == number), None)
-            return x if use is None else self._quantize(use, x, alone=writes and not number)
+            if use is None:
+                return x
+            if not x.is_floating_point():  # a mask, which the function would bring to this type
+                x = x.to(next(y.dtype for y in args if isinstance(y, Tensor) and y.is_floating_point()))
+            return self._quantize(use, x, alone=writes and not number)
 
         return exchanged(args, kwargs, quantized)
 

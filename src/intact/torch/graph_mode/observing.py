@@ -15,6 +15,7 @@ from intact.torch.graph_mode.calls import (
     ModelCall,
     exchanged,
     function_of,
+    promoted,
     reads_floats,
     site_of_call,
 )
@@ -161,8 +162,12 @@ class Observer(Calls):
     def _reading(self, call: ModelCall, args: Any, kwargs: Any, *, first: bool) -> Any:
         self.calls[call] = site_of_call() if call.function else ""
 
+        kind = promoted(call.function, args)
+
         def read(operand: int, x: Tensor) -> Tensor:
             wanted = first if operand == 0 else call.function not in _NORMS
+            if kind is not None and wanted and not (x.is_floating_point() or x.is_complex()):
+                x = x.to(kind)  # as the function would, and as files have it
             return self.read(call, operand, x) if wanted and x.dim() and x.is_floating_point() else x
 
         return exchanged(args, kwargs, read)
