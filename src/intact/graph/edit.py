@@ -37,6 +37,12 @@ def rank_of(value: ir.Value | None) -> int | None:
     return None if value is None or value.shape is None else len(value.shape)
 
 
+def last_size(value: ir.Value | None) -> int | None:
+    """How long the last axis is; None where that is not known."""
+    size = value.shape[-1] if value is not None and value.shape else None
+    return size if isinstance(size, int) else None
+
+
 def set_shape(value: ir.Value, sizes: Sequence[int | str | None]) -> None:
     """Say what shape `value` has: sizes, names of free ones, None where nothing is known."""
     value.shape = ir.Shape(sizes)

@@ -56,8 +56,8 @@ def open_fused(model: ir.Model) -> list[Note]:
     """Write operators that ONNX Runtime fused as those that they stand for, in place.
 
     Gelu, BiasGelu, FastGelu, QuickGelu; FusedConv, FusedGemm, FusedMatMul; layer normalizations, with the sum
-    in front of them and with the embeddings of BERT; attentions, and how they turn
-    queries and keys, where sizes are known. Others stay.
+    in front of them and with the embeddings of BERT; attentions, and how they turn queries and keys, where
+    sizes are known. Others stay.
 
     Args:
         model: Changed in place; it gets opset 18 where it has any of them.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from intact.graph.attention import attended, is_among, join_heads, places_ahead, split_heads, zero_where
 from intact.graph.attributes import floating, integer, integers
 from intact.graph.build import Writer, sum_of
-from intact.graph.edit import rank_of
+from intact.graph.edit import last_size, rank_of
 
 _T = ir.DataType
 
@@ -68,10 +68,9 @@ def multi_head(write: Writer, node: ir.Node, inputs: Inputs) -> list[ir.Value] |
     heads, ranks = integer(node, "num_heads", 0), [rank_of(one) for one in (q, k, v)]
     if q is None or k is None or v is None or ranks[0] != 3 or ranks[1] != ranks[2] or ranks[1] not in (3, 4):
         return None
-    size = q.shape[2] if q.shape is not None else None
-    offsets = _array(bias)
+    size, offsets = last_size(q), _array(bias)
     unknown = bias is not None and (offsets is None or ranks[1] == 4)
-    if heads < 1 or not isinstance(size, int) or unknown or shared is not None or cache is not None:
+    if heads < 1 or size is None or unknown or shared is not None or cache is not None:
         return None
     given = _Mask.of(mask, q)
     if given is None or (past_keys is None) != (past_values is None):

@@ -13,9 +13,9 @@ import onnx_ir as ir
 from intact.graph.attention import attended, count_to, join_heads, repeated, size_of, split_heads, zero_where
 from intact.graph.attributes import floating, integer, text
 from intact.graph.build import Writer
-from intact.graph.edit import rank_of
+from intact.graph.edit import last_size, rank_of
 from intact.graph.fused_attention import Inputs
-from intact.graph.rotary import angles_at, last_size, turn
+from intact.graph.rotary import angles_at, turn
 
 _T = ir.DataType
 _INPUTS = 11  # the others are sinks, scales of caches, norms and padded chunks

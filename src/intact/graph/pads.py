@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from intact.graph import ops
-from intact.graph.build import Namer, drop_unused, replace
+from intact.graph.build import Namer, drop_unused, is_read, replace
 from intact.graph.constants import Constants
 from intact.graph.edit import rank_of
 from intact.graph.notes import Note
@@ -47,17 +47,11 @@ def join_pads(model: ir.Model) -> list[Note]:
 
 def _spatial(node: ir.Node, constants: Constants) -> list[int] | None:
     """What it puts in front of each axis but the first two, then behind; None where it does anything else."""
-    pads = constants(node.inputs[1]) if node.inputs[1] is not None else None
-    given = node.inputs[3] if len(node.inputs) > 3 else None
-    rank, axes = rank_of(node.inputs[0]), None if given is None else constants(given)
-    if pads is None or rank is None or (given is not None and axes is None):
+    rank = rank_of(node.inputs[0])
+    sides = None if rank is None else ops.Pad.of(node).sides(node, constants, rank)
+    if sides is None or any(map(any, sides[:2])) or min(map(min, sides), default=0) < 0:
         return None
-    places = range(rank) if axes is None else [int(axis) % rank for axis in axes.reshape(-1)]
-    whole = [0] * (2 * rank)
-    for index, axis in enumerate(places):
-        whole[axis], whole[rank + axis] = int(pads[index]), int(pads[len(places) + index])
-    known = min(whole) >= 0 and not any(whole[:2]) and not any(whole[rank : rank + 2])
-    return [*whole[2:rank], *whole[rank + 2 :]] if known else None
+    return [before for before, _ in sides[2:]] + [behind for _, behind in sides[2:]]
 
 
 def _joined(node: ir.Node, more: list[int], graph: ir.Graph) -> list[int] | None:
@@ -65,17 +59,14 @@ def _joined(node: ir.Node, more: list[int], graph: ir.Graph) -> list[int] | None
     if not is_op(node, "MaxPool") or node.graph is not graph:
         return None
     said = ops.MaxPool.of(node)
-    told = len(node.outputs) > 1 and (node.outputs[1].uses() or node.outputs[1].is_graph_output())
-    if (
-        told
-        or said.ceil_mode
-        or said.auto_pad not in ("NOTSET", "VALID")
-        or 2 * len(said.kernel_shape) != len(more)
-    ):
-        return None
-    own = said.pads if said.pads and said.auto_pad == "NOTSET" else [0] * len(more)
-    pads = [a + b for a, b in zip(own, more, strict=True)]
-    fits = all(
-        pad < kernel for pad, kernel in zip(pads, (*said.kernel_shape, *said.kernel_shape), strict=True)
+    kernel = said.kernel_shape * 2
+    plain = (
+        not said.ceil_mode
+        and said.auto_pad in ("NOTSET", "VALID")
+        and not any(map(is_read, node.outputs[1:]))
     )
-    return pads if fits else None
+    own = said.pads_of(said.kernel_shape, [None] * len(said.kernel_shape)) if plain else None
+    if own is None or len(own) != len(more) or len(kernel) != len(more):
+        return None
+    pads = [a + b for a, b in zip(own, more, strict=True)]
+    return pads if all(pad < size for pad, size in zip(pads, kernel, strict=True)) else None

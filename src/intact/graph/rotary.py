@@ -9,7 +9,7 @@ import onnx_ir as ir
 from intact.graph.attention import count_to, size_of
 from intact.graph.attributes import integer
 from intact.graph.build import Namer, Writer, take_place
-from intact.graph.edit import rank_of
+from intact.graph.edit import last_size, rank_of
 from intact.graph.inference import refresh_shapes
 from intact.graph.notes import Note
 from intact.graph.view import is_op
@@ -145,9 +145,3 @@ def turn(write: Writer, x: ir.Value, angles: Angles, size: int) -> ir.Value:
 def _cut(write: Writer, x: ir.Value, start: int, end: int, step: int = 1) -> ir.Value:
     """Some elements of the last axis."""
     return write("Slice", x, *map(write.sizes, (start, end, -1, step)))
-
-
-def last_size(x: ir.Value | None) -> int | None:
-    """How long the last axis is; None where that is not known."""
-    size = x.shape[-1] if x is not None and x.shape else None
-    return size if isinstance(size, int) else None

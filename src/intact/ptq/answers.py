@@ -76,9 +76,10 @@ class WantedAnswers:
     @classmethod
     def of(cls, scores: NDArray) -> WantedAnswers:
         """`scores`: an output that `has_answers`."""
-        order, probable = _largest(scores, _RIVALS + 1), _are_probabilities(scores)
+        finite = np.isfinite(scores).all(1)
+        order, probable = _largest(scores, _RIVALS + 1), _are_probabilities(scores[finite])
         ahead = _differences(np.take_along_axis(scores, order, 1), probable)
-        return cls(scores, np.isfinite(scores).all(1), order, probable, ahead)
+        return cls(scores, finite, order, probable, ahead)
 
     def kept_by(self, got: NDArray) -> Answers:
         """What becomes of them in `got`; of another shape, no row stays."""

@@ -164,12 +164,10 @@ def pads_of(builder: PlanBuilder, node: Node, rank: int) -> tuple[tuple[int, int
     Raises:
         NoMatch: It is computed.
     """
-    given = numbers(builder, node, 1)
-    axes = numbers(builder, node, 3) if has(node, 3) else list(range(rank))
-    pads = [(0, 0)] * rank
-    for i, axis in enumerate(axes):
-        pads[axis] = given[i], given[i + len(axes)]
-    return tuple(pads)
+    found = ops.Pad.of(node).sides(node, builder.constants, rank)
+    if found is None:
+        raise NoMatch("its pads are not constant")
+    return tuple(found)
 
 
 def who(node: Node) -> tuple[str, tuple[str, ...]]:

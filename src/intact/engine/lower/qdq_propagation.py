@@ -52,12 +52,8 @@ class Propagation:
 
     def fill(self, node: Node) -> np.float32 | None:
         """The number, other than 0, that a Pad fills with; None for others."""
-        given = node.inputs[2] if is_op(node, "Pad") and len(node.inputs) > 2 else None
-        array = self.constants(given) if given is not None and ops.Pad.of(node).mode == "constant" else None
-        if array is None or array.size != 1 or array.dtype.kind != "f" or not array.any():
-            return None
-        number = np.float32(array.reshape(-1)[0])
-        return None if np.isnan(number) else number
+        number = ops.Pad.of(node).fill(node, self.constants) if is_op(node, "Pad") else None
+        return None if not number or np.isnan(number) else np.float32(number)
 
     def fill_code(self, node: Node, grid: Grid, *, exact: bool) -> NDArray[np.generic] | None:
         """The code of that number on a grid; None where there is none, or not of it `exact`ly."""

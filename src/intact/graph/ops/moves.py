@@ -180,7 +180,9 @@ class Pad(Move):
         return f"it pads with {fill:g}, which is no code of every grid; 0 is"
 
     def fill(self, node: ir.Node, constants: Look) -> float | None:
-        """The number that a Pad of mode "constant" fills with; None where it is computed."""
+        """The number that it fills with; None where that is computed, or the mode is another."""
+        if self.mode != "constant":
+            return None
         given = node.inputs[2] if len(node.inputs) > 2 else None
         if given is None:
             return self.value
@@ -189,11 +191,24 @@ class Pad(Move):
             return None
         return float(array.reshape(-1)[0]) if array.size else 0.0
 
+    def sides(self, node: ir.Node, constants: Look, rank: int) -> list[tuple[int, int]] | None:
+        """What it adds in front of and behind each of `rank` axes, of opset 13 and newer; below 0 what it
+        takes away; None where that is computed, or says something else than two numbers for an axis."""
+        _, given, _, places = (*node.inputs, None, None)[:4]
+        pads, axes = constants(given), np.arange(rank) if places is None else constants(places)
+        if pads is None or axes is None or pads.size != 2 * axes.size:
+            return None
+        found = [(0, 0)] * rank
+        for axis, before, behind in zip(axes.reshape(-1), *pads.reshape(2, -1), strict=True):
+            if not -rank <= axis < rank:
+                return None
+            found[int(axis)] = int(before), int(behind)
+        return found
+
 
 def fills_below_all(node: ir.Node, constants: Look) -> bool:
     """Whether a Pad fills with minus infinity, or the lowest number: what is no maximum of anything."""
-    said = Pad.of(node)
-    fill = said.fill(node, constants) if said.mode == "constant" else None
+    fill = Pad.of(node).fill(node, constants)
     return fill is not None and fill <= _LOWEST
 
 
