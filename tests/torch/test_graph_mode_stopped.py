@@ -123,3 +123,59 @@ def test_writes_are_seen_where_no_value_of_the_answer_can_differ(images: Tensor)
     result = quantized(FindsNothing(), images)
     assert result.model(images).numel() == 0
     assert set(result.report.modules) == {"stem", "head"} and not result.report.replaced
+
+
+class Counts(nn.Module):
+    """Asks its input for a number that data decide, of which a trace knows nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(16, 16, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) if x.abs().amax() > 1e-3 else x
+
+
+class Two(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts = Counts()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.counts(x), self.counts(x * 2)
+
+
+class Deep(nn.Module):
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.stem, self.blocks = nn.Conv2d(3, 16, 3, padding=1), nn.ModuleList(Block() for _ in range(depth))
+        self.counts, self.head = nn.ModuleList(Two() for _ in range(depth)), nn.Conv2d(16, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.stem(x))
+        for block, counts in zip(self.blocks, self.counts, strict=True):
+            first, second = counts(block(x))
+            x = torch.relu(first + second)
+        return self.head(x)
+
+
+def test_all_modules_that_cannot_be_traced_are_found_at_once(
+    images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exports = []
+    export_program = torch.export.export
+
+    def counting(*args: object, **kwargs: object) -> object:
+        exports.append(args)
+        return export_program(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(torch.export, "export", counting)
+    torch.manual_seed(3)
+    model = Deep(5)
+    result = quantized(model, images)
+    assert len(exports) == 3  # one that finds them, one of code that is not told, and the one that is kept
+    assert result.report.replaced.keys() == {f"counts.{i}.counts" for i in range(5)}
+    assert all(f"blocks.{i}.second" in result.report.modules for i in range(5))
+    with torch.no_grad():
+        wanted, got = model(images), result.model(images)
+    assert (got - wanted).norm() < 0.05 * wanted.norm()

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
@@ -27,23 +28,13 @@ _SCALARS = 16
 """Values of an input of a floating type that may be steps or scales."""
 
 _READS = {
-    "item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__format__", "is_nonzero", "equal",
-    "allclose",
+    "item", "tolist", "numpy", "__array__", "__bool__", "__int__", "__float__", "__index__", "__format__",
+    "is_nonzero", "equal", "allclose",
 }  # fmt: skip
 """Functions that say what is in a tensor."""
 
 _OF_SIZES = {"new_zeros", "new_ones", "new_full", "new_tensor", "zeros_like", "ones_like", "full_like"}
 """Functions that read a tensor's type and sizes alone."""
-
-_INTEGERS = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8}
-
-_TAKE_SIZES = {
-    "pad", "_pad", "constant_pad_nd", "view", "reshape", "expand", "broadcast_to", "repeat", "tile", "zeros",
-    "ones", "full", "empty", "new_zeros", "new_ones", "new_full", "new_empty", "arange", "linspace", "split",
-    "split_with_sizes", "tensor_split", "chunk", "unflatten", "narrow", "roll", "unfold", "select", "permute",
-    "interpolate", "__getitem__", "__setitem__", "as_strided",
-}  # fmt: skip
-"""Functions for which a tensor of one integer is that integer: a size, a bound or a place."""
 
 _UNSURE = ("rand", "normal", "bernoulli", "multinomial", "dropout", "empty", "poisson", "exponential")
 """Parts of names of functions that answer something else each time."""
@@ -119,6 +110,9 @@ class _KnownValues(TorchFunctionMode):
     def know(self, x: Tensor, value: Tensor) -> None:
         """`value` is what x holds; x lives on, so that its id stays its own."""
         self._known[id(x)] = x, value
+        if isinstance(x, FakeTensor) and value.numel() == 1:
+            with _for_real():
+                x.item_memo = value.item()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -127,8 +121,6 @@ class _KnownValues(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if isinstance(func, torch._ops.OpOverload):  # torch's own affairs
             return func(*args, **kwargs)
-        if name in _TAKE_SIZES and self._known:
-            args, kwargs = self._plain(args), self._plain(kwargs)
         if _writes(name) or "out" in kwargs:
             answer = func(*args, **kwargs)
             self._written(func, name, args, kwargs, answer)
@@ -144,22 +136,6 @@ class _KnownValues(TorchFunctionMode):
             answer = list(answer)
         self._remember(func, given, answer)
         return iter(answer) if name == "__iter__" else answer
-
-    def _plain(self, value: Any) -> Any:
-        """Arguments in which known integers are no tensors."""
-        if isinstance(value, Tensor):
-            known = self._known.get(id(value))
-            if known is None or known[1].dim() or known[1].dtype not in _INTEGERS:
-                return value
-            with _for_real():
-                return int(known[1])
-        if isinstance(value, slice):
-            return slice(*map(self._plain, (value.start, value.stop, value.step)))
-        if isinstance(value, dict):
-            return {key: self._plain(item) for key, item in value.items()}
-        if type(value) in (tuple, list):
-            return type(value)(map(self._plain, value))
-        return value
 
     def _values(self, name: str, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         """The arguments with values; None where one of them has none, or where they do not say the answer."""

@@ -27,6 +27,7 @@ from intact.errors import IntactError, UnsupportedError
 from intact.torch.grouped_products import grouped_translations, whole_products
 from intact.torch.known_values import known_values
 from intact.torch.recurrent_ops import recurrent_translation, whole_layers
+from intact.torch.runs_graph import with_forward
 from intact.torch.translations import more_translations
 from intact.torch.untold import untold
 from intact.torch.untranslated import find_untranslated, knows_complex
@@ -81,6 +82,7 @@ def translate(
     if args and not kwargs and isinstance(args[-1], dict):
         args = (*args, {})  # or torch.onnx.export takes the model's last argument for named ones
     errors: list[Exception] = []
+    model = with_forward(model)
     for way in (_as_it_runs, nullcontext, untold) if _is_of_graph_mode(model) else (nullcontext,):
         try:
             with (

@@ -13,7 +13,7 @@ from types import MethodType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from intact.errors import QuantValueError
 from intact.torch.descriptor import QuantDescriptor
@@ -29,6 +29,7 @@ from intact.torch.graph_mode.checkpointing import resume_checkpoints
 from intact.torch.graph_mode.opened import is_opened
 from intact.torch.graph_mode.record import GraphModeRecord, Inserted
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
+from intact.torch.runs_graph import Blank, RunsGraph
 
 _local = threading.local()
 
@@ -248,11 +249,12 @@ class RunsQuantized(nn.Module):
         return [one for one in found if isinstance(one, TensorQuantizer)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _blank, (self._float_class,), self.__dict__
+        kind = self._float_class
+        return _blank, (Blank(kind, self) if issubclass(kind, fx.GraphModule) else kind,), self.__dict__
 
 
-def _blank(float_class: type[nn.Module]) -> nn.Module:
-    kind = _class_of(float_class)  # type: ignore[arg-type]
+def _blank(float_class: type[nn.Module] | Blank) -> nn.Module:
+    kind = _class_of(float_class.kind if isinstance(float_class, Blank) else float_class)  # type: ignore[arg-type]
     return kind.__new__(kind)
 
 
@@ -271,11 +273,14 @@ def _class_of(float_class: type[nn.Module]) -> type[RunsQuantized]:
         running.check()
         return answer
 
-    members = {
+    members: dict[str, Any] = {
         "forward": forward, "_float_class": float_class,
         "__module__": float_class.__module__, "__doc__": float_class.__doc__,
     }  # fmt: skip
-    return type(f"Quantized{float_class.__name__}", (RunsQuantized, float_class), members)
+    own: type[nn.Module] = float_class
+    if issubclass(float_class, fx.GraphModule):
+        own, members["_graph_class"] = RunsGraph, float_class
+    return type(f"Quantized{float_class.__name__}", (RunsQuantized, own), members)
 
 
 # ---- modules that are one call ----

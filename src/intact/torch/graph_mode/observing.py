@@ -99,6 +99,9 @@ class Observer(Calls):
     def answered(self, call: ModelCall, output: Any) -> None:
         """`call` has answered."""
 
+    def ran(self, path: str, output: Any) -> None:
+        """The forward of a module has ended whose calls are seen."""
+
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Observe what happens inside."""
@@ -118,8 +121,22 @@ class Observer(Calls):
             self.visited.add(path)
             self.enter(_Frame(path))
 
+        def leave(_: nn.Module, args: Any, output: Any) -> None:
+            self.leave()
+            self.ran(path, output)
+
         before = module.register_forward_pre_hook(enter)
-        return before, module.register_forward_hook(lambda _m, _x, _y: self.leave(), prepend=True)
+        return before, module.register_forward_hook(leave, prepend=True)
+
+    @contextmanager
+    def unwinding(self) -> Iterator[None]:
+        """The same forward runs as before behind an error that left it inside of others."""
+        depth = len(self._frames)
+        try:
+            yield
+        except BaseException:
+            del self._frames[depth:]
+            raise
 
     def _around_leaf(self, path: str, module: nn.Module) -> tuple[Any, Any]:
         running: list[ModelCall | None] = []

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from intact.torch._batches import tensors_in
 from intact.torch.graph_mode.calls import ModelCall
@@ -19,19 +21,35 @@ _TRIES = 4
 """Runs in training mode at most, where each leaves out some modules."""
 
 
+@dataclass(frozen=True)
+class Like:
+    """A tensor's type and shape."""
+
+    dtype: torch.dtype
+    shape: torch.Size
+
+
 class Surveyor(Observer):
-    """Hands every call copies, and keeps what modules that are one call answer."""
+    """Hands every call copies, and keeps what modules answer, one answer for each run of their forward.
+
+    Attributes:
+        answers: Path -> answers with a `Like` in place of each tensor; of PyTorch's own modules none.
+    """
 
     def __init__(self, model: nn.Module, leaves: Mapping[str, str], *, careful: int) -> None:
         super().__init__(model, leaves, careful=careful)
-        self.outputs: dict[ModelCall, Any] = {}
+        self.answers: dict[str, list[Any]] = {}
 
     def read(self, call: ModelCall, operand: int, x: Tensor) -> Tensor:
         return x.clone()
 
     def answered(self, call: ModelCall, output: Any) -> None:
-        if call.module in self.leaves:
-            self.outputs[call] = output
+        if not call.function and call.module in self.leaves:
+            self.ran(call.module, output)
+
+    def ran(self, path: str, output: Any) -> None:
+        alike = pytree.tree_map_only(Tensor, lambda x: Like(x.dtype, x.shape), output)
+        self.answers.setdefault(path, []).append(alike)
 
 
 def survey(model: nn.Module, leaves: Mapping[str, str], args: Any, kwargs: Any) -> Surveyor:

@@ -12,11 +12,16 @@ from intact.torch.graph_mode.observing import Observer
 
 
 class Untraceable(Exception):
-    """The forward of the module at `path` cannot be traced; `reason` says why."""
+    """The forward of the module at `path` cannot be traced; `reason` says why.
 
-    def __init__(self, path: str, reason: str) -> None:
+    Attributes:
+        modules: Every module inside of the model that was found to be so -> why.
+    """
+
+    def __init__(self, path: str, reason: str, others: Mapping[str, str] | None = None) -> None:
         super().__init__(f"{path or 'the model'}: {reason}")
         self.path, self.reason = path, reason
+        self.modules = {**(others or {}), **({path: reason} if path else {})}
 
 
 @dataclass(frozen=True)

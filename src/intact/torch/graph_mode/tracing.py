@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import logging
 import traceback
@@ -24,7 +25,7 @@ from intact.torch.graph_mode.calls import ModelCall
 from intact.torch.graph_mode.forward import has_method_as_forward
 from intact.torch.graph_mode.observing import Observer, is_one_call
 from intact.torch.graph_mode.recurrent import why_whole
-from intact.torch.graph_mode.surveys import Surveyor, survey, survey_training
+from intact.torch.graph_mode.surveys import Like, Surveyor, survey, survey_training
 from intact.torch.graph_mode.traced import Edge, Origin, Traced, Untraceable, by_site
 from intact.torch.grouped_products import whole_products
 from intact.torch.known_values import known_values
@@ -39,7 +40,7 @@ _NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2
 
 
 def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
-    """Trace `model` in evaluation mode; a submodule that cannot be traced becomes one call, inner ones first.
+    """Trace `model` in evaluation mode; submodules that cannot be traced are one call each, inner ones first.
 
     What the model's own forward does behind a line that cannot be traced is not seen.
 
@@ -57,10 +58,10 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
             try:
                 marker, traced = _export_either_way(model, run, args, kwargs, whole=not stopped)
             except Untraceable as error:
-                if error.path in leaves or (stopped and not error.path):
+                if not leaves.keys() >= error.modules.keys():
+                    leaves |= error.modules
+                elif error.path or stopped:
                     raise
-                if error.path:
-                    leaves[error.path] = error.reason
                 else:
                     stopped = error.reason
             else:
@@ -136,20 +137,25 @@ def _is_plain(x: Tensor) -> bool:
     return x.is_floating_point() and x.dim() > 0 and all(isinstance(size, int) for size in x.shape)
 
 
-def symbolic(kind: str, read: list[Tensor], like: Tensor, **attributes: Any) -> Tensor:
+def symbolic(kind: str, read: list[Tensor], like: Tensor | Like, **attributes: Any) -> Tensor:
     """An operator of ours that makes a tensor like `like`."""
     return torch.onnx.ops.symbolic(f"{DOMAIN}::{kind}", read, attributes, dtype=like.dtype, shape=like.shape)
 
 
 @dataclass
 class _Seen:
-    """What `_Marked` works with; an object, as torch.export puts a module's lists back to what they were."""
+    """What `_Marked` works with; an object, as torch.export puts a module's lists back to what they were.
+
+    Attributes:
+        failed: Modules that cannot be traced, and were not known to be so -> why.
+    """
 
     survey: Surveyor
     whole: bool = True
     told: bool = True
     marker: _Marker | None = None
     answers: set[Origin] = field(default_factory=set)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 class _Marked(nn.Module):
@@ -164,7 +170,7 @@ class _Marked(nn.Module):
         marker = seen.marker = _Marker(self.model, seen.survey.leaves, careful=seen.survey.careful)
         begun = nullcontext() if seen.whole else _until_it_stops(self.model, marker)
         way = nullcontext() if seen.told else untold()
-        with _standing_in(self.model, seen.survey), begun, marker.watching(), way:
+        with _standing_in(self.model, marker, seen), begun, marker.watching(), way:
             answers = list(tensors_in(self.model(*args, **kwargs)))
         _forget_unknown_sizes(answers)
         seen.answers = {marker.source(x) for x in answers}
@@ -172,24 +178,52 @@ class _Marked(nn.Module):
 
 
 @contextmanager
-def _standing_in(model: nn.Module, survey: Surveyor) -> Iterator[None]:
-    """Let the leaves answer what they answered before, in the same order, by one operator for each tensor."""
+def _standing_in(model: nn.Module, marker: _Marker, seen: _Seen) -> Iterator[None]:
+    """Let leaves answer what they answered before, in the same order, by one operator for each tensor.
+
+    So does a module whose own code turns out to be untraceable: the trace goes on, and finds the others.
+    """
     with ExitStack() as stack:
-        for path in survey.leaves:
-            answers = iter([answer for call, answer in survey.outputs.items() if call.module == path])
-            module = model.get_submodule(path)
-            before = vars(module).get("forward")
-            module.forward = _stand_in(answers)
-            stack.callback(_put_back, module, before)
+        for path, answers in seen.survey.answers.items():
+            if path:
+                module = model.get_submodule(path)
+                before = vars(module).get("forward")
+                again = iter(answers)
+                known = path in seen.survey.leaves
+                module.forward = _stand_in(again) if known else _traced_or(module, again, path, marker, seen)
+                stack.callback(_put_back, module, before)
         yield
 
 
 def _stand_in(answers: Iterator[Any]) -> Callable[..., Any]:
     def forward(*args: Any, **kwargs: Any) -> Any:
-        read = list(tensors_in((args, kwargs)))
-        return pytree.tree_map_only(Tensor, lambda x: symbolic("Module", read, x), next(answers))
+        return _symbols(next(answers), args, kwargs)
 
     return forward
+
+
+def _traced_or(
+    module: nn.Module, answers: Iterator[Any], path: str, marker: _Marker, seen: _Seen
+) -> Callable[..., Any]:
+    own = module.forward
+
+    @functools.wraps(own)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        answer = next(answers, None)
+        try:
+            with marker.unwinding():
+                return own(*args, **kwargs)
+        except Exception as error:  # whatever the user's code does with tensors that have no values
+            seen.failed.setdefault(path, _said(error))
+            _forget_unknown_sizes(list(tensors_in((args, kwargs))))
+            return _symbols(answer, args, kwargs)
+
+    return forward
+
+
+def _symbols(answer: Any, args: Any, kwargs: Any) -> Any:
+    read = list(tensors_in((args, kwargs)))
+    return pytree.tree_map_only(Like, lambda x: symbolic("Module", read, x), answer)
 
 
 def _put_back(module: nn.Module, forward: Any) -> None:
@@ -264,10 +298,12 @@ def _export(
             warnings.filterwarnings("ignore", message=FLAT_WEIGHTS)
             program = torch.export.export(_Marked(model, seen).eval(), (args, dict(kwargs)), strict=False)
     except Exception as error:  # whatever the user's code does with tensors that have no values
-        raise Untraceable(seen.marker.path if seen.marker else "", _said(error)) from error
+        raise Untraceable(seen.marker.path if seen.marker else "", _said(error), seen.failed) from error
     finally:
         log.setLevel(level)
     assert seen.marker is not None
+    if seen.failed:
+        raise Untraceable(*next(iter(seen.failed.items())), seen.failed)
     exported = _written(program)
     return seen.marker, Traced(exported, seen.marker.edges, dict.fromkeys(seen.marker.calls), seen.answers)
 
