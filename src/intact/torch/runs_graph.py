@@ -36,7 +36,8 @@ class RunsGraph(nn.Module):
             return super().__getattr__(name)
         if of is fx.GraphModule:
             return getattr(self._as_graph_module(), name)
-        return vars(of)[name].__get__(self)  # a user's method may call the forward
+        found = vars(of)[name]  # of a user's class; a method may call the forward
+        return found.__get__(self, type(self)) if hasattr(found, "__get__") else found
 
     @property
     def graph(self) -> fx.Graph:
@@ -63,10 +64,9 @@ def with_forward(model: Any) -> Any:
     """`model`, or for a GraphModule a module that holds the same, and is run and not read."""
     if not isinstance(model, fx.GraphModule):
         return model
-    return _sharing(model, _class_of(type(model)))  # type: ignore[arg-type]  # a class is hashable
+    return _sharing(model, _class_of(type(model)))
 
 
-@functools.cache
 def _class_of(kind: type[fx.GraphModule]) -> type[RunsGraph]:
     @functools.wraps(kind.forward)
     def forward(self: RunsGraph, *args: Any, **kwargs: Any) -> Any:
