@@ -101,8 +101,7 @@ class Reduce final : public Step {
         most_(std::clamp(kPiece / std::max<size_t>(1, runs_.elements()), kFewest, kMost)),
         rows_(walk_.outer(last()), walk_.size(last()), most_),
         by_columns_(
-            (walk_.dense(0) || (runs_.elements() <= kLanes && function_.combine != BinaryKind::add)) &&
-            walk_.size(last()) > 1),
+            (walk_.dense(0) || runs_.elements() <= kLanes) && walk_.size(last()) > 1),
         reader_(ops, s.x, by_columns_ ? walk_.strides[last()][0] : runs_.stride),
         writer_(ops, s.y, walk_.strides[last()][1]) {
     reads(x_);
@@ -141,10 +140,11 @@ class Reduce final : public Step {
     ops_.binary[static_cast<size_t>(function_.combine)](a, 1, b, 1, n, y);
   }
 
-  // n results at once, whose elements lie side by side; few elements are gathered so.
+  // n results at once, whose elements lie side by side; few elements are gathered so. Lanes that nothing
+  // goes to would hold `start`, which changes nothing.
   void columns(const uint8_t* x, size_t n, float* lanes, const RowBuffer& in, float* to) const {
-    std::fill(lanes, lanes + kLanes * n, function_.start);
-    size_t lane = 0;
+    size_t used = std::clamp<size_t>(runs_.elements(), 1, kLanes), lane = 0;
+    std::fill(lanes, lanes + used * n, function_.start);
     for (const int64_t start : runs_.starts) {
       const uint8_t* from = x + start;
       for (size_t i = 0; i < runs_.n; ++i, from += runs_.stride) {
@@ -153,8 +153,12 @@ class Reduce final : public Step {
         lane = (lane + 1) % kLanes;
       }
     }
-    for (size_t half = kLanes / 2; half > 1; half /= 2) combine(lanes, lanes + half * n, half * n, lanes);
-    combine(lanes, lanes + n, n, to);
+    for (size_t half = kLanes / 2; half > 0; half /= 2) {
+      if (half >= used) continue;
+      combine(lanes, lanes + half * n, (used - half) * n, lanes);
+      used = half;
+    }
+    std::copy(lanes, lanes + n, to);
   }
 
   // One result after the other; what does not lie side by side is gathered first.

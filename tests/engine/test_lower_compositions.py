@@ -25,6 +25,17 @@ def test_other_sums_along_axes(qdq, lowered, op_type, axes, keepdims, codes):
     assert "onnx" not in found.kinds
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 9, 15, 16, 17, 33])
+@pytest.mark.parametrize("op_type", ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin"])
+def test_few_that_lie_apart_are_folded_in_the_order_of_their_lanes(qdq, lowered, op_type, count):
+    """Parts of images, channels last: the squares of real and imaginary parts, as front ends of speech."""
+    g = qdq()
+    x = g.node("Relu", g.conv(g.input("x", [2, 3, 4, 5]), 3, 6 * count))
+    parts = g.node("Reshape", x, g.ints(2, count, 6, 20))
+    y = g.node(op_type, parts, g.ints(1), keepdims=0)
+    assert "reduce" in lowered(g, y).agree(1e-4).exact().kinds
+
+
 def test_a_sum_of_exponentials_does_not_overflow(qdq, lowered):
     g = qdq()
     x = g.node("Mul", g.input("x", [3, 50]), g.constant(np.float32(1000)))

@@ -386,6 +386,34 @@ def test_a_declared_rank_that_is_wrong_leaves_those_of_constants() -> None:
     assert [str(size) for size in matmul.outputs[0].shape or ()] == ["N", "3"]
 
 
+LOOP = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[1, 3] x, int64 n) => (float[N, M] y) <bool yes = {1}, float[1] zero = {0}> {
+  z, rows = Loop(n, yes, zero) <body = b (int64 i, bool go, float[1] s) => (bool on, float[1] t, float[1] r) {
+    on = Identity(go)
+    first = Constant <value = int64[1] {0}> ()
+    t = Identity(s)
+    last = Gather(x, first)
+    r = Squeeze(last)
+  }>
+  y = Identity(rows)
+}"""
+
+
+def test_a_declared_rank_that_is_wrong_in_a_loop_leaves_the_others() -> None:
+    """As Paddle's converter writes the state of a decoder; what inference cannot tell stays as declared."""
+    proto = onnx.parser.parse_model(LOOP.replace("[N, M]", "[N, 3]"))
+    (info,) = (i for i in proto.graph.node[0].attribute[0].g.output if i.name == "r")
+    assert len(info.type.tensor_type.shape.dim) == 1
+    info.type.tensor_type.shape.Clear()  # a scalar
+    with pytest.raises(onnx.shape_inference.InferenceError):
+        onnx.shape_inference.infer_shapes(proto, strict_mode=True)
+    model = load(proto)
+    assert list(model.graph.outputs[0].shape or ())[1:] == [3]
+    x = np.arange(3, dtype=np.float32)[None]
+    made = Session(model).run({"x": x, "n": np.array(2)})
+    assert np.array_equal(made["y"], np.repeat(x, 2, 0))
+
+
 def test_a_truncated_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "cut.onnx"
     path.write_bytes(_truncate(parse()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Collection, Iterator
 from functools import partial
 
 import onnx
@@ -13,7 +14,7 @@ from intact.errors import FileFormatError
 from intact.graph.growth import vectors_stay_small
 from intact.graph.pools import behind_pools, settled_pools
 from intact.graph.proto import INFERRED, node_graphs, own_graphs, proto_graphs
-from intact.graph.skeleton import to_skeleton
+from intact.graph.skeleton import say_onesided, to_skeleton
 from intact.graph.tensors import check_shape
 from intact.graph.wording import first_line
 
@@ -47,18 +48,9 @@ def infer_shapes(model: ir.Model, skeleton: onnx.ModelProto | None = None) -> No
             made = inferred(undeclared(skeleton)).graph
         except FileFormatError:
             raise contradiction from None
-        for node in model.graph:
-            for value in node.outputs:
-                value.shape = None
-    behind = behind_pools(skeleton.graph)
-    if behind:
-        told = {
-            info.name for info in (*made.value_info, *made.output) if info.type.tensor_type.HasField("shape")
-        }
-        for node in model.graph:
-            for value in node.outputs:
-                if value.name in behind & told:
-                    value.shape = None
+        _forget_told(model.graph, made)
+    if behind := behind_pools(skeleton.graph):
+        _forget_told(model.graph, made, behind)
     _merge(model.graph, made)
 
 
@@ -89,14 +81,33 @@ def _forget(model: ir.Model) -> None:
                 value.shape = None
 
 
+def _forget_told(graph: ir.Graph, inferred: onnx.GraphProto, names: Collection[str] | None = None) -> None:
+    """Forget shapes that `inferred` tells; `names`: these alone, and none in the graphs of nodes."""
+    infos = (*inferred.value_info, *inferred.output)
+    told = {info.name for info in infos if info.type.tensor_type.HasField("shape")}
+    for value in (value for node in graph for value in node.outputs):
+        if value.name in told and (names is None or value.name in names):
+            value.shape = None
+    for inner, proto in _inside(graph, inferred) if names is None else ():
+        _forget_told(inner, proto)
+
+
+def _inside(graph: ir.Graph, proto: onnx.GraphProto) -> Iterator[tuple[ir.Graph, onnx.GraphProto]]:
+    """The graphs that nodes of `graph` have, beside those of `proto`, which has the same nodes."""
+    for node, same in zip(graph, proto.node, strict=True):
+        if inside := own_graphs(node):
+            yield from zip(inside, node_graphs(same), strict=True)
+
+
 def undeclared(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """`proto` without the shapes that it declares for what its nodes make; types stay."""
+    """`proto` without the shapes that it, or a graph in it, declares for what nodes make; types stay."""
     bare = onnx.ModelProto()
     bare.CopyFrom(proto)
-    made = {name for node in bare.graph.node for name in node.output}
-    for info in (*bare.graph.value_info, *bare.graph.output):
-        if info.name in made:
-            info.type.tensor_type.ClearField("shape")
+    for graph in proto_graphs(bare):
+        made = {name for node in graph.node for name in node.output}
+        for info in (*graph.value_info, *graph.output):
+            if info.name in made:
+                info.type.tensor_type.ClearField("shape")
     return bare
 
 
@@ -104,11 +115,14 @@ def inferred(skeleton: onnx.ModelProto, *, follow: bool = True) -> onnx.ModelPro
     """`skeleton` with the shapes and types that its operators tell.
 
     Args:
-        skeleton: Changed, where pools stand in it.
+        skeleton: Changed, where pools or STFTs stand in it.
         follow: Follow the numbers of shape arithmetic, too.
     Raises:
         FileFormatError: As for `infer_shapes`.
     """
+    for graph in proto_graphs(skeleton):
+        for node in graph.node:
+            say_onesided(node)
     try:
         return settled_pools(skeleton, lambda proto: _infer(proto, follow, strict=True))
     except _ERRORS as error:
@@ -186,13 +200,11 @@ def _within_operator(text: str) -> bool:
 
 def _merge(graph: ir.Graph, inferred: onnx.GraphProto) -> None:
     infos = {info.name: info for info in (*inferred.value_info, *inferred.output)}
-    for node, proto in zip(graph, inferred.node, strict=True):
-        for value in node.outputs:
-            if (value.shape is None or value.type is None) and value.name in infos:
-                _fill(value, infos[value.name])
-        if inside := own_graphs(node):
-            for inner, inner_proto in zip(inside, node_graphs(proto), strict=True):
-                _merge(inner, inner_proto)
+    for value in (value for node in graph for value in node.outputs):
+        if (value.shape is None or value.type is None) and value.name in infos:
+            _fill(value, infos[value.name])
+    for inner, proto in _inside(graph, inferred):
+        _merge(inner, proto)
 
 
 def _fill(value: ir.Value, info: onnx.ValueInfoProto) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import onnx
 import onnx_ir as ir
 
-from intact.graph.proto import embedded, proto_graphs, to_proto
+from intact.graph.proto import embedded, to_proto
 
 SMALL = 1024
 """Elements up to which an initializer may steer shapes (the target of a Reshape, the pads of a Pad)."""
@@ -45,10 +45,7 @@ def put_tensors(proto: onnx.ModelProto, tensors: Mapping[str, ir.TensorProtocol]
 
 
 def shorn(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """`proto` itself, for inference: its large initializers as inputs, its STFTs said to be one-sided."""
-    for graph in proto_graphs(proto):
-        for node in graph.node:
-            say_onesided(node)
+    """`proto` itself, for inference: its large initializers as inputs."""
     inputs = {info.name for info in proto.graph.input}
     large = {tensor.name for tensor in proto.graph.initializer if math.prod(tensor.dims) > SMALL}
     if not large:
