@@ -88,3 +88,26 @@ def test_sizes_of_the_inputs_are_no_values(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 4, 6)).astype(np.float32)
     np.testing.assert_array_equal(engine.run({"x": x})["y"], x.reshape(3, 24))
     assert not any(isinstance(step, FallbackSubgraph) for step in engine.plan.steps)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("output", ["float[1,4,11] y", "float[1,4,four] y", "float[n,4,1] y"])
+def test_declared_sizes_of_an_output_bind_nobody(output: str, backend: str, rng: np.random.Generator) -> None:
+    """Exporters declare those of the run that they saw, and names that mean another size."""
+    body = "r = Relu(x) y = Transpose<perm = [0, 2, 1]>(r)"
+    proto = model("float[1,n,four] x", output, body)
+    engine = intact.compile(proto, backend=backend, threads=1)
+    for n in (11, 12, 9):
+        x = rng.standard_normal((1, n, 4)).astype(np.float32)
+        made, tapped = engine.run({"x": x}), engine.tap({"x": x})
+        np.testing.assert_array_equal(made["y"], np.maximum(x, 0).transpose(0, 2, 1))
+        np.testing.assert_array_equal(tapped["y"], made["y"])
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_declared_sizes_of_what_is_read_bind(backend: str, rng: np.random.Generator) -> None:
+    """An output that a node reads, too: what is behind it may be made for what the file says."""
+    proto = model("float[1,n,4] x", "float[1,11,4] y, float[1,n,4] z", "y = Relu(x) z = Neg(y)")
+    engine = intact.compile(proto, backend=backend, threads=1)
+    with pytest.raises(QuantValueError, match="want"):
+        engine.run({"x": rng.standard_normal((1, 12, 4)).astype(np.float32)})

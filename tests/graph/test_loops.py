@@ -90,8 +90,13 @@ def looped(
     seed: int = 0,
     spoil: bool = False,
     one_for_all: bool = False,
+    late: str = "",
 ) -> onnx.ModelProto:
-    """A Loop as tf2onnx writes it: a counter, a bound, states, masks; y and the last states."""
+    """A Loop as tf2onnx writes it: a counter, a bound, states, masks; y and the last states.
+
+    Args:
+        late: Say, too, that the step that runs is below this number.
+    """
     body, states = Body(np.random.default_rng(seed)), STATES.get(kind, ("h",))
     body("Add", "i", "i_one", to="i_next")
     body.held["i_one"] = np.int64(1)
@@ -109,7 +114,10 @@ def looped(
     if echo:
         y = body.choose(form, new[0], "last_y")
     made += [y] if echo else []
-    body("Less", "i_next", "count", to="goes_on")
+    if late:
+        body("And", body("Less", "n", late), body("Less", "i_next", "count"), to="goes_on")
+    else:
+        body("Less", "i_next", "count", to="goes_on")
     body("Identity", y, to="y_t")
     outs = [body("Identity", one, to=f"{s}_next") for one, s in zip(made, (*states, "last_y"), strict=False)]
     read = [*states, *(["last_y"] if echo else []), "nothing"]
@@ -218,6 +226,26 @@ def test_one_mask_and_one_state_may_stand_for_a_batch(shown):
 @pytest.mark.parametrize("backwards", [0, 1])
 def test_a_scan_too_and_from_the_end(kind, backwards):
     check(scanned(kind, backwards), OPERATOR[kind])
+
+
+def test_a_loop_may_say_twice_when_it_ends():
+    """tf2onnx writes TensorFlow's own counter, too, as it is before the step."""
+    check(looped("lstm", late="count"), "LSTM")
+
+
+def test_a_loop_that_another_number_ends_stays():
+    """It would end one step behind that number, or, alone, one behind the rows."""
+    proto = looped("lstm", late="three")
+    proto.graph.initializer.append(numpy_helper.from_array(np.int64(3), "three"))
+    assert graph.open_loops(graph.load(proto)) == []
+
+
+def test_a_loop_that_runs_one_step_more_stays():
+    proto = looped("lstm")
+    (loop,) = [node for node in proto.graph.node if node.op_type == "Loop"]
+    (test,) = [node for node in loop.attribute[0].g.node if node.output[0] == "goes_on"]
+    test.input[0] = "n"
+    assert graph.open_loops(graph.load(proto)) == []
 
 
 def test_a_body_that_does_more_stays():

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from intact.engine.backend import Arrays, Options, Packed
 from intact.engine.plan import Plan
 from intact.engine.profile import EngineProfile, Timing, work_of
-from intact.engine.shapes import SizesDiffer, fallback_shapes, infer_shapes
+from intact.engine.shapes import SizesDiffer, fallback_shapes, infer_shapes, loose_outputs
 from intact.engine.steps import FallbackSubgraph, Shape, Step
 from intact.engine.steps.run import Run
 from intact.engine.steps.wiring import writes
@@ -57,7 +57,7 @@ def _of_parts(plan: Plan, found: Mapping[str, NDArray[np.generic]]) -> dict[str,
 
 
 def _started(plan: Plan, inputs: Mapping[str, NDArray[Any]]) -> Run:
-    run = Run(plan.tensors, plan.constants)
+    run = Run(plan.tensors, plan.constants, loose_outputs(plan))
     for name in plan.inputs:
         wanted, got = plan.tensors[name].stored_dtype, inputs.get(name)
         if got is None or np.asarray(got).dtype.name != wanted:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from intact.engine.plan import Plan
 from intact.engine.steps import Call, FallbackSubgraph, Shape, Step
 from intact.engine.steps.sizes import Sizes
-from intact.engine.steps.wiring import writes
+from intact.engine.steps.wiring import reads, writes
 from intact.errors import QuantValueError, UnsupportedError
 from intact.limits import FALLBACK_PARTS
 
@@ -33,7 +33,7 @@ def infer_shapes(plan: Plan, inputs: Mapping[str, Shape], fallback: FallbackShap
     Raises:
         QuantValueError: Sizes contradict each other or the plan; names tensor and dimension.
     """
-    sizes = Sizes(plan.tensors, lambda name: peek(plan, name).shape)
+    sizes = Sizes(plan.tensors, lambda name: peek(plan, name).shape, loose_outputs(plan))
     for name in plan.inputs:
         sizes.bind(name, inputs[name])
     guessed = False
@@ -45,6 +45,15 @@ def infer_shapes(plan: Plan, inputs: Mapping[str, Shape], fallback: FallbackShap
                 raise SizesUnknown(error.where, error.got, error.want, error.fix) from error
             raise
     return sizes.shapes
+
+
+def loose_outputs(plan: Plan) -> frozenset[str]:
+    """Outputs that no step reads: the sizes that a file declares of them do not bind what is made.
+
+    Exporters write those of the run that they saw; ONNX Runtime takes them as advice, too.
+    """
+    read = {name for step in plan.steps for name in reads(step)}
+    return frozenset(plan.outputs).difference(plan.inputs, read)
 
 
 def _bind_made(step: Step, sizes: Sizes, fallback: FallbackShapes) -> bool:

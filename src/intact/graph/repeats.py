@@ -156,6 +156,8 @@ def _read_loop(node: ir.Node, constants: Constants) -> Repeat | None:
         before = tests.bounds(goes_on, begun=False)
         if during is None or before is None or (before and {*before} != {*during}):
             return None
+        if not tests.late <= {*during, tests.number(trips)}:
+            return None
         repeat.limits += during
     elif goes_on is not None and tests.bounds(goes_on, begun=False) != []:
         return None
@@ -202,11 +204,14 @@ class _Tests:
 
     Attributes:
         counters: What counts steps, and what it is in the step behind.
+        late: Numbers that the body compares its own step with, not the step behind: alone they end a Loop one
+            step later. Filled by `bounds`.
     """
 
     repeat: Repeat
     constants: Constants
     counters: dict[ir.Value, ir.Value]
+    late: set[ir.Value | None] = field(default_factory=set)
 
     def bounds(self, value: ir.Value | None, *, begun: bool) -> list[ir.Value] | None:
         """Numbers that the counter has to be below of; [] for none, None for another condition.
@@ -225,11 +230,14 @@ class _Tests:
             return None if None in both else [one for some in both if some is not None for one in some]
         if node is None or not is_op(node, "Less"):
             return None
-        count, bound = (self._number(one) for one in node.inputs)
+        count, bound = (self.number(one) for one in node.inputs)
         if bound is None or _is_inside(bound, self.repeat.body):
             return None
         first = known(count, self.constants)
         if begun:
+            if count in self.counters and count not in self._next:
+                self.late.add(bound)
+                return []
             return [bound] if count in self._next else None
         return [bound] if first is not None and first.size == 1 and first.item() == 0 else None
 
@@ -237,7 +245,7 @@ class _Tests:
     def _next(self) -> set[ir.Value]:
         return {made for read, made in self.counters.items() if made is not read}
 
-    def _number(self, value: ir.Value | None) -> ir.Value | None:
+    def number(self, value: ir.Value | None) -> ir.Value | None:
         """A number of steps before it was cast; floats hold all that are below 2^24."""
         value = self.repeat.source(value)
         while value is not None and is_op(value.producer(), "Cast"):

@@ -20,10 +20,16 @@ class Run:
         tensors, constants: Of the plan.
         arrays: The tensors so far, by name.
         sizes: What the named dimensions turned out to be.
+        loose: Tensors whose sizes may differ from what the plan says.
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor], constants: Mapping[str, NDArray[Any]]) -> None:
-        self.tensors, self.constants = tensors, constants
+    def __init__(
+        self,
+        tensors: Mapping[str, Tensor],
+        constants: Mapping[str, NDArray[Any]],
+        loose: frozenset[str] = frozenset(),
+    ) -> None:
+        self.tensors, self.constants, self.loose = tensors, constants, loose
         self.arrays: dict[str, NDArray[np.generic]] = {}
         self.sizes: dict[str, int] = {}
 
@@ -32,7 +38,8 @@ class Run:
         shape = self.tensors[name].shape
         fits = len(shape) == array.ndim
         for dim, size in zip(shape, array.shape, strict=False):
-            fits &= (self.sizes.setdefault(dim, size) if isinstance(dim, str) else dim) == size
+            known = self.sizes.setdefault(dim, size) if isinstance(dim, str) else dim
+            fits &= known == size or name in self.loose
         if not fits:
             raise QuantValueError(
                 f"tensor '{name}'", f"shape {array.shape} with {self.sizes}", f"shape {shape}",

@@ -14,14 +14,20 @@ class Sizes:
     Args:
         tensors: Of the plan.
         constant: The sizes of a constant.
+        loose: Tensors whose sizes may differ from what the plan says.
 
     Attributes:
         shapes: Of tensors.
         dims: The sizes that named dimensions turned out to have.
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor], constant: Callable[[str], Shape]) -> None:
-        self._tensors, self._constant = tensors, constant
+    def __init__(
+        self,
+        tensors: Mapping[str, Tensor],
+        constant: Callable[[str], Shape],
+        loose: frozenset[str] = frozenset(),
+    ) -> None:
+        self._tensors, self._constant, self._loose = tensors, constant, loose
         self.shapes: dict[str, Shape] = {}
         self.dims: dict[str, int] = {}
 
@@ -54,7 +60,7 @@ class Sizes:
             raise mismatch(name, f"{len(shape)} dimensions {shape}", f"{len(wanted)} dimensions {wanted}")
         for axis, (dim, size) in enumerate(zip(wanted, shape, strict=True)):
             want = self.dims.setdefault(dim, size) if isinstance(dim, str) else dim
-            if want != size:
+            if want != size and name not in self._loose:
                 said = f" ('{dim}')" if isinstance(dim, str) else ""
                 raise mismatch(name, f"size {size} in dimension {axis}{said}", f"{want}")
         self.shapes[name] = shape
