@@ -105,9 +105,36 @@ def test_declared_sizes_of_an_output_bind_nobody(output: str, backend: str, rng:
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_declared_sizes_of_what_is_read_bind(backend: str, rng: np.random.Generator) -> None:
-    """An output that a node reads, too: what is behind it may be made for what the file says."""
-    proto = model("float[1,n,4] x", "float[1,11,4] y, float[1,n,4] z", "y = Relu(x) z = Neg(y)")
-    engine = intact.compile(proto, backend=backend, threads=1)
-    with pytest.raises(QuantValueError, match="want"):
-        engine.run({"x": rng.standard_normal((1, 12, 4)).astype(np.float32)})
+def test_declared_sizes_of_an_output_that_is_read_bind_nobody(
+    backend: str, rng: np.random.Generator
+) -> None:
+    """What is behind it follows what it has: attention weights that a decoder shows, declared in one run."""
+    body = """
+        all = Shape(x) y = Softmax(x) t = Transpose<perm = [0, 2, 1]>(y)
+        p = MatMul(y, t) sizes = Shape(y) n = ReduceProd<keepdims = 0>(sizes) f = Cast<to = 1>(n) z = Mul(p, f)
+    """
+    proto = model("float[1,n,4] x", "float[1,11,4] y, float[1,n,n] z", body)
+    engine, runtime = intact.compile(proto, backend=backend, threads=1), Session(undeclared(proto))
+    for n in (11, 12, 9):
+        x = {"x": rng.standard_normal((1, n, 4)).astype(np.float32)}
+        want, got, tapped = runtime.run(x), engine.run(x), engine.tap(x)
+        for name in want:
+            np.testing.assert_allclose(got[name], want[name], rtol=1e-5)
+            np.testing.assert_array_equal(tapped[name], got[name])
+
+
+def test_a_quantized_file_follows_what_an_output_has(rng: np.random.Generator) -> None:
+    """Pairs behind an output that is read take its sizes from the run, too."""
+    body = "y = MatMul(x, w) r = Relu(y) z = MatMul(r, v)"
+    proto = model("float[1,n,16] x", "float[1,11,16] y, float[1,n,8] z", body)
+    for name, columns in (("w", 16), ("v", 8)):
+        weight = rng.standard_normal((16, columns)).astype(np.float32)
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
+    feeds = [{"x": rng.standard_normal((1, n, 16)).astype(np.float32)} for n in (11, 12, 9)]
+    made = intact.quantize(proto, feeds, progress=False).model
+    engines = [intact.compile(made, backend=backend, threads=1) for backend in ("cpu", "reference")]
+    for x in feeds:
+        got, same = (engine.run(x) for engine in engines)
+        assert got["y"].shape == (1, x["x"].shape[1], 16)
+        for name in got:
+            np.testing.assert_array_equal(got[name], same[name])

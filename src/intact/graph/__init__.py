@@ -18,7 +18,7 @@ from intact.graph.compounds import in_known_forms, open_compounds
 from intact.graph.constants import Constants
 from intact.graph.custom import register_operator
 from intact.graph.cut import cut, part
-from intact.graph.decided import decided_by_values, open_outputs
+from intact.graph.decided import decided_by_values, open_outputs, open_read_outputs
 from intact.graph.dynamic import float_dynamic, is_dynamic
 from intact.graph.edit import hold_constants, own_weights, separate_names, set_initializer, set_shape, settle
 from intact.graph.einsum import open_einsums
@@ -125,6 +125,7 @@ __all__ = [
     "open_loops",
     "open_ml",
     "open_outputs",
+    "open_read_outputs",
     "opset_of_markers",
     "own_weights",
     "parse_model",

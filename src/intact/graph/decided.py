@@ -12,7 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from intact.errors import FileFormatError
-from intact.graph.inference import inferred, undeclared
+from intact.graph.inference import inferred, refresh_shapes, undeclared
 from intact.graph.proto import own_graphs
 from intact.graph.skeleton import to_skeleton
 
@@ -79,6 +79,33 @@ def open_outputs(model: ir.Model) -> list[str]:
     ]  # fmt: skip
     if not outputs:
         return []
+    return [f"values of the inputs decide the sizes of output '{name}'" for name in _open(model, outputs)]
+
+
+def open_read_outputs(model: ir.Model) -> list[str]:
+    """Leave open, in place, sizes of outputs that nodes read, where operators do not tell them and those of
+    the inputs are open: what is behind them follows what they have, not what an exporter saw in one run.
+
+    Before: ``x [1, n] -> ... -> y -> MatMul``, ``y`` declared ``[1, 11]``.  After: ``y`` of two axes.
+
+    Returns:
+        What was opened, in words.
+    """
+    if all(value.shape is not None and value.shape.is_static() for value in model.graph.inputs):
+        return []
+    outputs = [
+        value for value in model.graph.outputs
+        if value.uses() and not value.is_graph_input() and value.producer() is not None
+        and any(isinstance(n, int) for n in value.shape or ())
+    ]  # fmt: skip
+    opened = _open(model, outputs) if outputs else []
+    if opened:
+        refresh_shapes(model)
+    return [f"operators do not tell the sizes of output '{name}'" for name in opened]
+
+
+def _open(model: ir.Model, outputs: list[ir.Value]) -> list[str]:
+    """Open what operators do not tell of the sizes of `outputs`; their names."""
     told = dict[str, list[int | None]]()
     with contextlib.suppress(FileFormatError):
         told = {info.name: _sizes(info) for info in inferred(undeclared(to_skeleton(model))).graph.output}
@@ -91,7 +118,7 @@ def open_outputs(model: ir.Model) -> list[str]:
         if any(isinstance(n, int) and m is None for n, m in zip(value.shape, known, strict=True)):
             kept = [m if isinstance(n, int) else n for n, m in zip(value.shape, known, strict=True)]
             value.shape = ir.Shape(kept)
-            opened.append(f"values of the inputs decide the sizes of output '{name}'")
+            opened.append(name)
     return opened
 
 

@@ -28,6 +28,7 @@ def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bo
     """
     model = graph.load(source, checked=checked)
     graph.require_portable(model)
+    graph.open_read_outputs(model)
     graph.settle(model)
     notes = [*graph.widen_float16(model), *graph.normalize(model), *graph.strip_dynamic(model)]
     notes += graph.fold_batchnorm(model)

@@ -44,6 +44,7 @@ from intact.graph import (
     normalize,
     open_compounds,
     open_outputs,
+    open_read_outputs,
     prune,
     raise_opset,
     refresh_shapes,
@@ -155,6 +156,7 @@ def _require_tensors(model: Model) -> None:
 def _lowered(source: Source, shapes: Mapping[str, Sequence[int]], values: Mapping[str, NDArray[Any]]) -> Plan:
     model, notes = load(source), list[str]()
     _require_tensors(model)
+    notes += open_read_outputs(model)
     settle(model)
     notes += [str(note) for note in widen_float16(model)]
     run_passes(model, _before(shapes or _fixed(model), values), notes)
