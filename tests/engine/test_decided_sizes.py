@@ -105,13 +105,12 @@ def test_declared_sizes_of_an_output_bind_nobody(output: str, backend: str, rng:
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_declared_sizes_of_an_output_that_is_read_bind_nobody(
-    backend: str, rng: np.random.Generator
-) -> None:
+def test_declared_sizes_of_an_output_that_is_read_bind_nobody(backend: str, rng: np.random.Generator) -> None:
     """What is behind it follows what it has: attention weights that a decoder shows, declared in one run."""
     body = """
         all = Shape(x) y = Softmax(x) t = Transpose<perm = [0, 2, 1]>(y)
-        p = MatMul(y, t) sizes = Shape(y) n = ReduceProd<keepdims = 0>(sizes) f = Cast<to = 1>(n) z = Mul(p, f)
+        p = MatMul(y, t) sizes = Shape(y) n = ReduceProd<keepdims = 0>(sizes) f = Cast<to = 1>(n)
+        z = Mul(p, f)
     """
     proto = model("float[1,n,4] x", "float[1,11,4] y, float[1,n,n] z", body)
     engine, runtime = intact.compile(proto, backend=backend, threads=1), Session(undeclared(proto))
