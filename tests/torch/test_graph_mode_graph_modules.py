@@ -33,6 +33,22 @@ class Net(nn.Module):
         return F.dropout(self.head(torch.relu(x + torch.relu(self.inner(x)))), 0.5, self.training)
 
 
+class Several(nn.Module):
+    """Functions that graph mode knows by name, whichever way they are written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.norm, self.inner = nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.Conv2d(16, 16, 1)
+        self.gate, self.head = nn.SiLU(inplace=True), nn.Linear(16, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.gate(self.norm(self.stem(x)))
+        y = self.inner(x)
+        y += x
+        y = y.flatten(2).transpose(1, 2)
+        return self.head(F.gelu(F.scaled_dot_product_attention(y, y, y)))
+
+
 class Around(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -100,6 +116,19 @@ def test_files_and_engines_have_all_quantizers(name: str, images: Tensor, tmp_pa
     assert report.codes and not report.codes_differing and not report.end_to_end.values_differing
     made = intact.compile(result.model, images)(images.numpy())
     assert np.allclose(made, result.model(images).detach(), atol=1e-3)
+
+
+def test_operators_of_an_exported_program_are_the_functions_that_code_calls(images: Tensor) -> None:
+    torch.manual_seed(2)
+    own = Several().eval()
+    program = torch.export.export(own, (images,)).module()
+    plain, result = quantized(own, images), quantized(program, images)
+    assert [row["fused"] for row in result.explain()] == [row["fused"] for row in plain.explain()]
+    assert all(row["precision"] == "int8" for row in result.explain() if row["op_type"] != "Softmax")
+    assert len(result.report.quantizers) == len(plain.report.quantizers)
+    assert not result.report.replaced and not result.report.left
+    assert torch.allclose(result.model(images), plain.model(images), atol=0.05)
+    assert {"conv2d_quantizer", "conv2d_1_quantizer", "linear_quantizer"} <= result.report.quantizers.keys()
 
 
 @pytest.mark.parametrize("name", ["torch.fx", "torch.export", "inside"])

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from intact.atomic import replacing
 from intact.errors import FileFormatError, IntactError, QuantValueError, UnsupportedError
 from intact.reading import reading
+from intact.torch._modules import unwrapped
 from intact.torch.graph_mode.forward import record_of, restore
 from intact.torch.graph_mode.record import GraphModeRecord
 from intact.torch.nn.modules._quantizer_state import config_of, configure
@@ -36,11 +37,13 @@ def save_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> None:
     Where graph mode placed quantizers, their places are written too.
 
     Args:
-        model: Any module; its quantizers may be calibrated or not.
+        model: Any module; its quantizers may be calibrated or not. What torch.compile, DataParallel or
+            DistributedDataParallel put around it is left out.
         path: Replaced in one step once the file is complete.
     Raises:
         UnsupportedError: The state holds something that is not a tensor.
     """
+    model = unwrapped(model)
     tensors: dict[str, Tensor] = {}
     for key, value in model.state_dict().items():
         if not isinstance(value, Tensor):
@@ -68,7 +71,8 @@ def load_checkpoint(
 
     Args:
         model: The float model, whose modules are replaced and whose graph gets its quantizers as they were,
-            or an already quantized one. A quantizer that the model's own code places must be there.
+            or an already quantized one; by itself, or in what torch.compile, DataParallel or
+            DistributedDataParallel put around it. A quantizer that the model's own code places must be there.
         path: The file.
         custom: Pairs float class -> quantized class, as for `replace_modules`, where the model has some.
     Returns:
@@ -80,6 +84,7 @@ def load_checkpoint(
     """
     document, tensors = _read(path)
     record = GraphModeRecord.from_json(document["graph"]) if "graph" in document else None
+    given, model = model, unwrapped(model)
     apply_conversion(model, document["modules"], custom=custom)
     restore(model, record)
     quantizers = {n: m for n, m in model.named_modules() if isinstance(m, TensorQuantizer)}
@@ -110,7 +115,7 @@ def load_checkpoint(
             "the tensors of this model",
             "load it into the model it is of",
         ) from error
-    return model
+    return given
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:

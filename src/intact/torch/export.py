@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from intact import graph
 from intact.errors import QuantValueError, UnsupportedError
+from intact.torch._modules import unwrapped
 from intact.torch.export_check import Batch, CodeCheck, EndToEnd, compare_codes, compare_outputs
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 from intact.torch.onnx_ops import evaluating
@@ -110,7 +111,8 @@ def export(
     asymmetric ones a real zero point; `pre_quant_scale` is a Mul, a narrow or learned range a Clip.
 
     Args:
-        model: Calibrated: every active quantizer has its range.
+        model: Calibrated: every active quantizer has its range. What torch.compile, DataParallel or
+            DistributedDataParallel put around it is left out.
         example: One input of the model: a tensor, a tuple of positional or a dict of named arguments.
         path: The file; written whole or not at all.
         opset: 13..25. 16-bit and 4-bit grids need 21, fp8 needs 19. None: 17, or what quantizers and
@@ -128,6 +130,7 @@ def export(
         QuantValueError: The checker refuses the file, or a quantizer does not fake-quantize.
         FileAccessError: `path` cannot be written.
     """
+    model = unwrapped(model)
     least = _needed(model) if opset is None else opset
     graph.check_opset(least)
     args, kwargs = example_arguments(example)

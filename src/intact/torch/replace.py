@@ -6,7 +6,6 @@ mode, device, dtype and every reference to it stay; its quantizers come on top.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -17,6 +16,7 @@ from torch.nn.utils import parametrize
 
 from intact.errors import QuantValueError, UnsupportedError
 from intact.torch import nn as quant_nn
+from intact.torch._modules import copied
 from intact.torch.nn.modules._utils import QuantizedModule, QuantMixin
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer, name_quantizers
 from intact.torch.quant_modules import _DEFAULT_QUANT_MAP
@@ -108,7 +108,7 @@ def replace_modules(
                 "pass such a descriptor",
             )
     if not inplace:
-        model = copy.deepcopy(model)
+        model = copied(model)
     keep = _filter(model, include, exclude)
     report = ReplaceReport(model)
     plan: list[tuple[nn.Module, type[QuantizedModule]]] = []

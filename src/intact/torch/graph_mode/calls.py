@@ -16,10 +16,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from intact.torch.graph_mode.opened import BODIES, OPENED
+from intact.torch.graph_mode.opened import BODIES, OPENED, writes_into
 from intact.torch.grouped_products import GROUPED
 
 _AUGMENTED = {"add_", "sub_", "mul_", "div_", "pow_", "matmul_"}
@@ -119,7 +120,7 @@ class Calls(TorchFunctionMode):
         def run(part: Any, *args: Any, **kwargs: Any) -> Any:
             return self.perform(frame, f"{name}.", part, args, kwargs)
 
-        into = {"into": True} if writes else {}
+        into = {"into": True} if writes and writes_into(name) else {}
         return OPENED[name](run, *args, **kwargs, **into)
 
 
@@ -177,7 +178,8 @@ class KnownFunction:
     """What is to be known of a torch function.
 
     Attributes:
-        name: The same whichever way it is written: `x + y`, `x.add_(y)` and `torch.add` are "add".
+        name: The same whichever way it is written: `x + y`, `x.add_(y)`, `torch.add` and an operator of
+            an exported program, ``torch.ops.aten.add.Tensor``, are "add".
         writes: Whether it may write into its first operand.
         rebinds: Whether Python may bind the result to that operand's name: ``x += y``.
     """
@@ -193,7 +195,8 @@ def function_of(func: Any) -> KnownFunction:
         return _called(func.__name__)
     known = _builtin.get(func)  # torch.compile follows a look-up, not the name of a built-in function
     if known is None:
-        name = str(getattr(func, "__name__", type(func).__name__))
+        named = func.overloadpacket if isinstance(func, OpOverload) else func  # "add_", not "add_.Tensor"
+        name = str(getattr(named, "__name__", type(func).__name__))
         read = getattr(getattr(func, "__self__", None), "__name__", "") if name == "__get__" else ""
         known = _builtin[func] = _called(read if read in _TRANSPOSED else name)
     return known

@@ -141,7 +141,7 @@ OPENED: dict[str, Callable[..., Any]] = {
 
 _INTO = frozenset({"addcmul", "addcdiv", "lerp"})
 _INPLACE = frozenset({"silu"})
-"""Those that have an argument `inplace`, and are seen as if it were False."""
+"""Those that have an argument `inplace`, or a name with "_", and are seen as if they wrote into nothing."""
 
 
 def is_opened(function: str, writes: bool, kwargs: Mapping[str, Any], *, careful: bool = False) -> bool:
@@ -154,7 +154,12 @@ def is_opened(function: str, writes: bool, kwargs: Mapping[str, Any], *, careful
     """
     if careful and function in _INPLACE:
         return False
-    return function in (_INTO if writes else OPENED) and kwargs.get("out") is None
+    return function in (_INTO | _INPLACE if writes else OPENED) and kwargs.get("out") is None
+
+
+def writes_into(function: str) -> bool:
+    """Whether an opened call of `function` that writes into its first operand is told to."""
+    return function in _INTO
 
 
 def _body(function: Any) -> FunctionType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -20,6 +19,7 @@ from intact.torch import nn as quant_nn
 from intact.torch._batches import arguments_of, device_of, moved
 from intact.torch._choice import Method
 from intact.torch._collection import enabled_quantizers
+from intact.torch._modules import copied, unwrapped
 from intact.torch.calibration import calibrate
 from intact.torch.descriptor import FLOAT_FORMATS, QuantDescriptor
 from intact.torch.graph_mode.analysis import Analysis, analyse
@@ -112,7 +112,7 @@ def quantize(
 
     budget = checked_budget(float_budget, profile, {grid, weights})
     if not inplace:
-        model = copy.deepcopy(model)
+        model = copied(model)
     job = _Job(model, descriptors, include, exclude)
     found: Analysis | None = None
     try:
@@ -152,10 +152,7 @@ def _own(model: nn.Module) -> nn.Module:
     Raises:
         QuantValueError: It is TorchScript, or a module in it is.
     """
-    while isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel) or _is_compiled(model):
-        inner = model._orig_mod if _is_compiled(model) else model.module
-        assert isinstance(inner, nn.Module)
-        model = inner
+    model = unwrapped(model)
     for path, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             raise QuantValueError(
@@ -163,10 +160,6 @@ def _own(model: nn.Module) -> nn.Module:
                 "quantize the module that was scripted, or export the model to ONNX and quantize that",
             )  # fmt: skip
     return model
-
-
-def _is_compiled(model: nn.Module) -> bool:
-    return type(model).__name__ == "OptimizedModule" and hasattr(model, "_orig_mod")
 
 
 def _refuse_quantized(model: nn.Module) -> None:

@@ -66,6 +66,7 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
                     stopped = error.reason
             else:
                 called = {call.module for call in traced.calls if not call.function}
+                called -= {path for path in leaves if _answers_nothing(run, path)}
                 traced.leaves = {path: reason for path, reason in leaves.items() if path in called}
                 training = survey_training(model, run, marker.visited, args, kwargs)
                 traced = by_site(traced, marker, run, training)
@@ -73,6 +74,11 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
                     traced.stopped = stopped
                     traced.leaves |= dict.fromkeys(_not_reached(marker, run), _BEHIND)
                 return traced
+
+
+def _answers_nothing(run: Surveyor, path: str) -> bool:
+    """Whether a module only checks or keeps what it reads, as the guards of an exported program do."""
+    return path in run.answers and all(leaf is None for leaf in pytree.tree_leaves(run.answers[path]))
 
 
 def _not_reached(marker: Observer, survey: Observer) -> list[str]:

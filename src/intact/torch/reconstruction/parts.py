@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from intact.progress import Progress
 from intact.torch._batches import Forward
 from intact.torch._bias import corrected_biases, undo_bias_correction
+from intact.torch._modules import copied
 from intact.torch.reconstruction.blocks import FoundBlock
 from intact.torch.reconstruction.data import gather_float
 from intact.torch.reconstruction.learn import BlockReport, LearnSettings, learn_block
@@ -79,7 +79,7 @@ def learned_part(data: bytes, block: FoundBlock) -> tuple[dict[str, Tensor], Blo
 
 def float_copy(model: nn.Module) -> nn.Module:
     """A copy that keeps the float weights, with its own biases; see `gather` for how it runs in float."""
-    reference = copy.deepcopy(model).requires_grad_(False)
+    reference = copied(model).requires_grad_(False)
     undo_bias_correction(reference)
     return reference
 

@@ -1,0 +1,35 @@
+"""The user's module itself, and copies of it."""
+
+from __future__ import annotations
+
+import copy
+from typing import TypeVar
+
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+_M = TypeVar("_M", bound=nn.Module)
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The module without what torch.compile, DataParallel or DistributedDataParallel put around it."""
+    while isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel) or _is_compiled(model):
+        inner = model._orig_mod if _is_compiled(model) else model.module
+        assert isinstance(inner, nn.Module)
+        model = inner
+    return model
+
+
+def _is_compiled(model: nn.Module) -> bool:
+    return type(model).__name__ == "OptimizedModule" and hasattr(model, "_orig_mod")
+
+
+def copied(model: _M) -> _M:
+    """A deep copy, of what PyTorch refuses to copy as well: tensors with a history that modules keep.
+
+    ``torch.nn.utils.weight_norm`` and pruning keep the weight that they compute so, and compute it again in
+    each run; others keep what they answered last. The copy has their values.
+    """
+    kept = (leaf for module in model.modules() for leaf in pytree.tree_leaves(list(vars(module).values())))
+    memo = {id(x): x.detach().clone() for x in kept if isinstance(x, Tensor) and not x.is_leaf}
+    return copy.deepcopy(model, memo)
