@@ -86,8 +86,8 @@ def translate(
     for way in (_as_it_runs, nullcontext, untold) if _is_of_graph_mode(model) else (nullcontext,):
         try:
             with (
-                _quiet_exporter(), whole_layers(), whole_products(), known_values(model), _any_names(),
-                _numbers_of_one_type(), knows_complex(), way(),
+                _quiet_exporter(), _tracing(model), _any_names(), _numbers_of_one_type(), knows_complex(),
+                way(),
             ):  # fmt: skip
                 program: Any = torch.onnx.export(
                     model, args, kwargs=dict(kwargs or {}), dynamo=True, custom_translation_table=table,
@@ -100,6 +100,16 @@ def translate(
             graph.separate_names(program.model)
             return program
     raise _own_error(errors[0]) from errors[0]
+
+
+@contextmanager
+def _tracing(model: nn.Module | torch.export.ExportedProgram) -> Iterator[None]:
+    """What a trace needs; a program was traced, and these would see each call of all passes over it."""
+    if isinstance(model, torch.export.ExportedProgram):
+        yield
+        return
+    with whole_layers(), whole_products(), known_values(model):
+        yield
 
 
 def is_dynamic(quantizer: Any) -> bool:

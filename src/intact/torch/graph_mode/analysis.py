@@ -19,9 +19,10 @@ from intact.graph import ops
 from intact.graph.attributes import integer, text
 from intact.placement import Placement, Site, place
 from intact.torch.graph_mode.calls import ModelCall
+from intact.torch.graph_mode.edges import DOMAIN
 from intact.torch.graph_mode.recurrent import Inside, read_inside
 from intact.torch.graph_mode.traced import Edge, Traced
-from intact.torch.graph_mode.tracing import DOMAIN, trace
+from intact.torch.graph_mode.tracing import trace
 from intact.torch.untranslated import OPAQUE
 
 

@@ -22,6 +22,7 @@ from intact.errors import UnsupportedError
 from intact.torch._batches import tensors_in
 from intact.torch._collection import evaluating
 from intact.torch.graph_mode.calls import ModelCall
+from intact.torch.graph_mode.edges import DOMAIN, edge, edge_translation
 from intact.torch.graph_mode.forward import has_method_as_forward
 from intact.torch.graph_mode.observing import Observer, is_one_call
 from intact.torch.graph_mode.recurrent import why_whole
@@ -34,7 +35,6 @@ from intact.torch.recurrent_ops import whole_layers
 from intact.torch.untold import untold
 from intact.torch.untranslated import Opaque, find_untranslated, knows_complex
 
-DOMAIN = "intact"
 _BEHIND = "it runs behind the line at which tracing ends"
 _NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
 
@@ -118,7 +118,7 @@ class _Marker(Observer):
 
     def read(self, call: ModelCall, operand: int, x: Tensor) -> Tensor:
         self.edges.append(Edge(self.source(x), call, operand))
-        return symbolic("Edge", [x], x, id=len(self.edges) - 1)
+        return edge(x, len(self.edges) - 1)
 
     def answered(self, call: ModelCall, output: Any) -> None:
         for number, x in enumerate(tensors_in(output)):
@@ -143,9 +143,9 @@ def _is_plain(x: Tensor) -> bool:
     return x.is_floating_point() and x.dim() > 0 and all(isinstance(size, int) for size in x.shape)
 
 
-def symbolic(kind: str, read: list[Tensor], like: Tensor | Like, **attributes: Any) -> Tensor:
-    """An operator of ours that makes a tensor like `like`."""
-    return torch.onnx.ops.symbolic(f"{DOMAIN}::{kind}", read, attributes, dtype=like.dtype, shape=like.shape)
+def _answer_of(read: list[Tensor], like: Like) -> Tensor:
+    """What a module that is one operator makes of what it reads."""
+    return torch.onnx.ops.symbolic(f"{DOMAIN}::Module", read, dtype=like.dtype, shape=like.shape)
 
 
 @dataclass
@@ -229,7 +229,7 @@ def _traced_or(
 
 def _symbols(answer: Any, args: Any, kwargs: Any) -> Any:
     read = list(tensors_in((args, kwargs)))
-    return pytree.tree_map_only(Like, lambda x: symbolic("Module", read, x), answer)
+    return pytree.tree_map_only(Like, lambda x: _answer_of(read, x), answer)
 
 
 def _put_back(module: nn.Module, forward: Any) -> None:
@@ -322,11 +322,12 @@ def _written(program: torch.export.ExportedProgram) -> onnx_graph.Model:
         UnsupportedError: It stops, and at no call.
     """
     opaque: dict[Any, Opaque] = {}
+    edges = edge_translation()
     while True:
         try:
             with knows_complex():
                 made: onnx_graph.Model = translate(
-                    program, (), opset=onnx_graph.NATIVE_OPSET, custom_translation_table=opaque
+                    program, (), opset=onnx_graph.NATIVE_OPSET, custom_translation_table=edges | opaque
                 ).model
         except UnsupportedError as error:
             stuck = find_untranslated(error)
