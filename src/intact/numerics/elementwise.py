@@ -24,7 +24,7 @@ def add(
     *,
     bounds: Bounds | None = None,
 ) -> NDArray[np.int32]:
-    """``y = clamp(rne(fl32(sum / s_y)) + z_y)``, sum = fl32((a - z_a) * s_a) + fl32((b - z_b) * s_b). NORMATIVE.
+    """``y = clamp(rne(fl32(r / s_y)) + z_y)``, r = fl32((a - z_a) * s_a) + fl32((b - z_b) * s_b). NORMATIVE.
 
     Args:
         a, b: Codes whose shapes broadcast.

@@ -51,8 +51,8 @@ def product_form(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
     """M and B with which `requantize_by_product` has the codes of `requantize`, for every sum. NORMATIVE.
 
-    Both forms are monotone in the sum and are off the real number by a few roundings each, so that their codes
-    can differ only at sums that lie as close to a boundary between two codes. All of these are tried. M is the
+    Both forms are monotone in the sum and are off the real number by a few roundings each. So their codes can
+    differ only at sums that lie as close to a boundary between two codes. All of these are tried. M is the
     nearest float32 to ``s_x * s_w * gain / s_y``, or one of its neighbours, and B likewise.
 
     Args:

@@ -95,7 +95,7 @@ def requantize_by_product(
     bounds: Bounds | None = None,
     axis: int = 1,
 ) -> NDArray[np.int32]:
-    """``y = clamp(rne(fl32(fl32(acc) * M) + B) + z_y, low, high)``: a cheaper form of `requantize`. NORMATIVE.
+    """``y = clamp(rne(fl32(fl32(acc) * M) + B) + z_y, low, high)``: a cheap `requantize`. NORMATIVE.
 
     Args:
         acc, zero_point, spec, bounds, axis: As for `requantize`.

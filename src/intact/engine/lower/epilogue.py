@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ AFFINE = frozenset({"BatchNormalization", "Add", "Sub", "Mul", "Div"})
 
 @dataclass
 class Tail:
-    """What stands behind a sum, in the file's order: bias, gain and shift, residual, then bounds or a function.
+    """What stands behind a sum, in the file's order: bias, gain, shift, residual, then bounds or a function.
 
     Attributes:
         nodes: What has been taken in so far, the layer itself first.
@@ -26,8 +26,8 @@ class Tail:
         channels: How many it has; None where one number for all of them must do, and nothing is added.
         alpha: Factor of the sum that its operator has itself: Gemm's.
         bias: float32, one number or [channels]; None for none.
-        gain, shift: float32, one number or [channels]: a factor behind the bias, and what is added behind that;
-            None for none.
+        gain, shift: float32, one number or [channels]: a factor behind the bias, and what is added behind
+            that; None for none.
         quotient: What reals are divided by in place of a gain, where there are no channels; 1 for none.
         residual: The tensor of codes that is added.
         activation: A function of `numerics`; "" for none.
@@ -195,7 +195,7 @@ def finish(
 def _constants(
     tail: Tail, output: Output, multiplier: NDArray[np.float32], most: NDArray[np.int64] | int
 ) -> tuple[dict[str, NDArray[np.float32] | None], bool]:
-    """The numbers of an epilogue, and whether codes have to be divided though little stands in front of them."""
+    """The numbers of an epilogue, and whether codes are divided though a bias alone stands in front."""
     formula = {"multiplier": multiplier, "bias": tail.bias, "gain": tail.gain, "shift": tail.shift}
     behind = tail.residual is not None or tail.slope is not None or tail.quotient != 1
     if output.grid is None or tail.activation or behind:

@@ -42,8 +42,8 @@ class Epilogue:
         gain, shift: Constants, float32 [channels] (or [1]): a factor behind the bias and what is added behind
             that (N44); "" for none.
         quotient: A number that reals are divided by in place of a gain, of a product of activations; 1: none.
-        divided: Codes are the real output divided by its scale, though nothing but a product and a bias stands
-            in front: `product_form` had no constants with the same codes.
+        divided: Codes are the real output divided by its scale, though a product and a bias alone stand in
+            front: `product_form` had no constants with the same codes.
     """
 
     multiplier: _Floats
@@ -110,7 +110,8 @@ class Epilogue:
                 acc, m, bias, grid.zero_point, grid.spec, bounds=bounds, axis=axis
             )
         behind: dict[str, Any] = {
-            "gain": self._gain(run), "quotient": np.float32(self.quotient), "residual": self._residual(run), "axis": axis,
+            "gain": self._gain(run), "quotient": np.float32(self.quotient),
+            "residual": self._residual(run), "axis": axis,
             "slope": _channels(run.array(self.slope)) if self.slope else None,
         }  # fmt: skip
         if grid is not None and codes:
