@@ -114,8 +114,8 @@ void bind_points(nb::module_& m) {
       "kernel"_a, "transpose"_a, "x"_a, "y"_a, "scale"_a, "zero"_a);
   m.def(
       "step_add",
-      [](const std::string& name, const View& a, const View& b, const View& y, int32_t a_zero,
-         float a_scale, int32_t b_zero, float b_scale, float scale, GridTuple grid) {
+      [](const std::string& name, const View& a, const View& b, const View& y, int32_t a_zero, float a_scale,
+         int32_t b_zero, float b_scale, float scale, GridTuple grid) {
         return native(make_add(kernel<PointwiseOps>(name),
                                {a, b, y, {a_zero, a_scale}, {b_zero, b_scale}, scale, grid_of(grid)}));
       },

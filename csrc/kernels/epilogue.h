@@ -18,6 +18,11 @@ namespace intact {
 
 struct FunctionCells;
 
+// How sums become codes where no function and no slope stands in between; kernels have a loop for each.
+enum class Ending { product, divided, divided_with_residual };
+constexpr bool reads_residual(Ending ending) { return ending == Ending::divided_with_residual; }
+constexpr bool divides(Ending ending) { return ending != Ending::product; }
+
 // What is one for the whole layer; M, B, G, H, S, O and slopes are one for each channel and go to kernels by
 // panel.
 struct Epilogue {
@@ -40,8 +45,9 @@ struct Epilogue {
   const SmoothFunction* smooth = nullptr;  // what is known of it, or nullptr
   const FunctionCells* cells = nullptr;  // bounds of its codes (gemm/cells.h), or nullptr
 
-  // Divided sums with nothing in between: of a real that no cheaper product has the codes of.
-  INTACT_INLINE bool divides_alone(bool has_slopes) const { return divides && !has_residual && !has_slopes; }
+  INTACT_INLINE Ending ending() const {
+    return has_residual ? Ending::divided_with_residual : divides ? Ending::divided : Ending::product;
+  }
   ByteGrid grid() const { return {zero_point, low, high}; }
   CurveCodes curve_codes() const { return {factor, offset, scale, grid()}; }
 };

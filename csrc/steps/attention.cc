@@ -16,7 +16,7 @@ size_t size_of(const View& v, int axis) { return static_cast<size_t>(v.sizes[v.r
 ptrdiff_t stride_of(const View& v, int axis) { return static_cast<ptrdiff_t>(v.strides[v.rank - 2 + axis]); }
 ptrdiff_t signed_of(size_t n) { return static_cast<ptrdiff_t>(n); }
 
-void demand_product(const MatMulSpec& s, const char* what) {
+void settle_product(MatMulSpec& s, const char* what) {
   for (const View* v : {&s.a, &s.b, &s.y}) {
     elements_of(*v);
     demand(v->rank >= 2 && v->rank == s.y.rank, what);
@@ -24,7 +24,7 @@ void demand_product(const MatMulSpec& s, const char* what) {
   demand(size_of(s.a, 0) == size_of(s.y, 0) && size_of(s.b, 1) == size_of(s.y, 1) &&
              size_of(s.a, 1) == size_of(s.b, 0) && size_of(s.a, 1) < (1 << 24),
          what);
-  check_product(s);
+  settle_product(s);
 }
 
 // One side b of a product as panels in scratch.
@@ -122,9 +122,9 @@ class Attention final : public Step {
     uint8_t *mask, *row;
   };
 
-  static const AttentionSpec& checked(const AttentionSpec& s) {
-    demand_product(s.scores, "the scores' matrices do not fit each other");
-    demand_product(s.product, "the values' matrices do not fit the scores");
+  static AttentionSpec checked(AttentionSpec s) {
+    settle_product(s.scores, "the scores' matrices do not fit each other");
+    settle_product(s.product, "the values' matrices do not fit the scores");
     demand(s.scores.y.rank == s.product.y.rank, "scores and values have the same number of axes");
     demand_same_sizes(s.scores.y, s.product.a);
     demand(is_sound(s.probabilities), "the output's grid is not within bytes");

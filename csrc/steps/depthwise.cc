@@ -185,7 +185,7 @@ class Depthwise final : public Step {
   bool has_curve() const {
     const EpilogueSpec& e = s_.epilogue;
     const bool more = e.function != nullptr || !e.slopes.empty() || !e.gains.empty();
-    return cells_ == nullptr && (more || e.divides_alone(false));
+    return cells_ == nullptr && more;
   }
 
   // Pixels whose floats are worked on at once.
@@ -203,7 +203,8 @@ class Depthwise final : public Step {
       const auto at = static_cast<ptrdiff_t>(p);
       d.pixels = std::min(segment(), row.pixels - p);
       d.x = row.x + at * row.x_pixel;
-      const uint8_t* const residual = row.residual == nullptr ? nullptr : row.residual + at * row.residual_pixel;
+      const uint8_t* const residual =
+          row.residual == nullptr ? nullptr : row.residual + at * row.residual_pixel;
       d.residual = has_gain() ? nullptr : residual;
       d.y = reinterpret_cast<uint8_t*>(floats) - first * sizeof(float);
       ops_.run(d);

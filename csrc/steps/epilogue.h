@@ -34,9 +34,9 @@ inline void check_epilogue(const EpilogueSpec& e, const View& y, int64_t channel
   demand(byte(e.low) && byte(e.high) && e.low <= e.high, "bounds are bytes, low to high");
   demand((e.function == nullptr && !e.divides) || (e.scale > 0 && std::isfinite(e.scale)),
          "the scale that is divided by is not positive and finite");
-  demand(e.floats || e.function != nullptr || e.divides ||
-             (!e.residual && e.slopes.empty() && e.gains.empty()),
-         "codes of more than a product and a bias are divided");
+  demand(
+      e.floats || e.function != nullptr || e.divides || (!e.residual && e.slopes.empty() && e.gains.empty()),
+      "codes of more than a product and a bias are divided");
   demand(e.function != nullptr || (e.factors.empty() && e.offsets.empty()),
          "factors and offsets stand behind a function");
   demand(e.function == nullptr || e.slopes.empty(), "slopes stand in place of a function");
@@ -59,7 +59,8 @@ inline void check_epilogue(const EpilogueSpec& e, const View& y, int64_t channel
 // where it is known.
 inline bool is_bounded(const EpilogueSpec& e, const std::vector<double>& sums = {}) {
   double most = 0;
-  const double residual = 256 * std::fabs(double{e.residual_multiplier}) + (e.divides ? 256 * e.scale : 256.0);
+  const double residual =
+      256 * std::fabs(double{e.residual_multiplier}) + (e.divides ? 256 * e.scale : 256.0);
   for (size_t c = 0; c < e.multiplier.size(); ++c) {
     const double most_sum = sums.empty() ? 2147483648.0 : sums[c];
     double sum = std::fabs(double{e.multiplier[c]}) * most_sum + std::fabs(double{e.bias[c]});

@@ -40,7 +40,7 @@ class MatMul final : public Step {
         k_(padded(axes_.k, ops.depth)),
         block_(std::min(axes_.rows, kBlock)),
         blocks_(block_ == 0 ? 0 : (axes_.rows + block_ - 1) / block_) {
-    check_product(s);
+    settle_product(s_);
     reads(s.a);
     reads(s.b);
     writes(s.y);
@@ -130,11 +130,11 @@ class MatMul final : public Step {
 
 }  // namespace
 
-void check_product(const MatMulSpec& s) {
+void settle_product(MatMulSpec& s) {
   demand(s.a.type == Type::u8 && s.b.type == Type::u8, "codes are bytes");
   demand(0 <= s.zeros.a && s.zeros.a <= 255 && 0 <= s.zeros.b && s.zeros.b <= 255,
          "a zero point is out of range");
-  const EpilogueSpec& e = s.epilogue;
+  EpilogueSpec& e = s.epilogue;
   check_epilogue(e, s.y, 1);
   demand(std::isfinite(e.multiplier[0]), "a multiplier is not finite");
   demand(e.bias[0] == 0 && e.correction[0] == 0 && !e.residual && e.function == nullptr && e.slopes.empty(),
@@ -143,6 +143,7 @@ void check_product(const MatMulSpec& s) {
   demand(e.gains.empty() || e.quotient == 1, "a product of activations has a gain or a quotient");
   demand(e.quotient == 1 || e.floats || e.divides, "codes of a quotient are divided");
   demand(!e.divides || e.ops != nullptr, "codes are divided by the kernel of floats");
+  settle_ends(e);
 }
 
 namespace {
@@ -166,7 +167,9 @@ void write_reals(const MatMulOps& ops, const EpilogueSpec& e, const int32_t* sum
 void write_sums(const MatMulOps& ops, const MatMulSpec& s, const int32_t* sums, size_t n, uint8_t* to) {
   const EpilogueSpec& e = s.epilogue;
   if (e.floats) return write_reals(ops, e, sums, n, reinterpret_cast<float*>(to));
-  if (!e.divides) return ops.codes(sums, n, e.multiplier[0], e.grid(), to);
+  if (!e.divides || (e.bounded && e.gains.empty() && e.quotient == 1)) {
+    return ops.codes(sums, n, e.multiplier[0], e.divisor, e.grid(), to);
+  }
   constexpr size_t kAtOnce = 64;
   alignas(64) float reals[kAtOnce];
   for (size_t i = 0; i < n; i += kAtOnce) {

@@ -25,8 +25,9 @@ struct MatMulSpec {
   EpilogueSpec epilogue;  // one multiplier, and bounds
 };
 
-// Throws std::invalid_argument for operands and an epilogue that no product has; sizes are the maker's.
-void check_product(const MatMulSpec& spec);
+// Throws std::invalid_argument for operands and an epilogue that no product has; sizes are the maker's. Finds
+// what kernels want to know of the epilogue.
+void settle_product(MatMulSpec& spec);
 
 // n sums of a row as elements of y, side by side.
 void write_sums(const MatMulOps& ops, const MatMulSpec& spec, const int32_t* sums, size_t n, uint8_t* to);

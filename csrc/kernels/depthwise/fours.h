@@ -124,7 +124,7 @@ struct Block {
 };
 
 // What most layers end in has loops of its own. By bounds of a function: cells, or one quadratic.
-enum class End { bytes, bytes_and_residual, cells, quadratic, any };
+enum class End { bytes, bytes_divided, bytes_and_residual, cells, quadratic, any };
 
 template <class V>
 constexpr bool kHasBounds = requires(typename V::Bytes bytes) { V::differ(bytes, bytes); };
@@ -274,7 +274,7 @@ class Worker {
       if (kEnd == End::any && d_.epilogue.floats) {
         store_floats(v);
       } else {
-        if (kEnd == End::bytes_and_residual) divide(v);
+        if (kEnd == End::bytes_and_residual || kEnd == End::bytes_divided) divide(v);
         if (kEnd == End::any) bound(v);
         store_bytes(bytes_of(v));
       }
@@ -430,7 +430,8 @@ void work(const Block& b, const ptrdiff_t* offsets, int groups) {
   }
   if (b.d.epilogue.floats || !b.d.epilogue.bounded) return work<V, kTail, End::any>(b, offsets, groups);
   if (b.d.residual != nullptr) return work<V, kTail, End::bytes_and_residual>(b, offsets, groups);
-  work<V, kTail, End::bytes>(b, offsets, groups);
+  b.d.epilogue.divides ? work<V, kTail, End::bytes_divided>(b, offsets, groups)
+                       : work<V, kTail, End::bytes>(b, offsets, groups);
 }
 
 template <class V>

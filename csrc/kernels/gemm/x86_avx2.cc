@@ -146,30 +146,36 @@ void sum(const GemmSteps& s, const GemmTile& t) {
 }
 
 // Words need no sums in memory; groups, whose weights may come in parts, those of one tile.
-template <bool kResidual, bool kPlain>
+template <Ending kEnding, bool kPlain>
 void whole_rows(const GemmSteps& s, GemmTile t, const Epilogue& e, GemmRows rows) {
-  if (s.words > 0) return sum_words<true>(s, t, Codes<kResidual, kPlain>(e, rows));
+  if (s.words > 0) return sum_words<true>(s, t, Codes<kEnding, kPlain>(e, rows));
   const int all = t.rows;
   for (int first = 0; first < all; first += kMostRows) {
     t.rows = rows.rows = std::min(kMostRows, all - first);
-    sum_groups(s, t, Codes<kResidual, kPlain>(e, rows));
+    sum_groups(s, t, Codes<kEnding, kPlain>(e, rows));
     t.x += t.rows;
     rows.y += t.rows;
-    if (kResidual) rows.residual += t.rows;
+    if (reads_residual(kEnding)) rows.residual += t.rows;
   }
 }
 
 // Where outliers are added, a tile's sums are complete in memory only.
 bool whole(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
   if (e.floats || e.function != nullptr || !e.bounded || rows.slopes != nullptr) return false;
-  if (e.has_gain || e.divides_alone(false)) return false;
+  if (e.has_gain) return false;
   if (rows.channels != s.width || s.places != nullptr) return false;
-  const bool plain = e.zero_point == 0 && e.low == 0;
-  if (!e.has_residual) {
-    plain ? whole_rows<false, true>(s, t, e, rows) : whole_rows<false, false>(s, t, e, rows);
-  } else {
-    plain&& e.residual_zero_point == 0 ? whole_rows<true, true>(s, t, e, rows)
-                                       : whole_rows<true, false>(s, t, e, rows);
+  using enum Ending;
+  const bool plain = e.zero_point == 0 && e.low == 0 && (!e.has_residual || e.residual_zero_point == 0);
+  switch (e.ending()) {
+    case product:
+      plain ? whole_rows<product, true>(s, t, e, rows) : whole_rows<product, false>(s, t, e, rows);
+      break;
+    case divided:
+      plain ? whole_rows<divided, true>(s, t, e, rows) : whole_rows<divided, false>(s, t, e, rows);
+      break;
+    default:
+      plain ? whole_rows<divided_with_residual, true>(s, t, e, rows)
+            : whole_rows<divided_with_residual, false>(s, t, e, rows);
   }
   return true;
 }

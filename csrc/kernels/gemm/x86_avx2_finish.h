@@ -80,8 +80,9 @@ inline __m256 sloped(__m256 real, __m256 slope) {
 }
 
 // Rows of 16 channels, two at a time; constants stay in registers.
-template <bool kResidual, bool kSloped>
+template <Ending kEnding, bool kSloped>
 void finish_pairs(const Epilogue& e, const GemmRows& t) {
+  constexpr bool kResidual = reads_residual(kEnding);
   const __m256 zero = _mm256_set1_ps(static_cast<float>(e.residual_zero_point));
   const __m256 multiplier = _mm256_set1_ps(e.residual_multiplier);
   [[maybe_unused]] const Quotient quotient(e.divisor);
@@ -109,7 +110,7 @@ void finish_pairs(const Epilogue& e, const GemmRows& t) {
           real = _mm256_add_ps(real, _mm256_mul_ps(_mm256_sub_ps(branch, zero), multiplier));
         }
         if constexpr (kSloped) real = sloped(real, _mm256_loadu_ps(t.slopes + kUnit * v));
-        if constexpr (kResidual || kSloped) real = quotient.of(real);
+        if constexpr (divides(kEnding)) real = quotient.of(real);
         codes[v] = _mm256_cvtps_epi32(real);
       }
       words[i] = _mm256_adds_epi16(_mm256_packs_epi32(codes[0], codes[1]), zero_point);
@@ -242,7 +243,8 @@ void store_curve(const Epilogue& e, const GemmRows& t, size_t n) {
 }
 
 inline bool has_few(const Epilogue& e, const GemmRows& t) {
-  return !e.has_residual && !e.has_gain && t.channels < kUnit && std::has_single_bit(static_cast<unsigned>(t.channels));
+  return !e.has_residual && !e.has_gain && t.channels < kUnit &&
+         std::has_single_bit(static_cast<unsigned>(t.channels));
 }
 
 // Reals of so few channels that a vector has those of several rows, whose sums are gathered: rows that are
@@ -391,20 +393,24 @@ void finish_bounds(const Epilogue& e, const GemmRows& t) {
 
 void finish(const Epilogue& e, const GemmRows& t) {
   if (e.function != nullptr) {
-    const bool bounds =
-        e.cells != nullptr && e.cells->end > 0 && !e.floats && !e.has_residual && !e.has_gain;
+    const bool bounds = e.cells != nullptr && e.cells->end > 0 && !e.floats && !e.has_residual && !e.has_gain;
     if (!bounds) return finish_function(e, t);
     if (e.cells->each) return t.width == kUnit ? finish_bounds<1, true>(e, t) : finish_bounds<2, true>(e, t);
     return t.width == kUnit ? finish_bounds<1, false>(e, t) : finish_bounds<2, false>(e, t);
   }
   if (e.floats) return finish_floats(e, t);
   if (!e.bounded) return gemm_finish(e, t);
-  const bool own = e.has_gain || e.divides_alone(t.slopes != nullptr);  // no loop for these
-  if (own || t.channels != 2 * kUnit) return finish_codes(e, t);
+  if (e.has_gain || t.channels != 2 * kUnit) return finish_codes(e, t);  // no loop of its own for a gain
+  using enum Ending;
   if (t.slopes != nullptr) {
-    return e.has_residual ? finish_pairs<true, true>(e, t) : finish_pairs<false, true>(e, t);
+    return e.has_residual ? finish_pairs<divided_with_residual, true>(e, t)
+                          : finish_pairs<divided, true>(e, t);
   }
-  return e.has_residual ? finish_pairs<true, false>(e, t) : finish_pairs<false, false>(e, t);
+  switch (e.ending()) {
+    case product: return finish_pairs<product, false>(e, t);
+    case divided: return finish_pairs<divided, false>(e, t);
+    default: return finish_pairs<divided_with_residual, false>(e, t);
+  }
 }
 
 }  // namespace

@@ -105,14 +105,14 @@ constexpr ptrdiff_t kFirstBytes = 32 << 10;
 // Steps of a window's first run that epilogues go between.
 constexpr int kMoreSteps = 5, kFewSteps = 3;
 
-template <int kVectors, bool kResidual, bool kPlain>
+template <int kVectors, Ending kEnding, bool kPlain>
 struct Whole {
   using Tile = void (*)(const GemmSteps&, const GemmTile&, const Epilogue&, const GemmRows&, int, Fetch);
   static constexpr int kHalf = 12 / kVectors, kMost = std::min(28 / kVectors, 12);
 
   template <int... i>
   static Tile tile_of(int rows, std::integer_sequence<int, i...>) {
-    static constexpr Tile kAll[] = {whole_tile<i + 1, kVectors, kResidual, kPlain>...};
+    static constexpr Tile kAll[] = {whole_tile<i + 1, kVectors, kEnding, kPlain>...};
     return kAll[rows - 1];
   }
 
@@ -124,9 +124,9 @@ struct Whole {
     Fetching fetching(s, t, steps);
     int row = 0;
     if (near && s.steps[1] >= kMoreSteps) {
-      row = whole_halves<kMoreSteps, kHalf, kVectors, kResidual, kPlain>(s, t, e, rows, fetching);
+      row = whole_halves<kMoreSteps, kHalf, kVectors, kEnding, kPlain>(s, t, e, rows, fetching);
     } else if (near && s.steps[1] >= kFewSteps) {
-      row = whole_halves<kFewSteps, kHalf, kVectors, kResidual, kPlain>(s, t, e, rows, fetching);
+      row = whole_halves<kFewSteps, kHalf, kVectors, kEnding, kPlain>(s, t, e, rows, fetching);
     }
     const int left = t.rows - row, tiles = (left + most - 1) / most;
     for (int i = 0; i < tiles; ++i) {
@@ -140,18 +140,24 @@ struct Whole {
 
 template <int kVectors>
 void whole_panel(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
-  const bool plain = e.zero_point == 0 && e.low == 0;
-  if (!e.has_residual) {
-    return plain ? Whole<kVectors, false, true>::run(s, t, e, rows)
-                 : Whole<kVectors, false, false>::run(s, t, e, rows);
+  using enum Ending;
+  const bool plain = e.zero_point == 0 && e.low == 0 && (!e.has_residual || e.residual_zero_point == 0);
+  switch (e.ending()) {
+    case product:
+      return plain ? Whole<kVectors, product, true>::run(s, t, e, rows)
+                   : Whole<kVectors, product, false>::run(s, t, e, rows);
+    case divided:
+      return plain ? Whole<kVectors, divided, true>::run(s, t, e, rows)
+                   : Whole<kVectors, divided, false>::run(s, t, e, rows);
+    default:
+      return plain ? Whole<kVectors, divided_with_residual, true>::run(s, t, e, rows)
+                   : Whole<kVectors, divided_with_residual, false>::run(s, t, e, rows);
   }
-  return plain && e.residual_zero_point == 0 ? Whole<kVectors, true, true>::run(s, t, e, rows)
-                                             : Whole<kVectors, true, false>::run(s, t, e, rows);
 }
 
 bool whole(const GemmSteps& s, const GemmTile& t, const Epilogue& e, const GemmRows& rows) {
   if (e.floats || e.function != nullptr || !e.bounded || rows.slopes != nullptr) return false;
-  if (e.has_gain || e.divides_alone(false)) return false;
+  if (e.has_gain) return false;
   switch (s.width / kUnit) {
     case 1: whole_panel<1>(s, t, e, rows); break;
     case 2: whole_panel<2>(s, t, e, rows); break;

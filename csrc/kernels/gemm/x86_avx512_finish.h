@@ -84,8 +84,9 @@ inline __m512 sloped(__m512 real, __m512 slope) {
   return _mm512_mask_mul_ps(real, _mm512_cmp_ps_mask(real, _mm512_setzero_ps(), _CMP_LT_OQ), real, slope);
 }
 
-template <int kVectors, bool kResidual, bool kPlain, bool kSloped = false>
+template <int kVectors, Ending kEnding, bool kPlain, bool kSloped = false>
 void finish_codes(const Epilogue& e, const GemmRows& t) {
+  constexpr bool kResidual = reads_residual(kEnding);
   const Lanes lanes(e);
   [[maybe_unused]] const Quotient quotient(e.divisor);
   const ToBytes to_bytes(e);
@@ -111,7 +112,7 @@ void finish_codes(const Epilogue& e, const GemmRows& t) {
                                                             masks[v < kVectors ? v : 0])
                                : floats[0];
       if constexpr (kSloped) floats[v] = v < kVectors ? sloped(floats[v], slopes[v]) : floats[0];
-      if constexpr (kResidual || kSloped) floats[v] = v < kVectors ? quotient.of(floats[v]) : floats[0];
+      if constexpr (divides(kEnding)) floats[v] = v < kVectors ? quotient.of(floats[v]) : floats[0];
     }
     _mm512_mask_storeu_epi8(t.y[row] + t.y_offset, all, to_bytes.bytes_of<kPlain>(floats));
   }
@@ -160,7 +161,8 @@ void place_reals(const Epilogue& e, const GemmRows& t) {
 }
 
 bool has_few(const Epilogue& e, const GemmRows& t) {
-  return !e.has_residual && !e.has_gain && t.channels < kUnit && std::has_single_bit(static_cast<unsigned>(t.channels));
+  return !e.has_residual && !e.has_gain && t.channels < kUnit &&
+         std::has_single_bit(static_cast<unsigned>(t.channels));
 }
 
 // As place_reals, of so few channels that a vector has those of several rows, whose sums are gathered: rows
@@ -249,8 +251,8 @@ void store_curve(const Epilogue& e, const GemmRows& t, size_t n) {
   }
 }
 
-// Codes of reals with G and H, and of those that are only divided: a row of scratch at a time.
-void finish_divided(const Epilogue& e, const GemmRows& t) {
+// Codes of reals with G and H.
+void finish_gained(const Epilogue& e, const GemmRows& t) {
   const Quotient quotient(e.divisor);
   const __m512i zero_point = _mm512_set1_epi32(e.zero_point);
   const __m512i low = _mm512_set1_epi32(e.low), high = _mm512_set1_epi32(e.high);
@@ -417,25 +419,31 @@ void finish_smooth(const Epilogue& e, const GemmRows& t) {
   e.cells->each ? finish_smooth<false, true>(e, t) : finish_smooth<false, false>(e, t);
 }
 
-template <bool kResidual, bool kPlain, bool kSloped = false>
+template <Ending kEnding, bool kPlain, bool kSloped = false>
 void finish_panel(const Epilogue& e, const GemmRows& t) {
   switch (t.width / kUnit) {
-    case 1: return finish_codes<1, kResidual, kPlain, kSloped>(e, t);
-    case 2: return finish_codes<2, kResidual, kPlain, kSloped>(e, t);
-    case 3: return finish_codes<3, kResidual, kPlain, kSloped>(e, t);
-    default: return finish_codes<4, kResidual, kPlain, kSloped>(e, t);
+    case 1: return finish_codes<1, kEnding, kPlain, kSloped>(e, t);
+    case 2: return finish_codes<2, kEnding, kPlain, kSloped>(e, t);
+    case 3: return finish_codes<3, kEnding, kPlain, kSloped>(e, t);
+    default: return finish_codes<4, kEnding, kPlain, kSloped>(e, t);
   }
 }
 
 // Behind a Relu nothing is left of zero points: that is most layers.
 void finish_bounded(const Epilogue& e, const GemmRows& t) {
+  using enum Ending;
   if (t.slopes != nullptr) {
-    return e.has_residual ? finish_panel<true, false, true>(e, t) : finish_panel<false, false, true>(e, t);
+    return e.has_residual ? finish_panel<divided_with_residual, false, true>(e, t)
+                          : finish_panel<divided, false, true>(e, t);
   }
-  const bool plain = e.zero_point == 0 && e.low == 0;
-  if (!e.has_residual) return plain ? finish_panel<false, true>(e, t) : finish_panel<false, false>(e, t);
-  const bool both = plain && e.residual_zero_point == 0;
-  return both ? finish_panel<true, true>(e, t) : finish_panel<true, false>(e, t);
+  const bool plain = e.zero_point == 0 && e.low == 0 && (!e.has_residual || e.residual_zero_point == 0);
+  switch (e.ending()) {
+    case product: return plain ? finish_panel<product, true>(e, t) : finish_panel<product, false>(e, t);
+    case divided: return plain ? finish_panel<divided, true>(e, t) : finish_panel<divided, false>(e, t);
+    default:
+      return plain ? finish_panel<divided_with_residual, true>(e, t)
+                   : finish_panel<divided_with_residual, false>(e, t);
+  }
 }
 
 void finish(const Epilogue& e, const GemmRows& t) {
@@ -445,7 +453,7 @@ void finish(const Epilogue& e, const GemmRows& t) {
   }
   if (e.floats) return e.has_residual ? finish_floats<true>(e, t) : finish_floats<false>(e, t);
   if (!e.bounded) return gemm_finish(e, t);
-  if (e.has_gain || e.divides_alone(t.slopes != nullptr)) return finish_divided(e, t);
+  if (e.has_gain) return finish_gained(e, t);
   return finish_bounded(e, t);
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/byte_grid.h"
 #include "base/cpu.h"
+#include "base/divisor.h"
 
 namespace intact {
 
@@ -36,8 +37,9 @@ struct MatMulOps {
   // sums [rows][columns]. `k` is padded; `packed` and `sums` are aligned to 64.
   void (*tile)(const void* a, const int32_t* a_terms, size_t rows, const void* b, const int32_t* b_terms,
                size_t k, int32_t* sums);
-  // y = clamp(rne(fl32(fl32(acc) * multiplier) + 0) + zero, low, high).
-  void (*codes)(const int32_t* sums, size_t n, float multiplier, const ByteGrid& grid, uint8_t* y);
+  // y = to_byte((fl32(fl32(acc) * multiplier) + 0) / scale), by an exact divisor; that by 1 changes nothing.
+  void (*codes)(const int32_t* sums, size_t n, float multiplier, const Divisor& divisor, const ByteGrid& grid,
+                uint8_t* y);
   // y = fl32(fl32(acc) * multiplier) + 0, and no further than low and high.
   void (*floats)(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y);
 };

@@ -162,11 +162,14 @@ inline float32x4_t real4(const int32_t* sums, float multiplier) {
 }
 
 // Sums lie in whole tiles, so that reading 4 of them is always allowed.
-void codes(const int32_t* sums, size_t n, float multiplier, const ByteGrid& g, uint8_t* y) {
+void codes(const int32_t* sums, size_t n, float multiplier, const Divisor& d, const ByteGrid& g, uint8_t* y) {
+  const float32x4_t inverse = vdupq_n_f32(d.high), rest = vdupq_n_f32(d.low);
   const float32x4_t low = vdupq_n_f32(static_cast<float>(g.low - g.zero));
   const float32x4_t high = vdupq_n_f32(static_cast<float>(g.high - g.zero));
   for (size_t i = 0; i < n; i += 4) {
-    const float32x4_t steps = vminq_f32(vmaxq_f32(real4(sums + i, multiplier), low), high);
+    const float32x4_t real = real4(sums + i, multiplier);
+    const float32x4_t quotient = vfmaq_f32(vmulq_f32(real, rest), real, inverse);  // base/divisor.h
+    const float32x4_t steps = vminq_f32(vmaxq_f32(quotient, low), high);
     const int32x4_t code = vaddq_s32(vcvtnq_s32_f32(steps), vdupq_n_s32(g.zero));
     const uint16x4_t words = vmovn_u32(vreinterpretq_u32_s32(code));
     const uint32_t four = vget_lane_u32(vreinterpret_u32_u8(vmovn_u16(vcombine_u16(words, words))), 0);

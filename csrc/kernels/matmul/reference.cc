@@ -21,8 +21,12 @@ void tile(const void* a, const int32_t* a_terms, size_t rows, const void* b, con
   }
 }
 
-void codes(const int32_t* sums, size_t n, float multiplier, const ByteGrid& grid, uint8_t* y) {
-  for (size_t i = 0; i < n; ++i) y[i] = to_byte(static_cast<float>(sums[i]) * multiplier + 0.0f, grid);
+void codes(const int32_t* sums, size_t n, float multiplier, const Divisor& d, const ByteGrid& grid,
+           uint8_t* y) {
+  for (size_t i = 0; i < n; ++i) {
+    const float real = static_cast<float>(sums[i]) * multiplier + 0.0f;
+    y[i] = to_byte(real / d.scale, grid);
+  }
 }
 
 void floats(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {

@@ -118,12 +118,15 @@ inline __m256 real8(const int32_t* sums, __m256 multiplier) {
 }
 
 // Sums lie in whole tiles, so that reading 8 of them is always allowed.
-void codes(const int32_t* sums, size_t n, float multiplier, const ByteGrid& g, uint8_t* y) {
+void codes(const int32_t* sums, size_t n, float multiplier, const Divisor& d, const ByteGrid& g, uint8_t* y) {
+  const __m256 inverse = _mm256_set1_ps(d.high), rest = _mm256_set1_ps(d.low);
   const __m256 m = _mm256_set1_ps(multiplier);
   const __m256 low = _mm256_set1_ps(static_cast<float>(g.low - g.zero));
   const __m256 high = _mm256_set1_ps(static_cast<float>(g.high - g.zero));
   for (size_t i = 0; i < n; i += 8) {
-    const __m256 steps = _mm256_min_ps(_mm256_max_ps(real8(sums + i, m), low), high);
+    const __m256 real = real8(sums + i, m);
+    const __m256 quotient = _mm256_fmadd_ps(real, inverse, _mm256_mul_ps(real, rest));  // base/divisor.h
+    const __m256 steps = _mm256_min_ps(_mm256_max_ps(quotient, low), high);
     const __m256i code = _mm256_add_epi32(_mm256_cvtps_epi32(steps), _mm256_set1_epi32(g.zero));
     const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(code), _mm256_extracti128_si256(code, 1));
     const __m128i bytes = _mm_packus_epi16(words, words);

@@ -197,13 +197,16 @@ inline __m512 real16(const int32_t* sums, __m512 multiplier) {
 inline __mmask16 part(size_t n) { return static_cast<__mmask16>(first(n)); }
 
 // Sums lie in whole tiles, so that reading 16 of them is always allowed.
-void codes(const int32_t* sums, size_t n, float multiplier, const ByteGrid& g, uint8_t* y) {
+void codes(const int32_t* sums, size_t n, float multiplier, const Divisor& d, const ByteGrid& g, uint8_t* y) {
+  const __m512 inverse = _mm512_set1_ps(d.high), rest = _mm512_set1_ps(d.low);
   const __m512 m = _mm512_set1_ps(multiplier);
   const __m512 low = _mm512_set1_ps(static_cast<float>(g.low - g.zero));
   const __m512 high = _mm512_set1_ps(static_cast<float>(g.high - g.zero));
   const __m512i zero = _mm512_set1_epi32(g.zero);
   const auto code16 = [&](size_t i) {
-    const __m512 steps = _mm512_min_ps(_mm512_max_ps(real16(sums + i, m), low), high);
+    const __m512 real = real16(sums + i, m);
+    const __m512 quotient = _mm512_fmadd_ps(real, inverse, _mm512_mul_ps(real, rest));  // base/divisor.h
+    const __m512 steps = _mm512_min_ps(_mm512_max_ps(quotient, low), high);
     return _mm512_add_epi32(_mm512_cvtps_epi32(steps), zero);
   };
   size_t i = 0;

@@ -161,8 +161,9 @@ void tile(const void* a, const int32_t* a_terms, size_t rows, const void* b, con
   kTiles[rows - 1](static_cast<const uint8_t*>(a), a_terms, static_cast<const uint8_t*>(b), b_terms, k, sums);
 }
 
-void codes(const int32_t* sums, size_t n, float multiplier, const ByteGrid& grid, uint8_t* y) {
-  matmul_avx2.codes(sums, n, multiplier, grid, y);
+void codes(const int32_t* sums, size_t n, float multiplier, const Divisor& divisor, const ByteGrid& grid,
+           uint8_t* y) {
+  matmul_avx2.codes(sums, n, multiplier, divisor, grid, y);
 }
 
 void floats(const int32_t* sums, size_t n, float multiplier, float low, float high, float* y) {

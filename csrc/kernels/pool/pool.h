@@ -29,7 +29,9 @@ struct PoolMean {
   bool divides = false;
   float count = 1, scale = 1;
 
-  INTACT_INLINE float steps(float sum) const { return divides ? sum * multiplier / count / scale : sum * multiplier; }
+  INTACT_INLINE float steps(float sum) const {
+    return divides ? sum * multiplier / count / scale : sum * multiplier;
+  }
 };
 
 // The mean of `count` taps in steps of y: a product, where one has the bytes of the divisions.

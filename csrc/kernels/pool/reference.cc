@@ -58,7 +58,8 @@ PoolMean pool_mean(float x_scale, int64_t count, float y_scale, int32_t zero, co
   const double exact = double{x_scale} / (static_cast<double>(count) * double{y_scale});
   PoolMean product{zero, static_cast<float>(exact), grid, false, taps, y_scale};
   const float nearest = product.multiplier;
-  for (const float multiplier : {nearest, std::nextafter(nearest, 0.0f), std::nextafter(nearest, 2 * nearest)}) {
+  for (const float multiplier :
+       {nearest, std::nextafter(nearest, 0.0f), std::nextafter(nearest, 2 * nearest)}) {
     product.multiplier = multiplier;
     if (has_bytes_of(product, mean, count)) return product;
   }

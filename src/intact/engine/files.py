@@ -33,7 +33,7 @@ from intact.layer import Layer
 from intact.reading import reading
 from intact.timings import Timings, checked
 
-VERSION = 3
+VERSION = 4
 _PLAN, _CHECKSUM = "intact.plan", "intact.plan.crc32"
 _DTYPES = ("uint8", "int8", "int32", "int64", "float32", "float64", "float16", "bool")
 
