@@ -97,9 +97,15 @@ def instructions(family: str, max_isa: str = "") -> str:
     return " ".join(needs) or "none"
 
 
-def alternatives(family: str) -> tuple[str, ...]:
-    """The kernels of a family that could run here, best first: one where it was forced, or plain C++."""
-    return _alternatives(family, *_environment())
+def alternatives(family: str, *, forced: bool = True) -> tuple[str, ...]:
+    """The kernels of a family that could run here, best first: one where it was forced, or plain C++.
+
+    Args:
+        family: Of kernels, such as "gemm".
+        forced: False to ask as if none were forced: for steps that the forced one cannot do.
+    """
+    limit, names = _environment()
+    return _alternatives(family, limit, names if forced else "")
 
 
 @lru_cache

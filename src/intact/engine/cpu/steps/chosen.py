@@ -66,6 +66,7 @@ def _kernel(step: ChosenLinear, binding: Binding, rows: int) -> str:
     """The first kernel of vectors that the matrices and the rows of each suit."""
     chosen = binding.kernels[gemm.FAMILY]
     others = [k for k in alternatives(gemm.FAMILY) if k != chosen and not gemm.is_grouped(k)]
+    others = others or [k for k in alternatives(gemm.FAMILY, forced=False) if not gemm.is_grouped(k)]
     kernels = [k for k in (chosen, *others) if not gemm.is_tiled(k)]
     out, depth = binding.weight(step.weight).shape
     sizes = {"pixels": max(rows // step.groups, 1), "window": depth, "channels": out // step.groups}
