@@ -221,6 +221,16 @@ def test_explain_reads_a_plan_by_the_same_code(run, int8: Path, plan: Path) -> N
     assert status == 0 and "net.plan: as its pairs say" in shown and "/conv1" in shown
 
 
+def test_explain_says_how_sums_become_codes(run, plan: Path) -> None:
+    layers = json.loads(run("explain", plan, "--json")[1])["layers"]
+    rounding = {row["layer"]: row["rounding"] for row in layers if "conv" in row["steps"]}
+    assert set(rounding.values()) <= {"product", "division"} and rounding
+    steps = [step for step in files.load(plan).plan.steps if step.kind == "conv"]
+    for step in steps:
+        assert rounding[step.nodes[0]] == ("division" if step.epilogue.divides else "product")
+    assert f"codes by a {rounding[steps[0].nodes[0]]}" in " ".join(run("explain", plan)[1].split())
+
+
 @pytest.mark.parametrize("verb", ["run", "explain", "bench"])
 def test_a_damaged_plan_is_one_line(run, plan: Path, verb: str) -> None:
     content = bytearray(plan.read_bytes())

@@ -72,13 +72,19 @@ def run(
         return
     title = f"{model.name}: {'as its pairs say' if quantized else 'as it would be quantized'}"
     columns = ("layer", "runs in", "as", "why")
-    cells = [(row["layer"], row["precision"], row["fused"], row["reason"]) for row in rows]
+    cells = [(row["layer"], row["precision"], row["fused"], _why(row)) for row in rows]
     show_table(title, columns, cells)
     say(f"{counts['int8']} layers in int8, {counts['float']} in float, for {engine}")
     for name, reason in subgraphs(plan).items() if plan is not None else ():
         say(f"in ONNX Runtime: {name}: {reason}")
     if plan is not None and plan.deciding:
         say(f"once {', '.join(plan.deciding)} is known, the branch that it takes runs as the rest")
+
+
+def _why(row: dict[str, object]) -> str:
+    """The reason, and how sums become codes where they do."""
+    rounding = row.get("rounding")
+    return f"{row['reason']}; codes by a {rounding}" if rounding else str(row["reason"])
 
 
 def show_kernels(model: Path, as_json: bool) -> None:
@@ -104,12 +110,24 @@ def show_kernels(model: Path, as_json: bool) -> None:
 
 
 def with_steps(rows: list[dict[str, object]], plan: Plan) -> list[dict[str, object]]:
-    """`rows`, each with the kinds of the plan's steps that run it; "onnx" is ONNX Runtime."""
+    """`rows`, each with the kinds of the plan's steps that run it, and how its sums become codes (N22).
+
+    Among the kinds "onnx" is ONNX Runtime. "rounding" is "product", "division", or "" where no sum does.
+    """
+    from intact.engine.steps.wiring import writes
+
     kinds: dict[str, list[str]] = {}
+    rounding: dict[str, str] = {}
     for step in plan.steps:
+        epilogue = getattr(step, "epilogue", None)
         for node in step.nodes:
             kinds.setdefault(node, []).append(step.kind)
-    return [row | {"steps": kinds.get(str(row["layer"]), [])} for row in rows]
+            if epilogue is not None and plan.tensors[writes(step)[0]].codes is not None:
+                rounding[node] = "division" if epilogue.divides or epilogue.activation else "product"
+    return [
+        row | {"steps": kinds.get(str(row["layer"]), []), "rounding": rounding.get(str(row["layer"]), "")}
+        for row in rows
+    ]
 
 
 def _plan(model: Path) -> Plan | None:
