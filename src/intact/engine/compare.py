@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import log10
 from typing import Any, Protocol
 
 import numpy as np
@@ -74,6 +75,36 @@ class Counts:
 
 
 @dataclass
+class Distance(Counts):
+    """How far the outputs of two ways to run a model are apart, end to end.
+
+    Attributes:
+        signal: Sum of the squares of the engine's finite numbers; of the module's, where it is compared with
+            the file.
+        noise: Sum of the squares of the differences from them.
+    """
+
+    signal: float = 0.0
+    noise: float = 0.0
+
+    def add(self, a: NDArray, b: NDArray, *, indices: bool = False) -> None:
+        """Count two arrays, and sum their squares; where one of two numbers is not finite, it is counted alone."""
+        super().add(a, b, indices=indices)
+        if not indices:
+            a, b = a.astype(np.float64).reshape(-1), b.astype(np.float64).reshape(-1)
+            finite = np.isfinite(a) & np.isfinite(b)
+            self.signal += float((a[finite] ** 2).sum())
+            self.noise += float(((a[finite] - b[finite]) ** 2).sum())
+
+    @property
+    def decibels(self) -> float:
+        """Signal to noise ratio; infinite where all numbers are equal."""
+        if not self.noise:
+            return float("inf")
+        return 10 * log10(self.signal / self.noise) if self.signal else float("-inf")
+
+
+@dataclass
 class LayerCounts(Counts):
     """Two ways to compute one tensor from the same codes.
 
@@ -132,6 +163,8 @@ class Comparison:
         samples: Rows of all batches.
         traced: Rows of the batches in which every tensor was compared.
         answers: Top-1 answers of the first output, by who against whom, over all batches.
+        outputs: All outputs end to end, over all batches: the engine's against those of "reference" (of traced
+            batches), "file" and "module", and the module's against the file's, as "export".
         unmatched: Quantizers of the module, or of the file, that the other one does not have.
     """
 
@@ -139,6 +172,7 @@ class Comparison:
     samples: int = 0
     traced: int = 0
     answers: dict[str, Counts] = field(default_factory=dict)
+    outputs: dict[str, Distance] = field(default_factory=dict)
     unmatched: tuple[str, ...] = ()
 
     @property
@@ -207,10 +241,11 @@ def compare(
                 watched = Session(data, extra=inner, threads=threads)
             made = _trace(result, plan, engine, watched, module, feeds)
         else:
-            made = {"engine": _first(plan, engine.run(feeds)), "file": _first(plan, session.run(feeds))}
-            made |= {} if module is None else {"module": module(feeds)[0]}
-        result.samples += len(made["engine"]) if made["engine"].ndim else 1
-        _answers(result, made)
+            made = {"engine": _outputs(plan, engine.run(feeds)), "file": _outputs(plan, session.run(feeds))}
+            made |= {} if module is None else {"module": module(feeds)}
+        result.samples += _rows(made)
+        _answers(result, {side: arrays[0] for side, arrays in made.items()})
+        _distances(result, made)
     return result
 
 
@@ -232,8 +267,8 @@ def _tensors(plan: Plan, pairs: Sequence[Tagged]) -> list[TensorCounts]:
 
 def _trace(
     result: Comparison, plan: Plan, engine: Engine, watched: Session, module: Module | None, feeds: Feeds
-) -> dict[str, NDArray]:
-    """Compare every tensor of one batch; the first outputs of all."""
+) -> dict[str, Sequence[NDArray]]:
+    """Compare every tensor of one batch; the outputs of all."""
     ours, file = engine.tap(feeds), watched.run(feeds)
     # Parts in ONNX Runtime on several threads have no last bits of their own: what follows them still has.
     reference = evaluate(plan, feeds, None if engine.deterministic else ours)
@@ -247,17 +282,17 @@ def _trace(
             made = file[name] if codes is None else _codes(file[name], codes)
             tensor.file.add(made.reshape(reference[name].shape), reference[name], indices=tensor.indices)
     sides = {"reference": reference, "engine": ours, "file": file}
-    found = {side: _first(plan, tensors) for side, tensors in sides.items()}
+    found: dict[str, Sequence[NDArray]] = {side: _outputs(plan, tensors) for side, tensors in sides.items()}
     if module is not None:
         found["module"] = _trace_module(result, plan, module, feeds, reference, file)
-    result.traced += len(found["engine"]) if found["engine"].ndim else 1
+    result.traced += _rows(found)
     return found
 
 
 def _trace_module(
     result: Comparison, plan: Plan, module: Module, feeds: Feeds, reference: Feeds, file: Feeds
-) -> NDArray:
-    """Compare every tensor that the module quantizes; its first output."""
+) -> Sequence[NDArray]:
+    """Compare every tensor that the module quantizes; its outputs."""
     at = {pair.real: name for pair in module.pairs if (name := _tensor_of(plan, pair)) is not None}
     counts = {tensor.tensor: tensor for tensor in result.tensors}
     outputs, calls = module.trace(feeds)
@@ -283,7 +318,7 @@ def _trace_module(
     for call in _once(module.trace(feeds, given)[1]):
         if call.pair is not None and (name := at.get(call.pair.real)) is not None:
             _alone(counts[name].alone, call, reference[name], _codes_of(plan, name))
-    return outputs[0]
+    return outputs
 
 
 def _once(calls: Sequence[Seen]) -> list[Seen]:
@@ -345,9 +380,14 @@ def _codes(real: NDArray, codes: Codes) -> NDArray:
     return numerics.quantize(real, np.float32(codes.scale), np.int32(codes.zero_point), codes.spec)
 
 
-def _first(plan: Plan, tensors: Mapping[str, Any]) -> NDArray:
-    found: NDArray = tensors[plan.outputs[0]]
-    return found
+def _outputs(plan: Plan, tensors: Mapping[str, Any]) -> list[NDArray]:
+    return [tensors[name] for name in plan.outputs]
+
+
+def _rows(made: Mapping[str, Sequence[NDArray]]) -> int:
+    """Rows of a batch, as its first output has them."""
+    first = made["engine"][0]
+    return len(first) if first.ndim else 1
 
 
 def _answers(result: Comparison, made: Mapping[str, NDArray]) -> None:
@@ -361,3 +401,14 @@ def _answers(result: Comparison, made: Mapping[str, NDArray]) -> None:
     for side, answer in answers.items():
         if side != "engine":
             result.answers.setdefault(side, Counts()).add(answers["engine"], answer, indices=True)
+
+
+def _distances(result: Comparison, made: Mapping[str, Sequence[NDArray]]) -> None:
+    """Count how far the outputs of each side are from the engine's, and the module's from the file's."""
+    pairs = {side: (made["engine"], arrays) for side, arrays in made.items() if side != "engine"}
+    if "module" in made:
+        pairs["export"] = made["module"], made["file"]
+    for side, (ours, others) in pairs.items():
+        distance = result.outputs.setdefault(side, Distance())
+        for a, b in zip(ours, others, strict=False):
+            distance.add(a, b.reshape(a.shape), indices=a.dtype.kind in "iub")

@@ -49,7 +49,7 @@ class Runner:
         """The outputs, in the model's order."""
         with torch.no_grad():
             made = self._model(*(torch.from_numpy(np.array(array)) for array in feeds.values()))
-        return [leaf.float().numpy() for leaf in pytree.tree_leaves(made) if isinstance(leaf, Tensor)]
+        return [_array(leaf) for leaf in pytree.tree_leaves(made) if isinstance(leaf, Tensor)]
 
     def trace(
         self, feeds: Mapping[str, NDArray], given: Mapping[str, NDArray] | None = None
@@ -101,6 +101,12 @@ class Runner:
                 )  # fmt: skip
                 found[index] = next(twins, None)
         return found
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
+    """A tensor as an array of its own type; NumPy has no bfloat16."""
+    found: NDArray[Any] = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
+    return found
 
 
 def _copy(tensor: Tensor) -> NDArray[np.float32]:
