@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from promise_nets.network import Call, Network
 from torch import nn
+
+from promise_nets.network import Call, Network
 
 TIMM = {
     "levit_128s": 224, "davit_tiny": 64, "focalnet_tiny_srf": 64, "repvit_m0_9": 64, "mambaout_femto": 64,

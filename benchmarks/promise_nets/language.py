@@ -7,16 +7,15 @@ from functools import partial
 from typing import Any
 
 import torch
-from promise_nets.network import Call, Network
 from torch import nn
 from transformers_zoo.nets import (
     ARCHITECTURES,
-    COMMON,
     IMAGE,
     LLAMA,
     ROWS,
     TEXT,
     VOCABULARY,
+    WAV2VEC2,
     WIDTH,
     Answers,
     Architecture,
@@ -24,6 +23,8 @@ from transformers_zoo.nets import (
     plain,
     words,
 )
+
+from promise_nets.network import Call, Network
 
 HEADS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 """Tokens within the small vocabulary."""
@@ -38,7 +39,9 @@ def made(architecture: Architecture) -> tuple[nn.Module, list[Call]]:
 
 def causal(name: str, config: dict[str, Any] | None = None, **more: Any) -> Callable[[], nn.Module]:
     """``<name>ForCausalLM`` with a config like Llama's."""
-    return plain(f"{name}ForCausalLM", f"{name}Config", **(LLAMA if config is None else config) | HEADS | more)
+    return plain(
+        f"{name}ForCausalLM", f"{name}Config", **(LLAMA if config is None else config) | HEADS | more
+    )
 
 
 def ids() -> dict[str, torch.Tensor]:
@@ -53,12 +56,13 @@ GEMMA = {"head_dim": 16, "layer_types": ["sliding_attention", "full_attention"],
 NEOX = {**TEXT, "use_cache": False}
 MPT = {"d_model": WIDTH, "n_heads": 4, "n_layers": 2, "max_seq_len": 64, "expansion_ratio": 2,
        "vocab_size": VOCABULARY, "use_cache": False}  # fmt: skip
-RWKV = {"vocab_size": VOCABULARY, "hidden_size": WIDTH, "num_hidden_layers": 2, "attention_hidden_size": WIDTH,
+RWKV = {"vocab_size": VOCABULARY, "hidden_size": WIDTH, "num_hidden_layers": 2,
+        "attention_hidden_size": WIDTH,
         "intermediate_size": 128, "context_length": 64, "use_cache": False}  # fmt: skip
 FUNNEL = {"vocab_size": VOCABULARY, "block_sizes": [1, 1], "num_decoder_layers": 1, "d_model": WIDTH,
           "n_head": 4, "d_head": 16, "d_inner": 128, "max_position_embeddings": 64}  # fmt: skip
-MOONSHINE = {**HEADS, "vocab_size": VOCABULARY, "hidden_size": WIDTH, "intermediate_size": 128, "use_cache": False,
-             "encoder_num_hidden_layers": 2, "decoder_num_hidden_layers": 2, "encoder_num_attention_heads": 4,
+MOONSHINE = {**HEADS, "vocab_size": VOCABULARY, "hidden_size": WIDTH, "intermediate_size": 128,
+             "use_cache": False, "encoder_num_hidden_layers": 2, "decoder_num_hidden_layers": 2, "encoder_num_attention_heads": 4,
              "decoder_num_attention_heads": 4, "decoder_start_token_id": 1}  # fmt: skip
 MAMBA2 = {"vocab_size": VOCABULARY, "hidden_size": 32, "state_size": 8, "num_hidden_layers": 2, "num_heads": 4,
           "head_dim": 16, "n_groups": 1, "chunk_size": 8, "use_cache": False}  # fmt: skip
@@ -69,13 +73,14 @@ OPT = {"vocab_size": VOCABULARY, "hidden_size": WIDTH, "num_hidden_layers": 2, "
        "num_attention_heads": 4, "max_position_embeddings": 64, "word_embed_proj_dim": WIDTH,
        "use_cache": False}  # fmt: skip
 HIERA = {"image_size": [64, 64], "embed_dim": 16, "depths": [1, 1, 2, 1], "num_heads": [1, 2, 4, 8]}
-XLNET = {"vocab_size": VOCABULARY, "d_model": WIDTH, "n_layer": 2, "n_head": 4, "d_inner": 128}
 
 NEWER = (
     Architecture("SmolLM3", causal("SmolLM3"), words()),
-    Architecture("Gemma 3", plain("Gemma3ForCausalLM", "Gemma3TextConfig", **LLAMA, **HEADS, **GEMMA), words()),
+    Architecture("Gemma 3", plain("Gemma3ForCausalLM", "Gemma3TextConfig", **LLAMA, **HEADS, **GEMMA),
+                 words()),
     Architecture("RWKV", causal("Rwkv", RWKV), ids),
-    Architecture("Moonshine", plain("MoonshineForConditionalGeneration", "MoonshineConfig", **MOONSHINE), sound),
+    Architecture("Moonshine", plain("MoonshineForConditionalGeneration", "MoonshineConfig", **MOONSHINE),
+                 sound),
     Architecture("Funnel", plain("FunnelForSequenceClassification", "FunnelConfig", **FUNNEL), words()),
     Architecture("Gemma", causal("Gemma", head_dim=16), words()),
     Architecture("Gemma 2", causal("Gemma2", head_dim=16, sliding_window=8), words()),
@@ -104,15 +109,14 @@ NEWER = (
     Architecture("EuroBERT", plain("EuroBertForMaskedLM", "EuroBertConfig", **LLAMA, **HEADS), words()),
     Architecture("BLOOM", causal("Bloom", BLOOM), words()),
     Architecture("OPT", causal("OPT", OPT), words()),
-    Architecture("ELECTRA", plain("ElectraForSequenceClassification", "ElectraConfig", **TEXT, **HEADS), words()),
+    Architecture("ELECTRA", plain("ElectraForSequenceClassification", "ElectraConfig", **TEXT, **HEADS),
+                 words()),
     Architecture("MPNet", plain("MPNetForSequenceClassification", "MPNetConfig", **TEXT, **HEADS), words()),
-    Architecture("XLNet", plain("XLNetForSequenceClassification", "XLNetConfig", **XLNET, **HEADS), words()),
     Architecture("SigLIP", plain("SiglipVisionModel", "SiglipVisionConfig", **IMAGE), images()),
     Architecture("DINOv3", plain("DINOv3ViTModel", "DINOv3ViTConfig", **IMAGE), images()),
     Architecture("Hiera", plain("HieraForImageClassification", "HieraConfig", **HIERA), images(64)),
-    Architecture("HuBERT", plain("HubertForCTC", "HubertConfig", **COMMON, vocab_size=32, conv_dim=[32, 32],
-                 conv_kernel=[10, 3], conv_stride=[5, 2], num_feat_extract_layers=2, num_conv_pos_embeddings=16,
-                 num_conv_pos_embedding_groups=4), lambda: {"input_values": torch.randn(ROWS, 400)}),
+    Architecture("HuBERT", plain("HubertForCTC", "HubertConfig", **WAV2VEC2),
+                 lambda: {"input_values": torch.randn(ROWS, 400)}),
 )  # fmt: skip
 
 NETWORKS = [

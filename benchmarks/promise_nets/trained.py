@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from promise_nets.network import Call, Network
 from torch import Tensor, nn
 from zoo_models import NETWORKS as ZOO
 from zoo_models import network
+
+from promise_nets.network import Call, Network
 
 FOLDER = Path(os.environ.get("INTACT_ZOO", "zoo"))
 """Where wheels and models are kept."""
@@ -77,7 +78,9 @@ def cifar_resnet(depth: int) -> tuple[nn.Module, list[Call]]:
     sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
     models = import_module("cifar_resnet")
     data = network.shared("cifar10_test.npz")
-    model = getattr(models, f"resnet{depth}")(data.parents[1] / "models" / f"cifar10_resnet{depth}.safetensors")
+    model = getattr(models, f"resnet{depth}")(
+        data.parents[1] / "models" / f"cifar10_resnet{depth}.safetensors"
+    )
     return model.eval(), [(batch,) for batch in Images(data, 320).x.split(64)]
 
 

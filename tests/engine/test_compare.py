@@ -5,7 +5,8 @@ import pytest
 
 import intact
 from intact.engine import Engine
-from intact.engine.compare import Counts, compare
+from intact.engine.compare import compare
+from intact.engine.counts import Counts
 from intact.graph import load
 
 
