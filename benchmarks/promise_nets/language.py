@@ -62,10 +62,11 @@ RWKV = {"vocab_size": VOCABULARY, "hidden_size": WIDTH, "num_hidden_layers": 2,
 FUNNEL = {"vocab_size": VOCABULARY, "block_sizes": [1, 1], "num_decoder_layers": 1, "d_model": WIDTH,
           "n_head": 4, "d_head": 16, "d_inner": 128, "max_position_embeddings": 64}  # fmt: skip
 MOONSHINE = {**HEADS, "vocab_size": VOCABULARY, "hidden_size": WIDTH, "intermediate_size": 128,
-             "use_cache": False, "encoder_num_hidden_layers": 2, "decoder_num_hidden_layers": 2, "encoder_num_attention_heads": 4,
+             "use_cache": False, "encoder_num_hidden_layers": 2, "decoder_num_hidden_layers": 2,
+             "encoder_num_attention_heads": 4,
              "decoder_num_attention_heads": 4, "decoder_start_token_id": 1}  # fmt: skip
-MAMBA2 = {"vocab_size": VOCABULARY, "hidden_size": 32, "state_size": 8, "num_hidden_layers": 2, "num_heads": 4,
-          "head_dim": 16, "n_groups": 1, "chunk_size": 8, "use_cache": False}  # fmt: skip
+MAMBA2 = {"vocab_size": VOCABULARY, "hidden_size": 32, "state_size": 8, "num_hidden_layers": 2,
+          "num_heads": 4, "head_dim": 16, "n_groups": 1, "chunk_size": 8, "use_cache": False}  # fmt: skip
 LFM2 = {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False}
 MODERN = {**TEXT, "local_attention": 8, "global_attn_every_n_layers": 2, "cls_token_id": 1, "sep_token_id": 2}
 BLOOM = {"vocab_size": VOCABULARY, "hidden_size": WIDTH, "n_layer": 2, "n_head": 4, "use_cache": False}

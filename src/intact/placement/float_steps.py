@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
-from intact.graph import Model, Node, is_op, ops
+from intact.graph import Graph, Model, Node, is_op, ops
 from intact.placement.records import Placement
 
 AGREEMENT_KEY = "intact.agreement"
@@ -86,9 +86,8 @@ def _in_bodies(nodes: Iterable[Node]) -> Iterator[str]:
             yield from _in_bodies(body)
 
 
-def _bodies(node: Node) -> Sequence[Iterable[Node]]:
-    given = (one.value for one in node.attributes.values() if one.type.name in ("GRAPH", "GRAPHS"))
-    return [graph for value in given for graph in (value if isinstance(value, Sequence) else [value])]
+def _bodies(node: Node) -> list[Graph]:
+    return [one.value for one in node.attributes.values() if isinstance(one.value, Graph)]
 
 
 def _multiplies_codes(node: Node) -> bool:

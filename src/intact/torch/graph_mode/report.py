@@ -34,7 +34,7 @@ class GraphModeReport:
 
     @property
     def agreement(self) -> str:
-        """What gives equal codes for this model and what need not, in one sentence; "" where it is unknown."""
+        """What gives equal codes for this model and what need not, in a sentence; "" where it is unknown."""
         return "" if self.float_steps is None else agreement(self.float_steps, "module = engine")
 
     def __str__(self) -> str:
