@@ -12,7 +12,7 @@ signal to noise between the two where some are not; `codes`: those that differ i
 many, among all that quantizers make; `top-1`: answers that differ in module and engine. `file`: decibels
 between file and engine, and `fcodes`: codes that differ in file and reference. `exact`: whether the engine
 equals the integer reference. `parts`: parts of the plan in ONNX Runtime, of which nothing is promised.
-Below the table stand the first quantizer whose codes differ, and the tensor where the file leaves the reference.
+Below the table: the first quantizer whose codes differ, and the tensor where the file leaves the reference.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from intact.graph import Graph, Model, Node, is_op, ops
+from intact.graph import Model, Node, is_op, ops
+from intact.graph.attributes import subgraphs
 from intact.placement.records import Placement
 
 AGREEMENT_KEY = "intact.agreement"
@@ -79,15 +80,11 @@ def _is_open(node: Node) -> bool:
 def _in_bodies(nodes: Iterable[Node]) -> Iterator[str]:
     """The open steps in the bodies of Ifs and Loops, but for products of codes."""
     for node in nodes:
-        for body in _bodies(node):
+        for body in subgraphs(node):
             for inner in body:
                 if _is_open(inner) and not _multiplies_codes(inner):
                     yield ops.called(inner)
             yield from _in_bodies(body)
-
-
-def _bodies(node: Node) -> list[Graph]:
-    return [one.value for one in node.attributes.values() if isinstance(one.value, Graph)]
 
 
 def _multiplies_codes(node: Node) -> bool:
