@@ -291,7 +291,8 @@ def run_reference(model: Source | QuantizedModel | Plan, inputs: Any) -> dict[st
         )  # fmt: skip
     from intact.engine import run_reference as run
 
-    return run(model.model if _is_result(model, "intact.ptq", "QuantizedModel") else model, inputs)
+    source: Any = model
+    return run(source.model if _is_result(source, "intact.ptq", "QuantizedModel") else source, inputs)
 
 
 def _no_module(what: str) -> QuantValueError:

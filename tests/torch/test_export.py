@@ -19,9 +19,8 @@ from torch.nn import functional as F
 from intact import graph, numerics
 from intact.errors import QuantValueError, UnsupportedError
 from intact.graph import Session
-from intact.placement import AGREEMENT_KEY
 from intact.spec import QuantSpec
-from intact.torch import ExportReport, export, quantize
+from intact.torch import ExportReport, export
 from intact.torch import nn as quant_nn
 from intact.torch.nn import TensorQuantizer
 from intact.torch.tensor_quant import QuantDescriptor
@@ -491,26 +490,3 @@ def test_verification_sees_a_file_that_differs(
 def test_no_batches_to_verify_is_an_error(resnet: nn.Module, tmp_path: Path) -> None:
     with pytest.raises(QuantValueError, match="verify: got no batches, want at least one"):
         export(resnet, torch.randn(2, 3, 16, 16), tmp_path / "m.onnx", verify=[])
-
-
-class Normed(nn.Module):
-    """A linear layer between a norm and a function."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm, self.linear = nn.LayerNorm(16), nn.Linear(16, 16)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.tanh(self.linear(self.norm(x)))
-
-
-def test_reports_and_the_file_say_which_float_steps_are_each_runtimes_own(tmp_path: Path) -> None:
-    x = torch.randn(4, 16)
-    result = quantize(Normed(), [x], progress=False)
-    report = export(result.model, x, tmp_path / "m.onnx")
-    steps = {"LayerNormalization": 1, "Tanh": 1}
-    assert result.report.float_steps == report.float_steps == steps and report.fallback_parts == 0
-    assert report.agreement.startswith("module = engine on every code; in other runtimes 2 float steps (")
-    assert report.agreement in str(report) and result.report.agreement in str(result.report)
-    (entry,) = load(tmp_path / "m.onnx").metadata_props
-    assert entry.key == AGREEMENT_KEY and "2 float steps (LayerNormalization x 1, Tanh x 1)" in entry.value

@@ -12,7 +12,9 @@ from intact.placement.records import Placement
 AGREEMENT_KEY = "intact.agreement"
 """Metadata of a file that INTact writes: `agreement`, in one sentence."""
 
-_IN_INTEGERS = frozenset({"convolution", "product", "pool", "reduction", "arithmetic", "move"})
+_IN_INTEGERS: tuple[ops.Kind, ...] = (
+    "convolution", "product", "pool", "reduction", "arithmetic", "move",
+)  # fmt: skip
 """Kinds of operators whose sums are exact where their inputs are codes."""
 
 
