@@ -122,3 +122,19 @@ def test_without_tracing_the_outputs_alone_are_compared(model, batches):
     found = compare(load(model), intact.compile(model), batches, traced=0)
     assert found.exact and found.total("engine").compared == 0
     assert set(found.answers) == {"file"} and found.answers["file"].compared == 9
+
+
+def test_rows_that_attend_to_nothing_are_compared(qdq, rng):
+    net = qdq()
+    hidden = np.zeros((8, 8), np.float32)
+    hidden[3] = -np.inf
+    scores = net.node("Add", net.pair(net.input("x", (8, 8))), net.constant(hidden))
+    soft = net.node("Softmax", scores, name="soft")
+    guarded = net.node("Where", net.node("IsNaN", soft), net.constant(np.float32(0)), soft, name="guarded")
+    shares = net.pair(guarded, 1 / 256, 0, "uint8")
+    net.node("MatMul", shares, net.weight(8, 8, axis=1), name="y")
+    model = net.proto("y").SerializeToString()
+    feeds = {"x": rng.standard_normal((8, 8)).astype(np.float32)}
+    found = compare(load(model), intact.compile(model, threads=1), [feeds])
+    assert found.exact and found.total("file").compared == 64 + 64
+    assert found.outputs["file"].compared == 64

@@ -222,7 +222,9 @@ def _codes(real: NDArray, codes: Codes) -> NDArray:
     """The codes of a real tensor; a tensor that is codes already (an output of the file) as it is."""
     if real.dtype.kind in "iu":
         return real
-    return numerics.quantize(real, np.float32(codes.scale), np.int32(codes.zero_point), codes.spec)
+    # What is quantized may be guarded against NaN, of which an engine makes the lowest code (N16).
+    numbers = np.where(np.isnan(real), np.array(-np.inf, real.dtype), real)
+    return numerics.quantize(numbers, np.float32(codes.scale), np.int32(codes.zero_point), codes.spec)
 
 
 def _outputs(plan: Plan, tensors: Mapping[str, Any]) -> list[NDArray]:
