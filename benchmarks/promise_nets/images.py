@@ -4,28 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
 
 from promise_nets.network import Call, Network
 
-TIMM = {
-    "levit_128s": 224, "davit_tiny": 64, "focalnet_tiny_srf": 64, "repvit_m0_9": 64, "mambaout_femto": 64,
-    "hrnet_w18_small": 64, "twins_pcpvt_small": 64, "tiny_vit_5m_224": 224, "deit_tiny_patch16_224": 224,
-    "swin_tiny_patch4_window7_224": 224, "convnext_atto": 64, "convnextv2_atto": 64, "efficientnet_b0": 64,
-    "mobilenetv3_small_050": 64, "mobilenetv4_conv_small": 64, "resnet18": 64, "regnety_002": 64,
-    "densenet121": 64, "edgenext_xx_small": 64, "efficientvit_b0": 64, "efficientformerv2_s0": 224,
-    "fastvit_t8": 64, "ghostnet_050": 64, "mobileone_s0": 64, "poolformer_s12": 64, "coat_lite_tiny": 224,
-    "pit_ti_224": 224, "pvt_v2_b0": 64, "xcit_nano_12_p16_224": 224, "mixer_s32_224": 224, "starnet_s1": 64,
-    "inception_next_atto": 64, "visformer_tiny": 224, "rexnet_100": 64, "caformer_s18": 64,
+FOUR = {"depths": (1, 1, 1, 1)}
+TIMM: dict[str, tuple[int, dict[str, Any]]] = {
+    "levit_128s": (224, {"depth": (1, 1, 1)}), "davit_tiny": (64, FOUR), "focalnet_tiny_srf": (64, {}),
+    "repvit_m0_9": (64, {"depth": (1, 1, 2, 1)}), "mambaout_femto": (64, FOUR), "hrnet_w18_small": (64, {}),
+    "twins_pcpvt_small": (64, FOUR), "tiny_vit_5m_224": (224, FOUR),
+    "deit_tiny_patch16_224": (224, {"depth": 2}), "swin_tiny_patch4_window7_224": (224, FOUR),
+    "convnext_atto": (64, FOUR), "convnextv2_atto": (64, FOUR), "mobilenetv3_small_050": (64, {}),
+    "mobilenetv4_conv_small": (64, {}), "resnet18": (64, {}), "regnety_002": (64, {}),
+    "densenet121": (64, {"block_config": (2, 2, 2, 2)}), "edgenext_xx_small": (64, FOUR),
+    "efficientvit_b0": (64, {"depths": (1, 1, 1, 1)}), "efficientformerv2_s0": (224, FOUR),
+    "fastvit_t8": (64, {"layers": (1, 1, 1, 1)}), "ghostnet_050": (64, {}),
+    "coat_lite_tiny": (224, {"serial_depths": (1, 1, 1, 1)}), "pit_ti_224": (224, {}),
+    "pvt_v2_b0": (64, FOUR),
+    "xcit_nano_12_p16_224": (224, {"depth": 2}), "mixer_s32_224": (224, {}), "starnet_s1": (64, FOUR),
+    "inception_next_atto": (64, FOUR), "visformer_tiny": (224, {"depth": (1, 1, 1)}),
+    "efficientnet_b0": (64, {}), "poolformer_s12": (64, {}),
 }  # fmt: skip
-"""By name: pixels."""
+"""By name: pixels, and what makes it less deep where it takes that."""
 
 TORCHVISION = {
     "resnet18": 64, "resnet50": 64, "mobilenet_v2": 64, "mobilenet_v3_small": 64, "efficientnet_b0": 64,
     "shufflenet_v2_x0_5": 64, "squeezenet1_1": 64, "mnasnet0_5": 64, "regnet_y_400mf": 64, "googlenet": 96,
-    "densenet121": 64, "convnext_tiny": 64, "vit_b_32": 224, "swin_t": 64,
 }  # fmt: skip
 CLASSES = 10
 
@@ -54,14 +61,14 @@ def settled(build: Callable[[], nn.Module], size: int) -> tuple[nn.Module, list[
     return model.eval(), [(pictures(2, size),) for _ in range(4)]
 
 
-def from_timm(name: str, size: int) -> nn.Module:
+def from_timm(name: str) -> nn.Module:
     import timm
 
-    model: nn.Module = timm.create_model(name, pretrained=False, num_classes=CLASSES)
+    model: nn.Module = timm.create_model(name, pretrained=False, num_classes=CLASSES, **TIMM[name][1])
     return model
 
 
-def from_torchvision(name: str, size: int) -> nn.Module:
+def from_torchvision(name: str) -> nn.Module:
     from torchvision import models
 
     more = {"init_weights": True, "aux_logits": False} if name == "googlenet" else {}
@@ -70,7 +77,12 @@ def from_torchvision(name: str, size: int) -> nn.Module:
 
 
 NETWORKS = [
-    Network(name, family, partial(settled, partial(build, name, size), size))
-    for family, build, sizes in (("timm", from_timm, TIMM), ("torchvision", from_torchvision, TORCHVISION))
-    for name, size in sizes.items()
+    *(
+        Network(name, "timm", partial(settled, partial(from_timm, name), size))
+        for name, (size, _) in TIMM.items()
+    ),
+    *(
+        Network(name, "torchvision", partial(settled, partial(from_torchvision, name), size))
+        for name, size in TORCHVISION.items()
+    ),
 ]
