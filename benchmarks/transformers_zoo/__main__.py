@@ -30,14 +30,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from nets import ARCHITECTURES, Architecture, Inputs
+from nets import ARCHITECTURES, Answers, Architecture, Inputs, tensors
 from pairs import differences, placed
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 import intact
 from intact import graph
-from intact.engine.compare import ROUNDING, compare
+from intact.engine.compare import compare
+from intact.engine.counts import ROUNDING
 from intact.engine.steps import FallbackSubgraph
 from intact.torch import export, quantize
 
@@ -64,21 +64,6 @@ class Row:
     verify: dict[str, int] = field(default_factory=dict)
     fallback: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
-
-
-class Answers(nn.Module):
-    """A module that answers a tuple of tensors: what TorchScript can trace."""
-
-    def __init__(self, net: nn.Module, names: list[str]) -> None:
-        super().__init__()
-        self.net, self.names = net, names
-
-    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        return tuple(tensors(self.net(**dict(zip(self.names, inputs, strict=True)))))
-
-
-def tensors(answer: Any) -> list[Tensor]:
-    return [x for x in pytree.tree_leaves(answer) if isinstance(x, Tensor)]
 
 
 def sqnr(wanted: list[np.ndarray], got: list[np.ndarray]) -> float:

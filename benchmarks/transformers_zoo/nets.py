@@ -10,6 +10,7 @@ import torch
 import transformers as t
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
+from torch.utils import _pytree as pytree
 
 Inputs = dict[str, Tensor]
 WORDS, VOCABULARY, WIDTH, PIXELS, ROWS = 16, 128, 64, 32, 2
@@ -54,6 +55,21 @@ class Architecture:
         """Some inputs."""
         torch.manual_seed(seed)
         return [self.inputs() for _ in range(count)]
+
+
+class Answers(nn.Module):
+    """A module that takes positional tensors and answers a tuple of tensors: what TorchScript can trace."""
+
+    def __init__(self, net: nn.Module, names: list[str]) -> None:
+        super().__init__()
+        self.net, self.names = net, names
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(tensors(self.net(**dict(zip(self.names, inputs, strict=True)))))
+
+
+def tensors(answer: Any) -> list[Tensor]:
+    return [x for x in pytree.tree_leaves(answer) if isinstance(x, Tensor)]
 
 
 def words(**more: Any) -> Callable[[], Inputs]:

@@ -23,6 +23,7 @@ from intact.errors import IntactError, NotQuantizedWarning, QuantValueError
 from intact.spec import Format, QuantSpec
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import nn  # noqa: TID251
 
     from intact.engine import Engine, Plan
@@ -44,6 +45,7 @@ __all__ = [
     "compile",
     "load",
     "quantize",
+    "run_reference",
     "tune",
 ]
 
@@ -258,6 +260,39 @@ def load(
     from intact.engine import load as load_plan
 
     return load_plan(path, threads=threads, copy=copy, deterministic=deterministic, backend=backend)
+
+
+def run_reference(model: Source | QuantizedModel | Plan, inputs: Any) -> dict[str, NDArray[Any]]:
+    """The normative answers of a Q/DQ model: what its file means, by the integer reference in NumPy.
+
+    The engine gives these answers bit for bit. Another runtime may round the file's float steps differently
+    (docs/numerics.md, N33). It is slow: a few seconds for one image through ResNet-50. Parts of the plan that
+    have no steps of ours run in ONNX Runtime, on one thread, as they do in the engine.
+
+    Args:
+        model: An ONNX model (a path, the file's bytes, a ModelProto, an onnx-ir model), the path of a plan
+            file, a plan, or what `quantize` returned for an ONNX model.
+        inputs: Arrays by name: NumPy's, or anything with DLPack on the CPU; or the array itself where the
+            model has one input.
+
+    Returns:
+        The outputs by name.
+
+    Raises:
+        QuantValueError: `model` is a `torch.nn.Module`, or an input is missing, unknown, or of another dtype
+            or shape than the model's.
+        FileFormatError: The file is damaged.
+        UnsupportedError: ONNX Runtime cannot run a part that is left to it.
+    """
+    if _is_module(model):
+        raise QuantValueError(
+            "run_reference: model", "a torch.nn.Module", "a Q/DQ file of it",
+            "export it first: intact.torch.export(module, example, 'model.onnx')",
+        )  # fmt: skip
+    from intact.engine import run_reference as run
+
+    source: Any = model
+    return run(source.model if _is_result(source, "intact.ptq", "QuantizedModel") else source, inputs)
 
 
 def _no_module(what: str) -> QuantValueError:

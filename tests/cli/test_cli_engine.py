@@ -65,6 +65,14 @@ def test_run_writes_every_output(
         assert np.array_equal(made["prob"], intact.compile(int8)(np.load(samples)))
 
 
+def test_run_gives_the_integer_references_answers(run, int8: Path, samples: Path, tmp_path: Path) -> None:
+    out, x = tmp_path / "out.npz", np.load(samples)
+    status, _, _ = run("run", int8, "--data", samples, "-o", out, "--reference", "--json")
+    assert status == 0
+    with np.load(out) as made:
+        assert np.array_equal(made["prob"], intact.run_reference(int8, x)["prob"])
+
+
 def test_run_profiles_every_step(run, plan: Path) -> None:
     status, shown, _ = run("run", plan, "--profile", "--threads", 1, "--json")
     timed = json.loads(shown)["profile"]
@@ -148,6 +156,10 @@ def test_verify_finds_the_engine_exact(run, int8: Path, samples: Path) -> None:
     assert "top-1, engine against reference: 0 of 8 differ" in shown
     assert "top-1, engine against file in ONNX Runtime: 0 of 16 differ" in shown
     assert "/conv1" in shown
+    flat = " ".join(shown.split())
+    assert "outputs, engine against integer reference: 0 of 80 differ" in flat
+    assert "outputs, engine against file in ONNX Runtime: " in flat
+    assert "in other runtimes 1 float step (Softmax x 1) may round differently" in flat
 
 
 def test_verify_as_json_has_every_tensor(run, int8: Path, plan: Path, samples: Path) -> None:
@@ -156,6 +168,9 @@ def test_verify_as_json_has_every_tensor(run, int8: Path, plan: Path, samples: P
     said = json.loads(shown)
     assert status == 0 and said["exact"] and said["samples"] == said["traced"] == 16
     assert said["first"]["engine"] is None
+    assert said["outputs"]["reference"] == {"compared": 160, "differing": 0, "largest": 0.0, "decibels": None}
+    assert said["outputs"]["file"]["compared"] == 160 and said["float_steps"] == {"Softmax": 1}
+    assert said["parts"] == [] and "leaves" in said
     assert said["codes"]["engine"]["differing"] == 0 < said["codes"]["engine"]["compared"]
     assert {t["layer"] for t in said["tensors"]} >= {"/conv1", "/conv2", "/fc"}
 
@@ -280,7 +295,7 @@ def test_tables_fit_a_terminal_of_80_columns(run, net, int8, samples, tmp_path, 
 
 def test_indices_are_counted_and_have_no_distance() -> None:
     pytest.importorskip("torch")
-    from intact.engine.compare import Comparison, Counts, TensorCounts
+    from intact.engine.counts import Comparison, Counts, TensorCounts
     from intact.torch.export_check import EndToEnd
 
     indices, others = np.array([1, 6624, 3]), np.array([1, 0, 3])
@@ -288,7 +303,9 @@ def test_indices_are_counted_and_have_no_distance() -> None:
     tensor.file.add(indices, others, indices=True)
     found = Comparison([tensor], traced=3, answers={"file": Counts()})
     found.answers["file"].add(indices, others, indices=True)
-    assert sentences(found) == ["top-1, engine against file in ONNX Runtime: 1 of 3 differ"]
+    said = "top-1, engine against file in ONNX Runtime: 1 of 3 differ"
+    left = "the file in ONNX Runtime leaves the reference first in the indices 'top' of arg: 1 of 3 differ"
+    assert sentences(found)[:2] == [said, left]
     end = EndToEnd()
     end.add(indices, others, first=True)
     assert (end.answers, end.answers_differing, end.values, end.max_abs_diff) == (3, 1, 0, 0.0)

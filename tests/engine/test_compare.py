@@ -5,7 +5,8 @@ import pytest
 
 import intact
 from intact.engine import Engine
-from intact.engine.compare import Counts, compare
+from intact.engine.compare import compare
+from intact.engine.counts import Counts, Distance
 from intact.graph import load
 
 
@@ -64,6 +65,36 @@ def test_a_wrong_code_is_found_in_its_layer(model, batches):
     assert found.answers["file"].differing == 6, "those of the batches that were not traced"
 
 
+def test_distances_of_outputs_are_counted_end_to_end():
+    distance = Distance()
+    distance.add(np.array([3.0, 4.0, np.inf]), np.array([3.0, 4.0, np.inf]))
+    assert distance.decibels == np.inf and (distance.compared, distance.differing) == (3, 0)
+    distance.add(np.array([5.0, np.nan]), np.array([6.0, 1.0]))
+    assert (distance.signal, distance.noise, distance.differing) == (50.0, 1.0, 2)
+    assert distance.decibels == pytest.approx(16.9897, abs=1e-4)
+
+
+def test_outputs_of_a_wrong_engine_are_far_from_the_files(model, batches):
+    found = compare(load(model), Wrong(intact.compile(model).plan, threads=1), batches, traced=1)
+    assert found.outputs["reference"].differing == 0, "of the traced batch, where no run answers"
+    energy = [float((intact.compile(model).run(feeds)["logits"] ** 2).sum()) for feeds in batches]
+    wanted = 10 * np.log10(sum(energy) / (4 * sum(energy[1:])))
+    assert found.outputs["file"].decibels == pytest.approx(wanted, abs=1e-3), "all signs are wrong in two"
+
+
+def test_the_first_tensor_where_the_file_leaves_may_hold_floats(qdq, rng):
+    net = qdq()
+    x = net.pair(net.input("x", (64, 32)))
+    norm = net.node("LayerNormalization", x, net.floats(32), name="norm")
+    net.node("MatMul", net.pair(norm, 0.02), net.weight(32, 8, axis=1), name="y")
+    model = net.proto("y", "norm").SerializeToString()
+    feeds = {"x": rng.standard_normal((64, 32)).astype(np.float32)}
+    found = compare(load(model), intact.compile(model, threads=1), [feeds])
+    first = found.first("file", floats=True)
+    assert first is not None and first.tensor == "norm" and first.file.largest < 1e-5
+    assert found.float_steps == {"LayerNormalization": 1} and found.parts == ()
+
+
 class Turned:
     """A module whose answers are the engine's, turned round."""
 
@@ -91,3 +122,19 @@ def test_without_tracing_the_outputs_alone_are_compared(model, batches):
     found = compare(load(model), intact.compile(model), batches, traced=0)
     assert found.exact and found.total("engine").compared == 0
     assert set(found.answers) == {"file"} and found.answers["file"].compared == 9
+
+
+def test_rows_that_attend_to_nothing_are_compared(qdq, rng):
+    net = qdq()
+    hidden = np.zeros((8, 8), np.float32)
+    hidden[3] = -np.inf
+    scores = net.node("Add", net.pair(net.input("x", (8, 8))), net.constant(hidden))
+    soft = net.node("Softmax", scores, name="soft")
+    guarded = net.node("Where", net.node("IsNaN", soft), net.constant(np.float32(0)), soft, name="guarded")
+    shares = net.pair(guarded, 1 / 256, 0, "uint8")
+    net.node("MatMul", shares, net.weight(8, 8, axis=1), name="y")
+    model = net.proto("y").SerializeToString()
+    feeds = {"x": rng.standard_normal((8, 8)).astype(np.float32)}
+    found = compare(load(model), intact.compile(model, threads=1), [feeds])
+    assert found.exact and found.total("file").compared == 64 + 64
+    assert found.outputs["file"].compared == 64

@@ -203,6 +203,7 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised
             "not_equalized": result.not_equalized or None,
             "images": options.images_of(result.calibration) or None,
             "relative_errors": result.errors, "warnings": warnings, "advice": advice or None,
+            "float_steps": result.float_steps, "agreement": result.agreement,
         })  # fmt: skip
         return
     for line in warnings:
@@ -217,6 +218,7 @@ def _show(result: QuantizedModel, model: Path, out: Path, as_json: bool, advised
             say(f"{what} {name}: {why}")
         if len(named) > _SHOWN:
             say(f"{what} {len(named) - _SHOWN:,} more: --json has them all")
+    say(result.agreement)
     if advice:
         say(advice)
     if result.not_equalized:

@@ -32,6 +32,10 @@ def run(
     data: options.Data = None,
     out: NpzOut = None,
     threads: options.Threads = None,
+    reference: Annotated[
+        bool,
+        typer.Option("--reference", help="Run the integer reference, slow: the answers that engines equal."),
+    ] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Time every step, and print it.")] = False,
     num_batches: options.NumBatches = None,
     batch_size: options.BatchSize = None,
@@ -54,6 +58,7 @@ def run(
 
     - `intact run model.plan --data samples.npy -o outputs.npz`
     - `intact run model.int8.onnx --data photos --batch-size 1 --threads 2`
+    - `intact run model.int8.onnx --data samples.npy --reference -o expected.npz`
     - `intact run model.plan --profile` shows where the time goes
     """
     import intact
@@ -62,7 +67,7 @@ def run(
         raise QuantValueError(
             "--data, --profile", "neither", "one of the two", "say what to run the model on"
         )
-    engine = intact.compile(model, threads=threads)
+    engine = intact.compile(model, threads=threads, backend="reference" if reference else "cpu")
     report: dict[str, Any] = {"file": str(model), "threads": engine.threads}
     if data is not None:
         described = options.data_of(data, size, mean, std, fit, layout, colour, preset)

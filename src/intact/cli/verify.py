@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
+from math import isfinite
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,10 +18,18 @@ from intact.cli.run import open_for
 from intact.errors import QuantValueError
 
 if TYPE_CHECKING:
-    from intact.engine.compare import Comparison, Counts, Module, TensorCounts
+    from intact.engine.compare import Module
+    from intact.engine.counts import Comparison, Counts, Distance, TensorCounts
     from intact.graph import Model
 
 DIFFERENT = 1
+_OUTPUTS = {
+    "reference": "engine against integer reference",
+    "file": "engine against file in ONNX Runtime",
+    "module": "engine against module",
+    "export": "module against file in ONNX Runtime",
+}
+"""The distances of a comparison, and what they are between."""
 SIDES = {
     "engine": "engine against integer reference",
     "file": "file in ONNX Runtime against integer reference",
@@ -62,11 +72,12 @@ def run(
 ) -> None:  # fmt: skip
     """Compare the engine, the integer reference, the file in ONNX Runtime, and a module, on your data.
 
-    The engine must equal the integer reference on every code. The file runs with optimizations off; it
-    computes in float, so that a code beside a rounding boundary may be the neighbouring one, and what
-    follows sees that. The layer where each of them first departs is named. A module that intact.torch
-    exported is compared tensor by tensor too: its weights, what its quantizers make as it runs, and what
-    each layer makes of the reference's codes, where nothing but rounding may differ.
+    The engine must equal the integer reference on every code. The file runs with optimizations off: its
+    norms, functions and sums of floats are ONNX Runtime's own, so that a code beside a rounding boundary may
+    be the neighbouring one, and what follows sees that. The first tensor where it leaves the reference is
+    named, and how far the outputs are apart. A module that intact.torch exported is compared tensor by
+    tensor too: its weights, what its quantizers make as it runs, and what each layer makes of the
+    reference's codes, where nothing but rounding may differ.
 
     Exit status: 0 where the engine equals the reference and no layer of the module departs from it by more
     than rounding, 1 where one does, 2 where a file cannot be read.
@@ -110,8 +121,17 @@ def as_record(found: Comparison, model: Path) -> dict[str, Any]:
         "codes": {side: vars(found.total(side)) for side in SIDES},
         "first": {side: _where(found.first(side)) for side in SIDES}, "departs": _where(departing),
         "answers": {side: vars(counts) for side, counts in found.answers.items()},
+        "outputs": {side: _as_json(distance) for side, distance in found.outputs.items()},
+        "leaves": None if (leaves := found.first("file", floats=True)) is None else leaves.tensor,
+        "float_steps": found.float_steps, "parts": list(found.parts),
         "unmatched": list(found.unmatched), "tensors": tensors,
     }  # fmt: skip
+
+
+def _as_json(distance: Distance) -> dict[str, Any]:
+    """A distance without its sums; `decibels` is None where nothing differs."""
+    counts = {"compared": distance.compared, "differing": distance.differing, "largest": distance.largest}
+    return counts | {"decibels": distance.decibels if isfinite(distance.decibels) else None}
 
 
 def _where(tensor: TensorCounts | None) -> str | None:
@@ -135,12 +155,33 @@ def sentences(found: Comparison) -> list[str]:
     for side, counts in found.answers.items():
         against = {"file": "file in ONNX Runtime"}.get(side, side)
         said.append(f"top-1, engine against {against}: {_of(counts)}")
+    said += _end_to_end(found)
     if found.unmatched:
         more = f" and {len(found.unmatched) - 5} more" if len(found.unmatched) > 5 else ""
         said.append(f"not compared, in the module or the file alone: {', '.join(found.unmatched[:5])}{more}")
     if found.departing is not None:
         said.append(f"the module departs by more than rounding, first in {_named(found.departing)}")
     return said
+
+
+def _end_to_end(found: Comparison) -> Iterator[str]:
+    """How far the outputs are apart, where the file leaves the reference, and what may make it do so."""
+    from intact.placement import in_other_runtimes
+
+    for side, name in _OUTPUTS.items():
+        if (distance := found.outputs.get(side)) is not None and distance.compared:
+            far = f", {distance.decibels:.1f} dB" if distance.noise else ""
+            yield f"outputs, {name}: {_of(distance)}{far}"
+    if (leaves := found.first("file", floats=True)) is not None:
+        step = f" of {leaves.layer}" if leaves.layer else ""
+        yield (
+            f"the file in ONNX Runtime leaves the reference first in the {_kind(leaves)} "
+            f"'{leaves.tensor}'{step}: {_of(leaves.file)}"
+        )
+    yield in_other_runtimes(found.float_steps)
+    if found.parts:
+        more = f" and {len(found.parts) - 5} more" if len(found.parts) > 5 else ""
+        yield f"in ONNX Runtime, in float, of which nothing is promised: {', '.join(found.parts[:5])}{more}"
 
 
 def _of(counts: Counts) -> str:
@@ -165,7 +206,7 @@ def _show(found: Comparison, model: Path, all_tensors: bool) -> None:
 
 
 def _kind(tensor: TensorCounts) -> str:
-    return "codes" if tensor.codes else "indices" if tensor.indices else "float_steps"
+    return "codes" if tensor.codes else "indices" if tensor.indices else "floats"
 
 
 _COLUMNS = {"export": "module, file", "alone": "module, layer by layer"}

@@ -6,12 +6,15 @@ import os
 from collections import ChainMap
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
+
+from numpy.typing import NDArray
 
 from intact.engine import files
 from intact.engine.backend import Backend, Options, Packed
 from intact.engine.engine import Engine
 from intact.engine.plan import Plan
+from intact.errors import QuantValueError
 from intact.kernels.registry import alternatives, chosen_kernels, kernel_list
 from intact.timings import Timings
 
@@ -67,6 +70,27 @@ def compile(
         if kept is not None:
             known.save(kept)
     return engine
+
+
+def run_reference(source: Source | Plan, inputs: Any) -> dict[str, NDArray[Any]]:
+    """The outputs of `source` by the integer reference; see `intact.run_reference`.
+
+    Args:
+        source: As for `compile`.
+        inputs: Arrays by name, or the array itself where there is one input.
+    Raises:
+        QuantValueError: The inputs do not fit; names the input.
+    """
+    engine = compile(source, threads=1, deterministic=True, backend="reference")
+    if isinstance(inputs, Mapping):
+        return engine.run(inputs)
+    names = [port.name for port in engine.inputs]
+    if len(names) != 1:
+        raise QuantValueError(
+            "run_reference: inputs", f"a {type(inputs).__name__} for {len(names)} inputs",
+            f"arrays by name: {', '.join(names)}", "pass a dict",
+        )  # fmt: skip
+    return engine.run({names[0]: inputs})
 
 
 def load(

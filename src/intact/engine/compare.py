@@ -1,31 +1,29 @@
 """One Q/DQ model run in every way that we have: which codes and which answers differ, and where it begins.
 
-The integer reference is what the engine must equal, on every code. The file in ONNX Runtime, without
-optimizations, computes in float what the integers stand for: it may fall on the other side of a rounding
-boundary now and then. A fake-quantized module computes in float too, in another order than the file; it is
-looked at twice: as it runs, and layer by layer, each layer on the reference's codes.
+The integer reference is what engine and module must equal, on every code (numerics N32). The file in ONNX
+Runtime, without optimizations, has norms and functions of its own, and sums in an order of its own (N33). A
+module is looked at twice: as it runs, and layer by layer, each layer on the reference's codes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics
+from intact.engine.counts import Comparison, Counts, Distance, LayerCounts, TensorCounts
 from intact.engine.engine import Engine
 from intact.engine.plan import Plan
 from intact.engine.reference import evaluate
-from intact.engine.steps import Codes
+from intact.engine.steps import Codes, FallbackSubgraph
 from intact.engine.steps.wiring import writes
 from intact.graph import Model, Seen, Session, Tagged, to_proto
+from intact.placement import float_steps, read_placement
 
 Feeds = Mapping[str, NDArray]
-ROUNDING = 1e-3
-"""Steps from a rounding boundary within which a layer in float may fall on the other side of it."""
 
 
 class Module(Protocol):
@@ -44,129 +42,6 @@ class Module(Protocol):
         self, feeds: Feeds, given: Mapping[str, NDArray] | None = None
     ) -> tuple[Sequence[NDArray], Sequence[Seen]]:
         """The outputs, and every call of a quantizer; `given`: what is handed on in place of its floats."""
-
-
-@dataclass
-class Counts:
-    """How far two ways to run a model are apart in one tensor, or in its answers.
-
-    Attributes:
-        compared: How many codes, numbers or answers were compared.
-        differing: How many differ.
-        largest: The largest difference; 0 of indices, which have no distance: class 6,624 is not far from 0.
-    """
-
-    compared: int = 0
-    differing: int = 0
-    largest: float = 0.0
-
-    def add(self, a: NDArray, b: NDArray, *, indices: bool = False) -> None:
-        """Count two arrays, element by element; NaN equals NaN."""
-        a, b = a.astype(np.float64), b.astype(np.float64)
-        with np.errstate(
-            invalid="ignore"
-        ):  # infinities of one sign are equal, and their difference is not used
-            apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
-        self.compared += apart.size
-        self.differing += int(np.count_nonzero(apart))
-        if not indices:
-            self.largest = max(self.largest, float(apart.max(initial=0.0)))
-
-
-@dataclass
-class LayerCounts(Counts):
-    """Two ways to compute one tensor from the same codes.
-
-    Attributes:
-        boundary: How far, in steps, a differing value lies from the rounding boundary, at most.
-    """
-
-    boundary: float = 0.0
-
-    @property
-    def departs(self) -> bool:
-        """Whether more than the rounding of one float differs."""
-        return self.largest > 1 or self.boundary > ROUNDING
-
-
-@dataclass
-class TensorCounts:
-    """One tensor of the plan, or a weight of the file.
-
-    Attributes:
-        tensor: Its name.
-        layer: The step that makes it, or reads a weight; "" for an input.
-        codes: Whether codes were compared, or floats.
-        indices: Whether they are whole numbers that are no codes: indices, sizes, masks.
-        quantizer: Of the module: what quantizes it; "" where nothing does, or there is no module.
-        engine: The engine against the integer reference.
-        file: The file in ONNX Runtime against it; nothing compared where the file has no such tensor.
-        module: The module against it.
-        export: The module against the file.
-        alone: The module against the integer reference, every layer on the reference's codes.
-    """
-
-    tensor: str
-    layer: str
-    codes: bool
-    quantizer: str = ""
-    indices: bool = False
-    engine: Counts = field(default_factory=Counts)
-    file: Counts = field(default_factory=Counts)
-    module: Counts = field(default_factory=Counts)
-    export: Counts = field(default_factory=Counts)
-    alone: LayerCounts = field(default_factory=LayerCounts)
-
-    @property
-    def departs(self) -> bool:
-        """Whether the module means something else here: another weight, or more than rounding."""
-        return self.alone.departs or bool(self.export.differing and not self.file.compared)
-
-
-@dataclass
-class Comparison:
-    """What `compare` found.
-
-    Attributes:
-        tensors: In the plan's order; a module's weights before the layers that read them.
-        samples: Rows of all batches.
-        traced: Rows of the batches in which every tensor was compared.
-        answers: Top-1 answers of the first output, by who against whom, over all batches.
-        unmatched: Quantizers of the module, or of the file, that the other one does not have.
-    """
-
-    tensors: list[TensorCounts]
-    samples: int = 0
-    traced: int = 0
-    answers: dict[str, Counts] = field(default_factory=dict)
-    unmatched: tuple[str, ...] = ()
-
-    @property
-    def exact(self) -> bool:
-        """Whether the engine is the integer reference, on every code and number."""
-        return not any(t.engine.differing for t in self.tensors)
-
-    @property
-    def departing(self) -> TensorCounts | None:
-        """Where the module first means something else, beyond the rounding of floats; None: nowhere."""
-        return next((t for t in self.tensors if t.departs), None)
-
-    def first(self, side: str) -> TensorCounts | None:
-        """The first tensor with a difference; None: there is none.
-
-        Args:
-            side: One of the counts of `TensorCounts`. Where both sides compute in float, floats do not count.
-        """
-        counted = (t for t in self.tensors if t.codes or side == "engine")
-        return next((t for t in counted if getattr(t, side).differing), None)
-
-    def total(self, side: str) -> Counts:
-        """All codes together."""
-        found = [getattr(t, side) for t in self.tensors if t.codes]
-        return Counts(
-            sum(c.compared for c in found), sum(c.differing for c in found),
-            max((c.largest for c in found), default=0.0),
-        )  # fmt: skip
 
 
 def compare(
@@ -194,7 +69,11 @@ def compare(
     data = bytes(to_proto(model).SerializeToString())
     session = Session(data, threads=threads)
     pairs = () if module is None else module.pairs
-    result = Comparison(_tensors(engine.plan, pairs))
+    result = Comparison(
+        _tensors(engine.plan, pairs),
+        float_steps=float_steps(model, read_placement(model)),
+        parts=tuple(step.name for step in engine.plan.steps if isinstance(step, FallbackSubgraph)),
+    )
     plan: Plan | None = None
     for number, feeds in enumerate(batches):
         shapes = {name: np.shape(feeds[name]) for name in engine.plan.inputs}
@@ -207,10 +86,11 @@ def compare(
                 watched = Session(data, extra=inner, threads=threads)
             made = _trace(result, plan, engine, watched, module, feeds)
         else:
-            made = {"engine": _first(plan, engine.run(feeds)), "file": _first(plan, session.run(feeds))}
-            made |= {} if module is None else {"module": module(feeds)[0]}
-        result.samples += len(made["engine"]) if made["engine"].ndim else 1
-        _answers(result, made)
+            made = {"engine": _outputs(plan, engine.run(feeds)), "file": _outputs(plan, session.run(feeds))}
+            made |= {} if module is None else {"module": module(feeds)}
+        result.samples += _rows(made)
+        _answers(result, {side: arrays[0] for side, arrays in made.items()})
+        _distances(result, made)
     return result
 
 
@@ -232,8 +112,8 @@ def _tensors(plan: Plan, pairs: Sequence[Tagged]) -> list[TensorCounts]:
 
 def _trace(
     result: Comparison, plan: Plan, engine: Engine, watched: Session, module: Module | None, feeds: Feeds
-) -> dict[str, NDArray]:
-    """Compare every tensor of one batch; the first outputs of all."""
+) -> dict[str, Sequence[NDArray]]:
+    """Compare every tensor of one batch; the outputs of all."""
     ours, file = engine.tap(feeds), watched.run(feeds)
     # Parts in ONNX Runtime on several threads have no last bits of their own: what follows them still has.
     reference = evaluate(plan, feeds, None if engine.deterministic else ours)
@@ -247,17 +127,17 @@ def _trace(
             made = file[name] if codes is None else _codes(file[name], codes)
             tensor.file.add(made.reshape(reference[name].shape), reference[name], indices=tensor.indices)
     sides = {"reference": reference, "engine": ours, "file": file}
-    found = {side: _first(plan, tensors) for side, tensors in sides.items()}
+    found: dict[str, Sequence[NDArray]] = {side: _outputs(plan, tensors) for side, tensors in sides.items()}
     if module is not None:
         found["module"] = _trace_module(result, plan, module, feeds, reference, file)
-    result.traced += len(found["engine"]) if found["engine"].ndim else 1
+    result.traced += _rows(found)
     return found
 
 
 def _trace_module(
     result: Comparison, plan: Plan, module: Module, feeds: Feeds, reference: Feeds, file: Feeds
-) -> NDArray:
-    """Compare every tensor that the module quantizes; its first output."""
+) -> Sequence[NDArray]:
+    """Compare every tensor that the module quantizes; its outputs."""
     at = {pair.real: name for pair in module.pairs if (name := _tensor_of(plan, pair)) is not None}
     counts = {tensor.tensor: tensor for tensor in result.tensors}
     outputs, calls = module.trace(feeds)
@@ -283,7 +163,7 @@ def _trace_module(
     for call in _once(module.trace(feeds, given)[1]):
         if call.pair is not None and (name := at.get(call.pair.real)) is not None:
             _alone(counts[name].alone, call, reference[name], _codes_of(plan, name))
-    return outputs[0]
+    return outputs
 
 
 def _once(calls: Sequence[Seen]) -> list[Seen]:
@@ -342,12 +222,19 @@ def _codes(real: NDArray, codes: Codes) -> NDArray:
     """The codes of a real tensor; a tensor that is codes already (an output of the file) as it is."""
     if real.dtype.kind in "iu":
         return real
-    return numerics.quantize(real, np.float32(codes.scale), np.int32(codes.zero_point), codes.spec)
+    # What is quantized may be guarded against NaN, of which an engine makes the lowest code (N16).
+    numbers = np.where(np.isnan(real), np.array(-np.inf, real.dtype), real)
+    return numerics.quantize(numbers, np.float32(codes.scale), np.int32(codes.zero_point), codes.spec)
 
 
-def _first(plan: Plan, tensors: Mapping[str, Any]) -> NDArray:
-    found: NDArray = tensors[plan.outputs[0]]
-    return found
+def _outputs(plan: Plan, tensors: Mapping[str, Any]) -> list[NDArray]:
+    return [tensors[name] for name in plan.outputs]
+
+
+def _rows(made: Mapping[str, Sequence[NDArray]]) -> int:
+    """Rows of a batch, as its first output has them."""
+    first = made["engine"][0]
+    return len(first) if first.ndim else 1
 
 
 def _answers(result: Comparison, made: Mapping[str, NDArray]) -> None:
@@ -361,3 +248,14 @@ def _answers(result: Comparison, made: Mapping[str, NDArray]) -> None:
     for side, answer in answers.items():
         if side != "engine":
             result.answers.setdefault(side, Counts()).add(answers["engine"], answer, indices=True)
+
+
+def _distances(result: Comparison, made: Mapping[str, Sequence[NDArray]]) -> None:
+    """Count how far the outputs of each side are from the engine's, and the module's from the file's."""
+    pairs = {side: (made["engine"], arrays) for side, arrays in made.items() if side != "engine"}
+    if "module" in made:
+        pairs["export"] = made["module"], made["file"]
+    for side, (ours, others) in pairs.items():
+        distance = result.outputs.setdefault(side, Distance())
+        for a, b in zip(ours, others, strict=False):
+            distance.add(a, b.reshape(a.shape), indices=a.dtype.kind in "iub")

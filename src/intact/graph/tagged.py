@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from intact.graph.constants import Constants
 from intact.graph.emit_qdq import QUANTIZER_KEY
-from intact.graph.view import QuantizedValue, quantization_of
+from intact.graph.view import QuantizedValue, is_op, quantization_of
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,17 @@ class Tagged:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the tensor is called in the file: before the pair, within it, and behind it."""
+        """What the tensor is called in the file: before the pair, within it, and behind it.
+
+        In front of a test for NaN it has the same codes, since a quantizer makes 0 of a NaN there.
+        """
         source = self.quantized.source
-        return ((source.name or "",) if source is not None else ()) + (self.codes, self.real)
+        guard = None if source is None else source.producer()
+        guarded = guard.inputs[2] if guard is not None and is_op(guard, "Where") else None
+        test = None if guard is None or guarded is None else guard.inputs[0]
+        is_guard = test is not None and is_op(test.producer(), "IsNaN")
+        before = [value.name or "" for value in (source, guarded if is_guard else None) if value is not None]
+        return (*before, self.codes, self.real)
 
 
 @dataclass(frozen=True)

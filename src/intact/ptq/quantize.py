@@ -124,6 +124,7 @@ def quantize(
         result = _quantized(source, data, settings)
     if result is None:
         raise nothing_to_quantize(graph.load(source))
+    placement.record_agreement(result.model, result.placement)
     return result
 
 

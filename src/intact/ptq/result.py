@@ -73,7 +73,7 @@ class QuantizedModel:
         rows = summary(self)
         width = max(len(what) for what, _ in rows)
         said = [f"{what:<{width}}  {found}" for what, found in rows]
-        return "\n".join([*said, *(f"warning: {line}" for line in warnings_of(self))])
+        return "\n".join([*said, self.agreement, *(f"warning: {line}" for line in warnings_of(self))])
 
     @property
     def parts(self) -> dict[str, QuantizedModel]:
@@ -82,6 +82,16 @@ class QuantizedModel:
         for name, branch in self.branches.items():
             found |= {f"{name}/{inner}" if inner else name: one for inner, one in branch.parts.items()}
         return found
+
+    @property
+    def float_steps(self) -> dict[str, int]:
+        """Steps that another runtime may round differently, by kind; see `intact.placement.float_steps`."""
+        return placement.float_steps(self.model, self.placement)
+
+    @property
+    def agreement(self) -> str:
+        """What gives equal codes for this model and what need not, in one sentence (numerics N32, N33)."""
+        return placement.agreement(self.float_steps, "engine = integer reference")
 
     @property
     def proto(self) -> Any:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from intact import graph
-from intact.errors import QuantValueError, UnsupportedError
+from intact import graph, placement
+from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.torch._modules import unwrapped
 from intact.torch.export_check import Batch, CodeCheck, EndToEnd, compare_codes, compare_outputs
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
@@ -40,6 +40,9 @@ class ExportReport:
         end_to_end: Module and file each on its own; None if not verified.
         not_compared: Quantizers that the module runs and the file does not have.
         skipped: Why nothing was verified; empty if it was.
+        float_steps: Steps of the file that another runtime may round differently, by kind
+            (`intact.placement.float_steps`).
+        fallback_parts: Parts of it that the engine leaves to ONNX Runtime; None where it cannot be compiled.
     """
 
     path: Path
@@ -51,6 +54,13 @@ class ExportReport:
     end_to_end: EndToEnd | None = None
     not_compared: tuple[str, ...] = ()
     skipped: str = ""
+    float_steps: dict[str, int] = field(default_factory=dict)
+    fallback_parts: int | None = None
+
+    @property
+    def agreement(self) -> str:
+        """What gives equal codes for this model and what need not, in one sentence (numerics N32, N33)."""
+        return placement.agreement(self.float_steps, "module = engine", self.fallback_parts)
 
     @property
     def codes(self) -> int:
@@ -73,7 +83,7 @@ class ExportReport:
             f"{self.folded} of them stored as codes"
         ]
         if self.end_to_end is None:
-            return f"{lines[0]}\n  not verified: {self.skipped}"
+            return f"{lines[0]}\n  {self.agreement}\n  not verified: {self.skipped}"
         far = max((q.boundary for q in self.quantizers), default=0.0)
         lines.append(
             f"  codes, per layer:    {self.codes_differing:,} of {self.codes:,} differ"
@@ -88,6 +98,7 @@ class ExportReport:
                 f"  outputs, end to end: {end.values_differing:,} of {end.values:,} differ noticeably, "
                 f"by at most {end.max_abs_diff:.3g}"
             )
+        lines.append(f"  {self.agreement}")
         if self.not_compared:
             lines.append(f"  not in the file: {', '.join(self.not_compared)}")
         return "\n".join(lines)
@@ -145,15 +156,31 @@ def export(
             input_names=input_names,
             output_names=output_names,
         )
+        placed = placement.read_placement(written)
+        placement.record_agreement(written, placed)
         data = graph.to_bytes(written)
         graph.write_model(data, path)
         distinct = {pair.real: pair.folded for pair in pairs}
         opset = written.opset_imports[""]
-        report = ExportReport(Path(path), opset, len(data), len(distinct), sum(distinct.values()))
+        report = ExportReport(
+            Path(path), opset, len(data), len(distinct), sum(distinct.values()),
+            float_steps=placement.float_steps(written, placed), fallback_parts=_fallback_parts(written),
+        )  # fmt: skip
         if verify is False:
             return replace(report, skipped="verify=False")
         batches = [(args, kwargs)] if verify is True else _batches(verify, example)
         return _verified(model, data, pairs, batches, report)
+
+
+def _fallback_parts(written: graph.Model) -> int | None:
+    """How many parts of the engine's plan run in ONNX Runtime; None where it makes no plan of the model."""
+    from intact.engine.lower import lower
+    from intact.engine.steps import FallbackSubgraph
+
+    try:
+        return sum(isinstance(step, FallbackSubgraph) for step in lower(written).steps)
+    except IntactError:
+        return None
 
 
 def _needed(model: nn.Module) -> int:

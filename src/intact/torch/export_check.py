@@ -11,14 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from intact import numerics
 from intact.errors import IntactError
 from intact.graph import Pair, Session
 from intact.torch._batches import tensors_in
-from intact.torch.quantizer_calls import module_at, path_of, same_arguments, watching
+from intact.torch.quantizer_calls import StableSorts, module_at, path_of, same_arguments, watching
 
 __all__ = ["CodeCheck", "EndToEnd", "compare_codes", "compare_outputs"]
 
@@ -125,7 +124,7 @@ def compare_codes(
     session = Session(data, extra=[p.real for p in pairs], fix=_FIX)
     file = session.run(feeds(session, *batch))
     replay = _Replay(model, pairs, file)
-    with torch.no_grad(), _StableSorts(), watching(model, replay.answer):
+    with torch.no_grad(), StableSorts(), watching(model, replay.answer):
         model(*batch[0], **batch[1])
     return list(replay.checks.values()), replay.unknown
 
@@ -139,19 +138,6 @@ def feeds(session: Session, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 def _array(tensor: Tensor) -> NDArray:
     tensor = tensor.detach().cpu()
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-
-
-class _StableSorts(TorchFunctionMode):
-    """Of equal values, of which PyTorch leaves the order open, the first comes first: as ONNX has it."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = dict(kwargs or {})
-        if getattr(func, "__name__", "") in ("sort", "argsort") and not kwargs.get("stable"):
-            kwargs |= dict(zip(("dim", "descending"), args[1:], strict=False)) | {"stable": True}
-            args = args[:1]
-        return func(*args, **kwargs)
 
 
 class _Replay:

@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Answer", "module_at", "path_of", "same_arguments", "watching"]
+__all__ = ["Answer", "StableSorts", "module_at", "path_of", "same_arguments", "watching"]
 
 Answer = Callable[[nn.Module, tuple[Any, ...], Callable[[], Tensor]], Tensor]
 """(the module that is running, the operator's arguments, the operator) -> what the module gets."""
@@ -70,3 +71,16 @@ def module_at(model: nn.Module, path: str) -> nn.Module:
 def path_of(model: nn.Module, module: nn.Module) -> str:
     """The path of a module; the name of its class for `model` itself."""
     return next((name for name, m in model.named_modules() if m is module), "") or type(module).__name__
+
+
+class StableSorts(TorchFunctionMode):
+    """Of equal values, of which PyTorch leaves the order open, the first comes first: as ONNX has it."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if getattr(func, "__name__", "") in ("sort", "argsort") and not kwargs.get("stable"):
+            kwargs |= dict(zip(("dim", "descending"), args[1:], strict=False)) | {"stable": True}
+            args = args[:1]
+        return func(*args, **kwargs)

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from intact.errors import QuantValueError
 from intact.graph import Seen, Tagged
-from intact.torch.quantizer_calls import module_at, path_of, same_arguments, watching
+from intact.torch.quantizer_calls import StableSorts, module_at, path_of, same_arguments, watching
 
 __all__ = ["Runner"]
 
@@ -49,7 +49,7 @@ class Runner:
         """The outputs, in the model's order."""
         with torch.no_grad():
             made = self._model(*(torch.from_numpy(np.array(array)) for array in feeds.values()))
-        return [leaf.float().numpy() for leaf in pytree.tree_leaves(made) if isinstance(leaf, Tensor)]
+        return [_array(leaf) for leaf in pytree.tree_leaves(made) if isinstance(leaf, Tensor)]
 
     def trace(
         self, feeds: Mapping[str, NDArray], given: Mapping[str, NDArray] | None = None
@@ -84,7 +84,7 @@ class Runner:
             calls.append(_Call(module, args, _copy(args[0]), _copy(made)))
             return made if real is None else torch.from_numpy(real.reshape(made.shape).copy()).to(made)
 
-        with watching(self._model, answer):
+        with StableSorts(), watching(self._model, answer):  # rows that experts share lie as in the file
             return self(feeds), calls
 
     def _matched(self, calls: Sequence[_Call]) -> list[Tagged | None]:
@@ -101,6 +101,12 @@ class Runner:
                 )  # fmt: skip
                 found[index] = next(twins, None)
         return found
+
+
+def _array(tensor: Tensor) -> NDArray[Any]:
+    """A tensor as an array of its own type; NumPy has no bfloat16."""
+    found: NDArray[Any] = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
+    return found
 
 
 def _copy(tensor: Tensor) -> NDArray[np.float32]:

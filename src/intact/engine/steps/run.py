@@ -80,10 +80,11 @@ class Run:
         self.bind(name, codes.astype(np.int8 if grid.signed else np.uint8))
 
     def write_real(self, name: str, floats: NDArray[Any]) -> None:
-        """Store floats, quantized where the tensor has codes."""
+        """Store floats, quantized where the tensor has codes; a NaN becomes the lowest code (N16)."""
         grid = self.grid(name)
         if grid is None:
             self.bind(name, floats)
         else:
             scale = np.float32(grid.scale)
-            self.write_codes(name, numerics.quantize(floats, scale, grid.zero_point, grid.spec))
+            numbers = np.where(np.isnan(floats), np.array(-np.inf, floats.dtype), floats)
+            self.write_codes(name, numerics.quantize(numbers, scale, grid.zero_point, grid.spec))

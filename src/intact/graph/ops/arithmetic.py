@@ -18,6 +18,7 @@ class Arithmetic(Operator, shared=True):
 
     kind: ClassVar[Kind] = "arithmetic"
     data: ClassVar[tuple[int, ...] | None] = None
+    exact: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Div(Arithmetic):
 
 @dataclass(frozen=True)
 class Pow(Arithmetic):
+    exact: ClassVar[bool] = False
+
     def curve(self, a: Any, b: Any) -> NDArray[Any]:
         return np.asarray(a**b)
 

@@ -27,6 +27,8 @@ class Function(Operator, shared=True):
 
 @dataclass(frozen=True)
 class Abs(Function):
+    exact: ClassVar[bool] = True
+
     def curve(self, x: Any) -> Curve:
         return np.asarray(np.abs(x))
 
@@ -44,6 +46,7 @@ class Celu(Function):
 class Clip(Function):
     """Inputs: data, low, high. `min` and `max` are its ends before opset 11."""
 
+    exact: ClassVar[bool] = True
     min: float | None = None
     max: float | None = None
 
@@ -104,12 +107,14 @@ class HardSwish(Function):
 
 @dataclass(frozen=True)
 class IsInf(Function):
+    exact: ClassVar[bool] = True
     detect_negative: int = 1
     detect_positive: int = 1
 
 
 @dataclass(frozen=True)
 class LeakyRelu(Function):
+    exact: ClassVar[bool] = True
     alpha: float = 0.01
 
     def curve(self, x: Any) -> Curve:
@@ -130,6 +135,8 @@ class Mish(Function):
 
 @dataclass(frozen=True)
 class Neg(Function):
+    exact: ClassVar[bool] = True
+
     def curve(self, x: Any) -> Curve:
         return np.asarray(-x)
 
@@ -138,12 +145,16 @@ class Neg(Function):
 class PRelu(Function):
     """Inputs: data, slope."""
 
+    exact: ClassVar[bool] = True
+
     def curve(self, x: Any, slope: Any) -> Curve:
         return np.asarray(np.where(x < 0, slope * x, x))
 
 
 @dataclass(frozen=True)
 class Relu(Function):
+    exact: ClassVar[bool] = True
+
     def curve(self, x: Any) -> Curve:
         return np.asarray(np.maximum(x, 0))
 
@@ -177,6 +188,8 @@ class Softsign(Function):
 
 @dataclass(frozen=True)
 class Sqrt(Function):
+    exact: ClassVar[bool] = True
+
     def curve(self, x: Any) -> Curve:
         return np.asarray(np.sqrt(x))
 
@@ -197,6 +210,7 @@ class Tanh(Function):
 
 @dataclass(frozen=True)
 class ThresholdedRelu(Function):
+    exact: ClassVar[bool] = True
     alpha: float = 1.0
 
     def curve(self, x: Any) -> Curve:

@@ -82,6 +82,12 @@ def called(node: ir.Node) -> str:
     return node.op_type if said is None else said.called
 
 
+def is_exact(node: ir.Node) -> bool:
+    """Whether every runtime makes the same floats of the same inputs; False where nothing is known."""
+    said = read(node)
+    return said is not None and said.is_exact
+
+
 def curve(node: ir.Node, *operands: NDArray[Any] | float) -> NDArray[Any] | None:
     """What a node makes of arrays and numbers, element by element, in float64.
 

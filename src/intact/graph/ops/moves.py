@@ -22,6 +22,7 @@ class Move(Operator, shared=True):
     """The first input goes out; some of it once, not at all, or often."""
 
     kind: ClassVar[Kind] = "move"
+    exact: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,11 @@ class Scattered(Move, shared=True):
     data: ClassVar[tuple[int, ...] | None] = (0, 2)
     reduction: str = "none"
 
+    @property
+    def is_exact(self) -> bool:
+        """Sums and products of several updates have no order."""
+        return self.reduction in ("none", "max", "min")
+
     def computes(self, node: ir.Node, constants: Look) -> str:
         """Anything but the updates themselves."""
         return "" if self.reduction == "none" else f"it makes numbers of two ({self.reduction})"
@@ -230,6 +236,11 @@ class Resize(Move):
     axes: tuple[int, ...] | None = None
     keep_aspect_ratio_policy: str = "stretch"
 
+    @property
+    def is_exact(self) -> bool:
+        """The nearest element is a copy."""
+        return self.mode == "nearest"
+
     def computes(self, node: ir.Node, constants: Look) -> str:
         """Anything but the nearest element."""
         return _interpolates(self.mode)
@@ -240,6 +251,11 @@ class Upsample(Move):
     """Inputs: data, scales: what Resize was before opset 10."""
 
     mode: str = "nearest"
+
+    @property
+    def is_exact(self) -> bool:
+        """The nearest element is a copy."""
+        return self.mode == "nearest"
 
     def computes(self, node: ir.Node, constants: Look) -> str:
         """Anything but the nearest element."""

@@ -50,6 +50,8 @@ class Operator:
         keeps_all: A move that hands each element on once.
         picks: Its further outputs say which elements it picked.
         shared: It is what several operators have in common, and no operator.
+        exact: Each float that it makes is a copy, or one operation as IEEE 754 rounds it: the same in every
+            runtime. `is_exact` says it of a node.
         curve: What it makes of arrays and numbers in float64, element by element; None: not written down.
     """
 
@@ -60,6 +62,7 @@ class Operator:
     keeps_all: ClassVar[bool] = False
     curve: ClassVar[Callable[..., NDArray[Any]] | None] = None
 
+    exact: ClassVar[bool] = False
     picks: ClassVar[bool] = False
     shared: ClassVar[bool] = True
 
@@ -86,6 +89,11 @@ class Operator:
     def weight_axis(self) -> int | None:
         """The axis of its weight along which output channels lie; None where it has no weight."""
         return None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every runtime makes the same floats with these attributes."""
+        return self.exact
 
     def data_inputs(self, node: ir.Node) -> tuple[int, ...]:
         """The inputs of `node` that hold what it works on."""

@@ -30,12 +30,12 @@ class Reduction(Operator, shared=True):
 
 @dataclass(frozen=True)
 class ReduceMax(Reduction):
-    pass
+    exact: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
 class ReduceMin(Reduction):
-    pass
+    exact: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ class ReduceSumSquare(Reduction):
 @dataclass(frozen=True)
 class Order(Operator, shared=True):
     kind: ClassVar[Kind] = "order"
+    exact: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class ArgMin(Order):
 class CumSum(Order):
     """Inputs: data, axis."""
 
+    exact: ClassVar[bool] = False
     exclusive: int = 0
     reverse: int = 0
 

@@ -11,6 +11,7 @@ from intact.graph.ops.record import Kind, Operator
 @dataclass(frozen=True)
 class Shaped(Operator, shared=True):
     kind: ClassVar[Kind] = "shape"
+    exact: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class OneHot(Shaped):
 class GridSample(Shaped):
     """Inputs: images, grid."""
 
+    exact: ClassVar[bool] = False
     mode: str = "linear"
     padding_mode: str = "zeros"
     align_corners: int = 0
@@ -95,6 +97,7 @@ class QuantizeLinear(Operator):
     """Inputs: floats, scale, zero point. An axis that is left out is 1."""
 
     kind: ClassVar[Kind] = "quantizer"
+    exact: ClassVar[bool] = True
     axis: int | None = None
     block_size: int = 0
     output_dtype: int = 0
@@ -105,6 +108,7 @@ class DequantizeLinear(Operator):
     """Inputs: codes, scale, zero point. An axis that is left out is 1."""
 
     kind: ClassVar[Kind] = "quantizer"
+    exact: ClassVar[bool] = True
     axis: int | None = None
     block_size: int = 0
     output_dtype: int = 0

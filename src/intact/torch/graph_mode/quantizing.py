@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any
@@ -12,7 +13,7 @@ from torch import nn
 
 from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.graph import ops
-from intact.placement import profile_of
+from intact.placement import float_steps, profile_of
 from intact.progress import waiting
 from intact.spec import Format
 from intact.torch import nn as quant_nn
@@ -139,6 +140,7 @@ def quantize(
         with waiting("look for what loses most", bool(options.get("progress", True))):
             spent = spend(found, job.plan, calibration, budget, lambda: calibration.apply(**chosen))
         report, placement = spent.report(report), spent.placement(found.placement)
+        report = replace(report, float_steps=float_steps(found.placed, placement))
     return GraphModeResult(model, report, placement, calibration)
 
 
@@ -260,7 +262,8 @@ class _Job:
         }
         if found.traced.stopped:
             left[""] = f"nothing is placed from the line on at which tracing ends: {found.traced.stopped}"
-        return GraphModeReport(self._modules, plan.reasons, found.traced.leaves, left)
+        steps = float_steps(found.placed, found.placement)
+        return GraphModeReport(self._modules, plan.reasons, found.traced.leaves, left, float_steps=steps)
 
     def _why_not(self, path: str) -> str | None:
         quant_class, reason = convertible(self._model.get_submodule(path), _CLASSES)

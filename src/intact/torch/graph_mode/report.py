@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from intact.placement import Placement
+from intact.placement import Placement, agreement
 from intact.torch.calibration import CalibrationResult
 
 
@@ -21,6 +21,8 @@ class GraphModeReport:
             for quantized ones, as `replace_modules` does. "" is the model itself.
         wide: Path of each quantizer that has 16 bits because 8 lose too much -> why.
         left: Path of a module, or name of a call, that stays in float although it could matter -> why.
+        float_steps: Steps that another runtime may round differently, by kind
+            (`intact.placement.float_steps`); None where the model could not be traced at all.
     """
 
     modules: dict[str, str] = field(default_factory=dict)
@@ -28,6 +30,12 @@ class GraphModeReport:
     replaced: dict[str, str] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
     wide: dict[str, str] = field(default_factory=dict)
+    float_steps: dict[str, int] | None = None
+
+    @property
+    def agreement(self) -> str:
+        """What gives equal codes for this model and what need not, in a sentence; "" where it is unknown."""
+        return "" if self.float_steps is None else agreement(self.float_steps, "module = engine")
 
     def __str__(self) -> str:
         inside = tuple(f"{path}." for path in self.modules)
@@ -37,6 +45,7 @@ class GraphModeReport:
         lines += [f"  {_shown(path)}: modules replaced inside, {why}" for path, why in self.replaced.items()]
         lines += [f"  {name}: 16 bits, {why}" for name, why in self.wide.items()]
         lines += [f"  {_shown(path)}: left, {why}" for path, why in self.left.items()]
+        lines += [f"  {self.agreement}"] if self.agreement else []
         return "\n".join(lines)
 
 

@@ -1,0 +1,21 @@
+"""The networks of `promise.py` by family. A family is imported when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from promise_nets.network import Network
+
+FAMILIES = ("transformers", "newer", "timm", "torchvision", "zoo", "trained")
+
+
+def networks(family: str) -> list[Network]:
+    """The networks of one family.
+
+    Raises:
+        ImportError: A package that it needs is missing.
+    """
+    names = {"transformers": "language", "newer": "language", "torchvision": "images", "timm": "images",
+             "zoo": "trained", "trained": "trained"}  # fmt: skip
+    found: list[Network] = import_module(f"promise_nets.{names[family]}").NETWORKS
+    return [one for one in found if one.family == family]

@@ -1,0 +1,174 @@
+"""What `compare` counts: tensors, answers, and how far outputs are apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import log10
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROUNDING = 1e-3
+"""Steps from a rounding boundary within which a layer in float may fall on the other side of it."""
+
+
+@dataclass
+class Counts:
+    """How far two ways to run a model are apart in one tensor, or in its answers.
+
+    Attributes:
+        compared: How many codes, numbers or answers were compared.
+        differing: How many differ.
+        largest: The largest difference; 0 of indices, which have no distance: class 6,624 is not far from 0.
+    """
+
+    compared: int = 0
+    differing: int = 0
+    largest: float = 0.0
+
+    def add(self, a: NDArray, b: NDArray, *, indices: bool = False) -> None:
+        """Count two arrays, element by element; NaN equals NaN."""
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        with np.errstate(
+            invalid="ignore"
+        ):  # infinities of one sign are equal, and their difference is not used
+            apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+        self.compared += apart.size
+        self.differing += int(np.count_nonzero(apart))
+        if not indices:
+            self.largest = max(self.largest, float(apart.max(initial=0.0)))
+
+
+@dataclass
+class Distance(Counts):
+    """How far the outputs of two ways to run a model are apart, end to end.
+
+    Attributes:
+        signal: Sum of the squares of the engine's finite numbers; of the module's, where it is compared with
+            the file.
+        noise: Sum of the squares of the differences from them.
+    """
+
+    signal: float = 0.0
+    noise: float = 0.0
+
+    def add(self, a: NDArray, b: NDArray, *, indices: bool = False) -> None:
+        """Count two arrays, and sum the squares of what is finite in both."""
+        super().add(a, b, indices=indices)
+        if not indices:
+            a, b = a.astype(np.float64).reshape(-1), b.astype(np.float64).reshape(-1)
+            finite = np.isfinite(a) & np.isfinite(b)
+            self.signal += float((a[finite] ** 2).sum())
+            self.noise += float(((a[finite] - b[finite]) ** 2).sum())
+
+    @property
+    def decibels(self) -> float:
+        """Signal to noise ratio; infinite where all numbers are equal."""
+        if not self.noise:
+            return float("inf")
+        return 10 * log10(self.signal / self.noise) if self.signal else float("-inf")
+
+
+@dataclass
+class LayerCounts(Counts):
+    """Two ways to compute one tensor from the same codes.
+
+    Attributes:
+        boundary: How far, in steps, a differing value lies from the rounding boundary, at most.
+    """
+
+    boundary: float = 0.0
+
+    @property
+    def departs(self) -> bool:
+        """Whether more than the rounding of one float differs."""
+        return self.largest > 1 or self.boundary > ROUNDING
+
+
+@dataclass
+class TensorCounts:
+    """One tensor of the plan, or a weight of the file.
+
+    Attributes:
+        tensor: Its name.
+        layer: The step that makes it, or reads a weight; "" for an input.
+        codes: Whether codes were compared, or floats.
+        indices: Whether they are whole numbers that are no codes: indices, sizes, masks.
+        quantizer: Of the module: what quantizes it; "" where nothing does, or there is no module.
+        engine: The engine against the integer reference.
+        file: The file in ONNX Runtime against it; nothing compared where the file has no such tensor.
+        module: The module against it.
+        export: The module against the file.
+        alone: The module against the integer reference, every layer on the reference's codes.
+    """
+
+    tensor: str
+    layer: str
+    codes: bool
+    quantizer: str = ""
+    indices: bool = False
+    engine: Counts = field(default_factory=Counts)
+    file: Counts = field(default_factory=Counts)
+    module: Counts = field(default_factory=Counts)
+    export: Counts = field(default_factory=Counts)
+    alone: LayerCounts = field(default_factory=LayerCounts)
+
+    @property
+    def departs(self) -> bool:
+        """Whether the module means something else here: another weight, or more than rounding."""
+        return self.alone.departs or bool(self.export.differing and not self.file.compared)
+
+
+@dataclass
+class Comparison:
+    """What `compare` found.
+
+    Attributes:
+        tensors: In the plan's order; a module's weights before the layers that read them.
+        samples: Rows of all batches.
+        traced: Rows of the batches in which every tensor was compared.
+        answers: Top-1 answers of the first output, by who against whom, over all batches.
+        outputs: All outputs end to end, over all batches: the engine's against those of "reference" (of
+            traced batches), "file" and "module", and the module's against the file's, as "export".
+        unmatched: Quantizers of the module, or of the file, that the other one does not have.
+        float_steps: Steps that another runtime may round differently, by kind
+            (`intact.placement.float_steps`).
+        parts: Steps of the plan that run in ONNX Runtime, in float.
+    """
+
+    tensors: list[TensorCounts]
+    samples: int = 0
+    traced: int = 0
+    answers: dict[str, Counts] = field(default_factory=dict)
+    outputs: dict[str, Distance] = field(default_factory=dict)
+    unmatched: tuple[str, ...] = ()
+    float_steps: dict[str, int] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        """Whether the engine is the integer reference, on every code and number."""
+        return not any(t.engine.differing for t in self.tensors)
+
+    @property
+    def departing(self) -> TensorCounts | None:
+        """Where the module first means something else, beyond the rounding of floats; None: nowhere."""
+        return next((t for t in self.tensors if t.departs), None)
+
+    def first(self, side: str, *, floats: bool = False) -> TensorCounts | None:
+        """The first tensor with a difference; None: there is none.
+
+        Args:
+            side: One of the counts of `TensorCounts`.
+            floats: Look at tensors of floats as well; those of the engine always count.
+        """
+        counted = (t for t in self.tensors if t.codes or floats or side == "engine")
+        return next((t for t in counted if getattr(t, side).differing), None)
+
+    def total(self, side: str) -> Counts:
+        """All codes together."""
+        found = [getattr(t, side) for t in self.tensors if t.codes]
+        return Counts(
+            sum(c.compared for c in found), sum(c.differing for c in found),
+            max((c.largest for c in found), default=0.0),
+        )  # fmt: skip

@@ -1,0 +1,166 @@
+"""Which steps of a Q/DQ model another runtime may round differently, and how that is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import intact
+from intact.graph import load, ops, save
+from intact.placement import (
+    AGREEMENT_KEY,
+    agreement,
+    float_steps,
+    in_other_runtimes,
+    read_placement,
+    record_agreement,
+)
+
+F32 = TensorProto.FLOAT
+
+
+def quantized(nodes: list[str]) -> onnx.ModelProto:
+    """A model of lines such as "y = Relu(x)" on float x [2, 4, 8]; Pair and Codes stand for Q/DQ."""
+    constants = {
+        "s": np.float32(0.0625), "z": np.int8(0), "w": np.full((8, 8), 3, np.int8), "two": np.float32(2.0),
+        "g": np.ones(8, np.float32), "yes": np.array(True), "axes": np.array([-1], np.int64),
+    }  # fmt: skip
+    made = []
+    for line in nodes:
+        output, _, call = line.partition(" = ")
+        op_type, _, inputs = call.rstrip(")").partition("(")
+        names = [name.strip() for name in inputs.split(",")]
+        if op_type == "Pair":
+            made.append(
+                helper.make_node("QuantizeLinear", [names[0], "s", "z"], [f"{output}.q"], f"{output}.Q")
+            )
+            made.append(
+                helper.make_node("DequantizeLinear", [f"{output}.q", "s", "z"], [output], f"{output}.D")
+            )
+        elif op_type == "Codes":
+            made.append(helper.make_node("DequantizeLinear", [names[0], "s", "z"], [output], output))
+        else:
+            made.append(helper.make_node(op_type, names, [output], output))
+    graph = helper.make_graph(
+        made, "g", [helper.make_tensor_value_info("x", F32, [2, 4, 8])],
+        [helper.make_tensor_value_info(nodes[-1].partition(" = ")[0], F32, None)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def counted(nodes: list[str]) -> dict[str, int]:
+    model = load(quantized(nodes))
+    return float_steps(model, read_placement(model))
+
+
+PRODUCT = ["a = Pair(x)", "v = Codes(w)", "y = MatMul(a, v)", "b = Pair(y)"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wanted"),
+    [
+        (PRODUCT, {}),
+        ([*PRODUCT, "r = Relu(b)", "c = Pair(r)"], {}),
+        ([*PRODUCT, "r = Erf(b)", "c = Pair(r)"], {"Erf": 1}),
+        ([*PRODUCT, "n = LayerNormalization(b, g)"], {"LayerNormalization": 1}),
+        ([*PRODUCT, "o = Softmax(y)"], {"Softmax": 1}),
+        (["v = Codes(w)", "y = MatMul(x, v)"], {"MatMul": 1}),
+        (["a = Add(x, g)", "b = Mul(a, two)", "c = Sqrt(b)", "d = Div(c, two)"], {}),
+        (["a = ReduceMean(x, axes)", "b = Sub(x, a)"], {"ReduceMean": 1}),
+        (["a = ReduceMax(x, axes)", "b = Sub(x, a)"], {}),
+        (["a = Sin(x)", "b = Cos(a)", "c = Cos(b)"], {"Cos": 2, "Sin": 1}),
+        (["a = Softplus(x)", "t = Transpose(a)"], {"Softplus": 1}),
+    ],
+)  # fmt: skip
+def test_norms_functions_and_sums_of_floats_count_and_nothing_else(
+    nodes: list[str], wanted: dict[str, int]
+) -> None:
+    assert counted(nodes) == wanted
+
+
+def test_whole_numbers_have_no_rounding() -> None:
+    nodes = [
+        helper.make_node("ReduceSum", ["ids", "axes"], ["sums"], "sums"),
+        helper.make_node("CumSum", ["ids", "axis"], ["places"], "places"),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("ids", TensorProto.INT64, [2, 4])],
+        [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in ("sums", "places")],
+        [numpy_helper.from_array(np.array([1], np.int64), "axes"),
+         numpy_helper.from_array(np.array(1, np.int64), "axis")],
+    )  # fmt: skip
+    model = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+    assert float_steps(model, read_placement(model)) == {}
+
+
+def test_steps_in_branches_count() -> None:
+    def branch(op_type: str) -> onnx.GraphProto:
+        node = helper.make_node(op_type, ["x"], ["inner"], f"inner {op_type}")
+        output = helper.make_tensor_value_info("inner", F32, None)
+        return helper.make_graph([node], op_type, [], [output])
+
+    node = helper.make_node("If", ["c"], ["y"], "if", then_branch=branch("Tanh"), else_branch=branch("Relu"))
+    graph = helper.make_graph(
+        [node], "g",
+        [helper.make_tensor_value_info("x", F32, [2]),
+         helper.make_tensor_value_info("c", TensorProto.BOOL, [])],
+        [helper.make_tensor_value_info("y", F32, None)],
+    )  # fmt: skip
+    model = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+    assert float_steps(model, read_placement(model)) == {"Tanh": 1}
+
+
+def test_the_sentence_says_how_many_and_which() -> None:
+    steps = {"LayerNormalization": 24, "Softmax": 12}
+    assert agreement(steps, "module = engine", 0) == (
+        "module = engine on every code; in other runtimes 36 float steps (LayerNormalization x 24, "
+        "Softmax x 12) may round differently"
+    )
+    assert in_other_runtimes({"Tanh": 1}) == "in other runtimes 1 float step (Tanh x 1) may round differently"
+    assert in_other_runtimes({}) == "other runtimes give the same codes where their float32 sums are exact"
+
+
+@pytest.mark.parametrize(
+    ("parts", "aside"),
+    [(None, ", parts in ONNX Runtime aside"), (0, ""), (1, ", 1 part in ONNX Runtime aside"),
+     (3, ", 3 parts in ONNX Runtime aside")],
+)  # fmt: skip
+def test_nothing_is_claimed_of_parts_in_onnx_runtime(parts: int | None, aside: str) -> None:
+    assert agreement({}, "module = engine", parts).startswith(f"module = engine on every code{aside};")
+
+
+def test_the_sentence_travels_in_the_file(tmp_path) -> None:
+    model = load(quantized([*PRODUCT, "o = Softmax(b)"]))
+    record_agreement(model, read_placement(model))
+    save(model, tmp_path / "m.onnx")
+    (entry,) = onnx.load(tmp_path / "m.onnx").metadata_props
+    assert entry.key == AGREEMENT_KEY and "1 float step (Softmax x 1) may round differently" in entry.value
+
+
+def test_a_quantized_file_and_its_report_say_the_same() -> None:
+    rng = np.random.default_rng(0)
+    nodes = [helper.make_node("MatMul", ["x", "m"], ["y"], "y"), helper.make_node("Tanh", ["y"], ["t"], "t")]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", F32, [4, 16])],
+        [helper.make_tensor_value_info("t", F32, None)],
+        [numpy_helper.from_array(rng.standard_normal((16, 16)).astype(np.float32), "m")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    batches = [{"x": rng.standard_normal((4, 16)).astype(np.float32)} for _ in range(2)]
+    result = intact.quantize(model, batches, progress=False)
+    assert result.float_steps == {"Tanh": 1}
+    assert result.agreement in repr(result) and "1 float step (Tanh x 1)" in result.agreement
+    (entry,) = result.proto.metadata_props
+    assert "1 float step (Tanh x 1)" in entry.value
+
+
+@pytest.mark.parametrize("op_type", sorted(name for domain, name in ops.BOOK if not domain))
+def test_exact_operators_are_copies_comparisons_and_single_operations(op_type: str) -> None:
+    """What the book calls exact has no sum and no function in it."""
+    record = ops.BOOK["", op_type]
+    approximate = {"norm", "recurrent", "attention", "convolution", "product", "pool"}
+    assert not (record.exact and record.kind in approximate)
+    assert record.exact or record.kind not in {"quantizer", "move"}
