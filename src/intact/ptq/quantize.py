@@ -20,6 +20,7 @@ from intact.ptq.budget import quantized
 from intact.ptq.choose import label
 from intact.ptq.collect import calibrated
 from intact.ptq.evaluator import relative, sqnr, worst
+from intact.ptq.measured_outputs import measured_outputs
 from intact.ptq.prepare import nothing_to_quantize, prepared
 from intact.ptq.result import QuantizedModel
 from intact.ptq.settings import Bits16, Overrides, Settings, Switch
@@ -224,7 +225,7 @@ def _result(state: State) -> QuantizedModel:
         in_float=dict(state.in_float),
         bits16={t.site.value: state.bits16[t.key] for t in state.activations if t.key in state.bits16},
         warnings=[*_zero_ranges(taken), *state.warnings],
-        notes=list(state.notes),
+        notes=[*state.notes, *(measured_outputs(state.model).notes if state.errors else ())],
     )
 
 

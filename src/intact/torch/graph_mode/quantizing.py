@@ -14,6 +14,7 @@ from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.graph import ops
 from intact.placement import profile_of
 from intact.progress import waiting
+from intact.ptq.measured_outputs import unordered_outputs
 from intact.spec import Format
 from intact.torch import nn as quant_nn
 from intact.torch._batches import arguments_of, device_of, moved
@@ -127,7 +128,8 @@ def quantize(
     if data is None:
         return GraphModeResult(model, report, placement)
     _refuse_idle(model, report)
-    options = {"unreached": "disable", "correct_bias": "auto"} | options
+    unordered = () if found is None else unordered_outputs(found.placed)
+    options = {"unreached": "disable", "correct_bias": "auto", "unordered": unordered} | options
     before = set(enabled_quantizers(model))
     calibration = calibrate(model, data, method=method, **options)
     for name in before - set(enabled_quantizers(model)):
@@ -142,7 +144,7 @@ def quantize(
     return GraphModeResult(model, report, placement, calibration)
 
 
-_ONCE = ("num_batches", "unreached", "forward", "progress")
+_ONCE = ("num_batches", "unreached", "forward", "unordered", "progress")
 """What `calibrate` takes and the choice of ranges does not."""
 
 
