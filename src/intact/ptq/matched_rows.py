@@ -17,8 +17,7 @@ def with_rows_of(got: NDArray, want: NDArray, *, unordered: bool = False) -> NDA
 
     Args:
         got, want: Reals. Rows lie along the axis in whose size they differ.
-        unordered: Whether rows of equal sizes may be in another order: those of the first axis above 1 but the
-            last.
+        unordered: Whether equal sizes may be in another order: rows of the first axis above 1 but the last.
     """
     axis = _axis_of_rows(got.shape, want.shape, unordered)
     if axis is None or got.size * want.shape[axis] > _MOST:
