@@ -10,10 +10,11 @@ from typing import Any
 from intact import graph, placement
 from intact.calib import Calibration
 from intact.errors import QuantValueError
+from intact.ptq.asked_names import node_names, with_resolved_names
 from intact.ptq.settings import Settings
 from intact.ptq.sixteen import widened_by_name
 from intact.ptq.state import State
-from intact.ptq.targets import Rules
+from intact.ptq.targets import Rules, file_opset
 
 
 def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bool = False) -> State:
@@ -23,20 +24,24 @@ def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bo
         source, data, settings: As for `quantize`.
         checked: See `intact.graph.load`.
     Raises:
-        QuantValueError: An override, or a pattern of those that get 16 bits, fits nothing.
+        QuantValueError: A pattern fits nothing.
         FileFormatError, UnsupportedError: As for `quantize`.
     """
     model = graph.load(source, checked=checked)
+    before = node_names(model)
     graph.require_portable(model)
     graph.open_read_outputs(model)
     graph.settle(model)
     notes = [*graph.widen_float16(model), *graph.normalize(model), *graph.strip_dynamic(model)]
     notes += graph.fold_batchnorm(model)
     graph.lift_constants(model)
-    rules = Rules(model, settings.layer, settings.overrides)
-    opset = rules.opset(model.opset_imports.get("", 13), settings.opset)
+    opset = file_opset(settings, model.opset_imports.get("", 13))
     graph.raise_opset(model, opset)
     notes += graph.in_known_forms(model)
+    warnings = list[str]()
+    if not checked:  # in a branch, patterns of the whole file may fit nothing
+        settings, warnings = with_resolved_names(settings, before, model)
+    rules = Rules(model, settings.layer, settings.overrides)
     left = [escape(name) for name in rules.float_nodes()]
     include, exclude = settings.include, settings.exclude
     placed = placement.place(model, settings.profile, include=include, exclude=[*exclude, *left])
@@ -47,7 +52,10 @@ def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bo
     if stored is not None:
         settings.require_no_data()
     said = tuple(str(note) for note in notes if note.changed)
-    return widened_by_name(State(settings, data, model, placed, tuple(targets), opset, said, stored))
+    state = State(
+        settings, data, model, placed, tuple(targets), opset, said, stored, warnings=tuple(warnings)
+    )
+    return widened_by_name(state)
 
 
 class NothingToQuantizeError(QuantValueError):
