@@ -80,8 +80,23 @@ class NameResolver:
         return next((start for start in starts if start in self.before), "")
 
 
-def with_resolved_names(settings: Settings, before: NodeNames, model: Model) -> tuple[Settings, list[str]]:
-    """`settings` with patterns for what `model` consists of now, and warnings.
+@dataclass(frozen=True)
+class ResolvedNames:
+    """What a user's patterns mean.
+
+    Attributes:
+        settings: With patterns for what the model consists of now.
+        overrides: The user's pattern of each override -> those that it became.
+        warnings: What should be looked at.
+    """
+
+    settings: Settings
+    overrides: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+
+def with_resolved_names(settings: Settings, before: NodeNames, model: Model) -> ResolvedNames:
+    """`settings` with patterns for what `model` consists of now.
 
     Raises:
         QuantValueError: A pattern fits nothing.
@@ -99,7 +114,7 @@ def with_resolved_names(settings: Settings, before: NodeNames, model: Model) -> 
     found = replace(
         settings, include=include, exclude=exclude, overrides=overrides or settings.overrides, bits16=bits16
     )
-    return found, resolver.warnings
+    return ResolvedNames(found, patterns, resolver.warnings)
 
 
 def _flat(found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 from intact import graph, placement
 from intact.calib import Calibration
 from intact.errors import QuantValueError
-from intact.ptq.asked_names import node_names, with_resolved_names
+from intact.ptq.asked_names import ResolvedNames, node_names, with_resolved_names
+from intact.ptq.asked_weights import idle_overrides, table_sites, with_table_reasons
 from intact.ptq.settings import Settings
 from intact.ptq.sixteen import widened_by_name
 from intact.ptq.state import State
@@ -38,22 +40,26 @@ def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bo
     opset = file_opset(settings, model.opset_imports.get("", 13))
     graph.raise_opset(model, opset)
     notes += graph.in_known_forms(model)
-    warnings = list[str]()
-    if not checked:  # in a branch, patterns of the whole file may fit nothing
-        settings, warnings = with_resolved_names(settings, before, model)
+    names = ResolvedNames(settings)  # in a branch, patterns of the whole file may fit nothing
+    if not checked:
+        names = with_resolved_names(settings, before, model)
+    settings = names.settings
     rules = Rules(model, settings.layer, settings.overrides)
     left = [escape(name) for name in rules.float_nodes()]
     include, exclude = settings.include, settings.exclude
     placed = placement.place(model, settings.profile, include=include, exclude=[*exclude, *left])
     weight_only = rules.weight_only(include, exclude)
     placed = rules.split(rules.told(placed, weight_only))
-    targets = rules.targets(placed, weight_only)
+    tables = table_sites(model, settings.overrides, exclude)
+    placed = replace(placed, layers=tuple(with_table_reasons(placed, tables)))
+    targets = rules.targets(placed, [*weight_only, *tables])
+    idle = idle_overrides(model, names.overrides, settings.overrides or {}, targets, placed.layers)
     stored = _stored_calibration(data)
     if stored is not None:
         settings.require_no_data()
     said = tuple(str(note) for note in notes if note.changed)
     state = State(
-        settings, data, model, placed, tuple(targets), opset, said, stored, warnings=tuple(warnings)
+        settings, data, model, placed, tuple(targets), opset, said, stored, warnings=(*names.warnings, *idle)
     )
     return widened_by_name(state)
 

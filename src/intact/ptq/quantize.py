@@ -104,8 +104,8 @@ def quantize(
         progress: Draw a progress bar on standard error.
         pool: Counts parts of the data in other processes, `intact.ray_pool.RayPool` on other machines: the
             same statistics, bit for bit. None: this process.
-        options: Of the methods: `percentile` (99.99), `variant`, `start_bin`, `stride`, `least_values`: of how
-            many values entropy chooses, and percentile at 99.99 (16384); of fewer the range is whole.
+        options: Of the methods: `percentile` (99.99), `variant`, `start_bin`, `stride`, `least_values`: of
+            how many values entropy chooses, and percentile at 99.99 (16384); of fewer the range is whole.
     Returns:
         The quantized model and everything that was found on the way.
     Raises:
