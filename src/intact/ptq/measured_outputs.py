@@ -16,7 +16,7 @@ _SELECT = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique
 _INDEXED = frozenset({"Gather", "GatherElements", "GatherND"})
 _SCATTERED = frozenset({"ScatterElements", "ScatterND"})
 _SIZED = frozenset({"Shape", "Size"})
-_LAYERS = ("attention", "convolution", "product", "quantized", "recurrent")
+_LAYERS: tuple[ops.Kind, ...] = ("attention", "convolution", "product", "quantized", "recurrent")
 
 
 @dataclass(frozen=True)
