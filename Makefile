@@ -107,18 +107,18 @@ $(VENV)/.ready-torch:
 
 # One build for every environment. pip takes a wheel of a version that it has for the same one, so it is forced.
 dist/.built: $(VENV)/.ready-torch $(SOURCES)
-	rm -f dist/intact-*.whl
+	rm -f dist/intact_quant-*.whl
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	touch $@
 
 $(VENV)/.ready-quickstart: dist/.built
-	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps dist/intact-*.whl
-	$(BIN)/python -m pip install --quiet "$$(ls dist/intact-*.whl)[quickstart]"
+	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps dist/intact_quant-*.whl
+	$(BIN)/python -m pip install --quiet "$$(ls dist/intact_quant-*.whl)[quickstart]"
 	touch $@
 
 $(VENV)/.ready-test: dist/.built
-	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps dist/intact-*.whl
-	$(BIN)/python -m pip install --quiet "$$(ls dist/intact-*.whl)[dev]"
+	$(BIN)/python -m pip install --quiet --force-reinstall --no-deps dist/intact_quant-*.whl
+	$(BIN)/python -m pip install --quiet "$$(ls dist/intact_quant-*.whl)[dev]"
 	touch $@ $(VENV)/.ready-quickstart
 
 $(VENV)/.ready-docs: $(READY_TO_TEST)
@@ -128,16 +128,16 @@ $(VENV)/.ready-docs: $(READY_TO_TEST)
 $(LOWEST)/.ready: dist/.built
 	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
 	$(PYTHON) .ci/lowest.py > $(LOWEST)/constraints.txt
-	$(LOWEST)/bin/python -m pip install --quiet --force-reinstall --no-deps dist/intact-*.whl
+	$(LOWEST)/bin/python -m pip install --quiet --force-reinstall --no-deps dist/intact_quant-*.whl
 	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt \
-	  "$$(ls dist/intact-*.whl)[images,report,tune]" hypothesis pytest pytest-xdist
+	  "$$(ls dist/intact_quant-*.whl)[images,report,tune]" hypothesis pytest pytest-xdist
 	touch $@
 
 # The wheel's dependencies without the wheel: then src/ goes on the path, and CMake builds beside it.
 $(VENV)/.ready-dev:
 	test -n '$(DEV_MARK)' || $(MAKE) $(VENV)/.ready-test
 	$(BIN)/python -m pip install --quiet scikit-build-core nanobind cmake ninja
-	$(BIN)/python -m pip uninstall --quiet --yes intact
+	$(BIN)/python -m pip uninstall --quiet --yes intact-quant
 	$(BIN)/python -c 'import sysconfig, pathlib; \
 	  site = pathlib.Path(sysconfig.get_path("purelib")); \
 	  site.joinpath("intact-dev.pth").write_text("$(CURDIR)/src\n"); \

@@ -1,7 +1,7 @@
 """The old toolkit's own tests, run against `intact.torch` and against the toolkit's own Python sources.
 
     git clone https://github.com/NVIDIA/TensorRT          # nothing of it is kept here
-    python -m pip install absl-py prettytable scipy       # beside intact[torch] and pytest
+    python -m pip install absl-py prettytable scipy       # beside intact-quant[torch] and pytest
     python benchmarks/toolkit_suite.py TensorRT/tools/pytorch-quantization
 
 Every call that asks for a GPU is read as asking for the CPU (stand_ins/cuda_as_cpu.py); the original's

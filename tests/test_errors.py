@@ -9,6 +9,7 @@ import pytest
 from intact import errors
 from intact.errors import (
     CalibrationError,
+    ClashingInstallationError,
     FileAccessError,
     FileFormatError,
     IntactError,
@@ -24,6 +25,7 @@ BUILTINS = {
     UnsupportedError: TypeError,
     FileFormatError: ValueError,
     FileAccessError: OSError,
+    ClashingInstallationError: ImportError,
     MissingExtraError: ImportError,
 }
 each = pytest.mark.parametrize("cls", BUILTINS, ids=lambda cls: cls.__name__)
@@ -74,5 +76,5 @@ def test_survives_a_process_boundary(cls):
 def test_missing_extra_says_what_to_install():
     assert str(MissingExtraError.of("torch", "torch", "intact.torch")) == (
         "intact.torch: got no package 'torch', want 'torch' to be importable. "
-        "Fix: run: pip install 'intact[torch]'"
+        "Fix: run: pip install 'intact-quant[torch]'"
     )

@@ -30,7 +30,7 @@ PLAIN: dict[str, Any] = {"method": "max", "equalization": False, "bias_correctio
 
 def test_without_ray_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'intact\[ray\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'intact-quant\[ray\]'"):
         RayPool("local")
 
 

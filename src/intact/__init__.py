@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from intact._installation import require_own_folder
 from intact._version import __version__
 from intact.errors import IntactError, NotQuantizedWarning, QuantValueError
 from intact.spec import Format, QuantSpec
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from intact.timings import Timings
     from intact.torch import GraphModeResult
     from intact.tuning import TuneResult
+
+require_own_folder()
 
 __all__ = [
     "Format",

@@ -96,17 +96,25 @@ class FileAccessError(IntactError, OSError):
         return type(self), self.args, {**vars(self), "errno": self.errno}
 
 
+DISTRIBUTION = "intact-quant"
+"""What package indexes call INTact: their `intact` is another project."""
+
+
+class ClashingInstallationError(IntactError, ImportError):
+    """Another project's files lie in the folder of this package."""
+
+
 class MissingExtraError(IntactError, ImportError):
     """An optional dependency is not installed."""
 
     @classmethod
     def of(cls, package: str, extra: str, needed_for: str) -> Self:
-        """The standard message for `package`, which ``pip install intact[extra]`` brings."""
+        """The standard message for `package`, which ``pip install intact-quant[extra]`` brings."""
         return cls(
             needed_for,
             f"no package '{package}'",
             f"'{package}' to be importable",
-            f"run: pip install 'intact[{extra}]'",
+            f"run: pip install '{DISTRIBUTION}[{extra}]'",
         )
 
 

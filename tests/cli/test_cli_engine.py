@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 import intact
 from intact.cli import bench
@@ -50,6 +50,32 @@ def test_build_says_as_json_what_it_built(run, int8: Path, tmp_path: Path) -> No
     assert status == 0
     assert said["steps"]["conv"] == 2 and said["layers"]["int8"] >= 4 and said["onnxruntime"] == {}
     assert said["bytes"] == {"before": int8.stat().st_size, "after": (tmp_path / "out.plan").stat().st_size}
+
+
+@pytest.mark.parametrize("batch", [1, "n"])
+@pytest.mark.parametrize("counts", [(1, 1, 2, 1, 3, 1), (2, 2, 2)])
+def test_run_keeps_which_rows_are_whose_where_values_decide_how_many(
+    run, tmp_path: Path, batch: int | str, counts: tuple[int, ...]
+) -> None:
+    x = np.zeros((len(counts), 8), np.float32)
+    for image, above in enumerate(counts):
+        x[image, :above] = 1
+    nodes = [helper.make_node("NonZero", ["x"], ["t"]), helper.make_node("Transpose", ["t"], ["y"])]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", 1, [batch, 8])],
+        [helper.make_tensor_value_info("y", 7, ["k", 2])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx")
+    np.save(tmp_path / "x.npy", x)
+    words = ("--data", tmp_path / "x.npy", "-o", tmp_path / "y.npz", "--batch-size", 1, "--json")
+    status, shown, _ = run("run", tmp_path / "m.onnx", *words)
+    said = json.loads(shown)
+    assert status == 0 and said["samples"] == len(counts) and said["batches"] == [1] * len(counts)
+    with np.load(tmp_path / "y.npz") as made:
+        assert tuple(len(made[f"y.{number}"]) for number in range(len(counts))) == counts
 
 
 @pytest.mark.parametrize("kind", ["a plan", "a file"])

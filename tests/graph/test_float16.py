@@ -96,3 +96,54 @@ def test_borders_alone(to: int) -> None:
         x = np.array([0.1, -2, 70000, 6e-8, np.inf, -0.0, np.nan], np.float32).astype(kinds[source])
         (got,) = intact.compile(model).run({"x": x}).values()
         np.testing.assert_array_equal(got, x.astype(kinds[to]))
+
+
+def _rounding(middle: list[onnx.NodeProto], last: str, kind: int = TensorProto.FLOAT16) -> onnx.ModelProto:
+    """x, float32 [2, 3], cast to `kind`, `middle` from "a" to `last`, cast back, and negated."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["a"], to=kind), *middle,
+        helper.make_node("Cast", [last], ["b"], to=TensorProto.FLOAT), helper.make_node("Neg", ["b"], ["y"]),
+    ]  # fmt: skip
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "g", [value("x", TensorProto.FLOAT, [2, 3])], [value("y", TensorProto.FLOAT, None)]
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize(
+    ("middle", "last"),
+    [([], "a"), ([helper.make_node("Transpose", ["a"], ["t"], perm=[1, 0])], "t"),
+     ([helper.make_node("Transpose", ["a"], ["s"]), helper.make_node("Identity", ["s"], ["t"])], "t")],
+)  # fmt: skip
+def test_a_cast_to_float16_and_back_rounds(middle, last) -> None:
+    x = np.array([[70000, 1.0001, -3e-8], [0.1, -65519, 65520]], np.float32)
+    model = _rounding(middle, last)
+    want = Session(model.SerializeToString()).run({"x": x})["y"]
+    assert np.isinf(want).sum() == 2
+    assert np.array_equal(intact.compile(model, threads=1).run({"x": x})["y"], want)
+
+
+def test_float16_that_operators_read_is_computed_in_float32() -> None:
+    model = _rounding([helper.make_node("Add", ["a", "a"], ["t"])], "t")
+    x = np.full((2, 3), 40000, np.float32)
+    assert np.array_equal(intact.compile(model, threads=1).run({"x": x})["y"], -2 * x)
+
+
+def test_the_file_that_quantize_writes_keeps_the_rounding() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="conv"),
+        helper.make_node("Cast", ["c"], ["a"], to=TensorProto.FLOAT16),
+        helper.make_node("Cast", ["a"], ["y"], to=TensorProto.FLOAT),
+    ]
+    value = helper.make_tensor_value_info
+    weight = numpy_helper.from_array(reals((16, 8, 3, 3), 0.2).astype(np.float32), "w")
+    graph = helper.make_graph(
+        nodes, "g", [value("x", TensorProto.FLOAT, [1, 8, 6, 6])],
+        [value("y", TensorProto.FLOAT, [1, 16, 4, 4])], [weight],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    data = [{"x": reals((1, 8, 6, 6), 1.0, seed).astype(np.float32)} for seed in range(4)]
+    made = intact.quantize(model, data, progress=False)
+    out = intact.compile(made, threads=1).run(data[0])["y"]
+    assert np.array_equal(out, out.astype(np.float16).astype(np.float32))

@@ -322,7 +322,7 @@ def test_weights_alone_need_no_activations(cnn: onnx.ModelProto, images: np.ndar
 BAD_OVERRIDES = {
     "pattern": (
         {"nothing*": {"format": "float"}},
-        r"overrides\['nothing\*'\]: got no node, operator or tensor",
+        r"overrides: 'nothing\*': got no node, operator or tensor",
     ),
     "key": (
         {"Conv": {"formats": "int8"}},

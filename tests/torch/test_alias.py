@@ -85,7 +85,7 @@ except ImportError as error:
 """
     done = python("-c", code)
     assert done.stdout.startswith("MissingExtraError intact.torch: got no package 'torch'"), done.stderr
-    assert "pip install 'intact[torch]'" in done.stdout
+    assert "pip install 'intact-quant[torch]'" in done.stdout
 
 
 WORKERS = """

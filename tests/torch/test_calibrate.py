@@ -384,25 +384,33 @@ def test_a_quantizer_that_no_batch_reaches_is_named(net: Net) -> None:
     calibrate(net, batches())
 
 
-def test_an_answer_of_another_size_counts_as_lost() -> None:
-    class Drawing(nn.Module):
-        """Answers in another size at every call, as speech of drawn lengths has it."""
+class Drawing(nn.Module):
+    """Answers in another size at every call, as speech of drawn lengths has it."""
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.head, self.calls = nn.Linear(3, 4), 0
+    def __init__(self, axes: int) -> None:
+        super().__init__()
+        self.head, self.calls, self.axes = nn.Linear(3, 4), 0, axes
 
-        def forward(self, x: Tensor) -> Tensor:
-            self.calls += 1
-            return self.head(x).repeat(self.calls, 1)
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.head(x).repeat(self.calls, self.calls if self.axes == 2 else 1)
 
-    model = Drawing()
+
+def _output_errors(model: nn.Module) -> np.ndarray:
     intact.torch.replace_modules(model)
     result = calibrate(model, [torch.randn(5, 3)], method="max", correct_bias="auto")
-    (error, square), *_ = result.output_errors(
-        {n: q for n, q in model.named_modules() if isinstance(q, TensorQuantizer)}
-    )
+    quantizers = {n: q for n, q in model.named_modules() if isinstance(q, TensorQuantizer)}
+    return result.output_errors(quantizers)[0]
+
+
+def test_an_answer_of_another_size_counts_as_lost() -> None:
+    error, square = _output_errors(Drawing(axes=2))
     assert error == square > 0
+
+
+def test_an_answer_with_more_rows_is_compared_to_the_nearest_of_them() -> None:
+    error, square = _output_errors(Drawing(axes=1))
+    assert 0 < error < 0.01 * square
 
 
 def test_a_model_without_quantizers_is_refused() -> None:

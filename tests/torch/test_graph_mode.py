@@ -399,3 +399,20 @@ def test_activations_take_the_grid_of_the_profile(profile: str, unsigned: bool) 
     assert {q.unsigned for name, q in found.items() if "weight" in name} == {False}
     asked = quantize(Residual(), batches, profile=profile, activations="int8", progress=False).model
     assert not any(q.unsigned for q in enabled_quantizers(asked).values())
+
+
+def test_a_module_whose_name_looks_like_a_pattern_is_excluded_alone() -> None:
+    model = nn.Sequential()
+    model.add_module("block[0]", nn.Conv2d(3, 4, 3))
+    model.add_module("block0", nn.Conv2d(4, 4, 3))
+    result = quantize(model.eval(), [torch.randn(2, 3, 9, 9)], exclude=["block[0]"], progress=False)
+    assert {layer.name: layer.precision for layer in result.placement.layers if layer.op_type == "Conv"} == {
+        "block[0]": "float", "block0": "int8",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("argument", ["include", "exclude"])
+def test_patterns_that_fit_nothing_are_refused_with_the_nearest_names(argument: str) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3)).eval()
+    with pytest.raises(QuantValueError, match=f"quantize: {argument}: 'Convv'.*'Conv"):
+        quantize(model, [torch.randn(2, 3, 9, 9)], progress=False, **{argument: ["0", "Convv"]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -134,3 +135,30 @@ def test_what_does_not_pay_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_budget_is_a_part(budget: object) -> None:
     with pytest.raises(QuantValueError, match="float_budget"):
         quantize(made(Outlier), batches(2, 3, 12, 12), float_budget=budget)  # type: ignore[arg-type]
+
+
+class _Best(nn.Module):
+    """Boxes of 8 x 8 places, those of the four best scores in their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features, self.scores, self.boxes = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 1, 1), nn.Conv2d(8, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.features(x))
+        order = self.scores(y).flatten(1).topk(4).indices
+        boxes = self.boxes(y).flatten(2)
+        return torch.gather(boxes, 2, order[:, None].expand(-1, 4, -1)).transpose(1, 2)
+
+
+def test_rows_that_values_order_are_compared_in_any_order():
+    torch.manual_seed(0)
+    data = [torch.randn(1, 3, 10, 10) for _ in range(4)]
+    result = quantize(_Best().eval(), data, progress=False)
+    assert result.calibration is not None
+    assert result.calibration._unordered == {0}
+    want = result.calibration._held[0].outputs[0]
+    turned = [want[:, [1, 0, 3, 2]]]
+    with_turned = replace(result.calibration, _forward=lambda *_: turned[0])
+    error, square = with_turned.output_errors({}, 1)[0]
+    assert error == 0 < square

@@ -36,7 +36,7 @@ def amax_of(stats: Stats, spec: QuantSpec, method: str = "max", **options: Any) 
         spec: The target grid and granularity.
         method: One of `METHODS`.
         options: `percentile` (99.99), `variant` ("pytorch_quantization"), `start_bin` (128), `stride` (1),
-            `scale_bits` (None).
+            `scale_bits` (None), `least_values` (0).
     Returns:
         float32, granule shape of `spec`, >= 0; 0 where every value is 0.
     Raises:
@@ -53,7 +53,11 @@ def amax_of(stats: Stats, spec: QuantSpec, method: str = "max", **options: Any) 
         amax = np.asarray(np.maximum(stats.max, np.float32(0))) if spec.qmin >= 0 else stats.amax
     else:
         choose = chosen.amax
-        values = [choose(row, spec, tuned) if row.top(spec) > 0 else 0.0 for row in _rows(stats)]
+        values = [
+            (choose(row, spec, tuned) if chosen.is_served_by(row.total, tuned) else row.top(spec))
+            if row.top(spec) > 0 else 0.0
+            for row in _rows(stats)
+        ]  # fmt: skip
         amax = np.array(values, np.float32).reshape(stats.amax.shape)
     return amax if tuned.scale_bits is None else short_amax(amax, spec, tuned.scale_bits)
 
@@ -82,7 +86,11 @@ def range_of(
     else:
         # + 0 makes a plain zero of the -0 that an empty negative side gives.
         choose = chosen.ends
-        ends = np.array([choose(row, spec, tuned) for row in _rows(stats)], np.float32) + np.float32(0)
+        rows = [
+            choose(row, spec, tuned) if chosen.is_served_by(row.total, tuned) else (row.low, row.high)
+            for row in _rows(stats)
+        ]
+        ends = np.array(rows, np.float32) + np.float32(0)
         low, high = (column.reshape(stats.amax.shape) for column in ends.T)
     return (low, high) if tuned.scale_bits is None else short_range(low, high, spec, tuned.scale_bits)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from intact.calib.amax import Stats, range_of
 from intact.calib.histogram import Histogram
-from intact.calib.methods import METHODS
+from intact.calib.methods import LEAST_VALUES, METHODS, MethodOptions
 from intact.calib.quantization_error import QuantizationError
 from intact.errors import IntactError
 from intact.spec import QuantSpec
@@ -41,7 +41,8 @@ class Candidates:
         name: The tensor or quantizer in words, for errors: "quantizer 'conv1._input_quantizer'".
         stats: What was collected of it.
         spec: Its grid and granularity.
-        options: Of the methods, see `intact.calib.amax_of`.
+        options: Of the methods, see `intact.calib.amax_of`; `least_values` is `LEAST_VALUES` where it is not
+            given.
     """
 
     name: str
@@ -58,8 +59,9 @@ class Candidates:
         """
         method = method if method in self.methods else "max"
         if method not in self._known:
+            options = {"least_values": LEAST_VALUES} | self.options
             try:
-                self._known[method] = Ranged(range_of(self.stats, self.spec, method, **self.options), method)
+                self._known[method] = Ranged(range_of(self.stats, self.spec, method, **options), method)
             except IntactError as error:
                 raise error.at(self.name) from None
         return self._known[method]
@@ -72,6 +74,13 @@ class Candidates:
         error = QuantizationError(self.stats, self.spec)
         errors = [error.expected(self._argument(r.ends)) for r in ranged]
         return ranged[int(np.argmin(errors))]
+
+    def is_too_few(self, method: str) -> bool:
+        """Whether there are too few values for `method`, so that the range is whole."""
+        options = MethodOptions(**{"least_values": LEAST_VALUES} | self.options)
+        return isinstance(self.stats, Histogram) and not METHODS[method].is_served_by(
+            self.stats.count, options
+        )
 
     @property
     def methods(self) -> tuple[str, ...]:

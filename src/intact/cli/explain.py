@@ -157,13 +157,20 @@ def read(
     """
     from intact.graph import in_known_forms, is_op, load, normalize, raise_opset, strip_dynamic
     from intact.placement import place, read_placement
+    from intact.ptq.asked_names import NameResolver, node_names
 
     graph = load(model)
+    before = node_names(graph)
     normalize(graph)
     strip_dynamic(graph)
     if not any(is_op(node, "QuantizeLinear", "DequantizeLinear") for node in graph.graph.all_nodes()):
         raise_opset(graph, max(graph.opset_imports.get("", 13), 13))
         in_known_forms(graph)
+        resolver = NameResolver(before, graph)
+        include, exclude = (
+            [one for found in resolver.resolved(where, patterns).values() for one in found]
+            for where, patterns in (("include", include), ("exclude", exclude))
+        )
         main = place(graph, profile, include=include, exclude=exclude)
         return False, [main, *(place(branch, profile) for branch in _branches(graph))]
     if include or exclude:

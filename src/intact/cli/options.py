@@ -124,7 +124,7 @@ Ray = Annotated[
     typer.Option(
         "--ray",
         help="Share the work with the Ray cluster that this machine is in (auto, or host:6379), or with "
-        "processes here (local). The result is the same. Needs intact[ray] on all machines.",
+        "processes here (local). The result is the same. Needs intact-quant[ray] on all machines.",
         metavar="ADDRESS",
     ),
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from zipfile import ZipFile
@@ -19,6 +19,7 @@ from intact.errors import QuantValueError
 
 if TYPE_CHECKING:
     from intact.engine import Engine
+    from intact.engine.engine import Port
     from intact.ptq.data import Source
 
 NpzOut = Annotated[
@@ -50,7 +51,8 @@ def run(
 ) -> None:
     """Run a Q/DQ file or a plan in int8 and write what comes out: one array per output, by its name.
 
-    Where batches make outputs of other sizes (sequences of other lengths), each is its own array: `name.0`.
+    Where batches make outputs of other sizes (sequences of other lengths), or values decide how many rows
+    there are (detections), each batch has an array of its own: `name.0`, `name.1`, ...
 
     Without --data, --profile times the model on zeros.
 
@@ -105,32 +107,63 @@ def open_for(engine: Engine, data: Any, batch_size: int | None, num_batches: int
 
 def _outputs(engine: Engine, source: Source, out: Path | None) -> dict[str, Any]:
     """Run all batches; write the outputs, batch behind batch."""
-    parts: dict[str, list[Any]] = {port.name: [] for port in engine.outputs}
-    seconds = 0.0
+    parts: dict[str, list[NDArray]] = {port.name: [] for port in engine.outputs}
+    seconds, sizes = 0.0, list[int]()
     for feeds in source.batches:
         start = time.perf_counter()
         made = engine.run(feeds)
         seconds += time.perf_counter() - start
+        sizes.append(_samples_in(feeds))
         for name, array in made.items():
             parts[name].append(array)
-    samples = sum(len(np.atleast_1d(array)) for array in next(iter(parts.values()), ()))
-    arrays = {key: array for name, found in parts.items() for key, array in _joined(name, found).items()}
+    inputs = [port.shape[0] for port in engine.inputs if port.shape]
+    arrays = dict[str, NDArray]()
+    for port in engine.outputs:
+        arrays |= _joined(port, parts[port.name], inputs, sizes)
     if out is not None:
         _write(out, arrays)
     return {
         "out": None if out is None else str(out),
         "outputs": {name: list(array.shape) for name, array in arrays.items()},
-        "samples": samples,
+        "samples": sum(sizes),
+        "batches": sizes,
         "seconds": seconds,
     }
 
 
-def _joined(name: str, found: list[NDArray]) -> dict[str, NDArray]:
-    """The outputs of all batches as one array; those that differ in more than the first size by number."""
+def _samples_in(feeds: Mapping[str, NDArray]) -> int:
+    """How many samples a batch has: as many as all its inputs have rows; 1 where they differ."""
+    sizes = {array.shape[0] if array.ndim else 1 for array in feeds.values()}
+    return sizes.pop() if len(sizes) == 1 else 1
+
+
+def _joined(
+    port: Port, found: list[NDArray], inputs: Sequence[int | str | None], sizes: Sequence[int]
+) -> dict[str, NDArray]:
+    """The outputs of all batches as one array, where it tells which rows are whose; else one for each batch.
+
+    Args:
+        port: The output.
+        found: What it was in each batch.
+        inputs: The first sizes of the inputs.
+        sizes: How many samples each batch has.
+    """
     rows = [np.atleast_1d(array) for array in found]
-    if len({array.shape[1:] for array in rows}) == 1:
-        return {name: np.concatenate(rows)}
-    return {f"{name}.{number}": array for number, array in enumerate(found)}
+    if len({array.shape[1:] for array in rows}) == 1 and _has_row_per_sample(port, rows, inputs, sizes):
+        return {port.name: np.concatenate(rows)}
+    return {f"{port.name}.{number}": array for number, array in enumerate(found)}
+
+
+def _has_row_per_sample(
+    port: Port, rows: Sequence[NDArray], inputs: Sequence[int | str | None], sizes: Sequence[int]
+) -> bool:
+    """Whether an output has as many rows for each sample: values may decide how many, as of detections."""
+    size = port.shape[0] if port.shape else 1
+    if isinstance(size, int):
+        return True
+    if isinstance(size, str) and all(isinstance(one, int) for one in inputs):
+        return False  # not that of the batch, which is fixed: what it was in these batches is chance
+    return all(len(array) == samples for array, samples in zip(rows, sizes, strict=True))
 
 
 def _write(out: Path, arrays: Mapping[str, NDArray]) -> None:

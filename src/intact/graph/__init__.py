@@ -18,7 +18,7 @@ from intact.graph.compounds import in_known_forms, open_compounds
 from intact.graph.constants import Constants
 from intact.graph.custom import register_operator
 from intact.graph.cut import cut, part
-from intact.graph.decided import decided_by_values, open_outputs, open_read_outputs
+from intact.graph.decided import decided_by_values, open_outputs, open_read_outputs, size_inputs
 from intact.graph.dynamic import float_dynamic, is_dynamic
 from intact.graph.edit import hold_constants, own_weights, separate_names, set_initializer, set_shape, settle
 from intact.graph.einsum import open_einsums
@@ -44,7 +44,7 @@ from intact.graph.opset import MAX_OPSET, MIN_OPSET, NATIVE_OPSET, check_opset, 
 from intact.graph.pads import join_pads
 from intact.graph.parcel import Parcel
 from intact.graph.parts import Parts, parts_of
-from intact.graph.proto import to_proto
+from intact.graph.proto import own_graphs, to_proto
 from intact.graph.qoperator import normalize
 from intact.graph.raising import raise_opset
 from intact.graph.run import BoundInputs, Session
@@ -127,6 +127,7 @@ __all__ = [
     "open_outputs",
     "open_read_outputs",
     "opset_of_markers",
+    "own_graphs",
     "own_weights",
     "parse_model",
     "part",
@@ -147,6 +148,7 @@ __all__ = [
     "set_opset",
     "set_shape",
     "settle",
+    "size_inputs",
     "specialize",
     "strip_qdq",
     "strip_dynamic",

@@ -46,6 +46,11 @@ class Decided:
     values: set[ir.Value] = field(default_factory=set)
 
 
+def size_inputs(node: ir.Node) -> tuple[int, ...]:
+    """The inputs of `node` whose values say how large its outputs are."""
+    return () if node.domain else _DECIDE.get(node.op_type, ())
+
+
 def decided_by_values(model: ir.Model) -> Decided:
     """What values of the inputs decide, and not their sizes alone; subgraphs are part of their operator."""
     found, follows = Decided(), set[ir.Value | None](model.graph.inputs)
@@ -54,7 +59,7 @@ def decided_by_values(model: ir.Model) -> Decided:
         read = set[ir.Value | None](node.inputs)
         for graph in own_graphs(node):
             read.update(value for inner in graph.all_nodes() for value in inner.inputs)
-        if any(node.inputs[i] in follows for i in _DECIDE.get(known, ()) if i < len(node.inputs)):
+        if any(node.inputs[i] in follows for i in size_inputs(node) if i < len(node.inputs)):
             found.nodes.add(node)
         sizes = not found.values.isdisjoint(read)
         if node in found.nodes or (sizes and known not in _OF_SIZES):

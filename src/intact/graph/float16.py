@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from intact.graph import ops
 from intact.graph.build import Inserter, Namer
 from intact.graph.notes import Note
 from intact.graph.proto import values_of, with_subgraphs
+from intact.graph.view import is_op
 
 _HALF, _SINGLE = ir.DataType.FLOAT16, ir.DataType.FLOAT
+_ROUNDED = (_SINGLE, ir.DataType.DOUBLE)
 _TYPES = ("to", "dtype")  # attributes that say what a node makes
 
 
@@ -19,26 +22,63 @@ def widen_float16(model: ir.Model) -> list[Note]:
     Before: ``x: float16 -> Conv(float16 weights) -> y: float16``.
     After: ``x: float16 -> Cast -> Conv(float32 weights) -> Cast -> y: float16``. Every float16 is a float32;
     what was rounded to float16 between two operators no longer is, nor becomes infinite beyond 65504.
+
+    Casts of float32 to float16 that nothing but Casts back read are the user's own rounding, and stay.
     """
     graphs = with_subgraphs(model.graph)
-    if not any(value.dtype == _HALF for graph in graphs for value in values_of(graph)):
+    kept = _roundings(graphs)
+    if not any(v.dtype == _HALF and v not in kept for graph in graphs for v in values_of(graph)):
         return []
     outputs = [value for value in model.graph.outputs if value.dtype == _HALF]
     inputs = [value for value in model.graph.inputs if value.dtype == _HALF and value.const_value is None]
     for graph in graphs:
         for value in values_of(graph):
-            if value.dtype == _HALF:
+            if value.dtype == _HALF and value not in kept:
                 value.type = ir.TensorType(_SINGLE)
                 if value.const_value is not None:
                     value.const_value = _single(value.const_value)
         for node in graph:
-            _widen_attributes(node)
+            if kept.isdisjoint(node.outputs):
+                _widen_attributes(node)
     names = Namer(model.graph)
     for value in inputs:
         _read(model.graph, value, names)
     for value in dict.fromkeys(outputs):
         _write(model.graph, value, names)
     return [Note("model", "float16 inside is computed in float32; inputs and outputs keep their types")]
+
+
+def _roundings(graphs: list[ir.Graph]) -> set[ir.Value]:
+    """The float16 values between Casts of float32 to float16 and back, with moves of all elements between.
+
+    Before and after: ``x: float32 -> Cast -> float16 -> Transpose -> float16 -> Cast -> float32``.
+    """
+    found = set[ir.Value]()
+    for graph in graphs:
+        for node in graph:
+            source = node.inputs[0] if is_op(node, "Cast") else None
+            if source is None or source.dtype not in _ROUNDED or node.outputs[0].dtype != _HALF:
+                continue
+            found |= _only_rounded(node.outputs[0])
+    return found
+
+
+def _only_rounded(value: ir.Value) -> set[ir.Value]:
+    """`value` and what moves make of it, where Casts to wider floats alone read them; else nothing."""
+    waiting, found = [value], set[ir.Value]()
+    while waiting:
+        one = waiting.pop()
+        found.add(one)
+        uses = list(one.uses())
+        if one.is_graph_output() or not uses:
+            return set()
+        for node, index in uses:
+            if is_op(node, "Cast") and node.outputs[0].dtype in _ROUNDED:
+                continue
+            if index or not ops.may_move(node, keeps_all=True):
+                return set()
+            waiting += node.outputs
+    return found
 
 
 def _single(tensor: ir.TensorProtocol) -> ir.Tensor:

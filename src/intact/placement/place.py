@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from intact.errors import QuantValueError
 from intact.graph import Model, Value
+from intact.patterns import exact
 from intact.placement.activations import activation_behind
 from intact.placement.chains import linear_tail
 from intact.placement.choice import Choice
@@ -28,7 +29,8 @@ def place(
     Args:
         model: A float graph; not changed. Shapes help where sizes decide, and are not needed.
         profile: The engine that will run it: a name of `PROFILES`.
-        include: Patterns over node names or operator types: only these nodes ask for int8.
+        include: Patterns over node names or operator types: only these nodes ask for int8. One that is a
+            name itself means that name alone, whatever characters are in it.
         exclude: Patterns of nodes that stay in float.
         keep_float: Operator types that stay in float.
     Raises:
@@ -42,7 +44,9 @@ def place(
             "a float graph",
             "run `intact strip` first, or `intact explain` to see what its pairs do",
         )
-    choice = Choice(tuple(include), tuple(exclude), tuple(keep_float))
+    names = {name for op in view.ops for name in (op.name, op.op_type)}
+    included, excluded = (tuple(exact(one, names) for one in patterns) for patterns in (include, exclude))
+    choice = Choice(included, excluded, tuple(keep_float))
     walk = _Walk(view, profile_of(profile), choice)
     decisions = walk.run()
     sites = make_sites(view, walk.ctx.profile, decisions)

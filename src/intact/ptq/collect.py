@@ -15,6 +15,7 @@ from intact.ptq.channels import ChannelEnds
 from intact.ptq.counting import Asked, Counter, session_of
 from intact.ptq.data import Source, open_data
 from intact.ptq.inputs import Feeds, Input, inputs_of
+from intact.ptq.measured_outputs import measured_outputs
 from intact.ptq.runs import Cutter
 from intact.ptq.sample import Sample
 from intact.ptq.shards import PartCounter, counted, counted_by
@@ -83,8 +84,9 @@ def collect(
         CalibrationError: A tensor holds NaN or infinities, or never had a value; names it and the batch.
         QuantValueError: The data do not fit the model.
     """
-    outputs = [value.name for value in model.graph.outputs if value.name]
-    asked, session = Asked(wanted, outputs, source.name, channels or {}), session_of(model, wanted, THREADS)
+    outputs = measured_outputs(model).names
+    asked = Asked(wanted, outputs, source.name, channels or {})
+    session = session_of(model, [*wanted, *outputs], THREADS)
     cutter = Cutter(session, outputs, inputs)
     with Progress("calibrating", source.total, progress) as bar:
         runs = cutter.runs(_drawn(source.batches, bar))

@@ -54,7 +54,7 @@ class Asked:
     """What is counted.
 
     Attributes:
-        wanted, outputs: Names of the tensors to count, and of the model's own outputs.
+        wanted, outputs: Names of the tensors to count, and of those that errors are measured on.
         data: What the runs are made of, in words.
         channels: The axis of those of `wanted` whose channels are looked at one by one.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from intact.graph import BoundInputs, Model, Session, ops
 from intact.ptq.answers import Answers, answers_of
+from intact.ptq.matched_rows import with_rows_of
+from intact.ptq.measured_outputs import measured_outputs
 from intact.ptq.sample import Held
 from intact.ptq.workers import THREADS, in_order
 
@@ -45,11 +47,17 @@ class Evaluator:
     """
 
     def __init__(self, model: Model, runs: Sequence[Held], overridable: Sequence[str] = ()) -> None:
-        self._runs, self._parts = runs, parts_of(model)
-        self._wanted = {id(held): wanted_of(held.outputs, self._parts) for held in runs}
+        measured = measured_outputs(model)
+        there = {value.name for node in model.graph for value in node.outputs}
+        inner = [name for name in (runs[0].outputs if runs else ()) if name in there]
+        parts = parts_of(model, inner)
+        self._runs = runs
+        self._wanted = {id(held): wanted_of(held.outputs, parts, measured.unordered) for held in runs}
         self._answers = {id(held): answers_of(held.outputs) for held in runs}
         # Constants are computed once, not in every run of every configuration; the pairs stay as they are.
-        self._session = Session(model, overridable=overridable, folded=True, threads=THREADS, fix=FIX)
+        self._session = Session(
+            model, extra=inner, overridable=overridable, folded=True, threads=THREADS, fix=FIX
+        )
 
     def best(
         self, candidates: Mapping[str, Mapping[str, NDArray]], unless_halved: str = ""
@@ -101,9 +109,7 @@ class Evaluator:
         return chosen, {name: errors[same] for name, same in names.items()}
 
     def errors(self, overrides: Mapping[str, NDArray] | None = None, least: Errors | None = None) -> Errors:
-        """Squared errors and squares of the parts of every real output, summed over all runs.
-
-        An output whose shape changed counts as lost altogether.
+        """Squared errors and squares of the parts of every real tensor that is measured, over all runs.
 
         Args:
             overrides: Values of overridable initializers.
@@ -184,14 +190,17 @@ def worst(errors: Errors) -> float:
     return float(-10 * np.log10(largest)) if largest > 0 else float("inf")
 
 
-def parts_of(model: Model) -> dict[str, OutputParts]:
-    """The outputs that put unlike things side by side: (axis, sizes along it) of what a Concat joins there.
+def parts_of(model: Model, inner: Collection[str] = ()) -> dict[str, OutputParts]:
+    """(axis, sizes along it) of what a Concat joins: outputs that put unlike things side by side.
+
+    `inner`: tensors that are looked at, too.
 
     Boxes in pixels and scores below 1, for example: one sum over both would not see the scores. Only where
     all sizes are known.
     """
     found = {}
-    for output in model.graph.outputs:
+    made = (value for node in model.graph for value in node.outputs if value.name in inner)
+    for output in (*model.graph.outputs, *made):
         node = output.producer()
         if node is None or not isinstance(said := ops.read(node), ops.Concat):
             continue
@@ -211,29 +220,35 @@ class WantedOutput:
         parts: The places of its parts.
         squares: The sum of squares of each, float64 [parts].
         finite: Whether all of it is finite: a mask of -inf, for example, says nothing about accuracy.
+        unordered: Whether its rows may come in another order (`measured_outputs`).
     """
 
     value: NDArray
     parts: tuple[_Place, ...]
     squares: NDArray[np.float64]
     finite: bool
+    unordered: bool = False
 
     @classmethod
-    def of(cls, value: NDArray, parts: OutputParts | None) -> WantedOutput:
+    def of(cls, value: NDArray, parts: OutputParts | None, unordered: bool = False) -> WantedOutput:
         """`parts`: its entry of `parts_of`."""
         places, real = _places(value.shape, parts), value.astype(np.float64)
         known = np.isfinite(real)
         if not (finite := bool(known.all())):
             real = np.where(known, real, 0)
-        return cls(value, places, _sums(real * real, places), finite)
+        return cls(value, places, _sums(real * real, places), finite, unordered)
 
     def errors_of(self, got: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(sums of squared errors of `got`, sums of squares), float64 [parts] each.
 
-        Of another shape, all is lost; NaN and infinities count as 0.
+        Where rows are more or fewer, or may be in another order, each is compared to the nearest one. Of
+        another shape otherwise, all is lost; NaN and infinities count as 0.
         """
-        if got.shape != self.value.shape:
-            return self.squares, self.squares
+        if self.unordered or got.shape != self.value.shape:
+            matched = with_rows_of(got, self.value, unordered=self.unordered)
+            if matched is None and got.shape != self.value.shape:
+                return self.squares, self.squares
+            got = got if matched is None else matched
         if self.finite:
             difference = np.subtract(got, self.value, dtype=np.float64)
             errors = _sums(difference * difference, self.parts)
@@ -245,9 +260,18 @@ class WantedOutput:
         return _sums(difference * difference, self.parts), self.squares
 
 
-def wanted_of(outputs: Mapping[str, NDArray], parts: Mapping[str, OutputParts]) -> dict[str, WantedOutput]:
-    """What the float model says of each real output; `parts`: what `parts_of` finds in it."""
-    return {name: WantedOutput.of(a, parts.get(name)) for name, a in outputs.items() if a.dtype.kind == "f"}
+def wanted_of(
+    outputs: Mapping[str, NDArray], parts: Mapping[str, OutputParts], unordered: Container[str] = ()
+) -> dict[str, WantedOutput]:
+    """What the float model says of each real output.
+
+    Args:
+        outputs: By name.
+        parts: What `parts_of` finds in the model.
+        unordered: Those whose rows may come in another order.
+    """
+    real = {name: array for name, array in outputs.items() if array.dtype.kind == "f"}
+    return {name: WantedOutput.of(a, parts.get(name), name in unordered) for name, a in real.items()}
 
 
 def _places(shape: tuple[int, ...], parts: OutputParts | None) -> tuple[_Place, ...]:

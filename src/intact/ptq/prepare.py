@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 from intact import graph, placement
 from intact.calib import Calibration
 from intact.errors import QuantValueError
+from intact.ptq.asked_names import ResolvedNames, node_names, with_resolved_names
+from intact.ptq.asked_weights import idle_overrides, table_sites, with_table_reasons
 from intact.ptq.settings import Settings
 from intact.ptq.sixteen import widened_by_name
 from intact.ptq.state import State
-from intact.ptq.targets import Rules
+from intact.ptq.targets import Rules, file_opset
 
 
 def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bool = False) -> State:
@@ -23,31 +26,42 @@ def prepared(source: graph.Source, data: Any, settings: Settings, *, checked: bo
         source, data, settings: As for `quantize`.
         checked: See `intact.graph.load`.
     Raises:
-        QuantValueError: An override, or a pattern of those that get 16 bits, fits nothing.
+        QuantValueError: A pattern fits nothing.
         FileFormatError, UnsupportedError: As for `quantize`.
     """
     model = graph.load(source, checked=checked)
+    before = node_names(model)
     graph.require_portable(model)
     graph.open_read_outputs(model)
     graph.settle(model)
     notes = [*graph.widen_float16(model), *graph.normalize(model), *graph.strip_dynamic(model)]
     notes += graph.fold_batchnorm(model)
     graph.lift_constants(model)
-    rules = Rules(model, settings.layer, settings.overrides)
-    opset = rules.opset(model.opset_imports.get("", 13), settings.opset)
+    opset = file_opset(settings, model.opset_imports.get("", 13))
     graph.raise_opset(model, opset)
     notes += graph.in_known_forms(model)
+    names = ResolvedNames(settings)  # in a branch, patterns of the whole file may fit nothing
+    if not checked:
+        names = with_resolved_names(settings, before, model)
+    settings = names.settings
+    rules = Rules(model, settings.layer, settings.overrides)
     left = [escape(name) for name in rules.float_nodes()]
     include, exclude = settings.include, settings.exclude
     placed = placement.place(model, settings.profile, include=include, exclude=[*exclude, *left])
     weight_only = rules.weight_only(include, exclude)
     placed = rules.split(rules.told(placed, weight_only))
-    targets = rules.targets(placed, weight_only)
+    tables = table_sites(model, settings.overrides, exclude)
+    placed = replace(placed, layers=tuple(with_table_reasons(placed, tables)))
+    targets = rules.targets(placed, [*weight_only, *tables])
+    idle = idle_overrides(model, names.overrides, settings.overrides or {}, targets, placed.layers)
     stored = _stored_calibration(data)
     if stored is not None:
         settings.require_no_data()
     said = tuple(str(note) for note in notes if note.changed)
-    return widened_by_name(State(settings, data, model, placed, tuple(targets), opset, said, stored))
+    state = State(
+        settings, data, model, placed, tuple(targets), opset, said, stored, warnings=(*names.warnings, *idle)
+    )
+    return widened_by_name(state)
 
 
 class NothingToQuantizeError(QuantValueError):

@@ -20,6 +20,7 @@ from intact.ptq.budget import quantized
 from intact.ptq.choose import label
 from intact.ptq.collect import calibrated
 from intact.ptq.evaluator import relative, sqnr, worst
+from intact.ptq.measured_outputs import measured_outputs
 from intact.ptq.prepare import nothing_to_quantize, prepared
 from intact.ptq.result import QuantizedModel
 from intact.ptq.settings import Bits16, Overrides, Settings, Switch
@@ -103,7 +104,8 @@ def quantize(
         progress: Draw a progress bar on standard error.
         pool: Counts parts of the data in other processes, `intact.ray_pool.RayPool` on other machines: the
             same statistics, bit for bit. None: this process.
-        options: Of the methods: `percentile` (99.99), `variant`, `start_bin`, `stride`.
+        options: Of the methods: `percentile` (99.99), `variant`, `start_bin`, `stride`, `least_values`: of
+            how many values entropy chooses, and percentile at 99.99 (16384); of fewer the range is whole.
     Returns:
         The quantized model and everything that was found on the way.
     Raises:
@@ -224,9 +226,22 @@ def _result(state: State) -> QuantizedModel:
         smoothed=list(state.smoothed),
         in_float=dict(state.in_float),
         bits16={t.site.value: state.bits16[t.key] for t in state.activations if t.key in state.bits16},
-        warnings=[*_zero_ranges(taken), *state.warnings],
-        notes=list(state.notes),
+        warnings=[*_zero_ranges(taken), *_whole_ranges(state), *state.warnings],
+        notes=[*state.notes, *(measured_outputs(state.model).notes if state.errors else ())],
     )
+
+
+def _whole_ranges(state: State) -> list[str]:
+    """What got its whole range because it has too few values for the method that was asked for."""
+    found = {} if state.chooser is None else state.chooser.with_too_few_values()
+    if not found:
+        return []
+    shown = ", ".join(list(found)[:3]) + (", ..." if len(found) > 3 else "")
+    return [
+        f"method {', '.join(map(repr, dict.fromkeys(found.values())))}: {len(found)} tensors have too few "
+        f"values to show a distribution, and got their whole range: {shown}; least_values=0 takes the method "
+        "for any number of values"
+    ]
 
 
 def _zero_ranges(taken: Mapping[str, Ranged]) -> list[str]:

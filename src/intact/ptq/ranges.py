@@ -66,6 +66,13 @@ class Activations:
         """
         return configurations(self._candidates, self._methods, several=several)
 
+    def with_too_few_values(self) -> dict[str, str]:
+        """Tensor, in words -> the method that was asked for, where it has too few values for that."""
+        return {
+            self._candidates[key].name: method for key, method in self._methods.items()
+            if method != "auto" and self._candidates[key].is_too_few(method)
+        }  # fmt: skip
+
     def by(self, method: str) -> Ranges:
         """Ranges for all keys: by `method` where "auto" is asked for, else by the method that is."""
         return by_method(self._candidates, self._methods, method)

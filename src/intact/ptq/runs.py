@@ -29,7 +29,7 @@ class Cutter:
 
     Args:
         session: The model.
-        outputs: Names of the model's own outputs; those that are tensors are compared.
+        outputs: Names of those of the session's outputs that errors are measured on; tensors are compared.
         inputs: The model's inputs.
     """
 

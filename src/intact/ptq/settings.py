@@ -11,6 +11,7 @@ from intact.calib import METHODS
 from intact.errors import QuantValueError, UnsupportedError
 from intact.graph import FORMAT_OPSETS, check_format
 from intact.numerics import SHORT_BITS
+from intact.patterns import checked_patterns
 from intact.placement import Profile, profile_of
 from intact.pool import JobPool
 from intact.spec import INT16, Format, checked_block_size, checked_bool, is_whole
@@ -117,6 +118,8 @@ class Settings:
             scale_bits=self.scale_bits,
         )  # fmt: skip
         object.__setattr__(self, "layer", layer)
+        for name in ("include", "exclude"):
+            object.__setattr__(self, name, checked_patterns(name, getattr(self, name)))
         for name, value in self._switches():
             if value not in (True, False, "auto"):
                 raise QuantValueError(name, repr(value), "True, False or 'auto'", "choose one of these")

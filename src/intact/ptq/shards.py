@@ -76,7 +76,8 @@ class PartCounter:
     @cached_property
     def session(self) -> Session:
         """The model, made where the first part arrives."""
-        return session_of(self.model.model, self.asked.wanted, self.threads)
+        asked = self.asked
+        return session_of(self.model.model, [*asked.wanted, *asked.outputs], self.threads)
 
 
 def counted_by(pool: JobPool, counter: PartCounter, runs: Iterable[Run]) -> Counted:

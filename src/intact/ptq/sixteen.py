@@ -10,7 +10,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from intact.errors import QuantValueError
 from intact.graph import FORMAT_OPSETS, Constants, Model, Node, ops, raise_opset
 from intact.placement import Layer
 from intact.ptq.ranges import QuantizedWeight, weight_of
@@ -93,13 +92,11 @@ def widened_by_name(state: State) -> State:
     """`state` with 16 bits for what its settings name.
 
     Raises:
-        QuantValueError: A pattern fits nothing, in branches either.
         UnsupportedError: The model cannot be brought to an opset that has them.
     """
     patterns = state.settings.bits16
     if isinstance(patterns, str):
         return state
-    _require_names(list(state.model.graph.all_nodes()), patterns)
     nodes, units = list(state.model.graph), units_of(state)
     types = {node.name or "": node.op_type for node in nodes}
     fits = {pattern: [unit for unit in units if unit.fits(pattern, types)] for pattern in patterns}
@@ -121,17 +118,6 @@ def _fitting(nodes: Iterable[Node], patterns: Sequence[str]) -> tuple[str, ...]:
 def asked_of(model: Model, asked: Bits16) -> Bits16:
     """What of `asked` is about `model`: patterns may be about other parts of the same file."""
     return asked if isinstance(asked, str) else _fitting(model.graph.all_nodes(), asked) or "never"
-
-
-def _require_names(nodes: Sequence[Node], patterns: Sequence[str]) -> None:
-    found = _fitting(nodes, patterns)
-    for pattern in patterns:
-        if pattern not in found:
-            raise QuantValueError(
-                f"bits16: {pattern!r:.60}", "no node, operator or tensor that fits",
-                f"patterns that fit names such as {sorted(n.name for n in nodes if n.name)[:3]}",
-                "correct the pattern; `intact explain` shows the names",
-            )  # fmt: skip
 
 
 def raised(state: State) -> State:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import count
 
-from intact.errors import QuantValueError, UnsupportedError
+from intact.errors import UnsupportedError
 from intact.graph import FORMAT_OPSETS, MIN_OPSET, Constants, Model, Node, check_format, check_opset, ops
 from intact.graph.attributes import integer
 from intact.placement import Layer, Placement, Site
-from intact.ptq.settings import BLOCK, WEIGHT_ONLY, LayerSettings, Overrides, with_override
+from intact.ptq.settings import BLOCK, WEIGHT_ONLY, LayerSettings, Overrides, Settings, with_override
 from intact.spec import Format
 
 Key = tuple[int, str, bool]
@@ -42,53 +42,44 @@ class Target:
         return (self.site.group, self.format, self.settings.symmetric)
 
 
+def file_opset(settings: Settings, current: int) -> int:
+    """The opset of the file: what was asked for, or the model's own, raised to what formats need.
+
+    Raises:
+        UnsupportedError: A format does not exist in it, or the model is of a newer opset.
+    """
+    base, wanted = settings.layer, settings.opset
+    every = [base, *(with_override(base, p, asked) for p, asked in (settings.overrides or {}).items())]
+    formats = {format for one in every for format in (one.activations, one.weights)} - {"float"}
+    if wanted is None:
+        return max([current, MIN_OPSET, *(FORMAT_OPSETS[f] for f in formats)])
+    check_opset(wanted)
+    if wanted < current:
+        raise UnsupportedError(
+            "opset", str(wanted), f"{current} or newer: the model's own",
+            "leave it out, or export the model anew",
+        )  # fmt: skip
+    for format in sorted(formats):
+        check_format(Format.parse(format), wanted)
+    return wanted
+
+
 class Rules:
     """The settings of every node: the defaults, or the first override whose pattern fits.
 
     Args:
         model: Its nodes and tensors are what patterns fit.
         base: The defaults.
-        overrides: By pattern (``*`` and ``?`` as in file names) over node names, operator types or tensors.
+        overrides: By pattern (``*`` and ``?`` as in file names) over node names, operator types or tensors,
+            see `intact.ptq.asked_names`.
     Raises:
-        QuantValueError: A pattern fits nothing, or its settings are wrong.
+        QuantValueError: Settings are wrong.
     """
 
     def __init__(self, model: Model, base: LayerSettings, overrides: Overrides | None) -> None:
         self._model, self._base = model, base
         self._nodes: dict[str, Node] = {node.name or "": node for node in model.graph}
         self._rules = [(p, with_override(base, p, wanted)) for p, wanted in (overrides or {}).items()]
-        tensors = {v.name for node in model.graph for v in (*node.inputs, *node.outputs) if v is not None}
-        for pattern, _ in self._rules:
-            fits_node = any(_fits(node, pattern) for node in self._nodes.values())
-            if not fits_node and not any(fnmatchcase(name or "", pattern) for name in tensors):
-                raise QuantValueError(
-                    f"overrides[{pattern!r}]",
-                    "no node, operator or tensor that fits",
-                    f"patterns that fit names such as {sorted(self._nodes)[:3]}",
-                    "correct the pattern; `intact explain` shows the names",
-                )
-
-    def opset(self, current: int, wanted: int | None) -> int:
-        """The opset of the file: `wanted`, or else the model's own, raised to what the formats need.
-
-        Raises:
-            UnsupportedError: A format does not exist in `wanted`, or the model is of a newer opset.
-        """
-        formats = {f for s in (self._base, *(s for _, s in self._rules)) for f in (s.activations, s.weights)}
-        formats.discard("float")
-        if wanted is None:
-            return max([current, MIN_OPSET, *(FORMAT_OPSETS[f] for f in formats)])
-        check_opset(wanted)
-        if wanted < current:
-            raise UnsupportedError(
-                "opset",
-                str(wanted),
-                f"{current} or newer: the model's own",
-                "leave it out, or export the model anew",
-            )
-        for format in sorted(formats):
-            check_format(Format.parse(format), wanted)
-        return wanted
 
     def float_nodes(self) -> list[str]:
         """Names of the nodes whose activations stay in float: placement leaves them alone."""

@@ -15,6 +15,7 @@ from intact.calib import METHODS, Histogram, Range, ZeroRangeWarning, range_of
 from intact.calib.choice import Ends
 from intact.errors import IntactError, QuantValueError
 from intact.numerics import ZERO_RANGE
+from intact.patterns import exact, nearest
 from intact.spec import QuantSpec
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
@@ -35,16 +36,18 @@ def method_by_name(method: Method, names: Iterable[str]) -> dict[str, str]:
     """
     names = list(names)
     patterns = {"*": method} if isinstance(method, str) else dict(method)
+    known = {place for name in names for place in _around(name)}
+    found = {pattern: exact(pattern, known) for pattern in patterns}
     for pattern, one in patterns.items():
         require_method(one, "auto")
-        if not any(_fits(name, pattern) for name in names):
+        if not any(_fits(name, found[pattern]) for name in names):
             raise QuantValueError(
                 "method",
                 f"pattern {pattern!r}, which fits no quantizer of data",
-                f"patterns that fit names such as {names[:3]}",
+                f"patterns that fit names such as {nearest(pattern, names)}",
                 "correct the pattern; weights have the argument weight_method",
             )
-    return {n: next((m for p, m in patterns.items() if _fits(n, p)), "auto") for n in names}
+    return {n: next((m for p, m in patterns.items() if _fits(n, found[p])), "auto") for n in names}
 
 
 def require_method(method: str, *others: str) -> None:
@@ -64,8 +67,13 @@ def keepdims(tensor: Tensor, spec: QuantSpec) -> tuple[int, ...]:
 
 
 def _fits(name: str, pattern: str) -> bool:
+    return any(fnmatchcase(place, pattern) for place in _around(name))
+
+
+def _around(name: str) -> list[str]:
+    """A path, and those of the modules that it lies in."""
     parts = name.split(".")
-    return any(fnmatchcase(".".join(parts[: i + 1]), pattern) for i in range(len(parts)))
+    return [".".join(parts[: i + 1]) for i in range(len(parts))]
 
 
 def weight_range(name: str, weight: Tensor, spec: QuantSpec, method: str, options: dict[str, Any]) -> Ends:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -17,6 +17,7 @@ from intact.calib.choice import Candidates, Ranged, configurations
 from intact.errors import CalibrationError
 from intact.numerics import SHORT_BITS
 from intact.progress import Progress, waiting
+from intact.ptq.matched_rows import with_rows_of
 from intact.torch import distributed
 from intact.torch._batches import Forward, forward_batch, length_of, real_tensors
 from intact.torch._bias import correct_bias as subtract_mean_error
@@ -84,6 +85,7 @@ class CalibrationResult:
     _shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
     _forward: Forward = field(default=forward_batch, repr=False)
     _group: ProcessGroup = field(default_factory=ProcessGroup, repr=False)
+    _unordered: frozenset[int] = field(default=frozenset(), repr=False)
 
     def apply(
         self,
@@ -235,13 +237,23 @@ class CalibrationResult:
                     continue
                 got = real_tensors(self._forward(self.model, held.batch))
                 for output, (ours, want) in enumerate(zip(got, held.outputs, strict=True)):
-                    square = want.double().square().sum()
-                    same = ours.shape == want.shape  # a model that draws lots may answer in other sizes
-                    error = (ours.double() - want.double()).square().sum() if same else square
-                    sums[held.number, output] = float(error), float(square)
+                    sums[held.number, output] = _squares(ours, want, output in self._unordered)
         # One process has each row: the sums over rows are in one order, however many processes there are.
         found: NDArray[np.float64] = distributed.sum_over(sums, self._group).sum(axis=0)
         return found
+
+
+def _squares(got: Tensor, want: Tensor, unordered: bool) -> tuple[float, float]:
+    """Squared error and square of an output; of one with more or fewer rows, or rows that values order, each
+    row is compared to the nearest. Of another shape otherwise, as of models that draw lots, all is lost."""
+    square = float(want.double().square().sum())
+    if unordered or got.shape != want.shape:
+        ours, theirs = (x.detach().double().cpu().numpy() for x in (got, want))
+        matched = with_rows_of(ours, theirs, unordered=unordered)
+        if matched is not None:
+            return float(np.square(matched - theirs).sum()), square
+    same = got.shape == want.shape
+    return float((got.double() - want.double()).square().sum()) if same else square, square
 
 
 def _asked(method: Method, names: Iterable[str], computed: set[str]) -> dict[str, str]:
@@ -261,6 +273,7 @@ def calibrate(
     scale_bits: int | None = SHORT_BITS,
     unreached: Literal["raise", "disable"] = "raise",
     forward: Forward | None = None,
+    unordered: Collection[int] = (),
     progress: bool = True,
     **options: Any,
 ) -> CalibrationResult:
@@ -291,6 +304,8 @@ def calibrate(
             (docs/decisions/0007-short-scales.md).
         unreached: What becomes of a quantizer that no batch reached: an error, or it is disabled.
         forward: ``forward(model, batch)`` runs one batch, where the forms above do not fit.
+        unordered: Numbers of the outputs, among those of floats, whose rows values order, as TopK does: a row
+            is compared to the nearest one.
         progress: Show a progress bar on standard error.
         options: `percentile` (99.99), `variant` ("pytorch_quantization"), `start_bin` (128), `stride` (1).
     Returns:
@@ -332,10 +347,7 @@ def calibrate(
     except Exception as error:
         failure = error
     distributed.share_failure(failure, group)
-    stats: dict[str, Histogram | Range] = {name: c.stats for name, c in calibrators.items()}
-    distributed.merge_statistics(stats, group)
-    for name, merged in stats.items():
-        calibrators[name].stats = merged
+    stats = _merged(calibrators, group)
     if unreached == "disable":
         stats = disable_unreached(quantizers, calibrators)
     require_reached(calibrators)
@@ -344,8 +356,18 @@ def calibrate(
     seen = distributed.sum_over(np.array([float(batches)]), group)[0]
     calibration.record(source=type(model).__name__, batches=int(seen))
     result = CalibrationResult(model, calibration, _held=held, _shapes=shapes, _forward=run, _group=group)
+    result._unordered = frozenset(unordered)
     with waiting("choose ranges", progress and group.first):
         return result.apply(
             method, weight_method=weight_method, unsigned=unsigned, correct_bias=correct_bias,
             scale_bits=scale_bits, **options,
         )  # fmt: skip
+
+
+def _merged(calibrators: Mapping[str, Any], group: ProcessGroup) -> dict[str, Histogram | Range]:
+    """The statistics of all processes, by quantizer path; `calibrators` hold them, too."""
+    stats: dict[str, Histogram | Range] = {name: c.stats for name, c in calibrators.items()}
+    distributed.merge_statistics(stats, group)
+    for name, merged in stats.items():
+        calibrators[name].stats = merged
+    return stats

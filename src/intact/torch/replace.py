@@ -6,7 +6,7 @@ mode, device, dtype and every reference to it stay; its quantizers come on top.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from intact.errors import QuantValueError, UnsupportedError
+from intact.patterns import checked_patterns, exact, require_fitting
 from intact.torch import nn as quant_nn
 from intact.torch._modules import copied
 from intact.torch.nn.modules._utils import QuantizedModule, QuantMixin
@@ -262,43 +263,34 @@ def _modules(model: nn.Module) -> Iterator[tuple[list[str], nn.Module]]:
 
 def _filter(model: nn.Module, include: Patterns, exclude: Patterns) -> Callable[[list[str]], str]:
     """A function that says why the module of these names stays float; "" where it does not."""
-    wanted, unwanted = _patterns("include", include), _patterns("exclude", exclude)
     every = [name for name, _ in model.named_modules(remove_duplicate=False)]
-    for argument, patterns in (("include", wanted), ("exclude", unwanted)):
-        for pattern in patterns or ():
-            if not any(fnmatchcase(name, pattern) for name in every):
-                raise QuantValueError(
-                    f"replace_modules {argument}",
-                    f"pattern {pattern!r}, which matches no module",
-                    "a shell pattern of a module path, such as 'layer1.*'",
-                    "print the names with model.named_modules()",
-                )
+    wanted, unwanted = (
+        None if patterns is None else _patterns(f"replace_modules {argument}", patterns, every)
+        for argument, patterns in (("include", include), ("exclude", exclude))
+    )
 
     def keep(names: list[str]) -> str:
-        if (hit := _first_match(names, unwanted or [])) is not None:
+        if (hit := _first_match(names, unwanted or {})) is not None:
             return f"excluded by '{hit}'"
         return "" if wanted is None or _first_match(names, wanted) is not None else "not in include"
 
     return keep
 
 
-def _patterns(argument: str, patterns: Patterns) -> list[str] | None:
-    if patterns is None:
-        return None
-    found = [patterns] if isinstance(patterns, str) else list(patterns)
-    if not all(isinstance(pattern, str) for pattern in found):
-        raise QuantValueError(
-            f"replace_modules {argument}", repr(patterns), "strings", "pass names or patterns, not modules"
-        )
-    return found
+def _patterns(where: str, patterns: str | Iterable[str], names: list[str]) -> dict[str, str]:
+    """Each pattern -> one for ``fnmatch``, in which an exact name means itself."""
+    found = checked_patterns(where, patterns)
+    require_fitting(where, found, names, "module")
+    known = frozenset(names)
+    return {pattern: exact(pattern, known) for pattern in found}
 
 
-def _first_match(names: list[str], patterns: list[str]) -> str | None:
+def _first_match(names: list[str], patterns: Mapping[str, str]) -> str | None:
     """The first pattern that matches one of `names` or something around it."""
     places = [
         ".".join(parts[:n]) for parts in (name.split(".") for name in names) for n in range(len(parts) + 1)
     ]
-    return next((p for p in patterns if any(fnmatchcase(place, p) for place in places)), None)
+    return next((p for p, one in patterns.items() if any(fnmatchcase(x, one) for x in places)), None)
 
 
 def _checked_pairs(custom: Mapping[type, type[QuantizedModule]]) -> dict[type, type[QuantizedModule]]:

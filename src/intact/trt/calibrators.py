@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from intact import numerics, ptq
-from intact.calib import Calibration, TrtCache, amax_of
+from intact.calib import LEAST_VALUES, Calibration, TrtCache, amax_of
+from intact.calib.choice import Candidates
 from intact.errors import CalibrationError, IntactError
 from intact.spec import INT8, QuantSpec
 from intact.trt.before_plugins import before_plugins
@@ -193,7 +194,16 @@ def _scales(
         statistics = ptq.calibrate(before_plugins(model), batches, profile="tensorrt", progress=False)
         _keep_statistics(calibrator, statistics)
     method, options = calibrator.method()
-    spec = QuantSpec(INT8)
+    options, spec = {"least_values": LEAST_VALUES} | options, QuantSpec(INT8)
+    few = [
+        name for name, stats in statistics.items()
+        if Candidates(name, stats, spec, options).is_too_few(method)
+    ]  # fmt: skip
+    if few:
+        network.warn(
+            f"{len(few)} tensors have too few values in all batches to show a distribution: their whole "
+            f"ranges are taken: {', '.join(few[:3])}"
+        )
     return {
         name: np.float32(numerics.scale_from_amax(amax_of(stats, spec, method, **options), spec))
         for name, stats in statistics.items()

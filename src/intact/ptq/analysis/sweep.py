@@ -14,6 +14,7 @@ from intact.progress import Progress
 from intact.ptq.analysis.segments import ModelSegment, Read, segments_of
 from intact.ptq.analysis.variants import QuantizedReads, variant
 from intact.ptq.evaluator import Errors, parts_of, relative, summed, wanted_of
+from intact.ptq.measured_outputs import measured_outputs, with_outputs
 from intact.ptq.sample import Held
 from intact.ptq.workers import in_order
 
@@ -51,14 +52,16 @@ class Sweep:
     """
 
     def __init__(self, model: Model, grids: QuantizedReads, runs: Sequence[Held]) -> None:
+        measured = measured_outputs(model)
+        model = with_outputs(model, measured.names)
         self._grids, self._everything = grids, frozenset(grids.reads)
         self._segments = segments_of(model, grids.reads)
         self._runs, parts = runs, parts_of(model)
         self._sessions: dict[tuple[int, bool], Session] = {}
-        self._alive = _alive(self._segments, [value.name or "" for value in model.graph.outputs])
+        self._alive = _alive(self._segments, measured.names)
         sessions = self._chain(NOTHING, 0)
         floats = in_order(lambda held: self._run(sessions, 0, held.feeds), runs)
-        self._wanted = [wanted_of(outputs, parts) for outputs in floats]
+        self._wanted = [wanted_of(outputs, parts, measured.unordered) for outputs in floats]
 
     @cached_property
     def total(self) -> Errors:

@@ -13,8 +13,10 @@ from torch import nn
 
 from intact.errors import IntactError, QuantValueError, UnsupportedError
 from intact.graph import ops
+from intact.patterns import checked_patterns, exact, require_fitting
 from intact.placement import float_steps, profile_of
 from intact.progress import waiting
+from intact.ptq.measured_outputs import unordered_outputs
 from intact.spec import Format
 from intact.torch import nn as quant_nn
 from intact.torch._batches import arguments_of, device_of, moved
@@ -114,6 +116,7 @@ def quantize(
     budget = checked_budget(float_budget, profile, {grid, weights})
     if not inplace:
         model = copied(model)
+    include, exclude = _patterns(model, "include", include), _patterns(model, "exclude", exclude)
     job = _Job(model, descriptors, include, exclude)
     found: Analysis | None = None
     try:
@@ -124,11 +127,13 @@ def quantize(
         report, placement = job.replace_all(reason), None
     else:
         report, placement = job.place(found), found.placement
+    job.require_fitting(found)
     name_quantizers(model)
     if data is None:
         return GraphModeResult(model, report, placement)
     _refuse_idle(model, report)
-    options = {"unreached": "disable", "correct_bias": "auto"} | options
+    unordered = () if found is None else unordered_outputs(found.placed)
+    options = {"unreached": "disable", "correct_bias": "auto", "unordered": unordered} | options
     before = set(enabled_quantizers(model))
     calibration = calibrate(model, data, method=method, **options)
     for name in before - set(enabled_quantizers(model)):
@@ -144,7 +149,13 @@ def quantize(
     return GraphModeResult(model, report, placement, calibration)
 
 
-_ONCE = ("num_batches", "unreached", "forward", "progress")
+def _patterns(model: nn.Module, argument: str, given: Sequence[str]) -> tuple[str, ...]:
+    """Patterns for ``fnmatch``, in which the path of a module means itself."""
+    paths = {name for name, _ in model.named_modules(remove_duplicate=False)}
+    return tuple(exact(one, paths) for one in checked_patterns(f"quantize: {argument}", given))
+
+
+_ONCE = ("num_batches", "unreached", "forward", "unordered", "progress")
 """What `calibrate` takes and the choice of ranges does not."""
 
 
@@ -230,7 +241,20 @@ class _Job:
         self._model, (self._activation, self._weight) = model, descriptors
         self._include, self._exclude = tuple(include), tuple(exclude)
         self._modules: dict[str, str] = {}
+        named = list(model.named_modules(remove_duplicate=False))
+        self._paths = [*(name for name, _ in named), *(type(module).__name__ for _, module in named)]
         self.plan = QuantizerPlan()
+
+    def require_fitting(self, found: Analysis | None) -> None:
+        """Refuse patterns that fit no module, call or operator."""
+        names = dict.fromkeys(self._paths)
+        if found is not None:
+            names |= dict.fromkeys(node.name or "" for node in found.placed.graph)
+            names |= dict.fromkeys(call.label for call in found.owners.values())
+            names |= dict.fromkeys(node.op_type for node in found.placed.graph)
+        known = [name for name in names if name]
+        for argument, patterns in (("include", self._include), ("exclude", self._exclude)):
+            require_fitting(f"quantize: {argument}", patterns, known, "module, call or operator")
 
     def replace_all(self, reason: str) -> GraphModeReport:
         """Exchange modules, and nothing else."""

@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from intact.errors import QuantValueError
+from intact.patterns import exact
 from intact.torch._collection import enabled_quantizers, evaluating, weights_of
 from intact.torch.nn.modules.tensor_quantizer import TensorQuantizer
 
@@ -128,7 +129,7 @@ class _Finder:
 
     def _is_block(self, path: str) -> bool:
         if self._patterns is not None:
-            fitting = [p for p in self._patterns if fnmatchcase(path, p)]
+            fitting = [p for p in self._patterns if fnmatchcase(path, exact(p, self._modules))]
             self._used.update(fitting)
             return bool(fitting)
         if isinstance(self._modules[path], nn.Sequential):

@@ -1,0 +1,52 @@
+"""Whether the folder of this package is its own: another project on PyPI is called `intact`, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from intact.errors import DISTRIBUTION, ClashingInstallationError
+
+_OURS = ("intact/numerics/", "../../intact/numerics/")
+"""What the list of files of an installation of this package has, under any name."""
+
+
+def require_own_folder(package: Path = Path(__file__).parent) -> None:
+    """Refuse to run where the distribution `intact` of somebody else is installed into the same folder.
+
+    The files of both are mixed then, and which ones are left depends on the order of installation.
+
+    Args:
+        package: The folder of this package.
+    Raises:
+        ClashingInstallationError: It is; says how to repair it.
+    """
+    for found in _installations(package.parent):
+        if not _is_ours(package.parent / found):
+            raise ClashingInstallationError(
+                str(package), f"files of another project, too ('{found}': PyPI's 'intact' is not INTact)",
+                f"those of {DISTRIBUTION} alone",
+                f"run: pip uninstall -y intact {DISTRIBUTION}, then: pip install {DISTRIBUTION}",
+            )  # fmt: skip
+
+
+def _installations(folder: Path) -> list[str]:
+    """The metadata of a distribution called `intact` in a folder of packages."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError:  # in a zip file, for example
+        return []
+    return sorted(
+        name for name in names
+        if name.lower().startswith("intact-") and name.endswith((".dist-info", ".egg-info"))
+    )  # fmt: skip
+
+
+def _is_ours(metadata: Path) -> bool:
+    """Whether the files are those of INTact, which had that name before it was published."""
+    for name in ("RECORD", "installed-files.txt", "SOURCES.txt"):
+        try:
+            lines = (metadata / name).read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+        return any(line.startswith(_OURS) for line in lines)
+    return False

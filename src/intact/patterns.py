@@ -1,0 +1,68 @@
+"""Patterns of names, as users give them: an exact name wins, and what fits nothing is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from glob import escape
+
+from intact.errors import QuantValueError
+
+_SHOWN = 3
+_COMPARED = 10_000
+"""So many names are compared with a pattern that fits none: it takes 20 ms."""
+
+
+def checked_patterns(where: str, patterns: str | Iterable[str]) -> tuple[str, ...]:
+    """`patterns` as a tuple; one alone may come without a list.
+
+    Raises:
+        QuantValueError: One is no string.
+    """
+    found = (patterns,) if isinstance(patterns, str) else tuple(patterns)
+    for one in found:
+        if not isinstance(one, str):
+            raise QuantValueError(where, f"{one!r:.60}", "names or patterns, as strings", "give the names")
+    return found
+
+
+def exact(pattern: str, names: Collection[str]) -> str:
+    """A pattern for ``fnmatch`` that fits this name alone, where `pattern` is one of `names`."""
+    return escape(pattern) if pattern in names else pattern
+
+
+def is_fitting(pattern: str, names: Iterable[str]) -> bool:
+    """Whether a pattern fits one of `names`."""
+    return any(fnmatchcase(name, pattern) for name in names)
+
+
+def require_fitting(where: str, patterns: Iterable[str], names: Sequence[str], what: str) -> None:
+    """Refuse patterns that fit none of `names`.
+
+    Args:
+        where: The argument.
+        patterns: Of it.
+        names: That may be meant.
+        what: They are names of.
+    Raises:
+        QuantValueError: Lists the names that are nearest.
+    """
+    known = frozenset(names)
+    for pattern in patterns:
+        if not is_fitting(exact(pattern, known), names):
+            raise no_fit(where, pattern, names, what)
+
+
+def no_fit(where: str, pattern: str, names: Iterable[str], what: str) -> QuantValueError:
+    """The error of a pattern that fits none of `names`."""
+    return QuantValueError(
+        f"{where}: {pattern!r:.60}", f"no {what} that fits", f"one of {nearest(pattern, names)} or the like",
+        "correct the name or pattern; `intact explain` shows the names of a file",
+    )  # fmt: skip
+
+
+def nearest(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that are most like a pattern."""
+    known = list(dict.fromkeys(name for name in names if name))[:_COMPARED]
+    return get_close_matches(pattern.strip("*?"), known, _SHOWN, 0.0)
