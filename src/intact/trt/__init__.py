@@ -25,6 +25,7 @@ from intact.trt.cuda_engine import (
     IHostMemory,
 )
 from intact.trt.dialects import (
+    VERSIONS,
     get_dialect,
     set_dialect,
 )
@@ -248,8 +249,8 @@ from intact.trt.tensors import (
     volume,
 )
 
-__version__ = "10.9.0"
-"""The TensorRT whose vocabulary this is; `set_dialect` chooses an older one's rules."""
+__version__: str
+"""The TensorRT whose vocabulary this is: 10.9.0, or 8.6.1 for a script of the dialect 8.x."""
 
 float32 = DataType.FLOAT
 float16 = DataType.HALF
@@ -264,6 +265,12 @@ int4 = DataType.INT4
 fp4 = DataType.FP4
 e8m0 = DataType.E8M0
 PluginFieldCollection_ = PluginFieldCollection
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        return VERSIONS[get_dialect()]
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
 def get_nv_onnx_parser_version() -> int:

@@ -36,7 +36,7 @@ def alias(*, force: bool = False) -> None:
         )
     names = {name: getattr(trt, name) for name in trt.__all__}
     inner = _module("tensorrt.tensorrt", **names)
-    _module("tensorrt", tensorrt=inner, __version__=trt.__version__, __intact__=True, **names)
+    _module("tensorrt", tensorrt=inner, __getattr__=trt.__getattr__, __intact__=True, **names)
     _stand_in("cuda", cudart=cudart, cuda=driver, nvrtc=nvrtc)
     _stand_in("cuda.bindings", runtime=cudart, driver=driver, nvrtc=nvrtc)
     auto = ModuleType("pycuda.autoinit")

@@ -11,6 +11,7 @@ from intact.errors import IntactError
 from intact.trt.calibrators import IInt8Calibrator
 from intact.trt.config import IBuilderConfig, IOptimizationProfile
 from intact.trt.cuda_engine import ICudaEngine, IHostMemory, to_bytes
+from intact.trt.dialects import DialectChoice
 from intact.trt.enums import BuilderFlag, DataType, ErrorCodeTRT
 from intact.trt.host_interfaces import IStreamWriter
 from intact.trt.implicit import implicit_plan
@@ -29,6 +30,7 @@ from intact.trt.plugins import IPluginRegistry, get_plugin_registry, plugins_of
 from intact.trt.progress import phases
 from intact.trt.record import BuildRecord
 from intact.trt.refit import weights_of
+from intact.trt.removed import hide_removed
 from intact.trt.tensors import ITensor
 from intact.trt.values import dependence_of, only_shapes, whole_plan
 
@@ -62,6 +64,7 @@ class Builder(Reporting):
 
     def __init__(self, logger: ILogger) -> None:
         self._logger: ILogger = logger
+        self._choice: DialectChoice = DialectChoice().look()
 
     logger = property(lambda self: self._logger)
     platform_has_fast_int8 = property(lambda self: True)
@@ -93,11 +96,13 @@ class Builder(Reporting):
 
     def create_network(self, flags: int = 0) -> INetworkDefinition:
         """An empty network; `flags` are bits of `NetworkDefinitionCreationFlag`."""
-        return INetworkDefinition(self._logger, flags)
+        self._choice = self._choice.look()
+        return INetworkDefinition(self._logger, flags, self._choice)
 
     def create_builder_config(self) -> IBuilderConfig:
         """A configuration."""
-        return IBuilderConfig(self._logger)
+        self._choice = self._choice.look()
+        return IBuilderConfig(self._logger, self._choice)
 
     def create_optimization_profile(self) -> IOptimizationProfile:
         """A profile for dynamic shapes."""
@@ -137,9 +142,12 @@ class Builder(Reporting):
     def build_engine(self, network: INetworkDefinition, config: IBuilderConfig) -> ICudaEngine | None:
         """The engine itself, as scripts of TensorRT 7 and 8 ask for it."""
         plan = self._plan(network, config)
-        return None if plan is None else ICudaEngine(plan, None, self._logger)
+        if plan is None:
+            return None
+        return ICudaEngine(plan, None, self._logger, choice=self._choice)
 
     def _plan(self, network: INetworkDefinition, config: IBuilderConfig) -> Plan | None:
+        network.look_at_script()
         with phases(config.progress_monitor) as stopped:
             if errors := network.errors():
                 for message in errors:
@@ -193,6 +201,9 @@ class Builder(Reporting):
             choices, plan = implicit_plan(network, config, composed.load())
             return replace(record, choices=choices).added_to(plan)
         return record.added_to(lower(composed.load()))
+
+
+hide_removed(Builder)
 
 
 def _assertions(network: INetworkDefinition) -> dict[ITensor, str]:

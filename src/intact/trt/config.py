@@ -8,6 +8,7 @@ from typing import Any
 from intact.errors import QuantValueError
 from intact.timings import Timings
 from intact.trt.calibrators import IInt8Calibrator
+from intact.trt.dialects import DialectChoice
 from intact.trt.enums import (
     BuilderFlag,
     DeviceType,
@@ -23,6 +24,7 @@ from intact.trt.enums import (
 from intact.trt.layers import ILayer
 from intact.trt.logger import ILogger
 from intact.trt.objects import Interface
+from intact.trt.removed import hide_removed
 from intact.trt.tensors import Sizes
 
 DEFAULT_WORKSPACE = 1 << 30
@@ -133,8 +135,9 @@ class IBuilderConfig(Interface):
     algorithm_selector: Any = None
     plugins_to_serialize: Any = ()
 
-    def __init__(self, logger: ILogger | None = None) -> None:
+    def __init__(self, logger: ILogger | None = None, choice: DialectChoice | None = None) -> None:
         self._logger = logger
+        self._choice = choice if choice is not None else DialectChoice().look()
         self._quantization_flags = 0
         self._tactics = 0b11111
         self._previews = 0
@@ -272,10 +275,13 @@ class IBuilderConfig(Interface):
 
     def reset(self) -> None:
         """All settings as they were at first."""
-        logger = self._logger
+        logger, choice = self._logger, self._choice
         self.__dict__.clear()
-        self.__init__(logger)  # type: ignore[misc]
+        self.__init__(logger, choice)  # type: ignore[misc]
 
     def can_run_on_DLA(self, layer: ILayer) -> bool:
         """No: there is none."""
         return False
+
+
+hide_removed(IBuilderConfig)

@@ -25,6 +25,7 @@ from intact.trt.enums import (
 )
 from intact.trt.objects import Reporting
 from intact.trt.profiler import IProfiler
+from intact.trt.removed import hide_removed
 from intact.trt.tensors import Sizes, at_address, is_address
 
 ALIGNMENT = 256
@@ -72,7 +73,7 @@ class IExecutionContext(Reporting):
     profiler: IProfiler | None = None
 
     def __init__(self, engine: Any) -> None:
-        self._logger = engine._logger
+        self._logger, self._choice = engine._logger, engine._choice
         self._engine = engine
         self._shapes: dict[str, Sizes] = {}
         self._addresses: dict[str, Any] = {}
@@ -481,3 +482,6 @@ class IExecutionContext(Reporting):
         if others is not None and others is not self.error_recorder:
             others.report_error(ErrorCodeTRT.INVALID_STATE, message)
         return False
+
+
+hide_removed(IExecutionContext)

@@ -10,6 +10,7 @@ from intact.engine import Plan, files
 from intact.engine.engine import Engine
 from intact.errors import QuantValueError
 from intact.trt.context import IExecutionContext
+from intact.trt.dialects import DialectChoice
 from intact.trt.enums import (
     DataType,
     DeviceType,
@@ -25,6 +26,7 @@ from intact.trt.inspector import EngineInspector
 from intact.trt.logger import ILogger
 from intact.trt.objects import Reporting
 from intact.trt.record import BuildRecord
+from intact.trt.removed import hide_removed
 from intact.trt.tensors import Sizes
 from intact.trt.values import WholeEngine, engine_of
 
@@ -60,8 +62,12 @@ class ICudaEngine(Reporting):
     weight_streaming_budget_v2: int = 0
     weight_streaming_budget: int = 0
 
-    def __init__(self, plan: Plan, packed: Any, logger: ILogger, threads: int | None = None) -> None:
+    def __init__(
+        self, plan: Plan, packed: Any, logger: ILogger, threads: int | None = None,
+        choice: DialectChoice | None = None,
+    ) -> None:  # fmt: skip
         self._logger: ILogger = logger
+        self._choice = choice if choice is not None else DialectChoice().look()
         self._threads = threads
         self._adopt(plan, packed)
 
@@ -132,13 +138,20 @@ class ICudaEngine(Reporting):
         return name in self._record.dependence.hosts
 
     def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Sizes]:
-        """(min, opt, max) of an input in a profile; nothing where there is none, empty ones of an output."""
-        profiles = self._record.profiles
-        if profile_index >= len(profiles):
+        """(min, opt, max) of an input in a profile: three times its shape where that is fixed.
+
+        Three empty shapes for an output; an empty list where there is no such profile, or it leaves out the
+        input.
+        """
+        if not 0 <= profile_index < self.num_optimization_profiles:
             return []
         if self.get_tensor_mode(name) == TensorIOMode.OUTPUT:
             return [()] * 3
-        return profiles[profile_index].get_shape(name)
+        shape = self.get_tensor_shape(name)
+        if -1 not in shape:
+            return [shape] * 3
+        profiles = self._record.profiles
+        return profiles[profile_index].get_shape(name) if profiles else []
 
     def get_tensor_profile_values(self, *which: int | str) -> list[Sizes]:
         """(min, opt, max) of the values of an input that holds sizes; its name and the profile's number."""
@@ -282,3 +295,6 @@ class ICudaEngine(Reporting):
     def serialize_with_config(self, config: Any = None) -> IHostMemory:
         """`serialize`: there is one form."""
         return self.serialize()
+
+
+hide_removed(ICudaEngine)

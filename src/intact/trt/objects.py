@@ -10,8 +10,10 @@ from difflib import get_close_matches
 from typing import Any, ClassVar, Protocol, Self
 
 from intact.errors import IntactError
+from intact.trt.dialects import DialectChoice
 from intact.trt.enums import ErrorCodeTRT
 from intact.trt.logger import ILogger, LogSeverity
+from intact.trt.removed import RemovedMember, check_setting
 
 WITHOUT_MEANING: dict[str, str] = {
     "Builder.max_workspace_size": "the engine takes what its arena needs",
@@ -103,6 +105,7 @@ class Interface:
     """An object of TensorRT's."""
 
     _logger: ILogger | None = None
+    _choice: DialectChoice | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -115,6 +118,7 @@ class Interface:
             kind = type(self)
             if not _settable(kind, key):
                 raise _missing(kind, key)
+            check_setting(self, key)
             self._note(key)
         object.__setattr__(self, key, value)
 
@@ -158,9 +162,12 @@ def settable(kind: type) -> list[str]:
 
 
 def _settable(kind: type, key: str) -> bool:
-    if not hasattr(kind, key):
+    holders = [c for c in kind.__mro__ if key in vars(c)]
+    if not holders:
         return any(key in vars(c).get("__annotations__", {}) for c in kind.__mro__)
-    found = next(vars(c)[key] for c in kind.__mro__ if key in vars(c))
+    found = vars(holders[0])[key]
+    if isinstance(found, RemovedMember):
+        found = found.member
     if isinstance(found, property):
         return found.fset is not None
     constant = key.isupper() and key != "DLA_core"

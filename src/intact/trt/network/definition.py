@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from intact.errors import QuantValueError, UnsupportedError
 from intact.trt import layers as kinds
-from intact.trt.dialects import Dialect, get_dialect
+from intact.trt.dialects import DialectChoice
 from intact.trt.enums import DataType, NetworkDefinitionCreationFlag
 from intact.trt.layers import IAttention, IIfConditional, ILayer, ILoop
 from intact.trt.logger import ILogger, LogSeverity
@@ -16,6 +16,7 @@ from intact.trt.network.table import install
 from intact.trt.operations import AttentionNormalizationOp
 from intact.trt.plugin import IPluginV2Layer, IPluginV3Layer
 from intact.trt.plugins import adopt
+from intact.trt.removed import hide_removed
 from intact.trt.tensors import Answer, ITensor, Sizes, plain
 
 Layer = TypeVar("Layer", bound=ILayer)
@@ -32,12 +33,12 @@ class INetworkDefinition(NetworkModel):
 
     name: str = ""
     flags = property(lambda self: self._flags)
-    dialect = property(lambda self: self._dialect)
+    dialect = property(lambda self: self._choice.dialect)
 
-    def __init__(self, logger: ILogger, flags: int = 0) -> None:
+    def __init__(self, logger: ILogger, flags: int = 0, choice: DialectChoice | None = None) -> None:
         super().__init__()
         self._flags = int(flags)
-        self._dialect: Dialect = get_dialect()
+        self._choice: DialectChoice = choice if choice is not None else DialectChoice().look()
         self._logger: ILogger = logger
         self._debugged: dict[ITensor, bool] = {}
 
@@ -45,6 +46,11 @@ class INetworkDefinition(NetworkModel):
 
         def __getattr__(self, name: str) -> Any:
             """The calls of `table`."""
+
+    def look_at_script(self) -> None:
+        """Find the dialect of the script that calls, where nothing has decided it yet."""
+        if not self._choice.is_explicit:
+            self._choice.look()
 
     @property
     def has_implicit_batch_dimension(self) -> bool:
@@ -247,3 +253,4 @@ class INetworkDefinition(NetworkModel):
 
 
 install(INetworkDefinition)
+hide_removed(INetworkDefinition)
