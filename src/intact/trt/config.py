@@ -21,6 +21,7 @@ from intact.trt.enums import (
     RuntimePlatform,
     TilingOptimizationLevel,
 )
+from intact.trt.host_memory import IHostMemory
 from intact.trt.layers import ILayer
 from intact.trt.logger import ILogger
 from intact.trt.objects import Interface
@@ -90,9 +91,9 @@ class ITimingCache:
             return cls()
         return cls(Timings.parse(bytes(data), "timing cache"))
 
-    def serialize(self) -> bytes:
+    def serialize(self) -> IHostMemory:
         """Its bytes: the same for the same times."""
-        return self.timings.serialize()
+        return IHostMemory(self.timings.serialize())
 
     def combine(self, other: ITimingCache, ignore_mismatch: bool = False) -> bool:
         """Take over what `other` has and this one has not."""
@@ -139,7 +140,7 @@ class IBuilderConfig(Interface):
         self._logger = logger
         self._choice = choice if choice is not None else DialectChoice().look()
         self._quantization_flags = 0
-        self._tactics = 0b11111
+        self._tactics = 0b11111 if self._choice.dialect == "8.x" else 0b11000
         self._previews = 0
         self._pools = {MemoryPoolType.WORKSPACE: DEFAULT_WORKSPACE}
         self._profiles: list[IOptimizationProfile] = []

@@ -26,6 +26,7 @@ from intact.engine.engine import Engine
 from intact.engine.lower import lower
 from intact.errors import CalibrationError
 from intact.graph import node_seconds, to_bytes
+from intact.ptq.prepare import NothingToQuantizeError
 from intact.spec import INT8, QuantSpec
 from intact.timings import processor
 from intact.trt.before_plugins import before_plugins
@@ -51,7 +52,6 @@ def implicit_plan(
     Raises:
         CalibrationError: There are no ranges for any layer.
     """
-    scales = _scales(network, config, model)
     floats = [
         layer.name for layer in network.layers if layer.precision_is_set and layer.precision != DataType.INT8
     ]
@@ -64,11 +64,12 @@ def implicit_plan(
         return ptq.quantize_from_cache(model, TrtCache(scales), profile="tensorrt", exclude=patterns)
 
     try:
+        scales = _scales(network, config, model)
         done = quantized([])
-    except CalibrationError as error:
-        if config.int8_calibrator is not None:
+    except (CalibrationError, NothingToQuantizeError) as error:
+        if config.int8_calibrator is not None and isinstance(error, CalibrationError):
             raise
-        network.warn(f"INT8 is not used: no layer has ranges on all of its tensors ({error.got})")
+        network.warn(f"INT8 is not used: no layer can be quantized with the ranges there are ({error.got})")
         return {}, lower(model)
     for name in done.missing:
         network.warn(
@@ -90,7 +91,7 @@ def _scales(network: INetworkDefinition, config: IBuilderConfig, model: Any) -> 
                 numerics.scale_from_amax(max(map(abs, tensor.dynamic_range)), QuantSpec(INT8))
             )
     if not scales:
-        raise CalibrationError(
+        raise NothingToQuantizeError(
             "implicit quantization", "no range of any tensor", "a calibrator or set_dynamic_range",
             "set config.int8_calibrator",
         )  # fmt: skip
@@ -152,7 +153,7 @@ class _Chooser:
         ]  # fmt: skip
         if slow:
             exclude = [node for layer in slow for node in layer.nodes]
-            with suppress(CalibrationError):  # where no layer is left for int8
+            with suppress(CalibrationError, NothingToQuantizeError):  # where no layer is left for int8
                 plans["mixed"] = lower(quantized(exclude).result.model)
         if not self.integers:
             plans["float"] = lower(self.model)
