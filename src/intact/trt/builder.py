@@ -12,7 +12,7 @@ from intact.trt.calibrators import IInt8Calibrator
 from intact.trt.config import IBuilderConfig, IOptimizationProfile
 from intact.trt.cuda_engine import ICudaEngine, IHostMemory, to_bytes
 from intact.trt.dialects import DialectChoice
-from intact.trt.enums import BuilderFlag, DataType, ErrorCodeTRT
+from intact.trt.enums import BuilderFlag, DataType, ErrorCodeTRT, foreign_type, is_known_type
 from intact.trt.host_interfaces import IStreamWriter
 from intact.trt.implicit import implicit_plan
 from intact.trt.layers import (
@@ -164,6 +164,11 @@ class Builder(Reporting):
             if stopped():
                 self._report("IBuilder::buildSerializedNetwork: the progress monitor stopped the build")
                 return None
+        types = {name: str(plan.tensors[name].stored_dtype) for name in plan.outputs}
+        if foreign := [foreign_type(n, t) for n, t in types.items() if not is_known_type(t)]:
+            for message in foreign:
+                self._report(message)
+            return None
         broken = _broken_pins(network, plan)
         obey = config.get_flag(BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
         obey = obey or config.get_flag(BuilderFlag.STRICT_TYPES)
@@ -178,15 +183,17 @@ class Builder(Reporting):
         ranges = any(tensor.dynamic_range for tensor in network.tensors)
         asked = config.get_flag(BuilderFlag.INT8) and (config.int8_calibrator is not None or ranges)
         conditions = _assertions(network)
-        debugged = [t for t in network._debugged if not t.is_network_output]
-        hidden = list(dict.fromkeys([*conditions, *debugged]))
+        debugged = list(network._debugged)
+        watched = list(dict.fromkeys([*conditions, *debugged]))
+        hidden = [t for t in watched if not (t.is_network_input or t.is_network_output)]
         depends = dependence_of(network)
         record = BuildRecord(
             network.name, config.profiles, dependence=depends,
             assertions={t.name: message for t, message in conditions.items()},
             sizes={t.name: t.shape for t in network.outputs if -1 in t.shape},
             of_shapes=tuple(t.name for t in conditions if only_shapes(t)),
-            debugged=tuple(t.name for t in debugged), plugins=plugins_of(network),
+            debugged=tuple(t.name for t in debugged),
+            visible=tuple(t.name for t in watched if t not in hidden), plugins=plugins_of(network),
             aliases=aliases_of(network), narrow=network.narrow(),
             samples=max(1, self.max_batch_size) if network.has_implicit_batch_dimension else 0,
         )  # fmt: skip

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any
+
+import numpy as np
 
 from intact.engine import Plan, files
 from intact.engine.engine import Engine
@@ -22,6 +24,7 @@ from intact.trt.enums import (
     TensorLocation,
     dtype_of,
 )
+from intact.trt.host_memory import IHostMemory
 from intact.trt.inspector import EngineInspector
 from intact.trt.logger import ILogger
 from intact.trt.objects import Reporting
@@ -29,23 +32,6 @@ from intact.trt.record import BuildRecord
 from intact.trt.removed import hide_removed
 from intact.trt.tensors import Sizes
 from intact.trt.values import WholeEngine, engine_of
-
-
-class IHostMemory(bytes):
-    """A serialized engine; plain bytes, with TensorRT's ``nbytes``."""
-
-    dtype = property(lambda self: DataType.INT8)
-
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes."""
-        return len(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
 
 def to_bytes(plan: Plan, packed: Any = None) -> IHostMemory:
@@ -126,8 +112,16 @@ class ICudaEngine(Reporting):
 
     def get_tensor_dtype(self, name: str) -> DataType:
         """Element type."""
-        port = self._port(name)
-        return DataType.BF16 if name in self._record.narrow else dtype_of(port.dtype)
+        self._port(name)
+        return self.dtype_outside(name)
+
+    def dtype_outside(self, name: str) -> DataType:
+        """The type that the caller knows a tensor by, be it an input, an output or a debug tensor."""
+        return DataType.BF16 if name in self._record.narrow else dtype_of(self.dtype_inside(name).name)
+
+    def dtype_inside(self, name: str) -> np.dtype:
+        """The type that the plan has for a tensor."""
+        return np.dtype(self._engine.plan.tensors[name].stored_dtype)
 
     def get_tensor_location(self, name: str) -> TensorLocation:
         """HOST for inputs whose values say sizes; all memory is the host's."""

@@ -8,9 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from intact.errors import IntactError
-from intact.graph import Source, load, parts_of, rename_foreign
+from intact.graph import (
+    Parts,
+    Source,
+    load,
+    output_types,
+    parts_of,
+    rename_foreign,
+    take_floats_for_doubles,
+)
 from intact.placement import check
-from intact.trt.enums import ErrorCode, OnnxParserFlag, dtype_of
+from intact.trt.enums import ErrorCode, OnnxParserFlag, dtype_of, foreign_type, is_known_type
 from intact.trt.layers import ILayer
 from intact.trt.logger import ILogger, LogSeverity
 from intact.trt.network import INetworkDefinition
@@ -161,15 +169,21 @@ class OnnxParser(Interface):
             model = load(source, folder=folder)
             rename_foreign(model, plugins.rename, self._overridden())
             findings = check(model, target="tensorrt")
+            take_floats_for_doubles(model)
+            parts = parts_of(model)
         except IntactError as problem:
             return self._refuse(ParserError(str(problem)))
         errors = [ParserError(NO_PLUGIN.format(node.op_type), node.name) for node in plugins.missing]
         errors += [ParserError(f.message, f.node) for f in findings if f.severity == "error"]
+        types = output_types(model).items()
+        errors += [
+            ParserError(foreign_type(n, t)) for n, t in types if t is not None and not is_known_type(t)
+        ]
         for error in errors:
             self._refuse(error)
         if errors:
             return False
-        self._adopt(model, plugins.made)
+        self._adopt(parts, plugins.made)
         return True
 
     def _overridden(self) -> list[str]:
@@ -183,8 +197,8 @@ class OnnxParser(Interface):
         self._logger.log(LogSeverity.ERROR, str(error))
         return False
 
-    def _adopt(self, model: Any, plugins: dict[str, Any]) -> None:
-        parts, network = parts_of(model), self._network
+    def _adopt(self, parts: Parts, plugins: dict[str, Any]) -> None:
+        network = self._network
         tensors: dict[str, ITensor] = {}
         for name, dtype, shape in parts.inputs:
             sizes = tuple(n if isinstance(n, int) else -1 for n in shape)
