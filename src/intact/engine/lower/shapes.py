@@ -175,8 +175,7 @@ def _filled(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
     (count,) = inputs
     if len(count) != 1 or not isinstance(count[0], int) or not 0 <= count[0] <= _MOST_NUMBERS:
         return None
-    given = node.attributes.get("value")
-    value = 0.0 if given is None else float(given.as_tensor().numpy().reshape(-1)[0])
+    value = ops.ConstantOfShape.fill(node)
     return [int(value)] * count[0] if value.is_integer() else None
 
 
