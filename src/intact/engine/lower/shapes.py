@@ -192,6 +192,10 @@ def _is_equal(a: Size, b: Size) -> int | None:
     return 0 if isinstance(known, int) and known < 0 and None not in (a, b) else None
 
 
+def _negated(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
+    return [-n if isinstance(n, int) else None for n in inputs[0]]
+
+
 def _where(walk: _Walk, node: Node, inputs: Sequence[Sizes]) -> Sizes | None:
     condition, a, b = inputs
     count = max(map(len, inputs))
@@ -208,7 +212,8 @@ def _divided(a: int, b: int) -> int:
 _NUMBERS: dict[str, _Rule] = {
     "Add": _arithmetic(lambda a, b: a + b), "Cast": _same, "Concat": _joined,
     "ConstantOfShape": _filled, "Div": _arithmetic(_divided), "Equal": _equal,
-    "Gather": _gather, "Identity": _same, "Mul": _arithmetic(lambda a, b: a * b), "Reshape": _same,
+    "Gather": _gather, "Identity": _same, "Mul": _arithmetic(lambda a, b: a * b),
+    "Neg": _negated, "Reshape": _same,
     "Shape": _shape_of, "Slice": _cut, "Squeeze": _same, "Sub": _arithmetic(lambda a, b: a - b),
     "Unsqueeze": _same, "Where": _where,
 }  # fmt: skip
