@@ -68,6 +68,11 @@ def alias(force: bool = False) -> None:
         sys.modules[f"{OLD_NAME}.{name}"] = importlib.import_module(f"intact.torch.{name}")
 
 
+def is_aliased() -> bool:
+    """Whether ``import pytorch_quantization`` means `intact.torch`, so that its errors are expected, too."""
+    return sys.modules.get(OLD_NAME) is sys.modules.get("intact.torch")
+
+
 def _is_installed() -> bool:
     spec = importlib.util.find_spec(OLD_NAME)
     if spec is None or spec.origin is None:  # a folder of that name alone has no origin
