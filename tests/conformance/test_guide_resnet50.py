@@ -1,8 +1,8 @@
 """The pytorch-quantization guide, second part: calibrate, evaluate, fine-tune and export, under alias().
 
 Changed in its listings is only what names a GPU, a path or torchvision (a stand-in offers the ResNets of
-examples/ under that name). Spaces that the page's layout put in front of whole listings are dropped. Names that a
-listing uses and does not define are given to it.
+examples/ under that name). Spaces that the page's layout put in front of whole listings are dropped. Names
+that a listing uses and does not define are given to it.
 """
 
 from __future__ import annotations

@@ -63,7 +63,8 @@ def test_a_size_that_torch_expands_to_is_known() -> None:
     """x.expand(b, -1, 3): ones where the target says -1, by ConstantOfShape, Equal and Where."""
     source = model(
         """g (float[b,1,1] x) => (float[n,p,q] y) <int64[2] ends = {-1, 3}> {
-            all = Shape(x)  three = Shape(all)  first = Slice(all, zero, one)  target = Concat<axis = 0>(first, ends)
+            all = Shape(x)  three = Shape(all)
+            first = Slice(all, zero, one)  target = Concat<axis = 0>(first, ends)
             ones = ConstantOfShape<value = int64[1] {1}>(three)
             minus = Neg(ones)  open = Equal(target, minus)  sizes = Where(open, ones, target)
             e = Expand(x, sizes)  y = Relu(e)

@@ -1,4 +1,4 @@
-"""Under the old library's name: its errors, options of older versions of torch, and opsets that are too old."""
+"""Under the old library's name: its errors, options of older torch, and opsets that are too old."""
 
 from __future__ import annotations
 
