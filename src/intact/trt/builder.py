@@ -14,7 +14,7 @@ from intact.trt.cuda_engine import ICudaEngine, IHostMemory, to_bytes
 from intact.trt.dialects import DialectChoice
 from intact.trt.enums import BuilderFlag, DataType, ErrorCodeTRT, foreign_type, is_known_type
 from intact.trt.host_interfaces import IStreamWriter
-from intact.trt.implicit import implicit_plan
+from intact.trt.implicit import implicit_plan, nodes_on_floats
 from intact.trt.layers import (
     IAssertionLayer,
     IDequantizeLayer,
@@ -155,7 +155,7 @@ class Builder(Reporting):
                 return None
             network.fix(config.fixed_values())
             try:
-                plan = self._explicit_or_implicit(network, config)
+                plan, on_floats = self._explicit_or_implicit(network, config)
             except (IntactError, ValueError) as error:
                 self._report(f"IBuilder::buildSerializedNetwork: {error}", ErrorCodeTRT.INTERNAL_ERROR)
                 return None
@@ -169,14 +169,17 @@ class Builder(Reporting):
             for message in foreign:
                 self._report(message)
             return None
-        broken = _broken_pins(network, plan)
+        broken = _broken_pins(network, plan, on_floats)
         obey = config.get_flag(BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
         obey = obey or config.get_flag(BuilderFlag.STRICT_TYPES)
         for message in broken:
             self._logger.log(LogSeverity.ERROR if obey else LogSeverity.WARNING, message)
         return None if broken and obey else plan
 
-    def _explicit_or_implicit(self, network: INetworkDefinition, config: IBuilderConfig) -> Plan:
+    def _explicit_or_implicit(
+        self, network: INetworkDefinition, config: IBuilderConfig
+    ) -> tuple[Plan, set[str]]:
+        """The plan, and the names of layers that read floats alone."""
         explicit = any(map(_is_qdq, network.layers))
         if explicit and config.int8_calibrator is not None:
             network.warn(IGNORED)
@@ -203,11 +206,12 @@ class Builder(Reporting):
         if depends:
             if asked:
                 network.warn("INT8 is not used: shapes of this network depend on values")
-            return record.added_to(whole_plan(network, composed, hidden))
+            return record.added_to(whole_plan(network, composed, hidden)), set()
         if asked and not explicit:
-            choices, plan = implicit_plan(network, config, composed.load())
-            return replace(record, choices=choices).added_to(plan)
-        return record.added_to(lower(composed.load()))
+            choices, plan, on_floats = implicit_plan(network, config, composed.load())
+            return replace(record, choices=choices).added_to(plan), on_floats
+        model = composed.load()
+        return record.added_to(lower(model)), nodes_on_floats(model)
 
 
 hide_removed(Builder)
@@ -244,14 +248,19 @@ def _is_qdq(layer: ILayer) -> bool:
     return isinstance(layer, (IQuantizeLayer, IDequantizeLayer))
 
 
-def _broken_pins(network: INetworkDefinition, plan: Plan) -> list[str]:
-    """Layers whose precision was set, and that the plan runs in another one."""
+def _broken_pins(network: INetworkDefinition, plan: Plan, on_floats: set[str]) -> list[str]:
+    """Layers whose precision was set, and that the plan runs in another one.
+
+    A layer that reads floats computes in float, also as part of an int8 layer's step, which rounds behind it.
+    """
     runs = {node: layer.precision for layer in plan.layers for node in layer.nodes}
     broken = []
     for layer in network.layers:
         if not layer.precision_is_set or (layer.name not in runs and _is_qdq(layer)):
             continue
         wanted = "int8" if layer.precision == DataType.INT8 else "float"
+        if wanted == "float" and layer.name in on_floats:
+            continue
         runs_in = runs.get(layer.name, "float")
         if runs_in != wanted:
             why = next(
