@@ -13,7 +13,8 @@ from typing import Any
 from intact import trt
 from intact.errors import UnsupportedError
 from intact.standin_metadata import StandInDistribution, register_distribution
-from intact.trt.host import cudart, driver, nvrtc, polygraphy, pycuda_driver, pycuda_gpuarray
+from intact.trt.host import cudart, driver, nvrtc, polygraphy, pycuda_driver, pycuda_gpuarray, pycuda_tools
+from intact.trt.quick_plugins import PluginModule
 
 CUDA_PYTHON, PYCUDA = "12.8.0", "2024.1.2"
 """The versions whose functions the stand-ins have."""
@@ -41,6 +42,8 @@ def alias(*, force: bool = False) -> None:
     names = {name: getattr(trt, name) for name in trt.__all__}
     inner = _module("tensorrt.tensorrt", **names)
     _module("tensorrt", tensorrt=inner, __getattr__=trt.__getattr__, __intact__=True, **names)
+    sys.modules["tensorrt"].plugin = sys.modules["tensorrt.plugin"] = quick = PluginModule()  # type: ignore[attr-defined]
+    quick.__spec__ = ModuleSpec("tensorrt.plugin", None)
     _stand_in("cuda", cudart=cudart, cuda=driver, nvrtc=nvrtc)
     _stand_in("cuda.bindings", runtime=cudart, driver=driver, nvrtc=nvrtc)
     auto = ModuleType("pycuda.autoinit")
@@ -48,7 +51,10 @@ def alias(*, force: bool = False) -> None:
     primary = ModuleType("pycuda.autoprimaryctx")
     primary.__dict__.update(auto.__dict__)
     polygraphy.install()
-    _stand_in("pycuda", driver=pycuda_driver, autoinit=auto, autoprimaryctx=primary, gpuarray=pycuda_gpuarray)
+    _stand_in(
+        "pycuda", driver=pycuda_driver, autoinit=auto, autoprimaryctx=primary, gpuarray=pycuda_gpuarray,
+        tools=pycuda_tools,
+    )  # fmt: skip
     _register_distributions()
 
 

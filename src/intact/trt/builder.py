@@ -97,7 +97,9 @@ class Builder(Reporting):
     def create_network(self, flags: int = 0) -> INetworkDefinition:
         """An empty network; `flags` are bits of `NetworkDefinitionCreationFlag`."""
         self._choice = self._choice.look()
-        return INetworkDefinition(self._logger, flags, self._choice)
+        network = INetworkDefinition(self._logger, flags, self._choice)
+        network._builder = self
+        return network
 
     def create_builder_config(self) -> IBuilderConfig:
         """A configuration."""
@@ -202,7 +204,9 @@ class Builder(Reporting):
         )  # fmt: skip
         composed = network.compose(hidden)
         if any(map(config.get_flag, REFITTABLE)):
-            record = replace(record, refit=weights_of(network, composed))
+            individual = config.get_flag(BuilderFlag.REFIT_INDIVIDUAL)
+            only = network._refittable if individual else None
+            record = replace(record, refit=weights_of(network, composed, only))
         if depends:
             if asked:
                 network.warn("INT8 is not used: shapes of this network depend on values")

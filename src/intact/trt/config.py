@@ -70,6 +70,31 @@ class IOptimizationProfile:
         return True
 
 
+@dataclass(frozen=True)
+class TimingCacheKey:
+    """What was measured, and on which kind of machine."""
+
+    machine: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> TimingCacheKey:
+        """The key that prints as `text`."""
+        machine, _, name = text.partition("\t")
+        return cls(machine, name)
+
+    def __str__(self) -> str:
+        return f"{self.machine}\t{self.name}"
+
+
+@dataclass
+class TimingCacheValue:
+    """A time in milliseconds; tactics are not told apart here."""
+
+    tacticHash: int = 0
+    timingMSec: float = 0.0
+
+
 class ITimingCache:
     """What the builder measured: seconds of each layer in each precision, by the kind of machine.
 
@@ -94,6 +119,20 @@ class ITimingCache:
     def serialize(self) -> IHostMemory:
         """Its bytes: the same for the same times."""
         return IHostMemory(self.timings.serialize())
+
+    def queryKeys(self) -> list[TimingCacheKey]:
+        """The keys of all times."""
+        return [TimingCacheKey(m, name) for m, times in self.timings.machines.items() for name in times]
+
+    def query(self, key: TimingCacheKey) -> TimingCacheValue:
+        """The time of a key; 0 where it is not known."""
+        seconds = self.timings.machines.get(key.machine, {}).get(key.name, 0.0)
+        return TimingCacheValue(0, seconds * 1e3)
+
+    def update(self, key: TimingCacheKey, value: TimingCacheValue) -> bool:
+        """Another time for a key."""
+        self.timings.of(key.machine)[key.name] = value.timingMSec / 1e3
+        return True
 
     def combine(self, other: ITimingCache, ignore_mismatch: bool = False) -> bool:
         """Take over what `other` has and this one has not."""

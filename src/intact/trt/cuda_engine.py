@@ -13,10 +13,12 @@ from intact.engine.engine import Engine
 from intact.errors import QuantValueError
 from intact.trt.context import IExecutionContext
 from intact.trt.dialects import DialectChoice
+from intact.trt.engine_configs import IRuntimeConfig, ISerializationConfig
 from intact.trt.enums import (
     DataType,
     DeviceType,
     EngineCapability,
+    EngineStat,
     HardwareCompatibilityLevel,
     ProfilingVerbosity,
     TensorFormat,
@@ -281,6 +283,24 @@ class ICudaEngine(Reporting):
     def create_engine_inspector(self) -> EngineInspector:
         """What each layer became."""
         return EngineInspector(self._engine.plan, self._record)
+
+    def create_serialization_config(self) -> ISerializationConfig:
+        """Flags for `serialize_with_config`."""
+        return ISerializationConfig(self._logger)
+
+    def create_runtime_config(self) -> IRuntimeConfig:
+        """Settings for `create_execution_context`."""
+        return IRuntimeConfig(self._logger)
+
+    def get_engine_stat(self, stat: EngineStat) -> int:
+        """Bytes of all weights, or of those that STRIP_PLAN left out: none."""
+        if EngineStat(stat) is EngineStat.STRIPPED_WEIGHTS_SIZE:
+            return 0
+        return sum(array.nbytes for array in self._engine.plan.constants.values())
+
+    def get_weight_streaming_automatic_budget(self) -> int:
+        """0: weights are in host memory."""
+        return 0
 
     def serialize(self) -> IHostMemory:
         """The bytes that `Runtime.deserialize_cuda_engine` reads."""

@@ -69,6 +69,8 @@ WITHOUT_MEANING: dict[str, str] = {
     "IExecutionContext.set_aux_streams": "there are no streams",
     "IExecutionContext.set_input_consumed_event": "a call returns when the inputs are read",
     "OnnxParser.set_flag": "the parser has one way",
+    "ISerializationConfig.flags": "a plan has one form",
+    "IRuntimeConfig.set_execution_context_allocation_strategy": "the engine has memory of its own",
     "EngineInspector.error_recorder": "an inspector meets no errors",
     "EngineInspector.execution_context": "layers are the same for every context",
     "Refitter.max_threads": "refitting takes one thread",
