@@ -50,6 +50,7 @@ def script(said) -> Callable[[str], dict[str, Any]]:
 @pytest.mark.parametrize(
     "use",
     [
+        "",
         "config.max_workspace_size = 1 << 30",
         "def infer(context):\n    return context.get_binding_shape(1)\ninfer",
         "class Runner:\n    def infer(self):\n        self.context.execute_async_v2([], 0)\nRunner",
@@ -57,7 +58,7 @@ def script(said) -> Callable[[str], dict[str, Any]]:
         "config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, 1), print(trt.__version__)\n"
         "lambda context: context.set_binding_shape(0, (1,))",
     ],
-    ids=["workspace", "function", "class", "bindings", "some-newer-names"],
+    ids=["its-flag-alone", "workspace", "function", "class", "bindings", "some-newer-names"],
 )
 def test_a_script_that_uses_removed_members_anywhere_gets_the_rules_of_8(script, use) -> None:
     assert script(BUILD + use)["engine"] is not None
@@ -66,15 +67,15 @@ def test_a_script_that_uses_removed_members_anywhere_gets_the_rules_of_8(script,
 @pytest.mark.parametrize(
     "use",
     [
-        "",
         "lambda context: context.execute_async_v3(0)",
         "def infer(engine):\n"
         "    return engine.num_io_tensors if hasattr(engine, 'num_io_tensors') else engine.num_bindings",
         "if trt.__version__ < '10':\n    config.max_workspace_size = 1\n"
         "else:\n    config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, 1)",
-        "max_workspace_size = 1 << 30",
+        "max_workspace_size = 1 << 30\nconfig.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, 1)",
+        "hasattr(builder, 'max_batch_size')",
     ],
-    ids=["neither", "newer", "asks-for-members", "asks-for-the-version", "a-variable-of-its-own"],
+    ids=["newer", "asks-for-members", "asks-for-the-version", "a-variable-of-its-own", "asks-alone"],
 )
 def test_a_script_that_could_run_with_10_gets_the_rules_of_10(script, said, use) -> None:
     assert script(BUILD + use)["engine"] is None
@@ -83,6 +84,7 @@ def test_a_script_that_could_run_with_10_gets_the_rules_of_10(script, said, use)
 
 def test_a_chosen_dialect_wins_over_what_a_script_uses(script, monkeypatch) -> None:
     trt.set_dialect("10.x")
+    assert script(BUILD)["engine"] is None
     assert script(BUILD + "config.max_workspace_size")["engine"] is None
     trt.set_dialect("8.x")
     assert script(BUILD + "lambda context: context.execute_async_v3(0)")["engine"] is not None

@@ -34,7 +34,13 @@ SUCCESSORS: dict[str, frozenset[str]] = {
     "set_binding_shape": frozenset({"set_input_shape"}),
 }  # fmt: skip
 """Members that TensorRT 10 removed, and what replaced each; without names that other libraries have."""
-MEMBERS = frozenset(SUCCESSORS).union(*SUCCESSORS.values())
+OLD_FLAG = "EXPLICIT_BATCH"
+"""A flag that TensorRT 8 needs and 10 ignores: it counts where nothing else speaks for one of them."""
+NEWER = _TENSORS | _SHAPES | {
+    "execute_async_v3", "get_tensor_dtype", "get_tensor_mode", "set_input_shape", "set_memory_pool_limit",
+    "set_tensor_address", "STRONGLY_TYPED",
+}  # fmt: skip
+MEMBERS = frozenset({OLD_FLAG}).union(NEWER, SUCCESSORS, *SUCCESSORS.values())
 VERSION_NAMES = re.compile(r"version|trt_?\d", re.IGNORECASE)
 """Names in code that asks which TensorRT it runs with."""
 ENTRIES = frozenset({"tensorrt", "trt", "Builder", "Runtime"})
@@ -62,6 +68,8 @@ def is_internal(frame: FrameType) -> bool:
 def calls_removed_members(frame: FrameType | None) -> bool:
     """Whether the code of a stack uses removed members, and has no other way for TensorRT 10."""
     names = _names_on_stack(frame)
+    if OLD_FLAG in names and names.isdisjoint(NEWER) and not _asks(names):
+        return True
     return not names.isdisjoint(SUCCESSORS) and not _has_newer_way(names)
 
 
@@ -71,8 +79,12 @@ def has_newer_way(frame: FrameType | None) -> bool:
 
 
 def _has_newer_way(names: set[str]) -> bool:
-    asks = not names.isdisjoint(MEMBER_PROBES) or any(map(VERSION_NAMES.search, names))
-    return asks and all(names & SUCCESSORS[name] for name in names & SUCCESSORS.keys())
+    return _asks(names) and all(names & SUCCESSORS[name] for name in names & SUCCESSORS.keys())
+
+
+def _asks(names: set[str]) -> bool:
+    """Whether code asks which TensorRT there is, or which members."""
+    return not names.isdisjoint(MEMBER_PROBES) or any(map(VERSION_NAMES.search, names))
 
 
 def is_probe(frame: FrameType, sets: bool) -> bool:
