@@ -24,7 +24,6 @@ from intact.trt.context import (
 )
 from intact.trt.cuda_engine import (
     ICudaEngine,
-    IHostMemory,
 )
 from intact.trt.dialects import (
     VERSIONS,
@@ -81,6 +80,9 @@ from intact.trt.host_interfaces import (
     IStreamReader,
     IStreamReaderV2,
     IStreamWriter,
+)
+from intact.trt.host_memory import (
+    IHostMemory,
 )
 from intact.trt.inspector import (
     EngineInspector,

@@ -13,6 +13,7 @@ from typing import Any
 from intact import trt
 from intact.errors import UnsupportedError
 from intact.standin_metadata import StandInDistribution, register_distribution
+from intact.trt.dialects import VERSIONS
 from intact.trt.host import cudart, driver, nvrtc, polygraphy, pycuda_driver, pycuda_gpuarray, pycuda_tools
 from intact.trt.quick_plugins import PluginModule
 
@@ -61,7 +62,7 @@ def alias(*, force: bool = False) -> None:
 def _register_distributions() -> None:
     """What `importlib.metadata` says of the packages; the versions are those whose members are there."""
     versions = {
-        "tensorrt": ("tensorrt", lambda: trt.VERSIONS[trt.get_dialect()]),
+        "tensorrt": ("tensorrt", lambda: VERSIONS[trt.get_dialect()]),
         "cuda-python": ("cuda", lambda: CUDA_PYTHON), "pycuda": ("pycuda", lambda: PYCUDA),
     }  # fmt: skip
     for name, (module, version) in versions.items():

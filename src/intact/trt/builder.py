@@ -10,10 +10,11 @@ from intact.engine.lower import lower
 from intact.errors import IntactError
 from intact.trt.calibrators import IInt8Calibrator
 from intact.trt.config import IBuilderConfig, IOptimizationProfile
-from intact.trt.cuda_engine import ICudaEngine, IHostMemory, to_bytes
+from intact.trt.cuda_engine import ICudaEngine, to_bytes
 from intact.trt.dialects import DialectChoice
 from intact.trt.enums import BuilderFlag, DataType, ErrorCodeTRT, foreign_type, is_known_type
 from intact.trt.host_interfaces import IStreamWriter
+from intact.trt.host_memory import IHostMemory
 from intact.trt.implicit import implicit_plan, nodes_on_floats
 from intact.trt.layers import (
     IAssertionLayer,

@@ -167,7 +167,8 @@ class OnnxParserRefitter(Interface):
     """Gives an engine the weights of an ONNX file."""
 
     def __init__(self, refitter: Refitter, logger: ILogger) -> None:
-        self._refitter, self._logger = refitter, logger
+        self._refitter = refitter
+        self._logger: ILogger = logger
         self._errors: list[ParserError] = []
         self._proto = StoredModel()
 
